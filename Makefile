@@ -1,0 +1,64 @@
+# make demo   train a translator from nothing, and look inside it
+# make test   run the tests
+# Both make .venv and install what they need; a second call installs nothing.
+
+SHELL := bash
+.DEFAULT_GOAL := help
+VENV := .venv
+PY := $(VENV)/bin/python
+PIP := $(PY) -m pip install --quiet --disable-pip-version-check
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
+	$$p -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+
+.PHONY: help demo test test-slow check fix bench clean
+
+help:
+	@echo "make demo        install, train a small translator, evaluate it, look inside (TARGET=de ...)"
+	@echo "make test        install what tests need, run them"
+	@echo "make test-slow   the long tests too"
+	@echo "make check       format, lint, types, import rules"
+	@echo "make fix         format, and mend what the linter can"
+	@echo "make bench       speed beside other libraries"
+	@echo "make clean       remove .venv and caches; never data/ or runs/"
+
+$(VENV)/.torch:
+	@test -n "$(PYTHON)" || { echo "Headway needs Python 3.11 or newer, with venv" >&2; exit 1; }
+	@echo "making $(VENV) with $(PYTHON), installing torch (the largest part, once)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) torch==2.13.0
+	@touch $@
+
+$(VENV)/.demo: $(VENV)/.torch pyproject.toml
+	@echo "installing headway"
+	@$(PIP) -e '.[demo]'
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.torch pyproject.toml
+	@echo "installing headway and what its tests need"
+	@$(PIP) -e '.[dev]'
+	@touch $@ $(VENV)/.demo
+
+demo: $(VENV)/.demo
+	@$(VENV)/bin/headway demo $(if $(TARGET),--target $(TARGET))
+
+test: $(VENV)/.dev
+	@$(PY) -m pytest
+
+test-slow: $(VENV)/.dev
+	@$(PY) -m pytest -m "not gpu"
+
+check: $(VENV)/.dev
+	@$(VENV)/bin/ruff format --check .
+	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/mypy
+	@$(VENV)/bin/lint-imports
+
+fix: $(VENV)/.dev
+	@$(VENV)/bin/ruff format .
+	@$(VENV)/bin/ruff check --fix .
+
+bench: $(VENV)/.dev
+	@$(PY) -m bench
+
+clean:
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info src/*.egg-info

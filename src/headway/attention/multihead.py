@@ -1,0 +1,97 @@
+"""Multi-head attention around any kernel."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from headway.attention.cache import KeyValueCache
+from headway.attention.fused import FusedDot
+from headway.attention.kernel import Kernel
+from headway.attention.masks import Mask
+from headway.shapes import Float, Tensor
+
+
+class MultiHeadAttention(nn.Module):
+    """concat(head_1 ... head_H) W_O, head_h = kernel(x W_Q^h, source W_K^h, source W_V^h).
+
+    Self-attention is `attention(x, x, mask)`; cross-attention gives another `source`, which may
+    have another width (`source_dim`): text, image patches, sound. `value_dim` is the width of one
+    head's values, K unless given: heads of width 1 concatenate to a vector of width H, which W_O
+    brings back to D. Vaswani et al. 2017, section 3.2.2.
+
+    Weights of the H heads lie in one matrix each: head h of the queries is the columns
+    h K ... (h + 1) K of `query`.
+    """
+
+    def __init__(
+        self,
+        model_dim: int,
+        num_heads: int,
+        *,
+        kernel: Kernel | None = None,
+        source_dim: int | None = None,
+        head_dim: int | None = None,
+        value_dim: int | None = None,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        if num_heads < 1:
+            raise ValueError(f"{num_heads=} must be at least 1")
+        if head_dim is None:
+            if model_dim % num_heads:
+                raise ValueError(f"{model_dim=} must be a multiple of {num_heads=}")
+            head_dim = model_dim // num_heads
+        source_dim = model_dim if source_dim is None else source_dim
+        value_dim = head_dim if value_dim is None else value_dim
+        self.num_heads = num_heads
+        self.query = nn.Linear(model_dim, num_heads * head_dim, bias=bias)
+        self.key = nn.Linear(source_dim, num_heads * head_dim, bias=bias)
+        self.value = nn.Linear(source_dim, num_heads * value_dim, bias=bias)
+        self.output = nn.Linear(num_heads * value_dim, model_dim, bias=bias)
+        self.kernel = FusedDot() if kernel is None else kernel
+
+    def forward(
+        self,
+        x: Float[Tensor, "B T D"],
+        source: Float[Tensor, "B S E"],
+        mask: Mask,
+        bias: Float[Tensor, "#B #H T S"] | None = None,
+    ) -> Float[Tensor, "B T D"]:
+        return self.attend(x, *self.keys_values(source), mask, bias)
+
+    def keys_values(
+        self, source: Float[Tensor, "B S E"]
+    ) -> tuple[Float[Tensor, "B H S K"], Float[Tensor, "B H S Kv"]]:
+        """Keys and values of `source`: made once a sentence, whatever the number of queries."""
+        return self._heads(self.key(source)), self._heads(self.value(source))
+
+    def attend(
+        self,
+        x: Float[Tensor, "N T D"],
+        k: Float[Tensor, "M H S K"],
+        v: Float[Tensor, "M H S Kv"],
+        mask: Mask,
+        bias: Float[Tensor, "#N #H T S"] | None = None,
+    ) -> Float[Tensor, "N T D"]:
+        """Attention of the queries made from x over keys and values made before.
+
+        N may be a multiple of M: then N / M consecutive rows (the beams of one sentence) share one
+        row of keys and values, and `mask` may only speak of keys.
+        """
+        queries = self.query(x)
+        if x.shape[0] != k.shape[0]:
+            queries = queries.view(k.shape[0], -1, queries.shape[-1])  # N T HK -> M (N/M T) HK
+        context = self.kernel(self._heads(queries), k, v, mask, bias)
+        merged = context.transpose(1, 2).flatten(2)  # M H T Kv -> M T HKv
+        out: Tensor = self.output(merged.view(*x.shape[:2], -1))
+        return out
+
+    def attend_cached(
+        self, x: Float[Tensor, "N T D"], cache: KeyValueCache
+    ) -> Float[Tensor, "N T D"]:
+        """Causal self-attention of T new tokens over everything in the cache and themselves."""
+        k, v, mask = cache.append(*self.keys_values(x))
+        return self.attend(x, k, v, mask)
+
+    def _heads(self, x: Float[Tensor, "B T HK"]) -> Float[Tensor, "B H T K"]:
+        return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)

@@ -1,0 +1,38 @@
+"""Figure 1 of "Attention Is All You Need", one box a file."""
+
+from headway.blocks.decoder import Decoder, DecoderBlock, DecoderState
+from headway.blocks.dropout import Dropout
+from headway.blocks.embeddings import Embeddings
+from headway.blocks.encoder import Encoder, EncoderBlock
+from headway.blocks.feedforward import FeedForward
+from headway.blocks.norms import LayerNorm
+from headway.blocks.positions import (
+    Added,
+    Concatenated,
+    LearnedTable,
+    NoPositions,
+    Positions,
+    SinusoidalTable,
+)
+from headway.blocks.residual import PostNorm, PreNorm, Residual
+
+__all__ = [
+    "Added",
+    "Concatenated",
+    "Decoder",
+    "DecoderBlock",
+    "DecoderState",
+    "Dropout",
+    "Embeddings",
+    "Encoder",
+    "EncoderBlock",
+    "FeedForward",
+    "LayerNorm",
+    "LearnedTable",
+    "NoPositions",
+    "Positions",
+    "PostNorm",
+    "PreNorm",
+    "Residual",
+    "SinusoidalTable",
+]

@@ -1,0 +1,51 @@
+"""Token ids -> vectors that enter the first block."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+
+from headway.blocks.dropout import Dropout
+from headway.blocks.positions import Added, Concatenated, NoPositions
+from headway.shapes import Float, Int, Tensor
+
+
+class Embeddings(nn.Module):
+    """dropout(positions(E[token] * sqrt(D))).
+
+    The factor lets one matrix serve as embedding (entries of size D^-1/2, as initialised) and as
+    output projection. Vaswani et al. 2017, section 3.4. `tokens` may be shared between models'
+    sides: pass the same `nn.Embedding`.
+    """
+
+    def __init__(
+        self,
+        tokens: nn.Embedding,
+        positions: Added | Concatenated | NoPositions,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.tokens = tokens
+        self.positions = positions
+        self.dropout = Dropout(dropout)
+        self.scale = math.sqrt(tokens.embedding_dim)
+
+    def forward(
+        self, tokens: Int[Tensor, "B T"], past: Sequence[int] = (0,)
+    ) -> Float[Tensor, "B T D"]:
+        """`past`: how many tokens of each row were seen before these; one number if all agree."""
+        longest = max(past, default=0) + tokens.shape[1]
+        if self.positions.max_length is not None and longest > self.positions.max_length:
+            raise ValueError(
+                f"{longest} positions are more than the learned table's "
+                f"max_length={self.positions.max_length}: shorten the text, or train with "
+                "sinusoidal positions"
+            )
+        first = past if len(set(past)) > 1 else past[:1]
+        places = torch.tensor(first, device=tokens.device)[:, None]
+        places = places + torch.arange(tokens.shape[1], device=tokens.device)  # #B T
+        out: Tensor = self.dropout(self.positions(self.tokens(tokens) * self.scale, places))
+        return out

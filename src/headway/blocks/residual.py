@@ -1,0 +1,48 @@
+"""The residual connection and where its norm stands: an object, not a flag."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from torch import nn
+
+from headway.blocks.dropout import Dropout
+from headway.blocks.norms import LayerNorm
+from headway.shapes import Float, Tensor
+
+Sublayer = Callable[[Tensor], Tensor]
+
+
+class Residual(Protocol):
+    """Wraps a sublayer: attention or feed-forward, a function of x alone."""
+
+    def __call__(self, x: Float[Tensor, "B T D"], sublayer: Sublayer) -> Float[Tensor, "B T D"]: ...
+
+
+class PreNorm(nn.Module):
+    """x + dropout(sublayer(norm(x))). Trains without a warm-up; the stack needs a last norm.
+
+    Xiong et al. 2020.
+    """
+
+    def __init__(self, model_dim: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.norm = LayerNorm(model_dim)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x: Float[Tensor, "B T D"], sublayer: Sublayer) -> Float[Tensor, "B T D"]:
+        return x + self.dropout(sublayer(self.norm(x)))
+
+
+class PostNorm(nn.Module):
+    """norm(x + dropout(sublayer(x))), as in the 2017 paper. Vaswani et al. 2017, section 3.1."""
+
+    def __init__(self, model_dim: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.norm = LayerNorm(model_dim)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x: Float[Tensor, "B T D"], sublayer: Sublayer) -> Float[Tensor, "B T D"]:
+        normed: Tensor = self.norm(x + self.dropout(sublayer(x)))
+        return normed

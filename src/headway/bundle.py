@@ -1,0 +1,251 @@
+"""A saved model and what it can do: config.json, model.safetensors, tokenizer.json.
+
+`headway.load(folder)` is the only way in.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from headway.attention import record_attention
+from headway.data.batches import collate_sources
+from headway.decoding import Hypothesis, Limits, beam_search, greedy_search
+from headway.errors import DataError, UsageError
+from headway.files import read_json, write_file
+from headway.models import Translator, TranslatorConfig
+from headway.settings import override, to_dict
+from headway.shapes import Float, Tensor
+from headway.tensors import read_tensors, write_tensors
+from headway.text import TokenizerPair
+
+FORMAT = 1
+ROWS = 64  # sentences decoded together; longer ones fewer, so that memory stays bounded
+TOKENS = 4096
+
+
+@dataclass(frozen=True)
+class Translation:
+    """One translation. log_probability in nats; score is what the search ranked by."""
+
+    text: str
+    score: float
+    log_probability: float
+    tokens: tuple[int, ...]
+    finished: bool
+
+
+@dataclass(frozen=True)
+class Attention:
+    """All attention weights of one input. maps: layer name -> Float "H T S", rows sum to 1.
+
+    source and target: the pieces along the axes. Row t of a decoder map is the query that predicted
+    target piece t; encoder rows are the source pieces.
+    """
+
+    source: list[str]
+    target: list[str]
+    maps: dict[str, Float[Tensor, "H T S"]]
+
+
+class TranslatorBundle:
+    """A translator with its tokenizers: raw sentences in, sentences out."""
+
+    def __init__(self, model: Translator, tokenizer: TokenizerPair) -> None:
+        config = model.config
+        for side, size in (
+            ("source", config.source_vocabulary),
+            ("target", config.target_vocabulary),
+        ):
+            pieces = getattr(tokenizer, side).size
+            if pieces != size:
+                raise DataError(
+                    f"the {side} tokenizer has {pieces:,} pieces, the model {size:,}",
+                    hint="the model and the tokenizer are not from the same training",
+                )
+        self.model = model.eval()
+        self.tokenizer = tokenizer
+
+    @property
+    def config(self) -> TranslatorConfig:
+        return self.model.config
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
+    def translate(
+        self, texts: Sequence[str], *, beam: int = 4, length_penalty: float = 1.0
+    ) -> list[str]:
+        """The best translation of each text, in the order given. beam=1 is greedy."""
+        found = self.search(texts, beam=beam, length_penalty=length_penalty)
+        return [best[0].text for best in found]
+
+    def search(
+        self,
+        texts: Sequence[str],
+        *,
+        beam: int = 4,
+        num_best: int = 1,
+        length_penalty: float = 1.0,
+        progress: Callable[[int], None] = lambda done: None,
+    ) -> list[list[Translation]]:
+        """The `num_best` best translations of each text, best first.
+
+        Sentences of like length are decoded together, and each gets what it would get alone. An
+        empty text translates to an empty text. `progress` hears how many texts are done.
+        """
+        if isinstance(texts, str):
+            raise UsageError("texts must be a list of sentences, not one string", hint="[text]")
+        if not 1 <= num_best <= beam:
+            raise UsageError(f"{num_best=} must be between 1 and {beam=}")
+        ids = self.tokenizer.source.encode_batch([text.strip() for text in texts])
+        nothing = [Translation("", 0.0, 0.0, (), True)]
+        results: list[list[Translation]] = [list(nothing) for _ in texts]
+        done = sum(1 for row in ids if not row)
+        for chosen in _groups(ids):
+            rows = [ids[i] for i in chosen]
+            found = self._decode(rows, (beam, num_best, length_penalty))
+            for i, hypotheses in zip(chosen, found, strict=True):
+                results[i] = [self._translation(h) for h in hypotheses]
+            done += len(chosen)
+            progress(done)
+        return results
+
+    def _decode(self, rows: list[list[int]], how: tuple[int, int, float]) -> list[list[Hypothesis]]:
+        beam, num_best, alpha = how
+        target = self.tokenizer.target
+        source, keys = collate_sources(rows, self.tokenizer.source)
+        inputs = source.to(self.device), None if keys is None else keys.to(self.device)
+        room = self.config.max_length - 1 if self.config.positions == "learned" else 10**9
+        longest = [min(2 * len(row) + 10, room) for row in rows]
+        limits = Limits(target.bos, target.eos, longest, (target.pad, target.bos))
+        if beam == 1:
+            return [[h] for h in greedy_search(self.model, inputs, limits, alpha)]
+        return beam_search(self.model, inputs, limits, width=beam, alpha=alpha, num_best=num_best)
+
+    def _translation(self, found: Hypothesis) -> Translation:
+        text = self.tokenizer.target.decode(found.tokens)
+        return Translation(text, found.score, found.log_probability, found.tokens, found.finished)
+
+    @torch.inference_mode()
+    def attention(
+        self, source: str, target: str | None = None, layers: Sequence[str] = ()
+    ) -> Attention:
+        """Attention weights while `target` (given, or the model's own translation) is predicted."""
+        if not source.strip():
+            raise UsageError("there is nothing to look at in an empty text")
+        source_ids = self.tokenizer.source.encode(source.strip())
+        if target is None:
+            target_ids = list(self.search([source])[0][0].tokens)
+        else:
+            target_ids = self.tokenizer.target.encode(target.strip())
+        side = self.tokenizer.target
+        tokens, keys = collate_sources([source_ids], self.tokenizer.source)
+        read = torch.tensor([[side.bos, *target_ids]], device=self.device)
+        with record_attention(self.model, layers) as maps:
+            self.model(tokens.to(self.device), read, keys)
+        return Attention(
+            self.tokenizer.source.pieces([*source_ids, self.tokenizer.source.eos]),
+            side.pieces([*target_ids, side.eos]),
+            {name: found[0][0].cpu() for name, found in maps.items()},
+        )
+
+    def save(self, folder: Path, *, overwrite: bool = False) -> None:
+        """Write the three files durably; each is the old one or the new one, never half.
+
+        A folder that holds anything is left alone unless `overwrite`.
+        """
+        if folder.exists() and any(folder.iterdir()) and not overwrite:
+            raise UsageError(f"{folder} is not empty", hint="choose another folder")
+        folder.mkdir(parents=True, exist_ok=True)
+        self.tokenizer.save(folder)
+        facts = {
+            "format": FORMAT,
+            "family": self.config.family,
+            "tokenizer": self.tokenizer.fingerprint,
+            "model": to_dict(self.config),
+        }
+        write_file(folder / "config.json", (json.dumps(facts, indent=1) + "\n").encode())
+        weights = {name: p.detach() for name, p in self.model.named_parameters()}
+        write_tensors(folder / "model.safetensors", weights)
+
+
+def _groups(ids: list[list[int]]) -> Iterator[list[int]]:
+    """Places of texts of like length, longest first; empty ones are nobody's."""
+    order = sorted((i for i, row in enumerate(ids) if row), key=lambda i: -len(ids[i]))
+    while order:
+        rows = max(1, min(ROWS, TOKENS // (len(ids[order[0]]) + 1)))
+        yield order[:rows]
+        order = order[rows:]
+
+
+def load(folder: str | Path, device: str = "cpu") -> TranslatorBundle:
+    """Open a bundle, or the best model of a run folder.
+
+    DataError if a file is missing or damaged, or if model and tokenizer do not belong together.
+    """
+    place = Path(folder)
+    if (place / "model" / "config.json").is_file():
+        place = place / "model"
+    if not (place / "config.json").is_file():
+        raise UsageError(
+            f"{folder} holds no model: there is no config.json",
+            hint="name a run folder (headway runs ls) or the model folder inside it",
+        )
+    facts = read_json(place / "config.json")
+    config = _config(facts, place / "config.json")
+    tokenizer = TokenizerPair.load(place)
+    if facts.get("tokenizer") != tokenizer.fingerprint:
+        raise DataError(
+            f"the model was trained with tokenizer {str(facts.get('tokenizer'))[:12]}, but the one "
+            f"here is {tokenizer.fingerprint[:12]}",
+            str(place),
+            "put the tokenizer of the training back",
+        )
+    with torch.device("meta"):
+        model = Translator(config)
+    _fill(model, read_tensors(place / "model.safetensors"), place / "model.safetensors")
+    return TranslatorBundle(model.to(device), tokenizer)
+
+
+def _config(facts: Any, path: Path) -> TranslatorConfig:
+    if not isinstance(facts, dict) or facts.get("format") != FORMAT:
+        raise DataError(f"not a Headway model (format {FORMAT})", str(path))
+    if facts.get("family") not in FAMILIES or not isinstance(facts.get("model"), dict):
+        known = ", ".join(FAMILIES)
+        raise DataError(f"unknown family {facts.get('family')!r}; known: {known}", str(path))
+    try:
+        return override(FAMILIES[facts["family"]](), facts["model"], str(path))
+    except UsageError as error:
+        raise DataError(error.what, str(path), error.hint) from error
+
+
+def _fill(model: Translator, tensors: dict[str, Tensor], path: Path) -> None:
+    """Put the saved values into a model built on the meta device; every name and shape must fit."""
+    own = dict(model.named_parameters())
+    for name in sorted(own.keys() ^ tensors.keys()):
+        verb = "lacks" if name in own else "has the unknown tensor"
+        raise DataError(f"the file {verb} {name}", str(path), "it belongs to another model")
+    for name, parameter in own.items():
+        if parameter.shape != tensors[name].shape:
+            raise DataError(
+                f"{name} has shape {tuple(tensors[name].shape)}, config.json says "
+                f"{tuple(parameter.shape)}",
+                str(path),
+                "config.json and model.safetensors are not from the same training",
+            )
+    # Materialise first: a shared matrix (tied embeddings) stays one parameter this way.
+    model.to_empty(device="cpu")
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(tensors[name])
+
+
+FAMILIES: dict[str, type[TranslatorConfig]] = {"translator": TranslatorConfig}
+"""`family` in config.json -> its configuration."""

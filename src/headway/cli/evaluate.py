@@ -1,0 +1,99 @@
+"""`headway eval`: a number that can be compared."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Literal
+
+from headway.cli.console import data, data_json, talk
+from headway.errors import DataError, UsageError
+
+
+def evaluate(
+    run: Path,
+    path: Path | None = None,
+    /,
+    *,
+    split: Literal["test", "valid"] = "test",
+    source: str | None = None,
+    target: str | None = None,
+    beam: int = 5,
+    length_penalty: float = 1.0,
+    json: bool = False,
+    device: str = "auto",
+    threads: int | None = None,
+) -> None:
+    """BLEU and chrF, by sacrebleu, of a run on held-out pairs.
+
+    Parameters
+    ----------
+    run
+        A run folder or a model folder.
+    path
+        Pairs to translate; without it, the run's own test (or validation) pairs.
+    split
+        Which of the run's own pairs.
+    source
+        Column or file ending of the source language.
+    target
+        Column or file ending of the target language.
+    beam
+        Beam width; 1 is greedy.
+    length_penalty
+        Exponent of ((5 + length) / 6).
+    json
+        One JSON object.
+    device
+        auto, cpu, cuda or mps.
+    threads
+        CPU threads.
+    """
+    from headway.bundle import load
+    from headway.data.formats import read_pairs
+    from headway.evaluation import score_translations
+    from headway.machine import MachineConfig, prepare
+    from headway.settings import override
+
+    flags = {"device": device, "threads": threads}
+    machine = prepare(override(MachineConfig(), flags, "the command line"))
+    bundle = load(run, machine.device)
+    files = _files(run, path, split, (source, target))
+    pairs = [pair for pair in read_pairs(files) if pair.source and pair.target]
+    if not pairs:
+        raise DataError("there is no pair to evaluate on", str(files))
+    with talk.status(f"translating {len(pairs):,} sentences, beam {beam}"):
+        outputs = bundle.translate(
+            [pair.source for pair in pairs], beam=beam, length_penalty=length_penalty
+        )
+    scores = score_translations(outputs, [pair.target for pair in pairs])
+    if json:
+        data_json({**asdict(scores), "beam": beam, "length_penalty": length_penalty})
+        return
+    data(f"{files}: {scores.sentences:,} sentences, beam {beam}, length penalty {length_penalty:g}")
+    data(f"BLEU {scores.bleu:.2f}   {scores.bleu_signature}")
+    data(f"chrF {scores.chrf:.2f}   {scores.chrf_signature}")
+
+
+def _files(run: Path, path: Path | None, split: str, sides: tuple[str | None, str | None]) -> Any:
+    """The pairs to evaluate on."""
+    from headway.data.formats import pair_files
+    from headway.recipes.config import DataConfig
+    from headway.recipes.prepare import splits_of
+    from headway.settings import override, read_yaml
+
+    saved: dict[str, Any] = {}
+    if (run / "run.yaml").is_file():
+        values = read_yaml(run / "run.yaml")
+        start = "data."
+        saved = {k.removeprefix(start): v for k, v in values.items() if k.startswith(start)}
+    source, target = sides[0] or saved.get("source"), sides[1] or saved.get("target")
+    if path is not None:
+        return pair_files(path, source, target)
+    if not saved:
+        raise UsageError(f"{run} does not say what it was trained on", hint="name a file of pairs")
+    splits = splits_of(override(DataConfig(), saved, str(run / "run.yaml")))
+    files = splits.test if split == "test" else splits.valid
+    if files is None:
+        raise UsageError(f"the run has no {split} pairs", hint="name a file, or --split valid")
+    return files

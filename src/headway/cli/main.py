@@ -1,0 +1,90 @@
+"""`headway`: finds the verb, runs it, turns errors into three lines and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from cyclopts import App, CycloptsError
+
+import headway
+from headway.cli.check import data_app
+from headway.cli.configure import config_app
+from headway.cli.console import report, report_bug, talk
+from headway.cli.demo import demo
+from headway.cli.doctor import doctor, version
+from headway.cli.evaluate import evaluate
+from headway.cli.runs import runs_app
+from headway.cli.train import train
+from headway.cli.translate import translate
+from headway.errors import HeadwayError, UsageError
+
+app = App(
+    name="headway",
+    help="Train, run and open up Transformers. Start with: headway demo",
+    version=version,
+    help_flags=["--help", "-h"],
+)
+app.command(demo)
+app.command(train)
+app.command(evaluate, name="eval")
+app.command(translate)
+app.command(data_app)
+app.command(runs_app)
+app.command(config_app)
+app.command(doctor)
+
+OUT_OF_MEMORY = 4
+INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Entry point. Exit codes: 0 ok, 1 failed, 2 usage, 3 bad data, 4 memory, 130 interrupted."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in words
+    words = [word for word in words if word != "--debug"]
+    if debug:
+        app(words, exit_on_error=False, print_error=False, result_action="return_value")
+        return
+    sys.exit(_run(words))
+
+
+def _run(words: list[str]) -> int:
+    try:
+        app(words, exit_on_error=False, print_error=False, result_action="return_value")
+    except CycloptsError as error:
+        report(UsageError(" ".join(str(error).split()), hint="headway --help"))
+        return UsageError.exit_code
+    except HeadwayError as error:
+        report(error)
+        return error.exit_code
+    except BrokenPipeError:
+        # The reader (head, less) has left: nobody is listening, also not to the final flush.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except KeyboardInterrupt:
+        talk.print("interrupted")
+        return INTERRUPTED
+    except MemoryError as error:
+        return _no_memory(error)
+    except SystemExit as leaving:
+        return leaving.code if isinstance(leaving.code, int) else 1
+    except Exception as error:
+        if "out of memory" in str(error).lower() or "can't allocate memory" in str(error):
+            return _no_memory(error)
+        report_bug(error)
+        return 1
+    return 0
+
+
+def _no_memory(error: BaseException) -> int:
+    report(
+        HeadwayError(
+            f"out of memory: {str(error).splitlines()[0] if str(error) else 'allocation failed'}",
+            hint="--training.tokens 2048 --training.accumulate 2 learns the same in half the room",
+        )
+    )
+    return OUT_OF_MEMORY
+
+
+__all__ = ["app", "headway", "main"]

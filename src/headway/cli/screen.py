@@ -1,0 +1,151 @@
+"""What a person sees while a model trains: a bar on a terminal, lines in a pipe."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from headway.cli.console import talk
+
+LINE_SECONDS = 10.0  # in a pipe: at most one line in so many seconds between evaluations
+
+
+class Screen:
+    """Listens to a run's events and observes its steps."""
+
+    def __init__(self, quiet: bool = False) -> None:
+        self.quiet = quiet
+        self.live = talk.is_terminal and not quiet
+        self.progress: Progress | None = None
+        self.steps, self.limit = 0, float("inf")
+        self.recent: deque[tuple[float, int, float]] = deque(maxlen=50)  # seconds, targets, loss
+        self.training = self.evaluating = 0.0
+        self.last_line = 0.0
+        self.shown_header = False
+
+    def __call__(self, event: Mapping[str, Any]) -> None:
+        handler = getattr(self, f"_on_{event['kind']}", None)
+        if handler is not None and not self.quiet:
+            handler(event)
+
+    def close(self) -> None:
+        if self.progress is not None:
+            self.progress.stop()
+            self.progress = None
+
+    def after_step(self, run: Any, report: Any) -> None:
+        """Observer: move the bar, or now and then print a line."""
+        self.recent.append((report.seconds, report.targets, report.loss))
+        self.training += report.seconds
+        if self.quiet:
+            return
+        speed = sum(t for _, t, _ in self.recent) / sum(s for s, _, _ in self.recent)
+        loss = statistics.fmean(x for _, _, x in self.recent)
+        eta = self._eta(run.step, run.seconds)
+        if self.live:
+            self._move_bar(
+                run.step, f"loss {loss:.2f}  lr {report.lr:.1e}  {speed:,.0f} tok/s", eta
+            )
+        elif time.monotonic() - self.last_line > LINE_SECONDS:
+            self.last_line = time.monotonic()
+            talk.print(
+                f"step={run.step} epoch={run.epoch} loss={loss:.3f} lr={report.lr:.2e} "
+                f"tok_s={speed:.0f} eta={_clock(eta)}"
+            )
+
+    def _eta(self, step: int, seconds: float) -> float:
+        """Median of the last steps, with the share of time that evaluation takes on top."""
+        median = statistics.median(s for s, _, _ in self.recent)
+        with_evaluation = 1 + self.evaluating / max(self.training, 1e-9)
+        left = min(median * (self.steps - step), self.limit - seconds)
+        return max(0.0, left) * with_evaluation
+
+    def _move_bar(self, step: int, text: str, eta: float) -> None:
+        if self.progress is None:
+            self.progress = Progress(
+                BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), console=talk
+            )
+            self.progress.start()
+            self.progress.add_task("", total=self.steps)
+        task = self.progress.task_ids[0]
+        self.progress.update(task, completed=step, description=f"{text}  ETA {_clock(eta)}")
+
+    def _on_preparing(self, event: Mapping[str, Any]) -> None:
+        if time.monotonic() - self.last_line > 2:
+            self.last_line = time.monotonic()
+            talk.print(f"preparing {event['what']}: {event['done']:,} pairs read")
+
+    def _on_tokenizer(self, event: Mapping[str, Any]) -> None:
+        how = "reused" if event.get("reused") else "joint" if event["joint"] else "one a language"
+        talk.print(f"tokenizer byte-level BPE, {event['pieces']:,} pieces ({how})")
+
+    def _on_prepared(self, event: Mapping[str, Any]) -> None:
+        reasons = {k: v for k, v in event.get("skipped", {}).items() if v}
+        left_out = ", ".join(f"{count:,} {reason}" for reason, count in reasons.items())
+        note = " (reused)" if event.get("reused") else ""
+        note += f" · left out: {left_out}" if left_out else ""
+        talk.print(f"data      {event['what']}: {event['pairs']:,} pairs{note}")
+
+    def _on_plan(self, event: Mapping[str, Any]) -> None:
+        self.steps = event["steps"]
+        if event["time"]:
+            from headway.recipes.translate import parse_time
+
+            self.limit = parse_time(event["time"])
+        size = event["parameters"]
+        talk.print(f"model     Transformer {event['model']} · {size / 1e6:.1f} M parameters")
+        limit = f" or {event['time']}" if event["time"] else ""
+        talk.print(
+            f"plan      {event['steps']:,} steps{limit} · batches of {event['tokens']:,} tokens, "
+            f"{event['padding']:.1%} padding · {event['batches_an_epoch']:,} batches an epoch · "
+            f"seed {event['seed']}"
+        )
+        talk.print(f"machine   {event['machine']}")
+
+    def _on_resumed(self, event: Mapping[str, Any]) -> None:
+        talk.print(f"resumed from step {event['step']}   {event['path']}", markup=False)
+        for reason in event["skipped"]:
+            talk.print(f"          ! skipped a damaged checkpoint, {reason}", markup=False)
+
+    def _on_valid(self, event: Mapping[str, Any]) -> None:
+        self.evaluating += event["took"]
+        star = "  ★ best, saved" if event["is_best"] else ""
+        if not self.live:
+            talk.print(
+                f"valid step={event['step']} nats={event['nats']:.3f} bleu={event['bleu']:.2f} "
+                f"chrf={event['chrf']:.2f} best={str(event['is_best']).lower()}"
+            )
+            return
+        if not self.shown_header:
+            self.shown_header = True
+            talk.print(
+                f"{'step':>7}  {'train':>6}  {'valid':>6}  {'ppl':>7}  {'BLEU':>5}  {'chrF':>5}"
+            )
+        loss = statistics.fmean(x for _, _, x in self.recent) if self.recent else float("nan")
+        perplexity = min(2.718281828 ** event["nats"], 1e6)
+        talk.print(
+            f"{event['step']:>7,}  {loss:>6.3f}  {event['nats']:>6.3f}  {perplexity:>7.1f}  "
+            f"{event['bleu']:>5.1f}  {event['chrf']:>5.1f}{star}"
+        )
+
+    def _on_sample(self, event: Mapping[str, Any]) -> None:
+        for name in ("source", "reference", "output"):
+            talk.print(f"   [dim]{name:<10}[/] {escape(event[name])}")
+
+    def _on_finished(self, event: Mapping[str, Any]) -> None:
+        self.close()
+        best = "no evaluation" if event["best"] is None else f"best {event['best']:.2f}"
+        at = f" at step {event['best_step']:,}" if event["best"] is not None else ""
+        talk.print(f"{event['stop']:<9} {best}{at} · {_clock(event['seconds'])} of training")
+
+
+def _clock(seconds: float) -> str:
+    minutes, second = divmod(int(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    return f"{hours}:{minute:02}:{second:02}"

@@ -1,0 +1,221 @@
+"""`headway train`: a recipe, your data, and whatever you want different."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from headway.cli.console import data_json, talk
+from headway.cli.screen import Screen
+from headway.errors import UsageError
+
+if TYPE_CHECKING:
+    from headway.recipes import Outcome, RunConfig
+
+SHORT = {
+    "source": "data.source",
+    "target": "data.target",
+    "valid": "data.valid",
+    "test": "data.test",
+    "steps": "training.steps",
+    "time": "training.time",
+    "seed": "training.seed",
+    "device": "machine.device",
+    "dtype": "machine.dtype",
+    "threads": "machine.threads",
+    "compile": "machine.compile",
+}
+"""Flags that everybody needs, and the settings they stand for."""
+
+
+def train(
+    *words: Annotated[str, Parameter(allow_leading_hyphen=True, show=False)],
+    run: str | None = None,
+    resume: Path | None = None,
+    config: Path | None = None,
+    dry_run: bool = False,
+    json: bool = False,
+    quiet: Annotated[bool, Parameter(name=["--quiet", "-q"])] = False,
+) -> None:
+    """headway train RECIPE [DATA] [--SETTING VALUE ...]: train a model, or go on training it.
+
+    RECIPE is translate, translate-multi30k or emoji-names. DATA is a .tsv file, a folder with
+    train and valid files, or what two aligned files share (data/train for data/train.en and
+    data/train.de); --source and --target name the columns or file endings.
+
+    Every setting is a flag: --model.size small --optimizer.lr 1e-3 --training.steps 2000.
+    `headway config explain` lists them all. Short for the commonest: --source --target --valid
+    --test --steps --time --seed --device --dtype --threads --compile.
+
+    A run of the same name and configuration is continued where it stopped.
+
+    Parameters
+    ----------
+    run
+        Name of the run; its folder is runs/NAME.
+    resume
+        Go on with this run folder; settings given beside it replace the run's and are noted.
+    config
+        A YAML file of settings; flags win over it.
+    dry_run
+        Build everything, take a few steps, say what memory and time the run would need.
+    json
+        The outcome as one JSON object on standard output.
+    quiet
+        Say nothing while training.
+    """
+    from headway.recipes import amended, recipe
+    from headway.settings import read_yaml
+
+    things, flags = split_words(words)
+    layers: list[tuple[str, Any]] = []
+    if config is not None:
+        layers.append((str(config), read_yaml(config)))
+    layers.append(("the command line", flags))
+    if resume is not None:
+        settings, folder, history = _resumed(resume, things, layers)
+    else:
+        if not things:
+            raise UsageError("which recipe?", hint="headway train translate DATA; or headway demo")
+        if len(things) > 2:
+            raise UsageError(f"what is {things[2]!r}? There is a recipe and one DATA")
+        settings = recipe(things[0], *layers)
+        if len(things) == 2:
+            settings = amended(settings, ("the command line", {"data.train": things[1]}))
+        folder = Path("runs") / (run or _name(settings))
+        history = _history(folder, settings)
+    if dry_run:
+        _try_out(settings)
+        return
+    outcome = run_training(settings, folder, history, quiet=quiet or json)
+    if json:
+        data_json({**vars(outcome), "folder": str(outcome.folder)})
+    if outcome.stop == "interrupted":
+        talk.print(f"saved     go on with: headway train --resume {folder}")
+        raise SystemExit(130)
+    if not quiet:
+        talk.print(
+            f'next      headway eval {folder} · headway translate {folder} "..." · '
+            f'headway translate {folder} --align "..."',
+            markup=False,
+        )
+
+
+def split_words(words: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
+    """Things without dashes, and settings: --a.b VALUE, --a.b=VALUE, or --a.b alone for true."""
+    things: list[str] = []
+    flags: dict[str, Any] = {}
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        if not word.startswith("--"):
+            if word.startswith("-") and len(word) > 1:
+                raise UsageError(f"unknown option {word}", hint="headway train --help")
+            things.append(word)
+            continue
+        name, equals, value = word.removeprefix("--").partition("=")
+        if not equals:
+            value = rest.pop(0) if rest and not rest[0].startswith("--") else "true"
+        flags[SHORT.get(name, name.replace("-", "_"))] = value
+    return things, flags
+
+
+def run_training(
+    settings: RunConfig, folder: Path, history: Sequence[str] = (), *, quiet: bool = False
+) -> Outcome:
+    """Train with the screen on."""
+    from headway.recipes import train_translator
+
+    screen = Screen(quiet)
+    try:
+        return train_translator(
+            settings, folder, listeners=[screen], observers=[screen], history=history
+        )
+    finally:
+        screen.close()
+
+
+def _name(settings: RunConfig) -> str:
+    """A run is named by its recipe and languages unless the user names it."""
+    sides = [side for side in (settings.data.source, settings.data.target) if side]
+    return "-".join([settings.recipe, *sides])
+
+
+def _saved(folder: Path) -> RunConfig:
+    from headway.recipes import RunConfig
+    from headway.settings import override, read_yaml
+
+    path = folder / "run.yaml"
+    if not path.is_file():
+        raise UsageError(f"{folder} is not a run folder: it has no run.yaml")
+    values = read_yaml(path)
+    return override(RunConfig(), values, str(path))
+
+
+def _history(folder: Path, settings: RunConfig) -> list[str]:
+    """Refuse to continue a run that was configured differently; else keep its notes."""
+    from headway.settings import differences
+
+    if not (folder / "run.yaml").is_file():
+        return []
+    made_later = {"model.source_vocabulary", "model.target_vocabulary", "model.share_embeddings"}
+    found = [d for d in differences(_saved(folder), settings) if d[0] not in made_later]
+    if found:
+        shown = "; ".join(f"{key}: {old} there, {new} now" for key, old, new in found[:5])
+        raise UsageError(
+            f"{folder} is a run with other settings: {shown}",
+            hint=f"--run OTHERNAME for a new run; or headway train --resume {folder} with the "
+            "settings to change",
+        )
+    return _notes(folder)
+
+
+def _notes(folder: Path) -> list[str]:
+    lines = (folder / "run.yaml").read_text(encoding="utf-8").split("\n")
+    return [line.removeprefix("# ") for line in lines if line.startswith("# ")]
+
+
+def _resumed(
+    folder: Path, things: Sequence[str], layers: Sequence[tuple[str, Any]]
+) -> tuple[RunConfig, Path, list[str]]:
+    from headway.recipes import amended
+    from headway.settings import differences
+
+    if things:
+        raise UsageError(f"--resume takes the run's own recipe and data: leave out {things[0]!r}")
+    before = _saved(folder)
+    settings = amended(before, *layers)
+    history = _notes(folder)
+    for key, old, new in differences(before, settings):
+        talk.print(f"          ! {key} was {old}, is {new} from here on", markup=False)
+        history.append(f"{time.strftime('%Y-%m-%d %H:%M')} {key}: {old} -> {new}")
+    return settings, folder, history
+
+
+def _try_out(settings: RunConfig) -> None:
+    """A few real steps in a folder that is thrown away."""
+    import resource
+
+    from headway.recipes import amended
+
+    few = {
+        "training.steps": 6,
+        "training.time": None,
+        "evaluation.sentences": 4,
+        "evaluation.samples": 0,
+    }
+    steps = settings.training.steps
+    with tempfile.TemporaryDirectory() as folder:
+        trial = amended(settings, ("--dry-run", few))
+        outcome = run_training(trial, Path(folder) / "trial")
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    total = outcome.seconds / outcome.step * steps
+    talk.print(
+        f"dry run   about {total / 60:.0f} minutes for {steps:,} steps, without evaluations; "
+        f"{memory:.1f} GB of memory. Nothing was kept."
+    )

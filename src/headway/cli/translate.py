@@ -1,0 +1,135 @@
+"""`headway translate`: text in, text out."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from headway.cli.console import data, data_json, talk
+from headway.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from headway.bundle import Translation, TranslatorBundle
+
+CHUNK = 512  # lines decoded together; enough to sort by length, few enough to answer soon
+
+
+def translate(
+    run: str,
+    /,
+    *text: str,
+    beam: int = 4,
+    nbest: int = 1,
+    length_penalty: float = 1.0,
+    scores: bool = False,
+    align: bool = False,
+    json: bool = False,
+    device: str = "auto",
+    threads: int | None = None,
+) -> None:
+    """Translate sentences: those given, or one a line from standard input.
+
+    Parameters
+    ----------
+    run
+        A run folder or a model folder.
+    text
+        Sentences; without any, standard input is read line by line.
+    beam
+        Beam width; 1 is greedy.
+    nbest
+        So many translations of each sentence, best first: line number, score, text.
+    length_penalty
+        Exponent of ((5 + length) / 6), by which sums of log-probabilities are divided.
+    scores
+        The score before each translation.
+    align
+        Draw which source words each translated word looks at.
+    json
+        One JSON object a line.
+    device
+        auto, cpu, cuda or mps.
+    threads
+        CPU threads.
+    """
+    from headway.bundle import load
+    from headway.machine import MachineConfig, prepare
+    from headway.settings import override
+
+    flags = {"device": device, "threads": threads}
+    machine = prepare(override(MachineConfig(), flags, "the command line"))
+    bundle = load(run, machine.device)
+    if not 1 <= nbest <= beam:
+        raise UsageError(f"--nbest {nbest}: must be between 1 and the beam width, {beam}")
+    if not text and sys.stdin.isatty():
+        talk.print("one sentence a line; Ctrl-D ends")
+    number = 0
+    lines = iter(text) if text else _lines()
+    for chunk in _chunks(lines, 1 if sys.stdin.isatty() else CHUNK):
+        found = bundle.search(chunk, beam=beam, num_best=nbest, length_penalty=length_penalty)
+        for line, translations in zip(chunk, found, strict=True):
+            number += 1
+            show = _as_json if json else _as_text
+            show(bundle, line, number, translations, (nbest, scores, align))
+
+
+def _as_json(
+    bundle: TranslatorBundle,
+    line: str,
+    number: int,
+    found: list[Translation],
+    how: tuple[int, bool, bool],
+) -> None:
+    best = [
+        {
+            "text": t.text,
+            "score": t.score,
+            "log_probability": t.log_probability,
+            "finished": t.finished,
+        }
+        for t in found
+    ]
+    row: dict[str, Any] = {"line": number, "source": line, "translations": best}
+    if how[2] and found[0].text:
+        from headway.inspection import align
+
+        row["alignment"] = align(bundle, line, found[0].text).as_dict()
+    data_json(row)
+
+
+def _as_text(
+    bundle: TranslatorBundle,
+    line: str,
+    number: int,
+    found: list[Translation],
+    how: tuple[int, bool, bool],
+) -> None:
+    nbest, scores, wants_alignment = how
+    for translation in found:
+        # One line in, one line out, whatever the model wrote.
+        flat = " ".join(translation.text.split("\n"))
+        prefix = f"{number}\t" if nbest > 1 else ""
+        score = f"{translation.score:.4f}\t" if scores or nbest > 1 else ""
+        data(f"{prefix}{score}{flat}")
+    if wants_alignment and found[0].text:
+        from headway.inspection import align, heat_map
+
+        aligned = align(bundle, line, found[0].text)
+        data("\n" + heat_map(aligned.target, aligned.source, aligned.weights.tolist()) + "\n")
+
+
+def _lines() -> Iterator[str]:
+    """Standard input, split at line feeds alone, strictly UTF-8."""
+    for number, raw in enumerate(sys.stdin.buffer, start=1):
+        try:
+            yield raw.removesuffix(b"\n").removesuffix(b"\r").decode()
+        except UnicodeDecodeError as error:
+            raise DataError("not UTF-8", f"standard input, line {number}") from error
+
+
+def _chunks(lines: Iterable[str], size: int) -> Iterator[list[str]]:
+    iterator = iter(lines)
+    while chunk := list(islice(iterator, size)):
+        yield chunk

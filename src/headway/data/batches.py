@@ -1,0 +1,97 @@
+"""Padded matrices of token ids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from headway.data.bucketing import Array, Buckets
+from headway.data.corpora import Corpus
+from headway.shapes import Bool, Int, Tensor
+from headway.text import Tokenizer, TokenizerPair
+
+
+@dataclass(frozen=True)
+class TranslationBatch:
+    """Sentence pairs for teacher forcing: the decoder reads target_in and predicts target_out.
+
+    source: tokens, </s>, padding. source_keys: True at real tokens; None when nothing is padded,
+    so that attention needs no mask. target_in: <s>, tokens. target_out: tokens, </s>. indices:
+    where in the corpus the pairs stand.
+    """
+
+    source: Int[Tensor, "B S"]
+    source_keys: Bool[Tensor, "B S"] | None
+    target_in: Int[Tensor, "B T"]
+    target_out: Int[Tensor, "B T"]
+    indices: tuple[int, ...]
+
+    def to(self, device: str) -> TranslationBatch:
+        keys = self.source_keys
+        return TranslationBatch(
+            self.source.to(device),
+            None if keys is None else keys.to(device),
+            self.target_in.to(device),
+            self.target_out.to(device),
+            self.indices,
+        )
+
+
+def collate(corpus: Corpus, indices: Array, tokenizers: TokenizerPair) -> TranslationBatch:
+    """The pairs at `indices` as one batch."""
+    sources = [corpus.source(i).tolist() for i in indices]
+    targets = [corpus.target(i).tolist() for i in indices]
+    source, keys = collate_sources(sources, tokenizers.source)
+    end, start = tokenizers.target.eos, tokenizers.target.bos
+    pad = tokenizers.target.pad
+    return TranslationBatch(
+        source,
+        keys,
+        _padded([[start, *row] for row in targets], pad),
+        _padded([[*row, end] for row in targets], pad),
+        tuple(int(i) for i in indices),
+    )
+
+
+def collate_sources(
+    rows: Sequence[Sequence[int]], tokenizer: Tokenizer
+) -> tuple[Int[Tensor, "B S"], Bool[Tensor, "B S"] | None]:
+    """Source ids, each ended by </s>, and which of them are real (None: all)."""
+    ended = [[*row, tokenizer.eos] for row in rows]
+    source = _padded(ended, tokenizer.pad)
+    lengths = torch.tensor([len(row) for row in ended])
+    if bool((lengths == source.shape[1]).all()):
+        return source, None
+    return source, torch.arange(source.shape[1]) < lengths[:, None]
+
+
+def _padded(rows: Sequence[Sequence[int]], pad: int) -> Int[Tensor, "B T"]:
+    longest = max(len(row) for row in rows)
+    return torch.tensor([[*row, *[pad] * (longest - len(row))] for row in rows])
+
+
+class Batches:
+    """A corpus as an endless stream that can be entered anywhere."""
+
+    def __init__(
+        self, corpus: Corpus, buckets: Buckets, tokenizers: TokenizerPair, device: str = "cpu"
+    ) -> None:
+        self.corpus, self.buckets = corpus, buckets
+        self.tokenizers, self.device = tokenizers, device
+
+    def stream(self, epoch: int, position: int) -> Iterator[tuple[int, int, TranslationBatch]]:
+        """(next epoch, next position, batch), starting at batch `position` of `epoch`.
+
+        The two numbers are where to go on after this batch: store them to resume exactly.
+        """
+        while True:
+            order = self.buckets.epoch(epoch)
+            while position < len(order):
+                batch = collate(self.corpus, order[position], self.tokenizers)
+                position += 1
+                is_last = position == len(order)
+                following = (epoch + 1, 0) if is_last else (epoch, position)
+                yield (*following, batch.to(self.device))
+            epoch, position = epoch + 1, 0

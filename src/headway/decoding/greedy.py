@@ -1,0 +1,46 @@
+"""The most likely token, again and again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from headway.decoding.search import Hypothesis, Limits, length_penalty, next_log_probabilities
+
+
+@torch.inference_mode()
+def greedy_search(
+    model: Any, inputs: tuple[Any, ...], limits: Limits, alpha: float = 0.0
+) -> list[Hypothesis]:
+    """One hypothesis for each input, in order. `model` is a Stepper; finished rows leave."""
+    state = model.start(*inputs)
+    live = list(range(len(limits.max_lengths)))  # input of each row still being written
+    written: list[list[int]] = [[] for _ in live]
+    totals = [0.0] * len(live)
+    finished = [False] * len(live)
+    tokens = [limits.bos] * len(live)
+    device = next(model.parameters()).device
+    while live:
+        logits, state = model.step(torch.tensor(tokens, device=device)[:, None], state)
+        best = next_log_probabilities(logits, limits.forbidden).max(-1)
+        tokens, kept = [], []
+        for row, (token, log_p) in enumerate(
+            zip(best.indices.tolist(), best.values.tolist(), strict=True)
+        ):
+            item = live[row]
+            full = len(written[item]) == limits.max_lengths[item]
+            if token == limits.eos or not full:
+                totals[item] += log_p
+            finished[item] = token == limits.eos
+            if not finished[item] and not full:
+                written[item].append(token)
+                tokens.append(token)
+                kept.append(row)
+        if len(kept) < len(live):
+            state = state.reorder(kept)
+            live = [live[row] for row in kept]
+    return [
+        Hypothesis(tuple(w), total, total / length_penalty(len(w) + done, alpha), done)
+        for w, total, done in zip(written, totals, finished, strict=True)
+    ]

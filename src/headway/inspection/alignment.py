@@ -1,0 +1,58 @@
+"""Which source words a translation's words look at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from headway.bundle import TranslatorBundle
+from headway.shapes import Float, Tensor
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """weights[t, s]: share of target word t's attention that falls on source word s."""
+
+    source: list[str]
+    target: list[str]
+    weights: Float[Tensor, "T S"]
+
+    def as_dict(self) -> dict[str, object]:
+        rows = [[round(float(w), 4) for w in row] for row in self.weights]
+        return {"source": self.source, "target": self.target, "weights": rows}
+
+
+def align(
+    bundle: TranslatorBundle, source: str, target: str, layer: int | None = None
+) -> Alignment:
+    """Cross-attention between whole words: heads averaged, pieces of a source word summed, pieces
+    of a target word averaged. `</s>` is left out of the rows and kept as a column, since heads
+    that have nothing to say look there.
+
+    layer: decoder block, from 0; None takes the one whose attention is sharpest, that is of least
+    mean entropy after averaging its heads.
+    """
+    source_ids = bundle.tokenizer.source.encode(source.strip())
+    target_ids = bundle.tokenizer.target.encode(target.strip())
+    found = bundle.attention(source, target)
+    crosses = [
+        found.maps[f"decoder.blocks.{i}.cross"].mean(0)  # H T S -> T S
+        for i in range(bundle.config.decoder_layers)
+    ]
+    if layer is not None and not 0 <= layer < len(crosses):
+        raise ValueError(f"{layer=} must be between 0 and {len(crosses) - 1}")
+    weights = min(crosses, key=_entropy) if layer is None else crosses[layer]
+    sources = bundle.tokenizer.source.words([*source_ids, bundle.tokenizer.source.eos])
+    targets = bundle.tokenizer.target.words(target_ids)
+    columns = torch.stack([weights[:, places].sum(1) for _, places in sources], dim=1)
+    rows = [columns[places].mean(0) for _, places in targets]
+    return Alignment(
+        [word for word, _ in sources],
+        [word for word, _ in targets],
+        torch.stack(rows) if rows else columns[:0],
+    )
+
+
+def _entropy(weights: Float[Tensor, "T S"]) -> float:
+    return float(-(weights * weights.clamp_min(1e-12).log()).sum(-1).mean())

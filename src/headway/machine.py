@@ -1,0 +1,113 @@
+"""The computer that a model runs on: device, number format, threads."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import shutil
+import sys
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from importlib import metadata, util
+from pathlib import Path
+from typing import Any, Literal
+
+from headway.errors import UsageError
+from headway.settings import setting
+
+_MMAP_THRESHOLD, _TRIM_THRESHOLD = -3, -1  # mallopt's parameter numbers in glibc's malloc.h
+
+
+@dataclass(frozen=True, kw_only=True)
+class MachineConfig:
+    device: Literal["auto", "cpu", "cuda", "mps"] = setting(
+        "auto", "where to compute; auto takes a GPU if there is one"
+    )
+    dtype: Literal["float32", "bfloat16"] = setting(
+        "float32", "bfloat16: matrix products in 16 bits (autocast), everything else in 32"
+    )
+    threads: int | None = setting(None, "CPU threads; none leaves it to torch", gt=0)
+    compile: bool = setting(False, "torch.compile the model (minutes once, needs a C++ compiler)")
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What `prepare` decided."""
+
+    device: str
+    dtype: str
+    threads: int
+
+    def precision(self) -> AbstractContextManager[Any]:
+        """Autocast for the forward pass, or nothing."""
+        if self.dtype == "float32":
+            return nullcontext()
+        import torch
+
+        return torch.autocast(self.device, dtype=getattr(torch, self.dtype))
+
+    def __str__(self) -> str:
+        threads = f" ({self.threads} threads)" if self.device == "cpu" else ""
+        return f"{self.device}{threads} · {self.dtype}"
+
+
+def prepare(config: MachineConfig) -> Machine:
+    """Choose the device and set the process up for speed. Call before any tensor work."""
+    import torch
+
+    if config.threads is not None:
+        torch.set_num_threads(config.threads)
+    # Numbers below 1e-38 take a CPU a hundred times as long. Set before the first parallel work:
+    # worker threads inherit it.
+    torch.set_flush_denormal(True)
+    _keep_freed_memory()
+    found = {
+        "cuda": torch.cuda.is_available(),
+        "mps": torch.backends.mps.is_available(),
+        "cpu": True,
+    }
+    device = config.device
+    if device == "auto":
+        device = "cuda" if found["cuda"] else "mps" if found["mps"] else "cpu"
+    if not found[device]:
+        there = ", ".join(name for name, is_there in found.items() if is_there)
+        raise UsageError(f"machine.device={device}: there is none here", hint=f"one of: {there}")
+    return Machine(device, config.dtype, torch.get_num_threads())
+
+
+def _keep_freed_memory() -> None:
+    """Let glibc reuse large blocks instead of returning each to the system.
+
+    By default a tensor above 32 MB is mapped and unmapped every time, and its pages are cleared
+    by the kernel: a third of the time of a cross-entropy over 8,000 words (docs/speed.md).
+    """
+    if sys.platform == "linux" and platform.libc_ver()[0] == "glibc":
+        libc = ctypes.CDLL(None)
+        libc.mallopt(_MMAP_THRESHOLD, 2**30)
+        libc.mallopt(_TRIM_THRESHOLD, 2**31 - 1)
+
+
+def describe() -> dict[str, Any]:
+    """What `headway doctor` and `headway --version` print."""
+    import torch
+
+    def version(name: str) -> str | None:
+        return metadata.version(name) if util.find_spec(name) else None
+
+    cuda = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    return {
+        "headway": metadata.version("headway"),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "platform": platform.platform(),
+        "cpus": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "cuda": {"version": torch.version.cuda, "devices": cuda},
+        "mps": torch.backends.mps.is_available(),
+        "free_disk_bytes": shutil.disk_usage(Path.cwd()).free,
+        "packages": {
+            name: version(name)
+            for name in ("numpy", "tokenizers", "safetensors", "sacrebleu", "emoji", "transformers")
+        },
+    }

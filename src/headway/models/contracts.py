@@ -1,0 +1,65 @@
+"""What decoding and training may ask of a model, and what every model does alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol, Self
+
+from torch import nn
+
+from headway.shapes import Float, Int, Tensor
+
+
+class DecodeState(Protocol):
+    """What lives through decoding; the searches only reorder it, rewind it and pass it back."""
+
+    @property
+    def lengths(self) -> list[int]:
+        """Tokens decoded so far in each row."""
+        ...
+
+    def reorder(self, rows: Sequence[int]) -> Self:
+        """Row i becomes old row rows[i]; rows may repeat and be dropped."""
+        ...
+
+    def rewind(self, lengths: Sequence[int]) -> Self:
+        """Take tokens back: row n keeps its first lengths[n]."""
+        ...
+
+
+class Stepper(Protocol):
+    """All that greedy, sampling, beam and speculative decoding know of a model.
+
+    The state given to `step` is consumed and may be updated in place.
+    """
+
+    def start(self, *inputs: Any) -> Any:
+        """Look at the inputs once; a state of one row each."""
+        ...
+
+    def step(self, tokens: Int[Tensor, "N T"], state: Any) -> tuple[Float[Tensor, "N T V"], Any]:
+        """Scores of the next token after each of T new tokens, and the state after them."""
+        ...
+
+
+def init_weights(model: nn.Module, tied: Sequence[nn.Linear] = ()) -> None:
+    """Set every value: Xavier-uniform projections, zero biases, N(0, 1/D) embeddings.
+
+    Constructors may have run on the meta device, so nothing is assumed of what they left. `tied`
+    projections share an embedding's matrix and keep the embedding's values.
+    """
+    for module in model.modules():
+        if isinstance(module, nn.Linear):
+            if not any(module is output for output in tied):
+                nn.init.xavier_uniform_(module.weight)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+        elif isinstance(module, nn.Embedding):
+            nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)
+        elif hasattr(module, "init_weights") and module is not model:
+            module.init_weights()
+
+
+def parameter_count(model: nn.Module) -> int:
+    """Trainable numbers, a shared matrix counted once."""
+    return sum(parameter.numel() for parameter in model.parameters())

@@ -1,0 +1,218 @@
+"""The Transformer encoder-decoder of "Attention Is All You Need" (lectures 3.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar, Literal
+
+from torch import nn
+
+from headway.attention import Mask, MultiHeadAttention
+from headway.blocks import (
+    Added,
+    Concatenated,
+    Decoder,
+    DecoderBlock,
+    DecoderState,
+    Embeddings,
+    Encoder,
+    EncoderBlock,
+    FeedForward,
+    LayerNorm,
+    LearnedTable,
+    NoPositions,
+    PostNorm,
+    PreNorm,
+    Residual,
+    SinusoidalTable,
+)
+from headway.blocks.feedforward import ACTIVATIONS
+from headway.models.contracts import init_weights
+from headway.settings import setting
+from headway.shapes import Bool, Float, Int, Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class TranslatorConfig:
+    """Shape of a `Translator`. The named sizes are in `sizes`; big and base are the 2017 paper's."""
+
+    model_dim: int = setting(128, "width of every layer's input and output", gt=0)
+    num_heads: int = setting(4, "attention heads; must divide model_dim", gt=0)
+    ffn_dim: int = setting(256, "inner width of the feed-forward layers", gt=0)
+    encoder_layers: int = setting(4, "blocks in the encoder", gt=0)
+    decoder_layers: int = setting(4, "blocks in the decoder", gt=0)
+    dropout: float = setting(0.1, "share of activations dropped while training", ge=0, lt=1)
+    norm: Literal["pre", "post"] = setting("pre", "norm before each sublayer, or after its sum")
+    activation: Literal["relu", "gelu"] = setting("relu", "nonlinearity of the feed-forward layers")
+    positions: Literal["sinusoidal", "learned", "none"] = setting(
+        "sinusoidal", "how a token knows its place"
+    )
+    position_dim: int = setting(
+        0, "0 adds positions to the word vectors; P > 0 concatenates P position dimensions", ge=0
+    )
+    max_length: int = setting(1024, "longest text a learned position table can hold", gt=0)
+    share_embeddings: bool = setting(
+        True, "one matrix for source, target and output (needs one joint vocabulary)"
+    )
+    tie_output: bool = setting(True, "the target embedding is the output projection too")
+    source_vocabulary: int = setting(8000, "pieces of the source language", gt=0)
+    target_vocabulary: int = setting(8000, "pieces of the target language", gt=0)
+
+    family: ClassVar[str] = "translator"
+    sizes: ClassVar[dict[str, dict[str, int | float | str]]] = {
+        "tiny": {},
+        "small": {"model_dim": 256, "num_heads": 4, "ffn_dim": 1024},
+        "base": {
+            "model_dim": 512,
+            "num_heads": 8,
+            "ffn_dim": 2048,
+            "encoder_layers": 6,
+            "decoder_layers": 6,
+            "norm": "post",
+        },
+        "big": {
+            "model_dim": 1024,
+            "num_heads": 16,
+            "ffn_dim": 4096,
+            "encoder_layers": 6,
+            "decoder_layers": 6,
+            "norm": "post",
+            "dropout": 0.3,
+        },
+    }
+
+    def __post_init__(self) -> None:
+        model_dim, num_heads, position_dim = self.model_dim, self.num_heads, self.position_dim
+        if model_dim % num_heads:
+            raise ValueError(f"{model_dim=} must be a multiple of {num_heads=}")
+        if position_dim >= model_dim:
+            raise ValueError(f"{position_dim=} leaves no room for the word in {model_dim=}")
+        if position_dim and self.tie_output:
+            raise ValueError(
+                f"{position_dim=} makes word vectors narrower than the output projection: "
+                "set tie_output and share_embeddings to false"
+            )
+        if self.share_embeddings and not self.tie_output:
+            raise ValueError("share_embeddings ties all three matrices: tie_output must be true")
+        source, target = self.source_vocabulary, self.target_vocabulary
+        if self.share_embeddings and source != target:
+            raise ValueError(
+                f"share_embeddings needs one joint vocabulary, but source_vocabulary={source} "
+                f"and target_vocabulary={target}"
+            )
+
+
+class Translator(nn.Module):
+    """P(y_t | y_<t, x): an encoder reads the source, a decoder writes the target word by word."""
+
+    def __init__(self, config: TranslatorConfig) -> None:
+        super().__init__()
+        self.config = config
+        positions = _positions(config)
+        width = positions.token_dim(config.model_dim)
+        source = nn.Embedding(config.source_vocabulary, width)
+        shared = config.share_embeddings
+        target = source if shared else nn.Embedding(config.target_vocabulary, width)
+        self.source_embedding = Embeddings(source, positions, config.dropout)
+        self.encoder = _encoder(config)
+        self.target_embedding = Embeddings(target, _positions(config), config.dropout)
+        self.decoder = _decoder(config)
+        self.output = nn.Linear(config.model_dim, config.target_vocabulary, bias=False)
+        if config.tie_output:
+            self.output.weight = target.weight
+        if self.output.weight.device.type != "meta":
+            self.init_weights()
+
+    def init_weights(self) -> None:
+        init_weights(self, tied=[self.output] if self.config.tie_output else [])
+
+    def encode(
+        self, source: Int[Tensor, "B S"], keys: Bool[Tensor, "B S"] | None = None
+    ) -> Float[Tensor, "B S D"]:
+        """Memory: one vector a source token that knows its whole sentence. keys: True = real."""
+        memory: Tensor = self.encoder(self.source_embedding(source), Mask(keys=keys))
+        return memory
+
+    def decode(
+        self,
+        target_in: Int[Tensor, "B T"],
+        memory: Float[Tensor, "B S D"],
+        keys: Bool[Tensor, "B S"] | None = None,
+    ) -> Float[Tensor, "B T D"]:
+        """The vectors from which the next token after each of target_in is predicted."""
+        x = self.target_embedding(target_in)
+        hidden: Tensor = self.decoder(x, memory, Mask(keys=keys))
+        return hidden
+
+    def forward(
+        self,
+        source: Int[Tensor, "B S"],
+        target_in: Int[Tensor, "B T"],
+        keys: Bool[Tensor, "B S"] | None = None,
+    ) -> Float[Tensor, "B T V"]:
+        """Logits of the next token after each of target_in (teacher forcing)."""
+        logits: Tensor = self.output(self.decode(target_in, self.encode(source, keys), keys))
+        return logits
+
+    def start(
+        self, source: Int[Tensor, "B S"], keys: Bool[Tensor, "B S"] | None = None
+    ) -> DecoderState:
+        """Encode once; beams made by `state.reorder` share the sentence's keys and values."""
+        return self.decoder.start(self.encode(source, keys), keys)
+
+    def step(
+        self, tokens: Int[Tensor, "N T"], state: DecoderState
+    ) -> tuple[Float[Tensor, "N T V"], DecoderState]:
+        hidden = self.decoder.step(self.target_embedding(tokens, state.lengths), state)
+        return self.output(hidden), state
+
+
+def _positions(config: TranslatorConfig) -> Added | Concatenated | NoPositions:
+    if config.positions == "none":
+        return NoPositions()
+    width = config.position_dim or config.model_dim
+    table = (
+        SinusoidalTable(width)
+        if config.positions == "sinusoidal"
+        else LearnedTable(width, config.max_length)
+    )
+    return Concatenated(table) if config.position_dim else Added(table)
+
+
+def _attention(config: TranslatorConfig) -> MultiHeadAttention:
+    return MultiHeadAttention(config.model_dim, config.num_heads)
+
+
+def _feedforward(config: TranslatorConfig) -> FeedForward:
+    activation = ACTIVATIONS[config.activation]
+    return FeedForward(config.model_dim, config.ffn_dim, activation, config.dropout)
+
+
+def _residual(config: TranslatorConfig) -> Callable[[], Residual]:
+    kind = PreNorm if config.norm == "pre" else PostNorm
+    return partial(kind, config.model_dim, config.dropout)
+
+
+def _last_norm(config: TranslatorConfig) -> nn.Module:
+    """A pre-norm stack leaves its sum unnormalised; a post-norm stack does not."""
+    return LayerNorm(config.model_dim) if config.norm == "pre" else nn.Identity()
+
+
+def _encoder(config: TranslatorConfig) -> Encoder:
+    blocks = (
+        EncoderBlock(_attention(config), _feedforward(config), _residual(config))
+        for _ in range(config.encoder_layers)
+    )
+    return Encoder(blocks, _last_norm(config))
+
+
+def _decoder(config: TranslatorConfig) -> Decoder:
+    blocks = (
+        DecoderBlock(
+            _attention(config), _attention(config), _feedforward(config), _residual(config)
+        )
+        for _ in range(config.decoder_layers)
+    )
+    return Decoder(blocks, _last_norm(config))

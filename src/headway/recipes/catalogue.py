@@ -1,0 +1,104 @@
+"""The named recipes. Each docstring says what it costs and what score to expect."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from headway.errors import UsageError, closest
+from headway.machine import MachineConfig
+from headway.models import TranslatorConfig
+from headway.recipes.config import (
+    CheckpointConfig,
+    DataConfig,
+    EvaluationConfig,
+    RunConfig,
+    TrainingConfig,
+)
+from headway.settings import override
+from headway.training import OptimizerConfig, ScheduleConfig
+
+
+def translate() -> RunConfig:
+    """A Transformer translator on your own sentence pairs: 4 + 4 layers, width 128.
+
+    For some ten thousand to a few hundred thousand pairs on a laptop.
+    """
+    return RunConfig(recipe="translate")
+
+
+def translate_multi30k() -> RunConfig:
+    """Multi30k English-German (29,000 picture captions), from $HEADWAY_DATA/mt.
+
+    Cost and score: docs/results.md. Small data, so strong dropout and many epochs; the vocabulary
+    of 8,000 and the 4 + 4 layers of width 128 are the size that this data supports.
+    """
+    folder = os.environ.get("HEADWAY_DATA")
+    return RunConfig(
+        recipe="translate-multi30k",
+        data=DataConfig(
+            train=str(Path(folder, "mt", "multi30k")) if folder else None,
+            source="en",
+            target="de",
+        ),
+        model=TranslatorConfig(dropout=0.3),
+        optimizer=OptimizerConfig(lr=5e-3),
+        schedule=ScheduleConfig(warmup=1000),
+        training=TrainingConfig(steps=8000, average=0.9985),
+        machine=MachineConfig(dtype="bfloat16"),
+    )
+
+
+def emoji_names() -> RunConfig:
+    """Names of emoji, English to another language: what `make demo` trains.
+
+    Two to three minutes on 2 cores for BLEU 85 and more on held-out names.
+    """
+    return RunConfig(
+        recipe="emoji-names",
+        data=DataConfig(vocabulary=2000, max_length=100),
+        model=TranslatorConfig(dropout=0.1, encoder_layers=3, decoder_layers=3),
+        optimizer=OptimizerConfig(lr=3e-3),
+        schedule=ScheduleConfig(kind="cosine", warmup=200, final=0.02),
+        training=TrainingConfig(steps=1200, tokens=2048, average=0.995),
+        evaluation=EvaluationConfig(every=300, sentences=400),
+        checkpoint=CheckpointConfig(every=300),
+    )
+
+
+RECIPES: dict[str, Callable[[], RunConfig]] = {
+    "translate": translate,
+    "translate-multi30k": translate_multi30k,
+    "emoji-names": emoji_names,
+}
+
+
+def recipe(name: str, *layers: tuple[str, Mapping[str, Any]]) -> RunConfig:
+    """A recipe with changes laid over it, in order: (whose words, {dotted key: value}).
+
+    `model.size` in any layer is applied first, so that other model settings refine it.
+    """
+    if name not in RECIPES:
+        meant = closest(name, RECIPES)
+        raise UsageError(
+            f"unknown recipe {name!r}" + (f". Did you mean {meant}?" if meant else ""),
+            hint="one of: " + ", ".join(RECIPES),
+        )
+    return amended(RECIPES[name](), *layers)
+
+
+def amended(config: RunConfig, *layers: tuple[str, Mapping[str, Any]]) -> RunConfig:
+    """`config` with changes laid over it."""
+    sizes = TranslatorConfig.sizes
+    for where, changes in layers:
+        if (size := changes.get("model.size")) is not None:
+            if size not in sizes:
+                raise UsageError(f"model.size={size}: must be one of {', '.join(sizes)}", where)
+            named = {f"model.{key}": value for key, value in sizes[size].items()}
+            config = override(config, named, f"size {size}")
+    for where, changes in layers:
+        plain = {key: value for key, value in changes.items() if key != "model.size"}
+        config = override(config, plain, where)
+    return config

@@ -1,0 +1,75 @@
+"""All that a training run is told. The same names are flags, YAML keys and attributes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from headway.machine import MachineConfig
+from headway.models import TranslatorConfig
+from headway.settings import section, setting
+from headway.training import OptimizerConfig, ScheduleConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataConfig:
+    train: str | None = setting(
+        None, "a .tsv file, a folder with splits, or the beginning of two aligned files"
+    )
+    valid: str | None = setting(
+        None, "validation pairs; none looks beside train, or holds some out"
+    )
+    test: str | None = setting(None, "test pairs for headway eval; none looks beside train")
+    source: str | None = setting(None, "column or file ending of the source language")
+    target: str | None = setting(None, "column or file ending of the target language")
+    vocabulary: int = setting(8000, "pieces of the tokenizer", ge=259)
+    joint: bool = setting(True, "one vocabulary for both languages")
+    max_length: int = setting(200, "longer pairs (in pieces) are left out", gt=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingConfig:
+    steps: int = setting(6000, "updates", gt=0)
+    time: str | None = setting(None, "stop after so much training: 90s, 30m, 2h")
+    tokens: int = setting(4096, "budget of a batch: rows x longest side, padding included", gt=0)
+    accumulate: int = setting(1, "batches for each update", gt=0)
+    clip: float = setting(1.0, "largest norm of the gradient", gt=0)
+    smoothing: float = setting(0.1, "label smoothing", ge=0, lt=1)
+    average: float = setting(
+        0.998, "decay of the running average of the weights; 0 switches it off", ge=0, lt=1
+    )
+    seed: int = setting(42, "everything random follows from it", ge=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationConfig:
+    every: int = setting(500, "steps between evaluations", gt=0)
+    metric: Literal["bleu", "chrf", "negative_nats"] = setting(
+        "bleu", "what the kept model is best by"
+    )
+    beam: int = setting(1, "beam width while training (1: greedy)", gt=0)
+    length_penalty: float = setting(1.0, "exponent of the length penalty", ge=0)
+    sentences: int = setting(1000, "validation sentences translated each time", gt=0)
+    samples: int = setting(2, "of those, shown on the screen", ge=0)
+    patience: int | None = setting(None, "stop after so many evaluations without a new best", gt=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointConfig:
+    every: int = setting(500, "steps between checkpoints", gt=0)
+    keep: int = setting(2, "newest checkpoints kept", ge=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """One training run. `model.size` chooses a named size before other model settings apply."""
+
+    recipe: str = setting("translate", "name of the recipe this came from")
+    data: DataConfig = section(DataConfig)
+    model: TranslatorConfig = section(TranslatorConfig)
+    optimizer: OptimizerConfig = section(OptimizerConfig)
+    schedule: ScheduleConfig = section(ScheduleConfig)
+    training: TrainingConfig = section(TrainingConfig)
+    evaluation: EvaluationConfig = section(EvaluationConfig)
+    checkpoint: CheckpointConfig = section(CheckpointConfig)
+    machine: MachineConfig = section(MachineConfig)

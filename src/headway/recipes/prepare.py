@@ -1,0 +1,114 @@
+"""From the user's files to token shards in the run folder; what exists is reused."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from headway.data import Corpus, Pair, PairFiles, Splits, locate, pair_files, prepare, read_pairs
+from headway.errors import DataError, UsageError
+from headway.recipes.config import DataConfig
+from headway.text import TokenizerPair
+from headway.training import Event
+
+HELD_OUT = 0.03  # of the pairs, where there is no validation file ...
+HELD_OUT_MOST = 1000  # ... but no more than so many
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Everything a translator learns from. valid_pairs: the raw sentences, for BLEU."""
+
+    tokenizers: TokenizerPair
+    train: Corpus
+    valid: Corpus
+    valid_pairs: list[Pair]
+
+
+def splits_of(config: DataConfig) -> Splits:
+    """The files behind a data configuration."""
+    if config.train is None:
+        raise UsageError(
+            "there is no data to train on",
+            hint="headway train translate DATA --source en --target de, where DATA is a .tsv file, "
+            "a folder, or the beginning of two aligned files",
+        )
+    found = locate(Path(config.train), config.source, config.target)
+
+    def named(path: str | None, otherwise: PairFiles | None) -> PairFiles | None:
+        return pair_files(Path(path), config.source, config.target) if path else otherwise
+
+    return Splits(found.train, named(config.valid, found.valid), named(config.test, found.test))
+
+
+def prepare_data(config: DataConfig, folder: Path, emit: Callable[[Event], None]) -> Prepared:
+    """Tokenizer and shards in `folder`, made once. `emit` hears what happens and how far it is."""
+    splits = splits_of(config)
+    tokenizers = _tokenizers(config, splits, folder, emit)
+
+    def shards(name: str, pairs: Callable[[], Iterator[Pair]]) -> Corpus:
+        place = folder / "data" / name
+        if place.exists():
+            corpus = Corpus.open(place, tokenizers)
+            emit({"kind": "prepared", "what": name, "pairs": len(corpus), "reused": True})
+            return corpus
+
+        def progress(done: int) -> None:
+            emit({"kind": "preparing", "what": name, "done": done})
+
+        corpus = prepare(pairs(), tokenizers, place, config.max_length, progress)
+        emit({"kind": "prepared", "what": name, "pairs": len(corpus), "skipped": corpus.skipped})
+        return corpus
+
+    train_pairs, valid_pairs = _readers(splits)
+    train = shards("train", train_pairs)
+    valid = shards("valid", valid_pairs)
+    kept = [p for p in islice(valid_pairs(), 10_000) if p.source and p.target]
+    return Prepared(tokenizers, train, valid, kept)
+
+
+def _tokenizers(
+    config: DataConfig, splits: Splits, folder: Path, emit: Callable[[Event], None]
+) -> TokenizerPair:
+    if any(folder.glob("tokenizer*.json")):
+        tokenizers = TokenizerPair.load(folder)
+        emit({"kind": "tokenizer", "pieces": tokenizers.target.size, "reused": True})
+        return tokenizers
+    emit({"kind": "preparing", "what": "tokenizer", "done": 0})
+    train_pairs, _ = _readers(splits)
+    tokenizers = TokenizerPair.train(
+        lambda: ((p.source, p.target) for p in train_pairs()), config.vocabulary, config.joint
+    )
+    tokenizers.save(folder)
+    emit({"kind": "tokenizer", "pieces": tokenizers.target.size, "joint": tokenizers.joint})
+    return tokenizers
+
+
+def _readers(
+    splits: Splits,
+) -> tuple[Callable[[], Iterator[Pair]], Callable[[], Iterator[Pair]]]:
+    """How to read the training and the validation pairs, each from the start."""
+    if splits.valid is not None:
+        valid = splits.valid
+        return (lambda: read_pairs(splits.train)), (lambda: read_pairs(valid))
+    total = sum(1 for _ in read_pairs(splits.train))
+    share = min(HELD_OUT, HELD_OUT_MOST / max(total, 1))
+    if not any(_is_held_out(p.source, share) for p in read_pairs(splits.train)):
+        raise DataError(
+            f"{total} pairs are too few to hold some out for validation",
+            str(splits.train),
+            "give a validation file: --data.valid FILE",
+        )
+    return (
+        lambda: (p for p in read_pairs(splits.train) if not _is_held_out(p.source, share)),
+        lambda: (p for p in read_pairs(splits.train) if _is_held_out(p.source, share)),
+    )
+
+
+def _is_held_out(source: str, share: float) -> bool:
+    """By the hash of the source, so that no sentence stands on both sides."""
+    digest = hashlib.sha256(source.encode()).digest()
+    return int.from_bytes(digest[:8], "big") < share * 2**64

@@ -1,0 +1,261 @@
+"""Configuration: frozen dataclasses, dotted names, and messages that say what to do.
+
+One machinery for flags (`--optimizer.lr 3e-4`), YAML files and Python: the names are the same
+everywhere. Values that come as text are parsed by the field's type.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar, get_args, get_origin
+
+import yaml
+
+from headway.errors import DataError, UsageError, closest
+from headway.files import read_bytes
+
+T = TypeVar("T")
+YAML_LIMIT = 2**20
+_WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+_LIMITS: dict[str, tuple[str, Any]] = {
+    "gt": ("more than", lambda value, limit: value > limit),
+    "ge": ("at least", lambda value, limit: value >= limit),
+    "lt": ("less than", lambda value, limit: value < limit),
+    "le": ("at most", lambda value, limit: value <= limit),
+}
+
+
+def setting(default: Any, help: str, **limits: float) -> Any:
+    """A documented field: `lr: float = setting(7e-4, "peak learning rate", gt=0)`.
+
+    limits: gt, ge, lt, le. Checked wherever a value comes from outside.
+    """
+    return dataclasses.field(default=default, metadata={"help": help, "limits": limits})
+
+
+def section(config_class: type[T]) -> T:
+    """A nested configuration with its own defaults."""
+    return dataclasses.field(default_factory=config_class)
+
+
+@dataclass(frozen=True)
+class Field:
+    """One leaf of a configuration: `key` is its dotted name."""
+
+    key: str
+    type: Any
+    default: Any
+    help: str
+    limits: Mapping[str, float]
+
+    @property
+    def expects(self) -> str:
+        """What may stand there, in words."""
+        bounds = [f"{_LIMITS[name][0]} {limit:g}" for name, limit in self.limits.items()]
+        return " ".join([_type_name(self.type), " and ".join(bounds)]).strip()
+
+
+def fields_of(config: Any) -> dict[str, Field]:
+    """Every leaf of a configuration (its values are the defaults), by dotted key."""
+    found: dict[str, Field] = {}
+    types_by_name = typing.get_type_hints(type(config))
+    for item in dataclasses.fields(config):
+        value = getattr(config, item.name)
+        if dataclasses.is_dataclass(value):
+            inner = fields_of(value).values()
+            found |= {
+                f"{item.name}.{f.key}": dataclasses.replace(f, key=f"{item.name}.{f.key}")
+                for f in inner
+            }
+        else:
+            kind, meta = types_by_name[item.name], item.metadata
+            limits = meta.get("limits", {})
+            found[item.name] = Field(item.name, kind, value, meta.get("help", ""), limits)
+    return found
+
+
+def override(config: T, changes: Mapping[str, Any], where: str) -> T:
+    """A copy with some leaves changed. `where` says whose words these are, for the message."""
+    leaves = fields_of(config)
+    tree: dict[str, Any] = {}
+    for name, value in changes.items():
+        key = name.replace("-", "_")
+        if key not in leaves:
+            meant = closest(key, leaves) or _by_last_part(key, leaves)
+            raise UsageError(
+                f"unknown option {name}" + (f". Did you mean {meant}?" if meant else ""),
+                where,
+                f"headway config explain {meant}" if meant else "headway config explain lists all",
+            )
+        node = tree
+        *parents, last = key.split(".")
+        for parent in parents:
+            node = node.setdefault(parent, {})
+        node[last] = _checked(leaves[key], value, where)
+    return _rebuild(config, tree, where)
+
+
+def _by_last_part(key: str, leaves: Mapping[str, Field]) -> str | None:
+    """`lr` probably means `optimizer.lr`."""
+    last = key.split(".")[-1]
+    parts = {leaf.split(".")[-1]: leaf for leaf in leaves}
+    meant = closest(last, parts)
+    return parts[meant] if meant else None
+
+
+def _rebuild(config: Any, tree: Mapping[str, Any], where: str) -> Any:
+    values = {
+        name: _rebuild(getattr(config, name), value, where) if isinstance(value, dict) else value
+        for name, value in tree.items()
+    }
+    try:
+        return dataclasses.replace(config, **values)
+    except UsageError:
+        raise
+    except ValueError as error:
+        raise UsageError(str(error), where) from error
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    """Nested plain values, for YAML and JSON."""
+    return {
+        f.name: to_dict(value) if dataclasses.is_dataclass(value) else _plain(value)
+        for f in dataclasses.fields(config)
+        for value in [getattr(config, f.name)]
+    }
+
+
+def flat(config: Any) -> dict[str, Any]:
+    """Dotted key -> value."""
+    return {key: field.default for key, field in fields_of(config).items()}
+
+
+def flatten(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A nested mapping, as YAML gives it, by dotted keys."""
+    result: dict[str, Any] = {}
+    for key, value in mapping.items():
+        if isinstance(value, Mapping):
+            result |= flatten(value, f"{prefix}{key}.")
+        else:
+            result[f"{prefix}{key}"] = value
+    return result
+
+
+def differences(a: Any, b: Any) -> list[tuple[str, Any, Any]]:
+    """Where two configurations of one kind differ: (key, in a, in b)."""
+    one, other = flat(a), flat(b)
+    return [(key, one[key], other[key]) for key in one if one[key] != other[key]]
+
+
+def explain(config: Any, key: str) -> str:
+    """Help, type, default of one field."""
+    leaves = fields_of(config)
+    name = key.replace("-", "_").lstrip("_")
+    if name not in leaves:
+        meant = closest(name, leaves) or _by_last_part(name, leaves)
+        raise UsageError(f"no option {key}" + (f". Did you mean {meant}?" if meant else ""))
+    field = leaves[name]
+    return f"{name}: {field.expects}, default {_plain(field.default)}\n  {field.help}"
+
+
+def _checked(field: Field, value: Any, where: str) -> Any:
+    """`value`, parsed if it is text, of the right type and within its limits."""
+    try:
+        parsed = _parse(field.type, value)
+    except (ValueError, TypeError):
+        raise UsageError(f"{field.key}={value}: must be {field.expects}", where) from None
+    for name, limit in field.limits.items():
+        if parsed is not None and not _LIMITS[name][1](parsed, limit):
+            raise UsageError(f"{field.key}={value}: must be {field.expects}", where)
+    return parsed
+
+
+def _parse(kind: Any, value: Any) -> Any:
+    if get_origin(kind) in (typing.Union, types.UnionType):
+        if value is None or (isinstance(value, str) and value.lower() in {"none", "null"}):
+            if type(None) in get_args(kind):
+                return None
+            raise ValueError
+        return _parse(next(k for k in get_args(kind) if k is not type(None)), value)
+    if get_origin(kind) is Literal:
+        if value not in get_args(kind):
+            raise ValueError
+        return value
+    return _parse_plain(kind, value)
+
+
+def _parse_plain(kind: Any, value: Any) -> Any:
+    if kind is bool:
+        if isinstance(value, bool):
+            return value
+        return _WORDS[value.lower()] if str(value).lower() in _WORDS else _fail()
+    if isinstance(value, bool) or value is None:
+        _fail()
+    if kind is int:
+        whole = isinstance(value, int | str) or float(value).is_integer()
+        return int(value) if whole else _fail()
+    if kind is float:
+        number = float(value)
+        return number if abs(number) < float("inf") else _fail()
+    if kind is Path:
+        return Path(str(value))
+    if kind is str and isinstance(value, str | int):
+        return str(value)
+    return _fail()
+
+
+def _fail() -> Any:
+    raise ValueError
+
+
+def _plain(value: Any) -> Any:
+    return str(value) if isinstance(value, Path) else value
+
+
+def _type_name(kind: Any) -> str:
+    if get_origin(kind) in (typing.Union, types.UnionType):
+        return " or ".join("none" if k is type(None) else _type_name(k) for k in get_args(kind))
+    if get_origin(kind) is Literal:
+        return "one of " + ", ".join(str(choice) for choice in get_args(kind))
+    names = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+    return names.get(kind, "a path")
+
+
+class _UniqueKeys(yaml.SafeLoader):
+    """Refuses a mapping in which a key stands twice: the first would be lost silently."""
+
+
+def _mapping(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[Any, Any]:
+    keys = [loader.construct_object(key) for key, _ in node.value]  # type: ignore[no-untyped-call]
+    for key, (place, _) in zip(keys, node.value, strict=True):
+        if keys.count(key) > 1:
+            raise yaml.YAMLError(f"line {place.start_mark.line + 1}: the key {key!r} stands twice")
+    return loader.construct_mapping(node)
+
+
+_UniqueKeys.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """A YAML file as dotted keys. Only plain values: nothing in it can run."""
+    text = read_bytes(path, YAML_LIMIT)
+    try:
+        loaded = yaml.load(text, _UniqueKeys)  # a SafeLoader
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        raise DataError(f"not valid YAML: {error}", str(path)) from error
+    if loaded is None:
+        return {}
+    if not isinstance(loaded, dict) or not all(isinstance(key, str) for key in loaded):
+        raise DataError("must be names and values (key: value)", str(path))
+    return flatten(loaded)
+
+
+def write_yaml(config: Any, history: Sequence[str] = ()) -> str:
+    """The configuration as YAML, sections in order; `history` as comments on top."""
+    body = yaml.safe_dump(to_dict(config), sort_keys=False, allow_unicode=True)
+    return "".join(f"# {line}\n" for line in history) + body

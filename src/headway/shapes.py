@@ -1,0 +1,18 @@
+"""The letter legend: what the capital letters in every signature mean.
+
+    B  batch                        T  query or target length
+    S  key or source length         D  model width
+    H  heads                        K  width of one head (Kq of queries, Kv of values)
+    F  inner width of feed-forward  V  vocabulary
+    P  patches, or position width   L  layers
+    N  rows while decoding: B x beams; or tokens in a flat list
+    M  sentences whose keys are shared by N rows
+    E  width of the source, where it is not D
+
+`x: Float[Tensor, "B T D"]` is checked by beartype while tests run, and costs nothing otherwise.
+"""
+
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+__all__ = ["Bool", "Float", "Int", "Tensor"]

@@ -1,0 +1,42 @@
+"""The loop and what it takes: objectives, optimisers, schedules, checkpoints, observers."""
+
+from headway.training.averaging import WeightAverage
+from headway.training.checkpoints import Checkpointing, load_state, save_state
+from headway.training.log import MetricsLog, StepLog, read_metrics
+from headway.training.loop import NonFinite, fit
+from headway.training.objectives import Loss, Objective, TranslationObjective, cross_entropy_sum
+from headway.training.observers import Averaging, Evaluation, Interrupted, TimeLimit
+from headway.training.optimizers import OptimizerConfig, adamw
+from headway.training.schedules import ScheduleConfig, learning_rate
+from headway.training.signals import StopRequest, graceful_stop
+from headway.training.state import Event, Observer, StepReport, TrainingState
+
+__all__ = [
+    "Averaging",
+    "Checkpointing",
+    "Evaluation",
+    "Event",
+    "Interrupted",
+    "Loss",
+    "MetricsLog",
+    "NonFinite",
+    "Objective",
+    "Observer",
+    "OptimizerConfig",
+    "ScheduleConfig",
+    "StepLog",
+    "StepReport",
+    "StopRequest",
+    "TimeLimit",
+    "TrainingState",
+    "TranslationObjective",
+    "WeightAverage",
+    "adamw",
+    "cross_entropy_sum",
+    "fit",
+    "graceful_stop",
+    "learning_rate",
+    "load_state",
+    "read_metrics",
+    "save_state",
+]

@@ -1,0 +1,129 @@
+"""Whole training state on disk: bit-exact resume, whatever kills the run and whenever."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from headway.errors import DataError
+from headway.files import new_folder, newest_verified, read_json, sweep, write_file
+from headway.shapes import Tensor
+from headway.tensors import read_tensors, write_tensors
+from headway.training.state import COUNTERS, StepReport, TrainingState
+
+
+def save_state(run: TrainingState, folder: Path) -> None:
+    """Write `folder` durably: it appears complete, with a manifest of hashes, or not at all."""
+    with new_folder(folder) as place:
+        write_tensors(place / "state.safetensors", _tensors(run))
+        counters = {name: getattr(run, name) for name in COUNTERS}
+        groups = [
+            {k: v for k, v in group.items() if k != "params"}
+            for group in run.optimizer.param_groups
+        ]
+        state = {"counters": counters, "groups": groups, "threads": torch.get_num_threads()}
+        write_file(place / "state.json", json.dumps(state, indent=1).encode())
+
+
+def load_state(run: TrainingState, folder: Path) -> None:
+    """Bring `run` to exactly where it was when `folder` was written."""
+    where = str(folder / "state.safetensors")
+    tensors = read_tensors(folder / "state.safetensors")
+    state = read_json(folder / "state.json")
+    own = _tensors(run)
+    missing = [name for name in own if name not in tensors and not name.startswith("optimizer.")]
+    unknown = [
+        name for name in tensors if _owner(name) not in {"model", "average", "optimizer", "rng"}
+    ]
+    if missing or unknown:
+        raise DataError(
+            f"the checkpoint does not fit the model: {len(missing)} tensors missing"
+            f"{' (' + missing[0] + ')' if missing else ''}, {len(unknown)} unknown",
+            where,
+            "train with the configuration it was made with, or start a new run",
+        )
+    _fill({f"model.{n}": p for n, p in run.model.named_parameters()}, tensors, where)
+    if run.average is not None:
+        _fill({f"average.{n}": w for n, w in run.average.weights.items()}, tensors, where)
+    for name, parameter in run.model.named_parameters():
+        prefix = f"optimizer.{name}."
+        moments = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+        moved = {k: v if k == "step" else v.to(parameter.device) for k, v in moments.items()}
+        if moved:
+            run.optimizer.state[parameter] = moved
+    for group, saved in zip(run.optimizer.param_groups, state["groups"], strict=True):
+        group.update({k: tuple(v) if isinstance(v, list) else v for k, v in saved.items()})
+    for name in COUNTERS:
+        setattr(run, name, state["counters"][name])
+    torch.set_rng_state(tensors["rng.cpu"])
+    if "rng.cuda" in tensors and torch.cuda.is_available():
+        torch.cuda.set_rng_state(tensors["rng.cuda"])
+
+
+def _owner(name: str) -> str:
+    return name.split(".", 1)[0]
+
+
+def _tensors(run: TrainingState) -> dict[str, Tensor]:
+    names = {id(parameter): name for name, parameter in run.model.named_parameters()}
+    tensors = {f"model.{n}": p.detach() for n, p in run.model.named_parameters()}
+    if run.average is not None:
+        tensors |= {f"average.{name}": weight for name, weight in run.average.weights.items()}
+    for parameter, moments in run.optimizer.state.items():
+        for key, value in moments.items():
+            tensors[f"optimizer.{names[id(parameter)]}.{key}"] = value
+    tensors["rng.cpu"] = torch.get_rng_state()
+    if torch.cuda.is_available():
+        tensors["rng.cuda"] = torch.cuda.get_rng_state()
+    return tensors
+
+
+@torch.no_grad()
+def _fill(own: dict[str, Tensor], saved: dict[str, Tensor], where: str) -> None:
+    for name, tensor in own.items():
+        if saved[name].shape != tensor.shape:
+            raise DataError(
+                f"{name} has shape {tuple(saved[name].shape)}, the model's is "
+                f"{tuple(tensor.shape)}",
+                where,
+                "train with the configuration it was made with, or start a new run",
+            )
+        tensor.copy_(saved[name])
+
+
+@dataclass
+class Checkpointing:
+    """Saves `folder/step-N` every so many steps and when the run stops; keeps the newest few."""
+
+    folder: Path
+    every: int
+    keep: int = 2
+
+    def after_step(self, run: TrainingState, report: StepReport) -> None:
+        if run.step % self.every == 0:
+            self.save(run)
+
+    def save(self, run: TrainingState) -> None:
+        path = self.folder / f"step-{run.step}"
+        if path.exists():
+            return
+        save_state(run, path)
+        # Older ones go only now that this one is durable.
+        numbered = sorted(self.folder.glob("step-*"), key=lambda p: int(p.name.split("-")[1]))
+        for old in numbered[: -self.keep]:
+            shutil.rmtree(old)
+        run.emit("saved", path=str(path))
+
+    def resume(self, run: TrainingState) -> tuple[Path | None, list[str]]:
+        """Load the newest checkpoint that verifies; also what was skipped on the way, and why."""
+        if not self.folder.exists():
+            return None, []
+        sweep(self.folder)
+        newest, skipped = newest_verified(self.folder, "step-*")
+        if newest is not None:
+            load_state(run, newest)
+        return newest, skipped

@@ -1,0 +1,104 @@
+"""The training loop. All of it is here: nothing is hidden in a trainer class."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+
+from headway.errors import HeadwayError
+from headway.training.objectives import Objective
+from headway.training.signals import StopRequest
+from headway.training.state import Observer, StepReport, TrainingState
+
+Stream = Iterator[tuple[int, int, Any]]
+"""Endless (next epoch, next position, batch)."""
+
+
+class NonFinite(HeadwayError):
+    """A loss or gradient that is not a number: the update was not applied."""
+
+
+def fit(
+    run: TrainingState,
+    stream: Stream,
+    objective: Objective,
+    observers: Sequence[Observer],
+    *,
+    steps: int,
+    learning_rate: Callable[[int], float],
+    accumulate: int = 1,
+    clip: float = 1.0,
+    precision: Callable[[], AbstractContextManager[Any]],
+    request: StopRequest,
+) -> None:
+    """Train until `steps` updates are done or something sets `run.stop`.
+
+    for each step:
+        for each of `accumulate` micro-batches:
+            loss = objective(model, batch)      a sum, and a count
+            backward
+        gradient /= number of targets in the window
+        clip, check that it is finite, update
+        observers: average, evaluate, save, show
+    """
+    while run.step < steps and run.stop is None:
+        started = time.perf_counter()
+        report = _step(run, stream, objective, learning_rate, (accumulate, clip), precision)
+        run.seconds += time.perf_counter() - started
+        for observer in observers:
+            observer.after_step(run, report)
+        if request and run.stop is None:
+            run.stop = "interrupted"
+    run.stop = run.stop or "done"
+
+
+def _step(
+    run: TrainingState,
+    stream: Stream,
+    objective: Objective,
+    learning_rate: Callable[[int], float],
+    window: tuple[int, float],
+    precision: Callable[[], AbstractContextManager[Any]],
+) -> StepReport:
+    """One update from one accumulation window."""
+    started = time.perf_counter()
+    accumulate, clip = window
+    run.model.train()
+    run.optimizer.zero_grad(set_to_none=True)
+    loss, nats, count = 0.0, 0.0, 0
+    epoch, position, indices = run.epoch, run.position, []
+    for _ in range(accumulate):
+        epoch, position, batch = next(stream)
+        with precision():
+            part = objective(run.model, batch)
+        part.total.backward()
+        loss, nats, count = loss + part.total.item(), nats + part.nats.item(), count + part.count
+        indices += list(batch.indices)
+    parameters = [p for p in run.model.parameters() if p.grad is not None]
+    torch._foreach_div_([p.grad for p in parameters], float(max(count, 1)))
+    norm = float(torch.nn.utils.clip_grad_norm_(parameters, clip))
+    if not math.isfinite(norm) or not math.isfinite(loss):
+        raise NonFinite(
+            f"the {'gradient' if math.isfinite(loss) else 'loss'} of step {run.step + 1} is not "
+            "finite; the step was not applied and nothing after it was saved",
+            where=f"epoch {run.epoch}, batch {run.position}, pairs {_some(indices)} of the data",
+            hint="look at those pairs, or lower optimizer.lr, or train in float32",
+        )
+    lr = learning_rate(run.step + 1)
+    for group in run.optimizer.param_groups:
+        group["lr"] = lr
+    run.optimizer.step()
+    run.step, run.epoch, run.position = run.step + 1, epoch, position
+    run.targets += count
+    seconds = time.perf_counter() - started
+    return StepReport(loss / max(count, 1), nats / max(count, 1), count, norm, lr, seconds)
+
+
+def _some(indices: list[int]) -> str:
+    shown = ", ".join(str(index) for index in indices[:8])
+    return shown + (f" and {len(indices) - 8} more" if len(indices) > 8 else "")

@@ -1,0 +1,90 @@
+"""Next-token cross-entropy that never holds an N x V matrix."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from headway.shapes import Float, Int, Tensor
+
+# Rows of logits alive at once. 512 x 8,000 floats are 16 MB: they stay in a CPU's last-level
+# cache between the product, the softmax and the two products of the gradient.
+CHUNK = 512
+
+
+def cross_entropy_sum(
+    hidden: Float[Tensor, "N D"],
+    weight: Float[Tensor, "V D"],
+    targets: Int[Tensor, " N"],
+    smoothing: float = 0.0,
+) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+    """Sums over N of -(1 - e) log p_y - e/V sum_v log p_v, and of -log p_y alone.
+
+    p = softmax(hidden weight^T); e is label smoothing (Szegedy et al. 2016, section 7). The
+    gradient of the first sum is computed on the way, chunk by chunk, so that logits need not be
+    kept; the second carries no gradient. Under autocast the products run in its dtype, the
+    softmax always in float32.
+    """
+    dtype = hidden.dtype
+    if torch.is_autocast_enabled(hidden.device.type):
+        dtype = torch.get_autocast_dtype(hidden.device.type)
+    wants_grad = torch.is_grad_enabled() and (hidden.requires_grad or weight.requires_grad)
+    with torch.autocast(hidden.device.type, enabled=False):
+        total, nats = _ChunkedCrossEntropy.apply(
+            hidden, weight, targets, smoothing, dtype, wants_grad
+        )
+    return total, nats
+
+
+class _ChunkedCrossEntropy(torch.autograd.Function):
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        targets: Tensor,
+        smoothing: float,
+        dtype: torch.dtype,
+        wants_grad: bool,
+    ) -> tuple[Tensor, Tensor]:
+        rows, matrix = hidden.detach().to(dtype), weight.detach().to(dtype)
+        grad_rows = torch.empty_like(rows) if wants_grad else None
+        grad_matrix = torch.zeros_like(weight, dtype=torch.float32) if wants_grad else None
+        total = torch.zeros((), device=hidden.device)
+        nats = torch.zeros((), device=hidden.device)
+        for start in range(0, len(rows), CHUNK):
+            part = rows[start : start + CHUNK]
+            chosen = targets[start : start + CHUNK, None]
+            logits = (part @ matrix.T).float()
+            probabilities = logits.softmax(-1)
+            # log sum exp from the likeliest entry, whose probability is at least 1/V
+            log_sum = logits.amax(-1) - probabilities.amax(-1).log()
+            surprise = log_sum - logits.gather(1, chosen)[:, 0]
+            nats += surprise.sum()
+            spread = log_sum - logits.mean(-1)
+            total += ((1 - smoothing) * surprise + smoothing * spread).sum()
+            if grad_rows is None or grad_matrix is None:
+                continue
+            # d total / d logits = p - (1 - e) [v = y] - e / V
+            grad = probabilities.sub_(smoothing / logits.shape[-1]) if smoothing else probabilities
+            grad.scatter_add_(1, chosen, grad.new_full(chosen.shape, smoothing - 1))
+            grad = grad.to(dtype)
+            torch.mm(grad, matrix, out=grad_rows[start : start + CHUNK])
+            if dtype == torch.float32:
+                grad_matrix.addmm_(grad.T, part)
+            else:
+                grad_matrix += grad.T @ part
+        ctx.save_for_backward(grad_rows, grad_matrix)
+        ctx.dtypes = hidden.dtype, weight.dtype
+        ctx.mark_non_differentiable(nats)
+        return total, nats
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        grad_rows, grad_matrix = ctx.saved_tensors
+        hidden_dtype, weight_dtype = ctx.dtypes
+        rows = (grad_rows * grad).to(hidden_dtype) if ctx.needs_input_grad[0] else None
+        matrix = (grad_matrix * grad).to(weight_dtype) if ctx.needs_input_grad[1] else None
+        return rows, matrix, None, None, None, None

@@ -1,0 +1,29 @@
+"""Teacher forcing: given the source and the true words so far, predict the next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headway.data.batches import TranslationBatch
+from headway.models import Translator
+from headway.training.objectives.contract import Loss
+from headway.training.objectives.cross_entropy import cross_entropy_sum
+
+
+@dataclass(frozen=True)
+class TranslationObjective:
+    """Label-smoothed cross-entropy of every target token, padding left out.
+
+    Vaswani et al. 2017, section 5.4 (smoothing 0.1).
+    """
+
+    pad: int
+    smoothing: float = 0.0
+
+    def __call__(self, model: Translator, batch: TranslationBatch) -> Loss:
+        memory = model.encode(batch.source, batch.source_keys)
+        hidden = model.decode(batch.target_in, memory, batch.source_keys)
+        real = batch.target_out != self.pad  # B T
+        targets = batch.target_out[real]
+        total, nats = cross_entropy_sum(hidden[real], model.output.weight, targets, self.smoothing)
+        return Loss(total, nats, len(targets))

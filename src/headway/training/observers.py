@@ -1,0 +1,87 @@
+"""What happens after a step besides learning: averaging, evaluation, the clock."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+
+from torch import nn
+
+from headway.training.state import StepReport, TrainingState
+
+Evaluator = Callable[[nn.Module], dict[str, float]]
+"""Numbers by name; the one the recipe chose says which weights are best."""
+
+
+class Interrupted(Exception):
+    """Raised by an evaluator that was asked to stop half-way: its numbers do not exist."""
+
+
+@dataclass
+class Averaging:
+    """Keeps the running average of the weights up to date."""
+
+    def after_step(self, run: TrainingState, report: StepReport) -> None:
+        if run.average is not None:
+            run.average.update(run.model, run.step)
+
+
+@dataclass
+class TimeLimit:
+    """Stops the run after so many seconds of training, all resumes together."""
+
+    seconds: float
+
+    def after_step(self, run: TrainingState, report: StepReport) -> None:
+        if run.seconds >= self.seconds and run.stop is None:
+            run.stop = "time"
+
+
+@dataclass
+class Evaluation:
+    """Evaluates the averaged weights every so many steps and at the end; keeps the best.
+
+    metric: the number to maximise. keep_best: called with the weights in place. patience: stop
+    after so many evaluations without a new best, None for never.
+    """
+
+    evaluator: Evaluator
+    metric: str
+    every: int
+    keep_best: Callable[[], None]
+    patience: int | None = None
+
+    def after_step(self, run: TrainingState, report: StepReport) -> None:
+        if run.step % self.every == 0:
+            self.evaluate(run)
+
+    def catch_up(self, run: TrainingState) -> None:
+        """After a resume: the evaluation that was due at this step but cut short."""
+        if run.step and run.step % self.every == 0:
+            self.evaluate(run)
+
+    def evaluate(self, run: TrainingState) -> None:
+        """Once for each step, however often it is asked."""
+        if run.evaluated == run.step:
+            return
+        started = time.perf_counter()
+        run.model.eval()
+        averaged = nullcontext() if run.average is None else run.average.applied(run.model)
+        with averaged:
+            try:
+                numbers = self.evaluator(run.model)
+            except Interrupted:
+                run.stop = "interrupted"
+                return
+            is_best = run.best is None or numbers[self.metric] > run.best
+            if is_best:
+                run.best, run.best_step = numbers[self.metric], run.step
+                self.keep_best()
+        run.evaluated = run.step
+        run.stale = 0 if is_best else run.stale + 1
+        if self.patience is not None and run.stale >= self.patience and run.stop is None:
+            run.stop = "early stop"
+        took = time.perf_counter() - started
+        run.emit("valid", **numbers, is_best=is_best, took=took, seconds=run.seconds)
