@@ -97,7 +97,8 @@ def override(config: T, changes: Mapping[str, Any], where: str) -> T:
         for parent in parents:
             node = node.setdefault(parent, {})
         node[last] = _checked(leaves[key], value, where)
-    return _rebuild(config, tree, where)
+    changed: T = _rebuild(config, tree, where)
+    return changed
 
 
 def _by_last_part(key: str, leaves: Mapping[str, Field]) -> str | None:
@@ -231,7 +232,7 @@ class _UniqueKeys(yaml.SafeLoader):
 
 
 def _mapping(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[Any, Any]:
-    keys = [loader.construct_object(key) for key, _ in node.value]  # type: ignore[no-untyped-call]
+    keys = [loader.construct_object(key) for key, _ in node.value]
     for key, (place, _) in zip(keys, node.value, strict=True):
         if keys.count(key) > 1:
             raise yaml.YAMLError(f"line {place.start_mark.line + 1}: the key {key!r} stands twice")

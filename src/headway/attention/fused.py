@@ -76,9 +76,7 @@ class _ShortAttention(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(  # type: ignore[override]
-        ctx: Any, q: Tensor, k: Tensor, v: Tensor, added: Tensor | None
-    ) -> Tensor:
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, added: Tensor | None) -> Tensor:
         shape = q.shape[:2]
         # B H T K -> BH T K: one batched product for all heads of all rows
         q, k, v = (x.reshape(-1, *x.shape[2:]) for x in (q, k, v))
@@ -91,8 +89,8 @@ class _ShortAttention(torch.autograd.Function):
         return torch.bmm(weights, v).view(*shape, q.shape[1], v.shape[2])
 
     @staticmethod
-    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, weights = ctx.saved_tensors
         grad = grad.reshape(-1, *grad.shape[2:])
         grad_v = torch.bmm(weights.transpose(1, 2), grad)

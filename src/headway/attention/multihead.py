@@ -94,4 +94,4 @@ class MultiHeadAttention(nn.Module):
         return self.attend(x, k, v, mask)
 
     def _heads(self, x: Float[Tensor, "B T HK"]) -> Float[Tensor, "B H T K"]:
-        return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        return x.view(*x.shape[:2], self.num_heads, -1).transpose(1, 2)  # B T HK -> B H T K

@@ -1,6 +1,6 @@
 """Figure 1 of "Attention Is All You Need", one box a file."""
 
-from headway.blocks.decoder import Decoder, DecoderBlock, DecoderState
+from headway.blocks.decoder import Decoder, DecoderBlock
 from headway.blocks.dropout import Dropout
 from headway.blocks.embeddings import Embeddings
 from headway.blocks.encoder import Encoder, EncoderBlock
@@ -15,6 +15,7 @@ from headway.blocks.positions import (
     SinusoidalTable,
 )
 from headway.blocks.residual import PostNorm, PreNorm, Residual
+from headway.blocks.state import DecoderState, Memory
 
 __all__ = [
     "Added",
@@ -29,6 +30,7 @@ __all__ = [
     "FeedForward",
     "LayerNorm",
     "LearnedTable",
+    "Memory",
     "NoPositions",
     "Positions",
     "PostNorm",

@@ -53,12 +53,12 @@ class _Masked(torch.autograd.Function):
     """y = x * keep * scale. Saves one byte an element instead of a float mask."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, keep: Tensor, threshold: int) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, x: Tensor, keep: Tensor, threshold: int) -> Tensor:
         ctx.save_for_backward(keep)
         ctx.scale = LEVELS / (LEVELS - threshold)
         return (x * keep).mul_(ctx.scale)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         (keep,) = ctx.saved_tensors
         return (grad * keep).mul_(ctx.scale), None, None

@@ -84,7 +84,8 @@ class Added(nn.Module):
     def forward(
         self, x: Float[Tensor, "B T D"], positions: Int[Tensor, "#B T"]
     ) -> Float[Tensor, "B T D"]:
-        return x + self.table(positions)
+        where: Tensor = self.table(positions)
+        return x + where
 
 
 class Concatenated(nn.Module):

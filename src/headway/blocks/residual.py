@@ -32,7 +32,8 @@ class PreNorm(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "B T D"], sublayer: Sublayer) -> Float[Tensor, "B T D"]:
-        return x + self.dropout(sublayer(self.norm(x)))
+        change: Tensor = self.dropout(sublayer(self.norm(x)))
+        return x + change
 
 
 class PostNorm(nn.Module):

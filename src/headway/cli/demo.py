@@ -62,11 +62,11 @@ def demo(*, target: str = "fr", device: str = "auto", threads: int | None = None
 def _measure(folder: Path, pairs_folder: Path, target: str) -> None:
     """Scores on held-out names, five of them side by side, one alignment."""
     from headway.bundle import load
-    from headway.data.formats import open_lines
+    from headway.data.formats import read_lines
     from headway.evaluation import score_translations
     from headway.inspection import align, heat_map
 
-    rows = [line.split("\t") for line in open_lines(pairs_folder / "test.tsv")][1:]
+    rows = [line.split("\t") for line in read_lines(pairs_folder / "test.tsv")][1:]
     bundle = load(folder)
     outputs = bundle.translate([row[1] for row in rows], beam=4)
     scores = score_translations(outputs, [row[2] for row in rows])

@@ -61,7 +61,7 @@ def evaluate(
     files = _files(run, path, split, (source, target))
     pairs = [pair for pair in read_pairs(files) if pair.source and pair.target]
     if not pairs:
-        raise DataError("there is no pair to evaluate on", str(files))
+        raise DataError("there is no pair to evaluate on", files.describe())
     with talk.status(f"translating {len(pairs):,} sentences, beam {beam}"):
         outputs = bundle.translate(
             [pair.source for pair in pairs], beam=beam, length_penalty=length_penalty
@@ -70,7 +70,8 @@ def evaluate(
     if json:
         data_json({**asdict(scores), "beam": beam, "length_penalty": length_penalty})
         return
-    data(f"{files}: {scores.sentences:,} sentences, beam {beam}, length penalty {length_penalty:g}")
+    how = f"beam {beam}, length penalty {length_penalty:g}"
+    data(f"{files.describe()}: {scores.sentences:,} sentences, {how}")
     data(f"BLEU {scores.bleu:.2f}   {scores.bleu_signature}")
     data(f"chrF {scores.chrf:.2f}   {scores.chrf_signature}")
 

@@ -1,4 +1,1 @@
-"""From files to batches: formats -> check -> corpora -> bucketing -> batches.
-
-Import from the files themselves; only `batches` needs torch.
-"""
+"""From files of text to batches: formats, corpora, buckets, batches. Only batches needs torch."""

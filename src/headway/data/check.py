@@ -81,8 +81,8 @@ def check_splits(splits: Splits) -> CheckReport:
     reports: list[SplitReport] = []
     faults: list[str] = []
     trained: set[int] = set()
-    for name, files in splits.items():
-        report = SplitReport(name, str(files))
+    for name, files in _named(splits):
+        report = SplitReport(name, files.describe())
         reports.append(report)
         try:
             sources = _check(report, files, trained)
@@ -90,11 +90,16 @@ def check_splits(splits: Splits) -> CheckReport:
             faults.append(str(error).replace("\n", ";"))
             continue
         trained = sources if name == "train" else trained
-    warnings = []
+    warnings: list[str] = []
     for report in reports:
         for finding in report.findings:
             (faults if finding in FAULTS else warnings).append(report.describe(finding))
     return CheckReport(reports, faults, warnings)
+
+
+def _named(splits: Splits) -> list[tuple[str, PairFiles]]:
+    every = [("train", splits.train), ("valid", splits.valid), ("test", splits.test)]
+    return [(name, files) for name, files in every if files is not None]
 
 
 def _check(report: SplitReport, files: PairFiles, trained: set[int]) -> set[int]:

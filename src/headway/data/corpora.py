@@ -46,7 +46,8 @@ class Corpus:
         facts = read_json(folder / "corpus.json")
         if facts["tokenizer"] != tokenizers.fingerprint:
             raise DataError(
-                f"made with tokenizer {facts['tokenizer'][:12]}, not with {tokenizers.fingerprint[:12]}",
+                f"made with tokenizer {facts['tokenizer'][:12]}, not with "
+                f"{tokenizers.fingerprint[:12]}",
                 str(folder),
                 "remove the folder to prepare the data again",
             )

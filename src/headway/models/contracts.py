@@ -7,6 +7,7 @@ from typing import Any, Protocol, Self
 
 from torch import nn
 
+from headway.blocks import LayerNorm, LearnedTable
 from headway.shapes import Float, Int, Tensor
 
 
@@ -56,7 +57,7 @@ def init_weights(model: nn.Module, tied: Sequence[nn.Linear] = ()) -> None:
                 nn.init.zeros_(module.bias)
         elif isinstance(module, nn.Embedding):
             nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)
-        elif hasattr(module, "init_weights") and module is not model:
+        elif isinstance(module, LayerNorm | LearnedTable):
             module.init_weights()
 
 

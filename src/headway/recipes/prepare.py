@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from headway.data import Corpus, Pair, PairFiles, Splits, locate, pair_files, prepare, read_pairs
+from headway.data.corpora import Corpus, prepare
+from headway.data.formats import Pair, PairFiles, Splits, locate, pair_files, read_pairs
 from headway.errors import DataError, UsageError
 from headway.recipes.config import DataConfig
 from headway.text import TokenizerPair
@@ -99,7 +100,7 @@ def _readers(
     if not any(_is_held_out(p.source, share) for p in read_pairs(splits.train)):
         raise DataError(
             f"{total} pairs are too few to hold some out for validation",
-            str(splits.train),
+            splits.train.describe(),
             "give a validation file: --data.valid FILE",
         )
     return (

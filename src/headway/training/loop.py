@@ -76,11 +76,11 @@ def _step(
         epoch, position, batch = next(stream)
         with precision():
             part = objective(run.model, batch)
-        part.total.backward()
+        torch.autograd.backward(part.total)
         loss, nats, count = loss + part.total.item(), nats + part.nats.item(), count + part.count
         indices += list(batch.indices)
     parameters = [p for p in run.model.parameters() if p.grad is not None]
-    torch._foreach_div_([p.grad for p in parameters], float(max(count, 1)))
+    torch._foreach_div_([p.grad for p in parameters if p.grad is not None], float(max(count, 1)))
     norm = float(torch.nn.utils.clip_grad_norm_(parameters, clip))
     if not math.isfinite(norm) or not math.isfinite(loss):
         raise NonFinite(

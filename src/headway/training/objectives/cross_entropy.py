@@ -39,7 +39,7 @@ def cross_entropy_sum(
 
 class _ChunkedCrossEntropy(torch.autograd.Function):
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any,
         hidden: Tensor,
         weight: Tensor,
@@ -81,8 +81,8 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         return total, nats
 
     @staticmethod
-    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
-    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         grad_rows, grad_matrix = ctx.saved_tensors
         hidden_dtype, weight_dtype = ctx.dtypes
         rows = (grad_rows * grad).to(hidden_dtype) if ctx.needs_input_grad[0] else None
