@@ -240,8 +240,8 @@ def _fill(model: Translator, tensors: dict[str, Tensor], path: Path) -> None:
                 str(path),
                 "config.json and model.safetensors are not from the same training",
             )
-    # Materialise first: a shared matrix (tied embeddings) stays one parameter this way.
     model.to_empty(device="cpu")
+    model.tie_weights()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.copy_(tensors[name])

@@ -30,7 +30,7 @@ _LIMITS: dict[str, tuple[str, Any]] = {
 }
 
 
-def setting(default: Any, help: str, **limits: float) -> Any:
+def setting(default: Any, help: str, **limits: int | float) -> Any:
     """A documented field: `lr: float = setting(7e-4, "peak learning rate", gt=0)`.
 
     limits: gt, ge, lt, le. Checked wherever a value comes from outside.
@@ -51,7 +51,7 @@ class Field:
     type: Any
     default: Any
     help: str
-    limits: Mapping[str, float]
+    limits: Mapping[str, int | float]
 
     @property
     def expects(self) -> str:

@@ -43,7 +43,7 @@ class FusedDot(ScaledDot):
     ) -> Float[Tensor, "B H T Kv"]:
         if self.path(q, k) == "short":
             added = _sum(mask.additive(q.shape[2], k.shape[2], like=q), bias)
-            context: Tensor = _ShortAttention.apply(q, k, v, added)
+            context: Tensor = _ShortAttention.apply(q, k, v, added)  # type: ignore[no-untyped-call]
             return context
         if bias is None and mask.is_plain_causal(q.shape[2], k.shape[2]):
             return F.scaled_dot_product_attention(q, k, v, is_causal=True)
@@ -80,7 +80,8 @@ class _ShortAttention(torch.autograd.Function):
         shape = q.shape[:2]
         # B H T K -> BH T K: one batched product for all heads of all rows
         q, k, v = (x.reshape(-1, *x.shape[2:]) for x in (q, k, v))
-        scores = torch.bmm(q, k.transpose(1, 2)).float().mul_(1 / math.sqrt(q.shape[-1]))
+        exact = torch.promote_types(q.dtype, torch.float32)
+        scores = torch.bmm(q, k.transpose(1, 2)).to(exact).mul_(1 / math.sqrt(q.shape[-1]))
         if added is not None:
             scores.view(*shape, *scores.shape[1:]).add_(added)
         weights = _softmax(scores).to(v.dtype)
@@ -94,8 +95,9 @@ class _ShortAttention(torch.autograd.Function):
         q, k, v, weights = ctx.saved_tensors
         grad = grad.reshape(-1, *grad.shape[2:])
         grad_v = torch.bmm(weights.transpose(1, 2), grad)
-        grad_weights = torch.bmm(grad, v.transpose(1, 2)).float()
-        weights = weights.float()
+        exact = torch.promote_types(q.dtype, torch.float32)
+        grad_weights = torch.bmm(grad, v.transpose(1, 2)).to(exact)
+        weights = weights.to(exact)
         inner = (grad_weights * weights).sum(-1, keepdim=True)
         grad_scores = grad_weights.sub_(inner).mul_(weights)
         grad_added = None

@@ -34,7 +34,8 @@ class Dropout(nn.Module):
             return x
         if x.device.type != "cpu":
             return F.dropout(x, self.p, training=True)
-        dropped: Tensor = _Masked.apply(x, keep_mask(x.shape, self.threshold), self.threshold)
+        keep = keep_mask(x.shape, self.threshold)
+        dropped: Tensor = _Masked.apply(x, keep, self.threshold)  # type: ignore[no-untyped-call]
         return dropped
 
     def extra_repr(self) -> str:

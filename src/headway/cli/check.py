@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cyclopts import App
 
 from headway.cli.console import data, data_json, talk
 from headway.errors import DataError
+
+if TYPE_CHECKING:
+    from headway.data.check import CheckReport
+    from headway.data.fetch import Fetched
 
 data_app = App(name="data", help="Get data sets, and check your own.")
 
@@ -25,14 +30,10 @@ def fetch(name: str, /, *, target: str = "fr", output: Path | None = None) -> No
     output
         Folder to make; data/NAME-en-TARGET unless given.
     """
-    from headway.data.fetch import DATASETS, fetch_emoji_names
-    from headway.errors import UsageError
+    from headway.data.fetch import fetch as fetch_data
 
-    if name not in DATASETS:
-        raise UsageError(f"unknown data set {name!r}", hint="one of: " + ", ".join(DATASETS))
     folder = output or Path("data") / f"{name}-en-{target}"
-    fetched = fetch_emoji_names(target, folder)
-    talk.print(str(fetched), markup=False)
+    talk.print(describe(fetch_data(name, target, folder)), markup=False)
     talk.print(f"next      headway train emoji-names {folder} --source en --target {target}")
 
 
@@ -58,17 +59,43 @@ def check(
     json
         One JSON object instead of text.
     """
-    from headway.data.check import check_splits
+    from headway.data.check import check as check_data
     from headway.data.formats import locate
 
-    report = check_splits(locate(path, source, target))
+    report = check_data(locate(path, source, target))
     if json:
         data_json(report.as_dict())
     else:
-        data(str(report))
+        data(_table(report))
     if report.faults:
         raise DataError(
             f"{len(report.faults)} faults in the data",
             str(path),
             "mend them, or train anyway: empty pairs are skipped, the rest is learnt as it is",
         )
+
+
+def describe(fetched: Fetched) -> str:
+    """What was fetched, and what a score on it means."""
+    sizes = " · ".join(f"{count:,} {name}" for name, count in fetched.pairs.items())
+    left_out = ", ".join(f"{count:,} {why}" for why, count in fetched.skipped.items())
+    how = "already there" if fetched.reused else f"left out: {left_out}"
+    return (
+        f"data      {fetched.folder}: {sizes} pairs ({how})\n"
+        "          split by the hash of the English name: no name stands in two splits, but its "
+        "parts do,\n          so held-out scores measure new combinations of known words"
+    )
+
+
+def _table(report: CheckReport) -> str:
+    lines = []
+    for name, split in report.splits.items():
+        lines.append(f"{name:<6} {split.pairs:>9,} pairs   {' + '.join(split.files)}")
+        for what, length in split.lengths.items():
+            lines.append(
+                f"       {what:<18} mean {length.mean:6.1f}   95 % up to {length.p95:>5,}   "
+                f"longest {length.max:>6,}"
+            )
+    lines += [f"fault    {fault}" for fault in report.faults]
+    lines += [f"warning  {warning}" for warning in report.warnings]
+    return "\n".join(lines if report.faults else [*lines, "no faults"])

@@ -25,6 +25,7 @@ def demo(*, target: str = "fr", device: str = "auto", threads: int | None = None
     threads
         CPU threads.
     """
+    from headway.cli.check import describe
     from headway.data.fetch import fetch_emoji_names
     from headway.recipes import recipe
 
@@ -32,7 +33,7 @@ def demo(*, target: str = "fr", device: str = "auto", threads: int | None = None
     folder = Path("runs") / f"demo-{target}"
     talk.rule(f"1  data: what emoji are called, in English and in {target!r}")
     fetched = fetch_emoji_names(target, Path("data") / f"emoji-names-en-{target}")
-    talk.print(str(fetched), markup=False)
+    talk.print(describe(fetched), markup=False)
     talk.rule("2  training")
     flags = {
         "data.train": str(fetched.folder),

@@ -41,8 +41,9 @@ class TranslationBatch:
 
 def collate(corpus: Corpus, indices: Array, tokenizers: TokenizerPair) -> TranslationBatch:
     """The pairs at `indices` as one batch."""
-    sources = [corpus.source(i).tolist() for i in indices]
-    targets = [corpus.target(i).tolist() for i in indices]
+    places = [int(i) for i in indices]
+    sources = [corpus.source(i).tolist() for i in places]
+    targets = [corpus.target(i).tolist() for i in places]
     source, keys = collate_sources(sources, tokenizers.source)
     end, start = tokenizers.target.eos, tokenizers.target.bos
     pad = tokenizers.target.pad
@@ -51,7 +52,7 @@ def collate(corpus: Corpus, indices: Array, tokenizers: TokenizerPair) -> Transl
         keys,
         _padded([[start, *row] for row in targets], pad),
         _padded([[*row, end] for row in targets], pad),
-        tuple(int(i) for i in indices),
+        tuple(places),
     )
 
 

@@ -1,6 +1,9 @@
-"""Token shards: a corpus as flat arrays on disk, memory-mapped, however large."""
+"""Token shards on disk: a corpus encoded once, memory-mapped by every run that reads it.
 
-from __future__ import annotations
+A folder holds, for each side, `SIDE.bin` (the ids of all sentences end to end, little-endian uint16
+or uint32, no special tokens) and `SIDE.offsets.bin` (int64, n + 1 of them: sentence i is
+ids[offsets[i] : offsets[i + 1]]), and `corpus.json`.
+"""
 
 import json
 from collections.abc import Callable, Iterable, Iterator
@@ -9,75 +12,69 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
+import numpy.typing as npt
 
 from headway.data.formats import Pair
-from headway.errors import DataError
+from headway.errors import DataError, UsageError
 from headway.files import new_folder, read_json, write_file
 from headway.text import TokenizerPair
 
-CHUNK = 4096  # pairs tokenised together: enough for all cores, little memory
-Array = np.ndarray[Any, np.dtype[Any]]
+CHUNK = 4096
+FORMAT = 1
+FACTS_FILE = "corpus.json"
+SIDES = ("source", "target")
+_DTYPES: dict[str, np.dtype[Any]] = {"uint16": np.dtype("<u2"), "uint32": np.dtype("<u4")}
+_OFFSET = np.dtype("<i8")
+EMPTY, TOO_LONG = "empty", "too long"
 
 
 class Corpus:
-    """Pairs as token ids, without special tokens. Only the offsets live in memory.
+    """Encoded pairs, read from disk where they are touched. Made by `prepare` or `Corpus.open`.
 
-    On disk: `source.bin` and `target.bin` (uint16, or uint32 for vocabularies above 65,536), each
-    with `.offsets.bin` (int64, n + 1), and `corpus.json` with counts and the tokenizer's hash.
+    `source_lengths` and `target_lengths` (int32, one an item, tokens without specials) are the only
+    things held in memory. `skipped` counts the pairs that were left out, by reason.
     """
 
     def __init__(self, folder: Path, facts: dict[str, Any]) -> None:
-        self.folder, self.facts = folder, facts
-        self._tokens: dict[str, Array] = {}
-        self._offsets: dict[str, Array] = {}
-        for side in ("source", "target"):
-            dtype = np.dtype(facts["dtype"])
-            offsets = np.fromfile(folder / f"{side}.offsets.bin", dtype=np.int64)
-            tokens = folder / f"{side}.bin"
-            whole = len(offsets) == facts["pairs"] + 1 and (np.diff(offsets) > 0).all()
-            if not whole or tokens.stat().st_size != int(offsets[-1]) * dtype.itemsize:
-                raise DataError("the token file does not fit its offsets", str(tokens))
-            self._offsets[side] = offsets
-            self._tokens[side] = np.memmap(tokens, dtype=dtype, mode="r")
+        """`facts`: a checked `corpus.json`; `open` reads and checks it."""
+        self.folder = folder
+        self.skipped: dict[str, int] = dict(facts["skipped"])
+        self._length: int = facts["pairs"]
+        dtype = _DTYPES[facts["dtype"]]
+        self._source, self._source_offsets = _side(folder, "source", dtype, self._length)
+        self._target, self._target_offsets = _side(folder, "target", dtype, self._length)
+        self.source_lengths = np.diff(self._source_offsets).astype(np.int32)
+        self.target_lengths = np.diff(self._target_offsets).astype(np.int32)
 
     @classmethod
-    def open(cls, folder: Path, tokenizers: TokenizerPair) -> Corpus:
-        """Map what `prepare` wrote. Refuses shards of another tokenizer."""
-        facts = read_json(folder / "corpus.json")
-        if facts["tokenizer"] != tokenizers.fingerprint:
+    def open(cls, folder: Path, tokenizers: TokenizerPair) -> "Corpus":
+        """Map the corpus in `folder`, which must have been encoded with `tokenizers`.
+
+        Raises DataError when a file is absent, has another size than the others say, or when the
+        tokenizers differ (both fingerprints are named).
+        """
+        path = folder / FACTS_FILE
+        facts = read_json(path)
+        _check_facts(facts, path)
+        if facts["tokenizers"] != tokenizers.fingerprint:
             raise DataError(
-                f"made with tokenizer {facts['tokenizer'][:12]}, not with "
-                f"{tokenizers.fingerprint[:12]}",
-                str(folder),
-                "remove the folder to prepare the data again",
+                f"encoded with the tokenizer {facts['tokenizers']}, not with "
+                f"{tokenizers.fingerprint}",
+                where=str(path),
+                hint="prepare the data again, or use the tokenizer it came with",
             )
         return cls(folder, facts)
 
     def __len__(self) -> int:
-        return int(self.facts["pairs"])
+        return self._length
 
-    @property
-    def skipped(self) -> dict[str, int]:
-        """Reason -> number of pairs that were left out."""
-        return dict(self.facts["skipped"])
+    def source(self, index: int) -> npt.NDArray[np.unsignedinteger[Any]]:
+        """Ids of source sentence `index`: a view into the file, read-only."""
+        return self._source[self._source_offsets[index] : self._source_offsets[index + 1]]
 
-    def source(self, index: int) -> Array:
-        return self._side("source", index)
-
-    def target(self, index: int) -> Array:
-        return self._side("target", index)
-
-    def _side(self, side: str, index: int) -> Array:
-        start, end = self._offsets[side][index : index + 2]
-        return self._tokens[side][start:end]
-
-    @property
-    def source_lengths(self) -> Array:
-        return np.diff(self._offsets["source"]).astype(np.int32)
-
-    @property
-    def target_lengths(self) -> Array:
-        return np.diff(self._offsets["target"]).astype(np.int32)
+    def target(self, index: int) -> npt.NDArray[np.unsignedinteger[Any]]:
+        """Ids of target sentence `index`: a view into the file, read-only."""
+        return self._target[self._target_offsets[index] : self._target_offsets[index + 1]]
 
 
 def prepare(
@@ -85,69 +82,146 @@ def prepare(
     tokenizers: TokenizerPair,
     folder: Path,
     max_length: int,
-    progress: Callable[[int], None] = lambda done: None,
+    progress: Callable[[int], None] | None = None,
 ) -> Corpus:
-    """Tokenise a stream of pairs into `folder`, in memory that does not grow with the corpus.
+    """Encode `pairs` into the new folder `folder` and open it.
 
-    Pairs with an empty side, or with more than `max_length` tokens on either, are left out and
-    counted. `progress` hears how many pairs have been read.
+    Memory holds one chunk of 4,096 pairs. Pairs with an empty side, or with more than `max_length`
+    tokens on a side, are left out and counted. `progress` is told the number of pairs read so far
+    after each chunk. Raises UsageError when `folder` exists, DataError when no pair is left;
+    whatever goes wrong, no half-written folder stays.
     """
-    largest = max(tokenizers.source.size, tokenizers.target.size)
-    dtype = np.dtype(np.uint16 if largest <= 2**16 else np.uint32)
-    skipped = {"empty": 0, "too long": 0}
-    with new_folder(folder) as place:
+    if max_length < 1:
+        raise UsageError(f"{max_length=} must be at least 1 token")
+    name = "uint16" if max(tokenizers.source.size, tokenizers.target.size) <= 2**16 else "uint32"
+    skipped = {EMPTY: 0, TOO_LONG: 0}
+    with new_folder(folder) as temporary:
         with (
-            (place / "source.bin").open("wb") as source,
-            (place / "target.bin").open("wb") as target,
-            (place / "source.offsets.bin").open("wb") as source_offsets,
-            (place / "target.offsets.bin").open("wb") as target_offsets,
+            _Writer(temporary, "source", _DTYPES[name]) as source,
+            _Writer(temporary, "target", _DTYPES[name]) as target,
         ):
-            writers = _Side(source, source_offsets), _Side(target, target_offsets)
-            for done, batch in _chunks(pairs):
-                full = [pair for pair in batch if pair.source and pair.target]
-                skipped["empty"] += len(batch) - len(full)
-                ids = zip(
-                    tokenizers.source.encode_batch([pair.source for pair in full]),
-                    tokenizers.target.encode_batch([pair.target for pair in full]),
-                    strict=True,
-                )
-                kept = [both for both in ids if max(map(len, both)) <= max_length]
-                skipped["too long"] += len(full) - len(kept)
-                for side, writer in enumerate(writers):
-                    writer.add([both[side] for both in kept], dtype)
-                progress(done)
+            read = 0
+            for chunk in _chunks(pairs):
+                read += len(chunk)
+                sources, targets = _encoded(chunk, tokenizers, max_length, skipped)
+                source.add(sources)
+                target.add(targets)
+                if progress is not None:
+                    progress(read)
+        if source.count == 0:
+            raise DataError(
+                f"none of {read:,} pairs is left: {skipped[EMPTY]:,} have an empty side, "
+                f"{skipped[TOO_LONG]:,} have more than {max_length} tokens on a side",
+                hint="check the columns, or raise the greatest length",
+            )
         facts = {
-            "pairs": writers[0].count,
-            "dtype": dtype.name,
-            "tokenizer": tokenizers.fingerprint,
+            "format": FORMAT,
+            "pairs": source.count,
+            "dtype": name,
+            "tokens": {"source": source.tokens, "target": target.tokens},
+            "max_length": max_length,
             "skipped": skipped,
+            "tokenizers": tokenizers.fingerprint,
         }
-        if not writers[0].count:
-            raise DataError(f"no pair is left to learn from (left out: {skipped})", str(folder))
-        write_file(place / "corpus.json", json.dumps(facts, indent=1).encode())
+        write_file(temporary / FACTS_FILE, json.dumps(facts, indent=2).encode("utf-8"))
     return Corpus.open(folder, tokenizers)
 
 
-class _Side:
-    """One language being written."""
+class _Writer:
+    """Appends sentences of one side to its two files."""
 
-    def __init__(self, tokens: BinaryIO, offsets: BinaryIO) -> None:
-        self.tokens, self.offsets = tokens, offsets
-        self.count, self.end = 0, 0
-        offsets.write(np.zeros(1, dtype=np.int64).tobytes())
+    def __init__(self, folder: Path, side: str, dtype: np.dtype[Any]) -> None:
+        self._dtype = dtype
+        self._ids: BinaryIO = (folder / f"{side}.bin").open("xb")
+        self._offsets: BinaryIO = (folder / f"{side}.offsets.bin").open("xb")
+        self._offsets.write(np.zeros(1, _OFFSET).tobytes())
+        self.count = 0
+        self.tokens = 0
 
-    def add(self, rows: list[list[int]], dtype: np.dtype[Any]) -> None:
-        lengths = np.array([len(row) for row in rows], dtype=np.int64)
-        flat = np.fromiter((token for row in rows for token in row), dtype, int(lengths.sum()))
-        self.tokens.write(flat.tobytes())
-        self.offsets.write((self.end + np.cumsum(lengths)).tobytes())
-        self.count += len(rows)
-        self.end += int(lengths.sum())
+    def __enter__(self) -> "_Writer":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ids.close()
+        self._offsets.close()
+
+    def add(self, sentences: list[list[int]]) -> None:
+        lengths = np.fromiter(map(len, sentences), _OFFSET, len(sentences))
+        ends = self.tokens + np.cumsum(lengths, dtype=_OFFSET)
+        flat = (i for sentence in sentences for i in sentence)
+        self._ids.write(np.fromiter(flat, self._dtype, int(lengths.sum())).tobytes())
+        self._offsets.write(ends.tobytes())
+        self.count += len(sentences)
+        self.tokens += int(lengths.sum())
 
 
-def _chunks(pairs: Iterable[Pair]) -> Iterator[tuple[int, list[Pair]]]:
-    """(pairs read so far, the next few thousand)."""
-    iterator, done = iter(pairs), 0
-    while batch := list(islice(iterator, CHUNK)):
-        done += len(batch)
-        yield done, batch
+def _chunks(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
+    iterator = iter(pairs)
+    while chunk := list(islice(iterator, CHUNK)):
+        yield chunk
+
+
+def _encoded(
+    chunk: list[Pair], tokenizers: TokenizerPair, max_length: int, skipped: dict[str, int]
+) -> tuple[list[list[int]], list[list[int]]]:
+    """Ids of the pairs of `chunk` that are kept; the others are counted into `skipped`."""
+    full = [pair for pair in chunk if pair.source and pair.target]
+    skipped[EMPTY] += len(chunk) - len(full)
+
+    sources = tokenizers.source.encode_batch([pair.source for pair in full])
+    targets = tokenizers.target.encode_batch([pair.target for pair in full])
+    kept = [
+        (source, target)
+        for source, target in zip(sources, targets, strict=True)
+        if max(len(source), len(target)) <= max_length
+    ]
+    skipped[TOO_LONG] += len(full) - len(kept)
+    return [source for source, _ in kept], [target for _, target in kept]
+
+
+def _check_facts(facts: Any, path: Path) -> None:
+    if not isinstance(facts, dict) or facts.get("format") != FORMAT:
+        raise DataError(
+            f"not a corpus of format {FORMAT}", where=str(path), hint="prepare the data again"
+        )
+    skipped = facts.get("skipped")
+    right = (
+        facts.get("dtype") in _DTYPES
+        and type(facts.get("pairs")) is int
+        and facts["pairs"] > 0
+        and isinstance(skipped, dict)
+        and all(type(count) is int for count in skipped.values())
+        and isinstance(facts.get("tokenizers"), str)
+    )
+    if not right:
+        raise DataError(
+            "the description of the corpus is damaged",
+            where=str(path),
+            hint="prepare the data again",
+        )
+
+
+def _side(
+    folder: Path, side: str, dtype: np.dtype[Any], pairs: int
+) -> tuple[npt.NDArray[np.unsignedinteger[Any]], npt.NDArray[np.int64]]:
+    """The ids and offsets of one side, mapped, after their sizes were held against each other."""
+    ids_path, offsets_path = folder / f"{side}.bin", folder / f"{side}.offsets.bin"
+    offsets = _mapped(offsets_path, _OFFSET, pairs + 1)
+    if offsets[0] != 0 or np.any(np.diff(offsets) < 1):
+        raise DataError(
+            "the offsets do not rise from 0", where=str(offsets_path), hint="prepare the data again"
+        )
+    return _mapped(ids_path, dtype, int(offsets[-1])), offsets
+
+
+def _mapped(path: Path, dtype: np.dtype[Any], count: int) -> npt.NDArray[Any]:
+    if not path.is_file():
+        raise DataError("the file is missing", where=str(path), hint="prepare the data again")
+    size = path.stat().st_size
+    if size != count * dtype.itemsize:
+        raise DataError(
+            f"{size:,} bytes where {count:,} numbers of {dtype.itemsize} bytes should stand",
+            where=str(path),
+            hint="prepare the data again",
+        )
+    return np.memmap(path, dtype=dtype, mode="r", shape=(count,))

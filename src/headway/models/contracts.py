@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 from torch import nn
 
@@ -19,11 +19,11 @@ class DecodeState(Protocol):
         """Tokens decoded so far in each row."""
         ...
 
-    def reorder(self, rows: Sequence[int]) -> Self:
+    def reorder(self, rows: Sequence[int]) -> DecodeState:
         """Row i becomes old row rows[i]; rows may repeat and be dropped."""
         ...
 
-    def rewind(self, lengths: Sequence[int]) -> Self:
+    def rewind(self, lengths: Sequence[int]) -> DecodeState:
         """Take tokens back: row n keeps its first lengths[n]."""
         ...
 

@@ -36,7 +36,8 @@ from headway.shapes import Bool, Float, Int, Tensor
 
 @dataclass(frozen=True, kw_only=True)
 class TranslatorConfig:
-    """Shape of a `Translator`. The named sizes are in `sizes`; big and base are the 2017 paper's."""
+    """Shape of a `Translator`. The named sizes are in `sizes`; big and base are the 2017
+    paper's."""
 
     model_dim: int = setting(128, "width of every layer's input and output", gt=0)
     num_heads: int = setting(4, "attention heads; must divide model_dim", gt=0)
@@ -120,10 +121,16 @@ class Translator(nn.Module):
         self.target_embedding = Embeddings(target, _positions(config), config.dropout)
         self.decoder = _decoder(config)
         self.output = nn.Linear(config.model_dim, config.target_vocabulary, bias=False)
-        if config.tie_output:
-            self.output.weight = target.weight
+        self.tie_weights()
         if self.output.weight.device.type != "meta":
             self.init_weights()
+
+    def tie_weights(self) -> None:
+        """Make the shared matrices one parameter; again after the parameters were replaced."""
+        if self.config.share_embeddings:
+            self.target_embedding.tokens = self.source_embedding.tokens
+        if self.config.tie_output:
+            self.output.weight = self.target_embedding.tokens.weight
 
     def init_weights(self) -> None:
         init_weights(self, tied=[self.output] if self.config.tie_output else [])

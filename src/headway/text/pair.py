@@ -15,8 +15,8 @@ TARGET_FILE = "tokenizer.target.json"
 class TokenizerPair:
     """`source` and `target` tokenizers; when `joint` they are one object with one vocabulary.
 
-    A joint vocabulary lets a model tie its source and target embeddings (Vaswani et al. 2017, section
-    3.4) and copies names; two vocabularies suit languages that share no letters.
+    A joint vocabulary lets a model tie its source and target embeddings (Vaswani et al. 2017,
+    section 3.4) and copy names; two vocabularies suit languages that share no letters.
     """
 
     def __init__(self, source: Tokenizer, target: Tokenizer) -> None:
@@ -34,8 +34,8 @@ class TokenizerPair:
     ) -> "TokenizerPair":
         """Train on the pairs (source, target) that a fresh call of `pairs()` yields.
 
-        `vocabulary_size` counts the pieces of each tokenizer. A joint tokenizer reads the stream once,
-        two tokenizers read it twice. Raises what `Tokenizer.train` and the stream raise.
+        `vocabulary_size` counts the pieces of each tokenizer. A joint tokenizer reads the stream
+        once, two tokenizers read it twice. Raises what `Tokenizer.train` and the stream raise.
         """
         if joint:
             both = Tokenizer.train((text for pair in pairs() for text in pair), vocabulary_size)

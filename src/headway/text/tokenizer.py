@@ -1,9 +1,9 @@
-"""Byte-level byte-pair encoding (Sennrich et al. 2016; bytes as in Radford et al. 2019, section 2.2).
+"""Byte-level byte-pair encoding (Sennrich et al. 2016; bytes: Radford et al. 2019, section 2.2).
 
-The 256 bytes are the first pieces, so every string has an encoding and no piece is unknown. Training
-joins, again and again, the two neighbouring pieces that stand together most often, until the vocabulary
-is full. A space belongs to the word after it; a space is also put before the first word, so that a word
-has the same pieces at the start of a sentence and inside it.
+The 256 bytes are the first pieces, so every string has an encoding and no piece is unknown.
+Training joins, again and again, the two neighbouring pieces that stand together most often, until
+the vocabulary is full. A space belongs to the word after it; a space is also put before the first
+word, so that a word has the same pieces at the start of a sentence and inside it.
 """
 
 import hashlib
@@ -30,8 +30,8 @@ _BROKEN_BYTES = re.compile("[\udc80-\udcff]+")
 def _byte_of_letter() -> dict[str, int]:
     """The letter that byte-level BPE writes for each byte, inverted.
 
-    Printable Latin-1 bytes stand for themselves, the other 68 for U+0100 and up, in order, so that a
-    vocabulary file shows no blank and no control character (Radford et al. 2019, released code).
+    Printable Latin-1 bytes stand for themselves, the other 68 for U+0100 and up, in order, so that
+    a vocabulary file shows no blank and no control character (Radford et al. 2019, released code).
     """
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     hidden = [byte for byte in range(256) if byte not in set(printable)]
@@ -56,8 +56,8 @@ def _chunks(texts: Iterable[str], size: int = 1000) -> Iterator[list[str]]:
 class Tokenizer:
     """A vocabulary of byte pieces and the two directions through it.
 
-    Built by `Tokenizer.train` or `Tokenizer.load`. Ids are 0 .. size-1; `pad`, `bos` and `eos` are the
-    ids of the three special tokens. Text that spells a special token is text: it never becomes one.
+    Built by `Tokenizer.train` or `Tokenizer.load`. Ids are 0 .. size-1; `pad`, `bos` and `eos` are
+    the ids of the three special tokens. Text that spells a special token never becomes one.
     """
 
     def __init__(self, engine: tokenizers.Tokenizer) -> None:
@@ -80,9 +80,9 @@ class Tokenizer:
     def train(cls, texts: Iterable[str], vocabulary_size: int) -> "Tokenizer":
         """Learn at most `vocabulary_size` pieces from `texts`, which are read once, as a stream.
 
-        Deterministic: the same texts give the same tokenizer. A small corpus may hold fewer pairs to
-        join than asked for; `size` tells. Raises UsageError when `vocabulary_size` < 259 (256 bytes and
-        3 special tokens), DataError for a string that UTF-8 cannot hold.
+        Deterministic: the same texts give the same tokenizer. A small corpus may hold fewer pairs
+        to join than asked for; `size` tells. Raises UsageError when `vocabulary_size` < 259 (256
+        bytes and 3 special tokens), DataError for a string that UTF-8 cannot hold.
         """
         if vocabulary_size < SMALLEST_VOCABULARY:
             raise UsageError(
@@ -104,7 +104,7 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: Path) -> "Tokenizer":
-        """Read a file that `save` wrote. Raises DataError for anything else, saying what is wrong."""
+        """Read a file that `save` wrote. Raises DataError, saying why, for anything else."""
         raw = read_bytes(path, FILE_LIMIT)
         try:
             content = json.loads(raw)
@@ -143,9 +143,9 @@ class Tokenizer:
     def decode(self, ids: Iterable[int]) -> str:
         """The text of `ids`; special tokens are skipped, broken characters become U+FFFD.
 
-        decode(encode(text)) == text for every text that does not begin with a space: the first word's
-        space is taken away, as it is the one that `encode` put there. Raises DataError for an id
-        outside 0 .. size-1.
+        decode(encode(text)) == text for every text that does not begin with a space: the first
+        word's space is taken away, as it is the one that `encode` put there. Raises DataError for
+        an id outside 0 .. size-1.
         """
         return _readable(b"".join(self._bytes[i] for i in self._known(ids)).removeprefix(b" "))
 

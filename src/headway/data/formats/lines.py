@@ -1,8 +1,8 @@
 r"""Lines of a text file, plain or gzip, as a stream.
 
-A line ends at "\n" and nowhere else. Python's `splitlines` also cuts at U+0085, U+2028, vertical tab,
-form feed and a lone carriage return, any of which may stand inside a sentence: two aligned files read so
-would slip out of step.
+A line ends at "\n" and nowhere else. Python's `splitlines` also cuts at U+0085, U+2028, vertical
+tab, form feed and a lone carriage return, any of which may stand inside a sentence: two aligned
+files read so would slip out of step.
 """
 
 import gzip
@@ -11,12 +11,12 @@ import os
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
 
 from headway.errors import DataError, UsageError
 
 LINE_LIMIT = 2**20
-# Text that repeats itself a lot shrinks 20-fold. Beyond both limits a file is a gzip bomb, or useless.
+# Text that repeats itself a lot shrinks 20-fold. Beyond both limits a file is a gzip bomb, or
+# useless.
 EXPANSION_LIMIT = 200
 EXPANSION_FREE_BYTES = 256 * 2**20
 _BOM = b"\xef\xbb\xbf"
@@ -29,7 +29,8 @@ def place(path: Path, line: int) -> str:
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    r"""Yield the lines of `path`, without "\n" and one "\r" before it, and without a byte-order mark.
+    r"""Yield the lines of `path`, without "\n" and one "\r" before it, and without a byte-order
+    mark.
 
     Memory holds one line. A file that ends in "\n" has no further line after it. Raises UsageError
     when there is no such file; DataError (with file and line) for bytes that are not UTF-8, a line
@@ -53,13 +54,13 @@ def read_lines(path: Path) -> Iterator[str]:
         raise DataError(f"cannot be read: {error.strerror or error}", where=str(path)) from error
 
 
-def _opened(path: Path) -> BinaryIO:
+def _opened(path: Path) -> io.BufferedReader:
     if path.suffix == ".gz":
-        return io.BufferedReader(gzip.open(path, "rb"), buffer_size=2**16)  # type: ignore[arg-type]
+        return io.BufferedReader(gzip.open(path, "rb"), buffer_size=2**16)
     return path.open("rb")
 
 
-def _raw_lines(stream: BinaryIO, path: Path) -> Iterator[bytes]:
+def _raw_lines(stream: io.BufferedReader, path: Path) -> Iterator[bytes]:
     size = os.stat(path).st_size
     allowed = max(EXPANSION_FREE_BYTES, EXPANSION_LIMIT * size)
     total = number = 0

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headway.data.formats.tsv import PairFiles, pair_files
-from headway.errors import DataError, UsageError
+from headway.errors import HeadwayError, UsageError
 
 _SPLIT_NAMES = (
     ("train", re.compile(r"train")),
@@ -25,6 +25,11 @@ class Splits:
     valid: PairFiles | None = None
     test: PairFiles | None = None
 
+    def items(self) -> list[tuple[str, PairFiles]]:
+        """(name, corpus) of those that are there."""
+        every = (("train", self.train), ("valid", self.valid), ("test", self.test))
+        return [(name, files) for name, files in every if files is not None]
+
 
 @dataclass(frozen=True)
 class _Candidate:
@@ -35,14 +40,23 @@ class _Candidate:
     files: PairFiles
 
 
+@dataclass(frozen=True)
+class _Refusal:
+    """Files whose name speaks of a split, and why they cannot be it."""
+
+    split: str
+    corpus: str
+    error: HeadwayError
+
+
 def locate(data: Path, source: str | None, target: str | None) -> Splits:
     """Find the corpora that `data` names.
 
     1. A file: a table of pairs, used for training.
     2. A common start: `data`.`source` and `data`.`target` exist; used for training.
     3. A folder, or `folder/start`: files in it whose names, cut at dots, have a part train; valid,
-       val, validation or dev; test (also test_2016 and the like). Tables that lack the named columns
-       are passed over, as they cannot be meant.
+       val, validation or dev; test (also test_2016 and the like). Tables that lack the named
+       columns are passed over where another one has them, as they cannot be meant.
 
     Raises UsageError when nothing or more than one thing fits, with the candidates.
     """
@@ -73,24 +87,32 @@ def _from_folder(folder: Path, start: str, source: str | None, target: str | Non
     if not names:
         what = f"no file begins with {start!r}" if start else "the folder holds no files"
         raise UsageError(what, where=str(folder), hint="check the path")
-    candidates, passed_over = _candidates(folder, names, source, target)
-    corpora = sorted({candidate.corpus for candidate in candidates})
-    if len(corpora) > 1:
-        shown = ", ".join(corpus or "(files without a name before the split)" for corpus in corpora)
-        named = [corpus for corpus in corpora if corpus]
-        raise UsageError(
-            f"several corpora stand here: {shown}",
-            where=str(folder),
-            hint=f"give one of them as DATA: {folder / named[0]}",
-        )
+    candidates, refused = _candidates(folder, names, source, target)
+    corpus = _only_corpus(folder, candidates)
     found: dict[str, PairFiles] = {}
     for candidate in candidates:
         if candidate.split in found:
             raise _two_fit(folder, candidate.split, candidates)
         found[candidate.split] = candidate.files
+    for refusal in refused:
+        # Another corpus may lack the columns; but a valid set that does must not vanish unnoticed.
+        if refusal.split not in found and refusal.corpus == corpus:
+            raise refusal.error
     if "train" not in found:
-        raise _nothing_to_train(folder, names, passed_over)
+        raise _nothing_to_train(folder, names, refused)
     return Splits(train=found["train"], valid=found.get("valid"), test=found.get("test"))
+
+
+def _only_corpus(folder: Path, candidates: list[_Candidate]) -> str | None:
+    corpora = sorted({candidate.corpus for candidate in candidates})
+    if len(corpora) > 1:
+        shown = ", ".join(corpus or "(no name before the split)" for corpus in corpora)
+        raise UsageError(
+            f"several corpora stand here: {shown}",
+            where=str(folder),
+            hint=f"give one of them as DATA: {folder / corpora[-1]}",
+        )
+    return corpora[0] if corpora else None
 
 
 def _two_fit(folder: Path, split: str, candidates: list[_Candidate]) -> UsageError:
@@ -102,9 +124,11 @@ def _two_fit(folder: Path, split: str, candidates: list[_Candidate]) -> UsageErr
     )
 
 
-def _nothing_to_train(folder: Path, names: list[str], passed_over: list[str]) -> UsageError:
+def _nothing_to_train(folder: Path, names: list[str], refused: list[_Refusal]) -> HeadwayError:
+    if len(refused) == 1:
+        return refused[0].error
     shown = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
-    reasons = "".join(f"; {reason}" for reason in passed_over[:4])
+    reasons = "".join(f"; {refusal.error.where}: {refusal.error.what}" for refusal in refused[:3])
     return UsageError(
         f"no training pairs found among {shown}{reasons}",
         where=str(folder),
@@ -115,32 +139,26 @@ def _nothing_to_train(folder: Path, names: list[str], passed_over: list[str]) ->
 
 def _candidates(
     folder: Path, names: list[str], source: str | None, target: str | None
-) -> tuple[list[_Candidate], list[str]]:
-    """All corpora with a split in their names, and the reasons why others were passed over."""
-    found: list[_Candidate] = []
-    passed_over: list[str] = []
-    seen: set[str] = set()
+) -> tuple[list[_Candidate], list[_Refusal]]:
+    """The corpora with a split in their names: those that can be read, and those that cannot."""
+    prefixes: dict[str, tuple[str, str]] = {}
     for name in names:
         stem, _, ending = name.removesuffix(".gz").rpartition(".")
         split, corpus = _split_of(stem)
         if split is None:
             continue
         if ending in ("tsv", "tab"):
-            prefix = name
-        elif ending in (source, target) and stem not in seen:
-            seen.add(stem)
-            prefix = stem
-        else:
-            if ending not in (source, target):
-                passed_over.append(f"{name} ends in neither .tsv nor one of the named sides")
-            continue
+            prefixes[name] = (split, corpus)
+        elif ending in (source, target):
+            prefixes[stem] = (split, corpus)
+    found: list[_Candidate] = []
+    refused: list[_Refusal] = []
+    for prefix, (split, corpus) in prefixes.items():
         try:
-            files = pair_files(folder / prefix, source, target)
-        except (UsageError, DataError) as error:
-            passed_over.append(str(error))
-            continue
-        found.append(_Candidate(split, corpus, files))
-    return found, passed_over
+            found.append(_Candidate(split, corpus, pair_files(folder / prefix, source, target)))
+        except HeadwayError as error:
+            refused.append(_Refusal(split, corpus, error))
+    return found, refused
 
 
 def _split_of(stem: str) -> tuple[str | None, str]:

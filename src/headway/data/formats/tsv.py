@@ -14,10 +14,10 @@ from headway.errors import DataError, UsageError
 
 # Without names to look for, a first line counts as a header only if every cell is one of these.
 _CODES = (
-    "af am ar az be bg bn bs ca cs cy da de el en eo es et eu fa fi fo fr ga gd gl gu he hi hr ht hu hy "
-    "id ig is it ja jv ka kk km kn ko ku ky la lb lo lt lv mg mi mk ml mn mr ms mt my nb ne nl nn no oc "
-    "pa pl ps pt ro ru rw sd si sk sl sm sn so sq sr st su sv sw ta te tg th tk tl tr tt ug uk ur uz vi "
-    "xh yi yo zh zu"
+    "af am ar az be bg bn bs ca cs cy da de el en eo es et eu fa fi fo fr ga gd gl gu he hi "
+    "hr ht hu hy id ig is it ja jv ka kk km kn ko ku ky la lb lo lt lv mg mi mk ml mn mr ms "
+    "mt my nb ne nl nn no oc pa pl ps pt ro ru rw sd si sk sl sm sn so sq sr st su sv sw ta "
+    "te tg th tk tl tr tt ug uk ur uz vi xh yi yo zh zu"
 )
 _HEADER_WORDS = frozenset(f"{_CODES} source target src tgt id text translation".split())
 _REGION = re.compile(r"[-_][A-Za-z]{2,4}$")
@@ -37,8 +37,8 @@ class PairFiles:
     """Where the pairs of one corpus stand. Made by `pair_files`, read by `read_pairs`.
 
     `paths` is one table, with `columns` = places of source and target from 0 and `header` its first
-    row or None; or it is a source file and a target file, with `columns` and `header` None. `source`
-    and `target` are the names of the two sides for the screen.
+    row or None; or it is a source file and a target file, with `columns` and `header` None.
+    `source` and `target` are the names of the two sides for the screen.
     """
 
     paths: tuple[Path, ...]

@@ -31,10 +31,10 @@ def cross_entropy_sum(
         dtype = torch.get_autocast_dtype(hidden.device.type)
     wants_grad = torch.is_grad_enabled() and (hidden.requires_grad or weight.requires_grad)
     with torch.autocast(hidden.device.type, enabled=False):
-        total, nats = _ChunkedCrossEntropy.apply(
+        found: tuple[Tensor, Tensor] = _ChunkedCrossEntropy.apply(  # type: ignore[no-untyped-call]
             hidden, weight, targets, smoothing, dtype, wants_grad
         )
-    return total, nats
+    return found
 
 
 class _ChunkedCrossEntropy(torch.autograd.Function):
@@ -48,15 +48,16 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         dtype: torch.dtype,
         wants_grad: bool,
     ) -> tuple[Tensor, Tensor]:
+        exact = torch.promote_types(weight.dtype, torch.float32)
         rows, matrix = hidden.detach().to(dtype), weight.detach().to(dtype)
         grad_rows = torch.empty_like(rows) if wants_grad else None
-        grad_matrix = torch.zeros_like(weight, dtype=torch.float32) if wants_grad else None
-        total = torch.zeros((), device=hidden.device)
-        nats = torch.zeros((), device=hidden.device)
+        grad_matrix = torch.zeros_like(weight, dtype=exact) if wants_grad else None
+        total = torch.zeros((), device=hidden.device, dtype=exact)
+        nats = torch.zeros_like(total)
         for start in range(0, len(rows), CHUNK):
             part = rows[start : start + CHUNK]
             chosen = targets[start : start + CHUNK, None]
-            logits = (part @ matrix.T).float()
+            logits = (part @ matrix.T).to(exact)
             probabilities = logits.softmax(-1)
             # log sum exp from the likeliest entry, whose probability is at least 1/V
             log_sum = logits.amax(-1) - probabilities.amax(-1).log()
@@ -71,7 +72,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
             grad.scatter_add_(1, chosen, grad.new_full(chosen.shape, smoothing - 1))
             grad = grad.to(dtype)
             torch.mm(grad, matrix, out=grad_rows[start : start + CHUNK])
-            if dtype == torch.float32:
+            if dtype == exact:
                 grad_matrix.addmm_(grad.T, part)
             else:
                 grad_matrix += grad.T @ part

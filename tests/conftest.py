@@ -1,0 +1,31 @@
+"""What every test shares: seeds, threads, and the door to real data."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+
+@pytest.fixture(autouse=True)
+def _reproducible() -> Iterator[None]:
+    torch.manual_seed(0)
+    torch.set_num_threads(2)
+    yield
+
+
+@pytest.fixture
+def real_data():
+    """real_data("mt/x.tsv.gz") -> its path, or the test is skipped with that name."""
+
+    def find(name: str) -> Path:
+        folder = os.environ.get("HEADWAY_DATA")
+        if folder is None:
+            pytest.skip(f"{name}: HEADWAY_DATA is not set")
+        path = Path(folder) / name
+        if not path.exists():
+            pytest.skip(f"{name} is not there")
+        return path
+
+    return find

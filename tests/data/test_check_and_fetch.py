@@ -1,0 +1,85 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from headway.data.check import check
+from headway.data.fetch import SPLITS, fetch_emoji_names
+from headway.data.formats import locate, read_pairs
+from headway.errors import UsageError
+
+
+def table(path: Path, *rows: str) -> None:
+    path.write_bytes("".join(f"{row}\n" for row in rows).encode())
+
+
+def test_a_clean_corpus_has_no_faults(tmp_path: Path) -> None:
+    table(tmp_path / "train.tsv", "one house\tein Haus", "two trees\tzwei Bäume")
+    table(tmp_path / "valid.tsv", "three dogs\tdrei Hunde")
+    report = check(locate(tmp_path, None, None))
+    assert (report.faults, report.warnings) == ([], [])
+    assert [split.pairs for split in report.splits.values()] == [2, 1]
+    json.dumps(report.as_dict())
+
+
+def test_faults_and_oddities_are_found_with_their_lines(tmp_path: Path) -> None:
+    table(
+        tmp_path / "train.tsv",
+        "one house\tein Haus",
+        "one house\tein Haus",
+        "\tleer",
+        "OK\tOK",
+        "a\x07b\tab",
+        "x\t" + "sehr lang " * 9,
+    )
+    table(tmp_path / "valid.tsv", "new\tneu", "one house\tdas Haus")
+    report = check(locate(tmp_path, None, None))
+    faults, warnings = "\n".join(report.faults), "\n".join(report.warnings)
+    assert "empty" in faults
+    assert "train.tsv" in faults
+    assert "in train" in faults
+    assert "valid.tsv:2" in next(f for f in report.faults if "in train" in f)
+    assert "train.tsv:3" in next(f for f in report.faults if "empty" in f)
+    for oddity in ("repeats", "same text", "9 times", "control"):
+        assert oddity in warnings
+
+
+def test_files_that_cannot_be_read_are_faults_and_not_crashes(tmp_path: Path) -> None:
+    table(tmp_path / "train.en", "one", "two")
+    table(tmp_path / "train.de", "eins")
+    (tmp_path / "valid.en").write_bytes(b"\xff\xe4\n")
+    table(tmp_path / "valid.de", "zwei")
+    report = check(locate(tmp_path, "en", "de"))
+    assert len(report.faults) == 2
+    assert f"{tmp_path / 'train.en'}:2" in report.faults[0]
+    assert f"{tmp_path / 'valid.en'}:1" in report.faults[1]
+
+
+def test_emoji_names_are_split_without_overlap_and_reused(tmp_path: Path) -> None:
+    pytest.importorskip("emoji")
+    folder = tmp_path / "emoji"
+    fetched = fetch_emoji_names("de", folder)
+    assert not fetched.reused
+    splits = locate(folder, "en", "de")
+    sources = {name: [p.source for p in read_pairs(files)] for name, files in splits.items()}
+    assert {name: len(names) for name, names in sources.items()} == fetched.pairs
+    everything = [source for name in SPLITS for source in sources[name]]
+    assert len(set(everything)) == len(everything)
+    assert 0.07 < len(sources["test"]) / len(everything) < 0.13
+    assert 0.03 < len(sources["valid"]) / len(everything) < 0.07
+    again = fetch_emoji_names("de", folder)
+    assert again.reused
+    assert again.pairs == fetched.pairs
+    with pytest.raises(UsageError, match="exists"):
+        fetch_emoji_names("fr", folder)
+
+
+def test_fetching_an_unknown_language_or_into_a_strange_folder_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("emoji")
+    with pytest.raises(UsageError, match="tlh") as caught:
+        fetch_emoji_names("tlh", tmp_path / "new")
+    assert " fr " in str(caught.value)
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(UsageError, match="exists"):
+        fetch_emoji_names("de", tmp_path)
+    assert (tmp_path / "mine.txt").read_text() == "mine"

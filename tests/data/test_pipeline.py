@@ -1,0 +1,150 @@
+"""Shards, buckets and batches: from pairs to tensors and back."""
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway.data.batches import Batches, collate, collate_sources
+from headway.data.bucketing import Buckets
+from headway.data.corpora import Corpus, prepare
+from headway.data.formats import Pair
+from headway.errors import DataError, HeadwayError, UsageError
+from headway.text import TokenizerPair
+
+SENTENCES = [
+    ("The old baker waves.", "Der alte Bäcker winkt."),
+    ("Bread!", "Brot!"),
+    ("A fox sleeps under the red tree.", "Ein Fuchs schläft unter dem roten Baum."),
+]
+
+
+def pairs() -> Iterator[Pair]:
+    return (Pair(*SENTENCES[i % 3], line=i + 1) for i in range(30))
+
+
+TOKENIZERS = TokenizerPair.train(lambda: iter(SENTENCES), 300, joint=False)
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Corpus:
+    return prepare(pairs(), TOKENIZERS, tmp_path / "shards", max_length=100)
+
+
+def test_shards_hold_the_pairs_in_order(corpus: Corpus) -> None:
+    assert len(corpus) == 30
+    for i in range(30):
+        assert TOKENIZERS.source.decode(corpus.source(i).tolist()) == SENTENCES[i % 3][0]
+        assert TOKENIZERS.target.decode(corpus.target(i).tolist()) == SENTENCES[i % 3][1]
+        assert corpus.target_lengths[i] == len(corpus.target(i))
+    assert corpus.source_lengths.dtype == np.int32
+    assert isinstance(corpus.source(0).base, np.memmap)
+
+
+def test_empty_and_long_pairs_are_left_out_and_counted(tmp_path: Path) -> None:
+    odd = [Pair("", "x", 1), Pair("x", "", 2), Pair("word " * 60, "x", 3), Pair("a", "b", 4)]
+    seen: list[int] = []
+    corpus = prepare(odd, TOKENIZERS, tmp_path / "shards", 50, seen.append)
+    assert len(corpus) == 1
+    assert corpus.skipped == {"empty": 2, "too long": 1}
+    assert seen[-1] == 4
+
+
+def test_no_pair_left_is_an_error_and_leaves_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(DataError):
+        prepare([Pair("", "", 1)], TOKENIZERS, tmp_path / "shards", 50)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_shards_of_another_tokenizer_and_damaged_ones_are_refused(corpus: Corpus) -> None:
+    other = TokenizerPair.train(lambda: iter(SENTENCES[:1]), 270, joint=True)
+    with pytest.raises(DataError) as caught:
+        Corpus.open(corpus.folder, other)
+    assert other.fingerprint[:12] in str(caught.value)
+    assert TOKENIZERS.fingerprint[:12] in str(caught.value)
+    with (corpus.folder / "target.bin").open("ab") as file:
+        file.write(b"\0\0")
+    with pytest.raises(DataError, match=r"target.bin"):
+        Corpus.open(corpus.folder, TOKENIZERS)
+
+
+LENGTHS = st.lists(st.tuples(st.integers(1, 30), st.integers(1, 30)), min_size=1, max_size=80)
+
+
+@given(LENGTHS, st.integers(31, 200), st.integers(1, 100), st.integers(0, 3))
+def test_every_index_comes_once_and_no_batch_exceeds_the_budget(
+    lengths: list[tuple[int, int]], tokens: int, pool: int, epoch: int
+) -> None:
+    source, target = np.array(lengths, dtype=np.int32).T
+    buckets = Buckets(source, target, tokens, seed=5, pool=pool)
+    batches = buckets.epoch(epoch)
+    assert sorted(np.concatenate(batches).tolist()) == list(range(len(lengths)))
+    for batch in batches:
+        longest = max(int(source[batch].max()), int(target[batch].max())) + 1
+        assert 0 < len(batch) * longest <= tokens
+    assert 0 <= buckets.padding(batches) < 1
+
+
+def test_epochs_differ_and_depend_on_the_seed_and_number_alone() -> None:
+    lengths = np.arange(1, 200, dtype=np.int32) % 17 + 1
+    make = lambda seed: Buckets(lengths, lengths[::-1].copy(), 100, seed)  # noqa: E731
+
+    def flat(buckets: Buckets, epoch: int) -> list[list[int]]:
+        return [batch.tolist() for batch in buckets.epoch(epoch)]
+
+    first = make(1)
+    flat(first, 7)
+    assert flat(first, 2) == flat(make(1), 2)
+    assert flat(first, 2) != flat(first, 3)
+    assert flat(first, 2) != flat(make(2), 2)
+
+
+def test_a_pair_above_the_budget_is_refused_with_both_numbers() -> None:
+    with pytest.raises(HeadwayError, match="51") as caught:
+        Buckets(np.array([3, 50]), np.array([4, 5]), tokens=40, seed=0)
+    assert "40" in str(caught.value)
+
+
+def test_a_batch_has_its_specials_and_padding_where_they_belong(corpus: Corpus) -> None:
+    batch = collate(corpus, np.array([0, 1]), TOKENIZERS)
+    source, target = TOKENIZERS.source, TOKENIZERS.target
+    assert batch.source_keys is not None
+    for row in (0, 1):
+        s, t = corpus.source(row).tolist(), corpus.target(row).tolist()
+        assert batch.source[row][batch.source_keys[row]].tolist() == [*s, source.eos]
+        assert (batch.source[row][~batch.source_keys[row]] == source.pad).all()
+        assert batch.target_in[row, : len(t) + 1].tolist() == [target.bos, *t]
+        assert batch.target_out[row, : len(t) + 1].tolist() == [*t, target.eos]
+        assert (batch.target_out[row, len(t) + 1 :] == target.pad).all()
+    assert batch.indices == (0, 1)
+    assert batch.source.dtype == torch.int64
+    assert torch.equal(batch.to("cpu").target_in, batch.target_in)
+
+
+def test_keys_are_none_when_nothing_is_padded(corpus: Corpus) -> None:
+    assert collate(corpus, np.array([0, 3]), TOKENIZERS).source_keys is None
+    tokens, keys = collate_sources([[5, 6], []], TOKENIZERS.source)
+    assert keys is not None
+    assert keys.tolist() == [[True, True, True], [True, False, False]]
+    assert tokens[1, 0] == TOKENIZERS.source.eos
+
+
+def test_a_stream_entered_anywhere_equals_the_tail_of_the_whole(corpus: Corpus) -> None:
+    buckets = Buckets(corpus.source_lengths, corpus.target_lengths, 300, seed=3)
+    batches = Batches(corpus, buckets, TOKENIZERS)
+    whole = list(islice(batches.stream(0, 0), 3 * len(buckets.epoch(0))))
+    for place, (epoch, position, _) in enumerate(whole[:-2]):
+        for want, got in zip(whole[place + 1 :], batches.stream(epoch, position), strict=False):
+            assert want[:2] == got[:2]
+            assert want[2].indices == got[2].indices
+            assert torch.equal(want[2].source, got[2].source)
+
+
+def test_a_folder_that_exists_is_never_overwritten(corpus: Corpus) -> None:
+    with pytest.raises(UsageError, match="exists already"):
+        prepare(pairs(), TOKENIZERS, corpus.folder, 100)

@@ -1,0 +1,140 @@
+"""The numbers that must hold for every model and kernel, as checks that raise AssertionError."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.testing import assert_close
+
+from headway.attention import record_attention
+from headway.decoding import beam_search, greedy_search
+from tests.zoo import BOS, PAD, VOCABULARY, Family, limits, some_rows, sources
+
+
+def some_targets(rows: int, length: int) -> Tensor:
+    body = torch.randint(3, VOCABULARY, (rows, length - 1))
+    return torch.cat((torch.full((rows, 1), BOS), body), dim=1)
+
+
+@torch.no_grad()
+def causality(family: Family, model: Any) -> None:
+    """Changing target token j leaves every output before j bit-identical, and changes j's."""
+    rows, read = some_rows(3), some_targets(3, 7)
+    before = family.full(model, rows, read)
+    for j in range(1, 7):
+        changed = read.clone()
+        changed[:, j] = (read[:, j] - 3 + 1) % (VOCABULARY - 3) + 3
+        after = family.full(model, rows, changed)
+        assert torch.equal(before[:, :j], after[:, :j]), f"output before {j} changed"
+        assert not torch.equal(before[:, j], after[:, j]), f"output {j} did not change"
+
+
+@torch.no_grad()
+def padding(family: Family, model: Any) -> None:
+    """What stands in the padding, and how much there is of it, changes nothing."""
+    rows, read = [[4, 5, 2], [6, 7, 8, 9, 4, 2]], some_targets(2, 5)
+    ids, keys = sources(rows)
+    other, _ = sources(rows, pad=7)
+    assert torch.equal(model(ids, read, keys), model(other, read, keys))
+    more_ids, more_keys = sources(rows, extra=5)
+    assert_close(model(ids, read, keys), model(more_ids, read, more_keys), rtol=0, atol=2e-6)
+    alone = torch.cat([model(*_one(row, read[i : i + 1])) for i, row in enumerate(rows)])
+    assert_close(model(ids, read, keys), alone, rtol=0, atol=2e-6)
+
+
+def _one(row: list[int], read: Tensor) -> tuple[Tensor, Tensor, None]:
+    return torch.tensor([row]), read, None
+
+
+@torch.no_grad()
+def cache_equals_no_cache(family: Family, model: Any) -> None:
+    """Step by step, several tokens a step, and after taking tokens back: the same logits."""
+    rows, read = some_rows(4), some_targets(4, 8)
+    whole = family.full(model, rows, read)
+    state = model.start(*family.inputs(rows))
+    pieces = []
+    for first, last in ((0, 1), (1, 2), (2, 5), (5, 8)):
+        logits, state = model.step(read[:, first:last], state)
+        pieces.append(logits)
+    assert_close(torch.cat(pieces, 1), whole, rtol=0, atol=1e-5)
+    lengths = [3, 5, 1, 8]
+    state = state.rewind(lengths)
+    following = torch.stack(
+        [read[i, n : n + 2] if n <= 6 else read[i, :2] for i, n in enumerate(lengths)]
+    )
+    logits, state = model.step(following, state)
+    assert state.lengths == [n + 2 for n in lengths]
+    for i, n in enumerate(lengths):
+        if n <= 6:
+            assert_close(logits[i], whole[i, n : n + 2], rtol=0, atol=1e-5)
+
+
+@torch.no_grad()
+def states_reorder_and_join(family: Family, model: Any) -> None:
+    """Rows may repeat, be dropped, change places, and be joined with another state's."""
+    rows, read = some_rows(5), some_targets(5, 6)
+    whole = family.full(model, rows, read)
+    order = [3, 3, 0, 4]
+    _, state = model.step(read[:, :2], model.start(*family.inputs(rows)))
+    state = state.reorder(order)
+    logits, state = model.step(read[order, 2:4], state)
+    assert_close(logits, whole[order, 2:4], rtol=0, atol=1e-5)
+    state = state.reorder([0, 1, 3])  # two rows of one sentence, one of another
+    _, other = model.step(read[1:3, :3], model.start(*family.inputs(rows[1:3])))
+    joined = type(state).join([state, other])
+    kept = [3, 3, 4, 1, 2]
+    assert joined.lengths == [4, 4, 4, 3, 3]
+    following = torch.stack([read[r, n : n + 1] for r, n in zip(kept, joined.lengths, strict=True)])
+    logits, _ = model.step(following, joined)
+    wanted = torch.stack([whole[r, n : n + 1] for r, n in zip(kept, [4, 4, 4, 3, 3], strict=True)])
+    assert_close(logits, wanted, rtol=0, atol=1e-5)
+
+
+def batch_invariance(family: Family, model: Any) -> None:
+    """Every search gives each item in a mix what it gives it alone."""
+    rows = some_rows(9, seed=5)
+    alone_greedy = [greedy_search(model, family.inputs([r]), limits([r]))[0] for r in rows]
+    together = greedy_search(model, family.inputs(rows), limits(rows))
+    assert [h.tokens for h in together] == [h.tokens for h in alone_greedy]
+    kinds = {"width": 3, "alpha": 0.6, "num_best": 2}
+    alone = [beam_search(model, family.inputs([r]), limits([r]), **kinds)[0] for r in rows]
+    mixed = beam_search(model, family.inputs(rows), limits(rows), **kinds)
+    assert [[h.tokens for h in best] for best in mixed] == [[h.tokens for h in b] for b in alone]
+    for one, many in zip(alone, mixed, strict=True):
+        for a, b in zip(one, many, strict=True):
+            assert abs(a.log_probability - b.log_probability) < 1e-4
+
+
+@torch.no_grad()
+def recording(family: Family, model: Any) -> None:
+    """Watching changes no bit; every layer is there; rows sum to 1; nobody looks at padding."""
+    rows, read = some_rows(3), some_targets(3, 6)
+    unwatched = family.full(model, rows, read)
+    with record_attention(model) as maps:
+        watched = family.full(model, rows, read)
+    assert torch.equal(unwatched, watched)
+    assert maps and all(len(calls) == 1 for calls in maps.values())
+    keys = sources(rows)[1]
+    assert keys is not None
+    for name, (weights,) in maps.items():
+        assert weights.dtype == torch.float32
+        sums = weights.sum(-1)
+        assert_close(sums, torch.ones_like(sums), rtol=0, atol=1e-5)
+        if name.startswith("decoder") and not name.endswith("cross"):
+            assert torch.equal(weights, weights.tril())
+        else:
+            hidden = weights.masked_select(~keys[:, None, None, :])
+            assert bool((hidden == 0).all())
+    with record_attention(model) as again:
+        pass
+    assert all(not calls for calls in again.values())
+
+
+def searches_never_write_specials(family: Family, model: Any) -> None:
+    rows = some_rows(6, seed=2)
+    found = beam_search(model, family.inputs(rows), limits(rows), width=4, num_best=4)
+    for best in found:
+        assert best, "a sentence without a hypothesis"
+        assert all(PAD not in h.tokens and BOS not in h.tokens for h in best)
+        assert [h.score for h in best] == sorted((h.score for h in best), reverse=True)
+        assert len({h.tokens for h in best}) == len(best)

@@ -1,0 +1,87 @@
+"""Each property is shown to bite: a planted bug must fail its check."""
+
+import pytest
+import torch
+
+from headway.attention import KeyValueCache, Mask, MultiHeadAttention, cache
+from headway.blocks import Embeddings, Memory
+from tests.properties import checks
+from tests.zoo import MODELS
+
+FAMILY = MODELS["translator"]
+
+
+def fails(check) -> None:
+    with pytest.raises(AssertionError):
+        check(FAMILY, FAMILY.build())
+
+
+def test_a_mask_that_lets_one_future_token_through_fails_causality(monkeypatch):
+    dense = Mask.dense
+
+    def leaky(self, num_queries, num_keys, device=None):
+        allowed = dense(self, num_queries, num_keys, device)
+        return allowed | allowed.roll(1, -1) if self.causal else allowed
+
+    monkeypatch.setattr(Mask, "dense", leaky)
+    fails(checks.causality)
+
+
+def test_a_mask_that_forgets_padding_fails_padding(monkeypatch):
+    monkeypatch.setattr(Mask, "hides_nothing", lambda self, num_queries: not self.causal)
+    fails(checks.padding)
+    fails(checks.batch_invariance)
+
+
+def test_a_causal_mask_counted_from_the_first_key_fails_with_a_cache(monkeypatch):
+    dense = Mask.dense
+
+    def top_left(self, num_queries, num_keys, device=None):
+        if not self.causal or self.past is not None:
+            return dense(self, num_queries, num_keys, device)
+        return torch.ones(1, 1, num_queries, num_keys, dtype=torch.bool).tril()
+
+    monkeypatch.setattr(Mask, "dense", top_left)
+    fails(checks.cache_equals_no_cache)
+
+
+def test_positions_off_by_one_in_decoding_fail_with_a_cache(monkeypatch):
+    forward = Embeddings.forward
+
+    def shifted(self, tokens, past=(0,)):
+        return forward(self, tokens, [n + (n > 0) for n in past])
+
+    monkeypatch.setattr(Embeddings, "forward", shifted)
+    fails(checks.cache_equals_no_cache)
+
+
+def test_a_cache_that_does_not_follow_its_beam_fails(monkeypatch):
+    def stays(store, index, used):
+        return store[torch.arange(len(index)) % len(store)]
+
+    monkeypatch.setattr(cache, "_select", stays)
+    fails(checks.states_reorder_and_join)
+    fails(checks.batch_invariance)
+
+
+def test_a_memory_that_does_not_follow_its_sentence_fails(monkeypatch):
+    def forgetful(self, rows):
+        self.layers = [(k[: len(rows)], v[: len(rows)]) for k, v in self.layers]
+        self.keys = None if self.keys is None else self.keys[: len(rows)]
+        self.rows = list(range(len(rows)))
+
+    monkeypatch.setattr(Memory, "arrange", forgetful)
+    fails(checks.states_reorder_and_join)
+
+
+def test_a_rewind_that_forgets_nothing_fails(monkeypatch):
+    monkeypatch.setattr(KeyValueCache, "rewind", lambda self, lengths: None)
+    fails(checks.cache_equals_no_cache)
+
+
+def test_swapped_heads_and_positions_fail(monkeypatch):
+    def swapped(self, x):
+        return x.view(x.shape[0], self.num_heads, x.shape[1], -1)
+
+    monkeypatch.setattr(MultiHeadAttention, "_heads", swapped)
+    fails(checks.causality)

@@ -1,0 +1,77 @@
+"""design.md, "Numbers that must hold everywhere", over every model x kernel."""
+
+import pytest
+import torch
+
+from tests.properties import checks
+from tests.zoo import KERNELS, MODELS, with_kernel
+
+ALL = [
+    checks.causality,
+    checks.padding,
+    checks.cache_equals_no_cache,
+    checks.states_reorder_and_join,
+    checks.batch_invariance,
+    checks.recording,
+    checks.searches_never_write_specials,
+]
+
+
+@pytest.mark.parametrize("check", ALL, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("name", MODELS)
+def test_holds(name, kernel, check):
+    family = MODELS[name]
+    check(family, with_kernel(family.build(), KERNELS[kernel]))
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("name", MODELS)
+def test_causality_holds_while_training_with_dropout(name, kernel):
+    family = MODELS[name]
+    model = with_kernel(family.build(), KERNELS[kernel]).train()
+    rows, read = [[4, 5, 2], [6, 7, 8, 2]], checks.some_targets(2, 6)
+    changed = read.clone()
+    changed[:, 4] = 3 + (read[:, 4] - 2) % 8
+    outputs = []
+    for targets in (read, changed):
+        torch.manual_seed(7)
+        outputs.append(family.full(model, rows, targets))
+    assert torch.equal(outputs[0][:, :4], outputs[1][:, :4])
+    assert not torch.equal(outputs[0][:, 4:], outputs[1][:, 4:])
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_an_encoder_without_positions_is_permutation_equivariant(kernel):
+    model = with_kernel(MODELS["translator without positions"].build(), KERNELS[kernel])
+    ids, order = torch.randint(3, 11, (2, 6)), torch.tensor([3, 0, 5, 1, 4, 2])
+    with torch.no_grad():
+        plain, permuted = model.encode(ids), model.encode(ids[:, order])
+    torch.testing.assert_close(plain[:, order], permuted, rtol=0, atol=2e-6)
+
+
+def test_positions_break_permutation_equivariance():
+    model = MODELS["translator"].build()
+    ids, order = torch.randint(3, 11, (2, 6)), torch.tensor([3, 0, 5, 1, 4, 2])
+    with torch.no_grad():
+        difference = model.encode(ids)[:, order] - model.encode(ids[:, order])
+    assert difference.abs().max() > 1e-2
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_model_can_learn_one_batch_by_heart(name):
+    family = MODELS[name]
+    model = family.build().train()
+    rows = [[4, 5, 2], [6, 7, 8, 2]]
+    read = torch.tensor([[1, 3, 4, 5, 6], [1, 7, 8, 9, 10]])
+    wanted = torch.tensor([[3, 4, 5, 6, 2], [7, 8, 9, 10, 2]])
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(80):
+        logits = family.full(model, rows, read)
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), wanted.flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    model.eval()
+    found = family.full(model, rows, read).argmax(-1)
+    assert torch.equal(found, wanted)

@@ -1,0 +1,89 @@
+"""Every kernel and every model that the property tests run over. A new one joins by one line."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from headway.attention import FusedDot, Kernel, ScaledDot
+from headway.decoding import Limits
+from headway.models import Translator, TranslatorConfig
+
+PAD, BOS, EOS = 0, 1, 2
+VOCABULARY = 11
+
+KERNELS: dict[str, Callable[[], Kernel]] = {"scaled dot": ScaledDot, "fused dot": FusedDot}
+
+_tiny = TranslatorConfig(
+    model_dim=24,
+    num_heads=3,
+    ffn_dim=40,
+    encoder_layers=2,
+    decoder_layers=2,
+    dropout=0.1,
+    source_vocabulary=VOCABULARY,
+    target_vocabulary=VOCABULARY,
+)
+
+
+@dataclass(frozen=True)
+class Family:
+    """A kind of model, and how to feed it.
+
+    inputs(rows): what `start` takes, for a list of source id lists. full(model, rows, read):
+    logits of all positions at once.
+    """
+
+    build: Callable[[], nn.Module]
+    inputs: Callable[[list[list[int]]], tuple[Any, ...]]
+    full: Callable[[Any, list[list[int]], Tensor], Tensor]
+
+
+def sources(rows: list[list[int]], pad: int = PAD, extra: int = 0) -> tuple[Tensor, Tensor | None]:
+    """Padded ids and their mask; `extra` columns of padding nobody needs."""
+    longest = max(map(len, rows)) + extra
+    ids = torch.tensor([row + [pad] * (longest - len(row)) for row in rows])
+    keys = torch.arange(longest) < torch.tensor([[len(row)] for row in rows])
+    return ids, None if bool(keys.all()) else keys
+
+
+def _translator(**changes: Any) -> Family:
+    def full(model: Translator, rows: list[list[int]], read: Tensor) -> Tensor:
+        ids, keys = sources(rows)
+        return model(ids, read, keys)
+
+    return Family(lambda: Translator(replace(_tiny, **changes)).eval(), sources, full)
+
+
+MODELS: dict[str, Family] = {
+    "translator": _translator(),
+    "translator post-norm": _translator(norm="post", activation="gelu"),
+    "translator learned positions": _translator(positions="learned", max_length=32),
+    "translator concatenated positions": _translator(
+        position_dim=6, tie_output=False, share_embeddings=False, target_vocabulary=13
+    ),
+    "translator without positions": _translator(positions="none", share_embeddings=False),
+}
+
+
+def with_kernel(model: nn.Module, make: Callable[[], Kernel]) -> nn.Module:
+    """The same weights, every attention computed by another kernel."""
+    for module in model.modules():
+        if isinstance(getattr(module, "kernel", None), Kernel):
+            module.kernel = make()
+    return model
+
+
+def limits(rows: list[list[int]], longest: int = 9) -> Limits:
+    return Limits(BOS, EOS, [longest] * len(rows), (PAD, BOS))
+
+
+def some_rows(count: int, seed: int = 0) -> list[list[int]]:
+    """Sources of different lengths, ended by EOS."""
+    generator = torch.Generator().manual_seed(seed)
+    lengths = torch.randint(1, 8, (count,), generator=generator).tolist()
+    return [
+        [*torch.randint(3, VOCABULARY, (n,), generator=generator).tolist(), EOS] for n in lengths
+    ]
