@@ -46,7 +46,7 @@ def translate_multi30k() -> RunConfig:
         model=TranslatorConfig(dropout=0.3),
         optimizer=OptimizerConfig(lr=5e-3),
         schedule=ScheduleConfig(warmup=1000),
-        training=TrainingConfig(steps=8000, average=0.9985),
+        training=TrainingConfig(steps=12_000, average=0.9985),
         machine=MachineConfig(dtype="bfloat16"),
     )
 
@@ -62,7 +62,7 @@ def emoji_names() -> RunConfig:
         model=TranslatorConfig(dropout=0.1, encoder_layers=3, decoder_layers=3),
         optimizer=OptimizerConfig(lr=3e-3),
         schedule=ScheduleConfig(kind="cosine", warmup=200, final=0.02),
-        training=TrainingConfig(steps=1200, tokens=2048, average=0.995),
+        training=TrainingConfig(steps=900, tokens=2048, average=0.995),
         evaluation=EvaluationConfig(every=300, sentences=400),
         checkpoint=CheckpointConfig(every=300),
     )

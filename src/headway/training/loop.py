@@ -49,9 +49,9 @@ def fit(
     while run.step < steps and run.stop is None:
         started = time.perf_counter()
         report = _step(run, stream, objective, learning_rate, (accumulate, clip), precision)
-        run.seconds += time.perf_counter() - started
         for observer in observers:
             observer.after_step(run, report)
+        run.seconds += time.perf_counter() - started
         if request and run.stop is None:
             run.stop = "interrupted"
     run.stop = run.stop or "done"

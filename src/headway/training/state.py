@@ -21,7 +21,8 @@ class TrainingState:
 
     epoch, position: the next micro-batch to read (`Batches.stream`). Steps are only ever
     interrupted between accumulation windows, so the position inside a window is always 0.
-    seconds: time spent training, over all resumes. best: best value of the metric so far.
+    seconds: time spent in the loop, evaluations included, over all
+    resumes. best: best value of the metric so far.
     stale: evaluations since the best. evaluated: the last step that was evaluated.
     """
 

@@ -1,0 +1,201 @@
+"""Every fast kernel beside the reference, float64 and torch; the lectures' worked numbers."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.testing import assert_close
+
+from headway.attention import FusedDot, Mask, ScaledDot, fused
+from tests.zoo import KERNELS
+
+B, T, S, H, K, KV = 2, 5, 7, 3, 4, 6
+
+KEYS = torch.arange(S) < torch.tensor([[S], [4]])
+MASKS = {
+    "nothing hidden": Mask(),
+    "padded keys": Mask(keys=KEYS),
+    "causal, queries last": Mask(causal=True),
+    "causal and padded": Mask(causal=True, keys=KEYS),
+    "window of 3": Mask(causal=True, window=3),
+    "window both ways": Mask(window=2),
+    "rows of different pasts": Mask(causal=True, past=torch.tensor([2, 0])),
+    "a row that sees nothing": Mask(keys=torch.tensor([[True] * S, [False] * S])),
+}
+
+
+def inputs(dtype=torch.float32, values=KV):
+    q, k = torch.randn(B, H, T, K, dtype=dtype), torch.randn(B, H, S, K, dtype=dtype)
+    return q, k, torch.randn(B, H, S, values, dtype=dtype)
+
+
+def by_hand(q, k, v, mask, bias=None):
+    """Loops over every query and key in float64: nothing here is shared with the kernels."""
+    out = torch.zeros(B, H, T, v.shape[-1], dtype=torch.float64)
+    allowed = mask.dense(T, S).expand(B, 1, T, S)
+    for b in range(B):
+        for h in range(H):
+            for t in range(T):
+                seen = [s for s in range(S) if allowed[b, 0, t, s]]
+                scores = [float(q[b, h, t].double() @ k[b, h, s].double()) / 2 for s in seen]
+                if bias is not None:
+                    scores = [
+                        x + float(bias[b, h, t, s]) for x, s in zip(scores, seen, strict=True)
+                    ]
+                exps = [math.exp(x - max(scores)) for x in scores]
+                for weight, s in zip(exps, seen, strict=True):
+                    out[b, h, t] += weight / sum(exps) * v[b, h, s].double()
+    return out
+
+
+@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_a_kernel_equals_the_sum_written_out_by_hand(kernel, mask):
+    q, k, v = inputs()
+    assert_close(
+        KERNELS[kernel]()(q, k, v, mask).double(), by_hand(q, k, v, mask), rtol=0, atol=2e-6
+    )
+
+
+@pytest.mark.parametrize("path", ["short", "sdpa"])
+@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
+def test_both_fast_paths_equal_the_reference_with_their_gradients(monkeypatch, path, mask):
+    monkeypatch.setattr(fused, "SHORT", 128 if path == "short" else 0)
+    bias = torch.randn(B, H, T, S, dtype=torch.float64)
+    grads = []
+    for kernel in (ScaledDot(), FusedDot()):
+        torch.manual_seed(3)
+        leaves = [x.requires_grad_() for x in (*inputs(torch.float64), bias.clone())]
+        assert fused.FusedDot.path(leaves[0], leaves[1]) == path
+        out = kernel(*leaves[:3], mask, leaves[3])
+        out.backward(torch.linspace(-1, 1, out.numel(), dtype=torch.float64).view_as(out))
+        assert all(torch.isfinite(leaf.grad).all() for leaf in leaves)
+        grads.append([out, *(leaf.grad for leaf in leaves)])
+    for expected, found in zip(*grads, strict=True):
+        assert_close(found, expected, rtol=0, atol=1e-10)
+
+
+def test_the_short_path_passes_a_gradient_check():
+    q, k, v = (x[:1, :2].requires_grad_() for x in inputs(torch.float64))
+    added = torch.randn(1, 1, T, S, dtype=torch.float64, requires_grad=True)
+
+    def context(q, k, v, added):
+        return FusedDot()(q, k, v, Mask(), added)
+
+    assert torch.autograd.gradcheck(context, (q, k, v, added))
+
+
+def test_short_sentences_on_a_cpu_take_the_short_path_and_long_ones_torchs():
+    short, long = torch.zeros(1, 1, 40, 4), torch.zeros(1, 1, 300, 4)
+    assert FusedDot.path(short, short) == "short"
+    assert FusedDot.path(long, long) == "sdpa"
+    assert FusedDot.path(torch.zeros(1, 1, 1, 4), long) == "short"  # one new token
+
+
+def test_long_sentences_run_torchs_fused_kernel_and_nothing_else(monkeypatch):
+    calls = []
+    original = F.scaled_dot_product_attention
+
+    def watched(*args, **kwargs):
+        calls.append(kwargs)
+        return original(*args, **kwargs)
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", watched)
+    q = torch.randn(1, 2, 160, 8)
+    found = FusedDot()(q, q, q, Mask(causal=True))
+    assert calls == [{"is_causal": True}]
+    assert_close(found, ScaledDot()(q, q, q, Mask(causal=True)), rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_weights_times_values_is_the_context(kernel, mask):
+    q, k, v = inputs()
+    made = KERNELS[kernel]()
+    weights = made.weights(q, k, mask)
+    assert_close(weights @ v, made(q, k, v, mask), rtol=0, atol=2e-6)
+    alive = mask.dense(T, S).expand(B, H, T, S).any(-1)
+    assert_close(weights.sum(-1), alive.float(), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_a_query_that_sees_nothing_gets_zero_and_finite_gradients(kernel):
+    q, k, v = (x.requires_grad_() for x in inputs())
+    context = KERNELS[kernel]()(q, k, v, MASKS["a row that sees nothing"])
+    assert torch.equal(context[1], torch.zeros_like(context[1]))
+    context.sum().backward()
+    assert all(torch.isfinite(x.grad).all() for x in (q, k, v))
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_scores_in_the_thousands_stay_finite(kernel):
+    q, k, v = inputs()
+    context = KERNELS[kernel]()(q * 1e4, k * 1e4, v, MASKS["causal and padded"])
+    assert torch.isfinite(context).all()
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_bfloat16_stays_close_to_float32(kernel):
+    q, k, v = inputs()
+    low = KERNELS[kernel]()(*(x.bfloat16() for x in (q, k, v)), MASKS["causal and padded"])
+    assert low.dtype == torch.bfloat16
+    full = ScaledDot()(q, k, v, MASKS["causal and padded"])
+    assert (low.float() - full).abs().max() < 0.05
+
+
+def test_the_lectures_worked_numbers():
+    def softmax(*scores: float) -> list[float]:
+        q, k = torch.ones(1, 1, 1, 1), torch.tensor(scores).view(1, 1, -1, 1)
+        kept = torch.isfinite(k.flatten())[None]
+        found = ScaledDot().weights(q, k.nan_to_num(neginf=0.0), Mask(keys=kept))
+        return [round(float(w), 2) for w in found.flatten()]
+
+    q = torch.zeros(1, 1, 1, 64)
+    q[..., 0] = 1
+    k = torch.zeros(1, 1, 2, 64)
+    k[0, 0, :, 0] = torch.tensor([112.0, 96.0])
+    weights = ScaledDot().weights(q, k, Mask()).flatten()
+    assert [round(float(w), 2) for w in weights] == [0.88, 0.12]
+    inf = float("inf")
+    assert softmax(-0.28, 0.29, -inf) == [0.36, 0.64, 0.0]
+    assert softmax(-0.06, -inf, -inf) == [1.0, 0.0, 0.0]
+    assert softmax(0.53, -0.5, 2.91) == [0.08, 0.03, 0.89]
+    mix = torch.tensor([0.36, 0.40, 0.24]) @ torch.tensor([0.6, -0.35, 3.86])
+    assert round(float(mix), 2) == 1.0
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(1, 6),
+    st.integers(0, 5),
+    st.booleans(),
+    st.one_of(st.none(), st.integers(1, 4)),
+    st.integers(0, 2**30),
+)
+def test_masks_mean_what_they_say(num_queries, earlier, causal, window, seed):
+    """Cell by cell, against the definition."""
+    num_keys = num_queries + earlier
+    generator = torch.Generator().manual_seed(seed)
+    keys = torch.rand(2, num_keys, generator=generator) > 0.3
+    mask = Mask(causal=causal, window=window, keys=keys)
+    dense = mask.dense(num_queries, num_keys)
+    for b in range(2):
+        for t in range(num_queries):
+            for s in range(num_keys):
+                place = earlier + t
+                allowed = bool(keys[b, s]) and not (causal and s > place)
+                allowed = allowed and not (window is not None and abs(s - place) >= window)
+                assert bool(dense[b, 0, t, s]) == allowed
+    added = mask.additive(num_queries, num_keys, torch.zeros(1))
+    assert added is not None and torch.equal(added == 0, dense)
+
+
+def test_a_mask_that_hides_nothing_says_so_and_costs_nothing():
+    assert Mask().additive(3, 4, torch.zeros(1)) is None
+    assert Mask(causal=True).additive(1, 4, torch.zeros(1)) is None  # one new token sees all
+    assert Mask(causal=True).additive(2, 4, torch.zeros(1)) is not None
+    with pytest.raises(ValueError, match="at least 1"):
+        Mask(window=0)

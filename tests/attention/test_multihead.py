@@ -1,0 +1,110 @@
+import pytest
+import torch
+from torch.testing import assert_close
+
+from headway.attention import KeyValueCache, Mask, MultiHeadAttention, record_attention
+from tests.zoo import KERNELS
+
+B, T, S, D, E, H = 2, 5, 7, 12, 9, 3
+
+
+def test_heads_are_independent_attentions_concatenated():
+    """Each head alone, by hand, with its own W_Q, W_K, W_V and the scale 1/sqrt(d)."""
+    attention = MultiHeadAttention(D, H)
+    x = torch.randn(B, T, D)
+    heads = []
+    for h in range(H):
+        rows = slice(h * 4, (h + 1) * 4)
+        q, k, v = (
+            x @ layer.weight[rows].T + layer.bias[rows]
+            for layer in (attention.query, attention.key, attention.value)
+        )
+        heads.append(((q @ k.transpose(1, 2)) / 2).softmax(-1) @ v)
+    expected = attention.output(torch.cat(heads, -1))
+    assert_close(attention(x, x, Mask()), expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_equals_torchs_multihead_attention(causal):
+    ours, theirs = MultiHeadAttention(D, H), torch.nn.MultiheadAttention(D, H, batch_first=True)
+    with torch.no_grad():
+        parts = (ours.query, ours.key, ours.value)
+        theirs.in_proj_weight.copy_(torch.cat([part.weight for part in parts]))
+        theirs.in_proj_bias.copy_(torch.cat([part.bias for part in parts]))
+        theirs.out_proj.weight.copy_(ours.output.weight)
+        theirs.out_proj.bias.copy_(ours.output.bias)
+    x, keys = torch.randn(B, T, D), torch.arange(T) < torch.tensor([[T], [3]])
+    hidden = ~torch.ones(T, T, dtype=torch.bool).tril() if causal else None
+    expected, weights = theirs(
+        x, x, x, key_padding_mask=~keys, attn_mask=hidden, average_attn_weights=False
+    )
+    with record_attention(ours) as maps:
+        found = ours(x, x, Mask(causal=causal, keys=keys))
+    assert_close(found, expected, rtol=0, atol=1e-6)
+    assert_close(maps["kernel"][0], weights, rtol=0, atol=1e-6)
+
+
+def test_values_may_be_one_wide_and_the_source_another_width():
+    attention = MultiHeadAttention(D, H, source_dim=E, value_dim=1, head_dim=5)
+    assert attention.value.weight.shape == (H, E)
+    assert attention.output.weight.shape == (D, H)
+    assert attention(torch.randn(B, T, D), torch.randn(B, S, E), Mask()).shape == (B, T, D)
+
+
+def test_a_width_that_the_heads_do_not_divide_is_refused():
+    with pytest.raises(ValueError, match=r"model_dim=12 must be a multiple of num_heads=5"):
+        MultiHeadAttention(12, 5)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_self_attention_without_positions_is_permutation_equivariant(kernel):
+    attention = MultiHeadAttention(D, H, kernel=KERNELS[kernel]())
+    x, order = torch.randn(B, T, D), torch.tensor([3, 0, 4, 1, 2])
+    assert_close(attention(x, x, Mask())[:, order], attention(x[:, order], x[:, order], Mask()))
+
+
+def test_beams_that_share_keys_get_what_copies_would_get():
+    attention = MultiHeadAttention(D, H)
+    x, source = torch.randn(6, T, D), torch.randn(2, S, D)
+    mask = Mask(keys=torch.arange(S) < torch.tensor([[S], [4]]))
+    shared = attention.attend(x, *attention.keys_values(source), mask)
+    copied = attention(
+        x, source.repeat_interleave(3, 0), Mask(keys=mask.keys.repeat_interleave(3, 0))
+    )
+    assert_close(shared, copied, rtol=0, atol=1e-6)
+
+
+def test_a_cache_grows_past_its_first_room():
+    attention, cache = MultiHeadAttention(D, H), KeyValueCache(B)
+    x = torch.randn(B, 40, D)
+    pieces = [attention.attend_cached(x[:, t : t + 1], cache) for t in range(40)]
+    assert_close(torch.cat(pieces, 1), attention(x, x, Mask(causal=True)), rtol=0, atol=1e-5)
+
+
+def test_a_cache_refuses_to_rewind_forward():
+    cache = KeyValueCache(2)
+    cache.append(torch.zeros(2, 1, 3, 4), torch.zeros(2, 1, 3, 4))
+    with pytest.raises(ValueError, match="cannot rewind a row of 3 tokens to 4"):
+        cache.rewind([4, 0])
+
+
+def test_recording_some_layers_only_and_an_unknown_layer():
+    attention = torch.nn.ModuleDict({"a": MultiHeadAttention(D, H), "b": MultiHeadAttention(D, H)})
+    x = torch.randn(B, T, D)
+    with record_attention(attention, ["b"]) as maps:
+        attention["a"](x, x, Mask())
+        attention["b"](x, x, Mask())
+    assert set(maps) == {"b"} and len(maps["b"]) == 1
+    with (
+        pytest.raises(ValueError, match="no attention layer 'c'"),
+        record_attention(attention, ["c"]),
+    ):
+        pass
+
+
+def test_hooks_are_gone_after_an_error_inside():
+    attention = MultiHeadAttention(D, H)
+    with pytest.raises(RuntimeError), record_attention(attention) as maps:
+        raise RuntimeError
+    attention(torch.randn(B, T, D), torch.randn(B, T, D), Mask())
+    assert maps["kernel"] == []

@@ -1,0 +1,140 @@
+import math
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from headway.blocks import (
+    Added,
+    Concatenated,
+    Dropout,
+    Embeddings,
+    FeedForward,
+    LayerNorm,
+    LearnedTable,
+    NoPositions,
+    PostNorm,
+    PreNorm,
+    SinusoidalTable,
+)
+
+B, T, D = 2, 5, 12
+
+
+def test_layer_norm_is_its_equation_in_float64():
+    norm, x = LayerNorm(D).double(), torch.randn(B, T, D, dtype=torch.float64) * 3 + 1
+    with torch.no_grad():
+        norm.gain.normal_()
+        norm.shift.normal_()
+    mean = x.mean(-1, keepdim=True)
+    variance = ((x - mean) ** 2).mean(-1, keepdim=True)
+    expected = norm.gain * (x - mean) / (variance + 1e-5).sqrt() + norm.shift
+    assert_close(norm(x), expected, rtol=0, atol=1e-12)
+
+
+def test_feed_forward_is_its_equation_at_every_position():
+    layer, x = FeedForward(D, 20), torch.randn(B, T, D)
+    hidden = (x @ layer.expand.weight.T + layer.expand.bias).clamp(min=0)
+    assert_close(layer(x), hidden @ layer.contract.weight.T + layer.contract.bias)
+    assert_close(layer(x)[:, 3], layer(x[:, 3:4])[:, 0])
+
+
+def test_pre_norm_and_post_norm_are_their_equations():
+    x = torch.randn(B, T, D)
+    pre, post = PreNorm(D), PostNorm(D)
+    assert_close(pre(x, torch.sin), x + pre.norm(x).sin())
+    assert_close(post(x, torch.sin), post.norm(x + x.sin()))
+
+
+def test_sinusoids_are_the_papers_sines_and_cosines():
+    table = SinusoidalTable(6)(torch.arange(50)[None])[0]
+    for t in (0, 1, 17, 49):
+        for i in range(3):
+            angle = t / 10_000 ** (2 * i / 6)
+            assert table[t, 2 * i] == pytest.approx(math.sin(angle), abs=1e-6)
+            assert table[t, 2 * i + 1] == pytest.approx(math.cos(angle), abs=1e-6)
+
+
+def test_sinusoids_stay_exact_far_out():
+    row = SinusoidalTable(4)(torch.tensor([[123_456]]))[0, 0]
+    assert row[0] == pytest.approx(math.sin(123_456), abs=1e-6)
+
+
+def test_a_learned_table_ends_where_it_ends():
+    tokens = torch.nn.Embedding(9, D)
+    embed = Embeddings(tokens, Added(LearnedTable(D, 6)))
+    embed(torch.zeros(1, 6, dtype=torch.long))
+    with pytest.raises(ValueError, match="7 positions are more than .* max_length=6"):
+        embed(torch.zeros(1, 7, dtype=torch.long))
+    with pytest.raises(ValueError, match="7 positions"):
+        embed(torch.zeros(1, 1, dtype=torch.long), [6])
+
+
+@pytest.mark.parametrize(
+    "positions",
+    [Added(SinusoidalTable(D)), Concatenated(SinusoidalTable(4)), NoPositions()],
+    ids=["added", "concatenated", "none"],
+)
+def test_embedding_a_text_in_pieces_is_embedding_it_whole(positions):
+    embed = Embeddings(torch.nn.Embedding(9, positions.token_dim(D)), positions)
+    tokens = torch.randint(0, 9, (2, 7))
+    whole = embed(tokens)
+    assert whole.shape == (2, 7, D)
+    assert torch.equal(embed(tokens[:, 4:], [4]), whole[:, 4:])
+    ragged = torch.stack([tokens[0, 2:4], tokens[1, 5:7]])
+    assert torch.equal(embed(ragged, [2, 5]), torch.stack([whole[0, 2:4], whole[1, 5:7]]))
+
+
+def test_embeddings_are_scaled_by_the_root_of_their_width():
+    tokens = torch.nn.Embedding(9, D)
+    found = Embeddings(tokens, NoPositions())(torch.tensor([[3]]))
+    assert_close(found[0, 0], tokens.weight[3] * math.sqrt(D))
+
+
+def test_positions_that_do_not_fit_are_refused():
+    with pytest.raises(ValueError, match="even"):
+        SinusoidalTable(5)
+    with pytest.raises(ValueError, match="cannot be added"):
+        Added(SinusoidalTable(4)).token_dim(D)
+    with pytest.raises(ValueError, match="no room"):
+        Concatenated(SinusoidalTable(D)).token_dim(D)
+
+
+@pytest.mark.parametrize("p", [0.1, 0.3, 0.5])
+def test_dropout_drops_the_right_share_and_keeps_the_mean(p):
+    dropout = Dropout(p)
+    y = dropout(torch.ones(1000, 1000))
+    dropped = float((y == 0).float().mean())
+    error = 4 * math.sqrt(p * (1 - p) / 1e6)
+    assert abs(dropped - p) < error
+    kept = y[y != 0]
+    assert kept.min() == kept.max() == pytest.approx(1 / (1 - p), rel=1e-4)
+    assert float(y.mean()) == pytest.approx(1, abs=error / (1 - p))
+
+
+def test_dropout_masks_have_no_pattern_between_neighbours():
+    """Four elements share one 64-bit number: they must still be independent."""
+    dropped = (Dropout(0.3)(torch.ones(400_000)) == 0).float() - 0.3
+    for distance in (1, 2, 3, 4, 8, 1000):
+        correlation = float((dropped[:-distance] * dropped[distance:]).mean()) / 0.21
+        assert abs(correlation) < 4 / math.sqrt(400_000)
+
+
+def test_dropout_follows_the_seed_and_passes_its_gradient_through_what_it_kept():
+    dropout = Dropout(0.5)
+    x = torch.randn(7, 9, requires_grad=True)
+    torch.manual_seed(5)
+    first = dropout(x)
+    torch.manual_seed(5)
+    assert torch.equal(first, dropout(x))
+    assert not torch.equal(first, dropout(x))
+    first.backward(torch.ones_like(first))
+    assert torch.equal(x.grad, (first != 0).float() * 2)
+
+
+def test_dropout_is_off_when_evaluating_and_refuses_nonsense():
+    x = torch.randn(3, 4)
+    assert Dropout(0.5).eval()(x) is x
+    assert Dropout(0.0).train()(x) is x
+    with pytest.raises(ValueError, match="below 1"):
+        Dropout(1.0)

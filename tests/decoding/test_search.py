@@ -1,0 +1,142 @@
+"""Beam search against brute force, and the corners where searches go wrong."""
+
+import itertools
+from dataclasses import replace
+
+import pytest
+import torch
+
+from headway.decoding import Limits, beam_search, greedy_search, length_penalty
+from headway.models import Translator, TranslatorConfig
+from tests.zoo import BOS, EOS, MODELS, PAD, limits, some_rows
+
+WORDS = (3, 4, 5)
+LONGEST = 4
+
+
+def small_model(seed: int) -> Translator:
+    torch.manual_seed(seed)
+    config = TranslatorConfig(
+        model_dim=8,
+        num_heads=2,
+        ffn_dim=12,
+        encoder_layers=1,
+        decoder_layers=1,
+        source_vocabulary=6,
+        target_vocabulary=6,
+    )
+    model = Translator(config).eval()
+    with torch.no_grad():
+        model.output.weight.mul_(3)  # sharper, so that scores differ clearly
+    return model
+
+
+@torch.no_grad()
+def every_output(model, source, alpha: float) -> list[tuple[float, tuple[int, ...]]]:
+    """All outputs up to LONGEST tokens with their scores, best first, one forward pass each."""
+    found = []
+    for length in range(LONGEST + 1):
+        for words in itertools.product(WORDS, repeat=length):
+            read = torch.tensor([[BOS, *words]])
+            logits = model(source, read)[0].double()
+            logits[:, [PAD, BOS]] = -torch.inf
+            log_p = logits.log_softmax(-1)
+            total = sum(float(log_p[t, w]) for t, w in enumerate((*words, EOS)))
+            if length == LONGEST:  # cut there: </s> is forced, as the search does
+                total = sum(float(log_p[t, w]) for t, w in enumerate(words))
+                total += float(log_p[LONGEST, EOS])
+            found.append((total / length_penalty(length + 1, alpha), words))
+    return sorted(found, reverse=True)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
+@pytest.mark.parametrize("seed", range(8))
+def test_a_beam_as_wide_as_all_beginnings_is_exhaustive_search(seed, alpha):
+    model, source = small_model(seed), torch.tensor([[3, 5, 4, 2]])
+    expected = every_output(model, source, alpha)[:5]
+    limit = Limits(BOS, EOS, [LONGEST], (PAD, BOS))
+    found = beam_search(
+        model, (source, None), limit, width=len(WORDS) ** LONGEST, alpha=alpha, num_best=5
+    )
+    assert [h.tokens for h in found[0]] == [words for _, words in expected]
+    for hypothesis, (score, _) in zip(found[0], expected, strict=True):
+        assert hypothesis.score == pytest.approx(score, abs=1e-5)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_beam_of_one_is_greedy(name):
+    family = MODELS[name]
+    model, rows = family.build(), some_rows(6, seed=3)
+    greedy = greedy_search(model, family.inputs(rows), limits(rows))
+    beam = beam_search(model, family.inputs(rows), limits(rows), width=1, alpha=0.0)
+    for one, best in zip(greedy, beam, strict=True):
+        if one.finished:  # greedy says when it was cut; the beam forces an end
+            assert one.tokens == best[0].tokens
+            assert one.log_probability == pytest.approx(best[0].log_probability, abs=1e-4)
+
+
+def test_a_wider_beam_never_finds_a_worse_best_in_these_models():
+    scores = []
+    for width in (1, 3, 9, 81):
+        limit = Limits(BOS, EOS, [LONGEST], (PAD, BOS))
+        found = beam_search(small_model(1), (torch.tensor([[3, 4, 2]]), None), limit, width=width)
+        scores.append(found[0][0].score)
+    assert scores == sorted(scores)
+
+
+@torch.no_grad()
+def test_log_probabilities_are_the_models_own():
+    family = MODELS["translator"]
+    model, rows = family.build(), some_rows(5, seed=8)
+    found = beam_search(model, family.inputs(rows), limits(rows), width=4, num_best=3, alpha=0.6)
+    for row, best in zip(rows, found, strict=True):
+        for h in best:
+            logits = family.full(model, [row], torch.tensor([[BOS, *h.tokens]]))[0].double()
+            logits[:, [PAD, BOS]] = -torch.inf
+            log_p = logits.log_softmax(-1)
+            total = sum(float(log_p[t, w]) for t, w in enumerate((*h.tokens, EOS)))
+            assert h.log_probability == pytest.approx(total, abs=1e-4)
+            assert h.score == pytest.approx(
+                total / length_penalty(len(h.tokens) + 1, 0.6), abs=1e-4
+            )
+
+
+@pytest.mark.parametrize("width", [1, 4, 50])
+def test_length_zero_and_a_beam_wider_than_the_vocabulary(width):
+    family = MODELS["translator"]
+    model, rows = family.build(), some_rows(3)
+    nothing = beam_search(
+        model, family.inputs(rows), replace(limits(rows), max_lengths=[0] * 3), width=width
+    )
+    assert [best[0].tokens for best in nothing] == [()] * 3
+    some = beam_search(
+        model, family.inputs(rows), replace(limits(rows), max_lengths=[1, 4, 2]), width=width
+    )
+    assert all(len(best[0].tokens) <= n for best, n in zip(some, [1, 4, 2], strict=True))
+
+
+def test_greedy_stops_at_each_rows_own_limit():
+    family = MODELS["translator"]
+    model, rows = family.build(), some_rows(4)
+    model.output.weight.data[EOS] = 0
+    model.output.weight.data[5] *= 50  # would write 5 for ever, or nearly so
+    short = replace(limits(rows), max_lengths=[0, 1, 5, 3])
+    found = greedy_search(model, family.inputs(rows), short)
+    assert all(len(h.tokens) <= n for h, n in zip(found, [0, 1, 5, 3], strict=True))
+    assert any(not h.finished for h in found)
+
+
+def test_impossible_beams_are_refused():
+    family = MODELS["translator"]
+    rows = some_rows(1)
+    for width, num_best in ((0, 1), (2, 3), (3, 0)):
+        with pytest.raises(ValueError, match="num_best"):
+            beam_search(
+                family.build(), family.inputs(rows), limits(rows), width=width, num_best=num_best
+            )
+
+
+def test_the_length_penalty_is_the_papers():
+    assert length_penalty(1, 0.6) == 1.0
+    assert length_penalty(7, 1.0) == 2.0
+    assert length_penalty(19, 0.0) == 1.0
