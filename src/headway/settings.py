@@ -21,6 +21,7 @@ from headway.files import read_bytes
 
 T = TypeVar("T")
 YAML_LIMIT = 2**20
+COMMAND_LINE = "the command line"
 _WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _LIMITS: dict[str, tuple[str, Any]] = {
     "gt": ("more than", lambda value, limit: value > limit),
@@ -87,8 +88,10 @@ def override(config: T, changes: Mapping[str, Any], where: str) -> T:
         key = name.replace("-", "_")
         if key not in leaves:
             meant = closest(key, leaves) or _by_last_part(key, leaves)
+            dashes = "--" if where == COMMAND_LINE else ""
             raise UsageError(
-                f"unknown option {name}" + (f". Did you mean {meant}?" if meant else ""),
+                f"unknown option {dashes}{name}"
+                + (f". Did you mean {dashes}{meant}?" if meant else ""),
                 where,
                 f"headway config explain {meant}" if meant else "headway config explain lists all",
             )

@@ -1,4 +1,4 @@
-"""Tensors in safetensors files: written durably, read whole, never pickled."""
+"""Tensors in safetensors files: written durably, read whole; nothing in them can run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HEADER_LIMIT = 16 * 2**20
 TENSOR_LIMIT = 100_000
 NAME_LIMIT = 512
 FILE_LIMIT = 2**41
-_PICKLE_STARTS = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
+_RUNNABLE_STARTS = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
@@ -34,9 +34,9 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """Load. The file is read, not mapped, so writing over it later changes nothing here."""
     data = read_bytes(path, FILE_LIMIT)
-    if data.startswith(_PICKLE_STARTS):
+    if data.startswith(_RUNNABLE_STARTS):
         raise DataError(
-            "this is a pickle, which can run code when opened; Headway never reads one",
+            "this file can run code when opened (Python's own format); Headway never reads one",
             str(path),
             "convert it to safetensors with the program that wrote it",
         )

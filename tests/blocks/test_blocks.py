@@ -64,7 +64,7 @@ def test_a_learned_table_ends_where_it_ends():
     tokens = torch.nn.Embedding(9, D)
     embed = Embeddings(tokens, Added(LearnedTable(D, 6)))
     embed(torch.zeros(1, 6, dtype=torch.long))
-    with pytest.raises(ValueError, match="7 positions are more than .* max_length=6"):
+    with pytest.raises(ValueError, match=r"7 positions are more than .* max_length=6"):
         embed(torch.zeros(1, 7, dtype=torch.long))
     with pytest.raises(ValueError, match="7 positions"):
         embed(torch.zeros(1, 1, dtype=torch.long), [6])

@@ -22,6 +22,7 @@ def data(text: str) -> None:
 
 
 def data_json(value: Any) -> None:
+    """One JSON value on one line; NaN is refused, as it is no JSON."""
     data(json.dumps(value, ensure_ascii=False, allow_nan=False))
 
 

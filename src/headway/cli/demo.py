@@ -6,12 +6,13 @@ import time
 from pathlib import Path
 
 from headway.cli.console import talk
+from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
 from headway.cli.train import run_training
 
 SHOWN = 5
 
 
-def demo(*, target: str = "fr", device: str = "auto", threads: int | None = None) -> None:
+def demo(*, target: str = "fr", machine: MachineFlags = ON_THIS_MACHINE) -> None:
     """Learn the names of emoji from English to another language, measure it, look inside it.
 
     Three minutes on two cores. Run again, it reuses what is there.
@@ -20,10 +21,6 @@ def demo(*, target: str = "fr", device: str = "auto", threads: int | None = None
     ----------
     target
         The other language: ar de es fa fr id it ja ko pt ru tr zh.
-    device
-        auto, cpu, cuda or mps.
-    threads
-        CPU threads.
     """
     from headway.cli.check import describe
     from headway.data.fetch import fetch_emoji_names
@@ -39,8 +36,7 @@ def demo(*, target: str = "fr", device: str = "auto", threads: int | None = None
         "data.train": str(fetched.folder),
         "data.source": "en",
         "data.target": target,
-        "machine.device": device,
-        "machine.threads": threads,
+        **{f"machine.{name}": value for name, value in vars(machine).items()},
     }
     outcome = run_training(recipe("emoji-names", ("headway demo", flags)), folder)
     if outcome.stop == "interrupted":

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from headway.cli.console import data, data_json, talk
+from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
 from headway.errors import DataError, UsageError
 
 
@@ -21,8 +22,7 @@ def evaluate(
     beam: int = 5,
     length_penalty: float = 1.0,
     json: bool = False,
-    device: str = "auto",
-    threads: int | None = None,
+    machine: MachineFlags = ON_THIS_MACHINE,
 ) -> None:
     """BLEU and chrF, by sacrebleu, of a run on held-out pairs.
 
@@ -44,25 +44,18 @@ def evaluate(
         Exponent of ((5 + length) / 6).
     json
         One JSON object.
-    device
-        auto, cpu, cuda or mps.
-    threads
-        CPU threads.
     """
     from headway.bundle import load
     from headway.data.formats import read_pairs
     from headway.evaluation import score_translations
-    from headway.machine import MachineConfig, prepare
-    from headway.settings import override
 
-    flags = {"device": device, "threads": threads}
-    machine = prepare(override(MachineConfig(), flags, "the command line"))
-    bundle = load(run, machine.device)
+    place = machine.prepare()
+    bundle = load(run, place.device)
     files = _files(run, path, split, (source, target))
     pairs = [pair for pair in read_pairs(files) if pair.source and pair.target]
     if not pairs:
         raise DataError("there is no pair to evaluate on", files.describe())
-    with talk.status(f"translating {len(pairs):,} sentences, beam {beam}"):
+    with talk.status(f"translating {len(pairs):,} sentences, beam {beam}"), place.precision():
         outputs = bundle.translate(
             [pair.source for pair in pairs], beam=beam, length_penalty=length_penalty
         )

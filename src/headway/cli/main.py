@@ -8,9 +8,8 @@ from collections.abc import Sequence
 
 from cyclopts import App, CycloptsError
 
-import headway
 from headway.cli.check import data_app
-from headway.cli.configure import config_app
+from headway.cli.configure import config_app, explain
 from headway.cli.console import report, report_bug, talk
 from headway.cli.demo import demo
 from headway.cli.doctor import doctor, version
@@ -20,11 +19,13 @@ from headway.cli.train import train
 from headway.cli.translate import translate
 from headway.errors import HeadwayError, UsageError
 
+HELP = {"--help", "-h"}
+
 app = App(
     name="headway",
     help="Train, run and open up Transformers. Start with: headway demo",
     version=version,
-    help_flags=["--help", "-h"],
+    help_flags=sorted(HELP),
 )
 app.command(demo)
 app.command(train)
@@ -53,6 +54,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _run(words: list[str]) -> int:
     try:
         app(words, exit_on_error=False, print_error=False, result_action="return_value")
+        if words[:1] == ["train"] and HELP.intersection(words):
+            print("Settings (headway config explain):")
+            explain()
     except CycloptsError as error:
         report(UsageError(" ".join(str(error).split()), hint="headway --help"))
         return UsageError.exit_code
@@ -87,4 +91,4 @@ def _no_memory(error: BaseException) -> int:
     return OUT_OF_MEMORY
 
 
-__all__ = ["app", "headway", "main"]
+__all__ = ["app", "main"]

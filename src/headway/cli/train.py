@@ -13,6 +13,7 @@ from cyclopts import Parameter
 from headway.cli.console import data_json, talk
 from headway.cli.screen import Screen
 from headway.errors import UsageError
+from headway.settings import COMMAND_LINE, read_yaml
 
 if TYPE_CHECKING:
     from headway.recipes import Outcome, RunConfig
@@ -69,26 +70,13 @@ def train(
     quiet
         Say nothing while training.
     """
-    from headway.recipes import amended, recipe
-    from headway.settings import read_yaml
-
     things, flags = split_words(words)
-    layers: list[tuple[str, Any]] = []
-    if config is not None:
-        layers.append((str(config), read_yaml(config)))
-    layers.append(("the command line", flags))
+    layers: list[tuple[str, Any]] = [] if config is None else [(str(config), read_yaml(config))]
+    layers.append((COMMAND_LINE, flags))
     if resume is not None:
         settings, folder, history = _resumed(resume, things, layers)
     else:
-        if not things:
-            raise UsageError("which recipe?", hint="headway train translate DATA; or headway demo")
-        if len(things) > 2:
-            raise UsageError(f"what is {things[2]!r}? There is a recipe and one DATA")
-        settings = recipe(things[0], *layers)
-        if len(things) == 2:
-            settings = amended(settings, ("the command line", {"data.train": things[1]}))
-        folder = Path("runs") / (run or _name(settings))
-        history = _history(folder, settings)
+        settings, folder, history = _new(run, things, layers)
     if dry_run:
         _try_out(settings)
         return
@@ -104,6 +92,24 @@ def train(
             f'headway translate {folder} --align "..."',
             markup=False,
         )
+
+
+def _new(
+    run: str | None, things: Sequence[str], layers: Sequence[tuple[str, Any]]
+) -> tuple[RunConfig, Path, list[str]]:
+    from headway.recipes import amended, recipe
+
+    if not things:
+        raise UsageError("which recipe?", hint="headway train translate DATA; or headway demo")
+    if len(things) > 2:
+        raise UsageError(f"what is {things[2]!r}? There is a recipe and one DATA")
+    settings = recipe(things[0], *layers)
+    if len(things) == 2:
+        settings = amended(settings, (COMMAND_LINE, {"data.train": things[1]}))
+    if run is not None and (not run.strip(".") or Path(run).name != run):
+        raise UsageError(f"--run {run}: a name, not a path; the folder is runs/NAME")
+    folder = Path("runs") / (run or _name(settings))
+    return settings, folder, _history(folder, settings)
 
 
 def split_words(words: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
@@ -148,7 +154,7 @@ def _name(settings: RunConfig) -> str:
 
 def _saved(folder: Path) -> RunConfig:
     from headway.recipes import RunConfig
-    from headway.settings import override, read_yaml
+    from headway.settings import override
 
     path = folder / "run.yaml"
     if not path.is_file():

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from headway.cli.console import data, data_json, talk
+from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
 from headway.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -26,8 +27,7 @@ def translate(
     scores: bool = False,
     align: bool = False,
     json: bool = False,
-    device: str = "auto",
-    threads: int | None = None,
+    machine: MachineFlags = ON_THIS_MACHINE,
 ) -> None:
     """Translate sentences: those given, or one a line from standard input.
 
@@ -49,18 +49,11 @@ def translate(
         Draw which source words each translated word looks at.
     json
         One JSON object a line.
-    device
-        auto, cpu, cuda or mps.
-    threads
-        CPU threads.
     """
     from headway.bundle import load
-    from headway.machine import MachineConfig, prepare
-    from headway.settings import override
 
-    flags = {"device": device, "threads": threads}
-    machine = prepare(override(MachineConfig(), flags, "the command line"))
-    bundle = load(run, machine.device)
+    place = machine.prepare()
+    bundle = load(run, place.device)
     if not 1 <= nbest <= beam:
         raise UsageError(f"--nbest {nbest}: must be between 1 and the beam width, {beam}")
     if not text and sys.stdin.isatty():
@@ -68,7 +61,8 @@ def translate(
     number = 0
     lines = iter(text) if text else _lines()
     for chunk in _chunks(lines, 1 if sys.stdin.isatty() else CHUNK):
-        found = bundle.search(chunk, beam=beam, num_best=nbest, length_penalty=length_penalty)
+        with place.precision():
+            found = bundle.search(chunk, beam=beam, num_best=nbest, length_penalty=length_penalty)
         for line, translations in zip(chunk, found, strict=True):
             number += 1
             show = _as_json if json else _as_text

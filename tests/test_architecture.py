@@ -1,0 +1,127 @@
+"""The house rules, checked on every file."""
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = sorted((ROOT / "src" / "headway").rglob("*.py"))
+PYTHON = [
+    *SOURCES,
+    *sorted((ROOT / "tests").rglob("*.py")),
+    *sorted((ROOT / "bench").rglob("*.py")),
+]
+DRAWERS = {"utils", "util", "helpers", "helper", "common", "core", "base", "misc"}
+FORBIDDEN = re.compile(
+    r"\b(pickle|marshal|shelve)\b|(?<!safetensors\.)torch\.load\(|yaml\.(unsafe_)?load\((?!text, _UniqueKeys)"
+    r"|(?<![.\w])(eval|exec)\(|allow_pickle"
+)
+UNFINISHED = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X|NotImplementedError)\b")
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def tracked() -> list[Path]:
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout.split("\n")
+    found = [ROOT / name for name in listed if name and (ROOT / name).is_file()]
+    return found or PYTHON
+
+
+@pytest.mark.parametrize("path", PYTHON, ids=name_of)
+def test_files_are_short_and_no_drawer(path):
+    assert len(path.read_text().split("\n")) <= 401, "more than 400 lines"
+    assert path.stem not in DRAWERS, "a name that says nothing"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_functions_are_short_and_constructors_have_few_arguments(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            length = node.end_lineno - node.lineno + 1
+            assert length <= 60, f"{node.name} has {length} lines"
+            if node.name == "__init__":
+                arguments = node.args.posonlyargs + node.args.args + node.args.kwonlyargs
+                assert len(arguments) - 1 <= 8, f"{len(arguments) - 1} arguments"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_sources_are_finished_and_nothing_in_them_runs_what_a_file_says(path):
+    text = path.read_text()
+    assert not UNFINISHED.search(text)
+    assert not (found := FORBIDDEN.search(text)), found
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_everything_public_says_what_it_is(path):
+    tree = ast.parse(path.read_text())
+    assert ast.get_docstring(tree), "the file has no docstring"
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith("_"):
+            assert ast.get_docstring(node) or is_tiny(node), f"{node.name} has no docstring"
+
+
+def is_tiny(node: ast.AST) -> bool:
+    """A class that only names an error or lists settings explains itself."""
+    return isinstance(node, ast.ClassDef) and all(
+        isinstance(part, ast.AnnAssign | ast.Pass | ast.FunctionDef) for part in node.body
+    )
+
+
+def test_every_package_has_its_place_in_the_layers():
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    layers = settings["tool"]["importlinter"]["contracts"][0]["layers"]
+    placed = {name.strip(" ()") for layer in layers for name in layer.split("|")}
+    modules = {
+        path.stem
+        for path in (ROOT / "src" / "headway").iterdir()
+        if path.suffix == ".py" or (path / "__init__.py").is_file()
+    }
+    assert modules - {"__init__", "__main__"} <= placed
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
+def test_the_pages_name_only_files_that_exist(page):
+    text = (ROOT / page).read_text()
+    named = set(re.findall(r"`((?:src|tests|bench|docs|examples)/[\w./-]+)`", text))
+    assert named, "the page names no file"
+    assert not (lost := {name for name in named if not (ROOT / name).exists()}), lost
+
+
+def test_the_readmes_tree_is_the_tree():
+    text = (ROOT / "README.md").read_text()
+    tree = text.split("src/headway/\n", 1)[1].split("```", 1)[0]
+    named = {line.split()[0].rstrip("/") for line in tree.split("\n") if line.startswith("  ")}
+    there = {
+        path.name
+        for path in (ROOT / "src" / "headway").iterdir()
+        if path.suffix == ".py" or (path / "__init__.py").is_file()
+    }
+    assert named == there - {"__init__.py", "__main__.py"}
+
+
+def test_importing_headway_is_light():
+    """torch takes a second; `headway --help` must not."""
+    code = "import sys, headway, headway.cli.main; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_no_machine_path_stands_in_a_file():
+    own = Path(__file__).name
+    machine = re.compile(r"/(work|root|home)/[a-z]")
+    for path in tracked():
+        if path.suffix in {".py", ".md", ".toml", ".yaml", ".json", ""} and path.name != own:
+            text = path.read_text(encoding="utf-8", errors="ignore")
+            assert not (found := machine.search(text)), f"{path}: {found}"
