@@ -87,7 +87,11 @@ class TranslatorConfig:
     def __post_init__(self) -> None:
         model_dim, num_heads, position_dim = self.model_dim, self.num_heads, self.position_dim
         if model_dim % num_heads:
-            raise ValueError(f"{model_dim=} must be a multiple of {num_heads=}")
+            near = [h for h in range(1, 2 * num_heads) if model_dim % h == 0]
+            raise ValueError(
+                f"{model_dim=} must be a multiple of {num_heads=}; "
+                f"num_heads could be {' or '.join(map(str, near[-2:]))}"
+            )
         if position_dim >= model_dim:
             raise ValueError(f"{position_dim=} leaves no room for the word in {model_dim=}")
         if position_dim and self.tie_output:

@@ -64,7 +64,7 @@ def locate(data: Path, source: str | None, target: str | None) -> Splits:
         return Splits(train=pair_files(data, source, target))
     if data.is_dir():
         return _from_folder(data, "", source, target)
-    if not data.parent.is_dir():
+    if not data.parent.is_dir() or data.suffix in (".tsv", ".gz", ".txt"):
         raise UsageError("no such file or folder", where=str(data), hint="check the path")
     if source is not None and target is not None and _has_sides(data, source, target):
         return Splits(train=pair_files(data, source, target))

@@ -1,0 +1,30 @@
+import pytest
+import sacrebleu
+import torch
+
+from headway.evaluation import mean_nats, score_translations
+
+OUTPUTS = ["the old baker waves", "two dogs play in the garden", "a red lemon"]
+REFERENCES = ["the old baker waves at us", "two dogs play in the garden", "one yellow lemon"]
+
+
+def test_scores_are_sacrebleus_with_their_signatures():
+    found = score_translations(OUTPUTS, REFERENCES)
+    assert found.bleu == pytest.approx(sacrebleu.corpus_bleu(OUTPUTS, [REFERENCES]).score)
+    assert found.chrf == pytest.approx(sacrebleu.corpus_chrf(OUTPUTS, [REFERENCES]).score)
+    assert "tok:13a" in found.bleu_signature and "case:mixed" in found.bleu_signature
+    assert found.sentences == 3
+
+
+def test_unequal_or_empty_lists_are_refused():
+    for outputs, references in (([], []), (["a"], ["a", "b"])):
+        with pytest.raises(ValueError, match="must be equal"):
+            score_translations(outputs, references)
+
+
+def test_perplexity_is_over_tokens_not_over_batches():
+    batches = [(8.0, 2), (1.0, 8)]
+    assert mean_nats(lambda batch: batch, batches) == pytest.approx(0.9)
+    with pytest.raises(ValueError, match="no targets"):
+        mean_nats(lambda batch: batch, [])
+    assert not torch.is_inference_mode_enabled()

@@ -1,0 +1,187 @@
+"""A bundle on disk: what comes back is what went in, and nothing else is let in."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+import headway
+from headway.bundle import TranslatorBundle
+from headway.errors import DataError, HeadwayError, UsageError
+from headway.models import Translator, TranslatorConfig
+from headway.tensors import read_tensors, write_tensors
+from headway.text import TokenizerPair
+
+SENTENCES = [
+    ("the fox eats the lemon", "der fuchs isst die zitrone"),
+    ("two dogs play in the red garden", "zwei hunde spielen im roten garten"),
+    ("bread", "brot"),
+]
+TEXTS = ["two dogs", "", "the lemon eats the old red fox in the garden", "bread", "   "]
+
+
+def make(joint: bool = True, **changes) -> TranslatorBundle:
+    torch.manual_seed(4)
+    pair = TokenizerPair.train(lambda: iter(SENTENCES), 290, joint)
+    config = TranslatorConfig(
+        model_dim=24,
+        num_heads=3,
+        ffn_dim=40,
+        encoder_layers=1,
+        decoder_layers=2,
+        source_vocabulary=pair.source.size,
+        target_vocabulary=pair.target.size,
+        share_embeddings=joint,
+    )
+    return TranslatorBundle(Translator(replace(config, **changes)), pair)
+
+
+@pytest.mark.parametrize("joint", [True, False])
+def test_a_saved_bundle_loads_as_itself(tmp_path, joint):
+    bundle = make(joint)
+    bundle.save(tmp_path / "m")
+    again = headway.load(tmp_path / "m")
+    assert again.config == bundle.config
+    assert again.translate(TEXTS) == bundle.translate(TEXTS)
+    for a, b in zip(bundle.model.parameters(), again.model.parameters(), strict=True):
+        assert torch.equal(a, b)
+    if joint:
+        assert again.model.output.weight is again.model.source_embedding.tokens.weight
+        assert "output.weight" not in read_tensors(tmp_path / "m" / "model.safetensors")
+
+
+def test_saving_twice_writes_the_same_bytes(tmp_path):
+    bundle = make()
+    bundle.save(tmp_path / "a")
+    headway.load(tmp_path / "a").save(tmp_path / "b")
+    for file in (tmp_path / "a").iterdir():
+        assert file.read_bytes() == (tmp_path / "b" / file.name).read_bytes()
+
+
+def test_loading_then_saving_over_the_same_folder_keeps_the_weights(tmp_path):
+    make().save(tmp_path / "m")
+    before = (tmp_path / "m" / "model.safetensors").read_bytes()
+    loaded = headway.load(tmp_path / "m")
+    loaded.save(tmp_path / "m", overwrite=True)
+    assert (tmp_path / "m" / "model.safetensors").read_bytes() == before
+
+
+def test_a_folder_with_something_in_it_is_left_alone(tmp_path):
+    (tmp_path / "thesis.txt").write_text("mine")
+    with pytest.raises(UsageError, match="not empty"):
+        make().save(tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_order_is_kept_and_empty_texts_stay_empty():
+    bundle = make()
+    together = bundle.search(TEXTS, beam=3, num_best=2)
+    assert [best[0].text for best in together] == bundle.translate(TEXTS, beam=3)
+    assert [
+        bool(best[0].tokens) or t.strip() == "" for best, t in zip(together, TEXTS, strict=True)
+    ]
+    assert together[1][0].text == "" and together[4][0].text == ""
+    for text, best in zip(TEXTS, together, strict=True):
+        assert [t.tokens for t in bundle.search([text], beam=3, num_best=2)[0]] == [
+            t.tokens for t in best
+        ]
+    assert bundle.translate([]) == []
+
+
+def test_one_string_instead_of_a_list_is_refused():
+    with pytest.raises(UsageError, match="list of sentences"):
+        make().translate("bread")
+
+
+def test_texts_as_long_as_the_learned_positions_do_not_overrun_them():
+    bundle = make(positions="learned", max_length=12)
+    assert bundle.translate(["bread"])  # the output is cut at the table's end, not broken by it
+    with pytest.raises(ValueError, match="max_length=12"):
+        bundle.translate(["the lemon eats the old red fox in the garden " * 3])
+
+
+def test_attention_names_both_axes_and_sums_to_one():
+    bundle = make()
+    found = bundle.attention("two dogs play", "zwei hunde")
+    assert set(found.maps) == {
+        "encoder.blocks.0.attention",
+        "decoder.blocks.0.attention",
+        "decoder.blocks.0.cross",
+        "decoder.blocks.1.attention",
+        "decoder.blocks.1.cross",
+    }
+    cross = found.maps["decoder.blocks.1.cross"]
+    assert cross.shape == (3, len(found.target), len(found.source))
+    torch.testing.assert_close(cross.sum(-1), torch.ones(cross.shape[:2]))
+    own = bundle.attention("two dogs play")
+    assert own.target[:-1] == bundle.tokenizer.target.pieces(
+        bundle.search(["two dogs play"])[0][0].tokens
+    )
+    only = bundle.attention("two dogs play", "zwei", layers=["decoder.blocks.1.cross"])
+    assert set(only.maps) == {"decoder.blocks.1.cross"}
+
+
+def spoil(folder, what: str) -> None:
+    """Damage a saved bundle in one way."""
+    facts = json.loads((folder / "config.json").read_text())
+    weights = folder / "model.safetensors"
+    tensors = read_tensors(weights)
+    if what == "truncated":
+        weights.write_bytes(weights.read_bytes()[:-100])
+    elif what == "lacks a tensor":
+        tensors.pop("encoder.norm.gain")
+    elif what == "one tensor more":
+        tensors["extra"] = torch.zeros(2)
+    elif what == "another shape":
+        tensors["encoder.norm.gain"] = torch.zeros(5)
+    elif what == "another tokenizer":
+        TokenizerPair.train(lambda: iter(SENTENCES[:1]), 280, joint=True).save(folder)
+    elif what == "a vocabulary that does not fit":
+        facts["model"]["source_vocabulary"] = facts["model"]["target_vocabulary"] = 400
+    elif what == "an unknown setting":
+        facts["model"]["num_headz"] = 3
+    elif what == "a wrong type":
+        facts["model"]["num_heads"] = "three"
+    elif what == "another family":
+        facts["family"] = "oracle"
+    elif what == "a list":
+        facts = [1, 2]
+    if what in {"lacks a tensor", "one tensor more", "another shape"}:
+        write_tensors(weights, tensors)
+    (folder / "config.json").write_text(json.dumps(facts))
+    if what == "not json":
+        (folder / "config.json").write_text("{")
+    if what == "runs code":
+        weights.write_bytes(b"\x80\x04cos\nsystem\n(S'true'\ntR.")
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "truncated",
+        "lacks a tensor",
+        "one tensor more",
+        "another shape",
+        "another tokenizer",
+        "a vocabulary that does not fit",
+        "an unknown setting",
+        "a wrong type",
+        "another family",
+        "a list",
+        "not json",
+        "runs code",
+    ],
+)
+def test_a_spoilt_bundle_is_refused_and_says_where(tmp_path, what):
+    make().save(tmp_path / "m")
+    spoil(tmp_path / "m", what)
+    with pytest.raises(HeadwayError) as caught:
+        headway.load(tmp_path / "m")
+    assert isinstance(caught.value, DataError), what
+    assert str(tmp_path) in str(caught.value) or "pieces" in str(caught.value)
+
+
+def test_a_folder_without_a_model_is_a_usage_error(tmp_path):
+    with pytest.raises(UsageError, match=r"no config\.json"):
+        headway.load(tmp_path)
