@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import nn
@@ -52,6 +52,7 @@ class SinusoidalTable(nn.Module):
         return pairs.flatten(-2).float()
 
 
+@runtime_checkable
 class Positions(Protocol):
     """How position vectors join the word vectors.
 

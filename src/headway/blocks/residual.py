@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from torch import nn
 
@@ -14,6 +14,7 @@ from headway.shapes import Float, Tensor
 Sublayer = Callable[[Tensor], Tensor]
 
 
+@runtime_checkable
 class Residual(Protocol):
     """Wraps a sublayer: attention or feed-forward, a function of x alone."""
 

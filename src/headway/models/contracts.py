@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from torch import nn
 
@@ -11,6 +11,7 @@ from headway.blocks import LayerNorm, LearnedTable
 from headway.shapes import Float, Int, Tensor
 
 
+@runtime_checkable
 class DecodeState(Protocol):
     """What lives through decoding; the searches only reorder it, rewind it and pass it back."""
 
@@ -28,6 +29,7 @@ class DecodeState(Protocol):
         ...
 
 
+@runtime_checkable
 class Stepper(Protocol):
     """All that greedy, sampling, beam and speculative decoding know of a model.
 

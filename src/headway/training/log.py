@@ -59,22 +59,25 @@ class StepLog:
 
     every: int = 20
 
-    def __post_init__(self) -> None:
-        self.reports: list[StepReport] = []
-
     def after_step(self, run: TrainingState, report: StepReport) -> None:
-        self.reports.append(report)
+        sums = run.unlogged
+        for name, value in (
+            ("loss", report.loss * report.targets),
+            ("nats", report.nats * report.targets),
+            ("targets", report.targets),
+            ("seconds", report.seconds),
+        ):
+            sums[name] = sums.get(name, 0.0) + value
         if run.step % self.every:
             return
-        targets = sum(r.targets for r in self.reports)
+        run.unlogged = {}
         run.emit(
             "train",
             epoch=run.epoch,
-            loss=sum(r.loss * r.targets for r in self.reports) / targets,
-            nats=sum(r.nats * r.targets for r in self.reports) / targets,
+            loss=sums["loss"] / sums["targets"],
+            nats=sums["nats"] / sums["targets"],
             lr=report.lr,
             grad_norm=report.grad_norm,
-            targets_per_second=targets / sum(r.seconds for r in self.reports),
+            targets_per_second=sums["targets"] / sums["seconds"],
             seconds=run.seconds,
         )
-        self.reports = []

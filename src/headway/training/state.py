@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import nn
@@ -24,6 +24,7 @@ class TrainingState:
     seconds: time spent in the loop, evaluations included, over all
     resumes. best: best value of the metric so far.
     stale: evaluations since the best. evaluated: the last step that was evaluated.
+    unlogged: sums over the steps since the last row of the log.
     """
 
     model: nn.Module
@@ -38,6 +39,7 @@ class TrainingState:
     best_step: int = 0
     stale: int = 0
     evaluated: int = 0
+    unlogged: dict[str, float] = field(default_factory=dict)
     stop: str | None = None
     listeners: list[Callable[[Event], None]] = field(default_factory=list)
 
@@ -57,8 +59,9 @@ COUNTERS = (
     "best_step",
     "stale",
     "evaluated",
+    "unlogged",
 )
-"""The fields of a state that are plain numbers, saved as JSON."""
+"""The fields of a state that are plain values, saved as JSON."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,7 @@ class StepReport:
     seconds: float
 
 
+@runtime_checkable
 class Observer(Protocol):
     """Called after every step; may set `run.stop`."""
 

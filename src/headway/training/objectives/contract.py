@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from headway.shapes import Float, Tensor
 
@@ -23,5 +23,6 @@ class Loss:
     count: int
 
 
+@runtime_checkable
 class Objective(Protocol):
     def __call__(self, model: Any, batch: Any) -> Loss: ...

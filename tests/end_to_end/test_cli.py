@@ -1,0 +1,259 @@
+"""Every verb through the real command line, right and wrong."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.end_to_end.small import headway, rows, train_words, write_corpus
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder with data and one finished run."""
+    folder = tmp_path_factory.mktemp("work")
+    write_corpus(folder / "data")
+    done = headway(*train_words(folder / "data", "r", "--steps", "30"), cwd=folder)
+    (folder / "said").write_text(done.stderr)
+    assert done.stdout == ""
+    return folder
+
+
+def fails(code: int, *words: str, cwd, text: str | bytes = "") -> str:
+    """The command must fail with `code`, in a few lines, without a traceback; what it said."""
+    done = headway(*words, cwd=cwd, text=text, check=code)
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.strip().split("\n")) <= 4, done.stderr
+    assert "error:" in done.stderr
+    return done.stderr
+
+
+def test_training_says_what_it_does_in_plain_lines(place):
+    said = (place / "said").read_text()
+    for part in ("tokenizer", "200 pairs", "parameters", "padding", "seed 42", "valid step=30", "next"):
+        assert part in said, part
+    assert "\x1b" not in said  # piped: no colours, no cursor movements
+    assert "ETA" not in said
+
+
+def test_a_run_folder_holds_what_it_should(place):
+    run = place / "runs" / "r"
+    assert {"run.yaml", "metrics.jsonl", "tokenizer.json", "data", "checkpoints", "model"} <= {
+        path.name for path in run.iterdir()
+    }
+    kinds = [row["kind"] for row in rows(run / "metrics.jsonl")]
+    assert kinds.count("valid") == 3 and "train" in kinds and kinds[-1] == "finished"
+    assert {p.name for p in (run / "checkpoints").iterdir()} == {"step-25", "step-30"}
+    assert {p.name for p in (run / "model").iterdir()} == {
+        "config.json",
+        "model.safetensors",
+        "tokenizer.json",
+    }
+
+
+def test_evaluation_prints_scores_with_signatures_and_as_json(place):
+    text = headway("eval", "runs/r", "--beam", "2", cwd=place).stdout
+    assert "BLEU" in text and "tok:13a" in text and "10 sentences" in text
+    found = json.loads(headway("eval", "runs/r", "--json", "--split", "valid", cwd=place).stdout)
+    assert found["sentences"] == 10 and 0 <= found["bleu"] <= 100
+
+
+def test_one_line_in_is_one_line_out_whatever_the_lines_hold(place):
+    lines = "the red fox sees the dog\n\nthe baker\u2028paints\x85the tree\n   \nthe old dog\n"
+    done = headway("translate", "runs/r", cwd=place, text=lines)
+    assert done.stdout.count("\n") == 5
+    out = done.stdout.split("\n")
+    assert out[1] == "" and out[3] == "" and done.stderr == ""
+    alone = headway("translate", "runs/r", "the old dog", cwd=place).stdout
+    assert alone == out[4] + "\n"
+
+
+def test_nbest_scores_json_and_alignment(place):
+    text = headway(
+        "translate", "runs/r", "the old dog", "a tree", "--nbest", "3", "--beam", "4", cwd=place
+    ).stdout
+    table = [line.split("\t") for line in text.strip("\n").split("\n")]
+    assert [row[0] for row in table] == ["1"] * 3 + ["2"] * 3
+    assert all(float(table[i][1]) >= float(table[i + 1][1]) for i in (0, 1, 3, 4))
+    found = json.loads(
+        headway("translate", "runs/r", "the old dog", "--json", "--align", cwd=place).stdout
+    )
+    assert found["source"] == "the old dog" and found["translations"][0]["score"] < 0
+    if found["translations"][0]["text"]:
+        assert found["alignment"]["source"] == ["the", "old", "dog", "</s>"]
+    drawn = headway("translate", "runs/r", "the old dog sees the fox", "--align", cwd=place).stdout
+    assert "weights from" in drawn
+    scored = headway("translate", "runs/r", "the old dog", "--scores", cwd=place).stdout
+    assert float(scored.split("\t")[0]) < 0
+
+
+def test_runs_config_and_doctor(place):
+    assert "runs/r" in headway("runs", "ls", cwd=place).stdout
+    listed = json.loads(headway("runs", "ls", "--json", cwd=place).stdout)
+    assert listed["step"] == 30 and listed["state"] == "done"
+    assert "step      30" in headway("runs", "show", "runs/r", cwd=place).stdout
+    shown = json.loads(headway("runs", "show", "runs/r", "--json", cwd=place).stdout)
+    assert shown["config"]["training.steps"] == 30 and len(shown["evaluations"]) == 3
+    assert "warmup: 5" in headway("config", "show", "runs/r", cwd=place).stdout
+    assert "learning rate" in headway("config", "explain", "optimizer.lr", cwd=place).stdout
+    facts = json.loads(headway("doctor", "--json", cwd=place).stdout)
+    assert facts["torch"] and facts["cpus"] >= 1
+    assert "torch" in headway("--version", cwd=place).stdout
+
+
+def test_the_same_command_again_continues_and_has_nothing_to_do(place):
+    done = headway(*train_words(place / "data", "r", "--steps", "30"), cwd=place)
+    assert "reused" in done.stderr and "resumed from step 30" in done.stderr
+
+
+def test_other_settings_under_the_same_name_are_refused_and_named(place):
+    said = fails(2, *train_words(place / "data", "r", "--steps", "31"), cwd=place)
+    assert "training.steps: 30 there, 31 now" in said and "--resume" in said
+
+
+def test_resuming_with_a_change_notes_it_in_the_run(tmp_path):
+    data = write_corpus(tmp_path / "data")
+    headway(*train_words(data, "r", "--steps", "6"), cwd=tmp_path)
+    done = headway(
+        "train", "--resume", "runs/r", "--steps", "8", "--optimizer.lr", "1e-4", cwd=tmp_path
+    )
+    assert "optimizer.lr was 0.002, is 0.0001" in done.stderr
+    kept = (tmp_path / "runs" / "r" / "run.yaml").read_text()
+    assert "optimizer.lr: 0.002 -> 0.0001" in kept and "lr: 0.0001" in kept
+
+
+def test_yaml_and_flags_flags_win(tmp_path):
+    data = write_corpus(tmp_path / "data")
+    (tmp_path / "my.yaml").write_text("training:\n  steps: 9\n  seed: 5\noptimizer.lr: 1e-3\n")
+    words = train_words(data, "r", "--config", "my.yaml", "--steps", "4")
+    headway(*words, cwd=tmp_path)
+    shown = headway("config", "show", "runs/r", cwd=tmp_path).stdout
+    assert "steps: 4" in shown and "seed: 5" in shown and "lr: 0.001" in shown
+    (tmp_path / "bad.yaml").write_text("training:\n  stepz: 9\n")
+    said = fails(2, *train_words(data, "s", "--config", "bad.yaml"), cwd=tmp_path)
+    assert "training.stepz" in said and "Did you mean training.steps" in said
+    (tmp_path / "twice.yaml").write_text("training:\n  steps: 9\n  steps: 10\n")
+    said = fails(3, *train_words(data, "s", "--config", "twice.yaml"), cwd=tmp_path)
+    assert "twice.yaml" in said and "line 3" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "part"),
+    [
+        ("train translate data --source en --target de --optimizer.lrr 1", 2, "--optimizer.lr?"),
+        ("train translate data --source en --target de --optimizer.lr fast", 2, "a number"),
+        ("train translate data --source en --target de --model.num-heads 7", 2, "model_dim=128"),
+        ("train translate data --source en --target de --model.size huge", 2, "tiny, small"),
+        ("train translate data --source en --target de --time soon", 2, "30m"),
+        ("train translate data --source en --target de --device tpu", 2, "cuda"),
+        ("train translate data --source en --target fr", 2, "'fr'"),
+        ("train translate nowhere.tsv --source en --target de", 2, "no such file"),
+        ("train translate", 2, "no data"),
+        ("train transalte data", 2, "Did you mean translate"),
+        ("train translate data --source en --target de --run ../x", 2, "a name"),
+        ("translate nowhere hello", 2, "no config.json"),
+        ("translate runs/r hello --beam 2 --nbest 3", 2, "nbest"),
+        ("translate runs/r hello --beam two", 2, "beam"),
+        ("translate runs/r hello --bean 2", 2, "--bean"),
+        ("eval runs/r nowhere.tsv", 2, "nowhere"),
+        ("runs show nowhere", 2, "not a run folder"),
+        ("config explain optimizer.lrr", 2, "Did you mean optimizer.lr"),
+        ("data fetch emoji-name", 2, "emoji-names"),
+        ("data check nowhere", 2, "nowhere"),
+        ("dat", 2, "dat"),
+    ],
+)
+def test_wrong_words_are_answered_in_three_lines(place, words, code, part):
+    assert part in fails(code, *words.split(), cwd=place)
+
+
+def test_bad_bytes_on_standard_input_name_the_line(place):
+    said = fails(3, "translate", "runs/r", cwd=place, text=b"fine\n\xff\xfe\n")
+    assert "line 2" in said
+
+
+def test_damaged_weights_and_a_foreign_pickle_are_bad_data(place, tmp_path):
+    import shutil
+
+    for name, raw in (("cut", None), ("pickle", b"\x80\x04cos\nsystem\n.")):
+        model = tmp_path / name
+        shutil.copytree(place / "runs" / "r" / "model", model)
+        weights = model / "model.safetensors"
+        weights.write_bytes(weights.read_bytes()[:-50] if raw is None else raw)
+        assert "model.safetensors" in fails(3, "translate", str(model), "hi", cwd=place)
+
+
+def test_data_check_finds_faults_and_passes_clean_data(tmp_path):
+    data = write_corpus(tmp_path / "data")
+    clean = headway("data", "check", "data", "--source", "en", "--target", "de", cwd=tmp_path)
+    assert "no faults" in clean.stdout and "200 pairs" in clean.stdout
+    with (data / "valid.tsv").open("a") as file:
+        file.write((data / "train.tsv").read_text().split("\n")[5] + "\n\tnichts\n")
+    done = headway(
+        "data", "check", "data", "--source", "en", "--target", "de", cwd=tmp_path, check=3
+    )
+    assert "valid.tsv:12" in done.stdout and "in train" in done.stdout and "empty" in done.stdout
+    table = headway(
+        "data", "check", "data", "--source", "en", "--target", "de", "--json", cwd=tmp_path, check=3
+    )
+    assert len(json.loads(table.stdout)["faults"]) == 2
+
+
+def test_unequal_files_are_refused_before_training(tmp_path):
+    (tmp_path / "t.en").write_text("one\ntwo\nthree\n")
+    (tmp_path / "t.de").write_text("eins\nzwei\n")
+    said = fails(3, "train", "translate", "t", "--source", "en", "--target", "de", cwd=tmp_path)
+    assert "3 lines" in said and "2 lines" in said and ":3" in said
+
+
+def test_fetching_emoji_names_and_again(tmp_path):
+    first = headway("data", "fetch", "emoji-names", "--target", "de", cwd=tmp_path)
+    assert "train" in first.stderr and "new combinations" in first.stderr
+    again = headway("data", "fetch", "emoji-names", "--target", "de", cwd=tmp_path)
+    assert "already there" in again.stderr
+    header = (tmp_path / "data" / "emoji-names-en-de" / "train.tsv").read_text().split("\n")[0]
+    assert header == "emoji\ten\tde"
+
+
+def test_a_run_belongs_to_one_process_at_a_time_and_ctrl_c_saves_it(tmp_path):
+    import os
+
+    from tests.end_to_end.small import ROOT
+
+    data = write_corpus(tmp_path / "data")
+    words = train_words(data, "r", "--steps", "100000")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
+    running = subprocess.Popen(
+        [sys.executable, "-m", "headway", *words],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        env=environment,
+    )
+    log = tmp_path / "runs" / "r" / "metrics.jsonl"
+    while not (log.exists() and b"saved" in log.read_bytes()):
+        assert running.poll() is None, running.stderr.read().decode()
+        time.sleep(0.05)
+    assert "in use by process" in fails(2, *words, cwd=tmp_path)
+    running.send_signal(signal.SIGINT)
+    said = running.communicate(timeout=60)[1].decode()
+    assert running.returncode == 130 and "go on with: headway train --resume" in said
+    step = rows(log)[-1]["step"]
+    done = headway("train", "--resume", "runs/r", "--steps", str(step + 2), cwd=tmp_path)
+    assert f"resumed from step {step}" in done.stderr
+
+
+def test_a_dry_run_keeps_nothing(tmp_path):
+    data = write_corpus(tmp_path / "data")
+    done = headway(*train_words(data, "r", "--dry-run"), cwd=tmp_path)
+    assert "minutes for" in done.stderr and "GB of memory" in done.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_gradient_that_is_not_finite_stops_the_run_and_names_the_pairs(tmp_path):
+    data = write_corpus(tmp_path / "data")
+    words = train_words(data, "r", "--optimizer.lr", "1e38", "--steps", "50", "--training.clip", "1e30")
+    said = fails(1, *words, cwd=tmp_path)
+    assert "not finite" in said and "pairs" in said

@@ -1,0 +1,123 @@
+"""Whatever kills a run and whenever: it resumes by itself and ends bit-identical."""
+
+import os
+import random
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from headway.cli.main import main
+from tests.end_to_end.small import headway, rows, train_words, write_corpus
+
+STEPS = "40"
+MORE = ("--steps", STEPS, "--training.accumulate", "3", "--checkpoint.every", "2", "--quiet")
+
+
+def start(words: list[str], cwd: Path) -> int:
+    """The command line in a forked child: torch is loaded already, so a start costs nothing."""
+    child = os.fork()
+    if child == 0:
+        try:
+            os.chdir(cwd)
+            sink = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(sink, 1)
+            os.dup2(sink, 2)
+            main(words)
+        except SystemExit as leaving:
+            os._exit(leaving.code if isinstance(leaving.code, int) else 1)
+        except BaseException:
+            os._exit(99)
+        os._exit(0)
+    return child
+
+
+def run_to_end(words: list[str], cwd: Path) -> float:
+    began = time.monotonic()
+    _, status = os.waitpid(start(words, cwd), 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    return time.monotonic() - began
+
+
+def final(folder: Path) -> bytes:
+    return (folder / "checkpoints" / f"step-{STEPS}" / "state.safetensors").read_bytes()
+
+
+def history(folder: Path) -> list[dict]:
+    """The metrics without what is measured by a clock."""
+    kinds = {"train", "valid"}
+    clocks = {"time", "seconds", "took", "targets_per_second"}
+    found = [row for row in rows(folder / "metrics.jsonl") if row["kind"] in kinds]
+    return [{k: v for k, v in row.items() if k not in clocks} for row in found]
+
+
+def kill_and_resume(tmp_path: Path, count: int) -> None:
+    data = write_corpus(tmp_path / "data")
+    took = run_to_end(train_words(data, "whole", *MORE), tmp_path)
+    whole = tmp_path / "runs" / "whole"
+    chance = random.Random(7)
+    in_a_save = 0
+    for i in range(count):
+        name = f"killed-{i}"
+        words, folder = train_words(data, name, *MORE), tmp_path / "runs" / name
+        child = start(words, tmp_path)
+        time.sleep(chance.uniform(0.02, 0.95) * took)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        in_a_save += any((folder / "checkpoints").glob("*.tmp-*"))
+        run_to_end(words, tmp_path)  # the same command, nothing else: unattended
+        assert final(folder) == final(whole), f"kill {i}: other weights"
+        assert history(folder) == history(whole), f"kill {i}: another history"
+        best = Path("model", "model.safetensors")
+        assert (folder / best).read_bytes() == (whole / best).read_bytes()
+        assert not list(folder.glob("**/*.tmp-*")), "litter"
+    print(f"{count} of {count} killed runs resumed bit-identical; {in_a_save} died in a save")
+
+
+def test_kill_9_at_random_moments_then_resume_is_bit_identical(tmp_path):
+    kill_and_resume(tmp_path, 6)
+
+
+@pytest.mark.slow
+def test_kill_9_at_25_random_moments(tmp_path):
+    kill_and_resume(tmp_path, 25)
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_asked_to_stop_it_finishes_the_step_saves_and_goes_on_bit_identical(tmp_path, how):
+    data = write_corpus(tmp_path / "data")
+    took = run_to_end(train_words(data, "whole", *MORE), tmp_path)
+    words = train_words(data, "asked", *MORE)
+    child = start(words, tmp_path)
+    time.sleep(0.6 * took)
+    os.kill(child, how)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) in {130, 0}  # 0 when it was just done
+    run_to_end(words, tmp_path)
+    assert final(tmp_path / "runs" / "asked") == final(tmp_path / "runs" / "whole")
+
+
+def test_steps_in_two_halves_by_the_real_command_are_the_steps_in_one(tmp_path):
+    """Dropout on, three micro-batches a step, stopped in mid-epoch."""
+    data = write_corpus(tmp_path / "data")
+    headway(*train_words(data, "whole", *MORE), cwd=tmp_path)
+    headway(*train_words(data, "halves", *MORE, "--steps", "13"), cwd=tmp_path)
+    halves = tmp_path / "runs" / "halves"
+    done = headway("train", "--resume", str(halves), "--steps", STEPS, cwd=tmp_path)
+    assert "resumed from step 13" in done.stderr
+    assert final(halves) == final(tmp_path / "runs" / "whole")
+
+
+def test_a_damaged_checkpoint_is_skipped_with_a_word(tmp_path):
+    data = write_corpus(tmp_path / "data")
+    words = train_words(data, "r", *MORE[2:-1])
+    headway(*words, "--steps", "12", cwd=tmp_path)
+    folder = tmp_path / "runs" / "r"
+    newest = folder / "checkpoints" / "step-12" / "state.safetensors"
+    raw = bytearray(newest.read_bytes())
+    raw[len(raw) // 2] ^= 1
+    newest.write_bytes(bytes(raw))
+    done = headway("train", "--resume", str(folder), "--steps", "14", cwd=tmp_path)
+    assert "resumed from step 10" in done.stderr
+    assert "skipped a damaged checkpoint, step-12" in done.stderr
