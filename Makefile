@@ -8,7 +8,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
-	$$p -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+	$$p -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 
 .PHONY: help demo test test-slow check fix bench clean
 
@@ -21,21 +21,25 @@ help:
 	@echo "make bench       speed beside other libraries"
 	@echo "make clean       remove .venv and caches; never data/ or runs/"
 
+# $(call timed,what,commands): one line for each stage, and how long it took.
+timed = @printf '%s ... ' "$(1)"; begin=$$SECONDS; { $(2); } || exit 1; echo "$$((SECONDS - begin)) s"
+
+# torch first and alone: it is nine tenths of the download, and stays when pyproject.toml changes.
 $(VENV)/.torch:
-	@test -n "$(PYTHON)" || { echo "Headway needs Python 3.11 or newer, with venv" >&2; exit 1; }
-	@echo "making $(VENV) with $(PYTHON), installing torch (the largest part, once)"
-	@$(PYTHON) -m venv $(VENV)
-	@$(PIP) torch==2.13.0
+	@python="$(PYTHON)"; test -n "$$python" && \
+	$$python -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' || \
+	{ echo "Headway needs Python 3.11 or newer with venv, found: $${python:-none};" \
+	"name one: make PYTHON=/path/to/python3" >&2; exit 1; }
+	$(call timed,making $(VENV) with $(PYTHON),$(PYTHON) -m venv $(VENV))
+	$(call timed,installing torch,$(PIP) torch==2.13.0)
 	@touch $@
 
 $(VENV)/.demo: $(VENV)/.torch pyproject.toml
-	@echo "installing headway"
-	@$(PIP) -e '.[demo]'
+	$(call timed,installing headway,$(PIP) -e '.[demo]')
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.torch pyproject.toml
-	@echo "installing headway and what its tests need"
-	@$(PIP) -e '.[dev]'
+	$(call timed,installing headway and what its tests need,$(PIP) -e '.[dev]')
 	@touch $@ $(VENV)/.demo
 
 demo: $(VENV)/.demo
@@ -61,4 +65,4 @@ bench: $(VENV)/.dev
 	@$(PY) -m bench
 
 clean:
-	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info src/*.egg-info
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build *.egg-info src/*.egg-info

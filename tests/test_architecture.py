@@ -18,8 +18,9 @@ PYTHON = [
 ]
 DRAWERS = {"utils", "util", "helpers", "helper", "common", "core", "base", "misc"}
 FORBIDDEN = re.compile(
-    r"\b(pickle|marshal|shelve)\b|(?<!safetensors\.)torch\.load\(|yaml\.(unsafe_)?load"
-    r"\((?!text, _UniqueKeys)|(?<![.\w])(eval|exec)\(|allow_pickle"
+    r"^\s*(import|from) (pickle|marshal|shelve)\b|(?<!safetensors\.)torch\.load\("
+    r"|yaml\.(unsafe_)?load\(|(?<![.\w])(eval|exec)\(|allow_pickle",
+    re.MULTILINE,
 )
 UNFINISHED = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X|NotImplementedError)\b")
 

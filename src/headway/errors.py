@@ -36,6 +36,18 @@ class DataError(HeadwayError):
     exit_code = 3
 
 
+class OutOfMemory(HeadwayError):
+    """The model or the batch does not fit into memory."""
+
+    exit_code = 4
+
+
+class Interrupted(HeadwayError):
+    """Somebody stopped the run; everything up to here is saved."""
+
+    exit_code = 130
+
+
 def closest(name: str, candidates: Iterable[str]) -> str | None:
     """The candidate a misspelt name probably meant."""
     found = difflib.get_close_matches(name, list(candidates), n=1, cutoff=0.6)

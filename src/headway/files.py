@@ -7,38 +7,53 @@ the process and whenever, there is the old state or the new, never half of one.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import json
+import math
 import os
 import re
 import shutil
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path, PurePosixPath
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 from headway.errors import DataError, HeadwayError, UsageError
 
 MANIFEST = "MANIFEST.json"
 JSON_LIMIT = 16 * 2**20
+VERSION = 1
 _TEMPORARY = re.compile(r".+\.tmp-[0-9a-f]{12}")
+# What the system says when the place, not the caller, is the reason that nothing can be written.
+_NO_ROOM = {
+    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO),
+    *(errno.EROFS, errno.EACCES, errno.EPERM),
+}
 
 
-def write_file(path: Path, data: bytes) -> None:
-    """Replace `path` by `data`, durably: a reader sees the old bytes or the new ones."""
+def write_file(path: Path, data: bytes | Iterable[bytes]) -> None:
+    """Replace `path` by `data`, durably: a reader sees the old bytes or the new ones.
+
+    Pieces are written as they come, so that a large file need not stand whole in memory.
+    HeadwayError says which place is full, read-only or missing.
+    """
     temporary = _temporary(path)
     try:
         with temporary.open("xb") as file:
-            file.write(data)
+            for piece in [data] if isinstance(data, bytes) else data:
+                file.write(piece)
             file.flush()
             os.fsync(file.fileno())
-        temporary.replace(path)
+        os.replace(temporary, path)
         _flush_folder(path.parent)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise _cannot_write(path, error) from error
+    except BaseException as error:
+        _forget(temporary)
+        if isinstance(error, OSError):
+            raise _cannot_write(path, error) from error
+        raise
 
 
 @contextmanager
@@ -46,63 +61,89 @@ def new_folder(path: Path) -> Iterator[Path]:
     """A folder to fill; it becomes `path`, complete and durable, when the block ends well.
 
     Nothing is ever overwritten: `path` must not exist. On an error nothing is left behind.
+    Only plain files may be put there: a link could name something outside. HeadwayError.
     """
-    if path.exists():
+    if os.path.lexists(path):
         raise UsageError(f"{path} exists already", hint="choose another name, or remove it first")
     temporary = _temporary(path)
+    ours = True
     try:
         temporary.mkdir(parents=True)
+        ours = False
         yield temporary
+        ours = True
         _seal(temporary)
-        temporary.rename(path)
+        os.rename(temporary, path)
         _flush_folder(path.parent)
-    except OSError as error:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise _cannot_write(path, error) from error
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
+    except BaseException as error:
+        _forget(temporary)
+        # What else goes wrong in the block is the caller's, reading another file say.
+        if isinstance(error, OSError) and (ours or error.errno in _NO_ROOM):
+            raise _cannot_write(path, error) from error
         raise
 
 
 def _seal(folder: Path) -> None:
     """Flush every file, and write the manifest last."""
     listed = {}
-    for file in sorted(p for p in folder.rglob("*") if p.is_file()):
+    inside = sorted(folder.rglob("*"))
+    for entry in inside:
+        plain = not entry.is_symlink() and (entry.is_file() or entry.is_dir())
+        if not plain or not _is_inner(entry.relative_to(folder).as_posix()):
+            raise HeadwayError("only files and folders with plain names can be saved", str(entry))
+    for file in (entry for entry in inside if entry.is_file()):
         with file.open("rb") as handle:
             os.fsync(handle.fileno())
             digest = hashlib.file_digest(handle, "sha256").hexdigest()
         name = file.relative_to(folder).as_posix()
         listed[name] = {"size": file.stat().st_size, "sha256": digest}
-    write_file(folder / MANIFEST, json.dumps({"version": 1, "files": listed}, indent=1).encode())
-    for inner in [p for p in folder.rglob("*") if p.is_dir()]:
+    text = json.dumps({"version": VERSION, "files": listed}, indent=1, ensure_ascii=False)
+    write_file(folder / MANIFEST, text.encode())
+    for inner in (entry for entry in inside if entry.is_dir()):
         _flush_folder(inner)
     _flush_folder(folder)
 
 
 def verify_folder(path: Path) -> None:
     """Check every file against the manifest; DataError names the first that differs."""
+    where = str(path / MANIFEST)
     manifest = read_json(path / MANIFEST)
     files = manifest.get("files") if isinstance(manifest, dict) else None
     if not isinstance(files, dict):
-        raise DataError("the manifest lists no files", str(path / MANIFEST))
+        raise DataError("the manifest lists no files", where)
+    if manifest.get("version") != VERSION:
+        raise DataError(f"version {manifest.get('version')!r} of the manifest is unknown", where)
     for name, facts in files.items():
         if not _is_inner(name) or not isinstance(facts, dict):
-            raise DataError(f"the manifest lists the odd name {name!r}", str(path / MANIFEST))
-        file = path / name
-        if file.is_symlink() or not file.is_file():
-            raise DataError("a file that the manifest lists is missing", str(file))
-        if file.stat().st_size != facts.get("size"):
-            raise DataError(
-                f"{file.stat().st_size} bytes, the manifest says {facts.get('size')}", str(file)
-            )
-        with file.open("rb") as handle:
-            digest = hashlib.file_digest(handle, "sha256").hexdigest()
-        if digest != facts.get("sha256"):
-            raise DataError("the content differs from the manifest's sha256", str(file))
+            raise DataError(f"the manifest lists the odd name {name!r}", where)
+        try:
+            _verify_file(path, name, facts)
+        except OSError as error:
+            why = f"cannot be read: {error.strerror or error}"
+            raise DataError(why, str(path / name)) from error
+
+
+def _verify_file(folder: Path, name: str, facts: dict[str, Any]) -> None:
+    file = folder / name
+    if not file.is_file():
+        raise DataError("a file that the manifest lists is missing", str(file))
+    if file.resolve() != folder.resolve() / name:
+        raise DataError("a link, where the manifest lists a plain file", str(file))
+    size = file.stat().st_size
+    if size != facts.get("size"):
+        raise DataError(f"{size} bytes, the manifest says {facts.get('size')}", str(file))
+    with file.open("rb") as handle:
+        digest = hashlib.file_digest(handle, "sha256").hexdigest()
+    if digest != facts.get("sha256"):
+        raise DataError("the content differs from the manifest's sha256", str(file))
 
 
 def newest_verified(parent: Path, pattern: str) -> tuple[Path | None, list[str]]:
-    """The folder with the highest number in its name that verifies, and why others did not."""
+    """The folder with the highest number in its name that verifies, and why newer ones did not.
+
+    `pattern` is a glob of one level, like "step-*". Nothing is printed here: the caller knows
+    where its warnings go.
+    """
     numbered = [(int(digits[-1]), p) for p in parent.glob(pattern) if (digits := _numbers(p.name))]
     skipped = []
     for _, path in sorted(numbered, reverse=True):
@@ -122,7 +163,10 @@ def _numbers(name: str) -> list[str]:
 
 
 def sweep(parent: Path) -> list[Path]:
-    """Remove what a killed write left behind; only names of this protocol."""
+    """Remove what a killed write left behind; only names of this protocol. Returns them.
+
+    Call it while holding the folder's lock: another process may be writing there right now.
+    """
     left = [p for p in parent.iterdir() if _TEMPORARY.fullmatch(p.name)]
     for path in left:
         if path.is_dir() and not path.is_symlink():
@@ -135,16 +179,32 @@ def sweep(parent: Path) -> list[Path]:
 def read_bytes(path: Path, limit: int) -> bytes:
     """The whole file, refused before reading when it is larger than `limit` bytes."""
     try:
-        size = path.stat().st_size
-        if size > limit:
-            raise DataError(f"{size:,} bytes, more than the {limit:,} allowed here", str(path))
-        return path.read_bytes()
-    except OSError as error:
-        raise DataError(f"cannot be read: {error.strerror or error}", str(path)) from error
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > limit:
+                raise DataError(f"{size:,} bytes, more than the {limit:,} allowed here", str(path))
+            data = file.read(size + 1)
+    except (OSError, ValueError) as error:
+        if isinstance(error, DataError):
+            raise
+        why = (error.strerror if isinstance(error, OSError) else None) or error
+        raise DataError(f"cannot be read: {why}", str(path)) from error
+    # A device has no size and never ends, and neither does a file that something still writes.
+    if len(data) != size:
+        raise DataError("no plain file, or it is changing while it is read", str(path))
+    return data
 
 
 def read_json(path: Path, limit: int = JSON_LIMIT) -> Any:
-    """Strict JSON: no duplicate keys, no NaN, no endless nesting."""
+    """A JSON file of at most `limit` bytes; DataError names the file. See `parse_json`."""
+    return parse_json(read_bytes(path, limit), str(path))
+
+
+def parse_json(data: bytes, where: str) -> Any:
+    """Strict JSON: no duplicate keys, no NaN or infinity, no half characters, no endless nesting.
+
+    Each of these means different things to different readers. DataError names `where`.
+    """
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         result = dict(pairs)
@@ -155,37 +215,70 @@ def read_json(path: Path, limit: int = JSON_LIMIT) -> Any:
     def refuse(constant: str) -> None:
         raise ValueError(f"{constant} is not JSON")
 
-    data = read_bytes(path, limit)
+    def finite(digits: str) -> float:
+        number = float(digits)
+        if math.isinf(number):
+            raise ValueError(f"{digits} is too large for a number")
+        return number
+
+    hooks: dict[str, Any] = {"parse_constant": refuse, "parse_float": finite}
     try:
-        return json.loads(data.decode(), object_pairs_hook=unique, parse_constant=refuse)
+        value = json.loads(data.decode(), object_pairs_hook=unique, **hooks)
+        if rb"\u" in data:
+            json.dumps(value, ensure_ascii=False).encode()  # a lone surrogate has no encoding
     except (ValueError, RecursionError) as error:
-        raise DataError(f"not valid JSON: {error}", str(path)) from error
+        raise DataError(f"not valid JSON: {error}", where) from error
+    return value
 
 
 @contextmanager
 def lock(folder: Path) -> Iterator[None]:
     """Hold `folder` alone; a second process is refused at once. A dead holder's lock is gone."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("a+") as file:
+    descriptor = _open_lock(folder)
+    try:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            file.seek(0)
-            holder = file.read().strip() or "another process"
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(descriptor, 20, 0).decode(errors="replace").strip()
             raise UsageError(
-                f"{folder} is in use by process {holder}",
+                f"{folder} is in use by process {holder or 'unknown'}",
                 hint="wait for it or stop it; or give this run another name with --run",
             ) from None
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
+        except OSError as error:
+            raise _cannot_write(folder / ".lock", error) from error
+        try:
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+        except OSError as error:
+            raise _cannot_write(folder / ".lock", error) from error
         yield
+    finally:
+        os.close(descriptor)  # and with it the lock, as at the end of the process
+
+
+def _open_lock(folder: Path) -> int:
+    """A link is refused: what it points to would be emptied."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        return os.open(folder / ".lock", flags, 0o644)
+    except OSError as error:
+        raise _cannot_write(folder / ".lock", error) from error
 
 
 def _is_inner(name: str) -> bool:
-    """A relative name that stays inside its folder."""
-    pure = PurePosixPath(name)
-    return bool(name) and not pure.is_absolute() and ".." not in pure.parts and "\0" not in name
+    """A plain relative name that stays inside its folder, on any system."""
+    parts = name.split("/")
+    return "\0" not in name and "\\" not in name and not {"", ".", ".."} & set(parts)
+
+
+def _forget(temporary: Path) -> None:
+    """Remove what was begun; the error that led here matters more than one of removing."""
+    if os.path.isdir(temporary):  # unlike Path.is_dir, False too where the name is too long
+        shutil.rmtree(temporary, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
 
 
 def _temporary(path: Path) -> Path:
@@ -202,7 +295,8 @@ def _flush_folder(path: Path) -> None:
 
 
 def _cannot_write(path: Path, error: OSError) -> HeadwayError:
-    place = next(p for p in (path, *path.parents) if p.exists() or p == p.parent)
+    places = (path, *path.parents)
+    place = next(p for p in places if os.path.exists(p) or p == p.parent)
     free = shutil.disk_usage(place).free
     return HeadwayError(
         f"cannot write: {error.strerror or error}",

@@ -99,6 +99,20 @@ def _keep_freed_memory() -> None:
         libc.mallopt(_TRIM_THRESHOLD, 2**31 - 1)
 
 
+def _bfloat16_on_cpu() -> str:
+    """Whether 16-bit products are computed as such; without, they are slower than 32 bits."""
+    try:
+        flags = set(Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").split())
+    except OSError:
+        return "bfloat16 unknown"
+    there = sorted(flags & {"avx512_bf16", "amx_bf16", "bf16"})
+    return f"bfloat16 by {', '.join(there)}" if there else "no bfloat16 products"
+
+
+def _memory_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
 def describe() -> dict[str, Any]:
     """What `headway doctor` and `headway --version` print."""
     import torch
@@ -106,6 +120,7 @@ def describe() -> dict[str, Any]:
     def version(name: str) -> str | None:
         return metadata.version(name) if util.find_spec(name) else None
 
+    capability = torch.backends.cpu.get_cpu_capability()
     cuda = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     return {
         "headway": metadata.version("headway"),
@@ -113,6 +128,8 @@ def describe() -> dict[str, Any]:
         "torch": torch.__version__,
         "platform": platform.platform(),
         "cpus": os.cpu_count(),
+        "cpu instructions": f"{capability}, {_bfloat16_on_cpu()}",
+        "memory": f"{_memory_bytes() / 1e9:.1f} GB",
         "threads": torch.get_num_threads(),
         "cuda": {"version": torch.version.cuda, "devices": cuda},
         "mps": torch.backends.mps.is_available(),

@@ -9,7 +9,8 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin
@@ -31,11 +32,13 @@ _LIMITS: dict[str, tuple[str, Any]] = {
 }
 
 
-def setting(default: Any, help: str, **limits: int | float) -> Any:
+def setting(default: Any, help: str, **limits: float | int) -> Any:
     """A documented field: `lr: float = setting(7e-4, "peak learning rate", gt=0)`.
 
     limits: gt, ge, lt, le. Checked wherever a value comes from outside.
     """
+    if unknown := limits.keys() - _LIMITS.keys():
+        raise ValueError(f"{unknown=} limits, there are {', '.join(_LIMITS)}")
     return dataclasses.field(default=default, metadata={"help": help, "limits": limits})
 
 
@@ -52,7 +55,7 @@ class Field:
     type: Any
     default: Any
     help: str
-    limits: Mapping[str, int | float]
+    limits: Mapping[str, float | int]
 
     @property
     def expects(self) -> str:
@@ -99,6 +102,8 @@ def override(config: T, changes: Mapping[str, Any], where: str) -> T:
         *parents, last = key.split(".")
         for parent in parents:
             node = node.setdefault(parent, {})
+        if last in node:
+            raise UsageError(f"{key} stands twice", where)
         node[last] = _checked(leaves[key], value, where)
     changed: T = _rebuild(config, tree, where)
     return changed
@@ -171,7 +176,7 @@ def _checked(field: Field, value: Any, where: str) -> Any:
     """`value`, parsed if it is text, of the right type and within its limits."""
     try:
         parsed = _parse(field.type, value)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         raise UsageError(f"{field.key}={value}: must be {field.expects}", where) from None
     for name, limit in field.limits.items():
         if parsed is not None and not _LIMITS[name][1](parsed, limit):
@@ -185,12 +190,26 @@ def _parse(kind: Any, value: Any) -> Any:
             if type(None) in get_args(kind):
                 return None
             raise ValueError
-        return _parse(next(k for k in get_args(kind) if k is not type(None)), value)
+        return _parse_first([k for k in get_args(kind) if k is not type(None)], value)
     if get_origin(kind) is Literal:
         if value not in get_args(kind):
             raise ValueError
         return value
+    if get_origin(kind) is tuple:
+        items = value.split(",") if isinstance(value, str) else value
+        if not isinstance(items, list | tuple):
+            raise ValueError
+        stripped = [item.strip() if isinstance(item, str) else item for item in items]
+        return tuple(_parse(get_args(kind)[0], item) for item in stripped)
     return _parse_plain(kind, value)
+
+
+def _parse_first(kinds: Sequence[Any], value: Any) -> Any:
+    """By the first type that takes it, in the order in which the field names them."""
+    for kind in kinds:
+        with suppress(ValueError, TypeError, OverflowError):
+            return _parse(kind, value)
+    raise ValueError
 
 
 def _parse_plain(kind: Any, value: Any) -> Any:
@@ -206,8 +225,8 @@ def _parse_plain(kind: Any, value: Any) -> Any:
     if kind is float:
         number = float(value)
         return number if abs(number) < float("inf") else _fail()
-    if kind is Path:
-        return Path(str(value))
+    if kind is Path and isinstance(value, str | Path):
+        return Path(value)
     if kind is str and isinstance(value, str | int):
         return str(value)
     return _fail()
@@ -218,6 +237,8 @@ def _fail() -> Any:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
     return str(value) if isinstance(value, Path) else value
 
 
@@ -226,31 +247,52 @@ def _type_name(kind: Any) -> str:
         return " or ".join("none" if k is type(None) else _type_name(k) for k in get_args(kind))
     if get_origin(kind) is Literal:
         return "one of " + ", ".join(str(choice) for choice in get_args(kind))
+    if get_origin(kind) is tuple:
+        return f"a list, each {_type_name(get_args(kind)[0])}"
     names = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
     return names.get(kind, "a path")
 
 
-class _UniqueKeys(yaml.SafeLoader):
-    """Refuses a mapping in which a key stands twice: the first would be lost silently."""
+class _PlainLoader(yaml.SafeLoader):
+    """Refuses a key that stands twice (the first would be lost silently) and every alias.
+
+    A few lines of aliases of aliases make billions of values, and settings need none.
+    """
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            alias: Any = self.peek_event()  # type: ignore[no-untyped-call]
+            problem = "aliases (*name) are not used here"
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=alias.start_mark)
+        return super().compose_node(parent, index)
 
 
-def _mapping(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[Any, Any]:
-    keys = [loader.construct_object(key) for key, _ in node.value]
-    for key, (place, _) in zip(keys, node.value, strict=True):
-        if keys.count(key) > 1:
-            raise yaml.YAMLError(f"line {place.start_mark.line + 1}: the key {key!r} stands twice")
-    return loader.construct_mapping(node)
+def _mapping(loader: _PlainLoader, node: yaml.MappingNode) -> dict[Any, Any]:
+    seen = set()
+    for key, _ in node.value:
+        name = key.value if isinstance(key, yaml.ScalarNode) else None
+        if name in seen or name is None:
+            problem = f"the key {name!r} stands twice" if name else "a key must be a plain name"
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
+        seen.add(name)
+    return loader.construct_mapping(node, deep=True)
 
 
-_UniqueKeys.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
+_PlainLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """A YAML file as dotted keys. Only plain values: nothing in it can run."""
+    """A YAML file as dotted keys. Only plain values: nothing in it can run.
+
+    DataError names the file and, where the parser knows it, the line.
+    """
     text = read_bytes(path, YAML_LIMIT)
     try:
-        loaded = yaml.load(text, _UniqueKeys)  # a SafeLoader
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        loaded = _PlainLoader(text).get_single_data()
+    except yaml.MarkedYAMLError as error:
+        line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise DataError(f"not valid YAML: {error.problem}", f"{path}{line}") from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise DataError(f"not valid YAML: {error}", str(path)) from error
     if loaded is None:
         return {}
@@ -260,6 +302,34 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 def write_yaml(config: Any, history: Sequence[str] = ()) -> str:
-    """The configuration as YAML, sections in order; `history` as comments on top."""
-    body = yaml.safe_dump(to_dict(config), sort_keys=False, allow_unicode=True)
-    return "".join(f"# {line}\n" for line in history) + body
+    """The configuration as YAML, each value beside what it means; `history` on top."""
+    head = "".join(f"# {' '.join(line.split())}\n" for line in history)
+    return head + "\n".join(_yaml_lines(config, "")) + "\n"
+
+
+def _yaml_lines(config: Any, indent: str) -> Iterator[str]:
+    for item in dataclasses.fields(config):
+        value = getattr(config, item.name)
+        if dataclasses.is_dataclass(value):
+            yield f"{indent}{item.name}:"
+            yield from _yaml_lines(value, indent + "  ")
+        else:
+            help = " ".join(item.metadata.get("help", "").split())
+            line = _yaml_line(item.name, _plain(value))
+            yield f"{indent}{line}" + (f"  # {help}" if help else "")
+
+
+def _yaml_line(name: str, value: Any) -> str:
+    """On one line, whatever the value: the comment stands beside it."""
+    width = 2**31 - 1
+    for style in (None, '"'):  # only in double quotes are line breaks written as escapes
+        text = yaml.safe_dump(
+            {name: value},
+            allow_unicode=style is None,
+            default_flow_style=True,
+            default_style=style,
+            width=width,
+        )
+        if len(text.splitlines()) == 1:
+            break
+    return text.strip()[1:-1]

@@ -33,7 +33,15 @@ def fails(code: int, *words: str, cwd, text: str | bytes = "") -> str:
 
 def test_training_says_what_it_does_in_plain_lines(place):
     said = (place / "said").read_text()
-    for part in ("tokenizer", "200 pairs", "parameters", "padding", "seed 42", "valid step=30", "next"):
+    for part in (
+        "tokenizer",
+        "200 pairs",
+        "parameters",
+        "padding",
+        "seed 42",
+        "valid step=30",
+        "next",
+    ):
         assert part in said, part
     assert "\x1b" not in said  # piped: no colours, no cursor movements
     assert "ETA" not in said
@@ -254,6 +262,8 @@ def test_a_dry_run_keeps_nothing(tmp_path):
 
 def test_a_gradient_that_is_not_finite_stops_the_run_and_names_the_pairs(tmp_path):
     data = write_corpus(tmp_path / "data")
-    words = train_words(data, "r", "--optimizer.lr", "1e38", "--steps", "50", "--training.clip", "1e30")
+    words = train_words(
+        data, "r", "--optimizer.lr", "1e38", "--steps", "50", "--training.clip", "1e30"
+    )
     said = fails(1, *words, cwd=tmp_path)
     assert "not finite" in said and "pairs" in said

@@ -1,0 +1,111 @@
+"""Where a model runs is decided once, said plainly, and refused plainly."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from headway.errors import UsageError
+from headway.machine import Machine, MachineConfig, describe, prepare
+from headway.settings import override
+
+
+@pytest.fixture(autouse=True)
+def process_left_as_it_was():
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)
+    torch.set_flush_denormal(False)
+
+
+def there():
+    found = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    return next((name for name, is_there in found.items() if is_there), "cpu")
+
+
+def test_auto_takes_the_best_device_there_is():
+    assert prepare(MachineConfig()).device == there()
+
+
+def test_threads_are_set_or_left():
+    before = torch.get_num_threads()
+    assert prepare(MachineConfig(device="cpu")).threads == before
+    assert prepare(MachineConfig(device="cpu", threads=1)) == Machine("cpu", "float32", 1)
+    assert torch.get_num_threads() == 1
+
+
+@pytest.mark.parametrize("device", ["cuda", "mps"])
+def test_a_device_that_is_missing_is_refused_with_those_that_are_there(monkeypatch, device):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    with pytest.raises(UsageError, match=f"machine.device={device}") as caught:
+        prepare(MachineConfig(device=device))
+    assert caught.value.hint == "one of: cpu"
+
+
+@pytest.mark.parametrize("wrong", [{"device": "tpu"}, {"dtype": "float16"}, {"threads": "0"}])
+def test_a_wrong_word_is_refused_at_the_edge(wrong):
+    with pytest.raises(UsageError, match="must be"):
+        override(MachineConfig(), wrong, "flags")
+
+
+def test_tiny_numbers_are_flushed_to_zero_in_every_thread():
+    prepare(MachineConfig(device="cpu", threads=2))
+    if not torch.set_flush_denormal(True):
+        pytest.skip("this processor cannot flush denormals")
+    product = torch.full((1_000_000,), 1e-30) * 1e-10  # 1e-40; many enough for two threads
+    assert product.count_nonzero() == 0
+
+
+def test_bfloat16_is_for_the_products_alone():
+    x = torch.ones(3, 5)
+    with prepare(MachineConfig(device="cpu", dtype="bfloat16")).precision():
+        assert (x @ x.T).dtype == torch.bfloat16
+        assert x.softmax(-1).dtype == torch.float32
+    with prepare(MachineConfig(device="cpu")).precision():
+        assert (x @ x.T).dtype == torch.float32
+
+
+def test_a_machine_says_what_it_is():
+    assert str(Machine("cpu", "float32", 2)) == "cpu (2 threads) · float32"
+    assert str(Machine("cuda", "bfloat16", 2)) == "cuda · bfloat16"
+
+
+FAULTS = """
+import resource, sys, torch
+from headway.machine import MachineConfig, prepare
+if sys.argv[1] == "prepared":
+    prepare(MachineConfig(device="cpu", threads=1))
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+torch.ones(12 * 2**20)  # 48 MiB: above the size that glibc maps anew each time
+before = faults()
+for _ in range(5):
+    torch.ones(12 * 2**20)
+print(faults() - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc's allocator is Linux's")
+def test_freed_memory_is_used_again_instead_of_mapped_anew():
+    def count(mode):
+        command = [sys.executable, "-c", FAULTS, mode]
+        return int(subprocess.run(command, capture_output=True, check=True).stdout)
+
+    assert count("prepared") * 5 < count("plain")
+
+
+def test_the_description_is_plain_and_complete():
+    facts = describe()
+    assert json.loads(json.dumps(facts)) == facts
+    wanted = {"headway", "python", "torch", "platform", "cpus", "memory", "cpu instructions"}
+    assert wanted | {"cuda", "mps", "free_disk_bytes", "packages"} <= facts.keys()
+
+
+def test_importing_machine_does_not_import_torch():
+    program = "import sys, headway.machine; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
