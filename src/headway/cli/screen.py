@@ -95,7 +95,7 @@ class Screen:
     def _on_plan(self, event: Mapping[str, Any]) -> None:
         self.steps = event["steps"]
         if event["time"]:
-            from headway.recipes.translate import parse_time
+            from headway.recipes.config import parse_time
 
             self.limit = parse_time(event["time"])
         size = event["parameters"]

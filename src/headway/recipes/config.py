@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
+from headway.errors import UsageError
 from headway.machine import MachineConfig
 from headway.models import TranslatorConfig
 from headway.settings import section, setting
 from headway.training import OptimizerConfig, ScheduleConfig
+
+
+def parse_time(text: str) -> float:
+    """90s, 30m, 2h or plain seconds -> seconds."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text.strip())
+    if not match or float(match[1]) <= 0:
+        raise UsageError(f"training.time={text}: must be like 90s, 30m or 2h")
+    return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +49,10 @@ class TrainingConfig:
         0.998, "decay of the running average of the weights; 0 switches it off", ge=0, lt=1
     )
     seed: int = setting(42, "everything random follows from it", ge=0)
+
+    def __post_init__(self) -> None:
+        if self.time is not None:
+            parse_time(self.time)
 
 
 @dataclass(frozen=True, kw_only=True)

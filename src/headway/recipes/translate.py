@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,14 +12,13 @@ import torch
 from headway.bundle import TranslatorBundle
 from headway.data.batches import Batches, TranslationBatch, collate
 from headway.data.bucketing import Buckets
-from headway.errors import UsageError
 from headway.evaluation import mean_nats, score_translations
 from headway.files import lock, write_file
 from headway.machine import Machine
 from headway.machine import prepare as prepare_machine
 from headway.models import Translator, parameter_count
-from headway.recipes.config import RunConfig
-from headway.recipes.prepare import Prepared, prepare_data
+from headway.recipes.config import RunConfig, parse_time
+from headway.recipes.prepare import Prepared, prepare_data, splits_of
 from headway.settings import override, write_yaml
 from headway.training import (
     Averaging,
@@ -69,8 +67,9 @@ def train_translator(
 
     The folder is locked while training. `history` is written above the configuration in run.yaml.
     """
+    splits_of(config.data)  # what cannot work is said before anything is made
+    machine = prepare_machine(config.machine)
     with lock(folder), graceful_stop() as request:
-        machine = prepare_machine(config.machine)
 
         def emit(event: Event) -> None:
             for listener in listeners:
@@ -259,11 +258,3 @@ def _evaluator(
         }
 
     return evaluate
-
-
-def parse_time(text: str) -> float:
-    """90s, 30m, 2h or plain seconds -> seconds."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text.strip())
-    if not match or float(match[1]) <= 0:
-        raise UsageError(f"training.time={text}: must be like 90s, 30m or 2h")
-    return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]

@@ -1,0 +1,1 @@
+"""How fast Headway is, beside other libraries: one file a claim, `make bench` prints the table."""

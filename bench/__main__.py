@@ -1,0 +1,118 @@
+"""`python -m bench`: speed beside other libraries, in a table and a file.
+
+Rounds of the two libraries alternate (ours, peer, ours, peer ...), each in a process of its own;
+the ratio is taken within each pair of neighbours, so that a machine that slows down for both slows
+both down. Ends with 0 whenever it measured: the table says what stays below its goal.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from bench.report import Row, as_json, command_line, table, today
+from bench.sentences import SENTENCES, source_of_data, trained, write_sentences
+from bench.sides import ROOT, Settings, Side
+from headway.files import write_file
+
+CLAIMS = ("training", "translation", "kernels")
+FULL_STEPS, QUICK_STEPS = 600, 60
+# Work of one round: steps of training, sentences, calls of a kernel.
+FULL = {"training": 20, "translation": 1000, "kernels": 40}
+QUICK = {"training": 3, "translation": 64, "kernels": 10}
+
+
+def main(arguments: list[str]) -> int:
+    options = _options(arguments)
+    rounds = options.rounds or (2 if options.quick else 5)
+    folder = options.run or _cached(options)
+    if not (folder / SENTENCES).is_file():
+        write_sentences(folder)
+    rows: list[Row] = []
+    for claim in options.only or CLAIMS:
+        print(f"{claim} ...", file=sys.stderr, flush=True)
+        rows += _measure(claim, folder, rounds, options)
+    conditions: dict[str, Any] = {
+        "rounds": rounds,
+        "threads": options.threads,
+        "data": source_of_data(),
+        "allocator": "each library's own"
+        if not options.same_allocator
+        else "Headway's settings for both",
+    }
+    print(_heading(conditions))
+    print(table(rows))
+    place = _place(options)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    write_file(place, as_json(rows, command_line(arguments), conditions).encode())
+    print(f"written to {os.path.relpath(place)}")
+    return 0
+
+
+def _options(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a look in less than a minute")
+    parser.add_argument("--rounds", type=int, help="pairs of rounds (default 5; quick 2)")
+    parser.add_argument("--only", nargs="+", choices=CLAIMS, help="some of the claims")
+    parser.add_argument(
+        "--cache", type=Path, default=ROOT / "build" / "bench", help="where trained models are kept"
+    )
+    parser.add_argument("--run", type=Path, help="a post-norm run folder to use instead")
+    parser.add_argument(
+        "--threads", type=int, default=os.cpu_count() or 1, help="CPU threads of each side"
+    )
+    parser.add_argument(
+        "--same-allocator",
+        action="store_true",
+        help="give the peer Headway's allocator and oneDNN settings too",
+    )
+    return parser.parse_args(arguments)
+
+
+def _cached(options: argparse.Namespace) -> Path:
+    """The model to measure with; a quick look takes the long-trained one where it is there."""
+    full: Path = options.cache / f"{source_of_data()}-{FULL_STEPS}"
+    brief = options.quick and not (full / SENTENCES).is_file()
+    return trained(options.cache, QUICK_STEPS if brief else FULL_STEPS)
+
+
+def _measure(claim: str, folder: Path, rounds: int, options: argparse.Namespace) -> list[Row]:
+    def settings(side: str) -> Settings:
+        return Settings(
+            claim=claim,
+            side=side,
+            folder=str(folder),
+            threads=options.threads,
+            allocator=side == "ours" or claim == "kernels" or options.same_allocator,
+            work=(QUICK if options.quick else FULL)[claim],
+        )
+
+    with Side(settings("ours")) as ours, Side(settings("peer")) as peer:
+        device = f"cpu, {options.threads} threads"
+        found: list[Row] = import_module(f"bench.{claim}").measure(ours, peer, rounds, device)
+    return found
+
+
+def _heading(conditions: dict[str, Any]) -> str:
+    data = conditions["data"]
+    said = "Multi30k" if data == "multi30k" else "made-up sentences (HEADWAY_DATA is not set)"
+    return (
+        f"{said}; {conditions['rounds']} pairs of rounds, {conditions['threads']} threads; "
+        f"allocator: {conditions['allocator']}. ratio > 1: Headway is better"
+    )
+
+
+def _place(options: argparse.Namespace) -> Path:
+    """Looks and parts stay out of the results."""
+    if options.quick or options.only:
+        cache: Path = options.cache
+        return cache / "look.json"
+    return ROOT / "bench" / "results" / f"{today()}.json"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

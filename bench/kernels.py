@@ -1,0 +1,134 @@
+"""The pieces beside torch's own: attention at a sentence's length, dropout, cross-entropy.
+
+Forward and backward, float32. Both processes are set up alike (allocator included), so that only
+the kernels differ. The memory row is the largest sum of live tensors, in megabytes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from bench.report import Row, row
+from bench.sides import Answer, Settings, Side, Worker, interleave
+from headway.attention import FusedDot, Mask
+from headway.blocks import Dropout
+from headway.training.objectives import cross_entropy_sum
+
+HEADS = (256, 4, 14, 32)  # B H T K: captions in a batch of 4,096 tokens
+ACTIVATIONS = (256, 14, 128)  # B T D
+TARGETS, WIDTH, VOCABULARY = 3584, 128, 8000  # N D V
+SMOOTHING = 0.1
+
+Kernel = Callable[[], Tensor]
+CLAIMS = {
+    "attention": ("attention, B256 H4 T14 K32", "torch scaled_dot_product_attention"),
+    "dropout": ("dropout, B256 T14 D128", "torch dropout"),
+    "cross_entropy": ("cross-entropy, N3584 D128 V8000", "torch cross_entropy"),
+}
+
+
+def measure(ours: Side, peer: Side, rounds: int, device: str) -> list[Row]:
+    """Speed of each kernel, and the memory of cross-entropy."""
+    rows = []
+    for kernel, (name, peer_name) in CLAIMS.items():
+        pairs = interleave(ours, peer, rounds, kernel=kernel)
+        rows.append(row(name, pairs, "calls/s", peer_name, device))
+    name, peer_name = CLAIMS["cross_entropy"]
+    megabytes = [
+        tuple(side.ask(kernel="cross_entropy", memory=True) for side in (ours, peer))
+        for _ in range(2)
+    ]
+    rows.append(row(f"{name}, memory", megabytes, "MB", peer_name, device, less_is_better=True))
+    return rows
+
+
+def ours(settings: Settings) -> Worker:
+    """Headway's kernels."""
+    return _worker(settings, _kernels(_our_attention(), Dropout(0.1), _our_cross_entropy))
+
+
+def peer(settings: Settings) -> Worker:
+    """torch's."""
+    return _worker(
+        settings,
+        _kernels(
+            F.scaled_dot_product_attention,
+            lambda x: F.dropout(x, 0.1, training=True),
+            _plain_cross_entropy,
+        ),
+    )
+
+
+def _our_attention() -> Callable[..., Tensor]:
+    kernel, mask = FusedDot(), Mask()
+    return lambda q, k, v: kernel(q, k, v, mask)
+
+
+def _our_cross_entropy(hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
+    return cross_entropy_sum(hidden, weight, targets, SMOOTHING)[0]
+
+
+def _plain_cross_entropy(hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
+    logits = hidden @ weight.T
+    return F.cross_entropy(logits, targets, label_smoothing=SMOOTHING, reduction="sum")
+
+
+def _kernels(
+    attention: Callable[..., Tensor],
+    dropout: Callable[[Tensor], Tensor],
+    cross_entropy: Callable[[Tensor, Tensor, Tensor], Tensor],
+) -> dict[str, tuple[Kernel, list[Tensor]]]:
+    """Each kernel on its inputs, and the tensors that get a gradient."""
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(HEADS, requires_grad=True) for _ in range(3))
+    x = torch.randn(ACTIVATIONS, requires_grad=True)
+    hidden = torch.randn(TARGETS, WIDTH, requires_grad=True)
+    weight = (torch.randn(VOCABULARY, WIDTH) * WIDTH**-0.5).requires_grad_()
+    targets = torch.randint(VOCABULARY, (TARGETS,))
+    return {
+        "attention": (lambda: attention(q, k, v), [q, k, v]),
+        "dropout": (lambda: dropout(x), [x]),
+        "cross_entropy": (lambda: cross_entropy(hidden, weight, targets), [hidden, weight]),
+    }
+
+
+def _worker(settings: Settings, kernels: dict[str, tuple[Kernel, list[Tensor]]]) -> Worker:
+    gradients = {name: torch.ones_like(kernel()) for name, (kernel, _) in kernels.items()}
+    calls = {"attention": settings.work, "dropout": 2 * settings.work, "cross_entropy": 3}
+
+    def work(question: dict[str, Any]) -> Answer:
+        name = question["kernel"]
+        kernel, inputs = kernels[name]
+
+        def once() -> None:
+            torch.autograd.grad(kernel(), inputs, gradients[name])
+
+        if question.get("memory"):
+            return {"work": peak_memory(once) / 1e6, "seconds": 1.0}
+        started = time.perf_counter()
+        for _ in range(calls[name]):
+            once()
+        return {"work": calls[name], "seconds": time.perf_counter() - started}
+
+    return work
+
+
+def peak_memory(run: Callable[[], None]) -> int:
+    """Most bytes of tensors alive at once while `run` runs, beyond those alive before."""
+    with torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True
+    ) as profile:
+        run()
+    assert profile.profiler is not None and profile.profiler.kineto_results is not None
+    events = [e for e in profile.profiler.kineto_results.events() if e.name() == "[memory]"]
+    alive = most = 0
+    for event in sorted(events, key=lambda e: e.start_ns()):
+        alive += event.nbytes()
+        most = max(most, alive)
+    return most

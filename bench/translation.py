@@ -1,0 +1,156 @@
+"""Translation speed: beam 4, sentences a second, beside transformers' `generate`.
+
+Both sides hold the same trained weights (`bench.marian` copies them, and the logits are compared
+first). From source ids to target ids and text; the same sentences, sorted by length, 64 a batch.
+The two libraries divide by different length penalties (ours ((5 + n) / 6)^a, Wu et al. 2016;
+transformers' n^a), so the share of equal translations is also asked for without one.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import headway
+from bench.marian import Specials, to_marian
+from bench.report import Row, row
+from bench.sides import Answer, Settings, Side, Worker, faster_attention, interleave
+from headway.bundle import TranslatorBundle
+from headway.data.batches import collate_sources
+from headway.decoding import Limits, beam_search
+
+BEAM, BATCH = 4, 64
+SENTENCES = "sentences.txt"  # in the run folder, one a line
+
+
+def measure(ours: Side, peer: Side, rounds: int, device: str) -> list[Row]:
+    """One row. AssertionError if the two models are not the same function."""
+    a, b = (torch.tensor(side.ask(logits=True)["logits"]) for side in (ours, peer))
+    apart = float((a - b).abs().max())
+    assert apart < 1e-4, f"not the same model: logits differ by {apart}"
+    attention = faster_attention(peer, alpha=1.0)
+    pairs = interleave(ours, peer, rounds, alpha=1.0, attention=attention)
+    plain = [side.ask(alpha=0.0, attention=attention) for side in (ours, peer)]
+    words = sum(len(text.split()) for text in pairs[0][0]["texts"]) / len(pairs[0][0]["texts"])
+    note = (
+        f"equal translations: {_equal(*pairs[0]):.1%} (without length penalty "
+        f"{_equal(plain[0], plain[1]):.1%}); {words:.1f} words each; steps for all batches: "
+        f"ours {pairs[0][0]['steps']}, peer {pairs[0][1]['steps']}; logits within {apart:.0e}"
+    )
+    name = f"transformers generate ({attention})"
+    return [row("translation, beam 4", pairs, "sentences/s", name, device, note=note)]
+
+
+def _equal(a: Answer, b: Answer) -> float:
+    same = sum(x == y for x, y in zip(a["texts"], b["texts"], strict=True))
+    return same / len(a["texts"])
+
+
+def ours(settings: Settings) -> Worker:
+    """`beam_search`, as `bundle.translate` calls it."""
+    bundle, batches = _start(settings)
+    side = bundle.tokenizer.target
+    counter = _Counter(bundle.model)
+
+    def translate(rows: list[list[int]], alpha: float) -> list[str]:
+        longest = [2 * len(ids) + 10 for ids in rows]
+        limits = Limits(side.bos, side.eos, longest, (side.pad, side.bos))
+        inputs = collate_sources(rows, bundle.tokenizer.source)
+        found = beam_search(counter, inputs, limits, width=BEAM, alpha=alpha)
+        return [side.decode(best[0].tokens) for best in found]
+
+    def work(question: dict[str, Any]) -> Answer:
+        if question.get("logits"):
+            source, read, keys = _probe(bundle, batches[0])
+            with torch.inference_mode():
+                return {"logits": bundle.model(source, read, keys)[:, -1].tolist()}
+        counter.steps, started = 0, time.perf_counter()
+        texts = [text for rows in batches for text in translate(rows, question["alpha"])]
+        seconds = time.perf_counter() - started
+        return {"work": len(texts), "seconds": seconds, "texts": texts, "steps": counter.steps}
+
+    return work
+
+
+class _Counter:
+    """The model, counting the steps of a search."""
+
+    def __init__(self, model: Any) -> None:
+        self._model, self.steps = model, 0
+        self.parameters, self.start = model.parameters, model.start
+
+    def step(self, tokens: Any, state: Any) -> Any:
+        self.steps += 1
+        return self._model.step(tokens, state)
+
+
+def peer(settings: Settings) -> Worker:
+    """`generate` with the same weights and the same limits."""
+    bundle, batches = _start(settings)
+    side = bundle.tokenizer.target
+    model = to_marian(bundle.model, Specials(side.pad, side.bos, side.eos))
+    forbidden = [side.pad, side.bos]
+    steps = 0
+
+    def count(*_: Any) -> None:
+        nonlocal steps
+        steps += 1
+
+    model.model.decoder.register_forward_pre_hook(count)
+
+    @torch.inference_mode()
+    def translate(rows: list[list[int]], alpha: float) -> list[str]:
+        source, keys = collate_sources(rows, bundle.tokenizer.source)
+        longest = max(2 * len(ids) + 10 for ids in rows)
+        found = model.generate(
+            input_ids=source,
+            attention_mask=torch.ones_like(source) if keys is None else keys.long(),
+            num_beams=BEAM,
+            do_sample=False,
+            length_penalty=alpha,
+            use_cache=True,
+            max_length=longest + 2,  # <s>, the tokens, </s>
+        )
+        return [side.decode(ids) for ids in _cut(found.tolist(), side.eos)]
+
+    def work(question: dict[str, Any]) -> Answer:
+        nonlocal steps
+        if question.get("logits"):
+            source, read, keys = _probe(bundle, batches[0])
+            with torch.inference_mode():
+                out = model(input_ids=source, attention_mask=keys, decoder_input_ids=read)
+            return {"logits": out.logits[:, -1].tolist()}
+        # A bias that Marian adds anyway keeps <pad> and <s> out, at no cost.
+        model.final_logits_bias[:, forbidden] = -1e9
+        model.set_attn_implementation(question["attention"])
+        steps, started = 0, time.perf_counter()
+        texts = [text for rows in batches for text in translate(rows, question["alpha"])]
+        seconds = time.perf_counter() - started
+        return {"work": len(texts), "seconds": seconds, "texts": texts, "steps": steps}
+
+    return work
+
+
+def _cut(rows: list[list[int]], eos: int) -> list[list[int]]:
+    """Without the first <s>, and up to </s>."""
+    return [row[1 : row.index(eos, 1) if eos in row[1:] else None] for row in rows]
+
+
+def _start(settings: Settings) -> tuple[TranslatorBundle, list[list[list[int]]]]:
+    """The trained bundle, and `settings.work` sentences as ids, longest first, 64 a batch."""
+    folder = Path(settings.folder)
+    bundle = headway.load(folder)
+    texts = (folder / SENTENCES).read_text(encoding="utf-8").splitlines()[: settings.work]
+    ids = [row for row in bundle.tokenizer.source.encode_batch(texts) if row]
+    ids.sort(key=len, reverse=True)
+    return bundle, [ids[i : i + BATCH] for i in range(0, len(ids), BATCH)]
+
+
+def _probe(bundle: TranslatorBundle, rows: list[list[int]]) -> tuple[Any, Any, Any]:
+    """A few padded sources and the beginnings of targets, to compare logits on."""
+    source, keys = collate_sources([rows[0], rows[-1][:5], rows[1]], bundle.tokenizer.source)
+    read = torch.tensor([[bundle.tokenizer.target.bos, *row[:4]] for row in source.tolist()])
+    return source, read, keys

@@ -1,0 +1,251 @@
+"""Losses, gradients, schedules and averages beside torch and the papers' formulas."""
+
+import math
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.testing import assert_close
+
+from headway.training import (
+    Loss,
+    NonFinite,
+    OptimizerConfig,
+    ScheduleConfig,
+    StopRequest,
+    TrainingState,
+    WeightAverage,
+    adamw,
+    cross_entropy_sum,
+    fit,
+    learning_rate,
+)
+from headway.training.objectives import cross_entropy
+
+N, D, V = 23, 6, 11
+
+
+@pytest.mark.parametrize("chunk", [1, 5, 23, 512])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.4])
+def test_the_chunked_loss_is_torchs_with_its_gradients(monkeypatch, chunk, smoothing):
+    monkeypatch.setattr(cross_entropy, "CHUNK", chunk)
+    targets = torch.randint(0, V, (N,))
+    results = []
+    for ours in (True, False):
+        torch.manual_seed(1)
+        hidden = torch.randn(N, D, dtype=torch.float64, requires_grad=True)
+        weight = torch.randn(V, D, dtype=torch.float64, requires_grad=True)
+        if ours:
+            loss, nats = cross_entropy_sum(hidden, weight, targets, smoothing)
+            plain = F.cross_entropy(hidden @ weight.T, targets, reduction="sum")
+            assert_close(nats, plain.detach(), rtol=0, atol=1e-10)
+        else:
+            logits = hidden @ weight.T
+            loss = F.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing)
+        (loss * 0.7).backward()
+        results.append((loss.detach(), hidden.grad, weight.grad))
+    for found, expected in zip(*results, strict=True):
+        assert_close(found, expected, rtol=0, atol=1e-10)
+
+
+def test_the_chunked_loss_in_float32_is_exact_to_a_millionth_and_survives_extreme_logits():
+    hidden, weight = torch.randn(N, D), torch.randn(V, D)
+    targets = torch.randint(0, V, (N,))
+    found, _ = cross_entropy_sum(hidden, weight, targets)
+    expected = F.cross_entropy((hidden @ weight.T).double(), targets, reduction="sum")
+    assert float(found) == pytest.approx(float(expected), rel=1e-6)
+    huge, nats = cross_entropy_sum(hidden * 1e4, weight, targets, 0.1)
+    assert math.isfinite(float(huge)) and math.isfinite(float(nats))
+
+
+def test_the_loss_never_holds_all_logits():
+    largest = 0
+
+    class Watch(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            nonlocal largest
+            out = function(*args, **(kwargs or {}))
+            if isinstance(out, torch.Tensor):
+                largest = max(largest, out.numel())
+            return out
+
+    rows, vocabulary = 3 * cross_entropy.CHUNK, 100
+    hidden = torch.randn(rows, 4, requires_grad=True)
+    weight = torch.randn(vocabulary, 4, requires_grad=True)
+    with Watch():
+        loss, _ = cross_entropy_sum(hidden, weight, torch.zeros(rows, dtype=torch.long))
+        loss.backward()
+    assert largest == cross_entropy.CHUNK * vocabulary
+
+
+@dataclass
+class Rows:
+    """A micro-batch of a linear model: ragged numbers of targets."""
+
+    x: torch.Tensor
+    y: torch.Tensor
+    indices: tuple[int, ...] = field(default=(0,))
+
+
+def squared(model: nn.Module, batch: Rows) -> Loss:
+    total = (model(batch.x)[:, 0] - batch.y).square().sum()
+    return Loss(total, total.detach(), len(batch.y))
+
+
+def stream(batches, epoch=0, position=0):
+    while True:
+        while position < len(batches):
+            batch, position = batches[position], position + 1
+            done = position == len(batches)
+            yield (epoch + done, 0 if done else position, batch)
+        epoch, position = epoch + 1, 0
+
+
+def trained(batches, accumulate: int, steps: int, dtype=torch.float64) -> torch.Tensor:
+    torch.manual_seed(2)
+    model = nn.Linear(3, 1).to(dtype)
+    run = TrainingState(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    fit(
+        run,
+        stream(batches),
+        squared,
+        [],
+        steps=steps,
+        learning_rate=lambda step: 0.1,
+        accumulate=accumulate,
+        clip=1e9,
+        precision=nullcontext,
+        request=StopRequest(),
+    )
+    return model.weight.detach().clone()
+
+
+def ragged(sizes, dtype=torch.float64):
+    torch.manual_seed(6)
+    return [Rows(torch.randn(n, 3, dtype=dtype), torch.randn(n, dtype=dtype)) for n in sizes]
+
+
+def merged(batches):
+    return Rows(torch.cat([b.x for b in batches]), torch.cat([b.y for b in batches]))
+
+
+def test_ragged_micro_batches_give_the_full_batchs_gradient():
+    batches = ragged([1, 7, 2, 5, 3, 4, 1, 9])
+    whole = trained([merged(batches)], 1, 3)
+    assert_close(trained(batches, 8, 3), whole, rtol=0, atol=1e-12)
+    pairs = [merged(batches[i : i + 2]) for i in range(0, 8, 2)]
+    assert_close(trained(pairs, 4, 3), whole, rtol=0, atol=1e-12)
+    # A mean of the micro-batches' means is another gradient: the sizes matter.
+    mean_of_means = [Rows(b.x / len(b.y) ** 0.5, b.y / len(b.y) ** 0.5) for b in batches]
+    assert not torch.allclose(trained(mean_of_means, 8, 3), whole, atol=1e-3)
+
+
+def test_a_window_may_cross_the_end_of_an_epoch():
+    batches = ragged([2, 5, 3])
+    order = [batches[i % 3] for i in range(8)]
+    windows = [merged(order[i : i + 4]) for i in (0, 4)]
+    assert_close(trained(batches, 4, 2), trained(windows, 1, 2), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("where", ["data", "weights"])
+def test_what_is_not_finite_is_never_applied_and_names_its_pairs(where):
+    batches = ragged([2, 3], torch.float32)
+    batches[1].indices = (17, 4)
+    model = nn.Linear(3, 1)
+    run = TrainingState(model, torch.optim.Adam(model.parameters()))
+    if where == "data":
+        batches[1].x[0, 0] = float("nan")
+    else:
+        batches[1].x[0, 0] = 1e30
+    before = None
+
+    def keep(run, report):
+        nonlocal before
+        before = [p.detach().clone() for p in model.parameters()]
+
+    class Keep:
+        after_step = staticmethod(keep)
+
+    with pytest.raises(NonFinite, match="17, 4"):
+        fit(
+            run,
+            stream(batches),
+            squared,
+            [Keep()],
+            steps=5,
+            learning_rate=lambda step: 0.1,
+            precision=nullcontext,
+            request=StopRequest(),
+        )
+    assert run.step == 1 and before is not None
+    for old, new in zip(before, model.parameters(), strict=True):
+        assert torch.equal(old, new)
+
+
+def test_the_papers_schedule():
+    """D^-1/2 min(s^-1/2, s w^-3/2), whose peak is D^-1/2 w^-1/2."""
+    config, width, warmup = ScheduleConfig(warmup=400), 512, 400
+    peak = width**-0.5 * warmup**-0.5
+    for step in (1, 399, 400, 401, 10_000):
+        paper = width**-0.5 * min(step**-0.5, step * warmup**-1.5)
+        assert learning_rate(config, peak, step, 20_000) == pytest.approx(paper, rel=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["cosine", "linear"])
+def test_schedules_with_an_end_rise_fall_and_end(kind):
+    config = ScheduleConfig(kind=kind, warmup=10, final=0.1)
+    rates = [learning_rate(config, 2.0, step, 100) for step in range(1, 121)]
+    assert rates[0] == 0.2 and rates[9] == 2.0 == max(rates)
+    assert rates[9:] == sorted(rates[9:], reverse=True)
+    assert rates[99] == rates[-1] == pytest.approx(0.2)
+    halfway = learning_rate(config, 2.0, 55, 100)
+    assert halfway == pytest.approx(2.0 * 0.55)
+    with pytest.raises(ValueError, match="at least 1"):
+        learning_rate(config, 2.0, 0, 100)
+
+
+def test_the_average_is_its_formula_and_steps_aside_bit_exactly():
+    model = nn.Linear(2, 1)
+    average = WeightAverage(model, 0.9)
+    expected = model.weight.detach().clone()
+    for step in range(1, 30):
+        with torch.no_grad():
+            model.weight.add_(torch.randn_like(model.weight))
+        average.update(model, step)
+        decay = min(0.9, (1 + step) / (10 + step))
+        expected = decay * expected + (1 - decay) * model.weight.detach()
+    own = model.weight.detach().clone()
+    with pytest.raises(RuntimeError), average.applied(model):
+        assert_close(model.weight.detach(), expected, rtol=0, atol=1e-5)
+        raise RuntimeError
+    assert torch.equal(model.weight, own)
+    with pytest.raises(ValueError, match="decay"):
+        WeightAverage(model, 1.0)
+
+
+def test_adamw_is_torchs_and_decays_matrices_only():
+    ours, theirs = nn.Linear(3, 2), nn.Linear(3, 2)
+    theirs.load_state_dict(ours.state_dict())
+    mine = adamw(ours, OptimizerConfig(lr=0.01, weight_decay=0.1))
+    plain = torch.optim.AdamW(
+        [
+            {"params": [theirs.weight], "weight_decay": 0.1},
+            {"params": [theirs.bias], "weight_decay": 0.0},
+        ],
+        lr=0.01,
+        betas=(0.9, 0.98),
+        eps=1e-9,
+        fused=False,
+        foreach=False,
+    )
+    x = torch.randn(5, 3)
+    for _ in range(7):
+        for model, optimizer in ((ours, mine), (theirs, plain)):
+            optimizer.zero_grad()
+            model(x).square().sum().backward()
+            optimizer.step()
+    assert_close(ours.weight, theirs.weight, rtol=0, atol=1e-6)
+    assert_close(ours.bias, theirs.bias, rtol=0, atol=1e-6)

@@ -1,0 +1,174 @@
+"""Checkpoints, logs, observers."""
+
+import json
+
+import pytest
+import torch
+from torch import nn
+
+from headway.errors import DataError
+from headway.training import (
+    Checkpointing,
+    Evaluation,
+    Interrupted,
+    MetricsLog,
+    StepReport,
+    TimeLimit,
+    TrainingState,
+    WeightAverage,
+    load_state,
+    read_metrics,
+    save_state,
+)
+
+REPORT = StepReport(1.0, 1.0, 4, 0.5, 0.1, 0.01)
+
+
+def fresh(width: int = 3, seed: int = 0) -> TrainingState:
+    torch.manual_seed(seed)
+    model = nn.Sequential(nn.Linear(width, 4), nn.ReLU(), nn.Linear(4, 1))
+    return TrainingState(
+        model, torch.optim.AdamW(model.parameters(), lr=0.01), WeightAverage(model, 0.9)
+    )
+
+
+def advance(run: TrainingState, steps: int) -> None:
+    """Steps whose noise comes from torch's generator, as dropout's does."""
+    for _ in range(steps):
+        run.optimizer.zero_grad()
+        run.model(torch.randn(6, 3)).square().mean().backward()
+        run.optimizer.step()
+        run.step += 1
+        run.average.update(run.model, run.step)
+
+
+def same(a: TrainingState, b: TrainingState) -> bool:
+    mine, yours = ([*r.model.parameters(), *r.average.weights.values()] for r in (a, b))
+    return all(torch.equal(x, y) for x, y in zip(mine, yours, strict=True))
+
+
+def test_a_saved_state_goes_on_bit_identically(tmp_path):
+    whole = fresh()
+    advance(whole, 12)
+    first = fresh()
+    advance(first, 5)
+    first.best, first.stale, first.epoch, first.position = 3.25, 2, 1, 7
+    first.unlogged = {"loss": 0.1 + 0.2}
+    save_state(first, tmp_path / "step-5")
+    torch.manual_seed(99)
+    second = fresh(seed=8)
+    load_state(second, tmp_path / "step-5")
+    assert (second.best, second.stale, second.epoch, second.position) == (3.25, 2, 1, 7)
+    assert second.unlogged == {"loss": 0.1 + 0.2}
+    advance(second, 7)
+    assert same(second, whole)
+
+
+def test_a_state_of_another_shape_is_refused(tmp_path):
+    run = fresh()
+    advance(run, 1)
+    save_state(run, tmp_path / "step-1")
+    with pytest.raises(DataError, match="shape"):
+        load_state(fresh(width=5), tmp_path / "step-1")
+    other = fresh()
+    other.model.append(nn.Linear(1, 1))
+    with pytest.raises(DataError, match="does not fit"):
+        load_state(other, tmp_path / "step-1")
+
+
+def test_the_newest_two_are_kept_and_a_damaged_one_is_passed_over(tmp_path):
+    run, save = fresh(), Checkpointing(tmp_path, every=2)
+    for _ in range(7):
+        advance(run, 1)
+        save.after_step(run, REPORT)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["step-4", "step-6"]
+    whole = tmp_path / "step-6" / "state.safetensors"
+    whole.write_bytes(whole.read_bytes()[:-1])
+    (tmp_path / "step-8.tmp-0123456789ab").mkdir()
+    again = fresh()
+    found, skipped = save.resume(again)
+    assert found == tmp_path / "step-4" and again.step == 4
+    assert len(skipped) == 1 and skipped[0].startswith("step-6")
+    assert not list(tmp_path.glob("*.tmp-*"))
+
+
+def test_the_log_drops_what_will_happen_again_and_a_torn_line(tmp_path):
+    log = MetricsLog(tmp_path / "metrics.jsonl")
+    for step in (1, 2, 3, 4):
+        log({"kind": "train", "step": step, "loss": 1 / step})
+    with log.path.open("a") as file:
+        file.write('{"kind": "train", "st')
+    log.rewind(2)
+    kept = [json.loads(line) for line in log.path.read_text().strip().split("\n")]
+    assert [row["step"] for row in kept] == [1, 2]
+    assert [row["loss"] for row in read_metrics(log.path, "train")] == [1.0, 0.5]
+    assert read_metrics(log.path, "valid") == []
+
+
+def evaluation(values, **more) -> tuple[Evaluation, list[int]]:
+    kept: list[int] = []
+    found = Evaluation(
+        lambda model: {"bleu": values.pop(0)}, "bleu", 1, lambda: kept.append(1), **more
+    )
+    return found, kept
+
+
+def test_the_best_is_kept_and_patience_ends_the_run():
+    run = fresh()
+    observer, kept = evaluation([1.0, 3.0, 2.0, 3.0, 2.5], patience=3)
+    for _ in range(5):
+        run.step += 1
+        observer.after_step(run, REPORT)
+    assert (run.best, run.best_step, len(kept)) == (3.0, 2, 2)
+    assert run.stop == "early stop" and run.stale == 3
+
+
+def test_an_evaluation_happens_once_a_step_and_is_made_up_for_after_a_resume():
+    run = fresh()
+    observer, _ = evaluation([1.0, 2.0])
+    run.step = 1
+    observer.after_step(run, REPORT)
+    observer.catch_up(run)
+    assert run.best == 1.0
+    run.step = 2
+    observer.catch_up(run)
+    assert run.best == 2.0 and run.evaluated == 2
+
+
+def test_an_interrupted_evaluation_leaves_no_number_behind():
+    run = fresh()
+
+    def stopped(model):
+        raise Interrupted
+
+    run.step = 1
+    before = [p.detach().clone() for p in run.model.parameters()]
+    Evaluation(stopped, "bleu", 1, lambda: None).after_step(run, REPORT)
+    assert run.stop == "interrupted" and run.best is None and run.evaluated == 0
+    for old, new in zip(before, run.model.parameters(), strict=True):
+        assert torch.equal(old, new)
+
+
+def test_averaged_weights_are_evaluated_and_trained_ones_go_on():
+    run = fresh()
+    advance(run, 5)
+    own = run.model[0].weight.detach().clone()
+    seen = []
+
+    def look(model):
+        seen.append(model[0].weight.detach().clone())
+        return {"bleu": 1.0}
+
+    Evaluation(look, "bleu", 1, lambda: None).evaluate(run)
+    assert torch.equal(seen[0], run.average.weights["0.weight"])
+    assert torch.equal(run.model[0].weight, own) and not torch.equal(seen[0], own)
+
+
+def test_the_clock_ends_a_run():
+    run = fresh()
+    run.seconds = 9.9
+    TimeLimit(10.0).after_step(run, REPORT)
+    assert run.stop is None
+    run.seconds = 10.1
+    TimeLimit(10.0).after_step(run, REPORT)
+    assert run.stop == "time"
