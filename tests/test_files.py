@@ -6,29 +6,18 @@ import errno
 import json
 import os
 import random
-import signal
-import subprocess
-import sys
-import time
 import warnings
 
 import pytest
 
-from headway import files
 from headway.errors import (
     DataError,
     HeadwayError,
-    Interrupted,
-    OutOfMemory,
     UsageError,
-    closest,
 )
 from headway.files import (
-    lock,
     new_folder,
     newest_verified,
-    parse_json,
-    read_bytes,
     read_json,
     sweep,
     verify_folder,
@@ -78,24 +67,6 @@ def make(path, content=b"weights" * 9, number=3):
 
 def names(folder):
     return sorted(p.name for p in folder.iterdir())
-
-
-# errors
-
-
-def test_an_error_has_three_parts_on_three_lines_and_an_exit_code():
-    error = HeadwayError("what", "where", "do this")
-    assert str(error).split("\n") == ["what", "  at   where", "  try  do this"]
-    assert (error.what, error.where, error.hint) == ("what", "where", "do this")
-    assert str(DataError("what")) == "what"
-    kinds = (HeadwayError, UsageError, DataError, OutOfMemory, Interrupted)
-    assert [kind.exit_code for kind in kinds] == [1, 2, 3, 4, 130]
-    assert isinstance(error, ValueError)
-
-
-def test_a_misspelt_name_is_recognised():
-    assert closest("lrr", ["lr", "steps"]) == "lr"
-    assert closest("zebra", ["lr", "steps"]) is None
 
 
 # one file
@@ -346,106 +317,3 @@ def test_sweep_removes_only_names_of_this_protocol(tmp_path):
     (tmp_path / "y.tmp-ffffffffffff" / "inner").mkdir(parents=True)
     assert len(sweep(tmp_path)) == 2
     assert names(tmp_path) == sorted(keep)
-
-
-# reading
-
-
-def test_a_file_above_the_limit_is_refused_and_named(tmp_path):
-    (tmp_path / "a").write_bytes(b"12345")
-    assert read_bytes(tmp_path / "a", 5) == b"12345"
-    with pytest.raises(DataError, match="5 bytes, more than the 4"):
-        read_bytes(tmp_path / "a", 4)
-
-
-@pytest.mark.parametrize("name", ["missing", ".", "a\0b"])
-def test_what_cannot_be_read_is_bad_data(tmp_path, name):
-    with pytest.raises(DataError, match="cannot be read"):
-        read_bytes(tmp_path / name, 10)
-
-
-@pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="no /dev/zero here")
-def test_an_endless_device_is_refused_at_once(tmp_path):
-    (tmp_path / "a").symlink_to("/dev/zero")
-    with pytest.raises(DataError, match="no plain file"):
-        read_bytes(tmp_path / "a", 2**40)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        *(b"", b"{", b'{"a": 1} x', b"\xff", b"\xef\xbb\xbf{}", b'{"a": 1, "a": 2}'),
-        *(b"NaN", b"[Infinity]", b"-Infinity", b"1e999", b"[-1e400]"),
-        *(b"[" * 100_000, b'{"a":' * 100_000, b"1" * 10_000, b'"\\ud800"', b'{"\\udc00": 1}'),
-    ],
-    ids=lambda text: text[:20].decode("latin-1") + f"({len(text)})",
-)
-def test_json_that_readers_disagree_about_is_refused_quickly(tmp_path, text):
-    (tmp_path / "a.json").write_bytes(text)
-    begin = time.perf_counter()
-    with pytest.raises(DataError, match="not valid JSON") as caught:
-        read_json(tmp_path / "a.json")
-    assert time.perf_counter() - begin < 1
-    assert str(tmp_path / "a.json") in str(caught.value)
-
-
-def test_plain_json_is_read():
-    text = '{"a": [1, 2.5, true, null], "b": "\\u00e9\\ud83d\\ude00 é"}'
-    assert parse_json(text.encode(), "here") == {"a": [1, 2.5, True, None], "b": "é😀 é"}
-
-
-def test_an_error_message_never_repeats_a_whole_file(tmp_path):
-    (tmp_path / "a.json").write_bytes(b"9" * 100_000)
-    with pytest.raises(DataError) as caught:
-        read_json(tmp_path / "a.json")
-    assert len(str(caught.value)) < 1000
-
-
-# the lock
-
-
-HOLD = """
-import sys, time
-from pathlib import Path
-from headway.files import lock
-with lock(Path(sys.argv[1])):
-    print("held", flush=True)
-    time.sleep(60)
-"""
-
-
-def test_a_second_process_is_refused_at_once_and_a_killed_one_frees_the_folder(tmp_path):
-    command = [sys.executable, "-c", HOLD, str(tmp_path / "run")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as holder:
-        assert holder.stdout.readline() == b"held\n"
-        begin = time.perf_counter()
-        message = f"in use by process {holder.pid}"
-        with pytest.raises(UsageError, match=message), lock(tmp_path / "run"):
-            pass
-        assert time.perf_counter() - begin < 1
-        holder.send_signal(signal.SIGKILL)
-        holder.wait()
-    with lock(tmp_path / "run"):
-        assert (tmp_path / "run" / ".lock").read_text() == str(os.getpid())
-    with lock(tmp_path / "run"):
-        pass
-
-
-def test_a_lock_that_is_a_link_does_not_empty_its_target(tmp_path):
-    (tmp_path / "precious").write_text("keep me")
-    (tmp_path / ".lock").symlink_to(tmp_path / "precious")
-    with pytest.raises(HeadwayError, match="cannot write"), lock(tmp_path):
-        pass
-    assert (tmp_path / "precious").read_text() == "keep me"
-
-
-def test_a_folder_that_cannot_be_made_is_an_error_that_names_it(tmp_path):
-    (tmp_path / "file").write_text("x")
-    with pytest.raises(HeadwayError, match=r"file/run/\.lock"), lock(tmp_path / "file" / "run"):
-        pass
-
-
-def test_an_error_of_the_block_under_the_lock_stays_itself(tmp_path):
-    with pytest.raises(BlockingIOError), lock(tmp_path):
-        raise BlockingIOError(errno.EAGAIN, "something else")
-    assert files.MANIFEST == "MANIFEST.json"

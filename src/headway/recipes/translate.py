@@ -176,8 +176,9 @@ def _train(
         config.evaluation.patience,
     )
     limit = [TimeLimit(parse_time(training.time))] if training.time else []
-    if config.machine.compile:
-        model.compile()
+    if config.machine.compile:  # the two halves that training calls; shapes change each batch
+        model.encode = torch.compile(model.encode, dynamic=True)
+        model.decode = torch.compile(model.decode, dynamic=True)
     evaluation.catch_up(run)
     batches = Batches(
         prepared.train, _buckets(config, prepared), prepared.tokenizers, machine.device
