@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cyclopts import App
 
-from headway.cli.console import data, data_json, talk
+from headway.cli.console import data, data_json, program, talk
 from headway.errors import DataError
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def fetch(name: str, /, *, target: str = "fr", output: Path | None = None) -> No
 
     folder = output or Path("data") / f"{name}-en-{target}"
     talk.print(describe(fetch_data(name, target, folder)), markup=False)
-    talk.print(f"next      headway train emoji-names {folder} --source en --target {target}")
+    talk.print(f"next      {program()} train emoji-names {folder} --source en --target {target}")
 
 
 @data_app.command

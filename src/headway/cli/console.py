@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import traceback
 from pathlib import Path
@@ -13,6 +14,17 @@ from rich.console import Console
 from headway.errors import HeadwayError
 
 talk = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def program() -> str:
+    """How this person calls us: `headway`, or its path if that is on no search path."""
+    if shutil.which("headway"):
+        return "headway"
+    called = Path(sys.argv[0])
+    if called.name != "headway":
+        return "python -m headway"
+    inside = called.is_relative_to(Path.cwd())
+    return str(called.relative_to(Path.cwd()) if inside else called)
 
 
 def data(text: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from headway.cli.console import talk
+from headway.cli.console import program, talk
 from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
 from headway.cli.train import run_training
 
@@ -40,16 +40,17 @@ def demo(*, target: str = "fr", machine: MachineFlags = ON_THIS_MACHINE) -> None
     }
     outcome = run_training(recipe("emoji-names", ("headway demo", flags)), folder)
     if outcome.stop == "interrupted":
-        talk.print("saved     headway demo goes on from here")
+        talk.print(f"saved     {program()} demo goes on from here")
         raise SystemExit(130)
     _measure(folder, fetched.folder, target)
     talk.rule("5  what next")
+    us = program()
     talk.print(
-        f'headway translate {folder} "red heart"          translate a name of your own\n'
-        f'headway translate {folder} --align --nbest 3 "red heart"\n'
-        f"headway runs show {folder}                     the run's evaluations and settings\n"
-        "headway train translate FILE.tsv --source en --target de     a translator of your own\n"
-        "headway data check FILE.tsv --source en --target de          look at your data first\n"
+        f'{us} translate {folder} "red heart"            a name of your own\n'
+        f'{us} translate {folder} --align --nbest 3 "red heart"\n'
+        f"{us} runs show {folder}                       its evaluations and settings\n"
+        f"{us} data check FILE.tsv --source en --target de        look at your own data\n"
+        f"{us} train translate FILE.tsv --source en --target de   and learn from it\n"
         "Bigger: Multi30k or Tatoeba sentence pairs as TSV; docs/results.md says what to expect.",
         markup=False,
     )

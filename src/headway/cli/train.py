@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from headway.cli.console import data_json, talk
+from headway.cli.console import data_json, program, talk
 from headway.cli.screen import Screen
 from headway.errors import UsageError
 from headway.settings import COMMAND_LINE, read_yaml
@@ -84,12 +84,13 @@ def train(
     if json:
         data_json({**vars(outcome), "folder": str(outcome.folder)})
     if outcome.stop == "interrupted":
-        talk.print(f"saved     go on with: headway train --resume {folder}")
+        talk.print(f"saved     go on with: {program()} train --resume {folder}")
         raise SystemExit(130)
     if not quiet:
+        us = program()
         talk.print(
-            f'next      headway eval {folder} · headway translate {folder} "..." · '
-            f'headway translate {folder} --align "..."',
+            f'next      {us} eval {folder} · {us} translate {folder} "..." · '
+            f'{us} translate {folder} --align "..."',
             markup=False,
         )
 
