@@ -37,7 +37,7 @@ class Embeddings(nn.Module):
         self, tokens: Int[Tensor, "B T"], past: Sequence[int] = (0,)
     ) -> Float[Tensor, "B T D"]:
         """`past`: how many tokens of each row were seen before these; one number if all agree."""
-        longest = max(past, default=0) + tokens.shape[1]
+        longest = (max(past) if past else 0) + tokens.shape[1]
         if self.positions.max_length is not None and longest > self.positions.max_length:
             raise ValueError(
                 f"{longest} positions are more than the learned table's "
