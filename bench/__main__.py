@@ -23,7 +23,7 @@ CLAIMS = ("training", "translation", "kernels")
 FULL_STEPS, QUICK_STEPS = 600, 60
 # Work of one round: steps of training, sentences, calls of a kernel.
 FULL = {"training": 20, "translation": 1000, "kernels": 40}
-QUICK = {"training": 3, "translation": 64, "kernels": 10}
+QUICK = {"training": 2, "translation": 64, "kernels": 5}
 
 
 def main(arguments: list[str]) -> int:

@@ -125,7 +125,12 @@ def versions() -> dict[str, str]:
 
 def command_line(arguments: Sequence[str]) -> str:
     """What was typed, folders cut to their names: a machine's paths are nobody's business."""
-    return shlex.join(["python", "-m", "bench", *(Path(a).name or a for a in arguments)])
+
+    def short(argument: str) -> str:
+        flag, sign, value = argument.rpartition("=")
+        return f"{flag}{sign}{Path(value).name or value}"
+
+    return shlex.join(["python", "-m", "bench", *map(short, arguments)])
 
 
 def today() -> str:

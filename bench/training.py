@@ -48,7 +48,7 @@ def measure(ours: Side, peer: Side, rounds: int, device: str) -> list[Row]:
     assert abs(a - b) < 1e-4, f"not the same model: loss {a} and {b}"
     rows = []
     for dtype in ("float32", "bfloat16"):
-        attention = faster_attention(peer, dtype=dtype)
+        attention = faster_attention(peer, max(1, rounds // 2), dtype=dtype)
         pairs = interleave(ours, peer, rounds, dtype=dtype, attention=attention)
         name = f"{PEER} ({attention})"
         rows.append(row(f"training, {dtype}", pairs, "target tokens/s", name, device))

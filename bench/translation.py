@@ -31,7 +31,7 @@ def measure(ours: Side, peer: Side, rounds: int, device: str) -> list[Row]:
     a, b = (torch.tensor(side.ask(logits=True)["logits"]) for side in (ours, peer))
     apart = float((a - b).abs().max())
     assert apart < 1e-4, f"not the same model: logits differ by {apart}"
-    attention = faster_attention(peer, alpha=1.0)
+    attention = faster_attention(peer, max(1, rounds // 2), alpha=1.0)
     pairs = interleave(ours, peer, rounds, alpha=1.0, attention=attention)
     plain = [side.ask(alpha=0.0, attention=attention) for side in (ours, peer)]
     words = sum(len(text.split()) for text in pairs[0][0]["texts"]) / len(pairs[0][0]["texts"])

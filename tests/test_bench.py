@@ -1,0 +1,157 @@
+"""What `make bench` says and what it compares; the speeds themselves are nobody's test."""
+
+import json
+
+import pytest
+import torch
+from bench.kernels import peak_memory
+from bench.marian import Specials, marian_order, to_marian
+from bench.report import Row, as_json, command_line, row, table
+from bench.sentences import synthetic
+from bench.sides import faster_attention, interleave
+from bench.training import SMOOTHING, marian_loss
+from torch.testing import assert_close
+
+from headway.blocks import SinusoidalTable
+from headway.data.batches import TranslationBatch
+from headway.models import Translator, TranslatorConfig
+from headway.training import TranslationObjective
+
+PAD, BOS, EOS, V = 0, 1, 2, 19
+
+
+def rounds(*speeds: tuple[float, float]) -> list[tuple[dict[str, float], dict[str, float]]]:
+    return [({"work": 2 * a, "seconds": 2.0}, {"work": b, "seconds": 1.0}) for a, b in speeds]
+
+
+def a_row(**changes: object) -> Row:
+    pairs = rounds((12_000.0, 4000.0), (10_000.0, 5000.0), (9000.0, 9000.0))
+    return row("training", pairs, "target tokens/s", "the peer", "cpu, 2 threads", **changes)
+
+
+class Scripted:
+    """A side that answers from a list and keeps what it was asked."""
+
+    def __init__(self, *seconds: float) -> None:
+        self.seconds, self.asked = list(seconds), []
+
+    def ask(self, **question):
+        self.asked.append(question)
+        return {"work": 1, "seconds": self.seconds.pop(0)}
+
+
+def test_the_ratio_is_the_median_over_pairs_of_neighbouring_rounds():
+    found = a_row()
+    assert (found.ours, found.peer) == (10_000.0, 5000.0)
+    assert found.ratio == 2.0
+    assert found.spread == (1.0, 3.0)
+    assert found.reached
+
+
+def test_less_memory_is_a_ratio_above_one():
+    assert row("m", rounds((50.0, 300.0)), "MB", "p", "cpu", less_is_better=True).ratio == 6.0
+
+
+def test_the_table_marks_what_is_below_its_goal_and_only_that():
+    slow = row("dropout", rounds((1.1, 1.0)), "calls/s", "torch dropout", "cpu", note="why")
+    heading, fast_line, slow_line, note = table([a_row(), slow]).split("\n")
+    assert "below" in slow_line and "below" not in fast_line
+    assert "10,000" in fast_line and "5,000" in fast_line and "1.00..3.00" in fast_line
+    assert heading.index("goal") == slow_line.index("1.20")
+    assert note == "dropout: why"
+
+
+def test_the_file_holds_rows_versions_and_the_command():
+    facts = json.loads(as_json([a_row()], "python -m bench", {"threads": 2}))
+    keys = {"name", "ours", "peer", "peer_name", "ratio", "goal", "spread", "device", "unit"}
+    assert keys <= facts["rows"][0].keys()
+    assert {"headway", "torch", "transformers", "python"} <= facts["versions"].keys()
+    assert facts["command"] == "python -m bench"
+    assert facts["conditions"] == {"threads": 2}
+
+
+def test_the_command_names_no_folder_of_the_machine():
+    typed = ["--rounds", "7", "--run", "/somewhere/of mine/run-1"]
+    assert command_line(typed) == "python -m bench --rounds 7 --run run-1"
+    assert command_line(["--run=/somewhere/run-1"]) == "python -m bench --run=run-1"
+
+
+def test_rounds_alternate_after_a_warm_up_that_does_not_count():
+    ours, peer = Scripted(9.0, 1.0, 2.0), Scripted(9.0, 3.0, 4.0)
+    pairs = interleave(ours, peer, 2, dtype="float32")
+    assert [(a["seconds"], b["seconds"]) for a, b in pairs] == [(1.0, 3.0), (2.0, 4.0)]
+    assert ours.asked == [{"dtype": "float32"}] * 3
+
+
+def test_the_peer_runs_with_the_attention_whose_best_call_was_faster():
+    peer = Scripted(9.0, 5.0, 9.0, 2.0, 3.0, 4.0)  # warm-ups, then sdpa, eager, sdpa, eager
+    assert faster_attention(peer, 2) == "eager"
+    assert [q["attention"] for q in peer.asked] == ["sdpa", "eager"] * 3
+
+
+def test_made_up_sentences_follow_from_the_seed_and_are_as_long_as_captions():
+    pairs = synthetic(200, seed=1)
+    assert pairs == synthetic(200, seed=1) != synthetic(200, seed=2)
+    lengths = [len(source.split()) for source, _ in pairs]
+    assert all(7 <= length <= 23 for length in lengths) and len(set(lengths)) > 8
+    assert all(len(a.split()) == len(b.split()) for a, b in pairs)
+
+
+def test_peak_memory_counts_what_is_alive_at_once():
+    def run() -> None:
+        for _ in range(3):
+            torch.empty(50_000)
+        both = torch.empty(1000), torch.empty(60_000)
+        del both
+
+    assert 244_000 <= peak_memory(run) < 250_000
+
+
+def test_marians_position_table_is_ours_in_marians_order():
+    from transformers.models.marian.modeling_marian import MarianSinusoidalPositionalEmbedding
+
+    theirs = MarianSinusoidalPositionalEmbedding(50, 24).create_weight()
+    ours = SinusoidalTable(24)(torch.arange(50)[None])[0]
+    assert_close(ours[:, marian_order(24)], theirs, rtol=0, atol=1e-6)
+
+
+@pytest.fixture
+def pair():
+    config = TranslatorConfig(
+        model_dim=24,
+        num_heads=3,
+        ffn_dim=40,
+        encoder_layers=2,
+        decoder_layers=3,
+        norm="post",
+        source_vocabulary=V,
+        target_vocabulary=V,
+    )
+    model = Translator(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.1)
+    return model, to_marian(model, Specials(PAD, BOS, EOS))
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+def test_both_sides_minimise_the_same_loss_and_get_the_same_gradient(pair, attention):
+    """Padding, smoothing and the shared matrix included."""
+    model, theirs = pair
+    theirs.set_attn_implementation(attention)
+    source = torch.tensor([[5, 6, 7, EOS], [8, EOS, PAD, PAD]])
+    batch = TranslationBatch(
+        source,
+        source != PAD,
+        torch.tensor([[BOS, 9, 10], [BOS, 11, PAD]]),
+        torch.tensor([[9, 10, EOS], [11, EOS, PAD]]),
+        (0, 1),
+    )
+    loss = TranslationObjective(PAD, SMOOTHING)(model, batch)
+    expected = marian_loss(theirs, batch, PAD)
+    assert_close(loss.total / loss.count, expected)
+    (loss.total / loss.count).backward()
+    expected.backward()
+    own = model.source_embedding.tokens.weight.grad[:, marian_order(24)]
+    found = theirs.model.shared.weight.grad
+    assert_close(own[1:], found[1:])  # Marian never learns padding's vector
