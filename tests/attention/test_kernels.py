@@ -69,7 +69,7 @@ def test_both_fast_paths_equal_the_reference_with_their_gradients(monkeypatch, p
     for kernel in (ScaledDot(), FusedDot()):
         torch.manual_seed(3)
         leaves = [x.requires_grad_() for x in (*inputs(torch.float64), bias.clone())]
-        assert fused.FusedDot.path(leaves[0], leaves[1]) == path
+        assert fused.path(leaves[0], leaves[1]) == path
         out = kernel(*leaves[:3], mask, leaves[3])
         out.backward(torch.linspace(-1, 1, out.numel(), dtype=torch.float64).view_as(out))
         assert all(torch.isfinite(leaf.grad).all() for leaf in leaves)
@@ -90,9 +90,9 @@ def test_the_short_path_passes_a_gradient_check():
 
 def test_short_sentences_on_a_cpu_take_the_short_path_and_long_ones_torchs():
     short, long = torch.zeros(1, 1, 40, 4), torch.zeros(1, 1, 300, 4)
-    assert FusedDot.path(short, short) == "short"
-    assert FusedDot.path(long, long) == "sdpa"
-    assert FusedDot.path(torch.zeros(1, 1, 1, 4), long) == "short"  # one new token
+    assert fused.path(short, short) == "short"
+    assert fused.path(long, long) == "sdpa"
+    assert fused.path(torch.zeros(1, 1, 1, 4), long) == "short"  # one new token
 
 
 def test_long_sentences_run_torchs_fused_kernel_and_nothing_else(monkeypatch):

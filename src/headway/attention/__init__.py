@@ -1,19 +1,44 @@
 """Attention: soft look-up. Scores, softmax, weighted sum (lectures 1.1-1.6)."""
 
-from headway.attention.cache import KeyValueCache
+from headway.attention.additive import Additive
+from headway.attention.bilinear import Bilinear
+from headway.attention.cache import KeyValueCache, TokenCache
+from headway.attention.dot import Dot
 from headway.attention.fused import FusedDot
-from headway.attention.kernel import Kernel, ScaledDot
+from headway.attention.kernel import Kernel, ScaledDot, SoftmaxKernel
+from headway.attention.linear import LinearDot, LinearElu
 from headway.attention.masks import Mask
 from headway.attention.multihead import MultiHeadAttention
 from headway.attention.record import AttentionMaps, record_attention
+from headway.attention.relative import (
+    Alibi,
+    AttentionPositions,
+    RelativeBuckets,
+    Rotary,
+    places,
+)
+from headway.attention.window import SlidingWindow
 
 __all__ = [
+    "Additive",
+    "Alibi",
     "AttentionMaps",
+    "AttentionPositions",
+    "Bilinear",
+    "Dot",
     "FusedDot",
     "Kernel",
     "KeyValueCache",
+    "LinearDot",
+    "LinearElu",
     "Mask",
     "MultiHeadAttention",
+    "RelativeBuckets",
+    "Rotary",
     "ScaledDot",
+    "SlidingWindow",
+    "SoftmaxKernel",
+    "TokenCache",
+    "places",
     "record_attention",
 ]

@@ -1,59 +1,71 @@
-"""Keys and values of the tokens already decoded, so that each is projected once."""
+"""What is kept of the tokens already decoded, so that nothing is computed twice."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 import torch
 
 from headway.attention.masks import Mask
 from headway.shapes import Float, Tensor
 
+Cache = TypeVar("Cache", bound="TokenCache")
 
-class KeyValueCache:
-    """Keys and values of one attention layer for N rows that may differ in length.
 
-    Row n holds its tokens at positions 0 ... lengths[n] - 1; what lies behind is leftover and is
-    never attended to. Space doubles when it is full. Passed along and returned as part of a decode
+class TokenCache:
+    """What a decoder keeps of each token, for N rows that may differ in length.
+
+    Row n holds its tokens at places 0 ... lengths[n] - 1; what lies behind is leftover and is
+    never looked at. Space doubles when it is full. Passed along and returned as part of a decode
     state, never stored on a module.
     """
 
     def __init__(self, num_rows: int) -> None:
         self.lengths = [0] * num_rows
-        self._keys: Tensor | None = None  # N H capacity K
-        self._values: Tensor | None = None  # N H capacity Kv
+        self._stores: list[Tensor] = []  # each N H capacity K
 
-    def append(
-        self, k: Float[Tensor, "N H T K"], v: Float[Tensor, "N H T Kv"]
-    ) -> tuple[Float[Tensor, "N H S K"], Float[Tensor, "N H S Kv"], Mask]:
-        """Store T new tokens a row; return all keys and values so far and the mask to use."""
-        num_new = k.shape[2]
+    def extend(self, *new: Float[Tensor, "N H T _"]) -> list[Tensor]:
+        """Store T tokens more in each row; all of them so far, "N H S K" each.
+
+        The same kinds of things, in the same order, at every call.
+        """
+        num_new = new[0].shape[2]
         total = max(self.lengths, default=0) + num_new
-        self._keys = _with_room(self._keys, k, total)
-        self._values = _with_room(self._values, v, total)
-        uniform = len(set(self.lengths)) <= 1
-        if uniform:
-            self._keys[:, :, total - num_new : total] = k
-            self._values[:, :, total - num_new : total] = v
-            mask = Mask(causal=True)
+        stores: Sequence[Tensor | None] = self._stores or [None] * len(new)
+        self._stores = [_with_room(s, x, total) for s, x in zip(stores, new, strict=True)]
+        if self.uniform:
+            for store, x in zip(self._stores, new, strict=True):
+                store[:, :, total - num_new : total] = x
         else:
-            past = torch.tensor(self.lengths, device=k.device)
-            rows = torch.arange(len(self.lengths), device=k.device)[:, None]
-            places = past[:, None] + torch.arange(num_new, device=k.device)
-            self._keys[rows, :, places] = k.transpose(1, 2)  # N H T K -> N T H K
-            self._values[rows, :, places] = v.transpose(1, 2)
-            mask = Mask(causal=True, past=past)
+            past = torch.tensor(self.lengths, device=new[0].device)
+            rows = torch.arange(len(self.lengths), device=new[0].device)[:, None]
+            where = past[:, None] + torch.arange(num_new, device=new[0].device)
+            for store, x in zip(self._stores, new, strict=True):
+                store[rows, :, where] = x.transpose(1, 2)  # N H T K -> N T H K
         self.lengths = [length + num_new for length in self.lengths]
-        return self._keys[:, :, :total], self._values[:, :, :total], mask
+        return [store[:, :, :total] for store in self._stores]
+
+    @property
+    def uniform(self) -> bool:
+        """Whether all rows are of one length."""
+        return len(set(self.lengths)) <= 1
+
+    def last(self) -> list[Float[Tensor, "N H K"]]:
+        """The newest token of each row."""
+        if self.uniform:
+            return [store[:, :, self.lengths[0] - 1] for store in self._stores]
+        rows = torch.arange(len(self.lengths), device=self._stores[0].device)
+        where = torch.tensor(self.lengths, device=rows.device) - 1
+        return [store[rows, :, where] for store in self._stores]
 
     def reorder(self, rows: Sequence[int]) -> None:
         """Row i becomes old row rows[i]; rows may repeat or be dropped."""
         self.lengths = [self.lengths[row] for row in rows]
-        if self._keys is not None and self._values is not None:
-            index = torch.tensor(rows, dtype=torch.long, device=self._keys.device)
+        if self._stores:
+            index = torch.tensor(rows, dtype=torch.long, device=self._stores[0].device)
             used = max(self.lengths, default=0)
-            self._keys = _select(self._keys, index, used)
-            self._values = _select(self._values, index, used)
+            self._stores = [_select(store, index, used) for store in self._stores]
 
     def rewind(self, lengths: Sequence[int]) -> None:
         """Take tokens back: row n keeps its first lengths[n]."""
@@ -62,20 +74,31 @@ class KeyValueCache:
                 raise ValueError(f"cannot rewind a row of {old} tokens to {new}")
         self.lengths = list(lengths)
 
-    @staticmethod
-    def join(caches: Sequence[KeyValueCache]) -> KeyValueCache:
+    @classmethod
+    def join(cls: type[Cache], caches: Sequence[Cache]) -> Cache:
         """The rows of several caches of one layer in one cache, in order."""
-        filled = [c for c in caches if c._keys is not None and c._values is not None]
-        joined = KeyValueCache(0)
+        joined = cls(0)
         joined.lengths = [length for cache in caches for length in cache.lengths]
+        filled = [cache._stores for cache in caches if cache._stores]
         if not filled:
             return joined
         if len(filled) != len(caches):
             raise ValueError("a state that has not decoded any token cannot join one that has")
         total = max(joined.lengths)
-        joined._keys = _stack([c._keys for c in filled if c._keys is not None], total)
-        joined._values = _stack([c._values for c in filled if c._values is not None], total)
+        joined._stores = [_stack(stores, total) for stores in zip(*filled, strict=True)]
         return joined
+
+
+class KeyValueCache(TokenCache):
+    """Keys and values of one attention layer."""
+
+    def append(
+        self, k: Float[Tensor, "N H T K"], v: Float[Tensor, "N H T Kv"]
+    ) -> tuple[Float[Tensor, "N H S K"], Float[Tensor, "N H S Kv"], Mask]:
+        """Store T new tokens a row; return all keys and values so far and the mask to use."""
+        past = None if self.uniform else torch.tensor(self.lengths, device=k.device)
+        keys, values = self.extend(k, v)
+        return keys, values, Mask(causal=True, past=past)
 
 
 def _with_room(store: Tensor | None, new: Tensor, total: int) -> Tensor:
@@ -98,7 +121,7 @@ def _select(store: Tensor, index: Tensor, used: int) -> Tensor:
     return chosen
 
 
-def _stack(stores: list[Tensor], total: int) -> Tensor:
+def _stack(stores: Sequence[Tensor], total: int) -> Tensor:
     rows = sum(store.shape[0] for store in stores)
     out = stores[0].new_zeros(rows, stores[0].shape[1], total, stores[0].shape[3])
     start = 0

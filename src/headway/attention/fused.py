@@ -19,19 +19,37 @@ SHORT = 128
 Path = Literal["short", "sdpa"]
 
 
-class FusedDot(ScaledDot):
-    """softmax(Q K^T / sqrt(K)) V without ever asking for the weights.
+def path(q: Tensor, k: Tensor) -> Path:
+    """Which of the two ways `fused_dot` takes.
 
-    Two paths, chosen by where and how long the tensors are (`path` says which one runs):
     `short` is three batched products with a hand-written backward, for CPU sentences;
     `sdpa` is torch's `scaled_dot_product_attention`, whose memory does not grow with T x S.
-    When weights are asked for, the reference computes them.
     """
+    short = q.device.type == "cpu" and q.shape[2] * k.shape[2] <= SHORT * SHORT
+    return "short" if short else "sdpa"
 
-    @staticmethod
-    def path(q: Tensor, k: Tensor) -> Path:
-        short = q.device.type == "cpu" and q.shape[2] * k.shape[2] <= SHORT * SHORT
-        return "short" if short else "sdpa"
+
+def fused_dot(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B H S K"],
+    v: Float[Tensor, "B H S Kv"],
+    mask: Mask,
+    bias: Float[Tensor, "#B #H T S"] | None = None,
+) -> Float[Tensor, "B H T Kv"]:
+    """softmax(Q K^T / sqrt(K) + bias) V without ever asking for the weights."""
+    if path(q, k) == "short":
+        bias = added(mask.additive(q.shape[2], k.shape[2], like=q), bias)
+        context: Tensor = _ShortAttention.apply(q, k, v, bias)  # type: ignore[no-untyped-call]
+        return context
+    if bias is None and mask.is_plain_causal(q.shape[2], k.shape[2]):
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    bias = added(mask.additive(q.shape[2], k.shape[2], like=q), bias)
+    bias = None if bias is None else bias.to(q.dtype)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
+
+
+class FusedDot(ScaledDot):
+    """softmax(Q K^T / sqrt(K)) V by `fused_dot`; the reference computes the weights when asked."""
 
     def forward(
         self,
@@ -41,17 +59,11 @@ class FusedDot(ScaledDot):
         mask: Mask,
         bias: Float[Tensor, "#B #H T S"] | None = None,
     ) -> Float[Tensor, "B H T Kv"]:
-        if self.path(q, k) == "short":
-            added = _sum(mask.additive(q.shape[2], k.shape[2], like=q), bias)
-            context: Tensor = _ShortAttention.apply(q, k, v, added)  # type: ignore[no-untyped-call]
-            return context
-        if bias is None and mask.is_plain_causal(q.shape[2], k.shape[2]):
-            return F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        added = _sum(mask.additive(q.shape[2], k.shape[2], like=q), bias)
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=added)
+        return fused_dot(q, k, v, mask, bias)
 
 
-def _sum(a: Tensor | None, b: Tensor | None) -> Tensor | None:
+def added(a: Tensor | None, b: Tensor | None) -> Tensor | None:
+    """The sum of two biases, either of which may be missing."""
     if a is None or b is None:
         return b if a is None else a
     return a + b

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import math
+from typing import ClassVar
 
 import torch
 from torch import nn
@@ -18,7 +19,11 @@ class Kernel(nn.Module, abc.ABC):
     `forward` may compute in any way it likes; `weights` says what the weights were, in float32 or
     better, and is called only while somebody records (`record_attention`). A query that may attend
     to nothing gets weights 0 and context 0, never NaN.
+
+    `normalised`: whether a query's weights are positive and sum to 1.
     """
+
+    normalised: ClassVar[bool] = True
 
     @abc.abstractmethod
     def forward(
@@ -55,41 +60,52 @@ def masked_softmax(
     return scores.softmax(-1).masked_fill(~allowed, 0.0)
 
 
-def scaled_dot_scores(
-    q: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B H S K"],
-    bias: Float[Tensor, "#B #H T S"] | None,
-) -> Float[Tensor, "B H T S"]:
-    """Q K^T / sqrt(K), plus the bias if there is one."""
-    scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
-    return scores if bias is None else scores + bias
+class SoftmaxKernel(Kernel):
+    """softmax(scores(Q, K) + bias) V: what all kernels with a softmax share, as the reference.
+
+    A kernel is then one line of mathematics: its `scores`. Faster ones replace `forward` and keep
+    this one as their slow twin.
+    """
+
+    @abc.abstractmethod
+    def scores(
+        self, q: Float[Tensor, "B H T Kq"], k: Float[Tensor, "B H S K"]
+    ) -> Float[Tensor, "B H T S"]:
+        """How well each key answers each query, before the softmax."""
+
+    def forward(
+        self,
+        q: Float[Tensor, "B H T Kq"],
+        k: Float[Tensor, "B H S K"],
+        v: Float[Tensor, "B H S Kv"],
+        mask: Mask,
+        bias: Float[Tensor, "#B #H T S"] | None = None,
+    ) -> Float[Tensor, "B H T Kv"]:
+        scores = self.scores(q, k)
+        scores = scores if bias is None else scores + bias
+        return masked_softmax(scores, mask.dense(q.shape[2], k.shape[2], q.device)).to(v.dtype) @ v
+
+    def weights(
+        self,
+        q: Float[Tensor, "B H T Kq"],
+        k: Float[Tensor, "B H S K"],
+        mask: Mask,
+        bias: Float[Tensor, "#B #H T S"] | None = None,
+    ) -> Float[Tensor, "B H T S"]:
+        exact = torch.promote_types(q.dtype, torch.float32)
+        scores = self.scores(q.to(exact), k.to(exact))
+        scores = scores if bias is None else scores + bias
+        return masked_softmax(scores, mask.dense(q.shape[2], k.shape[2], q.device))
 
 
-class ScaledDot(Kernel):
+class ScaledDot(SoftmaxKernel):
     """softmax(Q K^T / sqrt(K)) V, written as the equation: the reference.
 
     Why the scale: the dot product of two K-vectors of unit variance has variance K; unscaled, the
     softmax saturates and its gradient vanishes. Vaswani et al. 2017, section 3.2.1.
     """
 
-    def forward(
-        self,
-        q: Float[Tensor, "B H T K"],
-        k: Float[Tensor, "B H S K"],
-        v: Float[Tensor, "B H S Kv"],
-        mask: Mask,
-        bias: Float[Tensor, "#B #H T S"] | None = None,
-    ) -> Float[Tensor, "B H T Kv"]:
-        allowed = mask.dense(q.shape[2], k.shape[2], q.device)
-        return masked_softmax(scaled_dot_scores(q, k, bias), allowed) @ v
-
-    def weights(
-        self,
-        q: Float[Tensor, "B H T K"],
-        k: Float[Tensor, "B H S K"],
-        mask: Mask,
-        bias: Float[Tensor, "#B #H T S"] | None = None,
+    def scores(
+        self, q: Float[Tensor, "B H T K"], k: Float[Tensor, "B H S K"]
     ) -> Float[Tensor, "B H T S"]:
-        dtype = torch.promote_types(q.dtype, torch.float32)
-        allowed = mask.dense(q.shape[2], k.shape[2], q.device)
-        return masked_softmax(scaled_dot_scores(q.to(dtype), k.to(dtype), bias), allowed)
+        return q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])

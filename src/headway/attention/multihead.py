@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from torch import nn
 
 from headway.attention.cache import KeyValueCache
-from headway.attention.fused import FusedDot
+from headway.attention.fused import FusedDot, added
 from headway.attention.kernel import Kernel
 from headway.attention.masks import Mask
+from headway.attention.relative import AttentionPositions, places
 from headway.shapes import Float, Tensor
 
 
@@ -18,6 +21,9 @@ class MultiHeadAttention(nn.Module):
     have another width (`source_dim`): text, image patches, sound. `value_dim` is the width of one
     head's values, K unless given: heads of width 1 concatenate to a vector of width H, which W_O
     brings back to D. Vaswani et al. 2017, section 3.2.2.
+
+    `positions` (rotary, ALiBi, relative) is for self-attention: it knows where the tokens of one
+    sequence stand.
 
     Weights of the H heads lie in one matrix each: head h of the queries is the columns
     h K ... (h + 1) K of `query`.
@@ -33,6 +39,7 @@ class MultiHeadAttention(nn.Module):
         head_dim: int | None = None,
         value_dim: int | None = None,
         bias: bool = True,
+        positions: AttentionPositions | None = None,
     ) -> None:
         super().__init__()
         if num_heads < 1:
@@ -49,6 +56,7 @@ class MultiHeadAttention(nn.Module):
         self.value = nn.Linear(source_dim, num_heads * value_dim, bias=bias)
         self.output = nn.Linear(num_heads * value_dim, model_dim, bias=bias)
         self.kernel = FusedDot() if kernel is None else kernel
+        self.positions = positions
 
     def forward(
         self,
@@ -60,10 +68,16 @@ class MultiHeadAttention(nn.Module):
         return self.attend(x, *self.keys_values(source), mask, bias)
 
     def keys_values(
-        self, source: Float[Tensor, "B S E"]
+        self, source: Float[Tensor, "B S E"], past: Sequence[int] = (0,)
     ) -> tuple[Float[Tensor, "B H S K"], Float[Tensor, "B H S Kv"]]:
-        """Keys and values of `source`: made once a sentence, whatever the number of queries."""
-        return self._heads(self.key(source)), self._heads(self.value(source))
+        """Keys and values of `source`: made once a sentence, whatever the number of queries.
+
+        past: how many tokens of each row came before, one number if all agree.
+        """
+        keys = self._heads(self.key(source))
+        if self.positions is not None:
+            keys = self.positions.rotate(keys, places(past, source.shape[1], source.device))
+        return keys, self._heads(self.value(source))
 
     def attend(
         self,
@@ -72,6 +86,7 @@ class MultiHeadAttention(nn.Module):
         v: Float[Tensor, "M H S Kv"],
         mask: Mask,
         bias: Float[Tensor, "#N #H T S"] | None = None,
+        past: Sequence[int] = (0,),
     ) -> Float[Tensor, "N T D"]:
         """Attention of the queries made from x over keys and values made before.
 
@@ -81,7 +96,12 @@ class MultiHeadAttention(nn.Module):
         queries = self.query(x)
         if x.shape[0] != k.shape[0]:
             queries = queries.view(k.shape[0], -1, queries.shape[-1])  # N T HK -> M (N/M T) HK
-        context = self.kernel(self._heads(queries), k, v, mask, bias)
+        queries = self._heads(queries)
+        if self.positions is not None:
+            here = places(past, x.shape[1], x.device)
+            queries = self.positions.rotate(queries, here)
+            bias = added(bias, self.positions.bias(here, k.shape[2]))
+        context = self.kernel(queries, k, v, mask, bias)
         merged = context.transpose(1, 2).flatten(2)  # M H T Kv -> M T HKv
         out: Tensor = self.output(merged.view(*x.shape[:2], -1))
         return out
@@ -90,8 +110,9 @@ class MultiHeadAttention(nn.Module):
         self, x: Float[Tensor, "N T D"], cache: KeyValueCache
     ) -> Float[Tensor, "N T D"]:
         """Causal self-attention of T new tokens over everything in the cache and themselves."""
-        k, v, mask = cache.append(*self.keys_values(x))
-        return self.attend(x, k, v, mask)
+        past = tuple(cache.lengths)
+        k, v, mask = cache.append(*self.keys_values(x, past))
+        return self.attend(x, k, v, mask, past=past)
 
     def _heads(self, x: Float[Tensor, "B T HK"]) -> Float[Tensor, "B H T K"]:
         return x.view(*x.shape[:2], self.num_heads, -1).transpose(1, 2)  # B T HK -> B H T K

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import torch
 from torch import nn
 
+from headway.attention import places
 from headway.blocks.dropout import Dropout
 from headway.blocks.positions import Added, Concatenated, NoPositions
 from headway.shapes import Float, Int, Tensor
@@ -44,8 +44,6 @@ class Embeddings(nn.Module):
                 f"max_length={self.positions.max_length}: shorten the text, or train with "
                 "sinusoidal positions"
             )
-        first = past if len(set(past)) > 1 else past[:1]
-        places = torch.tensor(first, device=tokens.device)[:, None]
-        places = places + torch.arange(tokens.shape[1], device=tokens.device)  # #B T
-        out: Tensor = self.dropout(self.positions(self.tokens(tokens) * self.scale, places))
+        where = places(past, tokens.shape[1], tokens.device)
+        out: Tensor = self.dropout(self.positions(self.tokens(tokens) * self.scale, where))
         return out

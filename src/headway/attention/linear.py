@@ -1,0 +1,144 @@
+"""Attention without softmax: time and memory grow with the length, not with its square."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+import torch
+
+from headway.attention.kernel import Kernel
+from headway.attention.masks import Mask
+from headway.shapes import Float, Tensor
+
+# Tokens between two updates of the running sum of a causal pass: inside, products are quadratic.
+CHUNK = 64
+
+
+def running_sum(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B H S K"],
+    v: Float[Tensor, "B H S Kv"],
+    *,
+    causal: bool,
+) -> Float[Tensor, "B H T Kv"]:
+    """Q K^T V (causal: only over keys up to each query) in O(T) by multiplying K^T V first.
+
+    Causal: M_t = M_(t-1) + k_t^T v_t, y_t = q_t M_t, the recurrent form, in steps of `CHUNK`
+    tokens. With fewer queries than keys the queries are the last ones. Katharopoulos et al. 2020,
+    section 3.3.
+    """
+    if not causal:
+        return q @ (k.transpose(-1, -2) @ v)
+    past = k.shape[2] - q.shape[2]
+    total = k[:, :, :past].transpose(-1, -2) @ v[:, :, :past]  # B H K Kv
+    parts = []
+    for start in range(0, q.shape[2], CHUNK):
+        queries = q[:, :, start : start + CHUNK]
+        place = slice(past + start, past + start + queries.shape[2])
+        keys, values = k[:, :, place], v[:, :, place]
+        inside = (queries @ keys.transpose(-1, -2)).tril()
+        parts.append(queries @ total + inside @ values)
+        total = total + keys.transpose(-1, -2) @ values
+    return torch.cat(parts, dim=2)
+
+
+def _is_linear(mask: Mask, bias: Tensor | None) -> bool:
+    """A bias for each pair, a window, or rows of different pasts need the scores themselves."""
+    return bias is None and mask.window is None and mask.past is None
+
+
+def _without_hidden(k: Tensor, mask: Mask) -> Tensor:
+    """Keys that are padding become 0, so that they add nothing to any sum."""
+    return k if mask.keys is None else k * mask.keys[:, None, :, None].to(k.dtype)
+
+
+class LinearDot(Kernel):
+    """(Q K^T / sqrt(K)) V: scores are the weights, there is no softmax.
+
+    The lectures' "linear attention", which "does not work too well": weights may be negative, do
+    not sum to 1, and grow with the number of keys. Hidden pairs have weight 0; a bias adds to the
+    scores of the others.
+    """
+
+    normalised: ClassVar[bool] = False
+
+    def forward(
+        self,
+        q: Float[Tensor, "B H T K"],
+        k: Float[Tensor, "B H S K"],
+        v: Float[Tensor, "B H S Kv"],
+        mask: Mask,
+        bias: Float[Tensor, "#B #H T S"] | None = None,
+    ) -> Float[Tensor, "B H T Kv"]:
+        if not _is_linear(mask, bias):
+            return (self.weights(q, k, mask, bias) @ v).to(v.dtype)
+        # sums over all tokens are kept in float32, whatever autocast says of single products
+        exact = torch.promote_types(q.dtype, torch.float32)
+        with torch.autocast(q.device.type, enabled=False):
+            queries = q.to(exact) / math.sqrt(q.shape[-1])
+            keys = _without_hidden(k.to(exact), mask)
+            return running_sum(queries, keys, v.to(exact), causal=mask.causal).to(v.dtype)
+
+    def weights(
+        self,
+        q: Float[Tensor, "B H T K"],
+        k: Float[Tensor, "B H S K"],
+        mask: Mask,
+        bias: Float[Tensor, "#B #H T S"] | None = None,
+    ) -> Float[Tensor, "B H T S"]:
+        exact = torch.promote_types(q.dtype, torch.float32)
+        scores = q.to(exact) @ k.to(exact).transpose(-1, -2) / math.sqrt(q.shape[-1])
+        scores = scores if bias is None else scores + bias
+        return scores.masked_fill(~mask.dense(q.shape[2], k.shape[2], q.device), 0.0)
+
+
+def elu_plus_one(x: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
+    """elu(x) + 1 = exp(x) below 0, x + 1 above: positive, and exact where it is small."""
+    return torch.where(x > 0, x + 1, x.clamp(max=0).exp())
+
+
+class LinearElu(Kernel):
+    """phi(Q) (phi(K)^T V) / phi(Q) sum phi(K), phi = elu + 1: linear attention that is an average.
+
+    The softmax's exp(q k) is replaced by phi(q) phi(k), which can be summed over keys first.
+    Katharopoulos et al. 2020, equations 5 and 7. A bias b multiplies a pair's weight by exp(b), as
+    it would inside a softmax.
+    """
+
+    def forward(
+        self,
+        q: Float[Tensor, "B H T K"],
+        k: Float[Tensor, "B H S K"],
+        v: Float[Tensor, "B H S Kv"],
+        mask: Mask,
+        bias: Float[Tensor, "#B #H T S"] | None = None,
+    ) -> Float[Tensor, "B H T Kv"]:
+        exact = torch.promote_types(q.dtype, torch.float32)
+        if not _is_linear(mask, bias):
+            return (self.weights(q, k, mask, bias).to(exact) @ v.to(exact)).to(v.dtype)
+        with torch.autocast(q.device.type, enabled=False):
+            queries = elu_plus_one(q.to(exact))
+            keys = _without_hidden(elu_plus_one(k.to(exact)), mask)
+            # one more value, always 1: its sum is the normaliser
+            values = torch.cat((v, torch.ones_like(v[..., :1])), dim=-1).to(exact)
+            sums = running_sum(queries, keys, values, causal=mask.causal)
+            return (sums[..., :-1] / _at_least_tiny(sums[..., -1:])).to(v.dtype)
+
+    def weights(
+        self,
+        q: Float[Tensor, "B H T K"],
+        k: Float[Tensor, "B H S K"],
+        mask: Mask,
+        bias: Float[Tensor, "#B #H T S"] | None = None,
+    ) -> Float[Tensor, "B H T S"]:
+        exact = torch.promote_types(q.dtype, torch.float32)
+        scores = elu_plus_one(q.to(exact)) @ elu_plus_one(k.to(exact)).transpose(-1, -2)
+        scores = scores if bias is None else scores * bias.exp()
+        scores = scores.masked_fill(~mask.dense(q.shape[2], k.shape[2], q.device), 0.0)
+        return scores / _at_least_tiny(scores.sum(-1, keepdim=True))
+
+
+def _at_least_tiny(sums: Tensor) -> Tensor:
+    """A query that may attend to nothing has sum 0 and must get 0, not 0 / 0."""
+    return sums.clamp_min(torch.finfo(sums.dtype).tiny)
