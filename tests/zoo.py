@@ -7,14 +7,35 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headway.attention import FusedDot, Kernel, ScaledDot
+from headway.attention import (
+    Additive,
+    Bilinear,
+    Dot,
+    FusedDot,
+    Kernel,
+    LinearDot,
+    LinearElu,
+    MultiHeadAttention,
+    ScaledDot,
+    SlidingWindow,
+)
 from headway.decoding import Limits
 from headway.models import Translator, TranslatorConfig
 
 PAD, BOS, EOS = 0, 1, 2
 VOCABULARY = 11
 
-KERNELS: dict[str, Callable[[], Kernel]] = {"scaled dot": ScaledDot, "fused dot": FusedDot}
+KERNELS: dict[str, Callable[[int, int, int], Kernel]] = {
+    "scaled dot": lambda heads, query, key: ScaledDot(),
+    "fused dot": lambda heads, query, key: FusedDot(),
+    "dot": lambda heads, query, key: Dot(),
+    "bilinear": Bilinear,
+    "additive": lambda heads, query, key: Additive(heads, query, key, 5),
+    "linear": lambda heads, query, key: LinearDot(),
+    "linear elu": lambda heads, query, key: LinearElu(),
+    "window": lambda heads, query, key: SlidingWindow(3),
+}
+"""Made for so many heads, and queries and keys of these widths."""
 
 _tiny = TranslatorConfig(
     model_dim=24,
@@ -64,15 +85,36 @@ MODELS: dict[str, Family] = {
     "translator concatenated positions": _translator(
         position_dim=6, tie_output=False, share_embeddings=False, target_vocabulary=13
     ),
+    "translator rotary": _translator(positions="rotary"),
+    "translator alibi": _translator(positions="alibi"),
+    "translator relative": _translator(positions="relative"),
+    "rnn": _translator(encoder="rnn", decoder="rnn"),
+    "rnn lstm input feeding": _translator(
+        encoder="rnn", decoder="rnn", cell="lstm", input_feeding=True, bidirectional=False
+    ),
+    "rnn without attention": _translator(
+        encoder="rnn", decoder="rnn", attention="none", cell="lstm"
+    ),
+    "transformer under rnn": _translator(decoder="rnn"),
+    "rnn under transformer": _translator(encoder="rnn"),
+    "feed-forward under transformer": _translator(encoder="feed-forward"),
+    "feed-forward under rnn without attention": _translator(
+        encoder="feed-forward", decoder="rnn", attention="none"
+    ),
     "translator without positions": _translator(positions="none", share_embeddings=False),
 }
 
 
-def with_kernel(model: nn.Module, make: Callable[[], Kernel]) -> nn.Module:
-    """The same weights, every attention computed by another kernel."""
-    for module in model.modules():
-        if isinstance(getattr(module, "kernel", None), Kernel):
-            module.kernel = make()
+def with_kernel(model: nn.Module, name: str) -> nn.Module:
+    """The same weights, every attention computed by another kernel.
+
+    A window has no meaning between two sequences: there the kernel stays.
+    """
+    for place, module in model.named_modules():
+        across = place.endswith(("cross", "readout.attention"))
+        if isinstance(module, MultiHeadAttention) and not (name == "window" and across):
+            head_dim = module.query.out_features // module.num_heads
+            module.kernel = KERNELS[name](module.num_heads, head_dim, head_dim)
     return model
 
 

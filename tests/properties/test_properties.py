@@ -22,14 +22,14 @@ ALL = [
 @pytest.mark.parametrize("name", MODELS)
 def test_holds(name, kernel, check):
     family = MODELS[name]
-    check(family, with_kernel(family.build(), KERNELS[kernel]))
+    check(family, with_kernel(family.build(), kernel))
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("name", MODELS)
 def test_causality_holds_while_training_with_dropout(name, kernel):
     family = MODELS[name]
-    model = with_kernel(family.build(), KERNELS[kernel]).train()
+    model = with_kernel(family.build(), kernel).train()
     rows, read = [[4, 5, 2], [6, 7, 8, 2]], checks.some_targets(2, 6)
     changed = read.clone()
     changed[:, 4] = 3 + (read[:, 4] - 2) % 8
@@ -41,9 +41,9 @@ def test_causality_holds_while_training_with_dropout(name, kernel):
     assert not torch.equal(outputs[0][:, 4:], outputs[1][:, 4:])
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("kernel", sorted(KERNELS.keys() - {"window"}))
 def test_an_encoder_without_positions_is_permutation_equivariant(kernel):
-    model = with_kernel(MODELS["translator without positions"].build(), KERNELS[kernel])
+    model = with_kernel(MODELS["translator without positions"].build(), kernel)
     ids, order = torch.randint(3, 11, (2, 6)), torch.tensor([3, 0, 5, 1, 4, 2])
     with torch.no_grad():
         plain, permuted = model.encode(ids), model.encode(ids[:, order])

@@ -3,7 +3,7 @@
 from headway.blocks.decoder import Decoder, DecoderBlock
 from headway.blocks.dropout import Dropout
 from headway.blocks.embeddings import Embeddings
-from headway.blocks.encoder import Encoder, EncoderBlock
+from headway.blocks.encoder import Encoder, EncoderBlock, FeedForwardBlock
 from headway.blocks.feedforward import FeedForward
 from headway.blocks.norms import LayerNorm
 from headway.blocks.positions import (
@@ -14,11 +14,22 @@ from headway.blocks.positions import (
     Positions,
     SinusoidalTable,
 )
+from headway.blocks.recurrent import (
+    Bridge,
+    LastState,
+    MeanState,
+    RecurrentEncoder,
+    RecurrentLayers,
+    init_recurrent,
+)
+from headway.blocks.recurrent_decoder import Attentional, RecurrentDecoder, RecurrentState
 from headway.blocks.residual import PostNorm, PreNorm, Residual
 from headway.blocks.state import DecoderState, Memory
 
 __all__ = [
     "Added",
+    "Attentional",
+    "Bridge",
     "Concatenated",
     "Decoder",
     "DecoderBlock",
@@ -28,13 +39,21 @@ __all__ = [
     "Encoder",
     "EncoderBlock",
     "FeedForward",
+    "FeedForwardBlock",
+    "LastState",
     "LayerNorm",
     "LearnedTable",
+    "MeanState",
     "Memory",
     "NoPositions",
     "Positions",
     "PostNorm",
     "PreNorm",
+    "RecurrentDecoder",
+    "RecurrentEncoder",
+    "RecurrentLayers",
+    "RecurrentState",
     "Residual",
     "SinusoidalTable",
+    "init_recurrent",
 ]

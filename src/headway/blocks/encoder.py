@@ -31,10 +31,26 @@ class EncoderBlock(nn.Module):
         return self.around_feedforward(x, self.feedforward)
 
 
-class Encoder(nn.Module):
-    """L blocks of one kind, then `norm` (the last norm of a pre-norm stack, else Identity)."""
+class FeedForwardBlock(nn.Module):
+    """A feed-forward layer inside a residual: each position by itself."""
 
-    def __init__(self, blocks: Iterable[EncoderBlock], norm: nn.Module) -> None:
+    def __init__(self, feedforward: nn.Module, residual: Callable[[], Residual]) -> None:
+        super().__init__()
+        self.feedforward = feedforward
+        self.around_feedforward = residual()
+
+    def forward(self, x: Float[Tensor, "B S D"], mask: Mask) -> Float[Tensor, "B S D"]:
+        return self.around_feedforward(x, self.feedforward)
+
+
+class Encoder(nn.Module):
+    """L blocks of one kind, then `norm` (the last norm of a pre-norm stack, else Identity).
+
+    Of `FeedForwardBlock`s it is a position-wise encoder: memory[s] knows word s and its place, and
+    nothing of the other words.
+    """
+
+    def __init__(self, blocks: Iterable[EncoderBlock | FeedForwardBlock], norm: nn.Module) -> None:
         super().__init__()
         self.blocks = nn.ModuleList(blocks)
         self.norm = norm

@@ -7,7 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from torch import nn
 
-from headway.blocks import LayerNorm, LearnedTable
+from headway.blocks import init_recurrent
 from headway.shapes import Float, Int, Tensor
 
 
@@ -45,8 +45,16 @@ class Stepper(Protocol):
         ...
 
 
+@runtime_checkable
+class Brick(Protocol):
+    """A module that knows its own first values: norms, tables, kernels with parameters."""
+
+    def init_weights(self) -> None: ...
+
+
 def init_weights(model: nn.Module, tied: Sequence[nn.Linear] = ()) -> None:
-    """Set every value: Xavier-uniform projections, zero biases, N(0, 1/D) embeddings.
+    """Set every value: Xavier-uniform projections, zero biases, N(0, 1/D) embeddings; recurrent
+    networks by `init_recurrent`, other bricks by their own `init_weights`.
 
     Constructors may have run on the meta device, so nothing is assumed of what they left. `tied`
     projections share an embedding's matrix and keep the embedding's values.
@@ -59,7 +67,9 @@ def init_weights(model: nn.Module, tied: Sequence[nn.Linear] = ()) -> None:
                 nn.init.zeros_(module.bias)
         elif isinstance(module, nn.Embedding):
             nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)
-        elif isinstance(module, LayerNorm | LearnedTable):
+        elif isinstance(module, nn.RNNBase):
+            init_recurrent(module)
+        elif isinstance(module, Brick) and module is not model:
             module.init_weights()
 
 

@@ -1,17 +1,22 @@
-"""The Transformer encoder-decoder of "Attention Is All You Need" (lectures 3.4)."""
+"""Encoder-decoders: the Transformer of "Attention Is All You Need", RNNs, and what lies between.
+
+Lectures 3.2 to 3.4. Any encoder works under any decoder, with any score and position scheme.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from torch import nn
 
-from headway.attention import Mask, MultiHeadAttention
+from headway.attention import AttentionPositions, Mask, MultiHeadAttention
 from headway.blocks import (
     Added,
+    Attentional,
+    Bridge,
     Concatenated,
     Decoder,
     DecoderBlock,
@@ -20,15 +25,22 @@ from headway.blocks import (
     Encoder,
     EncoderBlock,
     FeedForward,
+    FeedForwardBlock,
+    LastState,
     LayerNorm,
-    LearnedTable,
+    MeanState,
     NoPositions,
     PostNorm,
     PreNorm,
+    RecurrentDecoder,
+    RecurrentEncoder,
+    RecurrentLayers,
+    RecurrentState,
     Residual,
-    SinusoidalTable,
 )
 from headway.blocks.feedforward import ACTIVATIONS
+from headway.models import choices
+from headway.models.choices import PositionScheme, Score
 from headway.models.contracts import init_weights
 from headway.settings import setting
 from headway.shapes import Bool, Float, Int, Tensor
@@ -39,6 +51,19 @@ class TranslatorConfig:
     """Shape of a `Translator`. The named sizes are in `sizes`; big and base are the 2017
     paper's."""
 
+    encoder: Literal["transformer", "rnn", "feed-forward"] = setting(
+        "transformer", "what reads the source"
+    )
+    decoder: Literal["transformer", "rnn"] = setting("transformer", "what writes the target")
+    attention: Score = setting(
+        "scaled-dot", "the score of every attention; none: an RNN decoder sees one vector only"
+    )
+    window: int = setting(16, "keys that attention=window looks back over", gt=0)
+    cell: Literal["gru", "lstm"] = setting("gru", "of recurrent encoders and decoders")
+    bidirectional: bool = setting(True, "a recurrent encoder reads from both ends")
+    input_feeding: bool = setting(
+        False, "a recurrent decoder reads what attention found one word before"
+    )
     model_dim: int = setting(128, "width of every layer's input and output", gt=0)
     num_heads: int = setting(4, "attention heads; must divide model_dim", gt=0)
     ffn_dim: int = setting(256, "inner width of the feed-forward layers", gt=0)
@@ -47,8 +72,8 @@ class TranslatorConfig:
     dropout: float = setting(0.1, "share of activations dropped while training", ge=0, lt=1)
     norm: Literal["pre", "post"] = setting("pre", "norm before each sublayer, or after its sum")
     activation: Literal["relu", "gelu"] = setting("relu", "nonlinearity of the feed-forward layers")
-    positions: Literal["sinusoidal", "learned", "none"] = setting(
-        "sinusoidal", "how a token knows its place"
+    positions: PositionScheme = setting(
+        "sinusoidal", "how a token knows its place; recurrent networks need and get none"
     )
     position_dim: int = setting(
         0, "0 adds positions to the word vectors; P > 0 concatenates P position dimensions", ge=0
@@ -64,6 +89,15 @@ class TranslatorConfig:
     family: ClassVar[str] = "translator"
     sizes: ClassVar[dict[str, dict[str, int | float | str]]] = {
         "tiny": {},
+        "rnn": {
+            "encoder": "rnn",
+            "decoder": "rnn",
+            "attention": "additive",
+            "num_heads": 1,
+            "model_dim": 256,
+            "encoder_layers": 1,
+            "decoder_layers": 1,
+        },
         "small": {"model_dim": 256, "num_heads": 4, "ffn_dim": 1024},
         "base": {
             "model_dim": 512,
@@ -92,6 +126,7 @@ class TranslatorConfig:
                 f"{model_dim=} must be a multiple of {num_heads=}; "
                 f"num_heads could be {' or '.join(map(str, near[-2:]))}"
             )
+        self._check_combination()
         if position_dim >= model_dim:
             raise ValueError(f"{position_dim=} leaves no room for the word in {model_dim=}")
         if position_dim and self.tie_output:
@@ -108,6 +143,30 @@ class TranslatorConfig:
                 f"and target_vocabulary={target}"
             )
 
+    def _check_combination(self) -> None:
+        recurrent = self.decoder == "rnn"
+        if self.attention == "none" and not recurrent:
+            raise ValueError(
+                "attention=none is for decoder=rnn: a Transformer is made of attention"
+            )
+        if self.input_feeding and (not recurrent or self.attention == "none"):
+            raise ValueError("input_feeding needs decoder=rnn and an attention to feed from")
+        if self.attention == "window" and recurrent and self.encoder != "transformer":
+            raise ValueError(
+                "attention=window looks around a token in its own sequence, and nothing here "
+                "attends to its own sequence"
+            )
+        if self.position_dim and "rnn" in (self.encoder, self.decoder):
+            raise ValueError(
+                f"position_dim={self.position_dim}: a recurrent network has no positions to "
+                "concatenate; set it to 0"
+            )
+        if self.positions == "rotary" and (self.model_dim // self.num_heads) % 2:
+            raise ValueError(
+                f"positions=rotary turns dimensions in pairs: model_dim / num_heads = "
+                f"{self.model_dim // self.num_heads} must be even"
+            )
+
 
 class Translator(nn.Module):
     """P(y_t | y_<t, x): an encoder reads the source, a decoder writes the target word by word."""
@@ -115,14 +174,14 @@ class Translator(nn.Module):
     def __init__(self, config: TranslatorConfig) -> None:
         super().__init__()
         self.config = config
-        positions = _positions(config)
-        width = positions.token_dim(config.model_dim)
+        read, written = _positions(config, config.encoder), _positions(config, config.decoder)
+        width = read.token_dim(config.model_dim)
         source = nn.Embedding(config.source_vocabulary, width)
         shared = config.share_embeddings
         target = source if shared else nn.Embedding(config.target_vocabulary, width)
-        self.source_embedding = Embeddings(source, positions, config.dropout)
+        self.source_embedding = Embeddings(source, read, config.dropout)
         self.encoder = _encoder(config)
-        self.target_embedding = Embeddings(target, _positions(config), config.dropout)
+        self.target_embedding = Embeddings(target, written, config.dropout)
         self.decoder = _decoder(config)
         self.output = nn.Linear(config.model_dim, config.target_vocabulary, bias=False)
         self.tie_weights()
@@ -169,31 +228,39 @@ class Translator(nn.Module):
 
     def start(
         self, source: Int[Tensor, "B S"], keys: Bool[Tensor, "B S"] | None = None
-    ) -> DecoderState:
+    ) -> DecoderState | RecurrentState:
         """Encode once; beams made by `state.reorder` share the sentence's keys and values."""
-        return self.decoder.start(self.encode(source, keys), keys)
+        state: DecoderState | RecurrentState = self.decoder.start(self.encode(source, keys), keys)
+        return state
 
-    def step(
-        self, tokens: Int[Tensor, "N T"], state: DecoderState
-    ) -> tuple[Float[Tensor, "N T V"], DecoderState]:
+    def step(self, tokens: Int[Tensor, "N T"], state: Any) -> tuple[Float[Tensor, "N T V"], Any]:
+        """`state`: what `start` gave, or this method the last time."""
         hidden = self.decoder.step(self.target_embedding(tokens, state.lengths), state)
         return self.output(hidden), state
 
 
-def _positions(config: TranslatorConfig) -> Added | Concatenated | NoPositions:
-    if config.positions == "none":
-        return NoPositions()
-    width = config.position_dim or config.model_dim
-    table = (
-        SinusoidalTable(width)
-        if config.positions == "sinusoidal"
-        else LearnedTable(width, config.max_length)
+def _positions(config: TranslatorConfig, side: str) -> Added | Concatenated | NoPositions:
+    if side == "rnn":
+        return NoPositions()  # it reads in order
+    return choices.input_positions(
+        config.positions, config.model_dim, config.position_dim, config.max_length
     )
-    return Concatenated(table) if config.position_dim else Added(table)
 
 
-def _attention(config: TranslatorConfig) -> MultiHeadAttention:
-    return MultiHeadAttention(config.model_dim, config.num_heads)
+def _attention(
+    config: TranslatorConfig, within: AttentionPositions | None = None, *, own: bool = False
+) -> MultiHeadAttention:
+    """own: self-attention, with the positions that its stack has inside its attentions."""
+    head_dim = config.model_dim // config.num_heads
+    window = config.window if own else None
+    kernel = choices.kernel(config.attention, config.num_heads, head_dim, window)
+    return MultiHeadAttention(config.model_dim, config.num_heads, kernel=kernel, positions=within)
+
+
+def _within(config: TranslatorConfig, *, causal: bool) -> AttentionPositions | None:
+    """One object for all layers of a stack: T5's table of distances is shared by them."""
+    head_dim = config.model_dim // config.num_heads
+    return choices.attention_positions(config.positions, config.num_heads, head_dim, causal=causal)
 
 
 def _feedforward(config: TranslatorConfig) -> FeedForward:
@@ -211,19 +278,58 @@ def _last_norm(config: TranslatorConfig) -> nn.Module:
     return LayerNorm(config.model_dim) if config.norm == "pre" else nn.Identity()
 
 
-def _encoder(config: TranslatorConfig) -> Encoder:
-    blocks = (
-        EncoderBlock(_attention(config), _feedforward(config), _residual(config))
-        for _ in range(config.encoder_layers)
-    )
+def _encoder(config: TranslatorConfig) -> Encoder | RecurrentEncoder:
+    depth = range(config.encoder_layers)
+    if config.encoder == "rnn":
+        return RecurrentEncoder(
+            config.cell,
+            config.model_dim,
+            config.encoder_layers,
+            config.bidirectional,
+            config.dropout,
+        )
+    if config.encoder == "feed-forward":
+        plain = [FeedForwardBlock(_feedforward(config), _residual(config)) for _ in depth]
+        return Encoder(plain, _last_norm(config))
+    within = _within(config, causal=False)
+    blocks = [
+        EncoderBlock(_attention(config, within, own=True), _feedforward(config), _residual(config))
+        for _ in depth
+    ]
     return Encoder(blocks, _last_norm(config))
 
 
-def _decoder(config: TranslatorConfig) -> Decoder:
+def _decoder(config: TranslatorConfig) -> Decoder | RecurrentDecoder:
+    if config.decoder == "rnn":
+        return _recurrent_decoder(config)
+    within = _within(config, causal=True)
     blocks = (
         DecoderBlock(
-            _attention(config), _attention(config), _feedforward(config), _residual(config)
+            _attention(config, within, own=True),
+            _attention(config),
+            _feedforward(config),
+            _residual(config),
         )
         for _ in range(config.decoder_layers)
     )
     return Decoder(blocks, _last_norm(config))
+
+
+def _recurrent_decoder(config: TranslatorConfig) -> RecurrentDecoder:
+    width = config.model_dim
+    layers = RecurrentLayers(
+        config.cell,
+        2 * width if config.input_feeding else width,
+        width,
+        config.decoder_layers,
+        config.dropout,
+    )
+    context = LastState(config.bidirectional) if config.encoder == "rnn" else MeanState()
+    readout = None if config.attention == "none" else Attentional(_attention(config), width)
+    return RecurrentDecoder(
+        layers,
+        Bridge(context, width, layers.state_dim),
+        readout,
+        input_feeding=config.input_feeding,
+        dropout=config.dropout,
+    )
