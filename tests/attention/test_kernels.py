@@ -1,6 +1,9 @@
 """Every fast kernel beside the reference, float64 and torch; the lectures' worked numbers."""
 
 import math
+from dataclasses import replace
+from functools import partial
+from itertools import product
 
 import pytest
 import torch
@@ -9,7 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from headway.attention import FusedDot, Mask, ScaledDot, fused
+from headway.attention import (
+    FusedDot,
+    Mask,
+    ScaledDot,
+    SlidingWindow,
+    SoftmaxKernel,
+    additive,
+    fused,
+    linear,
+    window,
+)
 from tests.zoo import KERNELS
 
 B, T, S, H, K, KV = 2, 5, 7, 3, 4, 6
@@ -32,32 +45,104 @@ def inputs(dtype=torch.float32, values=KV):
     return q, k, torch.randn(B, H, S, values, dtype=dtype)
 
 
-def by_hand(q, k, v, mask, bias=None):
+def made(name, dtype=torch.float32):
+    return KERNELS[name](H, K, K).to(dtype)
+
+
+def phi(x):
+    return [n + 1 if n > 0 else math.exp(n) for n in x]
+
+
+def score_by_hand(name, kernel, h, q, k):
+    """e(q, k) of one head, from lists of numbers."""
+    own = {n: p.detach() for n, p in kernel.named_parameters()}
+    pairs = list(product(range(K), repeat=2))
+    if name in {"dot", "bilinear"}:
+        matrix = torch.eye(K) if name == "dot" else own["matrix"][h]
+        return sum(q[i] * float(matrix[i, j]) * k[j] for i, j in pairs)
+    if name == "additive":
+        total = 0.0
+        for a in range(own["vector"].shape[1]):
+            inner = sum(float(own["of_key"][h, i, a]) * k[i] for i in range(K))
+            inner += sum(float(own["of_query"][h, i, a]) * q[i] for i in range(K))
+            total += float(own["vector"][h, a]) * math.tanh(inner)
+        return total
+    if name == "linear elu":
+        return math.log(sum(a * b for a, b in zip(phi(q), phi(k), strict=True)))
+    return sum(a * b for a, b in zip(q, k, strict=True)) / math.sqrt(K)
+
+
+def by_hand(name, kernel, q, k, v, mask, bias=None):
     """Loops over every query and key in float64: nothing here is shared with the kernels."""
     out = torch.zeros(B, H, T, v.shape[-1], dtype=torch.float64)
+    if name == "window":
+        mask = replace(mask, window=min(3, mask.window or 3))
     allowed = mask.dense(T, S).expand(B, 1, T, S)
-    for b in range(B):
-        for h in range(H):
-            for t in range(T):
-                seen = [s for s in range(S) if allowed[b, 0, t, s]]
-                scores = [float(q[b, h, t].double() @ k[b, h, s].double()) / 2 for s in seen]
-                if bias is not None:
-                    scores = [
-                        x + float(bias[b, h, t, s]) for x, s in zip(scores, seen, strict=True)
-                    ]
-                exps = [math.exp(x - max(scores)) for x in scores]
-                for weight, s in zip(exps, seen, strict=True):
-                    out[b, h, t] += weight / sum(exps) * v[b, h, s].double()
+    for b, h, t in product(range(B), range(H), range(T)):
+        seen = [s for s in range(S) if allowed[b, 0, t, s]]
+        query = q[b, h, t].double().tolist()
+        scores = [score_by_hand(name, kernel, h, query, k[b, h, s].double().tolist()) for s in seen]
+        if bias is not None:
+            scores = [x + float(bias[b, h, t, s]) for x, s in zip(scores, seen, strict=True)]
+        weights = scores if name == "linear" else [math.exp(x - max(scores)) for x in scores]
+        total = 1.0 if name == "linear" else sum(weights)
+        for weight, s in zip(weights, seen, strict=True):
+            out[b, h, t] += weight / total * v[b, h, s].double()
     return out
 
 
+@pytest.mark.parametrize("biased", [False, True])
 @pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_a_kernel_equals_the_sum_written_out_by_hand(kernel, mask):
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_kernel_equals_the_sum_written_out_by_hand(name, mask, biased):
     q, k, v = inputs()
-    assert_close(
-        KERNELS[kernel]()(q, k, v, mask).double(), by_hand(q, k, v, mask), rtol=0, atol=2e-6
-    )
+    kernel, bias = made(name), torch.randn(B, H, T, S) if biased else None
+    expected = by_hand(name, kernel, q, k, v, mask, bias)
+    assert_close(kernel(q, k, v, mask, bias).double(), expected, rtol=0, atol=5e-6)
+
+
+def slow(kernel, q, k, v, mask, bias):
+    """The slow twin: for a softmax the reference's equation, else weights times values."""
+    if isinstance(kernel, SoftmaxKernel) and not isinstance(kernel, SlidingWindow):
+        return SoftmaxKernel.forward(kernel, q, k, v, mask, bias)
+    return kernel.weights(q, k, mask, bias) @ v
+
+
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
+@pytest.mark.parametrize("name", KERNELS)
+def test_fast_equals_slow_with_all_gradients_however_it_is_cut(monkeypatch, name, mask, biased):
+    monkeypatch.setattr(additive, "CHUNK", 41)
+    monkeypatch.setattr(linear, "CHUNK", 2)
+    monkeypatch.setattr(window, "CHUNK", 2)
+    kernel = made(name, torch.float64)
+    grads = []
+    for way in (kernel, partial(slow, kernel)):
+        torch.manual_seed(3)
+        bias = torch.randn(B, H, T, S, dtype=torch.float64)
+        leaves = [x.requires_grad_() for x in (*inputs(torch.float64), bias)]
+        leaves = leaves if biased else leaves[:3]
+        kernel.zero_grad()
+        out = way(*leaves[:3], mask, leaves[3] if biased else None)
+        out.backward(torch.linspace(-1, 1, out.numel(), dtype=torch.float64).view_as(out))
+        own = [p.grad.clone() for p in kernel.parameters()]
+        assert all(torch.isfinite(leaf.grad).all() for leaf in leaves)
+        grads.append([out, *(leaf.grad for leaf in leaves), *own])
+    for found, expected in zip(*grads, strict=True):
+        assert_close(found, expected, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_every_kernel_passes_a_gradient_check(name):
+    kernel = made(name, torch.float64)
+    q, k, v = (x[:1, :, :3].requires_grad_() for x in inputs(torch.float64, values=2))
+
+    def context(q, k, v, *parameters):
+        named = dict(zip(dict(kernel.named_parameters()), parameters, strict=True))
+        return torch.func.functional_call(kernel, named, (q, k, v, Mask(causal=True)))
+
+    own = [p.detach().clone().requires_grad_() for p in kernel.parameters()]
+    assert torch.autograd.gradcheck(context, (q, k, v, *own))
 
 
 @pytest.mark.parametrize("path", ["short", "sdpa"])
@@ -111,38 +196,42 @@ def test_long_sentences_run_torchs_fused_kernel_and_nothing_else(monkeypatch):
 
 
 @pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_weights_times_values_is_the_context(kernel, mask):
+@pytest.mark.parametrize("name", KERNELS)
+def test_weights_times_values_is_the_context(name, mask):
     q, k, v = inputs()
-    made = KERNELS[kernel]()
-    weights = made.weights(q, k, mask)
-    assert_close(weights @ v, made(q, k, v, mask), rtol=0, atol=2e-6)
-    alive = mask.dense(T, S).expand(B, H, T, S).any(-1)
-    assert_close(weights.sum(-1), alive.float(), rtol=0, atol=1e-6)
+    kernel = made(name)
+    weights = kernel.weights(q, k, mask)
+    assert_close(weights @ v, kernel(q, k, v, mask), rtol=0, atol=5e-6)
+    seen = kernel._narrowed(mask) if name == "window" else mask
+    alive = seen.dense(T, S).expand(B, H, T, S)
+    assert bool((weights[~alive] == 0).all())
+    if kernel.normalised:
+        assert_close(weights.sum(-1), alive.any(-1).float(), rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_a_query_that_sees_nothing_gets_zero_and_finite_gradients(kernel):
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_query_that_sees_nothing_gets_zero_and_finite_gradients(name):
     q, k, v = (x.requires_grad_() for x in inputs())
-    context = KERNELS[kernel]()(q, k, v, MASKS["a row that sees nothing"])
+    context = made(name)(q, k, v, MASKS["a row that sees nothing"])
     assert torch.equal(context[1], torch.zeros_like(context[1]))
     context.sum().backward()
     assert all(torch.isfinite(x.grad).all() for x in (q, k, v))
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_scores_in_the_thousands_stay_finite(kernel):
+@pytest.mark.parametrize("name", KERNELS)
+def test_scores_in_the_thousands_stay_finite(name):
     q, k, v = inputs()
-    context = KERNELS[kernel]()(q * 1e4, k * 1e4, v, MASKS["causal and padded"])
+    context = made(name)(q * 1e4, k * 1e4, v, MASKS["causal and padded"])
     assert torch.isfinite(context).all()
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_bfloat16_stays_close_to_float32(kernel):
+@pytest.mark.parametrize("name", KERNELS)
+def test_bfloat16_stays_close_to_float32(name):
     q, k, v = inputs()
-    low = KERNELS[kernel]()(*(x.bfloat16() for x in (q, k, v)), MASKS["causal and padded"])
+    kernel = made(name)
+    low = kernel(*(x.bfloat16() for x in (q, k, v)), MASKS["causal and padded"])
     assert low.dtype == torch.bfloat16
-    full = ScaledDot()(q, k, v, MASKS["causal and padded"])
+    full = kernel(q, k, v, MASKS["causal and padded"])
     assert (low.float() - full).abs().max() < 0.05
 
 

@@ -56,11 +56,12 @@ def test_a_width_that_the_heads_do_not_divide_is_refused():
         MultiHeadAttention(12, 5)
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("kernel", sorted(KERNELS.keys() - {"window"}))
 def test_self_attention_without_positions_is_permutation_equivariant(kernel):
-    attention = MultiHeadAttention(D, H, kernel=KERNELS[kernel]())
+    attention = MultiHeadAttention(D, H, kernel=KERNELS[kernel](H, D // H, D // H))
     x, order = torch.randn(B, T, D), torch.tensor([3, 0, 4, 1, 2])
-    assert_close(attention(x, x, Mask())[:, order], attention(x[:, order], x[:, order], Mask()))
+    permuted = attention(x[:, order], x[:, order], Mask())
+    assert_close(attention(x, x, Mask())[:, order], permuted, rtol=1e-5, atol=1e-5)
 
 
 def test_beams_that_share_keys_get_what_copies_would_get():

@@ -64,15 +64,17 @@ def test_a_beam_as_wide_as_all_beginnings_is_exhaustive_search(seed, alpha):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_beam_of_one_is_greedy(name):
+def test_a_beam_of_one_is_greedy_or_better(name):
+    """It also keeps an ending that was only second best, and may find that it scores higher."""
     family = MODELS[name]
     model, rows = family.build(), some_rows(6, seed=3)
     greedy = greedy_search(model, family.inputs(rows), limits(rows))
     beam = beam_search(model, family.inputs(rows), limits(rows), width=1, alpha=0.0)
-    for one, best in zip(greedy, beam, strict=True):
+    for one, (best, *_) in zip(greedy, beam, strict=True):
+        shared = min(len(one.tokens), len(best.tokens))
+        assert one.tokens[:shared] == best.tokens[:shared]
         if one.finished:  # greedy says when it was cut; the beam forces an end
-            assert one.tokens == best[0].tokens
-            assert one.log_probability == pytest.approx(best[0].log_probability, abs=1e-4)
+            assert best.log_probability >= one.log_probability - 1e-4
 
 
 def test_a_wider_beam_never_finds_a_worse_best_in_these_models():

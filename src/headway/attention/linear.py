@@ -123,7 +123,7 @@ class LinearElu(Kernel):
             # one more value, always 1: its sum is the normaliser
             values = torch.cat((v, torch.ones_like(v[..., :1])), dim=-1).to(exact)
             sums = running_sum(queries, keys, values, causal=mask.causal)
-            return (sums[..., :-1] / _at_least_tiny(sums[..., -1:])).to(v.dtype)
+            return (sums[..., :-1] / _never_zero(sums[..., -1:])).to(v.dtype)
 
     def weights(
         self,
@@ -136,9 +136,9 @@ class LinearElu(Kernel):
         scores = elu_plus_one(q.to(exact)) @ elu_plus_one(k.to(exact)).transpose(-1, -2)
         scores = scores if bias is None else scores * bias.exp()
         scores = scores.masked_fill(~mask.dense(q.shape[2], k.shape[2], q.device), 0.0)
-        return scores / _at_least_tiny(scores.sum(-1, keepdim=True))
+        return scores / _never_zero(scores.sum(-1, keepdim=True))
 
 
-def _at_least_tiny(sums: Tensor) -> Tensor:
+def _never_zero(sums: Tensor) -> Tensor:
     """A query that may attend to nothing has sum 0 and must get 0, not 0 / 0."""
-    return sums.clamp_min(torch.finfo(sums.dtype).tiny)
+    return sums.masked_fill(sums == 0, 1.0)
