@@ -15,6 +15,7 @@ PYTHON = [
     *SOURCES,
     *sorted((ROOT / "tests").rglob("*.py")),
     *sorted((ROOT / "bench").rglob("*.py")),
+    *sorted((ROOT / "examples").rglob("*.py")),
 ]
 DRAWERS = {"utils", "util", "helpers", "helper", "common", "core", "base", "misc"}
 FORBIDDEN = re.compile(

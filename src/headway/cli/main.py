@@ -14,6 +14,7 @@ from headway.cli.console import report, report_bug, talk
 from headway.cli.demo import demo
 from headway.cli.doctor import doctor, version
 from headway.cli.evaluate import evaluate
+from headway.cli.lecture import lecture
 from headway.cli.runs import runs_app
 from headway.cli.train import train
 from headway.cli.translate import translate
@@ -32,6 +33,7 @@ app.command(train)
 app.command(evaluate, name="eval")
 app.command(translate)
 app.command(data_app)
+app.command(lecture)
 app.command(runs_app)
 app.command(config_app)
 app.command(doctor)

@@ -1,0 +1,16 @@
+"""The lectures' claims as experiments: each measured, drawn, and judged by its own numbers.
+
+A claim is a module with `TITLE`, `CLAIM`, `measure()` and `picture(result, path)` (`Claim`);
+`headway lecture NAME` runs it.
+"""
+
+from headway.recipes.lectures import growing_keys, order, scaling
+from headway.recipes.lectures.contract import Claim, Result
+
+CLAIMS: dict[str, Claim] = {
+    "scaling": scaling,
+    "order": order,
+    "growing-keys": growing_keys,
+}
+
+__all__ = ["CLAIMS", "Claim", "Result"]
