@@ -111,7 +111,7 @@ def with_kernel(model: nn.Module, name: str) -> nn.Module:
     A window has no meaning between two sequences: there the kernel stays.
     """
     for place, module in model.named_modules():
-        across = place.endswith(("cross", "readout.attention"))
+        across = place.endswith("cross")
         if isinstance(module, MultiHeadAttention) and not (name == "window" and across):
             head_dim = module.query.out_features // module.num_heads
             module.kernel = KERNELS[name](module.num_heads, head_dim, head_dim)

@@ -145,10 +145,10 @@ def flat(config: Any) -> dict[str, Any]:
 
 
 def flatten(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """A nested mapping, as YAML gives it, by dotted keys."""
+    """A nested mapping, as YAML gives it, by dotted keys; an empty one stays what it is."""
     result: dict[str, Any] = {}
     for key, value in mapping.items():
-        if isinstance(value, Mapping):
+        if isinstance(value, Mapping) and value:
             result |= flatten(value, f"{prefix}{key}.")
         else:
             result[f"{prefix}{key}"] = value

@@ -120,7 +120,7 @@ def recording(family: Family, model: Any) -> None:
     for name, calls in maps.items():
         weights = torch.cat(calls, dim=2)  # an RNN that feeds its input attends once a word
         assert weights.dtype == torch.float32
-        across = name.endswith(("cross", "readout.attention"))
+        across = name.endswith("cross")
         own_target = name.startswith("decoder") and not across
         queries = 6 if name.startswith("decoder") else keys.shape[1]
         assert weights.shape[2:] == (queries, 6 if own_target else keys.shape[1])

@@ -21,9 +21,9 @@ class Attentional(nn.Module):
     Luong et al. 2015, section 3, equation 5, with any kernel and any number of heads.
     """
 
-    def __init__(self, attention: MultiHeadAttention, model_dim: int) -> None:
+    def __init__(self, cross: MultiHeadAttention, model_dim: int) -> None:
         super().__init__()
-        self.attention = attention
+        self.cross = cross
         self.combine = nn.Linear(2 * model_dim, model_dim)
 
     def forward(
@@ -33,7 +33,7 @@ class Attentional(nn.Module):
         v: Float[Tensor, "M H S Kv"],
         mask: Mask,
     ) -> Float[Tensor, "N T D"]:
-        context = self.attention.attend(states, k, v, mask)
+        context = self.cross.attend(states, k, v, mask)
         return torch.tanh(self.combine(torch.cat((context, states), dim=-1)))
 
 
@@ -180,7 +180,7 @@ class RecurrentDecoder(nn.Module):
         return found
 
     def _keys_values(self, memory: Float[Tensor, "B S D"]) -> tuple[Tensor, Tensor] | None:
-        return None if self.readout is None else self.readout.attention.keys_values(memory)
+        return None if self.readout is None else self.readout.cross.keys_values(memory)
 
     def _first(
         self, memory: Float[Tensor, "B S D"], keys: Bool[Tensor, "B S"] | None

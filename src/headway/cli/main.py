@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from cyclopts import App, CycloptsError
 
 from headway.cli.check import data_app
+from headway.cli.compare import compare
 from headway.cli.configure import config_app, explain
 from headway.cli.console import report, report_bug, talk
 from headway.cli.demo import demo
@@ -30,6 +31,7 @@ app = App(
 )
 app.command(demo)
 app.command(train)
+app.command(compare)
 app.command(evaluate, name="eval")
 app.command(translate)
 app.command(data_app)

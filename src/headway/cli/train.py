@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from headway.recipes import Outcome, RunConfig
 
 SHORT = {
+    "model": "model.size",
     "source": "data.source",
     "target": "data.target",
     "valid": "data.valid",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from headway.bundle import TranslatorBundle
+from headway.errors import UsageError
 from headway.shapes import Float, Tensor
 
 
@@ -31,15 +32,18 @@ def align(
     that have nothing to say look there.
 
     layer: decoder block, from 0; None takes the one whose attention is sharpest, that is of least
-    mean entropy after averaging its heads.
+    mean entropy after averaging its heads. UsageError for a model that does not attend, or whose
+    weights are no shares (scores without softmax).
     """
     source_ids = bundle.tokenizer.source.encode(source.strip())
     target_ids = bundle.tokenizer.target.encode(target.strip())
     found = bundle.attention(source, target)
-    crosses = [
-        found.maps[f"decoder.blocks.{i}.cross"].mean(0)  # H T S -> T S
-        for i in range(bundle.config.decoder_layers)
-    ]
+    crosses = [w.mean(0) for n, w in found.maps.items() if n.endswith(".cross")]  # H T S -> T S
+    if not crosses or not _are_shares(crosses[0]):
+        raise UsageError(
+            f"attention={bundle.config.attention} gives no alignment",
+            hint="only attention with a softmax says how much of each word is looked at",
+        )
     if layer is not None and not 0 <= layer < len(crosses):
         raise ValueError(f"{layer=} must be between 0 and {len(crosses) - 1}")
     weights = min(crosses, key=_entropy) if layer is None else crosses[layer]
@@ -52,6 +56,10 @@ def align(
         [word for word, _ in targets],
         torch.stack(rows) if rows else columns[:0],
     )
+
+
+def _are_shares(weights: Float[Tensor, "T S"]) -> bool:
+    return bool((weights >= 0).all()) and bool(((weights.sum(-1) - 1).abs() < 1e-3).all())
 
 
 def _entropy(weights: Float[Tensor, "T S"]) -> float:

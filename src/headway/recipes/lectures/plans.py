@@ -1,0 +1,91 @@
+"""The lectures' comparisons, ready to run: `headway compare ladder --time 20m`.
+
+All on Multi30k English-German unless DATA is named; docs/results.md has the measured tables.
+"""
+
+from __future__ import annotations
+
+from headway.recipes.plans import Plan, Variant
+
+RECIPE = "translate-multi30k"
+
+
+# Some twenty passes over the data: half an hour of one core for a Transformer.
+COMMON: dict[str, object] = {
+    "training.tokens": 2048,
+    "training.steps": 4000,
+    "optimizer.lr": 3e-3,
+    "schedule.kind": "cosine",
+    "schedule.warmup": 600,
+    "schedule.final": 0.02,
+    "evaluation.every": 1000,
+    "evaluation.samples": 0,
+    "checkpoint.keep": 1,
+}
+# A quarter of it, where many variants are compared with each other.
+SHORT: dict[str, object] = {
+    **COMMON,
+    "training.steps": 1200,
+    "schedule.warmup": 300,
+    "evaluation.every": 400,
+}
+
+
+def _plan(title: str, common: dict[str, object], **variants: dict[str, object]) -> Plan:
+    rows = tuple(Variant(name.replace("_", "-"), changes) for name, changes in variants.items())
+    return Plan(RECIPE, rows, common, title)
+
+
+RNN: dict[str, object] = {"model.size": "rnn"}
+
+PLANS: dict[str, Plan] = {
+    "ladder": _plan(
+        "RNN, RNN with attention, Transformer",
+        COMMON,
+        rnn={**RNN, "model.attention": "none"},
+        rnn_attention=dict(RNN),
+        transformer={},
+    ),
+    "scores": _plan(
+        "Scoring functions",
+        SHORT,
+        scaled_dot={},
+        dot={"model.attention": "dot"},
+        bilinear={"model.attention": "bilinear"},
+        additive={"model.attention": "additive"},
+        linear={"model.attention": "linear"},
+        linear_elu={"model.attention": "linear-elu"},
+        window={"model.attention": "window"},
+    ),
+    "positions": _plan(
+        "Position schemes",
+        SHORT,
+        none={"model.positions": "none"},
+        sinusoidal={},
+        learned={"model.positions": "learned"},
+        rotary={"model.positions": "rotary"},
+        alibi={"model.positions": "alibi"},
+        relative={"model.positions": "relative"},
+        concatenated={
+            "model.position_dim": 32,
+            "model.tie_output": False,
+            "model.share_embeddings": False,
+        },
+    ),
+    "heads": _plan(
+        "Heads at one width",
+        SHORT,
+        **{f"heads_{h}": {"model.num_heads": h} for h in (1, 2, 4, 8)},
+    ),
+    "depth": _plan(
+        "Depth",
+        SHORT,
+        **{
+            f"layers_{n}": {"model.encoder_layers": n, "model.decoder_layers": n}
+            for n in (1, 2, 4, 6)
+        },
+    ),
+}
+"""Name -> plan. One line of claim each: RNN < RNN with attention < Transformer; every score, with
+and without softmax; what tells the order; one head or several at the same width; what layers add.
+"""

@@ -1,0 +1,113 @@
+"""What `headway compare` trains: variants of one recipe, that differ in what they name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from headway.errors import UsageError, closest
+from headway.settings import read_yaml
+
+NAME = re.compile(r"[\w+=-][\w.+=-]*")
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One row of the comparison: a name, and the settings in which it differs."""
+
+    name: str
+    changes: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A comparison. `common` holds the settings of all variants, by dotted key."""
+
+    recipe: str
+    variants: tuple[Variant, ...]
+    common: Mapping[str, Any] = field(default_factory=dict)
+    title: str = ""
+    seeds: tuple[int, ...] = (42,)
+
+    def __post_init__(self) -> None:
+        names = [variant.name for variant in self.variants]
+        if len(names) < 2:
+            raise UsageError("a comparison needs at least two variants", hint="--vary KEY=A,B")
+        for name in names:
+            if names.count(name) > 1:
+                raise UsageError(f"two variants are called {name!r}")
+            if not NAME.fullmatch(name):
+                raise UsageError(f"{name!r} cannot name a folder: letters, digits and ._+=- only")
+        if len(set(self.seeds)) != len(self.seeds) or not self.seeds:
+            raise UsageError(f"seeds {self.seeds} must be different numbers, at least one")
+
+    def runs(self) -> Iterator[tuple[Variant, int, str]]:
+        """(variant, seed, name of the run folder), all variants of a seed before the next seed."""
+        for seed, variant in product(self.seeds, self.variants):
+            yield variant, seed, f"{variant.name}-seed{seed}"
+
+
+def read_plan(path: Path) -> Plan:
+    """A plan from YAML: recipe, title, seeds, common: {...}, variants: {NAME: {...}}."""
+    values = read_yaml(path)
+    where = str(path)
+    recipe = values.pop("recipe", None)
+    title = values.pop("title", path.stem)
+    seeds = values.pop("seeds", [42])
+    common = _under("common", values)
+    variants: dict[str, dict[str, Any]] = {}
+    for key in list(values):
+        top, _, rest = key.partition(".")
+        name, _, setting = rest.partition(".")
+        if top == "variants" and name and setting:
+            variants.setdefault(name, {})[setting] = values[key]
+        elif top == "variants" and name and not values[key]:
+            variants.setdefault(name, {})  # the recipe as it is
+        else:
+            known = "recipe, title, seeds, common or variants"
+            raise UsageError(f"unknown key {key!r}: must be {known}", where)
+    if not isinstance(recipe, str):
+        raise UsageError("recipe: must name a recipe", where, "recipe: translate")
+    if not isinstance(seeds, list) or not all(type(seed) is int for seed in seeds):
+        raise UsageError(f"seeds: {seeds} must be a list of whole numbers", where)
+    made = tuple(Variant(name, changes) for name, changes in variants.items())
+    return Plan(recipe, made, common, str(title), tuple(seeds))
+
+
+def _under(section: str, values: dict[str, Any]) -> dict[str, Any]:
+    """Take the keys of one section out of `values`."""
+    start = f"{section}."
+    return {
+        key.removeprefix(start): values.pop(key) for key in list(values) if key.startswith(start)
+    }
+
+
+def varied(recipe: str, choices: Sequence[str]) -> Plan:
+    """Every combination of KEY=A,B,C ...: `model.num_heads=1,2,4 model.positions=alibi,rotary`."""
+    axes = []
+    for choice in choices:
+        key, equals, values = choice.partition("=")
+        if not equals or not key or not all(values.split(",")):
+            raise UsageError(f"--vary {choice}: must be like model.num_heads=1,2,4")
+        axes.append([(key.strip().lstrip("-").replace("-", "_"), v) for v in values.split(",")])
+    variants = []
+    for settings in product(*axes):
+        name = "_".join(f"{key.split('.')[-1]}={value}" for key, value in settings)
+        variants.append(Variant(name, dict(settings)))
+    title = " x ".join(choice.partition("=")[0] for choice in choices)
+    return Plan(recipe, tuple(variants), {}, title)
+
+
+def named_plan(name: str, plans: Mapping[str, Plan]) -> Plan:
+    """A plan that comes with Headway."""
+    if name not in plans:
+        meant = closest(name, plans)
+        raise UsageError(
+            f"unknown plan {name!r}" + (f". Did you mean {meant}?" if meant else ""),
+            hint=f"one of: {', '.join(plans)}; or a .yaml file; or a recipe with --vary KEY=A,B",
+        )
+    return plans[name]
