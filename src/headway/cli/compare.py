@@ -31,7 +31,7 @@ def compare(
     json: bool = False,
     quiet: Annotated[bool, Parameter(name=["--quiet", "-q"])] = False,
 ) -> None:
-    """headway compare PLAN [DATA] [--SETTING VALUE ...]: train variants alike, report them together.
+    """headway compare PLAN [DATA] [--SETTING VALUE ...]: train variants alike, report on all.
 
     PLAN is one that comes with Headway (ladder, scores, positions, heads, depth), a .yaml file
     (recipe, seeds, common, variants), or a recipe with --vary:

@@ -214,7 +214,7 @@ def _entropies(bundle: TranslatorBundle, pairs: list[Pair]) -> dict[str, float]:
 
 
 def _alignments(bundle: TranslatorBundle, pairs: list[Pair]) -> list[dict[str, Any]]:
-    """Of the same sentences in every run, with the reference as the target; none without attention."""
+    """Of the same sentences in every run, the reference as target; none without attention."""
     ordered = sorted(pairs, key=lambda pair: len(pair.source.split()))
     chosen = [ordered[len(ordered) // 2], ordered[len(ordered) * 9 // 10]]
     found = []

@@ -15,7 +15,7 @@ from headway.recipes.compare import Comparison, Measured
 
 
 def write_report(found: Comparison, folder: Path, command: str, machine: str) -> None:
-    """report.md, report.json and its pictures in `folder`, each durably; older ones are replaced."""
+    """report.md, report.json and pictures in `folder`, each durably; older ones are replaced."""
     pictures = _pictures(found, folder) if found.measured else []
     facts = {
         "title": found.plan.title,

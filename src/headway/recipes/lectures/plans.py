@@ -5,13 +5,15 @@ All on Multi30k English-German unless DATA is named; docs/results.md has the mea
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from headway.recipes.plans import Plan, Variant
 
 RECIPE = "translate-multi30k"
 
 
 # Some twenty passes over the data: half an hour of one core for a Transformer.
-COMMON: dict[str, object] = {
+COMMON: Mapping[str, object] = {
     "training.tokens": 2048,
     "training.steps": 4000,
     "optimizer.lr": 3e-3,
@@ -23,7 +25,7 @@ COMMON: dict[str, object] = {
     "checkpoint.keep": 1,
 }
 # A quarter of it, where many variants are compared with each other.
-SHORT: dict[str, object] = {
+SHORT: Mapping[str, object] = {
     **COMMON,
     "training.steps": 1200,
     "schedule.warmup": 300,
@@ -31,12 +33,12 @@ SHORT: dict[str, object] = {
 }
 
 
-def _plan(title: str, common: dict[str, object], **variants: dict[str, object]) -> Plan:
+def _plan(title: str, common: Mapping[str, object], **variants: Mapping[str, object]) -> Plan:
     rows = tuple(Variant(name.replace("_", "-"), changes) for name, changes in variants.items())
     return Plan(RECIPE, rows, common, title)
 
 
-RNN: dict[str, object] = {"model.size": "rnn"}
+RNN: Mapping[str, object] = {"model.size": "rnn"}
 
 PLANS: dict[str, Plan] = {
     "ladder": _plan(
