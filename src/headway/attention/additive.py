@@ -12,7 +12,7 @@ from torch import nn
 from headway.attention.kernel import SoftmaxKernel
 from headway.shapes import Float, Tensor
 
-# Numbers of the tanh layer alive at once: 1 MB of float32, which stays in a core's own cache.
+# Numbers of the inner layer alive at once: 1 MB of float32, which stays in a core's own cache.
 CHUNK = 2**18
 
 
@@ -42,58 +42,61 @@ class Additive(SoftmaxKernel):
         self, q: Float[Tensor, "B H T Kq"], k: Float[Tensor, "B H S K"]
     ) -> Float[Tensor, "B H T S"]:
         exact = torch.promote_types(q.dtype, torch.float32)
-        queries = (q @ self.of_query.to(q.dtype)).to(exact)  # B H T Kq -> B H T A
-        keys = (k @ self.of_key.to(k.dtype)).to(exact)  # B H S K -> B H S A
-        found: Tensor = _ChunkedScores.apply(  # type: ignore[no-untyped-call]
-            queries.flatten(0, 1), keys.flatten(0, 1), self.vector.to(exact)
-        )
-        return found.view(*q.shape[:3], k.shape[2])
+        # one product a head for all rows: B H T Kq, H Kq A -> H B T A
+        queries = torch.einsum("bhtk,hka->hbta", q, self.of_query.to(q.dtype)).to(exact)
+        keys = torch.einsum("bhsk,hka->hbsa", k, self.of_key.to(k.dtype)).to(exact)
+        with torch.autocast(q.device.type, enabled=False):
+            found: Tensor = _ChunkedScores.apply(  # type: ignore[no-untyped-call]
+                queries, keys, self.vector.to(exact)
+            )
+        return found.transpose(0, 1)  # H B T S -> B H T S
 
 
-def _blocks(queries: Tensor, keys: Tensor) -> Iterator[tuple[slice, slice]]:
-    """Rows x queries, cut so that their tanh layer has at most CHUNK numbers (or one query's)."""
-    num_rows, num_queries = queries.shape[:2]
-    cost = keys.shape[1] * keys.shape[2]
+def _blocks(queries: Tensor, keys: Tensor) -> Iterator[tuple[int, slice, slice]]:
+    """Head by head, rows x queries, cut so that the inner layer has at most CHUNK numbers.
+
+    One query of one row is the least there is.
+    """
+    num_heads, num_rows, num_queries = queries.shape[:3]
+    cost = keys.shape[2] * keys.shape[3]
     width = max(1, min(num_queries, CHUNK // max(cost, 1)))
     height = max(1, CHUNK // max(cost * width, 1)) if width == num_queries else 1
-    for row in range(0, num_rows, height):
-        for query in range(0, num_queries, width):
-            yield slice(row, row + height), slice(query, query + width)
+    for head in range(num_heads):
+        for row in range(0, num_rows, height):
+            for query in range(0, num_queries, width):
+                yield head, slice(row, row + height), slice(query, query + width)
 
 
 class _ChunkedScores(torch.autograd.Function):
-    """e[n, t, s] = sum_a v[h, a] tanh(q[n, t, a] + k[n, s, a]), n = b H + h.
+    """e[h, b, t, s] = v[h] . tanh(q[h, b, t] + k[h, b, s]).
 
-    With u = tanh(...) and g the gradient of e:  dv = sum g u;  dq = v * (sum_s g - sum_s g u^2),
-    since tanh' = 1 - u^2;  dk = v * (sum_t g - sum_t g u^2).
+    tanh(x) = 2 u - 1 with u = sigmoid(2 x), which a CPU computes ten times faster. So
+    e = 2 v.u - sum(v), and with g the gradient of e:  dv = 2 sum g u - sum g,
+    dq = 4 v * sum_s g u (1 - u),  dk = 4 v * sum_t g u (1 - u).
     """
 
     @staticmethod
     def forward(ctx: Any, queries: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
-        # H A -> N A
-        vectors = vector.expand(queries.shape[0] // len(vector), -1, -1).flatten(0, 1)
-        scores = queries.new_empty(*queries.shape[:2], keys.shape[1])
-        for rows, part in _blocks(queries, keys):
-            u = torch.tanh_(queries[rows, part, None] + keys[rows, None])  # n t S A
-            scores[rows, part] = (u.flatten(1, 2) @ vectors[rows, :, None]).view(u.shape[:3])
-        ctx.save_for_backward(queries, keys, vectors)
-        ctx.num_heads = len(vector)
-        return scores
+        queries, keys = 2 * queries, 2 * keys
+        scores = queries.new_empty(*queries.shape[:3], keys.shape[2])
+        for head, rows, part in _blocks(queries, keys):
+            u = torch.sigmoid_(queries[head, rows, part, None] + keys[head, rows, None])  # b t S A
+            scores[head, rows, part] = u @ vector[head]
+        ctx.save_for_backward(queries, keys, vector)
+        return scores.mul_(2).sub_(vector.sum(1)[:, None, None, None])
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        queries, keys, vectors = ctx.saved_tensors
-        grad_queries = grad.sum(2)[..., None].expand_as(queries).contiguous()
-        grad_keys = grad.sum(1)[..., None].expand_as(keys).contiguous()
-        grad_vectors = torch.zeros_like(vectors)
-        for rows, part in _blocks(queries, keys):
-            u = torch.tanh_(queries[rows, part, None] + keys[rows, None])
-            here = grad[rows, part]  # n t S
-            grad_vectors[rows] += (here.flatten(1, 2)[:, None] @ u.flatten(1, 2))[:, 0]
-            steep = u.square_().mul_(here[..., None])
-            grad_queries[rows, part] -= steep.sum(2)
-            grad_keys[rows] -= steep.sum(1)
-        grad_vector = grad_vectors.view(-1, ctx.num_heads, vectors.shape[1]).sum(0)
-        vectors = vectors[:, None]
+        queries, keys, vector = ctx.saved_tensors
+        grad_queries, grad_keys = torch.empty_like(queries), torch.zeros_like(keys)
+        grad_vector = -grad.sum((1, 2, 3))[:, None].repeat(1, vector.shape[1])
+        for head, rows, part in _blocks(queries, keys):
+            u = torch.sigmoid_(queries[head, rows, part, None] + keys[head, rows, None])
+            here = grad[head, rows, part]  # b t S
+            grad_vector[head] += 2 * (here.flatten() @ u.flatten(0, 2))
+            steep = torch.addcmul(u, u, u, value=-1).mul_(here[..., None])
+            grad_queries[head, rows, part] = steep.sum(2)
+            grad_keys[head, rows] += steep.sum(1)
+        vectors = 4 * vector[:, None, None]
         return grad_queries * vectors, grad_keys * vectors, grad_vector

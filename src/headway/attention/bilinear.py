@@ -33,7 +33,7 @@ class Bilinear(SoftmaxKernel):
     def scores(
         self, q: Float[Tensor, "B H T Kq"], k: Float[Tensor, "B H S K"]
     ) -> Float[Tensor, "B H T S"]:
-        return q @ self.matrix.to(q.dtype) @ k.transpose(-1, -2)
+        return self._asked(q) @ k.transpose(-1, -2)
 
     def forward(
         self,
@@ -44,5 +44,9 @@ class Bilinear(SoftmaxKernel):
         bias: Float[Tensor, "#B #H T S"] | None = None,
     ) -> Float[Tensor, "B H T Kv"]:
         # Q W is a query for a dot product, which the fused kernel will divide by sqrt(K)
-        query = q @ (self.matrix.to(q.dtype) * math.sqrt(k.shape[-1]))
+        query = self._asked(q) * math.sqrt(k.shape[-1])
         return fused_dot(query.to(k.dtype), k, v, mask, bias)
+
+    def _asked(self, q: Float[Tensor, "B H T Kq"]) -> Float[Tensor, "B H T K"]:
+        """Q W, one product a head for all rows."""
+        return torch.einsum("bhtk,hkj->bhtj", q, self.matrix.to(q.dtype))
