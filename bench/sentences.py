@@ -18,7 +18,7 @@ from pathlib import Path
 from bench.translation import SENTENCES
 from headway.data.formats import read_pairs
 from headway.files import write_file
-from headway.recipes import recipe, train_translator
+from headway.recipes import recipe, train
 from headway.recipes.prepare import splits_of
 
 SYNTHETIC_PAIRS, SYNTHETIC_TEST, LEXICON = 20_000, 1000, 6000
@@ -97,7 +97,7 @@ def _train(folder: Path, steps: int) -> None:
     else:
         changes["machine.dtype"] = "float32"
         config = recipe("translate-multi30k", ("bench", changes))
-    outcome = train_translator(config, folder)
+    outcome = train(config, folder)
     if outcome.stop != "done":
         raise SystemExit(f"training stopped: {outcome.stop}")
     write_sentences(folder)

@@ -122,6 +122,22 @@ def test_attention_names_both_axes_and_sums_to_one():
     assert set(only.maps) == {"decoder.blocks.1.cross"}
 
 
+def test_a_layer_that_is_called_once_a_step_gives_the_same_map(monkeypatch):
+    bundle = make()
+    cross = "decoder.blocks.1.cross"
+    whole = bundle.attention("two dogs play", "zwei hunde", [cross])
+
+    def step_by_step(tokens, read, keys):
+        state = bundle.model.start(tokens, keys)
+        for place in range(read.shape[1]):
+            _, state = bundle.model.step(read[:, place : place + 1], state)
+
+    monkeypatch.setattr(bundle.model, "forward", step_by_step)
+    stepped = bundle.attention("two dogs play", "zwei hunde", [cross])
+    assert stepped.target == whole.target and len(whole.target) > 2
+    torch.testing.assert_close(stepped.maps[cross], whole.maps[cross])
+
+
 def spoil(folder, what: str) -> None:
     """Damage a saved bundle in one way."""
     facts = json.loads((folder / "config.json").read_text())

@@ -18,7 +18,7 @@ def show(name: str = "translate", /) -> None:
     Parameters
     ----------
     name
-        A recipe (translate, translate-multi30k, emoji-names) or a run folder.
+        A recipe (translate, words, ...: headway train --help) or a run folder.
     """
     from headway.recipes import recipe
     from headway.settings import write_yaml
@@ -31,17 +31,27 @@ def show(name: str = "translate", /) -> None:
 
 
 @config_app.command
-def explain(key: str | None = None, /) -> None:
+def explain(key: str | None = None, /, *, recipe: str = "translate") -> None:
     """Say what a setting means; without a name, list them all.
 
     Parameters
     ----------
     key
         A dotted name, like optimizer.lr.
+    recipe
+        Whose settings: those of translate and of words differ.
     """
-    from headway.recipes import RunConfig
+    from headway.recipes import config_classes
+    from headway.recipes import recipe as named
     from headway.settings import explain as explain_one
     from headway.settings import fields_of
 
-    config = RunConfig()
-    data("\n".join(explain_one(config, k) for k in ([key] if key else fields_of(config))))
+    config = named(recipe)
+    if key is None:
+        data("\n".join(explain_one(config, each) for each in fields_of(config)))
+        return
+    # A setting that only another recipe has is found too: hints name it without the recipe.
+    name = key.replace("-", "_").lstrip("_")
+    others = [make() for make in config_classes() if name in fields_of(make())]
+    chosen = others[0] if others and name not in fields_of(config) else config
+    data(explain_one(chosen, name))

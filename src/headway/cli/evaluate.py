@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from headway.cli.console import data, data_json, talk
 from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
+from headway.cli.opening import opened
 from headway.errors import DataError, UsageError
 
 
@@ -45,12 +46,12 @@ def evaluate(
     json
         One JSON object.
     """
-    from headway.bundle import load
+    from headway.bundle import TranslatorBundle
     from headway.data.formats import read_pairs
     from headway.evaluation import score_translations
 
     place = machine.prepare()
-    bundle = load(run, place.device)
+    bundle = opened(run, TranslatorBundle, place.device)
     files = _files(run, path, split, (source, target))
     pairs = [pair for pair in read_pairs(files) if pair.source and pair.target]
     if not pairs:

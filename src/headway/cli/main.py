@@ -60,7 +60,7 @@ def _run(words: list[str]) -> int:
         app(words, exit_on_error=False, print_error=False, result_action="return_value")
         if words[:1] == ["train"] and HELP.intersection(words):
             print("Settings (headway config explain):")
-            explain()
+            explain(recipe=_recipe_in(words))
     except CycloptsError as error:
         report(UsageError(" ".join(str(error).split()), hint="headway --help"))
         return UsageError.exit_code
@@ -83,6 +83,13 @@ def _run(words: list[str]) -> int:
         report_bug(error)
         return 1
     return 0
+
+
+def _recipe_in(words: list[str]) -> str:
+    """The recipe that help is wanted for."""
+    from headway.recipes import RECIPES
+
+    return next((word for word in words[1:] if word in RECIPES), "translate")
 
 
 def _no_memory(error: BaseException) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 from cyclopts import App
 
 from headway.cli.console import data, data_json, talk
+from headway.cli.numbers import TITLES, metrics, written
 from headway.errors import UsageError
 
 runs_app = App(name="runs", help="List the runs in a folder, or show one.")
@@ -65,10 +66,10 @@ def show(place: Path, /, *, json: bool = False) -> None:
     data(f"{facts['name']}  ({facts['recipe']})  step {facts['step']:,}  {facts['state']}")
     for row in evaluations:
         star = "  ★ best so far" if row["is_best"] else ""
-        data(
-            f"  step {row['step']:>7,}  nats {row['nats']:.3f}  BLEU {row['bleu']:5.2f}  "
-            f"chrF {row['chrf']:5.2f}{star}"
+        numbers = "  ".join(
+            f"{TITLES.get(n, n)} {written(n, v):>5}" for n, v in metrics(row).items()
         )
+        data(f"  step {row['step']:>7,}  {numbers}{star}")
     data((place / "run.yaml").read_text(encoding="utf-8").rstrip())
 
 

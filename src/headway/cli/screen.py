@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from headway.cli.console import talk
+from headway.cli.numbers import TITLES, metrics, written
 
 LINE_SECONDS = 10.0  # in a pipe: at most one line in so many seconds between evaluations
 
@@ -23,7 +24,7 @@ class Screen:
         self.quiet = quiet
         self.live = talk.is_terminal and not quiet
         self.progress: Progress | None = None
-        self.steps, self.limit = 0, float("inf")
+        self.steps, self.limit, self.unit = 0, float("inf"), "tok"
         self.recent: deque[tuple[float, int, float]] = deque(maxlen=50)  # seconds, targets, loss
         self.training = self.evaluating = 0.0
         self.last_line = 0.0
@@ -50,13 +51,13 @@ class Screen:
         eta = self._eta(run.step, run.seconds)
         if self.live:
             self._move_bar(
-                run.step, f"loss {loss:.2f}  lr {report.lr:.1e}  {speed:,.0f} tok/s", eta
+                run.step, f"loss {loss:.2f}  lr {report.lr:.1e}  {speed:,.0f} {self.unit}/s", eta
             )
         elif time.monotonic() - self.last_line > LINE_SECONDS:
             self.last_line = time.monotonic()
             talk.print(
                 f"step={run.step} epoch={run.epoch} loss={loss:.3f} lr={report.lr:.2e} "
-                f"tok_s={speed:.0f} eta={_clock(eta)}"
+                f"{self.unit}_s={speed:.0f} eta={_clock(eta)}"
             )
 
     def _eta(self, step: int, seconds: float) -> float:
@@ -79,7 +80,9 @@ class Screen:
     def _on_preparing(self, event: Mapping[str, Any]) -> None:
         if time.monotonic() - self.last_line > 2:
             self.last_line = time.monotonic()
-            talk.print(f"preparing {event['what']}: {event['done']:,} pairs read")
+            talk.print(
+                f"preparing {event['what']}: {event['done']:,} {event.get('unit', 'pairs')} read"
+            )
 
     def _on_tokenizer(self, event: Mapping[str, Any]) -> None:
         how = "reused" if event.get("reused") else "joint" if event["joint"] else "one a language"
@@ -93,18 +96,17 @@ class Screen:
         talk.print(f"data      {event['what']}: {event['pairs']:,} pairs{note}")
 
     def _on_plan(self, event: Mapping[str, Any]) -> None:
-        self.steps = event["steps"]
+        self.steps, self.unit = event["steps"], event["unit"]
         if event["time"]:
             from headway.recipes.config import parse_time
 
             self.limit = parse_time(event["time"])
         size = event["parameters"]
-        talk.print(f"model     Transformer {event['model']} · {size / 1e6:.1f} M parameters")
+        talk.print(f"model     {event['model']} · {size / 1e6:.1f} M parameters")
         limit = f" or {event['time']}" if event["time"] else ""
         talk.print(
-            f"plan      {event['steps']:,} steps{limit} · batches of {event['tokens']:,} tokens, "
-            f"{event['padding']:.1%} padding · {event['batches_an_epoch']:,} batches an epoch · "
-            f"seed {event['seed']}"
+            f"plan      {event['steps']:,} steps{limit} · batches of {event['batches']} · "
+            f"{event['batches_an_epoch']:,} batches an epoch · seed {event['seed']}"
         )
         talk.print(f"machine   {event['machine']}")
 
@@ -116,23 +118,20 @@ class Screen:
     def _on_valid(self, event: Mapping[str, Any]) -> None:
         self.evaluating += event["took"]
         star = "  ★ best, saved" if event["is_best"] else ""
+        numbers = {name: written(name, value) for name, value in metrics(event).items()}
         if not self.live:
-            talk.print(
-                f"valid step={event['step']} nats={event['nats']:.3f} bleu={event['bleu']:.2f} "
-                f"chrf={event['chrf']:.2f} best={str(event['is_best']).lower()}"
-            )
+            values = " ".join(f"{name}={text}" for name, text in numbers.items())
+            talk.print(f"valid step={event['step']} {values} best={str(event['is_best']).lower()}")
             return
+        if "nats" in event:
+            numbers["ppl"] = f"{min(2.718281828 ** event['nats'], 1e6):.1f}"
         if not self.shown_header:
             self.shown_header = True
-            talk.print(
-                f"{'step':>7}  {'train':>6}  {'valid':>6}  {'ppl':>7}  {'BLEU':>5}  {'chrF':>5}"
-            )
+            titles = "  ".join(f"{TITLES.get(name, name):>7}" for name in numbers)
+            talk.print(f"{'step':>7}  {'train':>6}  {titles}")
         loss = statistics.fmean(x for _, _, x in self.recent) if self.recent else float("nan")
-        perplexity = min(2.718281828 ** event["nats"], 1e6)
-        talk.print(
-            f"{event['step']:>7,}  {loss:>6.3f}  {event['nats']:>6.3f}  {perplexity:>7.1f}  "
-            f"{event['bleu']:>5.1f}  {event['chrf']:>5.1f}{star}"
-        )
+        values = "  ".join(f"{text:>7}" for text in numbers.values())
+        talk.print(f"{event['step']:>7,}  {loss:>6.3f}  {values}{star}")
 
     def _on_sample(self, event: Mapping[str, Any]) -> None:
         for name in ("source", "reference", "output"):

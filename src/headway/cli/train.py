@@ -16,7 +16,7 @@ from headway.errors import UsageError
 from headway.settings import COMMAND_LINE, read_yaml
 
 if TYPE_CHECKING:
-    from headway.recipes import Outcome, RunConfig
+    from headway.recipes import AnyRunConfig, Outcome
 
 SHORT = {
     "model": "model.size",
@@ -33,6 +33,11 @@ SHORT = {
     "compile": "machine.compile",
 }
 """Flags that everybody needs, and the settings they stand for."""
+
+NEXT = {
+    "translator": ("eval {run}", 'translate {run} "..."', 'translate {run} --align "..."'),
+}
+"""Family of a model -> what can be done with a run of it."""
 
 
 def train(
@@ -88,17 +93,13 @@ def train(
         talk.print(f"saved     go on with: {program()} train --resume {folder}")
         raise SystemExit(130)
     if not quiet:
-        us = program()
-        talk.print(
-            f'next      {us} eval {folder} · {us} translate {folder} "..." · '
-            f'{us} translate {folder} --align "..."',
-            markup=False,
-        )
+        verbs = (verb.format(run=folder) for verb in NEXT[settings.model.family])
+        talk.print("next      " + " · ".join(f"{program()} {verb}" for verb in verbs), markup=False)
 
 
 def _new(
     run: str | None, things: Sequence[str], layers: Sequence[tuple[str, Any]]
-) -> tuple[RunConfig, Path, list[str]]:
+) -> tuple[AnyRunConfig, Path, list[str]]:
     from headway.recipes import amended, recipe
 
     if not things:
@@ -110,7 +111,7 @@ def _new(
         settings = amended(settings, (COMMAND_LINE, {"data.train": things[1]}))
     if run is not None and (not run.strip(".") or Path(run).name != run):
         raise UsageError(f"--run {run}: a name, not a path; the folder is runs/NAME")
-    folder = Path("runs") / (run or _name(settings))
+    folder = Path("runs") / (run or settings.name)
     return settings, folder, _history(folder, settings)
 
 
@@ -134,45 +135,30 @@ def split_words(words: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
 
 
 def run_training(
-    settings: RunConfig, folder: Path, history: Sequence[str] = (), *, quiet: bool = False
+    settings: AnyRunConfig, folder: Path, history: Sequence[str] = (), *, quiet: bool = False
 ) -> Outcome:
     """Train with the screen on."""
-    from headway.recipes import train_translator
+    from headway.recipes import train as train_run
 
     screen = Screen(quiet)
     try:
-        return train_translator(
-            settings, folder, listeners=[screen], observers=[screen], history=history
-        )
+        return train_run(settings, folder, listeners=[screen], observers=[screen], history=history)
     finally:
         screen.close()
 
 
-def _name(settings: RunConfig) -> str:
-    """A run is named by its recipe and languages unless the user names it."""
-    sides = [side for side in (settings.data.source, settings.data.target) if side]
-    return "-".join([settings.recipe, *sides])
-
-
-def _saved(folder: Path) -> RunConfig:
-    from headway.recipes import RunConfig
-    from headway.settings import override
-
-    path = folder / "run.yaml"
-    if not path.is_file():
-        raise UsageError(f"{folder} is not a run folder: it has no run.yaml")
-    values = read_yaml(path)
-    return override(RunConfig(), values, str(path))
-
-
-def _history(folder: Path, settings: RunConfig) -> list[str]:
+def _history(folder: Path, settings: AnyRunConfig) -> list[str]:
     """Refuse to continue a run that was configured differently; else keep its notes."""
+    from headway.recipes import saved
     from headway.settings import differences
 
     if not (folder / "run.yaml").is_file():
         return []
-    made_later = {"model.source_vocabulary", "model.target_vocabulary", "model.share_embeddings"}
-    found = [d for d in differences(_saved(folder), settings) if d[0] not in made_later]
+    before = saved(folder)
+    if type(before) is not type(settings):
+        raise UsageError(f"{folder} is a run of {before.recipe}", hint="--run OTHERNAME")
+    made_later = type(settings).decided_by_data
+    found = [d for d in differences(before, settings) if d[0] not in made_later]
     if found:
         shown = "; ".join(f"{key}: {old} there, {new} now" for key, old, new in found[:5])
         raise UsageError(
@@ -190,13 +176,13 @@ def _notes(folder: Path) -> list[str]:
 
 def _resumed(
     folder: Path, things: Sequence[str], layers: Sequence[tuple[str, Any]]
-) -> tuple[RunConfig, Path, list[str]]:
-    from headway.recipes import amended
+) -> tuple[AnyRunConfig, Path, list[str]]:
+    from headway.recipes import amended, saved
     from headway.settings import differences
 
     if things:
         raise UsageError(f"--resume takes the run's own recipe and data: leave out {things[0]!r}")
-    before = _saved(folder)
+    before = saved(folder)
     settings = amended(before, *layers)
     history = _notes(folder)
     for key, old, new in differences(before, settings):
@@ -205,11 +191,12 @@ def _resumed(
     return settings, folder, history
 
 
-def _try_out(settings: RunConfig) -> None:
+def _try_out(settings: AnyRunConfig) -> None:
     """A few real steps in a folder that is thrown away."""
     import resource
 
     from headway.recipes import amended
+    from headway.settings import flat
 
     few = {
         "training.steps": 6,
@@ -219,7 +206,8 @@ def _try_out(settings: RunConfig) -> None:
     }
     steps = settings.training.steps
     with tempfile.TemporaryDirectory() as folder:
-        trial = amended(settings, ("--dry-run", few))
+        known = {key: value for key, value in few.items() if key in flat(settings)}
+        trial = amended(settings, ("--dry-run", known))
         outcome = run_training(trial, Path(folder) / "trial")
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     total = outcome.seconds / outcome.step * steps

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from headway.cli.console import data, data_json, talk
 from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
+from headway.cli.opening import opened
 from headway.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -50,10 +51,10 @@ def translate(
     json
         One JSON object a line.
     """
-    from headway.bundle import load
+    from headway.bundle import TranslatorBundle
 
     place = machine.prepare()
-    bundle = load(run, place.device)
+    bundle = opened(run, TranslatorBundle, place.device)
     if not 1 <= nbest <= beam:
         raise UsageError(f"--nbest {nbest}: must be between 1 and the beam width, {beam}")
     if not text and sys.stdin.isatty():

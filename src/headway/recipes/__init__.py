@@ -1,7 +1,17 @@
 """Complete named runs: what to train, on what, for how long, and what to expect."""
 
-from headway.recipes.catalogue import RECIPES, amended, recipe
-from headway.recipes.config import RunConfig
-from headway.recipes.translate import Outcome, train_translator
+from headway.recipes.catalogue import RECIPES, amended, config_classes, recipe, saved
+from headway.recipes.config import AnyRunConfig, RunConfig
+from headway.recipes.run import Outcome, train
 
-__all__ = ["RECIPES", "Outcome", "RunConfig", "amended", "recipe", "train_translator"]
+__all__ = [
+    "RECIPES",
+    "AnyRunConfig",
+    "Outcome",
+    "RunConfig",
+    "amended",
+    "config_classes",
+    "recipe",
+    "saved",
+    "train",
+]

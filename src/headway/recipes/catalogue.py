@@ -5,20 +5,23 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from headway.errors import UsageError, closest
 from headway.machine import MachineConfig
 from headway.models import TranslatorConfig
 from headway.recipes.config import (
+    AnyRunConfig,
     CheckpointConfig,
     DataConfig,
     EvaluationConfig,
     RunConfig,
     TrainingConfig,
 )
-from headway.settings import override
+from headway.settings import override, read_yaml
 from headway.training import OptimizerConfig, ScheduleConfig
+
+C = TypeVar("C", bound=AnyRunConfig)
 
 
 def translate() -> RunConfig:
@@ -68,14 +71,14 @@ def emoji_names() -> RunConfig:
     )
 
 
-RECIPES: dict[str, Callable[[], RunConfig]] = {
+RECIPES: dict[str, Callable[[], AnyRunConfig]] = {
     "translate": translate,
     "translate-multi30k": translate_multi30k,
     "emoji-names": emoji_names,
 }
 
 
-def recipe(name: str, *layers: tuple[str, Mapping[str, Any]]) -> RunConfig:
+def recipe(name: str, *layers: tuple[str, Mapping[str, Any]]) -> AnyRunConfig:
     """A recipe with changes laid over it, in order: (whose words, {dotted key: value}).
 
     `model.size` in any layer is applied first, so that other model settings refine it.
@@ -89,9 +92,9 @@ def recipe(name: str, *layers: tuple[str, Mapping[str, Any]]) -> RunConfig:
     return amended(RECIPES[name](), *layers)
 
 
-def amended(config: RunConfig, *layers: tuple[str, Mapping[str, Any]]) -> RunConfig:
+def amended(config: C, *layers: tuple[str, Mapping[str, Any]]) -> C:
     """`config` with changes laid over it."""
-    sizes = TranslatorConfig.sizes
+    sizes = type(config.model).sizes
     for where, changes in layers:
         if (size := changes.get("model.size")) is not None:
             if size not in sizes:
@@ -102,3 +105,18 @@ def amended(config: RunConfig, *layers: tuple[str, Mapping[str, Any]]) -> RunCon
         plain = {key: value for key, value in changes.items() if key != "model.size"}
         config = override(config, plain, where)
     return config
+
+
+def saved(folder: Path) -> AnyRunConfig:
+    """The configuration that a run folder was trained with; its recipe says of which class."""
+    path = folder / "run.yaml"
+    if not path.is_file():
+        raise UsageError(f"{folder} is not a run folder: it has no run.yaml")
+    values = read_yaml(path)
+    named = values.get("recipe", RunConfig.recipe)
+    return override(type(recipe(named))(), values, str(path))
+
+
+def config_classes() -> list[type[AnyRunConfig]]:
+    """The classes of all recipes' configurations, each once."""
+    return list(dict.fromkeys(type(make()) for make in RECIPES.values()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from headway.errors import UsageError
 from headway.machine import MachineConfig
@@ -38,13 +38,13 @@ class DataConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainingConfig:
+class LoopConfig:
+    """What the training loop itself is told, whatever it trains."""
+
     steps: int = setting(6000, "updates", gt=0)
     time: str | None = setting(None, "stop after so much training: 90s, 30m, 2h")
-    tokens: int = setting(4096, "budget of a batch: rows x longest side, padding included", gt=0)
     accumulate: int = setting(1, "batches for each update", gt=0)
     clip: float = setting(1.0, "largest norm of the gradient", gt=0)
-    smoothing: float = setting(0.1, "label smoothing", ge=0, lt=1)
     average: float = setting(
         0.998, "decay of the running average of the weights; 0 switches it off", ge=0, lt=1
     )
@@ -56,8 +56,21 @@ class TrainingConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluationConfig:
+class TrainingConfig(LoopConfig):
+    tokens: int = setting(4096, "budget of a batch: rows x longest side, padding included", gt=0)
+    smoothing: float = setting(0.1, "label smoothing", ge=0, lt=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObservationConfig:
+    """When a run is evaluated, and when that ends it."""
+
     every: int = setting(500, "steps between evaluations", gt=0)
+    patience: int | None = setting(None, "stop after so many evaluations without a new best", gt=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationConfig(ObservationConfig):
     metric: Literal["bleu", "chrf", "negative_nats"] = setting(
         "bleu", "what the kept model is best by"
     )
@@ -65,7 +78,6 @@ class EvaluationConfig:
     length_penalty: float = setting(1.0, "exponent of the length penalty", ge=0)
     sentences: int = setting(1000, "validation sentences translated each time", gt=0)
     samples: int = setting(2, "of those, shown on the screen", ge=0)
-    patience: int | None = setting(None, "stop after so many evaluations without a new best", gt=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +88,8 @@ class CheckpointConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
-    """One training run. `model.size` chooses a named size before other model settings apply."""
+    """One training run of a translator. `model.size` chooses a named size before other model
+    settings apply."""
 
     recipe: str = setting("translate", "name of the recipe this came from")
     data: DataConfig = section(DataConfig)
@@ -87,3 +100,17 @@ class RunConfig:
     evaluation: EvaluationConfig = section(EvaluationConfig)
     checkpoint: CheckpointConfig = section(CheckpointConfig)
     machine: MachineConfig = section(MachineConfig)
+
+    decided_by_data: ClassVar[frozenset[str]] = frozenset(
+        {"model.source_vocabulary", "model.target_vocabulary", "model.share_embeddings"}
+    )
+
+    @property
+    def name(self) -> str:
+        """What the run is called unless the user names it: its recipe and languages."""
+        sides = [side for side in (self.data.source, self.data.target) if side]
+        return "-".join([self.recipe, *sides])
+
+
+AnyRunConfig = RunConfig
+"""The configuration of a run, of whatever family."""

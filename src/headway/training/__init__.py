@@ -3,7 +3,7 @@
 from headway.training.averaging import WeightAverage
 from headway.training.checkpoints import Checkpointing, load_state, save_state
 from headway.training.log import MetricsLog, StepLog, read_metrics
-from headway.training.loop import NonFinite, fit
+from headway.training.loop import NonFinite, Stream, fit
 from headway.training.objectives import Loss, Objective, TranslationObjective, cross_entropy_sum
 from headway.training.observers import Averaging, Evaluation, Interrupted, TimeLimit
 from headway.training.optimizers import OptimizerConfig, adamw
@@ -27,6 +27,7 @@ __all__ = [
     "StepLog",
     "StepReport",
     "StopRequest",
+    "Stream",
     "TimeLimit",
     "TrainingState",
     "TranslationObjective",

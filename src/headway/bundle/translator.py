@@ -1,30 +1,23 @@
-"""A saved model and what it can do: config.json, model.safetensors, tokenizer.json.
-
-`headway.load(folder)` is the only way in.
-"""
+"""A translator with its tokenizers: raw sentences in, sentences out."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
 from headway.attention import record_attention
+from headway.bundle.files import check_fingerprint, save_files
 from headway.data.batches import collate_sources
 from headway.decoding import Hypothesis, Limits, beam_search, greedy_search
 from headway.errors import DataError, UsageError
-from headway.files import read_json, write_file
 from headway.models import Translator, TranslatorConfig
-from headway.settings import override, to_dict
 from headway.shapes import Float, Tensor
-from headway.tensors import read_tensors, write_tensors
 from headway.text import TokenizerPair
 
-FORMAT = 1
 ROWS = 64  # sentences decoded together; longer ones fewer, so that memory stays bounded
 TOKENS = 4096
 
@@ -56,6 +49,8 @@ class Attention:
 class TranslatorBundle:
     """A translator with its tokenizers: raw sentences in, sentences out."""
 
+    kind: ClassVar[str] = "translator"
+
     def __init__(self, model: Translator, tokenizer: TokenizerPair) -> None:
         config = model.config
         for side, size in (
@@ -70,6 +65,13 @@ class TranslatorBundle:
                 )
         self.model = model.eval()
         self.tokenizer = tokenizer
+
+    @classmethod
+    def open(cls, model: Translator, folder: Path, facts: dict[str, Any]) -> TranslatorBundle:
+        """The model with the tokenizers that stand beside it, which must be those of `facts`."""
+        tokenizer = TokenizerPair.load(folder)
+        check_fingerprint(facts, tokenizer.fingerprint, folder)
+        return cls(model, tokenizer)
 
     @property
     def config(self) -> TranslatorConfig:
@@ -153,27 +155,13 @@ class TranslatorBundle:
         return Attention(
             self.tokenizer.source.pieces([*source_ids, self.tokenizer.source.eos]),
             side.pieces([*target_ids, side.eos]),
-            {name: found[0][0].cpu() for name, found in maps.items()},
+            # A layer that is called once a step (an RNN decoder's) gives its rows one by one.
+            {name: torch.cat(found, dim=2)[0].cpu() for name, found in maps.items()},
         )
 
     def save(self, folder: Path, *, overwrite: bool = False) -> None:
-        """Write the three files durably; each is the old one or the new one, never half.
-
-        A folder that holds anything is left alone unless `overwrite`.
-        """
-        if folder.exists() and any(folder.iterdir()) and not overwrite:
-            raise UsageError(f"{folder} is not empty", hint="choose another folder")
-        folder.mkdir(parents=True, exist_ok=True)
-        self.tokenizer.save(folder)
-        facts = {
-            "format": FORMAT,
-            "family": self.config.family,
-            "tokenizer": self.tokenizer.fingerprint,
-            "model": to_dict(self.config),
-        }
-        write_file(folder / "config.json", (json.dumps(facts, indent=1) + "\n").encode())
-        weights = {name: p.detach() for name, p in self.model.named_parameters()}
-        write_tensors(folder / "model.safetensors", weights)
+        """Write config.json, model.safetensors and the tokenizers durably: `files.save_files`."""
+        save_files(folder, self.model, self.tokenizer, overwrite)
 
 
 def _groups(ids: list[list[int]]) -> Iterator[list[int]]:
@@ -183,69 +171,3 @@ def _groups(ids: list[list[int]]) -> Iterator[list[int]]:
         rows = max(1, min(ROWS, TOKENS // (len(ids[order[0]]) + 1)))
         yield order[:rows]
         order = order[rows:]
-
-
-def load(folder: str | Path, device: str = "cpu") -> TranslatorBundle:
-    """Open a bundle, or the best model of a run folder.
-
-    DataError if a file is missing or damaged, or if model and tokenizer do not belong together.
-    """
-    place = Path(folder)
-    if (place / "model" / "config.json").is_file():
-        place = place / "model"
-    if not (place / "config.json").is_file():
-        raise UsageError(
-            f"{folder} holds no model: there is no config.json",
-            hint="name a run folder (headway runs ls) or the model folder inside it",
-        )
-    facts = read_json(place / "config.json")
-    config = _config(facts, place / "config.json")
-    tokenizer = TokenizerPair.load(place)
-    if facts.get("tokenizer") != tokenizer.fingerprint:
-        raise DataError(
-            f"the model was trained with tokenizer {str(facts.get('tokenizer'))[:12]}, but the one "
-            f"here is {tokenizer.fingerprint[:12]}",
-            str(place),
-            "put the tokenizer of the training back",
-        )
-    with torch.device("meta"):
-        model = Translator(config)
-    _fill(model, read_tensors(place / "model.safetensors"), place / "model.safetensors")
-    return TranslatorBundle(model.to(device), tokenizer)
-
-
-def _config(facts: Any, path: Path) -> TranslatorConfig:
-    if not isinstance(facts, dict) or facts.get("format") != FORMAT:
-        raise DataError(f"not a Headway model (format {FORMAT})", str(path))
-    if facts.get("family") not in FAMILIES or not isinstance(facts.get("model"), dict):
-        known = ", ".join(FAMILIES)
-        raise DataError(f"unknown family {facts.get('family')!r}; known: {known}", str(path))
-    try:
-        return override(FAMILIES[facts["family"]](), facts["model"], str(path))
-    except UsageError as error:
-        raise DataError(error.what, str(path), error.hint) from error
-
-
-def _fill(model: Translator, tensors: dict[str, Tensor], path: Path) -> None:
-    """Put the saved values into a model built on the meta device; every name and shape must fit."""
-    own = dict(model.named_parameters())
-    for name in sorted(own.keys() ^ tensors.keys()):
-        verb = "lacks" if name in own else "has the unknown tensor"
-        raise DataError(f"the file {verb} {name}", str(path), "it belongs to another model")
-    for name, parameter in own.items():
-        if parameter.shape != tensors[name].shape:
-            raise DataError(
-                f"{name} has shape {tuple(tensors[name].shape)}, config.json says "
-                f"{tuple(parameter.shape)}",
-                str(path),
-                "config.json and model.safetensors are not from the same training",
-            )
-    model.to_empty(device="cpu")
-    model.tie_weights()
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            parameter.copy_(tensors[name])
-
-
-FAMILIES: dict[str, type[TranslatorConfig]] = {"translator": TranslatorConfig}
-"""`family` in config.json -> its configuration."""

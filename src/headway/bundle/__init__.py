@@ -1,0 +1,17 @@
+"""A saved model and what it can do: config.json, model.safetensors, and its text side.
+
+`headway.load(folder)` is the only way in; what it returns has the verbs of its kind.
+"""
+
+from headway.bundle.families import FAMILIES, Bundle, Family, load
+from headway.bundle.translator import Attention, Translation, TranslatorBundle
+
+__all__ = [
+    "FAMILIES",
+    "Attention",
+    "Bundle",
+    "Family",
+    "Translation",
+    "TranslatorBundle",
+    "load",
+]

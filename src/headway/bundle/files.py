@@ -1,0 +1,101 @@
+"""What every bundle on disk has: config.json and model.safetensors, written and read alike."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch import nn
+
+from headway.errors import DataError, UsageError
+from headway.files import read_json, write_file
+from headway.settings import to_dict
+from headway.shapes import Tensor
+from headway.tensors import read_tensors, write_tensors
+
+FORMAT = 1
+CONFIG_FILE = "config.json"
+WEIGHTS_FILE = "model.safetensors"
+
+
+@runtime_checkable
+class Text(Protocol):
+    """The strings-to-ids side of a bundle: tokenizers, or a vocabulary of words."""
+
+    @property
+    def fingerprint(self) -> str: ...
+
+    def save(self, folder: Path) -> None: ...
+
+
+def save_files(folder: Path, model: nn.Module, text: Text, overwrite: bool = False) -> None:
+    """Write all files durably; each is the old one or the new one, never half.
+
+    `model.config` says the family. A folder that holds anything is left alone unless `overwrite`.
+    """
+    if folder.exists() and any(folder.iterdir()) and not overwrite:
+        raise UsageError(f"{folder} is not empty", hint="choose another folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    text.save(folder)
+    config: Any = model.config
+    facts = {
+        "format": FORMAT,
+        "family": config.family,
+        "tokenizer": text.fingerprint,
+        "model": to_dict(config),
+    }
+    write_file(folder / CONFIG_FILE, (json.dumps(facts, indent=1) + "\n").encode())
+    weights = {name: p.detach() for name, p in model.named_parameters()}
+    write_tensors(folder / WEIGHTS_FILE, weights)
+
+
+def read_facts(folder: Path) -> dict[str, Any]:
+    """config.json, after its format was checked."""
+    path = folder / CONFIG_FILE
+    facts = read_json(path)
+    if not isinstance(facts, dict) or facts.get("format") != FORMAT:
+        raise DataError(f"not a Headway model (format {FORMAT})", str(path))
+    return facts
+
+
+def check_fingerprint(facts: dict[str, Any], found: str, folder: Path) -> None:
+    """DataError unless the text side is the one that the model was trained with."""
+    if facts.get("tokenizer") != found:
+        raise DataError(
+            f"the model was trained with tokenizer {str(facts.get('tokenizer'))[:12]}, but the one "
+            f"here is {found[:12]}",
+            str(folder),
+            "put the tokenizer of the training back",
+        )
+
+
+def fill(model: nn.Module, folder: Path) -> None:
+    """Put the saved values into a model built on the meta device; every name and shape must fit.
+
+    Parameters that were one stay one.
+    """
+    path = folder / WEIGHTS_FILE
+    tensors = read_tensors(path)
+    own = dict(model.named_parameters())
+    for name in sorted(own.keys() ^ tensors.keys()):
+        verb = "lacks" if name in own else "has the unknown tensor"
+        raise DataError(f"the file {verb} {name}", str(path), "it belongs to another model")
+    for name, parameter in own.items():
+        if parameter.shape != tensors[name].shape:
+            raise DataError(
+                f"{name} has shape {tuple(tensors[name].shape)}, config.json says "
+                f"{tuple(parameter.shape)}",
+                str(path),
+                "config.json and model.safetensors are not from the same training",
+            )
+    filled = {id(p): nn.Parameter(_own(tensors[name], p)) for name, p in own.items()}
+    for name, parameter in list(model.named_parameters(remove_duplicate=False)):
+        module, _, last = name.rpartition(".")
+        setattr(model.get_submodule(module), last, filled[id(parameter)])
+
+
+def _own(value: Tensor, parameter: Tensor) -> Tensor:
+    """A copy in the model's number format; what was read may be a view of the file's bytes."""
+    return torch.empty_like(parameter, device="cpu").copy_(value)

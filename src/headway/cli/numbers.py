@@ -1,0 +1,23 @@
+"""How a run's numbers are shown, whatever its family evaluates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+TITLES = {"bleu": "BLEU", "chrf": "chrF"}
+UNSHOWN = {"took", "seconds", "time"}
+
+
+def metrics(event: Mapping[str, Any]) -> dict[str, float]:
+    """The numbers of a `valid` event, in the evaluator's order; negated ones stand there twice."""
+    return {
+        name: value
+        for name, value in event.items()
+        if isinstance(value, float) and name not in UNSHOWN and not name.startswith("negative_")
+    }
+
+
+def written(name: str, value: float) -> str:
+    """Scores of 0 to 100 with two places, everything else with three."""
+    return f"{value:.2f}" if name in TITLES else f"{value:.3f}"

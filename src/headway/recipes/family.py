@@ -1,0 +1,61 @@
+"""What a family of models brings to a training run; `run.train` does everything else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from torch import nn
+
+from headway.machine import Machine
+from headway.training import Event, Objective, Stream
+
+Emit = Callable[[Event], None]
+"""Tells the listeners while data is prepared; raises `Interrupted` if somebody asked to stop."""
+
+
+@runtime_checkable
+class Job(Protocol):
+    """One run of a family, after its data was prepared.
+
+    config: the run's, with what the data decided (vocabulary sizes) filled in.
+    """
+
+    config: Any
+
+    @property
+    def objective(self) -> Objective: ...
+
+    def build(self) -> nn.Module:
+        """The untrained model. The seed was set just before."""
+        ...
+
+    def stream(self, epoch: int, position: int) -> Stream:
+        """Batches from there on, without end."""
+        ...
+
+    def evaluate(
+        self, model: Any, emit: Callable[..., None], go_on: Callable[..., None]
+    ) -> dict[str, float]:
+        """Numbers by name. emit(kind, **values) shows samples; go_on() is called often, and raises
+        `Interrupted` when the run is asked to stop."""
+        ...
+
+    def save(self, model: Any, folder: Path) -> None:
+        """Write the bundle, over an older one."""
+        ...
+
+    def plan(self) -> dict[str, Any]:
+        """For the screen: model and batches in words, unit of the targets, batches_an_epoch."""
+        ...
+
+
+@dataclass(frozen=True)
+class Family:
+    """check(config): refuses what cannot work, before anything is made. prepare(config, run
+    folder, machine, emit): makes or reuses the data in the run folder."""
+
+    check: Callable[[Any], object]
+    prepare: Callable[[Any, Path, Machine, Emit], Job]

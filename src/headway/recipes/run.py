@@ -1,0 +1,165 @@
+"""Training from a configuration: from files to the best model on disk, whatever the family."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from headway.files import lock, write_file
+from headway.machine import Machine
+from headway.machine import prepare as prepare_machine
+from headway.models import parameter_count
+from headway.recipes.config import AnyRunConfig, RunConfig, parse_time
+from headway.recipes.family import Family, Job
+from headway.recipes.translate import TRANSLATION
+from headway.settings import write_yaml
+from headway.training import (
+    Averaging,
+    Checkpointing,
+    Evaluation,
+    Event,
+    Interrupted,
+    MetricsLog,
+    Observer,
+    StepLog,
+    StopRequest,
+    TimeLimit,
+    TrainingState,
+    WeightAverage,
+    adamw,
+    fit,
+    graceful_stop,
+    learning_rate,
+)
+
+LOGGED = {"train", "valid", "saved", "resumed", "finished"}
+
+FAMILIES: dict[type[AnyRunConfig], Family] = {RunConfig: TRANSLATION}
+"""The class of a configuration -> what its family brings."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended. stop: done, time, early stop, interrupted."""
+
+    folder: Path
+    stop: str
+    step: int
+    best: float | None
+    best_step: int
+    seconds: float
+
+
+def train(
+    config: AnyRunConfig,
+    folder: Path,
+    *,
+    listeners: Sequence[Callable[[Event], None]] = (),
+    observers: Sequence[Observer] = (),
+    history: Sequence[str] = (),
+) -> Outcome:
+    """Train in `folder`, or go on where a run there stopped. Bit-exact on one machine's CPU.
+
+    The folder is locked while training. `history` is written above the configuration in run.yaml.
+    """
+    family = FAMILIES[type(config)]
+    family.check(config)
+    machine = prepare_machine(config.machine)
+    with lock(folder), graceful_stop() as request:
+
+        def emit(event: Event) -> None:
+            for listener in listeners:
+                listener(event)
+            if request:
+                raise Interrupted
+
+        try:
+            job = family.prepare(config, folder, machine, emit)
+        except Interrupted:
+            return Outcome(folder, "interrupted", 0, None, 0, 0.0)
+        write_file(folder / "run.yaml", write_yaml(job.config, history).encode())
+        run, save = _state(job, machine, folder)
+        log = MetricsLog(folder / "metrics.jsonl")
+        resumed, skipped = save.resume(run)
+        log.rewind(run.step)
+        run.listeners = [*listeners, lambda e: log(e) if e["kind"] in LOGGED else None]
+        _announce(run, job, machine)
+        if resumed is not None:
+            run.emit("resumed", path=str(resumed), skipped=skipped)
+        return _train(job, machine, (run, save), observers, request, folder)
+
+
+def _state(job: Job, machine: Machine, folder: Path) -> tuple[TrainingState, Checkpointing]:
+    training, checkpoint = job.config.training, job.config.checkpoint
+    torch.manual_seed(training.seed)
+    model = job.build().to(machine.device)
+    average = WeightAverage(model, training.average) if training.average else None
+    run = TrainingState(model, adamw(model, job.config.optimizer), average)
+    return run, Checkpointing(folder / "checkpoints", checkpoint.every, checkpoint.keep)
+
+
+def _announce(run: TrainingState, job: Job, machine: Machine) -> None:
+    training = job.config.training
+    run.emit(
+        "plan",
+        parameters=parameter_count(run.model),
+        machine=str(machine),
+        steps=training.steps,
+        time=training.time,
+        seed=training.seed,
+        **job.plan(),
+    )
+
+
+def _train(
+    job: Job,
+    machine: Machine,
+    run_and_save: tuple[TrainingState, Checkpointing],
+    observers: Sequence[Observer],
+    request: StopRequest,
+    folder: Path,
+) -> Outcome:
+    run, save = run_and_save
+    config, training = job.config, job.config.training
+
+    def go_on(done: int = 0) -> None:
+        if request:
+            raise Interrupted
+
+    def evaluate(model: Any) -> dict[str, float]:
+        return job.evaluate(model, run.emit, go_on)
+
+    evaluation = Evaluation(
+        evaluate,
+        config.evaluation.metric,
+        config.evaluation.every,
+        lambda: job.save(run.model, folder / "model"),
+        config.evaluation.patience,
+    )
+    limit = [TimeLimit(parse_time(training.time))] if training.time else []
+    evaluation.catch_up(run)
+    fit(
+        run,
+        job.stream(run.epoch, run.position),
+        job.objective,
+        [Averaging(), StepLog(), *limit, *observers, evaluation, save],
+        steps=training.steps,
+        learning_rate=lambda step: learning_rate(
+            config.schedule, config.optimizer.lr, step, training.steps
+        ),
+        accumulate=training.accumulate,
+        clip=training.clip,
+        precision=machine.precision,
+        request=request,
+    )
+    if run.stop != "interrupted":
+        evaluation.evaluate(run)
+    save.save(run)
+    stop = run.stop or "done"
+    outcome = Outcome(folder, stop, run.step, run.best, run.best_step, run.seconds)
+    run.emit("finished", stop=stop, best=run.best, best_step=run.best_step, seconds=run.seconds)
+    return outcome
