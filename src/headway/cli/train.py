@@ -57,7 +57,8 @@ def train(
 
     Every setting is a flag: --model.size small --optimizer.lr 1e-3 --training.steps 2000.
     `headway config explain` lists them all. Short for the commonest: --source --target --valid
-    --test --steps --time --seed --device --dtype --threads --compile.
+    --test --steps --time --seed --device --dtype --threads --compile, and --model for
+    --model.size: tiny, small, base, big, or rnn (with --model.attention additive, none, ...).
 
     A run of the same name and configuration is continued where it stopped.
 
@@ -149,27 +150,15 @@ def run_training(
 
 def _history(folder: Path, settings: AnyRunConfig) -> list[str]:
     """Refuse to continue a run that was configured differently; else keep its notes."""
-    from headway.recipes import saved
-    from headway.settings import differences
+    from headway.recipes import check_same
 
-    if not (folder / "run.yaml").is_file():
-        return []
-    before = saved(folder)
-    if type(before) is not type(settings):
-        raise UsageError(f"{folder} is a run of {before.recipe}", hint="--run OTHERNAME")
-    made_later = type(settings).decided_by_data
-    found = [d for d in differences(before, settings) if d[0] not in made_later]
-    if found:
-        shown = "; ".join(f"{key}: {old} there, {new} now" for key, old, new in found[:5])
-        raise UsageError(
-            f"{folder} is a run with other settings: {shown}",
-            hint=f"--run OTHERNAME for a new run; or headway train --resume {folder} with the "
-            "settings to change",
-        )
+    check_same(folder, settings)
     return _notes(folder)
 
 
 def _notes(folder: Path) -> list[str]:
+    if not (folder / "run.yaml").is_file():
+        return []
     lines = (folder / "run.yaml").read_text(encoding="utf-8").split("\n")
     return [line.removeprefix("# ") for line in lines if line.startswith("# ")]
 

@@ -1,6 +1,13 @@
 """Complete named runs: what to train, on what, for how long, and what to expect."""
 
-from headway.recipes.catalogue import RECIPES, amended, config_classes, recipe, saved
+from headway.recipes.catalogue import (
+    RECIPES,
+    amended,
+    check_same,
+    config_classes,
+    recipe,
+    saved,
+)
 from headway.recipes.config import AnyRunConfig, RunConfig
 from headway.recipes.run import Outcome, train
 
@@ -10,6 +17,7 @@ __all__ = [
     "Outcome",
     "RunConfig",
     "amended",
+    "check_same",
     "config_classes",
     "recipe",
     "saved",

@@ -18,7 +18,7 @@ from headway.recipes.config import (
     RunConfig,
     TrainingConfig,
 )
-from headway.settings import override, read_yaml
+from headway.settings import differences, override, read_yaml
 from headway.training import OptimizerConfig, ScheduleConfig
 
 C = TypeVar("C", bound=AnyRunConfig)
@@ -115,6 +115,24 @@ def saved(folder: Path) -> AnyRunConfig:
     values = read_yaml(path)
     named = values.get("recipe", RunConfig.recipe)
     return override(type(recipe(named))(), values, str(path))
+
+
+def check_same(folder: Path, settings: AnyRunConfig) -> None:
+    """UsageError if the run in `folder` was configured differently; what data decided aside."""
+    if not (folder / "run.yaml").is_file():
+        return
+    before = saved(folder)
+    if type(before) is not type(settings):
+        raise UsageError(f"{folder} is a run of {before.recipe}", hint="--run OTHERNAME")
+    decided = type(settings).decided_by_data
+    found = [d for d in differences(before, settings) if d[0] not in decided]
+    if found:
+        shown = "; ".join(f"{key}: {old} there, {new} now" for key, old, new in found[:5])
+        raise UsageError(
+            f"{folder} is a run with other settings: {shown}",
+            hint=f"--run OTHERNAME for a new run; or headway train --resume {folder} with the "
+            "settings to change",
+        )
 
 
 def config_classes() -> list[type[AnyRunConfig]]:

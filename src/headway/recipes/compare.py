@@ -16,17 +16,15 @@ from headway.files import lock, read_json, write_file
 from headway.inspection import align, attention_entropies
 from headway.machine import prepare as prepare_machine
 from headway.models import parameter_count
-from headway.recipes.catalogue import recipe
+from headway.recipes.catalogue import check_same, recipe
 from headway.recipes.config import RunConfig
 from headway.recipes.plans import Plan
 from headway.recipes.prepare import splits_of
-from headway.recipes.translate import Outcome
-from headway.settings import differences, override, read_yaml
+from headway.recipes.run import Outcome
 from headway.training import read_metrics
 
 GROUPS = 5  # of test sentences by source length, equally many in each
 LOOKED_AT = 100  # sentences whose attention's entropy is measured
-MADE_LATER = {"model.source_vocabulary", "model.target_vocabulary", "model.share_embeddings"}
 
 Trainer = Callable[[RunConfig, Path], Outcome]
 
@@ -75,8 +73,11 @@ def settings_of(plan: Plan, common: Sequence[tuple[str, Any]]) -> dict[str, RunC
     found = {}
     for variant, seed, name in plan.runs():
         layers = [("the plan", plan.common), *common, (f"variant {variant.name}", variant.changes)]
-        found[name] = recipe(plan.recipe, *layers, ("seeds", {"training.seed": seed}))
-        splits_of(found[name].data)
+        config = recipe(plan.recipe, *layers, ("seeds", {"training.seed": seed}))
+        if not isinstance(config, RunConfig):
+            raise UsageError(f"{plan.recipe} cannot be compared: only translators can so far")
+        splits_of(config.data)
+        found[name] = config
     return found
 
 
@@ -112,19 +113,6 @@ def compare(
             except Exception as error:
                 failed[name] = str(error) if isinstance(error, HeadwayError) else repr(error)
     return Comparison(plan, measured, failed, False)
-
-
-def check_same(folder: Path, config: RunConfig) -> None:
-    """A run folder that was made with other settings is not this run."""
-    if not (folder / "run.yaml").is_file():
-        return
-    saved = override(type(config)(), read_yaml(folder / "run.yaml"), str(folder / "run.yaml"))
-    found = [d for d in differences(saved, config) if d[0] not in MADE_LATER]
-    if found:
-        shown = "; ".join(f"{key}: {old} there, {new} now" for key, old, new in found[:5])
-        raise UsageError(
-            f"{folder} is a run with other settings: {shown}", hint="--run OTHERNAME for a new one"
-        )
 
 
 def is_finished(folder: Path) -> bool:

@@ -124,13 +124,24 @@ def _fitted(config: RunConfig, prepared: Prepared) -> RunConfig:
 
 
 def _shape(config: RunConfig) -> str:
+    """The model in a few words."""
     model = config.model
-    layers = f"{model.encoder_layers}+{model.decoder_layers} layers"
-    tied = "tied" if model.tie_output else "untied"
-    return (
-        f"Transformer {layers}, d={model.model_dim}, {model.num_heads} heads, {model.norm}-norm, "
-        f"{tied}"
-    )
+    kinds = {
+        "transformer": "Transformer",
+        "rnn": model.cell.upper(),
+        "feed-forward": "feed-forward",
+    }
+    reads, writes = kinds[model.encoder], kinds[model.decoder]
+    facts = [
+        f"{reads if reads == writes else f'{reads} to {writes}'} "
+        f"{model.encoder_layers}+{model.decoder_layers} layers",
+        f"d={model.model_dim}",
+        "no attention" if model.attention == "none" else f"{model.attention} attention",
+        f"{model.num_heads} heads" if model.num_heads > 1 else "1 head",
+    ]
+    if (model.encoder, model.decoder) != ("rnn", "rnn"):
+        facts += [f"{model.norm}-norm", f"{model.positions} positions"]
+    return ", ".join([*facts, "tied" if model.tie_output else "untied"])
 
 
 def _prepared(config: RunConfig, folder: Path, machine: Machine, emit: Emit) -> TranslationJob:
