@@ -107,6 +107,8 @@ class TranslatorBundle:
         if not 1 <= num_best <= beam:
             raise UsageError(f"{num_best=} must be between 1 and {beam=}")
         ids = self.tokenizer.source.encode_batch([text.strip() for text in texts])
+        for place, row in enumerate(ids):
+            self._check_room(len(row), self.model.max_source, f"text {place + 1}")
         nothing = [Translation("", 0.0, 0.0, (), True)]
         results: list[list[Translation]] = [list(nothing) for _ in texts]
         done = sum(1 for row in ids if not row)
@@ -124,12 +126,21 @@ class TranslatorBundle:
         target = self.tokenizer.target
         source, keys = collate_sources(rows, self.tokenizer.source)
         inputs = source.to(self.device), None if keys is None else keys.to(self.device)
-        room = self.config.max_length - 1 if self.config.positions == "learned" else 10**9
-        longest = [min(2 * len(row) + 10, room) for row in rows]
+        room = self.model.max_target
+        longest = [min(2 * len(row) + 10, room - 1 if room else 10**9) for row in rows]
         limits = Limits(target.bos, target.eos, longest, (target.pad, target.bos))
         if beam == 1:
             return [[h] for h in greedy_search(self.model, inputs, limits, alpha)]
         return beam_search(self.model, inputs, limits, width=beam, alpha=alpha, num_best=num_best)
+
+    @staticmethod
+    def _check_room(pieces: int, room: int | None, what: str) -> None:
+        """A learned table has no vector for a place that it never had."""
+        if room is not None and pieces >= room:
+            raise UsageError(
+                f"{what} has {pieces} pieces, and this model's learned positions end at {room - 1}",
+                hint="cut it into sentences, or train with --model.positions sinusoidal",
+            )
 
     def _translation(self, found: Hypothesis) -> Translation:
         text = self.tokenizer.target.decode(found.tokens)
@@ -147,6 +158,8 @@ class TranslatorBundle:
             target_ids = list(self.search([source])[0][0].tokens)
         else:
             target_ids = self.tokenizer.target.encode(target.strip())
+        self._check_room(len(source_ids), self.model.max_source, "the source")
+        self._check_room(len(target_ids), self.model.max_target, "the target")
         side = self.tokenizer.target
         tokens, keys = collate_sources([source_ids], self.tokenizer.source)
         read = torch.tensor([[side.bos, *target_ids]], device=self.device)

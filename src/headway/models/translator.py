@@ -89,15 +89,6 @@ class TranslatorConfig:
     family: ClassVar[str] = "translator"
     sizes: ClassVar[dict[str, dict[str, int | float | str]]] = {
         "tiny": {},
-        "rnn": {
-            "encoder": "rnn",
-            "decoder": "rnn",
-            "attention": "additive",
-            "num_heads": 1,
-            "model_dim": 256,
-            "encoder_layers": 1,
-            "decoder_layers": 1,
-        },
         "small": {"model_dim": 256, "num_heads": 4, "ffn_dim": 1024},
         "base": {
             "model_dim": 512,
@@ -115,6 +106,15 @@ class TranslatorConfig:
             "decoder_layers": 6,
             "norm": "post",
             "dropout": 0.3,
+        },
+        "rnn": {
+            "encoder": "rnn",
+            "decoder": "rnn",
+            "attention": "additive",
+            "num_heads": 1,
+            "model_dim": 256,
+            "encoder_layers": 1,
+            "decoder_layers": 1,
         },
     }
 
@@ -197,6 +197,16 @@ class Translator(nn.Module):
 
     def init_weights(self) -> None:
         init_weights(self, tied=[self.output] if self.config.tie_output else [])
+
+    @property
+    def max_source(self) -> int | None:
+        """The most source tokens, </s> included; None for any number."""
+        return self.source_embedding.positions.max_length
+
+    @property
+    def max_target(self) -> int | None:
+        """The most target tokens, <s> included; None for any number."""
+        return self.target_embedding.positions.max_length
 
     def encode(
         self, source: Int[Tensor, "B S"], keys: Bool[Tensor, "B S"] | None = None

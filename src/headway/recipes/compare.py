@@ -21,6 +21,7 @@ from headway.recipes.config import RunConfig
 from headway.recipes.plans import Plan
 from headway.recipes.prepare import splits_of
 from headway.recipes.run import Outcome
+from headway.recipes.translate import check
 from headway.training import read_metrics
 
 GROUPS = 5  # of test sentences by source length, equally many in each
@@ -76,7 +77,7 @@ def settings_of(plan: Plan, common: Sequence[tuple[str, Any]]) -> dict[str, RunC
         config = recipe(plan.recipe, *layers, ("seeds", {"training.seed": seed}))
         if not isinstance(config, RunConfig):
             raise UsageError(f"{plan.recipe} cannot be compared: only translators can so far")
-        splits_of(config.data)
+        check(config)
         found[name] = config
     return found
 

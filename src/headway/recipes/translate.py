@@ -12,6 +12,7 @@ from torch import nn
 from headway.bundle import TranslatorBundle
 from headway.data.batches import Batches, TranslationBatch, collate
 from headway.data.bucketing import Buckets
+from headway.errors import UsageError
 from headway.evaluation import mean_nats, score_translations
 from headway.machine import Machine
 from headway.models import Translator
@@ -148,4 +149,16 @@ def _prepared(config: RunConfig, folder: Path, machine: Machine, emit: Emit) -> 
     return TranslationJob(config, prepare_data(config.data, folder, emit), machine)
 
 
-TRANSLATION = Family(check=lambda config: splits_of(config.data), prepare=_prepared)
+def check(config: RunConfig) -> None:
+    """UsageError or DataError for what cannot work, before anything is made."""
+    splits_of(config.data)
+    model, longest = config.model, config.data.max_length
+    if model.positions == "learned" and model.max_length <= longest:
+        raise UsageError(
+            f"model.max_length={model.max_length} learned positions do not hold pairs of up to "
+            f"data.max_length={longest} pieces and their </s>",
+            hint=f"--model.max-length {longest + 1} or --data.max-length {model.max_length - 1}",
+        )
+
+
+TRANSLATION = Family(check=check, prepare=_prepared)
