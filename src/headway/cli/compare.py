@@ -33,7 +33,8 @@ def compare(
 ) -> None:
     """headway compare PLAN [DATA] [--SETTING VALUE ...]: train variants alike, report on all.
 
-    PLAN is one that comes with Headway (ladder, scores, positions, heads, depth), a .yaml file
+    PLAN is one that comes with Headway (ladder, scores, positions,
+    extrapolation, heads, depth), a .yaml file
     (recipe, seeds, common, variants), or a recipe with --vary:
 
     headway compare translate pairs.tsv --vary model.num_heads=1,2,4 --time 10m

@@ -27,9 +27,9 @@ COMMON: Mapping[str, object] = {
 # A quarter of it, where many variants are compared with each other.
 SHORT: Mapping[str, object] = {
     **COMMON,
-    "training.steps": 1200,
-    "schedule.warmup": 300,
-    "evaluation.every": 400,
+    "training.steps": 1000,
+    "schedule.warmup": 250,
+    "evaluation.every": 500,
 }
 
 
@@ -74,6 +74,16 @@ PLANS: dict[str, Plan] = {
             "model.share_embeddings": False,
         },
     ),
+    "extrapolation": _plan(
+        "Trained on short sentences",
+        {**SHORT, "data.max_length": 16},
+        none={"model.positions": "none"},
+        sinusoidal={},
+        learned={"model.positions": "learned", "model.max_length": 256},
+        rotary={"model.positions": "rotary"},
+        alibi={"model.positions": "alibi"},
+        relative={"model.positions": "relative"},
+    ),
     "heads": _plan(
         "Heads at one width",
         SHORT,
@@ -89,5 +99,6 @@ PLANS: dict[str, Plan] = {
     ),
 }
 """Name -> plan. One line of claim each: RNN < RNN with attention < Transformer; every score, with
-and without softmax; what tells the order; one head or several at the same width; what layers add.
+and without softmax; what tells the order; what happens past the trained length; one head or several
+at the same width; what layers add.
 """
