@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from headway.cli.console import data, data_json, program, talk
-from headway.cli.train import run_training, split_words
+from headway.cli.train import run_folder, run_training, split_words
 from headway.errors import UsageError
 from headway.settings import COMMAND_LINE
 
@@ -68,9 +68,7 @@ def compare(
     if len(things) == 2:
         flags["data.train"] = things[1]
     configs = settings_of(plan, [(COMMAND_LINE, flags)])
-    if run is not None and (not run.strip(".") or Path(run).name != run):
-        raise UsageError(f"--run {run}: a name, not a path; the folder is runs/NAME")
-    folder = Path("runs") / (run or f"compare-{name}")
+    folder = run_folder(run or f"compare-{name}")
 
     def announce(variant: str, number: int, total: int) -> None:
         talk.rule(f"{number} of {total}  {variant}", align="left", style="dim")

@@ -110,10 +110,15 @@ def _new(
     settings = recipe(things[0], *layers)
     if len(things) == 2:
         settings = amended(settings, (COMMAND_LINE, {"data.train": things[1]}))
-    if run is not None and (not run.strip(".") or Path(run).name != run):
-        raise UsageError(f"--run {run}: a name, not a path; the folder is runs/NAME")
-    folder = Path("runs") / (run or settings.name)
+    folder = run_folder(run or settings.name)
     return settings, folder, _history(folder, settings)
+
+
+def run_folder(name: str) -> Path:
+    """runs/NAME."""
+    if not name.strip(".") or Path(name).name != name:
+        raise UsageError(f"--run {name}: a name, not a path; the folder is runs/NAME")
+    return Path("runs") / name
 
 
 def split_words(words: Sequence[str]) -> tuple[list[str], dict[str, Any]]:

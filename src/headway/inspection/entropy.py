@@ -1,0 +1,50 @@
+"""How spread out attention is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from headway.attention import Kernel
+from headway.bundle import TranslatorBundle
+from headway.shapes import Float, Tensor
+
+
+def relative_entropy(weights: Float[Tensor, "H T S"], causal: bool) -> Float[Tensor, "H T"]:
+    """-sum_s a_s log a_s / log n for each query: 0 looks at one key, 1 at all n alike.
+
+    n: the keys that the query may attend to, all S or, causal, those up to its own position. A
+    query with one key has no choice, and gets NaN.
+    """
+    a = weights.double()
+    entropy = -(a * a.clamp_min(1e-300).log()).sum(-1)
+    choices = entropy.new_tensor(
+        [a.shape[2] - a.shape[1] + t + 1 if causal else a.shape[2] for t in range(a.shape[1])]
+    )
+    return entropy / choices.log().masked_fill(choices == 1, math.nan)
+
+
+def attention_entropies(
+    bundle: TranslatorBundle, sources: Sequence[str], targets: Sequence[str]
+) -> dict[str, list[float]]:
+    """Layer -> for each head the mean `relative_entropy` of all queries of all sentences.
+
+    Layers whose weights are no shares (scores without softmax) are left out, and so are queries
+    that see one key only.
+    """
+    normalised = {
+        name.removesuffix(".kernel")
+        for name, module in bundle.model.named_modules()
+        if isinstance(module, Kernel) and module.normalised
+    }
+    sums: dict[str, Tensor] = {}
+    counts: dict[str, int] = {}
+    for source, target in zip(sources, targets, strict=True):
+        for layer, weights in bundle.attention(source, target).maps.items():
+            if layer not in normalised:
+                continue
+            causal = layer.startswith("decoder") and not layer.endswith(".cross")
+            found = relative_entropy(weights, causal)
+            sums[layer] = sums.get(layer, 0) + found.nansum(1)  # H T -> H
+            counts[layer] = counts.get(layer, 0) + int((~found[0].isnan()).sum())
+    return {layer: (sums[layer] / counts[layer]).tolist() for layer in sums if counts[layer]}

@@ -1,0 +1,266 @@
+"""Pictures as files: .svg, .png or .pdf, by matplotlib.
+
+The same input gives the same bytes. Colours are Okabe and Ito's, which colour-blind readers can
+tell apart; markers differ too, so that a grey print can be read.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headway.errors import UsageError
+from headway.files import write_file
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Series = Mapping[str, Sequence[tuple[float, float]]]
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D1F")
+MARKERS = "osD^vPX*"
+FEW = 40  # points of a line that are marked one by one
+BESIDE = 4  # more lines than that have their legend beside the picture
+AROUND = ((4, 4), (4, -11), (-4, 4), (-4, -11), (4, 14), (4, -21), (-4, 14), (-4, -21))
+Box = tuple[float, float, float, float]
+"""Left, low, right, high."""
+ENDINGS = (".svg", ".png", ".pdf")
+STYLE: Any = {
+    "svg.hashsalt": "headway",
+    "svg.fonttype": "none",
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#dddddd",
+    "legend.frameon": False,
+    "figure.dpi": 120,
+}
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One heat map: weights[row][column], each between 0 and 1."""
+
+    title: str
+    rows: Sequence[str]
+    columns: Sequence[str]
+    weights: Sequence[Sequence[float]]
+
+
+def line_plot(
+    path: Path,
+    series: Series,
+    *,
+    title: str,
+    x_label: str,
+    y_label: str,
+    log_x: bool = False,
+    log_y: bool = False,
+) -> None:
+    """One line a name through its (x, y) points."""
+    _check_numbers({name: [n for pair in line for n in pair] for name, line in series.items()})
+    for axis, is_log in ((0, log_x), (1, log_y)):
+        for name, line in series.items():
+            if is_log and (low := [pair for pair in line if pair[axis] <= 0]):
+                raise ValueError(f"{name!r} has {low[0]}, which has no place on a logarithmic axis")
+    with _page(path, (7.2, 4.2)) as figure:
+        axes = figure.subplots()
+        for i, (name, line) in enumerate(series.items()):
+            marker = MARKERS[i % len(MARKERS)] if len(line) <= FEW else ""
+            xs, ys = [x for x, _ in line], [y for _, y in line]
+            axes.plot(xs, ys, label=name, color=COLOURS[i % len(COLOURS)], marker=marker, ms=5)
+        if log_x:
+            axes.set_xscale("log")
+        if log_y:
+            axes.set_yscale("log")
+        _name(axes, title, x_label, y_label)
+        _legend(axes, len(series))
+
+
+def grouped_bars(
+    path: Path,
+    groups: Sequence[str],
+    series: Mapping[str, Sequence[float | None]],
+    *,
+    title: str,
+    x_label: str,
+    y_label: str,
+) -> None:
+    """For each group one bar a name, side by side; None leaves a gap."""
+    for name, values in series.items():
+        if len(values) != len(groups):
+            raise ValueError(f"{name!r} has {len(values)} values for {len(groups)} groups")
+    _check_numbers({n: [v for v in values if v is not None] for n, values in series.items()})
+    with _page(path, (max(6.0, 0.3 * len(series) * len(groups) + 2.5), 4.2)) as figure:
+        axes = figure.subplots()
+        width = 0.8 / len(series)
+        for i, (name, values) in enumerate(series.items()):
+            places = [g - 0.4 + (i + 0.5) * width for g, v in enumerate(values) if v is not None]
+            heights = [v for v in values if v is not None]
+            axes.bar(places, heights, width * 0.92, label=name, color=COLOURS[i % len(COLOURS)])
+        axes.set_xticks(range(len(groups)), groups)
+        axes.grid(visible=False, axis="x")
+        _name(axes, title, x_label, y_label)
+        _legend(axes, len(series), beside=True)
+
+
+def attention_pictures(path: Path, panels: Sequence[Panel], *, title: str = "") -> None:
+    """Heat maps side by side, three a row: queries down, keys across, one scale from 0 to 1."""
+    if not 1 <= len(panels) <= 12:
+        raise ValueError(f"{len(panels)=} must be between 1 and 12")
+    for panel in panels:
+        sizes = {len(row) for row in panel.weights}
+        if len(panel.weights) != len(panel.rows) or sizes - {len(panel.columns)}:
+            raise ValueError(
+                f"{panel.title!r}: weights must be {len(panel.rows)} x {len(panel.columns)}"
+            )
+    _check_numbers({p.title: [w for row in p.weights for w in row] for p in panels})
+    across = min(3, len(panels))
+    down = math.ceil(len(panels) / across)
+    columns = max(len(panel.columns) for panel in panels)
+    rows = max(len(panel.rows) for panel in panels)
+    size = (across * (0.3 * columns + 1.9) + 0.8, down * (0.3 * rows + 1.9) + 0.4)
+    with _page(path, size) as figure:
+        grid = figure.subplots(down, across, squeeze=False)
+        shown: list[Axes] = list(grid.flat)
+        for axes, panel in zip(shown, panels, strict=False):
+            image = axes.imshow(panel.weights, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+            axes.set_title(panel.title, pad=12, loc="left", fontsize=11)
+            axes.xaxis.tick_top()
+            axes.set_xticks(range(len(panel.columns)), panel.columns, rotation=60, ha="left")
+            axes.set_yticks(range(len(panel.rows)), panel.rows)
+            axes.tick_params(length=0)
+            axes.grid(visible=False)
+        for axes in shown[len(panels) :]:
+            axes.set_axis_off()
+        figure.colorbar(image, ax=shown, shrink=0.6, label="weight")
+        if title:
+            figure.suptitle(title, x=0.01, ha="left")
+
+
+def scatter(
+    path: Path,
+    points: Sequence[tuple[float, float]],
+    labels: Sequence[str],
+    *,
+    title: str,
+    groups: Sequence[str] | None = None,
+) -> None:
+    """Named points; those of one group have one colour. Labels give way to each other."""
+    if len(points) != len(labels) or (groups is not None and len(groups) != len(points)):
+        raise ValueError(f"{len(points)=}, {len(labels)=} and the groups must be equally many")
+    _check_numbers({label: list(point) for label, point in zip(labels, points, strict=True)})
+    with _page(path, (7.2, 5.6)) as figure:
+        axes = figure.subplots()
+        own = list(groups) if groups is not None else [""] * len(points)
+        kinds = list(dict.fromkeys(own))
+        for i, kind in enumerate(kinds):
+            chosen = [point for point, group in zip(points, own, strict=True) if group == kind]
+            xs, ys = [x for x, _ in chosen], [y for _, y in chosen]
+            marker, colour = MARKERS[i % len(MARKERS)], COLOURS[i % len(COLOURS)]
+            axes.scatter(xs, ys, label=kind, color=colour, marker=marker, s=28)
+        _name(axes, title, "first principal component", "second principal component")
+        axes.margins(0.12)
+        for point, label, (right, up) in zip(
+            points, labels, _label_places(points, labels), strict=True
+        ):
+            axes.annotate(
+                label,
+                point,
+                xytext=(right, up),
+                textcoords="offset points",
+                ha="left" if right > 0 else "right",
+                fontsize=9,
+            )
+        if groups is not None:
+            _legend(axes, len(kinds))
+
+
+def _label_places(
+    points: Sequence[tuple[float, float]], labels: Sequence[str]
+) -> list[tuple[int, int]]:
+    """Where each label stands beside its point, in typographic points: right and up.
+
+    From left to right, each takes the first of eight places where it covers no other label or
+    point, or the one where it covers least.
+    """
+    left, low = min(x for x, _ in points), min(y for _, y in points)
+    # a drawing of about 380 x 300 typographic points
+    across = 380 / ((max(x for x, _ in points) - left) or 1.0)
+    upwards = 300 / ((max(y for _, y in points) - low) or 1.0)
+    spots = [((x - left) * across, (y - low) * upwards) for x, y in points]
+    taken = [(x - 3, y - 3, x + 3, y + 3) for x, y in spots]
+    places = [(4, 4)] * len(points)
+    for i in sorted(range(len(points)), key=lambda i: spots[i]):
+        x, y = spots[i]
+        length = 5 * len(labels[i])
+
+        def box(place: tuple[int, int], x: float = x, y: float = y, length: int = length) -> Box:
+            right, up = place
+            start = x + right if right > 0 else x + right - length
+            return (start, y + up, start + length, y + up + 9)
+
+        others = [other for j, other in enumerate(taken) if j != i]
+        places[i] = min(AROUND, key=lambda place: sum(_covered(box(place), o) for o in others))
+        taken.append(box(places[i]))
+    return places
+
+
+def _covered(a: Box, b: Box) -> float:
+    """The area that two rectangles share."""
+    width = min(a[2], b[2]) - max(a[0], b[0])
+    height = min(a[3], b[3]) - max(a[1], b[1])
+    return max(0.0, width) * max(0.0, height)
+
+
+def _name(axes: Axes, title: str, x_label: str, y_label: str) -> None:
+    axes.set_title(title, loc="left", fontsize=12)
+    axes.set_xlabel(x_label)
+    axes.set_ylabel(y_label)
+
+
+def _legend(axes: Axes, count: int, *, beside: bool = False) -> None:
+    if count > BESIDE or (beside and count > 1):
+        axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
+    elif count > 1:
+        axes.legend(loc="best")
+
+
+def _check_numbers(named: Mapping[str, Sequence[float]]) -> None:
+    if not any(len(values) for values in named.values()):
+        raise ValueError("there is nothing to draw")
+    for name, values in named.items():
+        for value in values:
+            if not math.isfinite(value):
+                raise ValueError(f"{name!r} has the value {value}, which cannot be drawn")
+
+
+@contextmanager
+def _page(path: Path, size: tuple[float, float]) -> Iterator[Figure]:
+    """A figure that is written to `path` when the block ends well, and not at all otherwise."""
+    kind = path.suffix.lower()
+    if kind not in ENDINGS:
+        raise UsageError(f"{path} must end in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}")
+    try:
+        from matplotlib import rc_context
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise UsageError("pictures need matplotlib", hint="pip install 'headway[plot]'") from None
+    with rc_context(STYLE), warnings.catch_warnings():
+        # the font may lack a script; .svg leaves the choice to the reader's own fonts
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        figure = Figure(figsize=size, layout="constrained")
+        yield figure
+        dated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}, ".png": {}}
+        drawn = io.BytesIO()
+        figure.savefig(drawn, format=kind[1:], metadata=dated[kind])
+    write_file(path, drawn.getvalue())

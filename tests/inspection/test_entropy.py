@@ -1,0 +1,41 @@
+import math
+
+import pytest
+import torch
+
+from headway.inspection import attention_entropies, relative_entropy
+from tests.test_bundle import make
+
+
+def test_one_key_is_zero_and_all_alike_is_one():
+    weights = torch.tensor([[[0.25] * 4, [0.0, 1.0, 0.0, 0.0], [0.5, 0.5, 0.0, 0.0]]])
+    found = relative_entropy(weights, causal=False)[0].tolist()
+    assert found == pytest.approx([1.0, 0.0, 0.5], abs=1e-6)
+
+
+def test_a_causal_query_is_measured_by_the_keys_it_may_see():
+    weights = torch.tensor([[[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [1 / 3] * 3]])
+    found = relative_entropy(weights, causal=True)[0].tolist()
+    assert math.isnan(found[0])
+    assert found[1:] == pytest.approx([1.0, 1.0])
+    assert relative_entropy(weights[:, 2:], causal=True)[0].tolist() == pytest.approx([1.0])
+
+
+def test_every_layer_and_head_of_a_model_has_its_mean():
+    bundle = make()
+    sources, targets = ["two dogs play", "bread"], ["zwei hunde", "brot"]
+    found = attention_entropies(bundle, sources, targets)
+    assert set(found) == set(bundle.attention("bread", "brot").maps)
+    rows = torch.cat(
+        [
+            relative_entropy(bundle.attention(s, t).maps["decoder.blocks.1.cross"], causal=False)
+            for s, t in zip(sources, targets, strict=True)
+        ],
+        dim=1,
+    )
+    assert found["decoder.blocks.1.cross"] == pytest.approx(rows.mean(1).tolist())
+
+
+def test_weights_that_are_no_shares_are_left_out():
+    bundle = make(attention="linear")
+    assert attention_entropies(bundle, ["two dogs play"], ["zwei hunde"]) == {}

@@ -1,0 +1,136 @@
+"""Pictures as files: complete, the same every time, and refused when they would lie."""
+
+import math
+import sys
+import xml.etree.ElementTree as ElementTree
+
+import numpy as np
+import pytest
+import torch
+
+from headway.errors import UsageError
+from headway.inspection import plots, principal_components
+from headway.inspection.plots import (
+    Panel,
+    attention_pictures,
+    grouped_bars,
+    line_plot,
+    scatter,
+)
+
+NAMES = {"title": "quality", "x_label": "minutes", "y_label": "BLEU"}
+LINES = {"rnn": [(1.0, 2.0), (2.0, 3.0)], "transformer": [(1.0, 4.0), (2.0, 5.0)]}
+PANEL = Panel("model", ["der", "Hund"], ["the", "old", "dog"], [[0.9, 0.1, 0.0], [0.0, 0.2, 0.8]])
+
+
+def draw_lines(path):
+    line_plot(path, LINES, **NAMES)
+
+
+def draw_bars(path):
+    grouped_bars(path, ["1-5", "6-9"], {"rnn": [1.0, None], "transformer": [2.0, 3.0]}, **NAMES)
+
+
+def draw_attention(path):
+    attention_pictures(path, [PANEL, PANEL])
+
+
+def draw_scatter(path):
+    points = [(0.0, 0.0), (0.001, 0.0), (1.0, 1.0)]
+    scatter(path, points, ["great", "awesome", "pizza"], title="words", groups=["a", "a", "b"])
+
+
+DRAWINGS = {
+    draw_lines: {"quality", "minutes", "BLEU", "rnn", "transformer"},
+    draw_bars: {"quality", "minutes", "BLEU", "rnn", "transformer", "1-5", "6-9"},
+    draw_attention: {"model", "der", "Hund", "the", "old", "dog", "weight"},
+    draw_scatter: {"great", "awesome", "pizza", "words", "a", "b"},
+}
+
+
+@pytest.mark.parametrize("ending", [".svg", ".png", ".pdf"])
+@pytest.mark.parametrize("draw", DRAWINGS)
+def test_the_same_picture_is_the_same_bytes(draw, ending, tmp_path):
+    one, other = tmp_path / f"one{ending}", tmp_path / f"other{ending}"
+    draw(one)
+    draw(other)
+    assert one.read_bytes() == other.read_bytes()
+    assert len(one.read_bytes()) > 1000
+
+
+@pytest.mark.parametrize("draw", DRAWINGS)
+def test_every_word_stands_in_the_picture_as_text(draw, tmp_path):
+    draw(tmp_path / "x.svg")
+    texts = {
+        element.text
+        for element in ElementTree.parse(tmp_path / "x.svg").iter()
+        if element.tag.endswith("text")
+    }
+    assert DRAWINGS[draw] <= texts
+
+
+def test_an_empty_bar_is_left_out(tmp_path):
+    counts = []
+    for missing in (None, 2.0):
+        path = tmp_path / f"{missing}.svg"
+        grouped_bars(path, ["a", "b"], {"x": [1.0, missing]}, **NAMES)
+        counts.append(path.read_text().count('id="patch_'))
+    assert counts[1] == counts[0] + 1
+
+
+def test_letters_that_the_font_lacks_are_kept_as_text_and_warn_nobody(tmp_path):
+    panel = Panel("日本", ["犬"], ["dog"], [[1.0]])
+    for ending in plots.ENDINGS:
+        attention_pictures(tmp_path / f"x{ending}", [panel])
+    assert "犬" in (tmp_path / "x.svg").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("draw", "message"),
+    [
+        (lambda p: line_plot(p, {}, **NAMES), "nothing to draw"),
+        (lambda p: line_plot(p, {"a": [(1.0, math.nan)]}, **NAMES), "'a' has the value nan"),
+        (lambda p: line_plot(p, {"a": [(1.0, math.inf)]}, **NAMES), "'a' has the value inf"),
+        (lambda p: line_plot(p, {"a": [(0.0, 1.0)]}, **NAMES, log_x=True), "logarithmic"),
+        (lambda p: line_plot(p, {"a": [(1.0, -1.0)]}, **NAMES, log_y=True), "logarithmic"),
+        (lambda p: grouped_bars(p, ["a"], {"x": [1.0, 2.0]}, **NAMES), "2 values for 1 groups"),
+        (lambda p: attention_pictures(p, []), "between 1 and 12"),
+        (lambda p: attention_pictures(p, [Panel("m", ["a"], ["b"], [[1.0, 0.0]])]), "1 x 1"),
+        (lambda p: scatter(p, [(0.0, 0.0)], [], title="t"), "equally many"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused_and_nothing_is_written(draw, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        draw(tmp_path / "x.svg")
+    assert not list(tmp_path.iterdir())
+
+
+def test_another_ending_and_a_missing_matplotlib_are_named(tmp_path, monkeypatch):
+    with pytest.raises(UsageError, match=r"\.svg, \.png or \.pdf"):
+        draw_lines(tmp_path / "x.jpg")
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(UsageError, match="pictures need matplotlib"):
+        draw_lines(tmp_path / "x.svg")
+
+
+def test_labels_of_near_points_give_way():
+    points = [(0.0, 0.0), (0.001, 0.001), (0.002, 0.0), (1.0, 1.0)]
+    places = plots._label_places(points, ["great", "awesome", "super", "pizza"])
+    assert len(set(places[:3])) == 3
+
+
+def test_principal_components_are_numpys_and_keep_distances():
+    points = torch.randn(9, 5)
+    found = principal_components(points, 3)
+    exact = points.double()
+    centred = (exact - exact.mean(0)).numpy()
+    _, values, _ = np.linalg.svd(centred, full_matrices=False)
+    np.testing.assert_allclose(found.pow(2).sum(0).sqrt().numpy(), values[:3], rtol=1e-9)
+    flat = torch.randn(7, 2).double() @ torch.linalg.qr(torch.randn(5, 5).double())[0][:2]
+    assert torch.allclose(
+        torch.cdist(principal_components(flat), principal_components(flat)),
+        torch.cdist(flat, flat),
+    )
+    assert torch.equal(principal_components(points, 3), found)
+    with pytest.raises(ValueError, match="count=6"):
+        principal_components(points, 6)
