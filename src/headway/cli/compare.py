@@ -6,7 +6,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
@@ -17,6 +17,7 @@ from headway.settings import COMMAND_LINE
 
 if TYPE_CHECKING:
     from headway.recipes import Outcome, RunConfig
+    from headway.recipes.compare import Comparison
     from headway.recipes.plans import Plan
 
 INTERRUPTED = 130
@@ -61,7 +62,7 @@ def compare(
     from headway.machine import prepare
     from headway.recipes.compare import compare as run_plan
     from headway.recipes.compare import settings_of
-    from headway.recipes.report import table, write_report
+    from headway.recipes.report import write_report
 
     things, flags = split_words(words)
     plan, name = _plan(things, vary, seeds)
@@ -79,8 +80,16 @@ def compare(
     found = run_plan(plan, configs, folder, train, beam=beam, announce=announce)
     machine = str(prepare(next(iter(configs.values())).machine))
     write_report(found, folder, _command(), machine)
+    _say(found, folder, json)
+
+
+def _say(found: Comparison, folder: Path, json: bool) -> None:
+    """What came out, and by which code it ends."""
+    from headway.files import read_json
+    from headway.recipes.report import table
+
     if json:
-        data_json(_read(folder / "report.json"))
+        data_json(read_json(folder / "report.json"))
     else:
         data(table(found))
     for variant, error in found.failed.items():
@@ -115,9 +124,3 @@ def _plan(things: Sequence[str], vary: Sequence[str], seeds: Sequence[int]) -> t
 
 def _command() -> str:
     return shlex.join([program(), *sys.argv[1:]])
-
-
-def _read(path: Path) -> Any:
-    from headway.files import read_json
-
-    return read_json(path)

@@ -24,7 +24,7 @@ COMMON: Mapping[str, object] = {
     "evaluation.samples": 0,
     "checkpoint.keep": 1,
 }
-# A smaller model and six passes, where many variants are compared with each other: two minutes each.
+# A smaller model and three passes, where many variants are compared: two minutes each.
 SHORT: Mapping[str, object] = {
     **COMMON,
     "data.vocabulary": 4000,
