@@ -17,6 +17,7 @@ from headway.cli.evaluate import evaluate
 from headway.cli.runs import runs_app
 from headway.cli.train import train
 from headway.cli.translate import translate
+from headway.cli.words import words_app
 from headway.errors import HeadwayError, UsageError
 
 HELP = {"--help", "-h"}
@@ -31,6 +32,7 @@ app.command(demo)
 app.command(train)
 app.command(evaluate, name="eval")
 app.command(translate)
+app.command(words_app)
 app.command(data_app)
 app.command(runs_app)
 app.command(config_app)

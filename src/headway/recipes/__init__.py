@@ -1,7 +1,7 @@
 """Complete named runs: what to train, on what, for how long, and what to expect."""
 
 from headway.recipes.catalogue import RECIPES, amended, config_classes, recipe, saved
-from headway.recipes.config import AnyRunConfig, RunConfig
+from headway.recipes.config import AnyRunConfig, RunConfig, WordsRunConfig
 from headway.recipes.run import Outcome, train
 
 __all__ = [
@@ -9,6 +9,7 @@ __all__ = [
     "AnyRunConfig",
     "Outcome",
     "RunConfig",
+    "WordsRunConfig",
     "amended",
     "config_classes",
     "recipe",
