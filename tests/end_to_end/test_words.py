@@ -79,6 +79,19 @@ def test_neighbours_and_analogies_are_shown_and_given_as_json(place, here):
     assert found["c"] == "bread" and len(found["answers"]) == 5
 
 
+def test_words_are_drawn_as_points(place, here):
+    here("words", "scatter", "runs/r", "--out", "all.svg")
+    drawn = (place / "all.svg").read_text()
+    assert "<svg" in drawn and all(word in drawn for word in (*SUBJECTS, *FOODS, *OTHERS))
+    words = ("Fox", "dog", "bread", "soup", "fox")
+    found = json.loads(here("words", "scatter", "runs/r", *words, "--json")[0])
+    assert list(found) == ["fox", "dog", "bread", "soup"]
+    assert all(len(point) == 2 for point in found.values())
+    spread = [sum(point[axis] ** 2 for point in found.values()) for axis in (0, 1)]
+    assert spread[0] >= spread[1] > 0  # the first direction is that of most difference
+    assert "exists already" in here("words", "scatter", "runs/r", "--out", "all.svg", code=2)[1]
+
+
 def test_runs_and_settings_of_words_are_shown(here):
     assert "loss" in here("runs", "show", "runs/r")[0]
     assert "words" in here("runs", "ls")[0]
@@ -135,6 +148,10 @@ def test_a_dry_run_and_a_note_on_short_texts(place, here):
         ("words nearest runs/r", 2, "which word"),
         ("words nearest nowhere fox", 2, "no config.json"),
         ("words analogy runs/r fox dog breads", 2, "bread, the closest"),
+        ("words scatter runs/r", 2, "--out words.svg"),
+        ("words scatter runs/r --out words.pdf", 2, ".svg or .png"),
+        ("words scatter runs/r fox dog Fox --out words.svg", 2, "too few"),
+        ("words scatter runs/r fox dog breadd --out words.svg", 2, "bread, the closest"),
         ("translate runs/r hello", 2, "needs a translator"),
         ("eval runs/r t.txt", 2, "needs a translator"),
     ],

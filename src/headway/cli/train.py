@@ -39,6 +39,7 @@ NEXT = {
     "words": (
         "words nearest {run} WORD",
         "words analogy {run} A B C",
+        "words scatter {run} --out words.svg",
     ),
 }
 """Family of a model -> what can be done with a run of it."""
