@@ -5,13 +5,16 @@
 
 from headway.bundle.families import FAMILIES, Bundle, Family, load
 from headway.bundle.translator import Attention, Translation, TranslatorBundle
+from headway.bundle.words import Neighbour, WordsBundle
 
 __all__ = [
     "FAMILIES",
     "Attention",
     "Bundle",
     "Family",
+    "Neighbour",
     "Translation",
     "TranslatorBundle",
+    "WordsBundle",
     "load",
 ]

@@ -12,11 +12,12 @@ from torch import nn
 
 from headway.bundle.files import CONFIG_FILE, fill, read_facts
 from headway.bundle.translator import TranslatorBundle
+from headway.bundle.words import WordsBundle
 from headway.errors import DataError, UsageError
-from headway.models import Translator, TranslatorConfig
+from headway.models import Translator, TranslatorConfig, WordsConfig, words_model
 from headway.settings import override
 
-Bundle = TranslatorBundle
+Bundle = TranslatorBundle | WordsBundle
 """What `load` returns."""
 
 
@@ -31,6 +32,7 @@ class Family:
 
 FAMILIES: dict[str, Family] = {
     "translator": Family(TranslatorConfig, Translator, TranslatorBundle),
+    "words": Family(WordsConfig, words_model, WordsBundle),
 }
 """`family` in config.json -> what it needs."""
 

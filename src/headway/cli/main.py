@@ -19,6 +19,7 @@ from headway.cli.lecture import lecture
 from headway.cli.runs import runs_app
 from headway.cli.train import train
 from headway.cli.translate import translate
+from headway.cli.words import words_app
 from headway.errors import HeadwayError, UsageError
 
 HELP = {"--help", "-h"}
@@ -34,6 +35,7 @@ app.command(train)
 app.command(compare)
 app.command(evaluate, name="eval")
 app.command(translate)
+app.command(words_app)
 app.command(data_app)
 app.command(lecture)
 app.command(runs_app)

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TypeVar
 
 from headway.errors import UsageError
 
-if TYPE_CHECKING:
-    from headway.bundle import Bundle
-
-B = TypeVar("B", bound="Bundle")
+B = TypeVar("B")
 
 
-def opened(folder: str | Path, kind: type[B], device: str = "cpu") -> B:
-    """The bundle in `folder`, which must be of this kind."""
+def opened(folder: str | Path, wanted: type[B], device: str = "cpu") -> B:
+    """The bundle in `folder`, which must be of this class."""
     from headway.bundle import load
 
-    bundle: Any = load(folder, device)
-    if not isinstance(bundle, kind):
+    bundle, kind = load(folder, device), getattr(wanted, "kind", "model")
+    if not isinstance(bundle, wanted):
         raise UsageError(
-            f"{folder} holds a {bundle.kind}, and this needs a {kind.kind}",
+            f"{folder} holds a {bundle.kind}, and this needs a {kind}",
             hint="headway runs ls says which recipe a run came from",
         )
     return bundle

@@ -88,12 +88,21 @@ class Screen:
         how = "reused" if event.get("reused") else "joint" if event["joint"] else "one a language"
         talk.print(f"tokenizer byte-level BPE, {event['pieces']:,} pieces ({how})")
 
+    def _on_vocabulary(self, event: Mapping[str, Any]) -> None:
+        how = " (reused)" if event.get("reused") else f", each at least {event['min_count']} times"
+        talk.print(f"words     {event['words']:,} different ones{how}")
+
     def _on_prepared(self, event: Mapping[str, Any]) -> None:
         reasons = {k: v for k, v in event.get("skipped", {}).items() if v}
         left_out = ", ".join(f"{count:,} {reason}" for reason, count in reasons.items())
         note = " (reused)" if event.get("reused") else ""
         note += f" · left out: {left_out}" if left_out else ""
-        talk.print(f"data      {event['what']}: {event['pairs']:,} pairs{note}")
+        talk.print(
+            f"data      {event['what']}: {event['count']:,} {event.get('unit', 'pairs')}{note}"
+        )
+
+    def _on_note(self, event: Mapping[str, Any]) -> None:
+        talk.print(f"          ! {event['text']}", markup=False)
 
     def _on_plan(self, event: Mapping[str, Any]) -> None:
         self.steps, self.unit = event["steps"], event["unit"]

@@ -24,6 +24,7 @@ SHORT = {
     "target": "data.target",
     "valid": "data.valid",
     "test": "data.test",
+    "column": "data.column",
     "steps": "training.steps",
     "time": "training.time",
     "seed": "training.seed",
@@ -36,6 +37,11 @@ SHORT = {
 
 NEXT = {
     "translator": ("eval {run}", 'translate {run} "..."', 'translate {run} --align "..."'),
+    "words": (
+        "words nearest {run} WORD",
+        "words analogy {run} A B C",
+        "words scatter {run} --out words.svg",
+    ),
 }
 """Family of a model -> what can be done with a run of it."""
 
@@ -51,13 +57,14 @@ def train(
 ) -> None:
     """headway train RECIPE [DATA] [--SETTING VALUE ...]: train a model, or go on training it.
 
-    RECIPE is translate, translate-multi30k or emoji-names. DATA is a .tsv file, a folder with
-    train and valid files, or what two aligned files share (data/train for data/train.en and
-    data/train.de); --source and --target name the columns or file endings.
+    RECIPE is translate, translate-multi30k, emoji-names or words. For a translator, DATA is a .tsv
+    file, a folder with train and valid files, or what two aligned files share (data/train for
+    data/train.en and data/train.de); --source and --target name the columns or file endings. For
+    words, DATA is any number of text files: .txt, or .tsv with --column NAME, plain or .gz.
 
     Every setting is a flag: --model.size small --optimizer.lr 1e-3 --training.steps 2000.
     `headway config explain` lists them all. Short for the commonest: --source --target --valid
-    --test --steps --time --seed --device --dtype --threads --compile, and --model for
+    --test --column --steps --time --seed --device --dtype --threads --compile, and --model for
     --model.size: tiny, small, base, big, or rnn (with --model.attention additive, none, ...).
 
     A run of the same name and configuration is continued where it stopped.
@@ -105,11 +112,13 @@ def _new(
 
     if not things:
         raise UsageError("which recipe?", hint="headway train translate DATA; or headway demo")
-    if len(things) > 2:
-        raise UsageError(f"what is {things[2]!r}? There is a recipe and one DATA")
     settings = recipe(things[0], *layers)
-    if len(things) == 2:
-        settings = amended(settings, (COMMAND_LINE, {"data.train": things[1]}))
+    takes_many = isinstance(settings.data.train, tuple)
+    if len(things) > 2 and not takes_many:
+        raise UsageError(f"what is {things[2]!r}? There is a recipe and one DATA")
+    if len(things) >= 2:
+        data = things[1:] if takes_many else things[1]
+        settings = amended(settings, (COMMAND_LINE, {"data.train": data}))
     folder = run_folder(run or settings.name)
     return settings, folder, _history(folder, settings)
 

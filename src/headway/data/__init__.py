@@ -1,1 +1,4 @@
-"""From files of text to batches: formats, corpora, buckets, batches. Only batches needs torch."""
+"""From files of text to batches: formats, corpora, buckets, batches; words and windows over them.
+
+Only batches and windows need torch.
+"""

@@ -206,15 +206,16 @@ def _side(
 ) -> tuple[npt.NDArray[np.unsignedinteger[Any]], npt.NDArray[np.int64]]:
     """The ids and offsets of one side, mapped, after their sizes were held against each other."""
     ids_path, offsets_path = folder / f"{side}.bin", folder / f"{side}.offsets.bin"
-    offsets = _mapped(offsets_path, _OFFSET, pairs + 1)
+    offsets = mapped_numbers(offsets_path, _OFFSET, pairs + 1)
     if offsets[0] != 0 or np.any(np.diff(offsets) < 1):
         raise DataError(
             "the offsets do not rise from 0", where=str(offsets_path), hint="prepare the data again"
         )
-    return _mapped(ids_path, dtype, int(offsets[-1])), offsets
+    return mapped_numbers(ids_path, dtype, int(offsets[-1])), offsets
 
 
-def _mapped(path: Path, dtype: np.dtype[Any], count: int) -> npt.NDArray[Any]:
+def mapped_numbers(path: Path, dtype: np.dtype[Any], count: int) -> npt.NDArray[Any]:
+    """A file of `count` numbers, mapped; DataError when it is absent or of another size."""
     if not path.is_file():
         raise DataError("the file is missing", where=str(path), hint="prepare the data again")
     size = path.stat().st_size

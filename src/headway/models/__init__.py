@@ -2,5 +2,16 @@
 
 from headway.models.contracts import DecodeState, Stepper, parameter_count
 from headway.models.translator import Translator, TranslatorConfig
+from headway.models.words import NextWord, WordsConfig, WordVectors, words_model
 
-__all__ = ["DecodeState", "Stepper", "Translator", "TranslatorConfig", "parameter_count"]
+__all__ = [
+    "DecodeState",
+    "NextWord",
+    "Stepper",
+    "Translator",
+    "TranslatorConfig",
+    "WordVectors",
+    "WordsConfig",
+    "parameter_count",
+    "words_model",
+]

@@ -8,7 +8,7 @@ from headway.recipes.catalogue import (
     recipe,
     saved,
 )
-from headway.recipes.config import AnyRunConfig, RunConfig
+from headway.recipes.config import AnyRunConfig, RunConfig, WordsRunConfig
 from headway.recipes.run import Outcome, train
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "AnyRunConfig",
     "Outcome",
     "RunConfig",
+    "WordsRunConfig",
     "amended",
     "check_same",
     "config_classes",

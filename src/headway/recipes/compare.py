@@ -138,6 +138,8 @@ def _measured(folder: Path, config: RunConfig, who: tuple[str, str, int], beam: 
 def _measure(folder: Path, config: RunConfig, who: tuple[str, str, int], beam: int) -> Measured:
     machine = prepare_machine(config.machine)
     bundle = load(folder, machine.device)
+    if not isinstance(bundle, TranslatorBundle):
+        raise UsageError(f"{folder} holds a {bundle.kind}, and only translators are compared")
     pairs = _pairs(config)
     with machine.precision():
         outputs = bundle.translate([pair.source for pair in pairs], beam=beam)

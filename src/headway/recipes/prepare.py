@@ -54,14 +54,14 @@ def prepare_data(config: DataConfig, folder: Path, emit: Callable[[Event], None]
         place = folder / "data" / name
         if place.exists():
             corpus = Corpus.open(place, tokenizers)
-            emit({"kind": "prepared", "what": name, "pairs": len(corpus), "reused": True})
+            emit({"kind": "prepared", "what": name, "count": len(corpus), "reused": True})
             return corpus
 
         def progress(done: int) -> None:
             emit({"kind": "preparing", "what": name, "done": done})
 
         corpus = prepare(pairs(), tokenizers, place, config.max_length, progress)
-        emit({"kind": "prepared", "what": name, "pairs": len(corpus), "skipped": corpus.skipped})
+        emit({"kind": "prepared", "what": name, "count": len(corpus), "skipped": corpus.skipped})
         return corpus
 
     train_pairs, valid_pairs = _readers(splits)
@@ -97,19 +97,19 @@ def _readers(
         return (lambda: read_pairs(splits.train)), (lambda: read_pairs(valid))
     total = sum(1 for _ in read_pairs(splits.train))
     share = min(HELD_OUT, HELD_OUT_MOST / max(total, 1))
-    if not any(_is_held_out(p.source, share) for p in read_pairs(splits.train)):
+    if not any(is_held_out(p.source, share) for p in read_pairs(splits.train)):
         raise DataError(
             f"{total} pairs are too few to hold some out for validation",
             splits.train.describe(),
             "give a validation file: --data.valid FILE",
         )
     return (
-        lambda: (p for p in read_pairs(splits.train) if not _is_held_out(p.source, share)),
-        lambda: (p for p in read_pairs(splits.train) if _is_held_out(p.source, share)),
+        lambda: (p for p in read_pairs(splits.train) if not is_held_out(p.source, share)),
+        lambda: (p for p in read_pairs(splits.train) if is_held_out(p.source, share)),
     )
 
 
-def _is_held_out(source: str, share: float) -> bool:
-    """By the hash of the source, so that no sentence stands on both sides."""
-    digest = hashlib.sha256(source.encode()).digest()
+def is_held_out(text: str, share: float) -> bool:
+    """By the hash of the text, so that no sentence stands on both sides."""
+    digest = hashlib.sha256(text.encode()).digest()
     return int.from_bytes(digest[:8], "big") < share * 2**64

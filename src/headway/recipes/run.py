@@ -13,9 +13,10 @@ from headway.files import lock, write_file
 from headway.machine import Machine
 from headway.machine import prepare as prepare_machine
 from headway.models import parameter_count
-from headway.recipes.config import AnyRunConfig, RunConfig, parse_time
+from headway.recipes.config import AnyRunConfig, RunConfig, WordsRunConfig, parse_time
 from headway.recipes.family import Family, Job
 from headway.recipes.translate import TRANSLATION
+from headway.recipes.words import WORDS
 from headway.settings import write_yaml
 from headway.training import (
     Averaging,
@@ -38,7 +39,7 @@ from headway.training import (
 
 LOGGED = {"train", "valid", "saved", "resumed", "finished"}
 
-FAMILIES: dict[type[AnyRunConfig], Family] = {RunConfig: TRANSLATION}
+FAMILIES: dict[type[AnyRunConfig], Family] = {RunConfig: TRANSLATION, WordsRunConfig: WORDS}
 """The class of a configuration -> what its family brings."""
 
 

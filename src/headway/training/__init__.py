@@ -4,7 +4,15 @@ from headway.training.averaging import WeightAverage
 from headway.training.checkpoints import Checkpointing, load_state, save_state
 from headway.training.log import MetricsLog, StepLog, read_metrics
 from headway.training.loop import NonFinite, Stream, fit
-from headway.training.objectives import Loss, Objective, TranslationObjective, cross_entropy_sum
+from headway.training.objectives import (
+    Loss,
+    NegativeSampling,
+    NextWordObjective,
+    Objective,
+    TranslationObjective,
+    cross_entropy_sum,
+    negative_sampling_sum,
+)
 from headway.training.observers import Averaging, Evaluation, Interrupted, TimeLimit
 from headway.training.optimizers import OptimizerConfig, adamw
 from headway.training.schedules import ScheduleConfig, learning_rate
@@ -19,6 +27,8 @@ __all__ = [
     "Interrupted",
     "Loss",
     "MetricsLog",
+    "NegativeSampling",
+    "NextWordObjective",
     "NonFinite",
     "Objective",
     "Observer",
@@ -38,6 +48,7 @@ __all__ = [
     "graceful_stop",
     "learning_rate",
     "load_state",
+    "negative_sampling_sum",
     "read_metrics",
     "save_state",
 ]

@@ -5,7 +5,7 @@ Tables are plain: a tab ends a cell, a newline ends a row, and quotes are letter
 
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -151,6 +151,44 @@ def side_file(prefix: Path, name: str) -> Path | None:
             hint="remove one of them",
         )
     return there[0] if there else None
+
+
+def read_texts(paths: Sequence[Path], column: str | None = None) -> Iterator[str]:
+    """Stream every line of text files, or one column of tables (.tsv, .tab), plain or .gz.
+
+    `column` is a name in the first line or a number from 1; a table of one column needs none.
+    Raises what `read_lines` raises; UsageError when the column is not there, DataError for a row
+    without it.
+    """
+    for path in paths:
+        if path.name.removesuffix(".gz").endswith((".tsv", ".tab")):
+            yield from _read_column(path, column)
+        else:
+            yield from read_lines(path)
+
+
+def _read_column(path: Path, asked: str | None) -> Iterator[str]:
+    first = next(read_lines(path), None)
+    if first is None:
+        return
+    cells = [cell.strip() for cell in first.split("\t")]
+    if asked is None and len(cells) > 1:
+        raise UsageError(
+            f"the table has {len(cells)} columns: {_listed(cells)}",
+            where=str(path),
+            hint="say which holds the text: --data.column NAME, or its number from 1",
+        )
+    chosen = _column(path, cells, asked or "1")
+    has_header = (asked is not None and not _is_number(asked)) or _looks_like_header(cells)
+    for number, line in enumerate(read_lines(path), start=1):
+        row = line.split("\t")
+        if number == 1 and has_header:
+            continue
+        if len(row) <= chosen and line.strip():
+            raise DataError(
+                f"the row has {len(row)} columns, {chosen + 1} are needed", place(path, number)
+            )
+        yield row[chosen].strip() if len(row) > chosen else ""
 
 
 def _table(path: Path, source: str | None, target: str | None) -> PairFiles:

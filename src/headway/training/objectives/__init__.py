@@ -3,5 +3,18 @@
 from headway.training.objectives.contract import Loss, Objective
 from headway.training.objectives.cross_entropy import cross_entropy_sum
 from headway.training.objectives.translation import TranslationObjective
+from headway.training.objectives.words import (
+    NegativeSampling,
+    NextWordObjective,
+    negative_sampling_sum,
+)
 
-__all__ = ["Loss", "Objective", "TranslationObjective", "cross_entropy_sum"]
+__all__ = [
+    "Loss",
+    "NegativeSampling",
+    "NextWordObjective",
+    "Objective",
+    "TranslationObjective",
+    "cross_entropy_sum",
+    "negative_sampling_sum",
+]

@@ -1,0 +1,91 @@
+"""Word vectors with their vocabulary: which words are alike, and analogies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+
+from headway.bundle.files import check_fingerprint, save_files
+from headway.errors import DataError, UsageError
+from headway.models import NextWord, WordsConfig, WordVectors
+from headway.shapes import Float, Tensor
+from headway.text import Vocabulary
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """A word, and the cosine between its vector and what was asked for."""
+
+    word: str
+    cosine: float
+
+
+class WordsBundle:
+    """Words in, vectors and words out. Words may be written in any case."""
+
+    kind: ClassVar[str] = "word model"
+
+    def __init__(self, model: NextWord | WordVectors, vocabulary: Vocabulary) -> None:
+        if vocabulary.size != model.config.vocabulary:
+            raise DataError(
+                f"the vocabulary has {vocabulary.size:,} entries, the model "
+                f"{model.config.vocabulary:,}",
+                hint="the model and the vocabulary are not from the same training",
+            )
+        self.model = model.eval()
+        self.vocabulary = vocabulary
+
+    @classmethod
+    def open(
+        cls, model: NextWord | WordVectors, folder: Path, facts: dict[str, Any]
+    ) -> WordsBundle:
+        """The model with the vocabulary that stands beside it, which must be that of `facts`."""
+        vocabulary = Vocabulary.load(folder)
+        check_fingerprint(facts, vocabulary.fingerprint, folder)
+        return cls(model, vocabulary)
+
+    @property
+    def config(self) -> WordsConfig:
+        return self.model.config
+
+    @property
+    def vectors(self) -> Float[Tensor, "V D"]:
+        """One row a word of `vocabulary.words`; row 0 is the border between sentences."""
+        return self.model.vectors.detach()
+
+    def vector(self, word: str) -> Float[Tensor, " D"]:
+        """The vector of one word. UsageError for an unknown one, here and below."""
+        return self.vectors[self.vocabulary.id_of(word)].clone()
+
+    def similarity(self, a: str, b: str) -> float:
+        """The cosine between two words' vectors."""
+        return float(F.cosine_similarity(self.vector(a), self.vector(b), dim=0))
+
+    def nearest(self, word: str, count: int = 10) -> list[Neighbour]:
+        """The `count` words of greatest cosine with `word`, nearest first, without itself."""
+        return self._near(self.vector(word), [word], count)
+
+    def analogy(self, a: str, b: str, c: str, count: int = 10) -> list[Neighbour]:
+        """a is to b as c is to what? The words nearest to b - a + c, without the three.
+
+        The three vectors are brought to length 1 first. Mikolov et al. 2013c, section 4.
+        """
+        unit_a, unit_b, unit_c = (F.normalize(self.vector(word), dim=0) for word in (a, b, c))
+        return self._near(unit_b - unit_a + unit_c, [a, b, c], count)
+
+    def _near(self, query: Float[Tensor, " D"], without: list[str], count: int) -> list[Neighbour]:
+        if count < 1:
+            raise UsageError(f"{count=} must be at least 1")
+        cosines = F.normalize(self.vectors, dim=1) @ F.normalize(query, dim=0)  # V
+        cosines[[0, *(self.vocabulary.id_of(word) for word in without)]] = -torch.inf
+        best = cosines.topk(min(count, int(cosines.isfinite().sum())))
+        pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+        return [Neighbour(self.vocabulary.words[i], cosine) for i, cosine in pairs]
+
+    def save(self, folder: Path, *, overwrite: bool = False) -> None:
+        """Write config.json, model.safetensors, vocabulary.json durably: `files.save_files`."""
+        save_files(folder, self.model, self.vocabulary, overwrite)

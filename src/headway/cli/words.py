@@ -1,0 +1,138 @@
+"""`headway words`: what a word model has learned of its words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cyclopts import App
+
+from headway.cli.console import data, data_json, talk
+from headway.cli.opening import opened
+from headway.errors import UsageError
+
+if TYPE_CHECKING:
+    from headway.bundle import Neighbour, WordsBundle
+
+words_app = App(name="words", help="Neighbours, analogies and pictures of learned words.")
+
+SHOWN = 60  # words drawn when none are named
+
+
+@words_app.command
+def nearest(run: Path, /, *words: str, count: int = 10, json: bool = False) -> None:
+    """The words whose vectors point most nearly the same way, by the cosine.
+
+    Parameters
+    ----------
+    run
+        A run folder or a model folder.
+    words
+        One word or several.
+    count
+        How many neighbours of each.
+    json
+        One JSON object a word.
+    """
+    bundle = _opened(run)
+    if not words:
+        raise UsageError("which word?", hint=f"headway words nearest {run} WORD")
+    found = [bundle.nearest(word, count) for word in words]
+    for word, neighbours in zip(words, found, strict=True):
+        if json:
+            data_json({"word": word, "nearest": _plain(neighbours)})
+        else:
+            data(f"{word:<16} {_row(neighbours)}")
+
+
+@words_app.command
+def analogy(run: Path, a: str, b: str, c: str, /, *, count: int = 5, json: bool = False) -> None:
+    """A is to B as C is to what?
+
+    Parameters
+    ----------
+    run
+        A run folder or a model folder.
+    a
+        man, say.
+    b
+        woman, then.
+    c
+        king.
+    count
+        How many answers, best first.
+    json
+        One JSON object.
+    """
+    found = _opened(run).analogy(a, b, c, count)
+    if json:
+        data_json({"a": a, "b": b, "c": c, "answers": _plain(found)})
+    else:
+        data(f"{a} : {b} = {c} : {_row(found)}")
+
+
+@words_app.command
+def scatter(
+    run: Path, /, *words: str, out: Path | None = None, count: int = SHOWN, json: bool = False
+) -> None:
+    """Draw words as points, by the two directions in which their vectors differ most (PCA).
+
+    Parameters
+    ----------
+    run
+        A run folder or a model folder.
+    words
+        Words to draw; without any, the most frequent ones.
+    out
+        The picture to write, .svg or .png.
+    count
+        How many of the most frequent words.
+    json
+        The points as one JSON object, with or without a picture.
+    """
+    if out is None and not json:
+        raise UsageError("where to?", hint=f"headway words scatter {run} --out words.svg")
+    if out is not None and out.suffix not in {".svg", ".png"}:
+        raise UsageError(f"--out {out}: must end in .svg or .png")
+    if out is not None and out.exists():
+        raise UsageError(f"{out} exists already", hint="choose another name, or remove it first")
+    bundle = _opened(run)
+    chosen = _chosen(bundle, words, count)
+
+    import torch
+
+    from headway.inspection.plots import scatter as draw
+    from headway.inspection.projection import principal_components
+
+    vectors = torch.stack([bundle.vector(word) for word in chosen])
+    points = [(x, y) for x, y in principal_components(vectors).tolist()]
+    if out is not None:
+        draw(out, points, chosen, title=f"{len(chosen)} words of {run}")
+        talk.print(f"drawn     {out}", markup=False)
+    if json:
+        data_json({word: list(point) for word, point in zip(chosen, points, strict=True)})
+
+
+def _chosen(bundle: WordsBundle, words: Sequence[str], count: int) -> list[str]:
+    """The words to draw, each once and as the model spells it; a plane needs three."""
+    known = bundle.vocabulary
+    chosen = words or known.words[1 : 1 + count]
+    spelled = list(dict.fromkeys(known.words[known.id_of(word)] for word in chosen))
+    if len(spelled) < 3:
+        raise UsageError(f"{len(spelled)} words are too few to spread in a plane", hint="name 3")
+    return spelled
+
+
+def _opened(run: Path) -> WordsBundle:
+    from headway.bundle import WordsBundle
+
+    return opened(run, WordsBundle)
+
+
+def _plain(found: Sequence[Neighbour]) -> list[dict[str, Any]]:
+    return [{"word": one.word, "cosine": round(one.cosine, 4)} for one in found]
+
+
+def _row(found: Sequence[Neighbour]) -> str:
+    return "  ".join(f"{one.word} {one.cosine:.2f}" for one in found)
