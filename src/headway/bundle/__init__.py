@@ -3,7 +3,7 @@
 `headway.load(folder)` is the only way in; what it returns has the verbs of its kind.
 """
 
-from headway.bundle.families import FAMILIES, Bundle, Family, load
+from headway.bundle.families import FAMILIES, Bundle, Family, load, load_as
 from headway.bundle.translator import Attention, Translation, TranslatorBundle
 from headway.bundle.words import Neighbour, WordsBundle
 
@@ -17,4 +17,5 @@ __all__ = [
     "TranslatorBundle",
     "WordsBundle",
     "load",
+    "load_as",
 ]

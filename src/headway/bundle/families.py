@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
@@ -19,6 +19,8 @@ from headway.settings import override
 
 Bundle = TranslatorBundle | WordsBundle
 """What `load` returns."""
+
+B = TypeVar("B")
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,17 @@ def load(folder: str | Path, device: str = "cpu") -> Bundle:
         model: Any = family.model(config)
     fill(model, place)
     return family.bundle.open(model.to(device), place, facts)
+
+
+def load_as(wanted: type[B], folder: str | Path, device: str = "cpu") -> B:
+    """The bundle in `folder`, which must be of this class: for verbs that only one kind has."""
+    bundle, kind = load(folder, device), getattr(wanted, "kind", "model")
+    if not isinstance(bundle, wanted):
+        raise UsageError(
+            f"{folder} holds a {bundle.kind}, and this needs a {kind}",
+            hint="headway runs ls says which recipe a run came from",
+        )
+    return bundle
 
 
 def _family(facts: dict[str, Any], path: Path) -> tuple[Family, Any]:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from headway.cli.console import program, talk
 from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
-from headway.cli.opening import opened
 from headway.cli.train import run_training
 
 SHOWN = 5
@@ -60,13 +59,13 @@ def demo(*, target: str = "fr", machine: MachineFlags = ON_THIS_MACHINE) -> None
 
 def _measure(folder: Path, pairs_folder: Path, target: str) -> None:
     """Scores on held-out names, five of them side by side, one alignment."""
-    from headway.bundle import TranslatorBundle
+    from headway.bundle import TranslatorBundle, load_as
     from headway.data.formats import read_lines
     from headway.evaluation import score_translations
     from headway.inspection import align, heat_map
 
     rows = [line.split("\t") for line in read_lines(pairs_folder / "test.tsv")][1:]
-    bundle = opened(folder, TranslatorBundle)
+    bundle = load_as(TranslatorBundle, folder)
     outputs = bundle.translate([row[1] for row in rows], beam=4)
     scores = score_translations(outputs, [row[2] for row in rows])
     talk.rule(f"3  {scores.sentences} held-out names, beam 4")

@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 from headway.cli.console import data, data_json, talk
 from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
-from headway.cli.opening import opened
 from headway.errors import DataError, UsageError
 
 
@@ -46,12 +45,12 @@ def evaluate(
     json
         One JSON object.
     """
-    from headway.bundle import TranslatorBundle
+    from headway.bundle import TranslatorBundle, load_as
     from headway.data.formats import read_pairs
     from headway.evaluation import score_translations
 
     place = machine.prepare()
-    bundle = opened(run, TranslatorBundle, place.device)
+    bundle = load_as(TranslatorBundle, run, place.device)
     files = _files(run, path, split, (source, target))
     pairs = [pair for pair in read_pairs(files) if pair.source and pair.target]
     if not pairs:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from headway.cli.console import data, data_json, talk
 from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
-from headway.cli.opening import opened
 from headway.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -51,10 +50,10 @@ def translate(
     json
         One JSON object a line.
     """
-    from headway.bundle import TranslatorBundle
+    from headway.bundle import TranslatorBundle, load_as
 
     place = machine.prepare()
-    bundle = opened(run, TranslatorBundle, place.device)
+    bundle = load_as(TranslatorBundle, run, place.device)
     if not 1 <= nbest <= beam:
         raise UsageError(f"--nbest {nbest}: must be between 1 and the beam width, {beam}")
     if not text and sys.stdin.isatty():

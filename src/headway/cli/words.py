@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from cyclopts import App
 
 from headway.cli.console import data, data_json, talk
-from headway.cli.opening import opened
 from headway.errors import UsageError
 
 if TYPE_CHECKING:
@@ -125,9 +124,9 @@ def _chosen(bundle: WordsBundle, words: Sequence[str], count: int) -> list[str]:
 
 
 def _opened(run: Path) -> WordsBundle:
-    from headway.bundle import WordsBundle
+    from headway.bundle import WordsBundle, load_as
 
-    return opened(run, WordsBundle)
+    return load_as(WordsBundle, run)
 
 
 def _plain(found: Sequence[Neighbour]) -> list[dict[str, Any]]:
