@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from headway.bundle import TranslatorBundle, load
+from headway.bundle import TranslatorBundle, load_as
 from headway.data.formats import Pair, read_pairs
 from headway.errors import DataError, HeadwayError, UsageError
 from headway.evaluation import score_translations
@@ -137,9 +137,7 @@ def _measured(folder: Path, config: RunConfig, who: tuple[str, str, int], beam: 
 
 def _measure(folder: Path, config: RunConfig, who: tuple[str, str, int], beam: int) -> Measured:
     machine = prepare_machine(config.machine)
-    bundle = load(folder, machine.device)
-    if not isinstance(bundle, TranslatorBundle):
-        raise UsageError(f"{folder} holds a {bundle.kind}, and only translators are compared")
+    bundle = load_as(TranslatorBundle, folder, machine.device)
     pairs = _pairs(config)
     with machine.precision():
         outputs = bundle.translate([pair.source for pair in pairs], beam=beam)
