@@ -11,6 +11,7 @@ from headway.attention import (
     Additive,
     Bilinear,
     Dot,
+    FlexDot,
     FusedDot,
     Kernel,
     LinearDot,
@@ -28,6 +29,7 @@ VOCABULARY = 11
 KERNELS: dict[str, Callable[[int, int, int], Kernel]] = {
     "scaled dot": lambda heads, query, key: ScaledDot(),
     "fused dot": lambda heads, query, key: FusedDot(),
+    "flex dot": lambda heads, query, key: FlexDot(),
     "dot": lambda heads, query, key: Dot(),
     "bilinear": Bilinear,
     "additive": lambda heads, query, key: Additive(heads, query, key, 5),

@@ -4,6 +4,7 @@ from headway.attention.additive import Additive
 from headway.attention.bilinear import Bilinear
 from headway.attention.cache import KeyValueCache, TokenCache
 from headway.attention.dot import Dot
+from headway.attention.flex import FlexDot
 from headway.attention.fused import FusedDot
 from headway.attention.kernel import Kernel, ScaledDot, SoftmaxKernel
 from headway.attention.linear import LinearDot, LinearElu
@@ -26,6 +27,7 @@ __all__ = [
     "AttentionPositions",
     "Bilinear",
     "Dot",
+    "FlexDot",
     "FusedDot",
     "Kernel",
     "KeyValueCache",

@@ -1,0 +1,119 @@
+"""The dot-product kernel for long inputs on a GPU: a mask is a rule, never a matrix of scores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, no_type_check
+
+import torch
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+from headway.attention.fused import FusedDot, fused_dot
+from headway.attention.masks import Mask
+from headway.shapes import Float, Tensor
+
+Attend = Callable[..., Any]  # torch's flex_attention, as written or compiled
+
+
+class FlexDot(FusedDot):
+    """softmax(Q K^T / sqrt(K) + bias) V by torch's FlexAttention, on CUDA.
+
+    Blocks of keys that the mask hides from a whole block of queries are skipped, and no B H T S
+    scores are made. Compiled at the first call, which takes seconds to minutes. K and Kv must be
+    at least 16; the gradient of a bias is summed in no fixed order, so its last bits change from
+    run to run. Dong et al. 2024, "Flex Attention".
+
+    Everywhere else it is `FusedDot`: FlexAttention has no backward on a CPU or on mps.
+
+    What was run: `flex_dot` on a CPU without gradients, as written and compiled, against
+    `ScaledDot` over all masks and biases of the tests. Nothing was run on a GPU: not the kernel
+    compiled for one, no gradient, no timing. `pytest -m gpu` runs the first two.
+    """
+
+    def forward(
+        self,
+        q: Float[Tensor, "B H T K"],
+        k: Float[Tensor, "B H S K"],
+        v: Float[Tensor, "B H S Kv"],
+        mask: Mask,
+        bias: Float[Tensor, "#B #H T S"] | None = None,
+    ) -> Float[Tensor, "B H T Kv"]:
+        if q.device.type != "cuda":
+            return fused_dot(q, k, v, mask, bias)
+        if torch.compiler.is_compiling():  # the whole model
+            return flex_dot(q, k, v, mask, bias, flex_attention)
+        return flex_dot(q, k, v, mask, bias, compiled())
+
+
+def flex_dot(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B H S K"],
+    v: Float[Tensor, "B H S Kv"],
+    mask: Mask,
+    bias: Float[Tensor, "#B #H T S"] | None,
+    attend: Attend,
+) -> Float[Tensor, "B H T Kv"]:
+    """The same by `attend`; a query that sees nothing gets 0.
+
+    The blocks to skip are found from the mask as a boolean T x S (times B where rows differ).
+    """
+    blocks = None
+    if not mask.hides_nothing(q.shape[2]):
+        rows = None if mask.keys is None and mask.past is None else len(q)
+        rule = mask_rule(mask, q, k)
+        blocks = create_block_mask(rule, rows, None, q.shape[2], k.shape[2], device=q.device)
+    score = None if bias is None else score_rule(bias)
+    context: Tensor = attend(q, k, v, score_mod=score, block_mask=blocks)
+    return context
+
+
+def mask_rule(mask: Mask, q: Tensor, k: Tensor) -> Callable[..., Tensor]:
+    """FlexAttention's mask_mod: one cell of `mask.dense`, (row, head, query, key) -> may attend.
+
+    All masks are one rule, real keys from `least` to `most` places back, over other tensors:
+    another mask is then no reason to compile again.
+    """
+    num_rows, num_queries, num_keys, device = len(q), q.shape[2], k.shape[2], q.device
+    furthest = num_keys if mask.window is None else mask.window - 1
+    ahead = furthest if mask.past is None else min(furthest, num_queries - 1)
+    least, most = torch.tensor([0 if mask.causal else -ahead, furthest], device=device).unbind()
+    alike = torch.full((num_rows,), num_keys - num_queries, device=device)
+    every = torch.ones(num_rows, num_keys, dtype=torch.bool, device=device)
+    first = alike if mask.past is None else mask.past
+    keys = every if mask.keys is None else mask.keys
+
+    @no_type_check  # torch counts a rule's arguments, so nothing may be wrapped around it
+    def may_attend(b: Tensor, h: Tensor, t: Tensor, s: Tensor) -> Tensor:
+        back = first[b] + t - s
+        return (back >= least) & (back <= most) & keys[b, s]
+
+    return may_attend  # type: ignore[no-any-return]
+
+
+def score_rule(bias: Float[Tensor, "#B #H T S"]) -> Callable[..., Tensor]:
+    """FlexAttention's score_mod: adds the bias of a cell; one row or head of it serves all."""
+    own_row, own_head = (size > 1 for size in bias.shape[:2])
+
+    @no_type_check
+    def with_bias(score: Tensor, b: Tensor, h: Tensor, t: Tensor, s: Tensor) -> Tensor:
+        return score + bias[b if own_row else b * 0, h if own_head else h * 0, t, s]
+
+    return with_bias  # type: ignore[no-any-return]
+
+
+@cache
+def compiled() -> Attend:
+    """`flex_attention`, compiled for up to 64 kinds of inputs: gradients or none, one row or more.
+
+    At the 65th torch's error (that is `fullgraph`): it must not run uncompiled without a word.
+    """
+    from torch._dynamo import config  # takes seconds
+
+    fast: Attend = torch.compile(flex_attention, fullgraph=True)
+
+    def attend(*inputs: Any, **rules: Any) -> Any:
+        with config.patch(recompile_limit=64):
+            return fast(*inputs, **rules)
+
+    return attend

@@ -1,0 +1,107 @@
+"""FlexDot: on a CPU FusedDot's numbers, and its rules for FlexAttention cell by cell."""
+
+import shutil
+
+import pytest
+import torch
+from torch.nn.attention import flex_attention as torchs
+from torch.testing import assert_close
+
+from headway.attention import FlexDot, FusedDot, Mask, ScaledDot
+from headway.attention.flex import compiled, flex_dot, mask_rule
+from tests.attention.test_kernels import KEYS, MASKS, B, H, S, T, inputs
+
+ROWS = {"all": (B, H), "one row": (1, H), "one head": (B, 1), "one for all": (1, 1)}
+
+RULES = {
+    **MASKS,
+    "different pasts, looking ahead": Mask(past=torch.tensor([2, 0])),
+    "different pasts, a window": Mask(past=torch.tensor([2, 0]), window=3),
+    "different pasts, window and padding": Mask(True, 2, KEYS, torch.tensor([2, 0])),
+}
+
+
+@pytest.fixture
+def as_written(monkeypatch):
+    """flex_attention without a compiler."""
+    monkeypatch.setattr(torchs, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True)
+    return torchs.flex_attention
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("shape", [None, *ROWS.values()], ids=["none", *ROWS])
+@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
+def test_flex_attention_with_our_rules_equals_the_reference(as_written, mask, shape):
+    q, k, v = inputs(torch.float64)
+    bias = None if shape is None else torch.randn(*shape, T, S, dtype=torch.float64)
+    found = flex_dot(q, k, v, mask, bias, as_written)
+    assert_close(found, ScaledDot()(q, k, v, mask, bias), rtol=0, atol=1e-10)
+
+
+@torch.no_grad()
+def test_many_blocks_of_queries_and_keys_equal_the_reference_too(as_written):
+    q, k = torch.randn(B, H, 150, 8), torch.randn(B, H, 300, 8)
+    keys = torch.arange(300) < torch.tensor([[300], [140]])
+    for mask in (Mask(causal=True), Mask(causal=True, window=70, keys=keys), Mask(keys=keys)):
+        found = flex_dot(q, k, k, mask, None, as_written)
+        assert_close(found, ScaledDot()(q, k, k, mask), rtol=0, atol=2e-6)
+
+
+@torch.no_grad()
+def test_a_query_that_sees_nothing_gets_zero_from_flex_attention(as_written):
+    context = flex_dot(*inputs(), MASKS["a row that sees nothing"], None, as_written)
+    assert torch.equal(context[1], torch.zeros_like(context[1]))
+    assert bool((context[0] != 0).all())
+
+
+@pytest.mark.parametrize("mask", RULES.values(), ids=RULES)
+def test_the_rule_is_the_dense_mask_cell_by_cell(mask):
+    rule = mask_rule(mask, *inputs()[:2])
+    cells = torch.meshgrid(*map(torch.arange, (B, 1, T, S)), indexing="ij")
+    assert torch.equal(rule(*cells), mask.dense(T, S).expand(B, 1, T, S))
+
+
+def test_on_a_cpu_it_is_fused_dot_with_its_gradients():
+    q, k, v = (x.requires_grad_() for x in inputs())
+    mask = MASKS["causal and padded"]
+    found, expected = FlexDot()(q, k, v, mask), FusedDot()(q, k, v, mask)
+    assert torch.equal(found, expected)
+    grads = (torch.autograd.grad(x.sum(), (q, k, v)) for x in (found, expected))
+    for ours, theirs in zip(*grads, strict=True):
+        assert torch.equal(ours, theirs)
+
+
+@torch.no_grad()
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the compiler's own
+@pytest.mark.parametrize("shape", [None, (B, H), (1, 1)])
+def test_compiled_for_a_cpu_all_masks_equal_the_reference(shape):
+    q, k, v = (torch.randn(B, H, n, 16) for n in (T, S, S))
+    bias = None if shape is None else torch.randn(*shape, T, S)
+    for mask in MASKS.values():
+        found = flex_dot(q, k, v, mask, bias, compiled())
+        assert_close(found, ScaledDot()(q, k, v, mask, bias), rtol=0, atol=5e-6)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("shape", [None, *ROWS.values()], ids=["none", *ROWS])
+@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
+def test_on_a_gpu_numbers_and_gradients_are_the_references(mask, shape):
+    """In float32; widths of 16 and 32, the least that FlexAttention takes there."""
+    device = torch.device("cuda")
+    parts = (mask.keys, mask.past)
+    keys, past = (None if part is None else part.to(device) for part in parts)
+    mask = Mask(causal=mask.causal, window=mask.window, keys=keys, past=past)
+    grads = []
+    for kernel in (FlexDot(), ScaledDot()):
+        torch.manual_seed(3)
+        sizes = [(B, H, T, 16), (B, H, S, 16), (B, H, S, 32)]
+        sizes += [] if shape is None else [(*shape, T, S)]
+        leaves = [torch.randn(size, device=device, requires_grad=True) for size in sizes]
+        bias = leaves[3] if len(leaves) > 3 else None
+        out = kernel(*leaves[:3], mask, bias)
+        out.backward(torch.linspace(-1, 1, out.numel(), device=device).view_as(out))
+        grads.append([out, *(leaf.grad for leaf in leaves)])
+    for found, expected in zip(*grads, strict=True):
+        assert_close(found, expected, rtol=0, atol=1e-4)
