@@ -35,7 +35,7 @@ $(VENV)/.torch:
 	@touch $@
 
 $(VENV)/.demo: $(VENV)/.torch pyproject.toml
-	$(call timed,installing headway,$(PIP) -e '.[demo]')
+	$(call timed,installing headway,$(PIP) -e '.[demo,plot]')
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.torch pyproject.toml
