@@ -14,7 +14,7 @@ from headway.attention import FusedDot, Mask, ScaledDot
 from headway.blocks import Added, NoPositions, SinusoidalTable
 from headway.cli.main import main
 from headway.models import TranslatorConfig
-from headway.recipes.lectures import CLAIMS, Claim, Result, growing_keys, order, scaling
+from headway.recipes.lectures import CLAIMS, Claim, Result, gradients, growing_keys, order, scaling
 from headway.recipes.lectures.contract import table
 from tests.end_to_end.small import headway
 
@@ -22,6 +22,7 @@ QUICK = {
     "scaling": {"widths": (4, 64, 512), "keys": 12, "queries": 256, "seeds": 2},
     "order": {"layers": (1, 3), "sentences": 5, "length": 7, "seeds": 2},
     "growing-keys": {"lengths": (17, 160), "heads": 3, "head_dim": 5, "rounds": 3},
+    "gradients": {"lengths": (5, 40), "sentences": 2, "seeds": 2},
 }
 
 
@@ -243,3 +244,31 @@ def test_wrong_names_and_places_are_usage_errors(command, capfd, tmp_path):
     code, _, error = command(capfd, "order", "--out", "file/inside")
     assert code == 2 and "cannot make the folder" in error
     assert command(capfd, "order", "--threads", "0")[0] == 2
+
+
+def test_a_model_that_kept_its_gradient_would_refute_the_claim():
+    result = quick("gradients")
+    kept = [replace(row, gradient=1.0) for row in result.rows]
+    assert replace(result, rows=tuple(kept)).verdict.startswith("does not hold: ")
+
+
+def test_the_gradient_of_each_source_word_is_the_change_that_a_small_step_makes():
+    model = gradients._model({"cell": "gru", "attention": "none"})
+    source, target = torch.tensor([[3, 5, 7]]), torch.tensor([[2, 9, 4]])
+    norms = gradients.first_to_last(model, source, target)
+    x = model.source_embedding(source).detach()
+
+    @torch.no_grad()
+    def log_p(x):
+        hidden = model.decoder(
+            model.target_embedding(target[:, :-1]), model.encoder(x, Mask()), Mask()
+        )
+        return model.output(hidden[:, -1]).log_softmax(-1)[0, 4]
+
+    for place in range(3):
+        steps = []
+        for i in range(x.shape[-1]):
+            moved = x.clone()
+            moved[0, place, i] += 1e-6
+            steps.append(float(log_p(moved) - log_p(x)) / 1e-6)
+        assert float(norms[0, place]) == pytest.approx(math.hypot(*steps), rel=1e-3)

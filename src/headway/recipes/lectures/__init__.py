@@ -4,13 +4,14 @@ A claim is a module with `TITLE`, `CLAIM`, `measure()` and `picture(result, path
 `headway lecture NAME` runs it.
 """
 
-from headway.recipes.lectures import growing_keys, order, scaling
+from headway.recipes.lectures import gradients, growing_keys, order, scaling
 from headway.recipes.lectures.contract import Claim, Result
 
 CLAIMS: dict[str, Claim] = {
     "scaling": scaling,
     "order": order,
     "growing-keys": growing_keys,
+    "gradients": gradients,
 }
 
 __all__ = ["CLAIMS", "Claim", "Result"]

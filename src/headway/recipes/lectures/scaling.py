@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from headway.attention import Kernel, Mask, ScaledDot
+from headway.attention import Dot, Kernel, Mask, ScaledDot
 from headway.recipes.lectures.contract import judged, table
 from headway.shapes import Float, Tensor
 
@@ -126,10 +126,8 @@ def measure(
         raise ValueError(f"{queries=} must be a multiple of {_SHARING}")
     rows = []
     for width in sorted(widths):
-        for name, kernel in ((UNSCALED, ScaledDot()), (SCALED, scaled or ScaledDot())):
-            # The plain dot product is the scaled one of queries that are sqrt(d) times as long.
-            factor = math.sqrt(width) if name == UNSCALED else 1.0
-            found = [_watch(kernel, factor, *x) for x in _inputs(width, keys, queries, seeds)]
+        for name, kernel in ((UNSCALED, Dot()), (SCALED, scaled or ScaledDot())):
+            found = [_watch(kernel, *x) for x in _inputs(width, keys, queries, seeds)]
             rows.append(_row(width, name, [torch.cat(parts) for parts in zip(*found, strict=True)]))
     return ScalingResult(rows=tuple(rows), keys=keys, queries=queries, seeds=seeds)
 
@@ -171,7 +169,6 @@ def _inputs(width: int, keys: int, queries: int, seeds: int) -> Iterator[tuple[T
 
 def _watch(
     kernel: Kernel,
-    factor: float,
     q: Float[Tensor, "B 1 T K"],
     k: Float[Tensor, "B 1 S K"],
     v: Float[Tensor, "B 1 S Kv"],
@@ -183,9 +180,9 @@ def _watch(
     """
     q = q.clone().requires_grad_()
     bias = torch.zeros(*q.shape[:3], k.shape[2], dtype=q.dtype, requires_grad=True)
-    loss = (kernel(q * factor, k, v, Mask(), bias) * direction).sum()
+    loss = (kernel(q, k, v, Mask(), bias) * direction).sum()
     on_scores, on_q = torch.autograd.grad(loss, (bias, q))
-    weights = kernel.weights(q.detach() * factor, k, Mask())
+    weights = kernel.weights(q.detach(), k, Mask())
     return weights.flatten(0, 2), on_scores.flatten(0, 2), on_q.norm(dim=-1).flatten()
 
 
