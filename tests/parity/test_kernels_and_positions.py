@@ -81,11 +81,12 @@ PASTS = {"from the start": (0,), "after 40": (40,), "rows apart": (3, 0)}
 def test_rotary_turns_a_vector_as_llama_does(past):
     q, _, _ = inputs()
     rotary, here = Rotary(K), places(past, T, CPU)
+    theirs = torch.tensor(past)[:, None] + torch.arange(T)
     config = LlamaConfig(hidden_size=D, num_attention_heads=H)
-    cos, sin = LlamaRotaryEmbedding(config)(q.float(), here)
-    theirs, _ = apply_rotary_pos_emb(q.float(), q.float(), cos, sin)
-    assert_close(rotary.rotate(q.float(), here), theirs, rtol=0, atol=1e-5)
-    exact, _ = apply_rotary_pos_emb(q, q, *angles(here))
+    cos, sin = LlamaRotaryEmbedding(config)(q.float(), theirs)
+    expected, _ = apply_rotary_pos_emb(q.float(), q.float(), cos, sin)
+    assert_close(rotary.rotate(q.float(), here), expected, rtol=0, atol=1e-5)
+    exact, _ = apply_rotary_pos_emb(q, q, *angles(theirs))
     assert_same(rotary.rotate(q, here), exact, [q])
 
 
@@ -104,7 +105,7 @@ def test_a_layer_with_rotary_and_a_window_is_mistrals(monkeypatch, size, cached)
     rule = masks.causal_mask_function
     rule = rule if size is None else masks.sliding_window_causal_mask_function(size)
     allowed = masks.sdpa_mask(B, S, S, mask_function=rule, allow_is_causal_skip=False)
-    expected, _ = theirs(x, angles(places((0,), S, CPU)), allowed)
+    expected, _ = theirs(x, angles(torch.arange(S)[None]), allowed)
     if cached:
         cache = KeyValueCache(B)
         pieces = (slice(0, 3), slice(3, 4), slice(4, S))
