@@ -92,7 +92,7 @@ def test_the_gradients_are_those_of_the_softmax():
     """One query by hand: dL/dscores = a (g - a·g), dL/dq = that times the keys (over sqrt d)."""
     width, keys = 6, 4
     inputs = next(scaling._inputs(width, keys, 16, 1))
-    weights, on_scores, on_q = scaling._watch(ScaledDot(), 1.0, *inputs)
+    weights, on_scores, on_q = scaling._watch(ScaledDot(), *inputs)
     q, k, v, direction = (x[0, 0] for x in inputs)
     a = torch.softmax(k @ q[3] / math.sqrt(width), 0)
     gradient = v @ direction[3]

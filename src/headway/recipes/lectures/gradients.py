@@ -124,7 +124,8 @@ def first_to_last(
     hidden = model.decoder(model.target_embedding(target[:, :-1]), memory, Mask())
     log_p = model.output(hidden[:, -1]).log_softmax(-1).gather(1, target[:, -1:])
     (gradient,) = torch.autograd.grad(log_p.sum(), x)
-    return gradient.norm(dim=-1)
+    norms: Tensor = gradient.norm(dim=-1)
+    return norms
 
 
 def picture(result: GradientsResult, path: Path) -> None:
