@@ -177,6 +177,30 @@ def spoil(folder, what: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "changes",
+    [
+        {"encoder": "rnn", "decoder": "rnn", "attention": "none", "cell": "lstm"},
+        {"encoder": "rnn", "decoder": "rnn", "attention": "additive", "input_feeding": True},
+        {"encoder": "feed-forward", "attention": "bilinear", "positions": "relative"},
+        {"attention": "linear-elu", "positions": "rotary"},
+        {"attention": "window", "window": 2, "positions": "alibi"},
+    ],
+    ids=lambda changes: " ".join(map(str, changes.values())),
+)
+def test_every_kind_of_model_is_saved_and_loaded_whole(tmp_path, changes):
+    bundle = make(**changes)
+    with torch.no_grad():
+        for parameter in bundle.model.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    bundle.save(tmp_path / "m")
+    again = headway.load(tmp_path / "m")
+    own = dict(bundle.model.named_parameters())
+    for name, parameter in again.model.named_parameters():
+        assert torch.equal(parameter, own[name])
+    assert again.translate(TEXTS) == bundle.translate(TEXTS)
+
+
+@pytest.mark.parametrize(
     "what",
     [
         "truncated",

@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from headway.errors import UsageError
 from headway.inspection import align, heat_map
 from tests.test_bundle import make
 
@@ -39,3 +40,21 @@ def test_a_heat_map_shows_strong_weights_dark_and_lines_up_wide_letters():
     assert drawn[4] == "1 x  2 y"
     with pytest.raises(ValueError, match="do not fit"):
         heat_map(["a"], ["x"], [[0.1, 0.2]])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"attention": "linear"}, {"decoder": "rnn", "attention": "none"}],
+    ids=["no softmax", "no attention"],
+)
+def test_a_model_whose_weights_are_no_shares_has_no_alignment(changes):
+    with pytest.raises(UsageError, match=f"attention={changes['attention']} gives no alignment"):
+        align(make(**changes), "two dogs play", "zwei hunde")
+
+
+@pytest.mark.parametrize("attention", ["additive", "bilinear", "linear-elu"])
+def test_an_rnn_decoder_is_aligned_as_any_other(attention):
+    bundle = make(encoder="rnn", decoder="rnn", attention=attention, input_feeding=True)
+    found = align(bundle, "two dogs play", "zwei hunde")
+    assert found.source[-1] == "</s>" and found.target == ["zwei", "hunde"]
+    assert torch.allclose(found.weights.sum(1), torch.ones(2), atol=1e-5)

@@ -54,6 +54,10 @@ def translate(
 
     place = machine.prepare()
     bundle = load_as(TranslatorBundle, run, place.device)
+    if align:
+        from headway.inspection import check_aligns
+
+        check_aligns(bundle)
     if not 1 <= nbest <= beam:
         raise UsageError(f"--nbest {nbest}: must be between 1 and the beam width, {beam}")
     if not text and sys.stdin.isatty():

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
+from headway.attention import Kernel
 from headway.bundle import TranslatorBundle
 from headway.errors import UsageError
 from headway.shapes import Float, Tensor
@@ -24,6 +25,16 @@ class Alignment:
         return {"source": self.source, "target": self.target, "weights": rows}
 
 
+def check_aligns(bundle: TranslatorBundle) -> None:
+    """UsageError unless the model attends to the source by shares that sum to 1."""
+    crosses = [m for n, m in bundle.model.named_modules() if n.endswith(".cross.kernel")]
+    if not any(isinstance(kernel, Kernel) and kernel.normalised for kernel in crosses):
+        raise UsageError(
+            f"attention={bundle.config.attention} gives no alignment",
+            hint="only attention whose weights sum to 1 says how much of each word is looked at",
+        )
+
+
 def align(
     bundle: TranslatorBundle, source: str, target: str, layer: int | None = None
 ) -> Alignment:
@@ -35,15 +46,11 @@ def align(
     mean entropy after averaging its heads. UsageError for a model that does not attend, or whose
     weights are no shares (scores without softmax).
     """
+    check_aligns(bundle)
     source_ids = bundle.tokenizer.source.encode(source.strip())
     target_ids = bundle.tokenizer.target.encode(target.strip())
     found = bundle.attention(source, target)
     crosses = [w.mean(0) for n, w in found.maps.items() if n.endswith(".cross")]  # H T S -> T S
-    if not crosses or not _are_shares(crosses[0]):
-        raise UsageError(
-            f"attention={bundle.config.attention} gives no alignment",
-            hint="only attention with a softmax says how much of each word is looked at",
-        )
     if layer is not None and not 0 <= layer < len(crosses):
         raise ValueError(f"{layer=} must be between 0 and {len(crosses) - 1}")
     weights = min(crosses, key=_entropy) if layer is None else crosses[layer]
@@ -56,10 +63,6 @@ def align(
         [word for word, _ in targets],
         torch.stack(rows) if rows else columns[:0],
     )
-
-
-def _are_shares(weights: Float[Tensor, "T S"]) -> bool:
-    return bool((weights >= 0).all()) and bool(((weights.sum(-1) - 1).abs() < 1e-3).all())
 
 
 def _entropy(weights: Float[Tensor, "T S"]) -> float:

@@ -145,6 +145,7 @@ class TranslatorConfig:
 
     def _check_combination(self) -> None:
         recurrent = self.decoder == "rnn"
+        recurrent_side = recurrent or self.encoder == "rnn"
         if self.attention == "none" and not recurrent:
             raise ValueError(
                 "attention=none is for decoder=rnn: a Transformer is made of attention"
@@ -156,10 +157,23 @@ class TranslatorConfig:
                 "attention=window looks around a token in its own sequence, and nothing here "
                 "attends to its own sequence"
             )
-        if self.position_dim and "rnn" in (self.encoder, self.decoder):
+        if self.position_dim and recurrent_side:
             raise ValueError(
                 f"position_dim={self.position_dim}: a recurrent network has no positions to "
                 "concatenate; set it to 0"
+            )
+        positioned = not (self.encoder == self.decoder == "rnn")
+        if (
+            positioned
+            and self.positions == "sinusoidal"
+            and (self.position_dim or self.model_dim) % 2
+        ):
+            name = "position_dim" if self.position_dim else "model_dim"
+            raise ValueError(f"positions=sinusoidal needs an even {name}: sines go with cosines")
+        if self.encoder == "rnn" and self.bidirectional and self.model_dim % 2:
+            raise ValueError(
+                f"model_dim={self.model_dim} must be even: each direction of the encoder has half; "
+                "or set bidirectional to false"
             )
         if self.positions == "rotary" and (self.model_dim // self.num_heads) % 2:
             raise ValueError(
