@@ -3,17 +3,25 @@
 import pytest
 import torch
 
-from headway.attention import KeyValueCache, Mask, MultiHeadAttention, cache
-from headway.blocks import Embeddings, Memory
+from headway.attention import (
+    KeyValueCache,
+    Mask,
+    MultiHeadAttention,
+    Rotary,
+    TokenCache,
+    cache,
+    linear,
+)
+from headway.blocks import Embeddings, Memory, recurrent
 from tests.properties import checks
-from tests.zoo import MODELS
+from tests.zoo import MODELS, with_kernel
 
 FAMILY = MODELS["translator"]
 
 
-def fails(check) -> None:
+def fails(check, family=FAMILY) -> None:
     with pytest.raises(AssertionError):
-        check(FAMILY, FAMILY.build())
+        check(family, family.build())
 
 
 def test_a_mask_that_lets_one_future_token_through_fails_causality(monkeypatch):
@@ -85,3 +93,44 @@ def test_swapped_heads_and_positions_fail(monkeypatch):
 
     monkeypatch.setattr(MultiHeadAttention, "_heads", swapped)
     fails(checks.causality)
+
+
+def test_reading_backwards_from_the_padding_fails_padding(monkeypatch):
+    def flipped(x, keys):
+        return torch.arange(x.shape[1] - 1, -1, -1)[None]
+
+    monkeypatch.setattr(recurrent, "_turning", flipped)
+    fails(checks.padding, MODELS["rnn"])
+    fails(checks.batch_invariance, MODELS["rnn"])
+
+
+def test_a_context_taken_from_the_padding_fails_padding(monkeypatch):
+    monkeypatch.setattr(recurrent.LastState, "forward", lambda self, memory, keys: memory[:, -1])
+    fails(checks.padding, MODELS["rnn without attention"])
+
+
+def test_a_recurrent_state_that_forgets_to_rewind_fails_with_a_cache(monkeypatch):
+    monkeypatch.setattr(TokenCache, "rewind", lambda self, lengths: None)
+    fails(checks.cache_equals_no_cache, MODELS["rnn"])
+
+
+def test_a_rotation_that_starts_over_at_every_step_fails_with_a_cache(monkeypatch):
+    rotate = Rotary.rotate
+
+    def forgetful(self, x, positions):
+        return rotate(self, x, positions - positions[:, :1])
+
+    monkeypatch.setattr(Rotary, "rotate", forgetful)
+    fails(checks.cache_equals_no_cache, MODELS["translator rotary"])
+
+
+def test_a_running_sum_that_includes_the_next_chunk_fails_causality(monkeypatch):
+    monkeypatch.setattr(linear, "CHUNK", 2)
+
+    def greedy(q, k, v, *, causal):
+        return q @ (k.transpose(-1, -2) @ v)
+
+    monkeypatch.setattr(linear, "running_sum", greedy)
+    family = MODELS["translator"]
+    with pytest.raises(AssertionError):
+        checks.causality(family, with_kernel(family.build(), "linear"))

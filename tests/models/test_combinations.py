@@ -1,0 +1,132 @@
+"""Any encoder under either decoder, with any score: built and trained, or refused in words."""
+
+from dataclasses import replace
+from itertools import product
+from typing import get_args
+
+import pytest
+import torch
+
+from headway.models import Translator, TranslatorConfig
+from headway.models.choices import PositionScheme, Score
+
+SMALL = TranslatorConfig(
+    model_dim=12,
+    num_heads=3,
+    ffn_dim=20,
+    encoder_layers=2,
+    decoder_layers=2,
+    dropout=0.0,
+    window=3,
+    source_vocabulary=11,
+    target_vocabulary=11,
+)
+SOURCE, TARGET = (
+    torch.tensor([[3, 4, 5, 6, 2], [7, 8, 2, 0, 0]]),
+    torch.tensor([[1, 4, 9], [1, 5, 5]]),
+)
+KEYS = SOURCE != 0
+
+
+def gradients(model):
+    model(SOURCE, TARGET, KEYS).log_softmax(-1)[..., 3].sum().backward()
+    return {name: p.grad for name, p in model.named_parameters()}
+
+
+@pytest.mark.parametrize("score", get_args(Score))
+@pytest.mark.parametrize(
+    ("encoder", "decoder"),
+    list(product(("transformer", "rnn", "feed-forward"), ("transformer", "rnn"))),
+)
+def test_every_combination_trains_all_it_has_or_is_refused(encoder, decoder, score):
+    changes = {"encoder": encoder, "decoder": decoder, "attention": score}
+    refused = (score == "none" and decoder == "transformer") or (
+        score == "window" and decoder == "rnn" and encoder != "transformer"
+    )
+    if refused:
+        with pytest.raises(ValueError, match=f"attention={score}"):
+            replace(SMALL, **changes)
+        return
+    for cell, feeding in product(("gru", "lstm"), (False, True)):
+        if feeding and (decoder != "rnn" or score == "none"):
+            with pytest.raises(ValueError, match="input_feeding"):
+                replace(SMALL, **changes, input_feeding=True)
+            continue
+        model = Translator(replace(SMALL, **changes, cell=cell, input_feeding=feeding))
+        for name, gradient in gradients(model).items():
+            assert gradient is not None, f"{name} is dead"
+            assert torch.isfinite(gradient).all(), name
+
+
+@pytest.mark.parametrize("scheme", get_args(PositionScheme))
+def test_every_position_scheme_but_none_makes_order_matter(scheme):
+    model = Translator(replace(SMALL, positions=scheme, max_length=16)).eval()
+    shuffled = SOURCE[:1, [2, 0, 3, 1, 4]]
+    with torch.no_grad():
+        gap = (model(SOURCE[:1], TARGET[:1]) - model(shuffled, TARGET[:1])).abs().max()
+    assert (gap > 1e-5) == (scheme != "none")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"positions": "rotary", "model_dim": 9}, "positions=rotary"),
+        ({"positions": "sinusoidal", "model_dim": 9}, "even model_dim"),
+        ({"encoder": "rnn", "positions": "none", "model_dim": 9}, "bidirectional"),
+        ({"position_dim": 4, "encoder": "rnn", "tie_output": False}, "position_dim=4"),
+    ],
+)
+def test_what_cannot_be_built_names_the_setting(changes, said):
+    with pytest.raises(ValueError, match=said):
+        replace(SMALL, **{"share_embeddings": False, **changes})
+
+
+def rnn(**changes):
+    return Translator(replace(SMALL, encoder="rnn", decoder="rnn", **changes)).eval()
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("bidirectional", [True, False])
+def test_without_attention_the_decoder_sees_the_last_states_only(bidirectional):
+    """The bottleneck: whatever stands between is out of its reach; attention reaches it."""
+    last = [0, 4] if bidirectional else [4]
+    for score, reached in (("none", False), ("additive", True)):
+        model = rnn(attention=score, bidirectional=bidirectional)
+        memory = model.encode(SOURCE[:1])
+        before = model.decode(TARGET[:1], memory)
+        between = memory.clone()
+        between[:, [i for i in range(5) if i not in last]] += 1.0
+        assert torch.equal(before, model.decode(TARGET[:1], between)) is not reached
+        ends = memory.clone()
+        ends[:, last] += 1.0
+        assert not torch.equal(before, model.decode(TARGET[:1], ends))
+
+
+@torch.no_grad()
+def test_input_feeding_lets_a_word_know_where_the_one_before_it_looked():
+    """With the same recurrent states, another attention at one word changes what follows."""
+    for feeding in (True, False):
+        torch.manual_seed(0)
+        model = rnn(attention="additive", input_feeding=feeding)
+        _, state = model.step(TARGET[:1, :2], model.start(SOURCE[:1]))
+        plain, _ = model.step(TARGET[:1, 2:], state)
+        torch.manual_seed(0)
+        model = rnn(attention="additive", input_feeding=feeding)
+        state = model.start(SOURCE[:1])
+        value = state.memory.layers[0][1].clone()
+        state.memory.layers[0][1].add_(1.0)  # it looks at something else ...
+        _, state = model.step(TARGET[:1, :2], state)
+        state.memory.layers[0][1].copy_(value)  # ... and then at what it was
+        other, _ = model.step(TARGET[:1, 2:], state)
+        assert torch.equal(plain, other) is not feeding
+
+
+def test_the_start_is_a_tested_one():
+    """Orthogonal recurrence gate by gate, zero biases but an LSTM's forget gate."""
+    model = rnn(attention="none", cell="lstm")
+    layer = model.decoder.layers.layers[0]
+    for gate in layer.weight_hh_l0.detach().chunk(4):
+        torch.testing.assert_close(gate @ gate.T, torch.eye(12), atol=1e-5, rtol=0)
+    forget = layer.bias_ih_l0.detach().chunk(4)
+    assert [float(gate.sum()) for gate in forget] == [0, 12, 0, 0]
+    assert not layer.bias_hh_l0.any()
