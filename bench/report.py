@@ -15,6 +15,7 @@ from typing import Any
 
 GOAL = 1.2
 PACKAGES = ("headway", "torch", "transformers", "tokenizers", "numpy")
+Point = tuple[float, float]
 HEADINGS = ("", "ours", "peer", "unit", "ratio", "spread", "goal", "", "beside")
 
 
@@ -23,7 +24,8 @@ class Row:
     """One claim. ours, peer: medians over the rounds, in `unit`.
 
     ratio: how many times better ours is, the median over pairs of neighbouring rounds; spread: its
-    least and greatest. Better is more, or less where the unit is memory.
+    least and greatest. Better is more, or less where the unit is memory. goal: what the ratio
+    should be; None where it is only stated. points: what a row that is a curve was fitted to.
     """
 
     name: str
@@ -31,15 +33,16 @@ class Row:
     peer: float
     peer_name: str
     ratio: float
-    goal: float
+    goal: float | None
     spread: tuple[float, float]
     device: str
     unit: str
     note: str = ""
+    points: tuple[Point, ...] = ()
 
     @property
     def reached(self) -> bool:
-        return self.ratio >= self.goal
+        return self.goal is None or self.ratio >= self.goal
 
 
 def row(
@@ -50,6 +53,7 @@ def row(
     device: str,
     *,
     less_is_better: bool = False,
+    goal: float | None = GOAL,
     note: str = "",
 ) -> Row:
     """The row of some rounds: (our answer, the peer's) each, {"work": ..., "seconds": ...}."""
@@ -61,7 +65,7 @@ def row(
         peer=median(peer for _, peer in rates),
         peer_name=peer_name,
         ratio=median(ratios),
-        goal=GOAL,
+        goal=goal,
         spread=(min(ratios), max(ratios)),
         device=device,
         unit=unit,
@@ -82,7 +86,7 @@ def table(rows: Sequence[Row]) -> str:
                 r.unit,
                 f"{r.ratio:.2f}",
                 f"{low:.2f}..{high:.2f}",
-                f"{r.goal:.2f}",
+                "" if r.goal is None else f"{r.goal:.2f}",
                 "" if r.reached else "below",
                 r.peer_name,
             ]

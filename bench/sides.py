@@ -55,6 +55,7 @@ class Side:
                 **os.environ,
                 "PYTHONPATH": os.pathsep.join(p for p in places if p),
                 "HF_HUB_OFFLINE": "1",
+                "KINETO_LOG_LEVEL": "9",  # torch's profiler says when it starts and stops
             },
         )
 

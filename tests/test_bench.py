@@ -1,14 +1,17 @@
 """What `make bench` says and what it compares; the speeds themselves are nobody's test."""
 
 import json
+import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
+from bench import length, scores
 from bench.kernels import peak_memory
 from bench.marian import Specials, marian_order, to_marian
 from bench.report import Row, as_json, command_line, row, table
 from bench.sentences import synthetic
-from bench.sides import faster_attention, interleave
+from bench.sides import Settings, faster_attention, interleave
 from bench.training import SMOOTHING, marian_loss
 from torch.testing import assert_close
 
@@ -105,6 +108,82 @@ def test_peak_memory_counts_what_is_alive_at_once():
         del both
 
     assert 244_000 <= peak_memory(run) < 250_000
+
+
+def here(side, work: int):
+    """A side that computes in this process."""
+    told = Settings(claim="", side="", folder="", threads=1, allocator=False, work=work)
+    worker = side(told)
+    return SimpleNamespace(ask=lambda **question: worker(question))
+
+
+def test_a_row_without_a_goal_is_stated_and_never_below():
+    stated = row("time", rounds((1.0, 9.0)), "calls/s", "dot", "cpu", goal=None)
+    assert stated.reached
+    assert "below" not in table([stated]) and "1.20" not in table([stated])
+
+
+def test_every_score_is_measured_beside_the_reference(monkeypatch):
+    """On sizes that no two numbers share; additive attention's memory alone has a goal."""
+    monkeypatch.setattr(scores, "SIZES", {"sentences": (3, 2, 5, 4), "long": (1, 2, 40, 4)})
+    rows = scores.measure(here(scores.ours, work=1), here(scores.peer, work=1), 1, "cpu")
+    assert len(rows) == 2 * 2 * len(scores.KERNELS)
+    assert {r.name for r in rows if r.goal is not None} == {
+        "additive, B3 H2 T5 K4, memory",
+        "additive, B1 H2 T40 K4, memory",
+    }
+    assert all(r.ours > 0 and r.peer > 0 for r in rows)
+    named = {r.name: r for r in rows}
+    long = named["linear, B1 H2 T40 K4, memory"]
+    assert long.peer > 40 * 40 * 2 * 4 / 1e6  # the reference makes all scores
+
+
+def test_the_exponent_is_the_slope_of_the_logarithms():
+    assert length.exponent([(n, 3 * n**2) for n in (8, 32, 64)]) == pytest.approx(2.0)
+    assert length.exponent([(1, 5.0), (2, 10.0), (8, 40.0)]) == pytest.approx(1.0)
+
+
+def test_growth_is_fitted_to_the_last_lengths_and_held_against_its_bound():
+    line = [(1, 90.0), (2, 90.0), (4, 4.0), (8, 8.0), (16, 16.0)]
+    found = length.growth_row("linear", [line] * 3, "cpu")
+    assert (found.ours, found.ratio, found.reached) == pytest.approx((1.0, 1.2, True))
+    assert found.points[0] == (1, 90.0) and len(found.points) == 5
+    square = [(n, float(n * n)) for n in (1, 2, 4)]
+    assert not length.growth_row("linear", [square], "cpu").reached
+    assert length.growth_row("dot", [square], "cpu", quadratic=True).reached
+    assert not length.growth_row("dot", [line], "cpu", quadratic=True).reached
+
+
+def test_growth_takes_the_median_of_the_rounds_and_states_their_spread():
+    lines = [[(n, factor * n) for n in (1.0, 2.0, 4.0)] for factor in (1.0, 2.0, 9.0)]
+    lines[2][2] = (4.0, 9.0 * 16)
+    found = length.growth_row("linear", lines, "cpu")
+    assert found.points == ((1.0, 2.0), (2.0, 4.0), (4.0, 8.0))
+    assert found.ours == pytest.approx(1.0)
+    assert found.spread == pytest.approx((1.2 / 2.0, 1.2))
+
+
+def test_every_length_up_to_its_longest_is_asked_for_and_drawn(monkeypatch, tmp_path):
+    monkeypatch.setattr(length, "LENGTHS", (8, 16, 32, 64))
+    kernels = {"linear": (length.LinearDot, 64), "scaled dot": (length.ScaledDot, 32)}
+    monkeypatch.setattr(length, "KERNELS", kernels)
+    side = here(length.ours, work=0)  # one call each
+    rows = length.measure(side, side, 1, "cpu")
+    assert [len(r.points) for r in rows] == [4, 3, 4, 3]
+    drawn = {}
+
+    def line_plot(path, series, **rest):
+        drawn.update(rest, path=path, series=series)
+
+    monkeypatch.setitem(
+        sys.modules, "headway.inspection.plots", SimpleNamespace(line_plot=line_plot)
+    )
+    (tmp_path / "found.json").write_text(as_json([*rows, a_row()], "", {}), encoding="utf-8")
+    length.draw(tmp_path / "found.json", tmp_path / "plot.svg")
+    assert drawn["path"] == tmp_path / "plot.svg" and drawn["log_x"] and drawn["log_y"]
+    (name, line), *others = drawn["series"].items()
+    assert name.startswith("linear, forward, T^") and len(others) == 3
+    assert line == list(rows[0].points) and [tokens for tokens, _ in line] == [8, 16, 32, 64]
 
 
 def test_marians_position_table_is_ours_in_marians_order():

@@ -1,0 +1,52 @@
+"""Additive attention makes its layer of tanh in pieces: forward, backward and while recorded."""
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from headway.attention import Additive, Mask, additive
+
+B, T, S, H, K, A = 2, 40, 50, 3, 4, 8
+SCORES, LAYER = B * H * T * S, B * H * T * S * A
+
+
+class Largest(TorchDispatchMode):
+    """The most numbers in one tensor that any operator gave back, views included."""
+
+    numbers = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        found = [x.numel() for x in tree_leaves(out) if isinstance(x, torch.Tensor)]
+        self.numbers = max(self.numbers, *found, 0)
+        return out
+
+
+def largest_of_a_training_step() -> int:
+    kernel = Additive(H, K, K, A)
+    q, k, v = (torch.randn(B, H, n, K, requires_grad=True) for n in (T, S, S))
+    with Largest() as largest:
+        kernel(q, k, v, Mask(causal=True)).sum().backward()
+    assert all(x.grad is not None for x in (q, k, v, *kernel.parameters()))
+    return largest.numbers
+
+
+@pytest.mark.parametrize("chunk", [1, 500, SCORES])
+def test_no_tensor_of_the_tanh_layer_is_ever_whole(monkeypatch, chunk):
+    """The scores are the largest that is made, however small the pieces are."""
+    monkeypatch.setattr(additive, "CHUNK", chunk)
+    assert largest_of_a_training_step() == SCORES
+
+
+def test_the_watch_sees_the_whole_layer_where_there_is_one(monkeypatch):
+    monkeypatch.setattr(additive, "CHUNK", LAYER)
+    assert largest_of_a_training_step() == LAYER
+
+
+def test_recording_its_weights_makes_no_more(monkeypatch):
+    monkeypatch.setattr(additive, "CHUNK", 500)
+    q, k = torch.randn(B, H, T, K), torch.randn(B, H, S, K)
+    with torch.no_grad(), Largest() as largest:
+        Additive(H, K, K, A).weights(q, k, Mask())
+    assert largest.numbers == SCORES
