@@ -15,8 +15,7 @@ ROWS = {"all": (B, H), "one row": (1, H), "one head": (B, 1), "one for all": (1,
 
 RULES = {
     **MASKS,
-    "different pasts, looking ahead": Mask(past=torch.tensor([2, 0])),
-    "different pasts, a window": Mask(past=torch.tensor([2, 0]), window=3),
+    "different pasts, a window": Mask(causal=True, past=torch.tensor([2, 0]), window=3),
     "different pasts, window and padding": Mask(True, 2, KEYS, torch.tensor([2, 0])),
 }
 

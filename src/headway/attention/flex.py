@@ -76,8 +76,7 @@ def mask_rule(mask: Mask, q: Tensor, k: Tensor) -> Callable[..., Tensor]:
     """
     num_rows, num_queries, num_keys, device = len(q), q.shape[2], k.shape[2], q.device
     furthest = num_keys if mask.window is None else mask.window - 1
-    ahead = furthest if mask.past is None else min(furthest, num_queries - 1)
-    least, most = torch.tensor([0 if mask.causal else -ahead, furthest], device=device).unbind()
+    least, most = torch.tensor([0 if mask.causal else -furthest, furthest], device=device).unbind()
     alike = torch.full((num_rows,), num_keys - num_queries, device=device)
     every = torch.ones(num_rows, num_keys, dtype=torch.bool, device=device)
     first = alike if mask.past is None else mask.past
