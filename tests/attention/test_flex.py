@@ -47,6 +47,15 @@ def test_many_blocks_of_queries_and_keys_equal_the_reference_too(as_written):
 
 
 @torch.no_grad()
+def test_heads_that_share_keys_get_what_copies_would_get(as_written):
+    q, k, v = torch.randn(2, 6, 5, 4), torch.randn(2, 2, 7, 4), torch.randn(2, 2, 7, 4)
+    found = flex_dot(q, k, v, Mask(causal=True), None, as_written)
+    copies = k.repeat_interleave(3, 1), v.repeat_interleave(3, 1)
+    expected = ScaledDot()(q, *copies, Mask(causal=True))
+    assert_close(found, expected, rtol=0, atol=1e-5)
+
+
+@torch.no_grad()
 def test_a_query_that_sees_nothing_gets_zero_from_flex_attention(as_written):
     context = flex_dot(*inputs(), MASKS["a row that sees nothing"], None, as_written)
     assert torch.equal(context[1], torch.zeros_like(context[1]))
