@@ -9,6 +9,7 @@ from torch import nn
 from headway.attention.kernel import Kernel, spread
 from headway.attention.multihead import MultiHeadAttention
 from headway.attention.relative import AttentionPositions
+from headway.linear import Linear
 from headway.shapes import Float, Tensor
 
 
@@ -41,8 +42,8 @@ class GroupedQueryAttention(MultiHeadAttention):
         if num_kv_heads < 1 or num_heads % num_kv_heads:
             raise ValueError(f"{num_heads=} must be a multiple of {num_kv_heads=}")
         self.head_dim = self.query.out_features // num_heads
-        self.key = nn.Linear(model_dim, num_kv_heads * self.head_dim, bias=bias)
-        self.value = nn.Linear(model_dim, num_kv_heads * self.head_dim, bias=bias)
+        self.key = Linear(model_dim, num_kv_heads * self.head_dim, bias=bias)
+        self.value = Linear(model_dim, num_kv_heads * self.head_dim, bias=bias)
         self.query_norm = head_norm(self.head_dim)
         self.key_norm = head_norm(self.head_dim)
 

@@ -13,6 +13,7 @@ from headway.attention.fused import FusedDot, added
 from headway.attention.kernel import Kernel
 from headway.attention.masks import Mask
 from headway.attention.relative import AttentionPositions, places
+from headway.linear import Linear
 from headway.shapes import Float, Tensor
 
 
@@ -53,10 +54,10 @@ class MultiHeadAttention(nn.Module):
         source_dim = model_dim if source_dim is None else source_dim
         value_dim = head_dim if value_dim is None else value_dim
         self.num_heads = num_heads
-        self.query = nn.Linear(model_dim, num_heads * head_dim, bias=bias)
-        self.key = nn.Linear(source_dim, num_heads * head_dim, bias=bias)
-        self.value = nn.Linear(source_dim, num_heads * value_dim, bias=bias)
-        self.output = nn.Linear(num_heads * value_dim, model_dim, bias=bias)
+        self.query = Linear(model_dim, num_heads * head_dim, bias=bias)
+        self.key = Linear(source_dim, num_heads * head_dim, bias=bias)
+        self.value = Linear(source_dim, num_heads * value_dim, bias=bias)
+        self.output = Linear(num_heads * value_dim, model_dim, bias=bias)
         self.kernel = FusedDot() if kernel is None else kernel
         self.positions = positions
 

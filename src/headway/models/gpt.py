@@ -30,6 +30,7 @@ from headway.blocks import (
     RMSNorm,
 )
 from headway.blocks.feedforward import ACTIVATIONS
+from headway.linear import Linear
 from headway.models import choices
 from headway.models.choices import PositionScheme
 from headway.models.contracts import init_normal
@@ -186,7 +187,7 @@ class GPT(nn.Module):
         tokens = nn.Embedding(config.vocabulary, config.model_dim)
         self.embedding = Embeddings(tokens, positions, config.dropout, scale)
         self.decoder = _decoder(config)
-        self.output = nn.Linear(config.model_dim, config.vocabulary, bias=False)
+        self.output = Linear(config.model_dim, config.vocabulary, bias=False)
         self.tie_weights()
         if self.output.weight.device.type != "meta":
             self.init_weights()

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from headway.linear import product
 from headway.shapes import Float, Int, Tensor
 
 # Rows of logits alive at once. 512 x 8,000 floats are 16 MB: they stay in a CPU's last-level
@@ -57,7 +58,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         for start in range(0, len(rows), CHUNK):
             part = rows[start : start + CHUNK]
             chosen = targets[start : start + CHUNK, None]
-            logits = (part @ matrix.T).to(exact)
+            logits = product(part, matrix).to(exact)
             probabilities = logits.softmax(-1)
             # log sum exp from the likeliest entry, whose probability is at least 1/V
             log_sum = logits.amax(-1) - probabilities.amax(-1).log()
@@ -71,11 +72,8 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
             grad = probabilities.sub_(smoothing / logits.shape[-1]) if smoothing else probabilities
             grad.scatter_add_(1, chosen, grad.new_full(chosen.shape, smoothing - 1))
             grad = grad.to(dtype)
-            torch.mm(grad, matrix, out=grad_rows[start : start + CHUNK])
-            if dtype == exact:
-                grad_matrix.addmm_(grad.T, part)
-            else:
-                grad_matrix += grad.T @ part
+            grad_rows[start : start + CHUNK] = product(grad, matrix.T)
+            grad_matrix += product(grad.T, part.T)
         ctx.save_for_backward(grad_rows, grad_matrix)
         ctx.dtypes = hidden.dtype, weight.dtype
         ctx.mark_non_differentiable(nats)
