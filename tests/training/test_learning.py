@@ -1,4 +1,4 @@
-"""Losses, gradients, schedules and averages beside torch and the papers' formulas."""
+"""Losses, gradients and averages beside torch and the papers' formulas."""
 
 import math
 from contextlib import nullcontext
@@ -14,14 +14,12 @@ from headway.training import (
     Loss,
     NonFinite,
     OptimizerConfig,
-    ScheduleConfig,
     StopRequest,
     TrainingState,
     WeightAverage,
     adamw,
     cross_entropy_sum,
     fit,
-    learning_rate,
 )
 from headway.training.objectives import cross_entropy
 
@@ -183,28 +181,6 @@ def test_what_is_not_finite_is_never_applied_and_names_its_pairs(where):
     assert run.step == 1 and before is not None
     for old, new in zip(before, model.parameters(), strict=True):
         assert torch.equal(old, new)
-
-
-def test_the_papers_schedule():
-    """D^-1/2 min(s^-1/2, s w^-3/2), whose peak is D^-1/2 w^-1/2."""
-    config, width, warmup = ScheduleConfig(warmup=400), 512, 400
-    peak = width**-0.5 * warmup**-0.5
-    for step in (1, 399, 400, 401, 10_000):
-        paper = width**-0.5 * min(step**-0.5, step * warmup**-1.5)
-        assert learning_rate(config, peak, step, 20_000) == pytest.approx(paper, rel=1e-12)
-
-
-@pytest.mark.parametrize("kind", ["cosine", "linear"])
-def test_schedules_with_an_end_rise_fall_and_end(kind):
-    config = ScheduleConfig(kind=kind, warmup=10, final=0.1)
-    rates = [learning_rate(config, 2.0, step, 100) for step in range(1, 121)]
-    assert rates[0] == 0.2 and rates[9] == 2.0 == max(rates)
-    assert rates[9:] == sorted(rates[9:], reverse=True)
-    assert rates[99] == rates[-1] == pytest.approx(0.2)
-    halfway = learning_rate(config, 2.0, 55, 100)
-    assert halfway == pytest.approx(2.0 * 0.55)
-    with pytest.raises(ValueError, match="at least 1"):
-        learning_rate(config, 2.0, 0, 100)
 
 
 def test_the_average_is_its_formula_and_steps_aside_bit_exactly():
