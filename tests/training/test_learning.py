@@ -13,11 +13,9 @@ from torch.testing import assert_close
 from headway.training import (
     Loss,
     NonFinite,
-    OptimizerConfig,
     StopRequest,
     TrainingState,
     WeightAverage,
-    adamw,
     cross_entropy_sum,
     fit,
 )
@@ -200,28 +198,3 @@ def test_the_average_is_its_formula_and_steps_aside_bit_exactly():
     assert torch.equal(model.weight, own)
     with pytest.raises(ValueError, match="decay"):
         WeightAverage(model, 1.0)
-
-
-def test_adamw_is_torchs_and_decays_matrices_only():
-    ours, theirs = nn.Linear(3, 2), nn.Linear(3, 2)
-    theirs.load_state_dict(ours.state_dict())
-    mine = adamw(ours, OptimizerConfig(lr=0.01, weight_decay=0.1))
-    plain = torch.optim.AdamW(
-        [
-            {"params": [theirs.weight], "weight_decay": 0.1},
-            {"params": [theirs.bias], "weight_decay": 0.0},
-        ],
-        lr=0.01,
-        betas=(0.9, 0.98),
-        eps=1e-9,
-        fused=False,
-        foreach=False,
-    )
-    x = torch.randn(5, 3)
-    for _ in range(7):
-        for model, optimizer in ((ours, mine), (theirs, plain)):
-            optimizer.zero_grad()
-            model(x).square().sum().backward()
-            optimizer.step()
-    assert_close(ours.weight, theirs.weight, rtol=0, atol=1e-6)
-    assert_close(ours.bias, theirs.bias, rtol=0, atol=1e-6)

@@ -14,7 +14,7 @@ from headway.training.objectives import (
     negative_sampling_sum,
 )
 from headway.training.observers import Averaging, Evaluation, Interrupted, TimeLimit
-from headway.training.optimizers import OptimizerConfig, adamw
+from headway.training.optimizers import OptimizerConfig, optimizer
 from headway.training.schedules import ScheduleConfig, learning_rate
 from headway.training.signals import StopRequest, graceful_stop
 from headway.training.state import Event, Observer, StepReport, TrainingState
@@ -42,13 +42,13 @@ __all__ = [
     "TrainingState",
     "TranslationObjective",
     "WeightAverage",
-    "adamw",
     "cross_entropy_sum",
     "fit",
     "graceful_stop",
     "learning_rate",
     "load_state",
     "negative_sampling_sum",
+    "optimizer",
     "read_metrics",
     "save_state",
 ]
