@@ -15,6 +15,7 @@ from headway.blocks.positions import (
     Positions,
     SinusoidalTable,
 )
+from headway.blocks.recompute import Recomputed, recompute
 from headway.blocks.recurrent import (
     Bridge,
     LastState,
@@ -55,6 +56,7 @@ __all__ = [
     "PostNorm",
     "PreNorm",
     "RMSNorm",
+    "Recomputed",
     "RecurrentDecoder",
     "RecurrentEncoder",
     "RecurrentLayers",
@@ -62,4 +64,5 @@ __all__ = [
     "Residual",
     "SinusoidalTable",
     "init_recurrent",
+    "recompute",
 ]
