@@ -6,6 +6,7 @@ from headway.blocks.dropout import Dropout
 from headway.blocks.embeddings import Embeddings
 from headway.blocks.encoder import Encoder, EncoderBlock, FeedForwardBlock
 from headway.blocks.feedforward import FeedForward, GatedFeedForward
+from headway.blocks.lora import LoRALinear, add_lora, lora_state, merge_lora
 from headway.blocks.norms import LayerNorm, RMSNorm
 from headway.blocks.positions import (
     Added,
@@ -49,6 +50,7 @@ __all__ = [
     "LastState",
     "LayerNorm",
     "LearnedTable",
+    "LoRALinear",
     "MeanState",
     "Memory",
     "NoPositions",
@@ -63,6 +65,9 @@ __all__ = [
     "RecurrentState",
     "Residual",
     "SinusoidalTable",
+    "add_lora",
     "init_recurrent",
+    "lora_state",
+    "merge_lora",
     "recompute",
 ]
