@@ -47,6 +47,24 @@ def test_the_chunked_loss_is_torchs_with_its_gradients(monkeypatch, chunk, smoot
         assert_close(found, expected, rtol=0, atol=1e-10)
 
 
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_weights_say_how_much_each_target_counts(monkeypatch, smoothing):
+    monkeypatch.setattr(cross_entropy, "CHUNK", 5)
+    targets, weights = torch.randint(0, V, (N,)), torch.rand(N, dtype=torch.float64)
+    hidden = torch.randn(N, D, dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(V, D, dtype=torch.float64, requires_grad=True)
+    total, nats = cross_entropy_sum(hidden, weight, targets, smoothing, weights)
+    each = F.cross_entropy(hidden @ weight.T, targets, reduction="none", label_smoothing=smoothing)
+    assert_close(total, each @ weights, rtol=0, atol=1e-10)
+    plain = F.cross_entropy((hidden @ weight.T).detach(), targets, reduction="none")
+    assert_close(nats, plain @ weights, rtol=0, atol=1e-10)
+    found = torch.autograd.grad(total, (hidden, weight))
+    for mine, theirs in zip(
+        found, torch.autograd.grad(each @ weights, (hidden, weight)), strict=False
+    ):
+        assert_close(mine, theirs, rtol=0, atol=1e-10)
+
+
 def test_the_chunked_loss_in_float32_is_exact_to_a_millionth_and_survives_extreme_logits():
     hidden, weight = torch.randn(N, D), torch.randn(V, D)
     targets = torch.randint(0, V, (N,))

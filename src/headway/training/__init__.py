@@ -5,6 +5,7 @@ from headway.training.checkpoints import Checkpointing, load_state, save_state
 from headway.training.log import MetricsLog, StepLog, read_metrics
 from headway.training.loop import NonFinite, Stream, fit
 from headway.training.objectives import (
+    ClassificationObjective,
     Loss,
     NegativeSampling,
     NextWordObjective,
@@ -22,6 +23,7 @@ from headway.training.state import Event, Observer, StepReport, TrainingState
 __all__ = [
     "Averaging",
     "Checkpointing",
+    "ClassificationObjective",
     "Evaluation",
     "Event",
     "Interrupted",

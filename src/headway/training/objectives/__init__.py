@@ -1,5 +1,6 @@
 """What to learn: a model and a batch in, a summed loss and the number of targets out."""
 
+from headway.training.objectives.classification import ClassificationObjective
 from headway.training.objectives.contract import Loss, Objective
 from headway.training.objectives.cross_entropy import cross_entropy_sum
 from headway.training.objectives.translation import TranslationObjective
@@ -10,6 +11,7 @@ from headway.training.objectives.words import (
 )
 
 __all__ = [
+    "ClassificationObjective",
     "Loss",
     "NegativeSampling",
     "NextWordObjective",
