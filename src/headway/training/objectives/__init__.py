@@ -3,6 +3,7 @@
 from headway.training.objectives.classification import ClassificationObjective
 from headway.training.objectives.contract import Loss, Objective
 from headway.training.objectives.cross_entropy import cross_entropy_sum
+from headway.training.objectives.text import TextBatch, TextObjective
 from headway.training.objectives.translation import TranslationObjective
 from headway.training.objectives.words import (
     NegativeSampling,
@@ -16,6 +17,8 @@ __all__ = [
     "NegativeSampling",
     "NextWordObjective",
     "Objective",
+    "TextBatch",
+    "TextObjective",
     "TranslationObjective",
     "cross_entropy_sum",
     "negative_sampling_sum",
