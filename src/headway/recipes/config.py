@@ -59,6 +59,9 @@ class LoopConfig:
 class TrainingConfig(LoopConfig):
     tokens: int = setting(4096, "budget of a batch: rows x longest side, padding included", gt=0)
     smoothing: float = setting(0.1, "label smoothing", ge=0, lt=1)
+    recompute: bool = setting(
+        False, "blocks keep only their inputs and run again for gradients: slower, less memory"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,10 +31,10 @@ from headway.training import (
     TimeLimit,
     TrainingState,
     WeightAverage,
-    adamw,
     fit,
     graceful_stop,
     learning_rate,
+    optimizer,
 )
 
 LOGGED = {"train", "valid", "saved", "resumed", "finished"}
@@ -99,7 +99,7 @@ def _state(job: Job, machine: Machine, folder: Path) -> tuple[TrainingState, Che
     torch.manual_seed(training.seed)
     model = job.build().to(machine.device)
     average = WeightAverage(model, training.average) if training.average else None
-    run = TrainingState(model, adamw(model, job.config.optimizer), average)
+    run = TrainingState(model, optimizer(model, job.config.optimizer), average)
     return run, Checkpointing(folder / "checkpoints", checkpoint.every, checkpoint.keep)
 
 
