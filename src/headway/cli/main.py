@@ -16,6 +16,7 @@ from headway.cli.demo import demo
 from headway.cli.doctor import doctor, version
 from headway.cli.evaluate import evaluate
 from headway.cli.lecture import lecture
+from headway.cli.plan import plan
 from headway.cli.runs import runs_app
 from headway.cli.train import train
 from headway.cli.translate import translate
@@ -33,6 +34,7 @@ app = App(
 app.command(demo)
 app.command(train)
 app.command(compare)
+app.command(plan)
 app.command(evaluate, name="eval")
 app.command(translate)
 app.command(words_app)
