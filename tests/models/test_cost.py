@@ -122,3 +122,39 @@ def test_grouped_heads_and_a_gate_keep_what_is_theirs():
 def test_activations_of_nothing_are_refused():
     with pytest.raises(ValueError, match="tokens=0"):
         activation_bytes(GPT3, 0, 2048)
+
+
+def kept_by_torch(config, rows: int) -> int:
+    """Bytes that the forward pass keeps for the backward pass, parameters aside."""
+    model = GPT(config).train()
+    own = {p.untyped_storage().data_ptr() for p in model.parameters()}
+    kept, held = {}, []
+
+    def keep(tensor):
+        storage = tensor.untyped_storage()
+        held.append(tensor)  # else its place would be given to another
+        if storage.data_ptr() not in own:
+            kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    tokens = torch.randint(0, config.vocabulary, (rows, config.max_length))
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        model.hidden(tokens)
+    return sum(kept.values())
+
+
+@pytest.mark.parametrize(
+    ("others", "low", "high"),
+    [
+        ({}, 0.9, 1.0),  # no dropout, no masks
+        ({"dropout": 0.1}, 1.0, 1.1),
+        ({**MODERN, "head_dim": 64, "activation": "swiglu", "positions": "rotary"}, 1.3, 1.5),
+    ],
+    ids=["gpt", "dropout", "modern"],
+)
+def test_torch_keeps_what_is_counted_and_more_for_modern_blocks(others, low, high):
+    """RMSNorm, QK-norm and rotary positions, written out, keep what the papers' count has not."""
+    shape = {"num_layers": 3, "model_dim": 256, "num_heads": 4, "ffn_dim": 640}
+    config = GPTConfig(**shape, vocabulary=50, max_length=320, **others)
+    counted = activation_bytes(config, 2 * 320, 320, element=4)
+    assert low < kept_by_torch(config, 2) / counted < high
