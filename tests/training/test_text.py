@@ -75,6 +75,21 @@ def test_what_is_not_asked_is_not_learned():
     assert not any(gradient.any() for gradient in gradients(model, loss.total).values())
 
 
-def test_rows_of_several_documents_are_refused():
-    with pytest.raises(ValueError, match="several documents"):
-        TextObjective()(GPT(SMALL), replace(rows(), lengths=((3, 4),) * 4))
+@pytest.mark.parametrize("positions", ["learned", "rotary"])
+def test_packed_documents_give_the_gradient_that_each_gives_alone(positions):
+    model = GPT(replace(SMALL, positions=positions))
+    lengths = ((3, 4), (7,), (1, 5, 1), (2, 5))
+    batch = replace(rows(), lengths=lengths)
+    alone = [
+        Rows(tokens[None], targets[None])
+        for row, (ids, asked) in enumerate(zip(batch.tokens, batch.targets, strict=True))
+        for tokens, targets in zip(ids.split(lengths[row]), asked.split(lengths[row]), strict=True)
+    ]
+    packed, losses = TextObjective()(model, batch), [TextObjective()(model, one) for one in alone]
+    assert sum(loss.count for loss in losses) == packed.count
+    expected = gradients(model, *(loss.total for loss in losses))
+    found = gradients(model, packed.total)
+    for name, gradient in expected.items():
+        assert_close(found[name], gradient, rtol=0, atol=1e-5)
+    unpacked = TextObjective()(model, replace(batch, lengths=None))
+    assert abs(unpacked.total.item() - packed.total.item()) > 1e-4

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from headway.attention import Documents
 from headway.models import GPT
 from headway.shapes import Int, Tensor
 from headway.training.objectives.contract import Loss
@@ -30,13 +31,14 @@ class TextBatch(Protocol):
 class TextObjective:
     """-sum_t log P(x_t+1 | x_1 ... x_t), over the targets that are not -1.
 
-    Radford et al. 2018, equation 1. ValueError for rows of several documents.
+    Of packed rows each document is predicted from itself alone. Radford et al. 2018, equation 1.
     """
 
     def __call__(self, model: GPT, batch: TextBatch) -> Loss:
+        documents = None
         if batch.lengths is not None:
-            raise ValueError("rows of several documents: this objective reads one text a row")
-        hidden = model.hidden(batch.tokens)
+            documents = Documents(batch.lengths, batch.tokens.device)
+        hidden = model.hidden(batch.tokens, documents)
         asked = batch.targets != IGNORED  # B T
         targets = batch.targets[asked]
         total, nats = cross_entropy_sum(hidden[asked], model.output.weight, targets)
