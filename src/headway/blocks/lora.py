@@ -14,12 +14,13 @@ from torch import nn
 from headway.attention import MultiHeadAttention
 from headway.blocks.dropout import Dropout
 from headway.blocks.feedforward import FeedForward, GatedFeedForward
+from headway.linear import Linear
 from headway.shapes import Float, Tensor
 
 M = TypeVar("M", bound=nn.Module)
 
 
-class LoRALinear(nn.Linear):
+class LoRALinear(Linear):
     """x W^T + b + (alpha / r) dropout(x) A^T B^T, with A: r I and B: O r.
 
     Takes a linear layer's place and its parameters, under the same names; `lora_a` and `lora_b`
@@ -52,7 +53,7 @@ class LoRALinear(nn.Linear):
     def merged(self) -> nn.Linear:
         """The plain layer that computes the same, its weight now W + (alpha / r) B A, in place."""
         biased = self.bias is not None
-        plain = nn.Linear(self.in_features, self.out_features, bias=biased, device="meta")
+        plain = Linear(self.in_features, self.out_features, bias=biased, device="meta")
         self.weight += self.scale * (self.lora_b @ self.lora_a)
         plain.weight, plain.bias = self.weight, self.bias
         return plain.train(self.training)

@@ -3,7 +3,7 @@
 from headway.training.objectives.classification import ClassificationObjective
 from headway.training.objectives.contract import Loss, Objective
 from headway.training.objectives.cross_entropy import cross_entropy_sum
-from headway.training.objectives.text import TextBatch, TextObjective
+from headway.training.objectives.text import TextObjective
 from headway.training.objectives.translation import TranslationObjective
 from headway.training.objectives.words import (
     NegativeSampling,
@@ -17,7 +17,6 @@ __all__ = [
     "NegativeSampling",
     "NextWordObjective",
     "Objective",
-    "TextBatch",
     "TextObjective",
     "TranslationObjective",
     "cross_entropy_sum",

@@ -3,28 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 from headway.attention import Documents
+from headway.data.packing import IGNORED, TextBatch
 from headway.models import GPT
-from headway.shapes import Int, Tensor
 from headway.training.objectives.contract import Loss
 from headway.training.objectives.cross_entropy import cross_entropy_sum
-
-IGNORED = -1
-
-
-@runtime_checkable
-class TextBatch(Protocol):
-    """Rows of text. targets: what follows each of `tokens`, -1 where nothing is asked. lengths: of
-    the documents packed into each row; None where a row is one text."""
-
-    @property
-    def tokens(self) -> Int[Tensor, "B T"]: ...
-    @property
-    def targets(self) -> Int[Tensor, "B T"]: ...
-    @property
-    def lengths(self) -> tuple[tuple[int, ...], ...] | None: ...
 
 
 @dataclass(frozen=True)
