@@ -10,7 +10,12 @@ from typing import ClassVar, Literal
 import torch
 from torch import nn
 
-from headway.attention import AttentionPositions, GroupedQueryAttention, MultiHeadAttention
+from headway.attention import (
+    AttentionPositions,
+    Documents,
+    GroupedQueryAttention,
+    MultiHeadAttention,
+)
 from headway.blocks import (
     DecoderOnly,
     DecoderOnlyBlock,
@@ -208,17 +213,23 @@ class GPT(nn.Module):
         """The most tokens, those of a prompt included; None for any number."""
         return self.embedding.positions.max_length
 
-    def hidden(self, tokens: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
+    def hidden(
+        self, tokens: Int[Tensor, "B T"], documents: Documents | None = None
+    ) -> Float[Tensor, "B T D"]:
         """The vectors from which the next token after each of `tokens` is predicted.
 
-        Padding stands at the right, where no real token sees it.
+        Padding stands at the right, where no real token sees it. documents: those that are packed
+        into the rows; each gets what it would get alone.
         """
-        found: Tensor = self.decoder(self.embedding(tokens))
+        embedded = self.embedding(tokens, documents=documents)
+        found: Tensor = self.decoder(embedded, documents)
         return found
 
-    def forward(self, tokens: Int[Tensor, "B T"]) -> Float[Tensor, "B T V"]:
+    def forward(
+        self, tokens: Int[Tensor, "B T"], documents: Documents | None = None
+    ) -> Float[Tensor, "B T V"]:
         """Logits of the next token after each of `tokens`."""
-        logits: Tensor = self.output(self.hidden(tokens))
+        logits: Tensor = self.output(self.hidden(tokens, documents))
         return logits
 
     def start(
