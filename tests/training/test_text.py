@@ -1,6 +1,6 @@
 """The loss of running text."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
 import torch
@@ -8,27 +8,21 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.testing import assert_close
 
+from headway.data.packing import TextBatch
 from headway.models import GPT, GPTConfig
 from headway.training import Loss, TextObjective
 
 SMALL = GPTConfig(model_dim=24, num_heads=3, ffn_dim=40, num_layers=2, max_length=9, vocabulary=11)
 
 
-@dataclass(frozen=True)
-class Rows:
-    tokens: Tensor
-    targets: Tensor
-    lengths: tuple[tuple[int, ...], ...] | None = None
-
-
-def rows(seed: int = 0, count: int = 4, length: int = 7) -> Rows:
+def rows(seed: int = 0, count: int = 4, length: int = 7) -> TextBatch:
     """Rows of which some places ask nothing."""
     torch.manual_seed(seed)
     ids = torch.randint(0, 11, (count, length + 1))
     targets = ids[:, 1:].clone()
     targets[0, 2:] = -1
     targets[-1, 3] = -1
-    return Rows(ids[:, :-1], targets)
+    return TextBatch(ids[:, :-1], targets, None, ())
 
 
 def gradients(model: GPT, *losses: Tensor) -> dict[str, Tensor]:
@@ -37,7 +31,7 @@ def gradients(model: GPT, *losses: Tensor) -> dict[str, Tensor]:
     return {name: p.grad.clone() for name, p in model.named_parameters()}
 
 
-def plain(model: GPT, batch: Rows) -> Tensor:
+def plain(model: GPT, batch: TextBatch) -> Tensor:
     logits = model(batch.tokens).flatten(0, 1)
     return F.cross_entropy(logits, batch.targets.flatten(), ignore_index=-1, reduction="sum")
 
@@ -57,7 +51,9 @@ def test_the_loss_is_torchs_over_what_is_asked(tied):
 
 def test_rows_apart_give_the_gradient_of_the_batch():
     model, batch = GPT(SMALL), rows()
-    parts = [Rows(batch.tokens[i : i + 1], batch.targets[i : i + 1]) for i in range(4)]
+    parts = [
+        TextBatch(batch.tokens[i : i + 1], batch.targets[i : i + 1], None, ()) for i in range(4)
+    ]
     losses = [TextObjective()(model, part) for part in parts]
     whole = TextObjective()(model, batch)
     assert sum(loss.count for loss in losses) == whole.count
@@ -69,7 +65,7 @@ def test_rows_apart_give_the_gradient_of_the_batch():
 
 def test_what_is_not_asked_is_not_learned():
     model, batch = GPT(SMALL), rows()
-    nothing = Rows(batch.tokens, torch.full_like(batch.targets, -1))
+    nothing = TextBatch(batch.tokens, torch.full_like(batch.targets, -1), None, ())
     loss = TextObjective()(model, nothing)
     assert loss.count == 0 and loss.total.item() == 0
     assert not any(gradient.any() for gradient in gradients(model, loss.total).values())
@@ -81,7 +77,7 @@ def test_packed_documents_give_the_gradient_that_each_gives_alone(positions):
     lengths = ((3, 4), (7,), (1, 5, 1), (2, 5))
     batch = replace(rows(), lengths=lengths)
     alone = [
-        Rows(tokens[None], targets[None])
+        TextBatch(tokens[None], targets[None], None, ())
         for row, (ids, asked) in enumerate(zip(batch.tokens, batch.targets, strict=True))
         for tokens, targets in zip(ids.split(lengths[row]), asked.split(lengths[row]), strict=True)
     ]

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, TypeVar
 
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, trainers
@@ -50,6 +50,9 @@ def _chunks(texts: Iterable[str], size: int = 1000) -> Iterator[list[str]]:
         yield chunk
 
 
+B = TypeVar("B", bound="BytePairs")
+
+
 class BytePairs:
     """A vocabulary of byte pieces and the two directions through it.
 
@@ -69,7 +72,8 @@ class BytePairs:
         self._engine = engine
         self.size: int = engine.get_vocab_size()
         vocabulary = engine.get_vocab()
-        self._specials = {vocabulary[name]: name for name in self.specials}
+        self.special_ids: dict[str, int] = {name: vocabulary[name] for name in self.specials}
+        self._specials = {i: name for name, i in self.special_ids.items()}
         self._bytes = [b""] * self.size
         for letters, index in vocabulary.items():
             if index not in self._specials:
@@ -77,7 +81,7 @@ class BytePairs:
         self.fingerprint: str = hashlib.sha256(self._json()).hexdigest()
 
     @classmethod
-    def train(cls, texts: Iterable[str], vocabulary_size: int) -> Self:
+    def train(cls: type[B], texts: Iterable[str], vocabulary_size: int) -> B:
         """Learn at most `vocabulary_size` pieces from `texts`, which are read once, as a stream.
 
         Deterministic: the same texts give the same tokenizer. A small corpus may hold fewer pairs
@@ -104,7 +108,7 @@ class BytePairs:
         return cls(engine)
 
     @classmethod
-    def load(cls, path: Path) -> Self:
+    def load(cls: type[B], path: Path) -> B:
         """Read a file that `save` wrote. Raises DataError, saying why, for anything else."""
         raw = read_bytes(path, FILE_LIMIT)
         try:

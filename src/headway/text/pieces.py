@@ -24,7 +24,7 @@ class TextPieces(BytePairs):
 
     def __init__(self, engine: tokenizers.Tokenizer) -> None:
         super().__init__(engine)
-        self.bos = self.eos = engine.token_to_id(EOS)
+        self.bos = self.eos = self.special_ids[EOS]
 
     def begin(self, text: str) -> list[int]:
         """Ids of `text` where a text begins: after an end of text."""

@@ -1,4 +1,4 @@
-"""The translators' tokenizer: byte-level pieces, and words that are the same wherever they stand."""
+"""The translators' tokenizer: pieces of sentences, a word the same wherever it stands."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -22,7 +22,7 @@ class Tokenizer(BytePairs):
 
     def __init__(self, engine: tokenizers.Tokenizer) -> None:
         super().__init__(engine)
-        self.pad, self.bos, self.eos = (engine.token_to_id(name) for name in self.specials)
+        self.pad, self.bos, self.eos = (self.special_ids[name] for name in self.specials)
 
     def save(self, path: Path) -> None:
         """Write the tokenizer as one JSON file in the Hugging Face form, durably."""
