@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 SHORT = {
     "model": "model.size",
+    "data": "data.train",
+    "from": "training.start",
     "source": "data.source",
     "target": "data.target",
     "valid": "data.valid",
@@ -37,6 +39,11 @@ SHORT = {
 
 NEXT = {
     "translator": ("eval {run}", 'translate {run} "..."', 'translate {run} --align "..."'),
+    "gpt": (
+        'generate {run} "..."',
+        "chat {run}",
+        "export {run} --to hf",
+    ),
     "words": (
         "words nearest {run} WORD",
         "words analogy {run} A B C",

@@ -13,8 +13,11 @@ from headway.files import lock, write_file
 from headway.machine import Machine
 from headway.machine import prepare as prepare_machine
 from headway.models import parameter_count
-from headway.recipes.config import AnyRunConfig, RunConfig, WordsRunConfig, parse_time
+from headway.recipes.catalogue import AnyRunConfig
+from headway.recipes.config import RunConfig, WordsRunConfig, parse_time
 from headway.recipes.family import Family, Job
+from headway.recipes.language import LANGUAGE
+from headway.recipes.language_config import LanguageRunConfig
 from headway.recipes.translate import TRANSLATION
 from headway.recipes.words import WORDS
 from headway.settings import write_yaml
@@ -39,7 +42,11 @@ from headway.training import (
 
 LOGGED = {"train", "valid", "saved", "resumed", "finished"}
 
-FAMILIES: dict[type[AnyRunConfig], Family] = {RunConfig: TRANSLATION, WordsRunConfig: WORDS}
+FAMILIES: dict[type[AnyRunConfig], Family] = {
+    RunConfig: TRANSLATION,
+    WordsRunConfig: WORDS,
+    LanguageRunConfig: LANGUAGE,
+}
 """The class of a configuration -> what its family brings."""
 
 
