@@ -5,6 +5,8 @@
 SHELL := bash
 .DEFAULT_GOAL := help
 VENV := .venv
+# A comma may not stand inside $(call ...).
+DEMO := demo,plot
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
@@ -35,7 +37,7 @@ $(VENV)/.torch:
 	@touch $@
 
 $(VENV)/.demo: $(VENV)/.torch pyproject.toml
-	$(call timed,installing headway,$(PIP) -e '.[demo,plot]')
+	$(call timed,installing headway,$(PIP) -e '.[$(DEMO)]')
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.torch pyproject.toml

@@ -48,6 +48,7 @@ KERNELS: dict[str, tuple[Callable[[], Kernel], int]] = {
 
 AT_MOST, AT_LEAST = 1.2, 1.7
 QUADRATIC = {"scaled dot", "fused dot"}
+BOTH = ", forward and backward"
 WAYS = {"forward": False, "forward and backward": True}
 
 
@@ -134,23 +135,23 @@ peer = ours
 
 
 def draw(results: Path, picture: Path) -> None:
-    """Seconds a call over T, both axes logarithmic: a line for each row that has points."""
+    """Seconds of a training step (forward and backward) over T, both axes logarithmic."""
     from headway.inspection.plots import line_plot
 
     rows = json.loads(results.read_text(encoding="utf-8"))["rows"]
     series = {
-        f"{r['name'].removeprefix('growth of ')}, T^{r['ours']:.2f}": [
+        f"{r['name'].removeprefix('growth of ').removesuffix(BOTH)}, T^{r['ours']:.2f}": [
             (float(length), float(seconds)) for length, seconds in r["points"]
         ]
         for r in rows
-        if r.get("points")
+        if r.get("points") and r["name"].endswith(BOTH)
     }
     if not series:
         raise SystemExit(f"{results} has no row with points: python -m bench --only length")
     line_plot(
         picture,
         series,
-        title="Time of causal self-attention",
+        title="Time of causal self-attention, forward and backward",
         x_label="tokens",
         y_label="seconds a call",
         log_x=True,

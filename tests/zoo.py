@@ -21,7 +21,7 @@ from headway.attention import (
     SlidingWindow,
 )
 from headway.decoding import Limits
-from headway.models import Translator, TranslatorConfig
+from headway.models import GPT, GPTConfig, Translator, TranslatorConfig
 
 PAD, BOS, EOS = 0, 1, 2
 VOCABULARY = 11
@@ -55,13 +55,15 @@ _tiny = TranslatorConfig(
 class Family:
     """A kind of model, and how to feed it.
 
-    inputs(rows): what `start` takes, for a list of source id lists. full(model, rows, read):
-    logits of all positions at once.
+    inputs(rows, pad, extra): what `start` takes, for a list of source (or prompt) id lists, padded
+    by `pad` and `extra` columns more than need be. full(model, rows, read, pad, extra): logits of
+    all positions of `read` at once. width(rows, length): positions that the decoder then sees.
     """
 
     build: Callable[[], nn.Module]
-    inputs: Callable[[list[list[int]]], tuple[Any, ...]]
-    full: Callable[[Any, list[list[int]], Tensor], Tensor]
+    inputs: Callable[..., tuple[Any, ...]]
+    full: Callable[..., Tensor]
+    width: Callable[[list[list[int]], int], int]
 
 
 def sources(rows: list[list[int]], pad: int = PAD, extra: int = 0) -> tuple[Tensor, Tensor | None]:
@@ -73,11 +75,52 @@ def sources(rows: list[list[int]], pad: int = PAD, extra: int = 0) -> tuple[Tens
 
 
 def _translator(**changes: Any) -> Family:
-    def full(model: Translator, rows: list[list[int]], read: Tensor) -> Tensor:
-        ids, keys = sources(rows)
+    def full(
+        model: Translator, rows: list[list[int]], read: Tensor, pad: int = PAD, extra: int = 0
+    ) -> Tensor:
+        ids, keys = sources(rows, pad, extra)
         return model(ids, read, keys)
 
-    return Family(lambda: Translator(replace(_tiny, **changes)).eval(), sources, full)
+    def build() -> nn.Module:
+        return Translator(replace(_tiny, **changes)).eval()
+
+    return Family(build, sources, full, lambda rows, length: length)
+
+
+_tiny_gpt = GPTConfig(
+    model_dim=24,
+    num_heads=6,
+    ffn_dim=40,
+    num_layers=2,
+    dropout=0.1,
+    max_length=32,
+    vocabulary=VOCABULARY,
+)
+_modern = {
+    "num_kv_heads": 2,
+    "norm_kind": "rms",
+    "qk_norm": True,
+    "activation": "swiglu",
+    "bias": False,
+    "positions": "rotary",
+}
+
+
+def _gpt(**changes: Any) -> Family:
+    """What a translator reads as its source stands here before the target, in the same row."""
+
+    def full(
+        model: GPT, rows: list[list[int]], read: Tensor, pad: int = PAD, extra: int = 0
+    ) -> Tensor:
+        together = [row + written for row, written in zip(rows, read.tolist(), strict=True)]
+        logits = model(sources(together, pad, extra)[0])
+        starts = torch.tensor([[len(row)] for row in rows])
+        return logits[torch.arange(len(rows))[:, None], starts + torch.arange(read.shape[1])]
+
+    def build() -> nn.Module:
+        return GPT(replace(_tiny_gpt, **changes)).eval()
+
+    return Family(build, sources, full, lambda rows, length: max(map(len, rows)) + length)
 
 
 MODELS: dict[str, Family] = {
@@ -104,6 +147,10 @@ MODELS: dict[str, Family] = {
         encoder="feed-forward", decoder="rnn", attention="none"
     ),
     "translator without positions": _translator(positions="none", share_embeddings=False),
+    "gpt": _gpt(),
+    "gpt modern": _gpt(**_modern),
+    "gpt post-norm": _gpt(norm="post", activation="gelu", tie_output=False),
+    "gpt alibi, one key head": _gpt(positions="alibi", num_kv_heads=1),
 }
 
 

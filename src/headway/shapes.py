@@ -3,6 +3,7 @@
     B  batch                        T  query or target length
     S  key or source length         D  model width
     H  heads                        K  width of one head (Kq of queries, Kv of values)
+    G  heads of keys and values, where H / G heads of queries share one
     F  inner width of feed-forward  V  vocabulary
     P  patches, or position width   L  layers
     N  rows while decoding: B x beams; or tokens in a flat list

@@ -15,8 +15,7 @@ ROWS = {"all": (B, H), "one row": (1, H), "one head": (B, 1), "one for all": (1,
 
 RULES = {
     **MASKS,
-    "different pasts, looking ahead": Mask(past=torch.tensor([2, 0])),
-    "different pasts, a window": Mask(past=torch.tensor([2, 0]), window=3),
+    "different pasts, a window": Mask(causal=True, past=torch.tensor([2, 0]), window=3),
     "different pasts, window and padding": Mask(True, 2, KEYS, torch.tensor([2, 0])),
 }
 
@@ -45,6 +44,15 @@ def test_many_blocks_of_queries_and_keys_equal_the_reference_too(as_written):
     for mask in (Mask(causal=True), Mask(causal=True, window=70, keys=keys), Mask(keys=keys)):
         found = flex_dot(q, k, k, mask, None, as_written)
         assert_close(found, ScaledDot()(q, k, k, mask), rtol=0, atol=2e-6)
+
+
+@torch.no_grad()
+def test_heads_that_share_keys_get_what_copies_would_get(as_written):
+    q, k, v = torch.randn(2, 6, 5, 4), torch.randn(2, 2, 7, 4), torch.randn(2, 2, 7, 4)
+    found = flex_dot(q, k, v, Mask(causal=True), None, as_written)
+    copies = k.repeat_interleave(3, 1), v.repeat_interleave(3, 1)
+    expected = ScaledDot()(q, *copies, Mask(causal=True))
+    assert_close(found, expected, rtol=0, atol=1e-5)
 
 
 @torch.no_grad()

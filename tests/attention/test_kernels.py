@@ -288,3 +288,5 @@ def test_a_mask_that_hides_nothing_says_so_and_costs_nothing():
     assert Mask(causal=True).additive(2, 4, torch.zeros(1)) is not None
     with pytest.raises(ValueError, match="at least 1"):
         Mask(window=0)
+    with pytest.raises(ValueError, match="needs causal=True"):
+        Mask(past=torch.tensor([1, 2]))

@@ -10,13 +10,16 @@ from headway.blocks import (
     Dropout,
     Embeddings,
     FeedForward,
+    GatedFeedForward,
     LayerNorm,
     LearnedTable,
     NoPositions,
     PostNorm,
     PreNorm,
+    RMSNorm,
     SinusoidalTable,
 )
+from headway.blocks.feedforward import ACTIVATIONS
 
 B, T, D = 2, 5, 12
 
@@ -41,7 +44,7 @@ def test_feed_forward_is_its_equation_at_every_position():
 
 def test_pre_norm_and_post_norm_are_their_equations():
     x = torch.randn(B, T, D)
-    pre, post = PreNorm(D), PostNorm(D)
+    pre, post = PreNorm(LayerNorm(D)), PostNorm(LayerNorm(D))
     assert_close(pre(x, torch.sin), x + pre.norm(x).sin())
     assert_close(post(x, torch.sin), post.norm(x + x.sin()))
 
@@ -138,3 +141,32 @@ def test_dropout_is_off_when_evaluating_and_refuses_nonsense():
     assert Dropout(0.0).train()(x) is x
     with pytest.raises(ValueError, match="below 1"):
         Dropout(1.0)
+
+
+def test_rms_norm_is_its_equation_in_float64():
+    norm, x = RMSNorm(D, eps=1e-3).double(), torch.randn(B, T, D, dtype=torch.float64) * 3 + 1
+    with torch.no_grad():
+        norm.gain.normal_()
+    expected = norm.gain * x / (x.square().mean(-1, keepdim=True) + 1e-3).sqrt()
+    assert_close(norm(x), expected, rtol=0, atol=1e-12)
+
+
+def test_rms_norm_squares_in_float32():
+    """500^2 is past the end of float16."""
+    norm, x = RMSNorm(D).half(), torch.full((1, D), 500.0, dtype=torch.float16)
+    assert_close(norm(x), torch.ones(1, D, dtype=torch.float16), rtol=0, atol=1e-3)
+
+
+def test_a_gated_feed_forward_is_its_equation():
+    layer, x = GatedFeedForward(D, 20), torch.randn(B, T, D)
+    gate, up = x @ layer.gate.weight.T, x @ layer.expand.weight.T
+    expected = (gate * gate.sigmoid() * up) @ layer.contract.weight.T
+    assert_close(layer(x), expected, rtol=0, atol=1e-6)
+
+
+def test_gelus_approximation_is_gpts():
+    x = torch.linspace(-4, 4, 41)
+    inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
+    found = ACTIVATIONS["gelu-tanh"](x)
+    assert_close(found, x / 2 * (1 + inner.tanh()), rtol=0, atol=1e-6)
+    assert not torch.allclose(found, ACTIVATIONS["gelu"](x), rtol=0, atol=1e-5)

@@ -21,6 +21,28 @@ def test_a_causal_query_is_measured_by_the_keys_it_may_see():
     assert relative_entropy(weights[:, 2:], causal=True)[0].tolist() == pytest.approx([1.0])
 
 
+def test_a_query_with_a_window_is_measured_by_the_keys_inside_it():
+    even = torch.tensor([[[1.0, 0, 0, 0], [0.5, 0.5, 0, 0], [0, 0.5, 0.5, 0], [0, 0, 0.5, 0.5]]])
+    found = relative_entropy(even, causal=True, window=2)[0].tolist()
+    assert math.isnan(found[0]) and found[1:] == pytest.approx([1.0] * 3)
+    both_sides = torch.tensor([[[0.5, 0.5, 0, 0], [1 / 3, 1 / 3, 1 / 3, 0], [0, 0, 1.0, 0]]])
+    square = torch.cat((both_sides, torch.tensor([[[0, 0, 0.5, 0.5]]])), dim=1)
+    found = relative_entropy(square, causal=False, window=2)[0].tolist()
+    assert found == pytest.approx([1.0, 1.0, 0.0, 1.0], abs=1e-6)
+
+
+def test_even_attention_within_a_models_window_is_one():
+    bundle = make(attention="window", window=2)
+    with torch.no_grad():
+        for name, parameter in bundle.model.named_parameters():
+            if "attention.query" in name:
+                parameter.zero_()  # every score is 0
+    found = attention_entropies(bundle, ["two dogs play", "bread"], ["zwei hunde", "brot"])
+    for layer, heads in found.items():
+        even = heads == pytest.approx([1.0] * 3, abs=1e-6)
+        assert even is not layer.endswith(".cross"), layer
+
+
 def test_every_layer_and_head_of_a_model_has_its_mean():
     bundle = make()
     sources, targets = ["two dogs play", "bread"], ["zwei hunde", "brot"]

@@ -85,10 +85,38 @@ def test_letters_that_the_font_lacks_are_kept_as_text_and_warn_nobody(tmp_path):
     assert "犬" in (tmp_path / "x.svg").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("word", ["a\x01b", "$\\frac$", "a$b$c", "_hidden", "\ud800", "a\tb"])
+def test_any_word_is_drawn_as_it_is_written(word, tmp_path):
+    shown = word.replace("\x01", "\ufffd").replace("\ud800", "\ufffd").replace("\t", " ")
+    for ending in plots.ENDINGS:
+        line_plot(tmp_path / f"l{ending}", {word: [(1.0, 2.0)]}, **NAMES)
+        attention_pictures(tmp_path / f"a{ending}", [Panel(word, [word], [word], [[1.0]])])
+        scatter(tmp_path / f"s{ending}", [(0.0, 1.0)], [word], title=word)
+    for kind in "las":
+        texts = [e.text or "" for e in ElementTree.parse(tmp_path / f"{kind}.svg").iter()]
+        assert any(text.strip("\N{WORD JOINER}") == shown for text in texts)
+
+
+def test_a_persons_own_settings_do_not_change_the_picture(tmp_path):
+    import matplotlib
+
+    draw_lines(tmp_path / "one.svg")
+    with matplotlib.rc_context({"axes.facecolor": "black", "font.size": 30}):
+        draw_lines(tmp_path / "other.svg")
+    assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "other.svg").read_bytes()
+
+
+def test_weights_beyond_the_scale_are_shown_to_be_so():
+    assert plots._beyond([0.0, 1.0]) == "neither" and plots._beyond([-0.1, 0.5]) == "min"
+    assert plots._beyond([0.2, 1.5]) == "max" and plots._beyond([-1.0, 1.5]) == "both"
+
+
 @pytest.mark.parametrize(
     ("draw", "message"),
     [
         (lambda p: line_plot(p, {}, **NAMES), "nothing to draw"),
+        (lambda p: line_plot(p, {"a": [(1.0, 1.0)], "b": []}, **NAMES), "'b' has nothing"),
+        (lambda p: attention_pictures(p, [PANEL, Panel("e", [], [], [])]), "'e' has nothing"),
         (lambda p: line_plot(p, {"a": [(1.0, math.nan)]}, **NAMES), "'a' has the value nan"),
         (lambda p: line_plot(p, {"a": [(1.0, math.inf)]}, **NAMES), "'a' has the value inf"),
         (lambda p: line_plot(p, {"a": [(0.0, 1.0)]}, **NAMES, log_x=True), "logarithmic"),

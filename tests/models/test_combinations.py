@@ -1,14 +1,20 @@
 """Any encoder under either decoder, with any score: built and trained, or refused in words."""
 
 from dataclasses import replace
+from functools import cache
 from itertools import product
 from typing import get_args
 
 import pytest
 import torch
 
+import headway
+from headway.attention import Kernel
+from headway.bundle import TranslatorBundle
+from headway.decoding import Limits, greedy_search
 from headway.models import Translator, TranslatorConfig
 from headway.models.choices import PositionScheme, Score
+from headway.text import TokenizerPair
 
 SMALL = TranslatorConfig(
     model_dim=12,
@@ -26,6 +32,7 @@ SOURCE, TARGET = (
     torch.tensor([[1, 4, 9], [1, 5, 5]]),
 )
 KEYS = SOURCE != 0
+SIDES = ("transformer", "rnn", "feed-forward"), ("transformer", "rnn")
 
 
 def gradients(model):
@@ -33,10 +40,27 @@ def gradients(model):
     return {name: p.grad for name, p in model.named_parameters()}
 
 
+# Scores whose weights change when the same is added to every key.
+SEES_BIAS = {"additive", "linear", "linear-elu"}
+
+
+def dead_parameters(model):
+    """Names of those whose gradient is 0 but for rounding; none may be missing or not finite."""
+    found = gradients(model)
+    for name, gradient in found.items():
+        assert gradient is not None and torch.isfinite(gradient).all(), name
+    largest = max(float(gradient.abs().max()) for gradient in found.values())
+    return {name for name, grad in found.items() if float(grad.abs().max()) < 1e-6 * largest}
+
+
+def attends(model):
+    return any(isinstance(module, Kernel) for module in model.modules())
+
+
 @pytest.mark.parametrize("score", get_args(Score))
 @pytest.mark.parametrize(
     ("encoder", "decoder"),
-    list(product(("transformer", "rnn", "feed-forward"), ("transformer", "rnn"))),
+    list(product(*SIDES)),
 )
 def test_every_combination_trains_all_it_has_or_is_refused(encoder, decoder, score):
     changes = {"encoder": encoder, "decoder": decoder, "attention": score}
@@ -53,9 +77,45 @@ def test_every_combination_trains_all_it_has_or_is_refused(encoder, decoder, sco
                 replace(SMALL, **changes, input_feeding=True)
             continue
         model = Translator(replace(SMALL, **changes, cell=cell, input_feeding=feeding))
-        for name, gradient in gradients(model).items():
-            assert gradient is not None, f"{name} is dead"
-            assert torch.isfinite(gradient).all(), name
+        dead = dead_parameters(model)
+        # A softmax of q (k + b) does not see b: it adds the same to all of a query's scores.
+        assert dead == {name for name in dead if name.endswith("key.bias")}
+        assert bool(dead) is not (score in SEES_BIAS or not attends(model))
+
+
+@cache
+def tokenizers():
+    return TokenizerPair.train(lambda: iter([("two dogs play", "zwei hunde spielen")]), 270, True)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"encoder": encoder, "decoder": decoder, "attention": score, **more}
+        for encoder, decoder, score in product(*SIDES, get_args(Score))
+        for more in ({}, {"cell": "lstm", "input_feeding": True, "bidirectional": False})
+    ],
+    ids=lambda changes: " ".join(map(str, changes.values())),
+)
+@torch.no_grad()
+def test_every_combination_writes_what_its_logits_say_and_comes_back_from_disk(changes, tmp_path):
+    size = tokenizers().source.size
+    try:
+        config = replace(SMALL, **changes, source_vocabulary=size, target_vocabulary=size)
+    except ValueError as refused:
+        assert str(refused).startswith(("attention=", "input_feeding"))
+        return
+    model = Translator(config).eval()
+    limits = Limits(1, 2, [6, 6], (0, 1))
+    for row, best in enumerate(greedy_search(model, (SOURCE, KEYS), limits)):
+        read = torch.tensor([[1, *best.tokens]])
+        logits = model(SOURCE[row : row + 1], read, KEYS[row : row + 1])[0]
+        logits[:, :2] = -torch.inf
+        written = [*best.tokens, *([2] if best.finished else [])]
+        assert logits.argmax(-1).tolist()[: len(written)] == written
+    TranslatorBundle(model, tokenizers()).save(tmp_path / "m")
+    again = headway.load(tmp_path / "m").model
+    assert torch.equal(again(SOURCE, TARGET, KEYS), model(SOURCE, TARGET, KEYS))
 
 
 @pytest.mark.parametrize("scheme", get_args(PositionScheme))

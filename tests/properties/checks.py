@@ -33,17 +33,15 @@ def causality(family: Family, model: Any) -> None:
 def padding(family: Family, model: Any) -> None:
     """What stands in the padding, and how much there is of it, changes nothing."""
     rows, read = [[4, 5, 2], [6, 7, 8, 9, 4, 2]], some_targets(2, 5)
-    ids, keys = sources(rows)
-    other, _ = sources(rows, pad=7)
-    assert torch.equal(model(ids, read, keys), model(other, read, keys))
-    more_ids, more_keys = sources(rows, extra=5)
-    assert_close(model(ids, read, keys), model(more_ids, read, more_keys), rtol=0, atol=1e-5)
-    alone = torch.cat([model(*_one(row, read[i : i + 1])) for i, row in enumerate(rows)])
-    assert_close(model(ids, read, keys), alone, rtol=0, atol=1e-5)
-
-
-def _one(row: list[int], read: Tensor) -> tuple[Tensor, Tensor, None]:
-    return torch.tensor([row]), read, None
+    wanted = family.full(model, rows, read)
+    assert torch.equal(wanted, family.full(model, rows, read, pad=7))
+    more = family.full(model, rows, read, extra=5)
+    assert_close(wanted, more, rtol=0, atol=1e-5)
+    alone = [family.full(model, [row], read[i : i + 1]) for i, row in enumerate(rows)]
+    assert_close(wanted, torch.cat(alone), rtol=0, atol=1e-5)
+    for pad, extra in ((7, 0), (PAD, 5)):
+        decoded, _ = model.step(read, model.start(*family.inputs(rows, pad=pad, extra=extra)))
+        assert_close(decoded, wanted, rtol=0, atol=1e-5)
 
 
 @torch.no_grad()
@@ -52,18 +50,19 @@ def cache_equals_no_cache(family: Family, model: Any) -> None:
     rows, read = some_rows(4), some_targets(4, 8)
     whole = family.full(model, rows, read)
     state = model.start(*family.inputs(rows))
+    first = list(state.lengths)
     pieces = []
-    for first, last in ((0, 1), (1, 2), (2, 5), (5, 8)):
-        logits, state = model.step(read[:, first:last], state)
+    for begin, end in ((0, 1), (1, 2), (2, 5), (5, 8)):
+        logits, state = model.step(read[:, begin:end], state)
         pieces.append(logits)
     assert_close(torch.cat(pieces, 1), whole, rtol=0, atol=1e-5)
     lengths = [3, 5, 1, 8]
-    state = state.rewind(lengths)
+    state = state.rewind(_sums(first, lengths))
     following = torch.stack(
         [read[i, n : n + 2] if n <= 6 else read[i, :2] for i, n in enumerate(lengths)]
     )
     logits, state = model.step(following, state)
-    assert state.lengths == [n + 2 for n in lengths]
+    assert state.lengths == _sums(first, [n + 2 for n in lengths])
     for i, n in enumerate(lengths):
         if n <= 6:
             assert_close(logits[i], whole[i, n : n + 2], rtol=0, atol=1e-5)
@@ -76,18 +75,24 @@ def states_reorder_and_join(family: Family, model: Any) -> None:
     whole = family.full(model, rows, read)
     order = [3, 3, 0, 4]
     _, state = model.step(read[:, :2], model.start(*family.inputs(rows)))
+    first = [length - 2 for length in state.lengths]
     state = state.reorder(order)
     logits, state = model.step(read[order, 2:4], state)
     assert_close(logits, whole[order, 2:4], rtol=0, atol=1e-5)
     state = state.reorder([0, 1, 3])  # two rows of one sentence, one of another
     _, other = model.step(read[1:3, :3], model.start(*family.inputs(rows[1:3])))
     joined = type(state).join([state, other])
-    kept = [3, 3, 4, 1, 2]
-    assert joined.lengths == [4, 4, 4, 3, 3]
-    following = torch.stack([read[r, n : n + 1] for r, n in zip(kept, joined.lengths, strict=True)])
+    kept, lengths = [3, 3, 4, 1, 2], [4, 4, 4, 3, 3]
+    assert joined.lengths == _sums([first[r] for r in kept], lengths)
+    following = torch.stack([read[r, n : n + 1] for r, n in zip(kept, lengths, strict=True)])
     logits, _ = model.step(following, joined)
-    wanted = torch.stack([whole[r, n : n + 1] for r, n in zip(kept, [4, 4, 4, 3, 3], strict=True)])
+    wanted = torch.stack([whole[r, n : n + 1] for r, n in zip(kept, lengths, strict=True)])
     assert_close(logits, wanted, rtol=0, atol=1e-5)
+
+
+def _sums(first: list[int], lengths: list[int]) -> list[int]:
+    """A prompt counts in the lengths of a state, a source does not."""
+    return [a + b for a, b in zip(first, lengths, strict=True)]
 
 
 def batch_invariance(family: Family, model: Any) -> None:
@@ -122,8 +127,9 @@ def recording(family: Family, model: Any) -> None:
         assert weights.dtype == torch.float32
         across = name.endswith("cross")
         own_target = name.startswith("decoder") and not across
-        queries = 6 if name.startswith("decoder") else keys.shape[1]
-        assert weights.shape[2:] == (queries, 6 if own_target else keys.shape[1])
+        width = family.width(rows, 6)
+        queries = width if name.startswith("decoder") else keys.shape[1]
+        assert weights.shape[2:] == (queries, width if own_target else keys.shape[1])
         if kernels[f"{name}.kernel"].normalised:
             # a query that is padding itself may have nothing but padding in its window
             real = torch.ones_like(weights[:, :, :, 0]).bool()

@@ -13,6 +13,7 @@ from headway.attention import (
     linear,
 )
 from headway.blocks import Embeddings, Memory, recurrent
+from headway.models import GPT
 from tests.properties import checks
 from tests.zoo import MODELS, with_kernel
 
@@ -134,3 +135,11 @@ def test_a_running_sum_that_includes_the_next_chunk_fails_causality(monkeypatch)
     family = MODELS["translator"]
     with pytest.raises(AssertionError):
         checks.causality(family, with_kernel(family.build(), "linear"))
+
+
+def test_a_prompts_padding_that_stays_in_the_cache_fails_padding(monkeypatch):
+    start = GPT.start
+    monkeypatch.setattr(GPT, "start", lambda self, tokens, keys=None: start(self, tokens))
+    fails(checks.padding, MODELS["gpt"])
+    fails(checks.cache_equals_no_cache, MODELS["gpt"])
+    fails(checks.batch_invariance, MODELS["gpt modern"])

@@ -172,6 +172,9 @@ def test_measuring_order_leaves_the_random_numbers_of_others_alone():
         (growing_keys.measure, {"kernels": ()}),
         (order.measure, {"layers": ()}),
         (order.measure, {"length": 1}),
+        (gradients.measure, {"lengths": (7, 7)}),
+        (gradients.measure, {"sentences": 0}),
+        (gradients.measure, {"seeds": 0}),
     ],
 )
 def test_settings_that_measure_nothing_are_refused(measure, wrong):
@@ -272,3 +275,27 @@ def test_the_gradient_of_each_source_word_is_the_change_that_a_small_step_makes(
             moved[0, place, i] += 1e-6
             steps.append(float(log_p(moved) - log_p(x)) / 1e-6)
         assert float(norms[0, place]) == pytest.approx(math.hypot(*steps), rel=1e-3)
+
+
+@pytest.mark.parametrize("name", gradients.MODELS)
+def test_the_gradients_of_a_padded_sentence_are_those_of_the_sentence_alone(name):
+    model = gradients._model(gradients.MODELS[name])
+    long, short, target = [3, 5, 7, 4, 6], [8, 9, 6], torch.tensor([[2, 9, 4], [2, 4, 5]])
+    source = torch.tensor([long, [*short, 0, 0]])
+    norms = gradients.first_to_last(model, source, target, source != 0)
+    alone = gradients.first_to_last(model, torch.tensor([short]), target[1:])
+    torch.testing.assert_close(norms[1:, :3], alone)
+    assert bool((alone > 0).all()) and not norms[1, 3:].any()
+    full = gradients.first_to_last(model, torch.tensor([long]), target[:1])
+    torch.testing.assert_close(norms[:1], full)
+
+
+def test_without_attention_the_gradient_shrinks_by_a_share_with_every_word():
+    """Both ends spare it the encoder's way, not the decoder's: half as many factors."""
+    result = quick("gradients")
+    kept = {name: result.kept(name) for name in gradients.MODELS}
+    assert kept["GRU"] < 0.5 and kept["LSTM"] < 0.75
+    assert kept["GRU, both ends"] == pytest.approx(math.sqrt(kept["GRU"]), abs=0.05)
+    shares = {row.model: row.of_last for row in result.rows if row.length == 40}
+    assert shares["GRU"] < 1e-5 and shares["LSTM"] < 1e-2
+    assert all(0.5 < share < 5 for name, share in shares.items() if name not in ("GRU", "LSTM"))

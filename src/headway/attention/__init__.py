@@ -6,6 +6,7 @@ from headway.attention.cache import KeyValueCache, TokenCache
 from headway.attention.dot import Dot
 from headway.attention.flex import FlexDot
 from headway.attention.fused import FusedDot
+from headway.attention.grouped import GroupedQueryAttention
 from headway.attention.kernel import Kernel, ScaledDot, SoftmaxKernel
 from headway.attention.linear import LinearDot, LinearElu
 from headway.attention.masks import Mask
@@ -29,6 +30,7 @@ __all__ = [
     "Dot",
     "FlexDot",
     "FusedDot",
+    "GroupedQueryAttention",
     "Kernel",
     "KeyValueCache",
     "LinearDot",

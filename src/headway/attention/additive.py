@@ -42,13 +42,9 @@ class Additive(SoftmaxKernel):
         self, q: Float[Tensor, "B H T Kq"], k: Float[Tensor, "B H S K"]
     ) -> Float[Tensor, "B H T S"]:
         exact = torch.promote_types(q.dtype, torch.float32)
-        # one product a head for all rows: B H T Kq, H Kq A -> H B T A
-        queries = torch.einsum("bhtk,hka->hbta", q, self.of_query.to(q.dtype)).to(exact)
-        keys = torch.einsum("bhsk,hka->hbsa", k, self.of_key.to(k.dtype)).to(exact)
+        own = (self.of_query.to(q.dtype), self.of_key.to(k.dtype), self.vector.to(exact))
         with torch.autocast(q.device.type, enabled=False):
-            found: Tensor = _ChunkedScores.apply(  # type: ignore[no-untyped-call]
-                queries, keys, self.vector.to(exact)
-            )
+            found: Tensor = _ChunkedScores.apply(q, k, *own)  # type: ignore[no-untyped-call]
         return found.transpose(0, 1)  # H B T S -> B H T S
 
 
@@ -67,28 +63,38 @@ def _blocks(queries: Tensor, keys: Tensor) -> Iterator[tuple[int, slice, slice]]
                 yield head, slice(row, row + height), slice(query, query + width)
 
 
+def _projected(x: Tensor, matrix: Tensor, exact: torch.dtype) -> Tensor:
+    """2 x W, one product a head for all rows: B H T K, H K A -> H B T A."""
+    return torch.einsum("bhtk,hka->hbta", x, matrix).to(exact).mul_(2)
+
+
 class _ChunkedScores(torch.autograd.Function):
-    """e[h, b, t, s] = v[h] . tanh(q[h, b, t] + k[h, b, s]).
+    """e[h, b, t, s] = v[h] . tanh(q[b, h, t] W2[h] + k[b, h, s] W1[h]).
 
     tanh(x) = 2 u - 1 with u = sigmoid(2 x), which a CPU computes ten times faster. So
     e = 2 v.u - sum(v), and with g the gradient of e:  dv = 2 sum g u - sum g,
-    dq = 4 v * sum_s g u (1 - u),  dk = 4 v * sum_t g u (1 - u).
+    d(q W2) = 4 v * sum_s g u (1 - u),  d(k W1) = 4 v * sum_t g u (1 - u). The products with W1 and
+    W2 too are made again for the gradient: at a sentence's length they weigh as much as the scores.
     """
 
     @staticmethod
-    def forward(ctx: Any, queries: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
-        queries, keys = 2 * queries, 2 * keys
+    def forward(
+        ctx: Any, q: Tensor, k: Tensor, of_query: Tensor, of_key: Tensor, vector: Tensor
+    ) -> Tensor:
+        queries, keys = _projected(q, of_query, vector.dtype), _projected(k, of_key, vector.dtype)
         scores = queries.new_empty(*queries.shape[:3], keys.shape[2])
         for head, rows, part in _blocks(queries, keys):
             u = torch.sigmoid_(queries[head, rows, part, None] + keys[head, rows, None])  # b t S A
             scores[head, rows, part] = u @ vector[head]
-        ctx.save_for_backward(queries, keys, vector)
+            del u  # or the next one would be made beside it
+        ctx.save_for_backward(q, k, of_query, of_key, vector)
         return scores.mul_(2).sub_(vector.sum(1)[:, None, None, None])
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        queries, keys, vector = ctx.saved_tensors
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
+        q, k, of_query, of_key, vector = ctx.saved_tensors
+        queries, keys = _projected(q, of_query, vector.dtype), _projected(k, of_key, vector.dtype)
         grad_queries, grad_keys = torch.empty_like(queries), torch.zeros_like(keys)
         grad_vector = -grad.sum((1, 2, 3))[:, None].repeat(1, vector.shape[1])
         for head, rows, part in _blocks(queries, keys):
@@ -98,5 +104,18 @@ class _ChunkedScores(torch.autograd.Function):
             steep = torch.addcmul(u, u, u, value=-1).mul_(here[..., None])
             grad_queries[head, rows, part] = steep.sum(2)
             grad_keys[head, rows] += steep.sum(1)
+            del u, steep
+        del queries, keys
         vectors = 4 * vector[:, None, None]
-        return grad_queries * vectors, grad_keys * vectors, grad_vector
+        grad_q, grad_of_query = _through(q, of_query, grad_queries.mul_(vectors))
+        grad_k, grad_of_key = _through(k, of_key, grad_keys.mul_(vectors))
+        return grad_q, grad_k, grad_of_query, grad_of_key, grad_vector
+
+
+def _through(x: Tensor, matrix: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
+    """The gradients of x and W from that of x W."""
+    grad = grad.to(x.dtype)
+    return (
+        torch.einsum("hbta,hka->bhtk", grad, matrix),
+        torch.einsum("bhtk,hbta->hka", x, grad),
+    )

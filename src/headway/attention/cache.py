@@ -79,13 +79,10 @@ class TokenCache:
         """The rows of several caches of one layer in one cache, in order."""
         joined = cls(0)
         joined.lengths = [length for cache in caches for length in cache.lengths]
-        filled = [cache._stores for cache in caches if cache._stores]
-        if not filled:
-            return joined
-        if len(filled) != len(caches):
-            raise ValueError("a state that has not decoded any token cannot join one that has")
-        total = max(joined.lengths)
-        joined._stores = [_stack(stores, total) for stores in zip(*filled, strict=True)]
+        like = next((cache._stores for cache in caches if cache._stores), [])
+        total = max(joined.lengths, default=0)
+        parts = [cache._stores or _empty(like, len(cache.lengths)) for cache in caches]
+        joined._stores = [_stack(stores, total) for stores in zip(*parts, strict=True)]
         return joined
 
 
@@ -119,6 +116,11 @@ def _select(store: Tensor, index: Tensor, used: int) -> Tensor:
     chosen[:, :, :used] = store[:, :, :used].index_select(0, index)
     chosen[:, :, used:] = 0  # never attended to, but 0 x NaN would be NaN
     return chosen
+
+
+def _empty(stores: Sequence[Tensor], num_rows: int) -> list[Tensor]:
+    """Rows that hold no token yet, beside such stores."""
+    return [store.new_zeros(num_rows, store.shape[1], 0, store.shape[3]) for store in stores]
 
 
 def _stack(stores: Sequence[Tensor], total: int) -> Tensor:

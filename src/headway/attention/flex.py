@@ -34,8 +34,8 @@ class FlexDot(FusedDot):
     def forward(
         self,
         q: Float[Tensor, "B H T K"],
-        k: Float[Tensor, "B H S K"],
-        v: Float[Tensor, "B H S Kv"],
+        k: Float[Tensor, "B G S K"],
+        v: Float[Tensor, "B G S Kv"],
         mask: Mask,
         bias: Float[Tensor, "#B #H T S"] | None = None,
     ) -> Float[Tensor, "B H T Kv"]:
@@ -48,8 +48,8 @@ class FlexDot(FusedDot):
 
 def flex_dot(
     q: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B H S K"],
-    v: Float[Tensor, "B H S Kv"],
+    k: Float[Tensor, "B G S K"],
+    v: Float[Tensor, "B G S Kv"],
     mask: Mask,
     bias: Float[Tensor, "#B #H T S"] | None,
     attend: Attend,
@@ -64,7 +64,8 @@ def flex_dot(
         rule = mask_rule(mask, q, k)
         blocks = create_block_mask(rule, rows, None, q.shape[2], k.shape[2], device=q.device)
     score = None if bias is None else score_rule(bias)
-    context: Tensor = attend(q, k, v, score_mod=score, block_mask=blocks)
+    grouped = q.shape[1] != k.shape[1]
+    context: Tensor = attend(q, k, v, score_mod=score, block_mask=blocks, enable_gqa=grouped)
     return context
 
 
@@ -76,8 +77,7 @@ def mask_rule(mask: Mask, q: Tensor, k: Tensor) -> Callable[..., Tensor]:
     """
     num_rows, num_queries, num_keys, device = len(q), q.shape[2], k.shape[2], q.device
     furthest = num_keys if mask.window is None else mask.window - 1
-    ahead = furthest if mask.past is None else min(furthest, num_queries - 1)
-    least, most = torch.tensor([0 if mask.causal else -ahead, furthest], device=device).unbind()
+    least, most = torch.tensor([0 if mask.causal else -furthest, furthest], device=device).unbind()
     alike = torch.full((num_rows,), num_keys - num_queries, device=device)
     every = torch.ones(num_rows, num_keys, dtype=torch.bool, device=device)
     first = alike if mask.past is None else mask.past

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
 
-from headway.attention.kernel import ScaledDot
+from headway.attention.kernel import ScaledDot, spread
 from headway.attention.masks import Mask
 from headway.shapes import Float, Tensor
 
@@ -31,16 +31,21 @@ def path(q: Tensor, k: Tensor) -> Path:
 
 def fused_dot(
     q: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B H S K"],
-    v: Float[Tensor, "B H S Kv"],
+    k: Float[Tensor, "B G S K"],
+    v: Float[Tensor, "B G S Kv"],
     mask: Mask,
     bias: Float[Tensor, "#B #H T S"] | None = None,
 ) -> Float[Tensor, "B H T Kv"]:
-    """softmax(Q K^T / sqrt(K) + bias) V without ever asking for the weights."""
+    """softmax(Q K^T / sqrt(K) + bias) V without ever asking for the weights.
+
+    G may be less than H. Where the keys are many and the queries few (decoding), shared keys and
+    values are never copied.
+    """
     if path(q, k) == "short":
         bias = added(mask.additive(q.shape[2], k.shape[2], like=q), bias)
         context: Tensor = _ShortAttention.apply(q, k, v, bias)  # type: ignore[no-untyped-call]
         return context
+    k, v = spread(k, q.shape[1]), spread(v, q.shape[1])
     if bias is None and mask.is_plain_causal(q.shape[2], k.shape[2]):
         return F.scaled_dot_product_attention(q, k, v, is_causal=True)
     bias = added(mask.additive(q.shape[2], k.shape[2], like=q), bias)
@@ -51,15 +56,26 @@ def fused_dot(
 class FusedDot(ScaledDot):
     """softmax(Q K^T / sqrt(K)) V by `fused_dot`; the reference computes the weights when asked."""
 
+    grouped: ClassVar[bool] = True
+
     def forward(
         self,
         q: Float[Tensor, "B H T K"],
-        k: Float[Tensor, "B H S K"],
-        v: Float[Tensor, "B H S Kv"],
+        k: Float[Tensor, "B G S K"],
+        v: Float[Tensor, "B G S Kv"],
         mask: Mask,
         bias: Float[Tensor, "#B #H T S"] | None = None,
     ) -> Float[Tensor, "B H T Kv"]:
         return fused_dot(q, k, v, mask, bias)
+
+    def weights(
+        self,
+        q: Float[Tensor, "B H T K"],
+        k: Float[Tensor, "B G S K"],
+        mask: Mask,
+        bias: Float[Tensor, "#B #H T S"] | None = None,
+    ) -> Float[Tensor, "B H T S"]:
+        return super().weights(q, spread(k, q.shape[1]), mask, bias)
 
 
 def added(a: Tensor | None, b: Tensor | None) -> Tensor | None:
@@ -85,27 +101,32 @@ class _ShortAttention(torch.autograd.Function):
 
     dV = P^T dO;  dP = dO V^T;  dS = P * (dP - rowsum(dP * P));
     dQ = dS K / sqrt(K);  dK = dS^T Q / sqrt(K).
+
+    The H / G query heads that share a key head are read as one head of H / G times T queries: the
+    products are the same, and their gradients are summed by them.
     """
 
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, added: Tensor | None) -> Tensor:
-        shape = q.shape[:2]
-        # B H T K -> BH T K: one batched product for all heads of all rows
-        q, k, v = (x.reshape(-1, *x.shape[2:]) for x in (q, k, v))
+        shape, shared = q.shape[:3], k.shape[:2]
+        # B H T K -> BG (H/G T) K: one batched product for all heads of all rows
+        k, v = (x.reshape(-1, *x.shape[2:]) for x in (k, v))
+        q = q.reshape(len(k), shape[1] // shared[1] * shape[2], q.shape[3])
         exact = torch.promote_types(q.dtype, torch.float32)
         scores = torch.bmm(q, k.transpose(1, 2)).to(exact).mul_(1 / math.sqrt(q.shape[-1]))
         if added is not None:
-            scores.view(*shape, *scores.shape[1:]).add_(added)
+            scores.view(*shape, k.shape[1]).add_(added)
         weights = _softmax(scores).to(v.dtype)
         ctx.save_for_backward(q, k, v, weights)
-        ctx.shape, ctx.added_shape = shape, None if added is None else added.shape
-        return torch.bmm(weights, v).view(*shape, q.shape[1], v.shape[2])
+        ctx.shape, ctx.shared = shape, shared
+        ctx.added_shape = None if added is None else added.shape
+        return torch.bmm(weights, v).view(*shape, v.shape[2])
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, weights = ctx.saved_tensors
-        grad = grad.reshape(-1, *grad.shape[2:])
+        grad = grad.reshape(*q.shape[:2], v.shape[2])
         grad_v = torch.bmm(weights.transpose(1, 2), grad)
         exact = torch.promote_types(q.dtype, torch.float32)
         grad_weights = torch.bmm(grad, v.transpose(1, 2)).to(exact)
@@ -114,10 +135,10 @@ class _ShortAttention(torch.autograd.Function):
         grad_scores = grad_weights.sub_(inner).mul_(weights)
         grad_added = None
         if ctx.needs_input_grad[3]:
-            grad_added = grad_scores.view(*ctx.shape, *grad_scores.shape[1:])
+            grad_added = grad_scores.view(*ctx.shape, k.shape[1])
             grad_added = grad_added.sum_to_size(ctx.added_shape)
         grad_scores = (grad_scores * (1 / math.sqrt(q.shape[-1]))).to(q.dtype)
         grad_q = torch.bmm(grad_scores, k)
         grad_k = torch.bmm(grad_scores.transpose(1, 2), q)
-        heads = (x.view(*ctx.shape, *x.shape[1:]) for x in (grad_q, grad_k, grad_v))
-        return (*heads, grad_added)
+        keys_values = (x.view(*ctx.shared, *x.shape[1:]) for x in (grad_k, grad_v))
+        return (grad_q.view(*ctx.shape, q.shape[2]), *keys_values, grad_added)

@@ -21,9 +21,12 @@ class Kernel(nn.Module, abc.ABC):
     to nothing gets weights 0 and context 0, never NaN.
 
     `normalised`: whether a query's weights are positive and sum to 1.
+    `grouped`: whether k and v may have G heads, fewer than q has, each shared by H / G heads of q;
+    other kernels are given them `spread`.
     """
 
     normalised: ClassVar[bool] = True
+    grouped: ClassVar[bool] = False
 
     @abc.abstractmethod
     def forward(
@@ -45,6 +48,12 @@ class Kernel(nn.Module, abc.ABC):
         bias: Float[Tensor, "#B #H T S"] | None = None,
     ) -> Float[Tensor, "B H T S"]:
         """The weights themselves."""
+
+
+def spread(x: Float[Tensor, "B G S K"], num_heads: int) -> Float[Tensor, "B H S K"]:
+    """Keys or values as each of H query heads sees them: head h has head h // (H / G) of x."""
+    share = num_heads // x.shape[1]
+    return x if share == 1 else x.repeat_interleave(share, dim=1)
 
 
 def masked_softmax(

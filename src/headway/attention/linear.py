@@ -31,12 +31,14 @@ def running_sum(
     if not causal:
         return q @ (k.transpose(-1, -2) @ v)
     past = k.shape[2] - q.shape[2]
-    total = k[:, :, :past].transpose(-1, -2) @ v[:, :, :past]  # B H K Kv
+    before, keys_here = torch.split(k, [past, q.shape[2]], dim=2)
+    values_before, values_here = torch.split(v, [past, q.shape[2]], dim=2)
+    total = before.transpose(-1, -2) @ values_before  # B H K Kv
     parts = []
-    for start in range(0, q.shape[2], CHUNK):
-        queries = q[:, :, start : start + CHUNK]
-        place = slice(past + start, past + start + queries.shape[2])
-        keys, values = k[:, :, place], v[:, :, place]
+    # split, not slices: the gradient of a slice is as long as the whole input, one for each
+    for queries, keys, values in zip(
+        *(torch.split(x, CHUNK, dim=2) for x in (q, keys_here, values_here)), strict=True
+    ):
         inside = (queries @ keys.transpose(-1, -2)).tril()
         parts.append(queries @ total + inside @ values)
         total = total + keys.transpose(-1, -2) @ values

@@ -31,6 +31,8 @@ class Mask:
     def __post_init__(self) -> None:
         if self.window is not None and self.window < 1:
             raise ValueError(f"{self.window=} must be at least 1: a token attends to itself")
+        if self.past is not None and not self.causal:
+            raise ValueError("past is where a decoder's rows stand, and needs causal=True")
 
     def hides_nothing(self, num_queries: int) -> bool:
         """True when every query may attend to every key, so that no mask need be applied."""
@@ -55,8 +57,8 @@ class Mask:
         query = first + torch.arange(num_queries, device=device)[:, None]  # -> #B T 1
         key = torch.arange(num_keys, device=device)
         allowed = torch.ones(1, num_queries, num_keys, dtype=torch.bool, device=device)
-        if self.causal or self.past is not None:
-            allowed = allowed & (key <= query if self.causal else key < query + num_queries)
+        if self.causal:
+            allowed = allowed & (key <= query)
         if self.window is not None:
             allowed = allowed & ((key - query).abs() < self.window)
         if self.keys is not None:

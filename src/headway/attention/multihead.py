@@ -69,12 +69,12 @@ class MultiHeadAttention(nn.Module):
 
     def keys_values(
         self, source: Float[Tensor, "B S E"], past: Sequence[int] = (0,)
-    ) -> tuple[Float[Tensor, "B H S K"], Float[Tensor, "B H S Kv"]]:
+    ) -> tuple[Float[Tensor, "B G S K"], Float[Tensor, "B G S Kv"]]:
         """Keys and values of `source`: made once a sentence, whatever the number of queries.
 
         past: how many tokens of each row came before, one number if all agree.
         """
-        keys = self._heads(self.key(source))
+        keys = self._keys(self.key(source))
         if self.positions is not None:
             keys = self.positions.rotate(keys, places(past, source.shape[1], source.device))
         return keys, self._heads(self.value(source))
@@ -82,8 +82,8 @@ class MultiHeadAttention(nn.Module):
     def attend(
         self,
         x: Float[Tensor, "N T D"],
-        k: Float[Tensor, "M H S K"],
-        v: Float[Tensor, "M H S Kv"],
+        k: Float[Tensor, "M G S K"],
+        v: Float[Tensor, "M G S Kv"],
         mask: Mask,
         bias: Float[Tensor, "#N #H T S"] | None = None,
         past: Sequence[int] = (0,),
@@ -96,7 +96,7 @@ class MultiHeadAttention(nn.Module):
         queries = self.query(x)
         if x.shape[0] != k.shape[0]:
             queries = queries.view(k.shape[0], -1, queries.shape[-1])  # N T HK -> M (N/M T) HK
-        queries = self._heads(queries)
+        queries = self._queries(queries)
         if self.positions is not None:
             here = places(past, x.shape[1], x.device)
             queries = self.positions.rotate(queries, here)
@@ -113,6 +113,12 @@ class MultiHeadAttention(nn.Module):
         past = tuple(cache.lengths)
         k, v, mask = cache.append(*self.keys_values(x, past))
         return self.attend(x, k, v, mask, past=past)
+
+    def _queries(self, x: Float[Tensor, "B T HK"]) -> Float[Tensor, "B H T K"]:
+        return self._heads(x)
+
+    def _keys(self, x: Float[Tensor, "B S GK"]) -> Float[Tensor, "B G S K"]:
+        return self._heads(x)
 
     def _heads(self, x: Float[Tensor, "B T HK"]) -> Float[Tensor, "B H T K"]:
         return x.view(*x.shape[:2], self.num_heads, -1).transpose(1, 2)  # B T HK -> B H T K

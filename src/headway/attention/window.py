@@ -11,7 +11,7 @@ from headway.attention.kernel import ScaledDot
 from headway.attention.masks import Mask
 from headway.shapes import Float, Tensor
 
-# Queries answered together; each block reads CHUNK + window keys (twice the window if not causal).
+# Queries answered together; each block reads the blocks of keys that its window reaches.
 CHUNK = 128
 
 
@@ -42,19 +42,21 @@ class SlidingWindow(ScaledDot):
         if mask.past is not None or num_keys <= CHUNK + self.window:
             return fused_dot(q, k, v, mask, bias)
         parts = []
-        for start in range(0, num_queries, CHUNK):
-            end = min(start + CHUNK, num_queries)
+        # split, not slices: the gradient of a slice is as long as the whole input, one for each
+        all_keys, all_values = torch.split(k, CHUNK, dim=2), torch.split(v, CHUNK, dim=2)
+        for i, queries in enumerate(torch.split(q, CHUNK, dim=2)):
+            start, length = i * CHUNK, queries.shape[2]
             first = num_keys - num_queries + start  # position of the block's first query
-            low = max(0, first - self.window + 1)
-            high = first + end - start + (0 if mask.causal else self.window - 1)
-            high = min(high, num_keys)
-            near = slice(low, high)
-            added = _distances(first - low, end - start, high - low, mask, like=q)
+            low = max(0, first - self.window + 1) // CHUNK  # block of the first key in reach
+            high = first + length + (0 if mask.causal else self.window - 1)
+            high = -(-min(high, num_keys) // CHUNK)
+            keys, values = (torch.cat(x[low:high], dim=2) for x in (all_keys, all_values))
+            near = slice(low * CHUNK, low * CHUNK + keys.shape[2])
+            added = _distances(first - near.start, length, keys.shape[2], mask, like=q)
             if bias is not None:
-                added = added + bias[:, :, start:end, near]
-            keys = None if mask.keys is None else mask.keys[:, near]
-            block = q[:, :, start:end], k[:, :, near], v[:, :, near]
-            parts.append(fused_dot(*block, Mask(keys=keys), added))
+                added = added + bias[:, :, start : start + length, near]
+            real = None if mask.keys is None else mask.keys[:, near]
+            parts.append(fused_dot(queries, keys, values, Mask(keys=real), added))
         return torch.cat(parts, dim=2)
 
     def weights(

@@ -1,11 +1,12 @@
 """Figure 1 of "Attention Is All You Need", one box a file."""
 
 from headway.blocks.decoder import Decoder, DecoderBlock
+from headway.blocks.decoder_only import DecoderOnly, DecoderOnlyBlock, DecoderOnlyState
 from headway.blocks.dropout import Dropout
 from headway.blocks.embeddings import Embeddings
 from headway.blocks.encoder import Encoder, EncoderBlock, FeedForwardBlock
-from headway.blocks.feedforward import FeedForward
-from headway.blocks.norms import LayerNorm
+from headway.blocks.feedforward import FeedForward, GatedFeedForward
+from headway.blocks.norms import LayerNorm, RMSNorm
 from headway.blocks.positions import (
     Added,
     Concatenated,
@@ -33,6 +34,9 @@ __all__ = [
     "Concatenated",
     "Decoder",
     "DecoderBlock",
+    "DecoderOnly",
+    "DecoderOnlyBlock",
+    "DecoderOnlyState",
     "DecoderState",
     "Dropout",
     "Embeddings",
@@ -40,6 +44,7 @@ __all__ = [
     "EncoderBlock",
     "FeedForward",
     "FeedForwardBlock",
+    "GatedFeedForward",
     "LastState",
     "LayerNorm",
     "LearnedTable",
@@ -49,6 +54,7 @@ __all__ = [
     "Positions",
     "PostNorm",
     "PreNorm",
+    "RMSNorm",
     "RecurrentDecoder",
     "RecurrentEncoder",
     "RecurrentLayers",

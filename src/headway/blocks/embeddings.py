@@ -14,11 +14,11 @@ from headway.shapes import Float, Int, Tensor
 
 
 class Embeddings(nn.Module):
-    """dropout(positions(E[token] * sqrt(D))).
+    """dropout(positions(E[token] * scale)).
 
-    The factor lets one matrix serve as embedding (entries of size D^-1/2, as initialised) and as
-    output projection. Vaswani et al. 2017, section 3.4. `tokens` may be shared between models'
-    sides: pass the same `nn.Embedding`.
+    The scale, sqrt(D) unless given, lets one matrix serve as embedding (entries of size D^-1/2, as
+    initialised) and as output projection. Vaswani et al. 2017, section 3.4. GPT's is 1. `tokens`
+    may be shared between models' sides: pass the same `nn.Embedding`.
     """
 
     def __init__(
@@ -26,12 +26,13 @@ class Embeddings(nn.Module):
         tokens: nn.Embedding,
         positions: Added | Concatenated | NoPositions,
         dropout: float = 0.0,
+        scale: float | None = None,
     ) -> None:
         super().__init__()
         self.tokens = tokens
         self.positions = positions
         self.dropout = Dropout(dropout)
-        self.scale = math.sqrt(tokens.embedding_dim)
+        self.scale = math.sqrt(tokens.embedding_dim) if scale is None else scale
 
     def forward(
         self, tokens: Int[Tensor, "B T"], past: Sequence[int] = (0,)

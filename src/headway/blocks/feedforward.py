@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch.nn.functional as F
 from torch import nn
@@ -10,7 +11,15 @@ from torch import nn
 from headway.blocks.dropout import Dropout
 from headway.shapes import Float, Tensor
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu}
+Activation = Callable[[Tensor], Tensor]
+
+ACTIVATIONS: dict[str, Activation] = {
+    "relu": F.relu,
+    "gelu": F.gelu,
+    # x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), GPT's; Hendrycks and Gimpel 2016, section 2
+    "gelu-tanh": partial(F.gelu, approximate="tanh"),
+    "silu": F.silu,
+}
 
 
 class FeedForward(nn.Module):
@@ -23,15 +32,44 @@ class FeedForward(nn.Module):
         self,
         model_dim: int,
         ffn_dim: int,
-        activation: Callable[[Tensor], Tensor] = F.relu,
+        activation: Activation = F.relu,
         dropout: float = 0.0,
+        bias: bool = True,
     ) -> None:
         super().__init__()
-        self.expand = nn.Linear(model_dim, ffn_dim)
-        self.contract = nn.Linear(ffn_dim, model_dim)
+        self.expand = nn.Linear(model_dim, ffn_dim, bias=bias)
+        self.contract = nn.Linear(ffn_dim, model_dim, bias=bias)
         self.activation = activation
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
         out: Tensor = self.contract(self.dropout(self.activation(self.expand(x))))
+        return out
+
+
+class GatedFeedForward(nn.Module):
+    """(activation(x W_g) * x W_1) W_2: one projection opens and closes the other.
+
+    With SiLU it is SwiGLU. Three matrices, so F = 8/3 D costs what F = 4 D costs without a gate.
+    Shazeer 2020, equation 6.
+    """
+
+    def __init__(
+        self,
+        model_dim: int,
+        ffn_dim: int,
+        activation: Activation = F.silu,
+        dropout: float = 0.0,
+        bias: bool = False,
+    ) -> None:
+        super().__init__()
+        self.gate = nn.Linear(model_dim, ffn_dim, bias=bias)
+        self.expand = nn.Linear(model_dim, ffn_dim, bias=bias)
+        self.contract = nn.Linear(ffn_dim, model_dim, bias=bias)
+        self.activation = activation
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
+        opened = self.activation(self.gate(x)) * self.expand(x)
+        out: Tensor = self.contract(self.dropout(opened))
         return out

@@ -28,3 +28,21 @@ class LayerNorm(nn.Module):
 
     def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
         return F.layer_norm(x, self.gain.shape, self.gain, self.shift, self.eps)
+
+
+class RMSNorm(nn.Module):
+    """gain * x / sqrt(mean(x^2) + eps), over the last axis: a LayerNorm without mean and shift.
+
+    The mean of squares is taken in float32 or better. Zhang and Sennrich 2019, equation 4.
+    """
+
+    def __init__(self, model_dim: int, eps: float = 1e-5) -> None:
+        super().__init__()
+        self.gain = nn.Parameter(torch.ones(model_dim))
+        self.eps = eps
+
+    def init_weights(self) -> None:
+        nn.init.ones_(self.gain)
+
+    def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
+        return F.rms_norm(x, self.gain.shape, self.gain, self.eps)

@@ -71,6 +71,9 @@ class RecurrentState:
 
     def rewind(self, lengths: Sequence[int]) -> RecurrentState:
         """Take tokens back: row n keeps its first lengths[n]."""
+        for old, new in zip(self.lengths, lengths, strict=True):
+            if not 0 <= new <= old:
+                raise ValueError(f"cannot rewind a row of {old} tokens to {new}")
         self.history.rewind([length + 1 for length in lengths])
         return self
 
@@ -78,6 +81,8 @@ class RecurrentState:
     def join(states: Sequence[RecurrentState]) -> RecurrentState:
         """The rows of several states of one model, in order, in one state."""
         memories = [state.memory for state in states if state.memory is not None]
+        if len(memories) not in (0, len(states)):
+            raise ValueError("a state without attention cannot join one with: two models")
         history = TokenCache.join([state.history for state in states])
         return RecurrentState(history, Memory.join(memories) if memories else None)
 

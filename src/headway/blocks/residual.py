@@ -8,7 +8,6 @@ from typing import Protocol, runtime_checkable
 from torch import nn
 
 from headway.blocks.dropout import Dropout
-from headway.blocks.norms import LayerNorm
 from headway.shapes import Float, Tensor
 
 Sublayer = Callable[[Tensor], Tensor]
@@ -27,9 +26,9 @@ class PreNorm(nn.Module):
     Xiong et al. 2020.
     """
 
-    def __init__(self, model_dim: int, dropout: float = 0.0) -> None:
+    def __init__(self, norm: nn.Module, dropout: float = 0.0) -> None:
         super().__init__()
-        self.norm = LayerNorm(model_dim)
+        self.norm = norm
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "B T D"], sublayer: Sublayer) -> Float[Tensor, "B T D"]:
@@ -40,9 +39,9 @@ class PreNorm(nn.Module):
 class PostNorm(nn.Module):
     """norm(x + dropout(sublayer(x))), as in the 2017 paper. Vaswani et al. 2017, section 3.1."""
 
-    def __init__(self, model_dim: int, dropout: float = 0.0) -> None:
+    def __init__(self, norm: nn.Module, dropout: float = 0.0) -> None:
         super().__init__()
-        self.norm = LayerNorm(model_dim)
+        self.norm = norm
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "B T D"], sublayer: Sublayer) -> Float[Tensor, "B T D"]:

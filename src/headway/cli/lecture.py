@@ -71,6 +71,7 @@ def lecture(
 
 def _list(as_json: bool) -> None:
     from headway.recipes.lectures import CLAIMS
+    from headway.recipes.lectures.plans import PLANS
 
     width = max(map(len, CLAIMS))
     for name, claim in CLAIMS.items():
@@ -79,7 +80,9 @@ def _list(as_json: bool) -> None:
         else:
             data(f"{name:<{width}}  {claim.CLAIM}")
     if not as_json:
-        talk.print(f"one of them   {program()} lecture {next(iter(CLAIMS))}", markup=False)
+        us = program()
+        talk.print(f"one of them   {us} lecture {next(iter(CLAIMS))}", markup=False)
+        talk.print(f"with training {us} compare {' | '.join(PLANS)}", markup=False)
 
 
 def _place(name: str, out: Path | None, overwrite: bool) -> Path:

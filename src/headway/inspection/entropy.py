@@ -5,22 +5,24 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from headway.attention import Kernel
+from headway.attention import Kernel, Mask, SlidingWindow
 from headway.bundle import TranslatorBundle
 from headway.shapes import Float, Tensor
 
 
-def relative_entropy(weights: Float[Tensor, "H T S"], causal: bool) -> Float[Tensor, "H T"]:
+def relative_entropy(
+    weights: Float[Tensor, "H T S"], causal: bool, window: int | None = None
+) -> Float[Tensor, "H T"]:
     """-sum_s a_s log a_s / log n for each query: 0 looks at one key, 1 at all n alike.
 
-    n: the keys that the query may attend to, all S or, causal, those up to its own position. A
-    query with one key has no choice, and gets NaN.
+    n: the keys that the query may attend to: all S or, causal, those up to its own position, and
+    of them only those in its window if there is one. A query with one key has no choice, and gets
+    NaN.
     """
     a = weights.double()
     entropy = -(a * a.clamp_min(1e-300).log()).sum(-1)
-    choices = entropy.new_tensor(
-        [a.shape[2] - a.shape[1] + t + 1 if causal else a.shape[2] for t in range(a.shape[1])]
-    )
+    allowed = Mask(causal=causal, window=window).dense(a.shape[1], a.shape[2], a.device)
+    choices = allowed[0, 0].sum(-1).double()
     return entropy / choices.log().masked_fill(choices == 1, math.nan)
 
 
@@ -32,8 +34,8 @@ def attention_entropies(
     Layers whose weights are no shares (scores without softmax) are left out, and so are queries
     that see one key only.
     """
-    normalised = {
-        name.removesuffix(".kernel")
+    kernels = {
+        name.removesuffix(".kernel"): module
         for name, module in bundle.model.named_modules()
         if isinstance(module, Kernel) and module.normalised
     }
@@ -41,10 +43,12 @@ def attention_entropies(
     counts: dict[str, int] = {}
     for source, target in zip(sources, targets, strict=True):
         for layer, weights in bundle.attention(source, target).maps.items():
-            if layer not in normalised:
+            if layer not in kernels:
                 continue
+            kernel = kernels[layer]
             causal = layer.startswith("decoder") and not layer.endswith(".cross")
-            found = relative_entropy(weights, causal)
+            window = kernel.window if isinstance(kernel, SlidingWindow) else None
+            found = relative_entropy(weights, causal, window)
             sums[layer] = sums.get(layer, 0) + found.nansum(1)  # H T -> H
             counts[layer] = counts.get(layer, 0) + int((~found[0].isnan()).sum())
     return {layer: (sums[layer] / counts[layer]).tolist() for layer in sums if counts[layer]}

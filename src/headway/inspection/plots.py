@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import io
 import math
+import unicodedata
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from headway.errors import UsageError
 from headway.files import write_file
@@ -31,10 +32,14 @@ BESIDE = 4  # more lines than that have their legend beside the picture
 AROUND = ((4, 4), (4, -11), (-4, 4), (-4, -11), (4, 14), (4, -21), (-4, 14), (-4, -21))
 Box = tuple[float, float, float, float]
 """Left, low, right, high."""
+BAD = {"Cc", "Cs", "Cn"}  # controls, lone surrogates, and what is no character
+ROUNDING = 1e-6
+HATCHES = ("", "//", "..")
 ENDINGS = (".svg", ".png", ".pdf")
 STYLE: Any = {
     "svg.hashsalt": "headway",
     "svg.fonttype": "none",
+    "text.parse_math": False,  # a word may hold dollar signs
     "font.size": 10,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -77,7 +82,9 @@ def line_plot(
         for i, (name, line) in enumerate(series.items()):
             marker = MARKERS[i % len(MARKERS)] if len(line) <= FEW else ""
             xs, ys = [x for x, _ in line], [y for _, y in line]
-            axes.plot(xs, ys, label=name, color=COLOURS[i % len(COLOURS)], marker=marker, ms=5)
+            axes.plot(
+                xs, ys, label=_text(name), color=COLOURS[i % len(COLOURS)], marker=marker, ms=5
+            )
         if log_x:
             axes.set_xscale("log")
         if log_y:
@@ -106,8 +113,10 @@ def grouped_bars(
         for i, (name, values) in enumerate(series.items()):
             places = [g - 0.4 + (i + 0.5) * width for g, v in enumerate(values) if v is not None]
             heights = [v for v in values if v is not None]
-            axes.bar(places, heights, width * 0.92, label=name, color=COLOURS[i % len(COLOURS)])
-        axes.set_xticks(range(len(groups)), groups)
+            colour = COLOURS[i % len(COLOURS)]
+            hatch = HATCHES[i // len(COLOURS) % len(HATCHES)]
+            axes.bar(places, heights, width * 0.92, label=_text(name), color=colour, hatch=hatch)
+        axes.set_xticks(range(len(groups)), [_text(group) for group in groups])
         axes.grid(visible=False, axis="x")
         _name(axes, title, x_label, y_label)
         _legend(axes, len(series), beside=True)
@@ -134,17 +143,19 @@ def attention_pictures(path: Path, panels: Sequence[Panel], *, title: str = "") 
         shown: list[Axes] = list(grid.flat)
         for axes, panel in zip(shown, panels, strict=False):
             image = axes.imshow(panel.weights, cmap="Blues", vmin=0, vmax=1, aspect="auto")
-            axes.set_title(panel.title, pad=12, loc="left", fontsize=11)
+            axes.set_title(_text(panel.title), pad=12, loc="left", fontsize=11)
             axes.xaxis.tick_top()
-            axes.set_xticks(range(len(panel.columns)), panel.columns, rotation=60, ha="left")
-            axes.set_yticks(range(len(panel.rows)), panel.rows)
+            columns_named = [_text(column) for column in panel.columns]
+            axes.set_xticks(range(len(columns_named)), columns_named, rotation=60, ha="left")
+            axes.set_yticks(range(len(panel.rows)), [_text(row) for row in panel.rows])
             axes.tick_params(length=0)
             axes.grid(visible=False)
         for axes in shown[len(panels) :]:
             axes.set_axis_off()
-        figure.colorbar(image, ax=shown, shrink=0.6, label="weight")
+        beyond = _beyond([w for panel in panels for row in panel.weights for w in row])
+        figure.colorbar(image, ax=shown, shrink=0.6, label="weight", extend=beyond)
         if title:
-            figure.suptitle(title, x=0.01, ha="left")
+            figure.suptitle(_text(title), x=0.01, ha="left")
 
 
 def scatter(
@@ -167,14 +178,14 @@ def scatter(
             chosen = [point for point, group in zip(points, own, strict=True) if group == kind]
             xs, ys = [x for x, _ in chosen], [y for _, y in chosen]
             marker, colour = MARKERS[i % len(MARKERS)], COLOURS[i % len(COLOURS)]
-            axes.scatter(xs, ys, label=kind, color=colour, marker=marker, s=28)
+            axes.scatter(xs, ys, label=_text(kind), color=colour, marker=marker, s=28)
         _name(axes, title, "first principal component", "second principal component")
         axes.margins(0.12)
         for point, label, (right, up) in zip(
             points, labels, _label_places(points, labels), strict=True
         ):
             axes.annotate(
-                label,
+                _text(label),
                 point,
                 xytext=(right, up),
                 textcoords="offset points",
@@ -223,22 +234,45 @@ def _covered(a: Box, b: Box) -> float:
 
 
 def _name(axes: Axes, title: str, x_label: str, y_label: str) -> None:
-    axes.set_title(title, loc="left", fontsize=12)
-    axes.set_xlabel(x_label)
-    axes.set_ylabel(y_label)
+    axes.set_title(_text(title), loc="left", fontsize=12, wrap=True)
+    axes.set_xlabel(_text(x_label))
+    axes.set_ylabel(_text(y_label))
 
 
 def _legend(axes: Axes, count: int, *, beside: bool = False) -> None:
+    """Names of all series, one alone included; beside the picture where they are many."""
+    handles, labels = axes.get_legend_handles_labels()
     if count > BESIDE or (beside and count > 1):
-        axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
-    elif count > 1:
-        axes.legend(loc="best")
+        axes.legend(handles, labels, loc="center left", bbox_to_anchor=(1.01, 0.5))
+    else:
+        axes.legend(handles, labels, loc="best")
+
+
+def _text(text: str) -> str:
+    """Any string as text that every format can hold: controls and halves of characters replaced.
+
+    A leading underscore would hide a name from matplotlib's legend; a word joiner before it, which
+    has no width, does not.
+    """
+    kept = "".join(
+        " " if c.isspace() else "\N{REPLACEMENT CHARACTER}" if unicodedata.category(c) in BAD else c
+        for c in text
+    )
+    return "\N{WORD JOINER}" + kept if kept.startswith("_") else kept
+
+
+def _beyond(weights: Sequence[float]) -> Literal["neither", "min", "max", "both"]:
+    """On which ends the colour scale is overrun, to be shown by its arrows."""
+    low, high = min(weights) < -ROUNDING, max(weights) > 1 + ROUNDING
+    return "both" if low and high else "min" if low else "max" if high else "neither"
 
 
 def _check_numbers(named: Mapping[str, Sequence[float]]) -> None:
-    if not any(len(values) for values in named.values()):
+    if not named:
         raise ValueError("there is nothing to draw")
     for name, values in named.items():
+        if not len(values):
+            raise ValueError(f"{name!r} has nothing to draw")
         for value in values:
             if not math.isfinite(value):
                 raise ValueError(f"{name!r} has the value {value}, which cannot be drawn")
@@ -251,11 +285,12 @@ def _page(path: Path, size: tuple[float, float]) -> Iterator[Figure]:
     if kind not in ENDINGS:
         raise UsageError(f"{path} must end in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}")
     try:
-        from matplotlib import rc_context
+        from matplotlib import style
         from matplotlib.figure import Figure
     except ImportError:
         raise UsageError("pictures need matplotlib", hint="pip install 'headway[plot]'") from None
-    with rc_context(STYLE), warnings.catch_warnings():
+    # "default" first: a person's own settings must not change the picture
+    with style.context(["default", STYLE]), warnings.catch_warnings():
         # the font may lack a script; .svg leaves the choice to the reader's own fonts
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         figure = Figure(figsize=size, layout="constrained")

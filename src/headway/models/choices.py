@@ -64,11 +64,16 @@ def input_positions(
 
 
 def attention_positions(
-    scheme: PositionScheme, num_heads: int, head_dim: int, *, causal: bool
+    scheme: PositionScheme,
+    num_heads: int,
+    head_dim: int,
+    *,
+    causal: bool,
+    rotary_base: float = 10_000.0,
 ) -> AttentionPositions | None:
     """What happens inside each self-attention of a stack; None for a scheme at the input."""
     if scheme == "rotary":
-        return Rotary(head_dim)
+        return Rotary(head_dim, rotary_base)
     if scheme == "alibi":
         return Alibi(num_heads)
     if scheme == "relative":

@@ -17,7 +17,7 @@ class DecodeState(Protocol):
 
     @property
     def lengths(self) -> list[int]:
-        """Tokens decoded so far in each row."""
+        """Tokens in each row: those decoded, after those of a prompt if the model reads one."""
         ...
 
     def reorder(self, rows: Sequence[int]) -> DecodeState:
@@ -69,6 +69,19 @@ def init_weights(model: nn.Module, tied: Sequence[nn.Linear] = ()) -> None:
             nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)
         elif isinstance(module, nn.RNNBase):
             init_recurrent(module)
+        elif isinstance(module, Brick) and module is not model:
+            module.init_weights()
+
+
+def init_normal(model: nn.Module, std: float) -> None:
+    """Set every value: projections and embeddings N(0, std^2), biases zero, other bricks by their
+    own `init_weights`. Nothing is assumed of what the constructors left.
+    """
+    for module in model.modules():
+        if isinstance(module, nn.Linear | nn.Embedding):
+            nn.init.normal_(module.weight, std=std)
+            if isinstance(module, nn.Linear) and module.bias is not None:
+                nn.init.zeros_(module.bias)
         elif isinstance(module, Brick) and module is not model:
             module.init_weights()
 

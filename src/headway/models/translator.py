@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar, Literal
 
 from torch import nn
@@ -294,7 +293,7 @@ def _feedforward(config: TranslatorConfig) -> FeedForward:
 
 def _residual(config: TranslatorConfig) -> Callable[[], Residual]:
     kind = PreNorm if config.norm == "pre" else PostNorm
-    return partial(kind, config.model_dim, config.dropout)
+    return lambda: kind(LayerNorm(config.model_dim), config.dropout)
 
 
 def _last_norm(config: TranslatorConfig) -> nn.Module:

@@ -2,7 +2,11 @@
 
 From the last target word back to the first source word: without attention through every state of
 the decoder and of the encoder, with attention in one step. The weights are those of fresh models:
-what training does later has to begin with these gradients.
+what training does later has to begin with these gradients; `first_to_last` measures any model.
+
+An encoder that reads from both ends is no way out: the first source word is then the last that one
+of the directions reads, and as near to the context as the last word, but the decoder's states are
+between them still.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ import torch
 from headway.attention import Mask
 from headway.models import Translator, TranslatorConfig
 from headway.recipes.lectures.contract import judged, table
-from headway.shapes import Float, Int, Tensor
+from headway.shapes import Bool, Float, Int, Tensor
 
 TITLE = "The gradient from the last target word to the first source word"
 CLAIM = "attention shortens the gradient's way: without it, it vanishes as sentences grow"
@@ -31,6 +35,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "GRU, attention": {"cell": "gru", "attention": "additive"},
     "LSTM": {"cell": "lstm", "attention": "none"},
     "LSTM, attention": {"cell": "lstm", "attention": "additive"},
+    "GRU, both ends": {"cell": "gru", "attention": "none", "bidirectional": True},
     "Transformer": {"encoder": "transformer", "decoder": "transformer"},
 }
 FAR = 100.0  # times as large: the gradient with attention at the longest sentence, at least
@@ -88,15 +93,23 @@ class GradientsResult:
             table(headings, cells)
             + f"\n\nNorm of d log P(last target word) / d (first source word's vector), median of "
             f"{self.seeds} seeds x {self.sentences} random sentences; as many target as source "
-            f"words; fresh models, {WIDTH} wide, encoders read in one direction, 1 layer (the "
-            "Transformer 2 + 2), float64."
+            f"words; fresh models, {WIDTH} wide, 1 layer (the Transformer 2 + 2); encoders read "
+            "in one direction unless both ends are named; float64."
         )
 
 
 def measure(
     *, lengths: Sequence[int] = (5, 10, 20, 40, 80, 160), sentences: int = 8, seeds: int = 5
 ) -> GradientsResult:
-    """Fresh models of each kind on random sentences of each length."""
+    """Fresh models of each kind on random sentences of each length.
+
+    ValueError: fewer than two lengths, or no sentence or seed.
+    """
+    if len(set(lengths)) < 2:
+        raise ValueError(f"{lengths=} must be two or more: the claim is about growing sentences")
+    if sentences < 1 or seeds < 1:
+        raise ValueError(f"{sentences=} and {seeds=} must be at least 1")
+    lengths = sorted(lengths)
     rows = []
     for name, changes in MODELS.items():
         found: dict[int, list[tuple[float, float]]] = {length: [] for length in lengths}
@@ -116,12 +129,21 @@ def measure(
 
 
 def first_to_last(
-    model: Translator, source: Int[Tensor, "B S"], target: Int[Tensor, "B T"]
+    model: Translator,
+    source: Int[Tensor, "B S"],
+    target: Int[Tensor, "B T"],
+    keys: Bool[Tensor, "B S"] | None = None,
 ) -> Float[Tensor, "B S"]:
-    """Norms of d log P(target_T | target_<T, source) / d x_s for each source word's vector x_s."""
+    """Norms of d log P(target_T | target_<T, source) / d x_s for each source word's vector x_s.
+
+    target: <s> and words without padding; the last of them is the one asked for. keys: True at
+    real source words (None: all); the others' norm is 0. A model that is training drops some ways
+    at random: `model.eval()` before.
+    """
     x = model.source_embedding(source).detach().requires_grad_()
-    memory = model.encoder(x, Mask())
-    hidden = model.decoder(model.target_embedding(target[:, :-1]), memory, Mask())
+    mask = Mask(keys=keys)
+    memory = model.encoder(x, mask)
+    hidden = model.decoder(model.target_embedding(target[:, :-1]), memory, mask)
     log_p = model.output(hidden[:, -1]).log_softmax(-1).gather(1, target[:, -1:])
     (gradient,) = torch.autograd.grad(log_p.sum(), x)
     norms: Tensor = gradient.norm(dim=-1)
@@ -154,9 +176,8 @@ def _model(changes: dict[str, Any]) -> Translator:
         model_dim=WIDTH,
         num_heads=1,
         ffn_dim=2 * WIDTH,
-        bidirectional=False,
         source_vocabulary=VOCABULARY,
         target_vocabulary=VOCABULARY,
-        **{**shape, **changes},
+        **{"bidirectional": False, **shape, **changes},
     )
     return Translator(config).eval().double()

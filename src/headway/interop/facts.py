@@ -1,0 +1,75 @@
+"""config.json of somebody else: every value checked, every refusal with its key."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from headway.errors import DataError
+from headway.files import read_json
+
+T = TypeVar("T")
+
+
+class Facts:
+    """What a config.json says. A key that is missing or null has its default, where there is one.
+
+    DataError names the key and the value. Keys that nobody asks for are ignored.
+    """
+
+    def __init__(self, values: Mapping[str, Any], where: str) -> None:
+        self.values = {key: value for key, value in values.items() if value is not None}
+        self.where = where
+
+    @classmethod
+    def load(cls, path: Path) -> Facts:
+        """The facts of a file."""
+        values = read_json(path)
+        if not isinstance(values, dict):
+            raise DataError("must be names and values", str(path))
+        return cls(values, str(path))
+
+    def whole(self, key: str, default: int | None = None) -> int:
+        """A whole number above 0."""
+        value = self._get(key, default)
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 2**31:
+            raise self.refusal(key, value, "a whole number above 0")
+        return value
+
+    def number(self, key: str, default: float, low: float = 0.0, high: float = math.inf) -> float:
+        """A number: at least `low`, below `high`."""
+        value = self._get(key, default)
+        plain = isinstance(value, int | float) and not isinstance(value, bool)
+        if not plain or not low <= value < high:
+            raise self.refusal(key, value, f"a number from {low:g} on and below {high:g}")
+        return float(value)
+
+    def flag(self, key: str, default: bool) -> bool:
+        """true or false."""
+        value = self._get(key, default)
+        if not isinstance(value, bool):
+            raise self.refusal(key, value, "true or false")
+        return value
+
+    def choice(self, key: str, meanings: Mapping[str, T], default: str) -> T:
+        """One of some words, and what we call it."""
+        value = self._get(key, default)
+        if not isinstance(value, str) or value not in meanings:
+            raise self.refusal(key, value, " or ".join(meanings))
+        return meanings[value]
+
+    def must_be(self, key: str, wanted: Any) -> None:
+        """Refuse what this reader has no form for: the key must be absent or have this value."""
+        if self.values.get(key, wanted) != wanted:
+            raise self.refusal(key, self.values[key], f"{wanted!r}: nothing else can be read here")
+
+    def refusal(self, key: str, value: Any, wanted: str) -> DataError:
+        """The error for a key of this file."""
+        return DataError(f"{key}={str(value)[:80]}: must be {wanted}", self.where)
+
+    def _get(self, key: str, default: Any) -> Any:
+        if default is None and key not in self.values:
+            raise DataError(f"{key} is missing", self.where)
+        return self.values.get(key, default)

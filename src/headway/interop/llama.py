@@ -1,0 +1,148 @@
+"""Llama (`LlamaForCausalLM`): RMSNorm, SwiGLU, rotary positions, shared keys and values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from headway.interop.facts import Facts
+from headway.interop.family import Family, Part, needs
+from headway.models import GPTConfig
+
+_LINEAR = {
+    "self_attn.q_proj": "attention.query",
+    "self_attn.k_proj": "attention.key",
+    "self_attn.v_proj": "attention.value",
+    "self_attn.o_proj": "attention.output",
+    "mlp.gate_proj": "feedforward.gate",
+    "mlp.up_proj": "feedforward.expand",
+    "mlp.down_proj": "feedforward.contract",
+}
+_NORMS = {
+    "input_layernorm": "around_attention.norm",
+    "post_attention_layernorm": "around_feedforward.norm",
+}
+_QK_NORMS = {
+    "self_attn.q_norm": "attention.query_norm",
+    "self_attn.k_norm": "attention.key_norm",
+}
+
+
+def parts(config: GPTConfig) -> Iterator[Part]:
+    """All but the head; the norms of queries and keys where there are any."""
+    yield Part("embed_tokens.weight", ("embedding.tokens.weight",))
+    norms = _NORMS | _QK_NORMS if config.qk_norm else _NORMS
+    for number in range(config.num_layers):
+        theirs, ours = f"layers.{number}", f"decoder.blocks.{number}"
+        for key, name in norms.items():
+            yield Part(f"{theirs}.{key}.weight", (f"{ours}.{name}.gain",))
+        for key, name in _LINEAR.items():
+            for kind in ("weight", "bias") if config.bias else ("weight",):
+                yield Part(f"{theirs}.{key}.{kind}", (f"{ours}.{name}.{kind}",))
+    yield Part("norm.weight", ("decoder.norm.gain",))
+
+
+def shape(facts: Facts) -> dict[str, Any]:
+    """The fields of every model built like Llama."""
+    facts.must_be("hidden_act", "silu")
+    num_heads = facts.whole("num_attention_heads", 32)
+    return {
+        "vocabulary": facts.whole("vocab_size", 32_000),
+        "max_length": facts.whole("max_position_embeddings", 2048),
+        "model_dim": facts.whole("hidden_size", 4096),
+        "ffn_dim": facts.whole("intermediate_size", 11_008),
+        "num_layers": facts.whole("num_hidden_layers", 32),
+        "num_heads": num_heads,
+        "num_kv_heads": facts.whole("num_key_value_heads", num_heads),
+        "norm": "pre",
+        "norm_kind": "rms",
+        "norm_eps": facts.number("rms_norm_eps", 1e-6),
+        "activation": "swiglu",
+        "positions": "rotary",
+        "rotary_base": _rotary_base(facts),
+        "tie_output": facts.flag("tie_word_embeddings", False),
+    }
+
+
+def shape_facts(config: GPTConfig) -> dict[str, Any]:
+    """The way back. The base stands twice: for transformers 5, and for everybody else."""
+    return {
+        "vocab_size": config.vocabulary,
+        "max_position_embeddings": config.max_length,
+        "hidden_size": config.model_dim,
+        "intermediate_size": config.ffn_dim,
+        "num_hidden_layers": config.num_layers,
+        "num_attention_heads": config.num_heads,
+        "num_key_value_heads": config.kv_heads,
+        "head_dim": config.head_width,
+        "rms_norm_eps": config.norm_eps,
+        "hidden_act": "silu",
+        "rope_parameters": {"rope_theta": config.rotary_base, "rope_type": "default"},
+        "rope_theta": config.rotary_base,
+        "attention_bias": config.bias,
+        "attention_dropout": 0.0,
+    }
+
+
+def shape_lacks(config: GPTConfig) -> list[str]:
+    """What of a model nothing built like Llama can say."""
+    return needs(
+        config,
+        {
+            "norm": ("pre",),
+            "norm_kind": ("rms",),
+            "activation": ("swiglu",),
+            "positions": ("rotary",),
+            "attention": ("scaled-dot",),
+        },
+    )
+
+
+def _rotary_base(facts: Facts) -> float:
+    """`rope_parameters` (transformers 5), or `rope_theta` beside `rope_scaling` (4)."""
+    default = facts.number("rope_theta", 10_000.0, low=1.0)
+    for key in ("rope_parameters", "rope_scaling"):
+        inner = facts.values.get(key, {})
+        if not isinstance(inner, dict):
+            raise facts.refusal(key, inner, "names and values")
+        nested = Facts({f"{key}.{name}": value for name, value in inner.items()}, facts.where)
+        for name in ("rope_type", "type"):
+            nested.must_be(f"{key}.{name}", "default")
+        nested.must_be(f"{key}.partial_rotary_factor", 1.0)
+        default = nested.number(f"{key}.rope_theta", default, low=1.0)
+    return default
+
+
+def _settings(facts: Facts) -> dict[str, Any]:
+    settings = shape(facts)
+    bias = facts.flag("attention_bias", False)
+    facts.must_be("mlp_bias", bias)
+    if bias and "mlp_bias" not in facts.values:
+        raise facts.refusal("attention_bias", True, "what mlp_bias is, which is false")
+    own_width = max(1, settings["model_dim"] // settings["num_heads"])
+    return {**settings, "head_dim": facts.whole("head_dim", own_width), "bias": bias}
+
+
+def _facts(config: GPTConfig) -> dict[str, Any]:
+    return {**shape_facts(config), "mlp_bias": config.bias}
+
+
+def _lacks(config: GPTConfig) -> list[str]:
+    reasons = shape_lacks(config) + needs(config, {"qk_norm": (False,)})
+    if config.model_dim % config.num_heads:
+        reasons.append(f"model_dim={config.model_dim} (must be a multiple of num_heads)")
+    return reasons
+
+
+FAMILY = Family(
+    model_type="llama",
+    architecture="LlamaForCausalLM",
+    bare="LlamaModel",
+    prefix="model.",
+    embedding="embed_tokens.weight",
+    ignored=r"layers\.\d+\.self_attn\.rotary_emb\.inv_freq",
+    settings=_settings,
+    facts=_facts,
+    parts=parts,
+    lacks=_lacks,
+)

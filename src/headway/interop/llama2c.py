@@ -1,0 +1,143 @@
+"""llama2.c's files: a Llama as seven numbers and its weights, and the pieces of its tokenizer."""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from headway.errors import DataError
+from headway.files import read_bytes
+from headway.models import GPTConfig
+from headway.shapes import Float, Tensor
+
+WEIGHTS_LIMIT = 2**36
+PIECES_LIMIT = 2**26
+PIECE_LIMIT = 2**16
+_NAMES = ("dim", "hidden_dim", "n_layers", "n_heads", "n_kv_heads", "vocab_size", "seq_len")
+
+
+def read_llama2c(path: str | Path) -> tuple[GPTConfig, dict[str, Tensor]]:
+    """Configuration and parameters, by our names, of a version-0 file (`stories15M.bin`).
+
+    Rotary pairs lie beside each other there, and half a head apart here: the rows of queries and
+    keys change places. A negative vocab_size says that the output has a matrix of its own.
+    DataError where the header makes no sense or the size of the file is not what it says.
+    """
+    where = str(path)
+    data = read_bytes(Path(path), WEIGHTS_LIMIT)
+    if len(data) < 28:
+        raise DataError("too short for the seven numbers of a llama2.c file", where)
+    header = dict(zip(_NAMES, struct.unpack("<7i", data[:28]), strict=True))
+    config = _config(header, where)
+    shapes = _shapes(config, header["seq_len"])
+    expected = 28 + 4 * sum(math.prod(shape) for shape in shapes.values())
+    if len(data) != expected:
+        raise DataError(f"{len(data):,} bytes, the header asks for {expected:,}", where)
+    numbers = torch.from_numpy(np.frombuffer(data, dtype="<f4", offset=28).astype(np.float32))
+    theirs = {}
+    start = 0
+    for name, shape in shapes.items():
+        size = math.prod(shape)
+        theirs[name] = numbers[start : start + size].view(shape)
+        start += size
+    return config, _ours(config, theirs)
+
+
+def read_pieces(path: str | Path) -> list[bytes]:
+    """The pieces of a llama2.c tokenizer file (`tok512.bin`), by id.
+
+    A space is a space, and a piece like <0x0A> the byte that it stands for.
+    """
+    where = str(path)
+    data = read_bytes(Path(path), PIECES_LIMIT)
+    pieces: list[bytes] = []
+    place = 4  # past the length of the longest
+    while place < len(data):
+        length = struct.unpack_from("<i", data, place + 4)[0] if place + 8 <= len(data) else -1
+        place += 8 + length
+        if not 0 <= length <= PIECE_LIMIT or place > len(data):
+            raise DataError(f"piece {len(pieces)} is cut short or has no sensible length", where)
+        piece = data[place - length : place]
+        byte = re.fullmatch(rb"<0x([0-9A-F]{2})>", piece)
+        pieces.append(bytes([int(byte[1], 16)]) if byte else piece)
+    if not pieces:
+        raise DataError("no pieces: not a llama2.c tokenizer", where)
+    return pieces
+
+
+def _config(header: dict[str, int], where: str) -> GPTConfig:
+    for name, value in header.items():
+        if not 0 < (abs(value) if name == "vocab_size" else value) < 2**24:
+            raise DataError(f"{name}={value} makes no sense: not a version-0 llama2.c file", where)
+    try:
+        return GPTConfig(
+            model_dim=header["dim"],
+            ffn_dim=header["hidden_dim"],
+            num_layers=header["n_layers"],
+            num_heads=header["n_heads"],
+            num_kv_heads=header["n_kv_heads"],
+            vocabulary=abs(header["vocab_size"]),
+            max_length=header["seq_len"],
+            tie_output=header["vocab_size"] > 0,
+            norm_kind="rms",
+            norm_eps=1e-5,
+            activation="swiglu",
+            bias=False,
+            positions="rotary",
+        )
+    except ValueError as error:  # sizes that do not go together
+        raise DataError(str(error), where) from error
+
+
+def _shapes(config: GPTConfig, length: int) -> dict[str, tuple[int, ...]]:
+    """What stands in the file, in order."""
+    layers, width, inner = config.num_layers, config.model_dim, config.ffn_dim
+    shared = config.kv_heads * config.head_width
+    shapes: dict[str, tuple[int, ...]] = {
+        "embedding": (config.vocabulary, width),
+        "attention_norm": (layers, width),
+        "query": (layers, width, width),
+        "key": (layers, shared, width),
+        "value": (layers, shared, width),
+        "output": (layers, width, width),
+        "feedforward_norm": (layers, width),
+        "gate": (layers, inner, width),
+        "contract": (layers, width, inner),
+        "expand": (layers, inner, width),
+        "norm": (width,),
+        "cosines": (length, config.head_width // 2),  # ours are computed
+        "sines": (length, config.head_width // 2),
+    }
+    return shapes if config.tie_output else {**shapes, "head": (config.vocabulary, width)}
+
+
+def _ours(config: GPTConfig, theirs: dict[str, Tensor]) -> dict[str, Tensor]:
+    ours = {
+        "embedding.tokens.weight": theirs["embedding"],
+        "decoder.norm.gain": theirs["norm"],
+    }
+    for number in range(config.num_layers):
+        layer = {
+            "around_attention.norm.gain": theirs["attention_norm"][number],
+            "attention.query.weight": _halves(theirs["query"][number], config.head_width),
+            "attention.key.weight": _halves(theirs["key"][number], config.head_width),
+            "attention.value.weight": theirs["value"][number],
+            "attention.output.weight": theirs["output"][number],
+            "around_feedforward.norm.gain": theirs["feedforward_norm"][number],
+            "feedforward.gate.weight": theirs["gate"][number],
+            "feedforward.expand.weight": theirs["expand"][number],
+            "feedforward.contract.weight": theirs["contract"][number],
+        }
+        ours |= {f"decoder.blocks.{number}.{name}": tensor for name, tensor in layer.items()}
+    return ours if config.tie_output else {**ours, "output.weight": theirs["head"]}
+
+
+def _halves(weight: Float[Tensor, "HK D"], head_dim: int) -> Float[Tensor, "HK D"]:
+    """Rows 0, 1, 2, 3 ... of each head -> 0, 2, 4 ..., 1, 3, 5 ...: pairs half a head apart."""
+    pairs = weight.view(-1, head_dim // 2, 2, weight.shape[1])
+    return pairs.transpose(1, 2).reshape(weight.shape)

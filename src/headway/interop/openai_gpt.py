@@ -1,0 +1,54 @@
+"""GPT-1 (`OpenAIGPTLMHeadModel`): post-norm, learned positions, no last norm."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from headway.interop import gpt2
+from headway.interop.facts import Facts
+from headway.interop.family import Family, Part, needs
+from headway.models import GPTConfig
+
+# Their "gelu" is the approximation by tanh.
+ACTIVATIONS = {"gelu": "gelu-tanh", "relu": "relu", "silu": "silu", "swish": "silu"}
+
+
+def _settings(facts: Facts) -> dict[str, Any]:
+    settings = gpt2.shape(facts, 40_478, 512)
+    return {
+        **settings,
+        "norm": "post",
+        "ffn_dim": 4 * settings["model_dim"],
+        "activation": facts.choice("afn", ACTIVATIONS, "gelu"),
+    }
+
+
+def _facts(config: GPTConfig) -> dict[str, Any]:
+    names = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
+    return {**gpt2.shape_facts(config), "afn": names[config.activation]}
+
+
+def _parts(config: GPTConfig) -> Iterator[Part]:
+    yield Part("tokens_embed.weight", ("embedding.tokens.weight",))
+    yield Part("positions_embed.weight", ("embedding.positions.table.vectors",))
+    yield from gpt2.layers(config)
+
+
+def _lacks(config: GPTConfig) -> list[str]:
+    own = {"activation": tuple(ACTIVATIONS.values()), "ffn_dim": (4 * config.model_dim,)}
+    return gpt2.shape_lacks(config, "post") + needs(config, own)
+
+
+FAMILY = Family(
+    model_type="openai-gpt",
+    architecture="OpenAIGPTLMHeadModel",
+    bare="OpenAIGPTModel",
+    prefix="transformer.",
+    embedding="tokens_embed.weight",
+    ignored=r"h\.\d+\.attn\.bias|position_ids",
+    settings=_settings,
+    facts=_facts,
+    parts=_parts,
+    lacks=_lacks,
+)

@@ -1,0 +1,38 @@
+"""Qwen3 (`Qwen3ForCausalLM`): Llama with QK-norm, which is what our modern sizes are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headway.interop import llama
+from headway.interop.facts import Facts
+from headway.interop.family import Family, needs
+from headway.models import GPTConfig
+
+
+def _settings(facts: Facts) -> dict[str, Any]:
+    facts.must_be("attention_bias", False)
+    facts.must_be("use_sliding_window", False)
+    kinds = facts.values.get("layer_types", ["full_attention"])
+    if not isinstance(kinds, list) or any(kind != "full_attention" for kind in kinds):
+        raise facts.refusal("layer_types", kinds, "full_attention everywhere")
+    settings = llama.shape(facts)
+    return {**settings, "head_dim": facts.whole("head_dim", 128), "bias": False, "qk_norm": True}
+
+
+def _lacks(config: GPTConfig) -> list[str]:
+    return llama.shape_lacks(config) + needs(config, {"qk_norm": (True,), "bias": (False,)})
+
+
+FAMILY = Family(
+    model_type="qwen3",
+    architecture="Qwen3ForCausalLM",
+    bare="Qwen3Model",
+    prefix="model.",
+    embedding="embed_tokens.weight",
+    ignored=r"layers\.\d+\.self_attn\.rotary_emb\.inv_freq",
+    settings=_settings,
+    facts=llama.shape_facts,
+    parts=llama.parts,
+    lacks=_lacks,
+)

@@ -1,0 +1,118 @@
+"""Query heads that share keys and values beside copies of them."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from headway.attention import (
+    FlexDot,
+    FusedDot,
+    GroupedQueryAttention,
+    KeyValueCache,
+    Mask,
+    MultiHeadAttention,
+    Rotary,
+    ScaledDot,
+    record_attention,
+)
+from headway.attention import fused as fused_module
+from headway.attention.kernel import spread
+from headway.blocks import RMSNorm
+
+B, T, S, D, H, G, K = 2, 5, 7, 24, 6, 2, 4
+
+
+def copied(grouped: GroupedQueryAttention) -> MultiHeadAttention:
+    """The multi-head attention with each shared head written out H / G times."""
+    plain = MultiHeadAttention(D, H, positions=grouped.positions)
+    weights = grouped.state_dict()
+    for part in ("key", "value"):
+        for kind in ("weight", "bias"):
+            heads = weights[f"{part}.{kind}"].unflatten(0, (G, K))
+            weights[f"{part}.{kind}"] = heads.repeat_interleave(H // G, 0).flatten(0, 1)
+    plain.load_state_dict(weights)
+    return plain
+
+
+def test_shared_heads_are_copied_heads():
+    grouped = GroupedQueryAttention(D, H, G, positions=Rotary(K))
+    x = torch.randn(B, T, D)
+    mask = Mask(causal=True)
+    assert_close(grouped(x, x, mask), copied(grouped)(x, x, mask), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("short", [True, False])
+@pytest.mark.parametrize("kernel", [FusedDot(), FlexDot()])
+def test_the_fused_kernels_and_their_gradients_equal_the_reference_on_copies(
+    kernel, short, monkeypatch
+):
+    monkeypatch.setattr(fused_module, "SHORT", 128 if short else 0)
+    results = []
+    for ours in (True, False):
+        torch.manual_seed(1)
+        q, k, v, bias = (
+            torch.randn(*shape, dtype=torch.float64, requires_grad=True)
+            for shape in ((B, H, T, K), (B, G, S, K), (B, G, S, 3), (1, H, T, S))
+        )
+        mask = Mask(causal=True, keys=torch.arange(S) < torch.tensor([[S], [6]]))
+        if ours:
+            out = kernel(q, k, v, mask, bias)
+        else:
+            out = ScaledDot()(q, spread(k, H), spread(v, H), mask, bias)
+        (out * torch.linspace(0, 1, 3).double()).sum().backward()
+        results.append((out.detach(), q.grad, k.grad, v.grad, bias.grad))
+    for found, expected in zip(*results, strict=True):
+        assert_close(found, expected, rtol=0, atol=1e-10)
+
+
+def test_decoding_copies_no_shared_keys(monkeypatch):
+    """The short path reads the cache as it lies: no tensor of H x S x K is made."""
+    grouped, cache = GroupedQueryAttention(D, H, G), KeyValueCache(B)
+    x = torch.randn(B, 40, D)
+    with torch.no_grad():
+        grouped.attend_cached(x, cache)
+        monkeypatch.setattr(fused_module, "spread", None)
+        step = grouped.attend_cached(x[:, :1], cache)
+    assert step.shape == (B, 1, D)
+
+
+def test_every_head_is_recorded():
+    grouped, x = GroupedQueryAttention(D, H, G), torch.randn(B, T, D)
+    with record_attention(grouped) as maps:
+        grouped(x, x, Mask(causal=True))
+    assert maps["kernel"][0].shape == (B, H, T, T)
+    with record_attention(plain := copied(grouped)) as wanted:
+        plain(x, x, Mask(causal=True))
+    assert_close(maps["kernel"][0], wanted["kernel"][0], rtol=0, atol=1e-6)
+
+
+def test_qk_norm_bounds_every_score_whatever_the_weights():
+    """|q| = |k| = sqrt(K) after the norm, so |q k| / sqrt(K) is at most sqrt(K)."""
+    grouped = GroupedQueryAttention(D, H, G, head_norm=RMSNorm, positions=Rotary(K))
+    with torch.no_grad():
+        grouped.query.weight.mul_(1e3)
+        grouped.key.weight.mul_(1e3)
+    seen = []
+    hook = grouped.kernel.register_forward_hook(lambda _, inputs, out: seen.append(inputs))
+    x = torch.randn(B, T, D)
+    grouped(x, x, Mask())
+    hook.remove()
+    q, k = seen[0][:2]
+    assert_close(q.square().mean(-1), torch.ones(B, H, T), rtol=0, atol=1e-4)
+    assert_close(k.square().mean(-1), torch.ones(B, G, T), rtol=0, atol=1e-4)
+    assert (q @ spread(k, H).transpose(-1, -2)).abs().max() <= K + 1e-3
+
+
+def test_queries_and_keys_have_a_norm_each():
+    grouped = GroupedQueryAttention(D, H, G, head_norm=RMSNorm)
+    x = torch.randn(B, T, D)
+    before = grouped(x, x, Mask(causal=True))
+    assert grouped.query_norm.gain is not grouped.key_norm.gain
+    with torch.no_grad():
+        grouped.key_norm.gain.mul_(torch.tensor([1.0, 2.0, 3.0, 4.0]))
+    assert not torch.allclose(before, grouped(x, x, Mask(causal=True)))
+
+
+def test_heads_that_do_not_divide_are_refused():
+    with pytest.raises(ValueError, match=r"num_heads=6 must be a multiple of num_kv_heads=4"):
+        GroupedQueryAttention(D, H, 4)

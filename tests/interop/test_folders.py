@@ -1,0 +1,256 @@
+"""Files from outside that are wrong, and models that have no form there: refused with the name."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from headway.errors import DataError, UsageError
+from headway.interop import FAMILIES, read, write
+from headway.models import GPT, GPTConfig
+
+TINY = GPTConfig(model_dim=12, num_heads=2, ffn_dim=20, num_layers=2, max_length=8, vocabulary=11)
+LLAMA = replace(
+    TINY, norm_kind="rms", activation="swiglu", bias=False, positions="rotary", num_kv_heads=1
+)
+GPT1 = replace(TINY, norm="post", ffn_dim=48)
+QWEN = replace(LLAMA, qk_norm=True)
+EACH = {"gpt2": TINY, "openai-gpt": GPT1, "llama": LLAMA, "qwen3": QWEN}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """folder("llama", hidden_act="gelu") -> a good folder of that family but for these facts."""
+
+    def make(family, **facts):
+        write(GPT(EACH[family]), tmp_path, family)
+        path = tmp_path / "config.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | facts))
+        return tmp_path
+
+    return make
+
+
+def change(folder, edit):
+    path = folder / "model.safetensors"
+    tensors = load_file(path)
+    edit(tensors)
+    save_file(tensors, path)
+
+
+def refused(folder, *said):
+    with pytest.raises(DataError) as caught:
+        read(folder)
+    for words in said:
+        assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("family", EACH)
+def test_every_tensor_that_is_missing_is_named(folder, family):
+    place = folder(family)
+    whole = load_file(place / "model.safetensors")
+    for key in whole:
+        save_file({k: t for k, t in whole.items() if k != key}, place / "model.safetensors")
+        bare = key.removeprefix(FAMILIES[family].prefix)
+        refused(place, f"lacks {bare}")
+
+
+@pytest.mark.parametrize("family", EACH)
+def test_every_tensor_of_a_wrong_shape_is_named_with_both_shapes(folder, family):
+    place = folder(family)
+    whole = load_file(place / "model.safetensors")
+    for key, tensor in whole.items():
+        wrong = torch.zeros(tensor.shape[0] + 1, *tensor.shape[1:])
+        save_file({**whole, key: wrong}, place / "model.safetensors")
+        bare = key.removeprefix(FAMILIES[family].prefix)
+        refused(place, f"{bare} has shape {tuple(wrong.shape)}", str(tuple(tensor.shape)))
+
+
+def test_a_weight_stored_untransposed_is_refused(folder):
+    place = folder("gpt2")
+    key = "transformer.h.1.mlp.c_fc.weight"
+    change(place, lambda t: t.update({key: t[key].T.contiguous()}))
+    refused(place, "h.1.mlp.c_fc.weight has shape (20, 12), config.json says (12, 20)")
+
+
+@pytest.mark.parametrize(
+    ("family", "key"),
+    [
+        ("gpt2", "score.weight"),
+        ("gpt2", "transformer.h.2.ln_1.weight"),
+        ("gpt2", "transformer.h.0.crossattention.c_attn.weight"),
+        ("llama", "model.layers.0.self_attn.q_proj.bias"),
+        ("llama", "model.layers.0.self_attn.q_norm.weight"),
+    ],
+)
+def test_a_tensor_nobody_asked_for_is_named(folder, family, key):
+    place = folder(family)
+    change(place, lambda t: t.update({key: torch.ones(3)}))
+    refused(place, f"has {key.removeprefix(FAMILIES[family].prefix)}")
+
+
+def test_quantised_tensors_are_refused(folder):
+    place = folder("llama")
+    key = "model.layers.0.mlp.up_proj.weight"
+    change(place, lambda t: t.update({key: t[key].to(torch.int8)}))
+    refused(place, f"{key} holds torch.int8")
+
+
+def test_a_key_with_and_without_its_prefix_is_refused(folder):
+    place = folder("gpt2")
+    change(place, lambda t: t.update({"wte.weight": torch.ones(11, 12)}))
+    refused(place, "wte.weight stands there with and without 'transformer.'")
+
+
+def test_a_head_that_is_not_the_embedding_is_refused_where_they_are_said_to_be_one(folder):
+    place = folder("gpt2")
+    change(place, lambda t: t.update({"lm_head.weight": torch.ones(11, 12)}))
+    refused(place, "lm_head.weight differs from wte.weight", "tie_word_embeddings")
+
+
+@pytest.mark.parametrize(
+    ("family", "facts"),
+    [
+        ("gpt2", {"activation_function": "quick_gelu"}),
+        ("gpt2", {"scale_attn_weights": False}),
+        ("gpt2", {"scale_attn_by_inverse_layer_idx": True}),
+        ("gpt2", {"add_cross_attention": True}),
+        ("gpt2", {"n_embd": 0}),
+        ("gpt2", {"n_embd": "12"}),
+        ("gpt2", {"n_layer": True}),
+        ("gpt2", {"n_head": 2.0}),
+        ("gpt2", {"vocab_size": 10**12}),
+        ("gpt2", {"layer_norm_epsilon": "1e-5"}),
+        ("gpt2", {"layer_norm_epsilon": -1e-5}),
+        ("gpt2", {"resid_pdrop": 1.0}),
+        ("gpt2", {"tie_word_embeddings": "yes"}),
+        ("gpt2", {"architectures": ["GPT2ForSequenceClassification"]}),
+        ("gpt2", {"architectures": "GPT2LMHeadModel"}),
+        ("gpt2", {"model_type": "mamba"}),
+        ("gpt2", {"model_type": ["gpt2"]}),
+        ("gpt2", {"model_type": None}),
+        ("openai-gpt", {"afn": "gelu_fast"}),
+        ("llama", {"hidden_act": "gelu"}),
+        ("llama", {"mlp_bias": True}),
+        ("llama", {"rope_theta": 0.0}),
+        ("llama", {"rope_parameters": {"rope_type": "llama3", "rope_theta": 5e5}}),
+        ("llama", {"rope_scaling": {"type": "linear", "factor": 2.0}}),
+        ("llama", {"rope_parameters": {"partial_rotary_factor": 0.5}}),
+        ("llama", {"rope_parameters": "default"}),
+        ("qwen3", {"attention_bias": True}),
+        ("qwen3", {"use_sliding_window": True}),
+        ("qwen3", {"layer_types": ["full_attention", "sliding_attention"]}),
+    ],
+)
+def test_what_a_config_may_not_say_is_named(folder, family, facts):
+    refused(folder(family, **facts), next(iter(facts)), "config.json")
+
+
+@pytest.mark.parametrize(
+    ("family", "facts", "said"),
+    [
+        ("gpt2", {"n_head": 5}, "num_heads=5"),
+        ("gpt2", {"n_layer": 2**30}, "lacks h.2.ln_1.weight"),
+        ("gpt2", {"n_layer": 1}, "has h.1.attn.c_attn.bias"),
+        ("gpt2", {"n_embd": 2**30}, "shape"),
+        ("gpt2", {"n_inner": 2**30}, "h.0.mlp.c_fc.weight has shape"),
+        ("gpt2", {"vocab_size": 12}, "wte.weight has shape (11, 12)"),
+        ("llama", {"num_key_value_heads": 2}, "k_proj.weight has shape (6, 12)"),
+        ("llama", {"head_dim": 5}, "must be even"),
+        ("llama", {"tie_word_embeddings": False}, "lacks lm_head.weight"),
+        (
+            "llama",
+            {"attention_bias": True, "mlp_bias": True},
+            "lacks layers.0.self_attn.q_proj.bias",
+        ),
+    ],
+)
+def test_a_config_that_is_not_the_tensors_is_refused(folder, family, facts, said):
+    refused(folder(family, **facts), said)
+
+
+def test_a_folder_that_is_none(tmp_path):
+    refused(tmp_path, "config.json")
+    (tmp_path / "config.json").write_text("[]")
+    refused(tmp_path, "must be names and values")
+    (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')
+    refused(tmp_path, "there is no model.safetensors")
+    (tmp_path / "pytorch_model.bin").write_bytes(b"PK")
+    refused(tmp_path, "pytorch_model.bin is a pickle")
+
+
+@pytest.mark.parametrize(
+    ("index", "said"),
+    [
+        ({"weight_map": {"wte.weight": "../model.safetensors"}}, "a shard outside the folder"),
+        ({"weight_map": {"wte.weight": "/etc/model.safetensors"}}, "a shard outside the folder"),
+        ({"weight_map": {"wte.weight": 3}}, "weight_map"),
+        ({"weight_map": ["a"]}, "weight_map"),
+        ([], "weight_map"),
+        ({"weight_map": {"wte.weight": "part.safetensors"}}, "cannot be read"),
+        ({"weight_map": {"nowhere": "one.safetensors"}}, "the index says"),
+    ],
+)
+def test_an_index_that_lies_is_refused(folder, index, said):
+    place = folder("gpt2")
+    (place / "model.safetensors").rename(place / "one.safetensors")
+    (place / "model.safetensors.index.json").write_text(json.dumps(index))
+    refused(place, said)
+
+
+@pytest.mark.parametrize(
+    ("config", "family", "said"),
+    [
+        (replace(TINY, norm="post"), "gpt2", "norm=post"),
+        (replace(TINY, norm_kind="rms"), "gpt2", "norm_kind=rms"),
+        (replace(TINY, positions="alibi"), "gpt2", "positions=alibi"),
+        (replace(TINY, bias=False), "gpt2", "bias=False"),
+        (replace(TINY, num_kv_heads=1), "gpt2", "num_kv_heads=1"),
+        (replace(TINY, head_dim=5), "gpt2", "head_dim=5"),
+        (replace(TINY, activation="swiglu"), "gpt2", "activation=swiglu"),
+        (replace(TINY, attention="window"), "gpt2", "attention=window"),
+        (TINY, "openai-gpt", "norm=pre"),
+        (replace(GPT1, ffn_dim=20), "openai-gpt", "ffn_dim=20"),
+        (replace(GPT1, activation="gelu"), "openai-gpt", "activation=gelu"),
+        (QWEN, "llama", "qk_norm=True"),
+        (replace(LLAMA, model_dim=13, head_dim=6), "llama", "model_dim=13"),
+        (replace(LLAMA, positions="learned"), "llama", "positions=learned"),
+        (LLAMA, "qwen3", "qk_norm=False"),
+        (replace(QWEN, bias=True), "qwen3", "bias=True"),
+        (TINY, "bert", "unknown family 'bert'"),
+    ],
+)
+def test_a_model_that_has_no_form_there_is_refused_with_the_setting(tmp_path, config, family, said):
+    with pytest.raises(UsageError, match=said):
+        write(GPT(config), tmp_path, family)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_model_that_has_no_form_anywhere_hears_of_every_family(tmp_path):
+    with pytest.raises(UsageError) as caught:
+        write(GPT(replace(TINY, positions="alibi")), tmp_path)
+    assert all(family.architecture in str(caught.value) for family in FAMILIES.values())
+    with pytest.raises(UsageError, match="it can be a LlamaForCausalLM"):
+        write(GPT(LLAMA), tmp_path, "gpt2")
+
+
+def test_nothing_is_overwritten(folder):
+    place = folder("gpt2")
+    before = (place / "model.safetensors").read_bytes()
+    with pytest.raises(UsageError, match="exists already"):
+        write(GPT(TINY), place)
+    assert (place / "model.safetensors").read_bytes() == before
+
+
+def test_what_a_tokenizer_wrote_there_before_stays(tmp_path):
+    (tmp_path / "tokenizer.json").write_text("{}")
+    write(GPT(TINY), tmp_path)
+    assert (tmp_path / "tokenizer.json").read_text() == "{}"
+    assert read(tmp_path)[0].model_dim == 12
+
+
+def test_every_extra_fact_that_we_do_not_need_is_ignored(folder):
+    place = folder("gpt2", task_specific_params={"a": 1}, n_ctx=8, headway={"any": "thing"})
+    assert read(place)[0] == TINY
