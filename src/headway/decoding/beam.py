@@ -60,7 +60,7 @@ def beam_search(
     live = [_Sentence(i, length) for i, length in enumerate(limits.max_lengths)]
     state = model.start(*inputs)
     scores = torch.zeros(len(live), 1, device=device)  # B W: log P of each beginning
-    prefixes = torch.full((len(live), 1), limits.bos, device=device)  # BW t
+    prefixes = torch.tensor(limits.first_tokens, device=device)[:, None]  # BW t
     while live:
         logits, state = model.step(prefixes[:, -1:], state)
         log_p = next_log_probabilities(logits, limits.forbidden)

@@ -19,7 +19,7 @@ def greedy_search(
     written: list[list[int]] = [[] for _ in live]
     totals = [0.0] * len(live)
     finished = [False] * len(live)
-    tokens = [limits.bos] * len(live)
+    tokens = limits.first_tokens
     device = next(model.parameters()).device
     while live:
         logits, state = model.step(torch.tensor(tokens, device=device)[:, None], state)

@@ -27,16 +27,35 @@ class Hypothesis:
 
 @dataclass(frozen=True)
 class Limits:
-    """Where outputs begin and end. `max_lengths`: most tokens for each input, </s> not counted."""
+    """Where outputs begin and end.
 
-    bos: int
+    bos: the token read before the first one is written: one for all inputs, or one for each, as
+    where an output continues a prompt and its last token is read first. max_lengths: most tokens
+    for each input, </s> not counted. forbidden: tokens that no output may hold. prompts: all that
+    stood before each output, for what looks back at it; empty for nothing.
+    """
+
+    bos: int | Sequence[int]
     eos: int
     max_lengths: Sequence[int]
     forbidden: Sequence[int] = ()
+    prompts: Sequence[Sequence[int]] = ()
 
     def __post_init__(self) -> None:
+        count = len(self.max_lengths)
         if any(length < 0 for length in self.max_lengths):
             raise ValueError(f"{self.max_lengths=} must not be negative")
+        if not isinstance(self.bos, int) and len(self.bos) != count:
+            raise ValueError(f"{len(self.bos)} first tokens for {count} inputs")
+        if self.prompts and len(self.prompts) != count:
+            raise ValueError(f"{len(self.prompts)} prompts for {count} inputs")
+
+    @property
+    def first_tokens(self) -> list[int]:
+        """What is read first, for each input."""
+        if isinstance(self.bos, int):
+            return [self.bos] * len(self.max_lengths)
+        return list(self.bos)
 
 
 def length_penalty(num_tokens: int, alpha: float) -> float:

@@ -1,0 +1,300 @@
+"""Each rule against its definition in plain Python, against transformers, and at its edges."""
+
+import math
+
+import pytest
+import torch
+import transformers.generation.logits_process as theirs
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway.decoding import (
+    Bias,
+    Forbidden,
+    FrequencyPenalty,
+    Likeliest,
+    MinLength,
+    MinP,
+    NoRepeat,
+    Prefix,
+    PresencePenalty,
+    RepetitionPenalty,
+    Temperature,
+    TopK,
+    TopP,
+    Typical,
+    Writing,
+    apply_rules,
+)
+
+INF = math.inf
+V = 9
+
+
+def softmax(row):
+    top = max(row)
+    parts = [math.exp(x - top) for x in row]
+    return [x / sum(parts) for x in parts]
+
+
+def keep(row, tokens):
+    return [x if i in tokens else -INF for i, x in enumerate(row)]
+
+
+def fewest(row, key, mass):
+    """The fewest tokens by falling key, with all that are tied with the last."""
+    p, held, kept = softmax(row), 0.0, []
+    for i in sorted(range(len(row)), key=lambda i: -key[i]):
+        if held >= mass and key[i] != key[kept[-1]]:
+            break
+        kept.append(i)
+        held += p[i]
+    return keep(row, kept)
+
+
+def typical(row, mass):
+    p = softmax(row)
+    entropy = -sum(x * math.log(x) for x in p if x)
+    return fewest(row, [-abs(-math.log(x) - entropy) if x else -INF for x in p], mass)
+
+
+def repetition(row, seen, value):
+    return [(x / value if x > 0 else x * value) if i in seen else x for i, x in enumerate(row)]
+
+
+def no_repeat(row, seen, size):
+    runs = {tuple(seen[i : i + size]) for i in range(len(seen) - size + 1)}
+    last = tuple(seen[len(seen) - size + 1 :]) if len(seen) >= size - 1 else None
+    return [-INF if last is not None and (*last, i) in runs else x for i, x in enumerate(row)]
+
+
+WORDS = ((4,), (1, 2), (3, 1, 0), (2, 2))
+
+# name: (rule, plain Python twin of (row, prompt, tokens), transformers' twin or None)
+TWINS = {
+    "temperature": (
+        Temperature(0.7),
+        lambda row, prompt, tokens: [x / 0.7 for x in row],
+        theirs.TemperatureLogitsWarper(0.7),
+    ),
+    "top-k": (
+        TopK(3),
+        lambda row, prompt, tokens: keep(row, [i for i in range(V) if row[i] >= sorted(row)[-3]]),
+        theirs.TopKLogitsWarper(3),
+    ),
+    "top-p": (
+        TopP(0.8),
+        lambda row, prompt, tokens: fewest(row, softmax(row), 0.8),
+        theirs.TopPLogitsWarper(0.8),
+    ),
+    "min-p": (
+        MinP(0.2),
+        lambda row, prompt, tokens: keep(
+            row, [i for i, p in enumerate(softmax(row)) if p >= 0.2 * max(softmax(row))]
+        ),
+        theirs.MinPLogitsWarper(0.2),
+    ),
+    "typical": (
+        Typical(0.6),
+        lambda row, prompt, tokens: typical(row, 0.6),
+        theirs.TypicalLogitsWarper(0.6),
+    ),
+    "repetition": (
+        RepetitionPenalty(1.3),
+        lambda row, prompt, tokens: repetition(row, prompt + tokens, 1.3),
+        theirs.RepetitionPenaltyLogitsProcessor(1.3),
+    ),
+    "frequency": (
+        FrequencyPenalty(0.4),
+        lambda row, prompt, tokens: [x - 0.4 * tokens.count(i) for i, x in enumerate(row)],
+        None,
+    ),
+    "presence": (
+        PresencePenalty(-0.4),
+        lambda row, prompt, tokens: [x + 0.4 * (i in tokens) for i, x in enumerate(row)],
+        None,
+    ),
+    "no repeat of one": (
+        NoRepeat(1),
+        lambda row, prompt, tokens: no_repeat(row, prompt + tokens, 1),
+        theirs.NoRepeatNGramLogitsProcessor(1),
+    ),
+    "no repeat of two": (
+        NoRepeat(2),
+        lambda row, prompt, tokens: no_repeat(row, prompt + tokens, 2),
+        theirs.NoRepeatNGramLogitsProcessor(2),
+    ),
+    "no repeat of three": (
+        NoRepeat(3),
+        lambda row, prompt, tokens: no_repeat(row, prompt + tokens, 3),
+        theirs.NoRepeatNGramLogitsProcessor(3),
+    ),
+    "bias": (
+        Bias({2: 1.5, 7: -INF, 0: -2.0}),
+        lambda row, prompt, tokens: [
+            x + {2: 1.5, 7: -INF, 0: -2.0}.get(i, 0) for i, x in enumerate(row)
+        ],
+        theirs.SequenceBiasLogitsProcessor([[[2], 1.5], [[7], -INF], [[0], -2.0]]),
+    ),
+    "forbidden": (
+        Forbidden(WORDS),
+        lambda row, prompt, tokens: [
+            -INF if any((*prompt, *tokens, i)[-len(w) :] == w for w in WORDS) else x
+            for i, x in enumerate(row)
+        ],
+        theirs.NoBadWordsLogitsProcessor([list(w) for w in WORDS]),
+    ),
+    "likeliest": (
+        Likeliest(),
+        lambda row, prompt, tokens: keep(row, [row.index(max(row))]),
+        None,
+    ),
+    "prefix": (
+        Prefix([[5, 6, 7, 8]] * 3),
+        lambda row, prompt, tokens: (
+            [0.0 if i == 5 + len(tokens) else -INF for i in range(V)] if len(tokens) < 4 else row
+        ),
+        None,
+    ),
+    "min length": (
+        MinLength(4, 2),
+        lambda row, prompt, tokens: [
+            -INF if i == 2 and len(tokens) < 4 else x for i, x in enumerate(row)
+        ],
+        None,
+    ),
+}
+
+
+def some_logits(seed, rows=3):
+    generator = torch.Generator().manual_seed(seed)
+    return 2 * torch.randn(rows, V, generator=generator, dtype=torch.float64)
+
+
+def some_writing(seed, length, prompt=3, rows=3):
+    """Few kinds of tokens, so that they repeat."""
+    generator = torch.Generator().manual_seed(seed)
+    drawn = torch.randint(0, 5, (rows, prompt + length), generator=generator).tolist()
+    return [Writing(row[prompt:], row[:prompt], item) for item, row in enumerate(drawn)]
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_a_rule_does_what_its_definition_says(name):
+    rule, plain, _ = TWINS[name]
+    for seed in range(40):
+        logits, written = some_logits(seed), some_writing(seed, length=seed % 9)
+        untouched = logits.clone()
+        found = rule(logits, written)
+        expected = [
+            plain(row, list(w.prompt), w.tokens)
+            for row, w in zip(logits.tolist(), written, strict=True)
+        ]
+        torch.testing.assert_close(found, torch.tensor(expected, dtype=found.dtype))
+        assert torch.equal(logits, untouched), "the rule wrote into its input"
+
+
+@pytest.mark.parametrize("name", [name for name in TWINS if TWINS[name][2] is not None])
+def test_a_rule_does_what_transformers_does(name):
+    rule, _, their_rule = TWINS[name]
+    for seed in range(40):
+        logits, written = some_logits(seed), some_writing(seed, length=seed % 9)
+        ids = torch.tensor([w.seen for w in written])
+        torch.testing.assert_close(rule(logits, written), their_rule(ids, logits.clone()))
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_a_rule_treats_each_row_as_if_it_were_alone(name):
+    rule = TWINS[name][0]
+    logits, written = some_logits(5, rows=3), some_writing(5, 6)
+    alone = [rule(logits[i : i + 1], written[i : i + 1]) for i in range(3)]
+    assert torch.equal(rule(logits, written), torch.cat(alone))
+
+
+@given(st.lists(st.integers(-3, 3), min_size=V, max_size=V), st.floats(0.01, 1))
+def test_tokens_tied_with_the_last_one_kept_all_stay(values, mass):
+    """Whole numbers tie often; what stays must be closed under ties."""
+    logits, nothing = torch.tensor([values], dtype=torch.float64), [Writing()]
+    for rule in (TopP(mass), Typical(mass), MinP(mass), TopK(1 + round(mass * 7))):
+        kept = rule(logits, nothing)[0].isfinite()
+        assert bool(kept.any())
+        for value in set(values):
+            assert len({bool(kept[i]) for i in range(V) if values[i] == value}) == 1
+    held = sum(
+        softmax(values)[i] for i in range(V) if bool(TopP(mass)(logits, nothing)[0, i] > -INF)
+    )
+    assert held >= mass - 1e-9
+
+
+def test_a_rule_that_keeps_everything_changes_nothing():
+    logits, nothing = some_logits(0), [Writing() for _ in range(3)]
+    logits[0, 4] = -INF
+    same = (TopK(V), TopK(10**6), TopP(1.0), Typical(1.0), MinP(0.0), Temperature(1.0))
+    same += (RepetitionPenalty(2.0), NoRepeat(1), NoRepeat(4), Forbidden([]), Bias({}))
+    for rule in same:
+        assert torch.equal(rule(logits, nothing), logits), rule
+
+
+def test_cutting_the_unlikely_is_exact_in_a_large_flat_vocabulary():
+    """More tokens than the first look at the likeliest finds."""
+    logits = torch.linspace(0, 1, 5000, dtype=torch.float64)[None].flip(1)
+    for mass in (0.001, 0.5, 0.999):
+        p = logits.softmax(-1)[0]
+        count = int((p.cumsum(0) < mass).sum()) + 1
+        assert int(TopP(mass)(logits, [Writing()]).isfinite().sum()) == count
+
+
+def test_a_token_that_cannot_come_never_comes_back():
+    logits, written = some_logits(1), some_writing(1, 6)
+    logits[:, [0, 3]] = -INF
+    for name, (rule, _, _) in TWINS.items():
+        if name != "prefix":  # who forces a token means it
+            assert bool((rule(logits, written)[:, [0, 3]] == -INF).all()), name
+
+
+def test_nothing_left_to_write_is_an_error_that_names_the_rules():
+    written = [Writing(), Writing([1, 2])]
+    logits = some_logits(2, rows=2)
+    every = Forbidden([[token] for token in range(V)])
+    with pytest.raises(ValueError, match=r"every token is forbidden after tokens \[\].*Forbidden"):
+        apply_rules([Temperature(2.0), every], logits, written)
+    with pytest.raises(ValueError, match=r"after tokens \[1, 2\]"):
+        apply_rules([Forbidden([[2, token] for token in range(V)])], logits, written)
+    logits[1, 4] = math.nan
+    with pytest.raises(ValueError, match="not numbers"):
+        apply_rules([], logits, written)
+
+
+def test_rules_apply_in_their_order():
+    logits = torch.tensor([[3.0, 2.0, 1.0, 0.0]])
+    first = apply_rules([Bias({3: 9.0}), TopK(1)], logits, [Writing()])
+    second = apply_rules([TopK(1), Bias({3: 9.0})], logits, [Writing()])
+    assert first.isfinite().tolist() == [[False, False, False, True]]
+    assert second.isfinite().tolist() == [[True, False, False, False]]
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: Temperature(0.0),
+        lambda: Temperature(INF),
+        lambda: TopK(0),
+        lambda: TopP(0.0),
+        lambda: TopP(1.1),
+        lambda: MinP(-0.1),
+        lambda: Typical(0.0),
+        lambda: RepetitionPenalty(0.0),
+        lambda: FrequencyPenalty(math.nan),
+        lambda: NoRepeat(0),
+        lambda: Bias({3: INF}),
+        lambda: Forbidden([[1], []]),
+    ],
+)
+def test_a_rule_without_meaning_is_refused(build):
+    with pytest.raises(ValueError, match="must be"):
+        build()
+
+
+@pytest.mark.parametrize("rule", [Bias({V: 1.0}), Forbidden([[1, -1]]), Prefix([[V]])])
+def test_a_token_outside_the_vocabulary_is_named(rule):
+    with pytest.raises(ValueError, match="outside the vocabulary of 9"):
+        rule(some_logits(0, rows=1), [Writing()])
