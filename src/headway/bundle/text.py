@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -10,8 +11,10 @@ import torch
 from headway.attention import record_attention
 from headway.bundle.files import check_fingerprint, save_files
 from headway.bundle.translator import Attention
+from headway.decoding import Continuation, GenerationConfig, generate, stream
 from headway.errors import DataError, UsageError
 from headway.models import GPT, GPTConfig
+from headway.settings import override
 from headway.text import TextTokenizer, load_tokenizer
 
 
@@ -45,6 +48,19 @@ class TextBundle:
     def device(self) -> torch.device:
         return next(self.model.parameters()).device
 
+    def generate(self, prompts: Sequence[str], **settings: Any) -> list[list[Continuation]]:
+        """Continuations of each prompt, in order; settings as in `GenerationConfig`.
+
+        What a prompt gets does not depend on the others.
+        """
+        if isinstance(prompts, str):
+            raise UsageError("prompts must be a list of texts, not one string", hint="[text]")
+        return generate(self.model, self.tokenizer, prompts, _config(settings))
+
+    def stream(self, prompt: str, **settings: Any) -> Iterator[str]:
+        """The continuation of one prompt, piece by piece, no character ever split."""
+        return stream(self.model, self.tokenizer, prompt, _config(settings))
+
     @torch.inference_mode()
     def attention(self, text: str, layers: tuple[str, ...] = ()) -> Attention:
         """Attention weights while `text` is read; row t is the query that predicts piece t + 1."""
@@ -63,3 +79,7 @@ class TextBundle:
     def save(self, folder: Path, *, overwrite: bool = False) -> None:
         """Write config.json, model.safetensors and tokenizer.json durably: `files.save_files`."""
         save_files(folder, self.model, self.tokenizer, overwrite)
+
+
+def _config(settings: dict[str, Any]) -> GenerationConfig:
+    return override(GenerationConfig(), settings, "generation")

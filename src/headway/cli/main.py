@@ -16,6 +16,7 @@ from headway.cli.demo import demo
 from headway.cli.doctor import doctor, version
 from headway.cli.evaluate import evaluate
 from headway.cli.export import export
+from headway.cli.generate import chat, generate
 from headway.cli.lecture import lecture
 from headway.cli.plan import plan
 from headway.cli.runs import runs_app
@@ -38,6 +39,8 @@ app.command(compare)
 app.command(plan)
 app.command(evaluate, name="eval")
 app.command(translate)
+app.command(generate)
+app.command(chat)
 app.command(words_app)
 app.command(export)
 app.command(data_app)

@@ -1,6 +1,14 @@
 """From a model that scores next tokens to whole outputs. Knows of a model only its stepper."""
 
 from headway.decoding.beam import beam_search
+from headway.decoding.generation import (
+    Continuation,
+    GenerationConfig,
+    check_room,
+    generate,
+    log_probabilities,
+    stream,
+)
 from headway.decoding.greedy import greedy_search
 from headway.decoding.rules import (
     Bias,
@@ -21,12 +29,18 @@ from headway.decoding.rules import (
     Writing,
     apply_rules,
 )
+from headway.decoding.sampling import Chosen, Draw, sample
 from headway.decoding.search import Hypothesis, Limits, length_penalty
+from headway.decoding.writing import Writer
 
 __all__ = [
     "Bias",
+    "Chosen",
+    "Continuation",
+    "Draw",
     "Forbidden",
     "FrequencyPenalty",
+    "GenerationConfig",
     "Hypothesis",
     "Likeliest",
     "Limits",
@@ -41,9 +55,15 @@ __all__ = [
     "TopK",
     "TopP",
     "Typical",
+    "Writer",
     "Writing",
     "apply_rules",
     "beam_search",
+    "check_room",
+    "generate",
     "greedy_search",
     "length_penalty",
+    "log_probabilities",
+    "sample",
+    "stream",
 ]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
+from headway.decoding.rules import Rule, Writing, apply_rules
 from headway.decoding.search import Hypothesis, Limits, length_penalty, next_log_probabilities
 from headway.shapes import Float, Int, Tensor
 
@@ -45,6 +47,7 @@ def beam_search(
     width: int,
     alpha: float = 1.0,
     num_best: int = 1,
+    rules: Sequence[Rule] = (),
 ) -> list[list[Hypothesis]]:
     """The `num_best` best hypotheses of each input, best first. `model` is a Stepper.
 
@@ -52,6 +55,7 @@ def beam_search(
     that end (</s>) as finished and the first W others as live. A sentence leaves once nothing
     alive can enter its best `num_best`, which is exact: with W as large as the number of
     beginnings this is exhaustive search. Wu et al. 2016, section 7; score as `length_penalty`.
+    rules change the logits before they are normalised again.
     """
     if width < 1 or not 1 <= num_best <= width:
         raise ValueError(f"{num_best=} must be between 1 and {width=}")
@@ -63,6 +67,8 @@ def beam_search(
     prefixes = torch.tensor(limits.first_tokens, device=device)[:, None]  # BW t
     while live:
         logits, state = model.step(prefixes[:, -1:], state)
+        if rules:
+            logits = _ruled(logits, rules, live, prefixes, limits)
         log_p = next_log_probabilities(logits, limits.forbidden)
         log_p = _end_where_full(log_p, live, limits.eos, prefixes.shape[1] - 1)
         found, parents, tokens = _best_continuations(log_p, scores, 2 * width)
@@ -81,6 +87,24 @@ def beam_search(
         if rows != list(range(logits.shape[0])):
             state = state.reorder(rows)
     return results
+
+
+def _ruled(
+    logits: Float[Tensor, "N T V"],
+    rules: Sequence[Rule],
+    live: list[_Sentence],
+    prefixes: Int[Tensor, "N t"],
+    limits: Limits,
+) -> Float[Tensor, "N 1 V"]:
+    """The last logits as the rules leave them. Dead rows, which repeat a live one, do too."""
+    each = len(logits) // len(live)
+    items = [sentence.item for sentence in live for _ in range(each)]
+    prompts = limits.prompts or [()] * len(limits.max_lengths)
+    writings = [
+        Writing(row, prompts[item], item)
+        for row, item in zip(prefixes[:, 1:].tolist(), items, strict=True)
+    ]
+    return apply_rules(rules, logits[:, -1].float(), writings)[:, None]
 
 
 def _end_where_full(
