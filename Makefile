@@ -44,6 +44,10 @@ $(VENV)/.dev: $(VENV)/.torch pyproject.toml
 	$(call timed,installing headway and what its tests need,$(PIP) -e '.[dev]')
 	@touch $@ $(VENV)/.demo
 
+$(VENV)/.bench: $(VENV)/.bench
+	$(call timed,installing what headway is measured beside,$(PIP) -e '.[bench]')
+	@touch $@
+
 demo: $(VENV)/.demo
 	@$(VENV)/bin/headway demo $(if $(TARGET),--target $(TARGET))
 

@@ -19,12 +19,30 @@ from bench.sentences import SENTENCES, source_of_data, trained, write_sentences
 from bench.sides import ROOT, Settings, Side
 from headway.files import write_file
 
-CLAIMS = ("training", "translation", "kernels", "scores", "length")
-WHOLE_MODELS = {"training", "translation"}  # the others are pieces and need no trained run
+CLAIMS = ("training", "translation", "language", "generation", "kernels", "scores", "length")
+TRANSLATORS = {"training", "translation"}  # what needs a trained run
+WHOLE_MODELS = {*TRANSLATORS, "language", "generation"}  # the others are pieces
 FULL_STEPS, QUICK_STEPS = 600, 60
-# Work of one round: steps of training, sentences, calls of a kernel; tenths of a second a length.
-FULL = {"training": 20, "translation": 1000, "kernels": 40, "scores": 20, "length": 5}
-QUICK = {"training": 2, "translation": 64, "kernels": 5, "scores": 2, "length": 1}
+# Work of one round: steps of training, sentences, texts, calls of a kernel; tenths of a second a
+# length.
+FULL = {
+    "training": 20,
+    "translation": 1000,
+    "language": 6,
+    "generation": 1,
+    "kernels": 40,
+    "scores": 20,
+    "length": 5,
+}
+QUICK = {
+    "training": 2,
+    "translation": 64,
+    "language": 1,
+    "generation": 1,
+    "kernels": 5,
+    "scores": 2,
+    "length": 1,
+}
 
 
 def main(arguments: list[str]) -> int:
@@ -32,7 +50,7 @@ def main(arguments: list[str]) -> int:
     rounds = options.rounds or (2 if options.quick else 5)
     claims = options.only or CLAIMS
     folder = options.cache
-    if WHOLE_MODELS & set(claims):
+    if TRANSLATORS & set(claims):
         folder = options.run or _cached(options)
         if not (folder / SENTENCES).is_file():
             write_sentences(folder)
@@ -95,9 +113,12 @@ def _measure(claim: str, folder: Path, rounds: int, options: argparse.Namespace)
             work=(QUICK if options.quick else FULL)[claim],
         )
 
-    with Side(settings("ours")) as ours, Side(settings("peer")) as peer:
-        device = f"cpu, {options.threads} threads"
-        found: list[Row] = import_module(f"bench.{claim}").measure(ours, peer, rounds, device)
+    module = import_module(f"bench.{claim}")
+    device = f"cpu, {options.threads} threads"
+    found: list[Row] = []
+    for name in getattr(module, "PEERS", ("peer",)):
+        with Side(settings("ours")) as ours, Side(settings(name)) as peer:
+            found += module.measure(ours, peer, rounds, device)
     return found
 
 

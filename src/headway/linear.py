@@ -15,7 +15,9 @@ from torch import nn
 
 from headway.shapes import Float, Tensor
 
-WORTH_IT = 1 << 20  # multiplications; oneDNN's call costs 10 microseconds more
+# oneDNN's call costs 10 microseconds more, which pays from so many multiplications on, and for
+# matrices that no longer lie in a core's cache however few rows they meet.
+WORK, MATRIX = 1 << 20, 1 << 18
 
 
 class Linear(nn.Linear):
@@ -58,7 +60,8 @@ def product(a: Float[Tensor, "M K"], b: Float[Tensor, "N K"]) -> Float[Tensor, "
 def _by_onednn(a: Tensor, b: Tensor, work: int) -> bool:
     """Whether it is float32 on a CPU, large enough, and nobody asked for another format."""
     plain = a.dtype == b.dtype == torch.float32 and a.device.type == b.device.type == "cpu"
-    return plain and work >= WORTH_IT and not torch.is_autocast_enabled("cpu") and available()
+    large = work >= WORK or b.numel() >= MATRIX
+    return plain and large and not torch.is_autocast_enabled("cpu") and available()
 
 
 def available() -> bool:

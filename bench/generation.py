@@ -1,0 +1,93 @@
+"""Generation speed of the 124 M shape beside `transformers.generate`: greedy, float32.
+
+Both hold the same weights (fresh ones: the speed is the same) and must write the same tokens.
+64 tokens after a prompt of 32, one text and eight together; the time of reading the prompt counts.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import torch
+
+from bench.report import Row, row
+from bench.sides import Answer, Settings, Side, Worker, interleave
+from headway.decoding import Draw, Likeliest, sample
+from headway.models import GPT, GPTConfig
+
+PEER = "transformers generate"
+PROMPT, WRITTEN, BATCHES = 32, 64, (1, 8)
+GOAL = 1.5
+
+
+def measure(ours: Side, peer: Side, rounds: int, device: str) -> list[Row]:
+    """One row a batch size. AssertionError if the two do not write the same."""
+    a, b = (side.ask(batch=2, tokens=True)["tokens"] for side in (ours, peer))
+    assert a == b, "the two sides wrote different tokens"
+    rows = []
+    for batch in BATCHES:
+        pairs = interleave(ours, peer, rounds, batch=batch)
+        name = f"generation, 124 M, batch {batch}"
+        rows.append(row(name, pairs, "tokens/s", PEER, device, goal=GOAL))
+    return rows
+
+
+def ours(settings: Settings) -> Worker:
+    model = _model()
+
+    def write(prompts: torch.Tensor) -> list[list[int]]:
+        draw = Draw([Likeliest()], [0] * len(prompts))
+        steps = sample(model, prompts.tolist(), draw)
+        written: list[list[int]] = [[] for _ in prompts]
+        for _ in range(WRITTEN):
+            for chosen in next(steps):
+                written[chosen.row].append(chosen.token)
+        return written
+
+    return _worker(settings, write)
+
+
+def peer(settings: Settings) -> Worker:
+    import tempfile
+    from pathlib import Path
+
+    from transformers import GPT2LMHeadModel
+
+    from headway.interop import write as write_folder
+
+    with tempfile.TemporaryDirectory() as place:
+        write_folder(_model(), Path(place, "gpt2"), "gpt2")
+        model: Any = GPT2LMHeadModel.from_pretrained(Path(place, "gpt2")).eval()
+    model.generation_config.eos_token_id = None
+
+    def write(prompts: torch.Tensor) -> list[list[int]]:
+        found: torch.Tensor = model.generate(
+            prompts,
+            attention_mask=torch.ones_like(prompts),
+            max_new_tokens=WRITTEN,
+            do_sample=False,
+            pad_token_id=0,
+        )
+        return found[:, PROMPT:].tolist()
+
+    return _worker(settings, write)
+
+
+def _model() -> GPT:
+    torch.manual_seed(0)
+    return GPT(GPTConfig(**GPTConfig.sizes["gpt2-small"])).eval()
+
+
+def _worker(settings: Settings, write: Any) -> Worker:
+    def work(question: dict[str, Any]) -> Answer:
+        torch.manual_seed(1)
+        prompts = torch.randint(50_257, (question["batch"], PROMPT))
+        started = time.perf_counter()
+        for _ in range(settings.work):
+            found = write(prompts)
+        tokens = settings.work * question["batch"] * WRITTEN
+        answer = {"work": tokens, "seconds": time.perf_counter() - started}
+        return {**answer, "tokens": found} if question.get("tokens") else answer
+
+    return work

@@ -1,0 +1,229 @@
+"""Language models beside three peers: training speed and memory, at dropout 0 and 0.1.
+
+6 layers, width 384, 6 heads, 8,000 pieces, 8 rows of 256 tokens, AdamW (fused), clipping, float32.
+Ours is `headway.training.fit` itself; each peer is the shortest loop that does the same with its
+library's model. Dropout acts on embeddings, inside feed-forward layers and after every sublayer;
+that of attention weights, which we do not have, is off in all. Memory is the largest resident set
+of the process above what it held before its model was built.
+"""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Callable
+from itertools import cycle
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from bench.report import Row, row
+from bench.sides import Answer, Settings, Side, Worker, interleave
+from headway.data.packing import TextBatch
+from headway.machine import Machine
+from headway.models import GPT, GPTConfig
+from headway.training import (
+    OptimizerConfig,
+    StopRequest,
+    TextObjective,
+    TrainingState,
+    fit,
+    optimizer,
+)
+
+PEERS = ("transformers_gpt2", "torch_encoder", "x_transformers")
+NAMES = {
+    "transformers_gpt2": "transformers GPT2LMHeadModel",
+    "torch_encoder": "torch nn.TransformerEncoder",
+    "x_transformers": "x-transformers",
+}
+LAYERS, WIDTH, HEADS, VOCABULARY = 6, 384, 6, 8000
+ROWS, LENGTH, RATE, CLIP = 8, 256, 3e-4, 1.0
+DROPOUTS = (0.0, 0.1)
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+def measure(ours: Side, peer: Side, rounds: int, device: str) -> list[Row]:
+    """Speed at each dropout, then memory."""
+    name = NAMES[peer.name.rpartition(", ")[2]]
+    rows = []
+    for dropout in DROPOUTS:
+        pairs = interleave(ours, peer, rounds, dropout=dropout)
+        what = f"language model training, dropout {dropout:g}"
+        rows.append(row(what, pairs, "tokens/s", name, device))
+    memory = [tuple(side.ask(memory=True) for side in (ours, peer))]
+    what = "language model training, memory"
+    rows.append(row(what, memory, "MB", name, device, less_is_better=True, goal=1.0))
+    return rows
+
+
+def ours(settings: Settings) -> Worker:
+    """`fit` for `settings.work` steps a question."""
+    batches = [TextBatch(tokens, targets, None, ()) for tokens, targets in _batches()]
+    machine = Machine("cpu", "float32", settings.threads)
+
+    def build(dropout: float) -> Callable[[int], None]:
+        model = GPT(_shape(dropout))
+        run = TrainingState(model, optimizer(model, OptimizerConfig(lr=RATE)))
+
+        def train(steps: int) -> None:
+            run.stop = None
+            fit(
+                run,
+                ((0, 0, batch) for batch in cycle(batches)),
+                TextObjective(),
+                [],
+                steps=run.step + steps,
+                learning_rate=lambda step: RATE,
+                clip=CLIP,
+                precision=machine.precision,
+                request=StopRequest(),
+            )
+
+        return train
+
+    return _worker(settings, build)
+
+
+def transformers_gpt2(settings: Settings) -> Worker:
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    def build(dropout: float) -> tuple[nn.Module, Loss]:
+        config = GPT2Config(
+            vocab_size=VOCABULARY,
+            n_positions=LENGTH,
+            n_embd=WIDTH,
+            n_layer=LAYERS,
+            n_head=HEADS,
+            embd_pdrop=dropout,
+            resid_pdrop=dropout,
+            attn_pdrop=0.0,
+        )
+        model: Any = GPT2LMHeadModel(config)
+        return model, lambda tokens, targets: _loss(
+            model(input_ids=tokens, use_cache=False).logits, targets
+        )
+
+    return _peer(settings, build)
+
+
+def torch_encoder(settings: Settings) -> Worker:
+    def build(dropout: float) -> tuple[nn.Module, Loss]:
+        layer = nn.TransformerEncoderLayer(
+            WIDTH, HEADS, 4 * WIDTH, dropout, "gelu", batch_first=True, norm_first=True
+        )
+        layer.self_attn.dropout = 0.0
+        stack = nn.TransformerEncoder(
+            layer, LAYERS, nn.LayerNorm(WIDTH), enable_nested_tensor=False
+        )
+        tokens, places = nn.Embedding(VOCABULARY, WIDTH), nn.Embedding(LENGTH, WIDTH)
+        model = nn.ModuleDict({"stack": stack, "tokens": tokens, "places": places})
+        mask = nn.Transformer.generate_square_subsequent_mask(LENGTH)
+        first = nn.Dropout(dropout)
+
+        def loss(read: Tensor, targets: Tensor) -> Tensor:
+            x = first(tokens(read) + places.weight)
+            logits = stack(x, mask=mask, is_causal=True) @ tokens.weight.T
+            return _loss(logits, targets)
+
+        return model, loss
+
+    return _peer(settings, build)
+
+
+def x_transformers(settings: Settings) -> Worker:
+    from x_transformers import Decoder, TransformerWrapper
+
+    def build(dropout: float) -> tuple[nn.Module, Loss]:
+        decoder = Decoder(
+            dim=WIDTH,
+            depth=LAYERS,
+            heads=HEADS,
+            attn_dim_head=WIDTH // HEADS,
+            attn_flash=True,
+            ff_dropout=dropout,
+            layer_dropout=0.0,
+        )
+        model: Any = TransformerWrapper(
+            num_tokens=VOCABULARY,
+            max_seq_len=LENGTH,
+            attn_layers=decoder,
+            emb_dropout=dropout,
+            tie_embedding=True,
+        )
+        return model, lambda tokens, targets: _loss(model(tokens), targets)
+
+    return _peer(settings, build)
+
+
+def _shape(dropout: float) -> GPTConfig:
+    return GPTConfig(
+        model_dim=WIDTH,
+        num_heads=HEADS,
+        ffn_dim=4 * WIDTH,
+        num_layers=LAYERS,
+        dropout=dropout,
+        max_length=LENGTH,
+        vocabulary=VOCABULARY,
+    )
+
+
+def _batches(count: int = 4) -> list[tuple[Tensor, Tensor]]:
+    torch.manual_seed(0)
+    ids = torch.randint(VOCABULARY, (count, ROWS, LENGTH + 1))
+    return [(row[:, :-1].contiguous(), row[:, 1:].contiguous()) for row in ids]
+
+
+def _loss(logits: Tensor, targets: Tensor) -> Tensor:
+    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
+def _peer(settings: Settings, build: Callable[[float], tuple[nn.Module, Loss]]) -> Worker:
+    """The shortest loop around a peer's model."""
+    batches = _batches()
+
+    def trained(dropout: float) -> Callable[[int], None]:
+        model, loss = build(dropout)
+        model.train()
+        parameters = list(model.parameters())
+        update = torch.optim.AdamW(parameters, lr=RATE, fused=True)
+
+        def train(steps: int) -> None:
+            for number in range(steps):
+                update.zero_grad(set_to_none=True)
+                found = loss(*batches[number % len(batches)])
+                found.backward()
+                torch.nn.utils.clip_grad_norm_(parameters, CLIP)
+                update.step()
+                found.item()
+
+        return train
+
+    return _worker(settings, trained)
+
+
+def _worker(settings: Settings, build: Callable[[float], Callable[[int], None]]) -> Worker:
+    before = _resident()
+    built: dict[float, Callable[[int], None]] = {}
+
+    def work(question: dict[str, Any]) -> Answer:
+        if question.get("memory"):
+            return {"work": _resident() - before, "seconds": 1.0}
+        dropout = question["dropout"]
+        if dropout not in built:
+            built.clear()  # one model at a time
+            built[dropout] = build(dropout)
+        started = time.perf_counter()
+        built[dropout](settings.work)
+        tokens = settings.work * ROWS * LENGTH
+        return {"work": tokens, "seconds": time.perf_counter() - started}
+
+    return work
+
+
+def _resident() -> float:
+    """Most megabytes this process ever held."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
