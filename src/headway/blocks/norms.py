@@ -45,4 +45,5 @@ class RMSNorm(nn.Module):
         nn.init.ones_(self.gain)
 
     def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
-        return F.rms_norm(x, self.gain.shape, self.gain, self.eps)
+        exact = x.to(torch.promote_types(x.dtype, self.gain.dtype))
+        return F.rms_norm(exact, self.gain.shape, self.gain, self.eps).to(x.dtype)

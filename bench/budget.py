@@ -1,0 +1,142 @@
+"""What the same minutes buy elsewhere: `python -m bench.budget RUN`.
+
+Trains transformers' GPT-2 of the size of a finished run of `headway train gpt`, on the run's own
+tokens (same tokenizer, rows, order) for as many seconds as the run trained, and prints the bits a
+byte of both on the run's held-out text. AdamW with the run's weight decay, warm-up and cosine; the
+rates of `--lr` are tried one after another with the whole budget each, and the best counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from transformers import GPT2Config, GPT2LMHeadModel
+
+import headway
+from headway.bundle import TextBundle
+from headway.data.packing import IGNORED, TextRows, in_order
+from headway.data.text_corpus import TextCorpus
+from headway.evaluation import bits_per_byte
+from headway.machine import MachineConfig, prepare
+from headway.models import GPT, parameter_count
+from headway.recipes import LanguageRunConfig, saved
+from headway.training import read_metrics
+
+WARMUP = 0.02  # of the budget
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.budget", description=__doc__)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--lr", type=float, nargs="+", default=[1e-3])
+    parser.add_argument("--seconds", type=float, help="instead of what the run took")
+    options = parser.parse_args()
+    config, bundle = saved(options.run), headway.load(options.run)
+    assert isinstance(config, LanguageRunConfig) and isinstance(bundle, TextBundle)
+    prepare(MachineConfig(threads=config.machine.threads))
+    seconds = options.seconds or _seconds(options.run)
+    train, valid = (
+        TextCorpus.open(options.run / "data" / name, bundle.tokenizer)
+        for name in ("train", "valid")
+    )
+    ours = _evaluated(bundle.model, config, valid)
+    size = parameter_count(bundle.model) / 1e6
+    print(f"headway {size:.1f} M: {ours:.4f} bits a byte, {seconds:.0f} s")
+    for lr in options.lr:
+        model = _peer(config)
+        tokens = _trained(model, config, train, lr, seconds)
+        found = _evaluated(model, config, valid)
+        size = parameter_count(model) / 1e6
+        print(
+            f"transformers GPT-2 {size:.1f} M, lr {lr:g}: {found:.4f} bits a byte, "
+            f"{tokens:,} tokens in {seconds:.0f} s",
+            flush=True,
+        )
+
+
+def _seconds(run: Path) -> float:
+    rows = read_metrics(run / "metrics.jsonl", "finished")
+    return float(rows[-1]["seconds"])
+
+
+def _peer(config: LanguageRunConfig) -> GPT2LMHeadModel:
+    shape = config.model
+    torch.manual_seed(config.training.seed)
+    return GPT2LMHeadModel(
+        GPT2Config(
+            vocab_size=shape.vocabulary,
+            n_positions=config.training.length,
+            n_embd=shape.model_dim,
+            n_layer=shape.num_layers,
+            n_head=shape.num_heads,
+            embd_pdrop=shape.dropout,
+            resid_pdrop=shape.dropout,
+            attn_pdrop=0.0,
+            bos_token_id=0,
+            eos_token_id=0,
+        )
+    )
+
+
+def _trained(
+    model: GPT2LMHeadModel,
+    config: LanguageRunConfig,
+    corpus: TextCorpus,
+    lr: float,
+    seconds: float,
+) -> int:
+    """Train for the budget; the rate follows the clock. The tokens that were seen."""
+    training = config.training
+    rows = TextRows([corpus], training.rows, training.length, seed=training.seed)
+    matrices = [p for p in model.parameters() if p.ndim >= 2]
+    others = [p for p in model.parameters() if p.ndim < 2]
+    decay = config.optimizer.weight_decay
+    groups: list[dict[str, Any]] = [
+        {"params": matrices, "weight_decay": decay},
+        {"params": others, "weight_decay": 0.0},
+    ]
+    update = torch.optim.AdamW(groups, lr=lr, betas=(0.9, 0.95), fused=True)
+    model.train()
+    tokens, started = 0, time.perf_counter()
+    for _, _, batch in rows.stream(0, 0):
+        share = (time.perf_counter() - started) / seconds
+        if share >= 1:
+            return tokens
+        rate = share / WARMUP if share < WARMUP else (1 + math.cos(math.pi * share)) / 2
+        for group in update.param_groups:
+            group["lr"] = lr * min(rate, 1.0)
+        with torch.autocast("cpu", torch.bfloat16, config.machine.dtype == "bfloat16"):
+            logits = model(input_ids=batch.tokens, use_cache=False).logits
+        loss = F.cross_entropy(
+            logits.float().flatten(0, 1), batch.targets.flatten(), ignore_index=IGNORED
+        )
+        update.zero_grad(set_to_none=True)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), training.clip)
+        update.step()
+        tokens += batch.targets.numel()
+    return tokens
+
+
+@torch.inference_mode()
+def _evaluated(model: GPT | GPT2LMHeadModel, config: LanguageRunConfig, valid: TextCorpus) -> float:
+    """Bits a byte of all held-out text, in rows as long as those of training."""
+    model.eval()
+    nats = 0.0
+    for batch in in_order(valid, config.training.rows, config.training.length):
+        logits = model(batch.tokens)
+        logits = logits if isinstance(logits, torch.Tensor) else logits.logits
+        nats += F.cross_entropy(
+            logits.flatten(0, 1), batch.targets.flatten(), ignore_index=IGNORED, reduction="sum"
+        ).item()
+    return bits_per_byte(nats, valid.num_bytes)
+
+
+if __name__ == "__main__":
+    main()
