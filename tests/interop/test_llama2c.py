@@ -7,9 +7,10 @@ import pytest
 import torch
 import transformers
 
+import headway
 from headway.attention import Mask
 from headway.decoding import Limits, greedy_search
-from headway.errors import DataError
+from headway.errors import DataError, UsageError
 from headway.interop import build, read_llama2c, read_pieces, write
 
 # dim, hidden_dim, n_layers, n_heads, n_kv_heads, vocab_size, seq_len
@@ -137,3 +138,20 @@ def test_pieces_are_read_and_broken_ones_refused(tmp_path):
         path.write_bytes(broken)
         with pytest.raises(DataError, match="piece"):
             read_pieces(path)
+
+
+def test_the_real_model_is_a_file_to_load_and_tells_its_story_in_text(real_data, tmp_path):
+    folder = "weights/stories260K"
+    for name in ("stories260K.bin", "tok512.bin"):
+        (tmp_path / name).write_bytes(real_data(f"{folder}/{name}").read_bytes())
+    ids = json.loads(real_data(f"{folder}/golden.json").read_text())["greedy_ids_from_bos"]
+    bundle = headway.load(tmp_path / "stories260K.bin")
+    found = bundle.generate([""], temperature=0, max_tokens=len(ids) - 1)[0][0]
+    assert [1, *found.tokens] == ids
+    assert found.text == bundle.tokenizer.decode(ids)
+    assert bundle.tokenizer.begin(found.text) == ids, "a text is read as it was written"
+    odd = "naïve 日 \n🙂"
+    assert bundle.tokenizer.decode(bundle.tokenizer.encode(odd)) == odd
+    (tmp_path / "tok2.bin").write_bytes(b"")
+    with pytest.raises(UsageError, match="2 files tok"):
+        headway.load(tmp_path / "stories260K.bin")

@@ -10,16 +10,21 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
+from headway import interop
 from headway.bundle.files import CONFIG_FILE, fill, read_facts
 from headway.bundle.text import TextBundle
 from headway.bundle.translator import TranslatorBundle
 from headway.bundle.words import WordsBundle
 from headway.errors import DataError, UsageError
+from headway.files import read_json
 from headway.models import GPT, GPTConfig, Translator, TranslatorConfig, WordsConfig, words_model
 from headway.settings import override
 
 Bundle = TranslatorBundle | WordsBundle | TextBundle
 """What `load` returns."""
+
+FOREIGN = "model_type"
+"""A key that config.json has in Hugging Face folders and not in ours."""
 
 B = TypeVar("B")
 
@@ -42,11 +47,14 @@ FAMILIES: dict[str, Family] = {
 
 
 def load(folder: str | Path, device: str = "cpu") -> Bundle:
-    """Open a bundle, or the best model of a run folder.
+    """Open a bundle, the best model of a run folder, or a language model's Hugging Face folder
+    or llama2.c file (its tokenizer, tok*.bin, beside it).
 
     DataError if a file is missing or damaged, or if model and tokenizer do not belong together.
     """
     place = Path(folder)
+    if place.is_file():
+        return _llama2c(place, device)
     if (place / "model" / CONFIG_FILE).is_file():
         place = place / "model"
     if not (place / CONFIG_FILE).is_file():
@@ -54,12 +62,27 @@ def load(folder: str | Path, device: str = "cpu") -> Bundle:
             f"{folder} holds no model: there is no {CONFIG_FILE}",
             hint="name a run folder (headway runs ls) or the model folder inside it",
         )
+    if FOREIGN in read_json(place / CONFIG_FILE):
+        gpt = interop.build(*interop.read(place)).to(device)
+        return TextBundle(gpt, interop.read_tokenizer(place))
     facts = read_facts(place)
     family, config = _family(facts, place / CONFIG_FILE)
     with torch.device("meta"):
         model: Any = family.model(config)
     fill(model, place)
     return family.bundle.open(model.to(device), place, facts)
+
+
+def _llama2c(path: Path, device: str) -> TextBundle:
+    beside = sorted(path.parent.glob("tok*.bin"))
+    if len(beside) != 1:
+        raise UsageError(
+            f"{len(beside)} files tok*.bin stand beside it, and one must, its tokenizer",
+            str(path),
+            "name a folder if this is no llama2.c file",
+        )
+    model = interop.build(*interop.read_llama2c(path)).to(device)
+    return TextBundle(model, interop.read_llama2c_tokenizer(beside[0]))
 
 
 def load_as(wanted: type[B], folder: str | Path, device: str = "cpu") -> B:

@@ -6,7 +6,8 @@
 
 from headway.interop.exported import Exported, export
 from headway.interop.folders import FAMILIES, build, read, write
-from headway.interop.llama2c import read_llama2c, read_pieces
+from headway.interop.llama2c import read_llama2c, read_llama2c_tokenizer, read_pieces
+from headway.interop.tokenizers import read_tokenizer
 
 __all__ = [
     "FAMILIES",
@@ -15,6 +16,8 @@ __all__ = [
     "export",
     "read",
     "read_llama2c",
+    "read_llama2c_tokenizer",
     "read_pieces",
+    "read_tokenizer",
     "write",
 ]

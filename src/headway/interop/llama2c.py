@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import struct
 from pathlib import Path
 
 import numpy as np
+import tokenizers
 import torch
+from tokenizers import decoders, models, normalizers, processors
 
 from headway.errors import DataError
 from headway.files import read_bytes
 from headway.models import GPTConfig
 from headway.shapes import Float, Tensor
+from headway.text import ForeignTokenizer
 
 WEIGHTS_LIMIT = 2**36
 PIECES_LIMIT = 2**26
@@ -53,18 +57,77 @@ def read_pieces(path: str | Path) -> list[bytes]:
 
     A space is a space, and a piece like <0x0A> the byte that it stands for.
     """
+    pieces = []
+    for raw, _ in _scored(path):
+        byte = re.fullmatch(rb"<0x([0-9A-F]{2})>", raw)
+        pieces.append(bytes([int(byte[1], 16)]) if byte else raw)
+    return pieces
+
+
+def read_llama2c_tokenizer(path: str | Path) -> ForeignTokenizer:
+    """The tokenizer of such a file, as SentencePiece runs it: a space is put first, then the two
+    neighbours are joined whose piece has the highest score, again and again; a character without a
+    piece becomes its bytes. Ids 1 and 2 begin and end a text.
+    """
+    scored = _scored(path)
+    spelled = [_spelled(raw, str(path)) for raw, _ in scored]
+    vocabulary = {piece: i for i, piece in enumerate(spelled)}
+    if len(vocabulary) < len(spelled) or len(spelled) < 3 + 256:
+        raise DataError("a piece stands twice, or the 256 bytes are not all there", str(path))
+    ranked = sorted(range(len(spelled)), key=lambda i: -scored[i][1])
+    merges = [
+        (piece[:cut], piece[cut:])
+        for piece in (spelled[i] for i in ranked)
+        for cut in range(1, len(piece))
+        if piece[:cut] in vocabulary and piece[cut:] in vocabulary and not _is_byte(piece)
+    ]
+    model = models.BPE(
+        vocab=vocabulary, merges=merges, unk_token=spelled[0], fuse_unk=True, byte_fallback=True
+    )
+    engine = tokenizers.Tokenizer(model)
+    engine.normalizer = normalizers.Sequence(
+        [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
+    )
+    engine.decoder = decoders.Sequence(
+        [
+            decoders.Replace("▁", " "),
+            decoders.ByteFallback(),
+            decoders.Fuse(),
+            decoders.Strip(" ", 1, 0),
+        ]
+    )
+    engine.add_special_tokens(spelled[:3])
+    first = spelled[1]
+    engine.post_processor = processors.TemplateProcessing(
+        single=[first, "$A"], special_tokens=[(first, 1)]
+    )
+    return ForeignTokenizer.of_json(json.loads(engine.to_str()), 1, 2, str(path))
+
+
+def _is_byte(piece: str) -> bool:
+    return re.fullmatch("<0x[0-9A-F]{2}>", piece) is not None
+
+
+def _spelled(raw: bytes, where: str) -> str:
+    try:
+        return raw.strip(b"\n").decode().replace(" ", "▁")
+    except UnicodeDecodeError as error:
+        raise DataError(f"the piece {raw!r} is not UTF-8", where) from error
+
+
+def _scored(path: str | Path) -> list[tuple[bytes, float]]:
+    """Each piece and its score."""
     where = str(path)
     data = read_bytes(Path(path), PIECES_LIMIT)
-    pieces: list[bytes] = []
+    pieces: list[tuple[bytes, float]] = []
     place = 4  # past the length of the longest
     while place < len(data):
-        length = struct.unpack_from("<i", data, place + 4)[0] if place + 8 <= len(data) else -1
+        whole = place + 8 <= len(data)
+        score, length = struct.unpack_from("<fi", data, place) if whole else (0.0, -1)
         place += 8 + length
-        if not 0 <= length <= PIECE_LIMIT or place > len(data):
+        if not 0 <= length <= PIECE_LIMIT or place > len(data) or not math.isfinite(score):
             raise DataError(f"piece {len(pieces)} is cut short or has no sensible length", where)
-        piece = data[place - length : place]
-        byte = re.fullmatch(rb"<0x([0-9A-F]{2})>", piece)
-        pieces.append(bytes([int(byte[1], 16)]) if byte else piece)
+        pieces.append((data[place - length : place], score))
     if not pieces:
         raise DataError("no pieces: not a llama2.c tokenizer", where)
     return pieces

@@ -41,6 +41,7 @@ class ForeignTokenizer:
             engine = tokenizers.Tokenizer.from_str(json.dumps(content))
         except Exception as error:  # the engine raises bare Exception for every fault in a file
             raise DataError(f"not a usable tokenizer: {error}", where) from error
+        engine.encode_special_tokens = True  # text that spells a special token stays text
         engine.no_padding()
         engine.no_truncation()
         return cls(engine, bos, eos)
