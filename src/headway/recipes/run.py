@@ -17,6 +17,8 @@ from headway.machine import Machine
 from headway.machine import prepare as prepare_machine
 from headway.models import parameter_count
 from headway.recipes.catalogue import AnyRunConfig
+from headway.recipes.classify import CLASSIFICATION
+from headway.recipes.classify_config import ClassifyRunConfig
 from headway.recipes.config import RunConfig, WordsRunConfig, parse_time
 from headway.recipes.family import Family, Job
 from headway.recipes.language import LANGUAGE
@@ -49,6 +51,7 @@ FAMILIES: dict[type[AnyRunConfig], Family] = {
     RunConfig: TRANSLATION,
     WordsRunConfig: WORDS,
     LanguageRunConfig: LANGUAGE,
+    ClassifyRunConfig: CLASSIFICATION,
 }
 """The class of a configuration -> what its family brings."""
 
