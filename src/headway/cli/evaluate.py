@@ -11,7 +11,8 @@ from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
 from headway.errors import DataError, UsageError
 
 if TYPE_CHECKING:
-    from headway.bundle import ClassifierBundle
+    from headway.bundle import ClassifierBundle, TranslatorBundle
+    from headway.data.formats import PairFiles
 
 
 def evaluate(
@@ -50,21 +51,28 @@ def evaluate(
         One JSON object.
     """
     from headway.bundle import ClassifierBundle, TranslatorBundle, expect, load
+
+    place = machine.prepare()
+    bundle = load(run, place.device)
+    with place.precision():
+        if isinstance(bundle, ClassifierBundle):
+            _accuracy(bundle, run, path, json)
+            return
+        translator = expect(TranslatorBundle, bundle, run)
+        _scores(translator, _files(run, path, split, (source, target)), beam, length_penalty, json)
+
+
+def _scores(
+    bundle: TranslatorBundle, files: PairFiles, beam: int, length_penalty: float, json: bool
+) -> None:
+    """BLEU and chrF of what the model makes of the source sides."""
     from headway.data.formats import read_pairs
     from headway.evaluation import score_translations
 
-    place = machine.prepare()
-    loaded = load(run, place.device)
-    if isinstance(loaded, ClassifierBundle):
-        with talk.status("classifying"), place.precision():
-            _accuracy(loaded, run, path, json)
-        return
-    bundle = expect(TranslatorBundle, loaded, run)
-    files = _files(run, path, split, (source, target))
     pairs = [pair for pair in read_pairs(files) if pair.source and pair.target]
     if not pairs:
         raise DataError("there is no pair to evaluate on", files.describe())
-    with talk.status(f"translating {len(pairs):,} sentences, beam {beam}"), place.precision():
+    with talk.status(f"translating {len(pairs):,} sentences, beam {beam}"):
         outputs = bundle.translate(
             [pair.source for pair in pairs], beam=beam, length_penalty=length_penalty
         )
@@ -106,7 +114,9 @@ def _accuracy(bundle: ClassifierBundle, run: Path, path: Path | None, json: bool
         data(f"accuracy {right / len(texts):.3f}   {right:,} of {len(texts):,} texts")
 
 
-def _files(run: Path, path: Path | None, split: str, sides: tuple[str | None, str | None]) -> Any:
+def _files(
+    run: Path, path: Path | None, split: str, sides: tuple[str | None, str | None]
+) -> PairFiles:
     """The pairs to evaluate on."""
     from headway.data.formats import pair_files
     from headway.recipes.config import DataConfig

@@ -109,12 +109,16 @@ def train(
     outcome = run_training(settings, folder, history, quiet=quiet or json)
     if json:
         data_json({**vars(outcome), "folder": str(outcome.folder)})
+    _say_what_is_next(outcome, NEXT[settings.model.family], quiet)
+
+
+def _say_what_is_next(outcome: Outcome, verbs: Sequence[str], quiet: bool) -> None:
     if outcome.stop == "interrupted":
-        talk.print(f"saved     go on with: {program()} train --resume {folder}")
+        talk.print(f"saved     go on with: {program()} train --resume {outcome.folder}")
         raise SystemExit(130)
     if not quiet:
-        verbs = (verb.format(run=folder) for verb in NEXT[settings.model.family])
-        talk.print("next      " + " · ".join(f"{program()} {verb}" for verb in verbs), markup=False)
+        calls = (f"{program()} {verb.format(run=outcome.folder)}" for verb in verbs)
+        talk.print("next      " + " · ".join(calls), markup=False)
 
 
 def _new(
