@@ -3,7 +3,8 @@
 `headway.load(folder)` is the only way in; what it returns has the verbs of its kind.
 """
 
-from headway.bundle.families import FAMILIES, Bundle, Family, load, load_as
+from headway.bundle.classifier import Classified, ClassifierBundle, ClassReader
+from headway.bundle.families import FAMILIES, Bundle, Family, expect, load, load_as
 from headway.bundle.text import TextBundle
 from headway.bundle.translator import Attention, Translation, TranslatorBundle
 from headway.bundle.words import Neighbour, WordsBundle
@@ -12,12 +13,16 @@ __all__ = [
     "FAMILIES",
     "Attention",
     "Bundle",
+    "ClassReader",
+    "Classified",
+    "ClassifierBundle",
     "Family",
     "Neighbour",
     "TextBundle",
     "Translation",
     "TranslatorBundle",
     "WordsBundle",
+    "expect",
     "load",
     "load_as",
 ]

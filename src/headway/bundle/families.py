@@ -11,16 +11,26 @@ import torch
 from torch import nn
 
 from headway import interop
+from headway.bundle.classifier import ClassifierBundle
 from headway.bundle.files import CONFIG_FILE, fill, read_facts
 from headway.bundle.text import TextBundle
 from headway.bundle.translator import TranslatorBundle
 from headway.bundle.words import WordsBundle
 from headway.errors import DataError, UsageError
 from headway.files import read_json
-from headway.models import GPT, GPTConfig, Translator, TranslatorConfig, WordsConfig, words_model
-from headway.settings import override
+from headway.models import (
+    GPT,
+    GPTConfig,
+    TextClassifierConfig,
+    Translator,
+    TranslatorConfig,
+    WordsConfig,
+    text_classifier,
+    words_model,
+)
+from headway.settings import flatten, override
 
-Bundle = TranslatorBundle | WordsBundle | TextBundle
+Bundle = TranslatorBundle | WordsBundle | TextBundle | ClassifierBundle
 """What `load` returns."""
 
 FOREIGN = "model_type"
@@ -41,6 +51,7 @@ class Family:
 FAMILIES: dict[str, Family] = {
     "translator": Family(TranslatorConfig, Translator, TranslatorBundle),
     "gpt": Family(GPTConfig, GPT, TextBundle),
+    "gpt-classifier": Family(TextClassifierConfig, text_classifier, ClassifierBundle),
     "words": Family(WordsConfig, words_model, WordsBundle),
 }
 """`family` in config.json -> what it needs."""
@@ -87,7 +98,12 @@ def _llama2c(path: Path, device: str) -> TextBundle:
 
 def load_as(wanted: type[B], folder: str | Path, device: str = "cpu") -> B:
     """The bundle in `folder`, which must be of this class: for verbs that only one kind has."""
-    bundle, kind = load(folder, device), getattr(wanted, "kind", "model")
+    return expect(wanted, load(folder, device), folder)
+
+
+def expect(wanted: type[B], bundle: Bundle, folder: str | Path) -> B:
+    """The bundle, loaded from `folder`, as one of this class; UsageError if it is another."""
+    kind = getattr(wanted, "kind", "model")
     if not isinstance(bundle, wanted):
         raise UsageError(
             f"{folder} holds a {bundle.kind}, and this needs a {kind}",
@@ -103,6 +119,6 @@ def _family(facts: dict[str, Any], path: Path) -> tuple[Family, Any]:
         raise DataError(f"unknown family {facts.get('family')!r}; known: {known}", str(path))
     family = FAMILIES[facts["family"]]
     try:
-        return family, override(family.config(), facts["model"], str(path))
+        return family, override(family.config(), flatten(facts["model"]), str(path))
     except UsageError as error:
         raise DataError(error.what, str(path), error.hint) from error

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from headway.cli.console import data, data_json, talk
 from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
 from headway.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from headway.bundle import ClassifierBundle, TranslatorBundle
+    from headway.data.formats import PairFiles
 
 
 def evaluate(
@@ -24,14 +28,15 @@ def evaluate(
     json: bool = False,
     machine: MachineFlags = ON_THIS_MACHINE,
 ) -> None:
-    """BLEU and chrF, by sacrebleu, of a run on held-out pairs.
+    """BLEU and chrF, by sacrebleu, of a translator on held-out pairs; accuracy of a classifier.
 
     Parameters
     ----------
     run
         A run folder or a model folder.
     path
-        Pairs to translate; without it, the run's own test (or validation) pairs.
+        Pairs to translate; without it, the run's own test (or validation) pairs. Of a classifier:
+        texts with labels; without it, those that the run held out.
     split
         Which of the run's own pairs.
     source
@@ -45,17 +50,29 @@ def evaluate(
     json
         One JSON object.
     """
-    from headway.bundle import TranslatorBundle, load_as
+    from headway.bundle import ClassifierBundle, TranslatorBundle, expect, load
+
+    place = machine.prepare()
+    bundle = load(run, place.device)
+    with place.precision():
+        if isinstance(bundle, ClassifierBundle):
+            _accuracy(bundle, run, path, json)
+            return
+        translator = expect(TranslatorBundle, bundle, run)
+        _scores(translator, _files(run, path, split, (source, target)), beam, length_penalty, json)
+
+
+def _scores(
+    bundle: TranslatorBundle, files: PairFiles, beam: int, length_penalty: float, json: bool
+) -> None:
+    """BLEU and chrF of what the model makes of the source sides."""
     from headway.data.formats import read_pairs
     from headway.evaluation import score_translations
 
-    place = machine.prepare()
-    bundle = load_as(TranslatorBundle, run, place.device)
-    files = _files(run, path, split, (source, target))
     pairs = [pair for pair in read_pairs(files) if pair.source and pair.target]
     if not pairs:
         raise DataError("there is no pair to evaluate on", files.describe())
-    with talk.status(f"translating {len(pairs):,} sentences, beam {beam}"), place.precision():
+    with talk.status(f"translating {len(pairs):,} sentences, beam {beam}"):
         outputs = bundle.translate(
             [pair.source for pair in pairs], beam=beam, length_penalty=length_penalty
         )
@@ -69,7 +86,37 @@ def evaluate(
     data(f"chrF {scores.chrf:.2f}   {scores.chrf_signature}")
 
 
-def _files(run: Path, path: Path | None, split: str, sides: tuple[str | None, str | None]) -> Any:
+def _accuracy(bundle: ClassifierBundle, run: Path, path: Path | None, json: bool) -> None:
+    """The share of labelled texts whose likeliest label is right."""
+    from headway.data.formats import read_labelled
+    from headway.recipes import saved
+    from headway.recipes.classify_config import ClassifyDataConfig, ClassifyRunConfig
+    from headway.recipes.classify_data import labelled_texts
+
+    config = saved(run) if (run / "run.yaml").is_file() else None
+    names = config.data if isinstance(config, ClassifyRunConfig) else ClassifyDataConfig()
+    if path is not None:
+        texts = list(read_labelled([path], names.text, names.label))
+    elif config is not None:
+        texts = labelled_texts(names)[1]
+    else:
+        raise UsageError(f"{run} does not say what it was trained on", hint="name a file of texts")
+    if not texts:
+        raise DataError("there is no text to evaluate on", str(path))
+    for each in texts:
+        if each.label not in bundle.labels:
+            raise DataError(f"the model does not know the label {each.label!r}", each.where)
+    found = bundle.classify([each.text for each in texts])
+    right = sum(a.label == b.label for a, b in zip(found, texts, strict=True))
+    if json:
+        data_json({"accuracy": right / len(texts), "right": right, "texts": len(texts)})
+    else:
+        data(f"accuracy {right / len(texts):.3f}   {right:,} of {len(texts):,} texts")
+
+
+def _files(
+    run: Path, path: Path | None, split: str, sides: tuple[str | None, str | None]
+) -> PairFiles:
     """The pairs to evaluate on."""
     from headway.data.formats import pair_files
     from headway.recipes.config import DataConfig

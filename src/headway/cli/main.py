@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from cyclopts import App, CycloptsError
 
 from headway.cli.check import data_app
+from headway.cli.classify import classify
 from headway.cli.compare import compare
 from headway.cli.configure import config_app, explain
 from headway.cli.console import report, report_bug, talk
@@ -41,6 +42,7 @@ app.command(evaluate, name="eval")
 app.command(translate)
 app.command(generate)
 app.command(chat)
+app.command(classify)
 app.command(words_app)
 app.command(export)
 app.command(data_app)

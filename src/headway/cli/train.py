@@ -44,6 +44,7 @@ NEXT = {
         "chat {run}",
         "export {run} --to hf",
     ),
+    "classifier": ('classify {run} "..."', "eval {run}"),
     "words": (
         "words nearest {run} WORD",
         "words analogy {run} A B C",
@@ -64,13 +65,14 @@ def train(
 ) -> None:
     """headway train RECIPE [DATA] [--SETTING VALUE ...]: train a model, or go on training it.
 
-    RECIPE is translate, translate-multi30k, emoji-names, words, gpt, gpt-tiny or gpt-shakespeare.
-    For a translator, DATA is a .tsv
-    file, a folder with train and valid files, or what two aligned files share (data/train for
-    data/train.en and data/train.de); --source and --target name the columns or file endings. For
-    words, DATA is any number of text files: .txt, or .tsv with --column NAME, plain or .gz. For a
-    language model (gpt), any number of .txt, .md and .jsonl files, folders of them, or python-docs;
-    --from RUN goes on from a model, --lora.rank 8 trains small adapters of it only.
+    RECIPE is translate, translate-multi30k, emoji-names, words, gpt, gpt-tiny, gpt-shakespeare or
+    classify. For a translator, DATA is a .tsv file, a folder with train and valid files, or what
+    two aligned files share (data/train for data/train.en and data/train.de); --source and --target
+    name the columns or file endings. For words, DATA is any number of text files: .txt, or .tsv
+    with --column NAME, plain or .gz. For a language model (gpt), any number of .txt, .md and .jsonl
+    files, folders of them, or python-docs; --from RUN goes on from a model, --lora.rank 8 trains
+    small adapters of it only. For classify, .tsv or .csv files with the columns text and label
+    (--data.text NAME, --data.label NAME), or .jsonl; --from RUN is the model to start from.
 
     Every setting is a flag: --model.size small --optimizer.lr 1e-3 --training.steps 2000.
     `headway config explain` lists them all. Short for the commonest: --source --target --valid
@@ -107,12 +109,16 @@ def train(
     outcome = run_training(settings, folder, history, quiet=quiet or json)
     if json:
         data_json({**vars(outcome), "folder": str(outcome.folder)})
+    _say_what_is_next(outcome, NEXT[settings.model.family], quiet)
+
+
+def _say_what_is_next(outcome: Outcome, verbs: Sequence[str], quiet: bool) -> None:
     if outcome.stop == "interrupted":
-        talk.print(f"saved     go on with: {program()} train --resume {folder}")
+        talk.print(f"saved     go on with: {program()} train --resume {outcome.folder}")
         raise SystemExit(130)
     if not quiet:
-        verbs = (verb.format(run=folder) for verb in NEXT[settings.model.family])
-        talk.print("next      " + " · ".join(f"{program()} {verb}" for verb in verbs), markup=False)
+        calls = (f"{program()} {verb.format(run=outcome.folder)}" for verb in verbs)
+        talk.print("next      " + " · ".join(calls), markup=False)
 
 
 def _new(

@@ -9,6 +9,7 @@ from headway.recipes.catalogue import (
     recipe,
     saved,
 )
+from headway.recipes.classify_config import ClassifyRunConfig
 from headway.recipes.config import RunConfig, WordsRunConfig
 from headway.recipes.language_config import LanguageRunConfig
 from headway.recipes.run import Outcome, train
@@ -16,6 +17,7 @@ from headway.recipes.run import Outcome, train
 __all__ = [
     "RECIPES",
     "AnyRunConfig",
+    "ClassifyRunConfig",
     "LanguageRunConfig",
     "Outcome",
     "RunConfig",

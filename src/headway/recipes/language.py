@@ -56,7 +56,10 @@ class LanguageJob:
             model.load_state_dict(self.start.model.state_dict())
         lora = self.config.lora
         if lora.rank:
-            add_lora(model, lora.rank, lora.alpha, lora.dropout, lora.targets or None)
+            try:
+                add_lora(model, lora.rank, lora.alpha, lora.dropout, lora.targets or None)
+            except ValueError as error:
+                raise UsageError(f"lora: {error}") from error
         if self.config.training.recompute:
             recompute(model)
         if self.config.machine.compile:
@@ -83,7 +86,8 @@ class LanguageJob:
             total, count = total + found.nats.item(), count + found.count
         nats = total / count
         # of all held-out text, if what was looked at is like the rest
-        bits = bits_per_byte(nats * (len(corpus) - 1), corpus.num_bytes)
+        unlearned = len(corpus.offsets) if corpus.marks_ends else 1
+        bits = bits_per_byte(nats * (len(corpus) - unlearned), corpus.num_bytes)
         return {"nats": nats, "negative_nats": -nats, "bits_per_byte": bits}
 
     def save(self, model: Any, folder: Path) -> None:
@@ -105,26 +109,31 @@ class LanguageJob:
 def _fitted(
     config: LanguageRunConfig, prepared: PreparedLanguage, start: TextBundle | None
 ) -> LanguageRunConfig:
-    """With the sizes that the tokenizer or the start decides, and room for its rows."""
+    """With the sizes that the start decides; or the tokenizer, and room for the rows."""
     if start is not None:
         given = {f"model.{name}": value for name, value in asdict(start.config).items()}
         given["model.dropout"] = config.model.dropout
-        config = override(config, given, "the model to start from")
-        room = start.model.max_length
-        if room is not None and config.training.length > room:
-            raise UsageError(
-                f"rows of {config.training.length} tokens are longer than the {room} places that "
-                f"{config.training.start} knows",
-                hint=f"--training.length {room}",
-            )
-        return config
+        return override(config, given, "the model to start from")
     length = max(config.model.max_length, config.training.length)
     decided = {"model.vocabulary": prepared.tokenizer.size, "model.max_length": length}
     return override(config, decided, "the tokenizer")
 
 
+def _opened(config: LanguageRunConfig) -> TextBundle:
+    """What is fine-tuned. UsageError if its places are too few for the rows."""
+    start = load_as(TextBundle, str(config.training.start))
+    room = start.model.max_length
+    if room is not None and config.training.length > room:
+        raise UsageError(
+            f"rows of {config.training.length} tokens are longer than the {room} places that "
+            f"{config.training.start} knows",
+            hint=f"--training.length {room}",
+        )
+    return start
+
+
 def _prepare(config: LanguageRunConfig, folder: Path, machine: Machine, emit: Emit) -> LanguageJob:
-    start = load_as(TextBundle, config.training.start) if config.training.start else None
+    start = _opened(config) if config.training.start else None
     prepared = prepare_language(config, start, folder, emit)
     job = LanguageJob(config, prepared, start, machine)
     seen = config.training.steps * config.training.rows * config.training.length

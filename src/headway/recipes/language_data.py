@@ -44,6 +44,15 @@ def check_sources(config: LanguageRunConfig) -> None:
             f"--data.weights has {len(data.weights)} numbers for {len(data.train)} texts",
             hint="one for each",
         )
+    if any(weight < 0 for weight in data.weights) or (data.weights and not sum(data.weights)):
+        raise UsageError(
+            f"--data.weights {' '.join(f'{weight:g}' for weight in data.weights)}: no shares",
+            hint="positive numbers; 3 1 takes three rows of the first for one of the second",
+        )
+    if config.lora.rank and config.optimizer.kind == "muon":
+        raise UsageError(
+            "adapters (lora.rank) are no matrices for Muon", hint="--optimizer.kind adamw"
+        )
     if config.training.start is not None:
         if data.tokenizer != "bpe":
             raise UsageError(

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from headway.errors import HeadwayError
 from headway.files import lock, write_file
 from headway.machine import Machine
 from headway.machine import prepare as prepare_machine
 from headway.models import parameter_count
 from headway.recipes.catalogue import AnyRunConfig
+from headway.recipes.classify import CLASSIFICATION
+from headway.recipes.classify_config import ClassifyRunConfig
 from headway.recipes.config import RunConfig, WordsRunConfig, parse_time
 from headway.recipes.family import Family, Job
 from headway.recipes.language import LANGUAGE
@@ -46,6 +51,7 @@ FAMILIES: dict[type[AnyRunConfig], Family] = {
     RunConfig: TRANSLATION,
     WordsRunConfig: WORDS,
     LanguageRunConfig: LANGUAGE,
+    ClassifyRunConfig: CLASSIFICATION,
 }
 """The class of a configuration -> what its family brings."""
 
@@ -72,12 +78,13 @@ def train(
 ) -> Outcome:
     """Train in `folder`, or go on where a run there stopped. Bit-exact on one machine's CPU.
 
-    The folder is locked while training. `history` is written above the configuration in run.yaml.
+    The folder is locked while training; made for a run that is refused before its first
+    checkpoint, it goes again. `history` is written above the configuration in run.yaml.
     """
     family = FAMILIES[type(config)]
     family.check(config)
     machine = prepare_machine(config.machine)
-    with lock(folder), graceful_stop() as request:
+    with _new_or_kept(folder), lock(folder), graceful_stop() as request:
 
         def emit(event: Event) -> None:
             for listener in listeners:
@@ -99,6 +106,18 @@ def train(
         if resumed is not None:
             run.emit("resumed", path=str(resumed), skipped=skipped)
         return _train(job, machine, (run, save), observers, request, folder)
+
+
+@contextmanager
+def _new_or_kept(folder: Path) -> Iterator[None]:
+    """A run that is refused before its first checkpoint leaves no folder, if it made one."""
+    is_new = not folder.exists()
+    try:
+        yield
+    except HeadwayError:
+        if is_new and not (folder / "checkpoints").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def _state(job: Job, machine: Machine, folder: Path) -> tuple[TrainingState, Checkpointing]:

@@ -1,0 +1,138 @@
+"""Text classifiers through the real command line: from a language model to labels."""
+
+import json
+
+import pytest
+
+from headway.cli.main import main
+from tests.end_to_end.small import headway
+from tests.end_to_end.test_language import TINY as TINY_GPT
+
+PLACES = ["by the lake", "in a shed", "near us", "on the hill", "at home", "below"]
+KINDS = {"animal": ["fox", "owl", "crab", "toad"], "tool": ["saw", "rake", "drum", "lamp"]}
+TEXTS = [
+    (f"the {name} is {place}", label)
+    for place in PLACES
+    for label, names in KINDS.items()
+    for name in names
+]
+TINY = [
+    *("--training.rows", "6", "--data.max-length", "40", "--data.held-out", "0.2"),
+    *("--schedule.kind", "constant", "--schedule.warmup", "2", "--optimizer.lr", "1e-2"),
+    *("--evaluation.every", "5", "--checkpoint.every", "5", "--threads", "1"),
+]
+
+
+def train(run: str, *more: str) -> list[str]:
+    return ["train", "classify", "t.tsv", "--from", "runs/lm", "--run", run, *TINY, *more]
+
+
+def write_table(path, rows):
+    path.write_text("\n".join(["text\tlabel", *("\t".join(row) for row in rows)]) + "\n")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("classify")
+    (folder / "t.txt").write_text("".join(f"{text}\n" for text, _ in TEXTS))
+    write_table(folder / "t.tsv", TEXTS)
+    write_table(folder / "test.tsv", [("the fox is in a box", "animal"), ("a saw", "tool")])
+    words = ("train", "gpt-tiny", "t.txt", "--run", "lm", "--steps", "5", *TINY_GPT)
+    headway(*words, cwd=folder)
+    done = headway(*train("c", "--steps", "60"), cwd=folder)
+    (folder / "said").write_text(done.stderr)
+    return folder
+
+
+@pytest.fixture
+def here(place, monkeypatch, capsys):
+    """The command line in this process: torch is loaded already. (exit code, output, talk)."""
+    monkeypatch.chdir(place)
+
+    def run(*words: str, code: int = 0) -> tuple[str, str]:
+        with pytest.raises(SystemExit) as leaving:
+            main(words)
+        said = capsys.readouterr()
+        assert leaving.value.code == code, said.err
+        return said.out, said.err
+
+    return run
+
+
+def test_training_says_what_it_does_and_leaves_a_bundle(place):
+    said = (place / "said").read_text()
+    for part in ("2 classes; to say", "2 layers, d=12", "valid step=60 accuracy=", "batches of 6"):
+        assert part in said, part
+    assert "classify runs/c" in said and "eval runs/c" in said
+    names = {path.name for path in (place / "runs" / "c" / "model").iterdir()}
+    assert names == {"config.json", "model.safetensors", "tokenizer.json", "classes.json"}
+
+
+def test_texts_given_or_piped_are_answered_a_line_each(place, here):
+    asked = ["the toad is at home", "the rake is near us"]
+    given = headway("classify", "runs/c", *asked, cwd=place).stdout
+    piped = headway("classify", "runs/c", cwd=place, text="\n".join(asked) + "\n").stdout
+    assert given == piped and len(given.split("\n")) == 3
+    assert given.split("\n")[0].split("\t")[0] == "animal"
+    best, *others = here("classify", "runs/c", *asked, "--top", "2")[0].strip().split("\n")
+    assert len(best.split("\t")) == 4 and len(others) == 1
+    found = [json.loads(x) for x in here("classify", "runs/c", *asked, "--json")[0].splitlines()]
+    assert [row["label"] for row in found] == [next(iter(row["probabilities"])) for row in found]
+    assert [(row["line"], row["text"]) for row in found] == [(1, asked[0]), (2, asked[1])]
+    assert all(len(row["probabilities"]) == 1 for row in found)
+
+
+def test_accuracy_is_measured_on_what_was_held_out_or_on_a_file(here):
+    own = json.loads(here("eval", "runs/c", "--json")[0])
+    assert 2 <= own["texts"] <= 24 and own["accuracy"] == own["right"] / own["texts"] > 0.5
+    shown = json.loads(here("runs", "show", "runs/c", "--json")[0])
+    assert shown["best"] == pytest.approx(own["accuracy"])
+    assert "2 texts" in here("eval", "runs/c", "test.tsv")[0]
+
+
+def test_the_same_command_goes_on_where_it_stopped(place, here):
+    here(*train("whole", "--steps", "9"))
+    here(*train("halves", "--steps", "4"))
+    assert "resumed from step 4" in here("train", "--resume", "runs/halves", "--steps", "9")[1]
+    for name in ("checkpoints/step-9/state.safetensors", "model/model.safetensors"):
+        whole, halves = (place / "runs" / run / name for run in ("whole", "halves"))
+        assert halves.read_bytes() == whole.read_bytes()
+    assert "resumed from step 9" in here(*train("whole", "--steps", "9"))[1]
+
+
+def test_a_dry_run_keeps_nothing_and_settings_are_shown(place, here):
+    assert "minutes for" in here(*train("dry", "--dry-run"))[1]
+    assert not (place / "runs" / "dry").exists()
+    assert "auxiliary: 0.5" in here("config", "show", "classify")[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "part"),
+    [
+        ("train classify", 2, "no texts to learn from"),
+        ("train classify t.tsv", 2, "--from RUN"),
+        ("train classify nowhere.tsv --from runs/lm", 2, "nowhere.tsv"),
+        ("train classify t.txt --from runs/lm", 2, ".txt"),
+        ("train classify t.tsv --from nowhere", 2, "nowhere"),
+        ("train classify t.tsv --from runs/c", 2, "language model"),
+        ("train classify ragged.tsv --from runs/lm", 3, "ragged.tsv:3"),
+        ("train classify blank.tsv --from runs/lm", 3, "blank.tsv:2"),
+        ("train classify t.tsv --from runs/lm --valid plants.tsv", 3, "plants.tsv:2"),
+        ("train classify t.tsv --from runs/lm --data.text sentence", 2, "--data.text"),
+        ("train classify t.tsv --from runs/lm --model tiny", 2, "has its size"),
+        ("train classify t.tsv --from runs/lm --run c --steps 9", 2, "other settings"),
+        ("classify runs/lm hello", 2, "needs a classifier"),
+        ("classify runs/c hello --top 0", 2, "--top"),
+        ("generate runs/c hello", 2, "needs a language model"),
+        ("eval runs/c plants.tsv", 3, "plants.tsv:2"),
+        ("eval runs/c/model", 2, "name a file"),
+    ],
+)
+def test_wrong_words_are_answered_in_three_lines(place, here, words, code, part):
+    (place / "ragged.tsv").write_text("text\tlabel\na saw\ttool\na fox\n")
+    (place / "blank.tsv").write_text("text\tlabel\n \ttool\n")
+    write_table(place / "plants.tsv", [("an oak", "plant")])
+    said = here(*words.split(), code=code)[1]
+    error = said[said.index("error:") :].strip()
+    assert part in error and len(error.split("\n")) <= 3, said
+    assert "Traceback" not in said and not (place / "runs" / "classify").exists()

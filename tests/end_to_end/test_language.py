@@ -1,0 +1,137 @@
+"""Language models through the real command line: train, go on, fine-tune; right and wrong."""
+
+import json
+
+import pytest
+
+from headway.cli.main import main
+from tests.end_to_end.small import headway, rows
+
+LINES = [
+    f"the {name} {verb} {thing}."
+    for thing in ("a lemon", "the tree", "some bread", "a drum")
+    for name in ("fox", "baker", "owl", "crab")
+    for verb in ("sees", "likes", "paints")
+]
+TINY = [
+    *("--model.model-dim", "12", "--model.num-heads", "2", "--model.num-kv-heads", "1"),
+    *("--model.ffn-dim", "20", "--model.num-layers", "2", "--data.vocabulary", "280"),
+    *("--training.rows", "3", "--training.length", "10", "--threads", "1"),
+    *("--schedule.kind", "constant", "--evaluation.every", "5", "--checkpoint.every", "5"),
+]
+
+
+def train(run: str, *more: str) -> list[str]:
+    return ["train", "gpt-tiny", "--data", "t.txt", "--run", run, *TINY, *more]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("language")
+    (folder / "t.txt").write_text("\n".join(LINES) + "\n")
+    done = headway(*train("a", "--steps", "5"), cwd=folder)
+    (folder / "said").write_text(done.stderr)
+    return folder
+
+
+@pytest.fixture
+def here(place, monkeypatch, capsys):
+    """The command line in this process: torch is loaded already. (exit code, output, talk)."""
+    monkeypatch.chdir(place)
+
+    def run(*words: str, code: int = 0) -> tuple[str, str]:
+        with pytest.raises(SystemExit) as leaving:
+            main(words)
+        said = capsys.readouterr()
+        assert leaving.value.code == code, said.err
+        return said.out, said.err
+
+    return run
+
+
+def test_training_says_what_it_does_and_leaves_a_bundle(place):
+    said = (place / "said").read_text()
+    for part in ("280 pieces (bpe)", "data      train:", "2 layers, d=12", "valid step=5 nats="):
+        assert part in said, part
+    assert "generate runs/a" in said and "batches of 30 tokens" in said
+    names = {path.name for path in (place / "runs" / "a" / "model").iterdir()}
+    assert names == {"config.json", "model.safetensors", "tokenizer.json"}
+    assert headway("generate", "runs/a", "the fox", "--max-tokens", "4", cwd=place).stdout.strip()
+
+
+def test_the_same_command_goes_on_where_it_stopped(place, here):
+    here(*train("whole", "--steps", "12"))
+    here(*train("halves", "--steps", "5"))
+    said = here("train", "--resume", "runs/halves", "--steps", "12")[1]
+    assert "resumed from step 5" in said and "training.steps was 5, is 12" in said
+    for name in ("checkpoints/step-12/state.safetensors", "model/model.safetensors"):
+        whole, halves = (place / "runs" / run / name for run in ("whole", "halves"))
+        assert halves.read_bytes() == whole.read_bytes()
+    again = here(*train("whole", "--steps", "12"))[1]
+    assert "resumed from step 12" in again and "(reused)" in again
+    steps = [r["step"] for r in rows(place / "runs/whole/metrics.jsonl") if r["kind"] == "valid"]
+    assert steps == [5, 10, 12]
+
+
+def test_a_run_is_fine_tuned_with_adapters_and_written_plainly(place, here):
+    words = ["train", "gpt-tiny", "--data", "t.txt", *TINY[12:], "--from", "runs/a"]
+    out, _ = here(*words, "--run", "b", "--lora.rank", "2", "--steps", "4", "--json")
+    assert json.loads(out)["step"] == 4
+    configs = [json.loads((place / f"runs/{run}/model/config.json").read_text()) for run in "ab"]
+    assert configs[0] == configs[1]
+    assert (
+        "resumed from step 4" in here(*words, "--run", "b", "--lora.rank", "2", "--steps", "4")[1]
+    )
+
+
+def test_characters_and_a_model_taken_for_its_tokenizer_only(here):
+    said = here(*train("c", "--steps", "1", "--data.tokenizer", "runs/a"))[1]
+    assert "280 pieces (of runs/a)" in said
+    said = here(*train("d", "--steps", "1", "--data.tokenizer", "characters"))[1]
+    assert "(characters)" in said
+
+
+def test_a_dry_run_keeps_nothing(place, here):
+    assert "minutes for" in here(*train("dry", "--dry-run"))[1]
+    assert not (place / "runs" / "dry").exists()
+
+
+def test_settings_of_language_models_are_shown(here):
+    assert "rows: 8" in here("config", "show", "gpt-tiny")[0]
+    assert "adapter" in here("config", "explain", "lora.rank", "--recipe", "gpt")[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "part"),
+    [
+        ("train gpt-tiny", 2, "no text to learn from"),
+        ("train gpt-tiny nowhere.txt", 2, "nowhere.txt"),
+        ("train gpt-tiny t.txt nowhere.txt", 2, "nowhere.txt"),
+        ("train gpt-tiny picture.png", 2, ".png"),
+        ("train gpt-tiny empty.txt", 3, "no text"),
+        ("train gpt-tiny latin.txt", 3, "latin.txt:2"),
+        ("train gpt-tiny list.jsonl", 3, "list.jsonl:1"),
+        ("train gpt-tiny t.txt --data.weights 1,2", 2, "2 numbers for 1"),
+        ("train gpt-tiny t.txt --data.held-out 1", 2, "held_out"),
+        ("train gpt-tiny t.txt --data.tokenizer wordpiece", 2, "characters"),
+        ("train gpt-tiny t.txt --from nowhere", 2, "nowhere"),
+        ("train gpt-tiny t.txt --from runs/a --data.tokenizer characters", 2, "leave out"),
+        ("train gpt-tiny t.txt --from runs/a --lora.rank 500", 2, "rank"),
+        ("train gpt-tiny t.txt --training.length 4000", 3, "--training.length"),
+        ("train gpt-tiny t.txt --model huge", 2, "model.size=huge"),
+        ("train gpt-tiny t.txt --run a --steps 9", 2, "other settings"),
+        ("train gpt-tini t.txt", 2, "gpt-tiny"),
+        ("translate runs/a hello", 2, "needs a translator"),
+        ("eval runs/a", 2, "needs a translator"),
+        ("words nearest runs/a fox", 2, "needs a word model"),
+    ],
+)
+def test_wrong_words_are_answered_in_three_lines(place, here, words, code, part):
+    (place / "empty.txt").write_text("\n")
+    (place / "picture.png").write_bytes(b"\x89PNG")
+    (place / "latin.txt").write_bytes(b"a\ncaf\xe9\n")
+    (place / "list.jsonl").write_text("[1, 2]\n")
+    said = here(*words.split(), code=code)[1]
+    error = said[said.index("error:") :].strip()
+    assert part in error and len(error.split("\n")) <= 3, said
+    assert "Traceback" not in said and not (place / "runs" / "gpt-tiny").exists()
