@@ -21,6 +21,7 @@ from headway.decoding.rules import (
     Writing,
     apply_rules,
 )
+from headway.decoding.sampling import Reason, Row, Sampling, open_rows, sample, sample_steps
 from headway.decoding.search import Hypothesis, Limits, length_penalty
 
 __all__ = [
@@ -35,8 +36,11 @@ __all__ = [
     "NoRepeat",
     "Prefix",
     "PresencePenalty",
+    "Reason",
     "RepetitionPenalty",
+    "Row",
     "Rule",
+    "Sampling",
     "Temperature",
     "TopK",
     "TopP",
@@ -46,4 +50,7 @@ __all__ = [
     "beam_search",
     "greedy_search",
     "length_penalty",
+    "open_rows",
+    "sample",
+    "sample_steps",
 ]
