@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from headway.decoding import Limits, beam_search, greedy_search, length_penalty
+from headway.decoding import Forbidden, Limits, beam_search, greedy_search, length_penalty
 from headway.models import Translator, TranslatorConfig
 from tests.zoo import BOS, EOS, MODELS, PAD, limits, some_rows
 
@@ -54,7 +54,7 @@ def every_output(model, source, alpha: float) -> list[tuple[float, tuple[int, ..
 def test_a_beam_as_wide_as_all_beginnings_is_exhaustive_search(seed, alpha):
     model, source = small_model(seed), torch.tensor([[3, 5, 4, 2]])
     expected = every_output(model, source, alpha)[:5]
-    limit = Limits(BOS, EOS, [LONGEST], (PAD, BOS))
+    limit = Limits(BOS, EOS, [LONGEST], [Forbidden([[PAD], [BOS]])])
     found = beam_search(
         model, (source, None), limit, width=len(WORDS) ** LONGEST, alpha=alpha, num_best=5
     )
@@ -80,7 +80,7 @@ def test_a_beam_of_one_is_greedy_or_better(name):
 def test_a_wider_beam_never_finds_a_worse_best_in_these_models():
     scores = []
     for width in (1, 3, 9, 81):
-        limit = Limits(BOS, EOS, [LONGEST], (PAD, BOS))
+        limit = Limits(BOS, EOS, [LONGEST], [Forbidden([[PAD], [BOS]])])
         found = beam_search(small_model(1), (torch.tensor([[3, 4, 2]]), None), limit, width=width)
         scores.append(found[0][0].score)
     assert scores == sorted(scores)
