@@ -1,4 +1,5 @@
-"""The pieces beside torch's own: attention at a sentence's length, dropout, cross-entropy.
+"""The pieces beside torch's own: attention at a sentence's length, dropout, linear layers,
+cross-entropy.
 
 Forward and backward, float32. Both processes are set up alike (allocator included), so that only
 the kernels differ. The memory row is the largest sum of live tensors, in megabytes.
@@ -18,17 +19,20 @@ from bench.report import Row, row
 from bench.sides import Answer, Settings, Side, Worker, interleave
 from headway.attention import FusedDot, Mask
 from headway.blocks import Dropout
+from headway.linear import linear
 from headway.training.objectives import cross_entropy_sum
 
 HEADS = (256, 4, 14, 32)  # B H T K: captions in a batch of 4,096 tokens
 ACTIVATIONS = (256, 14, 128)  # B T D
 TARGETS, WIDTH, VOCABULARY = 3584, 128, 8000  # N D V
+LAYER = (2048, 384, 1536)  # N I O: 8 rows of 256 tokens into a feed-forward layer
 SMOOTHING = 0.1
 
 Kernel = Callable[[], Tensor]
 CLAIMS = {
     "attention": ("attention, B256 H4 T14 K32", "torch scaled_dot_product_attention"),
     "dropout": ("dropout, B256 T14 D128", "torch dropout"),
+    "linear": ("linear, N2048 I384 O1536", "torch linear"),
     "cross_entropy": ("cross-entropy, N3584 D128 V8000", "torch cross_entropy"),
 }
 
@@ -50,7 +54,7 @@ def measure(ours: Side, peer: Side, rounds: int, device: str) -> list[Row]:
 
 def ours(settings: Settings) -> Worker:
     """Headway's kernels."""
-    return _worker(settings, _kernels(_our_attention(), Dropout(0.1), _our_cross_entropy))
+    return _worker(settings, _kernels(_our_attention(), Dropout(0.1), linear, _our_cross_entropy))
 
 
 def peer(settings: Settings) -> Worker:
@@ -60,6 +64,7 @@ def peer(settings: Settings) -> Worker:
         _kernels(
             F.scaled_dot_product_attention,
             lambda x: F.dropout(x, 0.1, training=True),
+            F.linear,
             _plain_cross_entropy,
         ),
     )
@@ -82,25 +87,36 @@ def _plain_cross_entropy(hidden: Tensor, weight: Tensor, targets: Tensor) -> Ten
 def _kernels(
     attention: Callable[..., Tensor],
     dropout: Callable[[Tensor], Tensor],
+    layer: Callable[[Tensor, Tensor, Tensor], Tensor],
     cross_entropy: Callable[[Tensor, Tensor, Tensor], Tensor],
 ) -> dict[str, tuple[Kernel, list[Tensor]]]:
     """Each kernel on its inputs, and the tensors that get a gradient."""
     torch.manual_seed(0)
     q, k, v = (torch.randn(HEADS, requires_grad=True) for _ in range(3))
     x = torch.randn(ACTIVATIONS, requires_grad=True)
+    rows, inner, outer = LAYER
+    read = torch.randn(rows, inner, requires_grad=True)
+    matrix = (torch.randn(outer, inner) * inner**-0.5).requires_grad_()
+    offset = torch.zeros(outer, requires_grad=True)
     hidden = torch.randn(TARGETS, WIDTH, requires_grad=True)
     weight = (torch.randn(VOCABULARY, WIDTH) * WIDTH**-0.5).requires_grad_()
     targets = torch.randint(VOCABULARY, (TARGETS,))
     return {
         "attention": (lambda: attention(q, k, v), [q, k, v]),
         "dropout": (lambda: dropout(x), [x]),
+        "linear": (lambda: layer(read, matrix, offset), [read, matrix, offset]),
         "cross_entropy": (lambda: cross_entropy(hidden, weight, targets), [hidden, weight]),
     }
 
 
 def _worker(settings: Settings, kernels: dict[str, tuple[Kernel, list[Tensor]]]) -> Worker:
     gradients = {name: torch.ones_like(kernel()) for name, (kernel, _) in kernels.items()}
-    calls = {"attention": settings.work, "dropout": 2 * settings.work, "cross_entropy": 3}
+    calls = {
+        "attention": settings.work,
+        "dropout": 2 * settings.work,
+        "linear": 5,
+        "cross_entropy": 3,
+    }
 
     def work(question: dict[str, Any]) -> Answer:
         name = question["kernel"]

@@ -34,8 +34,8 @@ from headway.training import (
     StopRequest,
     TrainingState,
     TranslationObjective,
-    adamw,
     fit,
+    optimizer,
 )
 
 TOKENS, SMOOTHING, CLIP, DROPOUT, RATE = 4096, 0.1, 1.0, 0.1, 3e-4
@@ -58,7 +58,7 @@ def measure(ours: Side, peer: Side, rounds: int, device: str) -> list[Row]:
 def ours(settings: Settings) -> Worker:
     """`fit` for `settings.work` steps a question."""
     model, batches, tokenizers = _start(settings)
-    run = TrainingState(model, adamw(model, OptimizerConfig(lr=RATE)))
+    run = TrainingState(model, optimizer(model, OptimizerConfig(lr=RATE)))
     objective = TranslationObjective(tokenizers.target.pad, SMOOTHING)
 
     def work(question: dict[str, Any]) -> Answer:

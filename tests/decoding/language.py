@@ -1,6 +1,5 @@
 """Tiny language models and tokenizers, small enough to know everything that they can write."""
 
-import itertools
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -114,7 +113,3 @@ class Bytes:
 
     def save(self, folder: Path) -> None:
         raise NotImplementedError
-
-
-def words_of_all_lengths(tokens: Sequence[int], longest: int) -> list[tuple[int, ...]]:
-    return [w for n in range(longest + 1) for w in itertools.product(tokens, repeat=n)]

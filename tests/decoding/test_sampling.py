@@ -155,7 +155,7 @@ def test_a_text_ends_with_the_context():
     model, never = gpt(7, max_length=12), [MinLength(99, EOS)]
     prompts = [[3] * 12, [4] * 10, [5] * 3, [6] * 2]
     found = [rows[0] for rows in sample(model, prompts, asked(never), [[0]] * 4)]
-    assert [len(row.tokens) for row in found] == [0, 2, 9, 9]
+    assert [len(row.tokens) for row in found] == [1, 3, 9, 9]
     assert [row.reason for row in found] == ["context", "context", "length", "length"]
     with pytest.raises(UsageError, match="13 tokens are more than the 12"):
         sample(model, [[3], [4] * 13], asked(), [[0]] * 2)

@@ -109,6 +109,19 @@ def test_steps_in_two_halves_by_the_real_command_are_the_steps_in_one(tmp_path):
     assert final(halves) == final(tmp_path / "runs" / "whole")
 
 
+def test_blocks_that_are_recomputed_end_bit_identical_and_so_does_muon_in_two_halves(tmp_path):
+    data = write_corpus(tmp_path / "data")
+    muon = (*MORE, "--optimizer.kind", "muon", "--optimizer.muon-lr", "0.003")
+    run_to_end(train_words(data, "whole", *muon), tmp_path)
+    again = (*muon, "--training.recompute", "true")
+    run_to_end(train_words(data, "halves", *again, "--steps", "13"), tmp_path)
+    halves = tmp_path / "runs" / "halves"
+    run_to_end(["train", "--resume", str(halves), "--steps", STEPS, "--quiet"], tmp_path)
+    assert final(halves) == final(tmp_path / "runs" / "whole")
+    said = tmp_path / "runs" / "halves" / "run.yaml"
+    assert "kind: muon" in said.read_text() and "recompute: true" in said.read_text()
+
+
 def test_a_damaged_checkpoint_is_skipped_with_a_word(tmp_path):
     data = write_corpus(tmp_path / "data")
     words = train_words(data, "r", *MORE[2:-1])

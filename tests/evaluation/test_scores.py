@@ -1,8 +1,10 @@
+import math
+
 import pytest
 import sacrebleu
 import torch
 
-from headway.evaluation import mean_nats, score_translations
+from headway.evaluation import bits_per_byte, mean_nats, score_translations
 
 OUTPUTS = ["the old baker waves", "two dogs play in the garden", "a red lemon"]
 REFERENCES = ["the old baker waves at us", "two dogs play in the garden", "one yellow lemon"]
@@ -28,3 +30,11 @@ def test_perplexity_is_over_tokens_not_over_batches():
     with pytest.raises(ValueError, match="no targets"):
         mean_nats(lambda batch: batch, [])
     assert not torch.is_inference_mode_enabled()
+
+
+def test_bits_per_byte_of_even_guesses_is_what_the_guesses_cost():
+    """Four tokens of 256 even choices over six bytes: 8 bits each."""
+    assert bits_per_byte(4 * math.log(256), 6) == pytest.approx(4 * 8 / 6, rel=1e-12)
+    assert bits_per_byte(0.0, 1) == 0
+    with pytest.raises(ValueError, match="num_bytes=0"):
+        bits_per_byte(1.0, 0)

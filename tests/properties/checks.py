@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from headway.attention import Kernel, record_attention
+from headway.attention import Documents, Kernel, record_attention
 from headway.decoding import beam_search, greedy_search
 from tests.zoo import BOS, PAD, VOCABULARY, Family, limits, some_rows, sources
 
@@ -155,3 +155,19 @@ def searches_never_write_specials(family: Family, model: Any) -> None:
         assert all(PAD not in h.tokens and BOS not in h.tokens for h in best)
         assert [h.score for h in best] == sorted((h.score for h in best), reverse=True)
         assert len({h.tokens for h in best}) == len(best)
+
+
+def packing(model: Any) -> None:
+    """Documents in one row get what each gets alone, values and gradients."""
+    lengths = ((5, 1, 6), (9, 3), (12,), (2, 2, 2, 2, 2, 2))
+    tokens = torch.randint(3, VOCABULARY, (4, 12))
+    packed = model(tokens, Documents(lengths))
+    weights = torch.randn_like(packed)
+    found = torch.autograd.grad((packed * weights).sum(), list(model.parameters()))
+    alone = []
+    for row, parts in zip(tokens, lengths, strict=True):
+        alone.append(torch.cat([model(part[None]) for part in row.split(parts)], dim=1))
+    separate = torch.cat(alone)
+    assert_close(packed, separate, rtol=0, atol=1e-5)
+    wanted = torch.autograd.grad((separate * weights).sum(), list(model.parameters()))
+    assert_close(found, wanted, rtol=1e-4, atol=1e-4)

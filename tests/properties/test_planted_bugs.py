@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from headway.attention import (
+    Documents,
     KeyValueCache,
     Mask,
     MultiHeadAttention,
@@ -57,11 +58,29 @@ def test_a_causal_mask_counted_from_the_first_key_fails_with_a_cache(monkeypatch
 def test_positions_off_by_one_in_decoding_fail_with_a_cache(monkeypatch):
     forward = Embeddings.forward
 
-    def shifted(self, tokens, past=(0,)):
+    def shifted(self, tokens, past=(0,), documents=None):
         return forward(self, tokens, [n + (n > 0) for n in past])
 
     monkeypatch.setattr(Embeddings, "forward", shifted)
     fails(checks.cache_equals_no_cache)
+
+
+def test_documents_that_see_each_other_fail_packing(monkeypatch):
+    attend = MultiHeadAttention._attend_within
+
+    def whole_rows(self, x, mask, documents):
+        return attend(self, x, mask, Documents([[x.shape[1]]] * len(x)))
+
+    monkeypatch.setattr(MultiHeadAttention, "_attend_within", whole_rows)
+    fails(lambda family, model: checks.packing(model), MODELS["gpt modern"])
+
+
+def test_positions_that_run_on_through_packed_documents_fail_packing(monkeypatch):
+    forward = Embeddings.forward
+    monkeypatch.setattr(
+        Embeddings, "forward", lambda self, tokens, past=(0,), documents=None: forward(self, tokens)
+    )
+    fails(lambda family, model: checks.packing(model), MODELS["gpt"])
 
 
 def test_a_cache_that_does_not_follow_its_beam_fails(monkeypatch):

@@ -26,6 +26,12 @@ def test_holds(name, kernel, check):
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("name", [name for name in MODELS if name.startswith("gpt")])
+def test_packed_documents_are_as_if_alone(name, kernel):
+    checks.packing(with_kernel(MODELS[name].build(), kernel))
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("name", MODELS)
 def test_causality_holds_while_training_with_dropout(name, kernel):
     family = MODELS[name]

@@ -1,4 +1,4 @@
-"""Losses, gradients, schedules and averages beside torch and the papers' formulas."""
+"""Losses, gradients and averages beside torch and the papers' formulas."""
 
 import math
 from contextlib import nullcontext
@@ -13,15 +13,11 @@ from torch.testing import assert_close
 from headway.training import (
     Loss,
     NonFinite,
-    OptimizerConfig,
-    ScheduleConfig,
     StopRequest,
     TrainingState,
     WeightAverage,
-    adamw,
     cross_entropy_sum,
     fit,
-    learning_rate,
 )
 from headway.training.objectives import cross_entropy
 
@@ -49,6 +45,24 @@ def test_the_chunked_loss_is_torchs_with_its_gradients(monkeypatch, chunk, smoot
         results.append((loss.detach(), hidden.grad, weight.grad))
     for found, expected in zip(*results, strict=True):
         assert_close(found, expected, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_weights_say_how_much_each_target_counts(monkeypatch, smoothing):
+    monkeypatch.setattr(cross_entropy, "CHUNK", 5)
+    targets, weights = torch.randint(0, V, (N,)), torch.rand(N, dtype=torch.float64)
+    hidden = torch.randn(N, D, dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(V, D, dtype=torch.float64, requires_grad=True)
+    total, nats = cross_entropy_sum(hidden, weight, targets, smoothing, weights)
+    each = F.cross_entropy(hidden @ weight.T, targets, reduction="none", label_smoothing=smoothing)
+    assert_close(total, each @ weights, rtol=0, atol=1e-10)
+    plain = F.cross_entropy((hidden @ weight.T).detach(), targets, reduction="none")
+    assert_close(nats, plain @ weights, rtol=0, atol=1e-10)
+    found = torch.autograd.grad(total, (hidden, weight))
+    for mine, theirs in zip(
+        found, torch.autograd.grad(each @ weights, (hidden, weight)), strict=False
+    ):
+        assert_close(mine, theirs, rtol=0, atol=1e-10)
 
 
 def test_the_chunked_loss_in_float32_is_exact_to_a_millionth_and_survives_extreme_logits():
@@ -185,28 +199,6 @@ def test_what_is_not_finite_is_never_applied_and_names_its_pairs(where):
         assert torch.equal(old, new)
 
 
-def test_the_papers_schedule():
-    """D^-1/2 min(s^-1/2, s w^-3/2), whose peak is D^-1/2 w^-1/2."""
-    config, width, warmup = ScheduleConfig(warmup=400), 512, 400
-    peak = width**-0.5 * warmup**-0.5
-    for step in (1, 399, 400, 401, 10_000):
-        paper = width**-0.5 * min(step**-0.5, step * warmup**-1.5)
-        assert learning_rate(config, peak, step, 20_000) == pytest.approx(paper, rel=1e-12)
-
-
-@pytest.mark.parametrize("kind", ["cosine", "linear"])
-def test_schedules_with_an_end_rise_fall_and_end(kind):
-    config = ScheduleConfig(kind=kind, warmup=10, final=0.1)
-    rates = [learning_rate(config, 2.0, step, 100) for step in range(1, 121)]
-    assert rates[0] == 0.2 and rates[9] == 2.0 == max(rates)
-    assert rates[9:] == sorted(rates[9:], reverse=True)
-    assert rates[99] == rates[-1] == pytest.approx(0.2)
-    halfway = learning_rate(config, 2.0, 55, 100)
-    assert halfway == pytest.approx(2.0 * 0.55)
-    with pytest.raises(ValueError, match="at least 1"):
-        learning_rate(config, 2.0, 0, 100)
-
-
 def test_the_average_is_its_formula_and_steps_aside_bit_exactly():
     model = nn.Linear(2, 1)
     average = WeightAverage(model, 0.9)
@@ -224,28 +216,3 @@ def test_the_average_is_its_formula_and_steps_aside_bit_exactly():
     assert torch.equal(model.weight, own)
     with pytest.raises(ValueError, match="decay"):
         WeightAverage(model, 1.0)
-
-
-def test_adamw_is_torchs_and_decays_matrices_only():
-    ours, theirs = nn.Linear(3, 2), nn.Linear(3, 2)
-    theirs.load_state_dict(ours.state_dict())
-    mine = adamw(ours, OptimizerConfig(lr=0.01, weight_decay=0.1))
-    plain = torch.optim.AdamW(
-        [
-            {"params": [theirs.weight], "weight_decay": 0.1},
-            {"params": [theirs.bias], "weight_decay": 0.0},
-        ],
-        lr=0.01,
-        betas=(0.9, 0.98),
-        eps=1e-9,
-        fused=False,
-        foreach=False,
-    )
-    x = torch.randn(5, 3)
-    for _ in range(7):
-        for model, optimizer in ((ours, mine), (theirs, plain)):
-            optimizer.zero_grad()
-            model(x).square().sum().backward()
-            optimizer.step()
-    assert_close(ours.weight, theirs.weight, rtol=0, atol=1e-6)
-    assert_close(ours.bias, theirs.bias, rtol=0, atol=1e-6)

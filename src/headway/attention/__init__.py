@@ -3,6 +3,7 @@
 from headway.attention.additive import Additive
 from headway.attention.bilinear import Bilinear
 from headway.attention.cache import KeyValueCache, TokenCache
+from headway.attention.documents import Documents
 from headway.attention.dot import Dot
 from headway.attention.flex import FlexDot
 from headway.attention.fused import FusedDot
@@ -27,6 +28,7 @@ __all__ = [
     "AttentionMaps",
     "AttentionPositions",
     "Bilinear",
+    "Documents",
     "Dot",
     "FlexDot",
     "FusedDot",

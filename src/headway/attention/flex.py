@@ -60,7 +60,8 @@ def flex_dot(
     """
     blocks = None
     if not mask.hides_nothing(q.shape[2]):
-        rows = None if mask.keys is None and mask.past is None else len(q)
+        by_row = (mask.keys, mask.past, mask.documents)
+        rows = None if all(rule is None for rule in by_row) else len(q)
         rule = mask_rule(mask, q, k)
         blocks = create_block_mask(rule, rows, None, q.shape[2], k.shape[2], device=q.device)
     score = None if bias is None else score_rule(bias)
@@ -82,11 +83,12 @@ def mask_rule(mask: Mask, q: Tensor, k: Tensor) -> Callable[..., Tensor]:
     every = torch.ones(num_rows, num_keys, dtype=torch.bool, device=device)
     first = alike if mask.past is None else mask.past
     keys = every if mask.keys is None else mask.keys
+    number = every if mask.documents is None else mask.documents.numbers
 
     @no_type_check  # torch counts a rule's arguments, so nothing may be wrapped around it
     def may_attend(b: Tensor, h: Tensor, t: Tensor, s: Tensor) -> Tensor:
         back = first[b] + t - s
-        return (back >= least) & (back <= most) & keys[b, s]
+        return (back >= least) & (back <= most) & keys[b, s] & (number[b, t] == number[b, s])
 
     return may_attend  # type: ignore[no-any-return]
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from torch import nn
 
 from headway.attention.kernel import Kernel, spread
-from headway.attention.masks import Mask
 from headway.attention.multihead import MultiHeadAttention
 from headway.attention.relative import AttentionPositions
+from headway.linear import Linear
 from headway.shapes import Float, Tensor
 
 
@@ -42,23 +42,18 @@ class GroupedQueryAttention(MultiHeadAttention):
         if num_kv_heads < 1 or num_heads % num_kv_heads:
             raise ValueError(f"{num_heads=} must be a multiple of {num_kv_heads=}")
         self.head_dim = self.query.out_features // num_heads
-        self.key = nn.Linear(model_dim, num_kv_heads * self.head_dim, bias=bias)
-        self.value = nn.Linear(model_dim, num_kv_heads * self.head_dim, bias=bias)
+        self.key = Linear(model_dim, num_kv_heads * self.head_dim, bias=bias)
+        self.value = Linear(model_dim, num_kv_heads * self.head_dim, bias=bias)
         self.query_norm = head_norm(self.head_dim)
         self.key_norm = head_norm(self.head_dim)
 
-    def attend(
-        self,
-        x: Float[Tensor, "N T D"],
-        k: Float[Tensor, "M G S K"],
-        v: Float[Tensor, "M G S K"],
-        mask: Mask,
-        bias: Float[Tensor, "#N #H T S"] | None = None,
-        past: Sequence[int] = (0,),
-    ) -> Float[Tensor, "N T D"]:
-        if not self.kernel.grouped:
-            k, v = spread(k, self.num_heads), spread(v, self.num_heads)
-        return super().attend(x, k, v, mask, bias, past)
+    def _shared(
+        self, k: Float[Tensor, "M G S K"], v: Float[Tensor, "M G S Kv"]
+    ) -> tuple[Float[Tensor, "M _ S K"], Float[Tensor, "M _ S Kv"]]:
+        """One for each head of the queries, unless the kernel spares itself the copies."""
+        if self.kernel.grouped:
+            return k, v
+        return spread(k, self.num_heads), spread(v, self.num_heads)
 
     def _queries(self, x: Float[Tensor, "B T HK"]) -> Float[Tensor, "B H T K"]:
         normed: Tensor = self.query_norm(self._heads(x))

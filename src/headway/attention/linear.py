@@ -46,8 +46,9 @@ def running_sum(
 
 
 def _is_linear(mask: Mask, bias: Tensor | None) -> bool:
-    """A bias for each pair, a window, or rows of different pasts need the scores themselves."""
-    return bias is None and mask.window is None and mask.past is None
+    """What tells single pairs apart, not just keys and an order, needs the scores themselves."""
+    by_pair = (bias, mask.window, mask.past, mask.documents)
+    return all(rule is None for rule in by_pair)
 
 
 def _without_hidden(k: Tensor, mask: Mask) -> Tensor:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
+from headway.attention.documents import Documents
 from headway.shapes import Bool, Float, Int, Tensor
 
 
@@ -21,28 +22,37 @@ class Mask:
     keys: Bool "B S", True where there is a real token; None when nothing is padded.
     past: Int "B", the position of each row's first query, for rows whose caches differ in length;
         None when every row stands at S - T.
+    documents: the rows hold several documents, and a query attends to keys of its own only.
     """
 
     causal: bool = False
     window: int | None = None
     keys: Bool[Tensor, "B S"] | None = None
     past: Int[Tensor, " B"] | None = None
+    documents: Documents | None = None
 
     def __post_init__(self) -> None:
         if self.window is not None and self.window < 1:
             raise ValueError(f"{self.window=} must be at least 1: a token attends to itself")
         if self.past is not None and not self.causal:
             raise ValueError("past is where a decoder's rows stand, and needs causal=True")
+        if self.documents is not None and (self.past is not None or self.keys is not None):
+            raise ValueError("packed rows are full, and none of them continues another")
 
     def hides_nothing(self, num_queries: int) -> bool:
         """True when every query may attend to every key, so that no mask need be applied."""
         by_position = (self.causal and num_queries > 1) or self.window is not None
-        return self.keys is None and self.past is None and not by_position
+        return not (by_position or self._tells_rows_apart)
 
     def is_plain_causal(self, num_queries: int, num_keys: int) -> bool:
         """True for the square causal triangle, the one mask that torch's `is_causal` means too."""
-        plain = self.keys is None and self.past is None and self.window is None
+        plain = self.window is None and not self._tells_rows_apart
         return self.causal and plain and num_queries == num_keys
+
+    @property
+    def _tells_rows_apart(self) -> bool:
+        """Whether rows of one batch have masks of their own."""
+        return any(rule is not None for rule in (self.keys, self.past, self.documents))
 
     def dense(
         self, num_queries: int, num_keys: int, device: torch.device | None = None
@@ -53,6 +63,8 @@ class Mask:
         else:
             if self.keys is not None:
                 device = self.keys.device
+            if self.documents is not None:
+                device = self.documents.numbers.device
             first = torch.tensor([[[num_keys - num_queries]]], device=device)
         query = first + torch.arange(num_queries, device=device)[:, None]  # -> #B T 1
         key = torch.arange(num_keys, device=device)
@@ -63,6 +75,9 @@ class Mask:
             allowed = allowed & ((key - query).abs() < self.window)
         if self.keys is not None:
             allowed = allowed & self.keys[:, None, :]
+        if self.documents is not None:
+            number = self.documents.numbers
+            allowed = allowed & (number[:, :, None] == number[:, None, :])
         return allowed[:, None]  # #B T S -> #B 1 T S
 
     def additive(

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from torch import nn
 
 from headway.attention.cache import KeyValueCache
+from headway.attention.documents import Documents
 from headway.attention.fused import FusedDot, added
 from headway.attention.kernel import Kernel
 from headway.attention.masks import Mask
 from headway.attention.relative import AttentionPositions, places
+from headway.linear import Linear
 from headway.shapes import Float, Tensor
 
 
@@ -51,10 +54,10 @@ class MultiHeadAttention(nn.Module):
         source_dim = model_dim if source_dim is None else source_dim
         value_dim = head_dim if value_dim is None else value_dim
         self.num_heads = num_heads
-        self.query = nn.Linear(model_dim, num_heads * head_dim, bias=bias)
-        self.key = nn.Linear(source_dim, num_heads * head_dim, bias=bias)
-        self.value = nn.Linear(source_dim, num_heads * value_dim, bias=bias)
-        self.output = nn.Linear(num_heads * value_dim, model_dim, bias=bias)
+        self.query = Linear(model_dim, num_heads * head_dim, bias=bias)
+        self.key = Linear(source_dim, num_heads * head_dim, bias=bias)
+        self.value = Linear(source_dim, num_heads * value_dim, bias=bias)
+        self.output = Linear(num_heads * value_dim, model_dim, bias=bias)
         self.kernel = FusedDot() if kernel is None else kernel
         self.positions = positions
 
@@ -65,6 +68,10 @@ class MultiHeadAttention(nn.Module):
         mask: Mask,
         bias: Float[Tensor, "#B #H T S"] | None = None,
     ) -> Float[Tensor, "B T D"]:
+        if mask.documents is not None:
+            if source is not x or bias is not None or not mask.causal:
+                raise ValueError("packed documents are for causal self-attention without a bias")
+            return self._attend_within(x, replace(mask, documents=None), mask.documents)
         return self.attend(x, *self.keys_values(source), mask, bias)
 
     def keys_values(
@@ -101,7 +108,26 @@ class MultiHeadAttention(nn.Module):
             here = places(past, x.shape[1], x.device)
             queries = self.positions.rotate(queries, here)
             bias = added(bias, self.positions.bias(here, k.shape[2]))
-        context = self.kernel(queries, k, v, mask, bias)
+        return self._merged(self.kernel(queries, *self._shared(k, v), mask, bias), x)
+
+    def _attend_within(
+        self, x: Float[Tensor, "B T D"], mask: Mask, documents: Documents
+    ) -> Float[Tensor, "B T D"]:
+        """Self-attention inside each document of packed rows, as if it were a row of its own."""
+        rows = self._queries(self.query(x)), self._keys(self.key(x)), self._heads(self.value(x))
+        contexts = []
+        for q, k, v in zip(*(documents.apart(part) for part in rows), strict=True):
+            bias = None
+            if self.positions is not None:
+                here = places((0,), q.shape[2], x.device)
+                q, k = self.positions.rotate(q, here), self.positions.rotate(k, here)
+                bias = self.positions.bias(here, k.shape[2])
+            contexts.append(self.kernel(q, *self._shared(k, v), mask, bias))
+        return self._merged(documents.together(contexts), x)
+
+    def _merged(
+        self, context: Float[Tensor, "M H T Kv"], x: Float[Tensor, "N U D"]
+    ) -> Float[Tensor, "N U D"]:
         merged = context.transpose(1, 2).flatten(2)  # M H T Kv -> M T HKv
         out: Tensor = self.output(merged.view(*x.shape[:2], -1))
         return out
@@ -113,6 +139,12 @@ class MultiHeadAttention(nn.Module):
         past = tuple(cache.lengths)
         k, v, mask = cache.append(*self.keys_values(x, past))
         return self.attend(x, k, v, mask, past=past)
+
+    def _shared(
+        self, k: Float[Tensor, "M G S K"], v: Float[Tensor, "M G S Kv"]
+    ) -> tuple[Float[Tensor, "M _ S K"], Float[Tensor, "M _ S Kv"]]:
+        """Keys and values as the kernel takes them."""
+        return k, v
 
     def _queries(self, x: Float[Tensor, "B T HK"]) -> Float[Tensor, "B H T K"]:
         return self._heads(x)

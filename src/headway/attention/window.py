@@ -39,7 +39,8 @@ class SlidingWindow(ScaledDot):
     ) -> Float[Tensor, "B H T Kv"]:
         mask = self._narrowed(mask)
         num_queries, num_keys = q.shape[2], k.shape[2]
-        if mask.past is not None or num_keys <= CHUNK + self.window:
+        by_row = mask.past is not None or mask.documents is not None
+        if by_row or num_keys <= CHUNK + self.window:
             return fused_dot(q, k, v, mask, bias)
         parts = []
         # split, not slices: the gradient of a slice is as long as the whole input, one for each

@@ -6,6 +6,7 @@ from headway.blocks.dropout import Dropout
 from headway.blocks.embeddings import Embeddings
 from headway.blocks.encoder import Encoder, EncoderBlock, FeedForwardBlock
 from headway.blocks.feedforward import FeedForward, GatedFeedForward
+from headway.blocks.lora import LoRALinear, add_lora, lora_state, merge_lora
 from headway.blocks.norms import LayerNorm, RMSNorm
 from headway.blocks.positions import (
     Added,
@@ -15,6 +16,7 @@ from headway.blocks.positions import (
     Positions,
     SinusoidalTable,
 )
+from headway.blocks.recompute import Recomputed, recompute
 from headway.blocks.recurrent import (
     Bridge,
     LastState,
@@ -48,6 +50,7 @@ __all__ = [
     "LastState",
     "LayerNorm",
     "LearnedTable",
+    "LoRALinear",
     "MeanState",
     "Memory",
     "NoPositions",
@@ -55,11 +58,16 @@ __all__ = [
     "PostNorm",
     "PreNorm",
     "RMSNorm",
+    "Recomputed",
     "RecurrentDecoder",
     "RecurrentEncoder",
     "RecurrentLayers",
     "RecurrentState",
     "Residual",
     "SinusoidalTable",
+    "add_lora",
     "init_recurrent",
+    "lora_state",
+    "merge_lora",
+    "recompute",
 ]

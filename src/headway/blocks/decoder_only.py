@@ -8,7 +8,7 @@ from typing import cast
 
 from torch import nn
 
-from headway.attention import KeyValueCache, Mask
+from headway.attention import Documents, KeyValueCache, Mask
 from headway.blocks.encoder import EncoderBlock
 from headway.shapes import Float, Tensor
 
@@ -64,10 +64,12 @@ class DecoderOnly(nn.Module):
         self.blocks = nn.ModuleList(blocks)
         self.norm = norm
 
-    def forward(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
+    def forward(
+        self, x: Float[Tensor, "B T D"], documents: Documents | None = None
+    ) -> Float[Tensor, "B T D"]:
         """All positions at once. Padding stands at the right, where the causal mask already hides
-        it from every real token."""
-        mask = Mask(causal=True)
+        it from every real token. documents: those of packed rows."""
+        mask = Mask(causal=True, documents=documents)
         for block in self.blocks:
             x = block(x, mask)
         hidden: Tensor = self.norm(x)

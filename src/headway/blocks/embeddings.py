@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from torch import nn
 
-from headway.attention import places
+from headway.attention import Documents, places
 from headway.blocks.dropout import Dropout
 from headway.blocks.positions import Added, Concatenated, NoPositions
 from headway.shapes import Float, Int, Tensor
@@ -35,16 +35,23 @@ class Embeddings(nn.Module):
         self.scale = math.sqrt(tokens.embedding_dim) if scale is None else scale
 
     def forward(
-        self, tokens: Int[Tensor, "B T"], past: Sequence[int] = (0,)
+        self,
+        tokens: Int[Tensor, "B T"],
+        past: Sequence[int] = (0,),
+        documents: Documents | None = None,
     ) -> Float[Tensor, "B T D"]:
-        """`past`: how many tokens of each row were seen before these; one number if all agree."""
+        """past: how many tokens of each row were seen before these; one number if all agree.
+        documents: those of packed rows, each of which counts from 0; there is no past then.
+        """
         longest = (max(past) if past else 0) + tokens.shape[1]
+        where = places(past, tokens.shape[1], tokens.device)
+        if documents is not None:
+            longest, where = documents.longest, documents.places
         if self.positions.max_length is not None and longest > self.positions.max_length:
             raise ValueError(
                 f"{longest} positions are more than the learned table's "
                 f"max_length={self.positions.max_length}: shorten the text, or train with "
                 "sinusoidal positions"
             )
-        where = places(past, tokens.shape[1], tokens.device)
         out: Tensor = self.dropout(self.positions(self.tokens(tokens) * self.scale, where))
         return out

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from headway.blocks.dropout import Dropout
+from headway.linear import Linear
 from headway.shapes import Float, Tensor
 
 Activation = Callable[[Tensor], Tensor]
@@ -37,8 +38,8 @@ class FeedForward(nn.Module):
         bias: bool = True,
     ) -> None:
         super().__init__()
-        self.expand = nn.Linear(model_dim, ffn_dim, bias=bias)
-        self.contract = nn.Linear(ffn_dim, model_dim, bias=bias)
+        self.expand = Linear(model_dim, ffn_dim, bias=bias)
+        self.contract = Linear(ffn_dim, model_dim, bias=bias)
         self.activation = activation
         self.dropout = Dropout(dropout)
 
@@ -63,9 +64,9 @@ class GatedFeedForward(nn.Module):
         bias: bool = False,
     ) -> None:
         super().__init__()
-        self.gate = nn.Linear(model_dim, ffn_dim, bias=bias)
-        self.expand = nn.Linear(model_dim, ffn_dim, bias=bias)
-        self.contract = nn.Linear(ffn_dim, model_dim, bias=bias)
+        self.gate = Linear(model_dim, ffn_dim, bias=bias)
+        self.expand = Linear(model_dim, ffn_dim, bias=bias)
+        self.contract = Linear(ffn_dim, model_dim, bias=bias)
         self.activation = activation
         self.dropout = Dropout(dropout)
 

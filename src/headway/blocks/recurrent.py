@@ -11,6 +11,7 @@ from torch import nn
 
 from headway.attention import Mask
 from headway.blocks.dropout import Dropout
+from headway.linear import Linear
 from headway.shapes import Bool, Float, Int, Tensor
 
 Cell = Literal["gru", "lstm"]
@@ -163,7 +164,7 @@ class Bridge(nn.Module):
     def __init__(self, context: LastState | MeanState, model_dim: int, state_dim: int) -> None:
         super().__init__()
         self.context = context
-        self.project = nn.Linear(model_dim, state_dim)
+        self.project = Linear(model_dim, state_dim)
 
     def forward(
         self, memory: Float[Tensor, "B S D"], keys: Bool[Tensor, "B S"] | None

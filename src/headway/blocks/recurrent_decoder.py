@@ -12,6 +12,7 @@ from headway.attention import Mask, MultiHeadAttention, TokenCache
 from headway.blocks.dropout import Dropout
 from headway.blocks.recurrent import Bridge, RecurrentLayers
 from headway.blocks.state import Memory
+from headway.linear import Linear
 from headway.shapes import Bool, Float, Tensor
 
 
@@ -24,7 +25,7 @@ class Attentional(nn.Module):
     def __init__(self, cross: MultiHeadAttention, model_dim: int) -> None:
         super().__init__()
         self.cross = cross
-        self.combine = nn.Linear(2 * model_dim, model_dim)
+        self.combine = Linear(2 * model_dim, model_dim)
 
     def forward(
         self,

@@ -4,6 +4,7 @@
 """
 
 from headway.bundle.families import FAMILIES, Bundle, Family, load, load_as
+from headway.bundle.text import TextBundle
 from headway.bundle.translator import Attention, Translation, TranslatorBundle
 from headway.bundle.words import Neighbour, WordsBundle
 
@@ -13,6 +14,7 @@ __all__ = [
     "Bundle",
     "Family",
     "Neighbour",
+    "TextBundle",
     "Translation",
     "TranslatorBundle",
     "WordsBundle",

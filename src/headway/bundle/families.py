@@ -11,13 +11,14 @@ import torch
 from torch import nn
 
 from headway.bundle.files import CONFIG_FILE, fill, read_facts
+from headway.bundle.text import TextBundle
 from headway.bundle.translator import TranslatorBundle
 from headway.bundle.words import WordsBundle
 from headway.errors import DataError, UsageError
-from headway.models import Translator, TranslatorConfig, WordsConfig, words_model
+from headway.models import GPT, GPTConfig, Translator, TranslatorConfig, WordsConfig, words_model
 from headway.settings import override
 
-Bundle = TranslatorBundle | WordsBundle
+Bundle = TranslatorBundle | WordsBundle | TextBundle
 """What `load` returns."""
 
 B = TypeVar("B")
@@ -34,6 +35,7 @@ class Family:
 
 FAMILIES: dict[str, Family] = {
     "translator": Family(TranslatorConfig, Translator, TranslatorBundle),
+    "gpt": Family(GPTConfig, GPT, TextBundle),
     "words": Family(WordsConfig, words_model, WordsBundle),
 }
 """`family` in config.json -> what it needs."""

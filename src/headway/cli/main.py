@@ -15,7 +15,10 @@ from headway.cli.console import report, report_bug, talk
 from headway.cli.demo import demo
 from headway.cli.doctor import doctor, version
 from headway.cli.evaluate import evaluate
+from headway.cli.export import export
+from headway.cli.generate import chat, generate
 from headway.cli.lecture import lecture
+from headway.cli.plan import plan
 from headway.cli.runs import runs_app
 from headway.cli.train import train
 from headway.cli.translate import translate
@@ -33,9 +36,13 @@ app = App(
 app.command(demo)
 app.command(train)
 app.command(compare)
+app.command(plan)
 app.command(evaluate, name="eval")
 app.command(translate)
+app.command(generate)
+app.command(chat)
 app.command(words_app)
+app.command(export)
 app.command(data_app)
 app.command(lecture)
 app.command(runs_app)

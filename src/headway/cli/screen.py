@@ -85,8 +85,7 @@ class Screen:
             )
 
     def _on_tokenizer(self, event: Mapping[str, Any]) -> None:
-        how = "reused" if event.get("reused") else "joint" if event["joint"] else "one a language"
-        talk.print(f"tokenizer byte-level BPE, {event['pieces']:,} pieces ({how})")
+        talk.print(f"tokenizer {event['pieces']:,} pieces ({event['how']})")
 
     def _on_vocabulary(self, event: Mapping[str, Any]) -> None:
         how = " (reused)" if event.get("reused") else f", each at least {event['min_count']} times"

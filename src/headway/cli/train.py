@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 SHORT = {
     "model": "model.size",
+    "data": "data.train",
+    "from": "training.start",
     "source": "data.source",
     "target": "data.target",
     "valid": "data.valid",
@@ -37,6 +39,11 @@ SHORT = {
 
 NEXT = {
     "translator": ("eval {run}", 'translate {run} "..."', 'translate {run} --align "..."'),
+    "gpt": (
+        'generate {run} "..."',
+        "chat {run}",
+        "export {run} --to hf",
+    ),
     "words": (
         "words nearest {run} WORD",
         "words analogy {run} A B C",
@@ -57,10 +64,13 @@ def train(
 ) -> None:
     """headway train RECIPE [DATA] [--SETTING VALUE ...]: train a model, or go on training it.
 
-    RECIPE is translate, translate-multi30k, emoji-names or words. For a translator, DATA is a .tsv
+    RECIPE is translate, translate-multi30k, emoji-names, words, gpt, gpt-tiny or gpt-shakespeare.
+    For a translator, DATA is a .tsv
     file, a folder with train and valid files, or what two aligned files share (data/train for
     data/train.en and data/train.de); --source and --target name the columns or file endings. For
-    words, DATA is any number of text files: .txt, or .tsv with --column NAME, plain or .gz.
+    words, DATA is any number of text files: .txt, or .tsv with --column NAME, plain or .gz. For a
+    language model (gpt), any number of .txt, .md and .jsonl files, folders of them, or python-docs;
+    --from RUN goes on from a model, --lora.rank 8 trains small adapters of it only.
 
     Every setting is a flag: --model.size small --optimizer.lr 1e-3 --training.steps 2000.
     `headway config explain` lists them all. Short for the commonest: --source --target --valid
@@ -130,7 +140,9 @@ def run_folder(name: str) -> Path:
     return Path("runs") / name
 
 
-def split_words(words: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
+def split_words(
+    words: Sequence[str], short: Mapping[str, str] = SHORT
+) -> tuple[list[str], dict[str, Any]]:
     """Things without dashes, and settings: --a.b VALUE, --a.b=VALUE, or --a.b alone for true."""
     things: list[str] = []
     flags: dict[str, Any] = {}
@@ -139,13 +151,13 @@ def split_words(words: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
         word = rest.pop(0)
         if not word.startswith("--"):
             if word.startswith("-") and len(word) > 1:
-                raise UsageError(f"unknown option {word}", hint="headway train --help")
+                raise UsageError(f"unknown option {word}", hint="--help lists them all")
             things.append(word)
             continue
         name, equals, value = word.removeprefix("--").partition("=")
         if not equals:
             value = rest.pop(0) if rest and not rest[0].startswith("--") else "true"
-        flags[SHORT.get(name, name.replace("-", "_"))] = value
+        flags[short.get(name, name.replace("-", "_"))] = value
     return things, flags
 
 

@@ -63,7 +63,7 @@ def translate(
     if not text and sys.stdin.isatty():
         talk.print("one sentence a line; Ctrl-D ends")
     number = 0
-    lines = iter(text) if text else _lines()
+    lines = iter(text) if text else standard_input()
     for chunk in _chunks(lines, 1 if sys.stdin.isatty() else CHUNK):
         with place.precision():
             found = bundle.search(chunk, beam=beam, num_best=nbest, length_penalty=length_penalty)
@@ -118,7 +118,7 @@ def _as_text(
         data("\n" + heat_map(aligned.target, aligned.source, aligned.weights.tolist()) + "\n")
 
 
-def _lines() -> Iterator[str]:
+def standard_input() -> Iterator[str]:
     """Standard input, split at line feeds alone, strictly UTF-8."""
     for number, raw in enumerate(sys.stdin.buffer, start=1):
         try:

@@ -1,6 +1,13 @@
 """From a model that scores next tokens to whole outputs. Knows of a model only its stepper."""
 
 from headway.decoding.beam import beam_search
+from headway.decoding.generation import (
+    Continuation,
+    GenerationConfig,
+    generate,
+    log_probabilities,
+    stream,
+)
 from headway.decoding.greedy import greedy_search
 from headway.decoding.rules import (
     Bias,
@@ -23,19 +30,26 @@ from headway.decoding.rules import (
 )
 from headway.decoding.sampling import Reason, Row, Sampling, open_rows, sample, sample_steps
 from headway.decoding.search import Hypothesis, Limits, length_penalty
+from headway.decoding.speculative import Draft, ModelDraft, PromptLookup, speculative_steps
+from headway.decoding.writing import Writer
 
 __all__ = [
     "Bias",
+    "Continuation",
+    "Draft",
     "Forbidden",
     "FrequencyPenalty",
+    "GenerationConfig",
     "Hypothesis",
     "Likeliest",
     "Limits",
     "MinLength",
     "MinP",
+    "ModelDraft",
     "NoRepeat",
     "Prefix",
     "PresencePenalty",
+    "PromptLookup",
     "Reason",
     "RepetitionPenalty",
     "Row",
@@ -45,12 +59,17 @@ __all__ = [
     "TopK",
     "TopP",
     "Typical",
+    "Writer",
     "Writing",
     "apply_rules",
     "beam_search",
+    "generate",
     "greedy_search",
     "length_penalty",
+    "log_probabilities",
     "open_rows",
     "sample",
     "sample_steps",
+    "speculative_steps",
+    "stream",
 ]

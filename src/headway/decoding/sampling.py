@@ -88,14 +88,13 @@ def open_rows(
                 f"prompt {item + 1}",
                 "a shorter prompt",
             )
-        limit = min(sampling.max_tokens, room)
-        full: Reason = "context" if room < sampling.max_tokens else "length"
+        limit = min(sampling.max_tokens, room + 1)  # the last token of a text is never read
+        full: Reason = "length" if limit == sampling.max_tokens else "context"
         for seed in several:
             rows.append(Row(prompt=prompt, item=item, seed=seed, limit=limit, full=full))
     return rows
 
 
-@torch.inference_mode()
 def sample_steps(model: Any, rows: Sequence[Row], sampling: Sampling) -> Iterator[list[Row]]:
     """Continue all rows; after each step, those that have got a token. `model` is a Stepper.
 
@@ -105,19 +104,25 @@ def sample_steps(model: Any, rows: Sequence[Row], sampling: Sampling) -> Iterato
     """
     live = [row for row in rows if row.reason is None]
     state = read_prompts(model, live)
-    device = next(model.parameters()).device
     while live:
-        tokens = torch.tensor([[row.seen[-1]] for row in live], device=device)
-        logits, state = model.step(tokens, state)
-        scores = logits[:, -1].float()
-        chosen = choose(apply_rules(sampling.rules, scores, live), live, sampling.rules)
-        grown = record(live, chosen, scores, sampling)
+        grown, state = _step(model, state, live, sampling)
         if grown:
             yield grown
         kept = [place for place, row in enumerate(live) if row.reason is None]
         if len(kept) < len(live):
             live = [live[place] for place in kept]
             state = state.reorder(kept)
+
+
+@torch.inference_mode()
+def _step(model: Any, state: Any, live: Sequence[Row], sampling: Sampling) -> tuple[list[Row], Any]:
+    """One token more for each row: those that have grown, and the state."""
+    device = next(model.parameters()).device
+    tokens = torch.tensor([[row.seen[-1]] for row in live], device=device)
+    logits, state = model.step(tokens, state)
+    scores = logits[:, -1].float()
+    chosen = choose(apply_rules(sampling.rules, scores, live), live, sampling.rules)
+    return record(live, chosen, scores, sampling), state
 
 
 def sample(
@@ -141,6 +146,7 @@ def by_prompt(rows: Sequence[Row], count: int) -> list[list[Row]]:
     return found
 
 
+@torch.inference_mode()
 def read_prompts(model: Any, rows: Sequence[Row]) -> Any:
     """The state in which each row's prompt is read but for its last token.
 

@@ -1,5 +1,6 @@
 """The systems: one family a file, each a config, a class and its named sizes."""
 
+from headway.models.classifier import TextClassifier, TextClassifierConfig, text_classifier
 from headway.models.contracts import DecodeState, Stepper, parameter_count
 from headway.models.gpt import GPT, GPTConfig
 from headway.models.translator import Translator, TranslatorConfig
@@ -11,10 +12,13 @@ __all__ = [
     "GPTConfig",
     "NextWord",
     "Stepper",
+    "TextClassifier",
+    "TextClassifierConfig",
     "Translator",
     "TranslatorConfig",
     "WordVectors",
     "WordsConfig",
     "parameter_count",
+    "text_classifier",
     "words_model",
 ]

@@ -10,7 +10,12 @@ from typing import ClassVar, Literal
 import torch
 from torch import nn
 
-from headway.attention import AttentionPositions, GroupedQueryAttention, MultiHeadAttention
+from headway.attention import (
+    AttentionPositions,
+    Documents,
+    GroupedQueryAttention,
+    MultiHeadAttention,
+)
 from headway.blocks import (
     DecoderOnly,
     DecoderOnlyBlock,
@@ -25,6 +30,7 @@ from headway.blocks import (
     RMSNorm,
 )
 from headway.blocks.feedforward import ACTIVATIONS
+from headway.linear import Linear
 from headway.models import choices
 from headway.models.choices import PositionScheme
 from headway.models.contracts import init_normal
@@ -181,7 +187,7 @@ class GPT(nn.Module):
         tokens = nn.Embedding(config.vocabulary, config.model_dim)
         self.embedding = Embeddings(tokens, positions, config.dropout, scale)
         self.decoder = _decoder(config)
-        self.output = nn.Linear(config.model_dim, config.vocabulary, bias=False)
+        self.output = Linear(config.model_dim, config.vocabulary, bias=False)
         self.tie_weights()
         if self.output.weight.device.type != "meta":
             self.init_weights()
@@ -208,17 +214,23 @@ class GPT(nn.Module):
         """The most tokens, those of a prompt included; None for any number."""
         return self.embedding.positions.max_length
 
-    def hidden(self, tokens: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
+    def hidden(
+        self, tokens: Int[Tensor, "B T"], documents: Documents | None = None
+    ) -> Float[Tensor, "B T D"]:
         """The vectors from which the next token after each of `tokens` is predicted.
 
-        Padding stands at the right, where no real token sees it.
+        Padding stands at the right, where no real token sees it. documents: those that are packed
+        into the rows; each gets what it would get alone.
         """
-        found: Tensor = self.decoder(self.embedding(tokens))
+        embedded = self.embedding(tokens, documents=documents)
+        found: Tensor = self.decoder(embedded, documents)
         return found
 
-    def forward(self, tokens: Int[Tensor, "B T"]) -> Float[Tensor, "B T V"]:
+    def forward(
+        self, tokens: Int[Tensor, "B T"], documents: Documents | None = None
+    ) -> Float[Tensor, "B T V"]:
         """Logits of the next token after each of `tokens`."""
-        logits: Tensor = self.output(self.hidden(tokens))
+        logits: Tensor = self.output(self.hidden(tokens, documents))
         return logits
 
     def start(

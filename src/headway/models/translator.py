@@ -38,6 +38,7 @@ from headway.blocks import (
     Residual,
 )
 from headway.blocks.feedforward import ACTIVATIONS
+from headway.linear import Linear
 from headway.models import choices
 from headway.models.choices import PositionScheme, Score
 from headway.models.contracts import init_weights
@@ -196,7 +197,7 @@ class Translator(nn.Module):
         self.encoder = _encoder(config)
         self.target_embedding = Embeddings(target, written, config.dropout)
         self.decoder = _decoder(config)
-        self.output = nn.Linear(config.model_dim, config.target_vocabulary, bias=False)
+        self.output = Linear(config.model_dim, config.target_vocabulary, bias=False)
         self.tie_weights()
         if self.output.weight.device.type != "meta":
             self.init_weights()

@@ -2,18 +2,21 @@
 
 from headway.recipes.catalogue import (
     RECIPES,
+    AnyRunConfig,
     amended,
     check_same,
     config_classes,
     recipe,
     saved,
 )
-from headway.recipes.config import AnyRunConfig, RunConfig, WordsRunConfig
+from headway.recipes.config import RunConfig, WordsRunConfig
+from headway.recipes.language_config import LanguageRunConfig
 from headway.recipes.run import Outcome, train
 
 __all__ = [
     "RECIPES",
     "AnyRunConfig",
+    "LanguageRunConfig",
     "Outcome",
     "RunConfig",
     "WordsRunConfig",

@@ -56,7 +56,16 @@ class LoopConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainingConfig(LoopConfig):
+class BlocksLoopConfig(LoopConfig):
+    """Of models that are stacks of blocks."""
+
+    recompute: bool = setting(
+        False, "blocks keep only their inputs and run again for gradients: slower, less memory"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingConfig(BlocksLoopConfig):
     tokens: int = setting(4096, "budget of a batch: rows x longest side, padding included", gt=0)
     smoothing: float = setting(0.1, "label smoothing", ge=0, lt=1)
 
@@ -168,7 +177,3 @@ class WordsRunConfig:
     def name(self) -> str:
         """What the run is called unless the user names it: its recipe and kind."""
         return f"{self.recipe}-{self.model.kind}"
-
-
-AnyRunConfig = RunConfig | WordsRunConfig
-"""The configuration of a run, of whatever family."""

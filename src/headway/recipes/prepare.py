@@ -16,6 +16,7 @@ from headway.text import TokenizerPair
 from headway.training import Event
 
 HELD_OUT = 0.03  # of the pairs, where there is no validation file ...
+_KINDS = {True: "byte-level BPE, joint", False: "byte-level BPE, one a language"}
 HELD_OUT_MOST = 1000  # ... but no more than so many
 
 
@@ -76,7 +77,7 @@ def _tokenizers(
 ) -> TokenizerPair:
     if any(folder.glob("tokenizer*.json")):
         tokenizers = TokenizerPair.load(folder)
-        emit({"kind": "tokenizer", "pieces": tokenizers.target.size, "reused": True})
+        emit({"kind": "tokenizer", "pieces": tokenizers.target.size, "how": "reused"})
         return tokenizers
     emit({"kind": "preparing", "what": "tokenizer", "done": 0})
     train_pairs, _ = _readers(splits)
@@ -84,7 +85,7 @@ def _tokenizers(
         lambda: ((p.source, p.target) for p in train_pairs()), config.vocabulary, config.joint
     )
     tokenizers.save(folder)
-    emit({"kind": "tokenizer", "pieces": tokenizers.target.size, "joint": tokenizers.joint})
+    emit({"kind": "tokenizer", "pieces": tokenizers.target.size, "how": _KINDS[tokenizers.joint]})
     return tokenizers
 
 

@@ -13,8 +13,11 @@ from headway.files import lock, write_file
 from headway.machine import Machine
 from headway.machine import prepare as prepare_machine
 from headway.models import parameter_count
-from headway.recipes.config import AnyRunConfig, RunConfig, WordsRunConfig, parse_time
+from headway.recipes.catalogue import AnyRunConfig
+from headway.recipes.config import RunConfig, WordsRunConfig, parse_time
 from headway.recipes.family import Family, Job
+from headway.recipes.language import LANGUAGE
+from headway.recipes.language_config import LanguageRunConfig
 from headway.recipes.translate import TRANSLATION
 from headway.recipes.words import WORDS
 from headway.settings import write_yaml
@@ -31,15 +34,19 @@ from headway.training import (
     TimeLimit,
     TrainingState,
     WeightAverage,
-    adamw,
     fit,
     graceful_stop,
     learning_rate,
+    optimizer,
 )
 
 LOGGED = {"train", "valid", "saved", "resumed", "finished"}
 
-FAMILIES: dict[type[AnyRunConfig], Family] = {RunConfig: TRANSLATION, WordsRunConfig: WORDS}
+FAMILIES: dict[type[AnyRunConfig], Family] = {
+    RunConfig: TRANSLATION,
+    WordsRunConfig: WORDS,
+    LanguageRunConfig: LANGUAGE,
+}
 """The class of a configuration -> what its family brings."""
 
 
@@ -99,7 +106,7 @@ def _state(job: Job, machine: Machine, folder: Path) -> tuple[TrainingState, Che
     torch.manual_seed(training.seed)
     model = job.build().to(machine.device)
     average = WeightAverage(model, training.average) if training.average else None
-    run = TrainingState(model, adamw(model, job.config.optimizer), average)
+    run = TrainingState(model, optimizer(model, job.config.optimizer), average)
     return run, Checkpointing(folder / "checkpoints", checkpoint.every, checkpoint.keep)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from headway.blocks import recompute
 from headway.bundle import TranslatorBundle
 from headway.data.batches import Batches, TranslationBatch, collate
 from headway.data.bucketing import Buckets
@@ -39,6 +40,8 @@ class TranslationJob:
 
     def build(self) -> nn.Module:
         model: Any = Translator(self.config.model)
+        if self.config.training.recompute:
+            recompute(model)
         if self.config.machine.compile:  # the halves that training calls; shapes change each batch
             model.encode = torch.compile(model.encode, dynamic=True)
             model.decode = torch.compile(model.decode, dynamic=True)

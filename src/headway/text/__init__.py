@@ -1,9 +1,24 @@
 """Strings to ids and back: byte-level BPE tokenizers, one for a corpus or one for each language,
 and vocabularies of whole words."""
 
+from headway.text.characters import Characters
 from headway.text.contract import TextTokenizer
+from headway.text.foreign import ForeignTokenizer
+from headway.text.loading import load_tokenizer
 from headway.text.pair import TokenizerPair
+from headway.text.pieces import TextPieces
 from headway.text.tokenizer import Tokenizer
 from headway.text.vocabulary import BORDER, Vocabulary, words_of
 
-__all__ = ["BORDER", "TextTokenizer", "Tokenizer", "TokenizerPair", "Vocabulary", "words_of"]
+__all__ = [
+    "BORDER",
+    "Characters",
+    "ForeignTokenizer",
+    "TextPieces",
+    "TextTokenizer",
+    "Tokenizer",
+    "TokenizerPair",
+    "Vocabulary",
+    "load_tokenizer",
+    "words_of",
+]

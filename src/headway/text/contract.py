@@ -55,5 +55,5 @@ class TextTokenizer(Protocol):
         ...
 
     def save(self, folder: Path) -> None:
-        """Write `tokenizer.json` (and what else it needs) durably."""
+        """Write `tokenizer.json` durably; `load_tokenizer` reads it."""
         ...

@@ -5,16 +5,18 @@ from headway.training.checkpoints import Checkpointing, load_state, save_state
 from headway.training.log import MetricsLog, StepLog, read_metrics
 from headway.training.loop import NonFinite, Stream, fit
 from headway.training.objectives import (
+    ClassificationObjective,
     Loss,
     NegativeSampling,
     NextWordObjective,
     Objective,
+    TextObjective,
     TranslationObjective,
     cross_entropy_sum,
     negative_sampling_sum,
 )
 from headway.training.observers import Averaging, Evaluation, Interrupted, TimeLimit
-from headway.training.optimizers import OptimizerConfig, adamw
+from headway.training.optimizers import OptimizerConfig, optimizer
 from headway.training.schedules import ScheduleConfig, learning_rate
 from headway.training.signals import StopRequest, graceful_stop
 from headway.training.state import Event, Observer, StepReport, TrainingState
@@ -22,6 +24,7 @@ from headway.training.state import Event, Observer, StepReport, TrainingState
 __all__ = [
     "Averaging",
     "Checkpointing",
+    "ClassificationObjective",
     "Evaluation",
     "Event",
     "Interrupted",
@@ -38,17 +41,18 @@ __all__ = [
     "StepReport",
     "StopRequest",
     "Stream",
+    "TextObjective",
     "TimeLimit",
     "TrainingState",
     "TranslationObjective",
     "WeightAverage",
-    "adamw",
     "cross_entropy_sum",
     "fit",
     "graceful_stop",
     "learning_rate",
     "load_state",
     "negative_sampling_sum",
+    "optimizer",
     "read_metrics",
     "save_state",
 ]

@@ -46,6 +46,12 @@ def load_state(run: TrainingState, folder: Path) -> None:
             where,
             "train with the configuration it was made with, or start a new run",
         )
+    if len(state["groups"]) != len(run.optimizer.param_groups):
+        raise DataError(
+            "the checkpoint was made with another optimizer",
+            where,
+            "train with the configuration it was made with, or start a new run",
+        )
     _fill({f"model.{n}": p for n, p in run.model.named_parameters()}, tensors, where)
     if run.average is not None:
         _fill({f"average.{n}": w for n, w in run.average.weights.items()}, tensors, where)

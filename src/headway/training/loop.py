@@ -91,7 +91,7 @@ def _step(
         )
     lr = learning_rate(run.step + 1)
     for group in run.optimizer.param_groups:
-        group["lr"] = lr
+        group["lr"] = lr * group.get("scale", 1.0)
     run.optimizer.step()
     run.step, run.epoch, run.position = run.step + 1, epoch, position
     run.targets += count

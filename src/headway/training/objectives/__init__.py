@@ -1,7 +1,9 @@
 """What to learn: a model and a batch in, a summed loss and the number of targets out."""
 
+from headway.training.objectives.classification import ClassificationObjective
 from headway.training.objectives.contract import Loss, Objective
 from headway.training.objectives.cross_entropy import cross_entropy_sum
+from headway.training.objectives.text import TextObjective
 from headway.training.objectives.translation import TranslationObjective
 from headway.training.objectives.words import (
     NegativeSampling,
@@ -10,10 +12,12 @@ from headway.training.objectives.words import (
 )
 
 __all__ = [
+    "ClassificationObjective",
     "Loss",
     "NegativeSampling",
     "NextWordObjective",
     "Objective",
+    "TextObjective",
     "TranslationObjective",
     "cross_entropy_sum",
     "negative_sampling_sum",

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from headway.linear import product
 from headway.shapes import Float, Int, Tensor
 
 # Rows of logits alive at once. 512 x 8,000 floats are 16 MB: they stay in a CPU's last-level
@@ -18,10 +19,12 @@ def cross_entropy_sum(
     weight: Float[Tensor, "V D"],
     targets: Int[Tensor, " N"],
     smoothing: float = 0.0,
+    weights: Float[Tensor, " N"] | None = None,
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
     """Sums over N of -(1 - e) log p_y - e/V sum_v log p_v, and of -log p_y alone.
 
-    p = softmax(hidden weight^T); e is label smoothing (Szegedy et al. 2016, section 7). The
+    p = softmax(hidden weight^T); e is label smoothing (Szegedy et al. 2016, section 7). `weights`
+    (constants, all 1 unless given) say how much each of the N counts in both sums. The
     gradient of the first sum is computed on the way, chunk by chunk, so that logits need not be
     kept; the second carries no gradient. Under autocast the products run in its dtype, the
     softmax always in float32.
@@ -32,7 +35,7 @@ def cross_entropy_sum(
     wants_grad = torch.is_grad_enabled() and (hidden.requires_grad or weight.requires_grad)
     with torch.autocast(hidden.device.type, enabled=False):
         found: tuple[Tensor, Tensor] = _ChunkedCrossEntropy.apply(  # type: ignore[no-untyped-call]
-            hidden, weight, targets, smoothing, dtype, wants_grad
+            hidden, weight, targets, smoothing, weights, dtype, wants_grad
         )
     return found
 
@@ -45,6 +48,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         weight: Tensor,
         targets: Tensor,
         smoothing: float,
+        weights: Tensor | None,
         dtype: torch.dtype,
         wants_grad: bool,
     ) -> tuple[Tensor, Tensor]:
@@ -57,25 +61,27 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         for start in range(0, len(rows), CHUNK):
             part = rows[start : start + CHUNK]
             chosen = targets[start : start + CHUNK, None]
-            logits = (part @ matrix.T).to(exact)
+            logits = product(part, matrix).to(exact)
             probabilities = logits.softmax(-1)
             # log sum exp from the likeliest entry, whose probability is at least 1/V
             log_sum = logits.amax(-1) - probabilities.amax(-1).log()
             surprise = log_sum - logits.gather(1, chosen)[:, 0]
-            nats += surprise.sum()
-            spread = log_sum - logits.mean(-1)
-            total += ((1 - smoothing) * surprise + smoothing * spread).sum()
+            smooth = surprise
+            if smoothing:
+                smooth = (1 - smoothing) * surprise + smoothing * (log_sum - logits.mean(-1))
+            counts = None if weights is None else weights[start : start + CHUNK].to(exact)
+            nats += surprise.sum() if counts is None else surprise @ counts
+            total += smooth.sum() if counts is None else smooth @ counts
             if grad_rows is None or grad_matrix is None:
                 continue
             # d total / d logits = p - (1 - e) [v = y] - e / V
             grad = probabilities.sub_(smoothing / logits.shape[-1]) if smoothing else probabilities
             grad.scatter_add_(1, chosen, grad.new_full(chosen.shape, smoothing - 1))
+            if counts is not None:
+                grad *= counts[:, None]
             grad = grad.to(dtype)
-            torch.mm(grad, matrix, out=grad_rows[start : start + CHUNK])
-            if dtype == exact:
-                grad_matrix.addmm_(grad.T, part)
-            else:
-                grad_matrix += grad.T @ part
+            grad_rows[start : start + CHUNK] = product(grad, matrix.T)
+            grad_matrix += product(grad.T, part.T)
         ctx.save_for_backward(grad_rows, grad_matrix)
         ctx.dtypes = hidden.dtype, weight.dtype
         ctx.mark_non_differentiable(nats)
@@ -88,4 +94,4 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         hidden_dtype, weight_dtype = ctx.dtypes
         rows = (grad_rows * grad).to(hidden_dtype) if ctx.needs_input_grad[0] else None
         matrix = (grad_matrix * grad).to(weight_dtype) if ctx.needs_input_grad[1] else None
-        return rows, matrix, None, None, None, None
+        return rows, matrix, None, None, None, None, None

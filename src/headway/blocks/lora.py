@@ -1,0 +1,130 @@
+"""Low-rank adapters: fine-tune a few numbers beside weights that stay as they are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from typing import TypeVar
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from headway.attention import MultiHeadAttention
+from headway.blocks.dropout import Dropout
+from headway.blocks.feedforward import FeedForward, GatedFeedForward
+from headway.linear import Linear
+from headway.shapes import Float, Tensor
+
+M = TypeVar("M", bound=nn.Module)
+
+
+class LoRALinear(Linear):
+    """x W^T + b + (alpha / r) dropout(x) A^T B^T, with A: r I and B: O r.
+
+    Takes a linear layer's place and its parameters, under the same names; `lora_a` and `lora_b`
+    stand beside them. A starts as N(0, 1/I), B as 0, so that at first nothing changes. Hu et al.
+    2021, section 4.1.
+    """
+
+    def __init__(
+        self, linear: nn.Linear, rank: int, alpha: float = 16.0, dropout: float = 0.0
+    ) -> None:
+        if not 1 <= rank <= min(linear.in_features, linear.out_features):
+            raise ValueError(
+                f"{rank=} must be at least 1 and at most the smaller side of "
+                f"{linear.out_features} x {linear.in_features}"
+            )
+        biased = linear.bias is not None
+        super().__init__(linear.in_features, linear.out_features, bias=biased, device="meta")
+        self.weight, self.bias = linear.weight, linear.bias
+        self.scale = alpha / rank
+        self.lora_a = nn.Parameter(self.weight.new_empty(rank, self.in_features))
+        self.lora_b = nn.Parameter(self.weight.new_zeros(self.out_features, rank))
+        nn.init.normal_(self.lora_a, std=self.in_features**-0.5)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x: Float[Tensor, "... I"]) -> Float[Tensor, "... O"]:
+        change = F.linear(F.linear(self.dropout(x), self.lora_a), self.lora_b)
+        return super().forward(x) + change * self.scale
+
+    @torch.no_grad()
+    def merged(self) -> nn.Linear:
+        """The plain layer that computes the same, its weight now W + (alpha / r) B A, in place."""
+        biased = self.bias is not None
+        plain = Linear(self.in_features, self.out_features, bias=biased, device="meta")
+        self.weight += self.scale * (self.lora_b @ self.lora_a)
+        plain.weight, plain.bias = self.weight, self.bias
+        return plain.train(self.training)
+
+
+def add_lora(
+    model: M,
+    rank: int,
+    alpha: float = 16.0,
+    dropout: float = 0.0,
+    targets: Sequence[str] | None = None,
+) -> M:
+    """The same model with adapters (in place), which alone train from now on.
+
+    targets: patterns of names of linear layers, such as "*.query" and "*.value" (the paper's
+    choice); every one of attention and feed-forward layers unless given. ValueError if nothing
+    fits, if adapters are there already, or if a layer shares its matrix with another module: to
+    merge one would change the other.
+    """
+    chosen = _targets(model, targets)
+    for name, linear in chosen.items():
+        model.set_submodule(name, LoRALinear(linear, rank, alpha, dropout).train(linear.training))
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(_is_adapter(name))
+    return model
+
+
+def merge_lora(model: M) -> M:
+    """The model with plain layers again (in place), which compute what the adapted ones did.
+
+    All its parameters train again, and they have the names they had before `add_lora`. A model
+    without adapters stays as it is. To go on training the adapters, merge a deep copy.
+    """
+    found = {n: m for n, m in model.named_modules() if isinstance(m, LoRALinear)}
+    for name, layer in found.items():
+        model.set_submodule(name, layer.merged())
+    if found:
+        model.requires_grad_(True)
+    return model
+
+
+def lora_state(model: nn.Module) -> dict[str, Tensor]:
+    """The adapters alone, by name. `model.load_state_dict(state, strict=False)`, after `add_lora`
+    with the same rank, alpha and targets, brings them back."""
+    return {n: p.detach() for n, p in model.named_parameters() if _is_adapter(n)}
+
+
+def _is_adapter(name: str) -> bool:
+    return name.endswith((".lora_a", ".lora_b"))
+
+
+def _targets(model: nn.Module, patterns: Sequence[str] | None) -> dict[str, nn.Linear]:
+    if any(isinstance(module, LoRALinear) for module in model.modules()):
+        raise ValueError("the model has adapters already: merge_lora first")
+    chosen = {
+        name: module
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Linear) and _is_wanted(model, name, patterns)
+    }
+    if not chosen:
+        named = "attention or feed-forward" if patterns is None else f"targets={list(patterns)}"
+        raise ValueError(f"no linear layer to adapt: there is no {named} one")
+    owners = Counter(id(p) for _, p in model.named_parameters(remove_duplicate=False))
+    for name, linear in chosen.items():
+        if owners[id(linear.weight)] > 1:
+            raise ValueError(f"{name} shares its matrix with another module; leave it out")
+    return chosen
+
+
+def _is_wanted(model: nn.Module, name: str, patterns: Sequence[str] | None) -> bool:
+    if patterns is not None:
+        return any(fnmatchcase(name, pattern) for pattern in patterns)
+    parent = model.get_submodule(name.rpartition(".")[0])
+    return isinstance(parent, MultiHeadAttention | FeedForward | GatedFeedForward)

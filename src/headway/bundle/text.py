@@ -1,0 +1,85 @@
+"""A language model with its tokenizer: text in, what follows it out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+
+from headway.attention import record_attention
+from headway.bundle.files import check_fingerprint, save_files
+from headway.bundle.translator import Attention
+from headway.decoding import Continuation, GenerationConfig, generate, stream
+from headway.errors import DataError, UsageError
+from headway.models import GPT, GPTConfig
+from headway.settings import override
+from headway.text import TextTokenizer, load_tokenizer
+
+
+class TextBundle:
+    """A GPT of any kind with its tokenizer."""
+
+    kind: ClassVar[str] = "language model"
+
+    def __init__(self, model: GPT, tokenizer: TextTokenizer) -> None:
+        if tokenizer.size > model.config.vocabulary:  # less is padding, to a round number
+            raise DataError(
+                f"the tokenizer has {tokenizer.size:,} pieces, the model "
+                f"{model.config.vocabulary:,}",
+                hint="the model and the tokenizer are not from the same training",
+            )
+        self.model = model.eval()
+        self.tokenizer = tokenizer
+
+    @classmethod
+    def open(cls, model: GPT, folder: Path, facts: dict[str, Any]) -> TextBundle:
+        """The model with the tokenizer that stands beside it, which must be that of `facts`."""
+        tokenizer = load_tokenizer(folder)
+        check_fingerprint(facts, tokenizer.fingerprint, folder)
+        return cls(model, tokenizer)
+
+    @property
+    def config(self) -> GPTConfig:
+        return self.model.config
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
+    def generate(self, prompts: Sequence[str], **settings: Any) -> list[list[Continuation]]:
+        """Continuations of each prompt, in order; settings as in `GenerationConfig`.
+
+        What a prompt gets does not depend on the others.
+        """
+        if isinstance(prompts, str):
+            raise UsageError("prompts must be a list of texts, not one string", hint="[text]")
+        return generate(self.model, self.tokenizer, prompts, _config(settings))
+
+    def stream(self, prompt: str, **settings: Any) -> Iterator[str]:
+        """The continuation of one prompt, piece by piece, no character ever split."""
+        return stream(self.model, self.tokenizer, prompt, _config(settings))
+
+    @torch.inference_mode()
+    def attention(self, text: str, layers: tuple[str, ...] = ()) -> Attention:
+        """Attention weights while `text` is read; row t is the query that predicts piece t + 1."""
+        ids = self.tokenizer.begin(text)
+        room = self.model.max_length
+        if room is not None and len(ids) > room:
+            raise UsageError(
+                f"the text has {len(ids)} pieces, and this model's learned positions end at {room}",
+                hint="look at a part of it",
+            )
+        with record_attention(self.model, layers) as maps:
+            self.model(torch.tensor([ids], device=self.device))
+        pieces = self.tokenizer.pieces(ids)
+        return Attention(pieces, pieces, {name: found[0][0].cpu() for name, found in maps.items()})
+
+    def save(self, folder: Path, *, overwrite: bool = False) -> None:
+        """Write config.json, model.safetensors and tokenizer.json durably: `files.save_files`."""
+        save_files(folder, self.model, self.tokenizer, overwrite)
+
+
+def _config(settings: dict[str, Any]) -> GenerationConfig:
+    return override(GenerationConfig(), settings, "generation")

@@ -1,0 +1,181 @@
+"""`headway generate` and `headway chat`: a language model writes on."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from headway.cli.console import data_json, talk
+from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
+from headway.cli.train import split_words
+from headway.cli.translate import standard_input
+from headway.errors import UsageError
+from headway.files import read_bytes
+from headway.settings import COMMAND_LINE, override
+
+if TYPE_CHECKING:
+    from headway.bundle import TextBundle
+    from headway.decoding import Continuation, GenerationConfig
+
+PROMPT_LIMIT = 2**24
+TEMPLATE = "User: {user}\nAssistant:"
+
+
+def generate(
+    *words: Annotated[str, Parameter(allow_leading_hyphen=True, show=False)],
+    few_shot: Path | None = None,
+    echo: bool = False,
+    json: bool = False,
+    machine: MachineFlags = ON_THIS_MACHINE,
+) -> None:
+    """headway generate RUN [PROMPT ...] [--SETTING VALUE ...]: continue texts.
+
+    RUN is a run, a model, or a Hugging Face folder. Without PROMPT, standard input is read, a
+    prompt a line; an empty prompt begins a text. One output of one prompt appears as it is
+    written.
+
+    Settings: --max-tokens 200 --min-tokens --temperature 0.8 (0: the likeliest) --top-k --top-p
+    --min-p --typical --repetition-penalty --frequency-penalty --presence-penalty --no-repeat N
+    --stop TEXT --forbid WORDS --force TEXT --bias WORD=NUMBER --beam --beam-groups --diversity
+    --length-penalty --samples --seed --alternatives N. Lists are separated by commas; \\n is a
+    line feed.
+
+    Parameters
+    ----------
+    few_shot
+        A file whose text stands before each prompt: examples of what is wanted.
+    echo
+        Print the prompt before what follows it.
+    json
+        One JSON object for each output, with its tokens and their log-probabilities.
+    """
+    bundle, settings, prompts, place = _opened(words, machine)
+    examples = "" if few_shot is None else read_bytes(few_shot, PROMPT_LIMIT).decode()
+    if not prompts and sys.stdin.isatty():
+        talk.print("one prompt a line; Ctrl-D ends")
+    prompts = prompts or list(standard_input())
+    alone = len(prompts) == 1 and settings.samples == 1 and settings.beam == 1
+    with place.precision():
+        if alone and not json:
+            _show_live(bundle, examples, prompts[0] if echo else "", prompts[0], settings)
+            return
+        found = bundle.generate([examples + prompt for prompt in prompts], **vars(settings))
+    for number, (prompt, outputs) in enumerate(zip(prompts, found, strict=True), start=1):
+        for sample, output in enumerate(outputs, start=1):
+            if json:
+                data_json(_as_dict(bundle, prompt, sample, output))
+                continue
+            if not alone:
+                sys.stdout.write(f"[{number}.{sample}]\n")
+            sys.stdout.write((prompt if echo else "") + output.text + "\n")
+
+
+def chat(
+    *words: Annotated[str, Parameter(allow_leading_hyphen=True, show=False)],
+    template: str = TEMPLATE,
+    system: str = "",
+    machine: MachineFlags = ON_THIS_MACHINE,
+) -> None:
+    """headway chat RUN [--SETTING VALUE ...]: talk with a language model, a line at a time.
+
+    What was said stands before each answer; the oldest turns are dropped when the model's context
+    is full. Settings are those of `headway generate`. A model answers only as its training text
+    did: one that never saw a dialogue will write on as it likes.
+
+    Parameters
+    ----------
+    template
+        One turn: {user} is what you said, the answer follows. \\n is a line feed.
+    system
+        Text that stands before everything.
+    """
+    bundle, settings, rest, place = _opened(words, machine)
+    if rest:
+        raise UsageError(f"what is {rest[0]!r}? What you say is read from standard input")
+    template = template.replace("\\n", "\n")
+    if template.count("{user}") != 1:
+        raise UsageError("--template must hold {user} once", hint=repr(TEMPLATE))
+    before = template.split("{user}")[0].rstrip()
+    stop = (*settings.stop, *([f"\n{before}"] if before.strip() else ["\n"]))
+    asked = override(settings, {"stop": stop}, COMMAND_LINE)
+    turns: list[str] = []
+    if sys.stdin.isatty():
+        talk.print("say something; Ctrl-D ends")
+    for line in standard_input():
+        turns.append(template.replace("{user}", line))
+        prompt = _fitting(bundle, system, turns, asked.max_tokens)
+        with place.precision():
+            answer = _show_live(bundle, "", "", prompt, asked)
+        turns[-1] += answer.rstrip("\n") + "\n"
+
+
+def _opened(
+    words: Sequence[str], machine: MachineFlags
+) -> tuple[TextBundle, GenerationConfig, list[str], Any]:
+    from headway.bundle import TextBundle, load_as
+    from headway.decoding import GenerationConfig
+
+    things, flags = split_words(words, {})
+    if not things:
+        raise UsageError("which model?", hint="headway generate runs/NAME PROMPT")
+    written: dict[str, Any] = dict(flags)
+    if "force" in flags:
+        written["force"] = flags["force"].replace("\\n", "\n")
+    if "stop" in flags:  # split here: a stop string may be blank, or begin with a space
+        written["stop"] = tuple(flags["stop"].replace("\\n", "\n").split(","))
+    settings = override(GenerationConfig(), written, COMMAND_LINE)
+    place = machine.prepare()
+    bundle = load_as(TextBundle, things[0], place.device)
+    return bundle, settings, [thing.replace("\\n", "\n") for thing in things[1:]], place
+
+
+def _show_live(
+    bundle: TextBundle, examples: str, shown: str, prompt: str, settings: GenerationConfig
+) -> str:
+    """Write the output as it comes, and return it."""
+    sys.stdout.write(shown)
+    pieces: list[str] = []
+    for piece in bundle.stream(examples + prompt, **vars(settings)):
+        pieces.append(piece)
+        sys.stdout.write(piece)
+        sys.stdout.flush()
+    sys.stdout.write("\n")
+    sys.stdout.flush()
+    return "".join(pieces)
+
+
+def _as_dict(bundle: TextBundle, prompt: str, sample: int, output: Continuation) -> dict[str, Any]:
+    return {
+        "prompt": prompt,
+        "sample": sample,
+        "text": output.text,
+        "tokens": bundle.tokenizer.pieces(output.tokens),
+        "log_probabilities": list(output.log_probabilities),
+        "reason": output.reason,
+        "seed": output.seed,
+        "alternatives": [
+            dict(
+                zip(
+                    bundle.tokenizer.pieces([t for t, _ in best]), [p for _, p in best], strict=True
+                )
+            )
+            for best in output.alternatives
+        ],
+    }
+
+
+def _fitting(bundle: TextBundle, system: str, turns: list[str], answer: int) -> str:
+    """The conversation, without its oldest turns if there is no room; the last one always stays."""
+    room = bundle.config.max_length - min(answer, bundle.config.max_length // 2)
+
+    def texts() -> Iterator[str]:
+        yield system
+        yield from turns
+
+    while len(turns) > 1 and len(bundle.tokenizer.begin("".join(texts()))) > room:
+        del turns[0]
+    return "".join(texts())

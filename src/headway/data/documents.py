@@ -1,0 +1,126 @@
+"""Running text as a stream of documents: files, folders, and what Python itself brings along."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from headway.data.formats.lines import place, read_lines
+from headway.errors import DataError, UsageError
+
+ENDINGS = (".txt", ".md", ".jsonl")
+PART = 1 << 16  # characters of a long document that are held at once
+
+Split = Literal["file", "blank-line", "line"]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some of a document's text, in order. first: a document begins here."""
+
+    text: str
+    first: bool
+
+
+def read_documents(
+    sources: Sequence[str], split: Split = "file", key: str = "text"
+) -> Iterator[Part]:
+    """The documents of files (.txt, .md, .jsonl, plain or .gz), folders and named collections.
+
+    A text file is one document, or one a paragraph (`blank-line`), or one a line. A line of a
+    .jsonl file is a document always: its value of `key`. Folders are read through, in the order of
+    names; files of other endings there are passed over. Lines end in "\n", whatever the file has.
+    Empty documents are left out. Memory holds one line and one part.
+
+    Raises UsageError for what is not there, DataError with file and line for what is no text.
+    """
+    for source in sources:
+        if source in COLLECTIONS and not Path(source).exists():
+            for text in COLLECTIONS[source]():
+                yield Part(text, True)
+            continue
+        for path in text_files(Path(source)):
+            if _ending(path) == ".jsonl":
+                yield from _records(path, key)
+            else:
+                yield from _parts(path, split)
+
+
+def text_files(source: Path) -> list[Path]:
+    """The file, or those of a folder that hold text. UsageError if there are none."""
+    if source.is_file():
+        if _ending(source) not in ENDINGS:
+            raise UsageError(
+                f"{source.suffix or 'no ending'}: text files end in {', '.join(ENDINGS)} "
+                "(or the same with .gz)",
+                str(source),
+                "rename it if it is plain text",
+            )
+        return [source]
+    if not source.is_dir():
+        raise UsageError(
+            "no such file or folder",
+            str(source),
+            f"a path, or one of the collections: {', '.join(COLLECTIONS)}",
+        )
+    found = sorted(p for p in source.rglob("*") if p.is_file() and _ending(p) in ENDINGS)
+    if not found:
+        raise UsageError(f"no file in it ends in {', '.join(ENDINGS)}", str(source))
+    return found
+
+
+def _ending(path: Path) -> str:
+    return Path(path.name.removesuffix(".gz")).suffix.lower()
+
+
+def _parts(path: Path, split: Split) -> Iterator[Part]:
+    """A text file's documents, each in parts that end at an end of line."""
+    held: list[str] = []
+    size, first = 0, True
+    for line in read_lines(path):
+        ends = split == "line" or (split == "blank-line" and not line.strip())
+        if not (ends and not line.strip()):
+            held.append(line + "\n")
+            size += len(line) + 1
+        if held and (ends or size >= PART):
+            yield Part("".join(held), first)
+            held, size, first = [], 0, ends
+        elif ends:
+            first = True
+    if held:
+        yield Part("".join(held), first)
+
+
+def _records(path: Path, key: str) -> Iterator[Part]:
+    for number, line in enumerate(read_lines(path), start=1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"not JSON: {error}", place(path, number)) from error
+        text = record.get(key) if isinstance(record, dict) else None
+        if not isinstance(text, str):
+            keys = ", ".join(map(repr, record)) if isinstance(record, dict) else "no object"
+            raise DataError(
+                f"there is no text under {key!r} (found: {keys})",
+                place(path, number),
+                "name the key that holds it: --data.key NAME",
+            )
+        if text:
+            yield Part(text, True)
+
+
+def python_docs() -> Iterator[str]:
+    """The language reference that `help()` shows: a chapter a document."""
+    from pydoc_data.topics import topics
+
+    for name in sorted(topics):
+        yield topics[name]
+
+
+COLLECTIONS: dict[str, Callable[[], Iterator[str]]] = {"python-docs": python_docs}
+"""Text that is on every machine, by the name to ask for it."""

@@ -1,0 +1,138 @@
+"""Language models as a run: text in, the model that predicts held-out text best out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from headway.blocks import add_lora, merge_lora, recompute
+from headway.bundle import TextBundle, load_as
+from headway.data.packing import TextRows, in_order
+from headway.errors import UsageError
+from headway.evaluation import bits_per_byte
+from headway.machine import Machine
+from headway.models import GPT
+from headway.recipes.family import Emit, Family
+from headway.recipes.language_config import LanguageRunConfig
+from headway.recipes.language_data import PreparedLanguage, check_sources, prepare_language
+from headway.settings import override
+from headway.training import Stream, TextObjective
+
+
+class LanguageJob:
+    """A `Job`: a GPT and the text it learns from. start: what is fine-tuned, if anything."""
+
+    def __init__(
+        self,
+        config: LanguageRunConfig,
+        prepared: PreparedLanguage,
+        start: TextBundle | None,
+        machine: Machine,
+    ) -> None:
+        self.config = _fitted(config, prepared, start)
+        self.prepared, self.start, self.machine = prepared, start, machine
+        training, data = self.config.training, self.config.data
+        self.objective = TextObjective()
+        self.rows = TextRows(
+            prepared.train,
+            training.rows,
+            training.length,
+            weights=data.weights,
+            seed=training.seed,
+            device=machine.device,
+        )
+
+    def build(self) -> nn.Module:
+        model = GPT(self.config.model)
+        if self.start is not None:
+            model.load_state_dict(self.start.model.state_dict())
+        lora = self.config.lora
+        if lora.rank:
+            add_lora(model, lora.rank, lora.alpha, lora.dropout, lora.targets or None)
+        if self.config.training.recompute:
+            recompute(model)
+        if self.config.machine.compile:
+            hidden: Any = torch.compile(model.hidden)
+            model.hidden = hidden  # type: ignore[method-assign]
+        return model
+
+    def stream(self, epoch: int, position: int) -> Stream:
+        return self.rows.stream(epoch, position)
+
+    @torch.inference_mode()
+    def evaluate(
+        self, model: Any, emit: Callable[..., None], go_on: Callable[..., None]
+    ) -> dict[str, float]:
+        """Nats a token of held-out text, and bits a byte, by rows as long as those of training."""
+        training, corpus = self.config.training, self.prepared.valid
+        most = -(-self.config.evaluation.tokens // (training.rows * training.length))
+        batches = in_order(corpus, training.rows, training.length, self.machine.device)
+        total, count = 0.0, 0
+        for batch in islice(batches, most):
+            go_on()
+            with self.machine.precision():
+                found = self.objective(model, batch)
+            total, count = total + found.nats.item(), count + found.count
+        nats = total / count
+        # of all held-out text, if what was looked at is like the rest
+        bits = bits_per_byte(nats * (len(corpus) - 1), corpus.num_bytes)
+        return {"nats": nats, "negative_nats": -nats, "bits_per_byte": bits}
+
+    def save(self, model: Any, folder: Path) -> None:
+        plain = merge_lora(deepcopy(model)) if self.config.lora.rank else model
+        TextBundle(plain, self.prepared.tokenizer).save(folder, overwrite=True)
+
+    def plan(self) -> dict[str, Any]:
+        model, training = self.config.model, self.config.training
+        tokens = training.rows * training.length * training.accumulate
+        return {
+            "model": f"{model.num_layers} layers, d={model.model_dim}, {model.num_heads} heads, "
+            f"{model.vocabulary:,} pieces",
+            "batches": f"{tokens:,} tokens",
+            "batches_an_epoch": self.rows.batches_an_epoch,
+            "unit": "tok",
+        }
+
+
+def _fitted(
+    config: LanguageRunConfig, prepared: PreparedLanguage, start: TextBundle | None
+) -> LanguageRunConfig:
+    """With the sizes that the tokenizer or the start decides, and room for its rows."""
+    if start is not None:
+        given = {f"model.{name}": value for name, value in asdict(start.config).items()}
+        given["model.dropout"] = config.model.dropout
+        config = override(config, given, "the model to start from")
+        room = start.model.max_length
+        if room is not None and config.training.length > room:
+            raise UsageError(
+                f"rows of {config.training.length} tokens are longer than the {room} places that "
+                f"{config.training.start} knows",
+                hint=f"--training.length {room}",
+            )
+        return config
+    length = max(config.model.max_length, config.training.length)
+    decided = {"model.vocabulary": prepared.tokenizer.size, "model.max_length": length}
+    return override(config, decided, "the tokenizer")
+
+
+def _prepare(config: LanguageRunConfig, folder: Path, machine: Machine, emit: Emit) -> LanguageJob:
+    start = load_as(TextBundle, config.training.start) if config.training.start else None
+    prepared = prepare_language(config, start, folder, emit)
+    job = LanguageJob(config, prepared, start, machine)
+    seen = config.training.steps * config.training.rows * config.training.length
+    epochs = seen * config.training.accumulate / sum(len(corpus) for corpus in prepared.train)
+    if epochs > 20:
+        text = f"{math.floor(epochs)} passes over the text: it will be learned by heart; "
+        emit({"kind": "note", "text": text + "fewer --steps, or --model.dropout 0.2"})
+    return job
+
+
+LANGUAGE = Family(check=check_sources, prepare=_prepare)

@@ -1,0 +1,94 @@
+"""All that the training run of a language model is told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from headway.data.documents import Split
+from headway.machine import MachineConfig
+from headway.models import GPTConfig
+from headway.recipes.config import BlocksLoopConfig, CheckpointConfig, ObservationConfig
+from headway.settings import section, setting
+from headway.training import OptimizerConfig, ScheduleConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class LanguageDataConfig:
+    train: tuple[str, ...] = setting(
+        (), "text: .txt, .md or .jsonl files, plain or .gz, folders of them, or python-docs"
+    )
+    valid: tuple[str, ...] = setting((), "held-out text; none keeps the end of each of train")
+    held_out: float = setting(0.05, "share of the text kept so", gt=0, lt=1)
+    weights: tuple[float, ...] = setting(
+        (), "shares of training rows from each of train; none: by length"
+    )
+    tokenizer: str = setting(
+        "bpe", "bpe and characters are trained; or the folder of a model, to take its tokenizer"
+    )
+    vocabulary: int = setting(8000, "pieces of the tokenizer bpe", ge=257)
+    split: Split = setting(
+        "file", "what is a document of a text file: all of it, a paragraph, or a line"
+    )
+    key: str = setting("text", "what holds the text in a line of a .jsonl file")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LanguageTrainingConfig(BlocksLoopConfig):
+    steps: int = setting(3000, "updates", gt=0)
+    average: float = setting(
+        0.0, "decay of the running average of the weights; 0 switches it off", ge=0, lt=1
+    )
+    rows: int = setting(16, "rows of a batch", gt=0)
+    length: int = setting(256, "tokens of a row", gt=0)
+    start: str | None = setting(
+        None, "fine-tune this: a run, a model, or a Hugging Face folder (short: --from)"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoRAConfig:
+    """Fine-tuning by low-rank adapters (Hu et al. 2021), merged into the weights that are saved."""
+
+    rank: int = setting(0, "rank of each adapter; 0 trains all weights", ge=0)
+    alpha: float = setting(16.0, "adapters count alpha / rank", gt=0)
+    dropout: float = setting(0.0, "share of an adapter's inputs dropped", ge=0, lt=1)
+    targets: tuple[str, ...] = setting(
+        (), "patterns of layers, such as *.query; none: all of attention and feed-forward"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LanguageEvaluationConfig(ObservationConfig):
+    metric: Literal["negative_nats"] = setting("negative_nats", "what the kept model is best by")
+    tokens: int = setting(200_000, "held-out tokens looked at each time", gt=0)
+    prompt: str = setting("", "what the sample begins with that is shown each time")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LanguageRunConfig:
+    """One training run of a language model, from nothing or from another (`training.start`)."""
+
+    recipe: str = setting("gpt", "name of the recipe this came from")
+    data: LanguageDataConfig = section(LanguageDataConfig)
+    model: GPTConfig = section(GPTConfig)
+    optimizer: OptimizerConfig = section(OptimizerConfig)
+    schedule: ScheduleConfig = section(ScheduleConfig)
+    training: LanguageTrainingConfig = section(LanguageTrainingConfig)
+    lora: LoRAConfig = section(LoRAConfig)
+    evaluation: LanguageEvaluationConfig = section(LanguageEvaluationConfig)
+    checkpoint: CheckpointConfig = section(CheckpointConfig)
+    machine: MachineConfig = section(MachineConfig)
+
+    @property
+    def decided_by_data(self) -> frozenset[str]:
+        """Settings that follow from the data, or from the model it starts from."""
+        if self.training.start is None:
+            return frozenset({"model.vocabulary"})
+        given = {f"model.{name}" for name in GPTConfig.__dataclass_fields__}
+        return frozenset(given - {"model.dropout"})
+
+    @property
+    def name(self) -> str:
+        """What the run is called unless the user names it: its recipe."""
+        return self.recipe

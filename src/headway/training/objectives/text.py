@@ -1,0 +1,29 @@
+"""Next-token cross-entropy of running text: what language models learn (lectures 3.11)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headway.attention import Documents
+from headway.data.packing import IGNORED, TextBatch
+from headway.models import GPT
+from headway.training.objectives.contract import Loss
+from headway.training.objectives.cross_entropy import cross_entropy_sum
+
+
+@dataclass(frozen=True)
+class TextObjective:
+    """-sum_t log P(x_t+1 | x_1 ... x_t), over the targets that are not -1.
+
+    Of packed rows each document is predicted from itself alone. Radford et al. 2018, equation 1.
+    """
+
+    def __call__(self, model: GPT, batch: TextBatch) -> Loss:
+        documents = None
+        if batch.lengths is not None:
+            documents = Documents(batch.lengths, batch.tokens.device)
+        hidden = model.hidden(batch.tokens, documents)
+        asked = batch.targets != IGNORED  # B T
+        targets = batch.targets[asked]
+        total, nats = cross_entropy_sum(hidden[asked], model.output.weight, targets)
+        return Loss(total, nats, len(targets))

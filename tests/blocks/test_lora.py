@@ -1,0 +1,145 @@
+"""Low-rank adapters: nothing at first, little to train, and plain layers at the end."""
+
+from copy import deepcopy
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.testing import assert_close
+
+from headway.blocks import LoRALinear, add_lora, lora_state, merge_lora, recompute
+from headway.models import parameter_count
+from tests import zoo
+
+ADAPTABLE = [n for n in zoo.MODELS if n != "rnn without attention"]
+READ = torch.tensor([[1, 5, 9], [1, 3, 8]])
+ROWS = [[4, 5, 6, 2], [7, 2]]
+
+
+def logits(name: str, model: nn.Module) -> Tensor:
+    return zoo.MODELS[name].full(model, ROWS, READ)
+
+
+def trained(name: str, model: nn.Module, steps: int = 4) -> nn.Module:
+    updates = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=0.05)
+    model.train()
+    for _ in range(steps):
+        updates.zero_grad()
+        logits(name, model).square().mean().backward()
+        updates.step()
+    return model.eval()
+
+
+def test_an_adapted_layer_is_its_equation():
+    linear = nn.Linear(5, 4)
+    layer, x = LoRALinear(linear, 2, 6.0), torch.randn(3, 7, 5)
+    nn.init.normal_(layer.lora_b)
+    weight = linear.weight + 6.0 / 2 * layer.lora_b @ layer.lora_a
+    assert_close(layer(x), x @ weight.T + linear.bias, rtol=0, atol=1e-5)
+    assert layer.lora_a.shape == (2, 5) and layer.lora_b.shape == (4, 2)
+
+
+def test_only_what_passes_the_adapter_is_dropped():
+    layer, x = LoRALinear(nn.Linear(50, 4), 2, 2.0, dropout=0.5), torch.randn(3, 50)
+    nn.init.ones_(layer.lora_b)
+    plain = nn.functional.linear(x, layer.weight, layer.bias)
+    torch.manual_seed(1)
+    found = layer(x) - plain
+    torch.manual_seed(1)
+    expected = layer.dropout(x) @ layer.lora_a.T @ layer.lora_b.T
+    assert_close(found, expected, rtol=0, atol=1e-5)
+    assert not torch.allclose(layer.eval()(x) - plain, found, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ADAPTABLE)
+def test_the_first_output_is_the_models_own_and_only_adapters_train(name):
+    plain = zoo.MODELS[name].build()
+    model = add_lora(deepcopy(plain), 2)
+    # torch's GRU sums in another order when its weights need no gradient
+    frozen = deepcopy(plain).requires_grad_(False)
+    with torch.no_grad():
+        assert torch.equal(logits(name, model), logits(name, frozen))
+    trained(name, model)
+    before, after = plain.state_dict(), model.state_dict()
+    assert all(torch.equal(after[n], value) for n, value in before.items())
+    added = after.keys() - before.keys()
+    assert added == lora_state(model).keys() == {n for n in after if ".lora_" in n}
+    assert {n for n, p in model.named_parameters() if p.requires_grad} == added
+    with torch.no_grad():
+        assert not torch.allclose(logits(name, model), logits(name, plain), atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ADAPTABLE)
+def test_a_merged_model_is_plain_again_and_computes_the_same(name):
+    plain = zoo.MODELS[name].build()
+    model = trained(name, add_lora(deepcopy(plain), 2, alpha=4.0, dropout=0.1))
+    merged = merge_lora(deepcopy(model))
+    with torch.no_grad():
+        assert_close(logits(name, merged), logits(name, model), rtol=0, atol=1e-5)
+    assert list(merged.state_dict()) == list(plain.state_dict())
+    assert [n for n, _ in merged.named_parameters()] == [n for n, _ in plain.named_parameters()]
+    assert all(p.requires_grad for p in merged.parameters())
+    kinds = [(n, type(m)) for n, m in merged.named_modules()]
+    assert kinds == [(n, type(m)) for n, m in plain.named_modules()]
+    assert not merged.training and any(isinstance(m, LoRALinear) for m in model.modules())
+
+
+def test_the_adapters_alone_bring_a_fine_tuned_model_back():
+    plain = zoo.MODELS["gpt"].build()
+    model = trained("gpt", add_lora(deepcopy(plain), 3))
+    state = lora_state(model)
+    assert sum(t.numel() for t in state.values()) < parameter_count(plain) / 3
+    again = add_lora(deepcopy(plain), 3)
+    assert again.load_state_dict(state, strict=False).unexpected_keys == []
+    with torch.no_grad():
+        assert torch.equal(logits("gpt", again), logits("gpt", model))
+
+
+def test_by_default_all_of_attention_and_feed_forward_and_otherwise_what_is_named():
+    build = zoo.MODELS["translator"].build
+    names = {n.rsplit(".", 1)[0] for n in lora_state(add_lora(build(), 2))}
+    assert len(names) == 2 * 6 + 2 * 10 and "decoder.blocks.1.cross.value" in names
+    papers = lora_state(add_lora(build(), 2, targets=["*.query", "*.value"]))
+    assert {n.split(".")[-2] for n in papers} == {"query", "value"}
+    one = lora_state(add_lora(build(), 2, targets=["encoder.blocks.0.feedforward.expand"]))
+    assert len(one) == 2
+
+
+def test_adapters_learn_inside_blocks_that_are_recomputed():
+    """There the inputs of the first block need no gradient: the embedding is frozen."""
+    gradients = []
+    for wrap in (lambda model: model, recompute):
+        torch.manual_seed(2)
+        model = wrap(add_lora(zoo.MODELS["gpt"].build(), 2)).train()
+        for module in model.modules():
+            if isinstance(module, LoRALinear):
+                nn.init.normal_(module.lora_b)
+        logits("gpt", model).square().mean().backward()
+        gradients.append([p.grad for p in model.parameters() if p.requires_grad])
+    for plain, again in zip(*gradients, strict=True):
+        assert plain.any()
+        assert_close(again, plain, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "said"),
+    [
+        ("gpt", {"targets": ["*.quary"]}, r"targets=\['\*.quary'\]"),
+        ("gpt", {"targets": ["output"]}, "output shares its matrix"),
+        ("gpt", {"rank": 0}, "rank=0"),
+        ("gpt", {"rank": 25}, "rank=25 .* 24 x 24"),
+        ("rnn without attention", {}, "no attention or feed-forward one"),
+    ],
+)
+def test_what_cannot_be_adapted_is_refused(name, options, said):
+    with pytest.raises(ValueError, match=said):
+        add_lora(zoo.MODELS[name].build(), **{"rank": 2, **options})
+
+
+def test_adapters_on_adapters_are_refused_and_merging_none_changes_nothing():
+    model = zoo.MODELS["gpt"].build()
+    model.embedding.requires_grad_(False)
+    merge_lora(model)
+    assert not model.embedding.tokens.weight.requires_grad
+    with pytest.raises(ValueError, match="merge_lora first"):
+        add_lora(add_lora(model, 2), 2)

@@ -1,0 +1,105 @@
+"""Blocks that compute twice: the same numbers, the same names, less memory."""
+
+from copy import deepcopy
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.testing import assert_close
+
+from headway.blocks import recompute
+from headway.errors import UsageError
+from headway.models import GPT, GPTConfig, parameter_count
+from tests import zoo
+
+WITH_BLOCKS = [
+    *("translator", "translator post-norm", "translator relative", "rnn under transformer"),
+    *("feed-forward under transformer", "gpt", "gpt modern", "gpt post-norm"),
+]
+
+
+def loss_of(model: nn.Module) -> Tensor:
+    """Through everything, with two sources of different lengths where there is a source."""
+    read = torch.tensor([[1, 5, 9, 4], [1, 3, 3, 8]])
+    if isinstance(model, GPT):
+        return model(read).square().mean()
+    source, keys = zoo.sources([[4, 5, 6, 2], [7, 2]])
+    return model(source, read, keys).square().mean()
+
+
+def gradients(model: nn.Module) -> dict[str, Tensor]:
+    torch.manual_seed(5)
+    model.train().zero_grad()
+    loss = loss_of(model)
+    torch.rand(3)  # the generator is elsewhere when the blocks run again
+    loss.backward()
+    found = {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
+    return found | {"loss": loss.detach(), "next random": torch.rand(3)}
+
+
+@pytest.mark.parametrize("name", WITH_BLOCKS)
+def test_gradients_under_dropout_are_the_plain_ones(name):
+    plain = zoo.MODELS[name].build()
+    again = recompute(deepcopy(plain))
+    expected, found = gradients(plain), gradients(again)
+    assert expected.keys() == found.keys() and len(found) > 10
+    for key, value in expected.items():
+        assert_close(found[key], value, rtol=0, atol=1e-6)
+
+
+def test_each_block_runs_twice_when_training_and_once_otherwise():
+    model = recompute(recompute(zoo.MODELS["gpt"].build()))
+    calls = []
+    for block in model.decoder.blocks:
+        block.attention.register_forward_hook(lambda *_: calls.append(1))
+    gradients(model)
+    assert len(calls) == 2 * 2
+    calls.clear()
+    with torch.no_grad():
+        loss_of(model)
+    assert len(calls) == 2
+
+
+def test_names_copies_and_decoding_stay():
+    plain = zoo.MODELS["gpt"].build()
+    model = recompute(deepcopy(plain))
+    assert list(model.state_dict()) == list(plain.state_dict())
+    assert [n for n, _ in model.named_modules()] == [n for n, _ in plain.named_modules()]
+    copy = deepcopy(model)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+        tokens = torch.tensor([[1, 5, 9]])
+        assert torch.equal(copy(tokens), plain(tokens))  # not through the original's blocks
+        state = copy.start(tokens[:, :0])
+        assert_close(copy.step(tokens, state)[0], plain(tokens), rtol=0, atol=1e-6)
+
+
+def kept_bytes(model: GPT, tokens: Tensor) -> int:
+    """Bytes that the forward pass keeps for the gradient, each storage once, parameters aside."""
+    own = {p.untyped_storage().data_ptr() for p in model.parameters()}
+    kept: dict[int, Tensor] = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        kept[tensor.untyped_storage().data_ptr()] = tensor
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        hidden = model.train().hidden(tokens)
+    assert hidden.requires_grad
+    return sum(t.untyped_storage().nbytes() for place, t in kept.items() if place not in own)
+
+
+def test_blocks_keep_little_more_than_their_inputs():
+    config = GPTConfig(model_dim=24, num_heads=3, ffn_dim=96, num_layers=5, dropout=0.1)
+    tokens = torch.randint(0, 8000, (3, 50))
+    plain, again = kept_bytes(GPT(config), tokens), kept_bytes(recompute(GPT(config)), tokens)
+    one = 3 * 50 * 24 * 4
+    assert plain > 5 * 12 * one
+    assert again < (5 + 5) * one  # an input a block; the embedding and the last norm
+
+
+def test_a_model_without_blocks_is_refused():
+    with pytest.raises(UsageError, match="no blocks"):
+        recompute(zoo.MODELS["rnn"].build())
+    assert parameter_count(recompute(zoo.MODELS["transformer under rnn"].build()))

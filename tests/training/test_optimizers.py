@@ -1,0 +1,193 @@
+"""Which optimiser updates which parameter, how, and that a stopped run goes on exactly."""
+
+from contextlib import nullcontext
+from copy import deepcopy
+from dataclasses import dataclass
+from itertools import chain
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.testing import assert_close
+
+from headway.errors import DataError, UsageError
+from headway.models import GPT
+from headway.training import (
+    Loss,
+    OptimizerConfig,
+    StopRequest,
+    TrainingState,
+    cross_entropy_sum,
+    fit,
+    load_state,
+    optimizer,
+    save_state,
+)
+from tests import zoo
+
+MUON = OptimizerConfig(kind="muon", lr=0.01, weight_decay=0.1)
+
+
+def test_adamw_is_torchs_and_decays_matrices_only():
+    ours, theirs = nn.Linear(3, 2), nn.Linear(3, 2)
+    theirs.load_state_dict(ours.state_dict())
+    mine = optimizer(ours, OptimizerConfig(lr=0.01, weight_decay=0.1))
+    plain = torch.optim.AdamW(
+        [
+            {"params": [theirs.weight], "weight_decay": 0.1},
+            {"params": [theirs.bias], "weight_decay": 0.0},
+        ],
+        lr=0.01,
+        betas=(0.9, 0.98),
+        eps=1e-9,
+        fused=False,
+        foreach=False,
+    )
+    x = torch.randn(5, 3)
+    for _ in range(7):
+        for model, updates in ((ours, mine), (theirs, plain)):
+            updates.zero_grad()
+            model(x).square().sum().backward()
+            updates.step()
+    assert_close(ours.weight, theirs.weight, rtol=0, atol=1e-6)
+    assert_close(ours.bias, theirs.bias, rtol=0, atol=1e-6)
+
+
+@dataclass(frozen=True)
+class Text:
+    tokens: Tensor
+    indices: tuple[int, ...] = ()
+
+
+def next_token(model: GPT, batch: Text) -> Loss:
+    hidden = model.hidden(batch.tokens[:, :-1]).flatten(0, 1)
+    targets = batch.tokens[:, 1:].flatten()
+    return Loss(*cross_entropy_sum(hidden, model.output.weight, targets), len(targets))
+
+
+def fresh(config: OptimizerConfig, name: str = "gpt") -> TrainingState:
+    torch.manual_seed(3)
+    model = zoo.MODELS[name].build()
+    return TrainingState(model, optimizer(model, config))
+
+
+def advance(run: TrainingState, steps: int, rate: float = 0.01) -> None:
+    """Steps over a text of their own each; dropout draws from torch's generator."""
+
+    def stream():
+        while True:
+            generator = torch.Generator().manual_seed(run.step)
+            yield 0, 0, Text(torch.randint(0, zoo.VOCABULARY, (3, 7), generator=generator))
+
+    fit(
+        run,
+        stream(),
+        next_token,
+        [],
+        steps=run.step + steps,
+        learning_rate=lambda step: rate / step,
+        precision=nullcontext,
+        request=StopRequest(),
+    )
+    run.stop = None
+
+
+@pytest.mark.parametrize("name", ["gpt", "gpt modern", "translator", "translator relative"])
+def test_muon_gets_the_matrices_inside_blocks_and_adamw_all_the_rest(name):
+    model = zoo.MODELS[name].build()
+    names = {id(p): n for n, p in model.named_parameters()}
+    groups = [[names[id(p)] for p in g["params"]] for g in optimizer(model, MUON).param_groups]
+    assert sorted(chain(*groups)) == sorted(names.values())
+    layers = ("query", "key", "value", "output", "expand", "gate", "contract")
+    expected = [
+        n
+        for n in names.values()
+        if ".blocks." in n and n.removesuffix(".weight").endswith(layers) and "norm" not in n
+    ]
+    assert groups[0] == [n for n in expected if n.endswith(".weight")]
+    assert any("embedding" in n for n in groups[1])
+
+
+@pytest.mark.parametrize("kind", ["adamw", "muon"])
+def test_three_steps_and_three_after_a_stop_are_six(kind, tmp_path):
+    config = OptimizerConfig(kind=kind, lr=0.01, weight_decay=0.1, muon_lr=0.03)
+    whole, first = fresh(config), fresh(config)
+    torch.manual_seed(4)
+    advance(whole, 6)
+    torch.manual_seed(4)
+    advance(first, 3)
+    save_state(first, tmp_path / "step-3")
+    second = fresh(config)
+    with torch.no_grad():
+        for parameter in second.model.parameters():
+            parameter.zero_()
+    torch.manual_seed(9)
+    load_state(second, tmp_path / "step-3")
+    advance(second, 3)
+    assert second.step == 6
+    for mine, theirs in zip(second.model.parameters(), whole.model.parameters(), strict=True):
+        assert torch.equal(mine, theirs)
+    for parameter, moments in whole.optimizer.state.items():
+        assert moments, parameter.shape
+
+
+def test_each_group_follows_the_schedule_at_its_own_height():
+    run = fresh(OptimizerConfig(kind="muon", lr=0.01, muon_lr=0.05))
+    advance(run, 2, rate=0.01)
+    assert [g["lr"] for g in run.optimizer.param_groups] == pytest.approx([0.025, 0.005, 0.005])
+
+
+def test_muon_moves_every_direction_about_as_far():
+    """The change of a matrix has singular values near 0.2 sqrt(max(A, B)) lr, all of them."""
+    run = fresh(OptimizerConfig(kind="muon", lr=0.01))
+    layer = run.model.decoder.blocks[0].feedforward.expand  # 40 24
+    before = layer.weight.detach().clone()
+    advance(run, 1)
+    moved = torch.linalg.svdvals(before - layer.weight.detach()) / (0.01 * 0.2 * 40**0.5)
+    assert moved.median() == pytest.approx(1, abs=0.3) and moved.max() < 1.4
+    gradient = torch.linalg.svdvals(layer.weight.grad)
+    assert gradient[len(gradient) // 2] / gradient[0] < 0.3 < (moved > 0.6).float().mean()
+
+
+def test_muon_learns():
+    run = fresh(OptimizerConfig(kind="muon", lr=0.01))
+    same = Text(torch.randint(0, zoo.VOCABULARY, (3, 7)))
+    before = float(next_token(run.model.eval(), same).nats)
+    fit(
+        run,
+        iter(lambda: (0, 0, same), None),
+        next_token,
+        [],
+        steps=40,
+        learning_rate=lambda step: 0.01,
+        precision=nullcontext,
+        request=StopRequest(),
+    )
+    assert float(next_token(run.model.eval(), same).nats) < before / 3
+
+
+def test_two_optimisers_as_one_keep_torchs_own_way_to_save():
+    whole, other = fresh(MUON), fresh(MUON)
+    advance(whole, 2)
+    other.model.load_state_dict(whole.model.state_dict())
+    other.optimizer.load_state_dict(deepcopy(whole.optimizer.state_dict()))
+    other.step = whole.step
+    for run in (whole, other):
+        torch.manual_seed(1)
+        advance(run, 2)
+    for mine, theirs in zip(other.model.parameters(), whole.model.parameters(), strict=True):
+        assert torch.equal(mine, theirs)
+
+
+def test_muon_for_a_model_without_blocks_is_refused():
+    for model in (nn.Linear(3, 2), zoo.MODELS["rnn"].build()):
+        with pytest.raises(UsageError, match="no matrices inside blocks"):
+            optimizer(model, MUON)
+
+
+def test_a_checkpoint_of_another_optimizer_is_refused(tmp_path):
+    run = fresh(MUON)
+    advance(run, 1)
+    save_state(run, tmp_path / "step-1")
+    with pytest.raises(DataError, match="another optimizer"):
+        load_state(fresh(OptimizerConfig()), tmp_path / "step-1")
