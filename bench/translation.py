@@ -20,7 +20,7 @@ from bench.report import Row, row
 from bench.sides import Answer, Settings, Side, Worker, faster_attention, interleave
 from headway.bundle import TranslatorBundle
 from headway.data.batches import collate_sources
-from headway.decoding import Limits, beam_search
+from headway.decoding import Forbidden, Limits, beam_search
 
 BEAM, BATCH = 4, 64
 SENTENCES = "sentences.txt"  # in the run folder, one a line
@@ -57,7 +57,7 @@ def ours(settings: Settings) -> Worker:
 
     def translate(rows: list[list[int]], alpha: float) -> list[str]:
         longest = [2 * len(ids) + 10 for ids in rows]
-        limits = Limits(side.bos, side.eos, longest, (side.pad, side.bos))
+        limits = Limits(side.bos, side.eos, longest, [Forbidden([[side.pad], [side.bos]])])
         inputs = collate_sources(rows, bundle.tokenizer.source)
         found = beam_search(counter, inputs, limits, width=BEAM, alpha=alpha)
         return [side.decode(best[0].tokens) for best in found]

@@ -20,7 +20,7 @@ from headway.attention import (
     ScaledDot,
     SlidingWindow,
 )
-from headway.decoding import Limits
+from headway.decoding import Forbidden, Limits
 from headway.models import GPT, GPTConfig, Translator, TranslatorConfig
 
 PAD, BOS, EOS = 0, 1, 2
@@ -168,7 +168,7 @@ def with_kernel(model: nn.Module, name: str) -> nn.Module:
 
 
 def limits(rows: list[list[int]], longest: int = 9) -> Limits:
-    return Limits(BOS, EOS, [longest] * len(rows), (PAD, BOS))
+    return Limits(BOS, EOS, [longest] * len(rows), [Forbidden([[PAD], [BOS]])])
 
 
 def some_rows(count: int, seed: int = 0) -> list[list[int]]:

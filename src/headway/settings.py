@@ -196,11 +196,10 @@ def _parse(kind: Any, value: Any) -> Any:
             raise ValueError
         return value
     if get_origin(kind) is tuple:
-        items = value.split(",") if isinstance(value, str) else value
+        items = [item.strip() for item in value.split(",")] if isinstance(value, str) else value
         if not isinstance(items, list | tuple):
             raise ValueError
-        stripped = [item.strip() if isinstance(item, str) else item for item in items]
-        return tuple(_parse(get_args(kind)[0], item) for item in stripped)
+        return tuple(_parse(get_args(kind)[0], item) for item in items)
     return _parse_plain(kind, value)
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from headway.decoding import Limits, beam_search, greedy_search, length_penalty
+from headway.decoding import Forbidden, Limits, beam_search, greedy_search, length_penalty
 from headway.models import Translator, TranslatorConfig
 from tests.zoo import BOS, EOS, MODELS, PAD, limits, some_rows
 
@@ -54,7 +54,7 @@ def every_output(model, source, alpha: float) -> list[tuple[float, tuple[int, ..
 def test_a_beam_as_wide_as_all_beginnings_is_exhaustive_search(seed, alpha):
     model, source = small_model(seed), torch.tensor([[3, 5, 4, 2]])
     expected = every_output(model, source, alpha)[:5]
-    limit = Limits(BOS, EOS, [LONGEST], (PAD, BOS))
+    limit = Limits(BOS, EOS, [LONGEST], [Forbidden([[PAD], [BOS]])])
     found = beam_search(
         model, (source, None), limit, width=len(WORDS) ** LONGEST, alpha=alpha, num_best=5
     )
@@ -80,7 +80,7 @@ def test_a_beam_of_one_is_greedy_or_better(name):
 def test_a_wider_beam_never_finds_a_worse_best_in_these_models():
     scores = []
     for width in (1, 3, 9, 81):
-        limit = Limits(BOS, EOS, [LONGEST], (PAD, BOS))
+        limit = Limits(BOS, EOS, [LONGEST], [Forbidden([[PAD], [BOS]])])
         found = beam_search(small_model(1), (torch.tensor([[3, 4, 2]]), None), limit, width=width)
         scores.append(found[0][0].score)
     assert scores == sorted(scores)
@@ -142,3 +142,40 @@ def test_the_length_penalty_is_the_papers():
     assert length_penalty(1, 0.6) == 1.0
     assert length_penalty(7, 1.0) == 2.0
     assert length_penalty(19, 0.0) == 1.0
+
+
+def test_groups_that_do_not_care_for_each_other_find_what_one_group_finds():
+    family = MODELS["gpt"]
+    model, rows = family.build(), some_rows(4, seed=4)
+    alone = beam_search(model, family.inputs(rows), limits(rows), width=2, num_best=2)
+    twice = beam_search(model, family.inputs(rows), limits(rows), width=4, num_best=2, groups=2)
+    assert [[h.tokens for h in best] for best in twice] == [
+        [h.tokens for h in best] for best in alone
+    ]
+
+
+@torch.no_grad()
+def test_groups_that_avoid_each_other_differ_and_keep_the_models_own_scores():
+    family = MODELS["gpt"]
+    model, rows = family.build(), some_rows(4, seed=4)
+    how = {"width": 3, "num_best": 3, "groups": 3}
+    found = beam_search(model, family.inputs(rows), limits(rows), diversity=50.0, **how)
+    one = beam_search(model, family.inputs(rows), limits(rows), width=1)
+    for i, (best, (first,)) in enumerate(zip(found, one, strict=True)):
+        begun = [h.tokens[0] for h in best if h.tokens]
+        assert len(set(begun)) == len(begun), "each group begins with its own token"
+        assert first.tokens in {h.tokens for h in best}
+        for h in best:
+            read = torch.tensor([[BOS, *h.tokens]])
+            logits = family.full(model, [rows[i]], read)[0].double()
+            logits[:, [PAD, BOS]] = -torch.inf
+            log_p = logits.log_softmax(-1)
+            total = sum(float(log_p[t, w]) for t, w in enumerate((*h.tokens, EOS)))
+            assert h.log_probability == pytest.approx(total, abs=1e-4)
+
+
+def test_groups_must_share_the_beams_evenly():
+    family = MODELS["gpt"]
+    rows = some_rows(1)
+    with pytest.raises(ValueError, match="groups=2"):
+        beam_search(family.build(), family.inputs(rows), limits(rows), width=3, groups=2)

@@ -11,7 +11,7 @@ import torch
 import headway
 from headway.attention import Kernel
 from headway.bundle import TranslatorBundle
-from headway.decoding import Limits, greedy_search
+from headway.decoding import Forbidden, Limits, greedy_search
 from headway.models import Translator, TranslatorConfig
 from headway.models.choices import PositionScheme, Score
 from headway.text import TokenizerPair
@@ -106,7 +106,7 @@ def test_every_combination_writes_what_its_logits_say_and_comes_back_from_disk(c
         assert str(refused).startswith(("attention=", "input_feeding"))
         return
     model = Translator(config).eval()
-    limits = Limits(1, 2, [6, 6], (0, 1))
+    limits = Limits(1, 2, [6, 6], [Forbidden([[0], [1]])])
     for row, best in enumerate(greedy_search(model, (SOURCE, KEYS), limits)):
         read = torch.tensor([[1, *best.tokens]])
         logits = model(SOURCE[row : row + 1], read, KEYS[row : row + 1])[0]

@@ -7,7 +7,7 @@ import torch
 from bench.marian import Specials, to_marian
 from torch.testing import assert_close
 
-from headway.decoding import Limits, greedy_search
+from headway.decoding import Forbidden, Limits, greedy_search
 from headway.errors import UsageError
 from headway.models import Translator, TranslatorConfig
 
@@ -47,7 +47,7 @@ def test_logits_equal_marians(pair):
 def test_greedy_outputs_equal_marians_generate(pair):
     model, theirs = pair
     source = torch.randint(3, V, (B, S))
-    ours = greedy_search(model, (source, None), Limits(1, 2, [8] * B, (0, 1)))
+    ours = greedy_search(model, (source, None), Limits(1, 2, [8] * B, [Forbidden([[0], [1]])]))
     found = theirs.generate(
         input_ids=source,
         attention_mask=torch.ones_like(source),

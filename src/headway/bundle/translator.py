@@ -12,7 +12,7 @@ import torch
 from headway.attention import record_attention
 from headway.bundle.files import check_fingerprint, save_files
 from headway.data.batches import collate_sources
-from headway.decoding import Hypothesis, Limits, beam_search, greedy_search
+from headway.decoding import Forbidden, Hypothesis, Limits, beam_search, greedy_search
 from headway.errors import DataError, UsageError
 from headway.models import Translator, TranslatorConfig
 from headway.shapes import Float, Tensor
@@ -128,7 +128,8 @@ class TranslatorBundle:
         inputs = source.to(self.device), None if keys is None else keys.to(self.device)
         room = self.model.max_target
         longest = [min(2 * len(row) + 10, room - 1 if room else 10**9) for row in rows]
-        limits = Limits(target.bos, target.eos, longest, (target.pad, target.bos))
+        never = Forbidden([[target.pad], [target.bos]])
+        limits = Limits(target.bos, target.eos, longest, [never])
         if beam == 1:
             return [[h] for h in greedy_search(self.model, inputs, limits, alpha)]
         return beam_search(self.model, inputs, limits, width=beam, alpha=alpha, num_best=num_best)

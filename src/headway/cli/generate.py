@@ -40,8 +40,9 @@ def generate(
 
     Settings: --max-tokens 200 --min-tokens --temperature 0.8 (0: the likeliest) --top-k --top-p
     --min-p --typical --repetition-penalty --frequency-penalty --presence-penalty --no-repeat N
-    --stop TEXT --forbid WORDS --force TEXT --bias WORD=NUMBER --beam --length-penalty --samples
-    --seed. Lists are separated by commas; \\n is a line feed.
+    --stop TEXT --forbid WORDS --force TEXT --bias WORD=NUMBER --beam --beam-groups --diversity
+    --length-penalty --samples --seed --alternatives N. Lists are separated by commas; \\n is a
+    line feed.
 
     Parameters
     ----------
@@ -121,10 +122,12 @@ def _opened(
     things, flags = split_words(words, {})
     if not things:
         raise UsageError("which model?", hint="headway generate runs/NAME PROMPT")
-    for name in ("stop", "force"):
-        if name in flags:
-            flags[name] = flags[name].replace("\\n", "\n")
-    settings = override(GenerationConfig(), flags, COMMAND_LINE)
+    written: dict[str, Any] = dict(flags)
+    if "force" in flags:
+        written["force"] = flags["force"].replace("\\n", "\n")
+    if "stop" in flags:  # split here: a stop string may be blank, or begin with a space
+        written["stop"] = tuple(flags["stop"].replace("\\n", "\n").split(","))
+    settings = override(GenerationConfig(), written, COMMAND_LINE)
     place = machine.prepare()
     bundle = load_as(TextBundle, things[0], place.device)
     return bundle, settings, [thing.replace("\\n", "\n") for thing in things[1:]], place
@@ -153,6 +156,15 @@ def _as_dict(bundle: TextBundle, prompt: str, sample: int, output: Continuation)
         "tokens": bundle.tokenizer.pieces(output.tokens),
         "log_probabilities": list(output.log_probabilities),
         "reason": output.reason,
+        "seed": output.seed,
+        "alternatives": [
+            dict(
+                zip(
+                    bundle.tokenizer.pieces([t for t, _ in best]), [p for _, p in best], strict=True
+                )
+            )
+            for best in output.alternatives
+        ],
     }
 
 

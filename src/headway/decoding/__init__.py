@@ -4,7 +4,6 @@ from headway.decoding.beam import beam_search
 from headway.decoding.generation import (
     Continuation,
     GenerationConfig,
-    check_room,
     generate,
     log_probabilities,
     stream,
@@ -29,15 +28,15 @@ from headway.decoding.rules import (
     Writing,
     apply_rules,
 )
-from headway.decoding.sampling import Chosen, Draw, sample
+from headway.decoding.sampling import Reason, Row, Sampling, open_rows, sample, sample_steps
 from headway.decoding.search import Hypothesis, Limits, length_penalty
+from headway.decoding.speculative import Draft, ModelDraft, PromptLookup, speculative_steps
 from headway.decoding.writing import Writer
 
 __all__ = [
     "Bias",
-    "Chosen",
     "Continuation",
-    "Draw",
+    "Draft",
     "Forbidden",
     "FrequencyPenalty",
     "GenerationConfig",
@@ -46,11 +45,16 @@ __all__ = [
     "Limits",
     "MinLength",
     "MinP",
+    "ModelDraft",
     "NoRepeat",
     "Prefix",
     "PresencePenalty",
+    "PromptLookup",
+    "Reason",
     "RepetitionPenalty",
+    "Row",
     "Rule",
+    "Sampling",
     "Temperature",
     "TopK",
     "TopP",
@@ -59,11 +63,13 @@ __all__ = [
     "Writing",
     "apply_rules",
     "beam_search",
-    "check_room",
     "generate",
     "greedy_search",
     "length_penalty",
     "log_probabilities",
+    "open_rows",
     "sample",
+    "sample_steps",
+    "speculative_steps",
     "stream",
 ]

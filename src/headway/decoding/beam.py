@@ -2,23 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-from headway.decoding.rules import Rule, Writing, apply_rules
-from headway.decoding.search import Hypothesis, Limits, length_penalty, next_log_probabilities
+from headway.decoding.rules import Writing
+from headway.decoding.search import Hypothesis, Limits, beam_log_probabilities, length_penalty
 from headway.shapes import Float, Int, Tensor
+
+
+@dataclass(frozen=True)
+class _Beam:
+    """How to search. width and num_best: of each group."""
+
+    width: int
+    num_best: int
+    alpha: float
+    groups: int
+    diversity: float
+
+
+@dataclass(frozen=True)
+class _Going:
+    """A beginning that goes on: its log P, the row that it lengthens, its last token."""
+
+    total: float
+    row: int
+    token: int
 
 
 @dataclass
 class _Sentence:
-    """One input while it is being written."""
+    """One input while it is being written by one group."""
 
     item: int
     max_length: int
+    group: int = 0
     pool: list[Hypothesis] = field(default_factory=list)
 
     def add(self, hypothesis: Hypothesis, width: int) -> None:
@@ -47,7 +68,8 @@ def beam_search(
     width: int,
     alpha: float = 1.0,
     num_best: int = 1,
-    rules: Sequence[Rule] = (),
+    groups: int = 1,
+    diversity: float = 0.0,
 ) -> list[list[Hypothesis]]:
     """The `num_best` best hypotheses of each input, best first. `model` is a Stepper.
 
@@ -55,124 +77,180 @@ def beam_search(
     that end (</s>) as finished and the first W others as live. A sentence leaves once nothing
     alive can enter its best `num_best`, which is exact: with W as large as the number of
     beginnings this is exhaustive search. Wu et al. 2016, section 7; score as `length_penalty`.
-    rules change the logits before they are normalised again.
+
+    groups: diverse beam search. Each group keeps W / groups beginnings, one group after the other;
+    a token that n beginnings of earlier groups have chosen in the same place counts `diversity` n
+    less in choosing, not in the score. The best of each group come first, by score, then the second
+    best; what several groups found comes once, so there may be fewer than `num_best`. Vijayakumar
+    et al. 2018, section 4, with Hamming diversity.
     """
     if width < 1 or not 1 <= num_best <= width:
         raise ValueError(f"{num_best=} must be between 1 and {width=}")
+    if groups < 1 or width % groups:
+        raise ValueError(f"{width=} must be a multiple of {groups=}")
+    size = width // groups
+    beam = _Beam(size, min(num_best, size), alpha, groups, diversity)
     device = next(model.parameters()).device
-    results: list[list[Hypothesis]] = [[] for _ in limits.max_lengths]
-    live = [_Sentence(i, length) for i, length in enumerate(limits.max_lengths)]
+    sentences = [
+        _Sentence(i, length, g)
+        for i, length in enumerate(limits.max_lengths)
+        for g in range(groups)
+    ]
+    live = list(sentences)
     state = model.start(*inputs)
+    if groups > 1:
+        state = state.reorder([sentence.item for sentence in live])
     scores = torch.zeros(len(live), 1, device=device)  # B W: log P of each beginning
-    prefixes = torch.tensor(limits.first_tokens, device=device)[:, None]  # BW t
+    first = limits.first_tokens
+    prefixes = torch.tensor([first[s.item] for s in live], device=device)[:, None]  # BW t
     while live:
         logits, state = model.step(prefixes[:, -1:], state)
-        if rules:
-            logits = _ruled(logits, rules, live, prefixes, limits)
-        log_p = next_log_probabilities(logits, limits.forbidden)
-        log_p = _end_where_full(log_p, live, limits.eos, prefixes.shape[1] - 1)
-        found, parents, tokens = _best_continuations(log_p, scores, 2 * width)
-        rows, columns, settled = _sort_out(
-            live, (found, parents, tokens), prefixes, limits.eos, (width, num_best, alpha)
-        )
-        for sentence in (live[i] for i in settled):
-            results[sentence.item] = sentence.pool[:num_best]
-        live = [sentence for i, sentence in enumerate(live) if i not in settled]
+        log_p = beam_log_probabilities(logits, limits.rules, _written(live, prefixes, limits))
+        log_p = _end_where_full(log_p, live, limits, prefixes.shape[1] - 1)
+        going = _choose(live, log_p, scores, prefixes, limits, beam)
+        live = [sentence for sentence, best in zip(live, going, strict=True) if best]
         if not live:
             break
-        index = torch.tensor(rows, device=device)
-        picked = torch.tensor(columns, device=device)  # flat places in the B x 2W candidates
-        scores = found.flatten()[picked].masked_fill(picked < 0, -torch.inf).view(len(live), -1)
-        prefixes = torch.cat((prefixes[index], tokens.flatten()[picked][:, None]), dim=1)
+        chosen = [one for best in going for one in best]
+        rows = [one.row for one in chosen]
+        scores = torch.tensor([one.total for one in chosen], device=device).view(len(live), -1)
+        tokens = torch.tensor([one.token for one in chosen], device=device)
+        prefixes = torch.cat((prefixes[torch.tensor(rows, device=device)], tokens[:, None]), dim=1)
         if rows != list(range(logits.shape[0])):
             state = state.reorder(rows)
-    return results
+    return _best_of_groups(sentences, len(limits.max_lengths), num_best)
 
 
-def _ruled(
-    logits: Float[Tensor, "N T V"],
-    rules: Sequence[Rule],
-    live: list[_Sentence],
-    prefixes: Int[Tensor, "N t"],
-    limits: Limits,
-) -> Float[Tensor, "N 1 V"]:
-    """The last logits as the rules leave them. Dead rows, which repeat a live one, do too."""
-    each = len(logits) // len(live)
-    items = [sentence.item for sentence in live for _ in range(each)]
-    prompts = limits.prompts or [()] * len(limits.max_lengths)
-    writings = [
-        Writing(row, prompts[item], item)
-        for row, item in zip(prefixes[:, 1:].tolist(), items, strict=True)
-    ]
-    return apply_rules(rules, logits[:, -1].float(), writings)[:, None]
+def _written(live: list[_Sentence], prefixes: Int[Tensor, "N t"], limits: Limits) -> list[Writing]:
+    """Each beginning, for the rules; nothing where nobody asks."""
+    if not limits.rules:
+        return []
+    per_sentence = prefixes.shape[0] // len(live)
+    items = [sentence.item for sentence in live for _ in range(per_sentence)]
+    tokens = prefixes[:, 1:].tolist()
+    return [Writing(t, limits.prompt(i), i) for t, i in zip(tokens, items, strict=True)]
 
 
 def _end_where_full(
-    log_p: Float[Tensor, "N V"], live: list[_Sentence], eos: int, written: int
+    log_p: Float[Tensor, "N V"], live: list[_Sentence], limits: Limits, written: int
 ) -> Float[Tensor, "N V"]:
-    """A beginning of the longest allowed length can only end."""
+    """A beginning of the longest allowed length can only end; to be cut costs nothing."""
     full = [i for i, sentence in enumerate(live) if written >= sentence.max_length]
     if full:
         per_sentence = log_p.view(len(live), -1, log_p.shape[-1])
-        endings = per_sentence[full, :, eos]
+        endings = 0.0 if limits.cut else per_sentence[full, :, limits.eos]
         per_sentence[full] = -torch.inf
-        per_sentence[full, :, eos] = endings
+        per_sentence[full, :, limits.eos] = endings
     return log_p
 
 
+def _choose(
+    live: list[_Sentence],
+    log_p: Float[Tensor, "N V"],
+    scores: Float[Tensor, "B W"],
+    prefixes: Int[Tensor, "N t"],
+    limits: Limits,
+    beam: _Beam,
+) -> list[list[_Going]]:
+    """Finish what ends; for each sentence the W beginnings that go on, none if it is settled."""
+    by_sentence = log_p.view(*scores.shape, -1)
+    going: list[list[_Going]] = [[] for _ in live]
+    taken: dict[int, Counter[int]] = {sentence.item: Counter() for sentence in live}
+    for group in range(beam.groups):
+        places = [i for i, sentence in enumerate(live) if sentence.group == group]
+        if not places:
+            continue
+        own = (
+            (by_sentence, scores)
+            if len(places) == len(live)
+            else (
+                by_sentence[places],
+                scores[places],
+            )
+        )
+        counts = [taken[live[i].item] for i in places]
+        candidates = _best_continuations(*own, 2 * beam.width, _penalty(counts, log_p, beam))
+        lists = [x.tolist() for x in candidates]
+        for i, *found in zip(places, *lists, strict=True):
+            going[i] = _sort_out(live[i], i * scores.shape[1], found, prefixes, limits, beam)
+            taken[live[i].item].update(one.token for one in going[i] if one.total > -torch.inf)
+    return going
+
+
+def _penalty(
+    counts: list[Counter[int]], log_p: Float[Tensor, "N V"], beam: _Beam
+) -> Float[Tensor, "B V"] | None:
+    """What the choices of earlier groups cost; None where there are none."""
+    if not beam.diversity or not any(counts):
+        return None
+    penalty = log_p.new_zeros(len(counts), log_p.shape[-1])
+    for row, times in enumerate(counts):
+        penalty[row, list(times)] = penalty.new_tensor([float(n) for n in times.values()])
+    return beam.diversity * penalty
+
+
 def _best_continuations(
-    log_p: Float[Tensor, "N V"], scores: Float[Tensor, "B W"], count: int
+    log_p: Float[Tensor, "B W V"],
+    scores: Float[Tensor, "B W"],
+    count: int,
+    penalty: Float[Tensor, "B V"] | None,
 ) -> tuple[Float[Tensor, "B C"], Int[Tensor, "B C"], Int[Tensor, "B C"]]:
     """Sums, parent beams and tokens of each sentence's best `count` continuations, best first.
 
     The best of each row first, then the best of those: exact, and a CPU sorts W short lists
-    faster than one long one.
+    faster than one long one. `penalty` counts in choosing alone.
     """
-    width, vocabulary = scores.shape[1], log_p.shape[-1]
-    per_row = log_p.topk(min(count, vocabulary), dim=-1)
-    sums = per_row.values.view(len(scores), width, -1) + scores[:, :, None]  # B W C'
+    ranked = log_p if penalty is None else log_p - penalty[:, None]
+    per_row = ranked.topk(min(count, log_p.shape[-1]), dim=-1)
+    sums = per_row.values + scores[:, :, None]  # B W C'
     best = sums.flatten(1).topk(min(count, sums[0].numel()), dim=-1)
-    tokens = per_row.indices.view(len(scores), -1).gather(1, best.indices)
+    tokens = per_row.indices.flatten(1).gather(1, best.indices)
     parents = torch.div(best.indices, sums.shape[2], rounding_mode="floor")
-    return best.values, parents, tokens
+    totals = best.values if penalty is None else best.values + penalty.gather(1, tokens)
+    return totals, parents, tokens
 
 
 def _sort_out(
-    live: list[_Sentence],
-    candidates: tuple[Tensor, Tensor, Tensor],
+    sentence: _Sentence,
+    first: int,
+    found: list[list[Any]],
     prefixes: Int[Tensor, "N t"],
-    eos: int,
-    search: tuple[int, int, float],
-) -> tuple[list[int], list[int], set[int]]:
-    """Finish what ends, keep W others: rows to continue, their candidates, settled sentences."""
-    width, num_best, alpha = search
-    found, parents, tokens = (x.tolist() for x in candidates)
-    per_sentence = prefixes.shape[0] // len(live)
-    rows: list[int] = []
-    columns: list[int] = []
-    settled: set[int] = set()
-    for i, sentence in enumerate(live):
-        first = i * per_sentence
-        going: list[int] = []
-        best_live = -torch.inf
-        for c, (total, parent, token) in enumerate(
-            zip(found[i], parents[i], tokens[i], strict=True)
-        ):
-            if total == -torch.inf:
-                break  # dead, and sorted: so is the rest
-            if token == eos:
-                written = tuple(prefixes[first + parent, 1:].tolist())
-                score = total / length_penalty(len(written) + 1, alpha)
-                sentence.add(Hypothesis(written, total, score), width)
-            elif len(going) < width:
-                best_live = max(best_live, total)
-                going.append(c)
-        if sentence.is_settled(best_live, num_best, alpha):
-            settled.add(i)
-            continue
-        # Fewer than W beginnings may exist (a tiny vocabulary): the places left over are dead,
-        # marked by -1, and get the sum -inf.
-        num_dead = width - len(going)
-        rows += [first + parents[i][c] for c in going] + [first] * num_dead
-        columns += [i * len(found[i]) + c for c in going] + [-1] * num_dead
-    return rows, columns, settled
+    limits: Limits,
+    beam: _Beam,
+) -> list[_Going]:
+    """Finish what ends, keep W others. first: the first row of the sentence."""
+    going: list[_Going] = []
+    for total, parent, token in zip(*found, strict=True):
+        if total == -torch.inf:
+            break  # dead, and sorted: so is the rest
+        if token == limits.eos:
+            written = tuple(prefixes[first + parent, 1:].tolist())
+            cut = limits.cut and len(written) == sentence.max_length
+            score = total / length_penalty(len(written) + (not cut), beam.alpha)
+            sentence.add(Hypothesis(written, total, score, not cut), beam.width)
+        elif len(going) < beam.width:
+            going.append(_Going(total, first + parent, token))
+    best_live = max((one.total for one in going), default=-torch.inf)
+    if sentence.is_settled(best_live, beam.num_best, beam.alpha):
+        return []
+    # Fewer than W beginnings may exist (a tiny vocabulary): the places left over are dead.
+    dead = _Going(-torch.inf, first, limits.eos)
+    return going + [dead] * (beam.width - len(going))
+
+
+def _best_of_groups(
+    sentences: list[_Sentence], count: int, num_best: int
+) -> list[list[Hypothesis]]:
+    """The hypotheses of each input; ValueError where the rules allowed none."""
+    results: list[list[Hypothesis]] = []
+    for item in range(count):
+        pools = [sentence.pool for sentence in sentences if sentence.item == item]
+        if not any(pools):
+            raise ValueError(f"no output of input {item + 1} keeps to all rules")
+        distinct: dict[tuple[int, ...], Hypothesis] = {}
+        for rank in range(max(map(len, pools))):
+            equals = [pool[rank] for pool in pools if rank < len(pool)]
+            for hypothesis in sorted(equals, key=lambda h: -h.score):
+                distinct.setdefault(hypothesis.tokens, hypothesis)
+        results.append(list(distinct.values())[:num_best])
+    return results

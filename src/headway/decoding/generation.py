@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -27,23 +26,33 @@ from headway.decoding.rules import (
     TopP,
     Typical,
 )
-from headway.decoding.sampling import Draw, padded, sample
+from headway.decoding.sampling import (
+    Reason,
+    Row,
+    Sampling,
+    open_rows,
+    pad,
+    sample_steps,
+)
 from headway.decoding.search import Limits
+from headway.decoding.speculative import Draft, speculative_steps
 from headway.decoding.writing import Writer
 from headway.errors import UsageError
 from headway.models import GPT
 from headway.settings import setting
 from headway.text import TextTokenizer
 
-Reason = Literal["end", "stop", "length", "context"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class GenerationConfig:
     """What is asked of a language model.
 
-    Rules apply in this order: what the output must begin with, its least length, forbidden words,
-    n-grams, penalties, bias; then temperature, top-k, top-p, min-p, typical.
+    Rules apply in this order: least length, forbidden words, n-grams, penalties (repetition,
+    frequency, presence), bias; then temperature, top-k, top-p, min-p, typical; at last what the
+    output must begin with, which nothing forbids. Beam search draws nothing, so it leaves out those
+    from temperature to typical. A forbidden word is forbidden as its own tokens, with and without a
+    space before it, with and without a capital: also at the beginning of longer words, and not
+    where other tokens spell it.
     """
 
     max_tokens: int = setting(200, "most tokens written", gt=0)
@@ -68,21 +77,27 @@ class GenerationConfig:
         (), "WORD=NUMBER: added to the score of a word that is one token"
     )
     beam: int = setting(1, "beams of beam search; 1: none", gt=0)
+    beam_groups: int = setting(1, "groups of beams that avoid each other's words", gt=0)
+    diversity: float = setting(0.5, "how much groups of beams avoid each other", ge=0)
     length_penalty: float = setting(1.0, "exponent of beam search's length penalty", ge=0)
     samples: int = setting(1, "outputs for each prompt", gt=0)
     seed: int = setting(0, "sample i of prompt j is drawn from seed + i, whatever j", ge=0)
+    alternatives: int = setting(0, "so many of the likeliest tokens are told at each place", ge=0)
 
     def __post_init__(self) -> None:
         if not all(self.stop):
             raise ValueError("stop: a text to stop at must not be empty")
+        if self.min_tokens > self.max_tokens:
+            raise ValueError(f"min_tokens={self.min_tokens} is more than {self.max_tokens=}")
+        if self.beam % self.beam_groups:
+            raise ValueError(f"beam={self.beam} must be a multiple of {self.beam_groups=}")
         if self.beam > 1 and self.samples > self.beam:
             raise ValueError(f"samples={self.samples} is more than beam={self.beam}")
 
     def rules(self, tokenizer: TextTokenizer, prompts: int) -> list[Rule]:
         """The rules, for this many prompts."""
+        forced = [Prefix([tokenizer.encode(self.force)] * prompts)] if self.force else []
         chosen: list[Rule] = []
-        if self.force:
-            chosen.append(Prefix([tokenizer.encode(self.force)] * prompts))
         if self.min_tokens:
             chosen.append(MinLength(self.min_tokens, tokenizer.eos))
         if self.forbid:
@@ -98,9 +113,9 @@ class GenerationConfig:
         if self.bias:
             chosen.append(Bias(_biases(tokenizer, self.bias)))
         if self.beam > 1:
-            return chosen
+            return [*chosen, *forced]
         if self.temperature == 0:
-            return [*chosen, Likeliest()]
+            return [*chosen, *forced, Likeliest()]
         if self.temperature != 1:
             chosen.append(Temperature(self.temperature))
         if self.top_k is not None:
@@ -111,7 +126,7 @@ class GenerationConfig:
             chosen.append(MinP(self.min_p))
         if self.typical is not None:
             chosen.append(Typical(self.typical))
-        return chosen
+        return [*chosen, *forced]
 
 
 @dataclass(frozen=True)
@@ -121,37 +136,50 @@ class Continuation:
     tokens: all that it wrote, those of a stop string included, without the end of text.
     log_probabilities: of each, in nats, by the model itself. reason: why it ended there: the model
     ended its text, a stop string came, max_tokens were written, or the model knows no more places.
+    seed: with it as the only sample's, the same comes again. alternatives: at each place the
+    likeliest tokens and their log-probabilities, as many as were asked for.
     """
 
     text: str
     tokens: tuple[int, ...]
     log_probabilities: tuple[float, ...]
     reason: Reason
+    seed: int = 0
+    alternatives: tuple[tuple[tuple[int, float], ...], ...] = ()
 
 
 def generate(
-    model: GPT, tokenizer: TextTokenizer, prompts: Sequence[str], config: GenerationConfig
+    model: GPT,
+    tokenizer: TextTokenizer,
+    prompts: Sequence[str],
+    config: GenerationConfig,
+    draft: Draft | None = None,
 ) -> list[list[Continuation]]:
-    """`config.samples` continuations of each prompt, which are read and continued together."""
+    """`config.samples` continuations of each prompt, which are read and continued together.
+
+    draft: proposes tokens, so that the model reads several at once; what comes is drawn from the
+    same distribution, and at temperature 0 is the same.
+    """
     if not prompts:
         return []
     ids = [tokenizer.begin(prompt) for prompt in prompts]
-    check_room(model, ids)
     if config.beam > 1:
+        if draft is not None:
+            raise UsageError("beam search takes no draft", hint="beam=1, or no draft")
         return _beams(model, tokenizer, ids, config)
-    outputs = [
-        _Output(Writer(tokenizer, row, config.stop), config.max_tokens)
-        for row in ids
-        for _ in range(config.samples)
-    ]
-    for _ in _steps(model, tokenizer, ids, config, outputs):
+    outputs = _open(model, tokenizer, ids, config)
+    for _ in _steps(model, tokenizer, outputs, config, draft):
         pass
     found = [output.finished() for output in outputs]
     return [found[i : i + config.samples] for i in range(0, len(found), config.samples)]
 
 
 def stream(
-    model: GPT, tokenizer: TextTokenizer, prompt: str, config: GenerationConfig
+    model: GPT,
+    tokenizer: TextTokenizer,
+    prompt: str,
+    config: GenerationConfig,
+    draft: Draft | None = None,
 ) -> Iterator[str]:
     """The text of `generate` for one prompt, in pieces, as it is written."""
     if config.beam > 1 or config.samples > 1:
@@ -159,82 +187,83 @@ def stream(
             "only one output can be shown while it is written",
             hint="no beams and one sample, or generate instead of stream",
         )
-    ids = [tokenizer.begin(prompt)]
-    check_room(model, ids)
-    output = _Output(Writer(tokenizer, ids[0], config.stop), config.max_tokens)
+    (output,) = _open(model, tokenizer, [tokenizer.begin(prompt)], config)
     shown = 0
-    for _ in _steps(model, tokenizer, ids, config, [output]):
+    for _ in _steps(model, tokenizer, [output], config, draft):
         yield from output.pieces[shown:]
         shown = len(output.pieces)
     output.finished()
     yield from output.pieces[shown:]
 
 
-def check_room(model: GPT, prompts: Sequence[Sequence[int]]) -> None:
-    """UsageError for a prompt that a learned table of positions has no place for."""
-    longest, room = max(map(len, prompts)), model.max_length
-    if room is not None and longest > room:
-        raise UsageError(
-            f"the prompt has {longest:,} tokens, and the model's learned positions end at {room:,}",
-            hint="shorten it, or use a model with rotary positions",
-        )
-
-
 class _Output:
-    """One continuation while it is written."""
+    """The text of a row while it is written."""
 
-    def __init__(self, writer: Writer, max_tokens: int) -> None:
-        self.writer, self.max_tokens = writer, max_tokens
+    def __init__(self, row: Row, writer: Writer) -> None:
+        self.row, self.writer = row, writer
         self.pieces: list[str] = []
-        self.tokens: list[int] = []
-        self.log_probabilities: list[float] = []
-        self.reason: Reason = "context"  # unless something else ends it
 
-    def add(self, token: int, log_probability: float, eos: int) -> bool:
-        """Take the next token; True when it was the last."""
-        if token == eos:
-            self.reason = "end"
-            return True
-        self.tokens.append(token)
-        self.log_probabilities.append(log_probability)
-        if piece := self.writer.feed(token):
-            self.pieces.append(piece)
-        if self.writer.stopped:
-            self.reason = "stop"
-        elif len(self.tokens) == self.max_tokens:
-            self.reason = "length"
-        return self.reason != "context"
+    def grow(self) -> None:
+        """Take the row's last token; a stop string ends it."""
+        self._show(self.writer.feed(self.row.tokens[-1]))
 
     def finished(self) -> Continuation:
-        if piece := self.writer.finish():
+        self._show(self.writer.finish())
+        row = self.row
+        if row.reason is None:
+            raise AssertionError("an output that goes on")
+        return Continuation(
+            "".join(self.pieces),
+            tuple(row.tokens),
+            tuple(row.log_probabilities),
+            row.reason,
+            row.seed,
+            tuple(tuple(best) for best in row.alternatives),
+        )
+
+    def _show(self, piece: str) -> None:
+        if piece:
             self.pieces.append(piece)
         if self.writer.stopped:
-            self.reason = "stop"
-        return Continuation(
-            "".join(self.pieces), tuple(self.tokens), tuple(self.log_probabilities), self.reason
-        )
+            self.row.end("stop")
+
+
+def _open(
+    model: GPT, tokenizer: TextTokenizer, ids: Sequence[Sequence[int]], config: GenerationConfig
+) -> list[_Output]:
+    seeds = [[config.seed + i for i in range(config.samples)] for _ in ids]
+    rows = open_rows(model, ids, seeds, _sampling(tokenizer, config, len(ids)))
+    return [_Output(row, Writer(tokenizer, row.prompt, config.stop)) for row in rows]
+
+
+def _sampling(tokenizer: TextTokenizer, config: GenerationConfig, prompts: int) -> Sampling:
+    return Sampling(
+        eos=tokenizer.eos,
+        max_tokens=config.max_tokens,
+        rules=config.rules(tokenizer, prompts),
+        alternatives=config.alternatives,
+    )
 
 
 def _steps(
     model: GPT,
     tokenizer: TextTokenizer,
-    ids: Sequence[Sequence[int]],
-    config: GenerationConfig,
     outputs: Sequence[_Output],
+    config: GenerationConfig,
+    draft: Draft | None,
 ) -> Iterator[None]:
-    """Fill `outputs`, a token each at every step."""
-    rules = config.rules(tokenizer, len(ids))
-    seeds = [config.seed + i for _ in ids for i in range(config.samples)]
-    steps = sample(model, ids, Draw(rules, seeds), samples=config.samples)
-    ended: list[int] | None = None
-    while True:
-        try:
-            chosen = steps.send(ended)
-        except StopIteration:
-            return
-        ended = [
-            c.row for c in chosen if outputs[c.row].add(c.token, c.log_probability, tokenizer.eos)
-        ]
+    """Fill `outputs`, one token more at every step for those that are not done."""
+    rows = [output.row for output in outputs]
+    of_row = {id(output.row): output for output in outputs}
+    sampling = _sampling(tokenizer, config, rows[-1].item + 1)
+    steps = (
+        sample_steps(model, rows, sampling)
+        if draft is None
+        else speculative_steps(model, rows, sampling, draft)
+    )
+    for grown in steps:
+        for row in grown:
+            of_row[id(row)].grow()
         yield
 
 
@@ -242,34 +271,48 @@ def _beams(
     model: GPT, tokenizer: TextTokenizer, ids: Sequence[Sequence[int]], config: GenerationConfig
 ) -> list[list[Continuation]]:
     """The best of beam search, `config.samples` of them; a stop string cuts what it finds."""
-    room = model.max_length
-    longest = [
-        config.max_tokens if room is None else min(config.max_tokens, room - len(row) + 1)
-        for row in ids
-    ]
-    limits = Limits([row[-1] for row in ids], tokenizer.eos, longest, prompts=ids)
+    sampling = _sampling(tokenizer, config, len(ids))
+    opened = open_rows(model, ids, [[config.seed]] * len(ids), sampling)
+    limits = Limits(
+        [row[-1] for row in ids],
+        tokenizer.eos,
+        [row.limit for row in opened],
+        sampling.rules,
+        prompts=ids,
+        cut=True,
+    )
+    tokens, keys = pad([row[:-1] for row in ids])
     device = next(model.parameters()).device
     found = beam_search(
         model,
-        padded([row[:-1] for row in ids], device),
+        (tokens.to(device), keys.to(device)),
         limits,
         width=config.beam,
         alpha=config.length_penalty,
         num_best=config.samples,
-        rules=config.rules(tokenizer, len(ids)),
+        groups=config.beam_groups,
+        diversity=config.diversity,
     )
-    results = []
-    for row, best in zip(ids, found, strict=True):
-        outputs = []
-        for hypothesis in best:
-            output = _Output(Writer(tokenizer, row, config.stop), config.max_tokens)
-            tokens = [*hypothesis.tokens, tokenizer.eos]
-            for token, log_p in zip(tokens, log_probabilities(model, row, tokens), strict=True):
-                if output.add(token, log_p, tokenizer.eos):
-                    break
-            outputs.append(output.finished())
-        results.append(outputs)
-    return results
+    return [
+        [_told(model, Writer(tokenizer, row.prompt, config.stop), row, h.tokens) for h in best]
+        for row, best in zip(opened, found, strict=True)
+    ]
+
+
+def _told(model: GPT, writer: Writer, like: Row, tokens: Sequence[int]) -> Continuation:
+    """What beam search found, as if it had been written token by token."""
+    row = replace(like, tokens=[], log_probabilities=[], alternatives=[], reason=None)
+    output = _Output(row, writer)
+    known = log_probabilities(model, row.prompt, tokens)
+    for token, log_p in zip(tokens, known, strict=True):
+        row.tokens.append(token)
+        row.log_probabilities.append(log_p)
+        output.grow()
+        if row.reason is not None:
+            break
+    else:
+        row.end(row.full if len(tokens) == row.limit else "end")
+    return output.finished()
 
 
 @torch.inference_mode()

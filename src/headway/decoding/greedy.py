@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from headway.decoding.rules import Writing
 from headway.decoding.search import Hypothesis, Limits, length_penalty, next_log_probabilities
 
 
@@ -16,31 +17,34 @@ def greedy_search(
     """One hypothesis for each input, in order. `model` is a Stepper; finished rows leave."""
     state = model.start(*inputs)
     live = list(range(len(limits.max_lengths)))  # input of each row still being written
-    written: list[list[int]] = [[] for _ in live]
+    written = [Writing([], limits.prompt(item), item) for item in live]
     totals = [0.0] * len(live)
     finished = [False] * len(live)
     tokens = limits.first_tokens
     device = next(model.parameters()).device
     while live:
         logits, state = model.step(torch.tensor(tokens, device=device)[:, None], state)
-        best = next_log_probabilities(logits, limits.forbidden).max(-1)
+        rows = [written[item] for item in live]
+        best = next_log_probabilities(logits, limits.rules, rows).max(-1)
         tokens, kept = [], []
         for row, (token, log_p) in enumerate(
             zip(best.indices.tolist(), best.values.tolist(), strict=True)
         ):
             item = live[row]
-            full = len(written[item]) == limits.max_lengths[item]
+            full = len(written[item].tokens) == limits.max_lengths[item]
             if token == limits.eos or not full:
                 totals[item] += log_p
             finished[item] = token == limits.eos
             if not finished[item] and not full:
-                written[item].append(token)
+                written[item].tokens.append(token)
                 tokens.append(token)
                 kept.append(row)
         if len(kept) < len(live):
             state = state.reorder(kept)
             live = [live[row] for row in kept]
     return [
-        Hypothesis(tuple(w), total, total / length_penalty(len(w) + done, alpha), done)
+        Hypothesis(
+            tuple(w.tokens), total, total / length_penalty(len(w.tokens) + done, alpha), done
+        )
         for w, total, done in zip(written, totals, finished, strict=True)
     ]

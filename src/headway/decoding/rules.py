@@ -276,13 +276,20 @@ class Forbidden:
     ) -> Float[Tensor, "N V"]:
         for word in self.words:
             _check_inside(word, logits)
-        return _without(logits, [self._banned(writing.seen) for writing in written])
+        always = [word[0] for word in self.words if len(word) == 1]
+        rest = logits.clone()
+        rest[:, always] = -torch.inf
+        if len(always) == len(self.words):
+            return rest
+        return _without(rest, [self._banned(writing.seen) for writing in written])
 
     def _banned(self, seen: list[int]) -> set[int]:
         return {
             word[-1]
             for word in self.words
-            if len(seen) >= len(word) - 1 and seen[len(seen) - len(word) + 1 :] == list(word[:-1])
+            if len(word) > 1
+            and len(seen) >= len(word) - 1
+            and seen[len(seen) - len(word) + 1 :] == list(word[:-1])
         }
 
 

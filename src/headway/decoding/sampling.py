@@ -1,106 +1,225 @@
-"""Drawing tokens one after another: sampling, and greedy search as its limit."""
+"""Draw what comes next, again and again: prompts continued together, each as if it were alone."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Sequence
-from dataclasses import dataclass
-from typing import Any
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any, Literal
 
 import torch
 
 from headway.decoding.rules import Likeliest, Rule, Writing, apply_rules
+from headway.errors import UsageError
 from headway.shapes import Bool, Float, Int, Tensor
 
-Steps = Generator[list["Chosen"], Collection[int] | None, None]
+Reason = Literal["end", "stop", "length", "context"]
+"""Why an output ends: the model wrote </s>, somebody called `Row.end`, it has as many tokens as
+were asked for, or prompt and output together fill the context that the model was built for."""
 
 
-@dataclass(frozen=True)
-class Chosen:
-    """A token that was written. row: prompt x samples + sample. log_probability: by the model
-    itself, in nats, whatever the rules made of it."""
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """How to continue.
 
-    row: int
-    token: int
-    log_probability: float
+    eos: the token that ends an output and does not belong to it. max_tokens: most tokens of an
+    output. rules: what changes the scores before a token is drawn; `Likeliest()` as the last one
+    makes it greedy search. alternatives: so many of the likeliest tokens are kept at each place.
+    """
+
+    eos: int
+    max_tokens: int
+    rules: Sequence[Rule] = ()
+    alternatives: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("max_tokens", "alternatives"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name}={getattr(self, name)} must not be negative")
 
 
-@dataclass(frozen=True)
-class Draw:
-    """How each token is chosen. rules: laid over the logits, in order; with `Likeliest` among them
-    nothing is left to chance. seeds: one for each row; a row's tokens depend on its own seed and
-    prompt, never on the company it has."""
+@dataclass(kw_only=True)
+class Row(Writing):
+    """One output while it is being written, and when it is done.
 
-    rules: Sequence[Rule]
-    seeds: Sequence[int]
+    log_probabilities: of each token, natural, under the model's own distribution: before any rule.
+    alternatives: at each place the likeliest tokens under it and their log-probabilities. limit:
+    most tokens; full: the reason if that many are written. reason: None while it goes on.
+    """
+
+    seed: int
+    limit: int
+    full: Reason
+    log_probabilities: list[float] = field(default_factory=list)
+    alternatives: list[list[tuple[int, float]]] = field(default_factory=list)
+    reason: Reason | None = None
+
+    def __post_init__(self) -> None:
+        if self.limit <= 0:
+            self.reason = self.full
+
+    def end(self, reason: Reason) -> None:
+        """No token more. May be called between two steps by whoever reads along."""
+        self.reason = reason
+
+
+def open_rows(
+    model: Any,
+    prompts: Sequence[Sequence[int]],
+    seeds: Sequence[Sequence[int]],
+    sampling: Sampling,
+) -> list[Row]:
+    """A row for each seed of each prompt: as many samples of prompt i as seeds[i] has.
+
+    Raises UsageError for a prompt that is longer than the model's context.
+    """
+    if len(seeds) != len(prompts):
+        raise ValueError(f"seeds for {len(seeds)} prompts, but there are {len(prompts)}")
+    context = model.max_length
+    rows = []
+    for item, (prompt, several) in enumerate(zip(prompts, seeds, strict=True)):
+        if not prompt:
+            raise ValueError(f"prompt {item + 1} is empty: a model reads before it writes")
+        room = sampling.max_tokens if context is None else context - len(prompt)
+        if room < 0:
+            raise UsageError(
+                f"{len(prompt)} tokens are more than the {context} that the model can read",
+                f"prompt {item + 1}",
+                "a shorter prompt",
+            )
+        limit = min(sampling.max_tokens, room + 1)  # the last token of a text is never read
+        full: Reason = "length" if limit == sampling.max_tokens else "context"
+        for seed in several:
+            rows.append(Row(prompt=prompt, item=item, seed=seed, limit=limit, full=full))
+    return rows
+
+
+def sample_steps(model: Any, rows: Sequence[Row], sampling: Sampling) -> Iterator[list[Row]]:
+    """Continue all rows; after each step, those that have got a token. `model` is a Stepper.
+
+    A row's draws depend on its seed and its place alone, and its scores on no other row: it gets
+    what it would get alone. Who reads along may `end` a row that was given; it then leaves, as
+    finished rows do. Each prompt is read once, however many rows continue it.
+    """
+    live = [row for row in rows if row.reason is None]
+    state = read_prompts(model, live)
+    while live:
+        grown, state = _step(model, state, live, sampling)
+        if grown:
+            yield grown
+        kept = [place for place, row in enumerate(live) if row.reason is None]
+        if len(kept) < len(live):
+            live = [live[place] for place in kept]
+            state = state.reorder(kept)
 
 
 @torch.inference_mode()
-def sample(model: Any, prompts: Sequence[Sequence[int]], draw: Draw, *, samples: int = 1) -> Steps:
-    """Continue prompts of any lengths together, each `samples` times. `model` is a Stepper.
-
-    Yields the next token of every row that is still written, again and again, and ends when none
-    is left: send(rows) ends those rows (at an end of text, or wherever the caller wants). A model
-    with a longest length ends its rows there.
-    """
-    if not prompts or not all(prompts):
-        raise ValueError("there must be prompts, each of at least one token")
-    count = len(prompts) * samples
-    if len(draw.seeds) != count:
-        raise ValueError(f"{len(draw.seeds)} seeds for {count} rows")
+def _step(model: Any, state: Any, live: Sequence[Row], sampling: Sampling) -> tuple[list[Row], Any]:
+    """One token more for each row: those that have grown, and the state."""
     device = next(model.parameters()).device
-    state = model.start(*padded([row[:-1] for row in prompts], device))
-    if samples > 1:
-        state = state.reorder([i for i in range(len(prompts)) for _ in range(samples)])
-    live = list(range(count))
-    written = [Writing([], prompts[row // samples], row // samples) for row in live]
-    chances = [torch.Generator().manual_seed(seed) for seed in draw.seeds]
-    tokens = [prompts[row // samples][-1] for row in live]
-    while live:
-        logits, state = model.step(torch.tensor(tokens, device=device)[:, None], state)
-        own = logits[:, -1].float()
-        changed = apply_rules(draw.rules, own, [written[row] for row in live])
-        tokens = _drawn(changed, draw.rules, [chances[row] for row in live])
-        index = torch.tensor(tokens, device=device)[:, None]
-        log_p = own.gather(1, index)[:, 0] - own.logsumexp(-1)
-        for row, token in zip(live, tokens, strict=True):
-            written[row].tokens.append(token)
-        found = zip(live, tokens, log_p.tolist(), strict=True)
-        ended = set((yield [Chosen(*each) for each in found]) or ())
-        longest = model.max_length
-        kept = [
-            place
-            for place, (row, length) in enumerate(zip(live, state.lengths, strict=True))
-            if row not in ended and (longest is None or length < longest)
-        ]
-        if len(kept) < len(live):
-            state = state.reorder(kept) if kept else state
-            live, tokens = [live[place] for place in kept], [tokens[place] for place in kept]
+    tokens = torch.tensor([[row.seen[-1]] for row in live], device=device)
+    logits, state = model.step(tokens, state)
+    scores = logits[:, -1].float()
+    chosen = choose(apply_rules(sampling.rules, scores, live), live, sampling.rules)
+    return record(live, chosen, scores, sampling), state
 
 
-def _drawn(
-    logits: Float[Tensor, "N V"], rules: Sequence[Rule], chances: Sequence[torch.Generator]
-) -> list[int]:
-    """A token of each row, by its own random numbers: the first whose cumulative probability
-    exceeds a number between 0 and 1."""
-    if any(isinstance(rule, Likeliest) for rule in rules):
-        likeliest: list[int] = logits.argmax(-1).tolist()
-        return likeliest
-    sums = logits.double().softmax(-1).cumsum(-1)
-    uniform = torch.stack([torch.rand((), generator=g, dtype=torch.float64) for g in chances])
-    # below the last sum, which rounding may leave short of 1
-    wanted = (uniform.to(sums.device) * sums[:, -1])[:, None]
-    places: list[int] = torch.searchsorted(sums, wanted, right=True)[:, 0].tolist()
-    return places
+def sample(
+    model: Any,
+    prompts: Sequence[Sequence[int]],
+    sampling: Sampling,
+    seeds: Sequence[Sequence[int]],
+) -> list[list[Row]]:
+    """For each prompt one finished row a seed, in order."""
+    rows = open_rows(model, prompts, seeds, sampling)
+    for _ in sample_steps(model, rows, sampling):
+        pass
+    return by_prompt(rows, len(prompts))
 
 
-def padded(
-    rows: Sequence[Sequence[int]], device: torch.device
-) -> tuple[Int[Tensor, "B S"], Bool[Tensor, "B S"] | None]:
-    """Rows as one matrix, padded at the right, and which are real; None for all."""
-    longest = max(map(len, rows))
-    ids = torch.tensor([[*row, *[0] * (longest - len(row))] for row in rows], dtype=torch.long)
-    ids = ids.view(len(rows), longest).to(device)
-    if all(len(row) == longest for row in rows):
-        return ids, None
-    lengths = torch.tensor([[len(row)] for row in rows], device=device)
-    return ids, torch.arange(longest, device=device) < lengths
+def by_prompt(rows: Sequence[Row], count: int) -> list[list[Row]]:
+    """The rows of each of `count` prompts."""
+    found: list[list[Row]] = [[] for _ in range(count)]
+    for row in rows:
+        found[row.item].append(row)
+    return found
+
+
+@torch.inference_mode()
+def read_prompts(model: Any, rows: Sequence[Row]) -> Any:
+    """The state in which each row's prompt is read but for its last token.
+
+    Rows of one prompt stand side by side; it is read once for all of them.
+    """
+    groups = [list(group) for _, group in groupby(rows, key=lambda row: row.item)]
+    device = next(model.parameters()).device
+    tokens, keys = pad([group[0].prompt[:-1] for group in groups])
+    state = model.start(tokens.to(device), None if bool(keys.all()) else keys.to(device))
+    if len(groups) == len(rows):
+        return state
+    return state.reorder([place for place, group in enumerate(groups) for _ in group])
+
+
+def pad(rows: Sequence[Sequence[int]]) -> tuple[Int[Tensor, "N S"], Bool[Tensor, "N S"]]:
+    """Rows in one tensor, zeros at the right; and where the real tokens are."""
+    longest = max(map(len, rows), default=0)
+    tokens = torch.zeros(len(rows), longest, dtype=torch.long)
+    for place, row in enumerate(rows):
+        tokens[place, : len(row)] = torch.tensor(row, dtype=torch.long)
+    keys = torch.arange(longest) < torch.tensor([len(row) for row in rows])[:, None]
+    return tokens, keys
+
+
+def choose(scores: Float[Tensor, "N V"], rows: Sequence[Row], rules: Sequence[Rule]) -> list[int]:
+    """The next token of each row, drawn from softmax(scores)."""
+    if rules and isinstance(rules[-1], Likeliest):
+        return [int(token) for token in scores.argmax(-1)]
+    numbers = [uniform(row.seed, len(row.tokens)) for row in rows]
+    return draw(scores.double().softmax(-1), numbers)
+
+
+def draw(weights: Float[Tensor, "N V"], numbers: Sequence[float]) -> list[int]:
+    """For each row the first token up to which more than the share `number` of the weight lies.
+
+    The inverse of the distribution function: for numbers uniform in [0, 1) token v comes with
+    probability weights[v] / sum(weights).
+    """
+    up_to = weights.double().cumsum(-1)
+    share = torch.tensor(numbers, dtype=torch.double, device=weights.device)[:, None]
+    found: list[int] = torch.searchsorted(up_to, share * up_to[:, -1:], right=True)[:, 0].tolist()
+    return found
+
+
+def uniform(seed: int, place: int, use: str = "token") -> float:
+    """A number in [0, 1), fixed by its three arguments and independent of those of others.
+
+    52 bits of a hash, so that its product with a sum stays below the sum.
+    """
+    digest = hashlib.blake2b(f"{seed} {place} {use}".encode(), digest_size=8).digest()
+    return (int.from_bytes(digest, "big") >> 12) * 2.0**-52
+
+
+def record(
+    rows: Sequence[Row], chosen: Sequence[int], scores: Float[Tensor, "N V"], sampling: Sampling
+) -> list[Row]:
+    """Write the chosen tokens into their rows; those that have grown. scores: before any rule."""
+    total = scores.logsumexp(-1)
+    index = torch.tensor(chosen, device=scores.device)[:, None]
+    found = (scores.gather(1, index)[:, 0] - total).tolist()
+    count = min(sampling.alternatives, scores.shape[1])
+    best = scores.topk(count, dim=-1)
+    others, theirs = best.indices.tolist(), (best.values - total[:, None]).tolist()
+    grown = []
+    for place, (row, token) in enumerate(zip(rows, chosen, strict=True)):
+        if token == sampling.eos:
+            row.end("end")
+            continue
+        row.tokens.append(token)
+        row.log_probabilities.append(found[place])
+        if count:
+            row.alternatives.append(list(zip(others[place], theirs[place], strict=True)))
+        if len(row.tokens) >= row.limit:
+            row.end(row.full)
+        grown.append(row)
+    return grown

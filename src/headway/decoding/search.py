@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
+from headway.decoding.rules import Rule, Writing, apply_rules
 from headway.shapes import Float, Tensor
 
 
@@ -31,15 +32,18 @@ class Limits:
 
     bos: the token read before the first one is written: one for all inputs, or one for each, as
     where an output continues a prompt and its last token is read first. max_lengths: most tokens
-    for each input, </s> not counted. forbidden: tokens that no output may hold. prompts: all that
-    stood before each output, for what looks back at it; empty for nothing.
+    for each input, </s> not counted. rules: what changes the scores before a token is chosen;
+    log-probabilities are those after it. prompts: all that stood before each output, for what looks
+    back at it; empty for nothing. cut: a beam's output of the longest length is cut there, instead
+    of having to end with </s>.
     """
 
     bos: int | Sequence[int]
     eos: int
     max_lengths: Sequence[int]
-    forbidden: Sequence[int] = ()
+    rules: Sequence[Rule] = ()
     prompts: Sequence[Sequence[int]] = ()
+    cut: bool = False
 
     def __post_init__(self) -> None:
         count = len(self.max_lengths)
@@ -57,6 +61,10 @@ class Limits:
             return [self.bos] * len(self.max_lengths)
         return list(self.bos)
 
+    def prompt(self, item: int) -> Sequence[int]:
+        """What stood before the outputs of input `item`."""
+        return self.prompts[item] if self.prompts else ()
+
 
 def length_penalty(num_tokens: int, alpha: float) -> float:
     """((5 + n) / 6)^alpha, n counting </s>. Wu et al. 2016, equation 14.
@@ -67,10 +75,22 @@ def length_penalty(num_tokens: int, alpha: float) -> float:
 
 
 def next_log_probabilities(
-    logits: Float[Tensor, "N T V"], forbidden: Sequence[int]
+    logits: Float[Tensor, "N T V"], rules: Sequence[Rule], written: Sequence[Writing]
 ) -> Float[Tensor, "N V"]:
-    """log P(next token) after the last of the T tokens, forbidden tokens ruled out first."""
-    last = logits[:, -1].float()
-    if forbidden:
-        last[:, list(forbidden)] = -torch.inf
-    return last.log_softmax(-1)
+    """log P(next token) after the last of the T tokens, by the rules.
+
+    Raises ValueError when a row has no token left.
+    """
+    return apply_rules(rules, logits[:, -1].float(), written).log_softmax(-1)
+
+
+def beam_log_probabilities(
+    logits: Float[Tensor, "N T V"], rules: Sequence[Rule], written: Sequence[Writing]
+) -> Float[Tensor, "N V"]:
+    """The same, but a row that has no token left is a beginning that dies: -inf everywhere."""
+    scores = logits[:, -1].float()
+    for rule in rules:
+        scores = rule(scores, written)
+    log_p = scores.log_softmax(-1)
+    dead = scores.amax(-1, keepdim=True) == -torch.inf
+    return log_p.masked_fill(dead, -torch.inf) if rules and bool(dead.any()) else log_p
