@@ -13,7 +13,7 @@ import torch
 
 from bench.report import Row, row
 from bench.sides import Answer, Settings, Side, Worker, interleave
-from headway.decoding import Draw, Likeliest, sample
+from headway.decoding import Likeliest, Sampling, sample
 from headway.models import GPT, GPTConfig
 
 PEER = "transformers generate"
@@ -36,14 +36,11 @@ def measure(ours: Side, peer: Side, rounds: int, device: str) -> list[Row]:
 def ours(settings: Settings) -> Worker:
     model = _model()
 
+    sampling = Sampling(eos=-1, max_tokens=WRITTEN, rules=[Likeliest()])
+
     def write(prompts: torch.Tensor) -> list[list[int]]:
-        draw = Draw([Likeliest()], [0] * len(prompts))
-        steps = sample(model, prompts.tolist(), draw)
-        written: list[list[int]] = [[] for _ in prompts]
-        for _ in range(WRITTEN):
-            for chosen in next(steps):
-                written[chosen.row].append(chosen.token)
-        return written
+        found = sample(model, prompts.tolist(), sampling, [[0]] * len(prompts))
+        return [rows[0].tokens for rows in found]
 
     return _worker(settings, write)
 
