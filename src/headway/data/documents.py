@@ -12,6 +12,7 @@ from headway.data.formats.lines import place, read_lines
 from headway.errors import DataError, UsageError
 
 ENDINGS = (".txt", ".md", ".jsonl")
+LONGEST = 1 << 26  # bytes of a line, which may be a whole document
 PART = 1 << 16  # characters of a long document that are held at once
 
 Split = Literal["file", "blank-line", "line"]
@@ -33,7 +34,8 @@ def read_documents(
     A text file is one document, or one a paragraph (`blank-line`), or one a line. A line of a
     .jsonl file is a document always: its value of `key`. Folders are read through, in the order of
     names; files of other endings there are passed over. Lines end in "\n", whatever the file has.
-    Empty documents are left out. Memory holds one line and one part.
+    Empty documents are left out. Memory holds one line (of at most 64 MiB) and
+    one part.
 
     Raises UsageError for what is not there, DataError with file and line for what is no text.
     """
@@ -80,7 +82,7 @@ def _parts(path: Path, split: Split) -> Iterator[Part]:
     """A text file's documents, each in parts that end at an end of line."""
     held: list[str] = []
     size, first = 0, True
-    for line in read_lines(path):
+    for line in read_lines(path, LONGEST):
         ends = split == "line" or (split == "blank-line" and not line.strip())
         if not (ends and not line.strip()):
             held.append(line + "\n")
@@ -95,7 +97,7 @@ def _parts(path: Path, split: Split) -> Iterator[Part]:
 
 
 def _records(path: Path, key: str) -> Iterator[Part]:
-    for number, line in enumerate(read_lines(path), start=1):
+    for number, line in enumerate(read_lines(path, LONGEST), start=1):
         if not line.strip():
             continue
         try:

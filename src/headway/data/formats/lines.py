@@ -28,13 +28,13 @@ def place(path: Path, line: int) -> str:
     return f"{path}:{line}"
 
 
-def read_lines(path: Path) -> Iterator[str]:
+def read_lines(path: Path, longest: int = LINE_LIMIT) -> Iterator[str]:
     r"""Yield the lines of `path`, without "\n" and one "\r" before it, and without a byte-order
     mark.
 
     Memory holds one line. A file that ends in "\n" has no further line after it. Raises UsageError
     when there is no such file; DataError (with file and line) for bytes that are not UTF-8, a line
-    over 1 MiB, a damaged gzip file, or one that expands more than 200-fold and beyond 256 MiB.
+    over `longest` bytes, a damaged gzip file, or one that expands more than 200-fold and beyond 256 MiB.
     """
     if not path.is_file():
         what = "a folder, not a file" if path.is_dir() else "no such file"
@@ -42,7 +42,7 @@ def read_lines(path: Path) -> Iterator[str]:
     number = 0
     try:
         with _opened(path) as stream:
-            for number, raw in enumerate(_raw_lines(stream, path), start=1):
+            for number, raw in enumerate(_raw_lines(stream, path, longest), start=1):
                 yield _decoded(raw, path, number)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise DataError(
@@ -60,18 +60,18 @@ def _opened(path: Path) -> io.BufferedReader:
     return path.open("rb")
 
 
-def _raw_lines(stream: io.BufferedReader, path: Path) -> Iterator[bytes]:
+def _raw_lines(stream: io.BufferedReader, path: Path, longest: int) -> Iterator[bytes]:
     size = os.stat(path).st_size
     allowed = max(EXPANSION_FREE_BYTES, EXPANSION_LIMIT * size)
     total = number = 0
-    while raw := stream.readline(LINE_LIMIT + 1):
+    while raw := stream.readline(longest + 1):
         number += 1
         total += len(raw)
-        if len(raw) > LINE_LIMIT:
+        if len(raw) > longest:
             raise DataError(
-                f"the line is longer than {LINE_LIMIT:,} bytes",
+                f"the line is longer than {longest:,} bytes",
                 where=place(path, number),
-                hint="split it: one sentence a line",
+                hint="split it into lines",
             )
         if total > allowed:
             raise DataError(

@@ -1,0 +1,106 @@
+"""Running text on disk: what went in comes out, and nothing else is let in."""
+
+import json
+
+import numpy as np
+import pytest
+
+from headway.data.documents import Part
+from headway.data.text_corpus import TextCorpus, prepare_text
+from headway.errors import DataError
+from headway.text import Characters, TextPieces
+from tests.data.language import TwoEnds
+
+PARTS = [
+    Part("the fox eats\n", True),
+    Part("the lemon 日本\n", False),
+    Part("two dogs", True),
+    Part("", True),
+    Part("bread", True),
+]
+TEXTS = ["the fox eats\nthe lemon 日本\n", "two dogs", "", "bread"]
+
+
+@pytest.fixture(params=["bpe", "characters", "two ends"])
+def tokenizer(request):
+    words = [part.text for part in PARTS]
+    if request.param == "bpe":
+        return TextPieces.train(words, 270)
+    return Characters.train(words) if request.param == "characters" else TwoEnds(words)
+
+
+def test_documents_come_back_whole(tmp_path, tokenizer):
+    corpus = prepare_text(iter(PARTS), tokenizer, tmp_path / "c")
+    ends = [*corpus.offsets[1:].tolist(), len(corpus)]
+    documents = [
+        corpus.ids[a:b].tolist() for a, b in zip(corpus.offsets.tolist(), ends, strict=True)
+    ]
+    assert [tokenizer.decode(ids) for ids in documents] == TEXTS
+    assert all(ids[0] == tokenizer.bos for ids in documents)
+    assert all((ids[-1] == tokenizer.eos) for ids in documents) == corpus.marks_ends or not any(
+        len(ids) > 1 for ids in documents
+    )
+    assert corpus.num_bytes == sum(len(text.encode()) for text in TEXTS)
+    assert isinstance(corpus.ids, np.memmap)
+    again = TextCorpus.open(tmp_path / "c", tokenizer)
+    assert np.array_equal(again.ids, corpus.ids) and again.num_bytes == corpus.num_bytes
+
+
+def test_progress_hears_the_bytes(tmp_path, tokenizer):
+    heard: list[int] = []
+    corpus = prepare_text(iter(PARTS), tokenizer, tmp_path / "c", heard.append)
+    assert heard[-1] == corpus.num_bytes
+
+
+@pytest.mark.parametrize("parts", [[], [Part("", True)]])
+def test_no_text_leaves_no_folder(tmp_path, tokenizer, parts):
+    with pytest.raises(DataError, match="no text"):
+        prepare_text(iter(parts), tokenizer, tmp_path / "c")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failure_in_the_middle_leaves_no_folder(tmp_path, tokenizer):
+    def broken():
+        yield PARTS[0]
+        raise RuntimeError("the disk is gone")
+
+    with pytest.raises(RuntimeError):
+        prepare_text(broken(), tokenizer, tmp_path / "c")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_large_vocabulary_takes_four_bytes(tmp_path):
+    letters = "".join(chr(0x4E00 + i) for i in range(20_000)) + "".join(
+        chr(0x20000 + i) for i in range(46_000)
+    )
+    tokenizer = Characters(letters)
+    corpus = prepare_text([Part(letters[-3:], True)], tokenizer, tmp_path / "c")
+    assert corpus.ids.dtype.itemsize == 4
+    assert tokenizer.decode(corpus.ids.tolist()) == letters[-3:]
+
+
+def _facts(folder, **changes):
+    path = folder / "text.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (lambda f: _facts(f, format=2), "format"),
+        (lambda f: _facts(f, tokens=5), "bytes where"),
+        (lambda f: _facts(f, tokens=-1), "format"),
+        (lambda f: _facts(f, dtype="float64"), "format"),
+        (lambda f: _facts(f, tokenizer="abc"), "another tokenizer"),
+        (lambda f: (f / "ids.bin").unlink(), "missing"),
+        (lambda f: (f / "ids.bin").write_bytes(b"\xff" * (f / "ids.bin").stat().st_size), "ids"),
+        (lambda f: (f / "offsets.bin").write_bytes(bytes(32)), "do not rise"),
+        (lambda f: (f / "text.json").write_text("{"), "JSON"),
+    ],
+)
+def test_damaged_shards_are_refused(tmp_path, damage, says):
+    tokenizer = TextPieces.train([part.text for part in PARTS], 270)
+    prepare_text(iter(PARTS), tokenizer, tmp_path / "c")
+    damage(tmp_path / "c")
+    with pytest.raises(DataError, match=says):
+        TextCorpus.open(tmp_path / "c", tokenizer)
