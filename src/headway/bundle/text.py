@@ -11,7 +11,13 @@ import torch
 from headway.attention import record_attention
 from headway.bundle.files import check_fingerprint, save_files
 from headway.bundle.translator import Attention
-from headway.decoding import Continuation, GenerationConfig, generate, stream
+from headway.decoding import (
+    Continuation,
+    GenerationConfig,
+    ModelDraft,
+    generate,
+    stream,
+)
 from headway.errors import DataError, UsageError
 from headway.models import GPT, GPTConfig
 from headway.settings import override
@@ -48,18 +54,36 @@ class TextBundle:
     def device(self) -> torch.device:
         return next(self.model.parameters()).device
 
-    def generate(self, prompts: Sequence[str], **settings: Any) -> list[list[Continuation]]:
+    def generate(
+        self, prompts: Sequence[str], *, draft: TextBundle | None = None, **settings: Any
+    ) -> list[list[Continuation]]:
         """Continuations of each prompt, in order; settings as in `GenerationConfig`.
 
-        What a prompt gets does not depend on the others.
+        What a prompt gets does not depend on the others. draft: a smaller model with the same
+        tokenizer, which proposes tokens: faster, and of the same distribution.
         """
         if isinstance(prompts, str):
             raise UsageError("prompts must be a list of texts, not one string", hint="[text]")
-        return generate(self.model, self.tokenizer, prompts, _config(settings))
+        config = _config(settings)
+        proposer = self._proposer(draft, config)
+        return generate(self.model, self.tokenizer, prompts, config, proposer)
 
-    def stream(self, prompt: str, **settings: Any) -> Iterator[str]:
+    def stream(
+        self, prompt: str, *, draft: TextBundle | None = None, **settings: Any
+    ) -> Iterator[str]:
         """The continuation of one prompt, piece by piece, no character ever split."""
-        return stream(self.model, self.tokenizer, prompt, _config(settings))
+        config = _config(settings)
+        return stream(self.model, self.tokenizer, prompt, config, self._proposer(draft, config))
+
+    def _proposer(self, draft: TextBundle | None, config: GenerationConfig) -> ModelDraft | None:
+        if draft is None:
+            return None
+        if draft.tokenizer.fingerprint != self.tokenizer.fingerprint:
+            raise UsageError(
+                "the draft has another tokenizer than the model",
+                hint="train it with --data.tokenizer RUN, which takes the tokenizer of RUN",
+            )
+        return ModelDraft(draft.model, config.draft_tokens)
 
     @torch.inference_mode()
     def attention(self, text: str, layers: tuple[str, ...] = ()) -> Attention:

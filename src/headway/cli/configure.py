@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from cyclopts import App
 
@@ -41,6 +42,7 @@ def explain(key: str | None = None, /, *, recipe: str = "translate") -> None:
     recipe
         Whose settings: those of translate and of words differ.
     """
+    from headway.decoding import GenerationConfig
     from headway.recipes import config_classes
     from headway.recipes import recipe as named
     from headway.settings import explain as explain_one
@@ -50,8 +52,9 @@ def explain(key: str | None = None, /, *, recipe: str = "translate") -> None:
     if key is None:
         data("\n".join(explain_one(config, each) for each in fields_of(config)))
         return
-    # A setting that only another recipe has is found too: hints name it without the recipe.
+    # What only another recipe or generation has is found too: hints name it without the recipe.
     name = key.replace("-", "_").lstrip("_")
-    others = [make() for make in config_classes() if name in fields_of(make())]
+    kinds = (*config_classes(), GenerationConfig)
+    others: list[Any] = [make() for make in kinds if name in fields_of(make())]
     chosen = others[0] if others and name not in fields_of(config) else config
     data(explain_one(chosen, name))

@@ -35,7 +35,7 @@ from headway.decoding.sampling import (
     sample_steps,
 )
 from headway.decoding.search import Limits
-from headway.decoding.speculative import Draft, speculative_steps
+from headway.decoding.speculative import Draft, PromptLookup, speculative_steps
 from headway.decoding.writing import Writer
 from headway.errors import UsageError
 from headway.models import GPT
@@ -84,6 +84,11 @@ class GenerationConfig:
     seed: int = setting(0, "sample i of prompt j is drawn from seed + i, whatever j", ge=0)
     alternatives: int = setting(0, "so many of the likeliest tokens are told at each place", ge=0)
 
+    lookup: int = setting(
+        0, "so many tokens proposed at a time by copying from the text so far; 0: none", ge=0
+    )
+    draft_tokens: int = setting(4, "so many tokens proposed at a time by a draft model", gt=0)
+
     def __post_init__(self) -> None:
         if not all(self.stop):
             raise ValueError("stop: a text to stop at must not be empty")
@@ -93,6 +98,11 @@ class GenerationConfig:
             raise ValueError(f"beam={self.beam} must be a multiple of {self.beam_groups=}")
         if self.beam > 1 and self.samples > self.beam:
             raise ValueError(f"samples={self.samples} is more than beam={self.beam}")
+
+    @property
+    def own_draft(self) -> PromptLookup | None:
+        """What proposes tokens when no draft model does."""
+        return PromptLookup(count=self.lookup) if self.lookup else None
 
     def rules(self, tokenizer: TextTokenizer, prompts: int) -> list[Rule]:
         """The rules, for this many prompts."""
@@ -164,11 +174,11 @@ def generate(
         return []
     ids = [tokenizer.begin(prompt) for prompt in prompts]
     if config.beam > 1:
-        if draft is not None:
-            raise UsageError("beam search takes no draft", hint="beam=1, or no draft")
+        if draft is not None or config.lookup:
+            raise UsageError("beam search takes no draft", hint="beam=1, or no draft and lookup")
         return _beams(model, tokenizer, ids, config)
     outputs = _open(model, tokenizer, ids, config)
-    for _ in _steps(model, tokenizer, outputs, config, draft):
+    for _ in _steps(model, tokenizer, outputs, config, draft or config.own_draft):
         pass
     found = [output.finished() for output in outputs]
     return [found[i : i + config.samples] for i in range(0, len(found), config.samples)]
@@ -189,7 +199,7 @@ def stream(
         )
     (output,) = _open(model, tokenizer, [tokenizer.begin(prompt)], config)
     shown = 0
-    for _ in _steps(model, tokenizer, [output], config, draft):
+    for _ in _steps(model, tokenizer, [output], config, draft or config.own_draft):
         yield from output.pieces[shown:]
         shown = len(output.pieces)
     output.finished()

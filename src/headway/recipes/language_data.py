@@ -68,7 +68,8 @@ def check_sources(config: LanguageRunConfig) -> None:
 def prepare_language(
     config: LanguageRunConfig, start: TextBundle | None, folder: Path, emit: Emit
 ) -> PreparedLanguage:
-    """Tokenizer and shards in `folder`, made once. The tokenizer sees training text only."""
+    """Tokenizer and shards in `folder`, made once. Pieces are learned from training
+    text alone; an alphabet is that of all text, as a character that it lacks could not be read."""
     data = config.data
     halves = [_Halves(source, data, emit) for source in data.train]
     tokenizer = _tokenizer(data, start, halves, folder, emit)
@@ -165,11 +166,12 @@ def _tokenizer(
         tokenizer, how = start.tokenizer, "of the model it starts from"
     elif data.tokenizer in TRAINED:
         emit({"kind": "preparing", "what": "tokenizer", "done": 0, "unit": "bytes"})
-        texts = (part.text for half in halves for part in half.train())
         if data.tokenizer == "bpe":
+            texts = (part.text for half in halves for part in half.train())
             tokenizer = TextPieces.train(texts, data.vocabulary)
         else:
-            tokenizer = Characters.train(texts)
+            every = read_documents((*data.train, *data.valid), data.split, data.key)
+            tokenizer = Characters.train(part.text for part in every)
         how = data.tokenizer
     else:
         tokenizer, how = load_as(TextBundle, data.tokenizer).tokenizer, f"of {data.tokenizer}"

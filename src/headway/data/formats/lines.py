@@ -34,7 +34,8 @@ def read_lines(path: Path, longest: int = LINE_LIMIT) -> Iterator[str]:
 
     Memory holds one line. A file that ends in "\n" has no further line after it. Raises UsageError
     when there is no such file; DataError (with file and line) for bytes that are not UTF-8, a line
-    over `longest` bytes, a damaged gzip file, or one that expands more than 200-fold and beyond 256 MiB.
+    over `longest` bytes, a damaged gzip file, or one that expands more than 200-fold and beyond
+    256 MiB.
     """
     if not path.is_file():
         what = "a folder, not a file" if path.is_dir() else "no such file"

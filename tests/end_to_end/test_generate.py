@@ -1,0 +1,130 @@
+"""Generation and chat through the real command line, on a model trained for a second."""
+
+import io
+import json
+import shlex
+
+import pytest
+
+from headway.cli.main import main
+from tests.end_to_end.small import headway
+from tests.end_to_end.test_language import LINES, train
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("generate")
+    text = "\n".join([*LINES, "User: hello\nAssistant: the fox\n"])
+    (folder / "t.txt").write_text(text + "\n")
+    (folder / "examples.txt").write_text("the fox likes a drum.\n")
+    headway(*train("a", "--steps", "60", "--optimizer.lr", "1e-2"), cwd=folder)
+    headway(*train("b", "--steps", "3", "--data.tokenizer", "runs/a"), cwd=folder)
+    headway(*train("c", "--steps", "3", "--data.tokenizer", "characters"), cwd=folder)
+    return folder
+
+
+@pytest.fixture
+def here(place, monkeypatch, capsys):
+    """The command line in this process: (standard output, talk) of words and standard input."""
+    monkeypatch.chdir(place)
+
+    def run(words: str, given: str | bytes = "", code: int = 0) -> tuple[str, str]:
+        raw = given.encode() if isinstance(given, str) else given
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(raw)))
+        with pytest.raises(SystemExit) as leaving:
+            main(shlex.split(words))
+        said = capsys.readouterr()
+        assert leaving.value.code == code, said.err
+        assert "Traceback" not in said.err
+        return said.out, said.err
+
+    return run
+
+
+GREEDY = "--temperature 0 --max-tokens 8"
+
+
+def test_one_prompt_streams_what_json_says(here):
+    streamed, _ = here(f"generate runs/a 'the fox' {GREEDY}")
+    row = json.loads(here(f"generate runs/a 'the fox' {GREEDY} --json")[0])
+    assert streamed == row["text"] + "\n"
+    assert row["prompt"] == "the fox" and row["reason"] in ("length", "end")
+    assert len(row["tokens"]) == len(row["log_probabilities"]) > 0
+    assert all(value <= 0 for value in row["log_probabilities"])
+    echoed, _ = here(f"generate runs/a 'the fox' {GREEDY} --echo")
+    assert echoed == "the fox" + streamed
+
+
+def test_drafts_change_nothing_but_the_time(here):
+    plain, _ = here(f"generate runs/a 'the fox' {GREEDY}")
+    assert here(f"generate runs/a 'the fox' {GREEDY} --lookup 3")[0] == plain
+    assert here(f"generate runs/a 'the fox' {GREEDY} --draft runs/b --draft-tokens 2")[0] == plain
+
+
+def test_several_prompts_and_samples_are_told_apart(here):
+    given = "the fox\n\nthe owl\n"
+    out, _ = here("generate runs/a --max-tokens 5 --samples 2 --seed 4 --json", given)
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert [(row["prompt"], row["sample"], row["seed"]) for row in rows] == [
+        (prompt, sample, seed)
+        for prompt in ("the fox", "", "the owl")
+        for sample, seed in ((1, 4), (2, 5))
+    ]
+    alone, _ = here("generate runs/a 'the owl' --max-tokens 5 --samples 2 --seed 4 --json")
+    texts = [json.loads(line)["text"] for line in alone.splitlines()]
+    assert texts == [row["text"] for row in rows[4:]]
+    text, _ = here("generate runs/a --max-tokens 3 --samples 2", given)
+    assert [f"[{i}.{j}]" in text.split("\n") for i in (1, 2, 3) for j in (1, 2)] == [True] * 6
+
+
+def test_examples_stand_before_each_prompt(here, place):
+    shown = (place / "examples.txt").read_text()
+    joined, _ = here(f"generate runs/a {shlex.quote(shown + 'the fox')} {GREEDY}")
+    assert here(f"generate runs/a 'the fox' {GREEDY} --few-shot examples.txt")[0] == joined
+
+
+def test_settings_do_what_they_say(here):
+    out, _ = here("generate runs/a 'the fox' --max-tokens 12 --stop '.' --temperature 0")
+    assert "." not in out
+    out, _ = here("generate runs/a 'the fox' --max-tokens 12 --force ' paints' --temperature 0")
+    assert out.startswith(" paints")
+    first = here(f"generate runs/a 'the fox' {GREEDY} --json")[0]
+    piece = json.loads(first)["tokens"][0]
+    out, _ = here(f"generate runs/a 'the fox' {GREEDY} --json --forbid {shlex.quote(piece)}")
+    assert json.loads(out)["tokens"][0] != piece
+    out, _ = here("generate runs/a 'the fox' --beam 3 --samples 2 --max-tokens 6 --json")
+    assert len(out.splitlines()) == 2
+
+
+def test_a_conversation_keeps_to_its_turns(here):
+    settings = "--max-tokens 6 --temperature 0"
+    out, _ = here(f"chat runs/a {settings}", "hello\nwho?\n")
+    assert len(out.splitlines()) >= 2 and "User:" not in out
+    out, _ = here(f"chat runs/a {settings} --template 'the {{user}}' --system 'a drum. '", "fox\n")
+    assert out.endswith("\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        ("generate", 2, "which model?"),
+        ("generate runs/absent x", 2, "holds no model"),
+        ("generate runs/a x --top-p 3", 2, "top_p=3"),
+        ("generate runs/a x --top-q 3", 2, "Did you mean"),
+        ("generate runs/a x --bias nothing", 2, "WORD=NUMBER"),
+        ("generate runs/a x --bias zzzzqqq=2", 2, "a bias"),
+        ("generate runs/a x --few-shot absent.txt", 3, "cannot be read"),
+        ("generate runs/a x --draft runs/c", 2, "another tokenizer"),
+        ("generate runs/a x --beam 2 --lookup 3", 2, "takes no draft"),
+        ("generate runs/c 'Q#'", 2, "does not know the character"),
+        ("chat runs/a what", 2, "standard input"),
+        ("chat runs/a --template nothing", 2, "{user}"),
+        ("translate runs/a x", 2, "needs a translator"),
+    ],
+)
+def test_wrong_words_are_answered_with_what_would_do(here, words, code, says):
+    assert says in here(words, code=code)[1]
+
+
+def test_bytes_that_are_no_text_are_refused(here):
+    assert "standard input, line 2" in here("generate runs/a", b"fine\n\xff\n", code=3)[1]
