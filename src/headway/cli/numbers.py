@@ -21,3 +21,10 @@ def metrics(event: Mapping[str, Any]) -> dict[str, float]:
 def written(name: str, value: float) -> str:
     """Scores of 0 to 100 with two places, everything else with three."""
     return f"{value:.2f}" if name in TITLES else f"{value:.3f}"
+
+
+def best_of(metric: str, value: float) -> str:
+    """What a run is best by, under the name that people know: BLEU 39.11, nats 1.400."""
+    plain = metric.removeprefix("negative_")
+    sign = 1 if plain == metric else -1
+    return f"{TITLES.get(plain, plain)} {written(plain, sign * value)}"

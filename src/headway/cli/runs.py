@@ -9,7 +9,7 @@ from typing import Any
 from cyclopts import App
 
 from headway.cli.console import data, data_json, talk
-from headway.cli.numbers import TITLES, metrics, written
+from headway.cli.numbers import TITLES, best_of, metrics, written
 from headway.errors import UsageError
 
 runs_app = App(name="runs", help="List the runs in a folder, or show one.")
@@ -34,7 +34,7 @@ def ls(folder: Path = Path("runs"), /, *, json: bool = False) -> None:
         if json:
             data_json(facts)
             continue
-        best = "-" if facts["best"] is None else f"{facts['metric']} {facts['best']:.2f}"
+        best = "-" if facts["best"] is None else best_of(facts["metric"], facts["best"])
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(facts["changed"]))
         data(
             f"{facts['name']:<28} {facts['recipe']:<20} step {facts['step']:>7,}  {best:<14} {when}"

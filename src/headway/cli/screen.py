@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from headway.cli.console import talk
-from headway.cli.numbers import TITLES, metrics, written
+from headway.cli.numbers import TITLES, best_of, metrics, written
 
 LINE_SECONDS = 10.0  # in a pipe: at most one line in so many seconds between evaluations
 
@@ -147,9 +147,11 @@ class Screen:
 
     def _on_finished(self, event: Mapping[str, Any]) -> None:
         self.close()
-        best = "no evaluation" if event["best"] is None else f"best {event['best']:.2f}"
-        at = f" at step {event['best_step']:,}" if event["best"] is not None else ""
-        talk.print(f"{event['stop']:<9} {best}{at} · {_clock(event['seconds'])} of training")
+        best = "no evaluation"
+        if event["best"] is not None:
+            shown = best_of(event["metric"], event["best"])
+            best = f"best {shown} at step {event['best_step']:,}"
+        talk.print(f"{event['stop']:<9} {best} · {_clock(event['seconds'])} of training")
 
 
 def _clock(seconds: float) -> str:

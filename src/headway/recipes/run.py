@@ -188,5 +188,6 @@ def _train(
     save.save(run)
     stop = run.stop or "done"
     outcome = Outcome(folder, stop, run.step, run.best, run.best_step, run.seconds)
-    run.emit("finished", stop=stop, best=run.best, best_step=run.best_step, seconds=run.seconds)
+    best = {"metric": config.evaluation.metric, "best": run.best, "best_step": run.best_step}
+    run.emit("finished", stop=stop, **best, seconds=run.seconds)
     return outcome
