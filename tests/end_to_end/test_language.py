@@ -53,6 +53,7 @@ def test_training_says_what_it_does_and_leaves_a_bundle(place):
     said = (place / "said").read_text()
     for part in ("280 pieces (bpe)", "data      train:", "2 layers, d=12", "valid step=5 nats="):
         assert part in said, part
+    assert "\n   output " in said
     assert "generate runs/a" in said and "batches of 30 tokens" in said
     names = {path.name for path in (place / "runs" / "a" / "model").iterdir()}
     assert names == {"config.json", "model.safetensors", "tokenizer.json"}

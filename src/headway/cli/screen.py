@@ -142,8 +142,9 @@ class Screen:
         talk.print(f"{event['step']:>7,}  {loss:>6.3f}  {values}{star}")
 
     def _on_sample(self, event: Mapping[str, Any]) -> None:
-        for name in ("source", "reference", "output"):
-            talk.print(f"   [dim]{name:<10}[/] {escape(event[name])}")
+        for name in ("source", "reference", "prompt", "output"):
+            if text := event.get(name):
+                talk.print(f"   [dim]{name:<10}[/] {escape(text.replace(chr(10), ' ⏎ '))}")
 
     def _on_finished(self, event: Mapping[str, Any]) -> None:
         self.close()

@@ -16,6 +16,7 @@ from torch import nn
 from headway.blocks import add_lora, merge_lora, recompute
 from headway.bundle import TextBundle, load_as
 from headway.data.packing import TextRows, in_order
+from headway.decoding import GenerationConfig, generate
 from headway.errors import UsageError
 from headway.evaluation import bits_per_byte
 from headway.machine import Machine
@@ -84,11 +85,22 @@ class LanguageJob:
             with self.machine.precision():
                 found = self.objective(model, batch)
             total, count = total + found.nats.item(), count + found.count
+        self._show_sample(model, emit)
         nats = total / count
         # of all held-out text, if what was looked at is like the rest
         unlearned = len(corpus.offsets) if corpus.marks_ends else 1
         bits = bits_per_byte(nats * (len(corpus) - unlearned), corpus.num_bytes)
         return {"nats": nats, "negative_nats": -nats, "bits_per_byte": bits}
+
+    def _show_sample(self, model: GPT, emit: Callable[..., None]) -> None:
+        """A few words, so that a person sees what the numbers mean."""
+        asked = self.config.evaluation
+        if not asked.sample:
+            return
+        settings = GenerationConfig(max_tokens=asked.sample)
+        with self.machine.precision():
+            found = generate(model, self.prepared.tokenizer, [asked.prompt], settings)
+        emit("sample", prompt=asked.prompt, output=found[0][0].text)
 
     def save(self, model: Any, folder: Path) -> None:
         plain = merge_lora(deepcopy(model)) if self.config.lora.rank else model
@@ -136,12 +148,24 @@ def _prepare(config: LanguageRunConfig, folder: Path, machine: Machine, emit: Em
     start = _opened(config) if config.training.start else None
     prepared = prepare_language(config, start, folder, emit)
     job = LanguageJob(config, prepared, start, machine)
+    _check_prompt(job)
     seen = config.training.steps * config.training.rows * config.training.length
     epochs = seen * config.training.accumulate / sum(len(corpus) for corpus in prepared.train)
     if epochs > 20:
         text = f"{math.floor(epochs)} passes over the text: it will be learned by heart; "
         emit({"kind": "note", "text": text + "fewer --steps, or --model.dropout 0.2"})
     return job
+
+
+def _check_prompt(job: LanguageJob) -> None:
+    """UsageError now, and not at the first evaluation, for a prompt that cannot be read."""
+    room = job.config.model.max_length
+    asked = len(job.prepared.tokenizer.begin(job.config.evaluation.prompt))
+    if asked > room:
+        raise UsageError(
+            f"evaluation.prompt has {asked} tokens, and the model sees {room}",
+            hint="a shorter prompt",
+        )
 
 
 LANGUAGE = Family(check=check_sources, prepare=_prepare)

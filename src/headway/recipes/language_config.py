@@ -62,7 +62,8 @@ class LoRAConfig:
 class LanguageEvaluationConfig(ObservationConfig):
     metric: Literal["negative_nats"] = setting("negative_nats", "what the kept model is best by")
     tokens: int = setting(200_000, "held-out tokens looked at each time", gt=0)
-    prompt: str = setting("", "what the sample begins with that is shown each time")
+    sample: int = setting(40, "tokens of a text that is written and shown each time; 0: none", ge=0)
+    prompt: str = setting("", "what that text begins with")
 
 
 @dataclass(frozen=True, kw_only=True)
