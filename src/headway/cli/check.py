@@ -13,6 +13,7 @@ from headway.errors import DataError
 if TYPE_CHECKING:
     from headway.data.check import CheckReport
     from headway.data.fetch import Fetched
+    from headway.data.shakespeare import FetchedTexts
 
 data_app = App(name="data", help="Get data sets, and check your own.")
 
@@ -24,16 +25,22 @@ def fetch(name: str, /, *, target: str = "fr", output: Path | None = None) -> No
     Parameters
     ----------
     name
-        emoji-names: names of emoji, English to another language.
+        emoji-names: names of emoji, English to another language. shakespeare: his works.
     target
-        The other language: ar de es fa fr id it ja ko pt ru tr zh.
+        The other language of emoji-names: ar de es fa fr id it ja ko pt ru tr zh.
     output
-        Folder to make; data/NAME-en-TARGET unless given.
+        Folder to make; data/NAME (for pairs -en-TARGET) unless given.
     """
     from headway.data.fetch import fetch as fetch_data
+    from headway.data.shakespeare import NAME, FetchedTexts
 
-    folder = output or Path("data") / f"{name}-en-{target}"
-    talk.print(describe(fetch_data(name, target, folder)), markup=False)
+    folder = output or Path("data") / (NAME if name == NAME else f"{name}-en-{target}")
+    fetched = fetch_data(name, target, folder)
+    if isinstance(fetched, FetchedTexts):
+        talk.print(describe_texts(fetched), markup=False)
+        talk.print(f"next      {program()} train gpt {folder}/train --valid {folder}/valid")
+        return
+    talk.print(describe(fetched), markup=False)
     talk.print(f"next      {program()} train emoji-names {folder} --source en --target {target}")
 
 
@@ -85,6 +92,16 @@ def describe(fetched: Fetched) -> str:
         "          split by the hash of the English name: no name stands in two splits, but its "
         "parts do,\n          so held-out scores measure new combinations of known words"
     )
+
+
+def describe_texts(fetched: FetchedTexts) -> str:
+    """What was fetched, by split."""
+    sizes = " · ".join(
+        f"{count:,} {split} ({fetched.text_bytes[split]:,} bytes)"
+        for split, count in fetched.texts.items()
+    )
+    how = " (already there)" if fetched.reused else ""
+    return f"data      {fetched.folder}: texts {sizes}{how}"
 
 
 def _table(report: CheckReport) -> str:

@@ -13,6 +13,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from headway.data import shakespeare
+from headway.data.shakespeare import FetchedTexts, fetch_shakespeare
 from headway.errors import DataError, HeadwayError, UsageError
 from headway.files import new_folder, read_json, verify_folder, write_file
 
@@ -42,7 +44,7 @@ class Dataset:
     """A fetchable data set: one sentence about it, and fetch(target language, folder)."""
 
     about: str
-    fetch: Callable[[str, Path], Fetched]
+    fetch: Callable[[str, Path], Fetched | FetchedTexts]
 
 
 def fetch_emoji_names(target: str, folder: Path) -> Fetched:
@@ -89,10 +91,14 @@ DATASETS: dict[str, Dataset] = {
         about="names of about 3,900 emoji from English into one of 13 languages; a first toy",
         fetch=fetch_emoji_names,
     ),
+    shakespeare.NAME: Dataset(
+        about="9 MB of plays and poems in English, for a first language model; no target language",
+        fetch=lambda _, folder: fetch_shakespeare(folder),
+    ),
 }
 
 
-def fetch(name: str, target: str, folder: Path) -> Fetched:
+def fetch(name: str, target: str, folder: Path) -> Fetched | FetchedTexts:
     """Fetch the data set `name` of DATASETS. Raises UsageError, listing the names, for another."""
     if name not in DATASETS:
         raise UsageError(f"no data set {name!r}", hint=f"choose one of {' '.join(DATASETS)}")

@@ -25,6 +25,7 @@ from headway.decoding.rules import (
     TopK,
     TopP,
     Typical,
+    Within,
     Writing,
     apply_rules,
 )
@@ -59,6 +60,7 @@ __all__ = [
     "TopK",
     "TopP",
     "Typical",
+    "Within",
     "Writer",
     "Writing",
     "apply_rules",

@@ -25,6 +25,7 @@ from headway.decoding.rules import (
     TopK,
     TopP,
     Typical,
+    Within,
 )
 from headway.decoding.sampling import (
     Reason,
@@ -242,15 +243,19 @@ def _open(
     model: GPT, tokenizer: TextTokenizer, ids: Sequence[Sequence[int]], config: GenerationConfig
 ) -> list[_Output]:
     seeds = [[config.seed + i for i in range(config.samples)] for _ in ids]
-    rows = open_rows(model, ids, seeds, _sampling(tokenizer, config, len(ids)))
+    rows = open_rows(model, ids, seeds, _sampling(model, tokenizer, config, len(ids)))
     return [_Output(row, Writer(tokenizer, row.prompt, config.stop)) for row in rows]
 
 
-def _sampling(tokenizer: TextTokenizer, config: GenerationConfig, prompts: int) -> Sampling:
+def _sampling(
+    model: GPT, tokenizer: TextTokenizer, config: GenerationConfig, prompts: int
+) -> Sampling:
+    padded = model.config.vocabulary > tokenizer.size
+    known: list[Rule] = [Within(tokenizer.size)] if padded else []
     return Sampling(
         eos=tokenizer.eos,
         max_tokens=config.max_tokens,
-        rules=config.rules(tokenizer, prompts),
+        rules=[*known, *config.rules(tokenizer, prompts)],
         alternatives=config.alternatives,
     )
 
@@ -265,7 +270,7 @@ def _steps(
     """Fill `outputs`, one token more at every step for those that are not done."""
     rows = [output.row for output in outputs]
     of_row = {id(output.row): output for output in outputs}
-    sampling = _sampling(tokenizer, config, rows[-1].item + 1)
+    sampling = _sampling(model, tokenizer, config, rows[-1].item + 1)
     steps = (
         sample_steps(model, rows, sampling)
         if draft is None
@@ -281,7 +286,7 @@ def _beams(
     model: GPT, tokenizer: TextTokenizer, ids: Sequence[Sequence[int]], config: GenerationConfig
 ) -> list[list[Continuation]]:
     """The best of beam search, `config.samples` of them; a stop string cuts what it finds."""
-    sampling = _sampling(tokenizer, config, len(ids))
+    sampling = _sampling(model, tokenizer, config, len(ids))
     opened = open_rows(model, ids, [[config.seed]] * len(ids), sampling)
     limits = Limits(
         [row[-1] for row in ids],

@@ -263,6 +263,19 @@ class Bias:
 
 
 @dataclass(frozen=True)
+class Within:
+    """Only the first `size` tokens: a model's vocabulary may be padded to a round number."""
+
+    size: int
+
+    def __call__(
+        self, logits: Float[Tensor, "N V"], written: Sequence[Writing]
+    ) -> Float[Tensor, "N V"]:
+        behind = torch.arange(logits.shape[1], device=logits.device) >= self.size
+        return logits.masked_fill(behind, -torch.inf)
+
+
+@dataclass(frozen=True)
 class Forbidden:
     """None of these sequences of tokens is ever completed, one begun in the prompt included."""
 
