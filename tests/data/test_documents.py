@@ -70,7 +70,7 @@ def test_records_are_documents_whatever_the_split(tmp_path):
 
 
 def test_a_folder_is_read_in_the_order_of_names(tmp_path):
-    for name in ("b.txt", "sub/a.md", "a.jsonl", "skip.pdf", "empty.txt"):
+    for name in (".git/c.txt", "b.txt", "sub/a.md", "a.jsonl", ".b.txt", "skip.pdf", "empty.txt"):
         content = '{"text": "record"}' if name.endswith("jsonl") else name
         written(tmp_path / name, "" if name.startswith("empty") else content)
     assert texts([tmp_path]) == ["record", "b.txt\n", "sub/a.md\n"]

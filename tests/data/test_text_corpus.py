@@ -95,6 +95,10 @@ def _facts(folder, **changes):
         (lambda f: (f / "ids.bin").unlink(), "missing"),
         (lambda f: (f / "ids.bin").write_bytes(b"\xff" * (f / "ids.bin").stat().st_size), "ids"),
         (lambda f: (f / "offsets.bin").write_bytes(bytes(32)), "do not rise"),
+        (
+            lambda f: (f / "offsets.bin").write_bytes(np.array([0, 9, 20, 30], "<i8").tobytes()),
+            "does not begin where",
+        ),
         (lambda f: (f / "text.json").write_text("{"), "JSON"),
     ],
 )

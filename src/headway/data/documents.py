@@ -29,13 +29,13 @@ class Part:
 def read_documents(
     sources: Sequence[str], split: Split = "file", key: str = "text"
 ) -> Iterator[Part]:
-    """The documents of files (.txt, .md, .jsonl, plain or .gz), folders and named collections.
+    r"""The documents of files (.txt, .md, .jsonl, plain or .gz), folders and named collections.
 
     A text file is one document, or one a paragraph (`blank-line`), or one a line. A line of a
     .jsonl file is a document always: its value of `key`. Folders are read through, in the order of
-    names; files of other endings there are passed over. Lines end in "\n", whatever the file has.
-    Empty documents are left out. Memory holds one line (of at most 64 MiB) and
-    one part.
+    names; hidden ones and files of other endings are passed over there. Lines end in "\n", whatever
+    the file has. Empty documents are left out. Memory holds one line (of at most 64 MiB) and one
+    part.
 
     Raises UsageError for what is not there, DataError with file and line for what is no text.
     """
@@ -56,7 +56,7 @@ def text_files(source: Path) -> list[Path]:
     if source.is_file():
         if _ending(source) not in ENDINGS:
             raise UsageError(
-                f"{source.suffix or 'no ending'}: text files end in {', '.join(ENDINGS)} "
+                f"{_ending(source) or 'no ending'}: text files end in {', '.join(ENDINGS)} "
                 "(or the same with .gz)",
                 str(source),
                 "rename it if it is plain text",
@@ -68,7 +68,14 @@ def text_files(source: Path) -> list[Path]:
             str(source),
             f"a path, or one of the collections: {', '.join(COLLECTIONS)}",
         )
-    found = sorted(p for p in source.rglob("*") if p.is_file() and _ending(p) in ENDINGS)
+    # Hidden are .git, .venv and the shadow files of other systems: text, but nobody's corpus.
+    found = sorted(
+        path
+        for path in source.rglob("*")
+        if _ending(path) in ENDINGS
+        and path.is_file()
+        and not any(name.startswith(".") for name in path.relative_to(source).parts)
+    )
     if not found:
         raise UsageError(f"no file in it ends in {', '.join(ENDINGS)}", str(source))
     return found

@@ -70,15 +70,16 @@ class TextCorpus:
             raise DataError("encoded with another tokenizer", str(path), again)
         corpus = cls(folder, facts)
         offsets = corpus.offsets
+        where = str(folder / OFFSETS_FILE)
         if offsets[0] != 0 or offsets[-1] >= len(corpus) or np.any(np.diff(offsets) < 1):
-            raise DataError(
-                "the offsets do not rise from 0 within the text", str(folder / OFFSETS_FILE), again
-            )
+            raise DataError("the offsets do not rise from 0 within the text", where, again)
         for start in range(0, len(corpus), 1 << 24):
             if int(corpus.ids[start : start + (1 << 24)].max()) >= tokenizer.size:
                 raise DataError(
                     "ids that the tokenizer does not have", str(folder / IDS_FILE), again
                 )
+        if np.any(corpus.ids[offsets] != tokenizer.bos):
+            raise DataError("a document does not begin where the offsets say", where, again)
         return corpus
 
 
