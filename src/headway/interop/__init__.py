@@ -7,6 +7,7 @@
 from headway.interop.exported import Exported, export
 from headway.interop.folders import FAMILIES, build, read, write
 from headway.interop.llama2c import read_llama2c, read_pieces
+from headway.interop.tokenizers import read_tokenizer
 
 __all__ = [
     "FAMILIES",
@@ -16,5 +17,6 @@ __all__ = [
     "read",
     "read_llama2c",
     "read_pieces",
+    "read_tokenizer",
     "write",
 ]
