@@ -6,7 +6,7 @@
 
 from headway.interop.exported import Exported, export
 from headway.interop.folders import FAMILIES, build, read, write
-from headway.interop.llama2c import read_llama2c, read_pieces
+from headway.interop.llama2c import read_llama2c, read_llama2c_tokenizer, read_pieces
 from headway.interop.tokenizers import read_tokenizer
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "export",
     "read",
     "read_llama2c",
+    "read_llama2c_tokenizer",
     "read_pieces",
     "read_tokenizer",
     "write",

@@ -8,16 +8,21 @@ import struct
 from pathlib import Path
 
 import numpy as np
+import tokenizers
 import torch
+from tokenizers import decoders, models, normalizers, processors
 
 from headway.errors import DataError
 from headway.files import read_bytes
 from headway.models import GPTConfig
 from headway.shapes import Float, Tensor
+from headway.text import ForeignTokenizer
 
 WEIGHTS_LIMIT = 2**36
 PIECES_LIMIT = 2**26
 PIECE_LIMIT = 2**16
+SPACE = "\u2581"  # SentencePiece's letter for it
+SPECIALS = ("<unk>", "<s>", "</s>")
 _NAMES = ("dim", "hidden_dim", "n_layers", "n_heads", "n_kv_heads", "vocab_size", "seq_len")
 
 
@@ -53,18 +58,90 @@ def read_pieces(path: str | Path) -> list[bytes]:
 
     A space is a space, and a piece like <0x0A> the byte that it stands for.
     """
+    return [_byte(piece) or piece for piece, _ in _scored(path)]
+
+
+def read_llama2c_tokenizer(path: str | Path) -> ForeignTokenizer:
+    """The tokenizer of such a file: of two neighbours, those join first whose piece scores most.
+
+    A space is put first, and bytes stand for what no piece has (SentencePiece, as Llama uses it).
+    DataError for a file without <s> and </s> at 1 and 2, with a piece twice or not in UTF-8.
+    """
+    where = str(path)
+    scored = _scored(path)
+    try:
+        names = [piece.decode().replace(" ", SPACE) for piece, _ in scored]
+    except UnicodeDecodeError as error:
+        raise DataError(f"a piece is not UTF-8: {error}", where) from error
+    for index, special in enumerate(SPECIALS[: len(names)]):
+        names[index] = names[index].strip("\n")  # llama2.c writes <s> and </s> between line ends
+        if names[index] != special:
+            raise DataError(f"piece {index} is {names[index][:80]!r}, must be {special}", where)
+    vocabulary = {name: index for index, name in enumerate(names)}
+    if len(vocabulary) < len(names) or len(names) < len(SPECIALS) or "" in vocabulary:
+        raise DataError("a piece is empty, stands twice, or <unk>, <s> and </s> are missing", where)
+    scores = [score for _, score in scored]
+    model = models.BPE(
+        vocab=vocabulary,
+        merges=_merges(vocabulary, scores),
+        unk_token=SPECIALS[0],
+        fuse_unk=True,
+        byte_fallback=True,
+    )
+    engine = tokenizers.Tokenizer(model)
+    engine.normalizer = normalizers.Sequence(
+        [normalizers.Prepend(SPACE), normalizers.Replace(" ", SPACE)]
+    )
+    engine.decoder = decoders.Sequence(
+        [
+            decoders.Replace(SPACE, " "),
+            decoders.ByteFallback(),
+            decoders.Fuse(),
+            decoders.Strip(" ", 1, 0),
+        ]
+    )
+    engine.add_special_tokens(list(SPECIALS))
+    engine.post_processor = processors.TemplateProcessing(
+        single=[SPECIALS[1], "$A"], special_tokens=[(SPECIALS[1], 1)]
+    )
+    return ForeignTokenizer(engine, bos=1, eos=2)
+
+
+def _merges(vocabulary: dict[str, int], scores: list[float]) -> list[tuple[str, str]]:
+    """Every way to join two pieces into one, the best score first."""
+    found = []
+    for name, index in vocabulary.items():
+        if index < len(SPECIALS) or _byte(name.encode()):
+            continue
+        for cut in range(1, len(name)):
+            left, right = name[:cut], name[cut:]
+            if left in vocabulary and right in vocabulary:
+                found.append((-scores[index], vocabulary[left], vocabulary[right], left, right))
+    return [(left, right) for *_, left, right in sorted(found)]
+
+
+def _byte(piece: bytes) -> bytes | None:
+    """The byte that a piece like <0x0A> stands for."""
+    named = re.fullmatch(rb"<0x([0-9A-F]{2})>", piece)
+    return bytes([int(named[1], 16)]) if named else None
+
+
+def _scored(path: str | Path) -> list[tuple[bytes, float]]:
+    """Pieces as they are written, and their scores."""
     where = str(path)
     data = read_bytes(Path(path), PIECES_LIMIT)
-    pieces: list[bytes] = []
+    pieces: list[tuple[bytes, float]] = []
     place = 4  # past the length of the longest
     while place < len(data):
-        length = struct.unpack_from("<i", data, place + 4)[0] if place + 8 <= len(data) else -1
+        score, length = 0.0, -1
+        if place + 8 <= len(data):
+            score, length = struct.unpack_from("<fi", data, place)
         place += 8 + length
         if not 0 <= length <= PIECE_LIMIT or place > len(data):
             raise DataError(f"piece {len(pieces)} is cut short or has no sensible length", where)
-        piece = data[place - length : place]
-        byte = re.fullmatch(rb"<0x([0-9A-F]{2})>", piece)
-        pieces.append(bytes([int(byte[1], 16)]) if byte else piece)
+        if not math.isfinite(score):
+            raise DataError(f"piece {len(pieces)} has the score {score}", where)
+        pieces.append((data[place - length : place], score))
     if not pieces:
         raise DataError("no pieces: not a llama2.c tokenizer", where)
     return pieces
