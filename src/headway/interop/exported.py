@@ -15,7 +15,7 @@ from headway.errors import HeadwayError, UsageError
 from headway.files import new_folder, write_file
 from headway.interop.folders import build, read, write
 from headway.models import GPT
-from headway.text import TextTokenizer
+from headway.text import ForeignTokenizer, TextTokenizer
 
 TOKENIZER_FILE = "tokenizer.json"
 LARGEST_DIFFERENCE = 1e-4
@@ -94,11 +94,10 @@ def _difference(model: GPT, place: Path) -> float:
 
 def _write_tokenizer(tokenizer: TextTokenizer, place: Path, max_length: int) -> None:
     """tokenizer.json in Hugging Face's form, and what transformers wants beside it."""
-    tokenizer.save(place)
-    engine = _engine(tokenizer, place / TOKENIZER_FILE)
+    engine = _engine(tokenizer, place)
     bos, eos = (engine.id_to_token(i) for i in (tokenizer.bos, tokenizer.eos))
     opening = _opening(tokenizer)
-    if opening:
+    if opening and not isinstance(tokenizer, ForeignTokenizer):  # whose file says it itself
         names = [engine.id_to_token(i) for i in opening]
         engine.post_processor = processors.TemplateProcessing(
             single=[*names, "$A"],
@@ -124,10 +123,13 @@ def _opening(tokenizer: TextTokenizer) -> list[int]:
     return whole[: len(whole) - len(inner)]
 
 
-def _engine(tokenizer: TextTokenizer, path: Path) -> tokenizers.Tokenizer:
-    """What `save` wrote, if Hugging Face's library knows it; else characters, a piece each."""
+def _engine(tokenizer: TextTokenizer, place: Path) -> tokenizers.Tokenizer:
+    """What `save` writes, if Hugging Face's library knows it; else characters, a piece each."""
+    if isinstance(tokenizer, ForeignTokenizer):
+        return ForeignTokenizer.engine_of(tokenizer.engine_json, str(place))
+    tokenizer.save(place)
     try:
-        return tokenizers.Tokenizer.from_file(str(path))
+        return tokenizers.Tokenizer.from_file(str(place / TOKENIZER_FILE))
     except Exception:  # the library raises bare Exception for a file that is not its own
         return _characters(tokenizer)
 
@@ -173,13 +175,12 @@ def _reads(tokenizer: TextTokenizer, text: str) -> bool:
 def _same_ids(tokenizer: TextTokenizer, place: Path, where: str) -> int:
     """For how many texts the file in `place` gives the ids of `tokenizer`: all that it reads."""
     engine = tokenizers.Tokenizer.from_file(str(place / TOKENIZER_FILE))
-    engine.encode_special_tokens = True
+    again = ForeignTokenizer(engine, tokenizer.bos, tokenizer.eos)
     texts = _texts(tokenizer)
     for text in texts:
-        inner = engine.encode(text, add_special_tokens=False).ids
-        _check_same(text, tokenizer.encode(text), inner, where)
+        _check_same(text, tokenizer.encode(text), again.encode(text), where)
         if text:  # ours must begin with something, theirs need not
-            _check_same(text, tokenizer.begin(text), engine.encode(text).ids, where)
+            _check_same(text, tokenizer.begin(text), again.begin(text), where)
     return len(texts)
 
 
