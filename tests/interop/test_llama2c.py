@@ -2,16 +2,19 @@
 
 import json
 import struct
+from itertools import pairwise
 
 import pytest
 import torch
 import transformers
+from hypothesis import given
+from hypothesis import strategies as st
 
-import headway
 from headway.attention import Mask
 from headway.decoding import Limits, greedy_search
-from headway.errors import DataError, UsageError
-from headway.interop import build, read_llama2c, read_pieces, write
+from headway.errors import DataError
+from headway.interop import build, llama2c, read_llama2c, read_llama2c_tokenizer, read_pieces, write
+from headway.text import load_tokenizer
 
 # dim, hidden_dim, n_layers, n_heads, n_kv_heads, vocab_size, seq_len
 HEADER = (8, 12, 2, 4, 2, 7, 5)
@@ -49,6 +52,90 @@ def test_the_real_model_tells_its_golden_story(real_data):
     assert (
         told.strip() == golden["text"].replace("<0x0A>", "\n").strip()
     )  # its text keeps the name of a byte
+
+
+def test_the_real_tokenizer_reads_and_tells_the_golden_story(real_data, tmp_path):
+    folder = "weights/stories260K"
+    golden = json.loads(real_data(f"{folder}/golden.json").read_text())
+    tokenizer = read_llama2c_tokenizer(real_data(f"{folder}/tok512.bin"))
+    assert (tokenizer.size, tokenizer.bos, tokenizer.eos) == (512, 1, 2)
+    ids = golden["greedy_ids_from_bos"]
+    story = golden["text"].replace("<0x0A>", "\n").strip()
+    assert tokenizer.decode(ids) == story
+    assert tokenizer.begin(story) == ids
+    tokenizer.save(tmp_path)
+    assert load_tokenizer(tmp_path).fingerprint == tokenizer.fingerprint
+
+
+def by_hand(pieces, text):
+    """llama2.c's own loop: of all neighbours the pair whose piece scores most, the leftmost."""
+    ids = {piece: index for index, (piece, _) in enumerate(pieces)}
+    found = []
+    for letter in " " + text if text else "":
+        known = ids.get(letter.encode())
+        found += [3 + byte for byte in letter.encode()] if known is None else [known]
+    while True:
+        joined = [ids.get(pieces[a][0] + pieces[b][0]) for a, b in pairwise(found)]
+        places = [place for place, index in enumerate(joined) if index is not None]
+        if not places:
+            return found
+        place = max(places, key=lambda place: (pieces[joined[place]][1], -place))
+        found[place : place + 2] = [joined[place]]
+
+
+def test_the_real_pieces_join_as_llama2c_joins_them(real_data):
+    path = real_data("weights/stories260K/tok512.bin")
+    tokenizer = read_llama2c_tokenizer(path)
+    pieces = llama2c._scored(path)
+    texts = st.text(max_size=30) | st.text(alphabet="the andw.\n", max_size=40)
+
+    @given(texts.filter(lambda text: "\u2581" not in text))
+    def check(text):
+        assert tokenizer.encode(text) == by_hand(pieces, text)
+        assert tokenizer.decode(tokenizer.begin(text)) == text
+
+    check()
+    for text in ("  two  spaces ", "<s> and </s>", "Grüße 🙂", "<0x0A>", "aaaaaaa", "...."):
+        check.hypothesis.inner_test(text)
+
+
+def scored(*pieces):
+    """A tokenizer file of pieces and scores."""
+    return struct.pack("<i", 7) + b"".join(
+        struct.pack("<fi", score, len(piece)) + piece for piece, score in pieces
+    )
+
+
+FIRST = [(b"<unk>", 0.0), (b"\n<s>\n", 0.0), (b"\n</s>\n", 0.0)]
+LETTERS = [(bytes([letter]), -9.0) for letter in b" abc"]
+
+
+@pytest.mark.parametrize(("ab", "bc", "ids"), [(-1.0, -2.0, [3, 7, 6]), (-2.0, -1.0, [3, 4, 8])])
+def test_the_piece_that_scores_most_is_joined_first(ab, bc, ids, tmp_path):
+    path = tmp_path / "tok.bin"
+    path.write_bytes(scored(*FIRST, *LETTERS, (b"ab", ab), (b"bc", bc)))
+    tokenizer = read_llama2c_tokenizer(path)
+    assert tokenizer.encode("abc") == ids
+    assert tokenizer.begin("") == [1]
+    assert tokenizer.encode("a!!c") == [3, 4, 0, 6]  # one unknown, where there are no bytes
+
+
+@pytest.mark.parametrize(
+    ("pieces", "said"),
+    [
+        (FIRST[:2], "are missing"),
+        (LETTERS, "must be <unk>"),
+        ([*FIRST, *LETTERS, LETTERS[1]], "stands twice"),
+        ([*FIRST, (b"", 0.0)], "is empty"),
+        ([*FIRST, (b"\xff", 0.0)], "not UTF-8"),
+        ([*FIRST, (b"a", float("nan"))], "has the score nan"),
+    ],
+)
+def test_pieces_that_make_no_tokenizer_are_refused(pieces, said, tmp_path):
+    path = tmp_path / "tok.bin"
+    path.write_bytes(scored(*pieces))
+    with pytest.raises(DataError, match=said):
+        read_llama2c_tokenizer(path)
 
 
 def test_the_real_model_is_a_llama_for_transformers_too(real_data, tmp_path):
@@ -138,20 +225,3 @@ def test_pieces_are_read_and_broken_ones_refused(tmp_path):
         path.write_bytes(broken)
         with pytest.raises(DataError, match="piece"):
             read_pieces(path)
-
-
-def test_the_real_model_is_a_file_to_load_and_tells_its_story_in_text(real_data, tmp_path):
-    folder = "weights/stories260K"
-    for name in ("stories260K.bin", "tok512.bin"):
-        (tmp_path / name).write_bytes(real_data(f"{folder}/{name}").read_bytes())
-    ids = json.loads(real_data(f"{folder}/golden.json").read_text())["greedy_ids_from_bos"]
-    bundle = headway.load(tmp_path / "stories260K.bin")
-    found = bundle.generate([""], temperature=0, max_tokens=len(ids) - 1)[0][0]
-    assert [1, *found.tokens] == ids
-    assert found.text == bundle.tokenizer.decode(ids)
-    assert bundle.tokenizer.begin(found.text) == ids, "a text is read as it was written"
-    odd = "naïve 日 \n🙂"
-    assert bundle.tokenizer.decode(bundle.tokenizer.encode(odd)) == odd
-    (tmp_path / "tok2.bin").write_bytes(b"")
-    with pytest.raises(UsageError, match="2 files tok"):
-        headway.load(tmp_path / "stories260K.bin")

@@ -1,150 +1,229 @@
-"""Other people's tokenizers: found, read as transformers reads them, refused where damaged."""
+"""Tokenizers of Hugging Face folders, beside transformers' own."""
 
 import gzip
 import json
 
 import pytest
 import tokenizers
-import torch
 import transformers
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-import headway
-from headway.bundle import TextBundle
 from headway.errors import DataError
 from headway.interop import read_tokenizer
-from headway.text import ForeignTokenizer, load_tokenizer
+from headway.text import load_tokenizer
 
-TEXTS = [
-    "The monkey ate the banana because it was hungry.",
-    "  two spaces\n\n\ttab, Grüße naïve 日本 🙂 \u200d",
-    "it's 'quoted' <|endoftext|> </s>",
+STORY = ["the old baker paints a lemon tree", "a small dog sees the red fox"] * 4
+ODD = [
     "",
+    " ",
+    "the old baker's dog, isn't it?",
+    "  two\n\n\tlines  \r\n",
+    "Grüße 日本語 🙂 \u200b\u0301\x00\x85",
+    "spells <s>, </s> and <|endoftext|> out",
+    "1234567890 ... !!!",
 ]
 
 
-def engine(specials=("<s>", "</s>")):
-    made = tokenizers.Tokenizer(tokenizers.models.BPE())
-    made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.decoder = tokenizers.decoders.ByteLevel()
-    trainer = tokenizers.trainers.BpeTrainer(
-        vocab_size=300,
-        special_tokens=list(specials),
-        initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
+def put(folder, **files):
+    for name, value in files.items():
+        (folder / f"{name}.json").write_text(json.dumps(value))
+    return folder
+
+
+def llama_like(folder):
+    """Made as the Llamas' own: a space first, bytes for what no piece has, <s> before a text."""
+    engine = tokenizers.Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True, fuse_unk=True))
+    engine.normalizer = normalizers.Sequence(
+        [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
+    )
+    specials = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256))]
+    trainer = trainers.BpeTrainer(vocab_size=330, special_tokens=specials, show_progress=False)
+    engine.train_from_iterator(STORY, trainer)
+    content = json.loads(engine.to_str())
+    content["added_tokens"] = content["added_tokens"][:3]
+    engine = tokenizers.Tokenizer.from_str(json.dumps(content))
+    engine.post_processor = processors.TemplateProcessing(
+        single=["<s>", "$A"], special_tokens=[("<s>", 1)]
+    )
+    engine.decoder = decoders.Sequence(
+        [
+            decoders.Replace("▁", " "),
+            decoders.ByteFallback(),
+            decoders.Fuse(),
+            decoders.Strip(" ", 1, 0),
+        ]
+    )
+    content = json.loads(engine.to_str())
+    put(folder, tokenizer=content, tokenizer_config={"bos_token": "<s>", "eos_token": "</s>"})
+    return content
+
+
+def small_gpt2(folder):
+    """A vocabulary and merges of one's own in GPT-2's two files."""
+    engine = tokenizers.Tokenizer(models.BPE())
+    engine.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=280,
+        special_tokens=["<|endoftext|>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    made.train_from_iterator(TEXTS * 5, trainer)
-    return made
+    engine.train_from_iterator(STORY, trainer)
+    model = json.loads(engine.to_str())["model"]
+    put(folder, vocab=model["vocab"])
+    lines = ["#version: 0.2", *(" ".join(pair) for pair in model["merges"])]
+    (folder / "merges.txt").write_text("\n".join(lines) + "\n")
+    return model["vocab"]
 
 
-def folder_with(place, **files):
-    engine().save(str(place / "tokenizer.json"))
-    for name, content in files.items():
-        (place / f"{name}.json").write_text(json.dumps(content))
-    return place
-
-
-@pytest.mark.parametrize(
-    ("files", "ends"),
-    [
-        ({"tokenizer_config": {"bos_token": "<s>", "eos_token": "</s>"}}, (0, 1)),
-        ({"special_tokens_map": {"eos_token": {"content": "</s>"}}}, (1, 1)),
-        ({"config": {"bos_token_id": 0, "eos_token_id": [1, 7]}}, (0, 1)),
-        (
-            {"tokenizer_config": {"bos_token": None}, "generation_config": {"eos_token_id": 1}},
-            (1, 1),
-        ),
-        ({"tokenizer_config": {"eos_token": "</s>"}, "config": {"eos_token_id": 5}}, (1, 1)),
-    ],
-)
-def test_the_ends_of_a_text_are_found_wherever_they_are_said(tmp_path, files, ends):
-    found = read_tokenizer(folder_with(tmp_path, **files))
-    assert (found.bos, found.eos) == ends
-
-
-def test_ids_are_those_of_transformers(tmp_path):
-    folder_with(tmp_path, tokenizer_config={"bos_token": "<s>", "eos_token": "</s>"})
+def test_gpt2s_own_vocabulary_reads_as_transformers_does(real_data, tmp_path):
+    for theirs, name in [("gpt2.encoder.json", "vocab.json"), ("gpt2.vocab.bpe", "merges.txt")]:
+        (tmp_path / name).write_bytes(gzip.decompress(real_data(f"vocab/{theirs}.gz").read_bytes()))
     ours = read_tokenizer(tmp_path)
-    theirs = transformers.PreTrainedTokenizerFast(tokenizer_file=str(tmp_path / "tokenizer.json"))
-    for text in TEXTS:
-        assert ours.encode(text) == theirs.encode(
-            text, add_special_tokens=False, split_special_tokens=True
-        )
-        assert ours.decode(ours.encode(text)) == text
-    assert ours.begin("") == [0]
-    assert 1 not in ours.encode("a </s> b"), "text became a special token"
+    other = transformers.GPT2Tokenizer.from_pretrained(tmp_path)
+    assert (ours.size, ours.bos, ours.eos) == (50257, 50256, 50256)
+    for text in ODD:
+        expected = other(text, split_special_tokens=True).input_ids
+        assert ours.encode(text) == expected
+        assert ours.begin(text) == (expected or [50256])
+        assert ours.decode(expected) == text
+    assert ours.encode_batch(ODD) == [ours.encode(text) for text in ODD]
+    assert ours.encode("Hello world") == [15496, 995]
+    assert ours.decode([15496, 50256, 995]) == "Hello world"
 
 
-def test_gpt2s_two_files_are_read_as_transformers_reads_them(tmp_path, real_data):
-    vocabulary = gzip.decompress(real_data("vocab/gpt2.encoder.json.gz").read_bytes())
-    merges = gzip.decompress(real_data("vocab/gpt2.vocab.bpe.gz").read_bytes())
-    (tmp_path / "vocab.json").write_bytes(vocabulary)
-    (tmp_path / "merges.txt").write_bytes(merges)
-    (tmp_path / "config.json").write_text('{"bos_token_id": 50256, "eos_token_id": 50256}')
+def test_a_llama_like_file_reads_as_transformers_does(tmp_path):
+    llama_like(tmp_path)
     ours = read_tokenizer(tmp_path)
-    theirs = transformers.GPT2Tokenizer.from_pretrained(tmp_path)
-    assert ours.size == 50257
-    for text in TEXTS:
-        wanted = theirs.encode(text, add_special_tokens=False, split_special_tokens=True)
-        assert ours.encode(text) == wanted
-        assert ours.decode(wanted) == text
-    assert ours.begin("") == [50256]
-    assert ours.begin("a") == ours.encode("a")
-
-
-def test_a_saved_foreign_tokenizer_loads_as_itself(tmp_path):
-    folder_with(tmp_path, tokenizer_config={"eos_token": "</s>"})
-    ours = read_tokenizer(tmp_path)
-    (tmp_path / "saved").mkdir()
-    ours.save(tmp_path / "saved")
-    again = load_tokenizer(tmp_path / "saved")
-    assert isinstance(again, ForeignTokenizer)
-    assert again.fingerprint == ours.fingerprint
-    assert [again.encode(t) for t in TEXTS] == [ours.encode(t) for t in TEXTS]
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "says"),
-    [
-        ("tokenizer.json", "{}", "not a usable tokenizer"),
-        ("tokenizer.json", "[1,", "JSON"),
-        ("tokenizer_config.json", '{"eos_token": "<end>"}', "no token of the tokenizer"),
-        ("tokenizer_config.json", "[]", "names and values"),
-        ("tokenizer_config.json", "{}", "which token ends a text"),
-        ("config.json", '{"eos_token_id": 99999}', "outside the vocabulary"),
-    ],
-)
-def test_damaged_folders_are_refused(tmp_path, name, content, says):
-    folder_with(tmp_path)
-    (tmp_path / name).write_text(content)
-    with pytest.raises(DataError, match=says):
-        read_tokenizer(tmp_path)
-
-
-def test_a_folder_without_a_tokenizer_says_what_would_do(tmp_path):
-    with pytest.raises(DataError, match=r"vocab\.json with merges\.txt"):
-        read_tokenizer(tmp_path)
-
-
-def test_a_folder_of_transformers_loads_and_writes_what_transformers_writes(tmp_path):
-    folder_with(tmp_path, tokenizer_config={"bos_token": "<s>", "eos_token": "</s>"})
-    config = transformers.LlamaConfig(
-        vocab_size=300,
-        hidden_size=24,
-        intermediate_size=40,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=64,
-        bos_token_id=0,
-        eos_token_id=1,
+    other = transformers.PreTrainedTokenizerFast(
+        tokenizer_file=str(tmp_path / "tokenizer.json"), bos_token="<s>", eos_token="</s>"
     )
-    theirs = transformers.LlamaForCausalLM(config).eval()
-    theirs.save_pretrained(tmp_path)
-    bundle = headway.load(tmp_path)
-    assert isinstance(bundle, TextBundle)
-    found = bundle.generate(["The monkey"], temperature=0, max_tokens=20)[0][0]
-    prompt = bundle.tokenizer.begin("The monkey")
+    assert (ours.bos, ours.eos) == (1, 2)
+    for text in ODD:
+        assert ours.begin(text) == other(text, split_special_tokens=True).input_ids
+        assert ours.encode(text) == ours.begin(text)[1:]
+        expected = other.decode(ours.begin(text), skip_special_tokens=True)
+        assert ours.decode(ours.begin(text)) == expected == text
 
-    wanted = theirs.generate(torch.tensor([prompt]), max_new_tokens=20, do_sample=False)[0]
-    written = wanted[len(prompt) :].tolist()
-    assert list(found.tokens) == [i for i in written if i != 1]
+
+def test_what_was_read_is_kept_by_a_file_of_ours(tmp_path):
+    llama_like(tmp_path)
+    ours = read_tokenizer(tmp_path)
+    (tmp_path / "kept").mkdir()
+    ours.save(tmp_path / "kept")
+    again = load_tokenizer(tmp_path / "kept")
+    assert again.fingerprint == ours.fingerprint
+    assert again.encode_batch(ODD) == ours.encode_batch(ODD)
+
+
+@pytest.mark.parametrize(
+    ("files", "bos", "eos"),
+    [
+        ({"tokenizer_config": {"bos_token": "<s>", "eos_token": {"content": "</s>"}}}, 1, 2),
+        ({"tokenizer_config": {"bos_token": None, "eos_token": "</s>"}}, 2, 2),
+        ({"special_tokens_map": {"bos_token": {"content": "<s>"}}}, 1, 1),
+        (
+            {
+                "tokenizer_config": {"bos_token": None, "eos_token": "</s>"},
+                "special_tokens_map": {"eos_token": "<unk>"},
+                "config": {"bos_token_id": 1, "eos_token_id": 0},
+            },
+            1,
+            2,
+        ),
+        ({"config": {"bos_token_id": 1, "eos_token_id": [2, 0]}}, 1, 2),
+        ({"config": {"eos_token_id": 7}, "generation_config": {"eos_token_id": 2}}, 2, 2),
+    ],
+)
+def test_what_begins_and_ends_a_text_is_found(files, bos, eos, tmp_path):
+    llama_like(tmp_path)
+    (tmp_path / "tokenizer_config.json").unlink()
+    ours = read_tokenizer(put(tmp_path, **files))
+    assert (ours.bos, ours.eos) == (bos, eos)
+    assert ours.decode([*ours.encode("a dog"), eos]) == "a dog"
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({}, "no file says"),
+        ({"config": {"eos_token_id": []}}, "no file says"),
+        ({"config": {"eos_token_id": 9999}}, "eos_token_id=9999"),
+        ({"config": {"eos_token_id": -1}}, "eos_token_id=-1"),
+        ({"config": {"eos_token_id": True}}, "eos_token_id=True"),
+        ({"config": [1]}, "names and values"),
+        ({"tokenizer_config": {"eos_token": "<nowhere>"}}, "must be a piece"),
+        ({"tokenizer_config": {"eos_token": ["</s>"]}}, "must be a piece"),
+        ({"tokenizer": {}}, "not a usable tokenizer"),
+        ({"tokenizer": [1, 2]}, "not a usable tokenizer"),
+        ({"tokenizer": {"model": {"type": "BPE", "vocab": {"a": -1}, "merges": []}}}, "not a usa"),
+    ],
+)
+def test_files_that_say_nothing_or_nonsense_are_refused(files, said, tmp_path):
+    llama_like(tmp_path)
+    (tmp_path / "tokenizer_config.json").unlink()
+    with pytest.raises(DataError, match=said):
+        read_tokenizer(put(tmp_path, **files))
+
+
+def test_a_folder_without_a_tokenizer_says_which_files_would_do(tmp_path):
+    with pytest.raises(
+        DataError, match=r"tokenizer\.json there, or GPT-2's vocab\.json and merges"
+    ):
+        read_tokenizer(tmp_path)
+    small_gpt2(tmp_path)
+    (tmp_path / "merges.txt").unlink()
+    with pytest.raises(DataError, match="there is no tokenizer"):
+        read_tokenizer(tmp_path)
+
+
+def test_files_that_are_too_large_are_refused(tmp_path):
+    for name in ("tokenizer.json", "vocab.json", "merges.txt"):
+        small_gpt2(tmp_path)
+        with (tmp_path / name).open("wb") as file:
+            file.truncate(2**28 + 1)  # a hole: nothing is written
+        with pytest.raises(DataError, match="allowed here"):
+            read_tokenizer(tmp_path)
+        (tmp_path / name).unlink()
+
+
+def test_two_files_say_by_settings_what_stands_before_a_text(tmp_path):
+    vocabulary = small_gpt2(tmp_path)
+    end = vocabulary["<|endoftext|>"]
+    assert read_tokenizer(tmp_path).begin("a fox")[0] != end
+    put(tmp_path, tokenizer_config={"add_bos_token": True, "tokenizer_class": "GPT2Tokenizer"})
+    ours = read_tokenizer(tmp_path)
+    assert ours.begin("a fox") == [end, *ours.encode("a fox")]
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ("t h e\n", "not two pieces"),
+        ("the\n", "not two pieces"),
+        ("日 本\n", "does not go with"),
+    ],
+)
+def test_broken_merges_are_refused(lines, said, tmp_path):
+    small_gpt2(tmp_path)
+    (tmp_path / "merges.txt").write_text(lines)
+    with pytest.raises(DataError, match=said):
+        read_tokenizer(tmp_path)
+    (tmp_path / "merges.txt").write_bytes(b"\xff\xfe x\n")
+    with pytest.raises(DataError, match="not UTF-8"):
+        read_tokenizer(tmp_path)
+
+
+def test_two_files_of_another_kind_are_refused(tmp_path):
+    vocabulary = small_gpt2(tmp_path)
+    for broken, said in [
+        ({"a": 0}, "255 of the 256 bytes"),
+        ({**vocabulary, "x y": 999}, "the ids are not"),
+        ({**vocabulary, "x y": "1"}, "the ids are not"),
+        ([], "pieces and their ids"),
+    ]:
+        with pytest.raises(DataError, match=said):
+            read_tokenizer(put(tmp_path, vocab=broken))
+    put(tmp_path, vocab=vocabulary, config={"model_type": "openai-gpt"})
+    with pytest.raises(DataError, match="may split text in another way"):
+        read_tokenizer(tmp_path)

@@ -97,7 +97,7 @@ def _write_tokenizer(tokenizer: TextTokenizer, place: Path, max_length: int) -> 
     engine = _engine(tokenizer, place)
     bos, eos = (engine.id_to_token(i) for i in (tokenizer.bos, tokenizer.eos))
     opening = _opening(tokenizer)
-    if opening and not isinstance(tokenizer, ForeignTokenizer):  # which has its own
+    if opening and not isinstance(tokenizer, ForeignTokenizer):  # whose file says it itself
         names = [engine.id_to_token(i) for i in opening]
         engine.post_processor = processors.TemplateProcessing(
             single=[*names, "$A"],
@@ -124,9 +124,9 @@ def _opening(tokenizer: TextTokenizer) -> list[int]:
 
 
 def _engine(tokenizer: TextTokenizer, place: Path) -> tokenizers.Tokenizer:
-    """Theirs; or what `save` writes, if their library knows it; else characters, a piece each."""
+    """What `save` writes, if Hugging Face's library knows it; else characters, a piece each."""
     if isinstance(tokenizer, ForeignTokenizer):
-        return tokenizers.Tokenizer.from_str(json.dumps(tokenizer.engine_json))
+        return ForeignTokenizer.engine_of(tokenizer.engine_json, str(place))
     tokenizer.save(place)
     try:
         return tokenizers.Tokenizer.from_file(str(place / TOKENIZER_FILE))
@@ -175,13 +175,12 @@ def _reads(tokenizer: TextTokenizer, text: str) -> bool:
 def _same_ids(tokenizer: TextTokenizer, place: Path, where: str) -> int:
     """For how many texts the file in `place` gives the ids of `tokenizer`: all that it reads."""
     engine = tokenizers.Tokenizer.from_file(str(place / TOKENIZER_FILE))
-    engine.encode_special_tokens = True
+    again = ForeignTokenizer(engine, tokenizer.bos, tokenizer.eos)
     texts = _texts(tokenizer)
     for text in texts:
-        inner = engine.encode(text, add_special_tokens=False).ids
-        _check_same(text, tokenizer.encode(text), inner, where)
+        _check_same(text, tokenizer.encode(text), again.encode(text), where)
         if text:  # ours must begin with something, theirs need not
-            _check_same(text, tokenizer.begin(text), engine.encode(text).ids, where)
+            _check_same(text, tokenizer.begin(text), again.begin(text), where)
     return len(texts)
 
 

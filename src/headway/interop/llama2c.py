@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import struct
@@ -22,6 +21,8 @@ from headway.text import ForeignTokenizer
 WEIGHTS_LIMIT = 2**36
 PIECES_LIMIT = 2**26
 PIECE_LIMIT = 2**16
+SPACE = "\u2581"  # SentencePiece's letter for it
+SPECIALS = ("<unk>", "<s>", "</s>")
 _NAMES = ("dim", "hidden_dim", "n_layers", "n_heads", "n_kv_heads", "vocab_size", "seq_len")
 
 
@@ -57,76 +58,89 @@ def read_pieces(path: str | Path) -> list[bytes]:
 
     A space is a space, and a piece like <0x0A> the byte that it stands for.
     """
-    pieces = []
-    for raw, _ in _scored(path):
-        byte = re.fullmatch(rb"<0x([0-9A-F]{2})>", raw)
-        pieces.append(bytes([int(byte[1], 16)]) if byte else raw)
-    return pieces
+    return [_byte(piece) or piece for piece, _ in _scored(path)]
 
 
 def read_llama2c_tokenizer(path: str | Path) -> ForeignTokenizer:
-    """The tokenizer of such a file, as SentencePiece runs it: a space is put first, then the two
-    neighbours are joined whose piece has the highest score, again and again; a character without a
-    piece becomes its bytes. Ids 1 and 2 begin and end a text.
+    """The tokenizer of such a file: of two neighbours, those join first whose piece scores most.
+
+    A space is put first, and bytes stand for what no piece has (SentencePiece, as Llama uses it).
+    DataError for a file without <s> and </s> at 1 and 2, with a piece twice or not in UTF-8.
     """
+    where = str(path)
     scored = _scored(path)
-    spelled = [_spelled(raw, str(path)) for raw, _ in scored]
-    vocabulary = {piece: i for i, piece in enumerate(spelled)}
-    if len(vocabulary) < len(spelled) or len(spelled) < 3 + 256:
-        raise DataError("a piece stands twice, or the 256 bytes are not all there", str(path))
-    ranked = sorted(range(len(spelled)), key=lambda i: -scored[i][1])
-    merges = [
-        (piece[:cut], piece[cut:])
-        for piece in (spelled[i] for i in ranked)
-        for cut in range(1, len(piece))
-        if piece[:cut] in vocabulary and piece[cut:] in vocabulary and not _is_byte(piece)
-    ]
+    try:
+        names = [piece.decode().replace(" ", SPACE) for piece, _ in scored]
+    except UnicodeDecodeError as error:
+        raise DataError(f"a piece is not UTF-8: {error}", where) from error
+    for index, special in enumerate(SPECIALS[: len(names)]):
+        names[index] = names[index].strip("\n")  # llama2.c writes <s> and </s> between line ends
+        if names[index] != special:
+            raise DataError(f"piece {index} is {names[index][:80]!r}, must be {special}", where)
+    vocabulary = {name: index for index, name in enumerate(names)}
+    if len(vocabulary) < len(names) or len(names) < len(SPECIALS) or "" in vocabulary:
+        raise DataError("a piece is empty, stands twice, or <unk>, <s> and </s> are missing", where)
+    scores = [score for _, score in scored]
     model = models.BPE(
-        vocab=vocabulary, merges=merges, unk_token=spelled[0], fuse_unk=True, byte_fallback=True
+        vocab=vocabulary,
+        merges=_merges(vocabulary, scores),
+        unk_token=SPECIALS[0],
+        fuse_unk=True,
+        byte_fallback=True,
     )
     engine = tokenizers.Tokenizer(model)
     engine.normalizer = normalizers.Sequence(
-        [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
+        [normalizers.Prepend(SPACE), normalizers.Replace(" ", SPACE)]
     )
     engine.decoder = decoders.Sequence(
         [
-            decoders.Replace("▁", " "),
+            decoders.Replace(SPACE, " "),
             decoders.ByteFallback(),
             decoders.Fuse(),
             decoders.Strip(" ", 1, 0),
         ]
     )
-    engine.add_special_tokens(spelled[:3])
-    first = spelled[1]
+    engine.add_special_tokens(list(SPECIALS))
     engine.post_processor = processors.TemplateProcessing(
-        single=[first, "$A"], special_tokens=[(first, 1)]
+        single=[SPECIALS[1], "$A"], special_tokens=[(SPECIALS[1], 1)]
     )
-    return ForeignTokenizer.of_json(json.loads(engine.to_str()), 1, 2, str(path))
+    return ForeignTokenizer(engine, bos=1, eos=2)
 
 
-def _is_byte(piece: str) -> bool:
-    return re.fullmatch("<0x[0-9A-F]{2}>", piece) is not None
+def _merges(vocabulary: dict[str, int], scores: list[float]) -> list[tuple[str, str]]:
+    """Every way to join two pieces into one, the best score first."""
+    found = []
+    for name, index in vocabulary.items():
+        if index < len(SPECIALS) or _byte(name.encode()):
+            continue
+        for cut in range(1, len(name)):
+            left, right = name[:cut], name[cut:]
+            if left in vocabulary and right in vocabulary:
+                found.append((-scores[index], vocabulary[left], vocabulary[right], left, right))
+    return [(left, right) for *_, left, right in sorted(found)]
 
 
-def _spelled(raw: bytes, where: str) -> str:
-    try:
-        return raw.strip(b"\n").decode().replace(" ", "▁")
-    except UnicodeDecodeError as error:
-        raise DataError(f"the piece {raw!r} is not UTF-8", where) from error
+def _byte(piece: bytes) -> bytes | None:
+    """The byte that a piece like <0x0A> stands for."""
+    named = re.fullmatch(rb"<0x([0-9A-F]{2})>", piece)
+    return bytes([int(named[1], 16)]) if named else None
 
 
 def _scored(path: str | Path) -> list[tuple[bytes, float]]:
-    """Each piece and its score."""
+    """Pieces as they are written, and their scores."""
     where = str(path)
     data = read_bytes(Path(path), PIECES_LIMIT)
     pieces: list[tuple[bytes, float]] = []
     place = 4  # past the length of the longest
     while place < len(data):
-        whole = place + 8 <= len(data)
-        score, length = struct.unpack_from("<fi", data, place) if whole else (0.0, -1)
+        score, length = 0.0, -1
+        if place + 8 <= len(data):
+            score, length = struct.unpack_from("<fi", data, place)
         place += 8 + length
-        if not 0 <= length <= PIECE_LIMIT or place > len(data) or not math.isfinite(score):
+        if not 0 <= length <= PIECE_LIMIT or place > len(data):
             raise DataError(f"piece {len(pieces)} is cut short or has no sensible length", where)
+        if not math.isfinite(score):
+            raise DataError(f"piece {len(pieces)} has the score {score}", where)
         pieces.append((data[place - length : place], score))
     if not pieces:
         raise DataError("no pieces: not a llama2.c tokenizer", where)

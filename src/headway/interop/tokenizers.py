@@ -1,110 +1,150 @@
-"""The tokenizer of somebody else's folder: tokenizer.json, or GPT-2's two files."""
+"""The tokenizer of a Hugging Face folder: tokenizer.json, or GPT-2's two files."""
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import tokenizers
-from tokenizers import decoders, models, pre_tokenizers
+from tokenizers import decoders, models, pre_tokenizers, processors
 
 from headway.errors import DataError
 from headway.files import read_bytes, read_json
 from headway.text import ForeignTokenizer
 from headway.text.foreign import FILE, FILE_LIMIT
 
-ENDS = {"bos": ("bos_token", "bos_token_id"), "eos": ("eos_token", "eos_token_id")}
-NAMED = ("tokenizer_config.json", "special_tokens_map.json")
-NUMBERED = ("generation_config.json", "config.json")
+VOCABULARY_FILE, MERGES_FILE = "vocab.json", "merges.txt"
+NAMES_FILES = ("tokenizer_config.json", "special_tokens_map.json")
+IDS_FILES = ("generation_config.json", "config.json")
+END = "<|endoftext|>"
 
 
 def read_tokenizer(folder: str | Path) -> ForeignTokenizer:
-    """The tokenizer of a Hugging Face folder, and which tokens begin and end a text.
+    """The tokenizer of `tokenizer.json`, or of GPT-2's `vocab.json` and `merges.txt`.
 
-    Where only one of the two is named, it serves as both (GPT-2's <|endoftext|>). DataError if
-    there is no tokenizer file that can be read here, or nothing says how a text ends.
+    Which tokens begin and end a text is said by name in tokenizer_config.json or
+    special_tokens_map.json, else by id in generation_config.json or config.json; one that is
+    nowhere is the other. DataError names the file that is missing, damaged or too large.
     """
     folder = Path(folder)
-    if (folder / FILE).is_file():
+    if (folder / FILE).exists():
         content = read_json(folder / FILE, FILE_LIMIT)
-    elif (folder / "vocab.json").is_file() and (folder / "merges.txt").is_file():
-        content = _of_two_files(folder)
-    else:
+        engine = ForeignTokenizer.engine_of(content, str(folder / FILE))
+        return ForeignTokenizer(engine, *_ends(folder, engine.get_vocab()))
+    if (folder / VOCABULARY_FILE).exists() and (folder / MERGES_FILE).exists():
+        return _two_files(folder)
+    raise DataError(
+        "there is no tokenizer",
+        str(folder),
+        f"put {FILE} there, or GPT-2's {VOCABULARY_FILE} and {MERGES_FILE}",
+    )
+
+
+def _two_files(folder: Path) -> ForeignTokenizer:
+    """Byte-level BPE as GPT-2 splits text. DataError for other models' files of these names."""
+    told = _facts(folder / NAMES_FILES[0])
+    maker = told.get("tokenizer_class") or _facts(folder / "config.json").get("model_type")
+    if maker not in (None, "GPT2Tokenizer", "GPT2TokenizerFast", "gpt2"):
         raise DataError(
-            f"there is no {FILE}, nor vocab.json with merges.txt",
+            f"{VOCABULARY_FILE} and {MERGES_FILE} of {str(maker)[:80]!r}, which may split text in "
+            "another way than GPT-2",
             str(folder),
-            "save the tokenizer beside the model: tokenizer.save_pretrained(folder)",
+            f"put its {FILE} there",
         )
-    engine = _engine(content, str(folder / FILE))
-    found = {end: _token(engine, folder, *keys) for end, keys in ENDS.items()}
-    bos, eos = found["bos"], found["eos"]
-    if bos is None and eos is None:
-        raise DataError(
-            f"nothing says which token ends a text: neither {', '.join((*NAMED, *NUMBERED))}",
-            str(folder),
-            'add "eos_token" to tokenizer_config.json',
-        )
-    first, last = (eos if bos is None else bos), (bos if eos is None else eos)
-    assert first is not None and last is not None
-    return ForeignTokenizer.of_json(content, first, last, str(folder / FILE))
-
-
-def _engine(content: Any, where: str) -> tokenizers.Tokenizer:
-
+    vocabulary = _pieces(folder / VOCABULARY_FILE)
+    merges = _merges(folder / MERGES_FILE)
     try:
-        return tokenizers.Tokenizer.from_str(json.dumps(content))
-    except Exception as error:  # the engine raises bare Exception for every fault in a file
-        raise DataError(f"not a usable tokenizer: {error}", where) from error
+        engine = tokenizers.Tokenizer(models.BPE(vocab=vocabulary, merges=merges))
+    except Exception as error:  # the engine raises bare Exception for a merge that is no piece
+        why = f"does not go with {VOCABULARY_FILE}: {error}"
+        raise DataError(why, str(folder / MERGES_FILE)) from error
+    space = told.get("add_prefix_space") is True
+    engine.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=space)
+    engine.decoder = decoders.ByteLevel()
+    bos, eos = _ends(folder, vocabulary, vocabulary.get(END))
+    if told.get("add_bos_token") is True:
+        name = str(engine.id_to_token(bos))
+        engine.post_processor = processors.TemplateProcessing(
+            single=[name, "$A"], special_tokens=[(name, bos)]
+        )
+    return ForeignTokenizer(engine, bos, eos)
 
 
-def _token(engine: tokenizers.Tokenizer, folder: Path, name: str, number: str) -> int | None:
-    """The id of a special token, from the first file that says it."""
-    for file in (f for f in NAMED if (folder / f).is_file()):
-        value = _facts(folder / file).get(name)
-        spelled = value.get("content") if isinstance(value, dict) else value
-        if isinstance(spelled, str):
-            found = engine.token_to_id(spelled)
-            if found is None:
-                raise DataError(
-                    f"{name}={spelled!r} is no token of the tokenizer", str(folder / file)
-                )
-            return int(found)
-    for file in (f for f in NUMBERED if (folder / f).is_file()):
-        value = _facts(folder / file).get(number)
-        first = value[0] if isinstance(value, list) and value else value
-        if type(first) is int:
-            return first
-    return None
+def _pieces(path: Path) -> dict[str, int]:
+    vocabulary = read_json(path, FILE_LIMIT)
+    if not isinstance(vocabulary, dict) or not vocabulary:
+        raise DataError("must be pieces and their ids", str(path))
+    ids = list(vocabulary.values())
+    if any(type(i) is not int for i in ids) or sorted(ids) != list(range(len(ids))):
+        raise DataError(f"the ids are not 0 .. {len(ids) - 1}", str(path))
+    absent = [letter for letter in pre_tokenizers.ByteLevel.alphabet() if letter not in vocabulary]
+    if absent:
+        why = f"{len(absent)} of the 256 bytes have no piece: not GPT-2's byte-level BPE"
+        raise DataError(why, str(path), f"put its {FILE} there")
+    return vocabulary
+
+
+def _merges(path: Path) -> list[tuple[str, str]]:
+    """Two pieces a line, after a line with the version."""
+    try:
+        lines = read_bytes(path, FILE_LIMIT).decode().split("\n")
+    except UnicodeDecodeError as error:
+        raise DataError(f"not UTF-8: {error}", str(path)) from error
+    merges = []
+    for number, line in enumerate(lines, start=1):
+        text = line.removesuffix("\r")
+        if not text or (number == 1 and text.startswith("#version")):
+            continue
+        left, space, right = text.partition(" ")
+        if not (left and space and right) or " " in right:
+            raise DataError(f"{text[:80]!r} is not two pieces", f"{path}:{number}")
+        merges.append((left, right))
+    return merges
 
 
 def _facts(path: Path) -> dict[str, Any]:
+    """Names and values of a JSON file; none if there is no file."""
+    if not path.exists():
+        return {}
     values = read_json(path)
     if not isinstance(values, dict):
         raise DataError("must be names and values", str(path))
     return values
 
 
-def _of_two_files(folder: Path) -> dict[str, Any]:
-    """GPT-2's own form: the pieces and the order in which they were joined."""
-    vocabulary = read_json(folder / "vocab.json", FILE_LIMIT)
-    where = str(folder / "merges.txt")
-    try:
-        lines = read_bytes(folder / "merges.txt", FILE_LIMIT).decode().split("\n")
-    except UnicodeDecodeError as error:
-        raise DataError("not UTF-8", where) from error
-    pairs = [line.split(" ") for line in lines if line and not line.startswith("#version")]
-    if any(len(pair) != 2 for pair in pairs):
-        raise DataError("each line must be two pieces with a space between them", where)
-    try:
-        merges = [(first, second) for first, second in pairs]
-        engine = tokenizers.Tokenizer(models.BPE(vocab=vocabulary, merges=merges))
-    except Exception as error:  # the engine raises bare Exception for every fault in a file
-        raise DataError(f"not a usable vocabulary: {error}", str(folder)) from error
-    engine.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    engine.decoder = decoders.ByteLevel()
-    if "<|endoftext|>" in vocabulary:
-        engine.add_special_tokens(["<|endoftext|>"])
+def _ends(folder: Path, vocabulary: Mapping[str, int], usual: int | None = None) -> tuple[int, int]:
+    """bos and eos; `usual` for what no file says."""
+    bos, eos = (_end(folder, vocabulary, name) for name in ("bos_token", "eos_token"))
+    bos, eos = bos if bos is not None else eos, eos if eos is not None else bos
+    bos, eos = bos if bos is not None else usual, eos if eos is not None else usual
+    if bos is None or eos is None:
+        raise DataError(
+            "no file says which token begins or ends a text",
+            str(folder),
+            f"name bos_token or eos_token in {NAMES_FILES[0]}",
+        )
+    return bos, eos
 
-    content: dict[str, Any] = json.loads(engine.to_str())
-    return content
+
+def _end(folder: Path, vocabulary: Mapping[str, int], name: str) -> int | None:
+    for file in NAMES_FILES:
+        value = _facts(folder / file).get(name)
+        piece = value.get("content") if isinstance(value, dict) else value
+        if value is None:
+            continue
+        if not isinstance(piece, str) or piece not in vocabulary:
+            why = f"{name}={str(value)[:80]}: must be a piece of the tokenizer"
+            raise DataError(why, str(folder / file))
+        return vocabulary[piece]
+    for file in IDS_FILES:
+        value = _facts(folder / file).get(f"{name}_id")
+        if isinstance(value, list):  # several may end a text: the first is the usual one
+            value = value[0] if value else None
+        if value is None:
+            continue
+        if type(value) is not int or value not in vocabulary.values():
+            why = f"{name}_id={str(value)[:80]}: must be an id of the tokenizer"
+            raise DataError(why, str(folder / file))
+        return value
+    return None

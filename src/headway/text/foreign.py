@@ -17,34 +17,56 @@ from headway.text.byte_pairs import checked
 FORMAT = "headway foreign 1"
 FILE = "tokenizer.json"
 FILE_LIMIT = 256 * 2**20
+LARGEST_ID = 2**24
 
 
 class ForeignTokenizer:
     """A tokenizer as the `tokenizers` library runs it, with the ids that begin and end a text.
 
     What it does to text (Llama's puts a space first, BERT's lower-cases) is as it was trained;
-    decode(encode(text)) need not be text then. A `TextTokenizer`.
+    decode(encode(text)) need not be text then. Text that spells a special token never becomes one.
+    A `TextTokenizer`.
     """
 
     def __init__(self, engine: tokenizers.Tokenizer, bos: int, eos: int) -> None:
-        self.size: int = engine.get_vocab_size()
+        # The JSON does not keep this answer: without it a text could spell the end of texts.
+        engine.encode_special_tokens = True
+        self.size: int = 1 + max(engine.get_vocab().values(), default=-1)  # some leave ids out
         for name, token in (("bos", bos), ("eos", eos)):
-            if not 0 <= token < self.size:
+            piece = engine.id_to_token(token) if 0 <= token < self.size else None
+            if piece is None:
                 raise DataError(f"{name}={token} is outside the vocabulary of {self.size}")
+            added = engine.get_added_tokens_decoder().get(token)
+            if added is None or not added.special:
+                engine.add_special_tokens([tokenizers.AddedToken(piece, special=True)])
         self._engine = engine
         self.bos, self.eos = bos, eos
 
     @classmethod
     def of_json(cls, content: Any, bos: int, eos: int, where: str) -> ForeignTokenizer:
         """From the value of a Hugging Face `tokenizer.json`. DataError if it is none."""
+        return cls(cls.engine_of(content, where), bos, eos)
+
+    @staticmethod
+    def engine_of(content: Any, where: str) -> tokenizers.Tokenizer:
+        """What runs such a value, without padding and truncation. DataError if it is none."""
         try:
             engine = tokenizers.Tokenizer.from_str(json.dumps(content))
-        except Exception as error:  # the engine raises bare Exception for every fault in a file
+            engine.no_padding()
+            engine.no_truncation()
+            highest = max(engine.get_vocab().values(), default=-1)
+            ids = engine.encode("a b").ids
+            engine.decode(ids)  # some faults show only here
+        except BaseException as error:
+            # The engine raises bare Exception for a fault in a file, and for some it panics,
+            # which is no Exception and has no class that could be imported.
+            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+                raise
             raise DataError(f"not a usable tokenizer: {error}", where) from error
-        engine.encode_special_tokens = True  # text that spells a special token stays text
-        engine.no_padding()
-        engine.no_truncation()
-        return cls(engine, bos, eos)
+        for i in (highest, *ids):
+            if not i <= min(highest, LARGEST_ID):
+                raise DataError(f"not a usable tokenizer: the id {i} makes no sense", where)
+        return engine
 
     def encode(self, text: str) -> list[int]:
         return list(self._engine.encode(checked(text), add_special_tokens=False).ids)

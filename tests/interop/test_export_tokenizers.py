@@ -1,0 +1,98 @@
+"""Our own tokenizers, written for Hugging Face and opened there."""
+
+import json
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+import transformers
+
+import headway.bundle
+from headway.cli.main import main
+from headway.errors import HeadwayError
+from headway.interop import export, read_llama2c_tokenizer, read_tokenizer
+from headway.text import Characters, TextPieces
+from tests.interop.test_export import PROMPT, STORY, TINY, shaken
+from tests.interop.test_tokenizers import ODD, llama_like, small_gpt2
+
+WIDE = replace(TINY, vocabulary=520)
+
+
+def pieces(_):
+    return TextPieces.train(STORY, 290)
+
+
+def characters(_):
+    return Characters.train([*STORY, *ODD])
+
+
+def gpt2(folder):
+    small_gpt2(folder)
+    return read_tokenizer(folder)
+
+
+def llama(folder):
+    llama_like(folder)
+    return read_tokenizer(folder)
+
+
+@pytest.mark.parametrize("kind", [pieces, characters, gpt2, llama])
+def test_transformers_reads_as_the_tokenizer_does(kind, tmp_path):
+    tokenizer = kind(tmp_path)
+    found = export(shaken(WIDE), tokenizer, tmp_path / "hf")
+    assert found.texts >= 5 and found.difference <= 1e-4
+    reader = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
+    assert (reader.bos_token_id, reader.eos_token_id) == (tokenizer.bos, tokenizer.eos)
+    for text in [*ODD, PROMPT]:
+        assert reader(text, add_special_tokens=False).input_ids == tokenizer.encode(text)
+        assert (reader(text).input_ids or [tokenizer.bos]) == tokenizer.begin(text)
+        assert reader.decode(tokenizer.begin(text), skip_special_tokens=True) == text
+
+
+@pytest.mark.parametrize("kind", [gpt2, llama])
+def test_what_was_exported_is_read_again_with_the_same_ids(kind, tmp_path):
+    tokenizer = kind(tmp_path)
+    export(shaken(WIDE), tokenizer, tmp_path / "hf")
+    again = read_tokenizer(tmp_path / "hf")
+    assert again.fingerprint == tokenizer.fingerprint
+    assert [again.begin(text) for text in ODD] == [tokenizer.begin(text) for text in ODD]
+
+
+def test_characters_become_a_tokenizer_that_headway_reads_too(tmp_path):
+    tokenizer = characters(tmp_path)
+    export(shaken(WIDE), tokenizer, tmp_path / "hf")
+    again = read_tokenizer(tmp_path / "hf")
+    for text in [*ODD[1:], PROMPT]:
+        assert again.begin(text) == tokenizer.begin(text)
+        assert again.decode(tokenizer.encode(text)) == text
+
+
+def test_llama2cs_tokenizer_can_be_exported(real_data, tmp_path):
+    tokenizer = read_llama2c_tokenizer(real_data("weights/stories260K/tok512.bin"))
+    export(shaken(WIDE), tokenizer, tmp_path / "hf")
+    reader = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
+    for text in [*ODD, PROMPT]:
+        assert reader(text).input_ids == tokenizer.begin(text)
+        assert reader.decode(tokenizer.begin(text), skip_special_tokens=True) == text
+
+
+def test_a_foreign_file_that_says_something_else_is_found(tmp_path, monkeypatch):
+    tokenizer = llama(tmp_path)
+    monkeypatch.setattr(tokenizer, "begin", lambda text: [tokenizer.eos, *tokenizer.encode(text)])
+    with pytest.raises(HeadwayError, match="the written tokenizer reads"):
+        export(shaken(WIDE), tokenizer, tmp_path / "hf")
+    assert not (tmp_path / "hf").exists()
+
+
+@pytest.mark.parametrize("kind", [pieces, characters, llama])
+def test_the_command_exports_each_kind(kind, tmp_path, monkeypatch, capsys):
+    bundle = SimpleNamespace(model=shaken(WIDE), tokenizer=kind(tmp_path), kind="some model")
+    monkeypatch.setattr(headway.bundle, "load", lambda folder: bundle)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "r").mkdir()
+    with pytest.raises(SystemExit) as left:
+        main(["export", "r", "--to", "hf", "--json"])
+    found = json.loads(capsys.readouterr().out)
+    assert left.value.code == 0 and found["texts"] >= 5
+    reader = transformers.AutoTokenizer.from_pretrained(tmp_path / "r" / "hf")
+    assert reader(PROMPT).input_ids == bundle.tokenizer.begin(PROMPT)

@@ -1,0 +1,82 @@
+"""`headway.load` of other people's language models, and what they write."""
+
+import json
+
+import pytest
+import tokenizers
+import torch
+import transformers
+
+import headway
+from headway.bundle import TextBundle
+from headway.errors import UsageError
+
+TEXTS = [
+    "The monkey ate the banana because it was hungry.",
+    "  two spaces\n\n\ttab, Grüße naïve 日本 🙂 \u200d",
+    "it's 'quoted' <|endoftext|> </s>",
+    "",
+]
+
+
+def engine(specials=("<s>", "</s>")):
+    made = tokenizers.Tokenizer(tokenizers.models.BPE())
+    made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = tokenizers.decoders.ByteLevel()
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=300,
+        special_tokens=list(specials),
+        initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    made.train_from_iterator(TEXTS * 5, trainer)
+    return made
+
+
+def folder_with(place, **files):
+    engine().save(str(place / "tokenizer.json"))
+    for name, content in files.items():
+        (place / f"{name}.json").write_text(json.dumps(content))
+    return place
+
+
+def test_a_folder_of_transformers_loads_and_writes_what_transformers_writes(tmp_path):
+    folder_with(tmp_path, tokenizer_config={"bos_token": "<s>", "eos_token": "</s>"})
+    config = transformers.LlamaConfig(
+        vocab_size=300,
+        hidden_size=24,
+        intermediate_size=40,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=64,
+        bos_token_id=0,
+        eos_token_id=1,
+    )
+    theirs = transformers.LlamaForCausalLM(config).eval()
+    theirs.save_pretrained(tmp_path)
+    bundle = headway.load(tmp_path)
+    assert isinstance(bundle, TextBundle)
+    found = bundle.generate(["The monkey"], temperature=0, max_tokens=20)[0][0]
+    prompt = bundle.tokenizer.begin("The monkey")
+
+    wanted = theirs.generate(torch.tensor([prompt]), max_new_tokens=20, do_sample=False)[0]
+    written = wanted[len(prompt) :].tolist()
+    assert list(found.tokens) == [i for i in written if i != 1]
+
+
+def test_the_real_model_is_a_file_to_load_and_tells_its_story_in_text(real_data, tmp_path):
+    folder = "weights/stories260K"
+    for name in ("stories260K.bin", "tok512.bin"):
+        (tmp_path / name).write_bytes(real_data(f"{folder}/{name}").read_bytes())
+    ids = json.loads(real_data(f"{folder}/golden.json").read_text())["greedy_ids_from_bos"]
+    bundle = headway.load(tmp_path / "stories260K.bin")
+    found = bundle.generate([""], temperature=0, max_tokens=len(ids) - 1)[0][0]
+    assert [1, *found.tokens] == ids
+    assert found.text == bundle.tokenizer.decode(ids)
+    assert bundle.tokenizer.begin(found.text) == ids, "a text is read as it was written"
+    odd = "naïve 日 \n🙂"
+    assert bundle.tokenizer.decode(bundle.tokenizer.encode(odd)) == odd
+    (tmp_path / "tok2.bin").write_bytes(b"")
+    with pytest.raises(UsageError, match="2 files tok"):
+        headway.load(tmp_path / "stories260K.bin")

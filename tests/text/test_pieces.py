@@ -1,0 +1,121 @@
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway.errors import DataError, UsageError
+from headway.text import Characters, TextPieces, TextTokenizer, Tokenizer, load_tokenizer
+
+TEXTS = ["The old baker waves.", "  The baker bakes bread </s>\n", "A dog barks, twice."] * 9
+PIECES = TextPieces.train(TEXTS, 320)
+ANY_TEXT = st.text(max_size=40) | st.text(alphabet="a é\n\t\r\u2028\x85\u00a0🦊ก</s>", max_size=40)
+
+
+@given(ANY_TEXT)
+def test_any_text_comes_back_exactly(text: str) -> None:
+    ids = PIECES.encode(text)
+    assert PIECES.decode(ids) == text
+    assert PIECES.encode_batch([text, text]) == [ids, ids]
+    assert PIECES.begin(text) == [PIECES.bos, *ids]
+    assert PIECES.decode([*PIECES.begin(text), PIECES.eos]) == text
+    assert PIECES.eos not in ids
+
+
+@given(st.lists(st.integers(0, PIECES.size - 1), max_size=30))
+def test_any_ids_are_a_text_and_broken_characters_show(ids: list[int]) -> None:
+    text = PIECES.decode(ids)
+    text.encode()
+    plain = [i for i in ids if i != PIECES.eos]
+    if "\ufffd" not in text:
+        assert PIECES.decode(PIECES.encode(text)) == text
+    assert len(PIECES.pieces(plain)) == len(plain)
+
+
+def test_one_token_ends_a_text_and_begins_the_next() -> None:
+    assert isinstance(PIECES, TextTokenizer)
+    assert PIECES.bos == PIECES.eos == 0
+    assert PIECES.begin("") == [0] and PIECES.encode("") == []
+    assert 257 < PIECES.size <= 320
+
+
+def test_a_text_that_spells_the_special_token_never_becomes_it(tmp_path: Path) -> None:
+    PIECES.save(tmp_path)
+    for tokenizer in (PIECES, TextPieces.load(tmp_path / "tokenizer.json")):
+        ids = tokenizer.encode("a</s> </s>")
+        assert 0 not in ids and tokenizer.decode(ids) == "a</s> </s>"
+        assert tokenizer.pieces([0]) == ["</s>"] and tokenizer.decode([0]) == ""
+
+
+def test_spaces_stand_as_they_are_and_pieces_show_them() -> None:
+    assert PIECES.pieces(PIECES.encode(" baker"))[0].startswith(" ")
+    assert not PIECES.pieces(PIECES.encode("baker"))[0].startswith(" ")
+    assert PIECES.pieces(PIECES.encode("🦊")) == ["\ufffd"] * 4
+
+
+def test_a_file_keeps_it_byte_for_byte(tmp_path: Path) -> None:
+    PIECES.save(tmp_path)
+    again = load_tokenizer(tmp_path)
+    assert isinstance(again, TextPieces) and again.fingerprint == PIECES.fingerprint
+    (tmp_path / "again").mkdir()
+    again.save(tmp_path / "again")
+    first = (tmp_path / "tokenizer.json").read_bytes()
+    assert (tmp_path / "again" / "tokenizer.json").read_bytes() == first
+    assert TextPieces.train(iter(TEXTS), 320).fingerprint == PIECES.fingerprint
+
+
+def test_fingerprints_differ_where_ids_do() -> None:
+    others = [TextPieces.train(TEXTS, 270), TextPieces.train(TEXTS[:1], 320)]
+    others += [Tokenizer.train(TEXTS, 320), Characters.train(TEXTS)]
+    assert len({tokenizer.fingerprint for tokenizer in [PIECES, *others]}) == 5
+
+
+def test_what_cannot_be_is_an_error() -> None:
+    for wrong in (-1, PIECES.size):
+        with pytest.raises(DataError, match="outside the vocabulary"):
+            PIECES.decode([wrong])
+        with pytest.raises(DataError, match="outside the vocabulary"):
+            PIECES.pieces([wrong])
+    with pytest.raises(DataError, match="half of a character"):
+        PIECES.encode("a\ud800")
+    with pytest.raises(DataError, match="half of a character"):
+        TextPieces.train(["a\ud800"], 300)
+    with pytest.raises(UsageError, match="is below 257"):
+        TextPieces.train(TEXTS, 256)
+
+
+def test_damaged_and_foreign_files_are_refused(tmp_path: Path) -> None:
+    PIECES.save(tmp_path)
+    path = tmp_path / "tokenizer.json"
+    whole = path.read_bytes()
+    content = json.loads(whole)
+    model = content["model"]
+    without = {piece: i for piece, i in model["vocab"].items() if piece != "</s>"}
+    holed = {**model["vocab"], "xy": 9999}
+    twice = {**model["vocab"], "xy": 5}
+    added = {**content["added_tokens"][0], "content": "dog", "id": 7}
+    spaced = {**content["pre_tokenizer"], "add_prefix_space": True}
+    for broken in (
+        [],
+        {**content, "model": {**model, "type": "Unigram"}},
+        {**content, "model": {**model, "vocab": without}},
+        {**content, "model": {**model, "vocab": holed}},
+        {**content, "model": {**model, "vocab": twice}},
+        {**content, "model": {**model, "merges": [["日", "本"]]}},
+        {**content, "model": {**model, "dropout": 0.5}},
+        {**content, "added_tokens": [added]},
+        {**content, "pre_tokenizer": spaced},
+        {**content, "normalizer": {"type": "Lowercase"}},
+        {**content, "truncation": {"max_length": 3}},
+    ):
+        path.write_text(json.dumps(broken))
+        with pytest.raises(DataError):
+            load_tokenizer(tmp_path)
+    for raw in (b"", whole[:-20], b"\xff" + whole, b"[" * 100_000):
+        path.write_bytes(raw)
+        with pytest.raises(DataError):
+            load_tokenizer(tmp_path)
+    path.unlink()
+    with pytest.raises(DataError, match=r"there is no tokenizer\.json"):
+        load_tokenizer(tmp_path)
