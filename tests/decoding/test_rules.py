@@ -27,6 +27,7 @@ from headway.decoding import (
     Writing,
     apply_rules,
 )
+from headway.errors import DataError, UsageError
 
 INF = math.inf
 V = 9
@@ -261,12 +262,12 @@ def test_nothing_left_to_write_is_an_error_that_names_the_rules():
     written = [Writing(), Writing([1, 2])]
     logits = some_logits(2, rows=2)
     every = Forbidden([[token] for token in range(V)])
-    with pytest.raises(ValueError, match=r"every token is forbidden after tokens \[\].*Forbidden"):
+    with pytest.raises(UsageError, match=r"every token is forbidden after tokens \[\].*Forbidden"):
         apply_rules([Temperature(2.0), every], logits, written)
-    with pytest.raises(ValueError, match=r"after tokens \[1, 2\]"):
+    with pytest.raises(UsageError, match=r"after tokens \[1, 2\]"):
         apply_rules([Forbidden([[2, token] for token in range(V)])], logits, written)
     logits[1, 4] = math.nan
-    with pytest.raises(ValueError, match="not numbers"):
+    with pytest.raises(DataError, match="not numbers"):
         apply_rules([], logits, written)
 
 

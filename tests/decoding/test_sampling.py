@@ -175,7 +175,7 @@ def test_what_cannot_be_continued_is_refused():
         sample(model, [[3], []], asked(), [[0]] * 2)
     with pytest.raises(ValueError, match="seeds for 1 prompts"):
         sample(model, [[3], [4]], asked(), [[0]])
-    with pytest.raises(ValueError, match="every token is forbidden"):
+    with pytest.raises(UsageError, match="every token is forbidden"):
         sample(model, [[3]], asked([Bias(dict.fromkeys(range(11), -math.inf))]), [[0]])
     with pytest.raises(ValueError, match="max_tokens=-1"):
         asked(max_tokens=-1)

@@ -16,6 +16,7 @@ def place(tmp_path_factory):
     folder = tmp_path_factory.mktemp("generate")
     text = "\n".join([*LINES, "User: hello\nAssistant: the fox\n"])
     (folder / "t.txt").write_text(text + "\n")
+    (folder / "broken.txt").write_bytes(b"fine \xff")
     (folder / "examples.txt").write_text("the fox likes a drum.\n")
     headway(*train("a", "--steps", "60", "--optimizer.lr", "1e-2"), cwd=folder)
     headway(*train("b", "--steps", "3", "--data.tokenizer", "runs/a"), cwd=folder)
@@ -114,6 +115,9 @@ def test_a_conversation_keeps_to_its_turns(here):
         ("generate runs/a x --bias nothing", 2, "WORD=NUMBER"),
         ("generate runs/a x --bias zzzzqqq=2", 2, "a bias"),
         ("generate runs/a x --few-shot absent.txt", 3, "cannot be read"),
+        ("generate runs/a x --few-shot broken.txt", 3, "not UTF-8"),
+        ("generate runs/a x --force zzz --forbid zzz --bias", 2, "WORD=NUMBER"),
+        ("generate runs/a x --seed 99999999999999999999 --max-tokens 2", 0, ""),
         ("generate runs/a x --draft runs/c", 2, "another tokenizer"),
         ("generate runs/a x --beam 2 --lookup 3", 2, "takes no draft"),
         ("generate runs/c 'Q#'", 2, "does not know the character"),

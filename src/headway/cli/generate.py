@@ -13,7 +13,7 @@ from headway.cli.console import data_json, talk
 from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
 from headway.cli.train import split_words
 from headway.cli.translate import standard_input
-from headway.errors import UsageError
+from headway.errors import DataError, UsageError
 from headway.files import read_bytes
 from headway.settings import COMMAND_LINE, override
 
@@ -57,7 +57,7 @@ def generate(
         One JSON object for each output, with its tokens and their log-probabilities.
     """
     bundle, settings, prompts, place = _opened(words, machine)
-    examples = "" if few_shot is None else read_bytes(few_shot, PROMPT_LIMIT).decode()
+    examples = "" if few_shot is None else _text(few_shot)
     if not prompts and sys.stdin.isatty():
         talk.print("one prompt a line; Ctrl-D ends")
     prompts = prompts or list(standard_input())
@@ -137,6 +137,13 @@ def _opened(
     place = machine.prepare()
     bundle = load_as(TextBundle, things[0], place.device)
     return bundle, settings, [thing.replace("\\n", "\n") for thing in things[1:]], place
+
+
+def _text(path: Path) -> str:
+    try:
+        return read_bytes(path, PROMPT_LIMIT).decode()
+    except UnicodeDecodeError as error:
+        raise DataError(f"not UTF-8: {error}", str(path)) from error
 
 
 def _draft(folder: str, device: str) -> TextBundle:

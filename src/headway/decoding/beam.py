@@ -10,6 +10,7 @@ import torch
 
 from headway.decoding.rules import Writing
 from headway.decoding.search import Hypothesis, Limits, beam_log_probabilities, length_penalty
+from headway.errors import UsageError
 from headway.shapes import Float, Int, Tensor
 
 
@@ -241,12 +242,12 @@ def _sort_out(
 def _best_of_groups(
     sentences: list[_Sentence], count: int, num_best: int
 ) -> list[list[Hypothesis]]:
-    """The hypotheses of each input; ValueError where the rules allowed none."""
+    """The hypotheses of each input; UsageError where the rules allowed none."""
     results: list[list[Hypothesis]] = []
     for item in range(count):
         pools = [sentence.pool for sentence in sentences if sentence.item == item]
         if not any(pools):
-            raise ValueError(f"no output of input {item + 1} keeps to all rules")
+            raise UsageError(f"no output of input {item + 1} keeps to all rules")
         distinct: dict[tuple[int, ...], Hypothesis] = {}
         for rank in range(max(map(len, pools))):
             equals = [pool[rank] for pool in pools if rank < len(pool)]

@@ -15,6 +15,7 @@ from typing import Protocol, runtime_checkable
 
 import torch
 
+from headway.errors import DataError, UsageError
 from headway.shapes import Bool, Float, Tensor
 
 
@@ -51,7 +52,7 @@ class Rule(Protocol):
 def apply_rules(
     rules: Sequence[Rule], logits: Float[Tensor, "N V"], written: Sequence[Writing]
 ) -> Float[Tensor, "N V"]:
-    """The logits after all rules. Raises ValueError when a row has no token left."""
+    """The logits after all rules. UsageError when a row has no token left."""
     for rule in rules:
         logits = rule(logits, written)
     best = logits.amax(-1)
@@ -60,8 +61,11 @@ def apply_rules(
         after = written[row].seen[-8:]
         if best[row] == -torch.inf:
             names = ", ".join(str(rule) for rule in rules) or "no rule"
-            raise ValueError(f"every token is forbidden after tokens {after}, by {names}")
-        raise ValueError(f"the model's scores after tokens {after} are not numbers")
+            raise UsageError(
+                f"every token is forbidden after tokens {after}, by {names}",
+                hint="forbid less, or let the output end sooner",
+            )
+        raise DataError(f"the model's scores after tokens {after} are not numbers")
     return logits
 
 

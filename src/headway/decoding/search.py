@@ -79,7 +79,7 @@ def next_log_probabilities(
 ) -> Float[Tensor, "N V"]:
     """log P(next token) after the last of the T tokens, by the rules.
 
-    Raises ValueError when a row has no token left.
+    UsageError when a row has no token left.
     """
     return apply_rules(rules, logits[:, -1].float(), written).log_softmax(-1)
 
