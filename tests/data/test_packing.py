@@ -1,183 +1,335 @@
-"""Rows of running text: every token once, borders where they are, and entered anywhere."""
+"""Rows of running text."""
 
-from itertools import islice
+import itertools
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from headway.data.documents import Part
-from headway.data.packing import IGNORED, TextRows, in_order
-from headway.data.text_corpus import TextCorpus, prepare_text
+from headway.data.packing import IGNORED, TextBatch, TextRows, in_order
+from headway.data.text_corpus import TextCorpus
 from headway.errors import DataError, UsageError
 from headway.models import GPT, GPTConfig
-from headway.text import Characters
 from headway.training import TextObjective
-from tests.data.language import TwoEnds
 
-ALPHABET = "".join(chr(0x100 + i) for i in range(200))
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    """A corpus of documents of given lengths; its tokens tell their places apart."""
-    count = 0
-
-    def make(lengths, two_ends=False) -> TextCorpus:
-        nonlocal count
-        count += 1
-        total, parts = 0, []
-        for length in lengths:
-            letters = [ALPHABET[i % 200] for i in range(total, total + length)]
-            parts.append(Part("".join(letters), True))
-            total += length
-        tokenizer = TwoEnds([ALPHABET]) if two_ends else Characters(ALPHABET)
-        return prepare_text(parts, tokenizer, tmp_path_factory.mktemp("c") / str(count))
-
-    return make
+BOS, EOS = 0, 1
 
 
-def check_row(corpus: TextCorpus, start: int, batch, row: int) -> None:
-    """One row is `start` and on, borders and targets included."""
-    tokens, targets = batch.tokens[row].tolist(), batch.targets[row].tolist()
-    length = len(tokens)
-    ids = corpus.ids[start : start + length + 1].tolist()
-    real = len(ids) - 1
-    assert tokens[:real] == ids[:-1]
-    begins = set(corpus.offsets.tolist())
-    for i in range(real):
-        starts_next = start + i + 1 in begins
-        wanted = IGNORED if starts_next and corpus.marks_ends else ids[i + 1]
-        assert targets[i] == wanted
-    assert targets[real:] == [IGNORED] * (length - real)
-    parts = batch.lengths[row] if batch.lengths else (length,)
-    assert sum(parts) == length
-    borders = np.cumsum(parts)[:-1].tolist()
-    inside = [i for i in range(1, real) if start + i in begins]
-    assert borders == inside + ([real] if real < length else [])
+def corpus(folder: Path, sizes: Sequence[int], *, ends: bool, first: int = 2) -> TextCorpus:
+    """Documents of <bos>, `sizes` tokens and perhaps <eos>; tokens count up from `first`, so that
+    each tells its place."""
+    ids, offsets, following = [], [], itertools.count(first)
+    for size in sizes:
+        offsets.append(len(ids))
+        ids += [BOS, *itertools.islice(following, size), *([EOS] if ends else [])]
+    return written(folder, np.array(ids), np.array(offsets), ends=ends)
 
 
-lengths = st.lists(st.integers(1, 30), min_size=1, max_size=12)
+def written(folder: Path, ids: Any, offsets: Any, *, ends: bool) -> TextCorpus:
+    folder.mkdir(exist_ok=True)
+    ids.astype("<u4").tofile(folder / "ids.bin")
+    offsets.astype("<i8").tofile(folder / "offsets.bin")
+    counts = {"tokens": len(ids), "documents": len(offsets), "bytes": 3 * len(ids)}
+    return TextCorpus(folder, {"dtype": "uint32", "marks_ends": ends, **counts})
 
 
-@settings(max_examples=40)
-@given(lengths, st.integers(1, 4), st.integers(1, 20), st.booleans())
-def test_evaluation_asks_for_every_token_once_and_in_order(made, documents, rows, length, two):
-    corpus = made(documents, two)
-    start = 0
-    for batch in in_order(corpus, rows, length):
-        for row in range(len(batch.tokens)):
-            check_row(corpus, start, batch, row)
-            start += length
-    assert start - length < len(corpus) - 1 <= start
-
-
-@settings(max_examples=40)
-@given(lengths, st.integers(1, 4), st.integers(1, 12), st.booleans(), st.integers(0, 5))
-def test_training_rows_are_running_text_and_an_epoch_has_nearly_all(
-    made, documents, rows, length, two, epoch
-):
-    corpus = made([13, *documents], two)
-    stream = TextRows([corpus], rows, length, seed=3)
-    seen: list[int] = []
-    for _, _, batch in islice(stream.stream(epoch, 0), stream.batches_an_epoch):
-        for row in range(len(batch.tokens)):
-            start = batch.indices[row]
-            check_row(corpus, start, batch, row)
-            seen += range(start + 1, start + length + 1)
-    assert len(seen) == len(set(seen)), "a token stood in two rows"
-    assert len(corpus) - 1 - len(seen) < 2 * length
-
-
-@pytest.mark.parametrize("weights", [(), (1.0, 3.0)])
-def test_a_stream_may_be_entered_anywhere(made, weights):
-    corpora = [made([50, 3, 20]), made([40] * 3)]
-
-    def fresh():
-        return TextRows(corpora, 3, 7, weights=weights, seed=9)
-
-    through = list(islice(fresh().stream(0, 0), 3 * fresh().batches_an_epoch))
-    epoch = position = 0
-    for number, (next_epoch, next_position, batch) in enumerate(through):
-        again = next(fresh().stream(epoch, position))
-        assert again[:2] == (next_epoch, next_position)
-        assert torch.equal(again[2].tokens, batch.tokens) and again[2].lengths == batch.lengths
+def through(rows: TextRows, batches: int, epoch: int = 0, position: int = 0) -> list[Any]:
+    """(epoch, position, what comes next, batch) of consecutive batches."""
+    found = []
+    for next_epoch, next_position, batch in itertools.islice(rows.stream(epoch, position), batches):
+        found.append(((epoch, position), batch))
         epoch, position = next_epoch, next_position
-        assert (epoch, position) == divmod(number + 1, fresh().batches_an_epoch)
-    orders = [through[i * fresh().batches_an_epoch][2].tokens for i in range(3)]
-    assert not torch.equal(orders[0], orders[1]), "two epochs in the same order"
-    other = next(TextRows(corpora, 3, 7, weights=weights, seed=10).stream(0, 0))[2]
-    assert not torch.equal(other.tokens, through[0][2].tokens)
+    return found
 
 
-def test_weights_are_shares_of_the_rows_and_short_corpora_repeat_in_new_orders(made):
-    small, large = made([30]), made([400])
-    rows = TextRows([small, large], 4, 5, weights=(3.0, 1.0), seed=0)
-    total = sum(rows.quotas)
-    assert abs(rows.quotas[0] / total - 0.75) <= 1 / total
-    source = rows.sources[0]
-    passes = [source.starts(np.arange(source.rows) + k * source.rows).tolist() for k in range(3)]
-    assert len({tuple(order) for order in passes}) > 1
-    for order in passes:
-        assert len(set(order)) == source.rows
-    drawn = [batch for _, _, batch in islice(rows.stream(0, 0), rows.batches_an_epoch)]
-    assert sum(len(batch.tokens) for batch in drawn) == total
+def an_epoch(rows: TextRows, epoch: int = 0) -> list[TextBatch]:
+    return [batch for _, batch in through(rows, rows.batches_an_epoch, epoch)]
 
 
-@pytest.mark.parametrize("weights", [(1.0,), (1.0, -1.0), (0.0, 0.0)])
-def test_weights_that_make_no_sense_are_refused(made, weights):
-    with pytest.raises(UsageError, match="weights"):
-        TextRows([made([30]), made([30])], 2, 5, weights=weights)
+def same(a: TextBatch, b: TextBatch) -> bool:
+    return (
+        torch.equal(a.tokens, b.tokens)
+        and torch.equal(a.targets, b.targets)
+        and (a.lengths, a.indices) == (b.lengths, b.indices)
+    )
 
 
-def test_a_text_shorter_than_a_row_is_refused_with_what_would_do(made):
-    with pytest.raises(DataError, match=r"8 tokens is too short for rows of 9") as caught:
-        TextRows([made([7])], 2, 9)
-    assert "--training.length 7" in str(caught.value.hint)
+def learned(batches: Sequence[TextBatch]) -> list[int]:
+    """Targets, in order, without those that nobody learns and without the special tokens."""
+    flat = torch.cat([batch.targets.flatten() for batch in batches]).tolist()
+    return [target for target in flat if target > EOS]
 
 
-def test_packed_rows_teach_what_each_document_teaches_alone(made):
-    corpus = made([5, 9, 2, 14, 1, 3])
-    torch.manual_seed(0)
-    model = GPT(
-        GPTConfig(
-            model_dim=24,
-            num_heads=3,
-            ffn_dim=40,
-            num_layers=2,
-            vocabulary=201,
-            max_length=40,
+def check_rows(text: TextCorpus, batch: TextBatch, starts: Sequence[int]) -> None:
+    """Every statement about a batch, said again in plain loops."""
+    ids, begins = np.asarray(text.ids).tolist(), set(text.offsets.tolist())
+    length = batch.tokens.shape[1]
+    expected_lengths = []
+    for row, start in enumerate(starts):
+        lengths = [0]
+        for column in range(length):
+            at = start + column
+            if at + 1 >= len(ids):  # past the end: one run of zeros
+                if at + 1 == len(ids) and column:
+                    lengths.append(0)
+                assert batch.tokens[row, column] == 0
+                assert batch.targets[row, column] == IGNORED
+            else:
+                if at in begins and column:
+                    lengths.append(0)
+                assert batch.tokens[row, column] == ids[at]
+                ignored = text.marks_ends and at + 1 in begins
+                assert batch.targets[row, column] == (IGNORED if ignored else ids[at + 1])
+            lengths[-1] += 1
+        expected_lengths.append(tuple(lengths))
+    if all(len(lengths) == 1 for lengths in expected_lengths):
+        assert batch.lengths is None
+    else:
+        assert batch.lengths == tuple(expected_lengths)
+        assert all(sum(lengths) == length for lengths in batch.lengths)
+
+
+sizes = st.lists(st.integers(1, 12), min_size=1, max_size=12)
+length = st.integers(1, 9)
+rows = st.integers(1, 5)
+
+
+@given(sizes, length, rows, st.booleans())
+def test_evaluation_asks_every_token_once_and_in_order(tmp_path_factory, sizes, length, rows, ends):
+    text = corpus(tmp_path_factory.mktemp("text"), sizes, ends=ends)
+    batches = list(in_order(text, rows, length))
+    assert learned(batches) == [i for i in text.ids.tolist()[1:] if i > EOS]
+    asked = sum(int((batch.targets != IGNORED).sum()) for batch in batches)
+    assert asked == len(text) - 1 - (len(sizes) - 1 if ends else 0)
+    for number, batch in enumerate(batches):
+        starts = [(number * rows + row) * length for row in range(len(batch.tokens))]
+        assert batch.indices == tuple(starts)
+        check_rows(text, batch, starts)
+
+
+def fits(sizes: Sequence[int], length: int, ends: bool) -> bool:
+    return sum(sizes) + len(sizes) * (1 + ends) > length
+
+
+@given(sizes, length, rows, st.booleans(), st.integers(0, 9))
+def test_rows_are_the_texts_tokens_and_borders_its_documents(
+    tmp_path_factory, sizes, length, rows, ends, seed
+):
+    text = corpus(tmp_path_factory.mktemp("text"), [*sizes, 9], ends=ends)
+    for epoch in (0, 1, 7):
+        for batch in an_epoch(TextRows([text], rows, length, seed=seed), epoch):
+            assert len(batch.tokens) <= rows
+            check_rows(text, batch, batch.indices)
+            assert max(batch.indices) + length < len(text)
+
+
+@given(sizes, length, rows, st.booleans(), st.integers(0, 9))
+def test_an_epoch_shows_nearly_every_token_once(tmp_path_factory, sizes, length, rows, ends, seed):
+    folder = tmp_path_factory.mktemp("text")
+    texts = [
+        corpus(folder / "a", [*sizes, 9], ends=ends),
+        corpus(folder / "b", [20, *sizes], ends=ends, first=1000),
+    ]
+    shown = learned(an_epoch(TextRows(texts, rows, length, seed=seed), seed))
+    assert len(set(shown)) == len(shown)
+    everything = [i for text in texts for i in text.ids.tolist()[1:] if i > EOS]
+    assert set(shown) <= set(everything)
+    # Of each corpus less than two rows, at its two ends, wait for another epoch.
+    assert len(everything) - len(shown) <= len(texts) * (2 * length - 2)
+
+
+@given(
+    st.lists(st.integers(10, 60), min_size=1, max_size=3),
+    rows,
+    st.booleans(),
+    st.integers(0, 3),
+    st.data(),
+)
+def test_a_stream_can_be_entered_anywhere(tmp_path_factory, totals, rows, weighted, seed, data):
+    folder = tmp_path_factory.mktemp("text")
+    texts = [
+        corpus(folder / str(i), [total], ends=False, first=1000 * i + 2)
+        for i, total in enumerate(totals)
+    ]
+    weights = [0.5, 3.0, 1.25][: len(texts)] if weighted else []
+
+    def fresh() -> TextRows:
+        return TextRows(texts, rows, 4, weights=weights, seed=seed)
+
+    one = fresh()
+    walk = through(one, 3 * one.batches_an_epoch + 1)
+    assert [place for place, _ in walk] == [
+        divmod(number, one.batches_an_epoch) for number in range(len(walk))
+    ]
+    at = data.draw(st.integers(0, len(walk) - 1))
+    for stream in (fresh(), one):  # a new process, and one that was elsewhere
+        again = through(stream, len(walk) - at, *walk[at][0])
+        assert [place for place, _ in again] == [place for place, _ in walk[at:]]
+        assert all(same(a[1], b[1]) for a, b in zip(again, walk[at:], strict=True))
+
+
+def test_two_streams_of_the_same_rows_do_not_disturb_each_other(tmp_path):
+    one = TextRows([corpus(tmp_path, [90], ends=False)], 2, 5, weights=[1.0])
+    apart = [through(one, 20, epoch) for epoch in (0, 6)]
+    streams = [one.stream(epoch, 0) for epoch in (0, 6)]
+    for number in range(20):
+        for stream, walk in zip(streams, apart, strict=True):
+            assert same(next(stream)[2], walk[number][1])
+
+
+@given(
+    st.lists(st.tuples(st.integers(10, 200), st.floats(0.01, 50)), min_size=1, max_size=4),
+    rows,
+)
+def test_weights_are_shares_of_the_rows_to_one_row_an_epoch(tmp_path_factory, drawn, rows):
+    folder = tmp_path_factory.mktemp("text")
+    texts = [
+        corpus(folder / str(i), [total], ends=False, first=1000 * i + 2)
+        for i, (total, _) in enumerate(drawn)
+    ]
+    weights = [weight for _, weight in drawn]
+    mixed = TextRows(texts, rows, 5, weights=weights)
+    plain = TextRows(texts, rows, 5)
+    batches = an_epoch(mixed, 2)
+    targets = torch.cat([batch.targets for batch in batches])[:, -1]
+    assert len(targets) == sum(plain.quotas)
+    for number, weight in enumerate(weights):
+        count = int((targets // 1000 == number).sum())
+        assert abs(count - len(targets) * weight / sum(weights)) <= 1
+    assert plain.quotas.tolist() == [source.rows for source in plain.sources]
+
+
+def test_a_weighted_text_repeats_at_its_own_pace_in_new_orders(tmp_path):
+    small = corpus(tmp_path / "small", [35], ends=False)
+    large = corpus(tmp_path / "large", [400], ends=False, first=1000)
+    mixed = TextRows([small, large], 3, 5, weights=[1.0, 1.0], seed=4)
+    per_pass = mixed.sources[0].rows
+    assert mixed.quotas[0] > 5 * per_pass
+    starts = [
+        start - 2
+        for epoch in (0, 1)
+        for batch in an_epoch(mixed, epoch)
+        for start in batch.targets[:, 0].tolist()
+        if start < 1000
+    ]
+    passes = [starts[at : at + per_pass] for at in range(0, len(starts), per_pass)]
+    full = [one for one in passes if len(one) == per_pass]
+    assert len(full) > 10
+    for one in full:  # all of the text before any of it again
+        assert len({start - min(one) for start in one}) == per_pass
+        assert sorted(one) == list(range(min(one), min(one) + 5 * per_pass, 5))
+    assert len({tuple(start - min(one) for start in one) for one in full}) > len(full) // 2
+    assert len({min(one) for one in full}) > 1
+    large_shown = learned(an_epoch(mixed, 0))
+    once = [target for target in large_shown if target >= 1000]
+    assert len(set(once)) == len(once)
+
+
+def test_seeds_and_epochs_bring_other_rows_in_other_orders(tmp_path):
+    text = corpus(tmp_path, [500], ends=False)
+    orders = {
+        tuple(
+            start
+            for batch in an_epoch(TextRows([text], 4, 7, seed=seed), epoch)
+            for start in batch.indices
         )
-    ).double()
-    batch = next(in_order(corpus, 1, len(corpus) - 1))
-    assert batch.lengths is not None and len(batch.lengths[0]) == 6
-    packed = TextObjective()(model, batch)
-    alone = 0.0
-    start = 0
-    for part in batch.lengths[0]:
-        ids = batch.tokens[:, start : start + part]
-        logits = model(ids)[0]
-        targets = batch.targets[0, start : start + part]
-        alone += torch.nn.functional.cross_entropy(logits, targets, reduction="sum")
-        start += part
-    assert packed.count == len(corpus) - 1
-    assert_close(packed.total, torch.as_tensor(alone), rtol=0, atol=1e-9)
+        for seed, epoch in itertools.product(range(3), range(3))
+    }
+    assert len(orders) == 9
+    assert len({min(order) for order in orders}) > 2  # rows are cut elsewhere
 
 
-def test_a_large_corpus_is_entered_in_its_middle_at_once(tmp_path):
-    """Ten million tokens on disk: the first batch does not read or order them one by one."""
-    import time
+def test_the_last_batch_of_an_epoch_has_what_is_left(tmp_path):
+    text = TextRows([corpus(tmp_path, [79], ends=False)], 4, 5)
+    assert text.quotas.tolist() == [15]
+    assert [len(batch.tokens) for batch in an_epoch(text)] == [4, 4, 4, 3]
 
+
+def test_a_text_of_one_row_is_enough_and_less_is_refused(tmp_path):
+    text = corpus(tmp_path / "short", [7], ends=False)
+    (batch,) = an_epoch(TextRows([text], 4, 7))
+    assert batch.tokens.tolist() == [text.ids[:-1].tolist()]
+    with pytest.raises(DataError, match="8 tokens is too short for rows of 8") as caught:
+        TextRows([text], 4, 8)
+    assert caught.value.where == str(tmp_path / "short")
+    assert "--training.length 7 or less" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("weights", "what"),
+    [
+        ([1.0], "1 weights for 2 corpora"),
+        ([1.0, 2.0, 3.0], "3 weights for 2 corpora"),
+        ([1.0, -1.0], "not all positive"),
+        ([1.0, 0.0], "not all positive"),
+        ([1.0, float("nan")], "nan are not all positive"),
+        ([1.0, float("inf")], "not all positive"),
+    ],
+)
+def test_weights_that_make_no_shares_are_refused(tmp_path, weights, what):
+    text = corpus(tmp_path, [30], ends=False)
+    with pytest.raises(UsageError, match=what) as caught:
+        TextRows([text, text], 2, 5, weights=weights)
+    assert "--data.weights" in str(caught.value)
+
+
+@pytest.mark.parametrize(("count", "rows", "length"), [(0, 1, 1), (1, 0, 1), (1, 1, 0)])
+def test_rows_of_nothing_are_refused(tmp_path, count, rows, length):
+    text = corpus(tmp_path, [30], ends=False)
+    with pytest.raises(ValueError, match=f"{count} corpora, {rows=}, {length=}"):
+        TextRows([text] * count, rows, length)
+
+
+@pytest.mark.parametrize("ends", [False, True])
+@pytest.mark.parametrize("positions", ["learned", "rotary"])
+def test_packed_rows_have_the_loss_of_their_documents_apart(tmp_path, ends, positions):
+    """All of a text in one row: its documents alone are what training on each would give."""
+    torch.manual_seed(2)
+    sizes = [3, 1, 6, 2, 9]
+    text = corpus(tmp_path, sizes, ends=ends)
+    config = GPTConfig(
+        model_dim=24,
+        num_heads=3,
+        ffn_dim=40,
+        num_layers=2,
+        max_length=40,
+        vocabulary=40,
+        positions=positions,
+    )
+    model = GPT(config)
+    (packed,) = in_order(text, 1, len(text) - 1)
+    alone = []
+    for ids in np.split(np.asarray(text.ids).astype(np.int64), text.offsets[1:]):
+        # Where one token ends and begins, the next document's is this one's last target.
+        is_last = ids[-1] == text.ids[-1]
+        whole = ids if ends or is_last else np.append(ids, BOS)
+        row = torch.from_numpy(whole)[None]
+        alone.append(TextBatch(row[:, :-1], row[:, 1:], None, ()))
+    expected = [TextObjective()(model, one) for one in alone]
+    found = TextObjective()(model, packed)
+    assert found.count == sum(one.count for one in expected)
+    mean = sum(one.total for one in expected) / found.count
+    assert_close(found.total / found.count, mean, rtol=0, atol=1e-5)
+    found.total.backward()
+    packed_gradient = [p.grad.clone() for p in model.parameters()]
+    model.zero_grad()
+    sum(one.total for one in expected).backward()
+    for a, b in zip(packed_gradient, model.parameters(), strict=True):
+        assert_close(a, b.grad, rtol=0, atol=1e-5)
+
+
+def test_a_large_text_is_entered_in_the_middle_at_once(tmp_path):
     count = 10_000_000
-    corpus = TextCorpus.__new__(TextCorpus)
-    corpus.folder, corpus.num_bytes, corpus.marks_ends = tmp_path, count, False
-    corpus.ids = np.memmap(tmp_path / "ids.bin", np.uint16, "w+", shape=(count,))
-    corpus.offsets = np.arange(0, count, 1000)
-    rows = TextRows([corpus], 8, 256, seed=0)
+    text = written(tmp_path, np.arange(count) % 50_000, np.arange(0, count, 1000), ends=False)
     started = time.perf_counter()
-    _, _, batch = next(rows.stream(3, rows.batches_an_epoch // 2))
-    assert time.perf_counter() - started < 2
-    assert batch.tokens.shape == (8, 256)
+    stream = TextRows([text], 16, 256, seed=3)
+    _, _, batch = next(stream.stream(5, stream.batches_an_epoch // 2))
+    assert time.perf_counter() - started < 1
+    assert batch.tokens.shape == (16, 256)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -105,10 +106,17 @@ class TextRows:
         seed: int = 0,
         device: str = "cpu",
     ) -> None:
-        if weights and (len(weights) != len(corpora) or min(weights) < 0 or not sum(weights)):
+        if not corpora or rows < 1 or length < 1:
+            raise ValueError(f"{len(corpora)} corpora, {rows=}, {length=}: all must be 1 or more")
+        if weights and len(weights) != len(corpora):
             raise UsageError(
                 f"{len(weights)} weights for {len(corpora)} corpora",
                 hint="--data.weights: one positive number for each of --data.train",
+            )
+        if weights and not all(weight > 0 and math.isfinite(weight) for weight in weights):
+            raise UsageError(
+                f"the weights {', '.join(map(str, weights))} are not all positive numbers",
+                hint="--data.weights: shares of the rows; leave out a corpus that shall have none",
             )
         self.sources = [_Source(c, i, length, seed) for i, c in enumerate(corpora)]
         self.rows, self.length, self.seed, self.device = rows, length, seed, device
@@ -148,12 +156,13 @@ class TextRows:
 
     def _mixed(self, epoch: int) -> npt.NDArray[np.int64]:
         """(corpus, how many of its rows came before) for each row of an epoch, in order."""
-        pairs = [
-            np.stack((np.full(quota, number), epoch * quota + np.arange(quota)), axis=1)
-            for number, quota in enumerate(self.quotas.tolist())
-        ]
-        together: npt.NDArray[np.int64] = np.concatenate(pairs).astype(np.int64)
-        return np.random.default_rng([self.seed, _MIXTURE, epoch]).permutation(together)
+        numbers = np.repeat(np.arange(len(self.quotas)), self.quotas)
+        numbers = np.random.default_rng([self.seed, 0, _MIXTURE, epoch]).permutation(numbers)
+        mixed = np.stack((numbers, np.empty_like(numbers)), axis=1)
+        for number, quota in enumerate(self.quotas.tolist()):
+            # In order, or a corpus of many passes an epoch would need them all for every batch.
+            mixed[numbers == number, 1] = epoch * quota + np.arange(quota)
+        return mixed
 
 
 def in_order(
