@@ -1,12 +1,10 @@
 """Generation and chat through the real command line, on a model trained for a second."""
 
-import io
 import json
 import shlex
 
 import pytest
 
-from headway.cli.main import main
 from tests.end_to_end.small import headway
 from tests.end_to_end.test_language import LINES, train
 
@@ -25,21 +23,9 @@ def place(tmp_path_factory):
 
 
 @pytest.fixture
-def here(place, monkeypatch, capsys):
-    """The command line in this process: (standard output, talk) of words and standard input."""
-    monkeypatch.chdir(place)
-
-    def run(words: str, given: str | bytes = "", code: int = 0) -> tuple[str, str]:
-        raw = given.encode() if isinstance(given, str) else given
-        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(raw)))
-        with pytest.raises(SystemExit) as leaving:
-            main(shlex.split(words))
-        said = capsys.readouterr()
-        assert leaving.value.code == code, said.err
-        assert "Traceback" not in said.err
-        return said.out, said.err
-
-    return run
+def here(here):
+    """The same with one line of words, as a shell takes them."""
+    return lambda words, given="", code=0: here(*shlex.split(words), given=given, code=code)
 
 
 GREEDY = "--temperature 0 --max-tokens 8"

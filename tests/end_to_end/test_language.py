@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from headway.cli.main import main
 from tests.end_to_end.small import headway, rows
 
 LINES = [
@@ -32,21 +31,6 @@ def place(tmp_path_factory):
     done = headway(*train("a", "--steps", "5"), cwd=folder)
     (folder / "said").write_text(done.stderr)
     return folder
-
-
-@pytest.fixture
-def here(place, monkeypatch, capsys):
-    """The command line in this process: torch is loaded already. (exit code, output, talk)."""
-    monkeypatch.chdir(place)
-
-    def run(*words: str, code: int = 0) -> tuple[str, str]:
-        with pytest.raises(SystemExit) as leaving:
-            main(words)
-        said = capsys.readouterr()
-        assert leaving.value.code == code, said.err
-        return said.out, said.err
-
-    return run
 
 
 def test_training_says_what_it_does_and_leaves_a_bundle(place):

@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from headway.cli.main import main
 from tests.end_to_end.small import headway, rows
 
 SUBJECTS = ["fox", "dog", "cat", "horse"]
@@ -26,21 +25,6 @@ def write_text(path):
 
 def train(run: str, *more: str) -> list[str]:
     return ["train", "words", "t.txt", "--run", run, *TINY, *more]
-
-
-@pytest.fixture
-def here(place, monkeypatch, capsys):
-    """The command line in this process: torch is loaded already. (exit code, output, talk)."""
-    monkeypatch.chdir(place)
-
-    def run(*words: str, code: int = 0) -> tuple[str, str]:
-        with pytest.raises(SystemExit) as leaving:
-            main(words)
-        said = capsys.readouterr()
-        assert leaving.value.code == code, said.err
-        return said.out, said.err
-
-    return run
 
 
 @pytest.fixture(scope="module")

@@ -50,8 +50,8 @@ def collate(corpus: Corpus, indices: Array, tokenizers: TokenizerPair) -> Transl
     return TranslationBatch(
         source,
         keys,
-        _padded([[start, *row] for row in targets], pad),
-        _padded([[*row, end] for row in targets], pad),
+        padded([[start, *row] for row in targets], pad)[0],
+        padded([[*row, end] for row in targets], pad)[0],
         tuple(places),
     )
 
@@ -61,16 +61,19 @@ def collate_sources(
 ) -> tuple[Int[Tensor, "B S"], Bool[Tensor, "B S"] | None]:
     """Source ids, each ended by </s>, and which of them are real (None: all)."""
     ended = [[*row, tokenizer.eos] for row in rows]
-    source = _padded(ended, tokenizer.pad)
-    lengths = torch.tensor([len(row) for row in ended])
-    if bool((lengths == source.shape[1]).all()):
-        return source, None
-    return source, torch.arange(source.shape[1]) < lengths[:, None]
+    source, keys = padded(ended, tokenizer.pad)
+    return source, None if bool(keys.all()) else keys
 
 
-def _padded(rows: Sequence[Sequence[int]], pad: int) -> Int[Tensor, "B T"]:
-    longest = max(len(row) for row in rows)
-    return torch.tensor([[*row, *[pad] * (longest - len(row))] for row in rows])
+def padded(
+    rows: Sequence[Sequence[int]], pad: int
+) -> tuple[Int[Tensor, "B T"], Bool[Tensor, "B T"]]:
+    """Rows as one matrix, padded at the right; and which are real. Rows may be empty."""
+    longest = max(map(len, rows), default=0)
+    ids = [[*row, *[pad] * (longest - len(row))] for row in rows]
+    lengths = torch.tensor([len(row) for row in rows], dtype=torch.long)
+    matrix = torch.tensor(ids, dtype=torch.long).view(len(rows), longest)
+    return matrix, torch.arange(longest) < lengths[:, None]
 
 
 class Batches:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from headway.data.batches import padded
 from headway.shapes import Bool, Int, Tensor
 
 
@@ -36,14 +37,7 @@ def collate_labelled(
     """Texts of any lengths, none empty, as one batch."""
     if len(rows) != len(classes) or not all(rows):
         raise ValueError("every text needs a class and at least one token")
-    lengths = torch.tensor([len(row) for row in rows])
-    longest = int(lengths.max())
-    return LabelledBatch(
-        torch.tensor([[*row, *[pad] * (longest - len(row))] for row in rows]),
-        torch.arange(longest) < lengths[:, None],
-        torch.tensor(classes),
-        tuple(indices),
-    )
+    return LabelledBatch(*padded(rows, pad), torch.tensor(classes), tuple(indices))
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from headway.data.batches import padded
 from headway.decoding.beam import beam_search
 from headway.decoding.rules import (
     Bias,
@@ -32,7 +33,6 @@ from headway.decoding.sampling import (
     Row,
     Sampling,
     open_rows,
-    pad,
     sample_steps,
 )
 from headway.decoding.search import Limits
@@ -296,7 +296,7 @@ def _beams(
         prompts=ids,
         cut=True,
     )
-    tokens, keys = pad([row[:-1] for row in ids])
+    tokens, keys = padded([row[:-1] for row in ids], 0)
     device = next(model.parameters()).device
     found = beam_search(
         model,

@@ -36,6 +36,11 @@ class Writing:
         """The prompt and what was written after it."""
         return [*self.prompt, *self.tokens]
 
+    @property
+    def last(self) -> int:
+        """The newest token of both."""
+        return self.tokens[-1] if self.tokens else self.prompt[-1]
+
 
 @runtime_checkable
 class Rule(Protocol):

@@ -10,9 +10,10 @@ from typing import Any, Literal
 
 import torch
 
+from headway.data.batches import padded
 from headway.decoding.rules import Likeliest, Rule, Writing, apply_rules
 from headway.errors import UsageError
-from headway.shapes import Bool, Float, Int, Tensor
+from headway.shapes import Float, Tensor
 
 Reason = Literal["end", "stop", "length", "context"]
 """Why an output ends: the model wrote </s>, somebody called `Row.end`, it has as many tokens as
@@ -118,7 +119,7 @@ def sample_steps(model: Any, rows: Sequence[Row], sampling: Sampling) -> Iterato
 def _step(model: Any, state: Any, live: Sequence[Row], sampling: Sampling) -> tuple[list[Row], Any]:
     """One token more for each row: those that have grown, and the state."""
     device = next(model.parameters()).device
-    tokens = torch.tensor([[row.seen[-1]] for row in live], device=device)
+    tokens = torch.tensor([[row.last] for row in live], device=device)
     logits, state = model.step(tokens, state)
     scores = logits[:, -1].float()
     chosen = choose(apply_rules(sampling.rules, scores, live), live, sampling.rules)
@@ -154,21 +155,11 @@ def read_prompts(model: Any, rows: Sequence[Row]) -> Any:
     """
     groups = [list(group) for _, group in groupby(rows, key=lambda row: row.item)]
     device = next(model.parameters()).device
-    tokens, keys = pad([group[0].prompt[:-1] for group in groups])
+    tokens, keys = padded([group[0].prompt[:-1] for group in groups], 0)
     state = model.start(tokens.to(device), None if bool(keys.all()) else keys.to(device))
     if len(groups) == len(rows):
         return state
     return state.reorder([place for place, group in enumerate(groups) for _ in group])
-
-
-def pad(rows: Sequence[Sequence[int]]) -> tuple[Int[Tensor, "N S"], Bool[Tensor, "N S"]]:
-    """Rows in one tensor, zeros at the right; and where the real tokens are."""
-    longest = max(map(len, rows), default=0)
-    tokens = torch.zeros(len(rows), longest, dtype=torch.long)
-    for place, row in enumerate(rows):
-        tokens[place, : len(row)] = torch.tensor(row, dtype=torch.long)
-    keys = torch.arange(longest) < torch.tensor([len(row) for row in rows])[:, None]
-    return tokens, keys
 
 
 def choose(scores: Float[Tensor, "N V"], rows: Sequence[Row], rules: Sequence[Rule]) -> list[int]:

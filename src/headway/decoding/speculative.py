@@ -14,13 +14,13 @@ from typing import Any, Protocol, runtime_checkable
 
 import torch
 
+from headway.data.batches import padded
 from headway.decoding.rules import Rule, Writing, apply_rules
 from headway.decoding.sampling import (
     Row,
     Sampling,
     choose,
     draw,
-    pad,
     read_prompts,
     record,
     uniform,
@@ -152,7 +152,7 @@ def read_on(
     width = max(len(text) - start for text, start in zip(texts, starts, strict=True))
     starts = [max(0, len(text) - width) for text in texts]
     state = state.rewind(starts)
-    tokens, _ = pad([text[start:] for text, start in zip(texts, starts, strict=True)])
+    tokens, _ = padded([text[start:] for text, start in zip(texts, starts, strict=True)], 0)
     logits, state = model.step(tokens.to(next(model.parameters()).device), state)
     short = [width - len(text) + start for text, start in zip(texts, starts, strict=True)]
     if any(short):

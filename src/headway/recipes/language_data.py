@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from headway.bundle import TextBundle, load_as
@@ -107,47 +108,54 @@ class _Halves:
     """One of data.train, and where it is cut: what is held out stands at its end."""
 
     def __init__(self, source: str, data: LanguageDataConfig, emit: Emit) -> None:
-        self.source, self.data = source, data
-        self.whole = bool(data.valid)
+        self.source, self.data, self.emit = source, data, emit
+
+    @cached_property
+    def border(self) -> int:
+        """The first character that is held out, or near it. DataError where there is no text.
+
+        Found when the text is cut for the first time: a run that goes on has its shards.
+        """
         characters, starts = 0, array("q")
         for part in self._parts():
             if part.first:
                 starts.append(characters)
             characters += len(part.text)
-            emit({"kind": "preparing", "what": source, "done": characters, "unit": "characters"})
+            done = {"done": characters, "unit": "characters"}
+            self.emit({"kind": "preparing", "what": self.source, **done})
         if not characters:
-            raise DataError("there is no text in it", source)
-        wanted = int(characters * (1 - data.held_out))
-        self.single = len(starts) == 1
-        self.border = wanted if self.single else min(starts[1:], key=lambda x: abs(x - wanted))
+            raise DataError("there is no text in it", self.source)
+        wanted = int(characters * (1 - self.data.held_out))
+        return wanted if len(starts) == 1 else min(starts[1:], key=lambda x: abs(x - wanted))
 
     def _parts(self) -> Iterator[Part]:
         return read_documents([self.source], self.data.split, self.data.key)
 
     def train(self) -> Iterator[Part]:
-        if self.whole:
+        border = self.border
+        if self.data.valid:
             yield from self._parts()
             return
-        for part, is_held_out in self._cut():
+        for part, is_held_out in self._cut(border):
             if not is_held_out:
                 yield part
 
     def valid(self) -> Iterator[Part]:
         first = True
-        for part, is_held_out in self._cut():
+        for part, is_held_out in self._cut(self.border):
             if is_held_out:
                 yield Part(part.text, part.first or first)
                 first = False
 
-    def _cut(self) -> Iterator[tuple[Part, bool]]:
+    def _cut(self, border: int) -> Iterator[tuple[Part, bool]]:
         """Each part and whether it is held out. A single document is cut at an end of line; of
         many, the border is where one begins."""
         seen = 0
         for part in self._parts():
-            if seen >= self.border or seen + len(part.text) <= self.border:
-                yield part, seen >= self.border
+            if seen >= border or seen + len(part.text) <= border:
+                yield part, seen >= border
             else:
-                at = part.text.rfind("\n", 0, self.border - seen) + 1 or self.border - seen
+                at = part.text.rfind("\n", 0, border - seen) + 1 or border - seen
                 yield Part(part.text[:at], part.first), False
                 yield Part(part.text[at:], False), True
             seen += len(part.text)
