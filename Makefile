@@ -52,10 +52,10 @@ demo: $(VENV)/.demo
 	@$(VENV)/bin/headway demo $(if $(TARGET),--target $(TARGET))
 
 test: $(VENV)/.dev
-	@$(PY) -m pytest
+	@$(PY) -m pytest -n auto --dist worksteal
 
 test-slow: $(VENV)/.dev
-	@$(PY) -m pytest -m "not gpu"
+	@$(PY) -m pytest -n auto --dist worksteal -m "not gpu"
 
 check: $(VENV)/.dev
 	@$(VENV)/bin/ruff format --check .
