@@ -1,5 +1,7 @@
 """Our matrix products against torch's, values and gradients, in every case they tell apart."""
 
+from copy import deepcopy
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -7,7 +9,8 @@ from torch import nn
 from torch.testing import assert_close
 
 from headway import linear as module
-from headway.linear import Linear, linear, product
+from headway.linear import Linear, lay_out, linear, linears, product
+from headway.tensors import read_tensors, write_tensors
 
 SHAPES = {"large": (6, 40, 96, 80), "small": (2, 3, 5, 7)}  # B T I O
 
@@ -87,3 +90,72 @@ def test_the_layer_is_torchs():
     x = torch.randn(300, 96)
     assert torch.equal(ours.weight, theirs.weight)
     assert_close(ours(x), theirs(x), rtol=1e-5, atol=1e-5)
+
+
+class Three(nn.Module):
+    def __init__(self, biased=True, dtype=torch.float32):
+        super().__init__()
+        self.a, self.b = Linear(8, 32, bias=biased), Linear(8, 64, bias=biased)
+        self.c = Linear(32, 8, bias=biased)
+        self.to(dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("biased", [True, False])
+def test_layers_that_lie_together_are_one_product_and_give_what_each_gives(
+    biased, dtype, monkeypatch
+):
+    model = Three(biased, dtype)
+    x = torch.randn(2, 3, 8, dtype=dtype)
+    before = {name: p.clone() for name, p in model.named_parameters()}
+    wanted = model.a(x), model.b(x)
+    lay_out(model)
+    assert all(torch.equal(p, before[name]) for name, p in model.named_parameters())
+    products = []
+    monkeypatch.setattr(
+        module, "linear", lambda *given: (products.append(given[1].shape), linear(*given))[1]
+    )
+    with torch.inference_mode():
+        found = linears(x, (model.a, model.b))
+    assert products == [(96, 8)]
+    assert_close(found, wanted)
+
+
+def test_what_is_trained_watched_replaced_or_apart_goes_layer_by_layer():
+    x, seen = torch.randn(2, 8), []
+    model = Three()
+    apart = linears(x, (model.a, model.b))
+    lay_out(model)
+    with torch.no_grad():
+        assert module._joined((model.a, model.b)) is not None
+        assert module._joined((model.b, model.a)) is None  # the order is another
+        assert module._joined((model.a, model.c)) is None  # nor does it read the same vector
+    assert_close(linears(x, (model.a, model.b)), apart)
+    sum(y.sum() for y in linears(x, (model.a, model.b))).backward()
+    assert model.a.weight.grad is not None and model.b.bias.grad is not None
+    model.a.register_forward_hook(lambda *given: seen.append(given))
+    with torch.no_grad():
+        linears(x, (model.a, model.b))
+    assert len(seen) == 1
+    model = Three()
+    lay_out(model)
+    model.b.weight = nn.Parameter(torch.ones(64, 8))
+    with torch.no_grad():
+        assert_close(linears(x, (model.a, model.b))[1], model.b(x))
+        assert module._joined((model.a, model.b)) is None
+
+
+def test_a_model_that_was_laid_out_saves_copies_and_keeps_tied_weights_tied(tmp_path):
+    model = Three()
+    model.c.weight = nn.Parameter(torch.randn(8, 32))
+    model.d = Linear(32, 8, bias=False)
+    model.d.weight = model.c.weight
+    lay_out(model)
+    assert model.d.weight is model.c.weight
+    write_tensors(tmp_path / "x.safetensors", dict(model.named_parameters()))
+    read = read_tensors(tmp_path / "x.safetensors")
+    assert all(torch.equal(read[name], p) for name, p in model.named_parameters())
+    other = deepcopy(model)
+    with torch.no_grad():
+        other.a.weight.zero_()
+    assert bool(model.a.weight.any())

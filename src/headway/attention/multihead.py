@@ -13,7 +13,7 @@ from headway.attention.fused import FusedDot, added
 from headway.attention.kernel import Kernel
 from headway.attention.masks import Mask
 from headway.attention.relative import AttentionPositions, places
-from headway.linear import Linear
+from headway.linear import Linear, linears
 from headway.shapes import Float, Tensor
 
 
@@ -72,7 +72,10 @@ class MultiHeadAttention(nn.Module):
             if source is not x or bias is not None or not mask.causal:
                 raise ValueError("packed documents are for causal self-attention without a bias")
             return self._attend_within(x, replace(mask, documents=None), mask.documents)
-        return self.attend(x, *self.keys_values(source), mask, bias)
+        if source is not x:
+            return self.attend(x, *self.keys_values(source), mask, bias)
+        queries, keys, values = linears(x, (self.query, self.key, self.value))
+        return self._attend(queries, *self._placed(keys, values), mask, bias)
 
     def keys_values(
         self, source: Float[Tensor, "B S E"], past: Sequence[int] = (0,)
@@ -81,10 +84,7 @@ class MultiHeadAttention(nn.Module):
 
         past: how many tokens of each row came before, one number if all agree.
         """
-        keys = self._keys(self.key(source))
-        if self.positions is not None:
-            keys = self.positions.rotate(keys, places(past, source.shape[1], source.device))
-        return keys, self._heads(self.value(source))
+        return self._placed(self.key(source), self.value(source), past)
 
     def attend(
         self,
@@ -100,15 +100,39 @@ class MultiHeadAttention(nn.Module):
         N may be a multiple of M: then N / M consecutive rows (the beams of one sentence) share one
         row of keys and values, and `mask` may only speak of keys.
         """
-        queries = self.query(x)
+        return self._attend(self.query(x), k, v, mask, bias, past)
+
+    def _placed(
+        self,
+        keys: Float[Tensor, "B S GK"],
+        values: Float[Tensor, "B S GKv"],
+        past: Sequence[int] = (0,),
+    ) -> tuple[Float[Tensor, "B G S K"], Float[Tensor, "B G S Kv"]]:
+        """As heads, and the keys with their positions."""
+        k = self._keys(keys)
+        if self.positions is not None:
+            k = self.positions.rotate(k, places(past, k.shape[2], k.device))
+        return k, self._heads(values)
+
+    def _attend(
+        self,
+        x: Float[Tensor, "N T HK"],
+        k: Float[Tensor, "M G S K"],
+        v: Float[Tensor, "M G S Kv"],
+        mask: Mask,
+        bias: Float[Tensor, "#N #H T S"] | None = None,
+        past: Sequence[int] = (0,),
+    ) -> Float[Tensor, "N T D"]:
+        """`attend`, from the queries of all heads on."""
+        rows = x
         if x.shape[0] != k.shape[0]:
-            queries = queries.view(k.shape[0], -1, queries.shape[-1])  # N T HK -> M (N/M T) HK
-        queries = self._queries(queries)
+            rows = x.view(k.shape[0], -1, x.shape[-1])  # N T HK -> M (N/M T) HK
+        q = self._queries(rows)
         if self.positions is not None:
             here = places(past, x.shape[1], x.device)
-            queries = self.positions.rotate(queries, here)
+            q = self.positions.rotate(q, here)
             bias = added(bias, self.positions.bias(here, k.shape[2]))
-        return self._merged(self.kernel(queries, *self._shared(k, v), mask, bias), x)
+        return self._merged(self.kernel(q, *self._shared(k, v), mask, bias), x)
 
     def _attend_within(
         self, x: Float[Tensor, "B T D"], mask: Mask, documents: Documents
@@ -126,7 +150,7 @@ class MultiHeadAttention(nn.Module):
         return self._merged(documents.together(contexts), x)
 
     def _merged(
-        self, context: Float[Tensor, "M H T Kv"], x: Float[Tensor, "N U D"]
+        self, context: Float[Tensor, "M H T Kv"], x: Float[Tensor, "N U _"]
     ) -> Float[Tensor, "N U D"]:
         merged = context.transpose(1, 2).flatten(2)  # M H T Kv -> M T HKv
         out: Tensor = self.output(merged.view(*x.shape[:2], -1))
@@ -137,8 +161,9 @@ class MultiHeadAttention(nn.Module):
     ) -> Float[Tensor, "N T D"]:
         """Causal self-attention of T new tokens over everything in the cache and themselves."""
         past = tuple(cache.lengths)
-        k, v, mask = cache.append(*self.keys_values(x, past))
-        return self.attend(x, k, v, mask, past=past)
+        queries, keys, values = linears(x, (self.query, self.key, self.value))
+        k, v, mask = cache.append(*self._placed(keys, values, past))
+        return self._attend(queries, k, v, mask, past=past)
 
     def _shared(
         self, k: Float[Tensor, "M G S K"], v: Float[Tensor, "M G S Kv"]

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from headway.blocks.dropout import Dropout
-from headway.linear import Linear
+from headway.linear import Linear, linears
 from headway.shapes import Float, Tensor
 
 Activation = Callable[[Tensor], Tensor]
@@ -71,6 +71,7 @@ class GatedFeedForward(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
-        opened = self.activation(self.gate(x)) * self.expand(x)
+        gate, expanded = linears(x, (self.gate, self.expand))
+        opened = self.activation(gate) * expanded
         out: Tensor = self.contract(self.dropout(opened))
         return out

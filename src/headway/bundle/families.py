@@ -18,6 +18,7 @@ from headway.bundle.translator import TranslatorBundle
 from headway.bundle.words import WordsBundle
 from headway.errors import DataError, UsageError
 from headway.files import read_json
+from headway.linear import lay_out
 from headway.models import (
     GPT,
     GPTConfig,
@@ -63,6 +64,12 @@ def load(folder: str | Path, device: str = "cpu") -> Bundle:
 
     DataError if a file is missing or damaged, or if model and tokenizer do not belong together.
     """
+    bundle = _open(folder, device)
+    lay_out(bundle.model)
+    return bundle
+
+
+def _open(folder: str | Path, device: str) -> Bundle:
     place = Path(folder)
     if place.is_file():
         return _llama2c(place, device)
