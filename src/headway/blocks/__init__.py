@@ -3,9 +3,10 @@
 from headway.blocks.decoder import Decoder, DecoderBlock
 from headway.blocks.decoder_only import DecoderOnly, DecoderOnlyBlock, DecoderOnlyState
 from headway.blocks.dropout import Dropout
-from headway.blocks.embeddings import Embeddings
+from headway.blocks.embeddings import Embeddings, SegmentEmbeddings
 from headway.blocks.encoder import Encoder, EncoderBlock, FeedForwardBlock
 from headway.blocks.feedforward import FeedForward, GatedFeedForward
+from headway.blocks.heads import MaskedWordHead, Pooler, mean_pooled
 from headway.blocks.lora import LoRALinear, add_lora, lora_state, merge_lora
 from headway.blocks.norms import LayerNorm, RMSNorm
 from headway.blocks.positions import (
@@ -51,9 +52,11 @@ __all__ = [
     "LayerNorm",
     "LearnedTable",
     "LoRALinear",
+    "MaskedWordHead",
     "MeanState",
     "Memory",
     "NoPositions",
+    "Pooler",
     "Positions",
     "PostNorm",
     "PreNorm",
@@ -64,10 +67,12 @@ __all__ = [
     "RecurrentLayers",
     "RecurrentState",
     "Residual",
+    "SegmentEmbeddings",
     "SinusoidalTable",
     "add_lora",
     "init_recurrent",
     "lora_state",
+    "mean_pooled",
     "merge_lora",
     "recompute",
 ]

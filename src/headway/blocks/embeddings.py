@@ -55,3 +55,37 @@ class Embeddings(nn.Module):
             )
         out: Tensor = self.dropout(self.positions(self.tokens(tokens) * self.scale, where))
         return out
+
+
+class SegmentEmbeddings(nn.Module):
+    """dropout(norm(E[token] + P[place] + S[type])): what a word is, where it stands, and in which of
+    two texts. Devlin et al. 2019, section 3, figure 2.
+
+    types: S, None for models without. first_place: where the first token stands in P (RoBERTa's
+    tables have two rows before it).
+    """
+
+    def __init__(
+        self,
+        words: Embeddings,
+        types: nn.Embedding | None,
+        norm: nn.Module,
+        dropout: float = 0.0,
+        first_place: int = 0,
+    ) -> None:
+        super().__init__()
+        self.words = words
+        self.types = types
+        self.norm = norm
+        self.dropout = Dropout(dropout)
+        self.first_place = first_place
+
+    def forward(
+        self, tokens: Int[Tensor, "B T"], types: Int[Tensor, "B T"] | None = None
+    ) -> Float[Tensor, "B T E"]:
+        """types: None where all tokens are of the first text."""
+        x: Tensor = self.words(tokens, (self.first_place,))
+        if self.types is not None:
+            x = x + (self.types.weight[0] if types is None else self.types(types))
+        out: Tensor = self.dropout(self.norm(x))
+        return out

@@ -4,6 +4,7 @@
 """
 
 from headway.bundle.classifier import Classified, ClassifierBundle, ClassReader
+from headway.bundle.encoder import EncoderBundle, Guess
 from headway.bundle.families import FAMILIES, Bundle, Family, expect, load, load_as
 from headway.bundle.text import TextBundle
 from headway.bundle.translator import Attention, Translation, TranslatorBundle
@@ -16,7 +17,9 @@ __all__ = [
     "ClassReader",
     "Classified",
     "ClassifierBundle",
+    "EncoderBundle",
     "Family",
+    "Guess",
     "Neighbour",
     "TextBundle",
     "Translation",

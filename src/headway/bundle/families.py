@@ -12,6 +12,7 @@ from torch import nn
 
 from headway import interop
 from headway.bundle.classifier import ClassifierBundle
+from headway.bundle.encoder import EncoderBundle
 from headway.bundle.files import CONFIG_FILE, fill, read_facts
 from headway.bundle.text import TextBundle
 from headway.bundle.translator import TranslatorBundle
@@ -21,6 +22,8 @@ from headway.files import read_json
 from headway.linear import lay_out
 from headway.models import (
     GPT,
+    Bert,
+    BertConfig,
     GPTConfig,
     TextClassifierConfig,
     Translator,
@@ -31,7 +34,7 @@ from headway.models import (
 )
 from headway.settings import flatten, override
 
-Bundle = TranslatorBundle | WordsBundle | TextBundle | ClassifierBundle
+Bundle = TranslatorBundle | WordsBundle | TextBundle | ClassifierBundle | EncoderBundle
 """What `load` returns."""
 
 FOREIGN = "model_type"
@@ -53,6 +56,7 @@ FAMILIES: dict[str, Family] = {
     "translator": Family(TranslatorConfig, Translator, TranslatorBundle),
     "gpt": Family(GPTConfig, GPT, TextBundle),
     "gpt-classifier": Family(TextClassifierConfig, text_classifier, ClassifierBundle),
+    "bert": Family(BertConfig, Bert, EncoderBundle),
     "words": Family(WordsConfig, words_model, WordsBundle),
 }
 """`family` in config.json -> what it needs."""

@@ -1,5 +1,17 @@
 """The systems: one family a file, each a config, a class and its named sizes."""
 
+from headway.models.bert import Bert, BertConfig
+from headway.models.bert_tasks import (
+    BertAnswerer,
+    BertAnswererConfig,
+    BertClassifier,
+    BertClassifierConfig,
+    BertTagger,
+    BertTaggerConfig,
+    bert_answerer,
+    bert_classifier,
+    bert_tagger,
+)
 from headway.models.classifier import TextClassifier, TextClassifierConfig, text_classifier
 from headway.models.contracts import DecodeState, Stepper, parameter_count
 from headway.models.gpt import GPT, GPTConfig
@@ -8,6 +20,14 @@ from headway.models.words import NextWord, WordsConfig, WordVectors, words_model
 
 __all__ = [
     "GPT",
+    "Bert",
+    "BertAnswerer",
+    "BertAnswererConfig",
+    "BertClassifier",
+    "BertClassifierConfig",
+    "BertConfig",
+    "BertTagger",
+    "BertTaggerConfig",
     "DecodeState",
     "GPTConfig",
     "NextWord",
@@ -18,6 +38,9 @@ __all__ = [
     "TranslatorConfig",
     "WordVectors",
     "WordsConfig",
+    "bert_answerer",
+    "bert_classifier",
+    "bert_tagger",
     "parameter_count",
     "text_classifier",
     "words_model",

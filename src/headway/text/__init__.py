@@ -5,6 +5,7 @@ from headway.text.characters import Characters
 from headway.text.contract import TextTokenizer
 from headway.text.foreign import ForeignTokenizer
 from headway.text.loading import load_tokenizer
+from headway.text.marked import MarkedTokenizer, Marks
 from headway.text.pair import TokenizerPair
 from headway.text.pieces import TextPieces
 from headway.text.tokenizer import Tokenizer
@@ -14,6 +15,8 @@ __all__ = [
     "BORDER",
     "Characters",
     "ForeignTokenizer",
+    "MarkedTokenizer",
+    "Marks",
     "TextPieces",
     "TextTokenizer",
     "Tokenizer",

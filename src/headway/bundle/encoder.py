@@ -1,0 +1,174 @@
+"""An encoder with its tokenizer: hidden words guessed, texts as vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import torch
+import torch.nn.functional as F
+
+from headway.attention import record_attention
+from headway.blocks import mean_pooled
+from headway.bundle.files import check_fingerprint, save_files
+from headway.bundle.translator import Attention
+from headway.data.framed import FramedBatch, collate_framed, shortest_first
+from headway.errors import DataError, UsageError
+from headway.models import Bert, BertConfig
+from headway.shapes import Float, Tensor
+from headway.text import MarkedTokenizer
+
+ROWS = 32  # texts read at once
+
+
+@dataclass(frozen=True)
+class Guess:
+    """A word for a hidden place, and how probable it is there."""
+
+    word: str
+    probability: float
+
+
+class EncoderBundle:
+    """A BERT of any kind with its tokenizer."""
+
+    kind: ClassVar[str] = "text encoder"
+
+    def __init__(self, model: Bert, tokenizer: MarkedTokenizer) -> None:
+        if tokenizer.size > model.config.vocabulary:  # less is padding, to a round number
+            raise DataError(
+                f"the tokenizer has {tokenizer.size:,} pieces, the model "
+                f"{model.config.vocabulary:,}",
+                hint="the model and the tokenizer are not from the same training",
+            )
+        self.model = model.eval()
+        self.tokenizer = tokenizer
+
+    @classmethod
+    def open(cls, model: Bert, folder: Path, facts: dict[str, Any]) -> EncoderBundle:
+        """The model with the tokenizer that stands beside it, which must be that of `facts`."""
+        tokenizer = MarkedTokenizer.load(folder)
+        check_fingerprint(facts, tokenizer.fingerprint, folder)
+        return cls(model, tokenizer)
+
+    @property
+    def config(self) -> BertConfig:
+        return self.model.config
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
+    @torch.inference_mode()
+    def fill(self, texts: Sequence[str], top: int = 5) -> list[list[list[Guess]]]:
+        """For each text and each [MASK] in it, the `top` likeliest words, the best first.
+
+        UsageError for a text without a [MASK], one too long, or a model without that head.
+        """
+        _check_list(texts)
+        if self.model.masked_words is None:
+            raise UsageError("this model has no head for hidden words, and cannot guess them")
+        rows = [self._with_masks(text) for text in texts]
+        found: list[list[list[Guess]]] = [[] for _ in rows]
+        for chosen in shortest_first(rows, ROWS):
+            batch = self._batch([rows[i] for i in chosen])
+            hidden = self.model.encode(batch.tokens, batch.keys, batch.types)
+            places = batch.tokens == self.tokenizer.marks.mask
+            shares = self.model.words(hidden[places]).float().softmax(-1)  # B T D -> M D
+            best = shares.topk(min(top, self.tokenizer.size), dim=-1)
+            owners = [chosen[row] for row in places.nonzero()[:, 0].tolist()]
+            for owner, ids, values in zip(owners, *map(Tensor.tolist, best), strict=True):
+                pairs = zip(self.tokenizer.pieces(ids), values, strict=True)
+                found[owner].append([Guess(word, value) for word, value in pairs])
+        return found
+
+    @torch.inference_mode()
+    def embed(
+        self,
+        texts: Sequence[str],
+        *,
+        pooling: Literal["mean", "first"] = "mean",
+        normalise: bool = True,
+    ) -> Float[Tensor, "N D"]:
+        """One vector for each text: the mean of its tokens' vectors, or that of [CLS].
+
+        normalise: to length 1, so that a dot product is a cosine. What is longer than the model
+        reads is cut at its end. What a text gets does not depend on the others. Reimers and
+        Gurevych 2019, section 3.
+        """
+        _check_list(texts)
+        room = self.model.config.max_length
+        rows = [
+            self.tokenizer.marks.frame(ids, room=room) for ids in self.tokenizer.encode_batch(texts)
+        ]
+        found = torch.zeros(len(rows), self.config.model_dim, device=self.device)
+        for chosen in shortest_first([ids for ids, _ in rows], ROWS):
+            batch = self._batch([rows[i][0] for i in chosen])
+            hidden = self.model.encode(batch.tokens, batch.keys, batch.types)
+            vectors = mean_pooled(hidden, batch.keys) if pooling == "mean" else hidden[:, 0]
+            found[chosen] = vectors.float()
+        return F.normalize(found, dim=-1) if normalise else found
+
+    @torch.inference_mode()
+    def attention(
+        self, text: str, second: str | None = None, layers: tuple[str, ...] = ()
+    ) -> Attention:
+        """Attention weights while one text, or two, are read. UsageError if they are too long."""
+        encode, marks = self.tokenizer.encode, self.tokenizer.marks
+        ids, types = marks.frame(encode(text), None if second is None else encode(second))
+        self._check_room(ids)
+        batch = collate_framed([ids], [types], marks.pad).to(str(self.device))
+        with record_attention(self.model, layers) as maps:
+            self.model.encode(batch.tokens, batch.keys, batch.types)
+        pieces = self.tokenizer.pieces(ids)
+        found = {
+            _layer(name, i): weights[0].cpu()
+            for name, calls in maps.items()
+            for i, weights in enumerate(calls)
+        }
+        return Attention(pieces, pieces, found)
+
+    def save(self, folder: Path, *, overwrite: bool = False) -> None:
+        """Write config.json, model.safetensors and tokenizer.json durably: `files.save_files`."""
+        save_files(folder, self.model, self.tokenizer, overwrite)
+
+    def _with_masks(self, text: str) -> list[int]:
+        """Ids of a text in which the mark's name stands where a word is hidden."""
+        marks = self.tokenizer.marks
+        (name,) = self.tokenizer.pieces([marks.mask])
+        parts = text.split(name)
+        if len(parts) == 1:
+            raise UsageError(
+                f"no {name} in {text[:60]!r}", hint=f"put {name} where a word is hidden"
+            )
+        ids = self.tokenizer.encode(parts[0].rstrip())
+        for part in parts[1:]:
+            ids += [marks.mask, *self.tokenizer.encode(part)]
+        framed, _ = marks.frame(ids)
+        self._check_room(framed)
+        return framed
+
+    def _check_room(self, ids: Sequence[int]) -> None:
+        room = self.config.max_length
+        if len(ids) > room:
+            raise UsageError(
+                f"the text has {len(ids)} pieces, and this model reads {room}",
+                hint="give a part of it",
+            )
+
+    def _batch(self, rows: Sequence[Sequence[int]]) -> FramedBatch:
+        return collate_framed(rows, None, self.tokenizer.marks.pad).to(str(self.device))
+
+
+def _layer(name: str, call: int) -> str:
+    """Name of the layer that a block is at its call number `call`: layers may share one block."""
+    if not call:
+        return name
+    return name.replace("blocks.0.", f"blocks.{call}.")
+
+
+def _check_list(texts: Sequence[str]) -> None:
+    if isinstance(texts, str):
+        raise UsageError("texts must be a list of texts, not one string", hint="[text]")

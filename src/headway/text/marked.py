@@ -1,0 +1,200 @@
+"""What an encoder reads: texts between marks, [CLS] text [SEP]. Devlin et al. 2019, figure 2."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
+
+from headway.errors import DataError, UsageError
+from headway.files import read_json, write_file
+from headway.text.byte_pairs import checked
+from headway.text.foreign import FILE, FILE_LIMIT, ForeignTokenizer
+
+FORMAT = "headway marked 1"
+SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+CONTINUES = "##"  # what a word piece begins with that goes on with the word before it
+WORD_STARTS = ("\u0120", "\u2581")  # a space, as byte-level BPE and SentencePiece write it
+
+
+@dataclass(frozen=True)
+class Marks:
+    """Ids that stand around texts and in the place of words.
+
+    start: [CLS]. end: [SEP], `between` of them after the first of two texts (BERT 1, RoBERTa 2).
+    """
+
+    pad: int
+    start: int
+    end: int
+    mask: int
+    between: int = 1
+
+    def frame(
+        self, first: Sequence[int], second: Sequence[int] | None = None, room: int | None = None
+    ) -> tuple[list[int], list[int]]:
+        """(ids, types): [CLS] first [SEP], or [CLS] first [SEP] second [SEP].
+
+        types: 0 up to the first [SEP], with those between, and 1 after it. room: the most ids; the
+        longer text loses tokens at its end until both fit (Devlin et al. 2019, appendix A.2).
+        """
+        if second is None:
+            kept = first if room is None else first[: max(0, room - 2)]
+            ids = [self.start, *kept, self.end]
+            return ids, [0] * len(ids)
+        a, b = len(first), len(second)
+        while room is not None and a + b + 2 + self.between > room and a + b:
+            a, b = (a - 1, b) if a >= b else (a, b - 1)
+        left = [self.start, *first[:a], *[self.end] * self.between]
+        right = [*second[:b], self.end]
+        return left + right, [0] * len(left) + [1] * len(right)
+
+
+class MarkedTokenizer:
+    """Pieces of words, the two directions through them, and the marks around texts.
+
+    Trained here (`train`: WordPiece), or somebody else's of the Hugging Face form. What it does to
+    text (lower case, accents) is as it was trained: decode(encode(text)) need not be text. Text
+    that spells a mark never becomes one. Wu et al. 2016, section 4.1.
+    """
+
+    def __init__(self, engine: tokenizers.Tokenizer, marks: Marks) -> None:
+        engine.encode_special_tokens = True  # the JSON does not keep this answer
+        self.size: int = 1 + max(engine.get_vocab().values(), default=-1)
+        names = asdict(marks)
+        del names["between"]
+        for name, token in names.items():
+            if not (0 <= token < self.size) or engine.id_to_token(token) is None:
+                raise DataError(f"{name}={token} is outside the vocabulary of {self.size}")
+        specials = [
+            tokenizers.AddedToken(str(engine.id_to_token(i)), special=True) for i in names.values()
+        ]
+        engine.add_special_tokens(specials)
+        self._engine, self.marks = engine, marks
+        self.special_ids = frozenset(
+            i for i, token in engine.get_added_tokens_decoder().items() if token.special
+        )
+        self.fingerprint: str = hashlib.sha256(self._json()).hexdigest()
+
+    @classmethod
+    def train(
+        cls, texts: Iterable[str], vocabulary_size: int, lower: bool = True
+    ) -> MarkedTokenizer:
+        """Learn at most `vocabulary_size` word pieces. lower: no capitals and no accents.
+
+        Deterministic. UsageError for a vocabulary too small to hold anything.
+        """
+        if vocabulary_size < 100:
+            raise UsageError(
+                f"{vocabulary_size=} is below 100", hint="8000 suits a small corpus of one language"
+            )
+        engine = tokenizers.Tokenizer(models.WordPiece(unk_token=SPECIALS[1]))
+        engine.normalizer = normalizers.BertNormalizer(lowercase=lower)
+        engine.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        engine.decoder = decoders.WordPiece(prefix=CONTINUES)
+        trainer = trainers.WordPieceTrainer(
+            vocab_size=vocabulary_size,
+            special_tokens=list(SPECIALS),
+            continuing_subword_prefix=CONTINUES,
+            show_progress=False,
+        )
+        engine.train_from_iterator(map(checked, texts), trainer)
+        vocabulary = engine.get_vocab()
+        pad, _, start, end, mask = (vocabulary[name] for name in SPECIALS)
+        return cls(engine, Marks(pad, start, end, mask))
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of `text` without marks."""
+        return list(self._engine.encode(checked(text), add_special_tokens=False).ids)
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """`encode` of each text, on all cores."""
+        clean = [checked(text) for text in texts]
+        found = self._engine.encode_batch_fast(clean, add_special_tokens=False)
+        return [list(encoding.ids) for encoding in found]
+
+    def encode_spans(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        """(ids, spans): of each id, which characters of `text` it stands for, [start, end)."""
+        found = self._engine.encode(checked(text), add_special_tokens=False)
+        return list(found.ids), [(int(a), int(b)) for a, b in found.offsets]
+
+    def encode_words(self, words: Sequence[str]) -> tuple[list[int], list[int]]:
+        """(ids, places) of words that are split already: the number of each id's word."""
+        rows = self.encode_batch([f" {word}" if self._spaced else word for word in words])
+        ids = [i for row in rows for i in row]
+        return ids, [place for place, row in enumerate(rows) for _ in row]
+
+    def continues(self) -> list[bool]:
+        """Of each id, whether it goes on with the word that the id before it began."""
+        found = [False] * self.size
+        for piece, i in self._engine.get_vocab().items():
+            if i in self.special_ids:
+                continue
+            if self._spaced:
+                found[i] = not piece.startswith(WORD_STARTS)
+            else:
+                found[i] = piece.startswith(CONTINUES)
+        return found
+
+    @property
+    def _spaced(self) -> bool:
+        """Whether a space belongs to the piece after it (BPE, SentencePiece)."""
+        return str(json.loads(self._engine.to_str())["model"].get("type")) != "WordPiece"
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of `ids`, marks left out, as far as its pieces tell."""
+        return str(self._engine.decode(self._known(ids), skip_special_tokens=True))
+
+    def pieces(self, ids: Iterable[int]) -> list[str]:
+        """What each id stands for, to be shown to a person."""
+        return [str(self._engine.id_to_token(i)) for i in self._known(ids)]
+
+    def _known(self, ids: Iterable[int]) -> list[int]:
+        known = [int(i) for i in ids]
+        for i in known:
+            if not 0 <= i < self.size:
+                raise DataError(f"token id {i} is outside the vocabulary of {self.size} pieces")
+        return known
+
+    @property
+    def engine_json(self) -> dict[str, Any]:
+        """The tokenizer in the Hugging Face form, which frames texts as `Marks.frame` does."""
+        content: dict[str, Any] = json.loads(self._engine.to_str())
+        return content
+
+    def _json(self) -> bytes:
+        facts = {"format": FORMAT, "marks": asdict(self.marks), "tokenizer": self.engine_json}
+        return (json.dumps(facts, ensure_ascii=False) + "\n").encode()
+
+    def save(self, folder: Path) -> None:
+        """Write `tokenizer.json` durably: theirs, with the marks around it."""
+        write_file(folder / FILE, self._json())
+
+    @classmethod
+    def load(cls, folder: Path) -> MarkedTokenizer:
+        """Read what `save` wrote; DataError if it is not that."""
+        path = folder / FILE
+        if not path.is_file():
+            raise DataError(f"there is no {FILE}", str(folder))
+        facts = read_json(path, FILE_LIMIT)
+        marks = facts.get("marks") if isinstance(facts, dict) else None
+        if (
+            not isinstance(facts, dict)
+            or facts.get("format") != FORMAT
+            or not isinstance(marks, dict)
+            or marks.keys() != Marks.__dataclass_fields__.keys()
+            or any(type(value) is not int for value in marks.values())
+            or not 1 <= marks["between"] <= 2
+        ):
+            raise DataError(f"not a tokenizer for encoders ({FORMAT})", str(path))
+        engine = ForeignTokenizer.engine_of(facts.get("tokenizer"), str(path))
+        try:
+            return cls(engine, Marks(**marks))
+        except DataError as error:
+            raise DataError(error.what, str(path), error.hint) from error
