@@ -58,8 +58,8 @@ class Embeddings(nn.Module):
 
 
 class SegmentEmbeddings(nn.Module):
-    """dropout(norm(E[token] + P[place] + S[type])): what a word is, where it stands, and in which of
-    two texts. Devlin et al. 2019, section 3, figure 2.
+    """dropout(norm(E[token] + P[place] + S[type])): what a word is, where it stands, in which text.
+    Devlin et al. 2019, section 3, figure 2.
 
     types: S, None for models without. first_place: where the first token stands in P (RoBERTa's
     tables have two rows before it).
