@@ -44,7 +44,7 @@ $(VENV)/.dev: $(VENV)/.torch pyproject.toml
 	$(call timed,installing headway and what its tests need,$(PIP) -e '.[dev]')
 	@touch $@ $(VENV)/.demo
 
-$(VENV)/.bench: $(VENV)/.bench
+$(VENV)/.bench: $(VENV)/.dev
 	$(call timed,installing what headway is measured beside,$(PIP) -e '.[bench]')
 	@touch $@
 
@@ -67,7 +67,7 @@ fix: $(VENV)/.dev
 	@$(VENV)/bin/ruff format .
 	@$(VENV)/bin/ruff check --fix .
 
-bench: $(VENV)/.dev
+bench: $(VENV)/.bench
 	@$(PY) -m bench
 
 clean:

@@ -1,127 +1,229 @@
-"""Running text as documents: what is read, where it is cut, what is refused."""
+"""Documents of files, folders and collections."""
 
 import gzip
 import json
 from contextlib import suppress
 from itertools import product
+from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from headway.data import documents as module
-from headway.data.documents import Part, read_documents, text_files
+from headway.data import documents
+from headway.data.documents import COLLECTIONS, Part, read_documents, text_files
+from headway.data.formats import read_lines
 from headway.errors import DataError, HeadwayError, UsageError
 
 
-def texts(sources, **how) -> list[str]:
-    """The documents, each joined from its parts."""
+def joined(parts: list[Part]) -> list[str]:
+    """Whole documents."""
     found: list[str] = []
-    for part in read_documents([str(source) for source in sources], **how):
+    for part in parts:
         if part.first:
             found.append("")
         found[-1] += part.text
     return found
 
 
-def written(path, content: str):
+def read(*sources: Path | str, **options: Any) -> list[str]:
+    return joined(list(read_documents([str(source) for source in sources], **options)))
+
+
+def put(path: Path, text: str | bytes) -> Path:
+    """A file; compressed where its name says so."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    raw = content.encode()
-    path.write_bytes(gzip.compress(raw) if path.suffix == ".gz" else raw)
+    data = text.encode() if isinstance(text, str) else text
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
     return path
 
 
-TEXT = "one\n\n  \ntwo\nthree\n\n\nfour"
+TEXT = "The sea was calm.\n\nA ship,  far off: naïve 🙂\n\tturned.\n"
 
 
-@pytest.mark.parametrize("name", ["a.txt", "a.md", "a.TXT", "a.txt.gz"])
+@pytest.mark.parametrize("name", ["a.txt", "a.md", "A.TXT", "a.txt.gz", "a.md.gz"])
+def test_a_text_file_is_one_document_as_it_stands(tmp_path, name):
+    assert read(put(tmp_path / name, TEXT)) == [TEXT]
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz"])
+def test_a_record_is_a_document_as_it_stands(tmp_path, name):
+    texts = [TEXT, "no end of line", "carriage\r\nreturns stay"]
+    lines = "\n".join(json.dumps({"id": i, "text": text}) for i, text in enumerate(texts))
+    assert read(put(tmp_path / name, lines + "\n\n")) == texts
+
+
+def test_the_key_of_records_can_be_named(tmp_path):
+    path = put(tmp_path / "a.jsonl", '{"text": "no", "body": "yes"}\n')
+    assert read(path, key="body") == ["yes"]
+
+
+def test_sources_come_in_the_order_given(tmp_path):
+    b, a = put(tmp_path / "b.txt", "b\n"), put(tmp_path / "a.txt", "a\n")
+    assert read(b, a, b) == ["b\n", "a\n", "b\n"]
+
+
+def test_a_folder_is_read_through_in_the_order_of_names(tmp_path):
+    for name in ("c.txt", "a/z.md", "a/b/c.txt.gz", "b.jsonl"):
+        text = f"{name}\n"
+        put(tmp_path / name, json.dumps({"text": text}) if name.endswith("l") else text)
+    for other in ("a.py", "b.csv.gz", "txt", ".git/x.txt", "a/.hidden.md", "d.txt/picture.png"):
+        put(tmp_path / other, b"\xff not for us")
+    assert read(tmp_path) == ["a/b/c.txt.gz\n", "a/z.md\n", "b.jsonl\n", "c.txt\n"]
+
+
+def test_a_folder_below_a_hidden_one_is_read_when_it_is_named(tmp_path):
+    put(tmp_path / ".cache" / "a.txt", "a\n")
+    assert read(tmp_path / ".cache") == ["a\n"]
+
+
+def test_pythons_own_documentation_is_a_collection():
+    found = read("python-docs")
+    assert len(found) > 50
+    assert found == [text for text in COLLECTIONS["python-docs"]() if text.strip()]
+    assert any("lambda" in text for text in found)
+
+
+def test_a_path_goes_before_a_collection_of_its_name(tmp_path, monkeypatch):
+    put(tmp_path / "python-docs" / "a.txt", "mine\n")
+    monkeypatch.chdir(tmp_path)
+    assert read("python-docs") == ["mine\n"]
+
+
 @pytest.mark.parametrize(
     ("split", "expected"),
     [
-        ("file", ["one\n\n  \ntwo\nthree\n\n\nfour\n"]),
-        ("blank-line", ["one\n", "two\nthree\n", "four\n"]),
-        ("line", ["one\n", "two\n", "three\n", "four\n"]),
+        ("file", ["\n one\ntwo\n \n\n\nthree\n\n"]),
+        ("blank-line", [" one\ntwo\n", "three\n"]),
+        ("line", [" one\n", "two\n", "three\n"]),
     ],
 )
-def test_a_text_file_is_cut_as_asked(tmp_path, name, split, expected):
-    assert texts([written(tmp_path / name, TEXT)], split=split) == expected
+def test_a_file_splits_where_asked(tmp_path, split, expected):
+    assert read(put(tmp_path / "a.txt", "\n one\ntwo\n \n\n\nthree\n\n"), split=split) == expected
 
 
+def test_records_are_not_split(tmp_path):
+    path = put(tmp_path / "a.jsonl", '{"text": "one\\n\\ntwo"}')
+    assert read(path, split="line") == ["one\n\ntwo"]
+
+
+def test_lines_end_in_one_way_whatever_the_file_has(tmp_path):
+    windows = put(tmp_path / "a.txt", b"\xef\xbb\xbfone\r\ntwo\r\n\r\nthree")
+    assert read(windows) == ["one\ntwo\n\nthree\n"]
+    assert read(windows, split="blank-line") == ["one\ntwo\n", "three\n"]
+
+
+def test_what_is_empty_is_no_document(tmp_path):
+    put(tmp_path / "a.txt", "")
+    put(tmp_path / "b.txt", "\n \n\t\n")
+    put(tmp_path / "c.jsonl", '{"text": ""}\n\n{"text": " \\n"}\n{"text": "x"}\n')
+    put(tmp_path / "d.txt.gz", "")
+    for split in ("file", "blank-line", "line"):
+        assert read(tmp_path, split=split) == ["x"]
+
+
+line = st.text("ab é.", max_size=12)
+
+
+@given(st.lists(line, max_size=30), st.sampled_from(["file", "blank-line", "line"]))
+def test_parts_of_any_size_join_to_the_same_documents(tmp_path_factory, lines, split):
+    path = put(tmp_path_factory.mktemp("any") / "a.txt", "".join(f"{line}\n" for line in lines))
+    whole = read(path, split=split)
+    assert all(text.strip() for text in whole)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(documents, "PART", 7)
+        parts = list(read_documents([str(path)], split))
+    assert joined(parts) == whole
+    assert all(0 < len(part.text) < 2 * 7 for part in parts)
+
+
+@pytest.mark.parametrize("over", [-1, 0, 1])
 @pytest.mark.parametrize("split", ["file", "blank-line"])
-def test_a_long_document_comes_in_parts_that_lose_nothing(tmp_path, monkeypatch, split):
-    monkeypatch.setattr(module, "PART", 10)
-    lines = "".join(f"line {i} of a long text\n" for i in range(40))
-    path = written(tmp_path / "a.txt", lines)
-    parts = list(read_documents([str(path)], split))
-    assert len(parts) == 40
-    assert [part.first for part in parts] == [True] + [False] * 39
-    assert "".join(part.text for part in parts) == lines
-
-
-def test_line_ends_are_line_feeds_whatever_the_file_has(tmp_path):
-    assert texts([written(tmp_path / "a.txt", "one\r\ntwo\r\n")]) == ["one\ntwo\n"]
-
-
-def test_records_are_documents_whatever_the_split(tmp_path):
-    rows = [{"text": "one\ntwo"}, {"text": ""}, {"text": "three", "other": 1}]
-    content = "\n".join(json.dumps(row) for row in rows) + "\n\n"
-    path = written(tmp_path / "a.jsonl.gz", content)
-    for split in ("file", "line"):
-        assert texts([path], split=split) == ["one\ntwo", "three"]
-    assert texts([written(tmp_path / "b.jsonl", '{"body": "x"}')], key="body") == ["x"]
-
-
-def test_a_folder_is_read_in_the_order_of_names(tmp_path):
-    for name in (".git/c.txt", "b.txt", "sub/a.md", "a.jsonl", ".b.txt", "skip.pdf", "empty.txt"):
-        content = '{"text": "record"}' if name.endswith("jsonl") else name
-        written(tmp_path / name, "" if name.startswith("empty") else content)
-    assert texts([tmp_path]) == ["record", "b.txt\n", "sub/a.md\n"]
-    assert [p.name for p in text_files(tmp_path)] == ["a.jsonl", "b.txt", "empty.txt", "a.md"]
-
-
-def test_pythons_own_manual_is_a_collection():
-    parts = list(read_documents(["python-docs"]))
-    assert len(parts) > 50 and all(part.first for part in parts)
-    assert sum(len(part.text) for part in parts) > 300_000
-
-
-def test_a_file_named_like_a_collection_is_the_file(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    written(tmp_path / "python-docs" / "a.txt", "mine")
-    assert texts(["python-docs"]) == ["mine\n"]
+def test_long_documents_come_in_parts_around_the_border(tmp_path, split, over):
+    line = "x" * 63 + "\n"
+    text = line * (documents.PART // 64 - 1) + "x" * (63 + over) + "\n" + line * 3000
+    parts = list(read_documents([str(put(tmp_path / "a.txt", text + "\nnew\n"))], split))
+    assert [part.first for part in parts].count(True) == (1 if split == "file" else 2)
+    assert joined(parts)[0] == text + ("\nnew\n" if split == "file" else "")
+    assert len(parts) > 3
+    assert all(part.text.endswith("\n") for part in parts)
+    assert max(len(part.text) for part in parts) < 2 * documents.PART
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "says", "where"),
+    ("unit", "starts"), [("word ", " word"), ("seven77", "s"), ("line here\n", "line")]
+)
+def test_a_long_record_is_cut_where_tokens_end(tmp_path, unit, starts):
+    text = unit * 90_000
+    path = put(tmp_path / "a.jsonl", json.dumps({"text": text}) + '\n{"text": "next"}\n')
+    parts = list(read_documents([str(path)]))
+    assert joined(parts) == [text, "next"]
+    assert len(parts) > 4
+    assert max(len(part.text) for part in parts) < 2 * documents.PART
+    if unit != "seven77":
+        assert all(part.text.startswith(starts) for part in parts[1:-1])
+
+
+def test_lines_beyond_those_of_sentence_pairs_are_read(tmp_path):
+    text = "All on one line. " * 80_000  # 1.3 MiB
+    for name in ("a.jsonl", "b.txt.gz"):
+        path = put(tmp_path / name, json.dumps({"text": text}) if "jsonl" in name else text)
+        assert read(path) == [text if "jsonl" in name else text + "\n"]
+        with pytest.raises(DataError, match="longer than 1,048,576 bytes"):
+            list(read_lines(path))
+
+
+def test_a_line_beyond_every_limit_is_refused_with_its_number(tmp_path, monkeypatch):
+    monkeypatch.setattr(documents, "LINE_LIMIT", 40)
+    path = put(tmp_path / "a.jsonl", '{"text": "short"}\n' + '{"text": "' + "x" * 40 + '"}\n')
+    with pytest.raises(DataError, match="longer than 40 bytes") as caught:
+        read(path)
+    assert caught.value.where == f"{path}:2"
+
+
+@pytest.mark.parametrize(
+    ("bad", "what"),
     [
-        ("a.jsonl", b'{"text": "x"}\n{"text"', "not JSON", "a.jsonl:2"),
-        ("a.jsonl", b'{"body": "x"}\n', "no text under 'text'", "a.jsonl:1"),
-        ("a.jsonl", b'{"text": 3}\n', "no text under", "a.jsonl:1"),
-        ("a.jsonl", b"[1]\n", "no object", "a.jsonl:1"),
-        ("a.txt", b"fine\n\xff\xfe\n", "not UTF-8", "a.txt:2"),
-        ("a.txt.gz", b"no gzip", "damaged", "a.txt.gz:1"),
+        ("{not json}", "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        ('{"body": "x", "n": 1}', "no text under 'text' .*'body', 'n'"),
+        ('{"text": 3}', "no text under 'text'"),
+        ('["text"]', "no object"),
+        (r'{"text": "a\ud83dz"}', r"half a character \(\\ud83d\)"),
     ],
 )
-def test_what_is_no_text_is_refused_with_its_line(tmp_path, name, content, says, where):
-    (tmp_path / name).write_bytes(content)
-    with pytest.raises(DataError, match=says) as caught:
-        texts([tmp_path / name])
-    assert str(caught.value.where).endswith(where)
+def test_a_bad_record_is_refused_with_its_line(tmp_path, bad, what):
+    path = put(tmp_path / "a.jsonl", f'{{"text": "fine"}}\n\n{bad}\n')
+    with pytest.raises(DataError, match=what) as caught:
+        read(path)
+    assert caught.value.where == f"{path}:3"
 
 
-@pytest.mark.parametrize("name", ["absent.txt", "absent", "a.pdf", "folder"])
-def test_what_is_not_there_is_named(tmp_path, name):
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "a.pdf").write_bytes(b"x")
-    with pytest.raises(UsageError) as caught:
-        texts([tmp_path / name])
-    assert name in str(caught.value.where)
+@pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "a.md.gz"])
+def test_other_encodings_are_refused_with_the_line(tmp_path, name):
+    path = put(tmp_path / name, b'{"text": "fine"}\n{"text": "caf\xe9"}\n')
+    with pytest.raises(DataError, match="0xe9") as caught:
+        read(path)
+    assert caught.value.where == f"{path}:2"
 
 
-def test_parts_say_where_documents_begin(tmp_path):
-    path = written(tmp_path / "a.txt", "one\n\ntwo\n")
-    assert list(read_documents([str(path)], "blank-line")) == [
-        Part("one\n", True),
-        Part("two\n", True),
-    ]
+def test_a_damaged_gzip_file_is_refused(tmp_path):
+    path = tmp_path / "a.txt.gz"
+    path.write_bytes(gzip.compress(TEXT.encode() * 90)[:-9])
+    with pytest.raises(DataError, match="damaged"):
+        read(path)
+
+
+def test_what_is_not_there_or_holds_no_text_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="no such file or folder") as caught:
+        read(tmp_path / "nothing.txt")
+    assert "python-docs" in str(caught.value)
+    for name, ending in (("a.csv", ".csv"), ("a.tsv.gz", ".tsv"), ("README", "no ending")):
+        with pytest.raises(UsageError, match=f"^{ending}: text files end in .txt, .md, .jsonl"):
+            text_files(put(tmp_path / name, "x"))
+    with pytest.raises(UsageError, match="no file in it"):
+        text_files(tmp_path)
 
 
 AWKWARD = [b"", b"\x00", b"\n", b"\xef\xbb\xbf", b"{", b'{"text":', b"\xff", b"\x1f\x8b"]
@@ -133,13 +235,4 @@ def test_awkward_bytes_are_text_or_an_error_of_ours(tmp_path, ending):
         path = tmp_path / f"x{ending}"
         path.write_bytes(first + second)
         with suppress(HeadwayError):
-            texts([path])
-
-
-def test_a_record_may_be_longer_than_a_sentence_may_but_not_endless(tmp_path, monkeypatch):
-    long = "word " * 400_000  # 2 MB
-    path = written(tmp_path / "a.jsonl", json.dumps({"text": long}))
-    assert texts([path]) == [long]
-    monkeypatch.setattr(module, "LONGEST", 1000)
-    with pytest.raises(DataError, match="longer than 1,000 bytes"):
-        texts([path])
+            read(path)

@@ -12,8 +12,8 @@ from headway.data.formats.lines import place, read_lines
 from headway.errors import DataError, UsageError
 
 ENDINGS = (".txt", ".md", ".jsonl")
-LONGEST = 1 << 26  # bytes of a line, which may be a whole document
 PART = 1 << 16  # characters of a long document that are held at once
+LINE_LIMIT = 64 * 2**20  # bytes; a line of a .jsonl file is a whole document, often a book
 
 Split = Literal["file", "blank-line", "line"]
 
@@ -32,17 +32,17 @@ def read_documents(
     r"""The documents of files (.txt, .md, .jsonl, plain or .gz), folders and named collections.
 
     A text file is one document, or one a paragraph (`blank-line`), or one a line. A line of a
-    .jsonl file is a document always: its value of `key`. Folders are read through, in the order of
-    names; hidden ones and files of other endings are passed over there. Lines end in "\n", whatever
-    the file has. Empty documents are left out. Memory holds one line (of at most 64 MiB) and one
-    part.
+    .jsonl file is a document always: its value of `key`, as it stands. Folders are read through, in
+    the order of names; hidden names and files of other endings are passed over there. Lines of text
+    files end in "\n", whatever the file has, the last one too. Documents of white space alone are
+    left out. Memory holds one line (64 MiB at most) and one part.
 
     Raises UsageError for what is not there, DataError with file and line for what is no text.
     """
     for source in sources:
         if source in COLLECTIONS and not Path(source).exists():
             for text in COLLECTIONS[source]():
-                yield Part(text, True)
+                yield from _cut(text, True)
             continue
         for path in text_files(Path(source)):
             if _ending(path) == ".jsonl":
@@ -86,25 +86,40 @@ def _ending(path: Path) -> str:
 
 
 def _parts(path: Path, split: Split) -> Iterator[Part]:
-    """A text file's documents, each in parts that end at an end of line."""
+    """A text file's documents, in parts that end with a line where lines are of usual length."""
     held: list[str] = []
-    size, first = 0, True
-    for line in read_lines(path, LONGEST):
-        ends = split == "line" or (split == "blank-line" and not line.strip())
-        if not (ends and not line.strip()):
+    size, first, blank = 0, True, True
+    for line in read_lines(path, LINE_LIMIT):
+        is_empty = not line.strip()
+        ends = split == "line" or (split == "blank-line" and is_empty)
+        if not (ends and is_empty):
             held.append(line + "\n")
             size += len(line) + 1
-        if held and (ends or size >= PART):
-            yield Part("".join(held), first)
-            held, size, first = [], 0, ends
+            blank = blank and is_empty
+        if held and not blank and (ends or size >= PART):
+            yield from _cut("".join(held), first)
+            held, size, first, blank = [], 0, ends, ends
         elif ends:
-            first = True
-    if held:
-        yield Part("".join(held), first)
+            held, size, first, blank = [], 0, True, True
+    if held and not blank:
+        yield from _cut("".join(held), first)
+
+
+def _cut(text: str, first: bool) -> Iterator[Part]:
+    """`text` in parts below 2 PART, cut after a line or else before a space: tokens end there."""
+    start = 0
+    while start < len(text):
+        end = len(text)
+        if end - start >= 2 * PART:
+            latest = start + PART
+            space = text.rfind(" ", start + 1, latest)
+            end = text.rfind("\n", start, latest) + 1 or (space if space > 0 else latest)
+        yield Part(text[start:end], first)
+        start, first = end, False
 
 
 def _records(path: Path, key: str) -> Iterator[Part]:
-    for number, line in enumerate(read_lines(path, LONGEST), start=1):
+    for number, line in enumerate(read_lines(path, LINE_LIMIT), start=1):
         if not line.strip():
             continue
         try:
@@ -119,8 +134,16 @@ def _records(path: Path, key: str) -> Iterator[Part]:
                 place(path, number),
                 "name the key that holds it: --data.key NAME",
             )
-        if text:
-            yield Part(text, True)
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:  # JSON can spell \ud800 alone
+            raise DataError(
+                f"half a character (\\u{ord(text[error.start]):04x}) in the text",
+                place(path, number),
+                "remove it: no text has it",
+            ) from error
+        if text.strip():
+            yield from _cut(text, True)
 
 
 def python_docs() -> Iterator[str]:
