@@ -1,6 +1,7 @@
 """The systems: one family a file, each a config, a class and its named sizes."""
 
 from headway.models.bert import Bert, BertConfig
+from headway.models.bert_student import student_config, student_of
 from headway.models.bert_tasks import (
     BertAnswerer,
     BertAnswererConfig,
@@ -42,6 +43,8 @@ __all__ = [
     "bert_classifier",
     "bert_tagger",
     "parameter_count",
+    "student_config",
+    "student_of",
     "text_classifier",
     "words_model",
 ]

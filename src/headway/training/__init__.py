@@ -6,6 +6,9 @@ from headway.training.log import MetricsLog, StepLog, read_metrics
 from headway.training.loop import NonFinite, Stream, fit
 from headway.training.objectives import (
     ClassificationObjective,
+    DistillationConfig,
+    DistillationObjective,
+    Distilled,
     Loss,
     NegativeSampling,
     NextWordObjective,
@@ -25,6 +28,9 @@ __all__ = [
     "Averaging",
     "Checkpointing",
     "ClassificationObjective",
+    "DistillationConfig",
+    "DistillationObjective",
+    "Distilled",
     "Evaluation",
     "Event",
     "Interrupted",

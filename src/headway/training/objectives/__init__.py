@@ -3,6 +3,11 @@
 from headway.training.objectives.classification import ClassificationObjective
 from headway.training.objectives.contract import Loss, Objective
 from headway.training.objectives.cross_entropy import cross_entropy_sum
+from headway.training.objectives.distillation import (
+    DistillationConfig,
+    DistillationObjective,
+    Distilled,
+)
 from headway.training.objectives.text import TextObjective
 from headway.training.objectives.translation import TranslationObjective
 from headway.training.objectives.words import (
@@ -13,6 +18,9 @@ from headway.training.objectives.words import (
 
 __all__ = [
     "ClassificationObjective",
+    "DistillationConfig",
+    "DistillationObjective",
+    "Distilled",
     "Loss",
     "NegativeSampling",
     "NextWordObjective",
