@@ -81,8 +81,8 @@ def train(
 
     Every setting is a flag: --model.size small --optimizer.lr 1e-3 --training.steps 2000.
     `headway config explain` lists them all. Short for the commonest: --source --target --valid
-    --test --column --steps --epochs --time --seed --device --dtype --threads --compile, and --model for
-    --model.size: tiny, small, base, big, or rnn (with --model.attention additive, none, ...).
+    --test --column --steps --epochs --time --seed --device --dtype --threads --compile, and --model
+    for --model.size: tiny, small, base, big, or rnn (with --model.attention additive, none, ...).
 
     A run of the same name and configuration is continued where it stopped.
 
