@@ -28,7 +28,8 @@ def test_of_two_classes_matthews_is_the_correlation():
     found, true = [0, 1, 1, 1, 0, 1], [0, 1, 0, 1, 1, 1]
     expected = np.corrcoef(found, true)[0, 1]
     assert class_scores(found, true)["matthews"] == pytest.approx(expected)
-    assert number_scores(found, true)["pearson"] == pytest.approx(expected)
+    numbers = [[float(c) for c in side] for side in (found, true)]
+    assert number_scores(*numbers)["pearson"] == pytest.approx(expected)
     assert class_scores(true, true)["matthews"] == pytest.approx(1.0)
     assert class_scores([1 - c for c in true], true)["matthews"] == pytest.approx(-1.0)
 
@@ -36,7 +37,7 @@ def test_of_two_classes_matthews_is_the_correlation():
 def test_to_say_always_the_same_agrees_with_nothing():
     scores = class_scores([0] * 10, TRUE)
     assert scores["matthews"] == 0.0 and scores["accuracy"] == pytest.approx(0.4)
-    assert number_scores([0.1] * 7, range(7)) == {
+    assert number_scores([0.1] * 7, [*map(float, range(7))]) == {
         "pearson": 0.0,
         "spearman": 0.0,
         "mse": pytest.approx(np.square(np.arange(7) - 0.1).mean()),
@@ -50,7 +51,8 @@ def test_numbers_are_scored_by_value_and_by_rank():
     ranks = [[1, 2.5, 2.5, 5, 4], [1, 2.5, 4, 5, 2.5]]
     assert scores["spearman"] == pytest.approx(np.corrcoef(ranks)[0, 1])
     assert scores["mse"] == pytest.approx((0.25 + 1 + 4 + 9 + 0.25) / 5)
-    assert number_scores([x**3 for x in range(6)], range(6))["spearman"] == pytest.approx(1.0)
+    cubes, roots = [float(x**3) for x in range(6)], [float(x) for x in range(6)]
+    assert number_scores(cubes, roots)["spearman"] == pytest.approx(1.0)
 
 
 def test_sides_of_other_lengths_and_empty_ones_are_refused():
