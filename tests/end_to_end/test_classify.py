@@ -63,7 +63,9 @@ def test_texts_given_or_piped_are_answered_a_line_each(place, here):
     found = [json.loads(x) for x in here("classify", "runs/c", *asked, "--json")[0].splitlines()]
     assert [row["label"] for row in found] == [next(iter(row["probabilities"])) for row in found]
     assert [(row["line"], row["text"]) for row in found] == [(1, asked[0]), (2, asked[1])]
-    assert all(len(row["probabilities"]) == 1 for row in found)
+    assert all(set(row["probabilities"]) == {"animal", "tool"} for row in found)
+    one = json.loads(here("classify", "runs/c", asked[0], "--json", "--top", "1")[0])
+    assert set(one["probabilities"]) == {"animal"}
 
 
 def test_accuracy_is_measured_on_what_was_held_out_or_on_a_file(here):

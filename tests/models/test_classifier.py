@@ -81,10 +81,10 @@ def test_it_builds_on_the_meta_device_and_gets_its_values_later():
     assert models[0].head.weight.std().item() == pytest.approx(0.02, rel=0.3)
 
 
-def test_one_class_is_no_choice_and_a_text_without_tokens_no_text():
-    with pytest.raises(ValueError, match="num_classes=1"):
-        TextClassifier(GPT(SMALL), 1)
+def test_no_class_is_no_answer_and_a_text_without_tokens_no_text():
+    with pytest.raises(ValueError, match="num_classes=0"):
+        TextClassifier(GPT(SMALL), 0)
     with pytest.raises(ValueError, match="at least one token"):
         collate_labelled([[1], []], [0, 1], 0)
-    with pytest.raises(ValueError, match="a class"):
+    with pytest.raises(ValueError, match="a label"):
         collate_labelled([[1], [2]], [0], 0)

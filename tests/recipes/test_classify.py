@@ -9,7 +9,7 @@ import torch
 
 from headway import load
 from headway.bundle import ClassifierBundle, ClassReader
-from headway.data.formats import read_labelled
+from headway.data.formats import Columns, read_labelled
 from headway.data.labelled import LabelledRows, LabelledTexts
 from headway.errors import DataError, UsageError
 from headway.machine import MachineConfig, prepare
@@ -79,7 +79,8 @@ def learned(first, tmp_path_factory):
 
 
 def read(path, **names):
-    return [(each.text, each.label) for each in read_labelled([Path(path)], **names)]
+    found = read_labelled([Path(path)], Columns(**names))
+    return [(each.text, each.label) for each in found]
 
 
 # --- reading -----------------------------------------------------------------------------------

@@ -8,10 +8,11 @@ import torch.nn.functional as F
 from torch.testing import assert_close
 
 from headway.data.labelled import LabelledBatch, collate_labelled
-from headway.models import GPT, GPTConfig, TextClassifier
+from headway.models import GPT, Bert, BertClassifier, BertConfig, GPTConfig, TextClassifier
 from headway.training import (
     ClassificationObjective,
     OptimizerConfig,
+    RegressionObjective,
     StopRequest,
     TrainingState,
     fit,
@@ -19,6 +20,9 @@ from headway.training import (
 )
 
 SMALL = GPTConfig(model_dim=24, num_heads=3, ffn_dim=40, num_layers=2, max_length=9, vocabulary=11)
+READER = BertConfig(
+    model_dim=24, num_heads=3, ffn_dim=40, num_layers=2, max_length=9, vocabulary=11
+)
 TEXTS, CLASSES = [[4, 5, 6, 7, 2], [7, 2], [2], [3, 9, 9, 2]], [0, 2, 1, 2]
 
 
@@ -65,6 +69,48 @@ def test_padding_is_neither_read_nor_predicted():
     assert torch.equal(*totals)
 
 
+def encoder(outputs: int) -> BertClassifier:
+    return BertClassifier(Bert(READER), outputs).eval()
+
+
+def test_an_encoder_learns_its_classes_alone():
+    model, batch = encoder(3), collate_labelled(TEXTS, CLASSES, 0)
+    loss = ClassificationObjective(0.0)(model, batch)
+    logits = model(batch.tokens, batch.keys)
+    assert_close(loss.total, F.cross_entropy(logits, batch.targets, reduction="sum"))
+    assert torch.equal(loss.total, loss.nats) and loss.count == 4
+    with pytest.raises(ValueError, match="predicts no next word"):
+        ClassificationObjective(0.5)(model, batch)
+
+
+def test_weights_say_how_much_each_class_counts_and_nats_stay_plain():
+    model, batch, weights = encoder(3), collate_labelled(TEXTS, CLASSES, 0), (0.5, 4.0, 1.5)
+    loss = ClassificationObjective(0.0, weights)(model, batch)
+    logits = model(batch.tokens, batch.keys)
+    counted = F.cross_entropy(logits, batch.targets, torch.tensor(weights), reduction="sum")
+    assert_close(loss.total, counted)
+    assert_close(loss.nats, F.cross_entropy(logits, batch.targets, reduction="sum").detach())
+
+
+@pytest.mark.parametrize("make", [encoder, lambda outputs: TextClassifier(GPT(SMALL), outputs)])
+def test_numbers_are_learned_by_their_squared_error(make):
+    model, numbers = make(1).eval(), [0.5, -1.0, 2.0, 0.25]
+    batch = collate_labelled(TEXTS, numbers, 0)
+    loss = RegressionObjective()(model, batch)
+    found = model(batch.tokens, batch.keys)[:, 0]
+    assert_close(loss.total, F.mse_loss(found, torch.tensor(numbers), reduction="sum"))
+    assert loss.count == 4 and not loss.nats.requires_grad
+
+
+def test_token_types_reach_an_encoder():
+    model, types = encoder(2), [[0, 0, 0, 1, 1], [0, 1], [1], [0, 0, 1, 1]]
+    batch = collate_labelled(TEXTS, [0, 1, 1, 0], 0, types=types)
+    plain = collate_labelled(TEXTS, [0, 1, 1, 0], 0, types=[[0] * len(text) for text in TEXTS])
+    assert plain.types is None and batch.types is not None
+    losses = [ClassificationObjective(0.0)(model, each).total for each in (batch, plain)]
+    assert not torch.allclose(*losses)
+
+
 def ordered(count: int, seed: int) -> LabelledBatch:
     """Texts of 3 to 7 tokens, ended by 2: class 1 where a 5 stands in them."""
     generator = torch.Generator().manual_seed(seed)
@@ -95,5 +141,5 @@ def test_it_learns_a_rule_about_the_whole_text():
     fresh = ordered(300, 5000)
     with torch.no_grad():
         guessed = model.eval()(fresh.tokens, fresh.keys).argmax(1)
-    assert 0.3 < fresh.classes.float().mean() < 0.7
-    assert (guessed == fresh.classes).float().mean() > 0.95
+    assert 0.3 < fresh.targets.float().mean() < 0.7
+    assert (guessed == fresh.targets).float().mean() > 0.95

@@ -2,7 +2,7 @@
 
 from contextlib import nullcontext
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 import pytest
@@ -11,14 +11,16 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from headway.errors import DataError, UsageError
-from headway.models import GPT
+from headway.models import GPT, Bert, BertClassifier, BertConfig
 from headway.training import (
     Loss,
     OptimizerConfig,
     StopRequest,
     TrainingState,
     cross_entropy_sum,
+    depths,
     fit,
+    freeze,
     load_state,
     optimizer,
     save_state,
@@ -108,9 +110,12 @@ def test_muon_gets_the_matrices_inside_blocks_and_adamw_all_the_rest(name):
     assert any("embedding" in n for n in groups[1])
 
 
+@pytest.mark.parametrize("layer_decay", [1.0, 0.7])
 @pytest.mark.parametrize("kind", ["adamw", "muon"])
-def test_three_steps_and_three_after_a_stop_are_six(kind, tmp_path):
-    config = OptimizerConfig(kind=kind, lr=0.01, weight_decay=0.1, muon_lr=0.03)
+def test_three_steps_and_three_after_a_stop_are_six(kind, layer_decay, tmp_path):
+    config = OptimizerConfig(
+        kind=kind, lr=0.01, weight_decay=0.1, muon_lr=0.03, layer_decay=layer_decay
+    )
     whole, first = fresh(config), fresh(config)
     torch.manual_seed(4)
     advance(whole, 6)
@@ -191,3 +196,85 @@ def test_a_checkpoint_of_another_optimizer_is_refused(tmp_path):
     save_state(run, tmp_path / "step-1")
     with pytest.raises(DataError, match="another optimizer"):
         load_state(fresh(OptimizerConfig()), tmp_path / "step-1")
+
+
+# --- the depth of a parameter ------------------------------------------------------------------
+
+READER = BertConfig(
+    model_dim=12, num_heads=3, ffn_dim=20, num_layers=3, max_length=9, vocabulary=zoo.VOCABULARY
+)
+
+
+def test_depth_counts_blocks_and_tells_what_is_below_and_above_them():
+    found, blocks = depths(BertClassifier(Bert(READER), 2))
+    assert blocks == 3 and set(found.values()) == {0, 1, 2, 3, 4}
+    for name, depth in found.items():
+        if name.startswith("bert.embedding"):
+            assert depth == 0, name
+        elif ".blocks." in name:
+            assert depth == 1 + int(name.split(".blocks.")[1].split(".")[0]), name
+        else:
+            assert depth == 4 and name.startswith(("bert.pooler", "head")), name
+    gpt, blocks = depths(zoo.MODELS["gpt"].build())
+    assert gpt["embedding.tokens.weight"] == 0 and max(gpt.values()) >= blocks == 2
+    assert depths(zoo.MODELS["translator"].build())[1] == 0 == depths(nn.Linear(3, 2))[1]
+
+
+def test_blocks_that_share_their_weights_are_one():
+    found, blocks = depths(Bert(replace(READER, shared_layers=True)))
+    assert blocks == 1 and {found[n] for n in found if ".blocks." in n} == {1}
+
+
+def classified(model: BertClassifier, seed: int) -> Tensor:
+    tokens = torch.randint(0, zoo.VOCABULARY, (5, 7), generator=torch.Generator().manual_seed(seed))
+    keys = torch.ones_like(tokens, dtype=torch.bool)
+    return nn.functional.cross_entropy(model(tokens, keys), tokens[:, 0] % 2)
+
+
+def test_layer_decay_is_adamw_with_a_rate_for_each_block():
+    ours = BertClassifier(Bert(READER), 2).eval()
+    theirs = deepcopy(ours)
+    mine = optimizer(ours, OptimizerConfig(lr=0.01, weight_decay=0.1, layer_decay=0.5))
+    for group in mine.param_groups:
+        group["lr"] = 0.01 * group["scale"]  # as the loop sets it
+    rates = {0: 0.00125, 1: 0.0025, 2: 0.005, 3: 0.01, 4: 0.01}
+    depth, _ = depths(theirs)
+    groups = [
+        {"params": [p], "lr": rates[depth[n]], "weight_decay": 0.1 if p.ndim > 1 else 0.0}
+        for n, p in theirs.named_parameters()
+    ]
+    plain = torch.optim.AdamW(groups, betas=(0.9, 0.98), eps=1e-9, foreach=False)
+    for seed in range(4):
+        for model, updates in ((ours, mine), (theirs, plain)):
+            updates.zero_grad()
+            classified(model, seed).backward()
+            updates.step()
+    for (name, a), b in zip(ours.named_parameters(), theirs.parameters(), strict=True):
+        assert_close(a, b, rtol=0, atol=1e-6, msg=name)
+
+
+def test_muon_follows_the_depth_too():
+    model = zoo.MODELS["gpt"].build()
+    config = OptimizerConfig(kind="muon", lr=0.01, muon_lr=0.05, layer_decay=0.5)
+    scales = [group["scale"] for group in optimizer(model, config).param_groups]
+    assert scales[:2] == [2.5, 5.0] and {0.25, 0.5, 1.0} == set(scales[2:])
+
+
+def test_frozen_blocks_stay_as_they_are_and_the_rest_learns():
+    model = BertClassifier(Bert(READER), 2).eval()
+    freeze(model, 2)
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    updates = optimizer(model, OptimizerConfig(lr=0.01, layer_decay=0.9))
+    for seed in range(2):
+        classified(model, seed).backward()
+        updates.step()
+    depth, _ = depths(model)
+    for name, parameter in model.named_parameters():
+        assert torch.equal(parameter, before[name]) == (depth[name] <= 2), name
+
+
+def test_what_is_no_stack_of_blocks_has_no_depth_to_decay_by():
+    with pytest.raises(UsageError, match="no stack of blocks"):
+        optimizer(zoo.MODELS["translator"].build(), OptimizerConfig(layer_decay=0.9))
+    with pytest.raises(UsageError, match="4 blocks cannot be frozen: the model has 3"):
+        freeze(BertClassifier(Bert(READER), 2), 4)

@@ -3,7 +3,8 @@
 `headway.load(folder)` is the only way in; what it returns has the verbs of its kind.
 """
 
-from headway.bundle.classifier import Classified, ClassifierBundle, ClassReader
+from headway.bundle.class_reader import ClassReader, Numbers, Texts
+from headway.bundle.classifier import Classified, ClassifierBundle
 from headway.bundle.encoder import EncoderBundle, Guess
 from headway.bundle.families import FAMILIES, Bundle, Family, expect, load, load_as
 from headway.bundle.text import TextBundle
@@ -21,7 +22,9 @@ __all__ = [
     "Family",
     "Guess",
     "Neighbour",
+    "Numbers",
     "TextBundle",
+    "Texts",
     "Translation",
     "TranslatorBundle",
     "WordsBundle",

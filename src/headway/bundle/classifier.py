@@ -1,9 +1,7 @@
-"""A text classifier with its tokenizer and its labels: texts in, what they are out."""
+"""A classifier with its tokenizer and its labels: texts in, what they are out."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,15 +9,19 @@ from typing import Any, ClassVar
 
 import torch
 
+from headway.bundle.class_reader import ClassReader, Texts
 from headway.bundle.files import check_fingerprint, save_files
-from headway.data.labelled import collate_labelled
+from headway.data.framed import collate_framed, shortest_first
 from headway.errors import DataError, UsageError
-from headway.files import read_json, write_file
-from headway.models import TextClassifier, TextClassifierConfig
-from headway.text import TextTokenizer, load_tokenizer
+from headway.models import (
+    BertClassifier,
+    BertClassifierConfig,
+    TextClassifier,
+    TextClassifierConfig,
+)
+from headway.shapes import Float, Tensor
+from headway.text import MarkedTokenizer, load_tokenizer
 
-CLASSES_FILE = "classes.json"
-FORMAT = 1
 ROWS = 64  # texts classified at once
 
 
@@ -31,65 +33,18 @@ class Classified:
     probabilities: dict[str, float]
 
 
-@dataclass(frozen=True)
-class ClassReader:
-    """The strings-to-ids side of a classifier: tokenizer, labels, and how long a text may be.
-
-    labels: in the order of the classes, each once. max_length: tokens that are read of a text, its
-    two marks included; what is longer is cut at its end.
-    """
-
-    tokenizer: TextTokenizer
-    labels: tuple[str, ...]
-    max_length: int
-
-    def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """<bos>, the text, <eos>: the last token has read the whole of it."""
-        end, most = self.tokenizer.eos, self.max_length - 1
-        return [[*self.tokenizer.begin(text)[:most], end] for text in texts]
-
-    @property
-    def fingerprint(self) -> str:
-        """sha256 of all that the ids and the names of the classes depend on."""
-        return hashlib.sha256(self.tokenizer.fingerprint.encode() + self._json()).hexdigest()
-
-    def _json(self) -> bytes:
-        facts = {"format": FORMAT, "labels": self.labels, "max_length": self.max_length}
-        return (json.dumps(facts, ensure_ascii=False, indent=1) + "\n").encode()
-
-    def save(self, folder: Path) -> None:
-        """Write tokenizer.json and classes.json."""
-        self.tokenizer.save(folder)
-        write_file(folder / CLASSES_FILE, self._json())
-
-    @classmethod
-    def load(cls, folder: Path) -> ClassReader:
-        """Read what `save` wrote. DataError if it is not that."""
-        path = folder / CLASSES_FILE
-        facts = read_json(path)
-        labels = facts.get("labels") if isinstance(facts, dict) else None
-        if (
-            not isinstance(facts, dict)
-            or facts.get("format") != FORMAT
-            or not isinstance(labels, list)
-            or not all(isinstance(label, str) for label in labels)
-            or len(set(labels)) != len(labels)
-            or type(facts.get("max_length")) is not int
-            or facts["max_length"] < 2
-        ):
-            raise DataError(f"not a list of classes (format {FORMAT})", str(path))
-        return cls(load_tokenizer(folder), tuple(labels), facts["max_length"])
-
-
 class ClassifierBundle:
-    """A `TextClassifier` with what it reads and the names of its classes."""
+    """A classifier, of a language model or an encoder, with what it reads and what it says.
+
+    One that was trained on numbers has no labels, and scores texts instead.
+    """
 
     kind: ClassVar[str] = "classifier"
 
-    def __init__(self, model: TextClassifier, reader: ClassReader) -> None:
-        if len(reader.labels) != model.config.num_classes:
+    def __init__(self, model: TextClassifier | BertClassifier, reader: ClassReader) -> None:
+        if reader.outputs != model.config.num_classes:
             raise DataError(
-                f"there are {len(reader.labels)} labels, the model has "
+                f"there are {reader.outputs} labels, the model has "
                 f"{model.config.num_classes} classes",
                 hint="the model and the labels are not from the same training",
             )
@@ -97,14 +52,17 @@ class ClassifierBundle:
         self.reader = reader
 
     @classmethod
-    def open(cls, model: TextClassifier, folder: Path, facts: dict[str, Any]) -> ClassifierBundle:
+    def open(
+        cls, model: TextClassifier | BertClassifier, folder: Path, facts: dict[str, Any]
+    ) -> ClassifierBundle:
         """The model with tokenizer and labels beside it, which must be those of `facts`."""
-        reader = ClassReader.load(folder)
+        marked = isinstance(model, BertClassifier)
+        reader = ClassReader.load(folder, MarkedTokenizer.load if marked else load_tokenizer)
         check_fingerprint(facts, reader.fingerprint, folder)
         return cls(model, reader)
 
     @property
-    def config(self) -> TextClassifierConfig:
+    def config(self) -> TextClassifierConfig | BertClassifierConfig:
         return self.model.config
 
     @property
@@ -115,22 +73,37 @@ class ClassifierBundle:
     def device(self) -> torch.device:
         return next(self.model.parameters()).device
 
+    def classify(self, texts: Sequence[Texts]) -> list[Classified]:
+        """What each text is, in order. What one gets does not depend on the others.
+
+        texts: strings, or of a model of pairs (first, second). UsageError for a model of numbers.
+        """
+        if self.reader.numbers is not None:
+            raise UsageError("this model gives numbers, not classes", hint="bundle.score(texts)")
+        return [self._named(row) for row in self._logits(texts).softmax(-1).tolist()]
+
+    def score(self, texts: Sequence[Texts]) -> list[float]:
+        """The number of each text, in order, on the scale of the training's labels.
+
+        Their range is `reader.numbers`; what is found may lie a little outside. UsageError for a
+        model of classes.
+        """
+        if self.reader.numbers is None:
+            raise UsageError("this model gives classes, not numbers", hint="bundle.classify(texts)")
+        return [self.reader.numbers.restored(z) for z in self._logits(texts)[:, 0].tolist()]
+
     @torch.inference_mode()
-    def classify(self, texts: Sequence[str]) -> list[Classified]:
-        """What each text is, in order. What one gets does not depend on the others."""
+    def _logits(self, texts: Sequence[Texts]) -> Float[Tensor, "N C"]:
         if isinstance(texts, str):
             raise UsageError("texts must be a list of texts, not one string", hint="[text]")
-        rows = self.reader.encode(texts)
-        order = sorted(range(len(rows)), key=lambda i: len(rows[i]))  # little padding
-        found: dict[int, Classified] = {}
-        for start in range(0, len(order), ROWS):
-            chosen = order[start : start + ROWS]
-            batch = collate_labelled(
-                [rows[i] for i in chosen], [0] * len(chosen), self.reader.tokenizer.eos, chosen
+        rows, types = self.reader.encode(texts)
+        found = torch.zeros(len(rows), self.reader.outputs, device=self.device)
+        for chosen in shortest_first(rows, ROWS):
+            batch = collate_framed(
+                [rows[i] for i in chosen], [types[i] for i in chosen], self.reader.pad
             ).to(str(self.device))
-            shares = self.model(batch.tokens, batch.keys).float().softmax(-1).tolist()
-            found |= {i: self._named(row) for i, row in zip(chosen, shares, strict=True)}
-        return [found[i] for i in range(len(rows))]
+            found[chosen] = self.model(batch.tokens, batch.keys, batch.types).float()
+        return found
 
     def _named(self, shares: list[float]) -> Classified:
         ranked = sorted(zip(self.labels, shares, strict=True), key=lambda pair: -pair[1])

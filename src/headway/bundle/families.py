@@ -23,12 +23,14 @@ from headway.linear import lay_out
 from headway.models import (
     GPT,
     Bert,
+    BertClassifierConfig,
     BertConfig,
     GPTConfig,
     TextClassifierConfig,
     Translator,
     TranslatorConfig,
     WordsConfig,
+    bert_classifier,
     text_classifier,
     words_model,
 )
@@ -56,6 +58,7 @@ FAMILIES: dict[str, Family] = {
     "translator": Family(TranslatorConfig, Translator, TranslatorBundle),
     "gpt": Family(GPTConfig, GPT, TextBundle),
     "gpt-classifier": Family(TextClassifierConfig, text_classifier, ClassifierBundle),
+    "bert-classifier": Family(BertClassifierConfig, bert_classifier, ClassifierBundle),
     "bert": Family(BertConfig, Bert, EncoderBundle),
     "words": Family(WordsConfig, words_model, WordsBundle),
 }

@@ -1,59 +1,198 @@
-"""`headway classify`: texts in, what they are out."""
+"""`headway classify`: texts in, what they are out; and how often that is right."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
 
 from headway.cli.console import data, data_json, talk
 from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
 from headway.cli.translate import standard_input
-from headway.errors import UsageError
+from headway.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from headway.bundle import ClassifierBundle, Texts
+    from headway.data.formats import LabelledText
+    from headway.recipes.classify_config import ClassifyDataConfig
 
 CHUNK = 512  # lines classified together; enough to sort by length, few enough to answer soon
 
 
 def classify(
-    run: str,
+    run: Path,
     /,
     *text: str,
-    top: int = 1,
+    second: str | None = None,
+    file: Path | None = None,
+    text_column: Annotated[str | None, Parameter(name="--data.text")] = None,
+    second_column: Annotated[str | None, Parameter(name="--data.second")] = None,
+    top: int | None = None,
     json: bool = False,
     machine: MachineFlags = ON_THIS_MACHINE,
 ) -> None:
-    """Say what texts are: those given, or one a line from standard input.
+    """Say what texts are: those given, those of a table, or one a line from standard input.
 
-    A line each: label and probability, as many as --top asks for, tabs between them.
+    A line each: label and probability, as many as --top asks for, tabs between them; or the number,
+    of a model that learned numbers. Of a model of pairs, a line of standard input is two texts with
+    a tab between them.
 
     Parameters
     ----------
     run
         A run folder or a model folder.
     text
-        Texts; without any, standard input is read line by line.
+        Texts; without any, and without --file, standard input is read line by line.
+    second
+        The second text, of a model of pairs.
+    file
+        A table of texts: .tsv or .csv with a header, or .jsonl, plain or .gz.
+    text_column
+        Its column of texts; the training's unless given.
+    second_column
+        Its column of second texts; the training's unless given.
     top
-        So many labels of each text, the likeliest first.
+        So many labels of each text, the likeliest first: 1, with --json all, unless given.
     json
         One JSON object a line, with the probabilities of the labels that --top asks for.
     """
     from headway.bundle import ClassifierBundle, load_as
 
-    if top < 1:
+    if top is not None and top < 1:
         raise UsageError(f"--top {top}: must be at least 1")
+    if len([way for way in (text, file) if way]) == 2 or (second is not None and len(text) != 1):
+        raise UsageError("give texts, or one text and --second, or --file")
     place = machine.prepare()
     bundle = load_as(ClassifierBundle, run, place.device)
-    if not text and sys.stdin.isatty():
+    inputs: Iterator[Texts]
+    if file is not None:
+        inputs = _table(bundle, run, file, (text_column, second_column))
+    elif second is not None:
+        inputs = iter([(text[0], second)])
+    elif text:
+        inputs = iter(text)
+    else:
+        inputs = _lines(bundle.reader.pairs)
+    asks = not text and file is None and sys.stdin.isatty()
+    if asks:
         talk.print("one text a line; Ctrl-D ends")
-    number, lines = 0, iter(text) if text else standard_input()
-    size = 1 if sys.stdin.isatty() else CHUNK
-    while chunk := list(islice(lines, size)):
+    number = 0
+    while chunk := list(islice(inputs, 1 if asks else CHUNK)):
         with place.precision():
-            found = bundle.classify(chunk)
-        for line, each in zip(chunk, found, strict=True):
+            found = _found(bundle, chunk, top or (None if json else 1))
+        for texts, each in zip(chunk, found, strict=True):
             number += 1
-            best = dict(islice(each.probabilities.items(), top))
-            if json:
-                row = {"line": number, "text": line, "label": each.label, "probabilities": best}
-                data_json(row)
-            else:
-                data("\t".join(f"{label}\t{share:.3f}" for label, share in best.items()))
+            _show(number, texts, each, json)
+
+
+def _lines(pairs: bool) -> Iterator[Texts]:
+    """Standard input, a line for each. DataError for a line that is no pair where it must be."""
+    for number, line in enumerate(standard_input(), start=1):
+        if not pairs:
+            yield line
+            continue
+        first, tab, second = line.partition("\t")
+        if not tab or "\t" in second:
+            raise DataError(
+                "not two texts with a tab between them", f"standard input, line {number}"
+            )
+        yield first, second
+
+
+def _table(
+    bundle: ClassifierBundle, run: Path, file: Path, columns: tuple[str | None, str | None]
+) -> Iterator[Texts]:
+    from headway.data.formats import Columns, read_labelled
+
+    names = _trained_on(run) or _usual(bundle)
+    text, second = columns[0] or names.text, columns[1] or names.second
+    for each in read_labelled([file], Columns(text, None, second)):
+        yield each.texts
+
+
+def _found(bundle: ClassifierBundle, texts: Sequence[Texts], top: int | None) -> list[Any]:
+    """Of each text its number, or the probabilities of so many labels."""
+    if bundle.reader.numbers is not None:
+        return bundle.score(texts)
+    return [dict(islice(each.probabilities.items(), top)) for each in bundle.classify(texts)]
+
+
+def _show(number: int, texts: Texts, found: float | dict[str, float], json: bool) -> None:
+    if json:
+        named = zip(("text", "second"), (texts,) if isinstance(texts, str) else texts, strict=False)
+        row: dict[str, Any] = {"line": number, **dict(named)}
+        if isinstance(found, float):
+            data_json({**row, "number": found})
+        else:
+            data_json({**row, "label": next(iter(found)), "probabilities": found})
+    elif isinstance(found, float):
+        data(f"{found:.3f}")
+    else:
+        data("\t".join(f"{label}\t{share:.3f}" for label, share in found.items()))
+
+
+def evaluate_classifier(bundle: ClassifierBundle, run: Path, path: Path | None, json: bool) -> None:
+    """`class_scores` or `number_scores` on labelled texts: a file's, or those that the run held
+    out."""
+    from headway.data.formats import read_labelled
+    from headway.recipes.classify_data import labelled_texts
+
+    names = _trained_on(run)
+    if path is not None:
+        texts = list(read_labelled([path], (names or _usual(bundle)).columns))
+    elif names is not None:
+        texts = labelled_texts(names)[1]
+    else:
+        raise UsageError(f"{run} does not say what it was trained on", hint="name a file of texts")
+    if not texts:
+        raise DataError("there is no text to evaluate on", str(path))
+    scores = _scores(bundle, texts)
+    unit = "pairs" if bundle.reader.pairs else "texts"
+    if json:
+        data_json({**scores, unit: len(texts)})
+        return
+    right = f"{scores.pop('right'):,} of " if "right" in scores else ""
+    numbers = (f"{name.replace('_', ' ')} {value:.3f}" for name, value in scores.items())
+    data("   ".join([*numbers, f"{right}{len(texts):,} {unit}"]))
+
+
+def _scores(bundle: ClassifierBundle, texts: Sequence[LabelledText]) -> dict[str, float]:
+    """DataError with file and line for a label that the model does not know, or no number."""
+    from headway.evaluation import class_scores, number_scores
+
+    asked = [each.texts for each in texts]
+    if bundle.reader.numbers is not None:
+        true = [each.number for each in texts]
+        return number_scores(bundle.score(asked), true)
+    for each in texts:
+        if each.label not in bundle.labels:
+            raise DataError(f"the model does not know the label {each.label!r}", each.where)
+    known = {label: i for i, label in enumerate(bundle.labels)}
+    found = [known[each.label] for each in bundle.classify(asked)]
+    classes = [known[each.label] for each in texts]
+    right = sum(a == b for a, b in zip(found, classes, strict=True))
+    return {**class_scores(found, classes), "right": right}
+
+
+def _trained_on(run: Path) -> ClassifyDataConfig | None:
+    """What the run was told of its data; None for a model without a run around it."""
+    from headway.recipes import saved
+    from headway.recipes.classify_config import ClassifyRunConfig
+
+    config = saved(run) if (run / "run.yaml").is_file() else None
+    return config.data if isinstance(config, ClassifyRunConfig) else None
+
+
+def _usual(bundle: ClassifierBundle) -> ClassifyDataConfig:
+    """The columns that the recipes expect."""
+    from headway.recipes.catalogue import classify, pairs, regress
+
+    names = pairs().data if bundle.reader.pairs else classify().data
+    if bundle.reader.numbers is None:
+        return names
+    return replace(names, kind="number", label=regress().data.label)

@@ -6,12 +6,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from headway.cli.classify import evaluate_classifier
 from headway.cli.console import data, data_json, talk
 from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
 from headway.errors import DataError, UsageError
 
 if TYPE_CHECKING:
-    from headway.bundle import ClassifierBundle, TranslatorBundle
+    from headway.bundle import TranslatorBundle
     from headway.data.formats import PairFiles
 
 
@@ -28,7 +29,8 @@ def evaluate(
     json: bool = False,
     machine: MachineFlags = ON_THIS_MACHINE,
 ) -> None:
-    """BLEU and chrF, by sacrebleu, of a translator on held-out pairs; accuracy of a classifier.
+    """BLEU and chrF, by sacrebleu, of a translator on held-out pairs; of a classifier accuracy,
+    macro F1 and Matthews' correlation, or Pearson's and Spearman's and the mean squared error.
 
     Parameters
     ----------
@@ -56,7 +58,7 @@ def evaluate(
     bundle = load(run, place.device)
     with place.precision():
         if isinstance(bundle, ClassifierBundle):
-            _accuracy(bundle, run, path, json)
+            evaluate_classifier(bundle, run, path, json)
             return
         translator = expect(TranslatorBundle, bundle, run)
         _scores(translator, _files(run, path, split, (source, target)), beam, length_penalty, json)
@@ -84,34 +86,6 @@ def _scores(
     data(f"{files.describe()}: {scores.sentences:,} sentences, {how}")
     data(f"BLEU {scores.bleu:.2f}   {scores.bleu_signature}")
     data(f"chrF {scores.chrf:.2f}   {scores.chrf_signature}")
-
-
-def _accuracy(bundle: ClassifierBundle, run: Path, path: Path | None, json: bool) -> None:
-    """The share of labelled texts whose likeliest label is right."""
-    from headway.data.formats import read_labelled
-    from headway.recipes import saved
-    from headway.recipes.classify_config import ClassifyDataConfig, ClassifyRunConfig
-    from headway.recipes.classify_data import labelled_texts
-
-    config = saved(run) if (run / "run.yaml").is_file() else None
-    names = config.data if isinstance(config, ClassifyRunConfig) else ClassifyDataConfig()
-    if path is not None:
-        texts = list(read_labelled([path], names.text, names.label))
-    elif config is not None:
-        texts = labelled_texts(names)[1]
-    else:
-        raise UsageError(f"{run} does not say what it was trained on", hint="name a file of texts")
-    if not texts:
-        raise DataError("there is no text to evaluate on", str(path))
-    for each in texts:
-        if each.label not in bundle.labels:
-            raise DataError(f"the model does not know the label {each.label!r}", each.where)
-    found = bundle.classify([each.text for each in texts])
-    right = sum(a.label == b.label for a, b in zip(found, texts, strict=True))
-    if json:
-        data_json({"accuracy": right / len(texts), "right": right, "texts": len(texts)})
-    else:
-        data(f"accuracy {right / len(texts):.3f}   {right:,} of {len(texts):,} texts")
 
 
 def _files(

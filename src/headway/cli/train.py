@@ -17,7 +17,9 @@ from headway.settings import COMMAND_LINE, read_yaml
 
 if TYPE_CHECKING:
     from headway.recipes import AnyRunConfig, Outcome
+    from headway.training import Observer
 
+TRIED = 6  # steps of a dry run
 SHORT = {
     "model": "model.size",
     "data": "data.train",
@@ -28,6 +30,7 @@ SHORT = {
     "test": "data.test",
     "column": "data.column",
     "steps": "training.steps",
+    "epochs": "training.epochs",
     "time": "training.time",
     "seed": "training.seed",
     "device": "machine.device",
@@ -65,19 +68,21 @@ def train(
 ) -> None:
     """headway train RECIPE [DATA] [--SETTING VALUE ...]: train a model, or go on training it.
 
-    RECIPE is translate, translate-multi30k, emoji-names, words, gpt, gpt-tiny, gpt-shakespeare or
-    classify. For a translator, DATA is a .tsv file, a folder with train and valid files, or what
-    two aligned files share (data/train for data/train.en and data/train.de); --source and --target
-    name the columns or file endings. For words, DATA is any number of text files: .txt, or .tsv
-    with --column NAME, plain or .gz. For a language model (gpt), any number of .txt, .md and .jsonl
-    files, folders of them, or python-docs; --from RUN goes on from a model, --lora.rank 8 trains
-    small adapters of it only. For classify, .tsv or .csv files with the columns text and label
-    (--data.text NAME, --data.label NAME), or .jsonl; --from RUN is the model to start from.
+    RECIPE is translate, translate-multi30k, emoji-names, words, gpt, gpt-tiny, gpt-shakespeare,
+    classify, pairs or regress. For a translator, DATA is a .tsv file, a folder with train and valid
+    files, or what two aligned files share (data/train for data/train.en and data/train.de);
+    --source and --target name the columns or file endings. For words, DATA is any number of text
+    files: .txt, or .tsv with --column NAME, plain or .gz. For a language model (gpt), any number of
+    .txt, .md and .jsonl files, folders of them, or python-docs; --from RUN goes on from a model,
+    --lora.rank 8 trains small adapters of it only. For classify, .tsv or .csv files with the
+    columns text and label (--data.text NAME, --data.label NAME), or .jsonl; --from RUN is the model
+    to start from, a language model or an encoder. pairs is the same for two texts (sentence1,
+    sentence2, label), regress for numbers (text, score).
 
     Every setting is a flag: --model.size small --optimizer.lr 1e-3 --training.steps 2000.
     `headway config explain` lists them all. Short for the commonest: --source --target --valid
-    --test --column --steps --time --seed --device --dtype --threads --compile, and --model for
-    --model.size: tiny, small, base, big, or rnn (with --model.attention additive, none, ...).
+    --test --column --steps --epochs --time --seed --device --dtype --threads --compile, and --model
+    for --model.size: tiny, small, base, big, or rnn (with --model.attention additive, none, ...).
 
     A run of the same name and configuration is continued where it stopped.
 
@@ -168,14 +173,20 @@ def split_words(
 
 
 def run_training(
-    settings: AnyRunConfig, folder: Path, history: Sequence[str] = (), *, quiet: bool = False
+    settings: AnyRunConfig,
+    folder: Path,
+    history: Sequence[str] = (),
+    *,
+    observers: Sequence[Observer] = (),
+    quiet: bool = False,
 ) -> Outcome:
     """Train with the screen on."""
     from headway.recipes import train as train_run
 
     screen = Screen(quiet)
+    every = [screen, *observers]
     try:
-        return train_run(settings, folder, listeners=[screen], observers=[screen], history=history)
+        return train_run(settings, folder, listeners=[screen], observers=every, history=history)
     finally:
         screen.close()
 
@@ -212,24 +223,27 @@ def _resumed(
     return settings, folder, history
 
 
+class _FewSteps:
+    """An observer that stops a run early; what its steps follow from stays as it is."""
+
+    def after_step(self, run: Any, report: Any) -> None:
+        if run.step >= TRIED and run.stop is None:
+            run.stop = "dry run"
+
+
 def _try_out(settings: AnyRunConfig) -> None:
     """A few real steps in a folder that is thrown away."""
     import resource
 
-    from headway.recipes import amended
+    from headway.recipes import amended, saved
     from headway.settings import flat
 
-    few = {
-        "training.steps": 6,
-        "training.time": None,
-        "evaluation.sentences": 4,
-        "evaluation.samples": 0,
-    }
-    steps = settings.training.steps
+    few = {"training.time": None, "evaluation.sentences": 4, "evaluation.samples": 0}
     with tempfile.TemporaryDirectory() as folder:
         known = {key: value for key, value in few.items() if key in flat(settings)}
         trial = amended(settings, ("--dry-run", known))
-        outcome = run_training(trial, Path(folder) / "trial")
+        outcome = run_training(trial, Path(folder) / "trial", observers=[_FewSteps()])
+        steps = saved(Path(folder) / "trial").training.steps or outcome.step
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     total = outcome.seconds / outcome.step * steps
     talk.print(

@@ -1,4 +1,4 @@
-"""Texts with a class each, as padded matrices."""
+"""Texts with a class or a number each, as padded matrices."""
 
 from __future__ import annotations
 
@@ -8,50 +8,59 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from headway.data.batches import padded
-from headway.shapes import Bool, Int, Tensor
+from headway.data.framed import FramedBatch, collate_framed
+from headway.shapes import Float, Int, Tensor
+
+Targets = Sequence[int] | Sequence[float]
+"""What texts are: classes, or numbers."""
 
 
 @dataclass(frozen=True)
-class LabelledBatch:
-    """tokens: ids, padding at the right. keys: True at real tokens. indices: where in the data the
-    texts stand."""
+class LabelledBatch(FramedBatch):
+    """Framed texts and what they are: classes, or numbers. indices: where in the data they
+    stand."""
 
-    tokens: Int[Tensor, "B T"]
-    keys: Bool[Tensor, "B T"]
-    classes: Int[Tensor, " B"]
+    targets: Int[Tensor, " B"] | Float[Tensor, " B"]
     indices: tuple[int, ...] = ()
 
     def to(self, device: str) -> LabelledBatch:
-        return LabelledBatch(
-            self.tokens.to(device), self.keys.to(device), self.classes.to(device), self.indices
-        )
-
-
-def collate_labelled(
-    rows: Sequence[Sequence[int]],
-    classes: Sequence[int],
-    pad: int,
-    indices: Sequence[int] = (),
-) -> LabelledBatch:
-    """Texts of any lengths, none empty, as one batch."""
-    if len(rows) != len(classes) or not all(rows):
-        raise ValueError("every text needs a class and at least one token")
-    return LabelledBatch(*padded(rows, pad), torch.tensor(classes), tuple(indices))
+        """The same on another device."""
+        there = super().to(device)
+        targets = self.targets.to(device)
+        return LabelledBatch(there.tokens, there.keys, there.types, targets, self.indices)
 
 
 @dataclass(frozen=True)
 class LabelledTexts:
-    """rows: the ids of each text, none empty. classes: one a text."""
+    """rows: the ids of each text, none empty. targets: one a text. types: 1 for tokens of a second
+    text, None where there is none."""
 
     rows: Sequence[Sequence[int]]
-    classes: Sequence[int]
+    targets: Targets
+    types: Sequence[Sequence[int]] | None = None
 
     def batch(self, indices: Sequence[int], pad: int) -> LabelledBatch:
         """The texts that stand there."""
         chosen = [int(i) for i in indices]
-        rows, classes = [self.rows[i] for i in chosen], [self.classes[i] for i in chosen]
-        return collate_labelled(rows, classes, pad, chosen)
+        types = None if self.types is None else [self.types[i] for i in chosen]
+        targets = [self.targets[i] for i in chosen]
+        return collate_labelled([self.rows[i] for i in chosen], targets, pad, chosen, types)
+
+
+def collate_labelled(
+    rows: Sequence[Sequence[int]],
+    targets: Targets,
+    pad: int,
+    indices: Sequence[int] = (),
+    types: Sequence[Sequence[int]] | None = None,
+) -> LabelledBatch:
+    """Texts of any lengths, none empty, as one batch."""
+    if len(rows) != len(targets) or not all(rows):
+        raise ValueError("every text needs a label and at least one token")
+    framed = collate_framed(rows, types, pad)
+    return LabelledBatch(
+        framed.tokens, framed.keys, framed.types, torch.tensor(targets), tuple(indices)
+    )
 
 
 class LabelledRows:
@@ -94,12 +103,3 @@ class LabelledRows:
                 following = (epoch + 1, 0) if is_last else (epoch, position)
                 yield (*following, batch.to(self.device))
             epoch, position = epoch + 1, 0
-
-
-def labelled_in_order(
-    texts: LabelledTexts, rows: int, pad: int, device: str = "cpu"
-) -> Iterator[LabelledBatch]:
-    """Every text once, the shortest first."""
-    order = sorted(range(len(texts.rows)), key=lambda i: len(texts.rows[i]))
-    for start in range(0, len(order), rows):
-        yield texts.batch(order[start : start + rows], pad).to(device)

@@ -1,6 +1,14 @@
 """How good a model is."""
 
+from headway.evaluation.agreement import class_scores, number_scores
 from headway.evaluation.bleu import CorpusScores, score_translations
 from headway.evaluation.perplexity import bits_per_byte, mean_nats
 
-__all__ = ["CorpusScores", "bits_per_byte", "mean_nats", "score_translations"]
+__all__ = [
+    "CorpusScores",
+    "bits_per_byte",
+    "class_scores",
+    "mean_nats",
+    "number_scores",
+    "score_translations",
+]

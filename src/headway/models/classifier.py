@@ -20,7 +20,7 @@ class TextClassifierConfig:
     """Shape of a `TextClassifier`: its language model's, and what stands on it."""
 
     gpt: GPTConfig = section(GPTConfig)
-    num_classes: int = setting(2, "what a text may be", gt=1)
+    num_classes: int = setting(2, "what a text may be; 1: a number instead", gt=0)
     dropout: float = setting(
         0.1, "share of the last token's vector dropped while training", ge=0, lt=1
     )
@@ -34,15 +34,15 @@ class TextClassifierConfig:
 
 class TextClassifier(nn.Module):
     """P(class | x_1 ... x_m) = softmax(h_m W): h_m, the hidden vector of the last real token, has
-    read the whole text.
+    read the whole text. With one class, h_m W itself.
 
     The language model is `gpt` itself, not a copy; only W is new. Radford et al. 2018, equation 3.
     """
 
     def __init__(self, gpt: GPT, num_classes: int, dropout: float = 0.1) -> None:
         super().__init__()
-        if num_classes < 2:
-            raise ValueError(f"{num_classes=} must be at least 2")
+        if num_classes < 1:
+            raise ValueError(f"{num_classes=} must be at least 1")
         self.config = TextClassifierConfig(gpt=gpt.config, num_classes=num_classes, dropout=dropout)
         self.gpt = gpt
         self.dropout = Dropout(dropout)
@@ -82,9 +82,15 @@ class TextClassifier(nn.Module):
         return logits
 
     def forward(
-        self, tokens: Int[Tensor, "B T"], keys: Bool[Tensor, "B T"]
+        self,
+        tokens: Int[Tensor, "B T"],
+        keys: Bool[Tensor, "B T"],
+        types: Int[Tensor, "B T"] | None = None,
     ) -> Float[Tensor, "B C"]:
-        """Logits of each text's class. Padding stands at the right, where no real token sees it."""
+        """Logits of each text's class. Padding stands at the right, where no real token sees it.
+
+        types: not looked at; the mark between two texts tells this model where the second begins.
+        """
         return self.classify(self.gpt.hidden(tokens), keys)
 
 

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from headway.errors import UsageError, closest
 from headway.machine import MachineConfig
 from headway.models import GPTConfig, TranslatorConfig
-from headway.recipes.classify_config import ClassifyEvaluationConfig, ClassifyRunConfig
+from headway.recipes.classify_config import (
+    ClassifyDataConfig,
+    ClassifyEvaluationConfig,
+    ClassifyOptimizerConfig,
+    ClassifyRunConfig,
+    ClassifyScheduleConfig,
+)
 from headway.recipes.config import (
     CheckpointConfig,
     DataConfig,
@@ -155,18 +162,38 @@ def gpt_shakespeare() -> LanguageRunConfig:
 
 
 def classify() -> ClassifyRunConfig:
-    """A text classifier from a language model and labelled texts (--from RUN), GPT-1's way.
+    """A classifier from a language model or an encoder and labelled texts (--from MODEL).
 
-    A linear head on the last token, all weights trained, the language model's own loss beside it.
-    The rate suits small models; --optimizer.lr 6.25e-5 is the paper's, for one of 117 million.
+    Of a language model GPT-1's way: a linear head on the last token, all weights trained, its own
+    loss beside it, 600 steps; --optimizer.lr 6.25e-5 is the paper's, for one of 117 million. Of an
+    encoder BERT's way: a head on the text's vector, 3 passes over the texts. Costs and scores:
+    docs/results.md. --data.second COLUMN judges pairs, --data.kind number learns numbers.
     """
     return ClassifyRunConfig(
         recipe="classify",
-        optimizer=OptimizerConfig(lr=1e-3, beta2=0.99, eps=1e-8, weight_decay=0.01),
-        schedule=ScheduleConfig(kind="cosine", warmup=20, final=0.0),
+        optimizer=ClassifyOptimizerConfig(beta2=0.99, eps=1e-8, weight_decay=0.01),
+        schedule=ClassifyScheduleConfig(kind="cosine", final=0.0),
         evaluation=ClassifyEvaluationConfig(every=100),
         checkpoint=CheckpointConfig(every=100),
     )
+
+
+def pairs() -> ClassifyRunConfig:
+    """A classifier of pairs of texts (inference, paraphrase): columns sentence1, sentence2, label.
+
+    As classify, which it is; --data.text, --data.second and --data.label name other columns.
+    """
+    data = ClassifyDataConfig(text="sentence1", second="sentence2")
+    return replace(classify(), recipe="pairs", data=data)
+
+
+def regress() -> ClassifyRunConfig:
+    """Numbers of texts, from texts with a column score: as classify, by the squared error.
+
+    --data.text sentence1 --data.second sentence2 for pairs (how alike two texts are).
+    """
+    data = ClassifyDataConfig(label="score", kind="number")
+    return replace(classify(), recipe="regress", data=data)
 
 
 RECIPES: dict[str, Callable[[], AnyRunConfig]] = {
@@ -178,6 +205,8 @@ RECIPES: dict[str, Callable[[], AnyRunConfig]] = {
     "gpt-tiny": gpt_tiny,
     "gpt-shakespeare": gpt_shakespeare,
     "classify": classify,
+    "pairs": pairs,
+    "regress": regress,
 }
 
 

@@ -1,12 +1,15 @@
-"""Text classifiers as a run: a language model and labelled texts in, a classifier out.
+"""Classifiers as a run: a language model or an encoder and labelled texts in, a classifier out.
 
-Radford et al. 2018, sections 3.2 and 3.3.
+Radford et al. 2018, sections 3.2 and 3.3; Devlin et al. 2019, sections 3.2 and 4.1.
 """
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
+from copy import deepcopy
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,45 +17,115 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from headway.blocks import recompute
-from headway.bundle import ClassifierBundle, TextBundle, load
-from headway.data.labelled import LabelledRows, labelled_in_order
+from headway.blocks import add_lora, merge_lora, recompute
+from headway.bundle import ClassifierBundle, EncoderBundle, TextBundle, load
+from headway.data.framed import shortest_first
+from headway.data.labelled import LabelledRows
 from headway.errors import UsageError
+from headway.evaluation import class_scores, number_scores
 from headway.machine import Machine
-from headway.models import GPT, TextClassifier
-from headway.recipes.classify_config import ClassifyRunConfig
+from headway.models import GPT, Bert, BertClassifier, TextClassifier
+from headway.recipes.classify_config import METRICS, ClassifyRunConfig
 from headway.recipes.classify_data import PreparedTexts, check_texts, prepare_texts
 from headway.recipes.family import Emit, Family, Job
-from headway.training import ClassificationObjective, Stream
+from headway.settings import override
+from headway.shapes import Float, Tensor
+from headway.training import ClassificationObjective, RegressionObjective, Stream, freeze
+
+
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    """What a classifier is made from, and what suits it.
+
+    make: the classifier, from a bundle, the run's settings and the number of outputs. body: its
+    attribute that is the model it starts from; reads: the body's method that it reads texts by.
+    writes: the body predicts next words. lr: its rate. steps: so many updates, with so many for
+    every text once. warmup: so many of these.
+    """
+
+    make: Callable[[Any, ClassifyRunConfig, int], nn.Module]
+    body: str
+    reads: str
+    writes: bool
+    lr: float
+    steps: Callable[[int], int]
+    warmup: Callable[[int], int]
+
+
+def _of_gpt(start: TextBundle, config: ClassifyRunConfig, outputs: int) -> TextClassifier:
+    gpt = GPT(replace(start.config, dropout=config.model.dropout))
+    gpt.load_state_dict(start.model.state_dict())
+    return TextClassifier(gpt, outputs, config.model.head_dropout)
+
+
+def _of_encoder(start: EncoderBundle, config: ClassifyRunConfig, outputs: int) -> BertClassifier:
+    bert = Bert(replace(start.config, dropout=config.model.dropout))
+    bert.load_state_dict(start.model.state_dict())
+    return BertClassifier(bert, outputs, config.model.pooling, config.model.head_dropout)
+
+
+STARTS: dict[type[Any], Start] = {
+    TextBundle: Start(
+        make=_of_gpt,
+        body="gpt",
+        reads="hidden",
+        writes=True,
+        lr=1e-3,
+        steps=lambda epoch: 600,
+        warmup=lambda steps: 20,
+    ),
+    EncoderBundle: Start(
+        make=_of_encoder,
+        body="bert",
+        reads="encode",
+        writes=False,
+        lr=1e-4,
+        steps=lambda epoch: max(500, 3 * epoch),
+        warmup=lambda steps: math.ceil(0.08 * steps),
+    ),
+}
+"""The class of the bundle that a classifier starts from -> what becomes of it: what `--from` names
+decides which kind of classifier it is."""
 
 
 class ClassifyJob:
-    """A `Job`: a GPT, a head on its last token, and texts of known classes."""
+    """A `Job`: a model that reads texts, a head on it, and texts of known classes or numbers."""
 
     def __init__(
         self,
         config: ClassifyRunConfig,
         prepared: PreparedTexts,
-        start: TextBundle,
+        start: TextBundle | EncoderBundle,
         machine: Machine,
     ) -> None:
-        self.config, self.prepared, self.start, self.machine = config, prepared, start, machine
-        training, self.pad = config.training, start.tokenizer.eos
-        self.objective = ClassificationObjective(training.auxiliary)
+        self.prepared, self.start, self.machine = prepared, start, machine
+        self.kind = STARTS[type(start)]
+        self.pad = prepared.reader.pad
+        training = config.training
         self.rows = LabelledRows(
             prepared.train, training.rows, self.pad, training.seed, machine.device
         )
+        self.config = _fitted(config, self.kind, self.rows.batches_an_epoch)
+        auxiliary = training.auxiliary if self.kind.writes else 0.0
+        self.objective: ClassificationObjective | RegressionObjective
+        if prepared.reader.numbers is not None:
+            self.objective = RegressionObjective(auxiliary)
+        else:
+            weights = _balanced(prepared) if training.balance else ()
+            self.objective = ClassificationObjective(auxiliary, weights)
 
     def build(self) -> nn.Module:
-        gpt = GPT(replace(self.start.config, dropout=self.config.model.dropout))
-        gpt.load_state_dict(self.start.model.state_dict())
-        classes = len(self.prepared.reader.labels)
-        model = TextClassifier(gpt, classes, self.config.model.head_dropout)
-        if self.config.training.recompute:
+        config, kind = self.config, self.kind
+        model = kind.make(self.start, config, self.prepared.reader.outputs)
+        body = model.get_submodule(kind.body)
+        if config.lora.rank:
+            _adapt(body, config)
+        if config.training.frozen is not None:
+            freeze(model, config.training.frozen)
+        if config.training.recompute:
             recompute(model)
-        if self.config.machine.compile:
-            hidden: Any = torch.compile(gpt.hidden)
-            gpt.hidden = hidden  # type: ignore[method-assign]
+        if config.machine.compile:
+            setattr(body, kind.reads, torch.compile(getattr(body, kind.reads)))
         return model
 
     def stream(self, epoch: int, position: int) -> Stream:
@@ -62,53 +135,95 @@ class ClassifyJob:
     def evaluate(
         self, model: Any, emit: Callable[..., None], go_on: Callable[..., None]
     ) -> dict[str, float]:
-        """The share of held-out texts whose likeliest class is right, and the mean loss."""
-        valid, total, right = self.prepared.valid, 0.0, 0
-        rows = self.config.training.rows
-        for batch in labelled_in_order(valid, rows, self.pad, self.machine.device):
+        """Of held-out texts, `class_scores` and the mean loss, or `number_scores`."""
+        valid, numbers = self.prepared.valid, self.prepared.reader.numbers
+        logits = torch.zeros(len(valid.rows), self.prepared.reader.outputs)
+        for chosen in shortest_first(valid.rows, self.config.training.rows):
             go_on()
+            batch = valid.batch(chosen, self.pad).to(self.machine.device)
             with self.machine.precision():
-                logits = model(batch.tokens, batch.keys).float()
-            total += F.cross_entropy(logits, batch.classes, reduction="sum").item()
-            right += int((logits.argmax(-1) == batch.classes).sum())
-        return {"accuracy": right / len(valid.rows), "loss": total / len(valid.rows)}
+                logits[chosen] = model(batch.tokens, batch.keys, batch.types).float().cpu()
+        if numbers is not None:
+            found, true = logits[:, 0].tolist(), [float(z) for z in valid.targets]
+            scores = number_scores([*map(numbers.restored, found)], [*map(numbers.restored, true)])
+            return {**scores, "negative_mse": -scores["mse"]}
+        return _of_classes(logits, [int(target) for target in valid.targets])
 
     def save(self, model: Any, folder: Path) -> None:
-        ClassifierBundle(model, self.prepared.reader).save(folder, overwrite=True)
+        plain = merge_lora(deepcopy(model)) if self.config.lora.rank else model
+        ClassifierBundle(plain, self.prepared.reader).save(folder, overwrite=True)
 
     def plan(self) -> dict[str, Any]:
-        gpt, training = self.start.config, self.config.training
+        body, training, reader = self.start.config, self.config.training, self.prepared.reader
+        says = "a number" if reader.numbers is not None else f"{reader.outputs} classes"
+        unit = "pairs" if reader.pairs else "texts"
         return {
-            "model": f"{gpt.num_layers} layers, d={gpt.model_dim}, {gpt.num_heads} heads, "
-            f"{len(self.prepared.reader.labels)} classes",
-            "batches": f"{training.rows * training.accumulate:,} texts",
+            "model": f"{body.num_layers} layers, d={body.model_dim}, {body.num_heads} heads, "
+            f"{says}",
+            "batches": f"{training.rows * training.accumulate:,} {unit}",
             "batches_an_epoch": self.rows.batches_an_epoch,
-            "unit": "texts",
+            "unit": unit,
         }
 
 
-def _of_gpt(
-    config: ClassifyRunConfig, start: TextBundle, folder: Path, machine: Machine, emit: Emit
-) -> Job:
-    room = start.model.max_length
-    prepared = prepare_texts(config, start.tokenizer, room, folder, emit)
-    return ClassifyJob(config, prepared, start, machine)
+def _fitted(config: ClassifyRunConfig, kind: Start, batches: int) -> ClassifyRunConfig:
+    """With what was left to the start and the texts. UsageError if steps and epochs disagree."""
+    training, steps = config.training, config.training.steps
+    epoch = math.ceil(batches / training.accumulate)
+    if training.epochs is not None:
+        steps = math.ceil(training.epochs * batches / training.accumulate)
+        if training.steps not in (None, steps):
+            raise UsageError(
+                f"training.steps={training.steps} is not training.epochs={training.epochs:g}, "
+                f"which is {steps:,} steps",
+                hint="name one of them; --training.epochs none takes it back",
+            )
+    steps = steps or kind.steps(epoch)
+    warmup, rate, metric = config.schedule.warmup, config.optimizer.lr, config.evaluation.metric
+    decided = {
+        "training.steps": steps,
+        "schedule.warmup": kind.warmup(steps) if warmup is None else warmup,
+        "optimizer.lr": kind.lr if rate is None else rate,
+        "evaluation.metric": METRICS[config.data.kind][0] if metric is None else metric,
+    }
+    return override(config, decided, "the model to start from")
 
 
-STARTS: dict[type[Any], Callable[..., Job]] = {TextBundle: _of_gpt}
-"""The class of the bundle that a classifier starts from -> what makes its job: what `--from` names
-decides which kind of classifier it is."""
+def _balanced(prepared: PreparedTexts) -> tuple[float, ...]:
+    """N / (C n_c): all together the texts weigh what they did, and each class as much as any
+    other. A class without a text to train on has weight 0."""
+    counts, classes = Counter(prepared.train.targets), prepared.reader.outputs
+    total = len(prepared.train.targets)
+    return tuple(total / (len(counts) * counts[c]) if counts[c] else 0.0 for c in range(classes))
+
+
+def _adapt(body: nn.Module, config: ClassifyRunConfig) -> None:
+    """Adapters in the body, which alone train there; and its pooler, which may be new."""
+    lora = config.lora
+    try:
+        add_lora(body, lora.rank, lora.alpha, lora.dropout, lora.targets or None)
+    except ValueError as error:
+        raise UsageError(f"lora: {error}") from error
+    if isinstance(body, Bert) and body.pooler is not None:
+        body.pooler.requires_grad_(True)
+
+
+def _of_classes(logits: Float[Tensor, "N C"], true: list[int]) -> dict[str, float]:
+    loss = F.cross_entropy(logits, torch.tensor(true)).item()
+    return {**class_scores(logits.argmax(-1).tolist(), true), "loss": loss, "negative_loss": -loss}
 
 
 def _prepare(config: ClassifyRunConfig, folder: Path, machine: Machine, emit: Emit) -> Job:
     start = load(str(config.training.start))
-    if type(start) not in STARTS:
+    if not isinstance(start, TextBundle | EncoderBundle):
         kinds = " or a ".join(kind.kind for kind in STARTS)
         raise UsageError(
             f"{config.training.start} holds a {start.kind}; a classifier is made from a {kinds}",
             hint="headway train gpt-tiny TEXT makes one",
         )
-    return STARTS[type(start)](config, start, folder, machine, emit)
+    prepared = prepare_texts(config, start.tokenizer, start.model.max_length, folder, emit)
+    return ClassifyJob(config, prepared, start, machine)
 
 
 CLASSIFICATION = Family(check=check_texts, prepare=_prepare)
+"""All that the training run of a classifier is told."""

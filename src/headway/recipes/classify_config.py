@@ -1,14 +1,24 @@
-"""All that the training run of a text classifier is told."""
+"""All that the training run of a classifier is told."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+from headway.data.formats import Columns
 from headway.machine import MachineConfig
 from headway.recipes.config import BlocksLoopConfig, CheckpointConfig, ObservationConfig
+from headway.recipes.language_config import LoRAConfig
 from headway.settings import section, setting
 from headway.training import OptimizerConfig, ScheduleConfig
+
+SUITED = "none: what suits the model it starts from"
+
+METRICS = {
+    "class": ("accuracy", "macro_f1", "matthews", "negative_loss"),
+    "number": ("pearson", "spearman", "negative_mse"),
+}
+"""What labels are -> what the kept model can be best by."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,8 +31,19 @@ class ClassifyDataConfig:
     )
     held_out: float = setting(0.1, "share of the texts kept so", gt=0, lt=1)
     text: str = setting("text", "name of the column (or key) that holds the text")
+    second: str | None = setting(
+        None, "name of the column of a second text, if pairs of texts are judged"
+    )
     label: str = setting("label", "name of the column (or key) that says what it is")
-    max_length: int = setting(256, "longer texts (in tokens) are cut at their end", ge=4)
+    kind: Literal["class", "number"] = setting("class", "what labels are: names, or numbers")
+    max_length: int = setting(
+        256, "longer texts (in tokens, of pairs together) are cut at their end", ge=4
+    )
+
+    @property
+    def columns(self) -> Columns:
+        """What is read of a table."""
+        return Columns(self.text, self.label, self.second)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +52,10 @@ class ClassifierModelConfig:
 
     dropout: float = setting(0.1, "share of activations dropped while training", ge=0, lt=1)
     head_dropout: float = setting(
-        0.1, "share of the last token's vector dropped while training", ge=0, lt=1
+        0.1, "share of the text's vector dropped while training", ge=0, lt=1
+    )
+    pooling: Literal["first", "mean"] = setting(
+        "mean", "of an encoder, a text's vector: the pooler's of [CLS], or the mean of all tokens"
     )
 
     family: ClassVar[str] = "classifier"
@@ -39,40 +63,83 @@ class ClassifierModelConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ClassifyOptimizerConfig(OptimizerConfig):
+    # a job fills in what is None before the loop reads it
+    lr: float | None = setting(  # type: ignore[assignment]
+        None, f"highest learning rate of the schedule; {SUITED}", gt=0
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassifyScheduleConfig(ScheduleConfig):
+    warmup: int | None = setting(  # type: ignore[assignment]
+        None, f"steps over which the learning rate rises from 0; {SUITED}", ge=0
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class ClassifyTrainingConfig(BlocksLoopConfig):
-    steps: int = setting(600, "updates", gt=0)
+    steps: int | None = setting(  # type: ignore[assignment]
+        None, f"updates; none: training.epochs, or {SUITED.removeprefix('none: ')}", gt=0
+    )
+    epochs: float | None = setting(None, "passes over the texts, instead of steps", gt=0)
     average: float = setting(
         0.0, "decay of the running average of the weights; 0 switches it off", ge=0, lt=1
     )
     rows: int = setting(32, "texts of a batch", gt=0)
+    balance: bool = setting(False, "rare classes count more: each class as much as any other")
+    frozen: int | None = setting(
+        None, "so many of the lowest blocks stay as they are, and the embeddings", ge=0
+    )
     auxiliary: float = setting(
-        0.5, "weight of the language model's own loss beside that of the classes", ge=0
+        0.5, "of a language model, weight of its own loss beside that of the labels", ge=0
     )
     start: str | None = setting(
-        None, "the language model that is fine-tuned: a run or a model (short: --from)"
+        None, "the language model or encoder that is fine-tuned: a run or a model (short: --from)"
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClassifyEvaluationConfig(ObservationConfig):
-    metric: Literal["accuracy"] = setting("accuracy", "what the kept model is best by")
+    metric: (
+        Literal[
+            "accuracy",
+            "macro_f1",
+            "matthews",
+            "negative_loss",
+            "pearson",
+            "spearman",
+            "negative_mse",
+        ]
+        | None
+    ) = setting(None, "what the kept model is best by; none: accuracy, of numbers pearson")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClassifyRunConfig:
-    """One training run of a text classifier, from a language model (`training.start`)."""
+    """One training run of a classifier, from a language model or encoder (`training.start`)."""
 
     recipe: str = setting("classify", "name of the recipe this came from")
     data: ClassifyDataConfig = section(ClassifyDataConfig)
     model: ClassifierModelConfig = section(ClassifierModelConfig)
-    optimizer: OptimizerConfig = section(OptimizerConfig)
-    schedule: ScheduleConfig = section(ScheduleConfig)
+    optimizer: ClassifyOptimizerConfig = section(ClassifyOptimizerConfig)
+    schedule: ClassifyScheduleConfig = section(ClassifyScheduleConfig)
     training: ClassifyTrainingConfig = section(ClassifyTrainingConfig)
+    lora: LoRAConfig = section(LoRAConfig)
     evaluation: ClassifyEvaluationConfig = section(ClassifyEvaluationConfig)
     checkpoint: CheckpointConfig = section(CheckpointConfig)
     machine: MachineConfig = section(MachineConfig)
 
-    decided_by_data: ClassVar[frozenset[str]] = frozenset()
+    @property
+    def decided_by_data(self) -> frozenset[str]:
+        """Settings that follow from the texts, or from the model it starts from."""
+        values = {
+            "optimizer.lr": self.optimizer.lr,
+            "schedule.warmup": self.schedule.warmup,
+            "training.steps": self.training.steps,
+            "evaluation.metric": self.evaluation.metric,
+        }
+        return frozenset(key for key, value in values.items() if value is None)
 
     @property
     def name(self) -> str:

@@ -5,18 +5,19 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from headway.bundle import ClassReader
+from headway.bundle import ClassReader, Numbers
 from headway.data.formats import LabelledText, check_labelled, read_labelled
 from headway.data.labelled import LabelledTexts
 from headway.errors import DataError, UsageError
 from headway.files import read_json, write_file
-from headway.recipes.classify_config import ClassifyDataConfig, ClassifyRunConfig
+from headway.recipes.classify_config import METRICS, ClassifyDataConfig, ClassifyRunConfig
 from headway.recipes.family import Emit
 from headway.recipes.prepare import is_held_out
-from headway.text import TextTokenizer
+from headway.text import MarkedTokenizer, TextTokenizer
 
 FILE = "texts.json"
 
@@ -31,17 +32,34 @@ class PreparedTexts:
 
 
 def check_texts(config: ClassifyRunConfig) -> None:
-    """UsageError unless there are texts, and a model to start from."""
-    if not config.data.train:
+    """UsageError unless there are texts, and a model to start from, and the settings agree."""
+    data, metric = config.data, config.evaluation.metric
+    if not data.train:
         raise UsageError(
             "there are no texts to learn from",
-            hint="headway train classify FILE --from RUN, where FILE is .tsv, .csv or .jsonl",
+            hint=f"headway train {config.recipe} FILE --from RUN, where FILE is .tsv, .csv or "
+            ".jsonl",
         )
-    for name in (*config.data.train, *config.data.valid):
+    for name in (*data.train, *data.valid):
         check_labelled(Path(name))
+    if len(set(data.columns.named.values())) < len(data.columns.named):
+        named = ", ".join(f"data.{what}={name}" for what, name in data.columns.named.items())
+        raise UsageError(f"{named}: one column holds one thing")
+    if metric is not None and metric not in METRICS[data.kind]:
+        raise UsageError(
+            f"evaluation.metric={metric} is none of labels of data.kind={data.kind}",
+            hint=f"one of {', '.join(METRICS[data.kind])}",
+        )
+    if config.training.balance and data.kind == "number":
+        raise UsageError("training.balance weighs classes, and data.kind=number has none")
+    if config.lora.rank and (config.training.frozen is not None or config.optimizer.kind == "muon"):
+        raise UsageError(
+            "adapters (lora.rank) leave every block as it is, and are no matrices for Muon",
+            hint="leave out --training.frozen, and --optimizer.kind adamw",
+        )
     if config.training.start is None:
         raise UsageError(
-            "a classifier is made from a language model, and none is named",
+            "a classifier is made from a language model or an encoder, and none is named",
             hint="--from RUN; headway train gpt-tiny TEXT makes one",
         )
 
@@ -49,20 +67,20 @@ def check_texts(config: ClassifyRunConfig) -> None:
 def labelled_texts(data: ClassifyDataConfig) -> tuple[list[LabelledText], list[LabelledText]]:
     """What is trained on, and what is held out: data.valid, or some of data.train.
 
-    Which of them follows from the text alone, so that a text that stands twice is not on both
-    sides. DataError where a side is empty, where there is one label only, or for a label in
-    data.valid that data.train does not have.
+    Which of them follows from the (first) text alone, so that a text that stands twice is not on
+    both sides. DataError where a side is empty, where there is one label only, for a label in
+    data.valid that data.train does not have, and for one that is no number where it must be.
     """
-    given = list(read_labelled([Path(name) for name in data.train], data.text, data.label))
+    given = list(read_labelled([Path(name) for name in data.train], data.columns))
     sources = ", ".join(data.train)
-    labels = {each.label for each in given}
-    if len(labels) < 2:
-        found = f"all have the label {labels.pop()!r}" if labels else "there are none"
-        raise DataError(f"texts of two classes are needed: {found}", sources)
+    _check_labels(given, data, sources)
     if data.valid:
-        valid = list(read_labelled([Path(name) for name in data.valid], data.text, data.label))
+        valid = list(read_labelled([Path(name) for name in data.valid], data.columns))
+        labels = {each.label for each in given}
         for each in valid:
-            if each.label not in labels:
+            if data.kind == "number":
+                _ = each.number
+            elif each.label not in labels:
                 raise DataError(
                     f"the label {each.label!r} does not stand in the training texts", each.where
                 )
@@ -80,47 +98,97 @@ def labelled_texts(data: ClassifyDataConfig) -> tuple[list[LabelledText], list[L
     return train, valid
 
 
+def _check_labels(given: Sequence[LabelledText], data: ClassifyDataConfig, sources: str) -> None:
+    """DataError unless there are two different ones, and numbers where they must be."""
+    numbers = data.kind == "number"
+    labels = {each.number if numbers else each.label for each in given}
+    if len(labels) < 2:
+        found = f"all have the label {labels.pop()!r}" if labels else "there are none"
+        what = "different numbers" if numbers else "two classes"
+        raise DataError(f"texts of {what} are needed: {found}", sources)
+
+
 def prepare_texts(
-    config: ClassifyRunConfig, tokenizer: TextTokenizer, room: int | None, folder: Path, emit: Emit
+    config: ClassifyRunConfig,
+    tokenizer: TextTokenizer | MarkedTokenizer,
+    room: int | None,
+    folder: Path,
+    emit: Emit,
 ) -> PreparedTexts:
     """The examples, encoded. DataError if the run began with others.
 
     room: the most tokens that the model to start from has places for, None for any number.
     """
     data = config.data
-    given = labelled_texts(data)
-    labels = tuple(sorted({each.label for side in given for each in side}))
+    train, valid = labelled_texts(data)
     length = data.max_length if room is None else min(data.max_length, room)
-    reader = ClassReader(tokenizer, labels, length)
-    sides = [_encoded(side, reader) for side in given]
+    reader = _reader(data, tokenizer, (train, valid), length)
+    sides = [_encoded(side, reader) for side in (train, valid)]
     _check_unchanged(folder / FILE, reader, sides)
     for name, side in zip(("train", "valid"), sides, strict=True):
-        emit({"kind": "prepared", "what": name, "count": len(side.rows), "unit": "texts"})
+        unit = "pairs" if reader.pairs else "texts"
+        emit({"kind": "prepared", "what": name, "count": len(side.rows), "unit": unit})
         full = sum(len(row) == length for row in side.rows)
         if full:
-            text = f"{full:,} texts of {name} fill {length} tokens; what is longer was cut"
+            text = f"{full:,} {unit} of {name} fill {length} tokens; what is longer was cut"
             emit({"kind": "note", "text": text})
-    common, count = Counter(sides[1].classes).most_common(1)[0]
-    share = count / len(sides[1].classes)
-    text = f"{len(labels)} classes; to say {labels[common]!r} always is right for {share:.1%}"
-    emit({"kind": "note", "text": text})
+    emit({"kind": "note", "text": _baseline(reader, valid)})
     return PreparedTexts(reader, *sides)
 
 
-def _encoded(texts: list[LabelledText], reader: ClassReader) -> LabelledTexts:
-    numbers = {label: i for i, label in enumerate(reader.labels)}
+def _reader(
+    data: ClassifyDataConfig,
+    tokenizer: TextTokenizer | MarkedTokenizer,
+    sides: tuple[list[LabelledText], list[LabelledText]],
+    length: int,
+) -> ClassReader:
+    """Labels are those of all texts; numbers are scaled by those that are trained on."""
+    labels: tuple[str, ...] = ()
+    numbers = None
+    if data.kind == "class":
+        labels = tuple(sorted({each.label for side in sides for each in side}))
+    else:
+        numbers = Numbers.of([each.number for each in sides[0]])
+    if numbers is not None and not numbers.deviation > 0:
+        raise DataError("all numbers that are left to train on are equal", ", ".join(data.train))
+    return ClassReader(tokenizer, labels, length, numbers, data.second is not None)
+
+
+def _baseline(reader: ClassReader, valid: Sequence[LabelledText]) -> str:
+    """How good it is to say always the same."""
+    if reader.numbers is not None:
+        mean, found = reader.numbers.mean, [each.number for each in valid]
+        error = sum((y - mean) ** 2 for y in found) / len(found)
+        lowest, highest = reader.numbers.lowest, reader.numbers.highest
+        return (
+            f"numbers from {lowest:g} to {highest:g}; to say {mean:.3g} always has a mean squared "
+            f"error of {error:.3g}"
+        )
+    common, count = Counter(each.label for each in valid).most_common(1)[0]
+    share = count / len(valid)
+    return f"{len(reader.labels)} classes; to say {common!r} always is right for {share:.1%}"
+
+
+def _encoded(texts: Sequence[LabelledText], reader: ClassReader) -> LabelledTexts:
     rows: list[list[int]] = []
+    types: list[list[int]] = []
     for each in texts:
         try:
-            rows += reader.encode([each.text])
+            ids, kinds = reader.encode([each.texts])
         except UsageError as error:  # an alphabet of characters knows no others
             raise DataError(error.what, each.where, error.hint) from error
-    return LabelledTexts(rows, [numbers[each.label] for each in texts])
+        rows += ids
+        types += kinds
+    second = types if reader.pairs else None
+    if reader.numbers is not None:
+        return LabelledTexts(rows, [reader.numbers.scaled(each.number) for each in texts], second)
+    numbers = {label: i for i, label in enumerate(reader.labels)}
+    return LabelledTexts(rows, [numbers[each.label] for each in texts], second)
 
 
 def _check_unchanged(path: Path, reader: ClassReader, sides: list[LabelledTexts]) -> None:
     """Examples are read anew each time that a run goes on; others would make it another run."""
-    seen = json.dumps([[side.rows, side.classes] for side in sides]).encode()
+    seen = json.dumps([[side.rows, side.targets] for side in sides]).encode()
     facts = {"format": 1, "reader": reader.fingerprint, "sha256": hashlib.sha256(seen).hexdigest()}
     if not path.exists():
         write_file(path, (json.dumps(facts, indent=1) + "\n").encode())

@@ -13,13 +13,14 @@ from headway.training.objectives import (
     NegativeSampling,
     NextWordObjective,
     Objective,
+    RegressionObjective,
     TextObjective,
     TranslationObjective,
     cross_entropy_sum,
     negative_sampling_sum,
 )
 from headway.training.observers import Averaging, Evaluation, Interrupted, TimeLimit
-from headway.training.optimizers import OptimizerConfig, optimizer
+from headway.training.optimizers import OptimizerConfig, depths, freeze, optimizer
 from headway.training.schedules import ScheduleConfig, learning_rate
 from headway.training.signals import StopRequest, graceful_stop
 from headway.training.state import Event, Observer, StepReport, TrainingState
@@ -42,6 +43,7 @@ __all__ = [
     "Objective",
     "Observer",
     "OptimizerConfig",
+    "RegressionObjective",
     "ScheduleConfig",
     "StepLog",
     "StepReport",
@@ -53,7 +55,9 @@ __all__ = [
     "TranslationObjective",
     "WeightAverage",
     "cross_entropy_sum",
+    "depths",
     "fit",
+    "freeze",
     "graceful_stop",
     "learning_rate",
     "load_state",

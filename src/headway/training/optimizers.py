@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -29,17 +29,23 @@ class OptimizerConfig:
     weight_decay: float = setting(0.0, "pull of weight matrices towards 0", ge=0)
     muon_lr: float | None = setting(None, "of kind=muon, its highest rate; none: lr", gt=0)
     muon_momentum: float = setting(0.95, "of kind=muon, decay of its running mean", ge=0, lt=1)
+    layer_decay: float = setting(
+        1.0, "each block learns at this share of the rate of the block above it", gt=0, le=1
+    )
 
 
 def optimizer(model: nn.Module, config: OptimizerConfig) -> torch.optim.Optimizer:
     """What updates the parameters that train. Its rates are for the schedule to set.
 
     A group's "scale" is its highest rate as a share of `config.lr`; the loop multiplies by it.
-    UsageError if Muon is asked for and there are no matrices for it.
+    With `config.layer_decay` d, block l of L has d^(L - l), what stands before the blocks d^L, what
+    stands after them 1 (Howard and Ruder 2018, section 3.2; one factor for all layers).
+    UsageError if Muon is asked for and there are no matrices for it, or decay and no blocks.
     """
+    scales = _scales(model, config)
     parameters = [p for p in model.parameters() if p.requires_grad]
     if config.kind == "adamw":
-        return _adamw(parameters, config)
+        return _adamw(parameters, config, scales)
     matrices = hidden_matrices(model)
     if not matrices:
         raise UsageError(
@@ -48,17 +54,74 @@ def optimizer(model: nn.Module, config: OptimizerConfig) -> torch.optim.Optimize
         )
     taken = {id(matrix) for matrix in matrices}
     rate = config.muon_lr or config.lr
-    first = muon(matrices, rate, config.muon_momentum, config.weight_decay)
-    first.param_groups[0]["scale"] = rate / config.lr
-    return Together([first, _adamw([p for p in parameters if id(p) not in taken], config)])
+    members: list[torch.optim.Optimizer] = []
+    for scale in dict.fromkeys(scales[id(matrix)] for matrix in matrices):
+        chosen = [matrix for matrix in matrices if scales[id(matrix)] == scale]
+        members.append(muon(chosen, rate, config.muon_momentum, config.weight_decay))
+        members[-1].param_groups[0]["scale"] = rate / config.lr * scale
+    rest = [p for p in parameters if id(p) not in taken]
+    return Together([*members, _adamw(rest, config, scales)] if rest else members)
 
 
-def _adamw(parameters: Sequence[nn.Parameter], config: OptimizerConfig) -> torch.optim.AdamW:
+def _scales(model: nn.Module, config: OptimizerConfig) -> dict[int, float]:
+    """The share of the rate that each parameter has, by its id."""
+    depth, blocks = depths(model)
+    if config.layer_decay < 1 and not blocks:
+        raise UsageError(
+            f"optimizer.layer_decay={config.layer_decay}: this model is no stack of blocks",
+            hint="optimizer.layer_decay=1",
+        )
+    decay = config.layer_decay
+    return {id(p): decay ** max(0, blocks - depth[n]) for n, p in model.named_parameters()}
+
+
+def depths(model: nn.Module) -> tuple[dict[str, int], int]:
+    """(depth of each parameter, by name; the number of blocks L).
+
+    l from 1 to L for those of block l, 0 for what the model holds before its first block
+    (embeddings), L + 1 for what it holds after (a pooler, a head). Blocks that share their weights
+    are one. L is 0 for a model that is no stack of blocks, or more than one stack.
+    """
+    names = [name for name, _ in model.named_parameters()]
+    parts = {name: f".{name}".split(".blocks.", 1) for name in names}
+    within = {name: part for name, part in parts.items() if len(part) == 2}
+    if len({stack for stack, _ in within.values()}) != 1:
+        return dict.fromkeys(names, 0), 0
+    numbers = {name: int(inner.split(".", 1)[0]) for name, (_, inner) in within.items()}
+    order = {number: level for level, number in enumerate(sorted(set(numbers.values())), start=1)}
+    found, after = {}, 0
+    for name in names:
+        found[name] = order[numbers[name]] if name in within else after
+        after = len(order) + 1 if name in within else after
+    return found, len(order)
+
+
+def freeze(model: nn.Module, blocks: int) -> None:
+    """What stands before the blocks, and the lowest `blocks` of them, train no more (in place).
+
+    UsageError if there are not so many.
+    """
+    depth, there = depths(model)
+    if not 0 <= blocks <= there or not there:
+        raise UsageError(
+            f"{blocks} blocks cannot be frozen: the model has {there} with weights of their own"
+        )
+    for name, parameter in model.named_parameters():
+        if depth[name] <= blocks:
+            parameter.requires_grad_(False)
+
+
+def _adamw(
+    parameters: Sequence[nn.Parameter], config: OptimizerConfig, scales: Mapping[int, float]
+) -> torch.optim.AdamW:
     """Decay on matrices only: a norm's gain or a bias has no reason to shrink."""
-    groups = [
-        {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": config.weight_decay},
-        {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
-    ]
+    groups: list[dict[str, Any]] = []
+    for scale in dict.fromkeys(scales[id(p)] for p in parameters):
+        chosen = [p for p in parameters if scales[id(p)] == scale]
+        matrices, others = [p for p in chosen if p.ndim >= 2], [p for p in chosen if p.ndim < 2]
+        pull = config.weight_decay
+        groups.append({"params": matrices, "weight_decay": pull, "scale": scale})
+        groups.append({"params": others, "weight_decay": 0.0, "scale": scale})
     betas = (config.beta1, config.beta2)
     # fused: one pass over all parameters, a fraction of the time of the loop on CPU and GPU alike
     fused = all(p.device.type in {"cpu", "cuda"} for p in parameters)

@@ -1,12 +1,13 @@
 """Readers of files that hold sentences, pairs of them, or labels beside them, and the search for
 them."""
 
-from headway.data.formats.labels import LabelledText, check_labelled, read_labelled
+from headway.data.formats.labels import Columns, LabelledText, check_labelled, read_labelled
 from headway.data.formats.lines import read_lines
 from headway.data.formats.splits import Splits, locate
 from headway.data.formats.tsv import Pair, PairFiles, pair_files, read_pairs, read_texts
 
 __all__ = [
+    "Columns",
     "LabelledText",
     "Pair",
     "PairFiles",

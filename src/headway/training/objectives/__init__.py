@@ -1,6 +1,9 @@
 """What to learn: a model and a batch in, a summed loss and the number of targets out."""
 
-from headway.training.objectives.classification import ClassificationObjective
+from headway.training.objectives.classification import (
+    ClassificationObjective,
+    RegressionObjective,
+)
 from headway.training.objectives.contract import Loss, Objective
 from headway.training.objectives.cross_entropy import cross_entropy_sum
 from headway.training.objectives.distillation import (
@@ -25,6 +28,7 @@ __all__ = [
     "NegativeSampling",
     "NextWordObjective",
     "Objective",
+    "RegressionObjective",
     "TextObjective",
     "TranslationObjective",
     "cross_entropy_sum",

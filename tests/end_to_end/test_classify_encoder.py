@@ -1,0 +1,142 @@
+"""Classes, pairs and numbers with an encoder, through the real command line."""
+
+import json
+
+import pytest
+
+from headway import load
+from tests.end_to_end.small import headway
+from tests.recipes.small_encoder import COUNTS, PAIRS, TEXTS, write_encoder, write_table
+
+TINY = [
+    *("--training.rows", "16", "--data.held-out", "0.3", "--optimizer.lr", "5e-3"),
+    *("--model.dropout", "0", "--evaluation.every", "60", "--checkpoint.every", "60"),
+    *("--threads", "1"),
+]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("encoders")
+    write_encoder(folder / "bert")
+    write_table(folder / "t.tsv", TEXTS, "text\tlabel")
+    write_table(folder / "p.tsv", PAIRS, "sentence1\tsentence2\tlabel")
+    write_table(folder / "n.tsv", COUNTS, "text\tscore")
+    write_table(folder / "asked.tsv", [(b, a) for a, b, _ in PAIRS[:4]], "said\tseen")
+    for recipe, table, run in (("classify", "t", "c"), ("pairs", "p", "p"), ("regress", "n", "n")):
+        words = ("train", recipe, f"{table}.tsv", "--from", "bert", "--run", run, *TINY)
+        done = headway(*words, "--steps", "120", cwd=folder)
+        (folder / f"{run}.said").write_text(done.stderr)
+    return folder
+
+
+def test_training_says_what_it_does_and_leaves_a_bundle(place):
+    said = [(place / f"{run}.said").read_text() for run in ("c", "p", "n")]
+    for text, parts in zip(
+        said,
+        (
+            ("2 layers, d=24, 3 heads, 2 classes", "macro_f1=", "batches of 16 texts"),
+            ("2 classes; to say", "matthews=", "batches of 16 pairs"),
+            ("numbers from 1 to 5.5", "3 heads, a number", "spearman=", "best pearson"),
+        ),
+        strict=True,
+    ):
+        for part in parts:
+            assert part in text, text
+    facts = json.loads((place / "runs" / "p" / "model" / "config.json").read_text())
+    assert facts["family"] == "bert-classifier"
+
+
+def test_texts_pairs_and_numbers_are_answered(place, here):
+    assert here("classify", "runs/c", "the toad is at home")[0].startswith("animal\t")
+    alike = ("the toad is at home", "--second", "it is alive")
+    assert here("classify", "runs/p", *alike)[0].startswith("same\t")
+    row = json.loads(here("classify", "runs/p", *alike, "--json")[0])
+    assert (row["text"], row["second"], row["label"]) == (alike[0], alike[2], "same")
+    assert set(row["probabilities"]) == {"same", "other"}
+    low, high = here("classify", "runs/n", "one foxs below", "five owls below")[0].split()
+    assert float(low) + 2 < float(high)
+    number = json.loads(here("classify", "runs/n", "five owls below", "--json")[0])["number"]
+    assert number == pytest.approx(float(high), abs=1e-3)
+    assert load(place / "runs" / "n").score(["five owls below"]) == pytest.approx([number])
+
+
+def test_pairs_come_from_a_table_or_a_pipe_too(place, here):
+    pairs = [row[:2] for row in PAIRS[:4]]
+    piped = here("classify", "runs/p", given="".join(f"{a}\t{b}\n" for a, b in pairs))[0]
+    table = here(
+        *("classify", "runs/p", "--file", "asked.tsv"),
+        *("--data.text", "seen", "--data.second", "said"),
+    )[0]
+    own = here("classify", "runs/p", "--file", "p.tsv")[0]
+    assert piped == table == "".join(own.splitlines(keepends=True)[:4])
+    assert len(own.splitlines()) == len(PAIRS)
+    apart = [here("classify", "runs/p", a, "--second", b)[0] for a, b in pairs]
+    assert [line.split("\t")[0] for line in apart] == [
+        line.split("\t")[0] for line in piped.splitlines()
+    ]
+
+
+def test_eval_scores_what_was_held_out_or_a_file(place, here):
+    own = json.loads(here("eval", "runs/p", "--json")[0])
+    shown = json.loads(here("runs", "show", "runs/p", "--json")[0])
+    assert shown["best"] == pytest.approx(own["accuracy"]) and own["accuracy"] > 0.8
+    assert set(own) == {"accuracy", "macro_f1", "matthews", "right", "pairs"}
+    numbers = json.loads(here("eval", "runs/n", "n.tsv", "--json")[0])
+    assert set(numbers) == {"pearson", "spearman", "mse", "texts"} and numbers["texts"] == len(
+        COUNTS
+    )
+    assert f"{len(COUNTS)} texts" in here("eval", "runs/n", "n.tsv")[0]
+    for run, table in (("c", "t"), ("p", "p"), ("n", "n")):
+        inside = here("eval", f"runs/{run}/model", f"{table}.tsv")[0]
+        assert inside == here("eval", f"runs/{run}", f"{table}.tsv")[0]
+
+
+def test_the_plain_command_chooses_steps_and_rate(place, here):
+    words = ("train", "classify", "t.tsv", "--from", "bert", "--threads", "1")
+    said = here(*words, "--run", "dry", "--dry-run")[1]
+    assert "minutes for 500 steps" in said and not (place / "runs" / "dry").exists()
+    here(*words, "--run", "few", "--epochs", "2")
+    lines = (place / "runs" / "few" / "run.yaml").read_text().split("\n")
+    set_ = [line.split("#")[0].strip() for line in lines]
+    assert "lr: 0.0001" in set_ and "steps: 4" in set_ and "epochs: 2.0" in set_
+    assert "resumed from step 4" in here(*words, "--run", "few", "--epochs", "2")[1]
+    assert "other settings" in here(*words, "--run", "few", "--epochs", "3", code=2)[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "part"),
+    [
+        ("train pairs p.tsv", 2, "--from RUN"),
+        ("train pairs t.tsv --from bert", 2, "--data.text NAME"),
+        ("train pairs p.tsv --from bert --data.second said", 2, "--data.second NAME"),
+        ("train regress t.tsv --from bert --data.label label", 3, "t.tsv:2"),
+        ("train classify empty.tsv --from bert", 3, "empty.tsv:3"),
+        ("train classify t.tsv --from bert --valid plants.tsv", 3, "plants.tsv:2"),
+        ("train classify t.tsv --from bert --training.frozen 7", 2, "the model has 2"),
+        ("train classify t.tsv --from bert --steps 5 --epochs 9", 2, "--training.epochs none"),
+        ("train classify t.tsv --from bert --optimizer.layer-decay 1.5", 2, "at most 1"),
+        ("train regress n.tsv --from bert --evaluation.metric accuracy", 2, "pearson"),
+        ("train classify t.tsv --from runs/c", 2, "text encoder"),
+        ("classify runs/p alone", 2, "reads two texts"),
+        ("classify runs/c one --second two", 2, "reads one text"),
+        ("classify runs/p one more --second two", 2, "one text and --second"),
+        ("classify runs/c one --file t.tsv", 2, "--file"),
+        ("classify runs/p --file t.tsv", 2, "'sentence1'"),
+        ("classify runs/c --file nowhere.tsv", 2, "nowhere.tsv"),
+        ("eval runs/n words.tsv", 3, "words.tsv:2"),
+        ("eval runs/c plants.tsv", 3, "plants.tsv:2"),
+    ],
+)
+def test_wrong_words_are_answered_in_three_lines(place, here, words, code, part):
+    write_table(place / "empty.tsv", [("a saw", "tool"), ("", "tool")], "text\tlabel")
+    write_table(place / "plants.tsv", [("an oak", "plant")], "text\tlabel")
+    write_table(place / "words.tsv", [("two foxs", "many")], "text\tscore")
+    said = here(*words.split(), code=code)[1]
+    error = said[said.index("error:") :].strip()
+    assert part in error and len(error.split("\n")) <= 3, said
+
+
+def test_a_line_that_is_no_pair_is_refused_with_its_number(here):
+    said = here("classify", "runs/p", given="a\tb\nalone\n", code=3)[1]
+    assert "standard input, line 2" in said

@@ -1,0 +1,62 @@
+"""Scores of classes and of numbers, against their definitions."""
+
+import math
+
+import numpy as np
+import pytest
+
+from headway.evaluation import class_scores, number_scores
+
+TRUE = [0, 0, 0, 0, 1, 1, 2, 2, 2, 4]
+FOUND = [0, 0, 1, 2, 1, 0, 2, 2, 3, 4]
+
+
+def test_classes_are_scored_as_their_definitions_say():
+    scores = class_scores(FOUND, TRUE)
+    assert scores["accuracy"] == pytest.approx(0.6)
+    # class: precision, recall -> F1; 3 is found and never true, 4 is always right
+    f1 = [2 * 2 / (3 + 4), 2 * 1 / (2 + 2), 2 * 2 / (3 + 3), 0.0, 1.0]
+    assert scores["macro_f1"] == pytest.approx(sum(f1) / 5)
+    one_hot = [np.eye(5)[side] for side in (FOUND, TRUE)]
+    f, t = (side - side.mean(0) for side in one_hot)
+    assert scores["matthews"] == pytest.approx(
+        (f * t).sum() / math.sqrt((f * f).sum() * (t * t).sum())
+    )
+
+
+def test_of_two_classes_matthews_is_the_correlation():
+    found, true = [0, 1, 1, 1, 0, 1], [0, 1, 0, 1, 1, 1]
+    expected = np.corrcoef(found, true)[0, 1]
+    assert class_scores(found, true)["matthews"] == pytest.approx(expected)
+    numbers = [[float(c) for c in side] for side in (found, true)]
+    assert number_scores(*numbers)["pearson"] == pytest.approx(expected)
+    assert class_scores(true, true)["matthews"] == pytest.approx(1.0)
+    assert class_scores([1 - c for c in true], true)["matthews"] == pytest.approx(-1.0)
+
+
+def test_to_say_always_the_same_agrees_with_nothing():
+    scores = class_scores([0] * 10, TRUE)
+    assert scores["matthews"] == 0.0 and scores["accuracy"] == pytest.approx(0.4)
+    assert number_scores([0.1] * 7, [*map(float, range(7))]) == {
+        "pearson": 0.0,
+        "spearman": 0.0,
+        "mse": pytest.approx(np.square(np.arange(7) - 0.1).mean()),
+    }
+
+
+def test_numbers_are_scored_by_value_and_by_rank():
+    found, true = [1.0, 2.0, 2.0, 8.0, 2.5], [0.5, 3.0, 4.0, 5.0, 3.0]
+    scores = number_scores(found, true)
+    assert scores["pearson"] == pytest.approx(np.corrcoef(found, true)[0, 1])
+    ranks = [[1, 2.5, 2.5, 5, 4], [1, 2.5, 4, 5, 2.5]]
+    assert scores["spearman"] == pytest.approx(np.corrcoef(ranks)[0, 1])
+    assert scores["mse"] == pytest.approx((0.25 + 1 + 4 + 9 + 0.25) / 5)
+    cubes, roots = [float(x**3) for x in range(6)], [float(x) for x in range(6)]
+    assert number_scores(cubes, roots)["spearman"] == pytest.approx(1.0)
+
+
+def test_sides_of_other_lengths_and_empty_ones_are_refused():
+    for scores in (class_scores, number_scores):
+        for found, true in (([1], [1, 0]), ([], [])):
+            with pytest.raises(ValueError, match="must be equal and not 0"):
+                scores(found, true)
