@@ -67,7 +67,7 @@ def _take_embedding(student: Bert, teacher: Bert) -> Float[Tensor, "D E"] | None
         return None
     words = teacher.tokens.weight.double()
     _, directions = torch.linalg.eigh(words.T @ words)  # ascending
-    basis = directions[:, -narrow:].flip(1).to(teacher.tokens.weight.dtype)  # D E
+    basis: Tensor = directions[:, -narrow:].flip(1).to(teacher.tokens.weight.dtype)  # D E
     for name, table in theirs.items():
         if table.ndim == 2:
             ours[name].copy_(table @ basis)

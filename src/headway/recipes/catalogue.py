@@ -27,6 +27,7 @@ from headway.recipes.config import (
     WordsEvaluationConfig,
     WordsRunConfig,
 )
+from headway.recipes.distil_config import DistilEvaluationConfig, DistilRunConfig
 from headway.recipes.language_config import (
     LanguageDataConfig,
     LanguageEvaluationConfig,
@@ -36,7 +37,7 @@ from headway.recipes.language_config import (
 from headway.settings import differences, override, read_yaml
 from headway.training import OptimizerConfig, ScheduleConfig
 
-AnyRunConfig = RunConfig | WordsRunConfig | LanguageRunConfig | ClassifyRunConfig
+AnyRunConfig = RunConfig | WordsRunConfig | LanguageRunConfig | ClassifyRunConfig | DistilRunConfig
 """The configuration of a run, of whatever family."""
 
 C = TypeVar("C", bound=AnyRunConfig)
@@ -196,6 +197,21 @@ def regress() -> ClassifyRunConfig:
     return replace(classify(), recipe="regress", data=data)
 
 
+def distil() -> DistilRunConfig:
+    """A small, fast student of a trained classifier (--from RUN), TinyBERT's way.
+
+    2 layers that begin as the teacher's, and learn what it computes on the texts, labels unseen;
+    --model.embedding-dim 64 makes it small too. Costs and scores: docs/results.md.
+    """
+    return DistilRunConfig(
+        recipe="distil",
+        optimizer=OptimizerConfig(lr=5e-4, beta2=0.99, eps=1e-8, weight_decay=0.01),
+        schedule=ScheduleConfig(kind="cosine", warmup=100, final=0.0),
+        evaluation=DistilEvaluationConfig(every=250),
+        checkpoint=CheckpointConfig(every=500),
+    )
+
+
 RECIPES: dict[str, Callable[[], AnyRunConfig]] = {
     "translate": translate,
     "translate-multi30k": translate_multi30k,
@@ -207,6 +223,7 @@ RECIPES: dict[str, Callable[[], AnyRunConfig]] = {
     "classify": classify,
     "pairs": pairs,
     "regress": regress,
+    "distil": distil,
 }
 
 

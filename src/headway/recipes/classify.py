@@ -131,23 +131,12 @@ class ClassifyJob:
     def stream(self, epoch: int, position: int) -> Stream:
         return self.rows.stream(epoch, position)
 
-    @torch.inference_mode()
     def evaluate(
         self, model: Any, emit: Callable[..., None], go_on: Callable[..., None]
     ) -> dict[str, float]:
-        """Of held-out texts, `class_scores` and the mean loss, or `number_scores`."""
-        valid, numbers = self.prepared.valid, self.prepared.reader.numbers
-        logits = torch.zeros(len(valid.rows), self.prepared.reader.outputs)
-        for chosen in shortest_first(valid.rows, self.config.training.rows):
-            go_on()
-            batch = valid.batch(chosen, self.pad).to(self.machine.device)
-            with self.machine.precision():
-                logits[chosen] = model(batch.tokens, batch.keys, batch.types).float().cpu()
-        if numbers is not None:
-            found, true = logits[:, 0].tolist(), [float(z) for z in valid.targets]
-            scores = number_scores([*map(numbers.restored, found)], [*map(numbers.restored, true)])
-            return {**scores, "negative_mse": -scores["mse"]}
-        return _of_classes(logits, [int(target) for target in valid.targets])
+        """Scores on the held-out texts."""
+        rows = self.config.training.rows
+        return score_texts(model, self.prepared, rows, self.machine, go_on)
 
     def save(self, model: Any, folder: Path) -> None:
         plain = merge_lora(deepcopy(model)) if self.config.lora.rank else model
@@ -164,6 +153,30 @@ class ClassifyJob:
             "batches_an_epoch": self.rows.batches_an_epoch,
             "unit": unit,
         }
+
+
+@torch.inference_mode()
+def score_texts(
+    model: Any,
+    prepared: PreparedTexts,
+    rows: int,
+    machine: Machine,
+    go_on: Callable[..., None],
+) -> dict[str, float]:
+    """Of held-out texts, `rows` at once, `class_scores` and the mean loss, or `number_scores`."""
+    valid, reader = prepared.valid, prepared.reader
+    logits = torch.zeros(len(valid.rows), reader.outputs)
+    for chosen in shortest_first(valid.rows, rows):
+        go_on()
+        batch = valid.batch(chosen, reader.pad).to(machine.device)
+        with machine.precision():
+            logits[chosen] = model(batch.tokens, batch.keys, batch.types).float().cpu()
+    if reader.numbers is None:
+        return _of_classes(logits, [int(target) for target in valid.targets])
+    restored = reader.numbers.restored
+    found, true = logits[:, 0].tolist(), [float(z) for z in valid.targets]
+    scores = number_scores([*map(restored, found)], [*map(restored, true)])
+    return {**scores, "negative_mse": -scores["mse"]}
 
 
 def _fitted(config: ClassifyRunConfig, kind: Start, batches: int) -> ClassifyRunConfig:

@@ -34,17 +34,7 @@ class PreparedTexts:
 def check_texts(config: ClassifyRunConfig) -> None:
     """UsageError unless there are texts, and a model to start from, and the settings agree."""
     data, metric = config.data, config.evaluation.metric
-    if not data.train:
-        raise UsageError(
-            "there are no texts to learn from",
-            hint=f"headway train {config.recipe} FILE --from RUN, where FILE is .tsv, .csv or "
-            ".jsonl",
-        )
-    for name in (*data.train, *data.valid):
-        check_labelled(Path(name))
-    if len(set(data.columns.named.values())) < len(data.columns.named):
-        named = ", ".join(f"data.{what}={name}" for what, name in data.columns.named.items())
-        raise UsageError(f"{named}: one column holds one thing")
+    check_files(data, config.recipe)
     if metric is not None and metric not in METRICS[data.kind]:
         raise UsageError(
             f"evaluation.metric={metric} is none of labels of data.kind={data.kind}",
@@ -62,6 +52,20 @@ def check_texts(config: ClassifyRunConfig) -> None:
             "a classifier is made from a language model or an encoder, and none is named",
             hint="--from RUN; headway train gpt-tiny TEXT makes one",
         )
+
+
+def check_files(data: ClassifyDataConfig, recipe: str) -> None:
+    """UsageError unless there are texts, of a kind that is read, and columns of different names."""
+    if not data.train:
+        raise UsageError(
+            "there are no texts to learn from",
+            hint=f"headway train {recipe} FILE --from RUN, where FILE is .tsv, .csv or .jsonl",
+        )
+    for name in (*data.train, *data.valid):
+        check_labelled(Path(name))
+    if len(set(data.columns.named.values())) < len(data.columns.named):
+        named = ", ".join(f"data.{what}={name}" for what, name in data.columns.named.items())
+        raise UsageError(f"{named}: one column holds one thing")
 
 
 def labelled_texts(data: ClassifyDataConfig) -> tuple[list[LabelledText], list[LabelledText]]:
@@ -120,11 +124,40 @@ def prepare_texts(
     room: the most tokens that the model to start from has places for, None for any number.
     """
     data = config.data
-    train, valid = labelled_texts(data)
+    sides = labelled_texts(data)
     length = data.max_length if room is None else min(data.max_length, room)
-    reader = _reader(data, tokenizer, (train, valid), length)
-    sides = [_encoded(side, reader) for side in (train, valid)]
+    return _prepared(sides, _reader(data, tokenizer, sides, length), folder, emit)
+
+
+def prepare_as(
+    data: ClassifyDataConfig, reader: ClassReader, folder: Path, emit: Emit
+) -> PreparedTexts:
+    """The same for a model that has its labels already. DataError for a label that it has not."""
+    asked = ("number" if reader.numbers else "class", reader.pairs)
+    if asked != (data.kind, data.second is not None):
+        reads = "pairs of texts" if reader.pairs else "single texts"
+        gives = "numbers" if reader.numbers else "classes"
+        raise UsageError(
+            f"the model reads {reads} and gives {gives}, and the data is told otherwise",
+            hint="--data.second COLUMN for pairs, --data.kind number for numbers",
+        )
+    sides = labelled_texts(data)
+    for each in (*sides[0], *sides[1]):
+        if reader.numbers is None and each.label not in reader.labels:
+            raise DataError(f"the model does not know the label {each.label!r}", each.where)
+    return _prepared(sides, reader, folder, emit)
+
+
+def _prepared(
+    given: tuple[list[LabelledText], list[LabelledText]],
+    reader: ClassReader,
+    folder: Path,
+    emit: Emit,
+) -> PreparedTexts:
+    """Encoded, noted in the run folder and told."""
+    sides = [_encoded(side, reader) for side in given]
     _check_unchanged(folder / FILE, reader, sides)
+    length = reader.max_length
     for name, side in zip(("train", "valid"), sides, strict=True):
         unit = "pairs" if reader.pairs else "texts"
         emit({"kind": "prepared", "what": name, "count": len(side.rows), "unit": unit})
@@ -132,7 +165,7 @@ def prepare_texts(
         if full:
             text = f"{full:,} {unit} of {name} fill {length} tokens; what is longer was cut"
             emit({"kind": "note", "text": text})
-    emit({"kind": "note", "text": _baseline(reader, valid)})
+    emit({"kind": "note", "text": _baseline(reader, given[1])})
     return PreparedTexts(reader, *sides)
 
 

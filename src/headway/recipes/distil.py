@@ -18,7 +18,7 @@ from headway.errors import UsageError
 from headway.machine import Machine
 from headway.models import BertClassifier, parameter_count, student_config, student_of
 from headway.recipes.classify import score_texts
-from headway.recipes.classify_data import PreparedTexts, check_files, prepare_texts
+from headway.recipes.classify_data import PreparedTexts, check_files, prepare_as
 from headway.recipes.distil_config import DistilRunConfig
 from headway.recipes.family import Emit, Family, Job
 from headway.shapes import Float, Tensor
@@ -139,8 +139,7 @@ def _prepare(config: DistilRunConfig, folder: Path, machine: Machine, emit: Emit
             "classifier",
             hint="headway train classify TEXTS --from ENCODER makes one",
         )
-    reader = teacher.reader
-    prepared = prepare_texts(config.data, reader.tokenizer, reader.max_length, folder, emit, reader)
+    prepared = prepare_as(config.data, teacher.reader, folder, emit)
     job = DistilJob(config, prepared, teacher.model, machine)
     rows, silent = config.training.rows, lambda: None
     scores = score_texts(teacher.model, prepared, rows, machine, silent)

@@ -83,15 +83,16 @@ class DistillationObjective:
         with watch_blocks(stack_of(student)) as found:
             logits = self.read(student, batch)
         keys, config = batch.keys, self.config
-        terms = [
+        terms: list[tuple[float, Callable[[], Tensor]]] = [
             (config.embedding, lambda: _embedding(model, found, wanted, keys)),
             (config.hidden, lambda: _hidden(model, found, wanted, keys)),
             (config.attention, lambda: _attention(found, wanted, keys)),
             (config.prediction, lambda: self._prediction(logits, teacher_logits, keys)),
         ]
-        total = sum(weight * term() for weight, term in terms if weight)
-        if not isinstance(total, Tensor):
+        weighted = [weight * term() for weight, term in terms if weight]
+        if not weighted:
             raise ValueError("all weights of the distillation are 0: there is nothing to learn")
+        total = torch.stack(weighted).sum()
         return Loss(total, total.detach(), keys.shape[0])
 
     def _prediction(
