@@ -1,6 +1,7 @@
 """Classes, pairs and numbers with an encoder, through the real command line."""
 
 import json
+import re
 
 import pytest
 
@@ -9,9 +10,9 @@ from tests.end_to_end.small import headway
 from tests.recipes.small_encoder import COUNTS, PAIRS, TEXTS, write_encoder, write_table
 
 TINY = [
-    *("--training.rows", "16", "--data.held-out", "0.3", "--optimizer.lr", "5e-3"),
-    *("--model.dropout", "0", "--evaluation.every", "60", "--checkpoint.every", "60"),
-    *("--threads", "1"),
+    *("--training.rows", "40", "--data.held-out", "0.3", "--optimizer.lr", "3e-3"),
+    *("--model.dropout", "0", "--model.head-dropout", "0", "--evaluation.every", "50"),
+    *("--checkpoint.every", "250", "--threads", "1"),
 ]
 
 
@@ -25,7 +26,7 @@ def place(tmp_path_factory):
     write_table(folder / "asked.tsv", [(b, a) for a, b, _ in PAIRS[:4]], "said\tseen")
     for recipe, table, run in (("classify", "t", "c"), ("pairs", "p", "p"), ("regress", "n", "n")):
         words = ("train", recipe, f"{table}.tsv", "--from", "bert", "--run", run, *TINY)
-        done = headway(*words, "--steps", "120", cwd=folder)
+        done = headway(*words, "--steps", "250", cwd=folder)
         (folder / f"{run}.said").write_text(done.stderr)
     return folder
 
@@ -35,8 +36,8 @@ def test_training_says_what_it_does_and_leaves_a_bundle(place):
     for text, parts in zip(
         said,
         (
-            ("2 layers, d=24, 3 heads, 2 classes", "macro_f1=", "batches of 16 texts"),
-            ("2 classes; to say", "matthews=", "batches of 16 pairs"),
+            ("2 layers, d=24, 3 heads, 2 classes", "macro_f1=", "batches of 40 texts"),
+            ("2 classes; to say", "matthews=", "batches of 40 pairs"),
             ("numbers from 1 to 5.5", "3 heads, a number", "spearman=", "best pearson"),
         ),
         strict=True,
@@ -96,11 +97,13 @@ def test_the_plain_command_chooses_steps_and_rate(place, here):
     words = ("train", "classify", "t.tsv", "--from", "bert", "--threads", "1")
     said = here(*words, "--run", "dry", "--dry-run")[1]
     assert "minutes for 500 steps" in said and not (place / "runs" / "dry").exists()
-    here(*words, "--run", "few", "--epochs", "2")
+    said = here(*words, "--run", "few", "--epochs", "2")[1]
+    steps, batches = map(int, re.search(r"(\d+) steps .* (\d+) batches an epoch", said).groups())
+    assert steps == 2 * batches
     lines = (place / "runs" / "few" / "run.yaml").read_text().split("\n")
-    set_ = [line.split("#")[0].strip() for line in lines]
-    assert "lr: 0.0001" in set_ and "steps: 4" in set_ and "epochs: 2.0" in set_
-    assert "resumed from step 4" in here(*words, "--run", "few", "--epochs", "2")[1]
+    told = [line.split("#")[0].strip() for line in lines]
+    assert {"lr: 0.0001", f"steps: {steps}", "epochs: 2.0"} <= set(told)
+    assert f"resumed from step {steps}" in here(*words, "--run", "few", "--epochs", "2")[1]
     assert "other settings" in here(*words, "--run", "few", "--epochs", "3", code=2)[1]
 
 

@@ -57,6 +57,7 @@ def test_numbers_are_scored_by_value_and_by_rank():
 
 def test_sides_of_other_lengths_and_empty_ones_are_refused():
     for scores in (class_scores, number_scores):
-        for found, true in (([1], [1, 0]), ([], [])):
+        kind = int if scores is class_scores else float
+        for found, true in (([kind(1)], [kind(1), kind(0)]), ([], [])):
             with pytest.raises(ValueError, match="must be equal and not 0"):
                 scores(found, true)

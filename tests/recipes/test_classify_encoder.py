@@ -26,14 +26,15 @@ ROWS = {
     "regress": (COUNTS, "text\tscore"),
 }
 LEARNS = {
-    "training.steps": 150,
-    "optimizer.lr": 5e-3,
+    "training.steps": 250,
+    "optimizer.lr": 3e-3,
     "schedule.kind": "cosine",
     "evaluation.every": 50,
-    "checkpoint.every": 150,
+    "checkpoint.every": 250,
     "data.held_out": 0.3,
     "model.dropout": 0.0,
-    "training.rows": 16,
+    "model.head_dropout": 0.0,
+    "training.rows": 40,
 }
 
 
