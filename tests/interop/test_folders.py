@@ -233,7 +233,7 @@ def test_a_model_that_has_no_form_anywhere_hears_of_every_family(tmp_path):
     with pytest.raises(UsageError) as caught:
         write(GPT(replace(TINY, positions="alibi")), tmp_path)
     for name, family in FAMILIES.items():
-        assert (f"no {name}: positions=alibi" in str(caught.value)) == (GPTConfig in family.kinds())
+        assert (f"no {name}: " in str(caught.value)) == (GPTConfig in family.kinds())
     with pytest.raises(UsageError, match="it can be a LlamaForCausalLM"):
         write(GPT(LLAMA), tmp_path, "gpt2")
 

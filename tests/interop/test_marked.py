@@ -1,6 +1,7 @@
 """Tokenizers of encoders' folders, beside transformers' own."""
 
 import json
+from functools import cache
 
 import pytest
 import tokenizers
@@ -36,6 +37,7 @@ def put(folder, **files):
     return folder
 
 
+@cache
 def pieces_of(lower):
     """Word pieces of the story, the marks first."""
     made = MarkedTokenizer.train(STORY, 150, lower)

@@ -100,7 +100,7 @@ def same(ours, other, keys=None):
 def agree(ours, other):
     """Everything that both say of the same texts, with padding and two kinds of texts."""
     kinds = getattr(other.config, "type_vocab_size", 0)
-    tokens, keys, types = batch(other.config.pad_token_id, kinds)
+    tokens, keys, types = batch(other.config.pad_token_id or 0, kinds)
     given = {} if types is None else {"token_type_ids": types}
     told = other(input_ids=tokens, attention_mask=keys.long(), **given)
     if isinstance(ours, BertClassifier | BertTagger):
@@ -111,7 +111,7 @@ def agree(ours, other):
     if isinstance(ours, BertAnswerer):
         same(ours(tokens, keys, types), torch.stack([told.start_logits, told.end_logits], -1), keys)
         return
-    base = getattr(other, other.base_model_prefix)
+    base = getattr(other, other.base_model_prefix, other)
     whole = base(input_ids=tokens, attention_mask=keys.long(), **given)
     hidden = ours.encode(tokens, keys, types)
     same(hidden, whole.last_hidden_state, keys)
@@ -219,7 +219,17 @@ def test_a_pooler_is_kept_beside_a_head_for_words_as_the_released_bert_keeps_it(
     assert read(tmp_path)[0].pooler == "tanh"
     other, report = transformers.BertModel.from_pretrained(tmp_path, output_loading_info=True)
     assert not report["missing_keys"]
-    agree(model, other.eval())
+    tokens, keys, types = batch(0, 2)
+    with torch.no_grad():
+        told = other.eval()(tokens, attention_mask=keys.long(), token_type_ids=types)
+        same(model.encode(tokens, keys, types), told.last_hidden_state, keys)
+        same(model.pool(model.encode(tokens, keys, types)), told.pooler_output)
+    words, report = transformers.BertForMaskedLM.from_pretrained(tmp_path, output_loading_info=True)
+    assert not report["missing_keys"]
+    assert set(report["unexpected_keys"]) == {f"bert.pooler.dense.{n}" for n in ("weight", "bias")}
+    with torch.no_grad():
+        told = words.eval()(tokens, attention_mask=keys.long(), token_type_ids=types)
+        same(model(tokens, keys, types), told.logits, keys)
 
 
 def test_heads_that_the_class_does_not_name_are_kept(tmp_path):

@@ -61,8 +61,7 @@ class SegmentEmbeddings(nn.Module):
     """dropout(norm(E[token] + P[place] + S[type])): what a word is, where it stands, in which text.
     Devlin et al. 2019, section 3, figure 2.
 
-    types: S, None for models without; with one kind alone (RoBERTa) every token is of it.
-    first_place: where the first token stands in P (RoBERTa's
+    types: S, None for models without. first_place: where the first token stands in P (RoBERTa's
     tables have two rows before it).
     """
 
@@ -87,7 +86,6 @@ class SegmentEmbeddings(nn.Module):
         """types: None where all tokens are of the first text."""
         x: Tensor = self.words(tokens, (self.first_place,))
         if self.types is not None:
-            alike = types is None or self.types.num_embeddings == 1
-            x = x + (self.types.weight[0] if alike else self.types(types))
+            x = x + (self.types.weight[0] if types is None else self.types(types))
         out: Tensor = self.dropout(self.norm(x))
         return out

@@ -152,7 +152,7 @@ def _pretrained_config(
         masked = True
         facts.must_be("tie_word_embeddings", True)
     follows = follows or _any(found, names.follows)
-    pooler = "tanh" if follows or _any(found, names.pooler) else "none"
+    pooler: PoolerName = "tanh" if follows or _any(found, names.pooler) else "none"
     return BertConfig(**settings(facts), pooler=pooler, masked_words=masked, next_sentence=follows)
 
 
@@ -269,7 +269,7 @@ def _facts(
         return told
     classifies = isinstance(config, BertClassifierConfig)
     count = config.num_classes if classifies else config.num_tags
-    key = names.dropouts[0 if classifies else 1]
+    key = names.dropouts[0] if classifies else names.dropouts[1]
     told = {key: config.dropout, **told}
     told |= label_facts([f"LABEL_{i}" for i in range(count)])
     if classifies:

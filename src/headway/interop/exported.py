@@ -77,8 +77,8 @@ def export(
                 f"{LARGEST_DIFFERENCE:g}, from the model's: it was removed",
                 str(folder),
             )
-        if isinstance(shape, BertConfig) and isinstance(tokenizer, MarkedTokenizer):
-            write_marked(tokenizer, place, shape.max_length, shape.token_types)
+        if isinstance(tokenizer, MarkedTokenizer):
+            write_marked(tokenizer, place, shape.max_length, getattr(shape, "token_types", 0))
             texts = same_marked_ids(tokenizer, place, _texts(tokenizer), str(folder))
         else:
             _write_tokenizer(tokenizer, place, shape.max_length)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 import torch
 from torch import nn
@@ -102,22 +102,9 @@ def read_labels(folder: str | Path) -> tuple[str, ...]:
     return facts.labels() if named else ()
 
 
-@overload
-def build(
-    config: GPTConfig, tensors: Mapping[str, Tensor], dtype: torch.dtype = torch.float32
-) -> GPT: ...
-
-
-@overload
-def build(
-    config: Config, tensors: Mapping[str, Tensor], dtype: torch.dtype = torch.float32
-) -> Model: ...
-
-
-def build(
-    config: Config, tensors: Mapping[str, Tensor], dtype: torch.dtype = torch.float32
-) -> Model:
-    """The model of what `read` gave, with its own copy of the numbers, ready to run."""
+def build(config: Config, tensors: Mapping[str, Tensor], dtype: torch.dtype = torch.float32) -> Any:
+    """The model of what `read` gave (`Model`: a GPT of a GPTConfig, and so on), with its own copy
+    of the numbers, ready to run."""
     model = _on_meta(config)
     set_parameters(model, {name: x.to(dtype, copy=True) for name, x in tensors.items()})
     return model.requires_grad_().eval()

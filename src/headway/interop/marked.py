@@ -164,7 +164,8 @@ def _unknown(folder: Path, vocabulary: Mapping[str, int]) -> str:
 
 def _framing(engine: tokenizers.Tokenizer, ids: Sequence[int], folder: Path) -> Marks:
     """The marks as the tokenizer sets them; as its class does where the file leaves that open."""
-    kinds = [Marks(*ids, between=number) for number in (1, 2)]
+    pad, start, end, mask = ids
+    kinds = [Marks(pad, start, end, mask, number) for number in (1, 2)]
     for marks in kinds:
         if frames(engine, marks):
             return marks

@@ -185,8 +185,11 @@ class Bert(nn.Module):
     ) -> Float[Tensor, "B T D"]:
         """Every token's vector in its context.
 
-        keys: True = real, None where nothing is padded. types: 1 for tokens of a second text.
+        keys: True = real, None where nothing is padded. types: 1 for tokens of a second text; not
+        looked at by a model that knows one kind of text (RoBERTa).
         """
+        if self.config.token_types < 2:
+            types = None
         embedded = self.widen(self.embedding(tokens, types))
         hidden: Tensor = self.encoder(embedded, Mask(keys=keys))
         return hidden
