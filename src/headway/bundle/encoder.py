@@ -76,11 +76,13 @@ class EncoderBundle:
             batch = self._batch([rows[i] for i in chosen])
             hidden = self.model.encode(batch.tokens, batch.keys, batch.types)
             places = batch.tokens == self.tokenizer.marks.mask
-            shares = self.model.words(hidden[places]).float().softmax(-1)  # B T D -> M D
-            best = shares.topk(min(top, self.tokenizer.size), dim=-1)
+            logits = self.model.words(hidden[places])  # B T D -> M D -> M V
+            # a vocabulary may be padded to a round number: what is no piece is no guess
+            shares = logits[:, : self.tokenizer.size].float().softmax(-1)
+            values, ids = shares.topk(min(top, self.tokenizer.size), dim=-1)
             owners = [chosen[row] for row in places.nonzero()[:, 0].tolist()]
-            for owner, ids, values in zip(owners, *map(Tensor.tolist, best), strict=True):
-                pairs = zip(self.tokenizer.pieces(ids), values, strict=True)
+            for owner, best, own in zip(owners, ids.tolist(), values.tolist(), strict=True):
+                pairs = zip(self.tokenizer.pieces(best), own, strict=True)
                 found[owner].append([Guess(word, value) for word, value in pairs])
         return found
 

@@ -42,6 +42,12 @@ Bundle = TranslatorBundle | WordsBundle | TextBundle | ClassifierBundle | Encode
 FOREIGN = "model_type"
 """A key that config.json has in Hugging Face folders and not in ours."""
 
+FOREIGN_BUNDLES: dict[type[nn.Module], Callable[[Any, Path], Bundle]] = {
+    GPT: lambda model, place: TextBundle(model, interop.read_tokenizer(place)),
+    Bert: lambda model, place: EncoderBundle(model, interop.read_marked(place)),
+}
+"""What a Hugging Face folder holds -> it and what stands beside it there, with its verbs."""
+
 B = TypeVar("B")
 
 
@@ -66,8 +72,8 @@ FAMILIES: dict[str, Family] = {
 
 
 def load(folder: str | Path, device: str = "cpu") -> Bundle:
-    """Open a bundle, the best model of a run folder, or a language model's Hugging Face folder
-    or llama2.c file (its tokenizer, tok*.bin, beside it).
+    """Open a bundle, the best model of a run folder, a Hugging Face folder of a language model or
+    of an encoder of BERT's family, or a llama2.c file (its tokenizer, tok*.bin, beside it).
 
     DataError if a file is missing or damaged, or if model and tokenizer do not belong together.
     """
@@ -88,14 +94,24 @@ def _open(folder: str | Path, device: str) -> Bundle:
             hint="name a run folder (headway runs ls) or the model folder inside it",
         )
     if FOREIGN in read_json(place / CONFIG_FILE):
-        gpt = interop.build(*interop.read(place)).to(device)
-        return TextBundle(gpt, interop.read_tokenizer(place))
+        return _foreign(place, device)
     facts = read_facts(place)
     family, config = _family(facts, place / CONFIG_FILE)
     with torch.device("meta"):
         model: Any = family.model(config)
     fill(model, place)
     return family.bundle.open(model.to(device), place, facts)
+
+
+def _foreign(place: Path, device: str) -> Bundle:
+    """A Hugging Face folder's model with the tokenizer there."""
+    foreign: Any = interop.build(*interop.read(place))
+    if type(foreign) not in FOREIGN_BUNDLES:
+        raise UsageError(
+            f"{place} holds a {type(foreign).__name__}, and headway.load has no verbs for it",
+            hint="headway.interop.build(*headway.interop.read(FOLDER)) gives the bare model",
+        )
+    return FOREIGN_BUNDLES[type(foreign)](foreign.to(device), place)
 
 
 def _llama2c(path: Path, device: str) -> TextBundle:

@@ -11,6 +11,7 @@ from torch import nn
 
 from headway.errors import DataError, UsageError
 from headway.files import read_json, write_file
+from headway.models.contracts import set_parameters
 from headway.settings import to_dict
 from headway.shapes import Tensor
 from headway.tensors import read_tensors, write_tensors
@@ -90,10 +91,7 @@ def fill(model: nn.Module, folder: Path) -> None:
                 str(path),
                 "config.json and model.safetensors are not from the same training",
             )
-    filled = {id(p): nn.Parameter(_own(tensors[name], p)) for name, p in own.items()}
-    for name, parameter in list(model.named_parameters(remove_duplicate=False)):
-        module, _, last = name.rpartition(".")
-        setattr(model.get_submodule(module), last, filled[id(parameter)])
+    set_parameters(model, {name: _own(tensors[name], p) for name, p in own.items()})
 
 
 def _own(value: Tensor, parameter: Tensor) -> Tensor:

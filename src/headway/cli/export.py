@@ -1,4 +1,4 @@
-"""`headway export`: a language model as a folder that other libraries open."""
+"""`headway export`: a language model or an encoder as a folder that other libraries open."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ def export(
     family: str | None = None,
     json: bool = False,
 ) -> None:
-    """Write a language model and its tokenizer for Hugging Face, and check what was written.
+    """Write a model and its tokenizer for Hugging Face, and check what was written.
 
     headway export runs/NAME --to hf
 
-    The folder is read again: its logits must be the model's to 1e-4, its ids the tokenizer's. If
-    they are not, it is removed and the command fails.
+    Language models, and encoders of BERT's family with their heads. The folder is read again: its
+    logits must be the model's to 1e-4, its ids the tokenizer's. If they are not, it is removed and
+    the command fails.
 
     Parameters
     ----------
@@ -34,15 +35,17 @@ def export(
     out
         The new folder; RUN/hf unless given.
     family
-        gpt2, openai-gpt, llama or qwen3; the first that can hold the model unless given.
+        gpt2, openai-gpt, llama, qwen3, bert, roberta, distilbert or albert; the first that can
+        hold the model unless given.
     json
         What was found, as one JSON object.
     """
     from headway.interop import export as write
 
     place = run / to if out is None else out
-    model, tokenizer = _opened(run)
-    found = write(model, tokenizer, place, family)
+    bundle = _opened(run)
+    labels = getattr(bundle, "labels", None)
+    found = write(bundle.model, bundle.tokenizer, place, family, labels)
     if json:
         data_json({**vars(found), "folder": str(found.folder)})
         return
@@ -52,19 +55,19 @@ def export(
         f"{found.texts} texts have the same ids",
         markup=False,
     )
-    call = f"transformers.AutoModelForCausalLM.from_pretrained({str(found.folder)!r})"
+    call = f"transformers.{found.architecture}.from_pretrained({str(found.folder)!r})"
     talk.print(f"next      {call}", markup=False)
 
 
-def _opened(run: Path) -> tuple[Any, Any]:
-    """Model and tokenizer of a bundle that holds a language model."""
+def _opened(run: Path) -> Any:
+    """A bundle whose model has a form there."""
     from headway.bundle import load
-    from headway.models import GPT
+    from headway.interop import Model
 
     bundle: Any = load(run)
-    if not isinstance(bundle.model, GPT):
+    if not isinstance(bundle.model, Model):
         raise UsageError(
-            f"{run} holds a {bundle.kind}, and only language models have a form there",
+            f"{run} holds a {bundle.kind}, and only language models and encoders have a form there",
             hint="headway runs ls says which recipe a run came from",
         )
-    return bundle.model, bundle.tokenizer
+    return bundle

@@ -5,18 +5,22 @@
 """
 
 from headway.interop.exported import Exported, export
-from headway.interop.folders import FAMILIES, build, read, write
+from headway.interop.folders import FAMILIES, Model, build, read, read_labels, write
 from headway.interop.llama2c import read_llama2c, read_llama2c_tokenizer, read_pieces
+from headway.interop.marked import read_marked
 from headway.interop.tokenizers import read_tokenizer
 
 __all__ = [
     "FAMILIES",
     "Exported",
+    "Model",
     "build",
     "export",
     "read",
+    "read_labels",
     "read_llama2c",
     "read_llama2c_tokenizer",
+    "read_marked",
     "read_pieces",
     "read_tokenizer",
     "write",

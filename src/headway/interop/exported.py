@@ -1,4 +1,4 @@
-"""A language model and its tokenizer as a Hugging Face folder, checked before it is there."""
+"""A model and its tokenizer as a Hugging Face folder, checked before it is there."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from tokenizers import decoders, models, processors
 
 from headway.errors import HeadwayError, UsageError
 from headway.files import new_folder, write_file
-from headway.interop.folders import build, read, write
-from headway.models import GPT
-from headway.text import ForeignTokenizer, TextTokenizer
+from headway.interop.folders import Model, build, read, write
+from headway.interop.marked import same_marked_ids, write_marked
+from headway.models import GPT, Bert, BertConfig, GPTConfig
+from headway.shapes import Int, Tensor
+from headway.text import ForeignTokenizer, MarkedTokenizer, TextTokenizer
 
 TOKENIZER_FILE = "tokenizer.json"
 LARGEST_DIFFERENCE = 1e-4
@@ -35,8 +37,9 @@ TEXTS = (
 class Exported:
     """What was written, and how it was found to be the same.
 
-    difference: the largest between two logits, of the model and of the folder read again.
-    texts: how many have equal ids; those that the tokenizer refuses are not among them.
+    difference: the largest between two outputs (logits, an encoder's vectors too), of the model
+    and of the folder read again. texts: how many have equal ids; those that the tokenizer refuses,
+    or reads as marks there, are not among them.
     """
 
     folder: Path
@@ -46,23 +49,27 @@ class Exported:
 
 
 def export(
-    model: GPT, tokenizer: TextTokenizer, folder: str | Path, family: str | None = None
+    model: Model,
+    tokenizer: TextTokenizer | MarkedTokenizer,
+    folder: str | Path,
+    family: str | None = None,
+    labels: Sequence[str] | None = None,
 ) -> Exported:
-    """Write a folder that AutoModelForCausalLM and AutoTokenizer open; on any fault there is none.
+    """Write a folder that transformers opens, with its tokenizer; on any fault there is none.
 
-    The weights are read again and must give the model's logits for random ids to 1e-4; the
-    tokenizer must give the ids of `tokenizer` for texts with odd characters. HeadwayError where
-    they do not, UsageError for what has no form there and for a folder that exists.
+    The weights are read again and must give the model's outputs for random ids to 1e-4; the
+    tokenizer must give the ids of `tokenizer` for texts with odd characters. labels: names of a
+    classifier's classes. HeadwayError where they do not, UsageError for what has no form there and
+    for a folder that exists.
     """
     folder = Path(folder)
-    if tokenizer.size > model.config.vocabulary:
+    shape = _shape(model)
+    if tokenizer.size > shape.vocabulary:
         raise UsageError(
-            f"the tokenizer has {tokenizer.size:,} pieces, the model {model.config.vocabulary:,}"
+            f"the tokenizer has {tokenizer.size:,} pieces, the model {shape.vocabulary:,}"
         )
     with new_folder(folder) as place:
-        ids = {"bos_token_id": tokenizer.bos, "eos_token_id": tokenizer.eos}
-        written = write(model, place, family, ids)
-        _write_tokenizer(tokenizer, place, model.config.max_length)
+        written = write(model, place, family, _special_ids(tokenizer), labels)
         difference = _difference(model, place)
         if not difference <= LARGEST_DIFFERENCE:  # NaN is no success
             raise HeadwayError(
@@ -70,26 +77,61 @@ def export(
                 f"{LARGEST_DIFFERENCE:g}, from the model's: it was removed",
                 str(folder),
             )
-        texts = _same_ids(tokenizer, place, str(folder))
-    return Exported(
-        folder=folder, architecture=written.architecture, difference=difference, texts=texts
-    )
+        if isinstance(tokenizer, MarkedTokenizer):
+            write_marked(tokenizer, place, shape.max_length, getattr(shape, "token_types", 0))
+            texts = same_marked_ids(tokenizer, place, _texts(tokenizer), str(folder))
+        else:
+            _write_tokenizer(tokenizer, place, shape.max_length)
+            texts = _same_ids(tokenizer, place, str(folder))
+    return Exported(folder=folder, architecture=written, difference=difference, texts=texts)
+
+
+def _shape(model: Model) -> GPTConfig | BertConfig:
+    """The sizes of the model, or of the encoder in it."""
+    config = model.config
+    return config if isinstance(config, GPTConfig | BertConfig) else config.bert
+
+
+def _special_ids(tokenizer: TextTokenizer | MarkedTokenizer) -> dict[str, int]:
+    if not isinstance(tokenizer, MarkedTokenizer):
+        return {"bos_token_id": tokenizer.bos, "eos_token_id": tokenizer.eos}
+    marks = tokenizer.marks
+    return {"pad_token_id": marks.pad, "bos_token_id": marks.start, "eos_token_id": marks.end}
 
 
 @torch.no_grad()
-def _difference(model: GPT, place: Path) -> float:
-    """The largest between two logits for the same random ids."""
-    weight = model.embedding.tokens.weight
+def _difference(model: Model, place: Path) -> float:
+    """The largest between two outputs for the same random ids."""
+    weight, shape = next(model.parameters()), _shape(model)
     again = build(*read(place), dtype=weight.dtype).to(weight.device)
-    length = min(LONGEST, model.config.max_length)
+    length = min(LONGEST, shape.max_length)
     draw = torch.Generator().manual_seed(0)
-    ids = torch.randint(0, model.config.vocabulary, (ROWS, length), generator=draw)
+    ids = torch.randint(0, shape.vocabulary, (ROWS, length), generator=draw).to(weight.device)
     training = model.training
     try:
-        ours = model.eval()(ids.to(weight.device))
+        ours = _outputs(model.eval(), ids)
     finally:
         model.train(training)
-    return float((again(ids.to(weight.device)) - ours).abs().max())
+    pairs = zip(_outputs(again, ids), ours, strict=True)
+    return float(torch.stack([(a - b).abs().max() for a, b in pairs]).max())  # NaN stays NaN
+
+
+def _outputs(model: Model, ids: Int[Tensor, "B T"]) -> list[Tensor]:
+    """All that the model says of these ids; an encoder reads the second half as a second text."""
+    if isinstance(model, GPT):
+        return [model(ids)]
+    keys = torch.ones_like(ids, dtype=torch.bool)
+    types = (torch.arange(ids.shape[1], device=ids.device) >= ids.shape[1] // 2).long()
+    types = types.expand_as(ids)
+    if not isinstance(model, Bert):
+        return [model(ids, keys, types)]
+    hidden = model.encode(ids, keys, types)
+    heads = {
+        model.pool: model.pooler,
+        model.words: model.masked_words,
+        model.follows: model.next_sentence,
+    }
+    return [hidden, *(head(hidden) for head, part in heads.items() if part is not None)]
 
 
 def _write_tokenizer(tokenizer: TextTokenizer, place: Path, max_length: int) -> None:
@@ -156,14 +198,14 @@ def _characters(tokenizer: TextTokenizer) -> tokenizers.Tokenizer:
     return engine
 
 
-def _texts(tokenizer: TextTokenizer) -> list[str]:
+def _texts(tokenizer: TextTokenizer | MarkedTokenizer) -> list[str]:
     """Texts that the tokenizer reads: the given ones, and what random ids of its own spell."""
     draw = torch.Generator().manual_seed(0)
     drawn = torch.randint(0, tokenizer.size, (DRAWN, DRAWN_LENGTH), generator=draw).tolist()
     return [text for text in (*TEXTS, *map(tokenizer.decode, drawn)) if _reads(tokenizer, text)]
 
 
-def _reads(tokenizer: TextTokenizer, text: str) -> bool:
+def _reads(tokenizer: TextTokenizer | MarkedTokenizer, text: str) -> bool:
     """A tokenizer of characters refuses those that it has never seen."""
     try:
         tokenizer.encode(text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,6 +11,20 @@ from headway.errors import DataError
 from headway.files import read_json
 
 T = TypeVar("T")
+
+ACTIVATIONS = {
+    "gelu_new": "gelu-tanh",
+    "gelu_pytorch_tanh": "gelu-tanh",
+    "gelu": "gelu",
+    "relu": "relu",
+    "silu": "silu",
+    "swish": "silu",
+}
+"""The nonlinearities that most families name alike, and what we call them."""
+ACTIVATION_NAMES = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
+"""The way back: ours -> the first of theirs."""
+
+LABEL_LIMIT = 100_000
 
 
 class Facts:
@@ -31,11 +45,12 @@ class Facts:
             raise DataError("must be names and values", str(path))
         return cls(values, str(path))
 
-    def whole(self, key: str, default: int | None = None) -> int:
+    def whole(self, key: str, default: int | None = None, below: int = 2**31) -> int:
         """A whole number above 0."""
         value = self._get(key, default)
-        if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 2**31:
-            raise self.refusal(key, value, "a whole number above 0")
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < below:
+            limit = f" and below {below:,}" if below < 2**31 else ""
+            raise self.refusal(key, value, f"a whole number above 0{limit}")
         return value
 
     def number(self, key: str, default: float, low: float = 0.0, high: float = math.inf) -> float:
@@ -60,6 +75,17 @@ class Facts:
             raise self.refusal(key, value, " or ".join(meanings))
         return meanings[value]
 
+    def labels(self) -> tuple[str, ...]:
+        """The classes' names, in order: `id2label`, else as many as `num_labels` says, or two."""
+        named = self.values.get("id2label")
+        if named is None:
+            count = self.whole("num_labels", 2, below=LABEL_LIMIT)
+            return tuple(f"LABEL_{i}" for i in range(count))
+        right = isinstance(named, dict) and 0 < len(named) < LABEL_LIMIT
+        if not right or any(not isinstance(named.get(str(i)), str) for i in range(len(named))):
+            raise self.refusal("id2label", named, "a name for each class: 0, 1, ...")
+        return tuple(named[str(i)] for i in range(len(named)))
+
     def must_be(self, key: str, wanted: Any) -> None:
         """Refuse what this reader has no form for: the key must be absent or have this value."""
         if self.values.get(key, wanted) != wanted:
@@ -73,3 +99,11 @@ class Facts:
         if default is None and key not in self.values:
             raise DataError(f"{key} is missing", self.where)
         return self.values.get(key, default)
+
+
+def label_facts(labels: Sequence[str]) -> dict[str, Any]:
+    """The way back of `Facts.labels`."""
+    return {
+        "id2label": {str(i): label for i, label in enumerate(labels)},
+        "label2id": {label: i for i, label in enumerate(labels)},
+    }

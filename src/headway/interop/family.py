@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from headway.errors import DataError
 from headway.interop.facts import Facts
-from headway.models import GPTConfig
 from headway.shapes import Tensor
-
-HEAD = "lm_head.weight"
 
 
 @dataclass(frozen=True)
@@ -26,59 +23,106 @@ class Part:
     transposed: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
+class Architecture:
+    """One class of a family: the model with a certain head, or bare.
+
+    names: what config.json may call it; the first is written. kind: the class of our
+    configuration. config: it, from config.json and the names of the file's tensors (which tell of
+    heads that the name keeps quiet about). parts: all tensors, by bare names. tied: a tensor that
+    may stand there as a copy of another -> that other. fits: whether a configuration of that kind
+    is this class, and not one with other heads. bare: its keys have no prefix. unused: a pattern
+    of keys that old files have and this class never reads.
+    """
+
+    names: tuple[str, ...]
+    kind: type[Any]
+    config: Callable[[Facts, Collection[str]], Any]
+    parts: Callable[[Any], Iterator[Part]]
+    tied: Callable[[Any], dict[str, str]] = lambda config: {}
+    fits: Callable[[Any], bool] = lambda config: True
+    bare: bool = False
+    unused: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Family:
     """One kind of Hugging Face folder.
 
-    prefix: what stands before every key but the head's when the head is there. embedding: the key
-    of the token embedding, the head's too where they are tied. ignored: keys with nothing to learn
-    in them (old files hold their masks). settings: config.json -> fields of ours; facts: the way
-    back. parts: all tensors. lacks: why a model of ours cannot be one of these.
+    prefix: what stands before every key but the heads' where there is a head; heads: a pattern of
+    those. ignored: keys with nothing to learn in them (old files hold their masks). renamed: ends
+    of keys in old files -> what they are now. architectures: the first is meant where config.json
+    names none. facts: our configuration -> config.json. lacks: why a model of ours cannot be one of
+    these. generates: writes text, and has a file that says how.
     """
 
     model_type: str
-    architecture: str
-    bare: str
     prefix: str
-    embedding: str
+    heads: str
     ignored: str
-    settings: Callable[[Facts], dict[str, Any]]
-    facts: Callable[[GPTConfig], dict[str, Any]]
-    parts: Callable[[GPTConfig], Iterator[Part]]
-    lacks: Callable[[GPTConfig], list[str]]
+    architectures: tuple[Architecture, ...]
+    facts: Callable[[Any], dict[str, Any]]
+    lacks: Callable[[Any], list[str]]
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    generates: bool = False
 
-    def all_parts(self, config: GPTConfig) -> Iterator[Part]:
-        """With the head, where it is a matrix of its own."""
-        yield from self.parts(config)
-        if not config.tie_output:
-            yield Part(HEAD, ("output.weight",))
+    def kinds(self) -> set[type[Any]]:
+        """The configurations of ours that this family has classes for."""
+        return {architecture.kind for architecture in self.architectures}
 
-    def full_name(self, key: str) -> str:
-        """As it stands in the file of a model with its head."""
-        return key if key == HEAD else self.prefix + key
+    def architecture(self, config: Any) -> Architecture:
+        """The class for a model that this family lacks nothing of."""
+        kind = [each for each in self.architectures if each.kind is type(config)]
+        return next(each for each in kind if each.fits(config))
 
-    def named(self, tensors: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
-        """The tensors by their bare names, without what is ignored."""
+    def full_name(self, key: str, architecture: Architecture) -> str:
+        """As it stands in the files of this class."""
+        own = architecture.bare or re.fullmatch(self.heads, key)
+        return key if own else self.prefix + key
+
+    def named(self, tensors: Mapping[str, Tensor], unused: str, where: str) -> dict[str, Tensor]:
+        """The tensors by their bare names of today, without what is ignored or unused."""
         found: dict[str, Tensor] = {}
         for key, tensor in tensors.items():
             name = key.removeprefix(self.prefix)
-            if re.fullmatch(self.ignored, name):
+            if re.fullmatch(self.ignored, name) or re.fullmatch(unused, name):
                 continue
+            old = next((end for end in self.renamed if name.endswith(end)), "")
+            name = name.removesuffix(old) + self.renamed.get(old, "")
             if name in found:
-                raise DataError(f"{name} stands there with and without {self.prefix!r}", where)
+                raise DataError(
+                    f"{name} stands there with and without {self.prefix!r}, or by two names", where
+                )
             if not tensor.is_floating_point():
                 raise DataError(f"{key} holds {tensor.dtype}, not floating-point numbers", where)
             found[name] = tensor
         return found
 
 
-def needs(config: GPTConfig, wanted: Mapping[str, Sequence[Any]]) -> list[str]:
+def needs(config: Any, wanted: Mapping[str, Sequence[Any]]) -> list[str]:
     """What of a configuration is not as it must be, in words."""
     return [
         f"{key}={getattr(config, key)} (must be {' or '.join(map(str, allowed))})"
         for key, allowed in wanted.items()
         if getattr(config, key) not in allowed
     ]
+
+
+def join_copies(
+    tied: Mapping[str, str], tensors: dict[str, Tensor], where: str, hint: str | None = None
+) -> None:
+    """Take away each copy of a tied tensor; what stands there only by its copy's name is it."""
+    for copy, original in tied.items():
+        if copy not in tensors:
+            continue
+        tensor = tensors.pop(copy)
+        first = tensors.setdefault(original, tensor)
+        if first.dtype != tensor.dtype or not torch.equal(first, tensor):
+            raise DataError(
+                f"{copy} differs from {original}, and tie_word_embeddings says they are one",
+                where,
+                hint,
+            )
 
 
 def check_present(parts: Iterable[Part], tensors: Mapping[str, Tensor], where: str) -> None:

@@ -3,26 +3,64 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from headway.errors import DataError, UsageError
 from headway.files import read_json, write_file
-from headway.interop import gpt2, llama, openai_gpt, qwen3
-from headway.interop.facts import Facts
-from headway.interop.family import HEAD, Family, check_present, to_ours, to_theirs
-from headway.models import GPT, GPTConfig
+from headway.interop import albert, bert, distilbert, gpt2, llama, openai_gpt, qwen3, roberta
+from headway.interop.facts import Facts, label_facts
+from headway.interop.family import (
+    Architecture,
+    Family,
+    check_present,
+    join_copies,
+    to_ours,
+    to_theirs,
+)
+from headway.models import (
+    GPT,
+    Bert,
+    BertAnswerer,
+    BertAnswererConfig,
+    BertClassifier,
+    BertClassifierConfig,
+    BertConfig,
+    BertTagger,
+    BertTaggerConfig,
+    GPTConfig,
+    bert_answerer,
+    bert_classifier,
+    bert_tagger,
+)
+from headway.models.contracts import set_parameters
 from headway.shapes import Tensor
 from headway.tensors import read_tensors, write_tensors
 
 FAMILIES: dict[str, Family] = {
     family.model_type: family
-    for family in (gpt2.FAMILY, openai_gpt.FAMILY, llama.FAMILY, qwen3.FAMILY)
+    for family in (
+        *(gpt2.FAMILY, openai_gpt.FAMILY, llama.FAMILY, qwen3.FAMILY),
+        *(bert.FAMILY, roberta.FAMILY, distilbert.FAMILY, albert.FAMILY),
+    )
 }
 """`model_type` in config.json -> what is known of it."""
+
+Config = GPTConfig | BertConfig | BertClassifierConfig | BertTaggerConfig | BertAnswererConfig
+Model = GPT | Bert | BertClassifier | BertTagger | BertAnswerer
+"""What such a folder can hold, and its configuration."""
+
+_MODELS: dict[type[Config], Callable[[Any], Model]] = {
+    GPTConfig: GPT,
+    BertConfig: Bert,
+    BertClassifierConfig: bert_classifier,
+    BertTaggerConfig: bert_tagger,
+    BertAnswererConfig: bert_answerer,
+}
 
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
@@ -30,124 +68,160 @@ INDEX_FILE = "model.safetensors.index.json"
 CHECKED_AGAINST = "5.23.0"  # the transformers whose numbers the tests compare
 
 
-def read(folder: str | Path) -> tuple[GPTConfig, dict[str, Tensor]]:
+def read(folder: str | Path) -> tuple[Config, dict[str, Tensor]]:
     """Configuration and parameters, by our names, in the file's number format.
 
-    With and without the head model's prefix, in one file or in shards. DataError names what is
-    missing, of the wrong shape, not known, or not to be represented by a `GPT`.
+    With and without the prefix of a model with a head, in one file or in shards. DataError names
+    what is missing, of the wrong shape, not known, or not to be represented by a model of ours.
     """
-    folder = Path(folder)
+    folder, where = Path(folder), str(folder)
     facts = Facts.load(folder / CONFIG_FILE)
-    family = _family(facts)
+    family, architecture = _told(facts)
+    tensors = family.named(_tensors(folder), architecture.unused, where)
     try:
-        config = GPTConfig(**family.settings(facts))
+        config = architecture.config(facts, tensors.keys())
     except DataError:
         raise
     except ValueError as error:  # sizes that do not go together
         raise DataError(str(error), facts.where) from error
-    where = str(folder)
-    tensors = family.named(_tensors(folder), where)
-    if config.tie_output and HEAD in tensors:
-        _check_tied(tensors, family, where)
-        del tensors[HEAD]
-    check_present(family.all_parts(config), tensors, where)
+    untie = "set tie_word_embeddings to false in config.json if the head is its own"
+    join_copies(architecture.tied(config), tensors, where, untie if family.generates else None)
+    check_present(architecture.parts(config), tensors, where)
     try:
-        with torch.device("meta"):
-            own = {name: p.shape for name, p in GPT(config).named_parameters()}
+        own = {name: p.shape for name, p in _on_meta(config).named_parameters()}
     except (RuntimeError, OverflowError) as error:  # sizes that no tensor can have
         raise DataError(f"these sizes are impossible: {error}", facts.where) from error
-    return config, to_ours(family.all_parts(config), tensors, own, where)
+    return config, to_ours(architecture.parts(config), tensors, own, where)
 
 
-def build(
-    config: GPTConfig, tensors: Mapping[str, Tensor], dtype: torch.dtype = torch.float32
-) -> GPT:
-    """The model of what `read` gave, with its own copy of the numbers, ready to run."""
-    with torch.device("meta"):
-        model = GPT(config)
-    values = {name: tensor.to(dtype, copy=True) for name, tensor in tensors.items()}
-    if config.tie_output:
-        values["output.weight"] = values["embedding.tokens.weight"]
-    model.load_state_dict(values, assign=True)
-    model.tie_weights()
+def read_labels(folder: str | Path) -> tuple[str, ...]:
+    """The names of a classifier's classes or a tagger's tags, in order; none for other models."""
+    facts = Facts.load(Path(folder) / CONFIG_FILE)
+    _, architecture = _told(facts)
+    named = architecture.kind in (BertClassifierConfig, BertTaggerConfig)
+    return facts.labels() if named else ()
+
+
+def build(config: Config, tensors: Mapping[str, Tensor], dtype: torch.dtype = torch.float32) -> Any:
+    """The model of what `read` gave (`Model`: a GPT of a GPTConfig, and so on), with its own copy
+    of the numbers, ready to run."""
+    model = _on_meta(config)
+    set_parameters(model, {name: x.to(dtype, copy=True) for name, x in tensors.items()})
     return model.requires_grad_().eval()
 
 
+def _on_meta(config: Config) -> Model:
+    with torch.device("meta"):
+        return _MODELS[type(config)](config)
+
+
 def write(
-    model: GPT,
+    model: Model,
     folder: str | Path,
     family: str | None = None,
     specials: Mapping[str, int] | None = None,
-) -> Family:
-    """Save as a folder that transformers opens; the first family that can hold it unless named.
+    labels: Sequence[str] | None = None,
+) -> str:
+    """Save as a folder that transformers opens, and say its class; the first family that can hold
+    the model unless named.
 
-    specials: ids of special tokens, by Hugging Face's names (`eos_token_id`). UsageError says what
-    of the model cannot be represented, and for a folder that holds a model already. Tokenizers
-    are the caller's.
+    specials: ids of special tokens, by Hugging Face's names (`eos_token_id`). labels: the names of
+    a classifier's classes or a tagger's tags. UsageError says what of the model cannot be
+    represented, and for a folder that holds a model already. Tokenizers are the caller's.
     """
     folder = Path(folder)
     chosen = _fitting(model.config, family)
+    architecture = chosen.architecture(model.config)
     for name in (CONFIG_FILE, WEIGHTS_FILE, INDEX_FILE):
         if (folder / name).exists():
             raise UsageError(f"{folder / name} exists already", hint="choose another folder")
-    parameters = dict(model.named_parameters())
-    bare = to_theirs(chosen.all_parts(model.config), {n: p.detach() for n, p in parameters.items()})
-    number_format = str(next(iter(parameters.values())).dtype).removeprefix("torch.")
     ids = dict(specials or {})
-    facts: dict[str, Any] = {
-        "architectures": [chosen.architecture],
-        "model_type": chosen.model_type,
-        **chosen.facts(model.config),
+    facts = _facts(chosen, architecture, model, ids, labels)
+    own = {name: p.detach() for name, p in model.named_parameters()}
+    bare = to_theirs(architecture.parts(model.config), own)
+    folder.mkdir(parents=True, exist_ok=True)
+    full = {chosen.full_name(name, architecture): tensor for name, tensor in bare.items()}
+    write_tensors(folder / WEIGHTS_FILE, full)
+    if chosen.generates:
+        generation = {**ids, "transformers_version": CHECKED_AGAINST}
+        _write_json(folder / "generation_config.json", generation)
+    _write_json(folder / CONFIG_FILE, facts)  # last: with it the folder is a model
+    return architecture.names[0]
+
+
+def _facts(
+    family: Family,
+    architecture: Architecture,
+    model: nn.Module,
+    ids: Mapping[str, int],
+    labels: Sequence[str] | None,
+) -> dict[str, Any]:
+    """What config.json is to say. UsageError for what does not go with the model."""
+    facts = family.facts(model.config)
+    for name in ids.keys() & facts.keys():
+        if ids[name] != facts[name]:
+            raise UsageError(
+                f"{name}={ids[name]}, and a {family.model_type} with these settings needs "
+                f"{facts[name]}"
+            )
+    if labels:
+        count = len(facts.get("id2label", ()))
+        if len(labels) != count or len(set(labels)) != count:
+            raise UsageError(f"{len(labels)} labels, and the model has names for {count}, all new")
+        facts |= label_facts(labels)
+    number_format = str(next(model.parameters()).dtype).removeprefix("torch.")
+    return {
+        "architectures": [architecture.names[0]],
+        "model_type": family.model_type,
         "bos_token_id": None,  # unless given: the family's own defaults are other tokenizers'
         "eos_token_id": None,
         "pad_token_id": None,
+        **facts,
         **ids,
-        "tie_word_embeddings": model.config.tie_output,
         "dtype": number_format,  # transformers 5
         "torch_dtype": number_format,  # and 4
         "transformers_version": CHECKED_AGAINST,
     }
-    folder.mkdir(parents=True, exist_ok=True)
-    write_tensors(folder / WEIGHTS_FILE, {chosen.full_name(n): t for n, t in bare.items()})
-    generation = {**ids, "transformers_version": CHECKED_AGAINST}
-    _write_json(folder / "generation_config.json", generation)
-    _write_json(folder / CONFIG_FILE, facts)  # last: with it the folder is a model
-    return chosen
 
 
 def _write_json(path: Path, values: Mapping[str, Any]) -> None:
-    write_file(path, (json.dumps(values, indent=2) + "\n").encode())
+    write_file(path, (json.dumps(values, indent=2, ensure_ascii=False) + "\n").encode())
 
 
-def _family(facts: Facts) -> Family:
+def _told(facts: Facts) -> tuple[Family, Architecture]:
+    """What config.json says the folder holds."""
     kind = facts.values.get("model_type")
     if kind not in list(FAMILIES):  # a list: what stands there may not even be hashable
         raise DataError(
             f"model_type={kind!r} is not known; known: {', '.join(FAMILIES)}", facts.where
         )
     family = FAMILIES[str(kind)]
-    named = facts.values.get("architectures", [family.architecture])
+    known = {name: each for each in family.architectures for name in each.names}
+    named = facts.values.get("architectures", list(known)[:1])
     if not isinstance(named, list) or not named:
         raise facts.refusal("architectures", named, "a list of names")
-    if named[0] not in (family.architecture, family.bare):
-        raise facts.refusal("architectures", named, f"{family.architecture} or {family.bare}")
-    return family
+    if not isinstance(named[0], str) or named[0] not in known:
+        raise facts.refusal("architectures", named, " or ".join(known))
+    return family, known[named[0]]
 
 
-def _fitting(config: GPTConfig, name: str | None) -> Family:
+def _fitting(config: Config, name: str | None) -> Family:
     """The family asked for, or the first that can; UsageError with the reasons."""
     if name is not None and name not in FAMILIES:
         raise UsageError(f"unknown family {name!r}; known: {', '.join(FAMILIES)}")
-    asked = [FAMILIES[name]] if name else list(FAMILIES.values())
-    reasons = {family.architecture: family.lacks(config) for family in FAMILIES.values()}
-    for family in asked:
-        if not reasons[family.architecture]:
+    able = [family for family in FAMILIES.values() if type(config) in family.kinds()]
+    reasons = {family.model_type: family.lacks(config) for family in able}
+    fitting = [family for family in able if not reasons[family.model_type]]
+    for family in fitting:
+        if name in (None, family.model_type):
             return family
-    said = "\n".join(f"no {f.architecture}: {', '.join(reasons[f.architecture])}" for f in asked)
-    fitting = [architecture for architecture, why in reasons.items() if not why]
+    asked = [name] if name else list(reasons)
+    others = f"it holds other models than a {type(config).__name__.removesuffix('Config')}"
+    said = "\n".join(f"no {kind}: {', '.join(reasons.get(kind, [others]))}" for kind in asked)
+    can = fitting[0].architecture(config).names[0] if fitting else ""
     raise UsageError(
         f"this model cannot be represented:\n{said}",
-        hint=f"it can be a {fitting[0]}" if fitting else "keep it as a Headway model",
+        hint=f"it can be a {can}" if can else "keep it as a Headway model",
     )
 
 
@@ -180,14 +254,3 @@ def _tensors(folder: Path) -> dict[str, Tensor]:
     for key in places.keys() - found.keys():
         raise DataError(f"{key} is not in {places[key]}, where the index says it is", str(index))
     return found
-
-
-def _check_tied(tensors: Mapping[str, Tensor], family: Family, where: str) -> None:
-    """Old files hold the tied head a second time."""
-    embedding = tensors.get(family.embedding)
-    if embedding is not None and not torch.equal(tensors[HEAD], embedding):
-        raise DataError(
-            f"{HEAD} differs from {family.embedding}, and tie_word_embeddings says they are one",
-            where,
-            "set tie_word_embeddings to false in config.json if the head is its own",
-        )

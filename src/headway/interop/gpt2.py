@@ -5,18 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from headway.interop.facts import Facts
-from headway.interop.family import Family, Part, needs
+from headway.interop.facts import ACTIVATION_NAMES, ACTIVATIONS, Facts
+from headway.interop.family import Part, needs
+from headway.interop.language import language_family
 from headway.models import GPTConfig
 
-ACTIVATIONS = {
-    "gelu_new": "gelu-tanh",
-    "gelu_pytorch_tanh": "gelu-tanh",
-    "gelu": "gelu",
-    "relu": "relu",
-    "silu": "silu",
-    "swish": "silu",
-}
 # Their Conv1D is x W, ours x W^T; queries, keys and values are one matrix of theirs.
 _LAYER = {
     "ln_1": ("around_attention.norm",),
@@ -113,7 +106,7 @@ def _facts(config: GPTConfig) -> dict[str, Any]:
     return {
         **shape_facts(config),
         "n_inner": config.ffn_dim,
-        "activation_function": _activation_names()[config.activation],
+        "activation_function": ACTIVATION_NAMES[config.activation],
     }
 
 
@@ -126,16 +119,11 @@ def _parts(config: GPTConfig) -> Iterator[Part]:
 
 
 def _lacks(config: GPTConfig) -> list[str]:
-    known = tuple(_activation_names())
+    known = tuple(ACTIVATION_NAMES)
     return shape_lacks(config, "pre") + needs(config, {"activation": known})
 
 
-def _activation_names() -> dict[str, str]:
-    """Ours -> the first of theirs."""
-    return {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
-
-
-FAMILY = Family(
+FAMILY = language_family(
     model_type="gpt2",
     architecture="GPT2LMHeadModel",
     bare="GPT2Model",

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from headway.interop.facts import Facts
-from headway.interop.family import Family, Part, needs
+from headway.interop.family import Part, needs
+from headway.interop.language import language_family
 from headway.models import GPTConfig
 
 _LINEAR = {
@@ -134,7 +135,7 @@ def _lacks(config: GPTConfig) -> list[str]:
     return reasons
 
 
-FAMILY = Family(
+FAMILY = language_family(
     model_type="llama",
     architecture="LlamaForCausalLM",
     bare="LlamaModel",

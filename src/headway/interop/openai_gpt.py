@@ -7,7 +7,8 @@ from typing import Any
 
 from headway.interop import gpt2
 from headway.interop.facts import Facts
-from headway.interop.family import Family, Part, needs
+from headway.interop.family import Part, needs
+from headway.interop.language import language_family
 from headway.models import GPTConfig
 
 # Their "gelu" is the approximation by tanh.
@@ -40,7 +41,7 @@ def _lacks(config: GPTConfig) -> list[str]:
     return gpt2.shape_lacks(config, "post") + needs(config, own)
 
 
-FAMILY = Family(
+FAMILY = language_family(
     model_type="openai-gpt",
     architecture="OpenAIGPTLMHeadModel",
     bare="OpenAIGPTModel",

@@ -6,7 +6,8 @@ from typing import Any
 
 from headway.interop import llama
 from headway.interop.facts import Facts
-from headway.interop.family import Family, needs
+from headway.interop.family import needs
+from headway.interop.language import language_family
 from headway.models import GPTConfig
 
 
@@ -24,7 +25,7 @@ def _lacks(config: GPTConfig) -> list[str]:
     return llama.shape_lacks(config) + needs(config, {"qk_norm": (True,), "bias": (False,)})
 
 
-FAMILY = Family(
+FAMILY = language_family(
     model_type="qwen3",
     architecture="Qwen3ForCausalLM",
     bare="Qwen3Model",

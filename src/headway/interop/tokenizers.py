@@ -1,8 +1,9 @@
-"""The tokenizer of a Hugging Face folder: tokenizer.json, or GPT-2's two files."""
+"""The tokenizer of a language model's Hugging Face folder: tokenizer.json, or GPT-2's two
+files."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,28 +43,11 @@ def read_tokenizer(folder: str | Path) -> ForeignTokenizer:
 
 
 def _two_files(folder: Path) -> ForeignTokenizer:
-    """Byte-level BPE as GPT-2 splits text. DataError for other models' files of these names."""
-    told = _facts(folder / NAMES_FILES[0])
-    maker = told.get("tokenizer_class") or _facts(folder / "config.json").get("model_type")
-    if maker not in (None, "GPT2Tokenizer", "GPT2TokenizerFast", "gpt2"):
-        raise DataError(
-            f"{VOCABULARY_FILE} and {MERGES_FILE} of {str(maker)[:80]!r}, which may split text in "
-            "another way than GPT-2",
-            str(folder),
-            f"put its {FILE} there",
-        )
-    vocabulary = _pieces(folder / VOCABULARY_FILE)
-    merges = _merges(folder / MERGES_FILE)
-    try:
-        engine = tokenizers.Tokenizer(models.BPE(vocab=vocabulary, merges=merges))
-    except Exception as error:  # the engine raises bare Exception for a merge that is no piece
-        why = f"does not go with {VOCABULARY_FILE}: {error}"
-        raise DataError(why, str(folder / MERGES_FILE)) from error
-    space = told.get("add_prefix_space") is True
-    engine.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=space)
-    engine.decoder = decoders.ByteLevel()
+    """GPT-2's, with what its settings put before a text."""
+    engine = byte_level(folder, "GPT-2", ("GPT2Tokenizer", "GPT2TokenizerFast", "gpt2"))
+    vocabulary = engine.get_vocab()
     bos, eos = _ends(folder, vocabulary, vocabulary.get(END))
-    if told.get("add_bos_token") is True:
+    if told(folder / NAMES_FILES[0]).get("add_bos_token") is True:
         name = str(engine.id_to_token(bos))
         engine.post_processor = processors.TemplateProcessing(
             single=[name, "$A"], special_tokens=[(name, bos)]
@@ -71,7 +55,35 @@ def _two_files(folder: Path) -> ForeignTokenizer:
     return ForeignTokenizer(engine, bos, eos)
 
 
-def _pieces(path: Path) -> dict[str, int]:
+def byte_level(folder: Path, maker: str, names: Collection[str]) -> tokenizers.Tokenizer:
+    """Byte-level BPE of `vocab.json` and `merges.txt`, as `maker` splits text.
+
+    names: its tokenizers and models. DataError for other models' files.
+    """
+    facts = told(folder / NAMES_FILES[0])
+    named = facts.get("tokenizer_class") or told(folder / "config.json").get("model_type")
+    if named is not None and named not in list(names):
+        raise DataError(
+            f"{VOCABULARY_FILE} and {MERGES_FILE} of {str(named)[:80]!r}, which may split text in "
+            f"another way than {maker}",
+            str(folder),
+            f"put its {FILE} there",
+        )
+    vocabulary = vocabulary_of(folder / VOCABULARY_FILE)
+    merges = merges_of(folder / MERGES_FILE)
+    try:
+        engine = tokenizers.Tokenizer(models.BPE(vocab=vocabulary, merges=merges))
+    except Exception as error:  # the engine raises bare Exception for a merge that is no piece
+        why = f"does not go with {VOCABULARY_FILE}: {error}"
+        raise DataError(why, str(folder / MERGES_FILE)) from error
+    space = facts.get("add_prefix_space") is True
+    engine.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=space)
+    engine.decoder = decoders.ByteLevel()
+    return engine
+
+
+def vocabulary_of(path: Path) -> dict[str, int]:
+    """The pieces of a byte-level BPE and their ids."""
     vocabulary = read_json(path, FILE_LIMIT)
     if not isinstance(vocabulary, dict) or not vocabulary:
         raise DataError("must be pieces and their ids", str(path))
@@ -85,7 +97,7 @@ def _pieces(path: Path) -> dict[str, int]:
     return vocabulary
 
 
-def _merges(path: Path) -> list[tuple[str, str]]:
+def merges_of(path: Path) -> list[tuple[str, str]]:
     """Two pieces a line, after a line with the version."""
     try:
         lines = read_bytes(path, FILE_LIMIT).decode().split("\n")
@@ -103,7 +115,7 @@ def _merges(path: Path) -> list[tuple[str, str]]:
     return merges
 
 
-def _facts(path: Path) -> dict[str, Any]:
+def told(path: Path) -> dict[str, Any]:
     """Names and values of a JSON file; none if there is no file."""
     if not path.exists():
         return {}
@@ -127,9 +139,10 @@ def _ends(folder: Path, vocabulary: Mapping[str, int], usual: int | None = None)
     return bos, eos
 
 
-def _end(folder: Path, vocabulary: Mapping[str, int], name: str) -> int | None:
+def piece_named(folder: Path, vocabulary: Mapping[str, int], name: str) -> int | None:
+    """The id of the piece that the folder's files call so (`eos_token`); None if they do not."""
     for file in NAMES_FILES:
-        value = _facts(folder / file).get(name)
+        value = told(folder / file).get(name)
         piece = value.get("content") if isinstance(value, dict) else value
         if value is None:
             continue
@@ -137,8 +150,15 @@ def _end(folder: Path, vocabulary: Mapping[str, int], name: str) -> int | None:
             why = f"{name}={str(value)[:80]}: must be a piece of the tokenizer"
             raise DataError(why, str(folder / file))
         return vocabulary[piece]
+    return None
+
+
+def _end(folder: Path, vocabulary: Mapping[str, int], name: str) -> int | None:
+    found = piece_named(folder, vocabulary, name)
+    if found is not None:
+        return found
     for file in IDS_FILES:
-        value = _facts(folder / file).get(f"{name}_id")
+        value = told(folder / file).get(f"{name}_id")
         if isinstance(value, list):  # several may end a text: the first is the usual one
             value = value[0] if value else None
         if value is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from torch import nn
@@ -84,6 +84,14 @@ def init_normal(model: nn.Module, std: float) -> None:
                 nn.init.zeros_(module.bias)
         elif isinstance(module, Brick) and module is not model:
             module.init_weights()
+
+
+def set_parameters(model: nn.Module, values: Mapping[str, Tensor]) -> None:
+    """Put the value of its name in the place of every parameter; those that were one stay one."""
+    own = {id(p): nn.Parameter(values[name]) for name, p in model.named_parameters()}
+    for name, parameter in list(model.named_parameters(remove_duplicate=False)):
+        module, _, last = name.rpartition(".")
+        setattr(model.get_submodule(module), last, own[id(parameter)])
 
 
 def parameter_count(model: nn.Module) -> int:

@@ -1,0 +1,80 @@
+"""ALBERT (`AlbertModel` and its heads): one block used for every layer, and narrow embeddings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headway.interop import encoders
+from headway.interop.encoders import EMBEDDING, Names, encoder_facts, encoder_family
+from headway.interop.facts import ACTIVATIONS, Facts
+from headway.interop.family import needs
+from headway.models import BertConfig
+
+_NAMES = Names(
+    stem="Albert",
+    classes={"Model": (False, False), "ForPreTraining": (True, True), "ForMaskedLM": (True, False)},
+    layer="encoder.albert_layer_groups.{}.albert_layers.0",
+    inside={
+        "attention.query": "attention.query",
+        "attention.key": "attention.key",
+        "attention.value": "attention.value",
+        "attention.dense": "attention.output",
+        "attention.LayerNorm": "around_attention.norm",
+        "ffn": "feedforward.expand",
+        "ffn_output": "feedforward.contract",
+        "full_layer_layer_norm": "around_feedforward.norm",
+    },
+    pooler="pooler",
+    root="predictions.",
+    words={
+        "predictions.dense": "masked_words.transform",
+        "predictions.LayerNorm": "masked_words.norm",
+    },
+    bias="predictions.bias",
+    copies={
+        "predictions.decoder.weight": EMBEDDING,
+        "predictions.decoder.bias": "predictions.bias",
+    },
+    follows="sop_classifier.classifier",
+    pooled="pooler",
+    dropouts=("classifier_dropout_prob", "classifier_dropout_prob", 0.1),
+    widen="encoder.embedding_hidden_mapping_in",
+)
+
+
+def _settings(facts: Facts) -> dict[str, Any]:
+    facts.must_be("num_hidden_groups", 1)
+    facts.must_be("inner_group_num", 1)
+    settings = {
+        **encoders.settings(facts),
+        "activation": facts.choice("hidden_act", ACTIVATIONS, "gelu_new"),
+        "embedding_dim": facts.whole("embedding_size", 128),
+        "shared_layers": True,
+        "dropout": facts.number("hidden_dropout_prob", 0.0, high=1.0),
+    }
+    if settings["embedding_dim"] == settings["model_dim"]:
+        raise facts.refusal("embedding_size", settings["model_dim"], "another than hidden_size")
+    return settings
+
+
+def _facts(config: BertConfig) -> dict[str, Any]:
+    return {
+        **encoder_facts(config),
+        "embedding_size": config.embedding_width,
+        "num_hidden_groups": 1,
+        "inner_group_num": 1,
+    }
+
+
+def _lacks(config: BertConfig) -> list[str]:
+    reasons = needs(config, {"first_place": (0,), "shared_layers": (True,)})
+    if config.embedding_width == config.model_dim:
+        reasons.append(f"embedding_dim={config.embedding_dim} (must be another than model_dim)")
+    if not config.token_types:
+        reasons.append("token_types=0 (must be 1 or more)")
+    return reasons
+
+
+FAMILY = encoder_family(
+    model_type="albert", names=_NAMES, settings=_settings, facts=_facts, lacks=_lacks
+)

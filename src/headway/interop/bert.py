@@ -1,0 +1,68 @@
+"""BERT (`BertModel` and its heads): post-norm, learned positions, a pooler on [CLS]."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headway.interop import encoders
+from headway.interop.encoders import EMBEDDING, Names, encoder_facts, encoder_family
+from headway.interop.facts import ACTIVATIONS, Facts
+from headway.interop.family import needs
+from headway.models import BertConfig
+
+INSIDE = {
+    "attention.self.query": "attention.query",
+    "attention.self.key": "attention.key",
+    "attention.self.value": "attention.value",
+    "attention.output.dense": "attention.output",
+    "attention.output.LayerNorm": "around_attention.norm",
+    "intermediate.dense": "feedforward.expand",
+    "output.dense": "feedforward.contract",
+    "output.LayerNorm": "around_feedforward.norm",
+}
+"""A block's layers, which RoBERTa names alike."""
+
+_NAMES = Names(
+    stem="Bert",
+    classes={
+        "Model": (False, False),
+        "ForPreTraining": (True, True),
+        "ForMaskedLM": (True, False),
+        "ForNextSentencePrediction": (False, True),
+    },
+    layer="encoder.layer.{}",
+    inside=INSIDE,
+    pooler="pooler.dense",
+    root="cls.predictions.",
+    words={
+        "cls.predictions.transform.dense": "masked_words.transform",
+        "cls.predictions.transform.LayerNorm": "masked_words.norm",
+    },
+    bias="cls.predictions.bias",
+    copies={
+        "cls.predictions.decoder.weight": EMBEDDING,
+        "cls.predictions.decoder.bias": "cls.predictions.bias",
+    },
+    follows="cls.seq_relationship",
+    pooled="pooler.dense",
+)
+
+
+def _settings(facts: Facts) -> dict[str, Any]:
+    activation = facts.choice("hidden_act", ACTIVATIONS, "gelu")
+    return {**encoders.settings(facts), "activation": activation}
+
+
+def _lacks(config: BertConfig) -> list[str]:
+    own_width = (None, config.model_dim)
+    reasons = needs(
+        config, {"first_place": (0,), "embedding_dim": own_width, "shared_layers": (False,)}
+    )
+    if not config.token_types:
+        reasons.append("token_types=0 (must be 1 or more)")
+    return reasons
+
+
+FAMILY = encoder_family(
+    model_type="bert", names=_NAMES, settings=_settings, facts=encoder_facts, lacks=_lacks
+)

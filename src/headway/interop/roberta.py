@@ -1,0 +1,61 @@
+"""RoBERTa (`RobertaModel` and its heads): BERT with positions that begin after the padding's id."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headway.interop import encoders
+from headway.interop.bert import INSIDE
+from headway.interop.encoders import EMBEDDING, Names, encoder_facts, encoder_family
+from headway.interop.facts import ACTIVATIONS, Facts
+from headway.interop.family import needs
+from headway.models import BertConfig
+
+_NAMES = Names(
+    stem="Roberta",
+    classes={"Model": (False, False), "ForMaskedLM": (True, False)},
+    layer="encoder.layer.{}",
+    inside=INSIDE,
+    pooler="pooler.dense",
+    root="lm_head.",
+    words={"lm_head.dense": "masked_words.transform", "lm_head.layer_norm": "masked_words.norm"},
+    bias="lm_head.bias",
+    copies={"lm_head.decoder.weight": EMBEDDING, "lm_head.decoder.bias": "lm_head.bias"},
+    pooled="classifier.dense",
+    classes_layer="classifier.out_proj",
+)
+
+
+def _settings(facts: Facts) -> dict[str, Any]:
+    """Their tables begin with a row for each id up to the padding's."""
+    settings = encoders.settings(facts)
+    pad = facts.values.get("pad_token_id", 1)
+    if type(pad) is not int or not 0 <= pad < settings["max_length"]:
+        raise facts.refusal("pad_token_id", pad, "an id below max_position_embeddings")
+    settings["max_length"] -= pad + 1
+    # its head for hidden words is GELU whatever the rest is
+    facts.must_be("hidden_act", "gelu")
+    return {**settings, "activation": ACTIVATIONS["gelu"], "first_place": pad + 1}
+
+
+def _facts(config: BertConfig) -> dict[str, Any]:
+    return {
+        **encoder_facts(config),
+        "max_position_embeddings": config.max_length + config.first_place,
+        "pad_token_id": config.first_place - 1,
+    }
+
+
+def _lacks(config: BertConfig) -> list[str]:
+    own_width = (None, config.model_dim)
+    wanted = {"embedding_dim": own_width, "shared_layers": (False,), "activation": ("gelu",)}
+    reasons = needs(config, wanted)
+    for name in ("first_place", "token_types"):
+        if not getattr(config, name):
+            reasons.append(f"{name}=0 (must be 1 or more)")
+    return reasons
+
+
+FAMILY = encoder_family(
+    model_type="roberta", names=_NAMES, settings=_settings, facts=_facts, lacks=_lacks
+)

@@ -1,0 +1,269 @@
+"""Encoders' files that are wrong, and encoders that have no form there: refused with the name."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+import headway
+from headway.bundle import EncoderBundle
+from headway.errors import DataError, UsageError
+from headway.interop import FAMILIES, read, read_labels, write
+from headway.models import Bert, BertAnswerer, BertClassifier, BertConfig, BertTagger
+from tests.interop.test_marked import words as word_pieces
+
+TINY = BertConfig(model_dim=12, num_heads=2, ffn_dim=20, num_layers=2, max_length=8, vocabulary=11)
+ROBERTA = replace(TINY, first_place=2, pooler="none", next_sentence=False)
+DISTIL = replace(TINY, token_types=0, pooler="none", next_sentence=False)
+ALBERT = replace(TINY, embedding_dim=6, shared_layers=True, activation="gelu-tanh")
+EACH = {"bert": TINY, "roberta": ROBERTA, "distilbert": DISTIL, "albert": ALBERT}
+MADE = {
+    **{name: (name, lambda config: Bert(config)) for name in EACH},
+    "classes": ("bert", lambda config: BertClassifier(Bert(config), 3)),
+    "roberta's classes": ("roberta", lambda config: BertClassifier(Bert(config), 3)),
+    "distilbert's classes": (
+        "distilbert",
+        lambda config: BertClassifier(Bert(replace(config, pooler="relu")), 3),
+    ),
+    "tags": ("bert", lambda config: BertTagger(Bert(config), 3)),
+    "answers": ("bert", lambda config: BertAnswerer(Bert(config))),
+}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """folder("tags", hidden_act="swish") -> a good folder of that kind but for these facts."""
+
+    def make(kind, **facts):
+        family, model = MADE[kind]
+        write(model(EACH[family]), tmp_path, family)
+        path = tmp_path / "config.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | facts))
+        return tmp_path
+
+    return make
+
+
+def change(folder, edit):
+    path = folder / "model.safetensors"
+    tensors = load_file(path)
+    edit(tensors)
+    save_file(tensors, path)
+
+
+def refused(folder, *said):
+    with pytest.raises(DataError) as caught:
+        read(folder)
+    for words in said:
+        assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", MADE)
+def test_every_tensor_that_is_missing_is_named(folder, kind):
+    place = folder(kind)
+    whole = load_file(place / "model.safetensors")
+    for key in whole:
+        save_file({k: t for k, t in whole.items() if k != key}, place / "model.safetensors")
+        refused(place, f"lacks {key.removeprefix(FAMILIES[MADE[kind][0]].prefix)}")
+
+
+@pytest.mark.parametrize("kind", MADE)
+def test_every_tensor_of_a_wrong_shape_is_named_with_both_shapes(folder, kind):
+    place = folder(kind)
+    whole = load_file(place / "model.safetensors")
+    for key, tensor in whole.items():
+        wrong = torch.zeros(tensor.shape[0] + 1, *tensor.shape[1:])
+        save_file({**whole, key: wrong}, place / "model.safetensors")
+        bare = key.removeprefix(FAMILIES[MADE[kind][0]].prefix)
+        refused(place, f"{bare} has shape {tuple(wrong.shape)}", str(tuple(tensor.shape)))
+
+
+@pytest.mark.parametrize(
+    ("kind", "key"),
+    [
+        ("bert", "bert.encoder.layer.2.output.dense.bias"),
+        ("bert", "bert.encoder.layer.0.crossattention.self.query.weight"),
+        ("bert", "classifier.weight"),
+        ("roberta", "cls.seq_relationship.weight"),
+        ("distilbert", "distilbert.pooler.dense.weight"),
+        ("albert", "albert.encoder.albert_layer_groups.1.albert_layers.0.ffn.bias"),
+        ("classes", "cls.predictions.bias"),
+        ("answers", "classifier.weight"),
+    ],
+)
+def test_a_tensor_nobody_asked_for_is_named(folder, kind, key):
+    place = folder(kind)
+    change(place, lambda t: t.update({key: torch.ones(3)}))
+    refused(place, f"has {key.removeprefix(FAMILIES[MADE[kind][0]].prefix)}")
+
+
+def test_an_old_and_a_new_name_for_one_tensor_are_refused(folder):
+    place = folder("bert")
+    change(place, lambda t: t.update({"bert.embeddings.LayerNorm.gamma": torch.ones(12)}))
+    refused(place, "embeddings.LayerNorm.weight stands there", "by two names")
+
+
+def test_half_of_a_head_that_nobody_named_is_refused(folder):
+    place = folder("bert", architectures=["BertModel"])
+    change(place, lambda t: t.pop("cls.seq_relationship.bias"))
+    refused(place, "lacks cls.seq_relationship.bias")
+
+
+@pytest.mark.parametrize(
+    ("kind", "copy", "own"),
+    [
+        ("bert", "cls.predictions.decoder.weight", "embeddings.word_embeddings.weight"),
+        ("bert", "cls.predictions.decoder.bias", "cls.predictions.bias"),
+        ("roberta", "lm_head.decoder.bias", "lm_head.bias"),
+        ("distilbert", "vocab_projector.weight", "embeddings.word_embeddings.weight"),
+        ("albert", "predictions.decoder.bias", "predictions.bias"),
+    ],
+)
+def test_a_copy_that_is_none_is_refused(folder, kind, copy, own):
+    place = folder(kind)
+    for other in (torch.ones(11, 12), torch.ones(11), torch.ones(11).half()):
+        change(place, lambda t, other=other: t.update({copy: other}))
+        refused(place, f"{copy} differs from {own}")
+
+
+@pytest.mark.parametrize(
+    ("kind", "facts"),
+    [
+        ("bert", {"hidden_act": "quick_gelu"}),
+        ("bert", {"position_embedding_type": "relative_key"}),
+        ("bert", {"is_decoder": True}),
+        ("bert", {"add_cross_attention": True}),
+        ("bert", {"pruned_heads": {"0": [1]}}),
+        ("bert", {"tie_word_embeddings": False}),
+        ("bert", {"hidden_size": 0}),
+        ("bert", {"hidden_size": "12"}),
+        ("bert", {"vocab_size": None}),
+        ("bert", {"num_hidden_layers": True}),
+        ("bert", {"num_hidden_layers": 2**30}),
+        ("bert", {"num_attention_heads": 2.0}),
+        ("bert", {"layer_norm_eps": "1e-12"}),
+        ("bert", {"hidden_dropout_prob": 1.0}),
+        ("bert", {"type_vocab_size": -1}),
+        ("bert", {"architectures": ["BertForMultipleChoice"]}),
+        ("bert", {"architectures": [["BertModel"]]}),
+        ("bert", {"architectures": "BertModel"}),
+        ("bert", {"architectures": []}),
+        ("bert", {"model_type": "electra"}),
+        ("roberta", {"hidden_act": "relu"}),
+        ("roberta", {"pad_token_id": -1}),
+        ("roberta", {"pad_token_id": "1"}),
+        ("roberta", {"pad_token_id": 10}),
+        ("distilbert", {"activation": "tanh"}),
+        ("distilbert", {"n_layers": 2**30}),
+        ("albert", {"num_hidden_groups": 2}),
+        ("albert", {"inner_group_num": 2}),
+        ("albert", {"embedding_size": 12}),
+        ("albert", {"num_hidden_layers": 2**30}),
+        ("classes", {"problem_type": "multi_label_classification"}),
+        ("classes", {"problem_type": "regression"}),
+        ("classes", {"classifier_dropout": 2}),
+        ("classes", {"id2label": ["a", "b", "c"]}),
+        ("classes", {"id2label": {}}),
+        ("classes", {"id2label": {"0": "a", "1": "b", "3": "c"}}),
+        ("classes", {"id2label": {"0": "a", "1": None}}),
+        ("classes", {"id2label": None, "num_labels": 10**9}),
+    ],
+)
+def test_what_a_config_may_not_say_is_named(folder, kind, facts):
+    refused(folder(kind, **facts), list(facts)[-1], "config.json")
+
+
+@pytest.mark.parametrize(
+    ("kind", "facts", "said"),
+    [
+        ("bert", {"num_attention_heads": 5}, "num_heads=5"),
+        ("bert", {"max_position_embeddings": 2}, "max_length=2"),
+        ("bert", {"num_hidden_layers": 3}, "lacks encoder.layer.2.attention.self.query.weight"),
+        ("bert", {"num_hidden_layers": 1}, "has encoder.layer.1.attention"),
+        ("bert", {"hidden_size": 2**30}, "shape"),
+        ("bert", {"vocab_size": 12}, "embeddings.word_embeddings.weight has shape (11, 12)"),
+        ("bert", {"architectures": ["BertForTokenClassification"]}, "lacks classifier.weight"),
+        ("roberta", {"pad_token_id": 7}, "max_length=2"),
+        ("albert", {"embedding_size": 7}, "embeddings.word_embeddings.weight has shape (11, 6)"),
+        ("classes", {"architectures": ["BertForMaskedLM"]}, "lacks cls.predictions"),
+        ("classes", {"id2label": {"0": "a", "1": "b"}}, "classifier.weight has shape (3, 12)"),
+        ("tags", {"id2label": {"0": "a"}}, "1 tag"),
+    ],
+)
+def test_a_config_that_is_not_the_tensors_is_refused(folder, kind, facts, said):
+    refused(folder(kind, **facts), said)
+
+
+@pytest.mark.parametrize(
+    ("config", "family", "said"),
+    [
+        (replace(TINY, norm="pre"), "bert", "norm=pre"),
+        (replace(TINY, positions="rotary"), "bert", "positions=rotary"),
+        (replace(TINY, attention="additive"), "bert", "attention=additive"),
+        (replace(TINY, pooler="relu"), "bert", "pooler=relu"),
+        (replace(TINY, token_types=0), "bert", "token_types=0"),
+        (ROBERTA, "bert", "first_place=2"),
+        (ALBERT, "bert", "embedding_dim=6"),
+        (TINY, "roberta", "first_place=0"),
+        (replace(ROBERTA, activation="relu"), "roberta", "activation=relu"),
+        (replace(TINY, first_place=2), "roberta", "next_sentence=True"),
+        (TINY, "distilbert", "token_types=2"),
+        (replace(DISTIL, norm_eps=1e-5), "distilbert", "norm_eps=1e-05"),
+        (replace(DISTIL, pooler="tanh"), "distilbert", "pooler=tanh"),
+        (replace(ALBERT, shared_layers=False), "albert", "shared_layers=False"),
+        (replace(ALBERT, embedding_dim=None), "albert", "embedding_dim=None"),
+        (replace(ALBERT, masked_words=False), "albert", "no class with masked_words=False"),
+        (TINY, "gpt2", "it holds other models than a Bert"),
+    ],
+)
+def test_an_encoder_that_has_no_form_there_is_refused_with_the_setting(
+    tmp_path, config, family, said
+):
+    with pytest.raises(UsageError, match=said):
+        write(Bert(config), tmp_path, family)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_classifier_of_means_has_no_form_there(tmp_path):
+    with pytest.raises(UsageError, match="pooling=mean"):
+        write(BertClassifier(Bert(TINY), 3, "mean"), tmp_path)
+    with pytest.raises(UsageError, match="no distilbert: pooler=tanh"):
+        write(BertClassifier(Bert(DISTIL), 3), tmp_path, "distilbert")
+
+
+@pytest.mark.parametrize("labels", [["a", "b"], ["a", "b", "b"], ["a", "b", "c", "d"]])
+def test_names_that_are_not_as_many_as_the_classes_are_refused(tmp_path, labels):
+    with pytest.raises(UsageError, match="labels, and the model has names for 3"):
+        write(BertTagger(Bert(TINY), 3), tmp_path, labels=labels)
+    with pytest.raises(UsageError, match="names for 0"):
+        write(Bert(TINY), tmp_path, labels=labels)
+    assert not list(tmp_path.iterdir())
+
+
+def test_robertas_padding_is_where_its_positions_begin(tmp_path):
+    with pytest.raises(UsageError, match="pad_token_id=0, and a roberta"):
+        write(Bert(ROBERTA), tmp_path, specials={"pad_token_id": 0})
+    write(Bert(ROBERTA), tmp_path, specials={"pad_token_id": 1})
+    assert read(tmp_path)[0] == ROBERTA
+
+
+def test_a_model_without_classes_has_no_names(folder):
+    assert read_labels(folder("bert")) == ()
+
+
+def test_headway_loads_an_encoder_and_refuses_what_has_no_verbs_yet(tmp_path):
+    config = replace(TINY, vocabulary=200)
+    word_pieces(tmp_path)
+    (tmp_path / "config.json").unlink()
+    write(Bert(config), tmp_path)
+    bundle = headway.load(tmp_path)
+    assert isinstance(bundle, EncoderBundle) and bundle.config == config
+    assert len(bundle.fill(["the [MASK] tree"], top=3)[0][0]) == 3
+    bundle.save(tmp_path / "kept")
+    again = headway.load(tmp_path / "kept")
+    assert torch.equal(again.embed(["a fox"]), bundle.embed(["a fox"]))
+    write(BertAnswerer(Bert(config)), tmp_path / "answers")
+    with pytest.raises(UsageError, match="holds a BertAnswerer"):
+        headway.load(tmp_path / "answers")

@@ -1,0 +1,189 @@
+"""An encoder and its tokenizer, written for Hugging Face and opened there."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+import transformers
+
+import headway
+from headway.bundle import EncoderBundle
+from headway.cli.main import main
+from headway.errors import HeadwayError, UsageError
+from headway.interop import export, exported, marked, read, read_labels, read_marked
+from headway.models import Bert, BertAnswerer, BertClassifier, BertConfig, BertTagger
+from headway.text import MarkedTokenizer
+from tests.interop.test_marked import ODD, STORY, agree, sentence_pieces, two_files
+
+TINY = BertConfig(
+    model_dim=12, num_heads=2, ffn_dim=20, num_layers=2, max_length=48, vocabulary=320
+)
+ROBERTA = replace(TINY, first_place=2, pooler="none", next_sentence=False, token_types=1)
+DISTIL = replace(TINY, token_types=0, pooler="none", next_sentence=False)
+ALBERT = replace(TINY, embedding_dim=6, shared_layers=True)
+
+
+def trained(_=None, lower=True):
+    return MarkedTokenizer.train(STORY, 150, lower)
+
+
+def cased(_):
+    return trained(lower=False)
+
+
+def roberta(folder):
+    return read_marked(two_files(folder))
+
+
+def albert(folder):
+    return read_marked(sentence_pieces(folder))
+
+
+def shaken(model):
+    """Values far from the first ones: zero biases and unit gains would hide a forgotten one."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.2)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("config", "kind"),
+    [(TINY, trained), (TINY, cased), (DISTIL, cased), (ROBERTA, roberta), (ALBERT, albert)],
+)
+def test_transformers_opens_it_with_a_tokenizer_of_the_same_ids(config, kind, tmp_path):
+    model, tokenizer = shaken(Bert(config)), kind(tmp_path)
+    found = export(model, tokenizer, tmp_path / "hf")
+    assert found.difference <= 1e-4 and found.texts >= 5
+    reader = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
+    agree(tokenizer, reader)
+    assert reader.model_max_length == 48
+    other = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / "hf").eval()
+    assert other.config.pad_token_id == tokenizer.marks.pad
+    told = reader("the old fox", "a tree", return_tensors="pt")
+    assert ("token_type_ids" in told) == (config.token_types > 1)
+    ids, types = (torch.tensor([row]) for row in pair(tokenizer))
+    with torch.no_grad():
+        ours = model.eval()(ids, None, types)
+        torch.testing.assert_close(other(**told).logits, ours, atol=1e-5, rtol=0)
+
+
+def pair(tokenizer):
+    encode = tokenizer.encode
+    return tokenizer.marks.frame(encode("the old fox"), encode("a tree"))
+
+
+@pytest.mark.parametrize("kind", [trained, roberta])
+def test_a_hidden_word_is_hidden_there_too(kind, tmp_path):
+    config = TINY if kind is trained else ROBERTA
+    bundle = EncoderBundle(shaken(Bert(config)), kind(tmp_path))
+    export(bundle.model, bundle.tokenizer, tmp_path / "hf")
+    reader = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
+    text = f"the old {reader.mask_token} sees a tree"
+    assert reader(text).input_ids.count(bundle.tokenizer.marks.mask) == 1
+    other = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / "hf").eval()
+    told = reader(text, return_tensors="pt")
+    with torch.no_grad():
+        place = told.input_ids[0] == bundle.tokenizer.marks.mask
+        logits = other(**told).logits[0, place][0, : bundle.tokenizer.size]
+    best = bundle.fill([text], top=3)[0][0]
+    wanted = logits.softmax(-1).topk(3).values.tolist()
+    assert [guess.probability for guess in best] == pytest.approx(wanted, abs=1e-5)
+
+
+@pytest.mark.parametrize("kind", [trained, cased, roberta, albert])
+def test_what_was_exported_is_read_again_as_it_was(kind, tmp_path):
+    config = ROBERTA if kind is roberta else TINY
+    model, tokenizer = shaken(Bert(config)), kind(tmp_path)
+    export(model, tokenizer, tmp_path / "hf")
+    again = headway.load(tmp_path / "hf")
+    assert isinstance(again, EncoderBundle) and again.tokenizer.marks == tokenizer.marks
+    assert again.tokenizer.encode_batch(ODD) == tokenizer.encode_batch(ODD)
+    assert torch.equal(again.embed(ODD[2:5]), EncoderBundle(model, tokenizer).embed(ODD[2:5]))
+
+
+def test_heads_of_tasks_are_exported_with_their_names(tmp_path):
+    labels = ["anger", "joy", "fear"]
+    made = {
+        "BertForSequenceClassification": (BertClassifier(Bert(TINY), 3), labels),
+        "BertForTokenClassification": (BertTagger(Bert(TINY), 3), labels),
+        "BertForQuestionAnswering": (BertAnswerer(Bert(TINY)), None),
+    }
+    for name, (model, names) in made.items():
+        found = export(shaken(model), trained(), tmp_path / name, labels=names)
+        assert found.architecture == name and found.difference <= 1e-4
+        assert read_labels(tmp_path / name) == tuple(names or ())
+        other = getattr(transformers, name).from_pretrained(tmp_path / name)
+        assert [*other.config.id2label.values()] == (names or ["LABEL_0", "LABEL_1"])
+
+
+def test_a_model_that_is_training_goes_on_training(tmp_path):
+    model = shaken(Bert(replace(TINY, dropout=0.5))).train()
+    assert export(model, trained(), tmp_path / "hf").difference <= 1e-4
+    assert model.training and model.encoder.training
+
+
+@pytest.mark.parametrize(
+    "name", ["embedding.types.weight", "masked_words.output.bias", "next_sentence.weight"]
+)
+@pytest.mark.parametrize("change", [0.01, float("nan")])
+def test_weights_that_were_written_wrong_are_found_and_removed(name, change, tmp_path, monkeypatch):
+    def wrong(place):
+        config, tensors = read(place)
+        value = tensors[name].clone()
+        value.view(-1)[-1] += change
+        return config, tensors | {name: value}
+
+    monkeypatch.setattr(exported, "read", wrong)
+    with pytest.raises(HeadwayError, match="logits differ by"):
+        export(shaken(Bert(TINY)), trained(), tmp_path / "hf")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_tokenizer_that_was_written_wrong_is_found_and_removed(tmp_path, monkeypatch):
+    tokenizer = trained()
+    monkeypatch.setattr(tokenizer, "encode", lambda text: [7] * len(text))
+    with pytest.raises(HeadwayError, match="the written tokenizer reads"):
+        export(shaken(Bert(TINY)), tokenizer, tmp_path / "hf")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_has_no_form_there_leaves_nothing(tmp_path):
+    for config, said in [
+        (replace(TINY, norm="pre"), "norm=pre"),
+        (replace(TINY, vocabulary=90), "pieces, the model 90"),
+        (replace(TINY, first_place=2, pooler="none", next_sentence=False), "pad_token_id=0"),
+    ]:
+        with pytest.raises(UsageError, match=said):
+            export(shaken(Bert(config)), trained(), tmp_path / "hf")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_marks_are_set_by_the_file_where_the_tokenizers_own_would_set_others(tmp_path):
+    """An engine for two kinds of texts, written for a model with one."""
+    tokenizer = albert(tmp_path)
+    marked.write_marked(tokenizer, tmp_path, 48, 1)
+    reader = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    told = reader("a fox", "the tree", return_token_type_ids=True)
+    assert not any(told.token_type_ids)
+    agree(tokenizer, reader)
+
+
+def test_the_command_exports_an_encoder(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    EncoderBundle(shaken(Bert(TINY)), trained()).save(tmp_path / "r" / "model")
+    for words in (("--json",), ("--out", "mine", "--family", "bert")):
+        with pytest.raises(SystemExit) as left:
+            main(["export", "r", "--to", "hf", *words])
+        assert left.value.code == 0
+        out, said = capsys.readouterr()
+        if "--json" in words:
+            found = json.loads(out)
+            assert found["architecture"] == "BertForPreTraining" and found["difference"] <= 1e-4
+    assert "transformers.BertForPreTraining.from_pretrained('mine')" in said
+    model, report = transformers.BertForPreTraining.from_pretrained(
+        tmp_path / "r" / "hf", output_loading_info=True
+    )
+    assert not any(report.values()) and model.config.pad_token_id == 0
+    assert isinstance(headway.load(tmp_path / "mine"), EncoderBundle)

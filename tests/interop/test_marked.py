@@ -1,0 +1,272 @@
+"""Tokenizers of encoders' folders, beside transformers' own."""
+
+import json
+from functools import cache
+
+import pytest
+import tokenizers
+import transformers
+from tokenizers import models, normalizers, pre_tokenizers, processors, trainers
+
+from headway.errors import DataError
+from headway.interop import read_marked
+from headway.text import MarkedTokenizer
+
+STORY = [
+    "the old baker paints a lemon tree",
+    "a small dog sees the red fox",
+    "Café Zürich, naïve façade: 日本語 文 — isn't it?",
+] * 4
+ODD = [
+    "",
+    " ",
+    "the old baker's DOG, isn't it?",
+    "  two\n\n\tlines  \r\n",
+    "CAFÉ café Zürich naïve ÅNGSTRÖM",
+    "日本語の文, 한국어 and the fox",
+    "a red fox 🦊🙂 \u200b\u0301\x00\x85 \u00a0",
+    "1234567890 ... !!! (quoted) — “so” ¿qué?",
+    "x" * 150,
+]
+MARKS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+
+
+def put(folder, **files):
+    for name, value in files.items():
+        (folder / f"{name}.json").write_text(json.dumps(value))
+    return folder
+
+
+@cache
+def pieces_of(lower):
+    """Word pieces of the story, the marks first."""
+    made = MarkedTokenizer.train(STORY, 150, lower)
+    return made.pieces(range(made.size))
+
+
+def words(folder, lower=True, ends="\n", **settings):
+    """BERT's list of pieces."""
+    text = ends.join(pieces_of(lower)) + ends
+    (folder / "vocab.txt").write_bytes(text.encode())
+    return put(folder, tokenizer_config=settings, config={"model_type": "bert"})
+
+
+def two_files(folder, **settings):
+    """RoBERTa's vocabulary and merges."""
+    engine = tokenizers.Tokenizer(models.BPE())
+    engine.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=300,
+        special_tokens=["<s>", "<pad>", "</s>", "<unk>", "<mask>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    engine.train_from_iterator(STORY, trainer)
+    model = json.loads(engine.to_str())["model"]
+    lines = ["#version: 0.2", *(" ".join(pair) for pair in model["merges"])]
+    (folder / "merges.txt").write_text("\n".join(lines) + "\n")
+    files = {"vocab": model["vocab"], "config": {"model_type": "roberta"}}
+    return put(folder, tokenizer_config=settings, **files)
+
+
+def sentence_pieces(folder):
+    """ALBERT's pieces in a tokenizer.json, as its tokenizer saves them."""
+    engine = tokenizers.Tokenizer(models.Unigram())
+    engine.normalizer = normalizers.Sequence([normalizers.NFKD(), normalizers.StripAccents()])
+    engine.pre_tokenizer = pre_tokenizers.Metaspace()
+    specials = ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"]
+    trainer = trainers.UnigramTrainer(
+        vocab_size=120, special_tokens=specials, unk_token="<unk>", show_progress=False
+    )
+    engine.train_from_iterator(STORY, trainer)
+    engine.post_processor = processors.TemplateProcessing(
+        single="[CLS]:0 $A:0 [SEP]:0",
+        pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
+    )
+    engine.save(str(folder / "tokenizer.json"))
+    names = ["pad", "unk", "cls", "sep", "mask"]
+    facts = {f"{name}_token": mark for name, mark in zip(names, specials, strict=True)}
+    return put(folder, tokenizer_config={"tokenizer_class": "PreTrainedTokenizerFast", **facts})
+
+
+def agree(ours, other, texts=ODD):
+    """Ids of texts alone and in pairs, framed and not; kinds of texts where theirs tells them."""
+    marks = ours.marks
+    assert marks.pad == other.pad_token_id and marks.mask == other.mask_token_id
+    assert (marks.start, marks.end) == (other.cls_token_id, other.sep_token_id)
+    for text in texts:
+        assert ours.encode(text) == other(text, add_special_tokens=False).input_ids, text
+        assert marks.frame(ours.encode(text))[0] == other(text).input_ids
+        told = other(text, "the fox sees", return_token_type_ids=True)
+        ids, types = marks.frame(ours.encode(text), ours.encode("the fox sees"))
+        assert ids == told.input_ids
+        assert not any(told.token_type_ids) or types == told.token_type_ids
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"do_lower_case": False},
+        {"do_lower_case": False, "strip_accents": True},
+        {"do_lower_case": True, "strip_accents": False},
+        {"tokenize_chinese_chars": False, "strip_accents": None},
+    ],
+)
+@pytest.mark.parametrize("model", ["bert", "distilbert"])
+def test_a_list_of_word_pieces_reads_as_transformers_does(settings, model, tmp_path):
+    words(tmp_path, settings.get("do_lower_case", True), **settings)
+    put(tmp_path, config={"model_type": model})
+    ours = read_marked(tmp_path)
+    agree(ours, transformers.AutoTokenizer.from_pretrained(tmp_path))
+    assert ours.marks.between == 1
+    assert ours.encode("the fox") != ours.encode("the dog")
+    assert ours.decode(ours.encode("the old baker")) == "the old baker"
+    assert ours.decode([ours.encode("fox")[0], 1, ours.marks.end]) == ours.decode(
+        ours.encode("fox")[:1]
+    ), "the mark for unknown words is none of the words"
+
+
+def test_lines_may_end_as_on_windows(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    one, two = (read_marked(words(tmp_path / n, ends=e)) for n, e in (("a", "\n"), ("b", "\r\n")))
+    assert one.fingerprint == two.fingerprint
+    agree(two, transformers.AutoTokenizer.from_pretrained(tmp_path / "b"))
+
+
+@pytest.mark.parametrize("space", [False, True])
+def test_robertas_two_files_read_as_transformers_does(space, tmp_path):
+    two_files(tmp_path, add_prefix_space=space)
+    ours = read_marked(tmp_path)
+    agree(ours, transformers.AutoTokenizer.from_pretrained(tmp_path))
+    assert ours.marks.between == 2 and ours.marks.pad == 1
+    assert ours.decode(ours.encode(" the old baker")).strip() == "the old baker"
+    ids, spans = ours.encode_spans("the old fox")
+    assert "".join("the old fox"[a:b] for a, b in spans) == "theoldfox" and len(ids) == len(spans)
+
+
+@pytest.mark.parametrize(("make", "between"), [(words, 1), (two_files, 2), (sentence_pieces, 1)])
+def test_a_tokenizer_json_reads_as_transformers_does(make, between, tmp_path):
+    (tmp_path / "old").mkdir()
+    other = transformers.AutoTokenizer.from_pretrained(make(tmp_path / "old"))
+    other.save_pretrained(tmp_path / "new")
+    assert not (tmp_path / "new" / "vocab.txt").exists()
+    ours = read_marked(tmp_path / "new")
+    agree(ours, transformers.AutoTokenizer.from_pretrained(tmp_path / "new"))
+    assert ours.marks.between == between
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    ours.save(kept)
+    again = MarkedTokenizer.load(kept)
+    assert again.fingerprint == ours.fingerprint and again.marks == ours.marks
+    assert again.encode_batch(ODD) == ours.encode_batch(ODD)
+
+
+def test_what_the_settings_say_of_capitals_counts_more_than_the_file(tmp_path):
+    words(tmp_path, lower=False, do_lower_case=False)
+    other = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    other.save_pretrained(tmp_path / "new")
+    path = tmp_path / "new" / "tokenizer_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "do_lower_case": True}))
+    ours = read_marked(tmp_path / "new")
+    assert ours.encode("The FOX") == ours.encode("the fox")
+    agree(ours, transformers.AutoTokenizer.from_pretrained(tmp_path / "new"))
+
+
+def test_marks_of_other_names_are_found_by_the_settings(tmp_path):
+    pieces = ["<none>", "<what>", "<begin>", "<stop>", "<hole>", *pieces_of(True)[5:]]
+    (tmp_path / "vocab.txt").write_text("\n".join(pieces) + "\n")
+    names = {
+        "unk_token": "<what>",
+        "pad_token": {"content": "<none>"},
+        "cls_token": "<begin>",
+        "sep_token": "<stop>",
+    }
+    put(tmp_path, tokenizer_config=names, special_tokens_map={"mask_token": "<hole>"})
+    marks = read_marked(tmp_path).marks
+    assert (marks.pad, marks.start, marks.end, marks.mask) == (0, 2, 3, 4)
+
+
+def test_a_file_that_sets_no_marks_gets_those_of_its_class(tmp_path):
+    two_files(tmp_path)
+    content = read_marked(tmp_path).engine_json
+    content["post_processor"] = None
+    put(tmp_path, tokenizer=content)
+    assert read_marked(tmp_path).marks.between == 2
+    put(tmp_path, config={"model_type": "bert"})
+    assert read_marked(tmp_path).marks.between == 1
+
+
+def test_a_file_that_sets_marks_in_a_way_of_its_own_is_refused(tmp_path):
+    content = read_marked(words(tmp_path)).engine_json
+    engine = tokenizers.Tokenizer.from_str(json.dumps(content))
+    engine.post_processor = processors.TemplateProcessing(
+        single="$A [SEP]", pair="$A [SEP] $B [SEP]", special_tokens=[("[SEP]", 3)]
+    )
+    engine.save(str(tmp_path / "tokenizer.json"))
+    with pytest.raises(DataError, match="in a way that Headway has no form for"):
+        read_marked(tmp_path)
+
+
+def test_a_text_that_spells_a_mark_is_a_text(tmp_path):
+    ours = read_marked(words(tmp_path))
+    assert not set(ours.encode("a [MASK] and a [SEP]")) & {0, 2, 3, 4}
+
+
+def test_alberts_pieces_alone_say_what_to_do(tmp_path):
+    (tmp_path / "spiece.model").write_bytes(b"\n\x0e")
+    with pytest.raises(DataError, match=r"spiece.model alone is not read.*save_pretrained"):
+        read_marked(tmp_path)
+
+
+@pytest.mark.parametrize("name", [MARKS[0], *MARKS[1:]])
+def test_a_mark_that_is_nowhere_is_named(name, tmp_path):
+    words(tmp_path)
+    kept = [piece for piece in pieces_of(True) if piece != name]
+    (tmp_path / "vocab.txt").write_text("\n".join(kept) + "\n")
+    mark = {"[CLS]": "cls", "[SEP]": "sep"}.get(name, name.strip("[]").lower())
+    with pytest.raises(DataError, match=f"which token is the {mark}_token"):
+        read_marked(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({"tokenizer_config": {"mask_token": "<nowhere>"}}, "must be a piece"),
+        ({"tokenizer_config": {"mask_token": 7}}, "must be a piece"),
+        ({"tokenizer_config": {"do_lower_case": "yes"}}, "do_lower_case=yes"),
+        ({"tokenizer_config": {"strip_accents": 1}}, "strip_accents=1"),
+        ({"tokenizer_config": []}, "names and values"),
+        ({"added_tokens": {"<new>": 150}}, "adds pieces"),
+        ({"tokenizer": {}}, "not a usable tokenizer"),
+        ({"tokenizer": [1]}, "not a usable tokenizer"),
+    ],
+)
+def test_files_that_say_nonsense_are_refused(files, said, tmp_path):
+    words(tmp_path)
+    with pytest.raises(DataError, match=said):
+        read_marked(put(tmp_path, **files))
+
+
+def test_a_folder_without_a_tokenizer_says_which_files_would_do(tmp_path):
+    with pytest.raises(DataError, match=r"vocab\.txt, or vocab\.json and merges\.txt"):
+        read_marked(tmp_path)
+    (tmp_path / "vocab.txt").write_bytes(b"\xff\xfe\n")
+    with pytest.raises(DataError, match="not UTF-8"):
+        read_marked(tmp_path)
+    with (tmp_path / "vocab.txt").open("wb") as file:
+        file.truncate(2**28 + 1)  # a hole: nothing is written
+    with pytest.raises(DataError, match="allowed here"):
+        read_marked(tmp_path)
+
+
+def test_two_files_of_another_kind_are_refused(tmp_path):
+    two_files(tmp_path)
+    with pytest.raises(DataError, match="another way than RoBERTa"):
+        read_marked(put(tmp_path, config={"model_type": "gpt2"}))
+    put(tmp_path, config={"model_type": "roberta"})
+    (tmp_path / "merges.txt").write_text("日 本\n")
+    with pytest.raises(DataError, match="does not go with"):
+        read_marked(tmp_path)

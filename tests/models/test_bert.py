@@ -1,0 +1,313 @@
+"""Shapes, padding and beginnings of the encoders; what they compute is in tests/parity."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from headway.data.framed import collate_framed
+from headway.models import (
+    Bert,
+    BertAnswerer,
+    BertAnswererConfig,
+    BertClassifier,
+    BertClassifierConfig,
+    BertConfig,
+    BertTagger,
+    BertTaggerConfig,
+    bert_answerer,
+    bert_classifier,
+    bert_tagger,
+    parameter_count,
+)
+from headway.models.bert_tasks import drop_heads
+from headway.settings import flatten, override, to_dict
+
+SMALL = BertConfig(
+    model_dim=24, num_heads=6, ffn_dim=40, num_layers=3, max_length=16, vocabulary=11
+)
+KINDS = {
+    "bert": {},
+    "pre-norm": {"norm": "pre", "activation": "relu"},
+    "roberta": {"first_place": 2, "token_types": 1},
+    "distilbert": {"token_types": 0},
+    "albert": {"shared_layers": True, "embedding_dim": 10},
+    "rotary": {"positions": "rotary"},
+    "alibi": {"positions": "alibi"},
+    "relative": {"positions": "relative"},
+    "sinusoidal": {"positions": "sinusoidal"},
+    "window": {"attention": "window", "window": 2},
+    "linear": {"attention": "linear"},
+    "additive": {"attention": "additive"},
+}
+ROWS = [[2, 5, 6, 7, 3, 8, 9, 3], [2, 7, 3], [2, 9, 9, 4, 3]]
+TYPES = [[0, 0, 0, 0, 0, 1, 1, 1], [0, 0, 0], [0, 0, 0, 0, 0]]
+
+
+def shaken(model):
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.2)
+    return model.eval()
+
+
+def models():
+    """Of each class one, as (model, outputs a row): every one takes tokens, keys and types."""
+    return {
+        "words": (Bert(SMALL), (8, 11)),
+        "classes": (BertClassifier(Bert(SMALL), 5), (5,)),
+        "classes of the mean": (BertClassifier(Bert(SMALL), 5, "mean"), (5,)),
+        "tags": (BertTagger(Bert(SMALL), 7), (8, 7)),
+        "answers": (BertAnswerer(Bert(SMALL)), (8, 2)),
+    }
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_token_has_a_vector_and_every_text_one(kind):
+    model = Bert(replace(SMALL, **KINDS[kind])).eval()
+    batch = collate_framed(ROWS, TYPES, 0)
+    hidden = model.encode(batch.tokens, batch.keys, batch.types)
+    assert hidden.shape == (3, 8, 24)
+    assert model.pool(hidden).shape == (3, 24)
+    assert model.words(hidden).shape == (3, 8, 11)
+    assert model.words(hidden[batch.keys]).shape == (16, 11)
+    assert model.follows(hidden).shape == (3, 2)
+
+
+@pytest.mark.parametrize("name", models())
+def test_what_stands_on_an_encoder_has_its_shape(name):
+    model, shape = models()[name]
+    batch = collate_framed(ROWS, TYPES, 0)
+    assert model.eval()(batch.tokens, batch.keys, batch.types).shape == (3, *shape)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@torch.no_grad()
+def test_padding_at_the_right_never_leaks_and_a_batch_is_its_rows_alone(kind):
+    model = shaken(Bert(replace(SMALL, **KINDS[kind])))
+    found = []
+    for pad, extra in ((0, 0), (10, 0), (4, 5)):
+        rows, types = [*ROWS, [1] * (8 + extra)], [*TYPES, [0] * (8 + extra)]
+        batch = collate_framed(rows, types, pad)
+        found.append(
+            model.encode(batch.tokens, batch.keys, batch.types)[:3, :8][batch.keys[:3, :8]]
+        )
+    assert_close(found[1], found[0], rtol=0, atol=1e-6)
+    assert_close(found[2], found[0], rtol=0, atol=1e-5)
+    alone = [
+        model.encode(torch.tensor([row]), None, torch.tensor([types]))[0]
+        for row, types in zip(ROWS, TYPES, strict=True)
+    ]
+    assert_close(torch.cat(alone), found[0], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", models())
+@torch.no_grad()
+def test_a_text_is_read_alike_in_any_batch(name):
+    model = shaken(models()[name][0])
+    batch = collate_framed(ROWS, TYPES, 0)
+    together = model(batch.tokens, batch.keys, batch.types)
+    for i, row in enumerate(ROWS):
+        one = collate_framed([row], [TYPES[i]], 0)
+        alone = model(one.tokens, one.keys, one.types)[0]
+        mine = together[i] if alone.dim() == 1 else together[i, : len(row)]
+        assert_close(alone, mine, rtol=0, atol=1e-5)
+
+
+@torch.no_grad()
+def test_every_token_sees_every_token():
+    model = shaken(Bert(SMALL))
+    tokens = torch.tensor([ROWS[0]])
+    before = model.encode(tokens)
+    for place in range(8):
+        changed = tokens.clone()
+        changed[0, place] = 10
+        assert bool((model.encode(changed) != before).any(-1).all()), place
+
+
+@torch.no_grad()
+def test_the_kind_of_a_text_tells_it_apart_unless_there_are_none():
+    tokens, types = torch.tensor([ROWS[0]]), torch.tensor([TYPES[0]])
+    for kinds in (0, 1, 2):
+        model = shaken(Bert(replace(SMALL, token_types=kinds)))
+        alike = torch.equal(model.encode(tokens, None, types), model.encode(tokens))
+        assert alike == (kinds < 2)
+
+
+@torch.no_grad()
+def test_first_place_is_where_the_first_token_stands_in_the_table():
+    plain, moved = shaken(Bert(SMALL)), shaken(Bert(replace(SMALL, first_place=2)))
+    rows = {name: p.detach().clone() for name, p in plain.named_parameters()}
+    place = "embedding.words.positions.table.vectors"
+    rows[place] = torch.cat([torch.randn(2, 24), rows[place]])
+    assert moved.get_parameter(place).shape == (18, 24)
+    for name, parameter in moved.named_parameters():
+        parameter.copy_(rows[name])
+    tokens = torch.tensor([[2, *range(11), 5, 6, 7, 3]])
+    assert torch.equal(moved.encode(tokens), plain.encode(tokens))
+    assert plain.max_length == moved.max_length == 16
+    for model in (plain, moved):
+        with pytest.raises(ValueError, match="positions are more than"):
+            model.encode(torch.zeros(1, 17, dtype=torch.long))
+
+
+def test_shared_layers_are_one_set_of_parameters_used_again_and_again():
+    shared = replace(SMALL, shared_layers=True)
+    counts = {n: parameter_count(Bert(replace(shared, num_layers=n))) for n in (1, 2, 7)}
+    assert len(set(counts.values())) == 1
+    model = shaken(Bert(shared))
+    assert len(model.encoder.blocks) == 3
+    assert len({id(block) for block in model.encoder.blocks}) == 1
+    apart = shaken(Bert(SMALL))
+    with torch.no_grad():
+        for name, parameter in apart.named_parameters():
+            own = name.replace("blocks.1.", "blocks.0.").replace("blocks.2.", "blocks.0.")
+            parameter.copy_(model.get_parameter(own))
+        tokens = torch.tensor(ROWS[:1])
+        assert torch.equal(apart.encode(tokens), model.encode(tokens))
+
+
+def test_narrow_embeddings_are_widened_and_the_head_for_words_narrows():
+    model = Bert(replace(SMALL, embedding_dim=10))
+    assert model.tokens.weight.shape == (11, 10)
+    assert model.widen.weight.shape == (24, 10)
+    assert model.masked_words is not None
+    assert model.masked_words.transform.weight.shape == (10, 24)
+    assert model.masked_words.output.weight is model.tokens.weight
+
+
+@torch.no_grad()
+def test_the_pooler_is_its_activation_of_the_first_tokens_vector():
+    hidden = torch.randn(2, 5, 24)
+    for name, activation in (("tanh", torch.tanh), ("relu", torch.relu)):
+        model = shaken(Bert(replace(SMALL, pooler=name)))
+        layer = model.pooler.project
+        wanted = activation(hidden[:, 0] @ layer.weight.T + layer.bias)
+        assert_close(model.pool(hidden), wanted, rtol=0, atol=1e-5)
+        other = torch.cat([hidden[:, :1], torch.randn(2, 4, 24)], 1)
+        assert torch.equal(model.pool(other), model.pool(hidden))
+
+
+def test_a_head_that_is_not_there_is_named():
+    model = Bert(replace(SMALL, masked_words=False, next_sentence=False, pooler="none"))
+    hidden = torch.zeros(1, 3, 24)
+    for ask, said in (
+        (model.pool, "pooler"),
+        (model.words, "hidden words"),
+        (model.follows, "next"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            ask(hidden)
+
+
+def test_parameters_are_what_the_equations_say():
+    d, f, v, t = 24, 40, 11, 16
+    block = 4 * (d * d + d) + 2 * d * f + f + d + 4 * d
+    embedding = (v + t + 2) * d + 2 * d
+    pooler, words, follows = d * d + d, d * d + d + 2 * d + v, 2 * d + 2
+    assert parameter_count(Bert(SMALL)) == embedding + 3 * block + pooler + words + follows
+
+
+@pytest.mark.parametrize("name", BertConfig.sizes)
+def test_every_size_builds_on_the_meta_device_and_nothing_is_left_there_unset(name):
+    config = replace(BertConfig(), **BertConfig.sizes[name])
+    with torch.device("meta"):
+        model = Bert(config)
+    assert all(p.is_meta for p in model.parameters())
+    assert not list(model.buffers())
+
+
+@pytest.mark.parametrize(
+    ("build", "config"),
+    [
+        (Bert, SMALL),
+        (Bert, replace(SMALL, shared_layers=True, embedding_dim=10)),
+        (bert_classifier, BertClassifierConfig(bert=SMALL, num_classes=4)),
+        (bert_tagger, BertTaggerConfig(bert=replace(SMALL, pooler="none", next_sentence=False))),
+        (bert_answerer, BertAnswererConfig(bert=SMALL)),
+    ],
+)
+def test_a_model_made_on_the_meta_device_gets_its_values_by_init_weights(build, config):
+    made = []
+    for device in ("cpu", "meta"):
+        with torch.device(device):
+            model = build(config)
+        if device == "meta":
+            assert all(p.is_meta for p in model.parameters())
+            model.to_empty(device="cpu")
+            if isinstance(model, Bert):
+                model.tie_weights()
+        torch.manual_seed(3)
+        model.init_weights()
+        made.append(model)
+    for a, b in zip(*(m.parameters() for m in made), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_weights_begin_as_berts():
+    model = Bert(replace(SMALL, model_dim=96, ffn_dim=200, vocabulary=500))
+    for layer in (model.encoder.blocks[1].attention.query, model.pooler.project, model.tokens):
+        assert layer.weight.std().item() == pytest.approx(0.02, rel=0.05)
+    assert not model.pooler.project.bias.any()
+    assert bool((model.embedding.norm.gain == 1).all())
+
+
+def test_dropping_the_heads_leaves_the_encoder_itself():
+    bert = shaken(Bert(SMALL))
+    before = {name: p.detach().clone() for name, p in bert.named_parameters()}
+    kept = bert.pooler
+    same = drop_heads(bert, "tanh")
+    assert same is bert and same.pooler is kept
+    assert bert.masked_words is None and bert.next_sentence is None
+    assert not bert.config.masked_words and not bert.config.next_sentence
+    for name, parameter in bert.named_parameters():
+        assert torch.equal(parameter, before[name]), name
+    assert before.keys() - dict(bert.named_parameters()).keys() == {
+        name for name in before if name.startswith(("masked_words.", "next_sentence."))
+    }
+    assert drop_heads(bert, "none").pooler is None and bert.config.pooler == "none"
+
+
+def test_a_pooler_that_is_needed_and_not_there_is_made_small():
+    bert = Bert(replace(SMALL, pooler="none", next_sentence=False, model_dim=96)).double()
+    model = BertClassifier(bert, 3)
+    assert model.bert is bert and bert.config.pooler == "tanh"
+    made = bert.pooler.project
+    assert made.weight.dtype == model.head.weight.dtype == torch.float64
+    assert made.weight.std().item() == pytest.approx(0.02, rel=0.05)
+    assert not made.bias.any() and not model.head.bias.any()
+    assert BertClassifier(Bert(SMALL), 3, "mean").bert.pooler is None
+    assert BertTagger(Bert(SMALL), 3).bert.pooler is None
+
+
+@pytest.mark.parametrize(
+    ("build", "config"),
+    [
+        (bert_classifier, BertClassifierConfig(bert=SMALL, num_classes=4, dropout=0.2)),
+        (bert_tagger, BertTaggerConfig(bert=SMALL, num_tags=5)),
+        (bert_answerer, BertAnswererConfig(bert=SMALL)),
+    ],
+)
+def test_a_configuration_makes_it_and_comes_back_from_plain_values(build, config):
+    model = build(config)
+    again = override(type(config)(), flatten(to_dict(model.config)), "config.json")
+    assert again == model.config
+    assert parameter_count(build(again)) == parameter_count(model)
+    sized = override(type(config)(), type(config).sizes["minilm"], "here")
+    assert sized.bert == replace(BertConfig(), **BertConfig.sizes["minilm"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"num_heads": 5}, "model_dim=24 must be a multiple of num_heads=5"),
+        ({"max_length": 2}, "max_length=2"),
+        ({"pooler": "none"}, "next_sentence needs a pooler"),
+        ({"positions": "sinusoidal", "embedding_dim": 7}, "even width"),
+        ({"positions": "rotary", "num_heads": 8}, "must be even"),
+    ],
+)
+def test_shapes_that_make_no_sense_are_refused(changes, said):
+    with pytest.raises(ValueError, match=said):
+        replace(SMALL, **changes)
