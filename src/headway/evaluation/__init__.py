@@ -2,5 +2,15 @@
 
 from headway.evaluation.bleu import CorpusScores, score_translations
 from headway.evaluation.perplexity import bits_per_byte, mean_nats
+from headway.evaluation.ranks import pearson, places_of_right, ranks, spearman
 
-__all__ = ["CorpusScores", "bits_per_byte", "mean_nats", "score_translations"]
+__all__ = [
+    "CorpusScores",
+    "bits_per_byte",
+    "mean_nats",
+    "pearson",
+    "places_of_right",
+    "ranks",
+    "score_translations",
+    "spearman",
+]

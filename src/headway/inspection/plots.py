@@ -166,10 +166,12 @@ def scatter(
     title: str,
     groups: Sequence[str] | None = None,
 ) -> None:
-    """Named points; those of one group have one colour. Labels give way to each other."""
+    """Named points; those of one group have one colour. Labels give way to each other, and an empty
+    one is not drawn."""
     if len(points) != len(labels) or (groups is not None and len(groups) != len(points)):
         raise ValueError(f"{len(points)=}, {len(labels)=} and the groups must be equally many")
     _check_numbers({label: list(point) for label, point in zip(labels, points, strict=True)})
+    _check_numbers({"points": [number for point in points for number in point]})
     with _page(path, (7.2, 5.6)) as figure:
         axes = figure.subplots()
         own = list(groups) if groups is not None else [""] * len(points)
@@ -177,13 +179,16 @@ def scatter(
         for i, kind in enumerate(kinds):
             chosen = [point for point, group in zip(points, own, strict=True) if group == kind]
             xs, ys = [x for x, _ in chosen], [y for _, y in chosen]
-            marker, colour = MARKERS[i % len(MARKERS)], COLOURS[i % len(COLOURS)]
+            # beyond eight groups a colour comes again with another marker
+            marker, colour = MARKERS[(i + i // 8) % len(MARKERS)], COLOURS[i % len(COLOURS)]
             axes.scatter(xs, ys, label=_text(kind), color=colour, marker=marker, s=28)
         _name(axes, title, "first principal component", "second principal component")
         axes.margins(0.12)
         for point, label, (right, up) in zip(
             points, labels, _label_places(points, labels), strict=True
         ):
+            if not label:
+                continue
             axes.annotate(
                 _text(label),
                 point,
@@ -211,7 +216,7 @@ def _label_places(
     spots = [((x - left) * across, (y - low) * upwards) for x, y in points]
     taken = [(x - 3, y - 3, x + 3, y + 3) for x, y in spots]
     places = [(4, 4)] * len(points)
-    for i in sorted(range(len(points)), key=lambda i: spots[i]):
+    for i in sorted((i for i, label in enumerate(labels) if label), key=lambda i: spots[i]):
         x, y = spots[i]
         length = 5 * len(labels[i])
 

@@ -6,6 +6,8 @@ from headway.training.log import MetricsLog, StepLog, read_metrics
 from headway.training.loop import NonFinite, Stream, fit
 from headway.training.objectives import (
     ClassificationObjective,
+    ContrastiveObjective,
+    CosineObjective,
     Loss,
     NegativeSampling,
     NextWordObjective,
@@ -14,6 +16,7 @@ from headway.training.objectives import (
     TranslationObjective,
     cross_entropy_sum,
     negative_sampling_sum,
+    text_vectors,
 )
 from headway.training.observers import Averaging, Evaluation, Interrupted, TimeLimit
 from headway.training.optimizers import OptimizerConfig, optimizer
@@ -25,6 +28,8 @@ __all__ = [
     "Averaging",
     "Checkpointing",
     "ClassificationObjective",
+    "ContrastiveObjective",
+    "CosineObjective",
     "Evaluation",
     "Event",
     "Interrupted",
@@ -55,4 +60,5 @@ __all__ = [
     "optimizer",
     "read_metrics",
     "save_state",
+    "text_vectors",
 ]

@@ -2,6 +2,11 @@
 
 from headway.training.objectives.classification import ClassificationObjective
 from headway.training.objectives.contract import Loss, Objective
+from headway.training.objectives.contrastive import (
+    ContrastiveObjective,
+    CosineObjective,
+    text_vectors,
+)
 from headway.training.objectives.cross_entropy import cross_entropy_sum
 from headway.training.objectives.text import TextObjective
 from headway.training.objectives.translation import TranslationObjective
@@ -13,6 +18,8 @@ from headway.training.objectives.words import (
 
 __all__ = [
     "ClassificationObjective",
+    "ContrastiveObjective",
+    "CosineObjective",
     "Loss",
     "NegativeSampling",
     "NextWordObjective",
@@ -21,4 +28,5 @@ __all__ = [
     "TranslationObjective",
     "cross_entropy_sum",
     "negative_sampling_sum",
+    "text_vectors",
 ]
