@@ -52,7 +52,7 @@ def test_guesses_are_the_models_likeliest_words_at_each_mask(bundle, text, parts
 
 
 def test_many_texts_are_answered_in_order_and_each_as_alone(bundle):
-    texts = [f"[MASK] {'dog ' * (i % 9)}[MASK]" for i in range(37)]
+    texts = [f"[MASK] {'dog ' * (i % 8)}[MASK]" for i in range(37)]
     together = bundle.fill(texts, top=2)
     for text, found in zip(texts, together, strict=True):
         (alone,) = bundle.fill([text], top=2)
@@ -87,8 +87,8 @@ def test_a_space_before_a_mask_belongs_to_it_where_pieces_hold_spaces():
     assert pieces[0] == "<s>" and pieces[-1] == "</s>" and pieces.count("<mask>") == 2
     assert "Ġ" not in pieces
     assert reader.decode(framed) == "two and dogs"
-    ((guesses,), _) = wide.fill(["two <mask> and <mask> dogs"], top=50)[0], None
-    assert not any(guess.word.startswith("Ġ") for guess in guesses)
+    (places,) = wide.fill(["two <mask> and <mask> dogs"], top=50)
+    assert not any("Ġ" in guess.word for guesses in places for guess in guesses)
 
 
 @pytest.mark.parametrize(

@@ -37,9 +37,8 @@ def test_spearman_asks_for_the_order_only():
 def test_a_side_that_never_changes_tells_nothing():
     x = torch.tensor([1.0, 2.0, 3.0])
     assert pearson(x, torch.ones(3)) == 0.0 == spearman(torch.zeros(3), x)
-    for a, b in ((x, x[:2]), (x[:1], x[:1])):
-        with pytest.raises(ValueError, match="at least 2"):
-            pearson(a, b)
+    with pytest.raises(ValueError, match="at least 2"):
+        pearson(x[:1], x[:1])
 
 
 def test_the_right_one_stands_behind_all_that_score_as_high():

@@ -146,9 +146,9 @@ def test_the_job_follows_from_the_pairs(start, pairs, tmp_path):
     for name, data in (("a", pairs), ("b", scored(tmp_path / "s.tsv"))):
         (tmp_path / name).mkdir()
         config = embedding(data, start, training__symmetric=True, model__dropout=0.3)
-        made = prepare_pairs(config, bundle.tokenizer, 7, tmp_path / name, lambda event: None)
+        made = prepare_pairs(config, bundle.tokenizer, 6, tmp_path / name, lambda event: None)
         jobs.append(EmbedJob(config, made, bundle, machine))
-        assert max(len(row) for row in made.train.first) == 7
+        assert max(len(row) for row in made.train.first) == 6
     assert jobs[0].objective == ContrastiveObjective(20.0, True)
     assert jobs[1].objective == CosineObjective()
     assert sorted(set(jobs[1].prepared.train.scores)) == pytest.approx([0, 1 / 3, 2 / 3, 1])

@@ -49,7 +49,7 @@ def test_one_text_stands_between_two_marks_and_two_between_three():
     assert marks.frame([7, 8, 9], room=4) == ([2, 7, 8, 3], [0] * 4)
 
 
-@given(st.integers(0, 15), st.integers(0, 15), st.integers(3, 30))
+@given(st.integers(0, 15), st.integers(1, 15), st.integers(3, 30))  # an empty second is none there
 def test_two_texts_are_cut_as_transformers_cuts_them(a, b, room):
     from transformers import PreTrainedTokenizerFast
 
@@ -81,7 +81,8 @@ def test_robertas_frame_is_that_of_its_own_tokenizer(room):
 
 
 def test_training_is_deterministic_and_keeps_to_its_size():
-    assert tokenizer().fingerprint == OWN.fingerprint != tokenizer(120).fingerprint
+    for _ in range(5):
+        assert tokenizer().fingerprint == OWN.fingerprint != tokenizer(120).fingerprint
     assert OWN.size <= 150
     many = ["".join(chr(0x4E00 + i) for i in range(start, start + 20)) for start in range(0, 400)]
     for texts in (many, [" ".join(text) for text in many]):
@@ -94,7 +95,7 @@ def test_capitals_and_accents_go_unless_they_are_asked_for():
     assert OWN.encode("The CAFÉ") == OWN.encode("the cafe")
     cased = MarkedTokenizer.train(TEXTS * 3, 150, lower=False)
     assert cased.encode("The café") != cased.encode("the cafe")
-    assert OWN.decode(OWN.encode("The old  café!")) == "the old cafe!"
+    assert OWN.decode(OWN.encode("The old  café.")) == "the old cafe."
 
 
 # --- marks in texts ----------------------------------------------------------------------------
@@ -136,9 +137,9 @@ def test_pieces_are_shown_and_marks_are_left_out_of_a_text():
 
 def test_a_piece_alone_is_shown_as_a_word_or_as_the_end_of_one():
     wide = spaced()
-    old, mark = wide.encode(" old")[0], wide.marks.mask
-    assert wide.pieces([old]) == ["Ġold"]
-    assert wide.words([old, wide.encode("o")[0], mark]) == ["old", "##o", "<mask>"]
+    the, mark = wide.encode(" the")[0], wide.marks.mask
+    assert wide.pieces([the]) == ["Ġthe"]
+    assert wide.words([the, wide.encode("o")[0], mark]) == ["the", "##o", "<mask>"]
     ids = OWN.encode("dogma")
     assert OWN.words(ids) == OWN.pieces(ids) and OWN.words(ids)[1].startswith("##")
     assert OWN.words([OWN.marks.mask]) == ["[MASK]"]

@@ -82,10 +82,10 @@ class EncoderBundle:
             logits = self.model.words(hidden[places])  # B T D -> M D -> M V
             # a vocabulary may be padded to a round number: what is no piece is no guess
             shares = logits[:, : self.tokenizer.size].float().softmax(-1)
-            best = shares.topk(min(top, self.tokenizer.size), dim=-1)
+            values, ids = shares.topk(min(top, self.tokenizer.size), dim=-1)
             owners = [chosen[row] for row in places.nonzero()[:, 0].tolist()]
-            for owner, ids, values in zip(owners, *map(Tensor.tolist, best), strict=True):
-                pairs = zip(self.tokenizer.words(ids), values, strict=True)
+            for owner, best, own in zip(owners, ids.tolist(), values.tolist(), strict=True):
+                pairs = zip(self.tokenizer.words(best), own, strict=True)
                 found[owner].append([Guess(word, value) for word, value in pairs])
         return found
 

@@ -40,8 +40,9 @@ class EmbedJob:
         start: EncoderBundle,
         machine: Machine,
     ) -> None:
-        metric = "reciprocal_rank" if prepared.valid.scores is None else "spearman"
-        self.config = replace(config, evaluation=replace(config.evaluation, metric=metric))
+        scored = prepared.valid.scores is not None
+        evaluation = replace(config.evaluation, metric="spearman" if scored else "reciprocal_rank")
+        self.config = replace(config, evaluation=evaluation)
         self.prepared, self.start, self.machine = prepared, start, machine
         training, self.pad = config.training, start.tokenizer.marks.pad
         self.objective: Objective = CosineObjective()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from headway.text.foreign import FILE, FILE_LIMIT, ForeignTokenizer
 FORMAT = "headway marked 1"
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 CONTINUES = "##"  # what a word piece begins with that goes on with the word before it
+REPEATED = 10_000  # times a word is given to the engine at once
 WORD_STARTS = ("\u0120", "\u2581")  # a space, as byte-level BPE and SentencePiece write it
 
 
@@ -65,6 +67,41 @@ def _shortened(a: int, b: int, room: int) -> tuple[int, int]:
     if a > b:
         return (room - b, b) if b <= half else (room - half, half)
     return (a, room - a) if a <= half else (half, room - half)
+
+
+def _learned(words: Counter[str], size: int) -> dict[str, int]:
+    """At most `size` pieces of these words, in an order that follows from the words alone.
+
+    The engine numbers letters inside words as its hash table gives them, another way each time, and
+    breaks ties by those numbers; so they are numbered here.
+    """
+    letters: Counter[str] = Counter()
+    for word, count in words.items():
+        for letter in word:
+            letters[letter] += count
+    # a letter may become two pieces, one that begins a word and one that goes on
+    ranked = sorted(letters, key=lambda letter: (-letters[letter], letter))
+    kept = sorted(ranked[: (size - len(SPECIALS)) // 2])
+    known = frozenset(kept)
+    inner = {letter for word in words for letter in word[1:]} & known
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=size,
+        special_tokens=[*SPECIALS, *kept, *(CONTINUES + letter for letter in sorted(inner))],
+        continuing_subword_prefix=CONTINUES,
+        show_progress=False,
+    )
+    engine = tokenizers.Tokenizer(models.WordPiece(unk_token=SPECIALS[1]))
+    engine.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    engine.train_from_iterator(_repeated(words, known), trainer)
+    return dict(engine.get_vocab())
+
+
+def _repeated(words: Counter[str], letters: frozenset[str]) -> Iterator[str]:
+    """Each word as often as it stood in the texts, without letters that are not known."""
+    for word in sorted(words):
+        spelled = "".join(letter for letter in word if letter in letters)
+        for start in range(0, words[word], REPEATED):
+            yield f"{spelled} " * min(REPEATED, words[word] - start)
 
 
 def _without_space(text: str, start: int, end: int) -> tuple[int, int]:
@@ -113,20 +150,17 @@ class MarkedTokenizer:
             raise UsageError(
                 f"{vocabulary_size=} is below 100", hint="8000 suits a small corpus of one language"
             )
-        engine = tokenizers.Tokenizer(models.WordPiece(unk_token=SPECIALS[1]))
-        engine.normalizer = normalizers.BertNormalizer(lowercase=lower)
-        engine.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        normalizer = normalizers.BertNormalizer(lowercase=lower)
+        splitter = pre_tokenizers.BertPreTokenizer()
+        words: Counter[str] = Counter()
+        for text in texts:
+            clean = normalizer.normalize_str(checked(text))
+            words.update(word for word, _ in splitter.pre_tokenize_str(clean))
+        vocabulary = _learned(words, vocabulary_size)
+        engine = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token=SPECIALS[1]))
+        engine.normalizer, engine.pre_tokenizer = normalizer, splitter
         engine.decoder = decoders.WordPiece(prefix=CONTINUES)
-        trainer = trainers.WordPieceTrainer(
-            vocab_size=vocabulary_size,
-            special_tokens=list(SPECIALS),
-            # a letter may become two pieces, one that begins a word and one that goes on
-            limit_alphabet=(vocabulary_size - len(SPECIALS)) // 2,
-            continuing_subword_prefix=CONTINUES,
-            show_progress=False,
-        )
-        engine.train_from_iterator(map(checked, texts), trainer)
-        vocabulary = engine.get_vocab()
+        engine.add_special_tokens([tokenizers.AddedToken(name, special=True) for name in SPECIALS])
         pad, _, start, end, mask = (vocabulary[name] for name in SPECIALS)
         engine.post_processor = processors.TemplateProcessing(
             single="[CLS] $A [SEP]",

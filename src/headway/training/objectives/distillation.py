@@ -71,7 +71,7 @@ def watched(blocks: Sequence[nn.Module], weights: bool = False) -> Iterator[Seen
         for kernel in (module for module in block.modules() if isinstance(module, Kernel)):
             if not isinstance(kernel, SoftmaxKernel):
                 raise ValueError(f"{type(kernel).__name__} has no scores before a softmax")
-            handles.append(kernel.register_forward_hook(after_kernel))  # type: ignore[arg-type]
+            handles.append(kernel.register_forward_hook(after_kernel))
     try:
         yield seen
     finally:
@@ -80,7 +80,7 @@ def watched(blocks: Sequence[nn.Module], weights: bool = False) -> Iterator[Seen
 
 
 def attention_error(
-    student: Float[Tensor, "B H T T"], teacher: Float[Tensor, "B H T T"], keys: Bool[Tensor, "B T"]
+    student: Float[Tensor, "B H T T"], teacher: Float[Tensor, "B G T T"], keys: Bool[Tensor, "B T"]
 ) -> Float[Tensor, " B"]:
     """1/H sum_h MSE(A_h of the student, A_h of the teacher), over each text's real tokens.
 
