@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from headway.cli.console import data, program, talk
 from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
 from headway.cli.texts import Texts, gather
-from headway.errors import DataError, UsageError
+from headway.errors import UsageError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,9 +44,8 @@ def embed(
 ) -> None:
     """Texts as vectors: headway embed RUN texts.txt --output vectors.npz
 
-    A text's vector is the mean of its pieces' vectors, of length 1: the product of two is the
-    cosine, 1 for texts that mean the same. Without --output and --plot they are written to standard
-    output, a line a text: the text and its numbers, tabs between them.
+    A text's vector is the mean of its pieces' vectors, of length 1: the product of two is their
+    cosine. Without --output and --plot they go to standard output, a line a text, tabs between.
 
     Parameters
     ----------
@@ -70,14 +69,12 @@ def embed(
     json
         JSON objects instead of the table on standard output.
     """
-    _check_paths(output, plot)
     from headway.bundle import EncoderBundle, load_as
 
+    _check_paths(output, plot)
     place = machine.prepare()
     bundle = load_as(EncoderBundle, run, place.device)
     found = gather(texts, column, label)
-    if not found.texts:
-        raise DataError("there is no text", ", ".join(texts) or "standard input")
     if plot is not None and len(found.texts) < 3:
         raise UsageError(f"{len(found.texts)} texts are too few to spread in a plane")
     vectors = vectors_of(bundle, found.texts, place, pooling, not raw)

@@ -6,7 +6,7 @@ from headway.cli.console import data, data_json
 from headway.cli.embed import vectors_of
 from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
 from headway.cli.texts import gather
-from headway.errors import DataError, UsageError
+from headway.errors import UsageError
 
 
 def similar(
@@ -46,8 +46,6 @@ def similar(
     place = machine.prepare()
     bundle = load_as(EncoderBundle, run, place.device)
     found = list(dict.fromkeys(gather(texts, column).texts))
-    if not found:
-        raise DataError("there is no text", ", ".join(texts) or "standard input")
     cosines = vectors_of(bundle, found, place) @ vectors_of(bundle, [query], place)[0]
     best = cosines.topk(min(top, len(found)))
     for cosine, i in zip(best.values.tolist(), best.indices.tolist(), strict=True):

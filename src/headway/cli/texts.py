@@ -28,7 +28,7 @@ def gather(things: Sequence[str], column: str = "text", label: str | None = None
 
     A plain file holds one text a line; tables and .jsonl hold them in `column`, and what they are
     in `label`. Blank lines are left out. Without things standard input is read. UsageError for what
-    looks like a file and is not there.
+    looks like a file and is not there, DataError where there is no text at all.
     """
     if not things and sys.stdin.isatty():
         talk.print("one text a line; Ctrl-D ends")
@@ -45,6 +45,8 @@ def gather(things: Sequence[str], column: str = "text", label: str | None = None
             found.append((thing, None))
     if not things:
         found = [(line, None) for line in standard_input() if line.strip()]
+    if not found:
+        raise DataError("there is no text", ", ".join(things) or "standard input")
     if label is not None and any(each is None for _, each in found):
         raise UsageError(
             f"--label {label}: not all texts have one", hint="labels stand in tables and .jsonl"
