@@ -28,6 +28,7 @@ Series = Mapping[str, Sequence[tuple[float, float]]]
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D1F")
 MARKERS = "osD^vPX*"
 FEW = 40  # points of a line that are marked one by one
+MARGIN = 0.12  # of a scatter, around its points
 BESIDE = 4  # more lines than that have their legend beside the picture
 AROUND = ((4, 4), (4, -11), (-4, 4), (-4, -11), (4, 14), (4, -21), (-4, 14), (-4, -21))
 Box = tuple[float, float, float, float]
@@ -183,7 +184,7 @@ def scatter(
             marker, colour = MARKERS[(i + i // 8) % len(MARKERS)], COLOURS[i % len(COLOURS)]
             axes.scatter(xs, ys, label=_text(kind), color=colour, marker=marker, s=28)
         _name(axes, title, "first principal component", "second principal component")
-        axes.margins(0.12)
+        axes.margins(MARGIN)
         for point, label, (right, up) in zip(
             points, labels, _label_places(points, labels), strict=True
         ):
@@ -206,8 +207,8 @@ def _label_places(
 ) -> list[tuple[int, int]]:
     """Where each label stands beside its point, in typographic points: right and up.
 
-    From left to right, each takes the first of eight places where it covers no other label or
-    point, or the one where it covers least.
+    From left to right, each takes the first of eight places where it covers no other label, point
+    or number of the axis, or the one where it covers least.
     """
     left, low = min(x for x, _ in points), min(y for _, y in points)
     # a drawing of about 380 x 300 typographic points
@@ -215,6 +216,7 @@ def _label_places(
     upwards = 300 / ((max(y for _, y in points) - low) or 1.0)
     spots = [((x - left) * across, (y - low) * upwards) for x, y in points]
     taken = [(x - 3, y - 3, x + 3, y + 3) for x, y in spots]
+    taken.append((-1e4, -1e4, -MARGIN * 380, 1e4))  # the axis at the left
     places = [(4, 4)] * len(points)
     for i in sorted((i for i, label in enumerate(labels) if label), key=lambda i: spots[i]):
         x, y = spots[i]
