@@ -19,9 +19,18 @@ from bench.sentences import SENTENCES, source_of_data, trained, write_sentences
 from bench.sides import ROOT, Settings, Side
 from headway.files import write_file
 
-CLAIMS = ("training", "translation", "language", "generation", "kernels", "scores", "length")
+CLAIMS = (
+    "training",
+    "translation",
+    "language",
+    "generation",
+    "embeddings",
+    "kernels",
+    "scores",
+    "length",
+)
 TRANSLATORS = {"training", "translation"}  # what needs a trained run
-WHOLE_MODELS = {*TRANSLATORS, "language", "generation"}  # the others are pieces
+WHOLE_MODELS = {*TRANSLATORS, "language", "generation", "embeddings"}  # the others are pieces
 FULL_STEPS, QUICK_STEPS = 600, 60
 # Work of one round: steps of training, sentences, texts, calls of a kernel; tenths of a second a
 # length.
@@ -30,6 +39,7 @@ FULL = {
     "translation": 1000,
     "language": 6,
     "generation": 1,
+    "embeddings": 1000,
     "kernels": 40,
     "scores": 20,
     "length": 5,
@@ -39,6 +49,7 @@ QUICK = {
     "translation": 64,
     "language": 1,
     "generation": 1,
+    "embeddings": 200,
     "kernels": 5,
     "scores": 2,
     "length": 1,
@@ -114,6 +125,9 @@ def _measure(claim: str, folder: Path, rounds: int, options: argparse.Namespace)
         )
 
     module = import_module(f"bench.{claim}")
+    if reason := getattr(module, "missing", lambda: None)():
+        print(f"{claim} left out: {reason}", file=sys.stderr, flush=True)
+        return []
     device = f"cpu, {options.threads} threads"
     found: list[Row] = []
     for name in getattr(module, "PEERS", ("peer",)):

@@ -69,6 +69,19 @@ def test_every_word_stands_in_the_picture_as_text(draw, tmp_path):
     assert DRAWINGS[draw] <= texts
 
 
+def test_many_points_have_no_names_and_many_groups_are_told_apart(tmp_path):
+    points = [(float(i), float(i * i % 7)) for i in range(40)]
+    groups = [f"group {i % 10}" for i in range(40)]
+    scatter(tmp_path / "x.svg", points, [""] * 40, title="texts", groups=groups)
+    drawn = (tmp_path / "x.svg").read_text()
+    assert all(f">group {i}<" in drawn for i in range(10))
+    # a marker is defined once for each shape and colour, in the drawing and again in the legend
+    markers = {line for line in drawn.split("\n") if "<use " in line and "fill: #0072b2" in line}
+    assert len({line.split("xlink:href=")[1].split('"')[1] for line in markers}) >= 2
+    with pytest.raises(ValueError, match="nan"):
+        scatter(tmp_path / "y.svg", [(1.0, 1.0), (math.nan, 0.0), (0.0, 0.0)], [""] * 3, title="t")
+
+
 def test_an_empty_bar_is_left_out(tmp_path):
     counts = []
     for missing in (None, 2.0):

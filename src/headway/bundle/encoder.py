@@ -25,7 +25,10 @@ ROWS = 32  # texts read at once
 
 @dataclass(frozen=True)
 class Guess:
-    """A word for a hidden place, and how probable it is there."""
+    """A word for a hidden place, and how probable it is there.
+
+    word: ## begins one that goes on with the word before it.
+    """
 
     word: str
     probability: float
@@ -82,7 +85,7 @@ class EncoderBundle:
             values, ids = shares.topk(min(top, self.tokenizer.size), dim=-1)
             owners = [chosen[row] for row in places.nonzero()[:, 0].tolist()]
             for owner, best, own in zip(owners, ids.tolist(), values.tolist(), strict=True):
-                pairs = zip(self.tokenizer.pieces(best), own, strict=True)
+                pairs = zip(self.tokenizer.words(best), own, strict=True)
                 found[owner].append([Guess(word, value) for word, value in pairs])
         return found
 
@@ -145,9 +148,11 @@ class EncoderBundle:
             raise UsageError(
                 f"no {name} in {text[:60]!r}", hint=f"put {name} where a word is hidden"
             )
-        ids = self.tokenizer.encode(parts[0].rstrip())
-        for part in parts[1:]:
-            ids += [marks.mask, *self.tokenizer.encode(part)]
+        # the mark has the space before it in itself, where spaces are part of pieces
+        rows = self.tokenizer.encode_batch([*map(str.rstrip, parts[:-1]), parts[-1]])
+        ids = rows[0]
+        for row in rows[1:]:
+            ids += [marks.mask, *row]
         framed, _ = marks.frame(ids)
         self._check_room(framed)
         return framed

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from headway.cli.classify import evaluate_classifier
 from headway.cli.console import data, data_json, talk
 from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
+from headway.cli.likeness import show_likeness
 from headway.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ def evaluate(
     machine: MachineFlags = ON_THIS_MACHINE,
 ) -> None:
     """BLEU and chrF, by sacrebleu, of a translator on held-out pairs; of a classifier accuracy,
-    macro F1 and Matthews' correlation, or Pearson's and Spearman's and the mean squared error.
+    macro F1 and Matthews' correlation, or Pearson's and Spearman's and the mean squared error; of
+    an encoder, whether the cosines of its vectors say how alike texts are.
 
     Parameters
     ----------
@@ -38,7 +40,8 @@ def evaluate(
         A run folder or a model folder.
     path
         Pairs to translate; without it, the run's own test (or validation) pairs. Of a classifier:
-        texts with labels; without it, those that the run held out.
+        texts with labels; without it, those that the run held out. Of an encoder: pairs of
+        texts with the columns first and second, and score if there is one.
     split
         Which of the run's own pairs.
     source
@@ -52,13 +55,16 @@ def evaluate(
     json
         One JSON object.
     """
-    from headway.bundle import ClassifierBundle, TranslatorBundle, expect, load
+    from headway.bundle import ClassifierBundle, EncoderBundle, TranslatorBundle, expect, load
 
     place = machine.prepare()
     bundle = load(run, place.device)
     with place.precision():
         if isinstance(bundle, ClassifierBundle):
             evaluate_classifier(bundle, run, path, json)
+            return
+        if isinstance(bundle, EncoderBundle):
+            show_likeness(bundle, (run, path), place, json)
             return
         translator = expect(TranslatorBundle, bundle, run)
         _scores(translator, _files(run, path, split, (source, target)), beam, length_penalty, json)

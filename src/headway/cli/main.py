@@ -15,12 +15,15 @@ from headway.cli.configure import config_app, explain
 from headway.cli.console import report, report_bug, talk
 from headway.cli.demo import demo
 from headway.cli.doctor import doctor, version
+from headway.cli.embed import embed
 from headway.cli.evaluate import evaluate
 from headway.cli.export import export
+from headway.cli.fill import fill
 from headway.cli.generate import chat, generate
 from headway.cli.lecture import lecture
 from headway.cli.plan import plan
 from headway.cli.runs import runs_app
+from headway.cli.similar import similar
 from headway.cli.train import train
 from headway.cli.translate import translate
 from headway.cli.words import words_app
@@ -43,6 +46,9 @@ app.command(translate)
 app.command(generate)
 app.command(chat)
 app.command(classify)
+app.command(fill)
+app.command(embed)
+app.command(similar)
 app.command(words_app)
 app.command(export)
 app.command(data_app)

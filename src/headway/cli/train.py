@@ -48,6 +48,11 @@ NEXT = {
         "export {run} --to hf",
     ),
     "classifier": ('classify {run} "..."', "eval {run}"),
+    "embedder": (
+        'similar {run} "..." TEXTS',
+        "embed {run} TEXTS --output vectors.npz",
+        "embed {run} TEXTS --plot texts.svg",
+    ),
     "words": (
         "words nearest {run} WORD",
         "words analogy {run} A B C",

@@ -3,6 +3,7 @@
 from headway.evaluation.agreement import class_scores, number_scores
 from headway.evaluation.bleu import CorpusScores, score_translations
 from headway.evaluation.perplexity import bits_per_byte, mean_nats
+from headway.evaluation.ranks import pearson, places_of_right, ranks, spearman
 
 __all__ = [
     "CorpusScores",
@@ -10,5 +11,9 @@ __all__ = [
     "class_scores",
     "mean_nats",
     "number_scores",
+    "pearson",
+    "places_of_right",
+    "ranks",
     "score_translations",
+    "spearman",
 ]

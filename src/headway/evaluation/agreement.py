@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import torch
+
+from headway.evaluation.ranks import pearson, spearman
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -36,11 +39,13 @@ def number_scores(found: Sequence[float], true: Sequence[float]) -> dict[str, fl
     """pearson: correlation. spearman: that of the ranks, equal numbers sharing the mean of theirs.
     mse: mean squared error. A correlation is 0 where a side is one number throughout.
     """
-    f, t = _sides(np.asarray(found, dtype=float), np.asarray(true, dtype=float))
+    sides = _sides(np.asarray(found, dtype=float), np.asarray(true, dtype=float))
+    f, t = map(torch.from_numpy, sides)
+    alone = len(f) == 1
     return {
-        "pearson": _correlation(f, t),
-        "spearman": _correlation(_ranks(f), _ranks(t)),
-        "mse": float(np.square(f - t).mean()),
+        "pearson": 0.0 if alone else pearson(f, t),
+        "spearman": 0.0 if alone else spearman(f, t),
+        "mse": float((f - t).square().mean()),
     }
 
 
@@ -48,18 +53,3 @@ def _sides(found: Array, true: Array) -> tuple[Array, Array]:
     if found.shape != true.shape or not found.size:
         raise ValueError(f"{len(found)=} and {len(true)=} must be equal and not 0")
     return found, true
-
-
-def _correlation(a: Array, b: Array) -> float:
-    if np.ptp(a) == 0 or np.ptp(b) == 0:
-        return 0.0
-    a, b = a - a.mean(), b - b.mean()
-    return float(a @ b / math.sqrt((a @ a) * (b @ b)))
-
-
-def _ranks(values: Array) -> Array:
-    """From 1 for the least."""
-    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
-    ends = np.cumsum(counts)
-    ranks: Array = (ends - (counts - 1) / 2)[places]
-    return ranks

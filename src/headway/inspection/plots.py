@@ -28,6 +28,7 @@ Series = Mapping[str, Sequence[tuple[float, float]]]
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D1F")
 MARKERS = "osD^vPX*"
 FEW = 40  # points of a line that are marked one by one
+MARGIN = 0.12  # of a scatter, around its points
 BESIDE = 4  # more lines than that have their legend beside the picture
 AROUND = ((4, 4), (4, -11), (-4, 4), (-4, -11), (4, 14), (4, -21), (-4, 14), (-4, -21))
 Box = tuple[float, float, float, float]
@@ -166,10 +167,12 @@ def scatter(
     title: str,
     groups: Sequence[str] | None = None,
 ) -> None:
-    """Named points; those of one group have one colour. Labels give way to each other."""
+    """Named points; those of one group have one colour. Labels give way to each other, and an empty
+    one is not drawn."""
     if len(points) != len(labels) or (groups is not None and len(groups) != len(points)):
         raise ValueError(f"{len(points)=}, {len(labels)=} and the groups must be equally many")
     _check_numbers({label: list(point) for label, point in zip(labels, points, strict=True)})
+    _check_numbers({"points": [number for point in points for number in point]})
     with _page(path, (7.2, 5.6)) as figure:
         axes = figure.subplots()
         own = list(groups) if groups is not None else [""] * len(points)
@@ -177,13 +180,16 @@ def scatter(
         for i, kind in enumerate(kinds):
             chosen = [point for point, group in zip(points, own, strict=True) if group == kind]
             xs, ys = [x for x, _ in chosen], [y for _, y in chosen]
-            marker, colour = MARKERS[i % len(MARKERS)], COLOURS[i % len(COLOURS)]
+            # beyond eight groups a colour comes again with another marker
+            marker, colour = MARKERS[(i + i // 8) % len(MARKERS)], COLOURS[i % len(COLOURS)]
             axes.scatter(xs, ys, label=_text(kind), color=colour, marker=marker, s=28)
         _name(axes, title, "first principal component", "second principal component")
-        axes.margins(0.12)
+        axes.margins(MARGIN)
         for point, label, (right, up) in zip(
             points, labels, _label_places(points, labels), strict=True
         ):
+            if not label:
+                continue
             axes.annotate(
                 _text(label),
                 point,
@@ -201,8 +207,8 @@ def _label_places(
 ) -> list[tuple[int, int]]:
     """Where each label stands beside its point, in typographic points: right and up.
 
-    From left to right, each takes the first of eight places where it covers no other label or
-    point, or the one where it covers least.
+    From left to right, each takes the first of eight places where it covers no other label, point
+    or number of the axis, or the one where it covers least.
     """
     left, low = min(x for x, _ in points), min(y for _, y in points)
     # a drawing of about 380 x 300 typographic points
@@ -210,8 +216,9 @@ def _label_places(
     upwards = 300 / ((max(y for _, y in points) - low) or 1.0)
     spots = [((x - left) * across, (y - low) * upwards) for x, y in points]
     taken = [(x - 3, y - 3, x + 3, y + 3) for x, y in spots]
+    taken.append((-1e4, -1e4, -MARGIN * 380, 1e4))  # the axis at the left
     places = [(4, 4)] * len(points)
-    for i in sorted(range(len(points)), key=lambda i: spots[i]):
+    for i in sorted((i for i, label in enumerate(labels) if label), key=lambda i: spots[i]):
         x, y = spots[i]
         length = 5 * len(labels[i])
 

@@ -28,6 +28,7 @@ from headway.recipes.config import (
     WordsRunConfig,
 )
 from headway.recipes.distil_config import DistilEvaluationConfig, DistilRunConfig
+from headway.recipes.embed_config import EmbedEvaluationConfig, EmbedRunConfig
 from headway.recipes.language_config import (
     LanguageDataConfig,
     LanguageEvaluationConfig,
@@ -37,7 +38,14 @@ from headway.recipes.language_config import (
 from headway.settings import differences, override, read_yaml
 from headway.training import OptimizerConfig, ScheduleConfig
 
-AnyRunConfig = RunConfig | WordsRunConfig | LanguageRunConfig | ClassifyRunConfig | DistilRunConfig
+AnyRunConfig = (
+    RunConfig
+    | WordsRunConfig
+    | LanguageRunConfig
+    | ClassifyRunConfig
+    | DistilRunConfig
+    | EmbedRunConfig
+)
 """The configuration of a run, of whatever family."""
 
 C = TypeVar("C", bound=AnyRunConfig)
@@ -212,6 +220,21 @@ def distil() -> DistilRunConfig:
     )
 
 
+def embed() -> EmbedRunConfig:
+    """A sentence encoder from an encoder and pairs of similar texts (--from ENCODER).
+
+    Each first text learns to find its second among those of the batch; where pairs have scores,
+    cosines learn to be the scores. The rate suits an encoder that was pre-trained by others.
+    """
+    return EmbedRunConfig(
+        recipe="embed",
+        optimizer=OptimizerConfig(lr=2e-5, beta2=0.999, eps=1e-8, weight_decay=0.01),
+        schedule=ScheduleConfig(kind="cosine", warmup=50, final=0.0),
+        evaluation=EmbedEvaluationConfig(every=100),
+        checkpoint=CheckpointConfig(every=100),
+    )
+
+
 RECIPES: dict[str, Callable[[], AnyRunConfig]] = {
     "translate": translate,
     "translate-multi30k": translate_multi30k,
@@ -224,6 +247,7 @@ RECIPES: dict[str, Callable[[], AnyRunConfig]] = {
     "pairs": pairs,
     "regress": regress,
     "distil": distil,
+    "embed": embed,
 }
 
 

@@ -22,6 +22,8 @@ from headway.recipes.classify_config import ClassifyRunConfig
 from headway.recipes.config import RunConfig, WordsRunConfig, parse_time
 from headway.recipes.distil import DISTILLATION
 from headway.recipes.distil_config import DistilRunConfig
+from headway.recipes.embed import EMBEDDING
+from headway.recipes.embed_config import EmbedRunConfig
 from headway.recipes.family import Family, Job
 from headway.recipes.language import LANGUAGE
 from headway.recipes.language_config import LanguageRunConfig
@@ -55,6 +57,7 @@ FAMILIES: dict[type[AnyRunConfig], Family] = {
     LanguageRunConfig: LANGUAGE,
     ClassifyRunConfig: CLASSIFICATION,
     DistilRunConfig: DISTILLATION,
+    EmbedRunConfig: EMBEDDING,
 }
 """The class of a configuration -> what its family brings."""
 

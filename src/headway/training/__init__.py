@@ -6,6 +6,8 @@ from headway.training.log import MetricsLog, StepLog, read_metrics
 from headway.training.loop import NonFinite, Stream, fit
 from headway.training.objectives import (
     ClassificationObjective,
+    ContrastiveObjective,
+    CosineObjective,
     DistillationConfig,
     DistillationObjective,
     Distilled,
@@ -18,6 +20,7 @@ from headway.training.objectives import (
     TranslationObjective,
     cross_entropy_sum,
     negative_sampling_sum,
+    text_vectors,
 )
 from headway.training.observers import Averaging, Evaluation, Interrupted, TimeLimit
 from headway.training.optimizers import OptimizerConfig, depths, freeze, optimizer
@@ -29,6 +32,8 @@ __all__ = [
     "Averaging",
     "Checkpointing",
     "ClassificationObjective",
+    "ContrastiveObjective",
+    "CosineObjective",
     "DistillationConfig",
     "DistillationObjective",
     "Distilled",
@@ -65,4 +70,5 @@ __all__ = [
     "optimizer",
     "read_metrics",
     "save_state",
+    "text_vectors",
 ]

@@ -3,7 +3,9 @@ them."""
 
 from headway.data.formats.labels import Columns, LabelledText, check_labelled, read_labelled
 from headway.data.formats.lines import read_lines
+from headway.data.formats.similar import SimilarTexts, read_similar
 from headway.data.formats.splits import Splits, locate
+from headway.data.formats.tables import read_rows, text_of
 from headway.data.formats.tsv import Pair, PairFiles, pair_files, read_pairs, read_texts
 
 __all__ = [
@@ -11,6 +13,7 @@ __all__ = [
     "LabelledText",
     "Pair",
     "PairFiles",
+    "SimilarTexts",
     "Splits",
     "check_labelled",
     "locate",
@@ -18,5 +21,8 @@ __all__ = [
     "read_labelled",
     "read_lines",
     "read_pairs",
+    "read_rows",
+    "read_similar",
     "read_texts",
+    "text_of",
 ]

@@ -5,6 +5,11 @@ from headway.training.objectives.classification import (
     RegressionObjective,
 )
 from headway.training.objectives.contract import Loss, Objective
+from headway.training.objectives.contrastive import (
+    ContrastiveObjective,
+    CosineObjective,
+    text_vectors,
+)
 from headway.training.objectives.cross_entropy import cross_entropy_sum
 from headway.training.objectives.distillation import (
     DistillationConfig,
@@ -21,6 +26,8 @@ from headway.training.objectives.words import (
 
 __all__ = [
     "ClassificationObjective",
+    "ContrastiveObjective",
+    "CosineObjective",
     "DistillationConfig",
     "DistillationObjective",
     "Distilled",
@@ -33,4 +40,5 @@ __all__ = [
     "TranslationObjective",
     "cross_entropy_sum",
     "negative_sampling_sum",
+    "text_vectors",
 ]

@@ -1,0 +1,86 @@
+"""Texts that a person names: words of the command line, files of them, standard input."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from headway.cli.console import talk
+from headway.cli.translate import standard_input
+from headway.errors import DataError, UsageError
+
+TABLES = (".tsv", ".tab", ".csv", ".jsonl")
+PLAIN = (".txt", ".md")
+
+
+@dataclass(frozen=True)
+class Texts:
+    """labels: what each text is, None where nobody asked."""
+
+    texts: list[str]
+    labels: list[str] | None
+
+
+def gather(things: Sequence[str], column: str = "text", label: str | None = None) -> Texts:
+    """What `things` are: a file's texts where one of that name is there, else a text itself.
+
+    A plain file holds one text a line; tables and .jsonl hold them in `column`, and what they are
+    in `label`. Blank lines are left out. Without things standard input is read. UsageError for what
+    looks like a file and is not there, DataError where there is no text at all.
+    """
+    if not things and sys.stdin.isatty():
+        talk.print("one text a line; Ctrl-D ends")
+    found: list[tuple[str, str | None]] = []
+    for thing in things:
+        path = Path(thing)
+        if _is_file(thing):
+            rows = _rows(path, column, label)
+            talk.print(f"read      {path}: {len(rows):,} texts", markup=False)
+            found += rows
+        elif _ending(thing) in (*TABLES, *PLAIN) and not any(c.isspace() for c in thing):
+            raise UsageError("no such file", thing, "check the path")
+        else:
+            found.append((thing, None))
+    if not things:
+        found = [(line, None) for line in standard_input() if line.strip()]
+    if not found:
+        raise DataError("there is no text", ", ".join(things) or "standard input")
+    if label is not None and any(each is None for _, each in found):
+        raise UsageError(
+            f"--label {label}: not all texts have one", hint="labels stand in tables and .jsonl"
+        )
+    labels = None if label is None else [str(each) for _, each in found]
+    return Texts([text for text, _ in found], labels)
+
+
+def _is_file(thing: str) -> bool:
+    try:
+        return Path(thing).is_file()
+    except (OSError, ValueError):  # a long text is no name
+        return False
+
+
+def _ending(name: str) -> str:
+    return Path(name.removesuffix(".gz")).suffix.lower()
+
+
+def _rows(path: Path, column: str, label: str | None) -> list[tuple[str, str | None]]:
+    """The texts of one file."""
+    from headway.data.formats import read_lines, read_rows, text_of
+
+    if _ending(path.name) not in TABLES:
+        return [(line.strip(), None) for line in read_lines(path) if line.strip()]
+    columns = {column: "--column", **({} if label is None else {label: "--label"})}
+    found: list[tuple[str, str | None]] = []
+    for number, row in read_rows(path, columns):
+        where = f"{path}:{number}"
+        kind = None
+        if label is not None:
+            value = row.get(label)
+            if isinstance(value, bool) or not isinstance(value, str | int | float):
+                raise DataError(f"{label!r} is no text or number", where, "fill it in")
+            kind = str(value).strip()
+        found.append((text_of(row, column, where), kind))
+    return found

@@ -1,0 +1,82 @@
+"""All that the training run of a sentence encoder is told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from headway.machine import MachineConfig
+from headway.recipes.config import BlocksLoopConfig, CheckpointConfig, ObservationConfig
+from headway.settings import section, setting
+from headway.training import OptimizerConfig, ScheduleConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbedDataConfig:
+    train: tuple[str, ...] = setting(
+        (), "pairs of similar texts: .tsv or .csv with a header, or .jsonl, plain or .gz"
+    )
+    valid: tuple[str, ...] = setting((), "held-out pairs; none keeps some of train from training")
+    held_out: float = setting(0.1, "share of the pairs kept so", gt=0, lt=1)
+    first: str = setting("first", "name of the column (or key) that holds the first text")
+    second: str = setting("second", "name of the column (or key) that holds the second text")
+    score: str = setting(
+        "score", "name of the column (or key) that says how similar they are, if there is one"
+    )
+    max_length: int = setting(128, "longer texts (in pieces) are cut at their end", ge=3)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbedModelConfig:
+    """The model is the one that it starts from; a text's vector is the mean of its pieces'."""
+
+    dropout: float = setting(0.1, "share of activations dropped while training", ge=0, lt=1)
+
+    family: ClassVar[str] = "embedder"
+    sizes: ClassVar[dict[str, dict[str, Any]]] = {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbedTrainingConfig(BlocksLoopConfig):
+    steps: int = setting(500, "updates", gt=0)
+    average: float = setting(
+        0.0, "decay of the running average of the weights; 0 switches it off", ge=0, lt=1
+    )
+    rows: int = setting(32, "pairs of a batch: each is held against all others", gt=1)
+    scale: float = setting(20.0, "by what cosines are multiplied before the softmax", gt=0)
+    symmetric: bool = setting(False, "find the first text by the second as well")
+    start: str | None = setting(
+        None, "the encoder that is fine-tuned: a run or a model (short: --from)"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbedEvaluationConfig(ObservationConfig):
+    metric: Literal["spearman", "reciprocal_rank"] = setting(
+        "reciprocal_rank",
+        "what the kept model is best by: spearman where held-out pairs have "
+        "scores, else reciprocal_rank",
+    )
+    pairs: int = setting(1000, "held-out pairs evaluated each time, the first ones", gt=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbedRunConfig:
+    """One training run of a sentence encoder, from an encoder (`training.start`)."""
+
+    recipe: str = setting("embed", "name of the recipe this came from")
+    data: EmbedDataConfig = section(EmbedDataConfig)
+    model: EmbedModelConfig = section(EmbedModelConfig)
+    optimizer: OptimizerConfig = section(OptimizerConfig)
+    schedule: ScheduleConfig = section(ScheduleConfig)
+    training: EmbedTrainingConfig = section(EmbedTrainingConfig)
+    evaluation: EmbedEvaluationConfig = section(EmbedEvaluationConfig)
+    checkpoint: CheckpointConfig = section(CheckpointConfig)
+    machine: MachineConfig = section(MachineConfig)
+
+    decided_by_data: ClassVar[frozenset[str]] = frozenset({"evaluation.metric"})
+
+    @property
+    def name(self) -> str:
+        """What the run is called unless the user names it: its recipe."""
+        return self.recipe

@@ -1,0 +1,62 @@
+"""Vectors of texts that mean the same lie together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+
+from headway.blocks import mean_pooled
+from headway.data.framed import FramedBatch
+from headway.data.similar import SimilarBatch
+from headway.models import Bert
+from headway.shapes import Bool, Float, Tensor
+from headway.training.objectives.contract import Loss
+
+
+def text_vectors(model: Bert, batch: FramedBatch) -> Float[Tensor, "B D"]:
+    """The mean of each text's tokens, of length 1. Reimers and Gurevych 2019, section 3."""
+    hidden = model.encode(batch.tokens, batch.keys, batch.types)
+    return F.normalize(mean_pooled(hidden, batch.keys).float(), dim=-1)
+
+
+@dataclass(frozen=True)
+class ContrastiveObjective:
+    """-log exp(s cos(a_i, b_i)) / sum_j exp(s cos(a_i, b_j)): of all second texts of the batch,
+    find the one that belongs to the first (multiple negatives ranking).
+
+    Pairs that have a text in common are not held against each other. symmetric: half of that, and
+    half of finding a_i by b_i. Henderson et al. 2017, section 4.4, with the cosine times s for
+    their dot product; van den Oord et al. 2018, equation 4 (InfoNCE). The negatives are those of
+    one batch: two accumulated ones are not one of twice the size.
+    """
+
+    scale: float = 20.0
+    symmetric: bool = False
+
+    def __call__(self, model: Bert, batch: SimilarBatch) -> Loss:
+        first, second = text_vectors(model, batch.first), text_vectors(model, batch.second)
+        total = ranking_sum(self.scale * first @ second.T, batch.shared)
+        if self.symmetric:
+            total = (total + ranking_sum(self.scale * second @ first.T, batch.shared)) / 2
+        return Loss(total, total.detach(), len(first))
+
+
+def ranking_sum(scores: Float[Tensor, "B B"], left_out: Bool[Tensor, "B B"]) -> Float[Tensor, ""]:
+    """-sum_i log softmax_j(scores_ij)_i, over the j that are not left out."""
+    right = torch.arange(len(scores), device=scores.device)
+    return F.cross_entropy(scores.masked_fill(left_out, -torch.inf), right, reduction="sum")
+
+
+@dataclass(frozen=True)
+class CosineObjective:
+    """(cos(a_i, b_i) - score_i)^2, with scores from 0 to 1. Reimers and Gurevych 2019, section 3
+    (regression objective)."""
+
+    def __call__(self, model: Bert, batch: SimilarBatch) -> Loss:
+        if batch.scores is None:
+            raise ValueError("the pairs have no scores")
+        first, second = text_vectors(model, batch.first), text_vectors(model, batch.second)
+        total = ((first * second).sum(-1) - batch.scores).square().sum()
+        return Loss(total, total.detach(), len(first))

@@ -1,0 +1,249 @@
+"""Hidden words, vectors, neighbours and sentence encoders through the real command line."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from headway.bundle import EncoderBundle
+from headway.cli.texts import gather
+from headway.errors import UsageError
+from headway.models import Bert, BertConfig
+from headway.text import MarkedTokenizer
+from tests.end_to_end.small import headway
+from tests.recipes.test_embed import PAIRS, SCORED, scored, table
+
+TEXTS = [first for first, _ in PAIRS][::7]
+TINY = [
+    *("--training.rows", "8", "--data.held-out", "0.2", "--optimizer.lr", "3e-3"),
+    *("--schedule.kind", "constant", "--schedule.warmup", "2"),
+    *("--evaluation.every", "5", "--checkpoint.every", "5", "--threads", "1"),
+]
+
+
+def train(run: str, *more: str, data: str = "p.tsv") -> list[str]:
+    return ["train", "embed", data, "--from", "enc", "--run", run, *TINY, *more]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("embed")
+    reader = MarkedTokenizer.train([text for pair in PAIRS for text in pair], 200)
+    torch.manual_seed(3)
+    shape = {"model_dim": 24, "num_heads": 3, "ffn_dim": 40, "num_layers": 2, "max_length": 21}
+    model = Bert(BertConfig(**shape, vocabulary=reader.size))
+    EncoderBundle(model, reader).save(folder / "enc")
+    headless = Bert(BertConfig(**shape, vocabulary=reader.size, masked_words=False))
+    EncoderBundle(headless, reader).save(folder / "headless")
+    table(folder / "p.tsv")
+    scored(folder / "s.tsv")
+    (folder / "t.txt").write_text("\n".join(TEXTS) + "\n\n")
+    rows = [(text, text.split()[1]) for text in TEXTS]
+    table(folder / "t.tsv", rows, "text\tkind")
+    lines = [json.dumps({"body": text, "kind": kind}) for text, kind in rows]
+    (folder / "t.jsonl").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def bundle(place):
+    from headway import load
+
+    return load(place / "enc")
+
+
+# --- fill --------------------------------------------------------------------------------------
+
+
+def test_hidden_words_are_guessed_with_bars_given_or_piped(place, here):
+    asked = ["the [MASK] sleeps at the [MASK]", "[MASK]"]
+    given = headway("fill", "enc", *asked, cwd=place).stdout
+    assert given == here("fill", "enc", given="\n".join(asked) + "\n")[0]
+    lines = given.split("\n")
+    assert lines[0] == asked[0] and lines[13] == asked[1]
+    places = given.split("\n\n")
+    assert len(places) == 4 and places[3] == ""
+    for guesses in (places[0].split("\n")[1:], places[1].split("\n"), places[2].split("\n")[1:]):
+        shares = [float(line.split()[1]) for line in guesses]
+        assert len(shares) == 5 and shares == sorted(shares, reverse=True)
+
+
+def test_guesses_as_json_are_those_of_the_bundle(here, bundle):
+    asked = ["the [MASK] sleeps at the [MASK]", "[MASK] sings"]
+    out = here("fill", "enc", *asked, "--top", "3", "--json")[0]
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert [(row["line"], row["text"]) for row in rows] == [(1, asked[0]), (2, asked[1])]
+    for row, expected in zip(rows, bundle.fill(asked, 3), strict=True):
+        assert row["guesses"] == [[vars(guess) for guess in place] for place in expected]
+
+
+# --- embed -------------------------------------------------------------------------------------
+
+
+def test_vectors_are_written_in_every_form(place, here, bundle, tmp_path):
+    expected = bundle.embed(TEXTS).numpy()
+    said = here("embed", "enc", "t.txt", "--output", str(tmp_path / "v.npz"))[1]
+    assert f"{len(TEXTS)} texts, 24 numbers each" in said and "similar enc" in said
+    found = np.load(tmp_path / "v.npz")
+    assert np.array_equal(found["vectors"], expected) and found["texts"].tolist() == TEXTS
+    assert found["vectors"].dtype == np.float32 and "labels" not in found
+    here("embed", "enc", "t.tsv", "--output", str(tmp_path / "v.tsv"), "--label", "kind")
+    header, *rows = (tmp_path / "v.tsv").read_text().rstrip("\n").split("\n")
+    assert header.split("\t")[:3] == ["text", "label", "1"] and len(rows) == len(TEXTS)
+    for row, text, vector in zip(rows, TEXTS, expected, strict=True):
+        first, label, *numbers = row.split("\t")
+        assert (first, label) == (text, text.split()[1])
+        assert np.array_equal(np.array(numbers, dtype=np.float32), vector)
+    here("embed", "enc", "t.jsonl", "--column", "body", "--output", str(tmp_path / "v.jsonl"))
+    lines = [json.loads(line) for line in (tmp_path / "v.jsonl").read_text().splitlines()]
+    assert [line["text"] for line in lines] == TEXTS
+    assert np.array_equal(np.array([line["vector"] for line in lines], np.float32), expected)
+
+
+def test_vectors_go_to_standard_output_where_no_file_is_named(here, bundle):
+    out = here("embed", "enc", "a fox", "an owl\tsings", "--raw", "--pooling", "first")[0]
+    header, *rows = out.rstrip("\n").split("\n")
+    assert header.startswith("text\t1\t2") and [row.split("\t")[0] for row in rows] == [
+        "a fox",
+        "an owl sings",
+    ]
+    raw = bundle.embed(["a fox"], pooling="first", normalise=False)[0].tolist()
+    assert [float(x) for x in rows[0].split("\t")[1:]] == pytest.approx(raw)
+    piped = here("embed", "enc", "--json", given='a "fox"\n\nan owl\n')[0].splitlines()
+    assert [json.loads(line)["text"] for line in piped] == ['a "fox"', "an owl"]
+
+
+@pytest.mark.parametrize("ending", ["svg", "png"])
+def test_texts_are_drawn_in_the_colours_of_their_labels(here, tmp_path, ending):
+    path = tmp_path / f"x.{ending}"
+    said = here("embed", "enc", "t.tsv", "--label", "kind", "--plot", str(path))
+    assert said[0] == "" and f"drawn     {path}" in said[1]
+    if ending == "svg":
+        drawn = path.read_text()
+        assert f"{len(TEXTS)} texts, enc" in drawn
+        for word in ("fox", "hare", TEXTS[0]):
+            assert f">{word}<" in drawn, word
+
+
+def test_a_picture_of_many_texts_names_none_of_them(place, here, tmp_path):
+    (tmp_path / "many.txt").write_text("\n".join(first for first, _ in PAIRS))
+    here("embed", "enc", str(tmp_path / "many.txt"), "--plot", str(tmp_path / "x.svg"))
+    drawn = (tmp_path / "x.svg").read_text()
+    assert "first principal component" in drawn and PAIRS[0][0] not in drawn
+
+
+# --- similar -----------------------------------------------------------------------------------
+
+
+def test_the_nearest_texts_come_first(here, bundle):
+    out = here("similar", "enc", TEXTS[4], "t.txt", "--top", "3")[0]
+    rows = [line.split("\t") for line in out.splitlines()]
+    assert len(rows) == 3 and rows[0] == ["1.000", TEXTS[4]]
+    cosines = bundle.embed(TEXTS) @ bundle.embed([TEXTS[4]])[0]
+    best = cosines.topk(3)
+    assert [row[1] for row in rows] == [TEXTS[i] for i in best.indices]
+    lines = here("similar", "enc", TEXTS[4], "t.jsonl", "--column", "body", "--json")[0]
+    found = [json.loads(line) for line in lines.splitlines()]
+    assert len(found) == 10 and found[0] == {"text": TEXTS[4], "cosine": 1.0}
+    assert [one["cosine"] for one in found[:3]] == pytest.approx(best.values.tolist(), abs=1e-4)
+
+
+def test_texts_are_read_once_each_from_files_words_and_pipes(here):
+    out = here("similar", "enc", "a fox", "t.txt", "t.txt", "one more fox", "--top", "99")[0]
+    assert len(out.splitlines()) == len(TEXTS) + 1
+    assert here("similar", "enc", "a fox", given="a fox\nan owl\n")[0].startswith("1.000\ta fox\n")
+
+
+def test_what_looks_like_a_file_must_be_one(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    for name in ("texts.txt", "a/b.tsv", "c.jsonl.gz"):
+        with pytest.raises(UsageError, match="no such file"):
+            gather([name])
+    sentences = ["see texts.txt", "a.b", "x" * 5000, "what? \0"]
+    assert gather(sentences).texts == sentences
+
+
+# --- training ----------------------------------------------------------------------------------
+
+
+def test_an_encoder_is_trained_evaluated_and_used(place, here):
+    said = headway(*train("e", "--steps", "40"), cwd=place).stderr
+    for part in (
+        "each first text is to find its second among the 8",
+        "before training: accuracy 0.",
+        "2 layers, d=24, 3 heads",
+        "batches of 8 pairs",
+        "valid step=40 accuracy=",
+        "best reciprocal_rank",
+        'similar runs/e "..." TEXTS',
+    ):
+        assert part in said, part
+    shown = json.loads(here("runs", "show", "runs/e", "--json")[0])
+    own = json.loads(here("eval", "runs/e", "--json")[0])
+    assert own["reciprocal_rank"] == pytest.approx(shown["best"])
+    assert here("similar", "runs/e", "the fox sleeps at the lake", "t.txt")[0]
+    assert "no head for hidden words" in here("fill", "runs/e", "a [MASK]", code=2)[1]
+
+
+def test_an_encoder_is_judged_by_a_file_of_scores(here):
+    found = json.loads(here("eval", "enc", "s.tsv", "--json")[0])
+    assert found["pairs"] == len(SCORED) and -1 <= found["spearman"] <= 1
+    text = here("eval", "enc", "s.tsv")[0]
+    assert text.startswith(f"spearman {found['spearman']:.4f}   pearson ")
+
+
+def test_the_same_command_goes_on_where_it_stopped(place, here):
+    here(*train("whole", "--steps", "9"))
+    here(*train("halves", "--steps", "4"))
+    assert "resumed from step 4" in here("train", "--resume", "runs/halves", "--steps", "9")[1]
+    for name in ("checkpoints/step-9/state.safetensors", "model/model.safetensors"):
+        whole, halves = (place / "runs" / run / name for run in ("whole", "halves"))
+        assert halves.read_bytes() == whole.read_bytes()
+    assert "resumed from step 9" in here(*train("whole", "--steps", "9"))[1]
+
+
+def test_a_dry_run_keeps_nothing_and_settings_are_shown(place, here):
+    assert "minutes for" in here(*train("dry", "--dry-run", data="s.tsv"))[1]
+    assert not (place / "runs" / "dry").exists()
+    assert "scale: 20.0" in here("config", "show", "embed")[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "part"),
+    [
+        ("fill enc hello", 2, "no [MASK] in 'hello'"),
+        ("fill enc [MASK] --top 0", 2, "--top 0"),
+        ("fill headless [MASK]", 2, "no head for hidden words"),
+        ("fill nowhere [MASK]", 2, "no config.json"),
+        ("embed enc t.txt --output v.txt", 2, ".npz or .tsv or .jsonl"),
+        ("embed enc t.txt --output there.npz", 2, "exists already"),
+        ("embed enc t.txt --plot v.pdf", 2, ".svg or .png"),
+        ("embed enc t.txt --plot there.svg", 2, "exists already"),
+        ("embed enc nowhere.txt", 2, "no such file"),
+        ("embed enc empty.txt", 3, "no text"),
+        ("embed enc fox owl --plot few.svg", 2, "too few"),
+        ("embed enc t.txt --label kind", 2, "not all texts have one"),
+        ("embed enc t.tsv --label sort", 2, "--label NAME"),
+        ("embed enc t.jsonl", 3, "t.jsonl:1"),
+        ("embed enc t.tsv --column words", 2, "--column NAME"),
+        ("similar enc fox empty.txt", 3, "no text"),
+        ("similar enc fox t.txt --top 0", 2, "--top 0"),
+        ("train embed", 2, "no pairs"),
+        ("train embed p.tsv", 2, "--from RUN"),
+        ("train embed p.tsv --from enc --model tiny", 2, "has its size"),
+        ("train embed t.tsv --from enc", 2, "--data.first"),
+        ("eval enc", 2, "name a file of pairs"),
+        ("eval enc t.tsv", 2, "no column 'first'"),
+        ("translate enc hello", 2, "needs a translator"),
+    ],
+)
+def test_wrong_words_are_answered_in_three_lines(place, here, words, code, part):
+    (place / "empty.txt").write_text("\n \n")
+    for name in ("there.npz", "there.svg"):
+        (place / name).write_text("mine")
+    said = here(*words.split(), code=code)[1]
+    error = said[said.index("error:") :].strip()
+    assert part in error and len(error.split("\n")) <= 3, said
+    assert (place / "there.npz").read_text() == "mine" == (place / "there.svg").read_text()
+    assert not (place / "runs" / "embed").exists() and not (place / "few.svg").exists()

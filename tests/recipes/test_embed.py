@@ -1,0 +1,265 @@
+"""Sentence encoders as a run: pairs in, training, going on, and the bundle."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from headway import load
+from headway.bundle import EncoderBundle
+from headway.errors import DataError, UsageError
+from headway.machine import MachineConfig, prepare
+from headway.models import Bert, BertConfig
+from headway.recipes import recipe, saved, train
+from headway.recipes.embed import EmbedJob, likeness
+from headway.recipes.embed_data import prepare_pairs, similar_texts
+from headway.text import MarkedTokenizer
+from headway.training import ContrastiveObjective, CosineObjective, read_metrics
+from tests.recipes.test_language import weights
+
+WHO = {"fox": "renard", "owl": "hibou", "crab": "crabe", "toad": "crapaud", "hare": "lievre"}
+DOES = {"sleeps": "dort", "sings": "chante", "eats": "mange", "runs": "court"}
+WHERE = {"home": "maison", "lake": "lac", "hill": "colline", "shed": "cabane"}
+MEANT = [(who, does, where) for who in WHO for does in DOES for where in WHERE]
+PAIRS = [
+    (f"the {who} {does} at the {where}", f"{WHERE[where]} {WHO[who]} {DOES[does]}")
+    for who, does, where in MEANT
+]
+SCORED = [  # how many words of three two sentences share
+    (
+        f"the {' '.join(a)}",
+        f"one {' '.join(b)}",
+        str(sum(x == y for x, y in zip(a, b, strict=True))),
+    )
+    for i, a in enumerate(MEANT)
+    for b in (MEANT[(7 * i + 3) % 80], MEANT[(i + 4) % 80], a, MEANT[i // 16 * 16 + (i * 5) % 16])
+]
+TINY = {
+    "training.rows": 8,
+    "training.steps": 6,
+    "data.held_out": 0.2,
+    "evaluation.every": 3,
+    "checkpoint.every": 3,
+    "schedule.kind": "constant",  # one that does not look at the end
+    "schedule.warmup": 2,
+    "optimizer.lr": 3e-3,
+    "machine.threads": 1,
+    "machine.device": "cpu",
+}
+
+
+def table(path, rows=PAIRS, header="first\tsecond"):
+    path.write_text("\n".join([header, *("\t".join(row) for row in rows)]) + "\n")
+    return str(path)
+
+
+def scored(path, rows=SCORED):
+    return table(path, rows, "first\tsecond\tscore")
+
+
+def embedding(pairs, start, **changes):
+    dotted = {key.replace("__", "."): value for key, value in changes.items()}
+    given = {"data.train": pairs, "training.start": str(start)}
+    return recipe("embed", ("test", {**TINY, **given, **dotted}))
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory):
+    """An encoder that nobody trained, with all its heads."""
+    reader = MarkedTokenizer.train([text for pair in PAIRS for text in pair], 200)
+    torch.manual_seed(3)
+    shape = {"model_dim": 24, "num_heads": 3, "ffn_dim": 40, "num_layers": 2, "max_length": 21}
+    model = Bert(BertConfig(**shape, vocabulary=reader.size))
+    folder = tmp_path_factory.mktemp("start") / "encoder"
+    EncoderBundle(model, reader).save(folder)
+    return folder
+
+
+@pytest.fixture
+def pairs(tmp_path):
+    return table(tmp_path / "p.tsv")
+
+
+@pytest.fixture(scope="module")
+def learned(start, tmp_path_factory):
+    """One that learned what belongs together."""
+    folder = tmp_path_factory.mktemp("learned")
+    how = {"training__steps": 240, "evaluation__every": 40, "model__dropout": 0.0}
+    train(embedding(table(folder / "p.tsv"), start, **how), folder / "run")
+    return folder / "run"
+
+
+# --- learning ----------------------------------------------------------------------------------
+
+
+def test_an_encoder_learns_to_find_what_means_the_same(start, learned):
+    rows = read_metrics(learned / "metrics.jsonl", "valid")
+    best = max(row["reciprocal_rank"] for row in rows)
+    assert best > 0.7 and max(row["accuracy"] for row in rows) > 0.6
+    bundle = load(learned)
+    assert isinstance(bundle, EncoderBundle) and saved(learned).evaluation.metric != "spearman"
+    held = similar_texts(saved(learned).data)[1]
+    assert 4 <= len(held) <= 40
+
+    def found(encoder):
+        a, b = (encoder.embed([getattr(p, side) for p in held]) for side in ("first", "second"))
+        return ((a @ b.T).argmax(1) == torch.arange(len(held))).double().mean().item()
+
+    assert found(bundle) == pytest.approx(
+        next(row["accuracy"] for row in rows if row["reciprocal_rank"] == best)
+    )
+    assert found(load(start)) < found(bundle) / 2
+
+
+def test_scores_are_learned_and_measured_by_their_order(start, tmp_path):
+    config = embedding(
+        scored(tmp_path / "s.tsv"),
+        start,
+        training__steps=120,
+        evaluation__every=40,
+        model__dropout=0.0,
+    )
+    train(config, tmp_path / "run")
+    rows = read_metrics(tmp_path / "run" / "metrics.jsonl", "valid")
+    assert saved(tmp_path / "run").evaluation.metric == "spearman"
+    assert rows[-1]["spearman"] > 0.8 and rows[-1]["pearson"] > 0.8
+    assert rows[-1]["best" if "best" in rows[-1] else "spearman"]
+
+
+def test_pairs_without_scores_may_be_judged_by_pairs_with_them(start, pairs, tmp_path):
+    events = []
+    config = embedding(pairs, start, data__valid=scored(tmp_path / "s.tsv"))
+    train(config, tmp_path / "run", listeners=[events.append])
+    assert saved(tmp_path / "run").evaluation.metric == "spearman"
+    notes = [event["text"] for event in events if event["kind"] == "note"]
+    assert any(note.startswith("each first text is to find its second") for note in notes)
+    assert any(note.startswith("before training: spearman ") for note in notes)
+    again = []
+    train(config, tmp_path / "run", listeners=[again.append])
+    assert not any("before training" in event.get("text", "") for event in again)
+
+
+def test_the_job_follows_from_the_pairs(start, pairs, tmp_path):
+    bundle, machine = load(start), prepare(MachineConfig(device="cpu", threads=1))
+    jobs = []
+    for name, data in (("a", pairs), ("b", scored(tmp_path / "s.tsv"))):
+        (tmp_path / name).mkdir()
+        config = embedding(data, start, training__symmetric=True, model__dropout=0.3)
+        made = prepare_pairs(config, bundle.tokenizer, 6, tmp_path / name, lambda event: None)
+        jobs.append(EmbedJob(config, made, bundle, machine))
+        assert max(len(row) for row in made.train.first) == 6
+    assert jobs[0].objective == ContrastiveObjective(20.0, True)
+    assert jobs[1].objective == CosineObjective()
+    assert sorted(set(jobs[1].prepared.train.scores)) == pytest.approx([0, 1 / 3, 2 / 3, 1])
+    assert set(jobs[1].prepared.valid.scores) <= {0, 1, 2, 3}
+    model = jobs[0].build()
+    for name, parameter in model.named_parameters():
+        assert torch.equal(parameter, bundle.model.get_parameter(name)), name
+    assert model.config.dropout == 0.3 and model.masked_words is None
+    assert model.next_sentence is None and model.pooler is not None
+
+
+def test_likeness_leaves_out_rivals_that_are_partners_too(start):
+    from headway.data.similar import SimilarPairs
+
+    vectors = {1: [1.0, 0.0], 2: [1.0, 0.0], 3: [0.0, 1.0], 4: [0.6, 0.8]}
+
+    def encode(rows):
+        return torch.tensor([vectors[row[0]] for row in rows])
+
+    found = likeness(SimilarPairs([[1], [1], [3]], [[2], [4], [4]]), 9, encode)
+    assert found == {"accuracy": 1.0, "reciprocal_rank": 1.0}
+    rival = likeness(SimilarPairs([[1], [3]], [[4], [2]]), 9, encode)
+    assert rival == {"accuracy": 0.0, "reciprocal_rank": 0.5}
+    few = likeness(SimilarPairs([[1], [3], [1]], [[2], [4], [3]], [3.0, 2.0, 9.0]), 2, encode)
+    assert few == {"spearman": pytest.approx(1.0), "pearson": pytest.approx(1.0)}
+
+
+def test_a_pair_is_held_out_by_its_first_text_wherever_it_stands(pairs, tmp_path):
+    twice = (pairs, table(tmp_path / "again.tsv", PAIRS[::-1]))
+    kept, held = similar_texts(embedding(twice, "x").data)
+    assert len(kept) + len(held) == 2 * len(PAIRS)
+    assert not {each.first for each in kept} & {each.first for each in held}
+
+
+# --- going on ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {},
+        {"training__recompute": True, "training__average": 0.9, "training__symmetric": True},
+        {"training__accumulate": 2, "scores": True},
+    ],
+    ids=["plain", "recompute-average", "scores"],
+)
+def test_steps_in_two_halves_are_the_steps_in_one(start, pairs, tmp_path, how):
+    how = dict(how)
+    given = scored(tmp_path / "s.tsv") if how.pop("scores", False) else pairs
+    train(embedding(given, start, **how), tmp_path / "whole")
+    train(embedding(given, start, **how, training__steps=3), tmp_path / "halves")
+    train(embedding(given, start, **how), tmp_path / "halves")
+    for name in ("checkpoints/step-6/state.safetensors", "model/model.safetensors"):
+        assert (tmp_path / "halves" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_other_pairs_are_no_way_to_go_on(start, pairs, tmp_path):
+    train(embedding(pairs, start, training__steps=3), tmp_path / "run")
+    before = weights(tmp_path / "run")
+    table(Path(pairs), [*PAIRS, ("one more fox", "un renard")])
+    with pytest.raises(DataError, match="not those that the run began"):
+        train(embedding(pairs, start), tmp_path / "run")
+    assert all(torch.equal(before[k], v) for k, v in weights(tmp_path / "run").items())
+
+
+# --- what is refused ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind", "part"),
+    [
+        ({"data__train": ()}, UsageError, "no pairs to learn from"),
+        ({"data__train": ("nowhere.tsv",)}, UsageError, "nowhere.tsv"),
+        ({"data__valid": ("nowhere.tsv",)}, UsageError, "nowhere.tsv"),
+        ({"training__start": None}, UsageError, "--from RUN"),
+        ({"training__start": "nowhere"}, UsageError, "nowhere"),
+        ({"data__first": "left"}, UsageError, "'left'(.|\n)*--data.first"),
+        ({"data__score": "likeness"}, UsageError, "no pair has a score 'likeness'"),
+        ({"data__train": ("empty.tsv",)}, DataError, "0 of 0 pairs are left"),
+        ({"data__train": ("few.tsv",)}, DataError, "--data.valid"),
+        ({"data__train": ("same.tsv",)}, DataError, "have the score 2"),
+        ({"data__train": ("p.tsv", "same.tsv")}, DataError, r"no 'score'(.|\n)*p.tsv:2"),
+        ({"data__train": ("wrong.tsv",)}, DataError, r"wrong.tsv:2"),
+    ],
+)
+def test_what_cannot_work_is_refused_and_leaves_no_folder(
+    start, pairs, tmp_path, monkeypatch, changes, kind, part
+):
+    monkeypatch.chdir(tmp_path)
+    table(tmp_path / "empty.tsv", [])
+    table(tmp_path / "few.tsv", PAIRS[:1])
+    scored(tmp_path / "same.tsv", [(a, b, "2") for a, b in PAIRS])
+    scored(tmp_path / "wrong.tsv", [("a", "b", "c")])
+    with pytest.raises(kind, match=part):
+        train(embedding(pairs, start, **changes), tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_another_kind_of_model_is_no_start(pairs, tmp_path):
+    from tests.recipes.test_language import STORY, configured
+
+    (tmp_path / "t.txt").write_text(STORY)
+    train(configured(str(tmp_path / "t.txt"), training__steps=1), tmp_path / "gpt")
+    with pytest.raises(UsageError, match="holds a language model, and this needs a text encoder"):
+        train(embedding(pairs, tmp_path / "gpt"), tmp_path / "new")
+
+
+def test_the_note_of_which_pairs_is_plain_json(start, pairs, tmp_path):
+    train(embedding(pairs, start, training__steps=1), tmp_path / "run")
+    assert set(json.loads((tmp_path / "run" / "pairs.json").read_text())) == {
+        "format",
+        "tokenizer",
+        "sha256",
+    }
