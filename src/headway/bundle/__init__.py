@@ -3,15 +3,19 @@
 `headway.load(folder)` is the only way in; what it returns has the verbs of its kind.
 """
 
+from headway.bundle.answerer import AnswererBundle, AnswerReader, FoundAnswer
 from headway.bundle.classifier import Classified, ClassifierBundle, ClassReader
 from headway.bundle.encoder import EncoderBundle, Guess
 from headway.bundle.families import FAMILIES, Bundle, Family, expect, load, load_as
+from headway.bundle.tagger import FoundSpan, FoundWord, Tagged, TaggerBundle, TagReader
 from headway.bundle.text import TextBundle
 from headway.bundle.translator import Attention, Translation, TranslatorBundle
 from headway.bundle.words import Neighbour, WordsBundle
 
 __all__ = [
     "FAMILIES",
+    "AnswerReader",
+    "AnswererBundle",
     "Attention",
     "Bundle",
     "ClassReader",
@@ -19,8 +23,14 @@ __all__ = [
     "ClassifierBundle",
     "EncoderBundle",
     "Family",
+    "FoundAnswer",
+    "FoundSpan",
+    "FoundWord",
     "Guess",
     "Neighbour",
+    "TagReader",
+    "Tagged",
+    "TaggerBundle",
     "TextBundle",
     "Translation",
     "TranslatorBundle",

@@ -6,8 +6,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from headway.cli.answer import evaluate_answerer
 from headway.cli.console import data, data_json, talk
 from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
+from headway.cli.tag import evaluate_tagger
 from headway.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -28,7 +30,8 @@ def evaluate(
     json: bool = False,
     machine: MachineFlags = ON_THIS_MACHINE,
 ) -> None:
-    """BLEU and chrF, by sacrebleu, of a translator on held-out pairs; accuracy of a classifier.
+    """BLEU and chrF, by sacrebleu, of a translator on held-out pairs; accuracy of a classifier;
+    F1 of a tagger's spans; exact matches and F1 of an answerer.
 
     Parameters
     ----------
@@ -36,7 +39,8 @@ def evaluate(
         A run folder or a model folder.
     path
         Pairs to translate; without it, the run's own test (or validation) pairs. Of a classifier:
-        texts with labels; without it, those that the run held out.
+        texts with labels, of a tagger sentences with tags, of an answerer questions; without it,
+        those that the run held out.
     split
         Which of the run's own pairs.
     source
@@ -50,13 +54,26 @@ def evaluate(
     json
         One JSON object.
     """
-    from headway.bundle import ClassifierBundle, TranslatorBundle, expect, load
+    from headway.bundle import (
+        AnswererBundle,
+        ClassifierBundle,
+        TaggerBundle,
+        TranslatorBundle,
+        expect,
+        load,
+    )
 
     place = machine.prepare()
     bundle = load(run, place.device)
     with place.precision():
         if isinstance(bundle, ClassifierBundle):
             _accuracy(bundle, run, path, json)
+            return
+        if isinstance(bundle, TaggerBundle):
+            evaluate_tagger(bundle, run, path, json)
+            return
+        if isinstance(bundle, AnswererBundle):
+            evaluate_answerer(bundle, run, path, json)
             return
         translator = expect(TranslatorBundle, bundle, run)
         _scores(translator, _files(run, path, split, (source, target)), beam, length_penalty, json)

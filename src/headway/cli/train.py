@@ -45,6 +45,8 @@ NEXT = {
         "export {run} --to hf",
     ),
     "classifier": ('classify {run} "..."', "eval {run}"),
+    "tagger": ('tag {run} "..."', "eval {run}"),
+    "answerer": ('answer {run} --question "..." --context FILE', "eval {run}"),
     "words": (
         "words nearest {run} WORD",
         "words analogy {run} A B C",

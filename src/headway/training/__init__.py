@@ -5,11 +5,13 @@ from headway.training.checkpoints import Checkpointing, load_state, save_state
 from headway.training.log import MetricsLog, StepLog, read_metrics
 from headway.training.loop import NonFinite, Stream, fit
 from headway.training.objectives import (
+    AnsweringObjective,
     ClassificationObjective,
     Loss,
     NegativeSampling,
     NextWordObjective,
     Objective,
+    TaggingObjective,
     TextObjective,
     TranslationObjective,
     cross_entropy_sum,
@@ -22,6 +24,7 @@ from headway.training.signals import StopRequest, graceful_stop
 from headway.training.state import Event, Observer, StepReport, TrainingState
 
 __all__ = [
+    "AnsweringObjective",
     "Averaging",
     "Checkpointing",
     "ClassificationObjective",
@@ -41,6 +44,7 @@ __all__ = [
     "StepReport",
     "StopRequest",
     "Stream",
+    "TaggingObjective",
     "TextObjective",
     "TimeLimit",
     "TrainingState",

@@ -1,8 +1,10 @@
 """What to learn: a model and a batch in, a summed loss and the number of targets out."""
 
+from headway.training.objectives.answering import AnsweringObjective
 from headway.training.objectives.classification import ClassificationObjective
 from headway.training.objectives.contract import Loss, Objective
 from headway.training.objectives.cross_entropy import cross_entropy_sum
+from headway.training.objectives.tagging import TaggingObjective
 from headway.training.objectives.text import TextObjective
 from headway.training.objectives.translation import TranslationObjective
 from headway.training.objectives.words import (
@@ -12,11 +14,13 @@ from headway.training.objectives.words import (
 )
 
 __all__ = [
+    "AnsweringObjective",
     "ClassificationObjective",
     "Loss",
     "NegativeSampling",
     "NextWordObjective",
     "Objective",
+    "TaggingObjective",
     "TextObjective",
     "TranslationObjective",
     "cross_entropy_sum",
