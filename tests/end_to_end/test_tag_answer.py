@@ -76,7 +76,8 @@ def test_words_have_their_tags_beside_them_where_tags_mark_no_spans(place, here)
     (place / "p.conll").write_text(text.replace("\tO", "\tX"))
     words = [word.replace("t.conll", "p.conll") for word in train_tag("p", "--steps", "30")]
     assert "accuracy=" in here(*words)[1]
-    assert here("tag", "runs/p", "Bo Nash sings")[0] == "Bo/NAME Nash/NAME sings/X\n"
+    expected = "in/X a/X shed/X Bo/NAME Nash/NAME sings/X\n"
+    assert here("tag", "runs/p", "in a shed Bo Nash sings")[0] == expected
     assert set(json.loads(here("eval", "runs/p", "--json")[0])) == {
         "accuracy",
         "words",

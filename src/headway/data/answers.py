@@ -79,15 +79,17 @@ def covered(spans: Sequence[tuple[int, int]], start: int, end: int) -> tuple[int
 @dataclass(frozen=True)
 class AnswerBatch:
     """Windows, one a row. starts, ends: where the answer's first and last token stand; 0, [CLS],
-    where it is not in the window."""
+    where it is not in the window. indices: where in the data the windows stand."""
 
     texts: FramedBatch
     starts: Int[Tensor, " B"]
     ends: Int[Tensor, " B"]
+    indices: tuple[int, ...] = ()
 
     def to(self, device: str) -> AnswerBatch:
         """The same on another device."""
-        return AnswerBatch(self.texts.to(device), self.starts.to(device), self.ends.to(device))
+        starts, ends = self.starts.to(device), self.ends.to(device)
+        return AnswerBatch(self.texts.to(device), starts, ends, self.indices)
 
 
 def collate_windows(given: Sequence[Window], pad: int, typed: bool = True) -> FramedBatch:
@@ -108,4 +110,4 @@ class AnswerTexts:
         """The windows that stand there."""
         texts = collate_windows([self.windows[i] for i in indices], pad, self.typed)
         places = torch.tensor([self.targets[i] for i in indices])
-        return AnswerBatch(texts, places[:, 0], places[:, 1]).to(device)
+        return AnswerBatch(texts, places[:, 0], places[:, 1], tuple(indices)).to(device)

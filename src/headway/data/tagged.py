@@ -69,17 +69,24 @@ def _row(tokenizer: MarkedTokenizer, words: Sequence[list[int]]) -> WordRow:
 
 @dataclass(frozen=True)
 class TaggedBatch:
-    """tags: the number of a word's tag at its first piece, -1 at what is not asked for."""
+    """tags: the number of a word's tag at its first piece, -1 at what is not asked for. indices:
+    where in the data the rows stand."""
 
     texts: FramedBatch
     tags: Int[Tensor, "B T"]
+    indices: tuple[int, ...] = ()
 
     def to(self, device: str) -> TaggedBatch:
         """The same on another device."""
-        return TaggedBatch(self.texts.to(device), self.tags.to(device))
+        return TaggedBatch(self.texts.to(device), self.tags.to(device), self.indices)
 
 
-def collate_tagged(rows: Sequence[WordRow], tags: Sequence[Sequence[int]], pad: int) -> TaggedBatch:
+def collate_tagged(
+    rows: Sequence[WordRow],
+    tags: Sequence[Sequence[int]],
+    pad: int,
+    indices: Sequence[int] = (),
+) -> TaggedBatch:
     """Rows with the number of each word's tag, as one batch."""
     targets = []
     for row, numbers in zip(rows, tags, strict=True):
@@ -88,7 +95,7 @@ def collate_tagged(rows: Sequence[WordRow], tags: Sequence[Sequence[int]], pad: 
             target[place] = number
         targets.append(target)
     texts = collate_framed([row.ids for row in rows], None, pad)
-    return TaggedBatch(texts, padded(targets, IGNORED)[0])
+    return TaggedBatch(texts, padded(targets, IGNORED)[0], tuple(indices))
 
 
 @dataclass(frozen=True)
@@ -103,7 +110,7 @@ class TaggedTexts:
     def batch(self, indices: Sequence[int], pad: int, device: str = "cpu") -> TaggedBatch:
         """The rows that stand there."""
         rows, tags = [self.rows[i] for i in indices], [self.tags[i] for i in indices]
-        return collate_tagged(rows, tags, pad).to(device)
+        return collate_tagged(rows, tags, pad, indices).to(device)
 
     def joined(self, rows: Sequence[Sequence[int]]) -> list[list[int]]:
         """Numbers for each word of each row, as whole sentences."""
