@@ -55,8 +55,8 @@ def test_training_says_what_it_does_and_leaves_bundles(place):
 
 
 def test_names_are_bracketed_a_line_a_text(here):
-    asked = ["in the lake Zoë Thorn, waits.", "a red barn"]
-    expected = "in the lake [name Zoë Thorn], waits.\na red barn\n"
+    asked = ["in the lake Zoë Thorn waits.", "a red barn"]
+    expected = "in the lake [name Zoë Thorn] waits.\na red barn\n"
     assert here("tag", "runs/t", *asked)[0] == expected
     assert here("tag", "runs/t", given="\n".join(asked) + "\n")[0] == expected
     rows = [json.loads(x) for x in here("tag", "runs/t", *asked, "--json")[0].splitlines()]
