@@ -81,7 +81,7 @@ def test_a_student_can_go_on_from_an_earlier_one(places, tmp_path):
 
 
 def test_what_cannot_be_is_refused_without_a_folder(places, tmp_path):
-    teacher, table = places
+    teacher = places[0]
     other = write_table(tmp_path / "other.tsv", [("a", "odd"), ("b", "even")] * 20, "text\tlabel")
     for changes, kind, says in (
         ({"training__start": None}, UsageError, "needs a teacher"),

@@ -3,16 +3,20 @@
 `headway.load(folder)` is the only way in; what it returns has the verbs of its kind.
 """
 
+from headway.bundle.answerer import AnswererBundle, AnswerReader, FoundAnswer
 from headway.bundle.class_reader import ClassReader, Numbers, Texts
 from headway.bundle.classifier import Classified, ClassifierBundle
 from headway.bundle.encoder import EncoderBundle, Guess
 from headway.bundle.families import FAMILIES, Bundle, Family, expect, load, load_as
+from headway.bundle.tagger import FoundSpan, FoundWord, Tagged, TaggerBundle, TagReader
 from headway.bundle.text import TextBundle
 from headway.bundle.translator import Attention, Translation, TranslatorBundle
 from headway.bundle.words import Neighbour, WordsBundle
 
 __all__ = [
     "FAMILIES",
+    "AnswerReader",
+    "AnswererBundle",
     "Attention",
     "Bundle",
     "ClassReader",
@@ -20,9 +24,15 @@ __all__ = [
     "ClassifierBundle",
     "EncoderBundle",
     "Family",
+    "FoundAnswer",
+    "FoundSpan",
+    "FoundWord",
     "Guess",
     "Neighbour",
     "Numbers",
+    "TagReader",
+    "Tagged",
+    "TaggerBundle",
     "TextBundle",
     "Texts",
     "Translation",

@@ -11,9 +11,11 @@ import torch
 from torch import nn
 
 from headway import interop
+from headway.bundle.answerer import AnswererBundle
 from headway.bundle.classifier import ClassifierBundle
 from headway.bundle.encoder import EncoderBundle
 from headway.bundle.files import CONFIG_FILE, fill, read_facts
+from headway.bundle.tagger import TaggerBundle
 from headway.bundle.text import TextBundle
 from headway.bundle.translator import TranslatorBundle
 from headway.bundle.words import WordsBundle
@@ -23,20 +25,32 @@ from headway.linear import lay_out
 from headway.models import (
     GPT,
     Bert,
+    BertAnswererConfig,
     BertClassifierConfig,
     BertConfig,
+    BertTaggerConfig,
     GPTConfig,
     TextClassifierConfig,
     Translator,
     TranslatorConfig,
     WordsConfig,
+    bert_answerer,
     bert_classifier,
+    bert_tagger,
     text_classifier,
     words_model,
 )
 from headway.settings import flatten, override
 
-Bundle = TranslatorBundle | WordsBundle | TextBundle | ClassifierBundle | EncoderBundle
+Bundle = (
+    TranslatorBundle
+    | WordsBundle
+    | TextBundle
+    | ClassifierBundle
+    | EncoderBundle
+    | TaggerBundle
+    | AnswererBundle
+)
 """What `load` returns."""
 
 FOREIGN = "model_type"
@@ -66,6 +80,8 @@ FAMILIES: dict[str, Family] = {
     "gpt-classifier": Family(TextClassifierConfig, text_classifier, ClassifierBundle),
     "bert-classifier": Family(BertClassifierConfig, bert_classifier, ClassifierBundle),
     "bert": Family(BertConfig, Bert, EncoderBundle),
+    "bert-tagger": Family(BertTaggerConfig, bert_tagger, TaggerBundle),
+    "bert-answerer": Family(BertAnswererConfig, bert_answerer, AnswererBundle),
     "words": Family(WordsConfig, words_model, WordsBundle),
 }
 """`family` in config.json -> what it needs."""

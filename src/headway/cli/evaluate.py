@@ -6,10 +6,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from headway.cli.answer import evaluate_answerer
 from headway.cli.classify import evaluate_classifier
 from headway.cli.console import data, data_json, talk
 from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
 from headway.cli.likeness import show_likeness
+from headway.cli.tag import evaluate_tagger
 from headway.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -31,8 +33,9 @@ def evaluate(
     machine: MachineFlags = ON_THIS_MACHINE,
 ) -> None:
     """BLEU and chrF, by sacrebleu, of a translator on held-out pairs; of a classifier accuracy,
-    macro F1 and Matthews' correlation, or Pearson's and Spearman's and the mean squared error; of
-    an encoder, whether the cosines of its vectors say how alike texts are.
+    macro F1 and Matthews' correlation, or Pearson's and Spearman's and the mean squared error; F1
+    of a tagger's spans; exact matches and F1 of an answerer; of an encoder, whether the cosines of
+    its vectors say how alike texts are.
 
     Parameters
     ----------
@@ -40,8 +43,9 @@ def evaluate(
         A run folder or a model folder.
     path
         Pairs to translate; without it, the run's own test (or validation) pairs. Of a classifier:
-        texts with labels; without it, those that the run held out. Of an encoder: pairs of
-        texts with the columns first and second, and score if there is one.
+        texts with labels, of a tagger sentences with tags, of an answerer questions; without it,
+        those that the run held out. Of an encoder: pairs of texts with the columns first and
+        second, and score if there is one.
     split
         Which of the run's own pairs.
     source
@@ -55,7 +59,15 @@ def evaluate(
     json
         One JSON object.
     """
-    from headway.bundle import ClassifierBundle, EncoderBundle, TranslatorBundle, expect, load
+    from headway.bundle import (
+        AnswererBundle,
+        ClassifierBundle,
+        EncoderBundle,
+        TaggerBundle,
+        TranslatorBundle,
+        expect,
+        load,
+    )
 
     place = machine.prepare()
     bundle = load(run, place.device)
@@ -65,6 +77,12 @@ def evaluate(
             return
         if isinstance(bundle, EncoderBundle):
             show_likeness(bundle, (run, path), place, json)
+            return
+        if isinstance(bundle, TaggerBundle):
+            evaluate_tagger(bundle, run, path, json)
+            return
+        if isinstance(bundle, AnswererBundle):
+            evaluate_answerer(bundle, run, path, json)
             return
         translator = expect(TranslatorBundle, bundle, run)
         _scores(translator, _files(run, path, split, (source, target)), beam, length_penalty, json)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from cyclopts import App, CycloptsError
 
+from headway.cli.answer import answer
 from headway.cli.check import data_app
 from headway.cli.classify import classify
 from headway.cli.compare import compare
@@ -24,6 +25,7 @@ from headway.cli.lecture import lecture
 from headway.cli.plan import plan
 from headway.cli.runs import runs_app
 from headway.cli.similar import similar
+from headway.cli.tag import tag
 from headway.cli.train import train
 from headway.cli.translate import translate
 from headway.cli.words import words_app
@@ -49,6 +51,8 @@ app.command(classify)
 app.command(fill)
 app.command(embed)
 app.command(similar)
+app.command(tag)
+app.command(answer)
 app.command(words_app)
 app.command(export)
 app.command(data_app)

@@ -53,6 +53,8 @@ NEXT = {
         "embed {run} TEXTS --output vectors.npz",
         "embed {run} TEXTS --plot texts.svg",
     ),
+    "tagger": ('tag {run} "..."', "eval {run}"),
+    "answerer": ('answer {run} --question "..." --context FILE', "eval {run}"),
     "words": (
         "words nearest {run} WORD",
         "words analogy {run} A B C",

@@ -1,12 +1,16 @@
 """How good a model is."""
 
 from headway.evaluation.agreement import class_scores, number_scores
+from headway.evaluation.answers import AnswerScores, score_answers
 from headway.evaluation.bleu import CorpusScores, score_translations
 from headway.evaluation.perplexity import bits_per_byte, mean_nats
 from headway.evaluation.ranks import pearson, places_of_right, ranks, spearman
+from headway.evaluation.spans import SpanScores, score_spans
 
 __all__ = [
+    "AnswerScores",
     "CorpusScores",
+    "SpanScores",
     "bits_per_byte",
     "class_scores",
     "mean_nats",
@@ -14,6 +18,8 @@ __all__ = [
     "pearson",
     "places_of_right",
     "ranks",
+    "score_answers",
+    "score_spans",
     "score_translations",
     "spearman",
 ]

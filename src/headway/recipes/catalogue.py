@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from headway.errors import UsageError, closest
 from headway.machine import MachineConfig
 from headway.models import GPTConfig, TranslatorConfig
+from headway.recipes.answer_config import AnswerEvaluationConfig, AnswerRunConfig
 from headway.recipes.classify_config import (
     ClassifyDataConfig,
     ClassifyEvaluationConfig,
@@ -35,6 +36,7 @@ from headway.recipes.language_config import (
     LanguageRunConfig,
     LanguageTrainingConfig,
 )
+from headway.recipes.tag_config import TagEvaluationConfig, TagRunConfig
 from headway.settings import differences, override, read_yaml
 from headway.training import OptimizerConfig, ScheduleConfig
 
@@ -45,6 +47,8 @@ AnyRunConfig = (
     | ClassifyRunConfig
     | DistilRunConfig
     | EmbedRunConfig
+    | TagRunConfig
+    | AnswerRunConfig
 )
 """The configuration of a run, of whatever family."""
 
@@ -235,6 +239,37 @@ def embed() -> EmbedRunConfig:
     )
 
 
+def tag() -> TagRunConfig:
+    """A tagger of words (names, slots, parts of speech) from an encoder and tagged sentences
+    (--from MODEL).
+
+    A linear head on the first piece of every word, all weights trained. The rate suits encoders of
+    some 20 million; --optimizer.lr 5e-5 is the paper's, for one of 110 million.
+    """
+    return TagRunConfig(
+        recipe="tag",
+        optimizer=OptimizerConfig(lr=2e-4, beta2=0.999, eps=1e-8, weight_decay=0.01),
+        schedule=ScheduleConfig(kind="linear", warmup=50, final=0.0),
+        evaluation=TagEvaluationConfig(every=100),
+        checkpoint=CheckpointConfig(every=100),
+    )
+
+
+def answer() -> AnswerRunConfig:
+    """An answerer of questions from an encoder and answered questions (--from MODEL), SQuAD's way.
+
+    It says where in a given text the answer begins and ends. The rate suits encoders of some 20
+    million; --optimizer.lr 5e-5 is the paper's, for one of 110 million.
+    """
+    return AnswerRunConfig(
+        recipe="answer",
+        optimizer=OptimizerConfig(lr=2e-4, beta2=0.999, eps=1e-8, weight_decay=0.01),
+        schedule=ScheduleConfig(kind="linear", warmup=50, final=0.0),
+        evaluation=AnswerEvaluationConfig(every=250),
+        checkpoint=CheckpointConfig(every=250),
+    )
+
+
 RECIPES: dict[str, Callable[[], AnyRunConfig]] = {
     "translate": translate,
     "translate-multi30k": translate_multi30k,
@@ -248,6 +283,8 @@ RECIPES: dict[str, Callable[[], AnyRunConfig]] = {
     "regress": regress,
     "distil": distil,
     "embed": embed,
+    "tag": tag,
+    "answer": answer,
 }
 
 

@@ -16,6 +16,8 @@ from headway.files import lock, write_file
 from headway.machine import Machine
 from headway.machine import prepare as prepare_machine
 from headway.models import parameter_count
+from headway.recipes.answer import ANSWERING
+from headway.recipes.answer_config import AnswerRunConfig
 from headway.recipes.catalogue import AnyRunConfig
 from headway.recipes.classify import CLASSIFICATION
 from headway.recipes.classify_config import ClassifyRunConfig
@@ -27,6 +29,8 @@ from headway.recipes.embed_config import EmbedRunConfig
 from headway.recipes.family import Family, Job
 from headway.recipes.language import LANGUAGE
 from headway.recipes.language_config import LanguageRunConfig
+from headway.recipes.tag import TAGGING
+from headway.recipes.tag_config import TagRunConfig
 from headway.recipes.translate import TRANSLATION
 from headway.recipes.words import WORDS
 from headway.settings import write_yaml
@@ -58,6 +62,8 @@ FAMILIES: dict[type[AnyRunConfig], Family] = {
     ClassifyRunConfig: CLASSIFICATION,
     DistilRunConfig: DISTILLATION,
     EmbedRunConfig: EMBEDDING,
+    TagRunConfig: TAGGING,
+    AnswerRunConfig: ANSWERING,
 }
 """The class of a configuration -> what its family brings."""
 

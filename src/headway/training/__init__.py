@@ -5,6 +5,7 @@ from headway.training.checkpoints import Checkpointing, load_state, save_state
 from headway.training.log import MetricsLog, StepLog, read_metrics
 from headway.training.loop import NonFinite, Stream, fit
 from headway.training.objectives import (
+    AnsweringObjective,
     ClassificationObjective,
     ContrastiveObjective,
     CosineObjective,
@@ -16,6 +17,7 @@ from headway.training.objectives import (
     NextWordObjective,
     Objective,
     RegressionObjective,
+    TaggingObjective,
     TextObjective,
     TranslationObjective,
     cross_entropy_sum,
@@ -29,6 +31,7 @@ from headway.training.signals import StopRequest, graceful_stop
 from headway.training.state import Event, Observer, StepReport, TrainingState
 
 __all__ = [
+    "AnsweringObjective",
     "Averaging",
     "Checkpointing",
     "ClassificationObjective",
@@ -54,6 +57,7 @@ __all__ = [
     "StepReport",
     "StopRequest",
     "Stream",
+    "TaggingObjective",
     "TextObjective",
     "TimeLimit",
     "TrainingState",

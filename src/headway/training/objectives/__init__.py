@@ -1,5 +1,6 @@
 """What to learn: a model and a batch in, a summed loss and the number of targets out."""
 
+from headway.training.objectives.answering import AnsweringObjective
 from headway.training.objectives.classification import (
     ClassificationObjective,
     RegressionObjective,
@@ -16,6 +17,7 @@ from headway.training.objectives.distillation import (
     DistillationObjective,
     Distilled,
 )
+from headway.training.objectives.tagging import TaggingObjective
 from headway.training.objectives.text import TextObjective
 from headway.training.objectives.translation import TranslationObjective
 from headway.training.objectives.words import (
@@ -25,6 +27,7 @@ from headway.training.objectives.words import (
 )
 
 __all__ = [
+    "AnsweringObjective",
     "ClassificationObjective",
     "ContrastiveObjective",
     "CosineObjective",
@@ -36,6 +39,7 @@ __all__ = [
     "NextWordObjective",
     "Objective",
     "RegressionObjective",
+    "TaggingObjective",
     "TextObjective",
     "TranslationObjective",
     "cross_entropy_sum",

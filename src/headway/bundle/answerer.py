@@ -1,0 +1,228 @@
+"""An answerer of questions with its tokenizer: a question and a text in, the answer's place out."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+
+from headway.bundle.files import check_fingerprint, save_files
+from headway.data.answers import Window, collate_windows, windows
+from headway.data.framed import shortest_first
+from headway.errors import DataError, UsageError
+from headway.files import read_json, write_file
+from headway.models import BertAnswerer, BertAnswererConfig
+from headway.shapes import Bool, Float, Tensor
+from headway.text import MarkedTokenizer
+
+WINDOWS_FILE = "windows.json"
+FORMAT = 1
+ROWS = 16  # windows read at once
+LONGEST = 30  # tokens of an answer
+SHORTEST = 8
+
+Span = tuple[float, int, int]
+"""Score of an answer, and its first and last token in the context."""
+
+
+@dataclass(frozen=True)
+class FoundAnswer:
+    """context[start:end]. probability: that it begins there and that it ends there, multiplied, in
+    the window where that is most."""
+
+    text: str
+    probability: float
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question's windows, and the characters of each of the context's tokens."""
+
+    windows: list[Window]
+    spans: list[tuple[int, int]]
+
+    def characters(self, first: int, last: int, context: str) -> tuple[int, int]:
+        """Where these tokens stand in the context, without blanks around them."""
+        start, end = self.spans[first][0], self.spans[last][1]
+        while start < end and context[start].isspace():
+            start += 1
+        while start < end and context[end - 1].isspace():
+            end -= 1
+        return start, end
+
+
+@dataclass(frozen=True)
+class AnswerReader:
+    """The strings-to-ids side of an answerer.
+
+    window: ids of a window, its marks included. stride: the next one begins so many tokens later.
+    """
+
+    tokenizer: MarkedTokenizer
+    window: int
+    stride: int
+
+    def encode(self, question: str, context: str) -> Asked:
+        """What is read to answer the question."""
+        asked = self.tokenizer.encode(question)
+        ids, spans = self.tokenizer.encode_spans(context)
+        return Asked(windows(self.tokenizer.marks, asked, ids, self.window, self.stride), spans)
+
+    @property
+    def fingerprint(self) -> str:
+        """sha256 of all that the windows depend on."""
+        return hashlib.sha256(self.tokenizer.fingerprint.encode() + self._json()).hexdigest()
+
+    def _json(self) -> bytes:
+        facts = {"format": FORMAT, "window": self.window, "stride": self.stride}
+        return (json.dumps(facts, indent=1) + "\n").encode()
+
+    def save(self, folder: Path) -> None:
+        """Write tokenizer.json and windows.json."""
+        self.tokenizer.save(folder)
+        write_file(folder / WINDOWS_FILE, self._json())
+
+    @classmethod
+    def load(cls, folder: Path) -> AnswerReader:
+        """Read what `save` wrote. DataError if it is not that."""
+        path = folder / WINDOWS_FILE
+        facts = read_json(path)
+        if (
+            not isinstance(facts, dict)
+            or facts.get("format") != FORMAT
+            or type(facts.get("window")) is not int
+            or type(facts.get("stride")) is not int
+            or facts["window"] < SHORTEST
+            or facts["stride"] < 1
+        ):
+            raise DataError(f"not the sizes of windows (format {FORMAT})", str(path))
+        return cls(MarkedTokenizer.load(folder), facts["window"], facts["stride"])
+
+
+def best_spans(
+    logits: Float[Tensor, "B T 2"], keys: Bool[Tensor, "B T"], given: Sequence[Window], top: int
+) -> list[list[Span]]:
+    """Of each window the `top` likeliest answers, the best first.
+
+    The score of the tokens i .. j is log P(begins at i) + log P(ends at j), i <= j, at most 30
+    tokens and all of the context. Devlin et al. 2019, section 4.2.
+    """
+    logits = logits.float().masked_fill(~keys[..., None], -torch.inf)
+    begin, end = logits.log_softmax(1).unbind(-1)  # B T
+    length = logits.shape[1]
+    places = torch.arange(length, device=logits.device)
+    firsts = torch.tensor([window.first for window in given], device=logits.device)
+    counts = torch.tensor([window.count for window in given], device=logits.device)
+    inside = (places >= firsts[:, None]) & (places < (firsts + counts)[:, None])  # B T
+    apart = places[None, :] - places[:, None]  # T T: how much later the end is
+    allowed = (apart >= 0) & (apart < LONGEST) & inside[:, :, None] & inside[:, None, :]
+    scores = (begin[:, :, None] + end[:, None, :]).masked_fill(~allowed, -torch.inf)
+    best = scores.flatten(1).topk(min(top, length * length), dim=1)
+    found = []
+    for window, values, cells in zip(
+        given, best.values.tolist(), best.indices.tolist(), strict=True
+    ):
+        shift = window.begin - window.first
+        found.append(
+            [
+                (value, cell // length + shift, cell % length + shift)
+                for value, cell in zip(values, cells, strict=True)
+                if value > -math.inf
+            ]
+        )
+    return found
+
+
+def merged(found: Sequence[Sequence[Span]], top: int) -> list[Span]:
+    """The `top` best answers of several windows of one text; what two of them hold counts once."""
+    best: dict[tuple[int, int], float] = {}
+    for score, first, last in (span for spans in found for span in spans):
+        best[first, last] = max(score, best.get((first, last), -math.inf))
+    ranked = sorted(best.items(), key=lambda item: (-item[1], item[0]))
+    return [(score, first, last) for (first, last), score in ranked[:top]]
+
+
+class AnswererBundle:
+    """A `BertAnswerer` with what it reads."""
+
+    kind: ClassVar[str] = "question answerer"
+
+    def __init__(self, model: BertAnswerer, reader: AnswerReader) -> None:
+        config = model.config.bert
+        if reader.tokenizer.size > config.vocabulary:
+            raise DataError(
+                f"the tokenizer has {reader.tokenizer.size:,} pieces, the model "
+                f"{config.vocabulary:,}",
+                hint="the model and the tokenizer are not from the same training",
+            )
+        self.model = model.eval()
+        self.reader = reader
+
+    @classmethod
+    def open(cls, model: BertAnswerer, folder: Path, facts: dict[str, Any]) -> AnswererBundle:
+        """The model with tokenizer and windows beside it, which must be those of `facts`."""
+        reader = AnswerReader.load(folder)
+        check_fingerprint(facts, reader.fingerprint, folder)
+        return cls(model, reader)
+
+    @property
+    def config(self) -> BertAnswererConfig:
+        return self.model.config
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
+    def answer(self, question: str, context: str, top: int = 1) -> list[FoundAnswer]:
+        """The `top` likeliest pieces of the context, the best first.
+
+        However long the context is, all of it is read, in windows that overlap.
+        """
+        return self.answer_all([(question, context)], top)[0]
+
+    @torch.inference_mode()
+    def answer_all(self, pairs: Sequence[tuple[str, str]], top: int = 1) -> list[list[FoundAnswer]]:
+        """`answer` of each (question, context); what one gets does not depend on the others."""
+        if top < 1:
+            raise UsageError(f"{top=} must be at least 1")
+        for question, context in pairs:
+            if not question.strip() or not context.strip():
+                what = "context" if question.strip() else "question"
+                raise UsageError(f"the {what} is empty")
+        asked = [self.reader.encode(question, context) for question, context in pairs]
+        every = [window for each in asked for window in each.windows]
+        found: list[list[Span]] = [[] for _ in every]
+        pad, typed = self.reader.tokenizer.marks.pad, self.config.bert.token_types > 1
+        for chosen in shortest_first([window.ids for window in every], ROWS):
+            given = [every[i] for i in chosen]
+            batch = collate_windows(given, pad, typed).to(str(self.device))
+            logits = self.model(batch.tokens, batch.keys, batch.types)
+            spans = best_spans(logits, batch.keys, given, top)
+            for i, own in zip(chosen, spans, strict=True):
+                found[i] = own
+        left = iter(found)
+        return [
+            _named(each, context, merged([next(left) for _ in each.windows], top))
+            for each, (_, context) in zip(asked, pairs, strict=True)
+        ]
+
+    def save(self, folder: Path, *, overwrite: bool = False) -> None:
+        """Write config.json, model.safetensors, tokenizer.json and windows.json durably:
+        `files.save_files`."""
+        save_files(folder, self.model, self.reader, overwrite)
+
+
+def _named(asked: Asked, context: str, spans: Sequence[Span]) -> list[FoundAnswer]:
+    found = []
+    for score, first, last in spans:
+        start, end = asked.characters(first, last, context)
+        found.append(FoundAnswer(context[start:end], math.exp(score), start, end))
+    return found

@@ -1,0 +1,254 @@
+"""A tagger of words with its tokenizer and its tags: texts in, entities or parts of speech out."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+
+from headway.bundle.files import check_fingerprint, save_files
+from headway.data.framed import collate_framed, shortest_first
+from headway.data.spans import spans_of, tags_spans
+from headway.data.tagged import WordRow, word_rows
+from headway.errors import DataError, UsageError
+from headway.files import read_json, write_file
+from headway.models import BertTagger, BertTaggerConfig
+from headway.text import MarkedTokenizer
+
+TAGS_FILE = "tags.json"
+FORMAT = 1
+ROWS = 32  # rows of words read at once
+SHORTEST = 8
+
+
+@dataclass(frozen=True)
+class FoundWord:
+    """text[start:end], its tag, and how probable that is."""
+
+    text: str
+    start: int
+    end: int
+    tag: str
+    probability: float
+
+
+@dataclass(frozen=True)
+class FoundSpan:
+    """text[start:end] and what it is. probability: the product of those of its words' tags."""
+
+    label: str
+    text: str
+    start: int
+    end: int
+    probability: float
+
+
+@dataclass(frozen=True)
+class Tagged:
+    """text: what was tagged, words given apart being joined by blanks. spans: none where the tags
+    are no spans (parts of speech)."""
+
+    text: str
+    words: tuple[FoundWord, ...]
+    spans: tuple[FoundSpan, ...]
+
+
+@dataclass(frozen=True)
+class TagReader:
+    """The strings-to-ids side of a tagger: tokenizer, tags, and how long a row may be.
+
+    tags: in the order of the classes, each once. max_length: ids of a row, its two marks included;
+    a longer text is read in several rows.
+    """
+
+    tokenizer: MarkedTokenizer
+    tags: tuple[str, ...]
+    max_length: int
+
+    def encode(self, sentences: Sequence[Sequence[str]]) -> list[list[WordRow]]:
+        """Each sentence's words as rows (`word_rows`)."""
+        return word_rows(self.tokenizer, sentences, self.max_length)
+
+    def split(self, text: str) -> list[tuple[int, int]]:
+        """The words of a text, each as the characters [start, end).
+
+        They are what the tokenizer takes for words, and each sign of punctuation is one.
+        """
+        found: list[tuple[int, int]] = []
+        ids, spans = self.tokenizer.encode_spans(text)
+        for i, (start, end) in zip(ids, spans, strict=True):
+            while start < end and text[start].isspace():
+                start += 1
+            while start < end and text[end - 1].isspace():
+                end -= 1
+            if start == end:
+                continue
+            last = found[-1][1] if found else -1
+            touches = start == last and not _is_punctuation(text[start - 1 : start + 1])
+            if start < last or (touches and self._continues[i]):
+                found[-1] = (found[-1][0], max(last, end))
+            else:
+                found.append((start, end))
+        return found
+
+    @cached_property
+    def _continues(self) -> list[bool]:
+        return self.tokenizer.continues()
+
+    @property
+    def fingerprint(self) -> str:
+        """sha256 of all that the ids and the names of the tags depend on."""
+        return hashlib.sha256(self.tokenizer.fingerprint.encode() + self._json()).hexdigest()
+
+    def _json(self) -> bytes:
+        facts = {"format": FORMAT, "tags": self.tags, "max_length": self.max_length}
+        return (json.dumps(facts, ensure_ascii=False, indent=1) + "\n").encode()
+
+    def save(self, folder: Path) -> None:
+        """Write tokenizer.json and tags.json."""
+        self.tokenizer.save(folder)
+        write_file(folder / TAGS_FILE, self._json())
+
+    @classmethod
+    def load(cls, folder: Path) -> TagReader:
+        """Read what `save` wrote. DataError if it is not that."""
+        path = folder / TAGS_FILE
+        facts = read_json(path)
+        tags = facts.get("tags") if isinstance(facts, dict) else None
+        if (
+            not isinstance(facts, dict)
+            or facts.get("format") != FORMAT
+            or not isinstance(tags, list)
+            or not all(isinstance(tag, str) for tag in tags)
+            or len(set(tags)) != len(tags)
+            or type(facts.get("max_length")) is not int
+            or facts["max_length"] < SHORTEST
+        ):
+            raise DataError(f"not a list of tags (format {FORMAT})", str(path))
+        return cls(MarkedTokenizer.load(folder), tuple(tags), facts["max_length"])
+
+
+def _is_punctuation(letters: str) -> bool:
+    """Whether one of these is: a category P of Unicode, or a sign of ASCII."""
+    return any(
+        unicodedata.category(letter).startswith("P")
+        or (letter.isascii() and not letter.isalnum() and not letter.isspace())
+        for letter in letters
+    )
+
+
+class TaggerBundle:
+    """A `BertTagger` with what it reads and the names of its tags."""
+
+    kind: ClassVar[str] = "tagger"
+
+    def __init__(self, model: BertTagger, reader: TagReader) -> None:
+        config = model.config
+        if len(reader.tags) != config.num_tags:
+            raise DataError(
+                f"there are {len(reader.tags)} names of tags, the model has {config.num_tags}",
+                hint="the model and the tags are not from the same training",
+            )
+        if reader.tokenizer.size > config.bert.vocabulary:
+            raise DataError(
+                f"the tokenizer has {reader.tokenizer.size:,} pieces, the model "
+                f"{config.bert.vocabulary:,}",
+                hint="the model and the tokenizer are not from the same training",
+            )
+        self.model = model.eval()
+        self.reader = reader
+
+    @classmethod
+    def open(cls, model: BertTagger, folder: Path, facts: dict[str, Any]) -> TaggerBundle:
+        """The model with tokenizer and tags beside it, which must be those of `facts`."""
+        reader = TagReader.load(folder)
+        check_fingerprint(facts, reader.fingerprint, folder)
+        return cls(model, reader)
+
+    @property
+    def config(self) -> BertTaggerConfig:
+        return self.model.config
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        return self.reader.tags
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
+    def tag(self, texts: Sequence[str | Sequence[str]]) -> list[Tagged]:
+        """Each text's words with their tags, and the spans that these make.
+
+        A text is a string, or a list of its words. However long it is, all of it is read, in
+        several rows if need be. What a text gets does not depend on the others.
+        """
+        if isinstance(texts, str):
+            raise UsageError("texts must be a list of texts, not one string", hint="[text]")
+        shown = [text if isinstance(text, str) else " ".join(text) for text in texts]
+        places = [
+            self.reader.split(text) if isinstance(text, str) else _joined(text) for text in texts
+        ]
+        words = [
+            [text[start:end] for start, end in found]
+            for text, found in zip(shown, places, strict=True)
+        ]
+        rows = self.reader.encode(words)
+        sure = iter(self._read([row for own in rows for row in own]))
+        found = []
+        for text, where, own in zip(shown, places, rows, strict=True):
+            best = [pair for _ in own for pair in next(sure)]
+            found.append(self._named(text, where, best))
+        return found
+
+    @torch.inference_mode()
+    def _read(self, rows: Sequence[WordRow]) -> list[list[tuple[int, float]]]:
+        """Of each word of each row its likeliest tag's number and probability."""
+        found: list[list[tuple[int, float]]] = [[] for _ in rows]
+        for chosen in shortest_first([row.ids for row in rows], ROWS):
+            ids = [rows[i].ids for i in chosen]
+            batch = collate_framed(ids, None, self.reader.tokenizer.marks.pad).to(str(self.device))
+            logits = self.model(batch.tokens, batch.keys).float()
+            shares, tags = (each.tolist() for each in logits.softmax(-1).max(-1))
+            for row, i in enumerate(chosen):
+                found[i] = [(tags[row][place], shares[row][place]) for place in rows[i].firsts]
+        return found
+
+    def _named(
+        self, text: str, places: Sequence[tuple[int, int]], best: Sequence[tuple[int, float]]
+    ) -> Tagged:
+        words = tuple(
+            FoundWord(text[start:end], start, end, self.tags[tag], share)
+            for (start, end), (tag, share) in zip(places, best, strict=True)
+        )
+        if not tags_spans(self.tags):
+            return Tagged(text, words, ())
+        spans = []
+        for span in spans_of([word.tag for word in words]):
+            own = words[span.start : span.end]
+            start, end = own[0].start, own[-1].end
+            share = math.prod(word.probability for word in own)
+            spans.append(FoundSpan(span.label, text[start:end], start, end, share))
+        return Tagged(text, words, tuple(spans))
+
+    def save(self, folder: Path, *, overwrite: bool = False) -> None:
+        """Write config.json, model.safetensors, tokenizer.json and tags.json durably:
+        `files.save_files`."""
+        save_files(folder, self.model, self.reader, overwrite)
+
+
+def _joined(words: Sequence[str]) -> list[tuple[int, int]]:
+    """Where words stand that are joined by blanks."""
+    found, start = [], 0
+    for word in words:
+        found.append((start, start + len(word)))
+        start += len(word) + 1
+    return found

@@ -1,0 +1,79 @@
+"""All that the training run of an answerer is told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from headway.machine import MachineConfig
+from headway.recipes.config import BlocksLoopConfig, CheckpointConfig, ObservationConfig
+from headway.settings import section, setting
+from headway.training import OptimizerConfig, ScheduleConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerDataConfig:
+    train: tuple[str, ...] = setting(
+        (), "questions with contexts and answers: SQuAD's .json, or .jsonl, plain or .gz"
+    )
+    valid: tuple[str, ...] = setting(
+        (), "held-out questions; none keeps those of some contexts from training"
+    )
+    held_out: float = setting(0.1, "share of the contexts kept so", gt=0, lt=1)
+    window: int = setting(256, "ids that are read at once: question, part of the context", ge=16)
+    stride: int = setting(96, "a longer context goes on in a window so many tokens later", ge=1)
+    skip_impossible: bool = setting(
+        False, "leave out questions that their context does not answer (SQuAD 2.0)"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswererModelConfig:
+    """The model is the one that it starts from, with a matrix for begin and end on top."""
+
+    dropout: float = setting(0.1, "share of activations dropped while training", ge=0, lt=1)
+
+    family: ClassVar[str] = "answerer"
+    sizes: ClassVar[dict[str, dict[str, Any]]] = {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerTrainingConfig(BlocksLoopConfig):
+    steps: int = setting(1000, "updates", gt=0)
+    average: float = setting(
+        0.0, "decay of the running average of the weights; 0 switches it off", ge=0, lt=1
+    )
+    rows: int = setting(16, "windows of a batch", gt=0)
+    start: str | None = setting(
+        None, "the encoder that is fine-tuned: a run or a model (short: --from)"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerEvaluationConfig(ObservationConfig):
+    metric: Literal["f1", "exact"] = setting("f1", "what the kept model is best by")
+    questions: int = setting(
+        300, "held-out questions asked each time, evenly among all (headway eval asks all)", gt=0
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerRunConfig:
+    """One training run of an answerer, from an encoder (`training.start`)."""
+
+    recipe: str = setting("answer", "name of the recipe this came from")
+    data: AnswerDataConfig = section(AnswerDataConfig)
+    model: AnswererModelConfig = section(AnswererModelConfig)
+    optimizer: OptimizerConfig = section(OptimizerConfig)
+    schedule: ScheduleConfig = section(ScheduleConfig)
+    training: AnswerTrainingConfig = section(AnswerTrainingConfig)
+    evaluation: AnswerEvaluationConfig = section(AnswerEvaluationConfig)
+    checkpoint: CheckpointConfig = section(CheckpointConfig)
+    machine: MachineConfig = section(MachineConfig)
+
+    decided_by_data: ClassVar[frozenset[str]] = frozenset()
+
+    @property
+    def name(self) -> str:
+        """What the run is called unless the user names it: its recipe."""
+        return self.recipe

@@ -1,0 +1,73 @@
+"""What runs share that fine-tune an encoder: how they begin, and that their data stays the same."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from headway.blocks import recompute
+from headway.bundle import EncoderBundle, load_as
+from headway.errors import DataError, UsageError
+from headway.files import read_json, write_file
+from headway.models import Bert
+
+HINT = "--from RUN or --from MODEL, an encoder of BERT's family"
+
+
+def check_start(start: str | None, what: str) -> None:
+    """UsageError unless a model to start from is named."""
+    if start is None:
+        raise UsageError(f"{what} is made from an encoder, and none is named", hint=HINT)
+
+
+def open_start(start: str | None) -> EncoderBundle:
+    """The encoder that is fine-tuned. UsageError if it is no encoder."""
+    return load_as(EncoderBundle, str(start))
+
+
+def copy_of(start: EncoderBundle, dropout: float) -> Bert:
+    """A model of its own with the values of `start`."""
+    bert = Bert(replace(start.config, dropout=dropout))
+    bert.load_state_dict(start.model.state_dict())
+    return bert
+
+
+def prepare_blocks(model: nn.Module, bert: Bert, recomputed: bool, compiled: bool) -> None:
+    """Blocks that run twice to save memory, or an encoder that is compiled, as asked for."""
+    if recomputed:
+        recompute(model)
+    if compiled:
+        encode: Any = torch.compile(bert.encode)
+        bert.encode = encode  # type: ignore[method-assign]
+
+
+def shape_of(start: EncoderBundle) -> str:
+    """For the screen."""
+    shape = start.config
+    return f"{shape.num_layers} layers, d={shape.model_dim}, {shape.num_heads} heads"
+
+
+def check_unchanged(path: Path, reader: str, sides: Sequence[Any]) -> None:
+    """Note what is learned from; DataError if the run began with something else.
+
+    Examples are read anew each time that a run goes on; others would make it another run. reader:
+    the fingerprint of what reads them.
+    """
+    seen = hashlib.sha256(json.dumps(sides).encode()).hexdigest()
+    facts = {"format": 1, "reader": reader, "sha256": seen}
+    if not path.exists():
+        write_file(path, (json.dumps(facts, indent=1) + "\n").encode())
+    elif read_json(path) != facts:
+        raise DataError(
+            "the texts, what is marked in them, or the model to start from are not those that the "
+            "run began with",
+            str(path),
+            "put them back, or --run OTHERNAME for a new run",
+        )

@@ -1,0 +1,84 @@
+"""All that the training run of a tagger is told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from headway.machine import MachineConfig
+from headway.recipes.config import BlocksLoopConfig, CheckpointConfig, ObservationConfig
+from headway.settings import section, setting
+from headway.training import OptimizerConfig, ScheduleConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class TagDataConfig:
+    train: tuple[str, ...] = setting(
+        (), "sentences with tags: CoNLL columns, .conllu or .jsonl, plain or .gz"
+    )
+    valid: tuple[str, ...] = setting(
+        (), "held-out sentences with tags; none keeps some of train from training"
+    )
+    held_out: float = setting(0.1, "share of the sentences kept so", gt=0, lt=1)
+    column: str | None = setting(
+        None,
+        "which column is the tag, from 1 (of .conllu its name, of .jsonl a key); none: the last "
+        "(upos, tags)",
+    )
+    max_length: int = setting(
+        128, "longer sentences (in pieces) are read in several parts, none lost", ge=8
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaggerModelConfig:
+    """The model is the one that it starts from, with a matrix for the tags on top."""
+
+    dropout: float = setting(0.1, "share of activations dropped while training", ge=0, lt=1)
+    head_dropout: float = setting(
+        0.1, "share of each word's vector dropped while training", ge=0, lt=1
+    )
+
+    family: ClassVar[str] = "tagger"
+    sizes: ClassVar[dict[str, dict[str, Any]]] = {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TagTrainingConfig(BlocksLoopConfig):
+    steps: int = setting(600, "updates", gt=0)
+    average: float = setting(
+        0.0, "decay of the running average of the weights; 0 switches it off", ge=0, lt=1
+    )
+    rows: int = setting(16, "sentences of a batch", gt=0)
+    start: str | None = setting(
+        None, "the encoder that is fine-tuned: a run or a model (short: --from)"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TagEvaluationConfig(ObservationConfig):
+    metric: Literal["f1", "accuracy"] = setting(
+        "f1", "what the kept model is best by; accuracy where the tags mark no spans"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TagRunConfig:
+    """One training run of a tagger, from an encoder (`training.start`)."""
+
+    recipe: str = setting("tag", "name of the recipe this came from")
+    data: TagDataConfig = section(TagDataConfig)
+    model: TaggerModelConfig = section(TaggerModelConfig)
+    optimizer: OptimizerConfig = section(OptimizerConfig)
+    schedule: ScheduleConfig = section(ScheduleConfig)
+    training: TagTrainingConfig = section(TagTrainingConfig)
+    evaluation: TagEvaluationConfig = section(TagEvaluationConfig)
+    checkpoint: CheckpointConfig = section(CheckpointConfig)
+    machine: MachineConfig = section(MachineConfig)
+
+    decided_by_data: ClassVar[frozenset[str]] = frozenset({"evaluation.metric"})
+
+    @property
+    def name(self) -> str:
+        """What the run is called unless the user names it: its recipe."""
+        return self.recipe

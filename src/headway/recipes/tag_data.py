@@ -1,0 +1,118 @@
+"""From a person's tagged sentences to examples in memory, and a note in the run folder of which."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from headway.bundle import TagReader
+from headway.data.formats.tags import TaggedSentence, check_tagged, read_tagged
+from headway.data.tagged import TaggedTexts
+from headway.errors import DataError, UsageError
+from headway.recipes.encoders import check_start, check_unchanged
+from headway.recipes.family import Emit
+from headway.recipes.prepare import is_held_out
+from headway.recipes.tag_config import TagDataConfig, TagRunConfig
+from headway.text import MarkedTokenizer
+
+FILE = "texts.json"
+
+
+@dataclass(frozen=True)
+class PreparedTags:
+    """What a tagger learns from. valid_tags: of each held-out sentence, by name."""
+
+    reader: TagReader
+    train: TaggedTexts
+    valid: TaggedTexts
+    valid_tags: list[tuple[str, ...]]
+
+
+def check_tags(config: TagRunConfig) -> None:
+    """UsageError unless there are sentences, and a model to start from."""
+    if not config.data.train:
+        raise UsageError(
+            "there are no tagged sentences to learn from",
+            hint="headway train tag FILE --from MODEL, where FILE is .conll, .conllu or .jsonl",
+        )
+    for name in (*config.data.train, *config.data.valid):
+        check_tagged(Path(name))
+    check_start(config.training.start, "a tagger")
+
+
+def tagged_sentences(data: TagDataConfig) -> tuple[list[TaggedSentence], list[TaggedSentence]]:
+    """What is trained on, and what is held out: data.valid, or some of data.train.
+
+    Which of them follows from the words alone, so that a sentence that stands twice is not on both
+    sides. DataError where a side is empty, where there is one tag only, or for a tag in data.valid
+    that data.train does not have.
+    """
+    given = list(read_tagged([Path(name) for name in data.train], data.column))
+    sources = ", ".join(data.train)
+    tags = {tag for each in given for tag in each.tags}
+    if len(tags) < 2:
+        found = f"all words have {tags.pop()!r}" if tags else "there are no words"
+        raise DataError(f"two different tags are needed: {found}", sources)
+    if data.valid:
+        valid = list(read_tagged([Path(name) for name in data.valid], data.column))
+        for each in valid:
+            for tag in each.tags:
+                if tag not in tags:
+                    raise DataError(
+                        f"the tag {tag!r} does not stand in the training sentences", each.where
+                    )
+        train, sources = given, ", ".join(data.valid)
+    else:
+        held = [is_held_out(" ".join(each.words), data.held_out) for each in given]
+        valid = [each for each, out in zip(given, held, strict=True) if out]
+        train = [each for each, out in zip(given, held, strict=True) if not out]
+    if not train or not valid:
+        side = "held out" if train else "left to train on"
+        raise DataError(
+            f"of {len(given):,} sentences none is {side}",
+            sources,
+            "--data.valid FILE, or another --data.held-out",
+        )
+    return train, valid
+
+
+def prepare_tags(
+    config: TagRunConfig, tokenizer: MarkedTokenizer, room: int | None, folder: Path, emit: Emit
+) -> PreparedTags:
+    """The examples, encoded. DataError if the run began with others.
+
+    room: the most ids that the model to start from has places for, None for any number.
+    """
+    data = config.data
+    given = tagged_sentences(data)
+    tags = tuple(sorted({tag for each in given[0] for tag in each.tags}))
+    length = data.max_length if room is None else min(data.max_length, room)
+    reader = TagReader(tokenizer, tags, length)
+    train, valid = (_encoded(side, reader) for side in given)
+    seen = [[[list(row.ids) for row in side.rows], side.tags] for side in (train, valid)]
+    check_unchanged(folder / FILE, reader.fingerprint, seen)
+    for name, texts, side in zip(("train", "valid"), given, (train, valid), strict=True):
+        emit({"kind": "prepared", "what": name, "count": len(texts), "unit": "sentences"})
+        if len(side.rows) > len(texts):
+            cut = len({i for i, j in pairwise(side.sentences) if i == j})
+            text = f"{cut:,} sentences of {name} are longer than {length} pieces: read in parts"
+            emit({"kind": "note", "text": text})
+    counts = Counter(tag for each in given[1] for tag in each.tags)
+    tag, count = counts.most_common(1)[0]
+    text = f"{len(tags)} tags; to say {tag!r} always is right for {count / counts.total():.1%}"
+    emit({"kind": "note", "text": text})
+    return PreparedTags(reader, train, valid, [each.tags for each in given[1]])
+
+
+def _encoded(sentences: list[TaggedSentence], reader: TagReader) -> TaggedTexts:
+    numbers = {tag: i for i, tag in enumerate(reader.tags)}
+    rows, tags, owners = [], [], []
+    for i, own in enumerate(reader.encode([each.words for each in sentences])):
+        left = iter(sentences[i].tags)
+        for row in own:
+            rows.append(row)
+            tags.append([numbers[next(left)] for _ in row.firsts])
+            owners.append(i)
+    return TaggedTexts(rows, tags, owners)

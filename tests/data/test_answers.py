@@ -1,0 +1,171 @@
+"""Questions with answers: their files, and windows over long contexts."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway.data.answers import AnswerTexts, Window, collate_windows, covered, windows
+from headway.data.by_length import ByLength
+from headway.data.formats.questions import Answer, read_questions
+from headway.errors import DataError, UsageError
+from headway.text import Marks
+
+MARKS = Marks(pad=0, start=1, end=2, mask=3)
+CONTEXT = "Ada lives in Zürich 🦊 by the lake."
+
+
+def squad(**changes):
+    answers = [{"text": "by the lake", "answer_start": 22}, {"text": "Zürich", "answer_start": 13}]
+    row = {"id": "q1", "question": "Where?", "answers": answers, **changes}
+    paragraphs = [{"context": CONTEXT, "qas": [row]}]
+    return {"version": "1.1", "data": [{"title": "t", "paragraphs": paragraphs}]}
+
+
+def line(**changes):
+    row = {"question": "Where?", "context": CONTEXT, "answer": "by the lake", "start": 22}
+    return json.dumps({**row, **changes})
+
+
+# --- files -------------------------------------------------------------------------------------
+
+
+def test_squad_and_lines_hold_the_same_question(tmp_path):
+    with gzip.open(tmp_path / "a.json.gz", "wt") as file:
+        json.dump(squad(), file, indent=1)
+    (tmp_path / "a.jsonl").write_text(line(id="q1") + "\n\n" + line(answer="🦊", start=20) + "\n")
+    (one,) = read_questions([tmp_path / "a.json.gz"])
+    two, three = read_questions([tmp_path / "a.jsonl"])
+    assert one.answers == (Answer("by the lake", 22), Answer("Zürich", 13))
+    assert (one.id, one.question, one.context) == (two.id, two.question, two.context)
+    assert two.answers == one.answers[:1]
+    assert three.id == "3" and three.answers == (Answer("🦊", 20),)
+
+
+def test_questions_without_an_answer_are_told_apart(tmp_path):
+    (tmp_path / "a.json").write_text(json.dumps(squad(is_impossible=True, answers=[])))
+    (one,) = read_questions([tmp_path / "a.json"])
+    assert one.answers == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "part"),
+    [
+        ({"answers": [{"text": "the lake", "answer_start": 0}]}, r"q1: the answer 'the lake'"),
+        ({"answers": [{"text": "by", "answer_start": 900}]}, r"q1: .*character 900"),
+        ({"answers": [{"text": "by", "answer_start": -1}]}, "no number of characters"),
+        ({"answers": [{"text": " ", "answer_start": 3}]}, "'text' is empty"),
+        ({"answers": []}, "has no answer"),
+        ({"answers": None}, "'answers' is no list"),
+        ({"question": ""}, "'question' is empty"),
+        ({"id": 7}, "'id' is no text"),
+    ],
+)
+def test_what_is_wrong_in_squad_is_refused_with_file_and_question(tmp_path, changes, part):
+    (tmp_path / "a.json").write_text(json.dumps(squad(**changes)))
+    with pytest.raises(DataError, match=part) as caught:
+        list(read_questions([tmp_path / "a.json"]))
+    assert "a.json" in caught.value.where and "question" in caught.value.where
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "kind", "part"),
+    [
+        ("a.jsonl", line() + "\n" + line(start=21), DataError, r"there is ' by(.|\n)*a.jsonl:2"),
+        ("a.jsonl", line(start="22"), DataError, r"'start' is no number(.|\n)*a.jsonl:1"),
+        ("a.jsonl", line(context=None), DataError, r"'context' is no text"),
+        ("a.jsonl", "{", DataError, r"JSON(.|\n)*a.jsonl:1"),
+        ("a.json", "[]", DataError, r"'data' is no list"),
+        ("a.json", "{", DataError, r"JSON(.|\n)*a.json"),
+        ("a.tsv", "", UsageError, ".json or .jsonl"),
+    ],
+)
+def test_what_is_no_question_is_refused_with_its_line(tmp_path, name, content, kind, part):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(kind, match=part):
+        list(read_questions([Path(tmp_path / name)]))
+
+
+# --- windows -----------------------------------------------------------------------------------
+
+
+def test_a_window_is_the_question_and_a_part_between_marks():
+    first, second = windows(MARKS, [5, 6], [10, 11, 12, 13, 14, 15], 9, 3)
+    assert list(first.ids) == [1, 5, 6, 2, 10, 11, 12, 13, 2]
+    assert first.types == [0, 0, 0, 0, 1, 1, 1, 1, 1]
+    assert (first.first, first.begin, first.count) == (4, 0, 4)
+    assert list(second.ids) == [1, 5, 6, 2, 13, 14, 15, 2]
+    assert (second.first, second.begin, second.count) == (4, 3, 3)
+    assert first.place((1, 3)) == (5, 7) and second.place((3, 5)) == (4, 6)
+    assert first.place((3, 4)) == second.place((2, 3)) == first.place(None) == (0, 0)
+    double = windows(Marks(0, 1, 2, 3, between=2), [5], [10], 9, 3)[0]
+    assert list(double.ids) == [1, 5, 2, 2, 10, 2] and double.first == 4
+
+
+@given(
+    question=st.integers(0, 90),
+    context=st.integers(0, 70),
+    length=st.integers(8, 160),
+    stride=st.integers(1, 40),
+    between=st.integers(1, 2),
+)
+def test_every_token_of_a_context_stands_in_a_window(question, context, length, stride, between):
+    ids = list(range(100, 100 + context))
+    found = windows(Marks(0, 1, 2, 3, between), [7] * question, ids, length, stride)
+    seen = set()
+    for window in found:
+        part = list(window.ids[window.first : window.first + window.count])
+        assert part == ids[window.begin : window.begin + window.count]
+        assert len(window.ids) == window.first + window.count + 1 <= length
+        seen.update(part)
+    assert seen == set(ids)
+    assert len({window.begin for window in found}) == len(found)
+    if (
+        context <= length - question - 3 - between
+        and question <= 64
+        and question <= length // 2 - 4
+    ):
+        assert len(found) == 1
+
+
+def test_windows_too_small_are_refused():
+    with pytest.raises(ValueError, match="length=7"):
+        windows(MARKS, [5], [6], 7, 3)
+
+
+def test_the_tokens_of_an_answer_are_those_that_share_a_character_with_it():
+    spans = [(0, 3), (4, 4), (4, 6), (6, 9), (10, 12)]
+    assert covered(spans, 4, 9) == (2, 3) and covered(spans, 5, 7) == (2, 3)
+    assert covered(spans, 2, 4) == (0, 0) and covered(spans, 9, 10) is None
+    assert covered(spans, 0, 12) == (0, 4)
+
+
+def test_batches_point_at_the_answer_and_tell_the_texts_apart():
+    given_ = windows(MARKS, [5, 6], [10, 11, 12, 13, 14, 15], 9, 3)
+    texts = AnswerTexts(given_, [(5, 7), (0, 0)])
+    batch = texts.batch([1, 0], 0)
+    assert batch.starts.tolist() == [0, 5] and batch.ends.tolist() == [0, 7]
+    assert batch.texts.tokens.shape == (2, 9) and not batch.texts.keys[0, -1]
+    assert batch.texts.types[1].tolist() == given_[0].types
+    assert collate_windows(given_, 0, typed=False).types is None
+
+
+def test_an_epoch_has_every_row_once_in_an_order_of_its_own():
+    rows = ByLength([1 + i % 7 for i in range(53)], tuple, 4, seed=5)
+    for batches in (rows.epoch(0), rows.epoch(1)):
+        assert sorted(i for batch in batches for i in batch) == list(range(53))
+    assert rows.epoch(0) != rows.epoch(1)
+    assert len(rows.epoch(0)) == rows.batches_an_epoch == 14
+    spread = [max(i % 7 for i in batch) - min(i % 7 for i in batch) for batch in rows.epoch(0)]
+    assert sum(spread) <= 14  # sorted by length: little padding
+    stream = rows.stream(0, 12)
+    assert [next(stream)[:2], next(stream)[:2]] == [(0, 13), (1, 0)]
+    assert next(stream)[2] == tuple(rows.epoch(1)[0])
+
+
+def test_a_window_is_no_longer_than_its_ids():
+    window = Window([1, 5, 2, 9, 9, 2], 3, 0, 2)
+    assert len(window.types) == 6 and sum(window.types) == 3

@@ -1,0 +1,171 @@
+"""Tagged sentences: their files, their spans, and rows of pieces with a tag at each word."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway.data.formats.tags import read_tagged
+from headway.data.spans import WordSpan, spans_of, tags_spans
+from headway.data.tagged import TaggedTexts, WordRow, collate_tagged, word_rows
+from headway.errors import DataError, UsageError
+from headway.text import MarkedTokenizer
+
+CORPUS = ["the old baker sees a fox", "Zoë and Ada walk on", "unhappily walking walkers"] * 3
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return MarkedTokenizer.train(CORPUS, 120)
+
+
+def read(path, column=None):
+    return [(list(x.words), list(x.tags), x.where) for x in read_tagged([Path(path)], column)]
+
+
+# --- files -------------------------------------------------------------------------------------
+
+
+def test_columns_and_objects_hold_the_same_sentences(tmp_path):
+    rows = [(["#", "Ada"], ["O", "B-p"]), (["is", "in", "it"], ["O", "O", "B-l"])]
+    files = {
+        "a.conll": "\n#\tO\nAda\tB-p\n\n\nis\tO\nin\tO\nit\tB-l\n",
+        "b.txt": "-DOCSTART- -X- O\n\n# x O\nAda y B-p\n\nis x O\nin x O\nit x B-l",
+        "c.jsonl": "".join(json.dumps({"words": w, "tags": t}) + "\n\n" for w, t in rows),
+    }
+    for name, content in files.items():
+        (tmp_path / name).write_text(content)
+        assert [x[:2] for x in read(tmp_path / name)] == rows, name
+    with gzip.open(tmp_path / "a.conll.gz", "wt") as file:
+        file.write(files["a.conll"].replace("\n", "\r\n"))
+    assert [x[:2] for x in read(tmp_path / "a.conll.gz")] == rows
+    assert [x[2].split(":")[-1] for x in read(tmp_path / "a.conll")] == ["2", "6"]
+    assert read(tmp_path / "b.txt", "2")[0][1] == ["x", "y"]
+
+
+def test_conll_u_gives_the_words_that_are_spoken_with_the_column_asked_for(tmp_path):
+    def line(number, form, upos, xpos):
+        return "\t".join([number, form, form, upos, xpos, *"_" * 5]) + "\n"
+
+    (tmp_path / "a.conllu").write_text(
+        "# text = Don't go\n"
+        + line("1-2", "Don't", "_", "_")
+        + line("1", "Do", "AUX", "VB")
+        + line("2", "n't", "PART", "RB")
+        + line("2.1", "left", "VERB", "VBN")
+        + line("3", "go", "VERB", "VB")
+    )
+    (one,) = read(tmp_path / "a.conllu")
+    assert one == (["Do", "n't", "go"], ["AUX", "PART", "VERB"], f"{tmp_path / 'a.conllu'}:3")
+    assert read(tmp_path / "a.conllu", "xpos")[0][1] == ["VB", "RB", "VB"]
+    assert read(tmp_path / "a.conllu", "5") == read(tmp_path / "a.conllu", "XPOS")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "column", "kind", "part"),
+    [
+        ("a.conll", "a\tO\nb\tx\tO\n", None, DataError, r"3 columns, the first (.|\n)*a.conll:2"),
+        ("a.conll", "a O\n\nb\n", None, DataError, r"1 columns(.|\n)*a.conll:3"),
+        ("a.conll", "a\nb\n", None, DataError, r"no tag beside the word\n.*a.conll:1"),
+        ("a.conll", "a\tO\nb\t\n", None, DataError, r"the tag is empty\n.*a.conll:2"),
+        ("a.conll", "a\tO\n\tO\n", None, DataError, r"the word is empty\n.*a.conll:2"),
+        ("a.conll", "a\tO\n", "3", UsageError, r"no column 3(.|\n)*a.conll:1"),
+        ("a.conll", "a\tO\n", "upos", UsageError, "a number from 1"),
+        ("a.conll", "a\tO\n", "0", UsageError, "a number from 1"),
+        ("a.conllu", "1\ta\n", "tag", UsageError, "upos"),
+        ("a.jsonl", '{"words": ["a"], "tags": ["O", "O"]}', None, DataError, "1 words and 2 tags"),
+        ("a.jsonl", '{"words": [], "tags": []}', None, DataError, r"no words\n.*a.jsonl:1"),
+        ("a.jsonl", '\n{"words": ["a"]}', None, DataError, r"'tags' is no list(.|\n)*a.jsonl:2"),
+        ("a.jsonl", '{"words": "ab", "tags": ["O"]}', None, DataError, "'words' is no list"),
+        ("a.jsonl", '{"words": [" "], "tags": ["O"]}', None, DataError, "an entry of 'words'"),
+        ("a.jsonl", '{"words": ["a"], "tags": ["O"]}', "pos", DataError, "'pos' is no list"),
+        ("a.jsonl", "[1]", None, DataError, "not a JSON object"),
+        ("a.jsonl", "{", None, DataError, r"JSON(.|\n)*a.jsonl:1"),
+        ("a.csv", "a,O", None, UsageError, r".conll, .conllu"),
+    ],
+)
+def test_ragged_sentences_are_refused_with_their_line(tmp_path, name, content, column, kind, part):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(kind, match=part):
+        read(tmp_path / name, column)
+
+
+# --- spans -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("tags", "expected"),
+    [
+        ("O O", []),
+        ("B-x I-x O", [(0, 2, "x")]),
+        ("B-x B-x I-x", [(0, 1, "x"), (1, 3, "x")]),  # two that touch
+        ("B-x I-y I-y", [(0, 1, "x"), (1, 3, "y")]),  # another label begins another span
+        ("O I-x I-x O I-x", [(1, 3, "x"), (4, 5, "x")]),  # no B, as IOB1 has it
+        ("B-x O I-x", [(0, 1, "x"), (2, 3, "x")]),
+        ("O B-x", [(1, 2, "x")]),  # at the end
+        ("S-x S-x B-x I-x E-x I-x", [(0, 1, "x"), (1, 2, "x"), (2, 5, "x"), (5, 6, "x")]),
+        ("U-x B-y L-y", [(0, 1, "x"), (1, 3, "y")]),
+        ("B-creative-work I-creative-work", [(0, 2, "creative-work")]),
+    ],
+)
+def test_spans_are_those_of_the_conll_program(tags, expected):
+    assert spans_of(tags.split()) == [WordSpan(*span) for span in expected]
+
+
+@given(st.lists(st.sampled_from(["O", "B-x", "I-x", "B-y", "I-y"]), max_size=9))
+def test_every_tagged_word_is_in_one_span_of_its_label(tags):
+    label = {place: s.label for s in spans_of(tags) for place in range(s.start, s.end)}
+    assert label == {place: tag[2:] for place, tag in enumerate(tags) if tag != "O"}
+    assert sum(s.end - s.start for s in spans_of(tags)) == len(label)
+
+
+def test_tags_of_spans_are_told_from_parts_of_speech():
+    assert tags_spans(["O", "B-x", "I-x"]) and tags_spans(["S-x"])
+    assert not tags_spans(["O"]) and not tags_spans(["NOUN", "O"]) and not tags_spans(["B-", "O"])
+
+
+# --- rows --------------------------------------------------------------------------------------
+
+
+def test_the_first_piece_of_each_word_carries_its_tag(tokenizer):
+    words = ["the", "bakers", "unwalk"]
+    ids, places = tokenizer.encode_words(words)
+    assert len(ids) > len(words)
+    ((row,),) = word_rows(tokenizer, [words], 40)
+    assert list(row.ids) == [tokenizer.marks.start, *ids, tokenizer.marks.end]
+    assert list(row.firsts) == [1 + places.index(i) for i in range(3)]
+    batch = collate_tagged([row, row], [[5, 6, 7], [7, 6, 5]], tokenizer.marks.pad)
+    asked = batch.tags != -1
+    assert asked.sum().item() == 6 and batch.tags[1][asked[1]].tolist() == [7, 6, 5]
+    assert batch.texts.types is None
+
+
+def test_long_sentences_are_cut_between_words_and_none_is_lost(tokenizer):
+    sentences = [["the", "old", "baker"] * 7, ["unhappily"] * 3, ["a"]]
+    whole = word_rows(tokenizer, sentences, 500)
+    assert all(len(rows) == 1 for rows in whole)
+    cut = word_rows(tokenizer, sentences, 9)
+    assert len(cut[0]) > 1 and len(cut[2]) == 1
+    for (one,), rows, words in zip(whole, cut, sentences, strict=True):
+        assert all(len(row.ids) <= 9 for row in rows)
+        assert sum(len(row.firsts) for row in rows) == len(words)
+        assert [i for row in rows for i in row.ids[1:-1]] == list(one.ids[1:-1])
+    filled = [len(row.ids) for row in cut[0][:-1]]
+    assert min(filled) > 9 - max(len(tokenizer.encode(word)) for word in sentences[0])
+
+
+def test_words_without_pieces_and_words_too_long_keep_their_place(tokenizer):
+    words = ["a", "\u200b", "unhappily" * 5, "fox"]
+    assert tokenizer.encode("\u200b") == []
+    rows = word_rows(tokenizer, [words], 8)[0]
+    assert sum(len(row.firsts) for row in rows) == 4 and all(len(row.ids) <= 8 for row in rows)
+    assert rows[0].ids[rows[0].firsts[1]] == tokenizer.marks.mask
+    assert word_rows(tokenizer, [[]], 8) == [[]]
+
+
+def test_parts_are_put_together_again():
+    texts = TaggedTexts([WordRow([1, 2], [])] * 4, [[0]] * 4, [0, 0, 1, 2])
+    assert texts.joined([[1, 2], [3], [4], []]) == [[1, 2, 3], [4], []]

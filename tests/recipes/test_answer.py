@@ -1,0 +1,259 @@
+"""Answerers as a run: fine-tuning, going on, the bundle, and what is refused."""
+
+import json
+import math
+from itertools import product
+from pathlib import Path
+
+import pytest
+import torch
+
+from headway import load
+from headway.bundle import AnswererBundle
+from headway.bundle.answerer import LONGEST, best_spans, merged
+from headway.data.answers import Window
+from headway.data.formats.questions import Answer, Question
+from headway.errors import DataError, UsageError
+from headway.recipes import recipe, saved, train
+from headway.recipes.answer_data import answered_questions, learned_answer
+from headway.training import read_metrics
+from tests.tiny_encoder import save_encoder, write_squad
+
+TINY = {
+    "training.rows": 5,
+    "training.steps": 6,
+    "data.held_out": 0.2,
+    "data.window": 20,
+    "data.stride": 6,
+    "evaluation.every": 3,
+    "evaluation.questions": 9,
+    "checkpoint.every": 3,
+    "schedule.kind": "constant",  # one that does not look at the end
+    "schedule.warmup": 2,
+    "machine.threads": 1,
+    "machine.device": "cpu",
+}
+
+
+def answering(text, start, **changes):
+    dotted = {key.replace("__", "."): value for key, value in changes.items()}
+    given = {"data.train": text, "training.start": str(start)}
+    return recipe("answer", ("test", {**TINY, **given, **dotted}))
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory):
+    torch.manual_seed(0)
+    return save_encoder(tmp_path_factory.mktemp("start") / "m")
+
+
+@pytest.fixture
+def texts(tmp_path):
+    return write_squad(tmp_path / "t.json")
+
+
+@pytest.fixture(scope="module")
+def learned(start, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("learned")
+    more = {"training__steps": 90, "optimizer__lr": 1e-2, "evaluation__every": 30}
+    train(answering(write_squad(folder / "t.json"), start, **more), folder / "run")
+    return folder / "run"
+
+
+# --- the search --------------------------------------------------------------------------------
+
+
+def windows_of_two():
+    return [Window([1, 5, 2, *range(6, 14), 2], 3, 0, 8), Window([1, 5, 2, 9, 9, 9, 2], 3, 4, 3)]
+
+
+def test_the_best_answers_are_those_of_an_exhaustive_search():
+    given = windows_of_two()
+    logits = torch.randn(2, 12, 2)
+    keys = torch.arange(12) < torch.tensor([12, 7])[:, None]
+    found = best_spans(logits, keys, given, 1000)
+    for row, window in enumerate(given):
+        own = logits[row, : len(window.ids)].log_softmax(0)
+        tokens = range(window.count)
+        every = [
+            ((own[i + window.first, 0] + own[j + window.first, 1]).item(), i, j)
+            for i, j in product(tokens, tokens)
+            if i <= j
+        ]
+        every.sort(reverse=True)
+        assert len(found[row]) == len(every)
+        for (score, first, last), (expected, i, j) in zip(found[row], every, strict=True):
+            assert score == pytest.approx(expected, abs=1e-5)
+            assert (first, last) == (i + window.begin, j + window.begin)
+    assert [len(x) for x in best_spans(logits, keys, given, 2)] == [2, 2]
+
+
+def test_an_answer_is_at_most_thirty_tokens_long():
+    window = Window([1, 5, 2, *[9] * 50, 2], 3, 0, 50)
+    logits = torch.zeros(1, len(window.ids), 2)
+    logits[0, 3, 0] = logits[0, 52, 1] = 50.0
+    keys = torch.ones(1, len(window.ids), dtype=torch.bool)
+    for _, first, last in best_spans(logits, keys, [window], 2000)[0]:
+        assert 0 <= last - first < LONGEST
+
+
+def test_what_two_windows_hold_counts_once_at_its_best():
+    found = merged([[(-1.0, 4, 5), (-3.0, 0, 0)], [(-0.5, 4, 5), (-2.0, 6, 6)]], 3)
+    assert found == [(-0.5, 4, 5), (-2.0, 6, 6), (-3.0, 0, 0)]
+
+
+def test_the_answer_of_most_people_is_learned_and_else_the_first():
+    a, b = Answer("x", 1), Answer("y", 2)
+    for answers, expected in (((a, b, b), b), ((a, b), a), ((b, a, a, b), b)):
+        assert learned_answer(Question("1", "?", "?xy", answers, "")) == expected
+
+
+# --- training ----------------------------------------------------------------------------------
+
+
+def test_an_answerer_learns_and_says_where_answers_stand(learned):
+    rows = read_metrics(learned / "metrics.jsonl", "valid")
+    assert rows[-1]["f1"] > 0.9 and rows[-1]["exact"] > 0.8
+    bundle = load(learned)
+    assert isinstance(bundle, AnswererBundle)
+    context = "«sings in our garden 🦊  Émile Roux\nsleeps in a shed»"
+    best, *others = bundle.answer("who is there ?", context, top=3)
+    assert best.text == "Émile Roux" and len(others) == 2
+    for each in (best, *others):
+        assert context[each.start : each.end] == each.text == each.text.strip()
+        assert 0 <= each.probability <= best.probability <= 1
+    assert len({(each.start, each.end) for each in (best, *others)}) == 3
+
+
+def test_an_answer_is_found_anywhere_in_a_long_context(learned):
+    bundle = load(learned)
+    filler = "waits in the old mill "
+    for before in (0, 3, 11):
+        context = f"{filler * before}Dora Vance {filler * (11 - before)}"
+        asked = bundle.reader.encode("who is there ?", context)
+        assert len(asked.windows) > 3
+        (found,) = bundle.answer("who is there ?", context)
+        assert found.text == "Dora Vance" and found.start == len(filler) * before
+
+
+def test_what_a_question_gets_does_not_depend_on_the_others(learned):
+    bundle = load(learned)
+    pairs = [("who ?", "sings Bo Nash"), ("who is there ?", "Ada Lee waits in a shed " * 4)]
+    for pair, together in zip(pairs, bundle.answer_all(pairs), strict=True):
+        (alone,) = bundle.answer(*pair)
+        assert (alone.text, alone.start) == (together[0].text, together[0].start)
+        assert alone.probability == pytest.approx(together[0].probability, abs=1e-5)
+    assert bundle.answer_all([]) == []
+    for question, context, part in (("", "x", "question"), ("x", " ", "context")):
+        with pytest.raises(UsageError, match=f"the {part} is empty"):
+            bundle.answer(question, context)
+    with pytest.raises(UsageError, match="top=0"):
+        bundle.answer("who ?", "x", 0)
+
+
+def test_probability_is_that_of_the_begin_times_that_of_the_end(learned):
+    bundle = load(learned)
+    (found,) = bundle.answer("who ?", "sings Bo Nash")
+    asked = bundle.reader.encode("who ?", "sings Bo Nash")
+    (window,) = asked.windows
+    ids = torch.tensor([window.ids])
+    with torch.no_grad():
+        types = torch.tensor([window.types])
+        logits = bundle.model(ids, torch.ones_like(ids, dtype=torch.bool), types)[0]
+    begins = [i for i, (a, _) in enumerate(asked.spans) if a == found.start]
+    ends = [i for i, (_, b) in enumerate(asked.spans) if b == found.end]
+    own = logits.log_softmax(0)
+    score = own[window.first + begins[0], 0] + own[window.first + ends[-1], 1]
+    assert found.probability == pytest.approx(math.exp(score), abs=1e-5)
+
+
+def test_a_context_is_on_one_side_only(texts):
+    given = json.loads(Path(texts).read_text())
+    for paragraph in given["data"][0]["paragraphs"]:
+        (row,) = paragraph["qas"]
+        paragraph["qas"] = [row, {**row, "id": row["id"] + "b"}]
+    Path(texts).write_text(json.dumps(given))
+    kept, held = answered_questions(answering(texts, "x").data)
+    assert len(kept) + len(held) == 120 and len(held) > 4
+    assert not {each.context for each in kept} & {each.context for each in held}
+
+
+def test_an_encoder_with_one_kind_of_text_reads_questions_too(texts, tmp_path):
+    start = save_encoder(tmp_path / "m", token_types=1)
+    train(answering(texts, start), tmp_path / "run")
+    assert len(load(tmp_path / "run").answer("who ?", "sings Bo Nash")) == 1
+
+
+@pytest.mark.parametrize("how", [{}, {"training__recompute": True, "training__average": 0.9}])
+def test_steps_in_two_halves_are_the_steps_in_one(start, texts, tmp_path, how):
+    how["model__dropout"] = 0.1
+    train(answering(texts, start, **how), tmp_path / "whole")
+    train(answering(texts, start, **how, training__steps=3), tmp_path / "halves")
+    train(answering(texts, start, **how), tmp_path / "halves")
+    for name in ("checkpoints/step-6/state.safetensors", "model/model.safetensors"):
+        assert (tmp_path / "halves" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_other_questions_are_no_way_to_go_on(start, texts, tmp_path):
+    train(answering(texts, start, training__steps=3), tmp_path / "run")
+    write_squad(Path(texts), seed=1)
+    with pytest.raises(DataError, match="not those that the run began"):
+        train(answering(texts, start), tmp_path / "run")
+
+
+def one_question(path, **changes):
+    row = {"id": "q7", "question": "who ?", "answers": [{"text": "Ada", "answer_start": 0}]}
+    paragraphs = [{"context": "Ada sings\u200b", "qas": [{**row, **changes}]}]
+    path.write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}))
+
+
+def test_questions_without_an_answer_are_left_out_when_asked(texts, tmp_path):
+    one_question(tmp_path / "none.json", is_impossible=True, answers=[])
+    both = (texts, str(tmp_path / "none.json"))
+    with pytest.raises(DataError, match=r"q7 has no answer(.|\n)*none.json(.|\n)*skip-impossible"):
+        answered_questions(answering(both, "x").data)
+    kept, held = answered_questions(answering(both, "x", data__skip_impossible=True).data)
+    assert len(kept) + len(held) == 60
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind", "part"),
+    [
+        ({"data__train": ()}, UsageError, "no questions to learn from"),
+        ({"data__train": ("nowhere.json",)}, UsageError, "nowhere.json"),
+        ({"data__valid": ("nowhere.json",)}, UsageError, "nowhere.json"),
+        ({"training__start": None}, UsageError, "--from"),
+        (
+            {"training__start": "LEARNED"},
+            UsageError,
+            "holds a question answerer.* needs a text encoder",
+        ),
+        ({"data__train": ("few.json",)}, DataError, "--data.valid"),
+        ({"data__valid": ("moved.json",)}, DataError, r"q7: the answer 'Ada' (.|\n)*moved.json"),
+        ({"data__train": ("lost.json",), "data__valid": ("few.json",)}, DataError, "q7: .*nothing"),
+    ],
+)
+def test_what_cannot_work_is_refused_and_leaves_no_folder(
+    start, learned, texts, tmp_path, monkeypatch, changes, kind, part
+):
+    monkeypatch.chdir(tmp_path)
+    one_question(Path("few.json"))
+    one_question(Path("moved.json"), answers=[{"text": "Ada", "answer_start": 1}])
+    one_question(Path("lost.json"), answers=[{"text": "\u200b", "answer_start": 9}])
+    if changes.get("training__start") == "LEARNED":
+        changes = {"training__start": str(learned)}
+    with pytest.raises(kind, match=part):
+        train(answering(texts, start, **changes), tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_windows_of_another_training_are_refused(learned, tmp_path):
+    bundle = load(learned)
+    assert saved(learned).data.window == bundle.reader.window == 20
+    bundle.save(tmp_path / "model")
+    path = tmp_path / "model" / "windows.json"
+    facts = json.loads(path.read_text())
+    for window, part in ((30, "trained with"), (2, "not the sizes"), ("20", "not the sizes")):
+        path.write_text(json.dumps({**facts, "window": window}))
+        with pytest.raises(DataError, match=part):
+            load(tmp_path / "model")
