@@ -44,6 +44,7 @@ NEXT = {
         "chat {run}",
         "export {run} --to hf",
     ),
+    "bert": ('fill {run} "... [MASK] ..."', "eval {run}"),
     "classifier": ('classify {run} "..."', "eval {run}"),
     "words": (
         "words nearest {run} WORD",

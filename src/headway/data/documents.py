@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,10 @@ ENDINGS = (".txt", ".md", ".jsonl")
 LONGEST = 1 << 26  # bytes of a line, which may be a whole document
 PART = 1 << 16  # characters of a long document that are held at once
 
-Split = Literal["file", "blank-line", "line"]
+Split = Literal["file", "blank-line", "line", "title"]
+_TITLE = re.compile(
+    r"\s*= [^=].* =\s*"
+)  # of an article as Wikipedia marks it; "= = x = =" is inside
 
 
 @dataclass(frozen=True)
@@ -31,11 +35,11 @@ def read_documents(
 ) -> Iterator[Part]:
     r"""The documents of files (.txt, .md, .jsonl, plain or .gz), folders and named collections.
 
-    A text file is one document, or one a paragraph (`blank-line`), or one a line. A line of a
-    .jsonl file is a document always: its value of `key`. Folders are read through, in the order of
-    names; hidden ones and files of other endings are passed over there. Lines end in "\n", whatever
-    the file has. Empty documents are left out. Memory holds one line (of at most 64 MiB) and one
-    part.
+    A text file is one document, or one a paragraph (`blank-line`), or one a line, or one from each
+    line like "= Title =" to the next (`title`, as WikiText has them). A line of a .jsonl file is a
+    document always: its value of `key`. Folders are read through, in the order of names; hidden
+    ones and files of other endings are passed over there. Lines end in "\n", whatever the file
+    has. Empty documents are left out. Memory holds one line (of at most 64 MiB) and one part.
 
     Raises UsageError for what is not there, DataError with file and line for what is no text.
     """
@@ -91,6 +95,10 @@ def _parts(path: Path, split: Split) -> Iterator[Part]:
     size, first = 0, True
     for line in read_lines(path, LONGEST):
         ends = split == "line" or (split == "blank-line" and not line.strip())
+        if split == "title" and _TITLE.fullmatch(line):
+            if held:
+                yield Part("".join(held), first)
+            held, size, first = [], 0, True
         if not (ends and not line.strip()):
             held.append(line + "\n")
             size += len(line) + 1

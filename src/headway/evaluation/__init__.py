@@ -2,5 +2,13 @@
 
 from headway.evaluation.bleu import CorpusScores, score_translations
 from headway.evaluation.perplexity import bits_per_byte, mean_nats
+from headway.evaluation.pseudo_perplexity import PseudoPerplexity, pseudo_perplexity
 
-__all__ = ["CorpusScores", "bits_per_byte", "mean_nats", "score_translations"]
+__all__ = [
+    "CorpusScores",
+    "PseudoPerplexity",
+    "bits_per_byte",
+    "mean_nats",
+    "pseudo_perplexity",
+    "score_translations",
+]

@@ -20,6 +20,8 @@ from headway.recipes.catalogue import AnyRunConfig
 from headway.recipes.classify import CLASSIFICATION
 from headway.recipes.classify_config import ClassifyRunConfig
 from headway.recipes.config import RunConfig, WordsRunConfig, parse_time
+from headway.recipes.encoder import ENCODER
+from headway.recipes.encoder_config import EncoderRunConfig
 from headway.recipes.family import Family, Job
 from headway.recipes.language import LANGUAGE
 from headway.recipes.language_config import LanguageRunConfig
@@ -52,6 +54,7 @@ FAMILIES: dict[type[AnyRunConfig], Family] = {
     WordsRunConfig: WORDS,
     LanguageRunConfig: LANGUAGE,
     ClassifyRunConfig: CLASSIFICATION,
+    EncoderRunConfig: ENCODER,
 }
 """The class of a configuration -> what its family brings."""
 

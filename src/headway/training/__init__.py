@@ -7,12 +7,14 @@ from headway.training.loop import NonFinite, Stream, fit
 from headway.training.objectives import (
     ClassificationObjective,
     Loss,
+    MaskedWords,
     NegativeSampling,
     NextWordObjective,
     Objective,
     TextObjective,
     TranslationObjective,
     cross_entropy_sum,
+    judge,
     negative_sampling_sum,
 )
 from headway.training.observers import Averaging, Evaluation, Interrupted, TimeLimit
@@ -29,6 +31,7 @@ __all__ = [
     "Event",
     "Interrupted",
     "Loss",
+    "MaskedWords",
     "MetricsLog",
     "NegativeSampling",
     "NextWordObjective",
@@ -49,6 +52,7 @@ __all__ = [
     "cross_entropy_sum",
     "fit",
     "graceful_stop",
+    "judge",
     "learning_rate",
     "load_state",
     "negative_sampling_sum",

@@ -3,6 +3,7 @@
 from headway.training.objectives.classification import ClassificationObjective
 from headway.training.objectives.contract import Loss, Objective
 from headway.training.objectives.cross_entropy import cross_entropy_sum
+from headway.training.objectives.masked_words import Judged, MaskedWords, judge
 from headway.training.objectives.text import TextObjective
 from headway.training.objectives.translation import TranslationObjective
 from headway.training.objectives.words import (
@@ -13,12 +14,15 @@ from headway.training.objectives.words import (
 
 __all__ = [
     "ClassificationObjective",
+    "Judged",
     "Loss",
+    "MaskedWords",
     "NegativeSampling",
     "NextWordObjective",
     "Objective",
     "TextObjective",
     "TranslationObjective",
     "cross_entropy_sum",
+    "judge",
     "negative_sampling_sum",
 ]
