@@ -11,7 +11,7 @@ from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
 from headway.errors import DataError, UsageError
 
 if TYPE_CHECKING:
-    from headway.bundle import ClassifierBundle, TranslatorBundle
+    from headway.bundle import ClassifierBundle, EncoderBundle, TranslatorBundle
     from headway.data.formats import PairFiles
 
 
@@ -25,10 +25,12 @@ def evaluate(
     target: str | None = None,
     beam: int = 5,
     length_penalty: float = 1.0,
+    sentences: int = 300,
     json: bool = False,
     machine: MachineFlags = ON_THIS_MACHINE,
 ) -> None:
-    """BLEU and chrF, by sacrebleu, of a translator on held-out pairs; accuracy of a classifier.
+    """BLEU and chrF, by sacrebleu, of a translator on held-out pairs; accuracy of a classifier;
+    pseudo-perplexity of an encoder.
 
     Parameters
     ----------
@@ -36,7 +38,8 @@ def evaluate(
         A run folder or a model folder.
     path
         Pairs to translate; without it, the run's own test (or validation) pairs. Of a classifier:
-        texts with labels; without it, those that the run held out.
+        texts with labels; without it, those that the run held out. Of an encoder: a text file or
+        a folder; without it, what the run held out.
     split
         Which of the run's own pairs.
     source
@@ -47,16 +50,21 @@ def evaluate(
         Beam width; 1 is greedy.
     length_penalty
         Exponent of ((5 + length) / 6).
+    sentences
+        Of an encoder: the most sentences that are looked at.
     json
         One JSON object.
     """
-    from headway.bundle import ClassifierBundle, TranslatorBundle, expect, load
+    from headway.bundle import ClassifierBundle, EncoderBundle, TranslatorBundle, expect, load
 
     place = machine.prepare()
     bundle = load(run, place.device)
     with place.precision():
         if isinstance(bundle, ClassifierBundle):
             _accuracy(bundle, run, path, json)
+            return
+        if isinstance(bundle, EncoderBundle):
+            _surprise(bundle, run, path, sentences, json)
             return
         translator = expect(TranslatorBundle, bundle, run)
         _scores(translator, _files(run, path, split, (source, target)), beam, length_penalty, json)
@@ -112,6 +120,32 @@ def _accuracy(bundle: ClassifierBundle, run: Path, path: Path | None, json: bool
         data_json({"accuracy": right / len(texts), "right": right, "texts": len(texts)})
     else:
         data(f"accuracy {right / len(texts):.3f}   {right:,} of {len(texts):,} texts")
+
+
+def _surprise(
+    bundle: EncoderBundle, run: Path, path: Path | None, sentences: int, json: bool
+) -> None:
+    """How surprised the encoder is by sentences, taken evenly from a text."""
+    from headway.evaluation import pseudo_perplexity
+    from headway.recipes import saved
+    from headway.recipes.encoder_config import EncoderRunConfig
+    from headway.recipes.encoder_data import sentences_to_judge
+
+    config = saved(run) if (run / "run.yaml").is_file() else None
+    known = config.data if isinstance(config, EncoderRunConfig) else None
+    if path is None and known is None:
+        raise UsageError(f"{run} does not say what it was trained on", hint="name a file of text")
+    texts = sentences_to_judge(known, path, sentences)
+    with talk.status(f"hiding every word of {len(texts):,} sentences"):
+        found = pseudo_perplexity(bundle, texts)
+    if json:
+        numbers = {"a_token": found.a_token, "a_word": found.a_word, "fertility": found.fertility}
+        data_json({"pseudo_perplexity": numbers, **asdict(found), "sentences": len(texts)})
+        return
+    data(
+        f"pseudo-perplexity {found.a_token:.2f} a token, {found.a_word:.2f} a word   "
+        f"{found.fertility:.3f} tokens a word, {len(texts):,} sentences"
+    )
 
 
 def _files(

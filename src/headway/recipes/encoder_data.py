@@ -8,10 +8,10 @@ from itertools import islice
 from pathlib import Path
 
 from headway.bundle import EncoderBundle, load_as
-from headway.data.documents import Part
+from headway.data.documents import Part, read_documents
 from headway.data.sentences import SentenceCorpus, prepare_sentences, sentences_of
-from headway.errors import UsageError
-from headway.recipes.encoder_config import EncoderRunConfig
+from headway.errors import DataError, UsageError
+from headway.recipes.encoder_config import EncoderDataConfig, EncoderRunConfig
 from headway.recipes.family import Emit
 from headway.recipes.text_data import Halves, check_text, held_out, prepared
 from headway.text import MarkedTokenizer, extended, new_words
@@ -86,6 +86,22 @@ def prepare_encoder(
         words = tokenizer.pieces(range(old.size, tokenizer.size))
         new = old.encode_batch(words)
     return PreparedSentences(tokenizer, train, valid, new)
+
+
+def sentences_to_judge(data: EncoderDataConfig | None, path: Path | None, most: int) -> list[str]:
+    """At most so many sentences, evenly from the text at `path`, or from what `data` holds out.
+
+    DataError if there are none.
+    """
+    how = EncoderDataConfig() if data is None else data
+    if path is not None:
+        parts = read_documents([str(path)], how.split, how.key)
+    else:
+        parts = held_out(how, [Halves(source, how, lambda event: None) for source in how.train])
+    texts = [part.text for part in sentences_of(parts)]
+    if not texts:
+        raise DataError("there is no text to evaluate on", str(path))
+    return texts[:: -(-len(texts) // most)]
 
 
 def _bound(
