@@ -21,7 +21,7 @@ from headway.data.sentences import LONGEST, SentenceCorpus, prepare_sentences
 from headway.errors import DataError
 from headway.text import MarkedTokenizer
 
-NAMES = ["fox", "baker", "owl", "crab", "miller"]
+NAMES = ["Fox", "Baker", "Owl", "Crab", "Miller"]
 THINGS = ["a lemon", "the tree", "some bread", "one boat"]
 STORIES = [
     f"{name} {thing} one. {name} {thing} two, and so on it goes! {name} {thing} three? "
@@ -132,7 +132,7 @@ def test_every_sentence_with_a_successor_is_read_as_a_first_or_second_text(corpu
 
 def test_other_documents_are_chosen_by_their_length_and_all_of_them(tokenizer, tmp_path):
     stories = ["fox one. " * 40, "owl two. " * 40, "crab three. " * 10]
-    corpus = corpus_of(["".join(s).title() for s in stories], tokenizer, tmp_path / "c")
+    corpus = corpus_of([s.title() for s in stories], tokenizer, tmp_path / "c")
     source, found = source_of(corpus, tokenizer), Counter()
     for version in range(60):
         for row in source.plan(version).tolist():
@@ -160,7 +160,7 @@ def test_documents_of_one_sentence_have_no_next_one(tokenizer, tmp_path):
 
 
 def test_a_tenth_of_the_pairs_aim_at_less(corpus, tokenizer, tmp_path):
-    together = corpus_of([" ".join(STORIES), "one. Two."], tokenizer, tmp_path / "c")
+    together = corpus_of([" ".join(STORIES)], tokenizer, tmp_path / "c")
     full = source_of(together, tokenizer, short=0.0)
     lengths = [len(full.row(full.plan(v), i, v)[0]) for v in range(5) for i in range(20)]
     assert np.mean(np.array(lengths) == LENGTH) > 0.6
@@ -179,7 +179,7 @@ def test_a_row_is_framed_and_typed_and_its_second_text_is_the_planned_one(corpus
         assert ids[0] == marks.start and ids[-1] == marks.end and ids.count(marks.end) == 2
         assert types == [0] * (middle + 1) + [1] * (len(ids) - middle - 1)
         assert len(ids) <= LENGTH
-        wholes = [corpus.run(*plan[index, at : at + 2]).tolist() for at in (0, 2)]
+        wholes = [corpus.run(*plan[index, at : at + 2].tolist()).tolist() for at in (0, 2)]
         for text, whole in zip((ids[1:middle], ids[middle + 1 : -1]), wholes, strict=True):
             places = range(len(whole) - len(text) + 1)
             assert any(whole[at : at + len(text)] == text for at in places)

@@ -70,7 +70,8 @@ def test_a_model_goes_on_in_a_domain_with_words_of_its_own(place, here):
     for part in ("and 1 new ones", "tokens a word with the old pieces", "before: pseudo-"):
         assert part in said, part
     assert "resumed from step 4" in here(*words)[1]
-    assert load(place / "runs" / "b").tokenizer.pieces([100]) == ["lemonade"]
+    old, new = (load(place / "runs" / run).tokenizer for run in "ab")
+    assert new.pieces(range(old.size, new.size)) == ["lemonade"]
 
 
 def test_full_sentences_without_pairs(here):

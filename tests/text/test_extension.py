@@ -16,9 +16,9 @@ def tokenizer():
 
 def test_words_that_save_most_come_first_and_what_stands_once_does_not(tokenizer):
     found = new_words(tokenizer, DOMAIN, 9)
-    assert found == ["lemonades", "owleries"]  # three times, twice; freeze, foxes, once: once
-    saved = [(len(tokenizer.encode(word)) - 1) * n for word, n in zip(found, (3, 2), strict=True)]
-    assert saved == sorted(saved, reverse=True)
+    counts = {"lemonades": 3, "owleries": 2}  # freeze, foxes, once: once
+    saved = {word: (len(tokenizer.encode(word)) - 1) * n for word, n in counts.items()}
+    assert found == sorted(counts, key=lambda word: -saved[word])
     assert new_words(tokenizer, DOMAIN, 1) == found[:1]
     assert new_words(tokenizer, OLD, 9) == [
         word for word in ("lemons",) if len(tokenizer.encode(word)) > 1

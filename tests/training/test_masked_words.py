@@ -123,8 +123,10 @@ FAULTS = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_planted_faults_change_the_loss(model, fault):
     batch = batch_of()
-    right, wrong = (MaskedWords(1.0)(model, b).total for b in (batch, FAULTS[fault](batch)))
-    assert abs(float(right - wrong)) > 1e-3
+    right, wrong = (
+        MaskedWords(1.0)(model, each).total.item() for each in (batch, FAULTS[fault](batch))
+    )
+    assert abs(right - wrong) > 1e-3
 
 
 def test_pairs_and_words_are_learned(model):

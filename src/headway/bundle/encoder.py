@@ -25,7 +25,10 @@ ROWS = 32  # texts read at once
 
 @dataclass(frozen=True)
 class Guess:
-    """A word for a hidden place, and how probable it is there."""
+    """A word for a hidden place, and how probable it is there.
+
+    word: ## begins one that goes on with the word before it.
+    """
 
     word: str
     probability: float
@@ -76,11 +79,13 @@ class EncoderBundle:
             batch = self._batch([rows[i] for i in chosen])
             hidden = self.model.encode(batch.tokens, batch.keys, batch.types)
             places = batch.tokens == self.tokenizer.marks.mask
-            shares = self.model.words(hidden[places]).float().softmax(-1)  # B T D -> M D
-            best = shares.topk(min(top, self.tokenizer.size), dim=-1)
+            logits = self.model.words(hidden[places])  # B T D -> M D -> M V
+            # a vocabulary may be padded to a round number: what is no piece is no guess
+            shares = logits[:, : self.tokenizer.size].float().softmax(-1)
+            values, ids = shares.topk(min(top, self.tokenizer.size), dim=-1)
             owners = [chosen[row] for row in places.nonzero()[:, 0].tolist()]
-            for owner, ids, values in zip(owners, *map(Tensor.tolist, best), strict=True):
-                pairs = zip(self.tokenizer.pieces(ids), values, strict=True)
+            for owner, best, own in zip(owners, ids.tolist(), values.tolist(), strict=True):
+                pairs = zip(self.tokenizer.words(best), own, strict=True)
                 found[owner].append([Guess(word, value) for word, value in pairs])
         return found
 
@@ -143,9 +148,11 @@ class EncoderBundle:
             raise UsageError(
                 f"no {name} in {text[:60]!r}", hint=f"put {name} where a word is hidden"
             )
-        ids = self.tokenizer.encode(parts[0].rstrip())
-        for part in parts[1:]:
-            ids += [marks.mask, *self.tokenizer.encode(part)]
+        # the mark has the space before it in itself, where spaces are part of pieces
+        rows = self.tokenizer.encode_batch([*map(str.rstrip, parts[:-1]), parts[-1]])
+        ids = rows[0]
+        for row in rows[1:]:
+            ids += [marks.mask, *row]
         framed, _ = marks.frame(ids)
         self._check_room(framed)
         return framed

@@ -93,4 +93,5 @@ class Masking:
                 break
         if wanted and not taken.any():  # every word is longer than what may be chosen
             taken[int(random.integers(len(sizes)))] = True
-        return candidates[taken[words]]
+        chosen: Numbers = candidates[taken[words]]
+        return chosen

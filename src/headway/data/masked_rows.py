@@ -99,14 +99,14 @@ class Source:
         self, plan: Plan, index: int, version: int, turn: int = 0
     ) -> tuple[list[int], list[int], list[int]]:
         """(ids, types, targets) of one row. Follows from (seed, number, version, turn, index)."""
-        chosen = plan[index]
+        first_at, first_end, second_at, second_end, _ = plan[index].tolist()
         key = [self.settings.seed, _ROW, self.number, version, turn, index]
         random = np.random.default_rng(key)
-        first = self.corpus.run(chosen[FIRST], chosen[FIRST_END])
-        if chosen[SECOND] == chosen[SECOND_END]:
+        first = self.corpus.run(first_at, first_end)
+        if second_at == second_end:
             ids, types = self.marks.frame(first.tolist(), room=self.settings.length)
         else:
-            second = self.corpus.run(chosen[SECOND], chosen[SECOND_END])
+            second = self.corpus.run(second_at, second_end)
             first, second = fitted(first, second, self.room, random)
             ids, types = self.marks.frame(first.tolist(), second.tolist())
         shown, places = self.masking(ids, random)

@@ -70,6 +70,7 @@ class SentenceCorpus:
 
     def run(self, first: int, last: int) -> npt.NDArray[np.int64]:
         """The tokens of sentences `first` to `last` - 1; [SEP] where a document ends between."""
+        ids: npt.NDArray[np.int64]
         ids = self.ids[self.starts[first] : self.ends[last - 1]].astype(np.int64)
         ids = ids[ids != self.end]
         ids[ids == self.start] = self.end

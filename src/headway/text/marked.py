@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import tokenizers
-from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from headway.errors import DataError, UsageError
 from headway.files import read_json, write_file
@@ -20,6 +21,7 @@ from headway.text.foreign import FILE, FILE_LIMIT, ForeignTokenizer
 FORMAT = "headway marked 1"
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 CONTINUES = "##"  # what a word piece begins with that goes on with the word before it
+REPEATED = 10_000  # times a word is given to the engine at once
 WORD_STARTS = ("\u0120", "\u2581")  # a space, as byte-level BPE and SentencePiece write it
 
 
@@ -42,18 +44,70 @@ class Marks:
         """(ids, types): [CLS] first [SEP], or [CLS] first [SEP] second [SEP].
 
         types: 0 up to the first [SEP], with those between, and 1 after it. room: the most ids; the
-        longer text loses tokens at its end until both fit (Devlin et al. 2019, appendix A.2).
+        longer text loses tokens at its end until both fit (Devlin et al. 2019, appendix A.2), and
+        where one of two long ones may keep a token more, the longer may, as in transformers.
         """
         if second is None:
             kept = first if room is None else first[: max(0, room - 2)]
             ids = [self.start, *kept, self.end]
             return ids, [0] * len(ids)
         a, b = len(first), len(second)
-        while room is not None and a + b + 2 + self.between > room and a + b:
-            a, b = (a - 1, b) if a >= b else (a, b - 1)
+        if room is not None:
+            a, b = _shortened(a, b, max(0, room - 2 - self.between))
         left = [self.start, *first[:a], *[self.end] * self.between]
         right = [*second[:b], self.end]
         return left + right, [0] * len(left) + [1] * len(right)
+
+
+def _shortened(a: int, b: int, room: int) -> tuple[int, int]:
+    """How much of two lengths is kept so that they fit."""
+    if a + b <= room:
+        return a, b
+    half = room // 2
+    if a > b:
+        return (room - b, b) if b <= half else (room - half, half)
+    return (a, room - a) if a <= half else (half, room - half)
+
+
+def _learned(words: Counter[str], size: int) -> dict[str, int]:
+    """At most `size` pieces of these words, in an order that follows from the words alone.
+
+    The engine numbers letters inside words as its hash table gives them, another way each time, and
+    breaks ties by those numbers; so they are numbered here.
+    """
+    letters: Counter[str] = Counter()
+    for word, count in words.items():
+        for letter in word:
+            letters[letter] += count
+    # a letter may become two pieces, one that begins a word and one that goes on
+    ranked = sorted(letters, key=lambda letter: (-letters[letter], letter))
+    kept = sorted(ranked[: (size - len(SPECIALS)) // 2])
+    known = frozenset(kept)
+    inner = {letter for word in words for letter in word[1:]} & known
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=size,
+        special_tokens=[*SPECIALS, *kept, *(CONTINUES + letter for letter in sorted(inner))],
+        continuing_subword_prefix=CONTINUES,
+        show_progress=False,
+    )
+    engine = tokenizers.Tokenizer(models.WordPiece(unk_token=SPECIALS[1]))
+    engine.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    engine.train_from_iterator(_repeated(words, known), trainer)
+    return dict(engine.get_vocab())
+
+
+def _repeated(words: Counter[str], letters: frozenset[str]) -> Iterator[str]:
+    """Each word as often as it stood in the texts, without letters that are not known."""
+    for word in sorted(words):
+        spelled = "".join(letter for letter in word if letter in letters)
+        for start in range(0, words[word], REPEATED):
+            yield f"{spelled} " * min(REPEATED, words[word] - start)
+
+
+def _without_space(text: str, start: int, end: int) -> tuple[int, int]:
+    while start < end and text[start].isspace():
+        start += 1
+    return start, end
 
 
 class MarkedTokenizer:
@@ -77,6 +131,8 @@ class MarkedTokenizer:
         ]
         engine.add_special_tokens(specials)
         self._engine, self.marks = engine, marks
+        facts = json.loads(engine.to_str())["model"]
+        self._prefix: str = facts.get("continuing_subword_prefix") or ""  # empty: spaces are marked
         self.special_ids = frozenset(
             i for i, token in engine.get_added_tokens_decoder().items() if token.special
         )
@@ -94,19 +150,23 @@ class MarkedTokenizer:
             raise UsageError(
                 f"{vocabulary_size=} is below 100", hint="8000 suits a small corpus of one language"
             )
-        engine = tokenizers.Tokenizer(models.WordPiece(unk_token=SPECIALS[1]))
-        engine.normalizer = normalizers.BertNormalizer(lowercase=lower)
-        engine.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        normalizer = normalizers.BertNormalizer(lowercase=lower)
+        splitter = pre_tokenizers.BertPreTokenizer()
+        words: Counter[str] = Counter()
+        for text in texts:
+            clean = normalizer.normalize_str(checked(text))
+            words.update(word for word, _ in splitter.pre_tokenize_str(clean))
+        vocabulary = _learned(words, vocabulary_size)
+        engine = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token=SPECIALS[1]))
+        engine.normalizer, engine.pre_tokenizer = normalizer, splitter
         engine.decoder = decoders.WordPiece(prefix=CONTINUES)
-        trainer = trainers.WordPieceTrainer(
-            vocab_size=vocabulary_size,
-            special_tokens=list(SPECIALS),
-            continuing_subword_prefix=CONTINUES,
-            show_progress=False,
-        )
-        engine.train_from_iterator(map(checked, texts), trainer)
-        vocabulary = engine.get_vocab()
+        engine.add_special_tokens([tokenizers.AddedToken(name, special=True) for name in SPECIALS])
         pad, _, start, end, mask = (vocabulary[name] for name in SPECIALS)
+        engine.post_processor = processors.TemplateProcessing(
+            single="[CLS] $A [SEP]",
+            pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+            special_tokens=[("[CLS]", start), ("[SEP]", end)],
+        )
         return cls(engine, Marks(pad, start, end, mask))
 
     def encode(self, text: str) -> list[int]:
@@ -120,13 +180,16 @@ class MarkedTokenizer:
         return [list(encoding.ids) for encoding in found]
 
     def encode_spans(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
-        """(ids, spans): of each id, which characters of `text` it stands for, [start, end)."""
+        """(ids, spans): of each id, which characters of `text` it stands for, [start, end).
+
+        A space that belongs to the piece after it is not counted to it.
+        """
         found = self._engine.encode(checked(text), add_special_tokens=False)
-        return list(found.ids), [(int(a), int(b)) for a, b in found.offsets]
+        return list(found.ids), [_without_space(text, int(a), int(b)) for a, b in found.offsets]
 
     def encode_words(self, words: Sequence[str]) -> tuple[list[int], list[int]]:
         """(ids, places) of words that are split already: the number of each id's word."""
-        rows = self.encode_batch([f" {word}" if self._spaced else word for word in words])
+        rows = self.encode_batch([word if self._prefix else f" {word}" for word in words])
         ids = [i for row in rows for i in row]
         return ids, [place for place, row in enumerate(rows) for _ in row]
 
@@ -136,16 +199,13 @@ class MarkedTokenizer:
         for piece, i in self._engine.get_vocab().items():
             if i in self.special_ids:
                 continue
-            if self._spaced:
-                found[i] = not piece.startswith(WORD_STARTS)
-            else:
-                found[i] = piece.startswith(CONTINUES)
+            found[i] = self._goes_on(piece)
         return found
 
-    @property
-    def _spaced(self) -> bool:
-        """Whether a space belongs to the piece after it (BPE, SentencePiece)."""
-        return str(json.loads(self._engine.to_str())["model"].get("type")) != "WordPiece"
+    def _goes_on(self, piece: str) -> bool:
+        if self._prefix:
+            return piece.startswith(self._prefix)
+        return not piece.startswith(WORD_STARTS)  # BPE, SentencePiece
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of `ids`, marks left out, as far as its pieces tell."""
@@ -154,6 +214,17 @@ class MarkedTokenizer:
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """What each id stands for, to be shown to a person."""
         return [str(self._engine.id_to_token(i)) for i in self._known(ids)]
+
+    def words(self, ids: Iterable[int]) -> list[str]:
+        """Each id as a word for itself; ## begins one that goes on with the word before it."""
+        found = []
+        for i, piece in zip(known := self._known(ids), self.pieces(known), strict=True):
+            if i in self.special_ids:
+                found.append(piece)
+                continue
+            text = str(self._engine.decode([i])).strip().removeprefix(self._prefix)
+            found.append(CONTINUES + text if self._goes_on(piece) else text)
+        return found
 
     def _known(self, ids: Iterable[int]) -> list[int]:
         known = [int(i) for i in ids]
