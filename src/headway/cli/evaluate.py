@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from headway.cli.console import data, data_json, talk
 from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
+from headway.cli.surprise import show_surprise
 from headway.errors import DataError, UsageError
 
 if TYPE_CHECKING:
-    from headway.bundle import ClassifierBundle, EncoderBundle, TranslatorBundle
+    from headway.bundle import ClassifierBundle, TranslatorBundle
     from headway.data.formats import PairFiles
 
 
@@ -64,7 +65,7 @@ def evaluate(
             _accuracy(bundle, run, path, json)
             return
         if isinstance(bundle, EncoderBundle):
-            _surprise(bundle, run, path, sentences, json)
+            show_surprise(bundle, run, path, sentences, json)
             return
         translator = expect(TranslatorBundle, bundle, run)
         _scores(translator, _files(run, path, split, (source, target)), beam, length_penalty, json)
@@ -120,32 +121,6 @@ def _accuracy(bundle: ClassifierBundle, run: Path, path: Path | None, json: bool
         data_json({"accuracy": right / len(texts), "right": right, "texts": len(texts)})
     else:
         data(f"accuracy {right / len(texts):.3f}   {right:,} of {len(texts):,} texts")
-
-
-def _surprise(
-    bundle: EncoderBundle, run: Path, path: Path | None, sentences: int, json: bool
-) -> None:
-    """How surprised the encoder is by sentences, taken evenly from a text."""
-    from headway.evaluation import pseudo_perplexity
-    from headway.recipes import saved
-    from headway.recipes.encoder_config import EncoderRunConfig
-    from headway.recipes.encoder_data import sentences_to_judge
-
-    config = saved(run) if (run / "run.yaml").is_file() else None
-    known = config.data if isinstance(config, EncoderRunConfig) else None
-    if path is None and known is None:
-        raise UsageError(f"{run} does not say what it was trained on", hint="name a file of text")
-    texts = sentences_to_judge(known, path, sentences)
-    with talk.status(f"hiding every word of {len(texts):,} sentences"):
-        found = pseudo_perplexity(bundle, texts)
-    if json:
-        numbers = {"a_token": found.a_token, "a_word": found.a_word, "fertility": found.fertility}
-        data_json({"pseudo_perplexity": numbers, **asdict(found), "sentences": len(texts)})
-        return
-    data(
-        f"pseudo-perplexity {found.a_token:.2f} a token, {found.a_word:.2f} a word   "
-        f"{found.fertility:.3f} tokens a word, {len(texts):,} sentences"
-    )
 
 
 def _files(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -70,10 +71,10 @@ def prepare_encoder(
             emit,
         )
 
-    def each(name: str, make: Callable[[Halves], Iterator[Part]]) -> list[SentenceCorpus]:
+    def each(what: str, make: Callable[[Halves], Iterator[Part]]) -> list[SentenceCorpus]:
         many = len(halves) > 1
-        names = [f"{name}-{i + 1}" if many else name for i in range(len(halves))]
-        return [shards(*pair) for pair in zip(names, _bound(halves, make), strict=True)]
+        names = [f"{what}-{i + 1}" if many else what for i in range(len(halves))]
+        return [shards(name, partial(make, half)) for name, half in zip(names, halves, strict=True)]
 
     train = each("train", Halves.train)
     if data.valid:
@@ -100,15 +101,9 @@ def sentences_to_judge(data: EncoderDataConfig | None, path: Path | None, most: 
         parts = held_out(how, [Halves(source, how, lambda event: None) for source in how.train])
     texts = [part.text for part in sentences_of(parts)]
     if not texts:
-        raise DataError("there is no text to evaluate on", str(path))
+        where = ", ".join(how.valid or how.train) if path is None else str(path)
+        raise DataError("there is no text to evaluate on", where)
     return texts[:: -(-len(texts) // most)]
-
-
-def _bound(
-    halves: list[Halves], make: Callable[[Halves], Iterator[Part]]
-) -> Iterator[Callable[[], Iterator[Part]]]:
-    for half in halves:
-        yield lambda half=half: make(half)  # type: ignore[misc]
 
 
 def _tokenizer(
