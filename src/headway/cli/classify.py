@@ -190,7 +190,7 @@ def _trained_on(run: Path) -> ClassifyDataConfig | None:
 
 def _usual(bundle: ClassifierBundle) -> ClassifyDataConfig:
     """The columns that the recipes expect."""
-    from headway.recipes.catalogue import classify, pairs, regress
+    from headway.recipes.encoder_catalogue import classify, pairs, regress
 
     names = pairs().data if bundle.reader.pairs else classify().data
     if bundle.reader.numbers is None:

@@ -10,7 +10,8 @@ from headway.cli.answer import evaluate_answerer
 from headway.cli.classify import evaluate_classifier
 from headway.cli.console import data, data_json, talk
 from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
-from headway.cli.likeness import show_likeness
+from headway.cli.likeness import judges_likeness, show_likeness
+from headway.cli.surprise import show_surprise
 from headway.cli.tag import evaluate_tagger
 from headway.errors import DataError, UsageError
 
@@ -29,13 +30,14 @@ def evaluate(
     target: str | None = None,
     beam: int = 5,
     length_penalty: float = 1.0,
+    sentences: int = 300,
     json: bool = False,
     machine: MachineFlags = ON_THIS_MACHINE,
 ) -> None:
     """BLEU and chrF, by sacrebleu, of a translator on held-out pairs; of a classifier accuracy,
     macro F1 and Matthews' correlation, or Pearson's and Spearman's and the mean squared error; F1
-    of a tagger's spans; exact matches and F1 of an answerer; of an encoder, whether the cosines of
-    its vectors say how alike texts are.
+    of a tagger's spans; exact matches and F1 of an answerer; of an encoder, how surprised it is by
+    text (pseudo-perplexity), or whether the cosines of its vectors say how alike texts are.
 
     Parameters
     ----------
@@ -44,8 +46,8 @@ def evaluate(
     path
         Pairs to translate; without it, the run's own test (or validation) pairs. Of a classifier:
         texts with labels, of a tagger sentences with tags, of an answerer questions; without it,
-        those that the run held out. Of an encoder: pairs of texts with the columns first and
-        second, and score if there is one.
+        those that the run held out. Of an encoder: a text file or a folder of them, or a table of
+        pairs (.tsv .csv .jsonl) with the columns first and second, and score if there is one.
     split
         Which of the run's own pairs.
     source
@@ -56,6 +58,8 @@ def evaluate(
         Beam width; 1 is greedy.
     length_penalty
         Exponent of ((5 + length) / 6).
+    sentences
+        Of an encoder: the most sentences that are looked at.
     json
         One JSON object.
     """
@@ -75,14 +79,17 @@ def evaluate(
         if isinstance(bundle, ClassifierBundle):
             evaluate_classifier(bundle, run, path, json)
             return
-        if isinstance(bundle, EncoderBundle):
-            show_likeness(bundle, (run, path), place, json)
-            return
         if isinstance(bundle, TaggerBundle):
             evaluate_tagger(bundle, run, path, json)
             return
         if isinstance(bundle, AnswererBundle):
             evaluate_answerer(bundle, run, path, json)
+            return
+        if isinstance(bundle, EncoderBundle):
+            if judges_likeness(run, path):
+                show_likeness(bundle, (run, path), place, json)
+            else:
+                show_surprise(bundle, run, path, sentences, json)
             return
         translator = expect(TranslatorBundle, bundle, run)
         _scores(translator, _files(run, path, split, (source, target)), beam, length_penalty, json)

@@ -47,6 +47,7 @@ NEXT = {
         "chat {run}",
         "export {run} --to hf",
     ),
+    "bert": ('fill {run} "... [MASK] ..."', "eval {run}"),
     "classifier": ('classify {run} "..."', "eval {run}"),
     "embedder": (
         'similar {run} "..." TEXTS',
@@ -75,16 +76,24 @@ def train(
 ) -> None:
     """headway train RECIPE [DATA] [--SETTING VALUE ...]: train a model, or go on training it.
 
-    RECIPE is translate, translate-multi30k, emoji-names, words, gpt, gpt-tiny, gpt-shakespeare,
-    classify, pairs or regress. For a translator, DATA is a .tsv file, a folder with train and valid
-    files, or what two aligned files share (data/train for data/train.en and data/train.de);
-    --source and --target name the columns or file endings. For words, DATA is any number of text
-    files: .txt, or .tsv with --column NAME, plain or .gz. For a language model (gpt), any number of
-    .txt, .md and .jsonl files, folders of them, or python-docs; --from RUN goes on from a model,
-    --lora.rank 8 trains small adapters of it only. For classify, .tsv or .csv files with the
-    columns text and label (--data.text NAME, --data.label NAME), or .jsonl; --from RUN is the model
-    to start from, a language model or an encoder. pairs is the same for two texts (sentence1,
-    sentence2, label), regress for numbers (text, score).
+    RECIPE, and what DATA is to it (plain files or .gz; --from MODEL starts from another model):
+
+    translate: pairs of sentences, a .tsv file, a folder with train and valid files, or what two
+    aligned files share (data/train for data/train.en and data/train.de); --source and --target name
+    the columns or file endings. translate-multi30k, emoji-names: with data of their own.
+
+    words: any number of text files, .txt, or .tsv with --column NAME.
+
+    gpt, gpt-tiny, gpt-shakespeare (language models), bert, bert-tiny, roberta (encoders): any
+    number of .txt, .md and .jsonl files, folders of them, or python-docs; --lora.rank 8 trains
+    small adapters of a language model only.
+
+    classify, pairs, regress: .tsv, .csv or .jsonl with the columns text and label (two texts:
+    sentence1, sentence2, label; numbers: text, score); --data.text NAME and so on name others.
+    distil: the same, and --from the classifier whose small student is made.
+
+    tag: sentences with tags, .conll, .conllu or .jsonl. answer: questions, SQuAD's .json or .jsonl.
+    embed: pairs of similar texts, columns first, second, and score if there is one.
 
     Every setting is a flag: --model.size small --optimizer.lr 1e-3 --training.steps 2000.
     `headway config explain` lists them all. Short for the commonest: --source --target --valid

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,10 @@ ENDINGS = (".txt", ".md", ".jsonl")
 PART = 1 << 16  # characters of a long document that are held at once
 LINE_LIMIT = 64 * 2**20  # bytes; a line of a .jsonl file is a whole document, often a book
 
-Split = Literal["file", "blank-line", "line"]
+Split = Literal["file", "blank-line", "line", "title"]
+_TITLE = re.compile(
+    r"\s*= [^=].* =\s*"
+)  # of an article as Wikipedia marks it; "= = x = =" is inside
 
 
 @dataclass(frozen=True)
@@ -31,11 +35,12 @@ def read_documents(
 ) -> Iterator[Part]:
     r"""The documents of files (.txt, .md, .jsonl, plain or .gz), folders and named collections.
 
-    A text file is one document, or one a paragraph (`blank-line`), or one a line. A line of a
-    .jsonl file is a document always: its value of `key`, as it stands. Folders are read through, in
-    the order of names; hidden names and files of other endings are passed over there. Lines of text
-    files end in "\n", whatever the file has, the last one too. Documents of white space alone are
-    left out. Memory holds one line (64 MiB at most) and one part.
+    A text file is one document, or one a paragraph (`blank-line`), or one a line, or one from each
+    line like "= Title =" to the next (`title`, as WikiText has them). A line of a .jsonl file is a
+    document always: its value of `key`, as it stands. Folders are read through, in the order of
+    names; hidden names and files of other endings are passed over there. Lines of text files end in
+    "\n", whatever the file has, the last one too. Documents of white space alone are left out.
+    Memory holds one line (64 MiB at most) and one part.
 
     Raises UsageError for what is not there, DataError with file and line for what is no text.
     """
@@ -92,6 +97,10 @@ def _parts(path: Path, split: Split) -> Iterator[Part]:
     for line in read_lines(path, LINE_LIMIT):
         is_empty = not line.strip()
         ends = split == "line" or (split == "blank-line" and is_empty)
+        if split == "title" and _TITLE.fullmatch(line):
+            if held and not blank:
+                yield from _cut("".join(held), first)
+            held, size, first, blank = [], 0, True, True
         if not (ends and is_empty):
             held.append(line + "\n")
             size += len(line) + 1

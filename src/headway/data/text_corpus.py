@@ -8,10 +8,10 @@ one token serves as both, <eos>.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,6 @@ from headway.data.corpora import mapped_numbers
 from headway.data.documents import Part
 from headway.errors import DataError
 from headway.files import new_folder, read_json, write_file
-from headway.text import TextTokenizer
 
 FORMAT = 1
 FACTS_FILE, IDS_FILE, OFFSETS_FILE = "text.json", "ids.bin", "offsets.bin"
@@ -28,6 +27,25 @@ CHUNK = 64  # parts encoded at once
 _DTYPES: dict[str, np.dtype[Any]] = {"uint16": np.dtype("<u2"), "uint32": np.dtype("<u4")}
 _OFFSET = np.dtype("<i8")
 _COUNTS = ("documents", "tokens", "bytes")
+
+
+@runtime_checkable
+class Encoder(Protocol):
+    """What a text on disk needs of a tokenizer: a part of every `TextTokenizer`."""
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def bos(self) -> int: ...
+
+    @property
+    def eos(self) -> int: ...
+
+    @property
+    def fingerprint(self) -> str: ...
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]: ...
 
 
 class TextCorpus:
@@ -52,8 +70,13 @@ class TextCorpus:
         """Tokens."""
         return len(self.ids)
 
+    @property
+    def tokens(self) -> int:
+        """The same, under the name that all shards have."""
+        return len(self.ids)
+
     @classmethod
-    def open(cls, folder: Path, tokenizer: TextTokenizer) -> TextCorpus:
+    def open(cls, folder: Path, tokenizer: Encoder) -> TextCorpus:
         """Map the text in `folder`, which must have been encoded with `tokenizer`. DataError."""
         path, again = folder / FACTS_FILE, "prepare the data again"
         facts = read_json(path)
@@ -85,7 +108,7 @@ class TextCorpus:
 
 def prepare_text(
     parts: Iterable[Part],
-    tokenizer: TextTokenizer,
+    tokenizer: Encoder,
     folder: Path,
     progress: Callable[[int], None] = lambda num_bytes: None,
 ) -> TextCorpus:

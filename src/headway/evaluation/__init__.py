@@ -4,12 +4,14 @@ from headway.evaluation.agreement import class_scores, number_scores
 from headway.evaluation.answers import AnswerScores, score_answers
 from headway.evaluation.bleu import CorpusScores, score_translations
 from headway.evaluation.perplexity import bits_per_byte, mean_nats
+from headway.evaluation.pseudo_perplexity import PseudoPerplexity, pseudo_perplexity
 from headway.evaluation.ranks import pearson, places_of_right, ranks, spearman
 from headway.evaluation.spans import SpanScores, score_spans
 
 __all__ = [
     "AnswerScores",
     "CorpusScores",
+    "PseudoPerplexity",
     "SpanScores",
     "bits_per_byte",
     "class_scores",
@@ -17,6 +19,7 @@ __all__ = [
     "number_scores",
     "pearson",
     "places_of_right",
+    "pseudo_perplexity",
     "ranks",
     "score_answers",
     "score_spans",

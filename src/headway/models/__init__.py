@@ -1,6 +1,7 @@
 """The systems: one family a file, each a config, a class and its named sizes."""
 
 from headway.models.bert import Bert, BertConfig
+from headway.models.bert_start import start_from
 from headway.models.bert_student import student_config, student_of
 from headway.models.bert_tasks import (
     BertAnswerer,
@@ -43,6 +44,7 @@ __all__ = [
     "bert_classifier",
     "bert_tagger",
     "parameter_count",
+    "start_from",
     "student_config",
     "student_of",
     "text_classifier",

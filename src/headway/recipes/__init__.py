@@ -11,6 +11,7 @@ from headway.recipes.catalogue import (
 )
 from headway.recipes.classify_config import ClassifyRunConfig
 from headway.recipes.config import RunConfig, WordsRunConfig
+from headway.recipes.encoder_config import EncoderRunConfig
 from headway.recipes.language_config import LanguageRunConfig
 from headway.recipes.run import Outcome, train
 
@@ -18,6 +19,7 @@ __all__ = [
     "RECIPES",
     "AnyRunConfig",
     "ClassifyRunConfig",
+    "EncoderRunConfig",
     "LanguageRunConfig",
     "Outcome",
     "RunConfig",

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from headway.errors import UsageError, closest
 from headway.machine import MachineConfig
 from headway.models import GPTConfig, TranslatorConfig
-from headway.recipes.answer_config import AnswerEvaluationConfig, AnswerRunConfig
-from headway.recipes.classify_config import (
-    ClassifyDataConfig,
-    ClassifyEvaluationConfig,
-    ClassifyOptimizerConfig,
-    ClassifyRunConfig,
-    ClassifyScheduleConfig,
-)
+from headway.recipes import encoder_catalogue as encoders
+from headway.recipes.answer_config import AnswerRunConfig
+from headway.recipes.classify_config import ClassifyRunConfig
 from headway.recipes.config import (
     CheckpointConfig,
     DataConfig,
@@ -28,15 +22,16 @@ from headway.recipes.config import (
     WordsEvaluationConfig,
     WordsRunConfig,
 )
-from headway.recipes.distil_config import DistilEvaluationConfig, DistilRunConfig
-from headway.recipes.embed_config import EmbedEvaluationConfig, EmbedRunConfig
+from headway.recipes.distil_config import DistilRunConfig
+from headway.recipes.embed_config import EmbedRunConfig
+from headway.recipes.encoder_config import EncoderRunConfig
 from headway.recipes.language_config import (
     LanguageDataConfig,
     LanguageEvaluationConfig,
     LanguageRunConfig,
     LanguageTrainingConfig,
 )
-from headway.recipes.tag_config import TagEvaluationConfig, TagRunConfig
+from headway.recipes.tag_config import TagRunConfig
 from headway.settings import differences, override, read_yaml
 from headway.training import OptimizerConfig, ScheduleConfig
 
@@ -44,11 +39,12 @@ AnyRunConfig = (
     RunConfig
     | WordsRunConfig
     | LanguageRunConfig
+    | EncoderRunConfig
     | ClassifyRunConfig
-    | DistilRunConfig
-    | EmbedRunConfig
     | TagRunConfig
     | AnswerRunConfig
+    | EmbedRunConfig
+    | DistilRunConfig
 )
 """The configuration of a run, of whatever family."""
 
@@ -174,102 +170,6 @@ def gpt_shakespeare() -> LanguageRunConfig:
     )
 
 
-def classify() -> ClassifyRunConfig:
-    """A classifier from a language model or an encoder and labelled texts (--from MODEL).
-
-    Of a language model GPT-1's way: a linear head on the last token, all weights trained, its own
-    loss beside it, 600 steps; --optimizer.lr 6.25e-5 is the paper's, for one of 117 million. Of an
-    encoder BERT's way: a head on the text's vector, 3 passes over the texts. Costs and scores:
-    docs/results.md. --data.second COLUMN judges pairs, --data.kind number learns numbers.
-    """
-    return ClassifyRunConfig(
-        recipe="classify",
-        optimizer=ClassifyOptimizerConfig(beta2=0.99, eps=1e-8, weight_decay=0.01),
-        schedule=ClassifyScheduleConfig(kind="cosine", final=0.0),
-        evaluation=ClassifyEvaluationConfig(every=100),
-        checkpoint=CheckpointConfig(every=100),
-    )
-
-
-def pairs() -> ClassifyRunConfig:
-    """A classifier of pairs of texts (inference, paraphrase): columns sentence1, sentence2, label.
-
-    As classify, which it is; --data.text, --data.second and --data.label name other columns.
-    """
-    data = ClassifyDataConfig(text="sentence1", second="sentence2")
-    return replace(classify(), recipe="pairs", data=data)
-
-
-def regress() -> ClassifyRunConfig:
-    """Numbers of texts, from texts with a column score: as classify, by the squared error.
-
-    --data.text sentence1 --data.second sentence2 for pairs (how alike two texts are).
-    """
-    data = ClassifyDataConfig(label="score", kind="number")
-    return replace(classify(), recipe="regress", data=data)
-
-
-def distil() -> DistilRunConfig:
-    """A small, fast student of a trained classifier (--from RUN), TinyBERT's way.
-
-    2 layers that begin as the teacher's, and learn what it computes on the texts, labels unseen;
-    --model.embedding-dim 64 makes it small too. Costs and scores: docs/results.md.
-    """
-    return DistilRunConfig(
-        recipe="distil",
-        optimizer=OptimizerConfig(lr=5e-4, beta2=0.99, eps=1e-8, weight_decay=0.01),
-        schedule=ScheduleConfig(kind="cosine", warmup=100, final=0.0),
-        evaluation=DistilEvaluationConfig(every=250),
-        checkpoint=CheckpointConfig(every=500),
-    )
-
-
-def embed() -> EmbedRunConfig:
-    """A sentence encoder from an encoder and pairs of similar texts (--from ENCODER).
-
-    Each first text learns to find its second among those of the batch; where pairs have scores,
-    cosines learn to be the scores. The rate suits an encoder that was pre-trained by others.
-    """
-    return EmbedRunConfig(
-        recipe="embed",
-        optimizer=OptimizerConfig(lr=2e-5, beta2=0.999, eps=1e-8, weight_decay=0.01),
-        schedule=ScheduleConfig(kind="cosine", warmup=50, final=0.0),
-        evaluation=EmbedEvaluationConfig(every=100),
-        checkpoint=CheckpointConfig(every=100),
-    )
-
-
-def tag() -> TagRunConfig:
-    """A tagger of words (names, slots, parts of speech) from an encoder and tagged sentences
-    (--from MODEL).
-
-    A linear head on the first piece of every word, all weights trained. The rate suits encoders of
-    some 20 million; --optimizer.lr 5e-5 is the paper's, for one of 110 million.
-    """
-    return TagRunConfig(
-        recipe="tag",
-        optimizer=OptimizerConfig(lr=2e-4, beta2=0.999, eps=1e-8, weight_decay=0.01),
-        schedule=ScheduleConfig(kind="linear", warmup=50, final=0.0),
-        evaluation=TagEvaluationConfig(every=100),
-        checkpoint=CheckpointConfig(every=100),
-    )
-
-
-def answer() -> AnswerRunConfig:
-    """An answerer of questions from an encoder and answered questions (--from MODEL), SQuAD's way.
-
-    It says where in a given text the answer begins and ends. The rate suits encoders of some 20
-    million; --optimizer.lr 5e-5 is the paper's, for one of 110 million.
-    """
-    return AnswerRunConfig(
-        recipe="answer",
-        optimizer=OptimizerConfig(lr=2e-4, beta2=0.999, eps=1e-8, weight_decay=0.01),
-        schedule=ScheduleConfig(kind="linear", warmup=50, final=0.0),
-        evaluation=AnswerEvaluationConfig(every=250),
-        checkpoint=CheckpointConfig(every=250),
-    )
-
-
 RECIPES: dict[str, Callable[[], AnyRunConfig]] = {
     "translate": translate,
     "translate-multi30k": translate_multi30k,
@@ -278,13 +178,16 @@ RECIPES: dict[str, Callable[[], AnyRunConfig]] = {
     "gpt": gpt,
     "gpt-tiny": gpt_tiny,
     "gpt-shakespeare": gpt_shakespeare,
-    "classify": classify,
-    "pairs": pairs,
-    "regress": regress,
-    "distil": distil,
-    "embed": embed,
-    "tag": tag,
-    "answer": answer,
+    "bert": encoders.bert,
+    "bert-tiny": encoders.bert_tiny,
+    "roberta": encoders.roberta,
+    "classify": encoders.classify,
+    "pairs": encoders.pairs,
+    "regress": encoders.regress,
+    "tag": encoders.tag,
+    "answer": encoders.answer,
+    "embed": encoders.embed,
+    "distil": encoders.distil,
 }
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from headway.blocks import add_lora, merge_lora, recompute
-from headway.bundle import TextBundle, load_as
+from headway.bundle import TextBundle
 from headway.data.packing import TextRows, in_order
 from headway.decoding import GenerationConfig, generate
 from headway.errors import UsageError
@@ -24,6 +24,7 @@ from headway.models import GPT
 from headway.recipes.family import Emit, Family
 from headway.recipes.language_config import LanguageRunConfig
 from headway.recipes.language_data import PreparedLanguage, check_sources, prepare_language
+from headway.recipes.text_data import opened
 from headway.settings import override
 from headway.training import Stream, TextObjective
 
@@ -131,21 +132,9 @@ def _fitted(
     return override(config, decided, "the tokenizer")
 
 
-def _opened(config: LanguageRunConfig) -> TextBundle:
-    """What is fine-tuned. UsageError if its places are too few for the rows."""
-    start = load_as(TextBundle, str(config.training.start))
-    room = start.model.max_length
-    if room is not None and config.training.length > room:
-        raise UsageError(
-            f"rows of {config.training.length} tokens are longer than the {room} places that "
-            f"{config.training.start} knows",
-            hint=f"--training.length {room}",
-        )
-    return start
-
-
 def _prepare(config: LanguageRunConfig, folder: Path, machine: Machine, emit: Emit) -> LanguageJob:
-    start = _opened(config) if config.training.start else None
+    training = config.training
+    start = opened(TextBundle, training.start, training.length) if training.start else None
     prepared = prepare_language(config, start, folder, emit)
     job = LanguageJob(config, prepared, start, machine)
     _check_prompt(job)

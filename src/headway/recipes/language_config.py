@@ -5,21 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from headway.data.documents import Split
 from headway.machine import MachineConfig
 from headway.models import GPTConfig
 from headway.recipes.config import BlocksLoopConfig, CheckpointConfig, ObservationConfig
+from headway.recipes.text_config import TextDataConfig
 from headway.settings import section, setting
 from headway.training import OptimizerConfig, ScheduleConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class LanguageDataConfig:
-    train: tuple[str, ...] = setting(
-        (), "text: .txt, .md or .jsonl files, plain or .gz, folders of them, or python-docs"
-    )
-    valid: tuple[str, ...] = setting((), "held-out text; none keeps the end of each of train")
-    held_out: float = setting(0.05, "share of the text kept so", gt=0, lt=1)
+class LanguageDataConfig(TextDataConfig):
+    """Of language models."""
+
     weights: tuple[float, ...] = setting(
         (), "shares of training rows from each of train; none: by length"
     )
@@ -27,10 +24,6 @@ class LanguageDataConfig:
         "bpe", "bpe and characters are trained; or the folder of a model, to take its tokenizer"
     )
     vocabulary: int = setting(8000, "pieces of the tokenizer bpe", ge=257)
-    split: Split = setting(
-        "file", "what is a document of a text file: all of it, a paragraph, or a line"
-    )
-    key: str = setting("text", "what holds the text in a line of a .jsonl file")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,6 +26,8 @@ from headway.recipes.distil import DISTILLATION
 from headway.recipes.distil_config import DistilRunConfig
 from headway.recipes.embed import EMBEDDING
 from headway.recipes.embed_config import EmbedRunConfig
+from headway.recipes.encoder import ENCODER
+from headway.recipes.encoder_config import EncoderRunConfig
 from headway.recipes.family import Family, Job
 from headway.recipes.language import LANGUAGE
 from headway.recipes.language_config import LanguageRunConfig
@@ -64,6 +66,7 @@ FAMILIES: dict[type[AnyRunConfig], Family] = {
     EmbedRunConfig: EMBEDDING,
     TagRunConfig: TAGGING,
     AnswerRunConfig: ANSWERING,
+    EncoderRunConfig: ENCODER,
 }
 """The class of a configuration -> what its family brings."""
 

@@ -3,11 +3,13 @@ and vocabularies of whole words."""
 
 from headway.text.characters import Characters
 from headway.text.contract import TextTokenizer
+from headway.text.extension import extended, new_words
 from headway.text.foreign import ForeignTokenizer
 from headway.text.loading import load_tokenizer
 from headway.text.marked import MarkedTokenizer, Marks
 from headway.text.pair import TokenizerPair
 from headway.text.pieces import TextPieces
+from headway.text.sentences import split_sentences
 from headway.text.tokenizer import Tokenizer
 from headway.text.vocabulary import BORDER, Vocabulary, words_of
 
@@ -22,6 +24,9 @@ __all__ = [
     "Tokenizer",
     "TokenizerPair",
     "Vocabulary",
+    "extended",
     "load_tokenizer",
+    "new_words",
+    "split_sentences",
     "words_of",
 ]

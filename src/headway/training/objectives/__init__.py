@@ -17,6 +17,7 @@ from headway.training.objectives.distillation import (
     DistillationObjective,
     Distilled,
 )
+from headway.training.objectives.masked_words import Judged, MaskedWords, judge
 from headway.training.objectives.tagging import TaggingObjective
 from headway.training.objectives.text import TextObjective
 from headway.training.objectives.translation import TranslationObjective
@@ -34,7 +35,9 @@ __all__ = [
     "DistillationConfig",
     "DistillationObjective",
     "Distilled",
+    "Judged",
     "Loss",
+    "MaskedWords",
     "NegativeSampling",
     "NextWordObjective",
     "Objective",
@@ -43,6 +46,7 @@ __all__ = [
     "TextObjective",
     "TranslationObjective",
     "cross_entropy_sum",
+    "judge",
     "negative_sampling_sum",
     "text_vectors",
 ]

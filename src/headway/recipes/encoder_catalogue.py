@@ -1,0 +1,183 @@
+"""The named recipes of encoders, and of what is made from them; costs and scores as in
+`catalogue`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from headway.models import BertConfig
+from headway.recipes.answer_config import AnswerEvaluationConfig, AnswerRunConfig
+from headway.recipes.classify_config import (
+    ClassifyDataConfig,
+    ClassifyEvaluationConfig,
+    ClassifyOptimizerConfig,
+    ClassifyRunConfig,
+    ClassifyScheduleConfig,
+)
+from headway.recipes.config import CheckpointConfig
+from headway.recipes.distil_config import DistilEvaluationConfig, DistilRunConfig
+from headway.recipes.embed_config import EmbedEvaluationConfig, EmbedRunConfig
+from headway.recipes.encoder_config import (
+    EncoderDataConfig,
+    EncoderEvaluationConfig,
+    EncoderRunConfig,
+    EncoderTrainingConfig,
+)
+from headway.recipes.tag_config import TagEvaluationConfig, TagRunConfig
+from headway.training import OptimizerConfig, ScheduleConfig
+
+_ENCODER_OPTIMIZER = OptimizerConfig(
+    kind="muon", lr=2e-3, muon_lr=2e-2, eps=1e-8, weight_decay=0.01
+)
+
+
+def _encoder_model(layers: int, width: int, heads: int, **others: Any) -> BertConfig:
+    """A size as BERT has it, with norms that need no slow start."""
+    shape = {"num_layers": layers, "model_dim": width, "num_heads": heads, "ffn_dim": 4 * width}
+    return BertConfig(**{"max_length": 128, "norm": "pre", **shape, **others})
+
+
+def bert() -> EncoderRunConfig:
+    """An encoder pre-trained on your own text: hidden words, next sentences; 6 layers of 256.
+
+    For some megabytes of text and an hour or two on a laptop. --from MODEL goes on with an encoder
+    (domain adaptation; --optimizer.kind adamw --optimizer.lr 5e-5 suits one that others trained),
+    --data.new-pieces 1000 gives it words of your text. Several texts (languages) are mixed by
+    --data.smoothing. Norms stand before the sublayers and matrices learn by Muon, which from so
+    little text takes half the steps; --model.norm post --optimizer.kind adamw is the paper's.
+    """
+    return EncoderRunConfig(
+        recipe="bert",
+        model=_encoder_model(6, 256, 4),
+        optimizer=_ENCODER_OPTIMIZER,
+        schedule=ScheduleConfig(kind="linear", warmup=200),
+        evaluation=EncoderEvaluationConfig(every=500),
+    )
+
+
+def bert_tiny() -> EncoderRunConfig:
+    """A small encoder to see it work: 4 layers, width 128, 2,000 word pieces.
+
+    headway train bert-tiny --data python-docs: a few minutes on 2 cores, nothing to download.
+    """
+    return EncoderRunConfig(
+        recipe="bert-tiny",
+        data=EncoderDataConfig(vocabulary=2000, held_out=0.1),
+        model=_encoder_model(4, 128, 4),
+        optimizer=_ENCODER_OPTIMIZER,
+        schedule=ScheduleConfig(kind="linear", warmup=100),
+        training=EncoderTrainingConfig(steps=2000, rows=16, length=64),
+        evaluation=EncoderEvaluationConfig(every=500),
+    )
+
+
+def roberta() -> EncoderRunConfig:
+    """An encoder by hidden words alone: rows full of sentences, other words hidden each epoch.
+
+    Liu et al. 2019. Else as the recipe bert, and what it costs; capitals are kept.
+    """
+    return EncoderRunConfig(
+        recipe="roberta",
+        data=EncoderDataConfig(lower=False),
+        model=_encoder_model(6, 256, 4, token_types=0, next_sentence=False, pooler="none"),
+        optimizer=_ENCODER_OPTIMIZER,
+        schedule=ScheduleConfig(kind="linear", warmup=200),
+        evaluation=EncoderEvaluationConfig(every=500),
+    )
+
+
+def classify() -> ClassifyRunConfig:
+    """A classifier from a language model or an encoder and labelled texts (--from MODEL).
+
+    Of a language model GPT-1's way: a linear head on the last token, all weights trained, its own
+    loss beside it, 600 steps; --optimizer.lr 6.25e-5 is the paper's, for one of 117 million. Of an
+    encoder BERT's way: a head on the text's vector, 3 passes over the texts. Costs and scores:
+    docs/results.md. --data.second COLUMN judges pairs, --data.kind number learns numbers.
+    """
+    return ClassifyRunConfig(
+        recipe="classify",
+        optimizer=ClassifyOptimizerConfig(beta2=0.99, eps=1e-8, weight_decay=0.01),
+        schedule=ClassifyScheduleConfig(kind="cosine", final=0.0),
+        evaluation=ClassifyEvaluationConfig(every=100),
+        checkpoint=CheckpointConfig(every=100),
+    )
+
+
+def pairs() -> ClassifyRunConfig:
+    """A classifier of pairs of texts (inference, paraphrase): columns sentence1, sentence2, label.
+
+    As classify, which it is; --data.text, --data.second and --data.label name other columns.
+    """
+    data = ClassifyDataConfig(text="sentence1", second="sentence2")
+    return replace(classify(), recipe="pairs", data=data)
+
+
+def regress() -> ClassifyRunConfig:
+    """Numbers of texts, from texts with a column score: as classify, by the squared error.
+
+    --data.text sentence1 --data.second sentence2 for pairs (how alike two texts are).
+    """
+    data = ClassifyDataConfig(label="score", kind="number")
+    return replace(classify(), recipe="regress", data=data)
+
+
+def tag() -> TagRunConfig:
+    """A tagger of words (names, slots, parts of speech) from an encoder and tagged sentences
+    (--from MODEL).
+
+    A linear head on the first piece of every word, all weights trained. The rate suits encoders of
+    some 20 million; --optimizer.lr 5e-5 is the paper's, for one of 110 million.
+    """
+    return TagRunConfig(
+        recipe="tag",
+        optimizer=OptimizerConfig(lr=2e-4, beta2=0.999, eps=1e-8, weight_decay=0.01),
+        schedule=ScheduleConfig(kind="linear", warmup=50, final=0.0),
+        evaluation=TagEvaluationConfig(every=100),
+        checkpoint=CheckpointConfig(every=100),
+    )
+
+
+def answer() -> AnswerRunConfig:
+    """An answerer of questions from an encoder and answered questions (--from MODEL), SQuAD's way.
+
+    It says where in a given text the answer begins and ends. The rate suits encoders of some 20
+    million; --optimizer.lr 5e-5 is the paper's, for one of 110 million.
+    """
+    return AnswerRunConfig(
+        recipe="answer",
+        optimizer=OptimizerConfig(lr=2e-4, beta2=0.999, eps=1e-8, weight_decay=0.01),
+        schedule=ScheduleConfig(kind="linear", warmup=50, final=0.0),
+        evaluation=AnswerEvaluationConfig(every=250),
+        checkpoint=CheckpointConfig(every=250),
+    )
+
+
+def embed() -> EmbedRunConfig:
+    """A sentence encoder from an encoder and pairs of similar texts (--from ENCODER).
+
+    Each first text learns to find its second among those of the batch; where pairs have scores,
+    cosines learn to be the scores. The rate suits an encoder that was pre-trained by others.
+    """
+    return EmbedRunConfig(
+        recipe="embed",
+        optimizer=OptimizerConfig(lr=2e-5, beta2=0.999, eps=1e-8, weight_decay=0.01),
+        schedule=ScheduleConfig(kind="cosine", warmup=50, final=0.0),
+        evaluation=EmbedEvaluationConfig(every=100),
+        checkpoint=CheckpointConfig(every=100),
+    )
+
+
+def distil() -> DistilRunConfig:
+    """A small, fast student of a trained classifier (--from RUN), TinyBERT's way.
+
+    2 layers that begin as the teacher's, and learn what it computes on the texts, labels unseen;
+    --model.embedding-dim 64 makes it small too. Costs and scores: docs/results.md.
+    """
+    return DistilRunConfig(
+        recipe="distil",
+        optimizer=OptimizerConfig(lr=5e-4, beta2=0.99, eps=1e-8, weight_decay=0.01),
+        schedule=ScheduleConfig(kind="cosine", warmup=100, final=0.0),
+        evaluation=DistilEvaluationConfig(every=250),
+        checkpoint=CheckpointConfig(every=500),
+    )

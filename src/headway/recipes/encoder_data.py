@@ -1,0 +1,154 @@
+"""From a person's text files to word pieces, sentences and held-out sentences in the run folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from pathlib import Path
+
+from headway.bundle import EncoderBundle, load_as
+from headway.data.documents import Part, read_documents
+from headway.data.sentences import SentenceCorpus, prepare_sentences, sentences_of
+from headway.errors import DataError, UsageError
+from headway.recipes.encoder_config import EncoderDataConfig, EncoderRunConfig
+from headway.recipes.family import Emit
+from headway.recipes.text_data import Halves, check_text, held_out, prepared
+from headway.text import MarkedTokenizer, extended, new_words
+from headway.text.foreign import FILE
+
+COMPARED = 2000  # held-out sentences that fertility is measured on
+
+
+@dataclass(frozen=True)
+class PreparedSentences:
+    """What an encoder learns from: one corpus for each of data.train, and held-out ones likewise
+    (one only where data.valid names them).
+
+    new: of each piece that the tokenizer has and the start's lacks, the start's pieces.
+    """
+
+    tokenizer: MarkedTokenizer
+    train: list[SentenceCorpus]
+    valid: list[SentenceCorpus]
+    new: list[list[int]]
+
+
+def check_encoder(config: EncoderRunConfig) -> None:
+    """UsageError unless all text is there and the settings go together."""
+    data, start = config.data, config.training.start
+    check_text(data, config.recipe)
+    if start is not None and data.tokenizer is not None:
+        raise UsageError(
+            "a model to start from brings its tokenizer", hint="leave out --data.tokenizer"
+        )
+    if start is None and data.new_pieces:
+        raise UsageError(
+            "new pieces are for the vocabulary of a model to start from, and none is named",
+            hint="--from MODEL; or --data.vocabulary for a larger one of its own",
+        )
+    if not config.model.masked_words:
+        raise UsageError(
+            "model.masked_words=false: hidden words are what this training is about",
+            hint="--model.masked-words true",
+        )
+
+
+def prepare_encoder(
+    config: EncoderRunConfig, start: EncoderBundle | None, folder: Path, emit: Emit
+) -> PreparedSentences:
+    """Tokenizer and sentences in `folder`, made once. Pieces are learned from training text."""
+    data = config.data
+    halves = [Halves(source, data, emit) for source in data.train]
+    tokenizer = _tokenizer(config, start, halves, folder, emit)
+
+    def shards(name: str, parts: Callable[[], Iterator[Part]]) -> SentenceCorpus:
+        return prepared(
+            folder / "data" / name,
+            lambda place: SentenceCorpus.open(place, tokenizer),
+            lambda place, progress: prepare_sentences(parts(), tokenizer, place, progress),
+            emit,
+        )
+
+    def each(what: str, make: Callable[[Halves], Iterator[Part]]) -> list[SentenceCorpus]:
+        many = len(halves) > 1
+        names = [f"{what}-{i + 1}" if many else what for i in range(len(halves))]
+        return [shards(name, partial(make, half)) for name, half in zip(names, halves, strict=True)]
+
+    train = each("train", Halves.train)
+    if data.valid:
+        valid = [shards("valid", lambda: held_out(data, halves))]
+    else:
+        valid = each("valid", Halves.valid)
+    new: list[list[int]] = []
+    if start is not None:
+        old = start.tokenizer
+        words = tokenizer.pieces(range(old.size, tokenizer.size))
+        new = old.encode_batch(words)
+    return PreparedSentences(tokenizer, train, valid, new)
+
+
+def sentences_to_judge(data: EncoderDataConfig | None, path: Path | None, most: int) -> list[str]:
+    """At most so many sentences, evenly from the text at `path`, or from what `data` holds out.
+
+    DataError if there are none.
+    """
+    how = EncoderDataConfig() if data is None else data
+    if path is not None:
+        parts = read_documents([str(path)], how.split, how.key)
+    else:
+        parts = held_out(how, [Halves(source, how, lambda event: None) for source in how.train])
+    texts = [part.text for part in sentences_of(parts)]
+    if not texts:
+        where = ", ".join(how.valid or how.train) if path is None else str(path)
+        raise DataError("there is no text to evaluate on", where)
+    return texts[:: -(-len(texts) // most)]
+
+
+def _tokenizer(
+    config: EncoderRunConfig,
+    start: EncoderBundle | None,
+    halves: list[Halves],
+    folder: Path,
+    emit: Emit,
+) -> MarkedTokenizer:
+    data = config.data
+
+    def texts() -> Iterator[str]:
+        return (part.text for half in halves for part in half.train())
+
+    if (folder / FILE).exists():
+        tokenizer, how = MarkedTokenizer.load(folder), "reused"
+    elif start is not None:
+        tokenizer, how = start.tokenizer, "of the model it starts from"
+        if data.new_pieces:
+            words = new_words(tokenizer, texts(), data.new_pieces)
+            tokenizer, how = extended(tokenizer, words), f"{how}, and {len(words):,} new ones"
+            _tell_fertility(start.tokenizer, tokenizer, config, halves, emit)
+    elif data.tokenizer is not None:
+        tokenizer = load_as(EncoderBundle, data.tokenizer).tokenizer
+        how = f"of {data.tokenizer}"
+    else:
+        emit({"kind": "preparing", "what": "tokenizer", "done": 0, "unit": "bytes"})
+        tokenizer, how = MarkedTokenizer.train(texts(), data.vocabulary, data.lower), "word pieces"
+    if not (folder / FILE).exists():
+        tokenizer.save(folder)
+    emit({"kind": "tokenizer", "pieces": tokenizer.size, "how": how})
+    return tokenizer
+
+
+def _tell_fertility(
+    old: MarkedTokenizer,
+    new: MarkedTokenizer,
+    config: EncoderRunConfig,
+    halves: list[Halves],
+    emit: Emit,
+) -> None:
+    """Tokens a word of held-out text, before and after the vocabulary was extended."""
+    parts = sentences_of(held_out(config.data, halves))
+    texts = [part.text for part in islice(parts, COMPARED)]
+    words = max(1, sum(len(text.split()) for text in texts))
+    before, after = (sum(map(len, each.encode_batch(texts))) / words for each in (old, new))
+    text = f"held-out text has {before:.3f} tokens a word with the old pieces, {after:.3f} with the"
+    emit({"kind": "note", "text": text + " new ones"})

@@ -1,0 +1,115 @@
+"""Encoders through the real command line: pre-train, go on, evaluate, fill; right and wrong."""
+
+import json
+
+import pytest
+
+from headway import load
+from tests.end_to_end.small import headway, rows
+
+LINES = [
+    f"The {name} {verb} {thing}. It {verb} {thing} again. So does the {name}."
+    for thing in ("a lemon", "the tree", "some bread", "a drum")
+    for name in ("fox", "baker", "owl", "crab")
+    for verb in ("sees", "likes")
+]
+TINY = [
+    *("--model.model-dim", "12", "--model.num-heads", "2", "--model.ffn-dim", "20"),
+    *("--model.num-layers", "2", "--data.vocabulary", "100", "--data.split", "line"),
+    *("--training.rows", "3", "--training.length", "22", "--threads", "1"),
+    *("--schedule.kind", "constant", "--evaluation.every", "5", "--checkpoint.every", "5"),
+]
+
+
+def train(run: str, *more: str) -> list[str]:
+    return ["train", "bert-tiny", "--data", "t.txt", "--run", run, *TINY, *more]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("encoder")
+    (folder / "t.txt").write_text("\n".join(LINES) + "\n")
+    done = headway(*train("a", "--steps", "5"), cwd=folder)
+    (folder / "said").write_text(done.stderr)
+    return folder
+
+
+def test_training_says_what_it_does_and_leaves_a_bundle(place):
+    said = (place / "said").read_text()
+    for part in (
+        *("(word pieces)", "data      train:", "2 layers, d=12", "valid step=5 mlm_nats="),
+        *("nsp_accuracy=", "unigram entropy", "[MASK]", "pairs of up to 22 tokens"),
+        *("fill runs/a", "best mlm_nats"),
+    ):
+        assert part in said, part
+    names = {path.name for path in (place / "runs" / "a" / "model").iterdir()}
+    assert names == {"config.json", "model.safetensors", "tokenizer.json"}
+    (guesses,) = load(place / "runs" / "a").fill(["the [MASK] sees a lemon"], top=3)[0]
+    assert len(guesses) == 3
+
+
+def test_the_same_command_goes_on_where_it_stopped(place, here):
+    here(*train("whole", "--steps", "12"))
+    here(*train("halves", "--steps", "5"))
+    said = here("train", "--resume", "runs/halves", "--steps", "12")[1]
+    assert "resumed from step 5" in said and "training.steps was 5, is 12" in said
+    for name in ("checkpoints/step-12/state.safetensors", "model/model.safetensors"):
+        whole, halves = (place / "runs" / run / name for run in ("whole", "halves"))
+        assert halves.read_bytes() == whole.read_bytes()
+    again = here(*train("whole", "--steps", "12"))[1]
+    assert "resumed from step 12" in again and "(reused)" in again
+    steps = [r["step"] for r in rows(place / "runs/whole/metrics.jsonl") if r["kind"] == "valid"]
+    assert steps == [5, 10, 12]
+
+
+def test_a_model_goes_on_in_a_domain_with_words_of_its_own(place, here):
+    (place / "domain.txt").write_text("\n".join(LINES).replace("lemon", "lemonade") + "\n")
+    words = ["train", "bert", "--data", "domain.txt", *TINY[8:], "--from", "runs/a"]
+    words += ["--data.new-pieces", "1", "--run", "b", "--steps", "4"]
+    said = here(*words)[1]
+    for part in ("and 1 new ones", "tokens a word with the old pieces", "before: pseudo-"):
+        assert part in said, part
+    assert "resumed from step 4" in here(*words)[1]
+    old, new = (load(place / "runs" / run).tokenizer for run in "ab")
+    assert new.pieces(range(old.size, new.size)) == ["lemonade"]
+
+
+def test_full_sentences_without_pairs(here):
+    said = here("train", "roberta", "t.txt", *TINY, "--run", "r", "--steps", "2")[1]
+    assert "rows of up to 22 tokens" in said and "nsp" not in said
+
+
+def test_an_encoder_is_evaluated_on_what_it_held_out_and_on_a_file(place, here):
+    found = json.loads(here("eval", "runs/a", "--json")[0])
+    assert found["tokens"] >= found["words"] > 0 and found["pseudo_perplexity"]["a_token"] > 1
+    (place / "more.txt").write_text("The fox sees. The owl sees.\n")
+    said = here("eval", "runs/a", "more.txt", "--sentences", "1")[0]
+    assert said.startswith("pseudo-perplexity ") and said.rstrip().endswith("1 sentences")
+
+
+def test_settings_of_encoders_are_shown(here):
+    assert "whole_words: false" in here("config", "show", "bert-tiny")[0]
+    assert "RoBERTa" in here("config", "explain", "masking.dynamic", "--recipe", "bert")[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "part"),
+    [
+        ("train bert-tiny", 2, "no text to learn from"),
+        ("train bert-tiny nowhere.txt", 2, "nowhere.txt"),
+        ("train bert-tiny t.txt --data.new-pieces 3", 2, "--from"),
+        ("train bert-tiny t.txt --masking.share 1", 2, "share"),
+        ("train bert-tiny t.txt --masking.hidden 0.95", 2, "together"),
+        ("train bert-tiny single.txt --data.split line", 3, "two sentences"),
+        ("train bert t.txt --from runs/a --training.length 4000", 2, "places"),
+        ("train bert t.txt --from nowhere", 2, "nowhere"),
+        ("train gpt t.txt --from runs/a", 2, "text encoder"),
+        ("eval runs/a/model", 2, "does not say"),
+    ],
+)
+def test_wrong_words_are_answered_in_three_lines(place, here, words, code, part):
+    (place / "single.txt").write_text("a fox\nan owl\nthe crab\n")
+    said = here(*words.split(), code=code)[1]
+    error = said[said.index("error:") :].strip()
+    assert part in error and len(error.split("\n")) <= 3, said
+    assert "Traceback" not in said and not (place / "runs" / "bert-tiny").exists()

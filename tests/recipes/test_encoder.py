@@ -1,0 +1,298 @@
+"""The encoder family as a run: what it learns, what is resumed, what it goes on from."""
+
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from headway import load
+from headway.bundle import EncoderBundle, load_as
+from headway.data.masked_rows import IGNORED
+from headway.errors import DataError, UsageError
+from headway.machine import MachineConfig, prepare
+from headway.recipes import recipe, saved, train
+from headway.recipes.encoder import ENCODER, EncoderJob
+from headway.recipes.encoder_data import prepare_encoder
+from headway.training import read_metrics
+
+NAMES = ["fox", "baker", "owl", "miller", "crab"]
+THINGS = ["a lemon", "the tree", "some bread", "a drum", "the moon", "one boat"]
+STORIES = [
+    " ".join(f"The {name} {verb} {thing}." for verb in ("sees", "likes", "paints", "has"))
+    for thing in THINGS
+    for name in NAMES
+]
+STORIES = [STORIES[7 * i % 30] for i in range(30)]  # the last ones have nothing to themselves
+TINY = {
+    "model.model_dim": 12,
+    "model.num_heads": 2,
+    "model.num_layers": 2,
+    "model.ffn_dim": 20,
+    "model.max_length": 30,
+    "data.vocabulary": 100,
+    "data.split": "line",
+    "data.held_out": 0.2,
+    "training.rows": 3,
+    "training.length": 20,
+    "training.steps": 6,
+    "evaluation.every": 3,
+    "evaluation.sentences": 3,
+    "checkpoint.every": 3,
+    "schedule.kind": "constant",
+    "schedule.warmup": 2,
+    "machine.threads": 1,
+    "machine.device": "cpu",
+}
+
+
+def configured(text, name="bert-tiny", **changes):
+    """Two underscores stand for a dot."""
+    dotted = {key.replace("__", "."): value for key, value in changes.items()}
+    return recipe(name, ("test", {**TINY, "data.train": text, **dotted}))
+
+
+@pytest.fixture
+def story(tmp_path):
+    path = tmp_path / "story.txt"
+    path.write_text("\n".join(STORIES) + "\n")
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory):
+    """A finished run to start from."""
+    folder = tmp_path_factory.mktemp("first")
+    (folder / "story.txt").write_text("\n".join(STORIES) + "\n")
+    train(configured(str(folder / "story.txt")), folder / "run")
+    return folder / "run"
+
+
+def quiet(*args, **kwargs):
+    """Nothing to tell, and nobody who asks to stop."""
+
+
+def job_of(config, folder, start=None, emit=quiet):
+    ENCODER.check(config)
+    folder.mkdir(parents=True, exist_ok=True)
+    found = prepare_encoder(config, start, folder, emit)
+    return EncoderJob(config, found, start, prepare(MachineConfig(device="cpu", threads=1)))
+
+
+def numbers(folder):
+    return read_metrics(folder / "metrics.jsonl", "valid")
+
+
+# --- training and going on ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {},
+        {"name": "roberta", "training__accumulate": 2},
+        {"masking__dynamic": False, "masking__whole_words": True, "training__average": 0.9},
+        {"training__recompute": True, "optimizer__kind": "muon"},
+        {"from": True, "data__new_pieces": 3},
+        {"two": True},
+    ],
+    ids=["plain", "roberta", "static", "recompute", "from", "two"],
+)
+def test_steps_in_two_halves_are_the_steps_in_one(first, story, tmp_path, how):
+    how = dict(how)
+    if how.pop("from", False):
+        how["training__start"] = str(first)
+    if how.pop("two", False):
+        (tmp_path / "other.txt").write_text("\n".join(STORIES[:12]) + "\n")
+        story = (story, str(tmp_path / "other.txt"))
+    train(configured(story, **how), tmp_path / "whole")
+    train(configured(story, **how, training__steps=3), tmp_path / "halves")
+    outcome = train(configured(story, **how), tmp_path / "halves")
+    assert outcome.stop == "done" and outcome.step == 6
+    for name in ("checkpoints/step-6/state.safetensors", "model/model.safetensors"):
+        assert (tmp_path / "halves" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_an_encoder_learns_words_and_pairs_and_its_bundle_fills(story, tmp_path):
+    config = configured(
+        story,
+        data__train=(story,),
+        training__steps=150,
+        training__rows=12,
+        evaluation__every=75,
+        optimizer__lr=1e-2,
+        model__dropout=0.0,
+    )
+    heard = []
+    train(config, tmp_path / "run", listeners=[heard.append])
+    before, after = numbers(tmp_path / "run")
+    assert after["mlm_nats"] < before["mlm_nats"] and after["below_unigram"] > 0.3
+    assert after["negative_mlm_nats"] == -after["mlm_nats"]
+    assert {"mlm_accuracy", "nsp_loss", "nsp_accuracy"} <= set(after)
+    found = load(tmp_path / "run")
+    assert isinstance(found, EncoderBundle)
+    (guesses,) = found.fill(["the fox [MASK] a lemon."], top=4)[0]
+    assert {guess.word for guess in guesses} & {"sees", "likes", "paints", "has"}
+    (sample, *_) = [event for event in heard if event["kind"] == "sample"]
+    assert "[MASK]" in sample["prompt"] and "(it was: " in sample["output"]
+
+
+def test_without_pairs_nothing_is_said_of_pairs(story, tmp_path):
+    train(configured(story, name="roberta"), tmp_path / "run")
+    assert "nsp_loss" not in numbers(tmp_path / "run")[-1]
+    assert load(tmp_path / "run").config.next_sentence is False
+
+
+def test_the_held_out_numbers_are_those_of_the_definition(first):
+    config = saved(first)
+    job = job_of(config, first)
+    model, row = load(first).model, numbers(first)[-1]
+    nats = words = right = pairs = judged = 0
+    plan = job.held_out[0].plan(0)
+    for index in range(len(plan)):
+        shown, types, targets = job.held_out[0].row(plan, index, 0)
+        with torch.inference_mode():
+            hidden = model.encode(torch.tensor([shown]), None, torch.tensor([types]))
+            logits, follows = model.words(hidden)[0], model.follows(hidden)[0]
+        for place, target in enumerate(targets):
+            if target != IGNORED:
+                nats -= logits[place].log_softmax(-1)[target].item()
+                right += int(logits[place].argmax()) == target
+                words += 1
+        pairs += F.cross_entropy(follows, torch.tensor(int(plan[index, 4]))).item()
+        judged += int(follows.argmax()) == plan[index, 4]
+    assert row["is_best"]  # so the saved model is the one that was evaluated
+    assert row["mlm_nats"] == pytest.approx(nats / words, rel=1e-5)
+    assert row["mlm_accuracy"] == pytest.approx(right / words)
+    assert row["nsp_loss"] == pytest.approx(pairs / len(plan), rel=1e-4)
+    assert row["nsp_accuracy"] == pytest.approx(judged / len(plan))
+
+
+def test_the_unigram_entropy_is_that_of_the_hidden_words(first):
+    job = job_of(saved(first), first)
+    plan, words = job.held_out[0].plan(0), []
+    for index in range(len(plan)):
+        words += [t for t in job.held_out[0].row(plan, index, 0)[2] if t != IGNORED]
+    shares = np.unique(words, return_counts=True)[1] / len(words)
+    entropy, cost = job.unigram
+    assert entropy == pytest.approx(float(-(shares * np.log(shares)).sum()))
+    assert entropy < cost < np.log(job.prepared.tokenizer.size)
+    row = numbers(first)[-1]
+    assert row["below_unigram"] == pytest.approx(entropy - row["mlm_nats"])
+
+
+# --- several texts -----------------------------------------------------------------------------
+
+
+def test_several_texts_have_shares_pairs_and_held_out_text_of_their_own(story, tmp_path):
+    (tmp_path / "songs.txt").write_text("La la lo. Lo la la.\n" * 12)
+    config = configured((story, str(tmp_path / "songs.txt")), data__smoothing=0.5)
+    heard = []
+    train(config, tmp_path / "run", listeners=[heard.append])
+    assert sorted(path.name for path in (tmp_path / "run" / "data").iterdir()) == [
+        *("train-1", "train-2", "valid-1", "valid-2")
+    ]
+    (said,) = [e["text"] for e in heard if e["kind"] == "note" and "shares of" in e["text"]]
+    job = job_of(config, tmp_path / "run")
+    tokens = np.array([source.corpus.tokens for source in job.rows.sources])
+    shares = np.sqrt(tokens) / np.sqrt(tokens).sum()
+    assert job.rows.shares.tolist() == pytest.approx(shares.tolist()) and f"{shares[1]:.1%}" in said
+
+
+def test_a_single_document_is_noted(tmp_path):
+    (tmp_path / "t.txt").write_text("\n".join(STORIES) + "\n")
+    heard = []
+    train(
+        configured(str(tmp_path / "t.txt"), data__split="file"),
+        tmp_path / "run",
+        listeners=[heard.append],
+    )
+    assert any("one document" in event.get("text", "") for event in heard)
+
+
+# --- from another model ------------------------------------------------------------------------
+
+
+def test_a_start_gives_its_weights_its_sizes_and_its_tokenizer(first, story, tmp_path):
+    config = configured(story, training__start=str(first), model__model_dim=40, model__dropout=0.3)
+    job = job_of(config, tmp_path / "prepared", load_as(EncoderBundle, first))
+    model, own = job.build(), load(first)
+    for name, parameter in model.named_parameters():
+        assert torch.equal(parameter, own.model.get_parameter(name)), name
+    assert asdict(job.config.model) == asdict(own.config) | {"dropout": 0.3}
+    assert job.prepared.tokenizer.fingerprint == own.tokenizer.fingerprint
+    last = numbers(first)[-1]
+    found = job.evaluate(model.eval(), quiet, quiet)
+    assert found["mlm_nats"] == pytest.approx(last["mlm_nats"], rel=1e-6)
+
+
+def test_new_pieces_shorten_the_text_and_are_said_to(first, tmp_path):
+    lines = [line.replace("lemon", "lemonade").replace("fox", "foxtail") for line in STORIES]
+    (tmp_path / "domain.txt").write_text("\n".join(lines) + "\n")
+    heard = []
+    config = configured(
+        str(tmp_path / "domain.txt"), training__start=str(first), data__new_pieces=2
+    )
+    train(config, tmp_path / "run", listeners=[heard.append])
+    old, new = load(first), load(tmp_path / "run")
+    added = new.tokenizer.pieces(range(old.tokenizer.size, new.tokenizer.size))
+    assert sorted(added) == ["foxtail", "lemonade"]
+    assert len(new.tokenizer.encode("foxtail")) == 1 < len(old.tokenizer.encode("foxtail"))
+    assert new.config.vocabulary == old.config.vocabulary + 2
+    notes = [event["text"] for event in heard if event["kind"] == "note"]
+    assert any("tokens a word with the old pieces" in text for text in notes)
+    assert any(text.startswith("before: pseudo-perplexity") for text in notes)
+    assert sum("before;" in text for text in notes) == 2  # each evaluation tells both
+
+
+def test_a_start_without_the_head_gets_a_new_one(first, story, tmp_path):
+    bundle = load(first)
+    bundle.model.config = type(bundle.config)(
+        **asdict(bundle.config) | {"masked_words": False, "next_sentence": False}
+    )
+    bundle.model.masked_words = bundle.model.next_sentence = None
+    bundle.save(tmp_path / "bare")
+    heard = []
+    train(
+        configured(story, training__start=str(tmp_path / "bare")),
+        tmp_path / "run",
+        listeners=[heard.append],
+    )
+    assert any("begins with a new one" in event.get("text", "") for event in heard)
+    found = load(tmp_path / "run")
+    assert found.model.masked_words is not None and found.model.next_sentence is None
+
+
+# --- what is refused ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind", "part"),
+    [
+        ({"data__train": ()}, UsageError, "no text to learn from"),
+        ({"data__train": ("nowhere.txt",)}, UsageError, "nowhere.txt"),
+        ({"data__new_pieces": 4}, UsageError, "a model to start from"),
+        ({"data__tokenizer": "nowhere"}, UsageError, "nowhere"),
+        ({"training__start": "FIRST", "data__tokenizer": "FIRST"}, UsageError, "leave out"),
+        ({"training__start": "FIRST", "training__length": 31}, UsageError, "30 places"),
+        ({"model__masked_words": False}, UsageError, "hidden words"),
+        ({"data__train": ("SINGLE",)}, DataError, "two sentences"),
+        ({"data__train": ("EMPTY",)}, DataError, "no text"),
+    ],
+)
+def test_what_cannot_work_is_refused_and_leaves_no_folder(
+    first, story, tmp_path, monkeypatch, changes, kind, part
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty.txt").write_text("")
+    (tmp_path / "single.txt").write_text("a fox\nan owl\nthe crab\n")
+    places = {"FIRST": str(first), "EMPTY": "empty.txt", "SINGLE": "single.txt"}
+
+    def placed(value):
+        return tuple(map(placed, value)) if isinstance(value, tuple) else places.get(value, value)
+
+    config = configured(story, **{key: placed(value) for key, value in changes.items()})
+    with pytest.raises(kind, match=part):
+        train(config, tmp_path / "runs" / "new")
+    assert not (tmp_path / "runs" / "new").exists()

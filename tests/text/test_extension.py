@@ -1,0 +1,53 @@
+"""Words of a domain as pieces of their own."""
+
+import pytest
+
+from headway.errors import UsageError
+from headway.text import MarkedTokenizer, Marks, extended, new_words
+
+OLD = ["the fox eats the lemon", "the owl reads and eats", "a crab sings of lemons"] * 4
+DOMAIN = ["Lemonades freeze!", "lemonades and owleries", "the owleries", "foxes", "lemonades once"]
+
+
+@pytest.fixture
+def tokenizer():
+    return MarkedTokenizer.train(OLD, 100)
+
+
+def test_words_that_save_most_come_first_and_what_stands_once_does_not(tokenizer):
+    found = new_words(tokenizer, DOMAIN, 9)
+    counts = {"lemonades": 3, "owleries": 2}  # freeze, foxes, once: once
+    saved = {word: (len(tokenizer.encode(word)) - 1) * n for word, n in counts.items()}
+    assert found == sorted(counts, key=lambda word: -saved[word])
+    assert new_words(tokenizer, DOMAIN, 1) == found[:1]
+    assert new_words(tokenizer, OLD, 9) == [
+        word for word in ("lemons",) if len(tokenizer.encode(word)) > 1
+    ]
+
+
+def test_a_longer_vocabulary_keeps_the_old_ids_and_shortens_the_domain(tokenizer, tmp_path):
+    longer = extended(tokenizer, ["lemonades", "owleries"])
+    assert longer.size == tokenizer.size + 2 and longer.marks == tokenizer.marks
+    assert [longer.encode(text) for text in OLD] == [tokenizer.encode(text) for text in OLD]
+    assert longer.encode("Owleries, lemonades") == [
+        tokenizer.size + 1,
+        *longer.encode(","),
+        tokenizer.size,
+    ]
+    longer.save(tmp_path)
+    assert MarkedTokenizer.load(tmp_path).fingerprint == longer.fingerprint
+
+
+def test_words_that_cannot_be_added_are_refused(tokenizer):
+    for word in ("the", "", "##s"):
+        with pytest.raises(ValueError, match="piece already"):
+            extended(tokenizer, [word])
+
+
+def test_tokenizers_of_other_kinds_are_refused():
+    import tokenizers as library
+
+    model = library.models.BPE({"<s>": 0, "</s>": 1, "<mask>": 2, "a": 3}, [])
+    other = MarkedTokenizer(library.Tokenizer(model), Marks(pad=1, start=0, end=1, mask=2))
+    with pytest.raises(UsageError, match="BPE"):
+        new_words(other, OLD, 3)
