@@ -65,22 +65,18 @@ def classify(
 
     if top is not None and top < 1:
         raise UsageError(f"--top {top}: must be at least 1")
-    if len([way for way in (text, file) if way]) == 2 or (second is not None and len(text) != 1):
+    if (text and file) or (second is not None and len(text) != 1):
         raise UsageError("give texts, or one text and --second, or --file")
     place = machine.prepare()
     bundle = load_as(ClassifierBundle, run, place.device)
-    inputs: Iterator[Texts]
-    if file is not None:
-        inputs = _table(bundle, run, file, (text_column, second_column))
-    elif second is not None:
-        inputs = iter([(text[0], second)])
-    elif text:
-        inputs = iter(text)
-    else:
-        inputs = _lines(bundle.reader.pairs)
     asks = not text and file is None and sys.stdin.isatty()
     if asks:
         talk.print("one text a line; Ctrl-D ends")
+    given = [(each, second) if second is not None else each for each in text]
+    if file is not None:
+        inputs = _table(bundle, run, file, (text_column, second_column))
+    else:
+        inputs = iter(given) if given else _lines(bundle.reader.pairs)
     number = 0
     while chunk := list(islice(inputs, 1 if asks else CHUNK)):
         with place.precision():
