@@ -67,14 +67,14 @@ def train(
     """headway train RECIPE [DATA] [--SETTING VALUE ...]: train a model, or go on training it.
 
     RECIPE is translate, translate-multi30k, emoji-names, words, gpt, gpt-tiny, gpt-shakespeare,
-    bert, bert-tiny, roberta or classify. For a translator, DATA is a .tsv file, a folder with train
-    and valid files, or what two aligned files share (data/train for data/train.en and
-    data/train.de); --source and --target name the columns or file endings. For words, DATA is any
-    number of text files: .txt, or .tsv with --column NAME, plain or .gz. For a language model (gpt)
-    or an encoder (bert, roberta), any number of .txt, .md and .jsonl files, folders of them, or
-    python-docs; --from RUN goes on from a model, --lora.rank 8 trains small adapters of a language
-    model only. For classify, .tsv or .csv files with the columns text and label (--data.text NAME,
-    --data.label NAME), or .jsonl; --from RUN is the model to start from.
+    bert, bert-tiny, bert-domain, roberta or classify. For a translator, DATA is a .tsv file, a
+    folder with train and valid files, or what two aligned files share (data/train for data/train.en
+    and data/train.de); --source and --target name the columns or file endings. For words, DATA is
+    any number of text files: .txt, or .tsv with --column NAME, plain or .gz. For a language model
+    (gpt) or an encoder (bert, roberta), any number of .txt, .md and .jsonl files, folders of them,
+    or python-docs; --from RUN goes on from a model, --lora.rank 8 trains small adapters of a
+    language model only. For classify, .tsv or .csv files with the columns text and label
+    (--data.text NAME, --data.label NAME), or .jsonl; --from RUN is the model to start from.
 
     Every setting is a flag: --model.size small --optimizer.lr 1e-3 --training.steps 2000.
     `headway config explain` lists them all. Short for the commonest: --source --target --valid
