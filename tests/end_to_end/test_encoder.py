@@ -64,7 +64,7 @@ def test_the_same_command_goes_on_where_it_stopped(place, here):
 
 def test_a_model_goes_on_in_a_domain_with_words_of_its_own(place, here):
     (place / "domain.txt").write_text("\n".join(LINES).replace("lemon", "lemonade") + "\n")
-    words = ["train", "bert", "--data", "domain.txt", *TINY[8:], "--from", "runs/a"]
+    words = ["train", "bert-domain", "--data", "domain.txt", *TINY[8:], "--from", "runs/a"]
     words += ["--data.new-pieces", "1", "--run", "b", "--steps", "4"]
     said = here(*words)[1]
     for part in ("and 1 new ones", "tokens a word with the old pieces", "before: pseudo-"):

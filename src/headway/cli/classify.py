@@ -72,16 +72,23 @@ def classify(
     asks = not text and file is None and sys.stdin.isatty()
     if asks:
         talk.print("one text a line; Ctrl-D ends")
-    given = [(each, second) if second is not None else each for each in text]
     if file is not None:
         inputs = _table(bundle, run, file, (text_column, second_column))
+    elif text:
+        inputs = iter([(each, second) if second is not None else each for each in text])
     else:
-        inputs = iter(given) if given else _lines(bundle.reader.pairs)
-    number = 0
-    while chunk := list(islice(inputs, 1 if asks else CHUNK)):
-        with place.precision():
-            found = _found(bundle, chunk, top or (None if json else 1))
-        for texts, each in zip(chunk, found, strict=True):
+        inputs = _lines(bundle.reader.pairs)
+    with place.precision():
+        _classify(bundle, inputs, (1 if asks else CHUNK, top or (None if json else 1)), json)
+
+
+def _classify(
+    bundle: ClassifierBundle, inputs: Iterator[Texts], counts: tuple[int, int | None], json: bool
+) -> None:
+    """Show what all of them are. counts: so many at once, and so many labels of each."""
+    number, (at_once, top) = 0, counts
+    while chunk := list(islice(inputs, at_once)):
+        for texts, each in zip(chunk, _found(bundle, chunk, top), strict=True):
             number += 1
             _show(number, texts, each, json)
 

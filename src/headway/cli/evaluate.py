@@ -16,8 +16,9 @@ from headway.cli.tag import evaluate_tagger
 from headway.errors import DataError, UsageError
 
 if TYPE_CHECKING:
-    from headway.bundle import TranslatorBundle
+    from headway.bundle import Bundle, TranslatorBundle
     from headway.data.formats import PairFiles
+    from headway.machine import Machine
 
 
 def evaluate(
@@ -63,36 +64,36 @@ def evaluate(
     json
         One JSON object.
     """
-    from headway.bundle import (
-        AnswererBundle,
-        ClassifierBundle,
-        EncoderBundle,
-        TaggerBundle,
-        TranslatorBundle,
-        expect,
-        load,
-    )
+    from headway.bundle import TranslatorBundle, expect, load
 
     place = machine.prepare()
     bundle = load(run, place.device)
     with place.precision():
-        if isinstance(bundle, ClassifierBundle):
-            evaluate_classifier(bundle, run, path, json)
-            return
-        if isinstance(bundle, TaggerBundle):
-            evaluate_tagger(bundle, run, path, json)
-            return
-        if isinstance(bundle, AnswererBundle):
-            evaluate_answerer(bundle, run, path, json)
-            return
-        if isinstance(bundle, EncoderBundle):
-            if judges_likeness(run, path):
-                show_likeness(bundle, (run, path), place, json)
-            else:
-                show_surprise(bundle, run, path, sentences, json)
+        if _of_an_encoder(bundle, (run, path), place, sentences, json):
             return
         translator = expect(TranslatorBundle, bundle, run)
         _scores(translator, _files(run, path, split, (source, target)), beam, length_penalty, json)
+
+
+def _of_an_encoder(
+    bundle: Bundle, places: tuple[Path, Path | None], machine: Machine, sentences: int, json: bool
+) -> bool:
+    """Whether it is an encoder or made of one; then its scores were shown."""
+    from headway.bundle import AnswererBundle, ClassifierBundle, EncoderBundle, TaggerBundle
+
+    if isinstance(bundle, ClassifierBundle):
+        evaluate_classifier(bundle, *places, json)
+    elif isinstance(bundle, TaggerBundle):
+        evaluate_tagger(bundle, *places, json)
+    elif isinstance(bundle, AnswererBundle):
+        evaluate_answerer(bundle, *places, json)
+    elif not isinstance(bundle, EncoderBundle):
+        return False
+    elif judges_likeness(*places):
+        show_likeness(bundle, places, machine, json)
+    else:
+        show_surprise(bundle, *places, sentences, json)
+    return True
 
 
 def _scores(

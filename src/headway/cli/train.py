@@ -79,21 +79,12 @@ def train(
     RECIPE, and what DATA is to it (plain files or .gz; --from MODEL starts from another model):
 
     translate: pairs of sentences, a .tsv file, a folder with train and valid files, or what two
-    aligned files share (data/train for data/train.en and data/train.de); --source and --target name
-    the columns or file endings. translate-multi30k, emoji-names: with data of their own.
-
-    words: any number of text files, .txt, or .tsv with --column NAME.
-
-    gpt, gpt-tiny, gpt-shakespeare (language models), bert, bert-tiny, roberta (encoders): any
-    number of .txt, .md and .jsonl files, folders of them, or python-docs; --lora.rank 8 trains
-    small adapters of a language model only.
-
-    classify, pairs, regress: .tsv, .csv or .jsonl with the columns text and label (two texts:
-    sentence1, sentence2, label; numbers: text, score); --data.text NAME and so on name others.
-    distil: the same, and --from the classifier whose small student is made.
-
-    tag: sentences with tags, .conll, .conllu or .jsonl. answer: questions, SQuAD's .json or .jsonl.
-    embed: pairs of similar texts, columns first, second, and score if there is one.
+    aligned files share (data/train for data/train.en and data/train.de). words: text files, .txt,
+    or .tsv with --column NAME. gpt, gpt-tiny, gpt-shakespeare; bert, bert-tiny, bert-domain,
+    roberta: .txt, .md and .jsonl files, folders of them, or python-docs. classify, pairs, regress,
+    distil: .tsv, .csv or .jsonl with the columns text and label (two texts: sentence1, sentence2;
+    numbers: score). embed: the same with first and second. tag: .conll, .conllu or .jsonl. answer:
+    SQuAD's .json, or .jsonl. translate-multi30k, emoji-names: none.
 
     Every setting is a flag: --model.size small --optimizer.lr 1e-3 --training.steps 2000.
     `headway config explain` lists them all. Short for the commonest: --source --target --valid

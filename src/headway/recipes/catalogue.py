@@ -180,6 +180,7 @@ RECIPES: dict[str, Callable[[], AnyRunConfig]] = {
     "gpt-shakespeare": gpt_shakespeare,
     "bert": encoders.bert,
     "bert-tiny": encoders.bert_tiny,
+    "bert-domain": encoders.bert_domain,
     "roberta": encoders.roberta,
     "classify": encoders.classify,
     "pairs": encoders.pairs,

@@ -289,6 +289,11 @@ def _prepare(config: EncoderRunConfig, folder: Path, machine: Machine, emit: Emi
         shares = ", ".join(f"{share:.1%}" for share in job.rows.shares)
         note(f"shares of the texts: {shares} (--data.smoothing {config.data.smoothing:g})")
     if start is not None:
+        if config.optimizer.kind == "muon":
+            note(
+                f"the rates of the recipe {config.recipe} suit models that begin from nothing: "
+                "headway train bert-domain goes on more carefully"
+            )
         _tell_start(job, note)
     return job
 
