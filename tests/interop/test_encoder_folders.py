@@ -166,6 +166,8 @@ def test_a_copy_that_is_none_is_refused(folder, kind, copy, own):
         ("classes", {"classifier_dropout": 2}),
         ("classes", {"id2label": ["a", "b", "c"]}),
         ("classes", {"id2label": {}}),
+        ("classes", {"id2label": {"0": "a", "1": "b", "2": "a"}}),
+        ("classes", {"id2label": {"0": "a", "1": ["b"], "2": "c"}}),
         ("classes", {"id2label": {"0": "a", "1": "b", "3": "c"}}),
         ("classes", {"id2label": {"0": "a", "1": None}}),
         ("classes", {"id2label": None, "num_labels": 10**9}),

@@ -2,12 +2,14 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
 import transformers
 
 import headway
+import headway.bundle
 from headway.bundle import EncoderBundle
 from headway.cli.main import main
 from headway.errors import HeadwayError, UsageError
@@ -168,6 +170,28 @@ def test_marks_are_set_by_the_file_where_the_tokenizers_own_would_set_others(tmp
     told = reader("a fox", "the tree", return_token_type_ids=True)
     assert not any(told.token_type_ids)
     agree(tokenizer, reader)
+
+
+def test_the_command_writes_the_names_that_stand_beside_the_tokenizer(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "r").mkdir()
+    tags, tokenizer = ("O", "B-place", "I-place"), trained()
+    for facts, code in (
+        ({"labels": tags}, 0),
+        ({"tags": tags}, 0),
+        ({"labels": (), "numbers": 1}, 2),
+    ):
+        reader = SimpleNamespace(tokenizer=tokenizer, **facts)
+        bundle = SimpleNamespace(model=BertTagger(Bert(TINY), 3), reader=reader, kind="tagger")
+        monkeypatch.setattr(headway.bundle, "load", lambda folder, bundle=bundle: bundle)
+        place = tmp_path / f"hf{len(facts)}{'tags' in facts}"
+        with pytest.raises(SystemExit) as left:
+            main(["export", "r", "--to", "hf", "--out", str(place)])
+        assert left.value.code == code
+        assert (read_labels(place) == tags) if not code else not place.exists()
+    assert "no form there" in capsys.readouterr().err
 
 
 def test_the_command_exports_an_encoder(tmp_path, monkeypatch, capsys):

@@ -44,8 +44,14 @@ def export(
 
     place = run / to if out is None else out
     bundle = _opened(run)
-    labels = getattr(bundle, "labels", None)
-    found = write(bundle.model, bundle.tokenizer, place, family, labels)
+    reader = getattr(bundle, "reader", bundle)  # with tasks the tokenizer stands beside the labels
+    labels = getattr(reader, "labels", None) or getattr(reader, "tags", None)
+    if getattr(reader, "numbers", None) is not None:
+        raise UsageError(
+            "its numbers are on the scale of its training, for which there is no form there",
+            hint="headway classify gives them as they are",
+        )
+    found = write(bundle.model, reader.tokenizer, place, family, labels)
     if json:
         data_json({**vars(found), "folder": str(found.folder)})
         return

@@ -82,9 +82,10 @@ class Facts:
             count = self.whole("num_labels", 2, below=LABEL_LIMIT)
             return tuple(f"LABEL_{i}" for i in range(count))
         right = isinstance(named, dict) and 0 < len(named) < LABEL_LIMIT
-        if not right or any(not isinstance(named.get(str(i)), str) for i in range(len(named))):
-            raise self.refusal("id2label", named, "a name for each class: 0, 1, ...")
-        return tuple(named[str(i)] for i in range(len(named)))
+        labels = [named.get(str(i)) for i in range(len(named))] if right else [None]
+        if not all(isinstance(label, str) for label in labels) or len({*labels}) < len(labels):
+            raise self.refusal("id2label", named, "another name for each class: 0, 1, ...")
+        return tuple(map(str, labels))
 
     def must_be(self, key: str, wanted: Any) -> None:
         """Refuse what this reader has no form for: the key must be absent or have this value."""
