@@ -255,7 +255,7 @@ def test_a_model_without_classes_has_no_names(folder):
     assert read_labels(folder("bert")) == ()
 
 
-def test_headway_loads_an_encoder_and_refuses_what_has_no_verbs_yet(tmp_path):
+def test_headway_loads_an_encoder(tmp_path):
     config = replace(TINY, vocabulary=200)
     word_pieces(tmp_path)
     (tmp_path / "config.json").unlink()
@@ -266,6 +266,26 @@ def test_headway_loads_an_encoder_and_refuses_what_has_no_verbs_yet(tmp_path):
     bundle.save(tmp_path / "kept")
     again = headway.load(tmp_path / "kept")
     assert torch.equal(again.embed(["a fox"]), bundle.embed(["a fox"]))
-    write(BertAnswerer(Bert(config)), tmp_path / "answers")
-    with pytest.raises(UsageError, match="holds a BertAnswerer"):
-        headway.load(tmp_path / "answers")
+
+
+def test_headway_loads_heads_with_their_labels_and_refuses_a_scale_it_does_not_know(tmp_path):
+    bert = replace(TINY, vocabulary=200)
+
+    def written(name, model, labels=()):
+        folder = tmp_path / name
+        folder.mkdir()
+        word_pieces(folder)
+        (folder / "config.json").unlink()
+        write(model, folder, labels=labels)
+        return folder
+
+    classes = written("classes", BertClassifier(Bert(bert), 2), ("no", "yes"))
+    assert set(headway.load(classes).classify(["a fox"])[0].probabilities) == {"no", "yes"}
+    tags = written("tags", BertTagger(Bert(bert), 3), ("O", "B-X", "I-X"))
+    assert len(headway.load(tags).tag(["a fox"])[0].words) == 2
+    answers = written("answers", BertAnswerer(Bert(bert)))
+    (found,) = headway.load(answers).answer("what", "a fox by the tree")
+    assert found.text in "a fox by the tree"
+    number = written("number", BertClassifier(Bert(bert), 1))
+    with pytest.raises(UsageError, match="on which scale"):
+        headway.load(number)

@@ -11,11 +11,12 @@ import torch
 from torch import nn
 
 from headway import interop
-from headway.bundle.answerer import AnswererBundle
+from headway.bundle.answerer import AnswererBundle, AnswerReader
+from headway.bundle.class_reader import ClassReader
 from headway.bundle.classifier import ClassifierBundle
 from headway.bundle.encoder import EncoderBundle
 from headway.bundle.files import CONFIG_FILE, fill, read_facts
-from headway.bundle.tagger import TaggerBundle
+from headway.bundle.tagger import TaggerBundle, TagReader
 from headway.bundle.text import TextBundle
 from headway.bundle.translator import TranslatorBundle
 from headway.bundle.words import WordsBundle
@@ -25,9 +26,12 @@ from headway.linear import lay_out
 from headway.models import (
     GPT,
     Bert,
+    BertAnswerer,
     BertAnswererConfig,
+    BertClassifier,
     BertClassifierConfig,
     BertConfig,
+    BertTagger,
     BertTaggerConfig,
     GPTConfig,
     TextClassifierConfig,
@@ -56,9 +60,37 @@ Bundle = (
 FOREIGN = "model_type"
 """A key that config.json has in Hugging Face folders and not in ours."""
 
+WINDOW, STRIDE = 256, 96  # of an answerer whose folder does not tell what it was trained with
+
+
+def _foreign_classifier(model: BertClassifier, place: Path) -> ClassifierBundle:
+    labels = interop.read_labels(place)
+    if len(labels) < 2:
+        raise UsageError(
+            f"{place} holds a model of numbers, and does not say on which scale",
+            hint="headway.interop.build(*headway.interop.read(FOLDER)) gives the bare model",
+        )
+    tokenizer, length = interop.read_marked(place), model.config.bert.max_length
+    return ClassifierBundle(model, ClassReader(tokenizer, labels, length))
+
+
+def _foreign_tagger(model: BertTagger, place: Path) -> TaggerBundle:
+    tokenizer, length = interop.read_marked(place), model.config.bert.max_length
+    return TaggerBundle(model, TagReader(tokenizer, interop.read_labels(place), length))
+
+
+def _foreign_answerer(model: BertAnswerer, place: Path) -> AnswererBundle:
+    window = min(WINDOW, model.config.bert.max_length)
+    reader = AnswerReader(interop.read_marked(place), window, min(STRIDE, window // 2))
+    return AnswererBundle(model, reader)
+
+
 FOREIGN_BUNDLES: dict[type[nn.Module], Callable[[Any, Path], Bundle]] = {
     GPT: lambda model, place: TextBundle(model, interop.read_tokenizer(place)),
     Bert: lambda model, place: EncoderBundle(model, interop.read_marked(place)),
+    BertClassifier: _foreign_classifier,
+    BertTagger: _foreign_tagger,
+    BertAnswerer: _foreign_answerer,
 }
 """What a Hugging Face folder holds -> it and what stands beside it there, with its verbs."""
 
@@ -122,11 +154,6 @@ def _open(folder: str | Path, device: str) -> Bundle:
 def _foreign(place: Path, device: str) -> Bundle:
     """A Hugging Face folder's model with the tokenizer there."""
     foreign: Any = interop.build(*interop.read(place))
-    if type(foreign) not in FOREIGN_BUNDLES:
-        raise UsageError(
-            f"{place} holds a {type(foreign).__name__}, and headway.load has no verbs for it",
-            hint="headway.interop.build(*headway.interop.read(FOLDER)) gives the bare model",
-        )
     return FOREIGN_BUNDLES[type(foreign)](foreign.to(device), place)
 
 
