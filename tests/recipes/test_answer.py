@@ -9,13 +9,15 @@ import pytest
 import torch
 
 from headway import load
-from headway.bundle import AnswererBundle
+from headway.bundle import AnswererBundle, AnswerReader
 from headway.bundle.answerer import LONGEST, best_spans, merged
-from headway.data.answers import Window
-from headway.data.formats.questions import Answer, Question
+from headway.data.answers import Window, covered
+from headway.data.formats.questions import Answer, Question, read_questions
 from headway.errors import DataError, UsageError
+from headway.evaluation import score_answers
 from headway.recipes import recipe, saved, train
 from headway.recipes.answer_data import answered_questions, learned_answer
+from headway.text import MarkedTokenizer
 from headway.training import read_metrics
 from tests.tiny_encoder import save_encoder, write_squad
 
@@ -257,3 +259,20 @@ def test_windows_of_another_training_are_refused(learned, tmp_path):
         path.write_text(json.dumps({**facts, "window": window}))
         with pytest.raises(DataError, match=part):
             load(tmp_path / "model")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("side", ["train", "valid"])
+def test_every_real_answer_stands_in_a_window_and_is_found_by_its_characters(real_data, side):
+    asked = list(read_questions([real_data(f"qa/squad_v1.1_dev.{side}.json.gz")]))
+    tokenizer = MarkedTokenizer.train(sorted({each.context for each in asked}), 4000)
+    reader = AnswerReader(tokenizer, 160, 64)
+    found = []
+    for each in asked:
+        read, answer = reader.encode(each.question, each.context), learned_answer(each)
+        span = covered(read.spans, answer.start, answer.start + len(answer.text))
+        assert any(window.place(span) != (0, 0) for window in read.windows), each.where
+        start, end = read.characters(*span, each.context)
+        found.append(each.context[start:end])
+    scores = score_answers(found, [[answer.text for answer in each.answers] for each in asked])
+    assert scores.exact > 0.99 and scores.f1 > 0.99

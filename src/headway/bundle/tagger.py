@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -80,7 +80,7 @@ class TagReader:
     def split(self, text: str) -> list[tuple[int, int]]:
         """The words of a text, each as the characters [start, end).
 
-        They are what the tokenizer takes for words, and each sign of punctuation is one.
+        They are what the tokenizer takes for words, and each sign of punctuation is one for itself.
         """
         found: list[tuple[int, int]] = []
         ids, spans = self.tokenizer.encode_spans(text)
@@ -92,12 +92,11 @@ class TagReader:
             if start == end:
                 continue
             last = found[-1][1] if found else -1
-            touches = start == last and not _is_punctuation(text[start - 1 : start + 1])
-            if start < last or (touches and self._continues[i]):
+            if start < last or (start == last and self._continues[i]):
                 found[-1] = (found[-1][0], max(last, end))
             else:
                 found.append((start, end))
-        return found
+        return [part for start, end in found for part in _cut(text, start, end)]
 
     @cached_property
     def _continues(self) -> list[bool]:
@@ -136,13 +135,22 @@ class TagReader:
         return cls(MarkedTokenizer.load(folder), tuple(tags), facts["max_length"])
 
 
-def _is_punctuation(letters: str) -> bool:
-    """Whether one of these is: a category P of Unicode, or a sign of ASCII."""
-    return any(
-        unicodedata.category(letter).startswith("P")
-        or (letter.isascii() and not letter.isalnum() and not letter.isspace())
-        for letter in letters
-    )
+def _cut(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """text[start:end] in parts: a sign of punctuation is a part."""
+    for place in range(start, end):
+        if _is_punctuation(text[place]):
+            if start < place:
+                yield start, place
+            yield place, place + 1
+            start = place + 1
+    if start < end:
+        yield start, end
+
+
+def _is_punctuation(letter: str) -> bool:
+    """Of a category P of Unicode, or a sign of ASCII, as BERT's program has it."""
+    sign = letter.isascii() and letter.isprintable() and not letter.isalnum() and letter != " "
+    return sign or unicodedata.category(letter).startswith("P")
 
 
 class TaggerBundle:
