@@ -67,6 +67,9 @@ def test_sentences_and_documents_come_back(corpus, tokenizer):
     assert len(corpus) == 5 * len(STORIES) and corpus.documents.tolist() == [*range(0, 101, 5)]
     assert tokenizer.decode(corpus.sentence(0)) == "fox a lemon one."
     assert corpus.tokens == sum(len(tokenizer.encode(text)) for text in STORIES)
+    words = Counter(i for text in STORIES for i in tokenizer.encode(text))
+    counts = corpus.counts(tokenizer.size)
+    assert {i: int(n) for i, n in enumerate(counts) if n} == words
     again = SentenceCorpus.open(corpus.text.folder, tokenizer)
     assert np.array_equal(again.lengths, corpus.lengths)
 
@@ -333,3 +336,18 @@ def test_words_a_row_is_the_mean_of_what_is_hidden(corpus, tokenizer):
         plan = source.plan(0)
         counts = [sum(t != IGNORED for t in source.row(plan, i, 0)[2]) for i in range(len(plan))]
         assert words_a_row(source) == pytest.approx(np.mean(counts), rel=0.02)
+
+
+def test_the_same_row_hides_other_words_in_another_version(corpus, tokenizer):
+    source = source_of(corpus, tokenizer, pairs=False)
+    plan = source.plan(0)
+    first, again, other, repeated = (
+        [source.row(plan, index, *which) for index in range(len(plan))]
+        for which in ((0,), (0,), (1,), (0, 1))
+    )
+    assert first == again
+    for rows in (other, repeated):
+        same = sum(a[2] == b[2] for a, b in zip(first, rows, strict=True))
+        assert same < len(plan) / 4
+        whole = [truth(a, targets) for a, _, targets in rows]
+        assert whole == [truth(a, targets) for a, _, targets in first]

@@ -152,7 +152,7 @@ class EncoderJob:
         hidden = np.bincount(torch.cat(targets).cpu().numpy(), minlength=size)
         seen = np.ones(size)
         for source in self.rows.sources:
-            seen += np.bincount(source.corpus.ids, minlength=size)
+            seen += source.corpus.counts(size)
         seen[list(self.prepared.tokenizer.special_ids)] = 0
         there = hidden > 0
         shares = hidden[there] / hidden.sum()
