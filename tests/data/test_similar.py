@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from headway.data.formats import read_rows, read_similar
-from headway.data.similar import SimilarPairs, SimilarRows, share_texts
+from headway.data.similar import SimilarPairs, share_texts
 from headway.errors import DataError, UsageError
 
 PAIRS = SimilarPairs(
@@ -98,15 +98,3 @@ def test_a_batch_holds_the_pairs_that_were_asked_for():
     assert SimilarPairs(PAIRS.first, PAIRS.second).batch([1], 0).scores is None
     there = batch.to("meta")
     assert {there.first.tokens.device.type, there.shared.device.type} == {"meta"}
-
-
-def test_an_epoch_has_every_pair_once_in_an_order_of_its_own():
-    rows = SimilarRows(PAIRS, rows=4, pad=0, seed=5)
-    first, second = rows.epoch(0), rows.epoch(1)
-    for batches in (first, second):
-        assert sorted(i for batch in batches for i in batch) == list(range(23))
-    assert first != second and first == SimilarRows(PAIRS, 4, 0, 5).epoch(0)
-    assert len(first) == rows.batches_an_epoch == 6
-    stream = rows.stream(0, 5)
-    seen = [(epoch, place, batch.indices) for epoch, place, batch in (next(stream), next(stream))]
-    assert seen == [(1, 0, tuple(first[5])), (1, 1, tuple(second[0]))]

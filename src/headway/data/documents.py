@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from headway.data.formats.lines import place, read_lines
+from headway.data.formats.lines import ending, place, read_lines
 from headway.errors import DataError, UsageError
 
 ENDINGS = (".txt", ".md", ".jsonl")
@@ -50,7 +50,7 @@ def read_documents(
                 yield from _cut(text, True)
             continue
         for path in text_files(Path(source)):
-            if _ending(path) == ".jsonl":
+            if ending(path) == ".jsonl":
                 yield from _records(path, key)
             else:
                 yield from _parts(path, split)
@@ -59,9 +59,9 @@ def read_documents(
 def text_files(source: Path) -> list[Path]:
     """The file, or those of a folder that hold text. UsageError if there are none."""
     if source.is_file():
-        if _ending(source) not in ENDINGS:
+        if ending(source) not in ENDINGS:
             raise UsageError(
-                f"{_ending(source) or 'no ending'}: text files end in {', '.join(ENDINGS)} "
+                f"{ending(source) or 'no ending'}: text files end in {', '.join(ENDINGS)} "
                 "(or the same with .gz)",
                 str(source),
                 "rename it if it is plain text",
@@ -77,17 +77,13 @@ def text_files(source: Path) -> list[Path]:
     found = sorted(
         path
         for path in source.rglob("*")
-        if _ending(path) in ENDINGS
+        if ending(path) in ENDINGS
         and path.is_file()
         and not any(name.startswith(".") for name in path.relative_to(source).parts)
     )
     if not found:
         raise UsageError(f"no file in it ends in {', '.join(ENDINGS)}", str(source))
     return found
-
-
-def _ending(path: Path) -> str:
-    return Path(path.name.removesuffix(".gz")).suffix.lower()
 
 
 def _parts(path: Path, split: Split) -> Iterator[Part]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 
 from headway.data.framed import FramedBatch, collate_framed
@@ -39,6 +38,11 @@ class LabelledTexts:
     targets: Targets
     types: Sequence[Sequence[int]] | None = None
 
+    @property
+    def lengths(self) -> list[int]:
+        """Tokens of each."""
+        return [len(row) for row in self.rows]
+
     def batch(self, indices: Sequence[int], pad: int) -> LabelledBatch:
         """The texts that stand there."""
         chosen = [int(i) for i in indices]
@@ -61,45 +65,3 @@ def collate_labelled(
     return LabelledBatch(
         framed.tokens, framed.keys, framed.types, torch.tensor(targets), tuple(indices)
     )
-
-
-class LabelledRows:
-    """Texts as an endless stream of batches that can be entered anywhere.
-
-    Each epoch has every text once. It is shuffled, sorted by length inside pools of `POOL` batches,
-    so that little is padded, and the batches are shuffled; all follows from (seed, epoch) alone.
-    """
-
-    POOL = 20
-
-    def __init__(
-        self, texts: LabelledTexts, rows: int, pad: int, seed: int, device: str = "cpu"
-    ) -> None:
-        self.texts, self.rows, self.pad, self.seed, self.device = texts, rows, pad, seed, device
-        self._lengths = np.array([len(row) for row in texts.rows])
-
-    @property
-    def batches_an_epoch(self) -> int:
-        return -(-len(self._lengths) // self.rows)
-
-    def epoch(self, number: int) -> list[list[int]]:
-        """Which texts are in each batch of an epoch."""
-        random = np.random.default_rng([self.seed, number])
-        order = random.permutation(len(self._lengths))
-        pool = self.rows * self.POOL
-        pools = [order[start : start + pool] for start in range(0, len(order), pool)]
-        ranked = np.concatenate([p[np.argsort(self._lengths[p], kind="stable")] for p in pools])
-        starts = random.permutation(range(0, len(ranked), self.rows)).tolist()
-        return [ranked[start : start + self.rows].tolist() for start in starts]
-
-    def stream(self, epoch: int, position: int) -> Iterator[tuple[int, int, LabelledBatch]]:
-        """(next epoch, next position, batch), starting at batch `position` of `epoch`."""
-        while True:
-            order = self.epoch(epoch)
-            while position < len(order):
-                batch = self.texts.batch(order[position], self.pad)
-                position += 1
-                is_last = position == len(order)
-                following = (epoch + 1, 0) if is_last else (epoch, position)
-                yield (*following, batch.to(self.device))
-            epoch, position = epoch + 1, 0

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 
 from headway.data.framed import FramedBatch, collate_framed
@@ -46,6 +45,11 @@ class SimilarPairs:
     def __len__(self) -> int:
         return len(self.first)
 
+    @property
+    def lengths(self) -> list[int]:
+        """Tokens of both texts of each."""
+        return [len(a) + len(b) for a, b in zip(self.first, self.second, strict=True)]
+
     def batch(self, indices: Sequence[int], pad: int) -> SimilarBatch:
         """The pairs that stand there."""
         first, second = ([side[i] for i in indices] for side in (self.first, self.second))
@@ -73,46 +77,3 @@ def _numbered(side: Sequence[Ids], numbers: dict[tuple[int, ...], int]) -> Int[T
     return torch.tensor(
         [numbers.setdefault(tuple(row), len(numbers)) for row in side], dtype=torch.long
     )
-
-
-class SimilarRows:
-    """Pairs as an endless stream of batches that can be entered anywhere.
-
-    Each epoch has every pair once. It is shuffled, sorted by length inside pools of `POOL` batches,
-    so that little is padded, and the batches are shuffled; all follows from (seed, epoch) alone.
-    """
-
-    POOL = 20
-
-    def __init__(
-        self, pairs: SimilarPairs, rows: int, pad: int, seed: int, device: str = "cpu"
-    ) -> None:
-        self.pairs, self.rows, self.pad, self.seed, self.device = pairs, rows, pad, seed, device
-        both = zip(pairs.first, pairs.second, strict=True)
-        self._lengths = np.array([len(a) + len(b) for a, b in both])
-
-    @property
-    def batches_an_epoch(self) -> int:
-        return -(-len(self.pairs) // self.rows)
-
-    def epoch(self, number: int) -> list[list[int]]:
-        """Which pairs are in each batch of an epoch."""
-        random = np.random.default_rng([self.seed, number])
-        order = random.permutation(len(self._lengths))
-        pool = self.rows * self.POOL
-        pools = [order[start : start + pool] for start in range(0, len(order), pool)]
-        ranked = np.concatenate([p[np.argsort(self._lengths[p], kind="stable")] for p in pools])
-        starts = random.permutation(range(0, len(ranked), self.rows)).tolist()
-        return [ranked[start : start + self.rows].tolist() for start in starts]
-
-    def stream(self, epoch: int, position: int) -> Iterator[tuple[int, int, SimilarBatch]]:
-        """(next epoch, next position, batch), starting at batch `position` of `epoch`."""
-        while True:
-            order = self.epoch(epoch)
-            while position < len(order):
-                batch = self.pairs.batch(order[position], self.pad)
-                position += 1
-                is_last = position == len(order)
-                following = (epoch + 1, 0) if is_last else (epoch, position)
-                yield (*following, batch.to(self.device))
-            epoch, position = epoch + 1, 0

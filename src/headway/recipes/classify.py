@@ -19,8 +19,8 @@ from torch import nn
 
 from headway.blocks import add_lora, merge_lora, recompute
 from headway.bundle import ClassifierBundle, EncoderBundle, TextBundle, load
+from headway.data.by_length import ByLength
 from headway.data.framed import shortest_first
-from headway.data.labelled import LabelledRows
 from headway.errors import UsageError
 from headway.evaluation import class_scores, number_scores
 from headway.machine import Machine
@@ -102,8 +102,12 @@ class ClassifyJob:
         self.kind = STARTS[type(start)]
         self.pad = prepared.reader.pad
         training = config.training
-        self.rows = LabelledRows(
-            prepared.train, training.rows, self.pad, training.seed, machine.device
+        train = prepared.train
+        self.rows = ByLength(
+            train.lengths,
+            lambda chosen: train.batch(chosen, self.pad).to(machine.device),
+            training.rows,
+            training.seed,
         )
         self.config = _fitted(config, self.kind, self.rows.batches_an_epoch)
         auxiliary = training.auxiliary if self.kind.writes else 0.0

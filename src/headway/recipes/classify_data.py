@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headway.bundle import ClassReader, Numbers
-from headway.data.formats import LabelledText, check_labelled, read_labelled
+from headway.data.formats import LabelledText, check_table, read_labelled
 from headway.data.labelled import LabelledTexts
 from headway.errors import DataError, UsageError
 from headway.files import read_json, write_file
@@ -62,7 +62,7 @@ def check_files(data: ClassifyDataConfig, recipe: str) -> None:
             hint=f"headway train {recipe} FILE --from RUN, where FILE is .tsv, .csv or .jsonl",
         )
     for name in (*data.train, *data.valid):
-        check_labelled(Path(name))
+        check_table(Path(name))
     if len(set(data.columns.named.values())) < len(data.columns.named):
         named = ", ".join(f"data.{what}={name}" for what, name in data.columns.named.items())
         raise UsageError(f"{named}: one column holds one thing")

@@ -13,7 +13,8 @@ import torch
 from torch import nn
 
 from headway.bundle import ClassifierBundle, load, load_as
-from headway.data.labelled import LabelledBatch, LabelledRows
+from headway.data.by_length import ByLength
+from headway.data.labelled import LabelledBatch
 from headway.errors import UsageError
 from headway.machine import Machine
 from headway.models import BertClassifier, parameter_count, student_config, student_of
@@ -42,8 +43,12 @@ class DistilJob:
         self.teacher = teacher.to(machine.device).eval()
         training = config.training
         self.pad = prepared.reader.pad
-        self.rows = LabelledRows(
-            prepared.train, training.rows, self.pad, training.seed, machine.device
+        train = prepared.train
+        self.rows = ByLength(
+            train.lengths,
+            lambda chosen: train.batch(chosen, self.pad).to(machine.device),
+            training.rows,
+            training.seed,
         )
         self.objective = DistillationObjective(self.teacher, read, config.distillation)
 

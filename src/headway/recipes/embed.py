@@ -15,8 +15,9 @@ from torch import nn
 
 from headway.blocks import recompute
 from headway.bundle import EncoderBundle, load_as
+from headway.data.by_length import ByLength
 from headway.data.framed import collate_framed, shortest_first
-from headway.data.similar import SimilarPairs, SimilarRows, share_texts
+from headway.data.similar import SimilarPairs, share_texts
 from headway.evaluation import pearson, places_of_right, spearman
 from headway.machine import Machine
 from headway.models import Bert
@@ -48,8 +49,12 @@ class EmbedJob:
         self.objective: Objective = CosineObjective()
         if prepared.train.scores is None:
             self.objective = ContrastiveObjective(training.scale, training.symmetric)
-        self.rows = SimilarRows(
-            prepared.train, training.rows, self.pad, training.seed, machine.device
+        train = prepared.train
+        self.rows = ByLength(
+            train.lengths,
+            lambda chosen: train.batch(chosen, self.pad).to(machine.device),
+            training.rows,
+            training.seed,
         )
 
     def build(self) -> nn.Module:

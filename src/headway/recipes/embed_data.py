@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from headway.data.formats import SimilarTexts, check_labelled, read_similar
+from headway.data.formats import SimilarTexts, check_table, read_similar
 from headway.data.similar import SimilarPairs
 from headway.errors import DataError, UsageError
 from headway.files import read_json, write_file
@@ -39,7 +39,7 @@ def check_pairs(config: EmbedRunConfig) -> None:
             "the columns first and second",
         )
     for name in (*data.train, *data.valid):
-        check_labelled(Path(name))
+        check_table(Path(name))
     if config.training.start is None:
         raise UsageError(
             "a sentence encoder is made from an encoder, and none is named",

@@ -1,11 +1,11 @@
 """Readers of files that hold sentences, pairs of them, or labels beside them, and the search for
 them."""
 
-from headway.data.formats.labels import Columns, LabelledText, check_labelled, read_labelled
+from headway.data.formats.labels import Columns, LabelledText, read_labelled
 from headway.data.formats.lines import read_lines
 from headway.data.formats.similar import SimilarTexts, read_similar
 from headway.data.formats.splits import Splits, locate
-from headway.data.formats.tables import read_rows, text_of
+from headway.data.formats.tables import check_table, read_rows, text_of
 from headway.data.formats.tsv import Pair, PairFiles, pair_files, read_pairs, read_texts
 
 __all__ = [
@@ -15,7 +15,7 @@ __all__ = [
     "PairFiles",
     "SimilarTexts",
     "Splits",
-    "check_labelled",
+    "check_table",
     "locate",
     "pair_files",
     "read_labelled",

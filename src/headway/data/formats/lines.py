@@ -9,7 +9,7 @@ import gzip
 import io
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from headway.errors import DataError, UsageError
@@ -26,6 +26,21 @@ _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 def place(path: Path, line: int) -> str:
     """`path:line`, the way errors say where."""
     return f"{path}:{line}"
+
+
+def ending(path: Path) -> str:
+    """What a file's name says that it is, ".gz" aside, in small letters: ".tsv"."""
+    return Path(path.name.removesuffix(".gz")).suffix.lower()
+
+
+def check_file(path: Path, endings: Sequence[str], things: str) -> None:
+    """UsageError unless the file is there and has one of the endings. things: what stands in it."""
+    known = f"{', '.join(endings)} (or the same with .gz)"
+    if not path.is_file():
+        what = "a folder, not a file" if path.is_dir() else "no such file"
+        raise UsageError(what, str(path), f"a file that ends in {known}")
+    if ending(path) not in endings:
+        raise UsageError(f"{ending(path) or 'no ending'}: {things} stand in {known}", str(path))
 
 
 def read_lines(path: Path, longest: int = LINE_LIMIT) -> Iterator[str]:

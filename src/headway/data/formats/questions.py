@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headway.data.formats.lines import place, read_lines
-from headway.errors import DataError, UsageError
+from headway.data.formats.lines import check_file, ending, place, read_lines
+from headway.errors import DataError
 from headway.files import parse_json
 
 ENDINGS = (".json", ".jsonl")
@@ -53,24 +53,12 @@ def read_questions(paths: Sequence[Path]) -> Iterator[Question]:
     """
     for path in paths:
         check_questions(path)
-        yield from (_lines if _ending(path) == ".jsonl" else _squad)(path)
+        yield from (_lines if ending(path) == ".jsonl" else _squad)(path)
 
 
 def check_questions(path: Path) -> None:
     """UsageError unless the file is there and has one of the endings."""
-    if not path.is_file():
-        what = "a folder, not a file" if path.is_dir() else "no such file"
-        raise UsageError(what, str(path), f"a file that ends in {' or '.join(ENDINGS)}")
-    if _ending(path) not in ENDINGS:
-        raise UsageError(
-            f"{path.suffix or 'no ending'}: questions stand in {' or '.join(ENDINGS)} "
-            "(or the same with .gz)",
-            str(path),
-        )
-
-
-def _ending(path: Path) -> str:
-    return Path(path.name.removesuffix(".gz")).suffix.lower()
+    check_file(path, ENDINGS, "questions")
 
 
 def _squad(path: Path) -> Iterator[Question]:

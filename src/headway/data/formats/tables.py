@@ -2,26 +2,40 @@
 
 from __future__ import annotations
 
+import csv
+import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from headway.data.formats.labels import Row, _commas, _ending, _objects, _tabs, check_labelled
-from headway.data.formats.lines import place
+from headway.data.formats.lines import check_file, ending, place, read_lines
 from headway.errors import DataError, UsageError
+
+ENDINGS = (".tsv", ".tab", ".csv", ".jsonl")
+Row = tuple[int, dict[str, object]]  # line, and its values by name
+
+
+def check_table(path: Path) -> None:
+    """UsageError unless the file is there and has one of the endings."""
+    check_file(path, ENDINGS, "rows of texts")
 
 
 def read_rows(path: Path, columns: Mapping[str, str]) -> Iterator[Row]:
-    """(line, values by name) of every row. Cells, quotes and lines as `read_labelled` has them.
+    """(line, values by name) of every row; empty lines are left out.
 
-    columns: names that the first line of a table must hold, each with the flag that says it; in a
-    .jsonl file the objects need not hold them. UsageError and DataError as `read_labelled`'s.
+    Tabs end the cells of a .tsv file, and quotes are letters there; those of a .csv file may be
+    quoted, and then hold commas and ends of line. columns: names that the first line of a table
+    must hold, each with the flag that says it; in a .jsonl file the objects need not hold them.
+
+    UsageError for a missing file, an ending that is none of these, or a column that is not there;
+    DataError with file and line for a row with more or fewer cells than the header, and for what
+    is no JSON.
     """
-    check_labelled(path)
-    if _ending(path) == ".jsonl":
+    check_table(path)
+    if ending(path) == ".jsonl":
         yield from _objects(path)
         return
     header: list[str] | None = None
-    for number, cells in _commas(path) if _ending(path) == ".csv" else _tabs(path):
+    for number, cells in _commas(path) if ending(path) == ".csv" else _tabs(path):
         if header is None:
             header = [cell.strip() for cell in cells]
             _check_header(header, columns, place(path, number))
@@ -50,3 +64,33 @@ def text_of(row: Mapping[str, object], name: str, where: str) -> str:
         what = "empty" if isinstance(value, str) else "no text"
         raise DataError(f"{name!r} is {what}", where, "fill it in, or delete the row")
     return value.strip()
+
+
+def _tabs(path: Path) -> Iterator[tuple[int, list[str]]]:
+    for number, line in enumerate(read_lines(path), start=1):
+        if line.strip():
+            yield number, line.split("\t")
+
+
+def _commas(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """A row's number is that of its last line."""
+    reader = csv.reader((line + "\n" for line in read_lines(path)), strict=True)
+    try:
+        for cells in reader:
+            if any(cell.strip() for cell in cells):
+                yield reader.line_num, cells
+    except csv.Error as error:
+        raise DataError(f"not CSV: {error}", place(path, reader.line_num)) from error
+
+
+def _objects(path: Path) -> Iterator[Row]:
+    for number, line in enumerate(read_lines(path), start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"not JSON: {error}", place(path, number)) from error
+        if not isinstance(row, dict):
+            raise DataError("not a JSON object", place(path, number))
+        yield number, row

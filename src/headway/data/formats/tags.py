@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from headway.data.formats.lines import place, read_lines
+from headway.data.formats.lines import check_file, ending, place, read_lines
 from headway.errors import DataError, UsageError
 from headway.files import parse_json
 
@@ -43,7 +43,7 @@ def read_tagged(paths: Sequence[Path], column: str | None = None) -> Iterator[Ta
     """
     for path in paths:
         check_tagged(path)
-        if _ending(path) == ".jsonl":
+        if ending(path) == ".jsonl":
             yield from _objects(path, column or "tags")
         else:
             yield from _columns(path, column)
@@ -51,23 +51,11 @@ def read_tagged(paths: Sequence[Path], column: str | None = None) -> Iterator[Ta
 
 def check_tagged(path: Path) -> None:
     """UsageError unless the file is there and has one of the endings."""
-    if not path.is_file():
-        what = "a folder, not a file" if path.is_dir() else "no such file"
-        raise UsageError(what, str(path), f"a file that ends in {', '.join(ENDINGS)}")
-    if _ending(path) not in ENDINGS:
-        raise UsageError(
-            f"{path.suffix or 'no ending'}: tagged words stand in {', '.join(ENDINGS)} "
-            "(or the same with .gz)",
-            str(path),
-        )
-
-
-def _ending(path: Path) -> str:
-    return Path(path.name.removesuffix(".gz")).suffix.lower()
+    check_file(path, ENDINGS, "tagged words")
 
 
 def _columns(path: Path, column: str | None) -> Iterator[TaggedSentence]:
-    universal = _ending(path) == ".conllu"
+    universal = ending(path) == ".conllu"
     chosen = _place(path, column, universal)
     words: list[str] = []
     tags: list[str] = []
