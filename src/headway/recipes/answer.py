@@ -48,8 +48,7 @@ class AnswerJob:
     def build(self) -> nn.Module:
         bert = copy_of(self.start, self.config.model.dropout)
         model = BertAnswerer(bert)
-        recomputed, compiled = self.config.training.recompute, self.config.machine.compile
-        prepare_blocks(model, bert, recomputed, compiled)
+        prepare_blocks(model, bert, self.config.training, self.config.machine.compile)
         return model
 
     def stream(self, epoch: int, position: int) -> Stream:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from headway.machine import MachineConfig
-from headway.recipes.config import BlocksLoopConfig, CheckpointConfig, ObservationConfig
+from headway.recipes.config import CheckpointConfig, FineTuningConfig, ObservationConfig
 from headway.settings import section, setting
 from headway.training import OptimizerConfig, ScheduleConfig
 
@@ -38,15 +38,9 @@ class AnswererModelConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnswerTrainingConfig(BlocksLoopConfig):
+class AnswerTrainingConfig(FineTuningConfig):
     steps: int = setting(1000, "updates", gt=0)
-    average: float = setting(
-        0.0, "decay of the running average of the weights; 0 switches it off", ge=0, lt=1
-    )
     rows: int = setting(16, "windows of a batch", gt=0)
-    start: str | None = setting(
-        None, "the encoder that is fine-tuned: a run or a model (short: --from)"
-    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,6 +27,7 @@ from headway.machine import Machine
 from headway.models import GPT, Bert, BertClassifier, TextClassifier
 from headway.recipes.classify_config import METRICS, ClassifyRunConfig
 from headway.recipes.classify_data import PreparedTexts, check_texts, prepare_texts
+from headway.recipes.encoders import copy_of
 from headway.recipes.family import Emit, Family, Job
 from headway.settings import override
 from headway.shapes import Float, Tensor
@@ -59,8 +60,7 @@ def _of_gpt(start: TextBundle, config: ClassifyRunConfig, outputs: int) -> TextC
 
 
 def _of_encoder(start: EncoderBundle, config: ClassifyRunConfig, outputs: int) -> BertClassifier:
-    bert = Bert(replace(start.config, dropout=config.model.dropout))
-    bert.load_state_dict(start.model.state_dict())
+    bert = copy_of(start, config.model.dropout)
     return BertClassifier(bert, outputs, config.model.pooling, config.model.head_dropout)
 
 

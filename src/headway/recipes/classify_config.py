@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from headway.data.formats import Columns
 from headway.machine import MachineConfig
-from headway.recipes.config import BlocksLoopConfig, CheckpointConfig, ObservationConfig
+from headway.recipes.config import CheckpointConfig, FineTuningConfig, ObservationConfig
 from headway.recipes.language_config import LoRAConfig
 from headway.settings import section, setting
 from headway.training import OptimizerConfig, ScheduleConfig
@@ -78,19 +78,13 @@ class ClassifyScheduleConfig(ScheduleConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassifyTrainingConfig(BlocksLoopConfig):
+class ClassifyTrainingConfig(FineTuningConfig):
     steps: int | None = setting(  # type: ignore[assignment]
         None, f"updates; none: training.epochs, or {SUITED.removeprefix('none: ')}", gt=0
     )
     epochs: float | None = setting(None, "passes over the texts, instead of steps", gt=0)
-    average: float = setting(
-        0.0, "decay of the running average of the weights; 0 switches it off", ge=0, lt=1
-    )
     rows: int = setting(32, "texts of a batch", gt=0)
     balance: bool = setting(False, "rare classes count more: each class as much as any other")
-    frozen: int | None = setting(
-        None, "so many of the lowest blocks stay as they are, and the embeddings", ge=0
-    )
     auxiliary: float = setting(
         0.5, "of a language model, weight of its own loss beside that of the labels", ge=0
     )

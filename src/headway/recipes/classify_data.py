@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,8 +11,8 @@ from headway.bundle import ClassReader, Numbers
 from headway.data.formats import LabelledText, check_table, read_labelled
 from headway.data.labelled import LabelledTexts
 from headway.errors import DataError, UsageError
-from headway.files import read_json, write_file
 from headway.recipes.classify_config import METRICS, ClassifyDataConfig, ClassifyRunConfig
+from headway.recipes.encoders import check_unchanged
 from headway.recipes.family import Emit
 from headway.recipes.prepare import is_held_out
 from headway.text import MarkedTokenizer, TextTokenizer
@@ -156,7 +154,8 @@ def _prepared(
 ) -> PreparedTexts:
     """Encoded, noted in the run folder and told."""
     sides = [_encoded(side, reader) for side in given]
-    _check_unchanged(folder / FILE, reader, sides)
+    seen = [[side.rows, side.targets] for side in sides]
+    check_unchanged(folder / FILE, reader.fingerprint, seen)
     length = reader.max_length
     for name, side in zip(("train", "valid"), sides, strict=True):
         unit = "pairs" if reader.pairs else "texts"
@@ -217,18 +216,3 @@ def _encoded(texts: Sequence[LabelledText], reader: ClassReader) -> LabelledText
         return LabelledTexts(rows, [reader.numbers.scaled(each.number) for each in texts], second)
     numbers = {label: i for i, label in enumerate(reader.labels)}
     return LabelledTexts(rows, [numbers[each.label] for each in texts], second)
-
-
-def _check_unchanged(path: Path, reader: ClassReader, sides: list[LabelledTexts]) -> None:
-    """Examples are read anew each time that a run goes on; others would make it another run."""
-    seen = json.dumps([[side.rows, side.targets] for side in sides]).encode()
-    facts = {"format": 1, "reader": reader.fingerprint, "sha256": hashlib.sha256(seen).hexdigest()}
-    if not path.exists():
-        write_file(path, (json.dumps(facts, indent=1) + "\n").encode())
-    elif read_json(path) != facts:
-        raise DataError(
-            "the texts, their labels or the model to start from are not those that the run began "
-            "with",
-            str(path),
-            "put them back, or --run OTHERNAME for a new run",
-        )

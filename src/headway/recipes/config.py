@@ -65,6 +65,21 @@ class BlocksLoopConfig(LoopConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
+class FineTuningConfig(BlocksLoopConfig):
+    """Of models that begin as others: average, which needs more steps than these have, is off."""
+
+    average: float = setting(
+        0.0, "decay of the running average of the weights; 0 switches it off", ge=0, lt=1
+    )
+    frozen: int | None = setting(
+        None, "so many of the lowest blocks stay as they are, and the embeddings", ge=0
+    )
+    start: str | None = setting(
+        None, "the encoder that is fine-tuned: a run or a model (short: --from)"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class TrainingConfig(BlocksLoopConfig):
     tokens: int = setting(4096, "budget of a batch: rows x longest side, padding included", gt=0)
     smoothing: float = setting(0.1, "label smoothing", ge=0, lt=1)

@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from headway.blocks import recompute
 from headway.bundle import EncoderBundle, load_as
 from headway.data.by_length import ByLength
 from headway.data.framed import collate_framed, shortest_first
@@ -24,6 +23,7 @@ from headway.models import Bert
 from headway.models.bert_tasks import drop_heads
 from headway.recipes.embed_config import EmbedRunConfig
 from headway.recipes.embed_data import FILE, PreparedPairs, check_pairs, prepare_pairs
+from headway.recipes.encoders import copy_of, prepare_blocks
 from headway.recipes.family import Emit, Family, Job
 from headway.shapes import Float, Tensor
 from headway.training import ContrastiveObjective, CosineObjective, Objective, Stream, text_vectors
@@ -58,15 +58,10 @@ class EmbedJob:
         )
 
     def build(self) -> nn.Module:
-        bert = Bert(replace(self.start.config, dropout=self.config.model.dropout))
-        bert.load_state_dict(self.start.model.state_dict())
+        bert = copy_of(self.start, self.config.model.dropout)
         # heads that do not learn along fit no more afterwards; the pooler is a start for others
         drop_heads(bert, bert.config.pooler)
-        if self.config.training.recompute:
-            recompute(bert)
-        if self.config.machine.compile:
-            encode: Any = torch.compile(bert.encode)
-            bert.encode = encode  # type: ignore[method-assign]
+        prepare_blocks(bert, bert, self.config.training, self.config.machine.compile)
         return bert
 
     def stream(self, epoch: int, position: int) -> Stream:

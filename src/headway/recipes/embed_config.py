@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from headway.machine import MachineConfig
-from headway.recipes.config import BlocksLoopConfig, CheckpointConfig, ObservationConfig
+from headway.recipes.config import CheckpointConfig, FineTuningConfig, ObservationConfig
 from headway.settings import section, setting
 from headway.training import OptimizerConfig, ScheduleConfig
 
@@ -37,17 +37,11 @@ class EmbedModelConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EmbedTrainingConfig(BlocksLoopConfig):
+class EmbedTrainingConfig(FineTuningConfig):
     steps: int = setting(500, "updates", gt=0)
-    average: float = setting(
-        0.0, "decay of the running average of the weights; 0 switches it off", ge=0, lt=1
-    )
     rows: int = setting(32, "pairs of a batch: each is held against all others", gt=1)
     scale: float = setting(20.0, "by what cosines are multiplied before the softmax", gt=0)
     symmetric: bool = setting(False, "find the first text by the second as well")
-    start: str | None = setting(
-        None, "the encoder that is fine-tuned: a run or a model (short: --from)"
-    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +9,8 @@ from pathlib import Path
 from headway.data.formats import SimilarTexts, check_table, read_similar
 from headway.data.similar import SimilarPairs
 from headway.errors import DataError, UsageError
-from headway.files import read_json, write_file
 from headway.recipes.embed_config import EmbedDataConfig, EmbedRunConfig
+from headway.recipes.encoders import check_unchanged
 from headway.recipes.family import Emit
 from headway.recipes.prepare import is_held_out
 from headway.text import MarkedTokenizer
@@ -101,7 +99,8 @@ def prepare_pairs(
     prepared = PreparedPairs(
         _scaled(encoded(train, tokenizer, length)), encoded(valid, tokenizer, length)
     )
-    _check_unchanged(folder / FILE, tokenizer, prepared)
+    seen = [[s.first, s.second, s.scores] for s in (prepared.train, prepared.valid)]
+    check_unchanged(folder / FILE, tokenizer.fingerprint, seen)
     for name, side in (("train", prepared.train), ("valid", prepared.valid)):
         emit({"kind": "prepared", "what": name, "count": len(side), "unit": "pairs"})
         full = sum(len(row) == length for texts in (side.first, side.second) for row in texts)
@@ -139,20 +138,3 @@ def _scaled(pairs: SimilarPairs) -> SimilarPairs:
     low, high = min(pairs.scores), max(pairs.scores)
     scores = [(score - low) / (high - low) for score in pairs.scores]
     return SimilarPairs(pairs.first, pairs.second, scores)
-
-
-def _check_unchanged(path: Path, tokenizer: MarkedTokenizer, prepared: PreparedPairs) -> None:
-    """Examples are read anew each time that a run goes on; others would make it another run."""
-    sides = (prepared.train, prepared.valid)
-    seen = json.dumps([[side.first, side.second, side.scores] for side in sides]).encode()
-    digest = hashlib.sha256(seen).hexdigest()
-    facts = {"format": 1, "tokenizer": tokenizer.fingerprint, "sha256": digest}
-    if not path.exists():
-        write_file(path, (json.dumps(facts, indent=1) + "\n").encode())
-    elif read_json(path) != facts:
-        raise DataError(
-            "the pairs, their scores or the model to start from are not those that the run began "
-            "with",
-            str(path),
-            "put them back, or --run OTHERNAME for a new run",
-        )

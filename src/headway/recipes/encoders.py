@@ -17,6 +17,8 @@ from headway.bundle import EncoderBundle, load_as
 from headway.errors import DataError, UsageError
 from headway.files import read_json, write_file
 from headway.models import Bert
+from headway.recipes.config import FineTuningConfig
+from headway.training import freeze
 
 HINT = "--from RUN or --from MODEL, an encoder of BERT's family"
 
@@ -39,9 +41,11 @@ def copy_of(start: EncoderBundle, dropout: float) -> Bert:
     return bert
 
 
-def prepare_blocks(model: nn.Module, bert: Bert, recomputed: bool, compiled: bool) -> None:
-    """Blocks that run twice to save memory, or an encoder that is compiled, as asked for."""
-    if recomputed:
+def prepare_blocks(model: nn.Module, bert: Bert, asked: FineTuningConfig, compiled: bool) -> None:
+    """Frozen blocks, blocks that run twice to save memory, or an encoder that is compiled."""
+    if asked.frozen is not None:
+        freeze(model, asked.frozen)
+    if asked.recompute:
         recompute(model)
     if compiled:
         encode: Any = torch.compile(bert.encode)

@@ -57,7 +57,7 @@ class TagJob:
         given, asked = self.config.model, self.config.training
         bert = copy_of(self.start, given.dropout)
         model = BertTagger(bert, len(self.prepared.reader.tags), given.head_dropout)
-        prepare_blocks(model, bert, asked.recompute, self.config.machine.compile)
+        prepare_blocks(model, bert, asked, self.config.machine.compile)
         return model
 
     def stream(self, epoch: int, position: int) -> Stream:
