@@ -216,7 +216,7 @@ def bert_tiny() -> EncoderRunConfig:
     return EncoderRunConfig(
         recipe="bert-tiny",
         data=EncoderDataConfig(vocabulary=2000, held_out=0.1),
-        model=_encoder_model(4, 128, 4),
+        model=_encoder_model(4, 128, 4, dropout=0.0),
         optimizer=_ENCODER_OPTIMIZER,
         schedule=ScheduleConfig(kind="linear", warmup=100),
         training=EncoderTrainingConfig(steps=2000, rows=16, length=64),
