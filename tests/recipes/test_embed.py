@@ -260,6 +260,6 @@ def test_the_note_of_which_pairs_is_plain_json(start, pairs, tmp_path):
     train(embedding(pairs, start, training__steps=1), tmp_path / "run")
     assert set(json.loads((tmp_path / "run" / "pairs.json").read_text())) == {
         "format",
-        "tokenizer",
+        "reader",
         "sha256",
     }

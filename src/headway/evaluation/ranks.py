@@ -22,9 +22,9 @@ def pearson(x: Float[Tensor, " N"], y: Float[Tensor, " N"]) -> float:
     """
     if len(x) < 2:
         raise ValueError(f"{len(x)=} must be at least 2")
-    a, b = (side.double() - side.double().mean() for side in (x, y))
-    if not a.any() or not b.any():
+    if any(bool((side == side[0]).all()) for side in (x, y)):
         return 0.0
+    a, b = (side.double() - side.double().mean() for side in (x, y))
     cosine = (a / a.norm()) @ (b / b.norm())
     return float(cosine.clamp(-1, 1))
 
