@@ -25,7 +25,10 @@ def show_surprise(
     config = saved(run) if (run / "run.yaml").is_file() else None
     known = config.data if isinstance(config, EncoderRunConfig) else None
     if path is None and known is None:
-        raise UsageError(f"{run} does not say what it was trained on", hint="name a file of pairs (a table) or of text")
+        raise UsageError(
+            f"{run} does not say what it was trained on",
+            hint="name a file of pairs (a table) or of text",
+        )
     texts = sentences_to_judge(known, path, sentences)
     with talk.status(f"hiding every word of {len(texts):,} sentences"):
         found = pseudo_perplexity(bundle, texts)
