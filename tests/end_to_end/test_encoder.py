@@ -14,7 +14,16 @@ LINES = [
     for verb in ("sees", "likes")
 ]
 TINY = [
-    *("--model.model-dim", "12", "--model.num-heads", "2", "--model.ffn-dim", "20"),
+    *(
+        "--model.positions",
+        "learned",
+        "--model.model-dim",
+        "12",
+        "--model.num-heads",
+        "2",
+        "--model.ffn-dim",
+        "20",
+    ),
     *("--model.num-layers", "2", "--data.vocabulary", "100", "--data.split", "line"),
     *("--training.rows", "3", "--training.length", "22", "--threads", "1"),
     *("--schedule.kind", "constant", "--evaluation.every", "5", "--checkpoint.every", "5"),

@@ -31,6 +31,8 @@ TINY = {
     "model.num_layers": 2,
     "model.ffn_dim": 20,
     "model.max_length": 30,
+    "model.positions": "learned",
+    "optimizer.muon_lr": 2e-2,
     "data.vocabulary": 100,
     "data.split": "line",
     "data.held_out": 0.2,

@@ -28,23 +28,25 @@ from headway.recipes.tag_config import TagEvaluationConfig, TagRunConfig
 from headway.training import OptimizerConfig, ScheduleConfig
 
 _ENCODER_OPTIMIZER = OptimizerConfig(
-    kind="muon", lr=2e-3, muon_lr=2e-2, eps=1e-8, weight_decay=0.01
+    kind="muon", lr=2e-3, muon_lr=1e-2, eps=1e-8, weight_decay=0.01
 )
 
 
 def _encoder_model(layers: int, width: int, heads: int, **others: Any) -> BertConfig:
-    """A size as BERT has it, with norms that need no slow start."""
+    """A size as BERT has it, with norms that need no slow start, and positions that tell a word its
+    neighbours from the first step: a learned table must first learn them (docs/results.md)."""
     shape = {"num_layers": layers, "model_dim": width, "num_heads": heads, "ffn_dim": 4 * width}
-    return BertConfig(**{"max_length": 128, "norm": "pre", **shape, **others})
+    today = {"max_length": 128, "norm": "pre", "positions": "rotary"}
+    return BertConfig(**{**today, **shape, **others})
 
 
 def bert() -> EncoderRunConfig:
     """An encoder pre-trained on your own text: hidden words, next sentences; 6 layers of 256.
 
     For some megabytes of text and an hour or two on a laptop. Several texts (languages) are mixed
-    by --data.smoothing. Norms stand before the sublayers and matrices learn by Muon, which takes
-    half the steps for so little text; the paper's are --model.norm post --optimizer.kind adamw
-    --optimizer.lr 1e-4.
+    by --data.smoothing. Rotary positions, norms before the sublayers and Muon for the matrices take
+    a fraction of the steps; the paper's, which Hugging Face's form has too, are --model.positions
+    learned --model.norm post --optimizer.kind adamw --optimizer.lr 1e-4.
     """
     return EncoderRunConfig(
         recipe="bert",
