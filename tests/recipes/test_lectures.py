@@ -26,9 +26,12 @@ QUICK = {
 }
 
 
+MEASURES = {name: claim.measure for name, claim in CLAIMS.items()}  # a test puts others there
+
+
 @cache
 def quick(name: str) -> Result:
-    return CLAIMS[name].measure(**QUICK[name])
+    return MEASURES[name](**QUICK[name])
 
 
 @pytest.fixture
