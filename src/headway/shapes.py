@@ -9,6 +9,9 @@
     N  rows while decoding: B x beams; or tokens in a flat list
     M  sentences whose keys are shared by N rows
     E  width of the source, where it is not D
+    C  classes, or channels of an image
+    Y  height of an image in pixels  X  its width
+    I  numbers in one patch
 
 `x: Float[Tensor, "B T D"]` is checked by beartype while tests run, and costs nothing otherwise.
 """

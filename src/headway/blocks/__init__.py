@@ -6,9 +6,12 @@ from headway.blocks.dropout import Dropout
 from headway.blocks.embeddings import Embeddings, SegmentEmbeddings
 from headway.blocks.encoder import Encoder, EncoderBlock, FeedForwardBlock
 from headway.blocks.feedforward import FeedForward, GatedFeedForward
+from headway.blocks.grids import GridPositions, LearnedGrid, NoGrid, SinusoidalGrid
 from headway.blocks.heads import MaskedWordHead, Pooler, mean_pooled
+from headway.blocks.image_embedding import ImageEmbedding
 from headway.blocks.lora import LoRALinear, add_lora, lora_state, merge_lora
 from headway.blocks.norms import LayerNorm, RMSNorm
+from headway.blocks.patches import Patches, patchify
 from headway.blocks.positions import (
     Added,
     Concatenated,
@@ -27,7 +30,7 @@ from headway.blocks.recurrent import (
     init_recurrent,
 )
 from headway.blocks.recurrent_decoder import Attentional, RecurrentDecoder, RecurrentState
-from headway.blocks.residual import PostNorm, PreNorm, Residual
+from headway.blocks.residual import PostNorm, PreNorm, Residual, ScaledPreNorm
 from headway.blocks.state import DecoderState, Memory
 
 __all__ = [
@@ -48,14 +51,19 @@ __all__ = [
     "FeedForward",
     "FeedForwardBlock",
     "GatedFeedForward",
+    "GridPositions",
+    "ImageEmbedding",
     "LastState",
     "LayerNorm",
+    "LearnedGrid",
     "LearnedTable",
     "LoRALinear",
     "MaskedWordHead",
     "MeanState",
     "Memory",
+    "NoGrid",
     "NoPositions",
+    "Patches",
     "Pooler",
     "Positions",
     "PostNorm",
@@ -67,12 +75,15 @@ __all__ = [
     "RecurrentLayers",
     "RecurrentState",
     "Residual",
+    "ScaledPreNorm",
     "SegmentEmbeddings",
+    "SinusoidalGrid",
     "SinusoidalTable",
     "add_lora",
     "init_recurrent",
     "lora_state",
     "mean_pooled",
     "merge_lora",
+    "patchify",
     "recompute",
 ]

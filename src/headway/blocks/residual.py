@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
+import torch
 from torch import nn
 
 from headway.blocks.dropout import Dropout
@@ -33,6 +34,27 @@ class PreNorm(nn.Module):
 
     def forward(self, x: Float[Tensor, "B T D"], sublayer: Sublayer) -> Float[Tensor, "B T D"]:
         change: Tensor = self.dropout(sublayer(self.norm(x)))
+        return x + change
+
+
+class ScaledPreNorm(nn.Module):
+    """x + dropout(gain * sublayer(norm(x))), a gain for each dimension: LayerScale.
+
+    Gains that begin small let a deep stack begin near the identity. Touvron et al. 2021, section 2.
+    """
+
+    def __init__(self, norm: nn.Module, model_dim: int, start: float, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.norm = norm
+        self.start = start
+        self.gain = nn.Parameter(torch.full((model_dim,), start))
+        self.dropout = Dropout(dropout)
+
+    def init_weights(self) -> None:
+        nn.init.constant_(self.gain, self.start)
+
+    def forward(self, x: Float[Tensor, "B T D"], sublayer: Sublayer) -> Float[Tensor, "B T D"]:
+        change: Tensor = self.dropout(self.gain * sublayer(self.norm(x)))
         return x + change
 
 

@@ -11,6 +11,7 @@ from headway.bundle.families import FAMILIES, Bundle, Family, expect, load, load
 from headway.bundle.tagger import FoundSpan, FoundWord, Tagged, TaggerBundle, TagReader
 from headway.bundle.text import TextBundle
 from headway.bundle.translator import Attention, Translation, TranslatorBundle
+from headway.bundle.vision import ImageClasses, ImageClassifierBundle, ImageEncoderBundle
 from headway.bundle.words import Neighbour, WordsBundle
 
 __all__ = [
@@ -28,6 +29,9 @@ __all__ = [
     "FoundSpan",
     "FoundWord",
     "Guess",
+    "ImageClasses",
+    "ImageClassifierBundle",
+    "ImageEncoderBundle",
     "Neighbour",
     "Numbers",
     "TagReader",

@@ -19,6 +19,7 @@ from headway.bundle.files import CONFIG_FILE, fill, read_facts
 from headway.bundle.tagger import TaggerBundle, TagReader
 from headway.bundle.text import TextBundle
 from headway.bundle.translator import TranslatorBundle
+from headway.bundle.vision import ImageClassifierBundle, ImageEncoderBundle
 from headway.bundle.words import WordsBundle
 from headway.errors import DataError, UsageError
 from headway.files import read_json
@@ -37,11 +38,15 @@ from headway.models import (
     TextClassifierConfig,
     Translator,
     TranslatorConfig,
+    ViT,
+    ViTClassifierConfig,
+    ViTConfig,
     WordsConfig,
     bert_answerer,
     bert_classifier,
     bert_tagger,
     text_classifier,
+    vit_classifier,
     words_model,
 )
 from headway.settings import flatten, override
@@ -54,6 +59,8 @@ Bundle = (
     | EncoderBundle
     | TaggerBundle
     | AnswererBundle
+    | ImageEncoderBundle
+    | ImageClassifierBundle
 )
 """What `load` returns."""
 
@@ -114,6 +121,8 @@ FAMILIES: dict[str, Family] = {
     "bert": Family(BertConfig, Bert, EncoderBundle),
     "bert-tagger": Family(BertTaggerConfig, bert_tagger, TaggerBundle),
     "bert-answerer": Family(BertAnswererConfig, bert_answerer, AnswererBundle),
+    "vit": Family(ViTConfig, ViT, ImageEncoderBundle),
+    "vit-classifier": Family(ViTClassifierConfig, vit_classifier, ImageClassifierBundle),
     "words": Family(WordsConfig, words_model, WordsBundle),
 }
 """`family` in config.json -> what it needs."""

@@ -55,6 +55,7 @@ NEXT = {
         "embed {run} TEXTS --plot texts.svg",
     ),
     "tagger": ('tag {run} "..."', "eval {run}"),
+    "image-classifier": ("classify {run} PICTURES", "eval {run} --confusion confusion.png"),
     "answerer": ('answer {run} --question "..." --context FILE', "eval {run}"),
     "words": (
         "words nearest {run} WORD",
@@ -84,7 +85,8 @@ def train(
     roberta: .txt, .md and .jsonl files, folders of them, or python-docs. classify, pairs, regress,
     distil: .tsv, .csv or .jsonl with the columns text and label (two texts: sentence1, sentence2;
     numbers: score). embed: the same with first and second. tag: .conll, .conllu or .jsonl. answer:
-    SQuAD's .json, or .jsonl. translate-multi30k, emoji-names: none.
+    SQuAD's .json, or .jsonl. vision: a folder with a folder of pictures for each class, a .zip of
+    it, an .npz file, or digits. translate-multi30k, emoji-names, vision-digits: none.
 
     Every setting is a flag: --model.size small --optimizer.lr 1e-3 --training.steps 2000.
     `headway config explain` lists them all. Short for the commonest: --source --target --valid

@@ -1,6 +1,6 @@
 """How good a model is."""
 
-from headway.evaluation.agreement import class_scores, number_scores
+from headway.evaluation.agreement import class_scores, confusion, number_scores
 from headway.evaluation.answers import AnswerScores, score_answers
 from headway.evaluation.bleu import CorpusScores, score_translations
 from headway.evaluation.perplexity import bits_per_byte, mean_nats
@@ -15,6 +15,7 @@ __all__ = [
     "SpanScores",
     "bits_per_byte",
     "class_scores",
+    "confusion",
     "mean_nats",
     "number_scores",
     "pearson",

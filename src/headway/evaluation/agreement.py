@@ -35,6 +35,15 @@ def class_scores(found: Sequence[int], true: Sequence[int]) -> dict[str, float]:
     }
 
 
+def confusion(found: Sequence[int], true: Sequence[int], classes: int) -> list[list[int]]:
+    """counts[t][f]: how many that are truly of class t were found to be of class f."""
+    f, t = _sides(np.asarray(found), np.asarray(true))
+    counts: list[list[int]] = (
+        np.bincount(t * classes + f, minlength=classes**2).reshape(classes, classes).tolist()
+    )
+    return counts
+
+
 def number_scores(found: Sequence[float], true: Sequence[float]) -> dict[str, float]:
     """pearson: correlation. spearman: that of the ranks, equal numbers sharing the mean of theirs.
     mse: mean squared error. A correlation is 0 where a side is one number throughout.

@@ -18,6 +18,8 @@ from headway.models.classifier import TextClassifier, TextClassifierConfig, text
 from headway.models.contracts import DecodeState, Stepper, parameter_count
 from headway.models.gpt import GPT, GPTConfig
 from headway.models.translator import Translator, TranslatorConfig
+from headway.models.vit import ViT, ViTConfig, start_vit
+from headway.models.vit_classifier import ViTClassifier, ViTClassifierConfig, vit_classifier
 from headway.models.words import NextWord, WordsConfig, WordVectors, words_model
 
 __all__ = [
@@ -38,6 +40,10 @@ __all__ = [
     "TextClassifierConfig",
     "Translator",
     "TranslatorConfig",
+    "ViT",
+    "ViTClassifier",
+    "ViTClassifierConfig",
+    "ViTConfig",
     "WordVectors",
     "WordsConfig",
     "bert_answerer",
@@ -45,8 +51,10 @@ __all__ = [
     "bert_tagger",
     "parameter_count",
     "start_from",
+    "start_vit",
     "student_config",
     "student_of",
     "text_classifier",
+    "vit_classifier",
     "words_model",
 ]

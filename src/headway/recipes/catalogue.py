@@ -11,6 +11,7 @@ from headway.errors import UsageError, closest
 from headway.machine import MachineConfig
 from headway.models import GPTConfig, TranslatorConfig
 from headway.recipes import encoder_catalogue as encoders
+from headway.recipes import vision_catalogue as pictures
 from headway.recipes.answer_config import AnswerRunConfig
 from headway.recipes.classify_config import ClassifyRunConfig
 from headway.recipes.config import (
@@ -32,6 +33,7 @@ from headway.recipes.language_config import (
     LanguageTrainingConfig,
 )
 from headway.recipes.tag_config import TagRunConfig
+from headway.recipes.vision_config import VisionRunConfig
 from headway.settings import differences, override, read_yaml
 from headway.training import OptimizerConfig, ScheduleConfig
 
@@ -45,6 +47,7 @@ AnyRunConfig = (
     | AnswerRunConfig
     | EmbedRunConfig
     | DistilRunConfig
+    | VisionRunConfig
 )
 """The configuration of a run, of whatever family."""
 
@@ -189,6 +192,8 @@ RECIPES: dict[str, Callable[[], AnyRunConfig]] = {
     "answer": encoders.answer,
     "embed": encoders.embed,
     "distil": encoders.distil,
+    "vision": pictures.vision,
+    "vision-digits": pictures.vision_digits,
 }
 
 

@@ -110,7 +110,8 @@ def _readers(
     )
 
 
-def is_held_out(text: str, share: float) -> bool:
-    """By the hash of the text, so that no sentence stands on both sides."""
-    digest = hashlib.sha256(text.encode()).digest()
+def is_held_out(content: str | bytes, share: float) -> bool:
+    """By the hash of the content, so that no sentence or picture stands on both sides."""
+    data = content.encode() if isinstance(content, str) else content
+    digest = hashlib.sha256(data).digest()
     return int.from_bytes(digest[:8], "big") < share * 2**64

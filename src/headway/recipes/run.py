@@ -34,6 +34,8 @@ from headway.recipes.language_config import LanguageRunConfig
 from headway.recipes.tag import TAGGING
 from headway.recipes.tag_config import TagRunConfig
 from headway.recipes.translate import TRANSLATION
+from headway.recipes.vision import VISION
+from headway.recipes.vision_config import VisionRunConfig
 from headway.recipes.words import WORDS
 from headway.settings import write_yaml
 from headway.training import (
@@ -67,6 +69,7 @@ FAMILIES: dict[type[AnyRunConfig], Family] = {
     TagRunConfig: TAGGING,
     AnswerRunConfig: ANSWERING,
     EncoderRunConfig: ENCODER,
+    VisionRunConfig: VISION,
 }
 """The class of a configuration -> what its family brings."""
 

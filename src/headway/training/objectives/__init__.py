@@ -17,6 +17,7 @@ from headway.training.objectives.distillation import (
     DistillationObjective,
     Distilled,
 )
+from headway.training.objectives.images import ImageObjective
 from headway.training.objectives.masked_words import Judged, MaskedWords, judge
 from headway.training.objectives.tagging import TaggingObjective
 from headway.training.objectives.text import TextObjective
@@ -35,6 +36,7 @@ __all__ = [
     "DistillationConfig",
     "DistillationObjective",
     "Distilled",
+    "ImageObjective",
     "Judged",
     "Loss",
     "MaskedWords",

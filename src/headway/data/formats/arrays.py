@@ -1,0 +1,142 @@
+"""Pictures with a class each in .npz files: arrays of bytes, and numbers or names beside them."""
+
+from __future__ import annotations
+
+import math
+import zipfile
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from headway.data.formats.images import SPLITS, TRAIN, LabelledImage, LabelledImages
+from headway.data.images import Pixels
+from headway.errors import DataError
+
+BYTES_LIMIT = 8 * 2**30  # of one array, unpacked
+NAMES = "classes"
+_FORMS = (("{}_images", "{}_labels"), ("x_{}", "y_{}"))
+Array = npt.NDArray[Any]
+
+
+def read_arrays(source: Path) -> LabelledImages:
+    """The pictures of an .npz file.
+
+    images (N x height x width, or with 1 or 3 channels after these, uint8) and labels (N numbers or
+    names); or train_images, train_labels, valid_images, ... (also x_train, y_train, ...). An array
+    `classes` of names says what the numbers mean. DataError names the file and the array.
+    """
+    try:
+        archive = zipfile.ZipFile(source)
+        keys = [name.removesuffix(".npy") for name in archive.namelist()]
+    except (OSError, zipfile.BadZipFile, ValueError, RuntimeError) as error:
+        raise DataError(f"not an .npz file that can be read: {error}", str(source)) from error
+    found = LabelledImages()
+    with archive:
+        names = _names(_array(archive, NAMES, source), source) if NAMES in keys else None
+        for split, images, labels in _pairs(keys, source):
+            getattr(found, split).extend(_images(archive, images, labels, names, source))
+    return found
+
+
+def _pairs(keys: list[str], source: Path) -> list[tuple[str, str, str]]:
+    """(split, array of pictures, array of labels) of all that there are."""
+    plain = [(TRAIN, "images", "labels")]
+    named = [
+        (split, images.format(name), labels.format(name))
+        for name, split in SPLITS.items()
+        for images, labels in _FORMS
+    ]
+    there = [each for each in (*plain, *named) if each[1] in keys and each[2] in keys]
+    if not there:
+        raise DataError(
+            f"no pictures in it: the arrays are {', '.join(keys[:8]) or 'none'}",
+            str(source),
+            "images and labels, or train_images and train_labels",
+        )
+    return there
+
+
+def _images(
+    archive: zipfile.ZipFile, images: str, labels: str, names: list[str] | None, source: Path
+) -> list[LabelledImage]:
+    pixels, classes = _array(archive, images, source), _array(archive, labels, source)
+    where = f"{source}:{images}"
+    if pixels.ndim == 3:
+        pixels = pixels[..., None]
+    if pixels.dtype != np.uint8 or pixels.ndim != 4 or pixels.shape[3] not in (1, 3):
+        shape = " x ".join(map(str, pixels.shape))
+        raise DataError(
+            f"{shape} of {pixels.dtype}",
+            where,
+            "uint8, pictures x height x width (x 1 or 3 channels)",
+        )
+    if 0 in pixels.shape[1:3]:
+        raise DataError("pictures without a pixel", where)
+    if classes.shape not in ((len(pixels),), (len(pixels), 1)):
+        raise DataError(
+            f"{' x '.join(map(str, classes.shape))} labels for {len(pixels):,} pictures",
+            f"{source}:{labels}",
+        )
+    texts = _labels(classes.ravel(), names, f"{source}:{labels}")
+    return [
+        LabelledImage(text, f"{where}[{i}]", partial(_pixels, pixels, i))
+        for i, text in enumerate(texts)
+    ]
+
+
+def _pixels(pixels: Array, index: int) -> Pixels:
+    found: Pixels = pixels[index]
+    return found
+
+
+def _labels(classes: Array, names: list[str] | None, where: str) -> list[str]:
+    if classes.dtype.kind == "U" and names is None:
+        return [str(label) for label in classes]
+    if classes.dtype.kind not in "iu":
+        raise DataError(f"labels of {classes.dtype}: whole numbers or names", where)
+    numbers = [int(label) for label in classes]
+    if names is None:
+        return [str(number) for number in numbers]
+    if numbers and (min(numbers) < 0 or max(numbers) >= len(names)):
+        raise DataError(
+            f"numbers from {min(numbers)} to {max(numbers)} for {len(names)} names", where
+        )
+    return [names[number] for number in numbers]
+
+
+def _names(names: Array, source: Path) -> list[str]:
+    if names.dtype.kind != "U" or names.ndim != 1 or len(set(names.tolist())) < len(names):
+        raise DataError("must be different names, as text", f"{source}:{NAMES}")
+    return [str(name) for name in names]
+
+
+def _array(archive: zipfile.ZipFile, name: str, source: Path) -> Array:
+    """One array, refused by its header before it is unpacked where it is too large; never objects,
+    which could run code. DataError."""
+    where = f"{source}:{name}"
+    try:
+        with archive.open(f"{name}.npy") as stream:
+            version = np.lib.format.read_magic(stream)
+            read = (
+                np.lib.format.read_array_header_1_0
+                if version == (1, 0)
+                else np.lib.format.read_array_header_2_0
+            )
+            shape, by_columns, dtype = read(stream)
+            size = math.prod(shape) * dtype.itemsize
+            if dtype.hasobject:
+                raise DataError("holds Python objects, which can run code when opened", where)
+            if size > BYTES_LIMIT:
+                raise DataError(f"{size:,} bytes, more than the {BYTES_LIMIT:,} allowed", where)
+            if archive.getinfo(f"{name}.npy").file_size - stream.tell() != size:
+                raise DataError(f"is not of the {size:,} bytes that its header tells", where)
+            data = stream.read(size)
+    except DataError:
+        raise
+    except Exception as error:  # zlib's, the archive's, numpy's: all say that the file is damaged
+        raise DataError(f"cannot be read: {error}", where) from error
+    found: Array = np.frombuffer(data, dtype).reshape(shape, order="F" if by_columns else "C")
+    return found

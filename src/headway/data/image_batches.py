@@ -1,0 +1,111 @@
+"""Pictures of known classes as an endless stream of batches that can be entered anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from headway.data.augmentation import Augmentation, AugmentationConfig, mixed_share
+from headway.data.image_corpus import ImageCorpus
+from headway.shapes import Float, Int, Tensor
+
+_ORDER, _VIEW = range(2)  # what random numbers are for
+Normalise = Callable[[Tensor], Tensor]
+"""Numbers from 0 to 255 -> what a model is given."""
+
+
+@dataclass(frozen=True)
+class ImageBatch:
+    """images: as the model is given them. targets: what each shows. others, shares: of a mixed one,
+    what else it shows, and how much of it is its own target; the target again and 1 of all others.
+    indices: where in the corpus they stand."""
+
+    images: Float[Tensor, "B C Y X"]
+    targets: Int[Tensor, " B"]
+    others: Int[Tensor, " B"]
+    shares: Float[Tensor, " B"]
+    indices: tuple[int, ...] = ()
+
+    def to(self, device: str) -> ImageBatch:
+        """The same on another device."""
+        return ImageBatch(
+            self.images.to(device),
+            self.targets.to(device),
+            self.others.to(device),
+            self.shares.to(device),
+            self.indices,
+        )
+
+
+class ImageBatches:
+    """An epoch has every picture once, in an order that follows from (seed, epoch); how a picture
+    is changed, and with which it is mixed, follows from (seed, epoch, its number)."""
+
+    def __init__(
+        self,
+        corpus: ImageCorpus,
+        normalise: Normalise,
+        augmentation: AugmentationConfig,
+        rows: int,
+        seed: int,
+    ) -> None:
+        self.corpus, self.normalise = corpus, normalise
+        self.config, self.augmentation = augmentation, Augmentation(augmentation)
+        self.rows, self.seed = rows, seed
+
+    @property
+    def batches_an_epoch(self) -> int:
+        return -(-len(self.corpus) // self.rows)
+
+    def stream(self, epoch: int, position: int) -> Iterator[tuple[int, int, ImageBatch]]:
+        """(next epoch, next position, batch), starting at batch `position` of `epoch`."""
+        while True:
+            random = np.random.default_rng([self.seed, _ORDER, epoch])
+            order = random.permutation(len(self.corpus))
+            while position < self.batches_an_epoch:
+                start = position * self.rows
+                batch = self.batch(order[start : start + self.rows].tolist(), epoch)
+                position += 1
+                is_last = position == self.batches_an_epoch
+                yield (*((epoch + 1, 0) if is_last else (epoch, position)), batch)
+            epoch, position = epoch + 1, 0
+
+    def batch(self, indices: Sequence[int], epoch: int) -> ImageBatch:
+        """These pictures as they are seen in that epoch."""
+        seen = [self._seen(index, epoch) for index in indices]
+        images = torch.stack([image for image, _, _ in seen])
+        labels = self.corpus.labels
+        return ImageBatch(
+            self.normalise(images * 255),
+            torch.tensor([int(labels[index]) for index in indices]),
+            torch.tensor([int(labels[other]) for _, other, _ in seen]),
+            torch.tensor([share for _, _, share in seen]),
+            tuple(indices),
+        )
+
+    def _seen(self, index: int, epoch: int) -> tuple[Tensor, int, float]:
+        """(picture, number of the one mixed in, share of itself)."""
+        random = np.random.default_rng([self.seed, _VIEW, epoch, index])
+        image = self.augmentation(self._pixels(index), random)
+        if not self.config.mixup:
+            return image, index, 1.0
+        share = mixed_share(self.config.mixup, random)
+        other = int(random.integers(len(self.corpus)))
+        second = self.augmentation(self._pixels(other), random)
+        return torch.lerp(second, image, share), other, share
+
+    def _pixels(self, index: int) -> Float[Tensor, "C Y X"]:
+        return torch.from_numpy(self.corpus.pixels[index].astype(np.float32) / 255)
+
+
+def in_order(
+    corpus: ImageCorpus, normalise: Normalise, rows: int
+) -> Iterator[tuple[Float[Tensor, "B C Y X"], Int[Tensor, " B"]]]:
+    """All pictures as they are, with their classes: for evaluation."""
+    for start in range(0, len(corpus), rows):
+        pixels = torch.from_numpy(np.array(corpus.pixels[start : start + rows]))
+        labels = np.array(corpus.labels[start : start + rows], np.int64)
+        yield normalise(pixels), torch.from_numpy(labels)

@@ -1,0 +1,182 @@
+"""Classifiers of pictures as a run: a Vision Transformer from nothing, or from one that has learned
+to see.
+
+Dosovitskiy et al. 2021, section 3; how it is trained on few pictures: Touvron et al. 2021.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from headway.blocks import patchify, recompute
+from headway.bundle import ImageClassifierBundle, ImageEncoderBundle, load
+from headway.data.image_batches import ImageBatches, in_order
+from headway.errors import UsageError
+from headway.evaluation import class_scores
+from headway.machine import Machine
+from headway.models import ViT, ViTClassifier, ViTConfig, start_vit
+from headway.recipes.family import Emit, Family, Job
+from headway.recipes.vision_config import EPOCHS, SHAPE, VisionModelConfig, VisionRunConfig
+from headway.recipes.vision_data import PreparedImages, check_pictures, prepare_pictures
+from headway.settings import override
+from headway.shapes import Float, Int, Tensor
+from headway.training import ImageObjective, Stream, freeze
+
+PRINCIPAL = 2000  # pictures whose patches tell the principal components
+TOP = 5
+Start = ImageEncoderBundle | ImageClassifierBundle
+
+
+class VisionJob:
+    """A `Job`: pictures of known classes, and a ViT. start: what it begins as, or None."""
+
+    def __init__(
+        self,
+        config: VisionRunConfig,
+        prepared: PreparedImages,
+        start: Start | None,
+        machine: Machine,
+    ) -> None:
+        self.prepared, self.start, self.machine = prepared, start, machine
+        self.rows = ImageBatches(
+            prepared.train,
+            prepared.classes.reader.normalised,
+            config.augmentation,
+            config.training.rows,
+            config.training.seed,
+        )
+        self.config = _fitted(config, prepared, start, self.rows.batches_an_epoch)
+        self.objective = ImageObjective(config.training.smoothing)
+
+    def build(self) -> nn.Module:
+        config = self.config
+        shape = config.model.vit
+        vit = ViT(shape) if self.start is None else start_vit(self.start.vit, shape)
+        if config.model.projection == "pca":
+            vit.embedding.patches.fix(self._some_patches(shape))
+        classes = len(self.prepared.classes.labels)
+        model = ViTClassifier(vit, classes, config.model.pooling, config.model.head_dropout)
+        if config.training.frozen is not None:
+            freeze(model, config.training.frozen)
+        if config.training.recompute:
+            recompute(model)
+        if config.machine.compile:
+            encode: Any = torch.compile(vit.encode)
+            vit.encode = encode  # type: ignore[method-assign]
+        return model
+
+    def _some_patches(self, shape: ViTConfig) -> Float[Tensor, "N I"]:
+        """Of training pictures, the same ones for the same seed."""
+        train = self.prepared.train
+        random = np.random.default_rng(self.config.training.seed)
+        chosen = np.sort(random.permutation(len(train))[:PRINCIPAL])
+        images = self.prepared.classes.reader.normalised(torch.from_numpy(train.pixels[chosen]))
+        return patchify(images, *shape.patch).flatten(0, 1)
+
+    def stream(self, epoch: int, position: int) -> Stream:
+        for *place, batch in self.rows.stream(epoch, position):
+            yield place[0], place[1], batch.to(self.machine.device)
+
+    def evaluate(
+        self, model: Any, emit: Callable[..., None], go_on: Callable[..., None]
+    ) -> dict[str, float]:
+        """Scores on the held-out pictures."""
+        logits, labels = self._logits(model, go_on)
+        return scores(logits, labels)
+
+    @torch.inference_mode()
+    def _logits(
+        self, model: Any, go_on: Callable[..., None]
+    ) -> tuple[Float[Tensor, "N C"], Int[Tensor, " N"]]:
+        normalise, found, true = self.prepared.classes.reader.normalised, [], []
+        for images, labels in in_order(self.prepared.valid, normalise, self.config.training.rows):
+            go_on()
+            with self.machine.precision():
+                found.append(model(images.to(self.machine.device)).float().cpu())
+            true.append(labels)
+        return torch.cat(found), torch.cat(true)
+
+    def save(self, model: Any, folder: Path) -> None:
+        ImageClassifierBundle(model, self.prepared.classes).save(folder, overwrite=True)
+
+    def plan(self) -> dict[str, Any]:
+        shape, training = self.config.model, self.config.training
+        (y, x), (height, width) = shape.vit.image, shape.patch
+        return {
+            "model": f"{shape.num_layers} layers, d={shape.model_dim}, {shape.num_heads} heads, "
+            f"pictures of {y} x {x} x {shape.channels} in patches of {height} x {width}, "
+            f"{len(self.prepared.classes.labels)} classes",
+            "batches": f"{training.rows * training.accumulate:,} pictures",
+            "batches_an_epoch": self.rows.batches_an_epoch,
+            "unit": "pictures",
+        }
+
+
+def scores(logits: Float[Tensor, "N C"], labels: Int[Tensor, " N"]) -> dict[str, float]:
+    """`class_scores` and the mean loss; of more than five classes also how often the right one is
+    among the five likeliest."""
+    loss = F.cross_entropy(logits, labels).item()
+    found = class_scores(logits.argmax(-1).tolist(), labels.tolist())
+    if logits.shape[1] > TOP:
+        among = (logits.topk(TOP, dim=-1).indices == labels[:, None]).any(1)
+        found["top5"] = float(among.float().mean())
+    return {**found, "loss": loss, "negative_loss": -loss}
+
+
+def _fitted(
+    config: VisionRunConfig, prepared: PreparedImages, start: Start | None, batches: int
+) -> VisionRunConfig:
+    """With what was left to the pictures and to the start. UsageError where they disagree."""
+    training, reader = config.training, prepared.classes.reader
+    steps = training.steps
+    if training.epochs is not None:
+        steps = math.ceil(training.epochs * batches / training.accumulate)
+        if training.steps not in (None, steps):
+            raise UsageError(
+                f"training.steps={training.steps} is not training.epochs={training.epochs:g}, "
+                f"which is {steps:,} steps",
+                hint="name one of them; --training.epochs none takes it back",
+            )
+    decided: dict[str, Any] = {
+        "training.steps": steps or math.ceil(EPOCHS * batches / training.accumulate),
+    }
+    if start is not None:
+        decided |= _shape_of(start.vit.config, config)
+    width = None if reader.width == reader.height else reader.width
+    decided["model.image_size"], decided["model.image_width"] = reader.height, width
+    decided["model.channels"] = reader.channels
+    return override(config, decided, "the pictures" if start is None else "the model")
+
+
+def _shape_of(start: ViTConfig, config: VisionRunConfig) -> dict[str, Any]:
+    """The settings of the model to start from. UsageError where another value was asked for."""
+    usual = {each.name: each.default for each in fields(VisionModelConfig)}
+    for name in SHAPE:
+        asked, has = getattr(config.model, name), getattr(start, name)
+        if asked not in (usual[name], has) and name != "image_width":
+            raise UsageError(f"model.{name}={asked}, and the model to start from has {has}")
+    return {f"model.{name}": getattr(start, name) for name in SHAPE}
+
+
+def _prepare(config: VisionRunConfig, folder: Path, machine: Machine, emit: Emit) -> Job:
+    start = None if config.training.start is None else load(config.training.start)
+    if start is not None and not isinstance(start, Start):
+        raise UsageError(
+            f"{config.training.start} holds a {start.kind}; a classifier of pictures is made from "
+            "an image encoder or another such classifier"
+        )
+    reader = None if start is None else start.reader
+    return VisionJob(config, prepare_pictures(config, reader, folder, emit), start, machine)
+
+
+VISION = Family(check=check_pictures, prepare=_prepare)
+"""All that the training run of a classifier of pictures is told."""

@@ -1,0 +1,147 @@
+"""All that the training run of a classifier of pictures is told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Literal
+
+from headway.data.augmentation import AugmentationConfig
+from headway.machine import MachineConfig
+from headway.models import ViTConfig
+from headway.models.vit_classifier import ImagePooling
+from headway.recipes.config import BlocksLoopConfig, CheckpointConfig, ObservationConfig
+from headway.settings import section, setting
+from headway.training import OptimizerConfig, ScheduleConfig
+
+EPOCHS = 30  # where neither steps nor epochs are named
+
+
+@dataclass(frozen=True, kw_only=True)
+class VisionDataConfig:
+    train: tuple[str, ...] = setting(
+        (), "pictures by class: a folder of folders, a .zip of it, an .npz file, or digits"
+    )
+    valid: tuple[str, ...] = setting(
+        (), "held-out pictures; none: those that train has for that, else some of train"
+    )
+    held_out: float = setting(0.1, "share of the pictures kept so", gt=0, lt=1)
+    fit: Literal["crop", "squash"] = setting(
+        "crop",
+        "pictures of other proportions: the middle is cut out, or all is pressed in; with --from as "
+        "that model has it",
+    )
+    resampling: Literal["bilinear", "bicubic", "lanczos"] = setting(
+        "bicubic", "how pictures are made larger or smaller"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class VisionModelConfig(ViTConfig):
+    """The encoder's shape, and what stands on it. With --from it is that of the model to start
+    from; dropout, and another image_size, may be named."""
+
+    image_size: int | None = setting(  # type: ignore[assignment]
+        None, "height of the pictures, in pixels; none: as they are, if all are alike", gt=0
+    )
+    channels: int | None = setting(  # type: ignore[assignment]
+        None, "1: grey, 3: in colour; none: as the pictures are", gt=0
+    )
+    projection: Literal["learned", "pca"] = setting(
+        "learned", "patches to tokens: a trained matrix, or principal components of the pictures"
+    )
+    pooling: ImagePooling = setting(
+        "first", "a picture's vector: [CLS]'s, the mean of its patches', or the two side by side"
+    )
+    head_dropout: float = setting(
+        0.0, "share of the picture's vector dropped while training", ge=0, lt=1
+    )
+
+    family: ClassVar[str] = "image-classifier"
+
+    def __post_init__(self) -> None:
+        if self.channels not in (None, 1, 3):
+            raise ValueError(f"channels={self.channels}: pictures have 1 or 3")
+        if self.pooling != "mean" and not self.class_token:
+            raise ValueError(f"pooling={self.pooling} reads [CLS]: class_token must be true")
+        if self.projection == "pca" and self.model_dim > self._numbers:
+            raise ValueError(
+                f"projection=pca: patches of {self._numbers} numbers have no {self.model_dim} "
+                "principal components"
+            )
+        if self.image_size is not None:
+            super().__post_init__()
+
+    @property
+    def _numbers(self) -> int:
+        """In a patch, at most."""
+        return self.patch[0] * self.patch[1] * (self.channels or 3)
+
+    @property
+    def vit(self) -> ViTConfig:
+        """The encoder's configuration; what the pictures decide must be there."""
+        return ViTConfig(**{each.name: getattr(self, each.name) for each in fields(ViTConfig)})
+
+
+SHAPE = tuple(
+    each.name for each in fields(ViTConfig) if each.name not in ("dropout", "pooler", "image_size")
+)
+"""What of the encoder the model to start from decides."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class VisionTrainingConfig(BlocksLoopConfig):
+    steps: int | None = setting(  # type: ignore[assignment]
+        None, f"updates; none: training.epochs, or {EPOCHS} passes over the pictures", gt=0
+    )
+    epochs: float | None = setting(None, "passes over the pictures, instead of steps", gt=0)
+    rows: int = setting(64, "pictures of a batch", gt=0)
+    smoothing: float = setting(0.1, "label smoothing", ge=0, lt=1)
+    start: str | None = setting(
+        None, "the image encoder that is fine-tuned: a run or a model (short: --from)"
+    )
+    frozen: int | None = setting(
+        None, "so many of the lowest blocks stay as they are, and what stands before them", ge=0
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class VisionEvaluationConfig(ObservationConfig):
+    metric: Literal["accuracy", "macro_f1", "negative_loss"] = setting(
+        "accuracy", "what the kept model is best by"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class VisionRunConfig:
+    """One training run of a classifier of pictures."""
+
+    recipe: str = setting("vision", "name of the recipe this came from")
+    data: VisionDataConfig = section(VisionDataConfig)
+    augmentation: AugmentationConfig = section(AugmentationConfig)
+    model: VisionModelConfig = section(VisionModelConfig)
+    optimizer: OptimizerConfig = section(OptimizerConfig)
+    schedule: ScheduleConfig = section(ScheduleConfig)
+    training: VisionTrainingConfig = section(VisionTrainingConfig)
+    evaluation: VisionEvaluationConfig = section(VisionEvaluationConfig)
+    checkpoint: CheckpointConfig = section(CheckpointConfig)
+    machine: MachineConfig = section(MachineConfig)
+
+    @property
+    def decided_by_data(self) -> frozenset[str]:
+        """Settings that follow from the pictures, or from the model it starts from."""
+        values: dict[str, Any] = {
+            "model.image_size": self.model.image_size,
+            "model.channels": self.model.channels,
+            "training.steps": self.training.steps,
+        }
+        decided = {key for key, value in values.items() if value is None}
+        if values["model.image_size"] is None:
+            decided.add("model.image_width")
+        if self.training.start is not None:
+            decided |= {f"model.{name}" for name in SHAPE}
+        return frozenset(decided)
+
+    @property
+    def name(self) -> str:
+        """What the run is called unless the user names it: its recipe."""
+        return self.recipe

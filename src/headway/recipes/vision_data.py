@@ -1,0 +1,198 @@
+"""From a person's pictures to pictures of one size in the run folder; what exists is reused."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from headway.bundle import ImageClasses
+from headway.data.formats.images import LabelledImage, LabelledImages
+from headway.data.image_corpus import ImageCorpus, mean_and_deviation, prepare_images
+from headway.data.image_reader import FILE, ImageReader
+from headway.data.image_sources import check_source, read_images
+from headway.errors import DataError, UsageError
+from headway.recipes.family import Emit
+from headway.recipes.prepare import is_held_out
+from headway.recipes.vision_config import VisionDataConfig, VisionRunConfig
+
+DARK = 64  # pictures whose brightest pixel is darker are told of
+
+
+@dataclass(frozen=True)
+class PreparedImages:
+    """What a classifier of pictures learns from."""
+
+    classes: ImageClasses
+    train: ImageCorpus
+    valid: ImageCorpus
+
+
+def check_pictures(config: VisionRunConfig) -> None:
+    """UsageError unless there are pictures, and the settings agree."""
+    data, training = config.data, config.training
+    if not data.train:
+        raise UsageError(
+            "there are no pictures to learn from",
+            hint=f"headway train {config.recipe} FOLDER, with a folder in it for each class; or a "
+            ".zip or .npz file, or --data digits",
+        )
+    for source in (*data.train, *data.valid):
+        check_source(source)
+    if config.model.projection == "pca" and training.start is not None:
+        raise UsageError("a model to start from brings its projection of patches")
+    if training.frozen is not None and training.start is None:
+        raise UsageError("training.frozen keeps what was learned, and nothing was", hint="--from")
+
+
+def prepare_pictures(
+    config: VisionRunConfig, start: ImageReader | None, folder: Path, emit: Emit
+) -> PreparedImages:
+    """The pictures in `folder`, made once; and how they are read. start: how the model to start
+    from reads."""
+    place = folder / "data"
+    if all((path).exists() for path in (folder / FILE, place / "train", place / "valid")):
+        train, valid = ImageCorpus.open(place / "train"), ImageCorpus.open(place / "valid")
+        reader = ImageReader.load(folder)
+        _tell(train, valid, emit, reused=True)
+        return PreparedImages(ImageClasses(reader, train.classes), train, valid)
+    given = labelled_images(config.data, emit)
+    labels = tuple(_ordered({image.label for image in given.train}))
+    sized = _sized(config, start, given)
+    made = {}
+    for name, images in (("train", given.train), ("valid", given.valid)):
+        if (place / name).exists():
+            made[name] = ImageCorpus.open(place / name)
+            continue
+
+        def progress(done: int, name: str = name) -> None:
+            emit({"kind": "preparing", "what": name, "done": done, "unit": "pictures"})
+
+        made[name] = prepare_images(images, labels, sized, place / name, progress)
+    train, valid = made["train"], made["valid"]
+    reader = sized
+    if start is None:
+        mean, deviation = mean_and_deviation(train)
+        reader = replace(sized, mean=mean, deviation=deviation)
+    _note_dark(train, emit)
+    _tell(train, valid, emit, reused=False)
+    reader.save(folder)
+    return PreparedImages(ImageClasses(reader, labels), train, valid)
+
+
+def labelled_images(data: VisionDataConfig, emit: Emit = lambda event: None) -> LabelledImages:
+    """What is trained on, and what is held out: data.valid, or what train's sources have for that,
+    or some of them.
+
+    Which of them follows from a picture's content, so that one that stands twice is not on both
+    sides. DataError where a side is empty or has a class that is not learned.
+    """
+    found = read_images(data.train)
+    train, valid = found.train, found.valid
+    if found.test:
+        text = f"{len(found.test):,} pictures called test are left for headway eval"
+        emit({"kind": "note", "text": text})
+    if data.valid:
+        if valid:
+            text = f"{len(valid):,} pictures called valid are left out: data.valid names others"
+            emit({"kind": "note", "text": text})
+        valid = read_images(data.valid).every
+    elif not valid:
+        kept = [is_held_out(_content(image), data.held_out) for image in train]
+        valid = [image for image, out in zip(train, kept, strict=True) if out]
+        train = [image for image, out in zip(train, kept, strict=True) if not out]
+    _check_classes(train, valid, data)
+    return LabelledImages(train, valid)
+
+
+def _content(image: LabelledImage) -> bytes:
+    found = image.data()
+    return found if isinstance(found, bytes) else found.tobytes()
+
+
+def _check_classes(
+    train: Sequence[LabelledImage], valid: Sequence[LabelledImage], data: VisionDataConfig
+) -> None:
+    sources = ", ".join(data.train)
+    if not train or not valid:
+        side = "held out" if train else "left to train on"
+        raise DataError(
+            f"of {len(train) + len(valid):,} pictures none is {side}",
+            sources,
+            "--data.valid FOLDER, or another --data.held-out",
+        )
+    labels = {image.label for image in train}
+    if len(labels) < 2:
+        raise DataError(f"pictures of two classes are needed: all show {labels.pop()!r}", sources)
+    for image in valid:
+        if image.label not in labels:
+            raise DataError(
+                f"the class {image.label!r} does not stand in the training pictures", image.where
+            )
+
+
+def _ordered(labels: set[str]) -> list[str]:
+    """Numbers by their size, names by the alphabet."""
+    if all(label.isdecimal() for label in labels):
+        return sorted(labels, key=lambda label: (int(label), label))
+    return sorted(labels)
+
+
+def _sized(
+    config: VisionRunConfig, start: ImageReader | None, given: LabelledImages
+) -> ImageReader:
+    """Which size and how many channels all pictures get. UsageError where none is told and they
+    differ."""
+    model = config.model
+    shapes = Counter(image.shape() for image in given.train)
+    sizes = {(y, x) for y, x, _ in shapes}
+    if model.image_size is not None:
+        height, width = model.image_size, model.image_width or model.image_size
+    elif start is not None:
+        height, width = start.height, start.width
+    elif len(sizes) == 1:
+        height, width = sizes.pop()
+    else:
+        (y, x, _), (other_y, other_x, _) = [shape for shape, _ in shapes.most_common(2)]
+        raise UsageError(
+            f"pictures of {len(sizes):,} sizes ({x} x {y}, {other_x} x {other_y}, ...), and the "
+            "model sees one",
+            ", ".join(config.data.train),
+            "--model.image-size 64",
+        )
+    if start is not None:
+        return start.of_size(height, width)
+    channels = model.channels or max(count for _, _, count in shapes)
+    return ImageReader(
+        height=height,
+        width=width,
+        mean=(0.0,) * channels,
+        deviation=(1.0,) * channels,
+        shorter=max(height, width) if config.data.fit == "crop" else None,
+        resampling=config.data.resampling,
+    )
+
+
+def _note_dark(train: ImageCorpus, emit: Emit) -> None:
+    brightest = int(train.pixels.max())
+    if brightest < DARK:
+        text = (
+            f"the brightest pixel is {brightest} of 255: other pictures must be as dark to be "
+            "read right"
+        )
+        emit({"kind": "note", "text": text})
+
+
+def _tell(train: ImageCorpus, valid: ImageCorpus, emit: Emit, *, reused: bool) -> None:
+    for corpus in (train, valid):
+        facts = {"what": corpus.folder.name, "count": len(corpus), "unit": "pictures"}
+        emit({"kind": "prepared", **facts, "reused": reused})
+    number, count = Counter(valid.labels.tolist()).most_common(1)[0]
+    emit(
+        {
+            "kind": "note",
+            "text": f"{len(train.classes)} classes; to say {train.classes[number]!r} always is "
+            f"right for {count / len(valid):.1%}",
+        }
+    )
