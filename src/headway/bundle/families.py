@@ -19,8 +19,9 @@ from headway.bundle.files import CONFIG_FILE, fill, read_facts
 from headway.bundle.tagger import TaggerBundle, TagReader
 from headway.bundle.text import TextBundle
 from headway.bundle.translator import TranslatorBundle
-from headway.bundle.vision import ImageClassifierBundle, ImageEncoderBundle
+from headway.bundle.vision import ImageClasses, ImageClassifierBundle, ImageEncoderBundle
 from headway.bundle.words import WordsBundle
+from headway.data.image_reader import ImageReader
 from headway.errors import DataError, UsageError
 from headway.files import read_json
 from headway.linear import lay_out
@@ -39,6 +40,7 @@ from headway.models import (
     Translator,
     TranslatorConfig,
     ViT,
+    ViTClassifier,
     ViTClassifierConfig,
     ViTConfig,
     WordsConfig,
@@ -92,12 +94,27 @@ def _foreign_answerer(model: BertAnswerer, place: Path) -> AnswererBundle:
     return AnswererBundle(model, reader)
 
 
+def _foreign_images(model: ViT, place: Path) -> ImageEncoderBundle:
+    return ImageEncoderBundle(model, _image_reader(model.config, place))
+
+
+def _foreign_image_classifier(model: ViTClassifier, place: Path) -> ImageClassifierBundle:
+    reader = _image_reader(model.config.vit, place)
+    return ImageClassifierBundle(model, ImageClasses(reader, interop.read_labels(place)))
+
+
+def _image_reader(config: ViTConfig, place: Path) -> ImageReader:
+    return interop.read_image_reader(place, config, str(read_json(place / CONFIG_FILE)[FOREIGN]))
+
+
 FOREIGN_BUNDLES: dict[type[nn.Module], Callable[[Any, Path], Bundle]] = {
     GPT: lambda model, place: TextBundle(model, interop.read_tokenizer(place)),
     Bert: lambda model, place: EncoderBundle(model, interop.read_marked(place)),
     BertClassifier: _foreign_classifier,
     BertTagger: _foreign_tagger,
     BertAnswerer: _foreign_answerer,
+    ViT: _foreign_images,
+    ViTClassifier: _foreign_image_classifier,
 }
 """What a Hugging Face folder holds -> it and what stands beside it there, with its verbs."""
 
@@ -129,8 +146,9 @@ FAMILIES: dict[str, Family] = {
 
 
 def load(folder: str | Path, device: str = "cpu") -> Bundle:
-    """Open a bundle, the best model of a run folder, a Hugging Face folder of a language model or
-    of an encoder of BERT's family, or a llama2.c file (its tokenizer, tok*.bin, beside it).
+    """Open a bundle, the best model of a run folder, a Hugging Face folder of a language model, of
+    an encoder of BERT's family or of pictures (ViT, DINO, DINOv2), or a llama2.c file (its
+    tokenizer, tok*.bin, beside it).
 
     DataError if a file is missing or damaged, or if model and tokenizer do not belong together.
     """

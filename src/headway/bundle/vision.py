@@ -1,4 +1,4 @@
-"""Models that look at pictures, with what they read them by: pictures as vectors, and as classes."""
+"""Models that look at pictures: pictures in, vectors or classes out."""
 
 from __future__ import annotations
 

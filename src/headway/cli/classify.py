@@ -13,6 +13,7 @@ from cyclopts import Parameter
 
 from headway.cli.console import data, data_json, talk
 from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
+from headway.cli.pictures import classify_pictures
 from headway.cli.translate import standard_input
 from headway.errors import DataError, UsageError
 
@@ -36,18 +37,20 @@ def classify(
     json: bool = False,
     machine: MachineFlags = ON_THIS_MACHINE,
 ) -> None:
-    """Say what texts are: those given, those of a table, or one a line from standard input.
+    """Say what texts are: those given, those of a table, or one a line from standard input. Of a
+    classifier of pictures, what these show: headway classify RUN a.png folder/
 
     A line each: label and probability, as many as --top asks for, tabs between them; or the number,
     of a model that learned numbers. Of a model of pairs, a line of standard input is two texts with
-    a tab between them.
+    a tab between them. A picture's line begins with its file.
 
     Parameters
     ----------
     run
         A run folder or a model folder.
     text
-        Texts; without any, and without --file, standard input is read line by line.
+        Texts; without any, and without --file, standard input is read line by line. Or pictures
+        (.png .jpg .webp), or folders of them.
     second
         The second text, of a model of pairs.
     file
@@ -57,18 +60,26 @@ def classify(
     second_column
         Its column of second texts; the training's unless given.
     top
-        So many labels of each text, the likeliest first: 1, with --json all, unless given.
+        So many labels of each text, the likeliest first: 1, of a picture 5, with --json all,
+        unless given.
     json
         One JSON object a line, with the probabilities of the labels that --top asks for.
     """
-    from headway.bundle import ClassifierBundle, load_as
+    from headway.bundle import ClassifierBundle, ImageClassifierBundle, expect, load
 
     if top is not None and top < 1:
         raise UsageError(f"--top {top}: must be at least 1")
     if (text and file) or (second is not None and len(text) != 1):
         raise UsageError("give texts, or one text and --second, or --file")
     place = machine.prepare()
-    bundle = load_as(ClassifierBundle, run, place.device)
+    opened = load(run, place.device)
+    if isinstance(opened, ImageClassifierBundle):
+        if second is not None or file is not None:
+            raise UsageError("this model looks at pictures, not at texts", hint="name their files")
+        with place.precision():
+            classify_pictures(opened, text, top, json)
+        return
+    bundle = expect(ClassifierBundle, opened, run)
     asks = not text and file is None and sys.stdin.isatty()
     if asks:
         talk.print("one text a line; Ctrl-D ends")

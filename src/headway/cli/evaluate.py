@@ -11,6 +11,7 @@ from headway.cli.classify import evaluate_classifier
 from headway.cli.console import data, data_json, talk
 from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
 from headway.cli.likeness import judges_likeness, show_likeness
+from headway.cli.pictures import evaluate_pictures
 from headway.cli.surprise import show_surprise
 from headway.cli.tag import evaluate_tagger
 from headway.errors import DataError, UsageError
@@ -32,13 +33,15 @@ def evaluate(
     beam: int = 5,
     length_penalty: float = 1.0,
     sentences: int = 300,
+    confusion: Path | None = None,
     json: bool = False,
     machine: MachineFlags = ON_THIS_MACHINE,
 ) -> None:
     """BLEU and chrF, by sacrebleu, of a translator on held-out pairs; of a classifier accuracy,
     macro F1 and Matthews' correlation, or Pearson's and Spearman's and the mean squared error; F1
     of a tagger's spans; exact matches and F1 of an answerer; of an encoder, how surprised it is by
-    text (pseudo-perplexity), or whether the cosines of its vectors say how alike texts are.
+    text (pseudo-perplexity), or whether the cosines of its vectors say how alike texts are. Of a
+    classifier of pictures accuracy, macro F1, and how often the right class is among the first 5.
 
     Parameters
     ----------
@@ -48,7 +51,9 @@ def evaluate(
         Pairs to translate; without it, the run's own test (or validation) pairs. Of a classifier:
         texts with labels, of a tagger sentences with tags, of an answerer questions; without it,
         those that the run held out. Of an encoder: a text file or a folder of them, or a table of
-        pairs (.tsv .csv .jsonl) with the columns first and second, and score if there is one.
+        pairs (.tsv .csv .jsonl) with the columns first and second, and score if there is one. Of a
+        classifier of pictures: a folder with a folder for each class, .zip or .npz; without it, the
+        pictures that the run held out.
     split
         Which of the run's own pairs.
     source
@@ -61,14 +66,21 @@ def evaluate(
         Exponent of ((5 + length) / 6).
     sentences
         Of an encoder: the most sentences that are looked at.
+    confusion
+        Of a classifier of pictures: a picture (.png, .svg, .pdf) of what was taken for what.
     json
         One JSON object.
     """
-    from headway.bundle import TranslatorBundle, expect, load
+    from headway.bundle import ImageClassifierBundle, TranslatorBundle, expect, load
 
     place = machine.prepare()
     bundle = load(run, place.device)
     with place.precision():
+        if isinstance(bundle, ImageClassifierBundle):
+            evaluate_pictures(bundle, (run, path), confusion, json)
+            return
+        if confusion is not None:
+            raise UsageError("--confusion is for classifiers of pictures")
         if _of_an_encoder(bundle, (run, path), place, sentences, json):
             return
         translator = expect(TranslatorBundle, bundle, run)

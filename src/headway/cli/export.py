@@ -1,4 +1,4 @@
-"""`headway export`: a language model or an encoder as a folder that other libraries open."""
+"""`headway export`: a model as a folder that other libraries open."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ def export(
     family: str | None = None,
     json: bool = False,
 ) -> None:
-    """Write a model and its tokenizer for Hugging Face, and check what was written.
+    """Write a model and its tokenizer, or how it reads pictures, for Hugging Face, and check what
+    was written.
 
     headway export runs/NAME --to hf
 
-    Language models, and encoders of BERT's family with their heads. The folder is read again: its
-    logits must be the model's to 1e-4, its ids the tokenizer's. If they are not, it is removed and
-    the command fails.
+    Language models, encoders of BERT's family with their heads, encoders and classifiers of
+    pictures. The folder is read again: its logits must be the model's to 1e-4, its ids the
+    tokenizer's. If they are not, it is removed and the command fails.
 
     Parameters
     ----------
@@ -35,12 +36,14 @@ def export(
     out
         The new folder; RUN/hf unless given.
     family
-        gpt2, openai-gpt, llama, qwen3, bert, roberta, distilbert or albert; the first that can
-        hold the model unless given.
+        gpt2, openai-gpt, llama, qwen3, bert, roberta, distilbert, albert, vit or dinov2; the first
+        that can hold the model unless given.
     json
         What was found, as one JSON object.
     """
+    from headway.bundle import ImageClassifierBundle, ImageEncoderBundle
     from headway.interop import export as write
+    from headway.interop import export_images
 
     place = run / to if out is None else out
     bundle = _opened(run)
@@ -51,16 +54,19 @@ def export(
             "its numbers are on the scale of its training, for which there is no form there",
             hint="headway classify gives them as they are",
         )
-    found = write(bundle.model, reader.tokenizer, place, family, labels)
+    sees = isinstance(bundle, ImageClassifierBundle | ImageEncoderBundle)
+    if sees:
+        labels = getattr(bundle, "labels", None)
+        found = export_images(bundle.model, bundle.reader, place, family, labels)
+    else:
+        found = write(bundle.model, reader.tokenizer, place, family, labels)
     if json:
         data_json({**vars(found), "folder": str(found.folder)})
         return
-    talk.print(f"written   {found.folder}: {found.architecture}, its tokenizer", markup=False)
-    talk.print(
-        f"checked   logits differ by at most {found.difference:.1e}, "
-        f"{found.texts} texts have the same ids",
-        markup=False,
-    )
+    beside = "how it reads pictures" if sees else "its tokenizer"
+    talk.print(f"written   {found.folder}: {found.architecture}, {beside}", markup=False)
+    same = "pictures are read alike" if sees else f"{found.texts} texts have the same ids"
+    talk.print(f"checked   logits differ by at most {found.difference:.1e}, {same}", markup=False)
     call = f"transformers.{found.architecture}.from_pretrained({str(found.folder)!r})"
     talk.print(f"next      {call}", markup=False)
 

@@ -28,6 +28,7 @@ Series = Mapping[str, Sequence[tuple[float, float]]]
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D1F")
 MARKERS = "osD^vPX*"
 FEW = 40  # points of a line that are marked one by one
+NUMBERED = 30  # classes of a confusion matrix whose counts are written
 MARGIN = 0.12  # of a scatter, around its points
 BESIDE = 4  # more lines than that have their legend beside the picture
 AROUND = ((4, 4), (4, -11), (-4, 4), (-4, -11), (4, 14), (4, -21), (-4, 14), (-4, -21))
@@ -157,6 +158,32 @@ def attention_pictures(path: Path, panels: Sequence[Panel], *, title: str = "") 
         figure.colorbar(image, ax=shown, shrink=0.6, label="weight", extend=beyond)
         if title:
             figure.suptitle(_text(title), x=0.01, ha="left")
+
+
+def confusion_matrix(
+    path: Path, counts: Sequence[Sequence[int]], labels: Sequence[str], *, title: str
+) -> None:
+    """True classes down, found ones across: colours are shares of a row, numbers are counts, left
+    out where there are more than 30 classes."""
+    if not counts or any(len(row) != len(labels) for row in (counts, *counts)):
+        raise ValueError(f"counts must be {len(labels)} x {len(labels)}, and at least 1 x 1")
+    shares = [[count / max(1, sum(row)) for count in row] for row in counts]
+    side = min(0.42 * len(labels) + 2.2, 24.0)
+    with _page(path, (side + 0.6, side)) as figure:
+        axes = figure.subplots()
+        image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+        names = [_text(label) for label in labels]
+        axes.set_xticks(range(len(names)), names, rotation=60, ha="right")
+        axes.set_yticks(range(len(names)), names)
+        axes.tick_params(length=0)
+        axes.grid(visible=False)
+        _name(axes, title, "found", "true")
+        for t, row in enumerate(counts if len(labels) <= NUMBERED else ()):
+            for f, count in enumerate(row):
+                if count:
+                    colour = "white" if shares[t][f] > 0.5 else "black"
+                    axes.text(f, t, str(count), ha="center", va="center", color=colour, fontsize=8)
+        figure.colorbar(image, ax=axes, shrink=0.6, label="share of the true class")
 
 
 def scatter(

@@ -5,9 +5,11 @@
 """
 
 from headway.interop.exported import Exported, export
+from headway.interop.exported_images import export_images
 from headway.interop.folders import FAMILIES, Model, build, read, read_labels, write
 from headway.interop.llama2c import read_llama2c, read_llama2c_tokenizer, read_pieces
 from headway.interop.marked import read_marked
+from headway.interop.preprocessor import read_image_reader
 from headway.interop.tokenizers import read_tokenizer
 
 __all__ = [
@@ -16,7 +18,9 @@ __all__ = [
     "Model",
     "build",
     "export",
+    "export_images",
     "read",
+    "read_image_reader",
     "read_labels",
     "read_llama2c",
     "read_llama2c_tokenizer",

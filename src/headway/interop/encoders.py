@@ -3,14 +3,14 @@ heads on them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from headway.errors import DataError
 from headway.interop.facts import ACTIVATION_NAMES, Facts, label_facts
-from headway.interop.family import Architecture, Family, Part, needs
+from headway.interop.family import Architecture, Family, Part, layers, needs
 from headway.models import BertAnswererConfig, BertClassifierConfig, BertConfig, BertTaggerConfig
 from headway.models.bert import PoolerName
 
@@ -217,12 +217,12 @@ def _answerer_config(
 def _bert_parts(names: Names, config: BertConfig) -> Iterator[Part]:
     yield from _encoder_parts(names, config)
     if config.pooler != "none":
-        yield from _layers({names.pooler: "pooler.project"})
+        yield from layers({names.pooler: "pooler.project"})
     if config.masked_words:
-        yield from _layers(names.words)
+        yield from layers(names.words)
         yield Part(names.bias, ("masked_words.output.bias",))
     if config.next_sentence:
-        yield from _layers({names.follows: "next_sentence"})
+        yield from layers({names.follows: "next_sentence"})
 
 
 def _task_parts(
@@ -231,10 +231,10 @@ def _task_parts(
     for part in _encoder_parts(names, config.bert):
         yield replace(part, ours=tuple(f"bert.{name}" for name in part.ours))
     if isinstance(config, BertClassifierConfig):
-        yield from _layers({names.pooled: "bert.pooler.project", names.classes_layer: "head"})
+        yield from layers({names.pooled: "bert.pooler.project", names.classes_layer: "head"})
     else:
         last = "qa_outputs" if isinstance(config, BertAnswererConfig) else "classifier"
-        yield from _layers({last: "head"})
+        yield from layers({last: "head"})
 
 
 def _encoder_parts(names: Names, config: BertConfig) -> Iterator[Part]:
@@ -243,20 +243,12 @@ def _encoder_parts(names: Names, config: BertConfig) -> Iterator[Part]:
     yield Part("embeddings.position_embeddings.weight", (places,))
     if config.token_types:
         yield Part("embeddings.token_type_embeddings.weight", ("embedding.types.weight",))
-    yield from _layers({"embeddings.LayerNorm": "embedding.norm"})
+    yield from layers({"embeddings.LayerNorm": "embedding.norm"})
     if names.widen:
-        yield from _layers({names.widen: "widen"})
+        yield from layers({names.widen: "widen"})
     for number in range(1 if config.shared_layers else config.num_layers):
         theirs, ours = names.layer.format(number), f"encoder.blocks.{number}"
-        yield from _layers({f"{theirs}.{k}": f"{ours}.{v}" for k, v in names.inside.items()})
-
-
-def _layers(table: Mapping[str, str]) -> Iterable[Part]:
-    """Weight and bias of each layer; a norm's are our gain and shift."""
-    for theirs, ours in table.items():
-        kinds = ("gain", "shift") if ours.endswith("norm") else ("weight", "bias")
-        for kind, own in zip(("weight", "bias"), kinds, strict=True):
-            yield Part(f"{theirs}.{kind}", (f"{ours}.{own}",))
+        yield from layers({f"{theirs}.{k}": f"{ours}.{v}" for k, v in names.inside.items()})
 
 
 def _facts(

@@ -13,7 +13,7 @@ from tokenizers import decoders, models, processors
 
 from headway.errors import HeadwayError, UsageError
 from headway.files import new_folder, write_file
-from headway.interop.folders import Model, build, read, write
+from headway.interop.folders import TextModel, build, read, write
 from headway.interop.marked import same_marked_ids, write_marked
 from headway.models import GPT, Bert, BertConfig, GPTConfig
 from headway.shapes import Int, Tensor
@@ -49,7 +49,7 @@ class Exported:
 
 
 def export(
-    model: Model,
+    model: TextModel,
     tokenizer: TextTokenizer | MarkedTokenizer,
     folder: str | Path,
     family: str | None = None,
@@ -86,7 +86,7 @@ def export(
     return Exported(folder=folder, architecture=written, difference=difference, texts=texts)
 
 
-def _shape(model: Model) -> GPTConfig | BertConfig:
+def _shape(model: TextModel) -> GPTConfig | BertConfig:
     """The sizes of the model, or of the encoder in it."""
     config = model.config
     return config if isinstance(config, GPTConfig | BertConfig) else config.bert
@@ -100,7 +100,7 @@ def _special_ids(tokenizer: TextTokenizer | MarkedTokenizer) -> dict[str, int]:
 
 
 @torch.no_grad()
-def _difference(model: Model, place: Path) -> float:
+def _difference(model: TextModel, place: Path) -> float:
     """The largest between two outputs for the same random ids."""
     weight, shape = next(model.parameters()), _shape(model)
     again = build(*read(place), dtype=weight.dtype).to(weight.device)
@@ -116,7 +116,7 @@ def _difference(model: Model, place: Path) -> float:
     return float(torch.stack([(a - b).abs().max() for a, b in pairs]).max())  # NaN stays NaN
 
 
-def _outputs(model: Model, ids: Int[Tensor, "B T"]) -> list[Tensor]:
+def _outputs(model: TextModel, ids: Int[Tensor, "B T"]) -> list[Tensor]:
     """All that the model says of these ids; an encoder reads the second half as a second text."""
     if isinstance(model, GPT):
         return [model(ids)]

@@ -53,6 +53,15 @@ class Facts:
             raise self.refusal(key, value, f"a whole number above 0{limit}")
         return value
 
+    def sides(self, key: str, default: int) -> tuple[int, int]:
+        """Height and width: two whole numbers above 0, or one for both."""
+        value = self._get(key, default)
+        pair = value if isinstance(value, list) else [value, value]
+        right = len(pair) == 2 and all(type(side) is int and 0 < side < 2**31 for side in pair)
+        if not right:
+            raise self.refusal(key, value, "a whole number above 0, or two of them")
+        return pair[0], pair[1]
+
     def number(self, key: str, default: float, low: float = 0.0, high: float = math.inf) -> float:
         """A number: at least `low`, below `high`."""
         value = self._get(key, default)

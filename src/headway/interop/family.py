@@ -16,11 +16,15 @@ from headway.shapes import Tensor
 
 @dataclass(frozen=True)
 class Part:
-    """A tensor of theirs; ours are its rows, one after the other (the columns if `transposed`)."""
+    """A tensor of theirs; ours are its rows, one after the other (the columns if `transposed`).
+
+    shape: of theirs, where it has the same numbers as ours in the same order, in other dimensions.
+    """
 
     theirs: str
     ours: tuple[str, ...]
     transposed: bool = False
+    shape: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +57,7 @@ class Family:
     those. ignored: keys with nothing to learn in them (old files hold their masks). renamed: ends
     of keys in old files -> what they are now. architectures: the first is meant where config.json
     names none. facts: our configuration -> config.json. lacks: why a model of ours cannot be one of
-    these. generates: writes text, and has a file that says how.
+    these. generates: writes text, and has a file that says how. sees: reads pictures.
     """
 
     model_type: str
@@ -65,6 +69,7 @@ class Family:
     lacks: Callable[[Any], list[str]]
     renamed: Mapping[str, str] = field(default_factory=dict)
     generates: bool = False
+    sees: bool = False
 
     def kinds(self) -> set[type[Any]]:
         """The configurations of ours that this family has classes for."""
@@ -97,6 +102,14 @@ class Family:
                 raise DataError(f"{key} holds {tensor.dtype}, not floating-point numbers", where)
             found[name] = tensor
         return found
+
+
+def layers(table: Mapping[str, str]) -> Iterable[Part]:
+    """Weight and bias of each layer, theirs -> ours; a norm's are our gain and shift."""
+    for theirs, ours in table.items():
+        kinds = ("gain", "shift") if ours.endswith("norm") else ("weight", "bias")
+        for kind, own in zip(("weight", "bias"), kinds, strict=True):
+            yield Part(f"{theirs}.{kind}", (f"{ours}.{own}",))
 
 
 def needs(config: Any, wanted: Mapping[str, Sequence[Any]]) -> list[str]:
@@ -150,14 +163,15 @@ def to_ours(
     for part in parts:
         sizes = [shapes[name] for name in part.ours]
         wanted = [sum(size[0] for size in sizes), *sizes[0][1:]]
-        wanted = wanted[::-1] if part.transposed else wanted
+        whole = wanted
+        wanted = wanted[::-1] if part.transposed else list(part.shape) or wanted
         tensor = tensors[part.theirs]
         if list(tensor.shape) != wanted:
             raise DataError(
                 f"{part.theirs} has shape {tuple(tensor.shape)}, config.json says {tuple(wanted)}",
                 where,
             )
-        rows = tensor.T if part.transposed else tensor
+        rows = tensor.T if part.transposed else tensor.reshape(whole)
         pieces = torch.split(rows, [size[0] for size in sizes])
         result |= {name: x.contiguous() for name, x in zip(part.ours, pieces, strict=True)}
     return result
@@ -168,5 +182,6 @@ def to_theirs(parts: Iterable[Part], tensors: Mapping[str, Tensor]) -> dict[str,
     result = {}
     for part in parts:
         rows = torch.cat([tensors[name] for name in part.ours])
+        rows = rows.reshape(part.shape) if part.shape else rows
         result[part.theirs] = rows.T.contiguous() if part.transposed else rows
     return result

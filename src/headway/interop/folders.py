@@ -12,7 +12,18 @@ from torch import nn
 
 from headway.errors import DataError, UsageError
 from headway.files import read_json, write_file
-from headway.interop import albert, bert, distilbert, gpt2, llama, openai_gpt, qwen3, roberta
+from headway.interop import (
+    albert,
+    bert,
+    dinov2,
+    distilbert,
+    gpt2,
+    llama,
+    openai_gpt,
+    qwen3,
+    roberta,
+    vit,
+)
 from headway.interop.facts import Facts, label_facts
 from headway.interop.family import (
     Architecture,
@@ -33,9 +44,14 @@ from headway.models import (
     BertTagger,
     BertTaggerConfig,
     GPTConfig,
+    ViT,
+    ViTClassifier,
+    ViTClassifierConfig,
+    ViTConfig,
     bert_answerer,
     bert_classifier,
     bert_tagger,
+    vit_classifier,
 )
 from headway.models.contracts import set_parameters
 from headway.shapes import Tensor
@@ -46,12 +62,16 @@ FAMILIES: dict[str, Family] = {
     for family in (
         *(gpt2.FAMILY, openai_gpt.FAMILY, llama.FAMILY, qwen3.FAMILY),
         *(bert.FAMILY, roberta.FAMILY, distilbert.FAMILY, albert.FAMILY),
+        *(vit.FAMILY, dinov2.FAMILY),
     )
 }
 """`model_type` in config.json -> what is known of it."""
 
-Config = GPTConfig | BertConfig | BertClassifierConfig | BertTaggerConfig | BertAnswererConfig
-Model = GPT | Bert | BertClassifier | BertTagger | BertAnswerer
+TextConfig = GPTConfig | BertConfig | BertClassifierConfig | BertTaggerConfig | BertAnswererConfig
+TextModel = GPT | Bert | BertClassifier | BertTagger | BertAnswerer
+ImageModel = ViT | ViTClassifier
+Config = TextConfig | ViTConfig | ViTClassifierConfig
+Model = TextModel | ImageModel
 """What such a folder can hold, and its configuration."""
 
 _MODELS: dict[type[Config], Callable[[Any], Model]] = {
@@ -60,11 +80,14 @@ _MODELS: dict[type[Config], Callable[[Any], Model]] = {
     BertClassifierConfig: bert_classifier,
     BertTaggerConfig: bert_tagger,
     BertAnswererConfig: bert_answerer,
+    ViTConfig: ViT,
+    ViTClassifierConfig: vit_classifier,
 }
 
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
+SPECIALS = ("bos_token_id", "eos_token_id", "pad_token_id")
 CHECKED_AGAINST = "5.23.0"  # the transformers whose numbers the tests compare
 
 
@@ -98,7 +121,7 @@ def read_labels(folder: str | Path) -> tuple[str, ...]:
     """The names of a classifier's classes or a tagger's tags, in order; none for other models."""
     facts = Facts.load(Path(folder) / CONFIG_FILE)
     _, architecture = _told(facts)
-    named = architecture.kind in (BertClassifierConfig, BertTaggerConfig)
+    named = architecture.kind in (BertClassifierConfig, BertTaggerConfig, ViTClassifierConfig)
     return facts.labels() if named else ()
 
 
@@ -127,7 +150,8 @@ def write(
 
     specials: ids of special tokens, by Hugging Face's names (`eos_token_id`). labels: the names of
     a classifier's classes or a tagger's tags. UsageError says what of the model cannot be
-    represented, and for a folder that holds a model already. Tokenizers are the caller's.
+    represented, and for a folder that holds a model already. Tokenizers and how pictures are read
+    are the caller's.
     """
     folder = Path(folder)
     chosen = _fitting(model.config, family)
@@ -170,12 +194,12 @@ def _facts(
             raise UsageError(f"{len(labels)} labels, and the model has names for {count}, all new")
         facts |= label_facts(labels)
     number_format = str(next(model.parameters()).dtype).removeprefix("torch.")
+    # unless given: the family's own defaults are other tokenizers'
+    specials = {} if family.sees else dict.fromkeys(SPECIALS)
     return {
         "architectures": [architecture.names[0]],
         "model_type": family.model_type,
-        "bos_token_id": None,  # unless given: the family's own defaults are other tokenizers'
-        "eos_token_id": None,
-        "pad_token_id": None,
+        **specials,
         **facts,
         **ids,
         "dtype": number_format,  # transformers 5

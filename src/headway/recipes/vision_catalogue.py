@@ -37,13 +37,13 @@ def vision_digits() -> VisionRunConfig:
     return VisionRunConfig(
         recipe="vision-digits",
         data=VisionDataConfig(train=("digits",), held_out=0.2),
-        augmentation=AugmentationConfig(flip=0.0, padding=1),
+        augmentation=AugmentationConfig(flip=0.0, padding=0),
         model=VisionModelConfig(
             patch_size=2, model_dim=64, num_heads=4, ffn_dim=128, num_layers=4, pooling="mean"
         ),
         optimizer=OptimizerConfig(lr=3e-3, beta2=0.99, eps=1e-8, weight_decay=0.05),
         schedule=ScheduleConfig(kind="cosine", warmup=50, final=0.01),
-        training=VisionTrainingConfig(epochs=60, average=0.99),
+        training=VisionTrainingConfig(epochs=40, average=0.99),
         evaluation=VisionEvaluationConfig(every=200),
         checkpoint=CheckpointConfig(every=400),
     )

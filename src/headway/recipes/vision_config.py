@@ -27,8 +27,8 @@ class VisionDataConfig:
     held_out: float = setting(0.1, "share of the pictures kept so", gt=0, lt=1)
     fit: Literal["crop", "squash"] = setting(
         "crop",
-        "pictures of other proportions: the middle is cut out, or all is pressed in; with --from as "
-        "that model has it",
+        "pictures of other proportions: the middle is cut out, or all is pressed in; with --from "
+        "as that model has it",
     )
     resampling: Literal["bilinear", "bicubic", "lanczos"] = setting(
         "bicubic", "how pictures are made larger or smaller"

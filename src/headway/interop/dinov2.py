@@ -1,0 +1,83 @@
+"""DINOv2 (`Dinov2Model` and its classifier): a ViT with scaled sublayers, gated ones in the
+largest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from headway.interop.facts import ACTIVATION_NAMES, ACTIVATIONS, Facts
+from headway.interop.family import Part, layers, needs
+from headway.interop.vit import BODY, Names, image_family, size_facts, told_sizes
+from headway.models import ViTConfig
+
+RATIOS = range(1, 17)  # of feed-forward to model width
+
+
+def _inside(config: ViTConfig) -> Iterator[Part]:
+    yield from layers(
+        {"norm1": "around_attention.norm", **BODY, "norm2": "around_feedforward.norm"}
+    )
+    yield Part("layer_scale1.lambda1", ("around_attention.gain",))
+    yield Part("layer_scale2.lambda1", ("around_feedforward.gain",))
+    if config.activation != "swiglu":
+        yield from layers({"mlp.fc1": "feedforward.expand", "mlp.fc2": "feedforward.contract"})
+        return
+    for kind in ("weight", "bias"):
+        gated = (f"feedforward.gate.{kind}", f"feedforward.expand.{kind}")
+        yield Part(f"mlp.weights_in.{kind}", gated)
+    yield from layers({"mlp.weights_out": "feedforward.contract"})
+
+
+def _ffn_dim(width: int, ratio: int, gated: bool) -> int:
+    """Gated ones have two thirds, up to the next multiple of 8."""
+    return -(-int(width * ratio * 2 / 3) // 8) * 8 if gated else width * ratio
+
+
+def _settings(facts: Facts) -> dict[str, Any]:
+    gated = facts.flag("use_swiglu_ffn", False)
+    activation = facts.choice("hidden_act", ACTIVATIONS, "gelu")
+    width, ratio = facts.whole("hidden_size"), facts.whole("mlp_ratio", 4, below=RATIOS.stop)
+    return {
+        **size_facts(facts),
+        "ffn_dim": _ffn_dim(width, ratio, gated),
+        "norm_eps": facts.number("layer_norm_eps", 1e-6),
+        "activation": "swiglu" if gated else activation,
+        "layer_scale": facts.number("layerscale_value", 1.0, low=1e-30),
+    }
+
+
+def _ratio(config: ViTConfig) -> int | None:
+    gated = config.activation == "swiglu"
+    fitting = (r for r in RATIOS if _ffn_dim(config.model_dim, r, gated) == config.ffn_dim)
+    return next(fitting, None)
+
+
+def _told(config: ViTConfig) -> dict[str, Any]:
+    gated = config.activation == "swiglu"
+    return {
+        **told_sizes(config),
+        "mlp_ratio": _ratio(config),
+        "hidden_act": "gelu" if gated else ACTIVATION_NAMES[config.activation],
+        "use_swiglu_ffn": gated,
+        "layerscale_value": config.layer_scale,
+        "use_mask_token": config.mask_token,
+    }
+
+
+def _lacks(config: ViTConfig) -> list[str]:
+    reasons = needs(config, {"patch_width": (None,)})
+    if config.layer_scale is None:
+        reasons.append("layer_scale=None (must be a number)")
+    if _ratio(config) is None:
+        reasons.append(f"ffn_dim={config.ffn_dim} (must be a multiple of model_dim)")
+    return reasons
+
+
+FAMILY = image_family(
+    model_type="dinov2",
+    names=Names(stem="Dinov2", inside=_inside, mask=2, pooler="", pooling="both"),
+    settings=_settings,
+    facts=_told,
+    lacks=_lacks,
+)
