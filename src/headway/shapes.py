@@ -16,7 +16,7 @@
 `x: Float[Tensor, "B T D"]` is checked by beartype while tests run, and costs nothing otherwise.
 """
 
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
-__all__ = ["Bool", "Float", "Int", "Tensor"]
+__all__ = ["Bool", "Float", "Int", "Shaped", "Tensor"]

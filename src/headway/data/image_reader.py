@@ -15,7 +15,7 @@ import torch
 from headway.data.images import PIXELS_LIMIT, Pixels, resized, with_channels
 from headway.errors import DataError
 from headway.files import read_json, write_file
-from headway.shapes import Float, Int, Tensor
+from headway.shapes import Float, Shaped, Tensor
 
 FILE = "images.json"
 FORMAT = 1
@@ -63,17 +63,17 @@ class ImageReader:
         middle = middle[top : top + self.height, left : left + self.width]
         return with_channels(middle, self.channels)
 
-    def normalised(self, pixels: Int[Tensor, "*B C Y X"] | Float[Tensor, "*B C Y X"]) -> Tensor:
-        """What the model is given, of numbers from 0 to 255."""
+    def normalised(self, pixels: Shaped[Tensor, "*B C Y X"]) -> Float[Tensor, "*B C Y X"]:
+        """What the model is given, of numbers from 0 to 255, bytes or not."""
         mean = torch.tensor(self.mean, device=pixels.device)[:, None, None]
         deviation = torch.tensor(self.deviation, device=pixels.device)[:, None, None]
-        return (pixels.float() / 255 - mean) / deviation
+        found: Tensor = (pixels.float() / 255 - mean) / deviation
+        return found
 
     def batch(self, pictures: Sequence[Pixels]) -> Float[Tensor, "B C Y X"]:
         """Pictures of any sizes, as the model is given them."""
         together = np.stack([self.sized(pixels).transpose(2, 0, 1) for pixels in pictures])
-        found: Tensor = self.normalised(torch.from_numpy(together))
-        return found
+        return self.normalised(torch.from_numpy(together))
 
     def of_size(self, height: int, width: int) -> ImageReader:
         """The same for another size of pictures; what is cut away stays the same share."""

@@ -72,11 +72,15 @@ def _normalisation(
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     if not facts.flag("do_normalize", True):
         return (0.0,) * channels, (1.0,) * channels
-    found = []
+    found, kind = [], str(facts.values.get("image_processor_type", "ViT"))
     for key in ("image_mean", "image_std"):
-        values = facts.values.get(key, [0.5] * channels)
-        right = isinstance(values, list) and len(values) == channels
-        if not right or not all(type(v) in (int, float) and abs(v) < 1e6 for v in values):
+        usual = [0.5] * channels if kind.startswith("ViT") else None
+        values = facts.values.get(key, usual)
+        if (
+            not isinstance(values, list)
+            or len(values) != channels
+            or not all(type(v) in (int, float) and abs(v) < 1e6 for v in values)
+        ):
             raise facts.refusal(key, values, f"{channels} numbers")
         found.append(tuple(map(float, values)))
     mean, deviation = found
