@@ -21,34 +21,6 @@ class GridPositions(Protocol):
     ) -> Float[Tensor, "B P D"]: ...
 
 
-class LearnedGrid(nn.Module):
-    """x + one trained vector for each place of a grid of rows x columns.
-
-    For another grid they are read between the places, bicubically (Keys 1981, a = -0.75), as if the
-    grid were an image that is made larger or smaller. Dosovitskiy et al. 2021, section 3.2; Caron
-    et al. 2021, released code.
-    """
-
-    def __init__(self, rows: int, columns: int, dim: int) -> None:
-        super().__init__()
-        self.rows, self.columns = rows, columns
-        self.vectors = nn.Parameter(torch.zeros(rows * columns, dim))
-
-    def init_weights(self) -> None:
-        nn.init.normal_(self.vectors, std=0.02)
-
-    def of(self, rows: int, columns: int) -> Float[Tensor, "P D"]:
-        """The vectors of a grid of that size."""
-        if (rows, columns) == (self.rows, self.columns):
-            return self.vectors
-        image = self.vectors.T.reshape(1, -1, self.rows, self.columns)  # P D -> 1 D Y X
-        found = F.interpolate(image.float(), (rows, columns), mode="bicubic", align_corners=False)
-        return found[0].flatten(1).T.to(self.vectors.dtype)
-
-    def forward(self, x: Float[Tensor, "B P D"], rows: int, columns: int) -> Float[Tensor, "B P D"]:
-        return x + self.of(rows, columns)
-
-
 class SinusoidalGrid(nn.Module):
     """x + [PE(row), PE(column)], D/2 dimensions each, with PE as `SinusoidalTable` has it."""
 
@@ -63,6 +35,44 @@ class SinusoidalGrid(nn.Module):
         across = self.table(torch.arange(columns, device=x.device)[None])[0]  # columns D/2
         places = (down.repeat_interleave(columns, 0), across.repeat(rows, 1))
         return x + torch.cat(places, dim=1).to(x.dtype)
+
+
+class LearnedGrid(nn.Module):
+    """x + one trained vector for each place of a grid of rows x columns.
+
+    For another grid they are read between the places, bicubically (Keys 1981, a = -0.75), as if the
+    grid were an image that is made larger or smaller. Dosovitskiy et al. 2021, section 3.2; Caron
+    et al. 2021, released code.
+
+    They begin as the sines of `SinusoidalGrid` (of a width that is no multiple of 4, as
+    N(0, 0.02^2)): neighbours are told from the first step, which few pictures would take long to
+    teach (docs/results.md).
+    """
+
+    def __init__(self, rows: int, columns: int, dim: int) -> None:
+        super().__init__()
+        self.rows, self.columns = rows, columns
+        self.vectors = nn.Parameter(torch.zeros(rows * columns, dim))
+
+    @torch.no_grad()
+    def init_weights(self) -> None:
+        dim = self.vectors.shape[1]
+        if dim % 4:
+            nn.init.normal_(self.vectors, std=0.02)
+        else:
+            nothing = torch.zeros_like(self.vectors)[None]
+            self.vectors.copy_(SinusoidalGrid(dim)(nothing, self.rows, self.columns)[0])
+
+    def of(self, rows: int, columns: int) -> Float[Tensor, "P D"]:
+        """The vectors of a grid of that size."""
+        if (rows, columns) == (self.rows, self.columns):
+            return self.vectors
+        image = self.vectors.T.reshape(1, -1, self.rows, self.columns)  # P D -> 1 D Y X
+        found = F.interpolate(image.float(), (rows, columns), mode="bicubic", align_corners=False)
+        return found[0].flatten(1).T.to(self.vectors.dtype)
+
+    def forward(self, x: Float[Tensor, "B P D"], rows: int, columns: int) -> Float[Tensor, "B P D"]:
+        return x + self.of(rows, columns)
 
 
 class NoGrid(nn.Module):

@@ -72,25 +72,35 @@ def classify(
     if (text and file) or (second is not None and len(text) != 1):
         raise UsageError("give texts, or one text and --second, or --file")
     place = machine.prepare()
-    opened = load(run, place.device)
-    if isinstance(opened, ImageClassifierBundle):
-        if second is not None or file is not None:
-            raise UsageError("this model looks at pictures, not at texts", hint="name their files")
-        with place.precision():
-            classify_pictures(opened, text, top, json)
-        return
-    bundle = expect(ClassifierBundle, opened, run)
-    asks = not text and file is None and sys.stdin.isatty()
-    if asks:
-        talk.print("one text a line; Ctrl-D ends")
-    if file is not None:
-        inputs = _table(bundle, run, file, (text_column, second_column))
-    elif text:
-        inputs = iter([(each, second) if second is not None else each for each in text])
-    else:
-        inputs = _lines(bundle.reader.pairs)
+    bundle = load(run, place.device)
     with place.precision():
-        _classify(bundle, inputs, (1 if asks else CHUNK, top or (None if json else 1)), json)
+        if not isinstance(bundle, ImageClassifierBundle):
+            reads = expect(ClassifierBundle, bundle, run)
+            inputs = _inputs(reads, run, file, (text_column, second_column), (text, second))
+            asks = not text and file is None and sys.stdin.isatty()
+            _classify(reads, inputs, (1 if asks else CHUNK, top or (None if json else 1)), json)
+        elif second is not None or file is not None:
+            raise UsageError("this model looks at pictures", hint="name their files")
+        else:
+            classify_pictures(bundle, text, top, json)
+
+
+def _inputs(
+    bundle: ClassifierBundle,
+    run: Path,
+    file: Path | None,
+    columns: tuple[str | None, str | None],
+    words: tuple[Sequence[str], str | None],
+) -> Iterator[Texts]:
+    """The texts of a table, or those of the command line; without either standard input."""
+    texts, second = words
+    if file is not None:
+        return _table(bundle, run, file, columns)
+    if texts:
+        return iter([(each, second) if second is not None else each for each in texts])
+    if sys.stdin.isatty():
+        talk.print("one text a line; Ctrl-D ends")
+    return _lines(bundle.reader.pairs)
 
 
 def _classify(

@@ -1,4 +1,4 @@
-"""`headway embed`: texts as vectors, in a file or in a picture."""
+"""`headway embed`: texts or pictures as vectors, in a file or in a plot."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from headway.cli.console import data, program, talk
 from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
+from headway.cli.pictures import gather_pictures, sees_pictures
 from headway.cli.texts import Texts, gather
 from headway.errors import UsageError
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from headway.bundle import EncoderBundle
+    from headway.bundle import Bundle, EncoderBundle
     from headway.machine import Machine
     from headway.shapes import Float, Tensor
 
@@ -37,7 +38,7 @@ def embed(
     plot: Path | None = None,
     column: str = "text",
     label: str | None = None,
-    pooling: Literal["mean", "first"] = "mean",
+    pooling: Literal["mean", "first"] | None = None,
     raw: bool = False,
     json: bool = False,
     machine: MachineFlags = ON_THIS_MACHINE,
@@ -46,6 +47,7 @@ def embed(
 
     A text's vector is the mean of its pieces' vectors, of length 1: the product of two is their
     cosine. Without --output and --plot they go to standard output, a line a text, tabs between.
+    A model that looks at pictures takes these and folders of them.
 
     Parameters
     ----------
@@ -61,34 +63,70 @@ def embed(
     column
         Name of the column (or key) that holds the text.
     label
-        Name of the column (or key) that says what a text is: the colours of a picture.
+        Name of the column (or key) that says what a text is: the colours of a plot. Of pictures:
+        folder, the name of the folder that each lies in.
     pooling
-        mean: of all pieces. first: the vector of [CLS].
+        mean: of all pieces (or patches). first: the vector of [CLS]. Of texts the mean, of pictures
+        [CLS]'s where there is one, unless given.
     raw
         Vectors of whatever length.
     json
         JSON objects instead of the table on standard output.
     """
-    from headway.bundle import EncoderBundle, load_as
+    from headway.bundle import load
 
     _check_paths(output, plot)
     place = machine.prepare()
-    bundle = load_as(EncoderBundle, run, place.device)
-    found = gather(texts, column, label)
+    bundle = load(run, place.device)
+    if sees_pictures(bundle):
+        found, what = gather_pictures(texts, label), "pictures"
+    else:
+        found, what = gather(texts, column, label), "texts"
     if plot is not None and len(found.texts) < 3:
-        raise UsageError(f"{len(found.texts)} texts are too few to spread in a plane")
-    vectors = vectors_of(bundle, found.texts, place, pooling, not raw)
-    if plot is not None:
-        draw(plot, vectors, found, f"{len(found.texts):,} texts, {run}")
-        talk.print(f"drawn     {plot}", markup=False)
-    if output is not None:
-        write(output, found, vectors.numpy())
-        shape = f"{len(vectors):,} texts, {vectors.shape[1]} numbers each"
-        talk.print(f"written   {output}: {shape}", markup=False)
-        talk.print(f'next      {program()} similar {run} "..." TEXTS', markup=False)
+        raise UsageError(f"{len(found.texts)} {what} are too few to spread in a plane")
+    vectors = _vectors(bundle, run, found.texts, place, (pooling, not raw))
     if output is None and plot is None:
         for line in (_objects if json else _table)(found, vectors.numpy()):
             data(line)
+    _write_files((output, plot), vectors, found, what, run)
+
+
+def _write_files(
+    paths: tuple[Path | None, Path | None],
+    vectors: Float[Tensor, "N D"],
+    found: Texts,
+    what: str,
+    run: str,
+) -> None:
+    """What --output and --plot ask for. what: texts or pictures."""
+    output, plot = paths
+    if plot is not None:
+        draw(plot, vectors, found, f"{len(found.texts):,} {what}, {run}")
+        talk.print(f"drawn     {plot}", markup=False)
+    if output is not None:
+        write(output, found, vectors.numpy())
+        shape = f"{len(vectors):,} {what}, {vectors.shape[1]} numbers each"
+        talk.print(f"written   {output}: {shape}", markup=False)
+        if what == "texts":
+            talk.print(f'next      {program()} similar {run} "..." TEXTS', markup=False)
+
+
+def _vectors(
+    bundle: Bundle,
+    run: str,
+    texts: Sequence[str],
+    place: Machine,
+    how: tuple[Literal["mean", "first"] | None, bool],
+) -> Float[Tensor, "N D"]:
+    """Of texts, or of the pictures that they name. how: pooling, and whether of length 1."""
+    from headway.bundle import EncoderBundle, ImageClassifierBundle, ImageEncoderBundle, expect
+
+    pooling, normalise = how
+    if isinstance(bundle, ImageEncoderBundle | ImageClassifierBundle):
+        with place.precision():
+            return bundle.embed(texts, pooling=pooling, normalise=normalise).cpu()
+    encoder = expect(EncoderBundle, bundle, run)
+    return vectors_of(encoder, texts, place, pooling or "mean", normalise)
 
 
 def _check_paths(output: Path | None, plot: Path | None) -> None:

@@ -71,20 +71,31 @@ def evaluate(
     json
         One JSON object.
     """
-    from headway.bundle import ImageClassifierBundle, TranslatorBundle, expect, load
+    from headway.bundle import TranslatorBundle, expect, load
 
     place = machine.prepare()
     bundle = load(run, place.device)
     with place.precision():
-        if isinstance(bundle, ImageClassifierBundle):
-            evaluate_pictures(bundle, (run, path), confusion, json)
+        if _of_pictures(bundle, (run, path), confusion, json):
             return
-        if confusion is not None:
-            raise UsageError("--confusion is for classifiers of pictures")
         if _of_an_encoder(bundle, (run, path), place, sentences, json):
             return
         translator = expect(TranslatorBundle, bundle, run)
         _scores(translator, _files(run, path, split, (source, target)), beam, length_penalty, json)
+
+
+def _of_pictures(
+    bundle: Bundle, places: tuple[Path, Path | None], confusion: Path | None, json: bool
+) -> bool:
+    """Whether it is a classifier of pictures; then its scores were shown."""
+    from headway.bundle import ImageClassifierBundle
+
+    if isinstance(bundle, ImageClassifierBundle):
+        evaluate_pictures(bundle, places, confusion, json)
+        return True
+    if confusion is not None:
+        raise UsageError("--confusion is for classifiers of pictures")
+    return False
 
 
 def _of_an_encoder(

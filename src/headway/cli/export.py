@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from headway.cli.console import data_json, talk
+from headway.cli.pictures import sees_pictures
 from headway.errors import UsageError
 
 
@@ -41,7 +42,6 @@ def export(
     json
         What was found, as one JSON object.
     """
-    from headway.bundle import ImageClassifierBundle, ImageEncoderBundle
     from headway.interop import export as write
     from headway.interop import export_images
 
@@ -54,7 +54,7 @@ def export(
             "its numbers are on the scale of its training, for which there is no form there",
             hint="headway classify gives them as they are",
         )
-    sees = isinstance(bundle, ImageClassifierBundle | ImageEncoderBundle)
+    sees = sees_pictures(bundle)
     if sees:
         labels = getattr(bundle, "labels", None)
         found = export_images(bundle.model, bundle.reader, place, family, labels)

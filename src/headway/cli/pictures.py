@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headway.cli.console import data, data_json, talk
+from headway.cli.texts import Texts
 from headway.errors import DataError, UsageError
 
 if TYPE_CHECKING:
-    from headway.bundle import ImageClassifierBundle
+    from headway.bundle import Bundle, ImageClassifierBundle
     from headway.data.formats.images import LabelledImage
 
 CHUNK = 256  # pictures looked at before something is shown
@@ -25,6 +26,23 @@ def picture_paths(things: Sequence[str]) -> list[Path]:
     if not things:
         raise UsageError("which pictures?", hint="name files, or folders of them")
     return [path for thing in things for path in image_files(Path(thing))]
+
+
+def sees_pictures(bundle: Bundle) -> bool:
+    """Whether it looks at pictures."""
+    from headway.bundle import ImageClassifierBundle, ImageEncoderBundle
+
+    return isinstance(bundle, ImageEncoderBundle | ImageClassifierBundle)
+
+
+def gather_pictures(things: Sequence[str], label: str | None) -> Texts:
+    """Their names; and the folders that they lie in, if `label` asks for them."""
+    if label not in (None, "folder"):
+        raise UsageError(f"--label {label}: of pictures only folder", hint="--label folder")
+    paths = picture_paths(things)
+    return Texts(
+        [str(path) for path in paths], None if label is None else [p.parent.name for p in paths]
+    )
 
 
 def classify_pictures(
