@@ -21,7 +21,7 @@ from headway.attention import (
     SlidingWindow,
 )
 from headway.decoding import Forbidden, Limits
-from headway.models import GPT, GPTConfig, Translator, TranslatorConfig
+from headway.models import GPT, GPTConfig, Translator, TranslatorConfig, ViT, ViTConfig
 
 PAD, BOS, EOS = 0, 1, 2
 VOCABULARY = 11
@@ -152,6 +152,33 @@ MODELS: dict[str, Family] = {
     "gpt post-norm": _gpt(norm="post", activation="gelu", tie_output=False),
     "gpt alibi, one key head": _gpt(positions="alibi", num_kv_heads=1),
 }
+
+
+_tiny_vit = ViTConfig(
+    model_dim=24,
+    num_heads=3,
+    ffn_dim=40,
+    num_layers=2,
+    dropout=0.1,
+    image_size=8,
+    image_width=12,
+    patch_size=4,
+    patch_width=2,
+    channels=3,
+)
+
+VITS: dict[str, Callable[[], ViT]] = {
+    name: lambda changes=changes: ViT(replace(_tiny_vit, **changes)).eval()
+    for name, changes in {
+        "vit": {},
+        "vit sinusoidal": {"positions": "sinusoidal"},
+        "vit without positions": {"positions": "none"},
+        "vit with registers": {"registers": 2},
+        "vit without a class token": {"class_token": False},
+        "dinov2": {"layer_scale": 0.3, "mask_token": True, "activation": "swiglu"},
+    }.items()
+}
+"""Encoders of images of 8 x 12 pixels of 3 channels, in 2 x 6 patches."""
 
 
 def with_kernel(model: nn.Module, name: str) -> nn.Module:

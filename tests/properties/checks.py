@@ -171,3 +171,62 @@ def packing(model: Any) -> None:
     assert_close(packed, separate, rtol=0, atol=1e-5)
     wanted = torch.autograd.grad((separate * weights).sum(), list(model.parameters()))
     assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+
+
+# of encoders of images
+
+
+@torch.no_grad()
+def images_alone_as_in_a_batch(vit: Any) -> None:
+    """What an image gets does not depend on the others."""
+    images = torch.randn(5, 3, 8, 12)
+    together = vit(images)
+    for i, image in enumerate(images):
+        assert_close(vit(image[None])[0], together[i], rtol=0, atol=1e-5)
+
+
+@torch.no_grad()
+def images_recorded(vit: Any) -> None:
+    """Watching changes no bit; every layer is there, and every token may look at every token."""
+    images = torch.randn(2, 3, 8, 12)
+    unwatched = vit(images)
+    with record_attention(vit) as maps:
+        assert torch.equal(unwatched, vit(images))
+    kernels = {n: m for n, m in vit.named_modules() if isinstance(m, Kernel)}
+    assert {f"{name}.kernel" for name in maps} == set(kernels) and len(maps) == 2
+    for name, (weights,) in maps.items():
+        tokens = unwatched.shape[1]
+        assert weights.shape == (2, 3, tokens, tokens)
+        if kernels[f"{name}.kernel"].normalised:
+            assert_close(weights.sum(-1), torch.ones(2, 3, tokens), rtol=0, atol=1e-5)
+            assert bool((weights > 0).all())
+
+
+@torch.no_grad()
+def every_patch_is_seen(vit: Any) -> None:
+    """Another pixel anywhere changes its own patch's vector, and the vector of every other."""
+    images = torch.randn(1, 3, 8, 12)
+    before = vit.of_patches(vit(images))
+    for row, column in ((0, 0), (3, 11), (7, 5)):
+        changed = images.clone()
+        changed[0, 1, row, column] += 0.1
+        difference = (vit.of_patches(vit(changed)) - before).abs().amax(-1)[0]
+        own = row // 4 * 6 + column // 2
+        assert difference.argmax() == own
+        assert bool((difference > 0).all())
+
+
+@torch.no_grad()
+def order_of_patches(vit: Any) -> None:
+    """Patches that change places change their vectors only where places are known."""
+    images = torch.randn(2, 3, 8, 12)
+    order = torch.tensor([7, 2, 11, 0, 5, 9, 1, 10, 3, 8, 6, 4])
+    # B C (r 4) (c 2) -> patches as pictures, in another order, and back
+    pieces = images.view(2, 3, 2, 4, 6, 2).permute(2, 4, 0, 1, 3, 5).flatten(0, 1)[order]
+    mixed = pieces.unflatten(0, (2, 6)).permute(2, 3, 0, 4, 1, 5).reshape(2, 3, 8, 12)
+    plain, found = vit.of_patches(vit(images)), vit.of_patches(vit(mixed))
+    difference = (plain[:, order] - found).abs().max()
+    if vit.config.positions == "none":
+        assert difference < 1e-5
+    else:
+        assert difference > 1e-2

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tests.properties import checks
-from tests.zoo import KERNELS, MODELS, with_kernel
+from tests.zoo import KERNELS, MODELS, VITS, with_kernel
 
 ALL = [
     checks.causality,
@@ -81,3 +81,18 @@ def test_every_model_can_learn_one_batch_by_heart(name):
     model.eval()
     found = family.full(model, rows, read).argmax(-1)
     assert torch.equal(found, wanted)
+
+
+OF_IMAGES = [
+    checks.images_alone_as_in_a_batch,
+    checks.images_recorded,
+    checks.every_patch_is_seen,
+    checks.order_of_patches,
+]
+
+
+@pytest.mark.parametrize("check", OF_IMAGES, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("kernel", sorted(KERNELS.keys() - {"window"}))
+@pytest.mark.parametrize("name", VITS)
+def test_holds_for_images(name, kernel, check):
+    check(with_kernel(VITS[name](), kernel))

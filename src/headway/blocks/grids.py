@@ -43,10 +43,6 @@ class LearnedGrid(nn.Module):
     For another grid they are read between the places, bicubically (Keys 1981, a = -0.75), as if the
     grid were an image that is made larger or smaller. Dosovitskiy et al. 2021, section 3.2; Caron
     et al. 2021, released code.
-
-    They begin as the sines of `SinusoidalGrid` (of a width that is no multiple of 4, as
-    N(0, 0.02^2)): neighbours are told from the first step, which few pictures would take long to
-    teach (docs/results.md).
     """
 
     def __init__(self, rows: int, columns: int, dim: int) -> None:
@@ -54,14 +50,8 @@ class LearnedGrid(nn.Module):
         self.rows, self.columns = rows, columns
         self.vectors = nn.Parameter(torch.zeros(rows * columns, dim))
 
-    @torch.no_grad()
     def init_weights(self) -> None:
-        dim = self.vectors.shape[1]
-        if dim % 4:
-            nn.init.normal_(self.vectors, std=0.02)
-        else:
-            nothing = torch.zeros_like(self.vectors)[None]
-            self.vectors.copy_(SinusoidalGrid(dim)(nothing, self.rows, self.columns)[0])
+        nn.init.normal_(self.vectors, std=0.02)
 
     def of(self, rows: int, columns: int) -> Float[Tensor, "P D"]:
         """The vectors of a grid of that size."""

@@ -46,11 +46,14 @@ class VisionModelConfig(ViTConfig):
     channels: int | None = setting(  # type: ignore[assignment]
         None, "1: grey, 3: in colour; none: as the pictures are", gt=0
     )
+    positions: Literal["learned", "sinusoidal", "none"] = setting(
+        "sinusoidal", "how a patch knows its place: trained vectors, or sines of row and column"
+    )
     projection: Literal["learned", "pca"] = setting(
         "learned", "patches to tokens: a trained matrix, or principal components of the pictures"
     )
     pooling: ImagePooling = setting(
-        "first", "a picture's vector: [CLS]'s, the mean of its patches', or the two side by side"
+        "mean", "a picture's vector: [CLS]'s, the mean of its patches', or the two side by side"
     )
     head_dropout: float = setting(
         0.0, "share of the picture's vector dropped while training", ge=0, lt=1

@@ -1,0 +1,82 @@
+"""How a model reads pictures."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from torch.testing import assert_close
+
+from headway.data.image_reader import ImageReader
+from headway.errors import DataError
+from tests.data.pictures import pixels_of
+
+READER = ImageReader(
+    height=4, width=6, mean=(0.5, 0.25, 0.1), deviation=(0.5, 0.2, 0.4), shorter=None
+)
+
+
+def test_pixels_become_numbers_by_mean_and_deviation_of_their_channel():
+    pixels = pixels_of(4, 6)
+    found = READER.batch([pixels, pixels[::-1].copy()])
+    assert found.shape == (2, 3, 4, 6)
+    assert found[0, 1, 2, 5].item() == pytest.approx((pixels[2, 5, 1] / 255 - 0.25) / 0.2)
+    assert_close(found[1], found[0].flip(1))
+
+
+def test_the_middle_is_cut_out_after_the_shorter_side_was_fitted():
+    reader = ImageReader(height=4, width=4, mean=(0.0,), deviation=(1.0,), shorter=4)
+    wide = np.zeros((4, 8, 1), np.uint8)
+    wide[:, 2:6] = 200
+    assert (reader.sized(wide) == 200).all()
+    whole = ImageReader(height=4, width=4, mean=(0.0,), deviation=(1.0,), resampling="nearest")
+    assert (whole.sized(wide) == 200).sum() == 8
+    with pytest.raises(ValueError, match="shorter=3"):
+        ImageReader(height=4, width=2, mean=(0.0,), deviation=(1.0,), shorter=3)
+
+
+def test_a_thread_of_a_picture_is_refused_before_it_fills_the_memory():
+    reader = ImageReader(height=200, width=200, mean=(0.0,), deviation=(1.0,), shorter=200)
+    with pytest.raises(DataError, match="too long and thin"):
+        reader.sized(np.zeros((1, 60_000, 1), np.uint8))
+
+
+def test_another_size_cuts_away_the_same_share():
+    reader = ImageReader(height=224, width=224, mean=(0.0,), deviation=(1.0,), shorter=256)
+    other = reader.of_size(112, 112)
+    assert (other.height, other.width, other.shorter) == (112, 112, 128)
+    assert reader.of_size(224, 224) == reader and READER.of_size(8, 8).shorter is None
+
+
+def test_a_reader_is_read_back_and_its_fingerprint_tells_it_from_others(tmp_path):
+    READER.save(tmp_path)
+    assert ImageReader.load(tmp_path) == READER
+    assert READER.of_size(4, 8).fingerprint != READER.fingerprint
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"format": 2},
+        {"height": 0},
+        {"height": "4"},
+        {"width": 10**9},
+        {"mean": [0.5]},
+        {"deviation": [0.0, 0.2, 0.4]},
+        {"deviation": "abc"},
+        {"shorter": 5},
+        {"resampling": "magic"},
+        {"more": 1},
+    ],
+)
+def test_a_file_that_is_not_ours_is_refused_by_name(change, tmp_path):
+    READER.save(tmp_path)
+    path = tmp_path / "images.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    with pytest.raises(DataError, match=r"images\.json"):
+        ImageReader.load(tmp_path)
+
+
+def test_bytes_and_numbers_from_0_to_255_are_normalised_alike():
+    pixels = torch.from_numpy(pixels_of(4, 6).transpose(2, 0, 1).copy())
+    assert_close(READER.normalised(pixels), READER.normalised(pixels.float()))

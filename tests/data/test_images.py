@@ -1,0 +1,194 @@
+"""Pictures of all kinds, the damaged and the hostile ones too."""
+
+import io
+import struct
+import warnings
+import zlib
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from headway.data import images
+from headway.data.images import as_pixels, decoded, read_image, resized, size_and_channels
+from headway.data.images import with_channels as in_channels
+from headway.errors import DataError, UsageError
+from tests.data.pictures import pixels_of, png, saved
+
+COLOUR, GREY = pixels_of(5, 7), pixels_of(5, 7, 1)
+
+
+def test_png_gives_its_pixels_as_they_are():
+    assert np.array_equal(decoded(png(COLOUR), "x"), COLOUR)
+    assert np.array_equal(decoded(png(GREY), "x"), GREY)
+    assert size_and_channels(png(COLOUR), "x") == (5, 7, 3)
+    assert size_and_channels(png(GREY), "x") == (5, 7, 1)
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "WEBP"])
+def test_other_formats_give_nearly_theirs(kind):
+    smooth = np.asarray(Image.fromarray(COLOUR).resize((64, 48), Image.Resampling.BICUBIC))
+    found = decoded(saved(Image.fromarray(smooth), kind, quality=95), "x")
+    assert found.shape == (48, 64, 3)
+    assert np.abs(found.astype(int) - smooth).mean() < 8
+
+
+def test_sixteen_bits_become_eight():
+    wide = np.array([[0, 257, 300], [65_535, 32_896, 128]], np.uint16)
+    found = decoded(saved(Image.fromarray(wide)), "x")
+    assert found[..., 0].tolist() == [[0, 1, 1], [255, 128, 0]]
+    assert size_and_channels(saved(Image.fromarray(wide)), "x") == (2, 3, 1)
+
+
+def test_what_is_transparent_lies_on_white():
+    clear = np.zeros((1, 3, 4), np.uint8)
+    clear[0, 0] = (10, 20, 30, 255)
+    clear[0, 1] = (10, 20, 30, 0)
+    clear[0, 2] = (0, 0, 0, 128)
+    found = decoded(saved(Image.fromarray(clear, "RGBA")), "x")
+    assert found[0, 0].tolist() == [10, 20, 30] and found[0, 1].tolist() == [255] * 3
+    assert abs(int(found[0, 2, 0]) - 127) <= 1
+    both = Image.fromarray(np.array([[[9, 255], [9, 0]]], np.uint8), "LA")
+    assert decoded(saved(both), "x")[0].tolist() == [[9] * 3, [255] * 3]
+    assert size_and_channels(saved(both), "x") == (1, 2, 3)
+
+
+def test_palettes_become_colours_and_their_transparency_white():
+    image = Image.new("P", (2, 1))
+    image.putpalette([250, 0, 5, 0, 7, 0])
+    image.putdata([0, 1])
+    assert decoded(saved(image), "x")[0].tolist() == [[250, 0, 5], [0, 7, 0]]
+    assert decoded(saved(image, transparency=1), "x")[0].tolist() == [[250, 0, 5], [255] * 3]
+
+
+def test_black_and_white_and_print_colours_are_read():
+    bits = Image.fromarray(np.array([[0, 255]], np.uint8)).convert("1")
+    assert decoded(saved(bits), "x")[..., 0].tolist() == [[0, 255]]
+    ink = Image.new("CMYK", (16, 16), (0, 255, 255, 0))
+    red = decoded(saved(ink, "JPEG"), "x").mean((0, 1))
+    assert red[0] > 200 and red[1] < 60 and red[2] < 60
+
+
+@pytest.mark.parametrize("turn", range(1, 9))
+def test_a_picture_stands_upright_as_its_exif_tells(turn):
+    image = Image.fromarray(COLOUR)
+    exif = Image.Exif()
+    exif[0x0112] = turn
+    data = saved(image, "PNG", exif=exif)
+    found = decoded(data, "x")
+    turned = {
+        1: COLOUR,
+        2: COLOUR[:, ::-1],
+        3: COLOUR[::-1, ::-1],
+        4: COLOUR[::-1],
+        5: COLOUR.transpose(1, 0, 2),
+        6: np.rot90(COLOUR, -1),
+        7: COLOUR[::-1, ::-1].transpose(1, 0, 2),
+        8: np.rot90(COLOUR),
+    }
+    assert np.array_equal(found, turned[turn])
+    assert size_and_channels(data, "x") == found.shape
+
+
+def test_of_moving_pictures_the_first_is_seen():
+    frames = [Image.fromarray(pixels_of(4, 4, seed=i)) for i in range(3)]
+    for kind in ("PNG", "WEBP"):
+        options = {"save_all": True, "append_images": frames[1:]}
+        options |= {"lossless": True} if kind == "WEBP" else {}
+        found = decoded(saved(frames[0], kind, **options), "x")
+        assert np.array_equal(found, pixels_of(4, 4, seed=0)), kind
+
+
+def test_a_large_jpeg_is_decoded_smaller_where_less_is_needed():
+    large = Image.fromarray(pixels_of(64, 96)).resize((960, 640))
+    found = decoded(saved(large, "JPEG"), "x", at_least=70)
+    assert min(found.shape[:2]) >= 70 and found.shape[0] < 200
+    assert found.shape[1] / found.shape[0] == pytest.approx(1.5)
+
+
+def bomb(x: int, y: int) -> bytes:
+    """The header of a PNG of that size, with almost nothing in it."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        check = zlib.crc32(kind + data)
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", check)
+
+    header = struct.pack(">IIBBBBB", x, y, 8, 2, 0, 0, 0)
+    body = zlib.compress(bytes(2**16))
+    start = b"\x89PNG\r\n\x1a\n"
+    return start + chunk(b"IHDR", header) + chunk(b"IDAT", body) + chunk(b"IEND", b"")
+
+
+@pytest.mark.parametrize("size", [(50_000, 50_000), (9000, 9000), (70_000, 10), (2**31 - 1, 1)])
+def test_pictures_of_too_many_pixels_are_refused_by_their_header(size, monkeypatch):
+    monkeypatch.setattr(images, "_pixels", lambda image: pytest.fail("it was decoded"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # Pillow's own warning is not what a person should see
+        with pytest.raises(DataError, match=r"pixels|no picture") as error:
+            decoded(bomb(*size), "bomb.png")
+    assert error.value.where == "bomb.png"
+
+
+def test_damaged_pictures_are_refused_with_file_and_reason():
+    good = png(pixels_of(40, 40))
+    for data in (b"", b"no picture", good[:30], good[: len(good) // 2], good[:8] + good[40:]):
+        with pytest.raises(DataError, match="no picture that can be read") as error:
+            decoded(data, "a.png")
+        assert error.value.where == "a.png"
+    with pytest.raises(DataError, match="none of PNG, JPEG, WEBP"):
+        decoded(saved(Image.fromarray(COLOUR), "GIF"), "a.png")  # whatever it is called
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP"])
+def test_any_flipped_bytes_are_read_or_refused_and_nothing_else(kind):
+    random = np.random.default_rng(0)
+    good = np.frombuffer(saved(Image.fromarray(pixels_of(16, 16)), kind), np.uint8)
+    for _ in range(150):
+        bad = good.copy()
+        places = random.integers(0, len(bad), size=4)
+        bad[places] = random.integers(0, 256, size=4)
+        try:
+            found = decoded(bad.tobytes(), "x")
+        except DataError:
+            continue
+        assert found.dtype == np.uint8 and found.ndim == 3
+
+
+def test_files_are_read_and_missing_ones_named(tmp_path):
+    (tmp_path / "a.png").write_bytes(png(COLOUR))
+    assert np.array_equal(read_image(tmp_path / "a.png"), COLOUR)
+    with pytest.raises(DataError, match="cannot be read"):
+        read_image(tmp_path / "b.png")
+
+
+def test_whatever_a_person_holds_is_a_picture(tmp_path):
+    (tmp_path / "a.png").write_bytes(png(COLOUR))
+    for held in (str(tmp_path / "a.png"), tmp_path / "a.png", png(COLOUR), COLOUR):
+        assert np.array_equal(as_pixels(held, "it"), COLOUR)
+    assert np.array_equal(as_pixels(Image.fromarray(COLOUR), "it"), COLOUR)
+    assert as_pixels(GREY[..., 0], "it").shape == (5, 7, 1)
+    for wrong in (COLOUR.astype(np.float32), pixels_of(2, 2, 4), 3, None):
+        with pytest.raises(UsageError, match="picture 2"):
+            as_pixels(wrong, "picture 2")
+
+
+def test_grey_and_colour_become_each_other():
+    assert np.array_equal(in_channels(GREY, 3), np.repeat(GREY, 3, 2))
+    assert np.array_equal(in_channels(in_channels(GREY, 3), 1), GREY)
+    green = np.zeros((1, 1, 3), np.uint8)
+    green[..., 1] = 100
+    assert in_channels(green, 1).item() == 59
+
+
+def test_pictures_made_smaller_are_means_and_not_samples():
+    lines = np.zeros((8, 8, 1), np.uint8)
+    lines[:, ::2] = 255
+    found = resized(lines, 4, 4, "bilinear")
+    assert found.shape == (4, 4, 1) and abs(int(found.mean()) - 127) < 3 and found.std() < 20
+    assert resized(COLOUR, 5, 7) is COLOUR
+
+
+def test_without_pillow_a_person_is_told_what_to_install(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "PIL", None)
+    with pytest.raises(UsageError, match="headway\\[vision\\]"):
+        decoded(io.BytesIO().getvalue(), "x")
