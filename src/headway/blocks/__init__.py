@@ -12,6 +12,7 @@ from headway.blocks.image_embedding import ImageEmbedding
 from headway.blocks.lora import LoRALinear, add_lora, lora_state, merge_lora
 from headway.blocks.norms import LayerNorm, RMSNorm
 from headway.blocks.patches import Patches, patchify
+from headway.blocks.prototypes import PrototypeHead
 from headway.blocks.positions import (
     Added,
     Concatenated,
@@ -64,6 +65,7 @@ __all__ = [
     "NoGrid",
     "NoPositions",
     "Patches",
+    "PrototypeHead",
     "Pooler",
     "Positions",
     "PostNorm",

@@ -109,9 +109,9 @@ def colour_jitter(
         if kind == 0:
             other = torch.zeros((), dtype=image.dtype)
         elif kind == 1:
-            other = _grey(image).mean()
+            other = to_grey(image).mean()
         else:
-            other = _grey(image)
+            other = to_grey(image)
         image = (other + factor * (image - other)).clamp(0, 1)
     return image
 
@@ -141,7 +141,8 @@ def mixed_share(alpha: float, random: Random) -> float:
     return max(share, 1 - share)
 
 
-def _grey(image: Float[Tensor, "C Y X"]) -> Float[Tensor, "1 Y X"]:
+def to_grey(image: Float[Tensor, "C Y X"]) -> Float[Tensor, "1 Y X"]:
+    """How bright each pixel is. ITU-R BT.601."""
     if image.shape[0] == 1:
         return image
     return (image * image.new_tensor(GREY)[:, None, None]).sum(0, keepdim=True)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from headway.data.augmentation import Augmentation, AugmentationConfig, mixed_share
@@ -13,6 +15,7 @@ from headway.data.image_corpus import ImageCorpus
 from headway.shapes import Float, Int, Tensor
 
 _ORDER, _VIEW = range(2)  # what random numbers are for
+B = TypeVar("B")
 Normalise = Callable[[Tensor], Tensor]
 """Numbers from 0 to 255 -> what a model is given."""
 
@@ -40,6 +43,29 @@ class ImageBatch:
         )
 
 
+def shuffled(
+    count: int,
+    rows: int,
+    seed: int,
+    make: Callable[[list[int], int], B],
+    epoch: int,
+    position: int,
+) -> Iterator[tuple[int, int, B]]:
+    """(next epoch, next position, batch) without end, starting at batch `position` of `epoch`; each
+    epoch has all of `count` things once, in an order that follows from (seed, epoch).
+
+    make: a batch of these things in that epoch.
+    """
+    last = -(-count // rows)
+    while True:
+        order = np.random.default_rng([seed, _ORDER, epoch]).permutation(count)
+        while position < last:
+            batch = make(order[position * rows : (position + 1) * rows].tolist(), epoch)
+            position += 1
+            yield (*((epoch + 1, 0) if position == last else (epoch, position)), batch)
+        epoch, position = epoch + 1, 0
+
+
 class ImageBatches:
     """An epoch has every picture once, in an order that follows from (seed, epoch); how a picture
     is changed, and with which it is mixed, follows from (seed, epoch, its number)."""
@@ -62,16 +88,7 @@ class ImageBatches:
 
     def stream(self, epoch: int, position: int) -> Iterator[tuple[int, int, ImageBatch]]:
         """(next epoch, next position, batch), starting at batch `position` of `epoch`."""
-        while True:
-            random = np.random.default_rng([self.seed, _ORDER, epoch])
-            order = random.permutation(len(self.corpus))
-            while position < self.batches_an_epoch:
-                start = position * self.rows
-                batch = self.batch(order[start : start + self.rows].tolist(), epoch)
-                position += 1
-                is_last = position == self.batches_an_epoch
-                yield (*((epoch + 1, 0) if is_last else (epoch, position)), batch)
-            epoch, position = epoch + 1, 0
+        return shuffled(len(self.corpus), self.rows, self.seed, self.batch, epoch, position)
 
     def batch(self, indices: Sequence[int], epoch: int) -> ImageBatch:
         """These pictures as they are seen in that epoch."""
@@ -102,10 +119,15 @@ class ImageBatches:
 
 
 def in_order(
-    corpus: ImageCorpus, normalise: Normalise, rows: int
+    corpus: ImageCorpus,
+    normalise: Normalise,
+    rows: int,
+    chosen: npt.NDArray[np.int64] | None = None,
 ) -> Iterator[tuple[Float[Tensor, "B C Y X"], Int[Tensor, " B"]]]:
-    """All pictures as they are, with their classes: for evaluation."""
-    for start in range(0, len(corpus), rows):
-        pixels = torch.from_numpy(np.array(corpus.pixels[start : start + rows]))
-        labels = np.array(corpus.labels[start : start + rows], np.int64)
+    """All pictures, or those chosen, as they are, with their classes: for evaluation."""
+    places = np.arange(len(corpus)) if chosen is None else chosen
+    for start in range(0, len(places), rows):
+        some = places[start : start + rows]
+        pixels = torch.from_numpy(np.array(corpus.pixels[some]))
+        labels = np.array(corpus.labels[some], np.int64)
         yield normalise(pixels), torch.from_numpy(labels)

@@ -3,6 +3,7 @@
 from headway.evaluation.agreement import class_scores, confusion, number_scores
 from headway.evaluation.answers import AnswerScores, score_answers
 from headway.evaluation.bleu import CorpusScores, score_translations
+from headway.evaluation.neighbours import linear_accuracy, neighbours_accuracy, spread
 from headway.evaluation.perplexity import bits_per_byte, mean_nats
 from headway.evaluation.pseudo_perplexity import PseudoPerplexity, pseudo_perplexity
 from headway.evaluation.ranks import pearson, places_of_right, ranks, spearman
@@ -16,7 +17,9 @@ __all__ = [
     "bits_per_byte",
     "class_scores",
     "confusion",
+    "linear_accuracy",
     "mean_nats",
+    "neighbours_accuracy",
     "number_scores",
     "pearson",
     "places_of_right",
@@ -26,4 +29,5 @@ __all__ = [
     "score_spans",
     "score_translations",
     "spearman",
+    "spread",
 ]

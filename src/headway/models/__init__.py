@@ -18,6 +18,7 @@ from headway.models.classifier import TextClassifier, TextClassifierConfig, text
 from headway.models.contracts import DecodeState, Stepper, parameter_count
 from headway.models.gpt import GPT, GPTConfig
 from headway.models.translator import Translator, TranslatorConfig
+from headway.models.self_distilled import SelfDistilled
 from headway.models.vit import ViT, ViTConfig, start_vit
 from headway.models.vit_classifier import ViTClassifier, ViTClassifierConfig, vit_classifier
 from headway.models.words import NextWord, WordsConfig, WordVectors, words_model
@@ -40,6 +41,7 @@ __all__ = [
     "TextClassifierConfig",
     "Translator",
     "TranslatorConfig",
+    "SelfDistilled",
     "ViT",
     "ViTClassifier",
     "ViTClassifierConfig",

@@ -23,6 +23,7 @@ from headway.recipes.config import (
     WordsEvaluationConfig,
     WordsRunConfig,
 )
+from headway.recipes.dino_config import DinoRunConfig
 from headway.recipes.distil_config import DistilRunConfig
 from headway.recipes.embed_config import EmbedRunConfig
 from headway.recipes.encoder_config import EncoderRunConfig
@@ -48,6 +49,7 @@ AnyRunConfig = (
     | EmbedRunConfig
     | DistilRunConfig
     | VisionRunConfig
+    | DinoRunConfig
 )
 """The configuration of a run, of whatever family."""
 
@@ -194,6 +196,7 @@ RECIPES: dict[str, Callable[[], AnyRunConfig]] = {
     "distil": encoders.distil,
     "vision": pictures.vision,
     "vision-digits": pictures.vision_digits,
+    "dino": pictures.dino,
 }
 
 

@@ -22,6 +22,8 @@ from headway.recipes.catalogue import AnyRunConfig
 from headway.recipes.classify import CLASSIFICATION
 from headway.recipes.classify_config import ClassifyRunConfig
 from headway.recipes.config import RunConfig, WordsRunConfig, parse_time
+from headway.recipes.dino import DINO
+from headway.recipes.dino_config import DinoRunConfig
 from headway.recipes.distil import DISTILLATION
 from headway.recipes.distil_config import DistilRunConfig
 from headway.recipes.embed import EMBEDDING
@@ -70,6 +72,7 @@ FAMILIES: dict[type[AnyRunConfig], Family] = {
     AnswerRunConfig: ANSWERING,
     EncoderRunConfig: ENCODER,
     VisionRunConfig: VISION,
+    DinoRunConfig: DINO,
 }
 """The class of a configuration -> what its family brings."""
 
@@ -186,12 +189,13 @@ def _train(
         config.evaluation.patience,
     )
     limit = [TimeLimit(parse_time(training.time))] if training.time else []
+    own = [job.objective] if isinstance(job.objective, Observer) else []
     evaluation.catch_up(run)
     fit(
         run,
         job.stream(run.epoch, run.position),
         job.objective,
-        [Averaging(), StepLog(), *limit, *observers, evaluation, save],
+        [*own, Averaging(), StepLog(), *limit, *observers, evaluation, save],
         steps=training.steps,
         learning_rate=lambda step: learning_rate(
             config.schedule, config.optimizer.lr, step, training.steps

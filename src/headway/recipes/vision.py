@@ -20,12 +20,13 @@ from torch import nn
 from headway.blocks import patchify, recompute
 from headway.bundle import ImageClassifierBundle, ImageEncoderBundle, load
 from headway.data.image_batches import ImageBatches, in_order
+from headway.data.image_reader import ImageReader
 from headway.errors import UsageError
 from headway.evaluation import class_scores
 from headway.machine import Machine
 from headway.models import ViT, ViTClassifier, ViTConfig, start_vit
 from headway.recipes.family import Emit, Family, Job
-from headway.recipes.vision_config import EPOCHS, SHAPE, VisionModelConfig, VisionRunConfig
+from headway.recipes.vision_config import EPOCHS, SHAPE, PictureModelConfig, VisionRunConfig
 from headway.recipes.vision_data import PreparedImages, check_pictures, prepare_pictures
 from headway.settings import override
 from headway.shapes import Float, Int, Tensor
@@ -33,7 +34,7 @@ from headway.training import ImageObjective, Stream, freeze
 
 PRINCIPAL = 2000  # pictures whose patches tell the principal components
 TOP = 5
-Start = ImageEncoderBundle | ImageClassifierBundle
+ImageStart = ImageEncoderBundle | ImageClassifierBundle
 
 
 class VisionJob:
@@ -43,7 +44,7 @@ class VisionJob:
         self,
         config: VisionRunConfig,
         prepared: PreparedImages,
-        start: Start | None,
+        start: ImageStart | None,
         machine: Machine,
     ) -> None:
         self.prepared, self.start, self.machine = prepared, start, machine
@@ -133,7 +134,7 @@ def scores(logits: Float[Tensor, "N C"], labels: Int[Tensor, " N"]) -> dict[str,
 
 
 def _fitted(
-    config: VisionRunConfig, prepared: PreparedImages, start: Start | None, batches: int
+    config: VisionRunConfig, prepared: PreparedImages, start: ImageStart | None, batches: int
 ) -> VisionRunConfig:
     """With what was left to the pictures and to the start. UsageError where they disagree."""
     training, reader = config.training, prepared.classes.reader
@@ -149,31 +150,45 @@ def _fitted(
     decided: dict[str, Any] = {
         "training.steps": steps or math.ceil(EPOCHS * batches / training.accumulate),
     }
-    if start is not None:
-        decided |= _shape_of(start.vit.config, config)
-    width = None if reader.width == reader.height else reader.width
-    decided["model.image_size"], decided["model.image_width"] = reader.height, width
-    decided["model.channels"] = reader.channels
+    decided |= decided_of(config.model, reader, start)
     return override(config, decided, "the pictures" if start is None else "the model")
 
 
-def _shape_of(start: ViTConfig, config: VisionRunConfig) -> dict[str, Any]:
-    """The settings of the model to start from. UsageError where another value was asked for."""
-    usual = {each.name: each.default for each in fields(VisionModelConfig)}
+def decided_of(
+    model: PictureModelConfig, reader: ImageReader, start: ImageStart | None
+) -> dict[str, Any]:
+    """Settings of the model that the pictures and the start decide. UsageError where another value
+    than the start's was asked for."""
+    decided = {} if start is None else _shape_of(start.vit.config, model)
+    width = None if reader.width == reader.height else reader.width
+    size = {"image_size": reader.height, "image_width": width, "channels": reader.channels}
+    return decided | {f"model.{name}": value for name, value in size.items()}
+
+
+def _shape_of(start: ViTConfig, model: PictureModelConfig) -> dict[str, Any]:
+    usual = {each.name: each.default for each in fields(model)}
     for name in SHAPE:
-        asked, has = getattr(config.model, name), getattr(start, name)
+        asked, has = getattr(model, name), getattr(start, name)
         if asked not in (usual[name], has) and name != "image_width":
             raise UsageError(f"model.{name}={asked}, and the model to start from has {has}")
     return {f"model.{name}": getattr(start, name) for name in SHAPE}
 
 
-def _prepare(config: VisionRunConfig, folder: Path, machine: Machine, emit: Emit) -> Job:
-    start = None if config.training.start is None else load(config.training.start)
-    if start is not None and not isinstance(start, Start):
+def open_images(name: str | None, what: str) -> ImageStart | None:
+    """The model to start from, if one is named. UsageError if it does not look at pictures."""
+    if name is None:
+        return None
+    start = load(name)
+    if not isinstance(start, ImageStart):
         raise UsageError(
-            f"{config.training.start} holds a {start.kind}; a classifier of pictures is made from "
-            "an image encoder or another such classifier"
+            f"{name} holds a {start.kind}; {what} is made from an image encoder or a classifier of "
+            "pictures"
         )
+    return start
+
+
+def _prepare(config: VisionRunConfig, folder: Path, machine: Machine, emit: Emit) -> Job:
+    start = open_images(config.training.start, "a classifier of pictures")
     reader = None if start is None else start.reader
     return VisionJob(config, prepare_pictures(config, reader, folder, emit), start, machine)
 

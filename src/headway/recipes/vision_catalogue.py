@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headway.data.augmentation import AugmentationConfig
 from headway.recipes.config import CheckpointConfig
+from headway.recipes.dino_config import DinoEvaluationConfig, DinoModelConfig, DinoRunConfig
 from headway.recipes.vision_config import (
     VisionDataConfig,
     VisionEvaluationConfig,
@@ -51,4 +52,22 @@ def vision_digits() -> VisionRunConfig:
         training=VisionTrainingConfig(epochs=40, average=0.99),
         evaluation=VisionEvaluationConfig(every=200),
         checkpoint=CheckpointConfig(every=400),
+    )
+
+
+def dino() -> DinoRunConfig:
+    """An encoder of pictures that learns without labels: DINO, with a momentum teacher and
+    multi-crop.
+
+    For some thousand small pictures on a laptop; costs and scores: docs/results.md. Classes, where
+    the pictures stand in folders of them, are for the scores alone. headway train vision PICTURES
+    --from RUN goes on with labels.
+    """
+    return DinoRunConfig(
+        recipe="dino",
+        model=DinoModelConfig(),
+        optimizer=OptimizerConfig(lr=1e-3, beta2=0.999, eps=1e-8, weight_decay=0.04),
+        schedule=ScheduleConfig(kind="cosine", warmup=100, final=0.01),
+        evaluation=DinoEvaluationConfig(every=250),
+        checkpoint=CheckpointConfig(every=250),
     )

@@ -36,9 +36,9 @@ class VisionDataConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class VisionModelConfig(ViTConfig):
-    """The encoder's shape, and what stands on it. With --from it is that of the model to start
-    from; dropout, and another image_size, may be named."""
+class PictureModelConfig(ViTConfig):
+    """The encoder's shape. With --from it is that of the model to start from; dropout, and another
+    image_size, may be named."""
 
     image_size: int | None = setting(  # type: ignore[assignment]
         None, "height of the pictures, in pixels; none: as they are, if all are alike", gt=0
@@ -49,6 +49,23 @@ class VisionModelConfig(ViTConfig):
     positions: Literal["learned", "sinusoidal", "none"] = setting(
         "sinusoidal", "how a patch knows its place: trained vectors, or sines of row and column"
     )
+
+    def __post_init__(self) -> None:
+        if self.channels not in (None, 1, 3):
+            raise ValueError(f"channels={self.channels}: pictures have 1 or 3")
+        if self.image_size is not None:
+            super().__post_init__()
+
+    @property
+    def vit(self) -> ViTConfig:
+        """The encoder's configuration; what the pictures decide must be there."""
+        return ViTConfig(**{each.name: getattr(self, each.name) for each in fields(ViTConfig)})
+
+
+@dataclass(frozen=True, kw_only=True)
+class VisionModelConfig(PictureModelConfig):
+    """The encoder's shape, as `PictureModelConfig` has it, and what stands on it."""
+
     projection: Literal["learned", "pca"] = setting(
         "learned", "patches to tokens: a trained matrix, or principal components of the pictures"
     )
@@ -62,8 +79,6 @@ class VisionModelConfig(ViTConfig):
     family: ClassVar[str] = "image-classifier"
 
     def __post_init__(self) -> None:
-        if self.channels not in (None, 1, 3):
-            raise ValueError(f"channels={self.channels}: pictures have 1 or 3")
         if self.pooling != "mean" and not self.class_token:
             raise ValueError(f"pooling={self.pooling} reads [CLS]: class_token must be true")
         if self.projection == "pca" and self.model_dim > self._numbers:
@@ -71,24 +86,29 @@ class VisionModelConfig(ViTConfig):
                 f"projection=pca: patches of {self._numbers} numbers have no {self.model_dim} "
                 "principal components"
             )
-        if self.image_size is not None:
-            super().__post_init__()
+        super().__post_init__()
 
     @property
     def _numbers(self) -> int:
         """In a patch, at most."""
         return self.patch[0] * self.patch[1] * (self.channels or 3)
 
-    @property
-    def vit(self) -> ViTConfig:
-        """The encoder's configuration; what the pictures decide must be there."""
-        return ViTConfig(**{each.name: getattr(self, each.name) for each in fields(ViTConfig)})
-
 
 SHAPE = tuple(
     each.name for each in fields(ViTConfig) if each.name not in ("dropout", "pooler", "image_size")
 )
 """What of the encoder the model to start from decides."""
+
+
+def decided_by_pictures(model: PictureModelConfig, start: str | None) -> frozenset[str]:
+    """Settings of the model that follow from the pictures, or from the model it starts from."""
+    given = {"image_size": model.image_size, "channels": model.channels}
+    decided = {name for name, value in given.items() if value is None}
+    if model.image_size is None:
+        decided.add("image_width")
+    if start is not None:
+        decided |= set(SHAPE)
+    return frozenset(f"model.{name}" for name in decided)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,17 +152,8 @@ class VisionRunConfig:
     @property
     def decided_by_data(self) -> frozenset[str]:
         """Settings that follow from the pictures, or from the model it starts from."""
-        values: dict[str, Any] = {
-            "model.image_size": self.model.image_size,
-            "model.channels": self.model.channels,
-            "training.steps": self.training.steps,
-        }
-        decided = {key for key, value in values.items() if value is None}
-        if values["model.image_size"] is None:
-            decided.add("model.image_width")
-        if self.training.start is not None:
-            decided |= {f"model.{name}" for name in SHAPE}
-        return frozenset(decided)
+        decided = decided_by_pictures(self.model, self.training.start)
+        return decided if self.training.steps is not None else decided | {"training.steps"}
 
     @property
     def name(self) -> str:

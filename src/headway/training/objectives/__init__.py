@@ -19,6 +19,10 @@ from headway.training.objectives.distillation import (
 )
 from headway.training.objectives.images import ImageObjective
 from headway.training.objectives.masked_words import Judged, MaskedWords, judge
+from headway.training.objectives.self_distillation import (
+    SelfDistillationConfig,
+    SelfDistillationObjective,
+)
 from headway.training.objectives.tagging import TaggingObjective
 from headway.training.objectives.text import TextObjective
 from headway.training.objectives.translation import TranslationObjective
@@ -44,6 +48,8 @@ __all__ = [
     "NextWordObjective",
     "Objective",
     "RegressionObjective",
+    "SelfDistillationConfig",
+    "SelfDistillationObjective",
     "TaggingObjective",
     "TextObjective",
     "TranslationObjective",
