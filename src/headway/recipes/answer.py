@@ -19,8 +19,8 @@ from headway.machine import Machine
 from headway.models import BertAnswerer
 from headway.recipes.answer_config import AnswerRunConfig
 from headway.recipes.answer_data import PreparedQuestions, check_answers, prepare_answers
-from headway.recipes.encoders import copy_of, open_start, prepare_blocks, shape_of
-from headway.recipes.family import Emit, Family, Job
+from headway.recipes.encoders import copy_of, open_start, shape_of
+from headway.recipes.family import Emit, Family, Job, prepare_blocks
 from headway.training import AnsweringObjective, Stream
 
 ASKED = 8  # questions asked at once at an evaluation
@@ -48,7 +48,7 @@ class AnswerJob:
     def build(self) -> nn.Module:
         bert = copy_of(self.start, self.config.model.dropout)
         model = BertAnswerer(bert)
-        prepare_blocks(model, bert, self.config.training, self.config.machine.compile)
+        prepare_blocks(model, self.config.training, self.config.machine, bert, "encode")
         return model
 
     def stream(self, epoch: int, position: int) -> Stream:

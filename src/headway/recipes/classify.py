@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from headway.blocks import add_lora, merge_lora, recompute
+from headway.blocks import add_lora, merge_lora
 from headway.bundle import ClassifierBundle, EncoderBundle, TextBundle, load
 from headway.data.by_length import ByLength
 from headway.data.framed import shortest_first
@@ -28,10 +28,10 @@ from headway.models import GPT, Bert, BertClassifier, TextClassifier
 from headway.recipes.classify_config import METRICS, ClassifyRunConfig
 from headway.recipes.classify_data import PreparedTexts, check_texts, prepare_texts
 from headway.recipes.encoders import copy_of
-from headway.recipes.family import Emit, Family, Job
+from headway.recipes.family import Emit, Family, Job, prepare_blocks
 from headway.settings import override
 from headway.shapes import Float, Tensor
-from headway.training import ClassificationObjective, RegressionObjective, Stream, freeze
+from headway.training import ClassificationObjective, RegressionObjective, Stream
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,12 +124,7 @@ class ClassifyJob:
         body = model.get_submodule(kind.body)
         if config.lora.rank:
             _adapt(body, config)
-        if config.training.frozen is not None:
-            freeze(model, config.training.frozen)
-        if config.training.recompute:
-            recompute(model)
-        if config.machine.compile:
-            setattr(body, kind.reads, torch.compile(getattr(body, kind.reads)))
+        prepare_blocks(model, config.training, config.machine, body, kind.reads)
         return model
 
     def stream(self, epoch: int, position: int) -> Stream:

@@ -23,8 +23,8 @@ from headway.models import Bert
 from headway.models.bert_tasks import drop_heads
 from headway.recipes.embed_config import EmbedRunConfig
 from headway.recipes.embed_data import FILE, PreparedPairs, check_pairs, prepare_pairs
-from headway.recipes.encoders import copy_of, prepare_blocks
-from headway.recipes.family import Emit, Family, Job
+from headway.recipes.encoders import copy_of
+from headway.recipes.family import Emit, Family, Job, prepare_blocks
 from headway.shapes import Float, Tensor
 from headway.training import ContrastiveObjective, CosineObjective, Objective, Stream, text_vectors
 
@@ -61,7 +61,7 @@ class EmbedJob:
         bert = copy_of(self.start, self.config.model.dropout)
         # heads that do not learn along fit no more afterwards; the pooler is a start for others
         drop_heads(bert, bert.config.pooler)
-        prepare_blocks(bert, bert, self.config.training, self.config.machine.compile)
+        prepare_blocks(bert, self.config.training, self.config.machine, bert, "encode")
         return bert
 
     def stream(self, epoch: int, position: int) -> Stream:

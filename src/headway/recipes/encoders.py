@@ -9,16 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import nn
-
-from headway.blocks import recompute
 from headway.bundle import EncoderBundle, load_as
 from headway.errors import DataError, UsageError
 from headway.files import read_json, write_file
 from headway.models import Bert
-from headway.recipes.config import FineTuningConfig
-from headway.training import freeze
 
 HINT = "--from RUN or --from MODEL, an encoder of BERT's family"
 
@@ -39,17 +33,6 @@ def copy_of(start: EncoderBundle, dropout: float) -> Bert:
     bert = Bert(replace(start.config, dropout=dropout))
     bert.load_state_dict(start.model.state_dict())
     return bert
-
-
-def prepare_blocks(model: nn.Module, bert: Bert, asked: FineTuningConfig, compiled: bool) -> None:
-    """Frozen blocks, blocks that run twice to save memory, or an encoder that is compiled."""
-    if asked.frozen is not None:
-        freeze(model, asked.frozen)
-    if asked.recompute:
-        recompute(model)
-    if compiled:
-        encode: Any = torch.compile(bert.encode)
-        bert.encode = encode  # type: ignore[method-assign]
 
 
 def shape_of(start: EncoderBundle) -> str:

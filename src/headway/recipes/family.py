@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+import torch
 from torch import nn
 
-from headway.machine import Machine
-from headway.training import Event, Objective, Stream
+from headway.blocks import recompute
+from headway.machine import Machine, MachineConfig
+from headway.recipes.config import BlocksLoopConfig, FineTuningConfig
+from headway.training import Event, Objective, Stream, freeze
 
 Emit = Callable[[Event], None]
 """Tells the listeners while data is prepared; raises `Interrupted` if somebody asked to stop."""
@@ -59,3 +62,22 @@ class Family:
 
     check: Callable[[Any], object]
     prepare: Callable[[Any, Path, Machine, Emit], Job]
+
+
+def prepare_blocks(
+    model: nn.Module,
+    training: BlocksLoopConfig,
+    machine: MachineConfig,
+    body: nn.Module,
+    reads: str,
+) -> None:
+    """Frozen blocks, blocks that run twice to save memory, and a compiled model, as asked for.
+
+    reads: the method of `body`, the model itself or what it was made from, that training calls.
+    """
+    if isinstance(training, FineTuningConfig) and training.frozen is not None:
+        freeze(model, training.frozen)
+    if training.recompute:
+        recompute(model)
+    if machine.compile:
+        setattr(body, reads, torch.compile(getattr(body, reads)))

@@ -22,8 +22,8 @@ from headway.data.tagged import TaggedBatch, TaggedTexts
 from headway.evaluation import score_spans
 from headway.machine import Machine
 from headway.models import BertTagger
-from headway.recipes.encoders import copy_of, open_start, prepare_blocks, shape_of
-from headway.recipes.family import Emit, Family, Job
+from headway.recipes.encoders import copy_of, open_start, shape_of
+from headway.recipes.family import Emit, Family, Job, prepare_blocks
 from headway.recipes.tag_config import TagRunConfig
 from headway.recipes.tag_data import PreparedTags, check_tags, prepare_tags
 from headway.settings import override
@@ -57,7 +57,7 @@ class TagJob:
         given, asked = self.config.model, self.config.training
         bert = copy_of(self.start, given.dropout)
         model = BertTagger(bert, len(self.prepared.reader.tags), given.head_dropout)
-        prepare_blocks(model, bert, asked, self.config.machine.compile)
+        prepare_blocks(model, asked, self.config.machine, bert, "encode")
         return model
 
     def stream(self, epoch: int, position: int) -> Stream:
