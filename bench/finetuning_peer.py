@@ -11,6 +11,7 @@ import json
 import random
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,16 +50,23 @@ def main(facts: dict[str, Any]) -> None:
     torch.manual_seed(facts["seed"])
     task = facts["task"]
     learner = KINDS[task["recipe"]](facts["folder"], task)
-    precision = torch.autocast("cpu", torch.bfloat16, enabled=facts["dtype"] == "bfloat16")
-    with precision:
-        _train(learner, task, facts["seed"])
-        learner.model.eval()
-        with torch.inference_mode():
-            scores = learner.score(learner.model)
+
+    def precision() -> AbstractContextManager[Any]:
+        return torch.autocast("cpu", torch.bfloat16, enabled=facts["dtype"] == "bfloat16")
+
+    _train(learner, task, facts["seed"], precision)
+    learner.model.eval()
+    with torch.inference_mode(), precision():
+        scores = learner.score(learner.model)
     write_file(Path(facts["place"]), json.dumps(scores).encode())
 
 
-def _train(learner: Learner, task: dict[str, Any], seed: int) -> None:
+def _train(
+    learner: Learner,
+    task: dict[str, Any],
+    seed: int,
+    precision: Callable[[], AbstractContextManager[Any]],
+) -> None:
     model, steps, warmup = learner.model.train(), task["steps"], task["steps"] // 12
     parameters = list(model.parameters())
     update = torch.optim.AdamW(parameters, lr=task["lr"], weight_decay=WEIGHT_DECAY)
@@ -67,7 +75,8 @@ def _train(learner: Learner, task: dict[str, Any], seed: int) -> None:
     )
     for number, rows in enumerate(_batches(learner.rows, task["rows"], steps, seed), start=1):
         update.zero_grad(set_to_none=True)
-        loss = learner.loss(model, padded(learner.tokenizer, rows))
+        with precision():  # anew each step: inside, it keeps 16-bit copies of the weights
+            loss = learner.loss(model, padded(learner.tokenizer, rows))
         loss.backward()
         torch.nn.utils.clip_grad_norm_(parameters, CLIP)
         update.step()

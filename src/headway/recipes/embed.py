@@ -6,7 +6,6 @@ Reimers and Gurevych 2019; Henderson et al. 2017.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,8 @@ from headway.models.bert_tasks import drop_heads
 from headway.recipes.embed_config import EmbedRunConfig
 from headway.recipes.embed_data import FILE, PreparedPairs, check_pairs, prepare_pairs
 from headway.recipes.encoders import copy_of
-from headway.recipes.family import Emit, Family, Job, prepare_blocks
+from headway.recipes.family import Emit, Family, Job, planned_steps, prepare_blocks
+from headway.settings import override
 from headway.shapes import Float, Tensor
 from headway.training import ContrastiveObjective, CosineObjective, Objective, Stream, text_vectors
 
@@ -42,8 +42,6 @@ class EmbedJob:
         machine: Machine,
     ) -> None:
         scored = prepared.valid.scores is not None
-        evaluation = replace(config.evaluation, metric="spearman" if scored else "reciprocal_rank")
-        self.config = replace(config, evaluation=evaluation)
         self.prepared, self.start, self.machine = prepared, start, machine
         training, self.pad = config.training, start.tokenizer.marks.pad
         self.objective: Objective = CosineObjective()
@@ -56,6 +54,11 @@ class EmbedJob:
             training.rows,
             training.seed,
         )
+        decided = {
+            **planned_steps(training, self.rows.batches_an_epoch, 500),
+            "evaluation.metric": "spearman" if scored else "reciprocal_rank",
+        }
+        self.config: EmbedRunConfig = override(config, decided, "the pairs")
 
     def build(self) -> nn.Module:
         bert = copy_of(self.start, self.config.model.dropout)

@@ -20,7 +20,7 @@ class EncoderDataConfig(TextDataConfig):
 
     smoothing: float = setting(
         0.7,
-        "exponent of the shares of several texts, of rows and of what word pieces are learned from: "
+        "exponent of the shares of several texts, in rows and where word pieces are learned: "
         "1 by length, 0 all alike",
         ge=0,
         le=1,

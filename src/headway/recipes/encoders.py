@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -39,6 +40,13 @@ def shape_of(start: EncoderBundle) -> str:
     """For the screen."""
     shape = start.config
     return f"{shape.num_layers} layers, d={shape.model_dim}, {shape.num_heads} heads"
+
+
+def balanced(counts: Counter[Any], classes: int) -> tuple[float, ...]:
+    """N / (C n_c): all together the examples weigh what they did, and each class as much as any
+    other. A class without an example to train on has weight 0."""
+    total = counts.total()
+    return tuple(total / (len(counts) * counts[c]) if counts[c] else 0.0 for c in range(classes))
 
 
 def check_unchanged(path: Path, reader: str, sides: Sequence[Any]) -> None:
