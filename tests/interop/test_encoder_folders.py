@@ -1,6 +1,5 @@
 """Encoders' files that are wrong, and encoders that have no form there: refused with the name."""
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -9,9 +8,10 @@ from safetensors.torch import load_file, save_file
 
 import headway
 from headway.bundle import EncoderBundle
-from headway.errors import DataError, UsageError
+from headway.errors import UsageError
 from headway.interop import FAMILIES, read, read_labels, write
 from headway.models import Bert, BertAnswerer, BertClassifier, BertConfig, BertTagger
+from tests.interop.damage import change, refused, written
 from tests.interop.test_marked import words as word_pieces
 
 TINY = BertConfig(model_dim=12, num_heads=2, ffn_dim=20, num_layers=2, max_length=8, vocabulary=11)
@@ -38,26 +38,9 @@ def folder(tmp_path):
 
     def make(kind, **facts):
         family, model = MADE[kind]
-        write(model(EACH[family]), tmp_path, family)
-        path = tmp_path / "config.json"
-        path.write_text(json.dumps(json.loads(path.read_text()) | facts))
-        return tmp_path
+        return written(model(EACH[family]), tmp_path, family, **facts)
 
     return make
-
-
-def change(folder, edit):
-    path = folder / "model.safetensors"
-    tensors = load_file(path)
-    edit(tensors)
-    save_file(tensors, path)
-
-
-def refused(folder, *said):
-    with pytest.raises(DataError) as caught:
-        read(folder)
-    for words in said:
-        assert words in str(caught.value)
 
 
 @pytest.mark.parametrize("kind", MADE)
@@ -271,7 +254,7 @@ def test_headway_loads_an_encoder(tmp_path):
 def test_headway_loads_heads_with_their_labels_and_refuses_a_scale_it_does_not_know(tmp_path):
     bert = replace(TINY, vocabulary=200)
 
-    def written(name, model, labels=()):
+    def saved(name, model, labels=()):
         folder = tmp_path / name
         folder.mkdir()
         word_pieces(folder)
@@ -279,13 +262,13 @@ def test_headway_loads_heads_with_their_labels_and_refuses_a_scale_it_does_not_k
         write(model, folder, labels=labels)
         return folder
 
-    classes = written("classes", BertClassifier(Bert(bert), 2), ("no", "yes"))
+    classes = saved("classes", BertClassifier(Bert(bert), 2), ("no", "yes"))
     assert set(headway.load(classes).classify(["a fox"])[0].probabilities) == {"no", "yes"}
-    tags = written("tags", BertTagger(Bert(bert), 3), ("O", "B-X", "I-X"))
+    tags = saved("tags", BertTagger(Bert(bert), 3), ("O", "B-X", "I-X"))
     assert len(headway.load(tags).tag(["a fox"])[0].words) == 2
-    answers = written("answers", BertAnswerer(Bert(bert)))
+    answers = saved("answers", BertAnswerer(Bert(bert)))
     (found,) = headway.load(answers).answer("what", "a fox by the tree")
     assert found.text in "a fox by the tree"
-    number = written("number", BertClassifier(Bert(bert), 1))
+    number = saved("number", BertClassifier(Bert(bert), 1))
     with pytest.raises(UsageError, match="on which scale"):
         headway.load(number)

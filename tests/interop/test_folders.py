@@ -7,9 +7,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from headway.errors import DataError, UsageError
+from headway.errors import UsageError
 from headway.interop import FAMILIES, read, write
 from headway.models import GPT, GPTConfig
+from tests.interop.damage import change, refused, written
 
 TINY = GPTConfig(model_dim=12, num_heads=2, ffn_dim=20, num_layers=2, max_length=8, vocabulary=11)
 LLAMA = replace(
@@ -25,26 +26,9 @@ def folder(tmp_path):
     """folder("llama", hidden_act="gelu") -> a good folder of that family but for these facts."""
 
     def make(family, **facts):
-        write(GPT(EACH[family]), tmp_path, family)
-        path = tmp_path / "config.json"
-        path.write_text(json.dumps(json.loads(path.read_text()) | facts))
-        return tmp_path
+        return written(GPT(EACH[family]), tmp_path, family, **facts)
 
     return make
-
-
-def change(folder, edit):
-    path = folder / "model.safetensors"
-    tensors = load_file(path)
-    edit(tensors)
-    save_file(tensors, path)
-
-
-def refused(folder, *said):
-    with pytest.raises(DataError) as caught:
-        read(folder)
-    for words in said:
-        assert words in str(caught.value)
 
 
 @pytest.mark.parametrize("family", EACH)

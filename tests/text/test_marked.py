@@ -91,6 +91,25 @@ def test_training_is_deterministic_and_keeps_to_its_size():
         MarkedTokenizer.train(TEXTS, 99)
 
 
+def test_a_small_source_gets_more_pieces_the_more_sources_are_smoothed():
+    def words(letters: str) -> str:
+        return " ".join(a + b + c for a in letters for b in letters for c in letters)
+
+    large, small = [words("abcde")] * 30, [words("vwxyz")]
+
+    def tokens(smoothing: float) -> list[int]:
+        made = MarkedTokenizer.train_on([large, small], 130, smoothing=smoothing)
+        return [len(made.encode(side[0])) for side in (large, small)]
+
+    by_length, alike = tokens(1.0), tokens(0.0)
+    assert by_length[0] < by_length[1]
+    assert alike[1] < by_length[1]
+    assert alike[0] > by_length[0]
+    together = MarkedTokenizer.train([*large, *small], 130)
+    apart = MarkedTokenizer.train_on([large, small], 130, smoothing=1.0)
+    assert together.fingerprint == apart.fingerprint
+
+
 def test_capitals_and_accents_go_unless_they_are_asked_for():
     assert OWN.encode("The CAFÉ") == OWN.encode("the cafe")
     cased = MarkedTokenizer.train(TEXTS * 3, 150, lower=False)

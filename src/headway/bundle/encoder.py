@@ -12,10 +12,10 @@ import torch.nn.functional as F
 
 from headway.attention import record_attention
 from headway.blocks import mean_pooled
-from headway.bundle.files import check_fingerprint, save_files
+from headway.bundle.files import check_fingerprint, check_pieces, save_files
 from headway.bundle.translator import Attention
 from headway.data.framed import FramedBatch, collate_framed, shortest_first
-from headway.errors import DataError, UsageError
+from headway.errors import UsageError
 from headway.models import Bert, BertConfig
 from headway.shapes import Float, Tensor
 from headway.text import MarkedTokenizer
@@ -40,12 +40,7 @@ class EncoderBundle:
     kind: ClassVar[str] = "text encoder"
 
     def __init__(self, model: Bert, tokenizer: MarkedTokenizer) -> None:
-        if tokenizer.size > model.config.vocabulary:  # less is padding, to a round number
-            raise DataError(
-                f"the tokenizer has {tokenizer.size:,} pieces, the model "
-                f"{model.config.vocabulary:,}",
-                hint="the model and the tokenizer are not from the same training",
-            )
+        check_pieces(tokenizer.size, model.config.vocabulary)
         self.model = model.eval()
         self.tokenizer = tokenizer
 

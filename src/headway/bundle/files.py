@@ -72,6 +72,16 @@ def check_fingerprint(facts: dict[str, Any], found: str, folder: Path) -> None:
         )
 
 
+def check_pieces(pieces: int, vocabulary: int) -> None:
+    """DataError if the tokenizer has more pieces than the model knows; less is padding, to a round
+    number."""
+    if pieces > vocabulary:
+        raise DataError(
+            f"the tokenizer has {pieces:,} pieces, the model {vocabulary:,}",
+            hint="the model and the tokenizer are not from the same training",
+        )
+
+
 def fill(model: nn.Module, folder: Path) -> None:
     """Put the saved values into a model built on the meta device; every name and shape must fit.
 

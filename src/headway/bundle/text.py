@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 
 from headway.attention import record_attention
-from headway.bundle.files import check_fingerprint, save_files
+from headway.bundle.files import check_fingerprint, check_pieces, save_files
 from headway.bundle.translator import Attention
 from headway.decoding import (
     Continuation,
@@ -18,7 +18,7 @@ from headway.decoding import (
     generate,
     stream,
 )
-from headway.errors import DataError, UsageError
+from headway.errors import UsageError
 from headway.models import GPT, GPTConfig
 from headway.settings import override
 from headway.text import TextTokenizer, load_tokenizer
@@ -30,12 +30,7 @@ class TextBundle:
     kind: ClassVar[str] = "language model"
 
     def __init__(self, model: GPT, tokenizer: TextTokenizer) -> None:
-        if tokenizer.size > model.config.vocabulary:  # less is padding, to a round number
-            raise DataError(
-                f"the tokenizer has {tokenizer.size:,} pieces, the model "
-                f"{model.config.vocabulary:,}",
-                hint="the model and the tokenizer are not from the same training",
-            )
+        check_pieces(tokenizer.size, model.config.vocabulary)
         self.model = model.eval()
         self.tokenizer = tokenizer
 

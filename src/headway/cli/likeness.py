@@ -20,11 +20,12 @@ MOST = 5000  # pairs without scores, of which each is held against all
 def judges_likeness(run: Path, path: Path | None) -> bool:
     """Whether an encoder is asked about pairs, not about its surprise: by the file's ending, or by
     what the run learned."""
+    from headway.data.formats import TABLES, ending
     from headway.recipes import saved
     from headway.recipes.embed_config import EmbedRunConfig
 
     if path is not None:
-        return path.name.removesuffix(".gz").endswith((".tsv", ".tab", ".csv", ".jsonl"))
+        return ending(path) in TABLES
     return (run / "run.yaml").is_file() and isinstance(saved(run), EmbedRunConfig)
 
 

@@ -11,7 +11,6 @@ from headway.cli.console import talk
 from headway.cli.translate import standard_input
 from headway.errors import DataError, UsageError
 
-TABLES = (".tsv", ".tab", ".csv", ".jsonl")
 PLAIN = (".txt", ".md")
 
 
@@ -30,6 +29,8 @@ def gather(things: Sequence[str], column: str = "text", label: str | None = None
     in `label`. Blank lines are left out. Without things standard input is read. UsageError for what
     looks like a file and is not there, DataError where there is no text at all.
     """
+    from headway.data.formats import TABLES, ending
+
     if not things and sys.stdin.isatty():
         talk.print("one text a line; Ctrl-D ends")
     found: list[tuple[str, str | None]] = []
@@ -39,7 +40,7 @@ def gather(things: Sequence[str], column: str = "text", label: str | None = None
             rows = _rows(path, column, label)
             talk.print(f"read      {path}: {len(rows):,} texts", markup=False)
             found += rows
-        elif _ending(thing) in (*TABLES, *PLAIN) and not any(c.isspace() for c in thing):
+        elif ending(path) in (*TABLES, *PLAIN) and not any(c.isspace() for c in thing):
             raise UsageError("no such file", thing, "check the path")
         else:
             found.append((thing, None))
@@ -62,15 +63,11 @@ def _is_file(thing: str) -> bool:
         return False
 
 
-def _ending(name: str) -> str:
-    return Path(name.removesuffix(".gz")).suffix.lower()
-
-
 def _rows(path: Path, column: str, label: str | None) -> list[tuple[str, str | None]]:
     """The texts of one file."""
-    from headway.data.formats import read_lines, read_rows, text_of
+    from headway.data.formats import TABLES, ending, read_lines, read_rows, text_of
 
-    if _ending(path.name) not in TABLES:
+    if ending(path) not in TABLES:
         return [(line.strip(), None) for line in read_lines(path) if line.strip()]
     columns = {column: "--column", **({} if label is None else {label: "--label"})}
     found: list[tuple[str, str | None]] = []

@@ -19,8 +19,9 @@ from headway.machine import Machine
 from headway.models import BertAnswerer
 from headway.recipes.answer_config import AnswerRunConfig
 from headway.recipes.answer_data import PreparedQuestions, check_answers, prepare_answers
-from headway.recipes.encoders import copy_of, open_start, prepare_blocks, shape_of
-from headway.recipes.family import Emit, Family, Job
+from headway.recipes.encoders import copy_of, open_start, shape_of
+from headway.recipes.family import Emit, Family, Job, planned_steps, prepare_blocks
+from headway.settings import override
 from headway.training import AnsweringObjective, Stream
 
 ASKED = 8  # questions asked at once at an evaluation
@@ -36,10 +37,12 @@ class AnswerJob:
         start: EncoderBundle,
         machine: Machine,
     ) -> None:
-        self.config, self.prepared, self.start, self.machine = config, prepared, start, machine
+        self.prepared, self.start, self.machine = prepared, start, machine
         self.objective = AnsweringObjective()
         training, lengths = config.training, [len(each.ids) for each in prepared.train.windows]
         self.rows = ByLength(lengths, self._batch, training.rows, training.seed)
+        decided = planned_steps(training, self.rows.batches_an_epoch, 1000, 2.0)
+        self.config: AnswerRunConfig = override(config, decided, "the questions")
 
     def _batch(self, chosen: list[int]) -> AnswerBatch:
         pad = self.start.tokenizer.marks.pad
@@ -48,7 +51,7 @@ class AnswerJob:
     def build(self) -> nn.Module:
         bert = copy_of(self.start, self.config.model.dropout)
         model = BertAnswerer(bert)
-        prepare_blocks(model, bert, self.config.training, self.config.machine.compile)
+        prepare_blocks(model, self.config.training, self.config.machine, bert, "encode")
         return model
 
     def stream(self, epoch: int, position: int) -> Stream:

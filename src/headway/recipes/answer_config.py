@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from headway.machine import MachineConfig
-from headway.recipes.config import CheckpointConfig, FineTuningConfig, ObservationConfig
+from headway.recipes.config import CheckpointConfig, FineTuningConfig, ObservationConfig, left_open
 from headway.settings import section, setting
 from headway.training import OptimizerConfig, ScheduleConfig
 
@@ -39,7 +39,6 @@ class AnswererModelConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class AnswerTrainingConfig(FineTuningConfig):
-    steps: int = setting(1000, "updates", gt=0)
     rows: int = setting(16, "windows of a batch", gt=0)
 
 
@@ -65,7 +64,10 @@ class AnswerRunConfig:
     checkpoint: CheckpointConfig = section(CheckpointConfig)
     machine: MachineConfig = section(MachineConfig)
 
-    decided_by_data: ClassVar[frozenset[str]] = frozenset()
+    @property
+    def decided_by_data(self) -> frozenset[str]:
+        """Settings that follow from the examples."""
+        return left_open(self, "training.steps")
 
     @property
     def name(self) -> str:

@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from headway.blocks import add_lora, merge_lora, recompute
+from headway.blocks import add_lora, merge_lora
 from headway.bundle import ClassifierBundle, EncoderBundle, TextBundle, load
 from headway.data.by_length import ByLength
 from headway.data.framed import shortest_first
@@ -27,11 +27,11 @@ from headway.machine import Machine
 from headway.models import GPT, Bert, BertClassifier, TextClassifier
 from headway.recipes.classify_config import METRICS, ClassifyRunConfig
 from headway.recipes.classify_data import PreparedTexts, check_texts, prepare_texts
-from headway.recipes.encoders import copy_of
-from headway.recipes.family import Emit, Family, Job
+from headway.recipes.encoders import balanced, copy_of
+from headway.recipes.family import Emit, Family, Job, planned_steps, prepare_blocks
 from headway.settings import override
 from headway.shapes import Float, Tensor
-from headway.training import ClassificationObjective, RegressionObjective, Stream, freeze
+from headway.training import ClassificationObjective, RegressionObjective, Stream
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,8 +40,8 @@ class Start:
 
     make: the classifier, from a bundle, the run's settings and the number of outputs. body: its
     attribute that is the model it starts from; reads: the body's method that it reads texts by.
-    writes: the body predicts next words. lr: its rate. steps: so many updates, with so many for
-    every text once. warmup: so many of these.
+    writes: the body predicts next words. lr: its rate. steps, passes: so many updates, or passes
+    over the texts where those are more. warmup: of so many updates.
     """
 
     make: Callable[[Any, ClassifyRunConfig, int], nn.Module]
@@ -49,7 +49,8 @@ class Start:
     reads: str
     writes: bool
     lr: float
-    steps: Callable[[int], int]
+    steps: int
+    passes: float
     warmup: Callable[[int], int]
 
 
@@ -71,7 +72,8 @@ STARTS: dict[type[Any], Start] = {
         reads="hidden",
         writes=True,
         lr=1e-3,
-        steps=lambda epoch: 600,
+        steps=600,
+        passes=0.0,
         warmup=lambda steps: 20,
     ),
     EncoderBundle: Start(
@@ -80,7 +82,8 @@ STARTS: dict[type[Any], Start] = {
         reads="encode",
         writes=False,
         lr=1e-4,
-        steps=lambda epoch: max(500, 3 * epoch),
+        steps=500,
+        passes=3.0,
         warmup=lambda steps: math.ceil(0.08 * steps),
     ),
 }
@@ -115,7 +118,11 @@ class ClassifyJob:
         if prepared.reader.numbers is not None:
             self.objective = RegressionObjective(auxiliary)
         else:
-            weights = _balanced(prepared) if training.balance else ()
+            weights = (
+                balanced(Counter(train.targets), prepared.reader.outputs)
+                if training.balance
+                else ()
+            )
             self.objective = ClassificationObjective(auxiliary, weights)
 
     def build(self) -> nn.Module:
@@ -124,12 +131,7 @@ class ClassifyJob:
         body = model.get_submodule(kind.body)
         if config.lora.rank:
             _adapt(body, config)
-        if config.training.frozen is not None:
-            freeze(model, config.training.frozen)
-        if config.training.recompute:
-            recompute(model)
-        if config.machine.compile:
-            setattr(body, kind.reads, torch.compile(getattr(body, kind.reads)))
+        prepare_blocks(model, config.training, config.machine, body, kind.reads)
         return model
 
     def stream(self, epoch: int, position: int) -> Stream:
@@ -185,33 +187,15 @@ def score_texts(
 
 def _fitted(config: ClassifyRunConfig, kind: Start, batches: int) -> ClassifyRunConfig:
     """With what was left to the start and the texts. UsageError if steps and epochs disagree."""
-    training, steps = config.training, config.training.steps
-    epoch = math.ceil(batches / training.accumulate)
-    if training.epochs is not None:
-        steps = math.ceil(training.epochs * batches / training.accumulate)
-        if training.steps not in (None, steps):
-            raise UsageError(
-                f"training.steps={training.steps} is not training.epochs={training.epochs:g}, "
-                f"which is {steps:,} steps",
-                hint="name one of them; --training.epochs none takes it back",
-            )
-    steps = steps or kind.steps(epoch)
+    planned = planned_steps(config.training, batches, kind.steps, kind.passes)
     warmup, rate, metric = config.schedule.warmup, config.optimizer.lr, config.evaluation.metric
     decided = {
-        "training.steps": steps,
-        "schedule.warmup": kind.warmup(steps) if warmup is None else warmup,
+        **planned,
+        "schedule.warmup": kind.warmup(*planned.values()) if warmup is None else warmup,
         "optimizer.lr": kind.lr if rate is None else rate,
         "evaluation.metric": METRICS[config.data.kind][0] if metric is None else metric,
     }
     return override(config, decided, "the model to start from")
-
-
-def _balanced(prepared: PreparedTexts) -> tuple[float, ...]:
-    """N / (C n_c): all together the texts weigh what they did, and each class as much as any
-    other. A class without a text to train on has weight 0."""
-    counts, classes = Counter(prepared.train.targets), prepared.reader.outputs
-    total = len(prepared.train.targets)
-    return tuple(total / (len(counts) * counts[c]) if counts[c] else 0.0 for c in range(classes))
 
 
 def _adapt(body: nn.Module, config: ClassifyRunConfig) -> None:

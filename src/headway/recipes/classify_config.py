@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from headway.data.formats import Columns
 from headway.machine import MachineConfig
-from headway.recipes.config import CheckpointConfig, FineTuningConfig, ObservationConfig
+from headway.recipes.config import CheckpointConfig, FineTuningConfig, ObservationConfig, left_open
 from headway.recipes.language_config import LoRAConfig
 from headway.settings import section, setting
 from headway.training import OptimizerConfig, ScheduleConfig
@@ -79,10 +79,6 @@ class ClassifyScheduleConfig(ScheduleConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class ClassifyTrainingConfig(FineTuningConfig):
-    steps: int | None = setting(  # type: ignore[assignment]
-        None, f"updates; none: training.epochs, or {SUITED.removeprefix('none: ')}", gt=0
-    )
-    epochs: float | None = setting(None, "passes over the texts, instead of steps", gt=0)
     rows: int = setting(32, "texts of a batch", gt=0)
     balance: bool = setting(False, "rare classes count more: each class as much as any other")
     auxiliary: float = setting(
@@ -127,13 +123,8 @@ class ClassifyRunConfig:
     @property
     def decided_by_data(self) -> frozenset[str]:
         """Settings that follow from the texts, or from the model it starts from."""
-        values = {
-            "optimizer.lr": self.optimizer.lr,
-            "schedule.warmup": self.schedule.warmup,
-            "training.steps": self.training.steps,
-            "evaluation.metric": self.evaluation.metric,
-        }
-        return frozenset(key for key, value in values.items() if value is None)
+        keys = "optimizer.lr", "schedule.warmup", "training.steps", "evaluation.metric"
+        return left_open(self, *keys)
 
     @property
     def name(self) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from operator import attrgetter
+from typing import Any, ClassVar, Literal
 
 from headway.errors import UsageError
 from headway.machine import MachineConfig
@@ -19,6 +20,11 @@ def parse_time(text: str) -> float:
     if not match or float(match[1]) <= 0:
         raise UsageError(f"training.time={text}: must be like 90s, 30m or 2h")
     return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
+
+
+def left_open(config: Any, *keys: str) -> frozenset[str]:
+    """Those of the dotted keys whose value is None: what the data or the start will decide."""
+    return frozenset(key for key in keys if attrgetter(key)(config) is None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +74,10 @@ class BlocksLoopConfig(LoopConfig):
 class FineTuningConfig(BlocksLoopConfig):
     """Of models that begin as others: average, which needs more steps than these have, is off."""
 
+    steps: int | None = setting(  # type: ignore[assignment]
+        None, "updates; none: training.epochs, or what suits the examples and the start", gt=0
+    )
+    epochs: float | None = setting(None, "passes over the examples, instead of steps", gt=0)
     average: float = setting(
         0.0, "decay of the running average of the weights; 0 switches it off", ge=0, lt=1
     )

@@ -6,7 +6,6 @@ Reimers and Gurevych 2019; Henderson et al. 2017.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +22,9 @@ from headway.models import Bert
 from headway.models.bert_tasks import drop_heads
 from headway.recipes.embed_config import EmbedRunConfig
 from headway.recipes.embed_data import FILE, PreparedPairs, check_pairs, prepare_pairs
-from headway.recipes.encoders import copy_of, prepare_blocks
-from headway.recipes.family import Emit, Family, Job
+from headway.recipes.encoders import copy_of
+from headway.recipes.family import Emit, Family, Job, planned_steps, prepare_blocks
+from headway.settings import override
 from headway.shapes import Float, Tensor
 from headway.training import ContrastiveObjective, CosineObjective, Objective, Stream, text_vectors
 
@@ -42,8 +42,6 @@ class EmbedJob:
         machine: Machine,
     ) -> None:
         scored = prepared.valid.scores is not None
-        evaluation = replace(config.evaluation, metric="spearman" if scored else "reciprocal_rank")
-        self.config = replace(config, evaluation=evaluation)
         self.prepared, self.start, self.machine = prepared, start, machine
         training, self.pad = config.training, start.tokenizer.marks.pad
         self.objective: Objective = CosineObjective()
@@ -56,12 +54,17 @@ class EmbedJob:
             training.rows,
             training.seed,
         )
+        decided = {
+            **planned_steps(training, self.rows.batches_an_epoch, 500),
+            "evaluation.metric": "spearman" if scored else "reciprocal_rank",
+        }
+        self.config: EmbedRunConfig = override(config, decided, "the pairs")
 
     def build(self) -> nn.Module:
         bert = copy_of(self.start, self.config.model.dropout)
         # heads that do not learn along fit no more afterwards; the pooler is a start for others
         drop_heads(bert, bert.config.pooler)
-        prepare_blocks(bert, bert, self.config.training, self.config.machine.compile)
+        prepare_blocks(bert, self.config.training, self.config.machine, bert, "encode")
         return bert
 
     def stream(self, epoch: int, position: int) -> Stream:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from headway.machine import MachineConfig
-from headway.recipes.config import CheckpointConfig, FineTuningConfig, ObservationConfig
+from headway.recipes.config import CheckpointConfig, FineTuningConfig, ObservationConfig, left_open
 from headway.settings import section, setting
 from headway.training import OptimizerConfig, ScheduleConfig
 
@@ -38,7 +38,6 @@ class EmbedModelConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class EmbedTrainingConfig(FineTuningConfig):
-    steps: int = setting(500, "updates", gt=0)
     rows: int = setting(32, "pairs of a batch: each is held against all others", gt=1)
     scale: float = setting(20.0, "by what cosines are multiplied before the softmax", gt=0)
     symmetric: bool = setting(False, "find the first text by the second as well")
@@ -68,7 +67,10 @@ class EmbedRunConfig:
     checkpoint: CheckpointConfig = section(CheckpointConfig)
     machine: MachineConfig = section(MachineConfig)
 
-    decided_by_data: ClassVar[frozenset[str]] = frozenset({"evaluation.metric"})
+    @property
+    def decided_by_data(self) -> frozenset[str]:
+        """Settings that follow from the examples."""
+        return left_open(self, "training.steps") | {"evaluation.metric"}
 
     @property
     def name(self) -> str:

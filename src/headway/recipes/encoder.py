@@ -17,7 +17,6 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from headway.blocks import recompute
 from headway.bundle import EncoderBundle
 from headway.data.corruption import Masking
 from headway.data.framed import collate_framed
@@ -36,7 +35,7 @@ from headway.machine import Machine
 from headway.models import Bert, start_from
 from headway.recipes.encoder_config import EncoderRunConfig
 from headway.recipes.encoder_data import PreparedSentences, check_encoder, prepare_encoder
-from headway.recipes.family import Emit, Family
+from headway.recipes.family import Emit, Family, prepare_blocks
 from headway.recipes.text_data import opened
 from headway.settings import override
 from headway.training import MaskedWords, Stream, judge
@@ -91,11 +90,7 @@ class EncoderJob:
         model = Bert(self.config.model)
         if self.start is not None:
             start_from(model, self.start.model, self.prepared.new, self.start.tokenizer.size)
-        if self.config.training.recompute:
-            recompute(model)
-        if self.config.machine.compile:
-            encode: Any = torch.compile(model.encode)
-            model.encode = encode  # type: ignore[method-assign]
+        prepare_blocks(model, self.config.training, self.config.machine, model, "encode")
         return model
 
     def stream(self, epoch: int, position: int) -> Stream:

@@ -19,7 +19,11 @@ class EncoderDataConfig(TextDataConfig):
     """Of encoders. Where several texts (languages) are named, each has its own share and pairs."""
 
     smoothing: float = setting(
-        0.7, "exponent of the shares of several texts: 1 by length, 0 all alike", ge=0, le=1
+        0.7,
+        "exponent of the shares of several texts, in rows and where word pieces are learned: "
+        "1 by length, 0 all alike",
+        ge=0,
+        le=1,
     )
     tokenizer: str | None = setting(
         None, "the folder of a model, to take its tokenizer; none: word pieces are learned"

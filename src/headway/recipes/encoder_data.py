@@ -39,6 +39,11 @@ def check_encoder(config: EncoderRunConfig) -> None:
     """UsageError unless all text is there and the settings go together."""
     data, start = config.data, config.training.start
     check_text(data, config.recipe)
+    if start is None and config.recipe == "bert-domain":
+        raise UsageError(
+            "bert-domain goes on with the training of an encoder, and none is named",
+            hint="--from RUN or --from MODEL; headway train bert begins with nothing",
+        )
     if start is not None and data.tokenizer is not None:
         raise UsageError(
             "a model to start from brings its tokenizer", hint="leave out --data.tokenizer"
@@ -115,15 +120,13 @@ def _tokenizer(
 ) -> MarkedTokenizer:
     data = config.data
 
-    def texts() -> Iterator[str]:
-        return (part.text for half in halves for part in half.train())
-
     if (folder / FILE).exists():
         tokenizer, how = MarkedTokenizer.load(folder), "reused"
     elif start is not None:
         tokenizer, how = start.tokenizer, "of the model it starts from"
         if data.new_pieces:
-            words = new_words(tokenizer, texts(), data.new_pieces)
+            texts = (part.text for half in halves for part in half.train())
+            words = new_words(tokenizer, texts, data.new_pieces)
             tokenizer, how = extended(tokenizer, words), f"{how}, and {len(words):,} new ones"
             _tell_fertility(start.tokenizer, tokenizer, config, halves, emit)
     elif data.tokenizer is not None:
@@ -131,7 +134,9 @@ def _tokenizer(
         how = f"of {data.tokenizer}"
     else:
         emit({"kind": "preparing", "what": "tokenizer", "done": 0, "unit": "bytes"})
-        tokenizer, how = MarkedTokenizer.train(texts(), data.vocabulary, data.lower), "word pieces"
+        each = [(part.text for part in half.train()) for half in halves]
+        tokenizer = MarkedTokenizer.train_on(each, data.vocabulary, data.lower, data.smoothing)
+        how = "word pieces"
     if not (folder / FILE).exists():
         tokenizer.save(folder)
     emit({"kind": "tokenizer", "pieces": tokenizer.size, "how": how})

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import nn
-
-from headway.blocks import recompute
 from headway.bundle import EncoderBundle, load_as
 from headway.errors import DataError, UsageError
 from headway.files import read_json, write_file
 from headway.models import Bert
-from headway.recipes.config import FineTuningConfig
-from headway.training import freeze
 
 HINT = "--from RUN or --from MODEL, an encoder of BERT's family"
 
@@ -41,21 +36,17 @@ def copy_of(start: EncoderBundle, dropout: float) -> Bert:
     return bert
 
 
-def prepare_blocks(model: nn.Module, bert: Bert, asked: FineTuningConfig, compiled: bool) -> None:
-    """Frozen blocks, blocks that run twice to save memory, or an encoder that is compiled."""
-    if asked.frozen is not None:
-        freeze(model, asked.frozen)
-    if asked.recompute:
-        recompute(model)
-    if compiled:
-        encode: Any = torch.compile(bert.encode)
-        bert.encode = encode  # type: ignore[method-assign]
-
-
 def shape_of(start: EncoderBundle) -> str:
     """For the screen."""
     shape = start.config
     return f"{shape.num_layers} layers, d={shape.model_dim}, {shape.num_heads} heads"
+
+
+def balanced(counts: Counter[Any], classes: int) -> tuple[float, ...]:
+    """N / (C n_c): all together the examples weigh what they did, and each class as much as any
+    other. A class without an example to train on has weight 0."""
+    total = counts.total()
+    return tuple(total / (len(counts) * counts[c]) if counts[c] else 0.0 for c in range(classes))
 
 
 def check_unchanged(path: Path, reader: str, sides: Sequence[Any]) -> None:

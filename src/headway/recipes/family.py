@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+import torch
 from torch import nn
 
-from headway.machine import Machine
-from headway.training import Event, Objective, Stream
+from headway.blocks import recompute
+from headway.errors import UsageError
+from headway.machine import Machine, MachineConfig
+from headway.recipes.config import BlocksLoopConfig, FineTuningConfig
+from headway.training import Event, Objective, Stream, freeze
 
 Emit = Callable[[Event], None]
 """Tells the listeners while data is prepared; raises `Interrupted` if somebody asked to stop."""
@@ -59,3 +64,46 @@ class Family:
 
     check: Callable[[Any], object]
     prepare: Callable[[Any, Path, Machine, Emit], Job]
+
+
+def planned_steps(
+    training: FineTuningConfig, batches: int, least: int, passes: float = 1.0
+) -> dict[str, int]:
+    """{"training.steps": how many}: those named, or as many as training.epochs has, or else
+    `least`, and `passes` over the examples where that is more. batches: of one pass.
+
+    UsageError if steps and epochs are both named and disagree.
+    """
+    named, epochs = training.steps, training.epochs
+    if epochs is None:
+        return {"training.steps": named or max(least, _updates(training, batches, passes))}
+    steps = _updates(training, batches, epochs)
+    if named not in (None, steps):
+        raise UsageError(
+            f"training.steps={named} is not training.epochs={epochs:g}, which is {steps:,} steps",
+            hint="name one of them; --training.epochs none takes it back",
+        )
+    return {"training.steps": steps}
+
+
+def _updates(training: FineTuningConfig, batches: int, passes: float) -> int:
+    return math.ceil(passes * batches / training.accumulate)
+
+
+def prepare_blocks(
+    model: nn.Module,
+    training: BlocksLoopConfig,
+    machine: MachineConfig,
+    body: nn.Module,
+    reads: str,
+) -> None:
+    """Frozen blocks, blocks that run twice to save memory, and a compiled model, as asked for.
+
+    reads: the method of `body`, the model itself or what it was made from, that training calls.
+    """
+    if isinstance(training, FineTuningConfig) and training.frozen is not None:
+        freeze(model, training.frozen)
+    if training.recompute:
+        recompute(model)
+    if machine.compile:
+        setattr(body, reads, torch.compile(getattr(body, reads)))

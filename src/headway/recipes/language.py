@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from headway.blocks import add_lora, merge_lora, recompute
+from headway.blocks import add_lora, merge_lora
 from headway.bundle import TextBundle
 from headway.data.packing import TextRows, in_order
 from headway.decoding import GenerationConfig, generate
@@ -21,7 +21,7 @@ from headway.errors import UsageError
 from headway.evaluation import bits_per_byte
 from headway.machine import Machine
 from headway.models import GPT
-from headway.recipes.family import Emit, Family
+from headway.recipes.family import Emit, Family, prepare_blocks
 from headway.recipes.language_config import LanguageRunConfig
 from headway.recipes.language_data import PreparedLanguage, check_sources, prepare_language
 from headway.recipes.text_data import opened
@@ -62,11 +62,7 @@ class LanguageJob:
                 add_lora(model, lora.rank, lora.alpha, lora.dropout, lora.targets or None)
             except ValueError as error:
                 raise UsageError(f"lora: {error}") from error
-        if self.config.training.recompute:
-            recompute(model)
-        if self.config.machine.compile:
-            hidden: Any = torch.compile(model.hidden)
-            model.hidden = hidden  # type: ignore[method-assign]
+        prepare_blocks(model, self.config.training, self.config.machine, model, "hidden")
         return model
 
     def stream(self, epoch: int, position: int) -> Stream:

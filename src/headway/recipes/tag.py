@@ -5,6 +5,7 @@ Devlin et al. 2019, section 5.3.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,8 @@ from headway.data.tagged import TaggedBatch, TaggedTexts
 from headway.evaluation import score_spans
 from headway.machine import Machine
 from headway.models import BertTagger
-from headway.recipes.encoders import copy_of, open_start, prepare_blocks, shape_of
-from headway.recipes.family import Emit, Family, Job
+from headway.recipes.encoders import balanced, copy_of, open_start, shape_of
+from headway.recipes.family import Emit, Family, Job, planned_steps, prepare_blocks
 from headway.recipes.tag_config import TagRunConfig
 from headway.recipes.tag_data import PreparedTags, check_tags, prepare_tags
 from headway.settings import override
@@ -37,18 +38,23 @@ class TagJob:
         self, config: TagRunConfig, prepared: PreparedTags, start: EncoderBundle, machine: Machine
     ) -> None:
         self.spans = tags_spans(prepared.reader.tags)
-        metric = {} if self.spans else {"evaluation.metric": "accuracy"}
-        self.config: TagRunConfig = override(config, metric, "the tags")
         self.prepared, self.start, self.machine = prepared, start, machine
-        self.objective = TaggingObjective()
+        training, train = config.training, prepared.train
+        counts = Counter(tag for row in train.tags for tag in row)
+        weights = balanced(counts, len(prepared.reader.tags)) if training.balance else ()
+        self.objective = TaggingObjective(weights)
         self.pad = start.tokenizer.marks.pad
-        training, lengths = config.training, [len(row.ids) for row in prepared.train.rows]
+        lengths = [len(row.ids) for row in train.rows]
         self.rows = ByLength(
             lengths,
-            lambda chosen: self._batch(prepared.train, chosen),
+            lambda chosen: self._batch(train, chosen),
             training.rows,
             training.seed,
         )
+        decided: dict[str, Any] = planned_steps(training, self.rows.batches_an_epoch, 600, 3.0)
+        if not self.spans:
+            decided["evaluation.metric"] = "accuracy"
+        self.config: TagRunConfig = override(config, decided, "the tagged sentences")
 
     def _batch(self, texts: TaggedTexts, chosen: list[int]) -> TaggedBatch:
         return texts.batch(chosen, self.pad, self.machine.device)
@@ -57,7 +63,7 @@ class TagJob:
         given, asked = self.config.model, self.config.training
         bert = copy_of(self.start, given.dropout)
         model = BertTagger(bert, len(self.prepared.reader.tags), given.head_dropout)
-        prepare_blocks(model, bert, asked, self.config.machine.compile)
+        prepare_blocks(model, asked, self.config.machine, bert, "encode")
         return model
 
     def stream(self, epoch: int, position: int) -> Stream:

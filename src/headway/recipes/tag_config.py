@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from headway.machine import MachineConfig
-from headway.recipes.config import CheckpointConfig, FineTuningConfig, ObservationConfig
+from headway.recipes.config import CheckpointConfig, FineTuningConfig, ObservationConfig, left_open
 from headway.settings import section, setting
 from headway.training import OptimizerConfig, ScheduleConfig
 
@@ -45,8 +45,10 @@ class TaggerModelConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class TagTrainingConfig(FineTuningConfig):
-    steps: int = setting(600, "updates", gt=0)
     rows: int = setting(16, "sentences of a batch", gt=0)
+    balance: bool = setting(
+        False, "rare tags count more: each tag as much as any other, O and names alike"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +72,10 @@ class TagRunConfig:
     checkpoint: CheckpointConfig = section(CheckpointConfig)
     machine: MachineConfig = section(MachineConfig)
 
-    decided_by_data: ClassVar[frozenset[str]] = frozenset({"evaluation.metric"})
+    @property
+    def decided_by_data(self) -> frozenset[str]:
+        """Settings that follow from the examples."""
+        return left_open(self, "training.steps") | {"evaluation.metric"}
 
     @property
     def name(self) -> str:

@@ -96,6 +96,20 @@ def _learned(words: Counter[str], size: int) -> dict[str, int]:
     return dict(engine.get_vocab())
 
 
+def _smoothed(counted: Sequence[Counter[str]], exponent: float) -> Counter[str]:
+    """The counts together, each source's times what its share grows by; no word falls below 1."""
+    totals = [words.total() for words in counted]
+    powers = [(total / max(1, sum(totals))) ** exponent for total in totals]
+    together: Counter[str] = Counter()
+    for words, total, power in zip(counted, totals, powers, strict=True):
+        if not total:
+            continue
+        grown = power / sum(powers) * sum(totals) / total
+        for word, count in words.items():
+            together[word] += max(1, round(count * grown))
+    return together
+
+
 def _repeated(words: Counter[str], letters: frozenset[str]) -> Iterator[str]:
     """Each word as often as it stood in the texts, without letters that are not known."""
     for word in sorted(words):
@@ -146,17 +160,35 @@ class MarkedTokenizer:
 
         Deterministic. UsageError for a vocabulary too small to hold anything.
         """
+        return cls.train_on([texts], vocabulary_size, lower)
+
+    @classmethod
+    def train_on(
+        cls,
+        sources: Iterable[Iterable[str]],
+        vocabulary_size: int,
+        lower: bool = True,
+        smoothing: float = 1.0,
+    ) -> MarkedTokenizer:
+        """The same of several sources (languages), so that a small one has pieces too.
+
+        The words of source i count as if its share of all were p_i^a / sum_j p_j^a, where p_i is
+        its share and a is `smoothing` (Conneau and Lample 2019, section 3.1).
+        """
         if vocabulary_size < 100:
             raise UsageError(
                 f"{vocabulary_size=} is below 100", hint="8000 suits a small corpus of one language"
             )
         normalizer = normalizers.BertNormalizer(lowercase=lower)
         splitter = pre_tokenizers.BertPreTokenizer()
-        words: Counter[str] = Counter()
-        for text in texts:
-            clean = normalizer.normalize_str(checked(text))
-            words.update(word for word, _ in splitter.pre_tokenize_str(clean))
-        vocabulary = _learned(words, vocabulary_size)
+        counted: list[Counter[str]] = []
+        for texts in sources:
+            words: Counter[str] = Counter()
+            for text in texts:
+                clean = normalizer.normalize_str(checked(text))
+                words.update(word for word, _ in splitter.pre_tokenize_str(clean))
+            counted.append(words)
+        vocabulary = _learned(_smoothed(counted, smoothing), vocabulary_size)
         engine = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token=SPECIALS[1]))
         engine.normalizer, engine.pre_tokenizer = normalizer, splitter
         engine.decoder = decoders.WordPiece(prefix=CONTINUES)

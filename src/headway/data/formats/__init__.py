@@ -2,13 +2,15 @@
 them."""
 
 from headway.data.formats.labels import Columns, LabelledText, read_labelled
-from headway.data.formats.lines import read_lines
+from headway.data.formats.lines import ending, read_lines
 from headway.data.formats.similar import SimilarTexts, read_similar
 from headway.data.formats.splits import Splits, locate
+from headway.data.formats.tables import ENDINGS as TABLES
 from headway.data.formats.tables import check_table, read_rows, text_of
 from headway.data.formats.tsv import Pair, PairFiles, pair_files, read_pairs, read_texts
 
 __all__ = [
+    "TABLES",
     "Columns",
     "LabelledText",
     "Pair",
@@ -16,6 +18,7 @@ __all__ = [
     "SimilarTexts",
     "Splits",
     "check_table",
+    "ending",
     "locate",
     "pair_files",
     "read_labelled",

@@ -1,0 +1,161 @@
+"""Waveforms and spectrograms, beside the equations and transformers' own."""
+
+import io
+import math
+import struct
+import wave
+
+import numpy as np
+import pytest
+import torch
+from transformers.audio_utils import mel_filter_bank, spectrogram
+
+from headway.data.sound import (
+    SpectrogramConfig,
+    Waveform,
+    decoded_sound,
+    fitted,
+    frequency,
+    log_mel,
+    mel,
+    mel_filters,
+    resampled,
+)
+from headway.errors import DataError
+
+SMALL = SpectrogramConfig(rate=8000, window=200, hop=80, fft=256, mels=23, lowest=60.0)
+
+
+def tone(hertz, rate, seconds=0.5):
+    return torch.sin(2 * math.pi * hertz * torch.arange(int(rate * seconds)) / rate)
+
+
+def wav(packed, width=2, channels=1, rate=8000):
+    out = io.BytesIO()
+    with wave.open(out, "wb") as file:
+        file.setnchannels(channels)
+        file.setsampwidth(width)
+        file.setframerate(rate)
+        file.writeframes(packed)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("width", "packed"),
+    [
+        (1, bytes([128, 192, 64, 0])),
+        (2, struct.pack("<4h", 0, 2**14, -(2**14), -(2**15))),
+        (3, b"\0\0\0" + b"\0\0\x40" + b"\0\0\xc0" + b"\0\0\x80"),
+        (4, struct.pack("<4i", 0, 2**30, -(2**30), -(2**31))),
+    ],
+)
+def test_samples_of_every_width_lie_between_minus_1_and_1(width, packed):
+    sound = decoded_sound(wav(packed, width), "x.wav")
+    assert sound.samples.tolist() == [0.0, 0.5, -0.5, -1.0]
+    assert sound.rate == 8000 and sound.seconds == 4 / 8000
+
+
+def test_channels_are_averaged():
+    packed = struct.pack("<6h", 2**14, 0, 2**14, 2**13, 0, -(2**14))
+    assert decoded_sound(wav(packed, channels=2), "x").samples.tolist() == [0.25, 0.375, -0.25]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "not a WAV"),
+        (b"RIFF1234WAVE", "not a WAV"),
+        (b"ID3 some mp3 or other", "not a WAV"),
+        (wav(b""), "without a sample"),
+        (wav(b"\0\0" * 9000, rate=10)[:60], "samples a second"),
+        (wav(b"\0\0" * 8, rate=5), "samples a second"),
+    ],
+)
+def test_what_is_no_sound_is_refused_with_its_name(data, message):
+    with pytest.raises(DataError, match=message) as error:
+        decoded_sound(data, "strange.wav")
+    assert "strange.wav" in str(error.value)
+
+
+def test_a_sound_that_says_it_lasts_for_hours_is_refused_before_it_is_read():
+    data = bytearray(wav(b"\0\0" * 100))
+    data[40:44] = struct.pack("<I", 2 * 8000 * 7200)
+    with pytest.raises(DataError, match="7,200 seconds"):
+        decoded_sound(bytes(data), "long.wav")
+
+
+@pytest.mark.parametrize(("old", "new"), [(44_100, 16_000), (8000, 16_000), (16_000, 11_025)])
+def test_another_rate_keeps_a_tone_and_its_length(old, new):
+    found = resampled(Waveform(tone(440, old), old), new)
+    assert found.rate == new and len(found.samples) == math.ceil(old // 2 * new / old)
+    wanted = torch.sin(2 * math.pi * 440 * torch.arange(len(found.samples)) / new)
+    torch.testing.assert_close(found.samples[300:-300], wanted[300:-300], atol=1e-3, rtol=0)
+
+
+def test_what_the_new_rate_cannot_hold_goes():
+    found = resampled(Waveform(tone(9000, 44_100), 44_100), 16_000)
+    assert found.samples[300:-300].abs().max() < 0.01
+    same = Waveform(tone(50, 8000), 8000)
+    assert resampled(same, 8000) is same
+
+
+def test_mels_and_their_inverse():
+    assert mel(torch.tensor([0.0, 700.0, 1000.0])).tolist() == pytest.approx(
+        [0.0, 2595 * math.log10(2), 999.9855], rel=1e-5
+    )
+    some = torch.linspace(20, 8000, 7, dtype=torch.float64)
+    torch.testing.assert_close(frequency(mel(some)), some)
+
+
+@pytest.mark.parametrize("config", [SMALL, SpectrogramConfig(), SpectrogramConfig(highest=6000.0)])
+def test_filters_and_spectrogram_are_those_of_transformers(config):
+    size = config.fft // 2 + 1
+    bank = mel_filter_bank(size, config.mels, config.lowest, config.top, config.rate, None, "htk")
+    np.testing.assert_allclose(mel_filters(config).numpy(), bank.T, atol=1e-6)
+    torch.manual_seed(0)
+    sound = Waveform(0.1 * torch.randn(config.hop * 9 + config.window), config.rate)
+    wanted = spectrogram(
+        sound.samples.double().numpy(),
+        np.hanning(config.window + 1)[:-1],
+        config.window,
+        config.hop,
+        config.fft,
+        power=2.0,
+        center=False,
+        mel_filters=bank,
+        log_mel="log",
+    )
+    found = log_mel(sound, config)
+    assert found.shape == (config.mels, 10)
+    np.testing.assert_allclose(found.numpy(), wanted, atol=2e-5)
+
+
+def test_a_tone_stands_in_the_band_of_its_frequency_and_silence_at_the_floor():
+    for hertz in (300, 1100, 2500):
+        row = log_mel(Waveform(tone(hertz, 8000), 8000), SMALL).mean(1).argmax().item()
+        edges = frequency(
+            torch.linspace(mel(torch.tensor(60.0)), mel(torch.tensor(4000.0)), SMALL.mels + 2)
+        )
+        assert edges[row] <= hertz <= edges[row + 2]
+    silent = log_mel(Waveform(torch.zeros(700), 8000), SMALL)
+    assert silent.eq(math.log(1e-10)).all()
+
+
+@pytest.mark.parametrize(("samples", "frames"), [(1, 1), (200, 1), (201, 2), (280, 2), (281, 3)])
+def test_the_last_frame_is_filled_up(samples, frames):
+    assert SMALL.frames(samples) == frames
+    assert log_mel(Waveform(torch.ones(samples), 8000), SMALL).shape == (23, frames)
+
+
+def test_a_spectrogram_is_brought_to_a_width():
+    picture = torch.arange(10.0).reshape(2, 5)
+    assert fitted(picture, 2)[0].tolist() == [1, 2]
+    assert fitted(picture, 5).equal(picture)
+    assert fitted(picture, 8, silence=-1.0)[1].tolist() == [-1, 5, 6, 7, 8, 9, -1, -1]
+
+
+def test_impossible_settings_are_named():
+    with pytest.raises(ValueError, match="window=300 must be at most fft=256"):
+        SpectrogramConfig(window=300, fft=256)
+    with pytest.raises(ValueError, match="highest=9000"):
+        SpectrogramConfig(highest=9000.0)
