@@ -228,7 +228,7 @@ def test_pictures_of_one_class_are_no_task(tmp_path):
 def test_epochs_and_steps_must_agree(shades, tmp_path):
     job = job_of(configured(shades, training__steps=None, training__epochs=3.0), tmp_path)
     assert job.config.training.steps == 3 * job.rows.batches_an_epoch
-    with pytest.raises(UsageError, match="is not training.epochs=3"):
+    with pytest.raises(UsageError, match=r"is not training\.epochs=3"):
         job_of(configured(shades, training__epochs=3.0, training__steps=1), tmp_path)
 
 

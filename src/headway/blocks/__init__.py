@@ -12,7 +12,6 @@ from headway.blocks.image_embedding import ImageEmbedding
 from headway.blocks.lora import LoRALinear, add_lora, lora_state, merge_lora
 from headway.blocks.norms import LayerNorm, RMSNorm
 from headway.blocks.patches import Patches, patchify
-from headway.blocks.prototypes import PrototypeHead
 from headway.blocks.positions import (
     Added,
     Concatenated,
@@ -21,6 +20,7 @@ from headway.blocks.positions import (
     Positions,
     SinusoidalTable,
 )
+from headway.blocks.prototypes import PrototypeHead
 from headway.blocks.recompute import Recomputed, recompute
 from headway.blocks.recurrent import (
     Bridge,
@@ -65,11 +65,11 @@ __all__ = [
     "NoGrid",
     "NoPositions",
     "Patches",
-    "PrototypeHead",
     "Pooler",
     "Positions",
     "PostNorm",
     "PreNorm",
+    "PrototypeHead",
     "RMSNorm",
     "Recomputed",
     "RecurrentDecoder",

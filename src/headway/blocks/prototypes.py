@@ -1,4 +1,4 @@
-"""What stands on an encoder that teaches itself: how near an image is to each of many prototypes."""
+"""What stands on an encoder that teaches itself: how near an image is to many prototypes."""
 
 from __future__ import annotations
 
@@ -18,25 +18,20 @@ class PrototypeHead(nn.Module):
 
     def __init__(self, model_dim: int, hidden_dim: int, bottleneck: int, prototypes: int) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(
-            [
-                Linear(model_dim, hidden_dim),
-                Linear(hidden_dim, hidden_dim),
-                Linear(hidden_dim, bottleneck),
-            ]
-        )
+        self.first = Linear(model_dim, hidden_dim)
+        self.second = Linear(hidden_dim, hidden_dim)
+        self.last = Linear(hidden_dim, bottleneck)
         self.prototypes = nn.Parameter(torch.empty(prototypes, bottleneck))
         if self.prototypes.device.type != "meta":
             self.init_weights()
 
     def init_weights(self) -> None:
         """N(0, 0.02^2), as their released code; directions any."""
-        for layer in self.layers:
+        for layer in (self.first, self.second, self.last):
             nn.init.trunc_normal_(layer.weight, std=0.02)
             nn.init.zeros_(layer.bias)
         nn.init.normal_(self.prototypes)
 
     def forward(self, vectors: Float[Tensor, "B D"]) -> Float[Tensor, "B K"]:
-        first, second, last = self.layers
-        hidden = last(F.gelu(second(F.gelu(first(vectors)))))
+        hidden = self.last(F.gelu(self.second(F.gelu(self.first(vectors)))))
         return F.normalize(hidden, dim=-1) @ F.normalize(self.prototypes, dim=-1).T

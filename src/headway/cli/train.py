@@ -56,6 +56,7 @@ NEXT = {
     ),
     "tagger": ('tag {run} "..."', "eval {run}"),
     "image-classifier": ("classify {run} PICTURES", "eval {run} --confusion confusion.png"),
+    "image-encoder": ("embed {run} PICTURES --plot pictures.png", "eval {run}"),
     "answerer": ('answer {run} --question "..." --context FILE', "eval {run}"),
     "words": (
         "words nearest {run} WORD",

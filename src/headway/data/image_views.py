@@ -44,7 +44,9 @@ class ViewConfig:
     jitter: float = setting(0.8, "how often they change", ge=0, le=1)
     grey: float = setting(0.2, "how often colour goes", ge=0, le=1)
     blur: float = setting(0.5, "how often a part is blurred", ge=0, le=1)
-    solarize: float = setting(0.2, "how often bright pixels of the second part turn dark", ge=0, le=1)
+    solarize: float = setting(
+        0.2, "how often bright pixels of the second one turn dark", ge=0, le=1
+    )
 
     def __post_init__(self) -> None:
         if self.whole + self.local < 2:

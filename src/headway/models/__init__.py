@@ -17,8 +17,8 @@ from headway.models.bert_tasks import (
 from headway.models.classifier import TextClassifier, TextClassifierConfig, text_classifier
 from headway.models.contracts import DecodeState, Stepper, parameter_count
 from headway.models.gpt import GPT, GPTConfig
-from headway.models.translator import Translator, TranslatorConfig
 from headway.models.self_distilled import SelfDistilled
+from headway.models.translator import Translator, TranslatorConfig
 from headway.models.vit import ViT, ViTConfig, start_vit
 from headway.models.vit_classifier import ViTClassifier, ViTClassifierConfig, vit_classifier
 from headway.models.words import NextWord, WordsConfig, WordVectors, words_model
@@ -36,12 +36,12 @@ __all__ = [
     "DecodeState",
     "GPTConfig",
     "NextWord",
+    "SelfDistilled",
     "Stepper",
     "TextClassifier",
     "TextClassifierConfig",
     "Translator",
     "TranslatorConfig",
-    "SelfDistilled",
     "ViT",
     "ViTClassifier",
     "ViTClassifierConfig",

@@ -40,9 +40,7 @@ class SelfDistilled(nn.Module):
         self.register_buffer("said", torch.zeros(prototypes))
         self.register_buffer("heard", torch.zeros(()))
 
-    def forward(
-        self, views: Sequence[Float[Tensor, "B C _ _"]]
-    ) -> list[Float[Tensor, "B K"]]:
+    def forward(self, views: Sequence[Float[Tensor, "B C _ _"]]) -> list[Float[Tensor, "B K"]]:
         """What the student says of each view; views of one size are looked at together."""
         found: list[Tensor] = []
         for together in _by_size(views):
@@ -69,8 +67,8 @@ class SelfDistilled(nn.Module):
         teacher said since the last time. Caron et al. 2021, equation 4."""
         pairs = ((self.teacher, self.student), (self.teacher_head, self.head))
         for teacher, student in pairs:
-            mine, theirs = list(teacher.parameters()), list(student.parameters())
-            torch._foreach_lerp_(mine, theirs, 1 - momentum)
+            for own, new in zip(teacher.parameters(), student.parameters(), strict=True):
+                own.lerp_(new, 1 - momentum)
         if self.heard > 0:
             self.centre.lerp_(self.said / self.heard, 1 - centre_momentum)
             self.said.zero_()

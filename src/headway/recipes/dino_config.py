@@ -44,8 +44,9 @@ class DinoTrainingConfig(BlocksLoopConfig):
 @dataclass(frozen=True, kw_only=True)
 class DinoEvaluationConfig(ObservationConfig):
     metric: Literal["knn", "spread"] = setting(
-        "knn", "what the kept teacher is best by: neighbours of the same class; spread: of its "
-        "vectors, where there are no classes"
+        "knn",
+        "what the kept teacher is best by: neighbours of the same class; spread: of its "
+        "vectors, where there are no classes",
     )
     pictures: int = setting(4000, "training pictures among which neighbours are sought", gt=0)
     neighbours: int = setting(20, "so many of them", gt=0)

@@ -6,7 +6,6 @@ Dosovitskiy et al. 2021, section 3; how it is trained on few pictures: Touvron e
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
@@ -17,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from headway.blocks import patchify, recompute
+from headway.blocks import patchify
 from headway.bundle import ImageClassifierBundle, ImageEncoderBundle, load
 from headway.data.image_batches import ImageBatches, in_order
 from headway.data.image_reader import ImageReader
@@ -25,12 +24,12 @@ from headway.errors import UsageError
 from headway.evaluation import class_scores
 from headway.machine import Machine
 from headway.models import ViT, ViTClassifier, ViTConfig, start_vit
-from headway.recipes.family import Emit, Family, Job
+from headway.recipes.family import Emit, Family, Job, planned_steps, prepare_blocks
 from headway.recipes.vision_config import EPOCHS, SHAPE, PictureModelConfig, VisionRunConfig
 from headway.recipes.vision_data import PreparedImages, check_pictures, prepare_pictures
 from headway.settings import override
 from headway.shapes import Float, Int, Tensor
-from headway.training import ImageObjective, Stream, freeze
+from headway.training import ImageObjective, Stream
 
 PRINCIPAL = 2000  # pictures whose patches tell the principal components
 TOP = 5
@@ -66,13 +65,7 @@ class VisionJob:
             vit.embedding.patches.fix(self._some_patches(shape))
         classes = len(self.prepared.classes.labels)
         model = ViTClassifier(vit, classes, config.model.pooling, config.model.head_dropout)
-        if config.training.frozen is not None:
-            freeze(model, config.training.frozen)
-        if config.training.recompute:
-            recompute(model)
-        if config.machine.compile:
-            encode: Any = torch.compile(vit.encode)
-            vit.encode = encode  # type: ignore[method-assign]
+        prepare_blocks(model, config.training, config.machine, vit, "encode")
         return model
 
     def _some_patches(self, shape: ViTConfig) -> Float[Tensor, "N I"]:
@@ -137,20 +130,8 @@ def _fitted(
     config: VisionRunConfig, prepared: PreparedImages, start: ImageStart | None, batches: int
 ) -> VisionRunConfig:
     """With what was left to the pictures and to the start. UsageError where they disagree."""
-    training, reader = config.training, prepared.classes.reader
-    steps = training.steps
-    if training.epochs is not None:
-        steps = math.ceil(training.epochs * batches / training.accumulate)
-        if training.steps not in (None, steps):
-            raise UsageError(
-                f"training.steps={training.steps} is not training.epochs={training.epochs:g}, "
-                f"which is {steps:,} steps",
-                hint="name one of them; --training.epochs none takes it back",
-            )
-    decided: dict[str, Any] = {
-        "training.steps": steps or math.ceil(EPOCHS * batches / training.accumulate),
-    }
-    decided |= decided_of(config.model, reader, start)
+    decided: dict[str, Any] = planned_steps(config.training, batches, 1, EPOCHS)
+    decided |= decided_of(config.model, prepared.classes.reader, start)
     return override(config, decided, "the pictures" if start is None else "the model")
 
 

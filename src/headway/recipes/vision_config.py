@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from headway.data.augmentation import AugmentationConfig
 from headway.machine import MachineConfig
 from headway.models import ViTConfig
 from headway.models.vit_classifier import ImagePooling
-from headway.recipes.config import BlocksLoopConfig, CheckpointConfig, ObservationConfig
+from headway.recipes.config import CheckpointConfig, FineTuningConfig, ObservationConfig
 from headway.settings import section, setting
 from headway.training import OptimizerConfig, ScheduleConfig
 
-EPOCHS = 30  # where neither steps nor epochs are named
+EPOCHS = 30.0  # where neither steps nor epochs are named
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,18 +112,14 @@ def decided_by_pictures(model: PictureModelConfig, start: str | None) -> frozens
 
 
 @dataclass(frozen=True, kw_only=True)
-class VisionTrainingConfig(BlocksLoopConfig):
-    steps: int | None = setting(  # type: ignore[assignment]
-        None, f"updates; none: training.epochs, or {EPOCHS} passes over the pictures", gt=0
+class VisionTrainingConfig(FineTuningConfig):
+    average: float = setting(
+        0.998, "decay of the running average of the weights; 0 switches it off", ge=0, lt=1
     )
-    epochs: float | None = setting(None, "passes over the pictures, instead of steps", gt=0)
     rows: int = setting(64, "pictures of a batch", gt=0)
     smoothing: float = setting(0.1, "label smoothing", ge=0, lt=1)
     start: str | None = setting(
         None, "the image encoder that is fine-tuned: a run or a model (short: --from)"
-    )
-    frozen: int | None = setting(
-        None, "so many of the lowest blocks stay as they are, and what stands before them", ge=0
     )
 
 

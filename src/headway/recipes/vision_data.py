@@ -13,11 +13,15 @@ from headway.data.image_corpus import ImageCorpus, mean_and_deviation, prepare_i
 from headway.data.image_reader import FILE, ImageReader
 from headway.data.image_sources import check_source, read_images
 from headway.errors import DataError, UsageError
+from headway.recipes.dino_config import DinoRunConfig
 from headway.recipes.family import Emit
 from headway.recipes.prepare import is_held_out
 from headway.recipes.vision_config import VisionDataConfig, VisionRunConfig
 
 DARK = 64  # pictures whose brightest pixel is darker are told of
+
+
+PictureRunConfig = VisionRunConfig | DinoRunConfig
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,7 @@ class PreparedImages:
     valid: ImageCorpus
 
 
-def check_pictures(config: VisionRunConfig) -> None:
+def check_pictures(config: PictureRunConfig) -> None:
     """UsageError unless there are pictures, and the settings agree."""
     data, training = config.data, config.training
     if not data.train:
@@ -40,14 +44,16 @@ def check_pictures(config: VisionRunConfig) -> None:
         )
     for source in (*data.train, *data.valid):
         check_source(source)
+    if not isinstance(config, VisionRunConfig):
+        return
     if config.model.projection == "pca" and training.start is not None:
         raise UsageError("a model to start from brings its projection of patches")
-    if training.frozen is not None and training.start is None:
+    if config.training.frozen is not None and training.start is None:
         raise UsageError("training.frozen keeps what was learned, and nothing was", hint="--from")
 
 
 def prepare_pictures(
-    config: VisionRunConfig, start: ImageReader | None, folder: Path, emit: Emit
+    config: PictureRunConfig, start: ImageReader | None, folder: Path, emit: Emit
 ) -> PreparedImages:
     """The pictures in `folder`, made once; and how they are read. start: how the model to start
     from reads."""
@@ -140,7 +146,7 @@ def _ordered(labels: set[str]) -> list[str]:
 
 
 def _sized(
-    config: VisionRunConfig, start: ImageReader | None, given: LabelledImages
+    config: PictureRunConfig, start: ImageReader | None, given: LabelledImages
 ) -> ImageReader:
     """Which size and how many channels all pictures get. UsageError where none is told and they
     differ."""

@@ -20,11 +20,13 @@ class SelfDistillationConfig:
 
     temperature: float = setting(0.1, "divides what the student says", gt=0)
     teacher_start: float = setting(0.04, "divides what the teacher says, at first", gt=0)
-    teacher_end: float = setting(0.07, "and after training.warm of the steps", gt=0)
-    warm: float = setting(0.3, "share of the steps on the way from the one to the other", ge=0, le=1)
+    teacher_end: float = setting(0.07, "and after the warm share of the steps", gt=0)
+    warm: float = setting(0.3, "share of the steps between the one and the other", ge=0, le=1)
     momentum: float = setting(
-        0.99, "of the teacher, at first; it rises to 1 by a cosine (0.996 for large batches)",
-        ge=0, lt=1,
+        0.99,
+        "of the teacher, at first; it rises to 1 by a cosine (0.996 for large batches)",
+        ge=0,
+        lt=1,
     )
     centre_momentum: float = setting(0.9, "of the mean of what the teacher says", ge=0, lt=1)
 
