@@ -22,6 +22,7 @@ from headway.cli.export import export
 from headway.cli.fill import fill
 from headway.cli.generate import chat, generate
 from headway.cli.lecture import lecture
+from headway.cli.look import look
 from headway.cli.plan import plan
 from headway.cli.runs import runs_app
 from headway.cli.similar import similar
@@ -51,6 +52,7 @@ app.command(classify)
 app.command(fill)
 app.command(embed)
 app.command(similar)
+app.command(look)
 app.command(tag)
 app.command(answer)
 app.command(words_app)

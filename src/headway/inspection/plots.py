@@ -79,13 +79,13 @@ def line_plot(
         for name, line in series.items():
             if is_log and (low := [pair for pair in line if pair[axis] <= 0]):
                 raise ValueError(f"{name!r} has {low[0]}, which has no place on a logarithmic axis")
-    with _page(path, (7.2, 4.2)) as figure:
+    with page(path, (7.2, 4.2)) as figure:
         axes = figure.subplots()
         for i, (name, line) in enumerate(series.items()):
             marker = MARKERS[i % len(MARKERS)] if len(line) <= FEW else ""
             xs, ys = [x for x, _ in line], [y for _, y in line]
             axes.plot(
-                xs, ys, label=_text(name), color=COLOURS[i % len(COLOURS)], marker=marker, ms=5
+                xs, ys, label=drawable(name), color=COLOURS[i % len(COLOURS)], marker=marker, ms=5
             )
         if log_x:
             axes.set_xscale("log")
@@ -109,7 +109,7 @@ def grouped_bars(
         if len(values) != len(groups):
             raise ValueError(f"{name!r} has {len(values)} values for {len(groups)} groups")
     _check_numbers({n: [v for v in values if v is not None] for n, values in series.items()})
-    with _page(path, (max(6.0, 0.3 * len(series) * len(groups) + 2.5), 4.2)) as figure:
+    with page(path, (max(6.0, 0.3 * len(series) * len(groups) + 2.5), 4.2)) as figure:
         axes = figure.subplots()
         width = 0.8 / len(series)
         for i, (name, values) in enumerate(series.items()):
@@ -117,8 +117,8 @@ def grouped_bars(
             heights = [v for v in values if v is not None]
             colour = COLOURS[i % len(COLOURS)]
             hatch = HATCHES[i // len(COLOURS) % len(HATCHES)]
-            axes.bar(places, heights, width * 0.92, label=_text(name), color=colour, hatch=hatch)
-        axes.set_xticks(range(len(groups)), [_text(group) for group in groups])
+            axes.bar(places, heights, width * 0.92, label=drawable(name), color=colour, hatch=hatch)
+        axes.set_xticks(range(len(groups)), [drawable(group) for group in groups])
         axes.grid(visible=False, axis="x")
         _name(axes, title, x_label, y_label)
         _legend(axes, len(series), beside=True)
@@ -140,16 +140,16 @@ def attention_pictures(path: Path, panels: Sequence[Panel], *, title: str = "") 
     columns = max(len(panel.columns) for panel in panels)
     rows = max(len(panel.rows) for panel in panels)
     size = (across * (0.3 * columns + 1.9) + 0.8, down * (0.3 * rows + 1.9) + 0.4)
-    with _page(path, size) as figure:
+    with page(path, size) as figure:
         grid = figure.subplots(down, across, squeeze=False)
         shown: list[Axes] = list(grid.flat)
         for axes, panel in zip(shown, panels, strict=False):
             image = axes.imshow(panel.weights, cmap="Blues", vmin=0, vmax=1, aspect="auto")
-            axes.set_title(_text(panel.title), pad=12, loc="left", fontsize=11)
+            axes.set_title(drawable(panel.title), pad=12, loc="left", fontsize=11)
             axes.xaxis.tick_top()
-            columns_named = [_text(column) for column in panel.columns]
+            columns_named = [drawable(column) for column in panel.columns]
             axes.set_xticks(range(len(columns_named)), columns_named, rotation=60, ha="left")
-            axes.set_yticks(range(len(panel.rows)), [_text(row) for row in panel.rows])
+            axes.set_yticks(range(len(panel.rows)), [drawable(row) for row in panel.rows])
             axes.tick_params(length=0)
             axes.grid(visible=False)
         for axes in shown[len(panels) :]:
@@ -157,7 +157,7 @@ def attention_pictures(path: Path, panels: Sequence[Panel], *, title: str = "") 
         beyond = _beyond([w for panel in panels for row in panel.weights for w in row])
         figure.colorbar(image, ax=shown, shrink=0.6, label="weight", extend=beyond)
         if title:
-            figure.suptitle(_text(title), x=0.01, ha="left")
+            figure.suptitle(drawable(title), x=0.01, ha="left")
 
 
 def confusion_matrix(
@@ -169,10 +169,10 @@ def confusion_matrix(
         raise ValueError(f"counts must be {len(labels)} x {len(labels)}, and at least 1 x 1")
     shares = [[count / max(1, sum(row)) for count in row] for row in counts]
     side = min(0.42 * len(labels) + 2.2, 24.0)
-    with _page(path, (side + 0.6, side)) as figure:
+    with page(path, (side + 0.6, side)) as figure:
         axes = figure.subplots()
         image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
-        names = [_text(label) for label in labels]
+        names = [drawable(label) for label in labels]
         axes.set_xticks(range(len(names)), names, rotation=60, ha="right")
         axes.set_yticks(range(len(names)), names)
         axes.tick_params(length=0)
@@ -200,7 +200,7 @@ def scatter(
         raise ValueError(f"{len(points)=}, {len(labels)=} and the groups must be equally many")
     _check_numbers({label: list(point) for label, point in zip(labels, points, strict=True)})
     _check_numbers({"points": [number for point in points for number in point]})
-    with _page(path, (7.2, 5.6)) as figure:
+    with page(path, (7.2, 5.6)) as figure:
         axes = figure.subplots()
         own = list(groups) if groups is not None else [""] * len(points)
         kinds = list(dict.fromkeys(own))
@@ -209,7 +209,7 @@ def scatter(
             xs, ys = [x for x, _ in chosen], [y for _, y in chosen]
             # beyond eight groups a colour comes again with another marker
             marker, colour = MARKERS[(i + i // 8) % len(MARKERS)], COLOURS[i % len(COLOURS)]
-            axes.scatter(xs, ys, label=_text(kind), color=colour, marker=marker, s=28)
+            axes.scatter(xs, ys, label=drawable(kind), color=colour, marker=marker, s=28)
         _name(axes, title, "first principal component", "second principal component")
         axes.margins(MARGIN)
         for point, label, (right, up) in zip(
@@ -218,7 +218,7 @@ def scatter(
             if not label:
                 continue
             axes.annotate(
-                _text(label),
+                drawable(label),
                 point,
                 xytext=(right, up),
                 textcoords="offset points",
@@ -268,9 +268,9 @@ def _covered(a: Box, b: Box) -> float:
 
 
 def _name(axes: Axes, title: str, x_label: str, y_label: str) -> None:
-    axes.set_title(_text(title), loc="left", fontsize=12, wrap=True)
-    axes.set_xlabel(_text(x_label))
-    axes.set_ylabel(_text(y_label))
+    axes.set_title(drawable(title), loc="left", fontsize=12, wrap=True)
+    axes.set_xlabel(drawable(x_label))
+    axes.set_ylabel(drawable(y_label))
 
 
 def _legend(axes: Axes, count: int, *, beside: bool = False) -> None:
@@ -282,7 +282,7 @@ def _legend(axes: Axes, count: int, *, beside: bool = False) -> None:
         axes.legend(handles, labels, loc="best")
 
 
-def _text(text: str) -> str:
+def drawable(text: str) -> str:
     """Any string as text that every format can hold: controls and halves of characters replaced.
 
     A leading underscore would hide a name from matplotlib's legend; a word joiner before it, which
@@ -313,7 +313,7 @@ def _check_numbers(named: Mapping[str, Sequence[float]]) -> None:
 
 
 @contextmanager
-def _page(path: Path, size: tuple[float, float]) -> Iterator[Figure]:
+def page(path: Path, size: tuple[float, float]) -> Iterator[Figure]:
     """A figure that is written to `path` when the block ends well, and not at all otherwise."""
     kind = path.suffix.lower()
     if kind not in ENDINGS:

@@ -1,0 +1,63 @@
+"""`headway look`: which parts of a picture a model looks at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from headway.cli.console import talk
+from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
+from headway.errors import UsageError
+
+
+def look(
+    run: str,
+    picture: Path,
+    /,
+    *,
+    output: Path = Path("attention.png"),
+    layer: int | None = None,
+    size: int | None = None,
+    share: float = 0.0,
+    machine: MachineFlags = ON_THIS_MACHINE,
+) -> None:
+    """What [CLS] attends to in a picture, head by head: headway look RUN photo.jpg
+
+    A picture for each head, bright where its attention is. Heads of DINO outline objects without
+    having seen a label.
+
+    Parameters
+    ----------
+    run
+        A run folder or a model folder of an image encoder, or a classifier of pictures.
+    picture
+        A file.
+    output
+        .png, .svg or .pdf.
+    layer
+        Which block's attention, from 1; without it, the last one's.
+    size
+        So many pixels on the shorter side, for finer maps than the model was trained with; the
+        whole picture is seen then.
+    share
+        A line around the patches that hold so much of the attention; 0.6 is usual.
+    """
+    from headway.bundle import ImageClassifierBundle, ImageEncoderBundle, load
+    from headway.bundle.look import looked_at
+    from headway.inspection.overlays import Overlay, overlays
+
+    if output.exists():
+        raise UsageError(f"{output} exists already", hint="choose another name, or remove it first")
+    if not 0 <= share < 1:
+        raise UsageError(f"--share {share:g}: must be at least 0 and below 1")
+    place = machine.prepare()
+    bundle = load(run, place.device)
+    if not isinstance(bundle, ImageEncoderBundle | ImageClassifierBundle):
+        raise UsageError(f"{run} holds a {bundle.kind}, which does not look at pictures")
+    layers = bundle.vit.config.num_layers
+    if layer is not None and not 1 <= layer <= layers:
+        raise UsageError(f"--layer {layer}: the model has {layers}")
+    seen = looked_at(bundle.vit, bundle.reader, picture, layer or layers, size)
+    panels = [Overlay(f"head {i + 1}", weights) for i, weights in enumerate(seen.weights)]
+    title = f"layer {layer or layers} of {layers}, {picture.name}"
+    overlays(output, seen.pixels, panels, title=title, outlined=share or None)
+    talk.print(f"drawn     {output}", markup=False)
