@@ -43,7 +43,7 @@ def looked_at(
         vit.encode(images.to(next(vit.parameters()).device))
     weights = maps[name][0][0, :, 0, vit.embedding.beside :].cpu()  # B H T S -> H P
     grid = vit.embedding.patches.grid(*seen.shape[:2])
-    return Looked(seen, weights.unflatten(1, grid))
+    return Looked(seen, weights.reshape(len(weights), *grid))
 
 
 def _whole(pixels: Pixels, size: int, vit: ViT, reader: ImageReader) -> Pixels:

@@ -11,6 +11,7 @@ from headway.cli.classify import evaluate_classifier
 from headway.cli.console import data, data_json, talk
 from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
 from headway.cli.likeness import judges_likeness, show_likeness
+from headway.cli.neighbours import evaluate_neighbours
 from headway.cli.pictures import evaluate_pictures
 from headway.cli.surprise import show_surprise
 from headway.cli.tag import evaluate_tagger
@@ -34,6 +35,7 @@ def evaluate(
     length_penalty: float = 1.0,
     sentences: int = 300,
     confusion: Path | None = None,
+    known: Path | None = None,
     json: bool = False,
     machine: MachineFlags = ON_THIS_MACHINE,
 ) -> None:
@@ -41,7 +43,8 @@ def evaluate(
     macro F1 and Matthews' correlation, or Pearson's and Spearman's and the mean squared error; F1
     of a tagger's spans; exact matches and F1 of an answerer; of an encoder, how surprised it is by
     text (pseudo-perplexity), or whether the cosines of its vectors say how alike texts are. Of a
-    classifier of pictures accuracy, macro F1, and how often the right class is among the first 5.
+    classifier of pictures accuracy, macro F1, and how often the right class is among the first 5;
+    of an image encoder, how often neighbours have the same class.
 
     Parameters
     ----------
@@ -68,6 +71,9 @@ def evaluate(
         Of an encoder: the most sentences that are looked at.
     confusion
         Of a classifier of pictures: a picture (.png, .svg, .pdf) of what was taken for what.
+    known
+        Of an image encoder: pictures whose classes are told, those at PATH are asked; without it,
+        nine tenths of those at PATH, or the run's training pictures.
     json
         One JSON object.
     """
@@ -76,7 +82,7 @@ def evaluate(
     place = machine.prepare()
     bundle = load(run, place.device)
     with place.precision():
-        if _of_pictures(bundle, (run, path), confusion, json):
+        if _of_pictures(bundle, (run, path), (confusion, known), json):
             return
         if _of_an_encoder(bundle, (run, path), place, sentences, json):
             return
@@ -85,17 +91,26 @@ def evaluate(
 
 
 def _of_pictures(
-    bundle: Bundle, places: tuple[Path, Path | None], confusion: Path | None, json: bool
+    bundle: Bundle,
+    places: tuple[Path, Path | None],
+    more: tuple[Path | None, Path | None],
+    json: bool,
 ) -> bool:
-    """Whether it is a classifier of pictures; then its scores were shown."""
-    from headway.bundle import ImageClassifierBundle
+    """Whether it looks at pictures; then its scores were shown. more: --confusion and --known."""
+    from headway.bundle import ImageClassifierBundle, ImageEncoderBundle
 
+    confusion, known = more
+    if confusion is not None and not isinstance(bundle, ImageClassifierBundle):
+        raise UsageError("--confusion is for classifiers of pictures")
+    if known is not None and not isinstance(bundle, ImageEncoderBundle):
+        raise UsageError("--known is for image encoders")
     if isinstance(bundle, ImageClassifierBundle):
         evaluate_pictures(bundle, places, confusion, json)
-        return True
-    if confusion is not None:
-        raise UsageError("--confusion is for classifiers of pictures")
-    return False
+    elif isinstance(bundle, ImageEncoderBundle):
+        evaluate_neighbours(bundle, places, known, json)
+    else:
+        return False
+    return True
 
 
 def _of_an_encoder(

@@ -13,7 +13,7 @@ from headway.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from headway.bundle import Bundle, ImageClassifierBundle
-    from headway.data.formats.images import LabelledImage
+    from headway.data.formats.images import LabelledImage, LabelledImages
 
 CHUNK = 256  # pictures looked at before something is shown
 TOP = 5
@@ -119,15 +119,22 @@ def _shares(
 
 def _pictures(run: Path, path: Path | None) -> list[LabelledImage]:
     from headway.data.image_sources import read_images
+
+    return source_of(run, None).valid if path is None else read_images([str(path)]).every
+
+
+def source_of(run: Path, path: Path | None) -> LabelledImages:
+    """The pictures at `path`, parted into known and held-out ones; without it, those of the run."""
     from headway.recipes import saved
-    from headway.recipes.vision_config import VisionRunConfig
+    from headway.recipes.dino_config import DinoRunConfig
+    from headway.recipes.vision_config import VisionDataConfig, VisionRunConfig
     from headway.recipes.vision_data import labelled_images
 
     if path is not None:
-        return read_images([str(path)]).every
+        return labelled_images(VisionDataConfig(train=(str(path),)))
     config: Any = saved(run) if (run / "run.yaml").is_file() else None
-    if not isinstance(config, VisionRunConfig):
+    if not isinstance(config, VisionRunConfig | DinoRunConfig):
         raise UsageError(
             f"{run} does not say what it was trained on", hint="name a folder of pictures"
         )
-    return labelled_images(config.data).valid
+    return labelled_images(config.data)

@@ -58,7 +58,7 @@ def linear_accuracy(
         search.zero_grad()
         value = F.cross_entropy(x @ weight.T + bias, y) + penalty / 2 * weight.square().sum()
         value.backward()  # type: ignore[no-untyped-call]
-        return float(value)
+        return float(value.detach())
 
     with torch.enable_grad():
         search.step(loss)  # type: ignore[no-untyped-call]
