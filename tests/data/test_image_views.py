@@ -27,7 +27,7 @@ def test_large_views_come_first_and_small_ones_have_whole_patches(corpus):
     batch = batches(corpus, local=3, local_size=0.6).batch([0, 2], epoch=0)
     assert batch.whole == 2 and batch.indices == (0, 2)
     assert [tuple(v.shape) for v in batch.views] == [(2, 3, 12, 8)] * 2 + [(2, 3, 8, 4)] * 3
-    assert all(0 <= v.min() and v.max() <= 1 for v in batch.views)
+    assert all(v.min() >= 0 and v.max() <= 1 for v in batch.views)
     assert not batch.views[0].equal(batch.views[1])
 
 

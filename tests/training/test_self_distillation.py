@@ -13,7 +13,13 @@ from headway.training import SelfDistillationConfig, SelfDistillationObjective
 from headway.training.state import StepReport, TrainingState
 
 SHAPE = ViTConfig(
-    image_size=8, patch_size=4, channels=3, model_dim=12, num_heads=3, ffn_dim=20, num_layers=2,
+    image_size=8,
+    patch_size=4,
+    channels=3,
+    model_dim=12,
+    num_heads=3,
+    ffn_dim=20,
+    num_layers=2,
     positions="sinusoidal",
 )
 CONFIG = SelfDistillationConfig(temperature=0.2, teacher_start=0.05, teacher_end=0.1, warm=0.5)
@@ -119,8 +125,9 @@ def test_the_heads_outputs_are_cosines():
 
 def test_an_encoder_without_a_class_token_is_refused():
     plain = ViT(
-        ViTConfig(image_size=8, model_dim=12, num_heads=3, ffn_dim=20, num_layers=1,
-                  class_token=False)
+        ViTConfig(
+            image_size=8, model_dim=12, num_heads=3, ffn_dim=20, num_layers=1, class_token=False
+        )
     )
     with pytest.raises(ValueError, match="class_token"):
         SelfDistilled(plain, PrototypeHead(12, 16, 6, 10), 0.04)

@@ -49,6 +49,8 @@ def look(
         raise UsageError(f"{output} exists already", hint="choose another name, or remove it first")
     if not 0 <= share < 1:
         raise UsageError(f"--share {share:g}: must be at least 0 and below 1")
+    if not picture.is_file():
+        raise UsageError("no such file", str(picture), "check the path")
     place = machine.prepare()
     bundle = load(run, place.device)
     if not isinstance(bundle, ImageEncoderBundle | ImageClassifierBundle):

@@ -34,11 +34,13 @@ def evaluate_neighbours(
     from headway.data.image_sources import read_images
     from headway.evaluation import linear_accuracy, neighbours_accuracy, spread
 
-    given = source_of(*places)
-    told, asked = given.train, given.valid
+    if known is None or places[1] is None:
+        given = source_of(*places)
+        told, asked = given.train, given.valid
+    else:
+        asked = read_images([str(places[1])]).every
     if known is not None:
         told = read_images([str(known)]).every
-        asked = asked if places[1] is None else read_images([str(places[1])]).every
     numbers = {label: i for i, label in enumerate(sorted({image.label for image in told}))}
     if len(numbers) < 2:
         raise DataError("pictures of two classes are needed", str(known or places[1] or places[0]))

@@ -62,14 +62,18 @@ def overlays(
             axes.imshow(grey, cmap="gray", vmin=0, vmax=1)
             most = float(weights.max()) or 1.0
             seen = 0.9 * (weights / most).sqrt().numpy()  # nothing hides what has no weight
-            axes.imshow(weights, cmap="plasma", vmin=0, vmax=most, alpha=seen, extent=extent)
+            axes.imshow(
+                weights.numpy(), cmap="plasma", vmin=0, vmax=most, alpha=seen, extent=extent
+            )
             if outlined is not None:
                 rows, columns = weights.shape
                 fine = held(weights, outlined).repeat_interleave(8, 0).repeat_interleave(8, 1)
                 y = (np.arange(8 * rows) + 0.5) * height / (8 * rows) - 0.5
                 x = (np.arange(8 * columns) + 0.5) * width / (8 * columns) - 0.5
                 if 0 < fine.sum() < fine.numel():
-                    axes.contour(x, y, fine.double(), levels=[0.5], colors="white", linewidths=0.9)
+                    axes.contour(
+                        x, y, fine.double().numpy(), levels=[0.5], colors="white", linewidths=0.9
+                    )
             axes.set_title(drawable(panel.title), fontsize=9)
         if title:
             figure.suptitle(drawable(title), x=0.01, ha="left")

@@ -1,0 +1,64 @@
+"""Self-taught encoders of pictures, as a person types it."""
+
+import json
+
+import pytest
+
+from tests.data.pictures import pixels_of, png, write_shades
+from tests.end_to_end.small import headway
+
+TRAIN = """
+train dino shades --model.model-dim 24 --model.num-heads 3 --model.ffn-dim 40 --model.num-layers 2
+--model.hidden-dim 16 --model.bottleneck 8 --model.prototypes 12 --views.local 2 --training.rows 4
+--steps 6 --evaluation.every 3 --data.held-out 0.3 --threads 1
+"""
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder with a trained encoder, pictures, and what is wrong."""
+    folder = tmp_path_factory.mktemp("dino")
+    write_shades(folder / "shades", count=12)
+    write_shades(folder / "others", count=3)
+    (folder / "one.png").write_bytes(png(pixels_of(20, 30)))
+    (folder / "words.txt").write_text("no picture")
+    headway(*TRAIN.split(), cwd=folder)
+    return folder
+
+
+def test_neighbours_and_a_linear_classifier_score_it(here):
+    found = json.loads(here("eval", "runs/dino", "--json")[0])
+    assert found["knn"] == 1.0 and found["linear"] == 1.0
+    assert found["spread"] > 0 and found["known"] + found["pictures"] == 24
+    other = json.loads(here("eval", "runs/dino", "others", "--known", "shades", "--json")[0])
+    assert (other["known"], other["pictures"]) == (24, 6)
+    assert "6 pictures, 24 known" in here("eval", "runs/dino", "others", "--known", "shades")[0]
+
+
+def test_what_it_looks_at_is_drawn_and_nothing_is_overwritten(here, place):
+    said = here("look", "runs/dino", "one.png", "--output", "maps.png", "--size", "16")[1]
+    assert "drawn     maps.png" in said
+    drawn = (place / "maps.png").read_bytes()
+    assert drawn[:4] == b"\x89PNG"
+    said = here("look", "runs/dino", "one.png", "--output", "maps.png", code=2)[1]
+    assert "exists already" in said and (place / "maps.png").read_bytes() == drawn
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "part"),
+    [
+        ("look runs/dino nowhere.png --output a.png", 2, "nowhere.png"),
+        ("look runs/dino words.txt --output a.png", 3, "words.txt"),
+        ("look runs/dino one.png --output a.png --layer 3", 2, "has 2"),
+        ("look runs/dino one.png --output a.png --share 1.5", 2, "--share"),
+        ("look runs/dino one.png --output a.gif", 2, ".png"),
+        ("look nowhere one.png --output a.png", 2, "nowhere"),
+        ("eval runs/dino --confusion c.png", 2, "--confusion"),
+        ("eval runs/dino nowhere", 2, "nowhere"),
+        ("train dino --run new", 2, "no pictures"),
+        ("train dino nowhere --run new", 2, "nowhere"),
+    ],
+)
+def test_wrong_words_are_answered(here, place, words, code, part):
+    assert part in here(*words.split(), code=code)[1]
+    assert not (place / "a.png").exists()
