@@ -64,9 +64,7 @@ def test_two_shades_are_told_apart_and_the_best_model_is_kept(shades, tmp_path):
     assert [each.label for each in found] == ["dark", "light"]
     config = saved(tmp_path / "run")
     assert (config.model.image_size, config.model.channels) == (8, 3)
-    valid = [
-        row for row in read_metrics(tmp_path / "run" / "metrics.jsonl") if row["kind"] == "valid"
-    ]
+    valid = read_metrics(tmp_path / "run" / "metrics.jsonl", "valid")
     assert {"accuracy", "macro_f1", "loss"} <= valid[-1].keys() and "top5" not in valid[-1]
     check_same(tmp_path / "run", configured(shades))
     with pytest.raises(UsageError, match="model_dim"):
@@ -228,7 +226,7 @@ def test_pictures_of_one_class_are_no_task(tmp_path):
 def test_epochs_and_steps_must_agree(shades, tmp_path):
     job = job_of(configured(shades, training__steps=None, training__epochs=3.0), tmp_path)
     assert job.config.training.steps == 3 * job.rows.batches_an_epoch
-    with pytest.raises(UsageError, match="is not training.epochs=3"):
+    with pytest.raises(UsageError, match=r"is not training\.epochs=3"):
         job_of(configured(shades, training__epochs=3.0, training__steps=1), tmp_path)
 
 
