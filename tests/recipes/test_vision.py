@@ -242,3 +242,10 @@ def test_the_run_folder_says_how_pictures_are_read(shades, tmp_path):
     train(configured(shades), tmp_path / "run")
     facts = json.loads((tmp_path / "run" / "model" / "images.json").read_text())
     assert (facts["height"], facts["width"], len(facts["mean"])) == (8, 8, 3)
+
+
+@pytest.mark.slow
+def test_digits_are_told_apart_as_the_recipe_promises(tmp_path):
+    pytest.importorskip("sklearn")
+    outcome = train(recipe("vision-digits", ("test", {"machine.threads": 1})), tmp_path / "run")
+    assert outcome.best >= 0.97
