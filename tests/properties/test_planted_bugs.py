@@ -13,10 +13,10 @@ from headway.attention import (
     cache,
     linear,
 )
-from headway.blocks import Embeddings, Memory, recurrent
+from headway.blocks import Embeddings, LearnedGrid, Memory, image_embedding, patches, recurrent
 from headway.models import GPT
 from tests.properties import checks
-from tests.zoo import MODELS, with_kernel
+from tests.zoo import MODELS, VITS, with_kernel
 
 FAMILY = MODELS["translator"]
 
@@ -162,3 +162,50 @@ def test_a_prompts_padding_that_stays_in_the_cache_fails_padding(monkeypatch):
     fails(checks.padding, MODELS["gpt"])
     fails(checks.cache_equals_no_cache, MODELS["gpt"])
     fails(checks.batch_invariance, MODELS["gpt modern"])
+
+
+def fails_on_images(check, name="vit") -> None:
+    with pytest.raises(AssertionError):
+        check(VITS[name]())
+
+
+def test_patches_read_by_columns_fail_every_patch_is_seen(monkeypatch):
+    cut = patches.patchify
+
+    def turned(images, height, width):
+        rows, columns = images.shape[2] // height, images.shape[3] // width
+        found = cut(images, height, width).unflatten(1, (rows, columns))
+        return found.transpose(1, 2).flatten(1, 2)
+
+    monkeypatch.setattr(patches, "patchify", turned)
+    fails_on_images(checks.every_patch_is_seen)
+
+
+def test_the_class_token_behind_the_patches_fails_every_patch_is_seen(monkeypatch):
+    forward = image_embedding.ImageEmbedding.forward
+    monkeypatch.setattr(
+        image_embedding.ImageEmbedding,
+        "forward",
+        lambda self, images, hidden=None: forward(self, images, hidden).roll(-1, 1),
+    )
+    fails_on_images(checks.every_patch_is_seen)
+
+
+def test_places_that_are_all_alike_fail_the_order_of_patches(monkeypatch):
+    monkeypatch.setattr(LearnedGrid, "forward", lambda self, x, rows, columns: x + self.vectors[0])
+    fails_on_images(checks.order_of_patches)
+
+
+def test_a_norm_over_the_batch_fails_images_alone(monkeypatch):
+    monkeypatch.setattr(
+        image_embedding.ImageEmbedding,
+        "forward",
+        lambda self, images, hidden=None: self.patches(images - images.mean(0)),
+    )
+    fails_on_images(checks.images_alone_as_in_a_batch, "vit without a class token")
+
+
+def test_a_causal_mask_fails_on_images(monkeypatch):
+    monkeypatch.setattr("headway.models.vit.Mask", lambda: Mask(causal=True))
+    fails_on_images(checks.every_patch_is_seen)
+    fails_on_images(checks.images_recorded)

@@ -64,9 +64,7 @@ def test_two_shades_are_told_apart_and_the_best_model_is_kept(shades, tmp_path):
     assert [each.label for each in found] == ["dark", "light"]
     config = saved(tmp_path / "run")
     assert (config.model.image_size, config.model.channels) == (8, 3)
-    valid = [
-        row for row in read_metrics(tmp_path / "run" / "metrics.jsonl") if row["kind"] == "valid"
-    ]
+    valid = read_metrics(tmp_path / "run" / "metrics.jsonl", "valid")
     assert {"accuracy", "macro_f1", "loss"} <= valid[-1].keys() and "top5" not in valid[-1]
     check_same(tmp_path / "run", configured(shades))
     with pytest.raises(UsageError, match="model_dim"):
@@ -244,3 +242,10 @@ def test_the_run_folder_says_how_pictures_are_read(shades, tmp_path):
     train(configured(shades), tmp_path / "run")
     facts = json.loads((tmp_path / "run" / "model" / "images.json").read_text())
     assert (facts["height"], facts["width"], len(facts["mean"])) == (8, 8, 3)
+
+
+@pytest.mark.slow
+def test_digits_are_told_apart_as_the_recipe_promises(tmp_path):
+    pytest.importorskip("sklearn")
+    outcome = train(recipe("vision-digits", ("test", {"machine.threads": 1})), tmp_path / "run")
+    assert outcome.best >= 0.97

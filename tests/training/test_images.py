@@ -3,35 +3,32 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
 from torch.testing import assert_close
 
 from headway.data.image_batches import ImageBatch
+from headway.models import ViT, ViTClassifier, ViTConfig
 from headway.training import ImageObjective
 
 B, C = 4, 3
 
 
-class Fixed(nn.Module):
-    """The same logits whatever it sees."""
-
-    def __init__(self, logits):
-        super().__init__()
-        self.logits = nn.Parameter(logits)
-
-    def forward(self, images):
-        return self.logits
+IMAGES = torch.randn(B, 1, 2, 2)
 
 
 @pytest.fixture
 def model():
-    return Fixed(torch.randn(B, C))
+    vit = ViT(
+        ViTConfig(model_dim=8, num_heads=2, ffn_dim=8, image_size=2, patch_size=2, channels=1)
+    )
+    found = ViTClassifier(vit, C)
+    torch.nn.init.normal_(found.head.weight)
+    return found
 
 
 def batch(others=None, shares=None):
     targets = torch.tensor([2, 0, 1, 2])
     return ImageBatch(
-        torch.zeros(B, 1, 2, 2),
+        IMAGES,
         targets,
         targets if others is None else torch.tensor(others),
         torch.ones(B) if shares is None else torch.tensor(shares),
@@ -40,15 +37,13 @@ def batch(others=None, shares=None):
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.2])
 def test_pictures_of_one_class_have_its_cross_entropy(smoothing, model):
-    loss = ImageObjective(smoothing)(model, batch())
-    wanted = F.cross_entropy(
-        model.logits, batch().targets, reduction="sum", label_smoothing=smoothing
-    )
-    assert_close(loss.total, wanted)
-    assert loss.count == B
+    loss, logits = ImageObjective(smoothing)(model, batch()), model(IMAGES)
+    targets = batch().targets
     assert_close(
-        loss.nats, F.cross_entropy(model.logits, batch().targets, reduction="sum").detach()
+        loss.total, F.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing)
     )
+    assert loss.count == B
+    assert_close(loss.nats, F.cross_entropy(logits, targets, reduction="sum").detach())
 
 
 def test_mixed_pictures_have_that_of_both_by_their_shares(model):
@@ -58,6 +53,7 @@ def test_mixed_pictures_have_that_of_both_by_their_shares(model):
     for i, (own, other, share) in enumerate(zip([2, 0, 1, 2], others, shares, strict=True)):
         mixed[i, own] += share
         mixed[i, other] += 1 - share
-    assert_close(loss.total, F.cross_entropy(model.logits, mixed, reduction="sum"))
+    logits = model(IMAGES)
+    assert_close(loss.total, F.cross_entropy(logits, mixed, reduction="sum"))
     loss.total.backward()
-    assert_close(model.logits.grad, model.logits.detach().softmax(1) - mixed)
+    assert_close(model.head.bias.grad, (logits.softmax(1) - mixed).sum(0).detach())
