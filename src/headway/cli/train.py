@@ -48,6 +48,7 @@ NEXT = {
         "export {run} --to hf",
     ),
     "bert": ('fill {run} "... [MASK] ..."', "eval {run}"),
+    "encoder": ("train classify TEXTS --from {run}", "embed {run} TEXTS --output vectors.npz"),
     "classifier": ('classify {run} "..."', "eval {run}"),
     "embedder": (
         'similar {run} "..." TEXTS',

@@ -1,7 +1,13 @@
 """Readers of files that hold sentences, pairs of them, or labels beside them, and the search for
 them."""
 
-from headway.data.formats.labels import Columns, LabelledText, read_labelled
+from headway.data.formats.labels import (
+    Columns,
+    LabelledText,
+    check_unlabelled,
+    read_labelled,
+    read_unlabelled,
+)
 from headway.data.formats.lines import read_lines
 from headway.data.formats.similar import SimilarTexts, read_similar
 from headway.data.formats.splits import Splits, locate
@@ -16,6 +22,7 @@ __all__ = [
     "SimilarTexts",
     "Splits",
     "check_table",
+    "check_unlabelled",
     "locate",
     "pair_files",
     "read_labelled",
@@ -24,5 +31,6 @@ __all__ = [
     "read_rows",
     "read_similar",
     "read_texts",
+    "read_unlabelled",
     "text_of",
 ]
