@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 
@@ -78,6 +78,7 @@ from headway.text import MarkedTokenizer
 from headway.training import Stream, View
 
 
+@runtime_checkable
 class Rows(Protocol):
     """What a student reads, batch by batch."""
 
