@@ -6,39 +6,48 @@ import pytest
 import torch
 
 from headway import load
+from headway.cli.train import split_words
+from headway.recipes import recipe, train
+from headway.settings import COMMAND_LINE
 from tests.end_to_end.small import headway
-from tests.end_to_end.test_language import LINES, TINY
+from tests.end_to_end.test_language import LINES
+from tests.end_to_end.test_language import TINY as GPT
+from tests.small_encoder import encoder
 from tests.tiny_encoder import save_encoder, sentences, write_conll, write_squad
 
 LOOP = [
     *("--schedule.kind", "constant", "--schedule.warmup", "2", "--optimizer.lr", "1e-2"),
-    *("--evaluation.every", "40", "--checkpoint.every", "40", "--threads", "1"),
+    *("--evaluation.every", "20", "--checkpoint.every", "100", "--threads", "1"),
     *("--training.rows", "7", "--data.held-out", "0.2"),
 ]
 SMALL = ["--model.num-layers", "1", "--model.dropout", "0"]
 STUDENTS = {
-    "distil-tag": ("t.conll", "tagger", 60),
-    "distil-answer": ("t.json", "answerer", 100),
-    "distil": ("t.tsv", "classifier", 40),
-    "distil-encoder": ("t.txt", "m", 40),
-    "distil-gpt": ("lines.txt", "gpt", 40),
+    "distil-tag": ("t.conll", "tagger", "60"),
+    "distil-answer": ("t.json", "answerer", "100"),
+    "distil": ("t.tsv", "classifier", "40"),
+    "distil-encoder": ("t.txt", "m", "40"),
+    "distil-gpt": ("lines.txt", "gpt", "40"),
 }
 """Recipe -> its data, its teacher, and steps."""
+TEACHERS = {"tag": "tagger", "answer": "answerer", "classify": "classifier", "gpt-tiny": "gpt"}
 
 
 def distil(recipe, run, *more):
     data, teacher, steps = STUDENTS[recipe]
     own = ("--training.length", "20") if recipe in {"distil-encoder", "distil-gpt"} else ()
     start = teacher if teacher == "m" else f"runs/{teacher}"
-    words = ("train", recipe, data, "--from", start, "--run", run, "--steps", str(steps))
-    return [*words, *LOOP, *SMALL, *own, *more]
+    words = ("train", recipe, data, "--from", start, "--run", run)
+    asked = () if any(word.startswith("--training.steps") for word in more) else ("--steps", steps)
+    return [*words, *asked, *LOOP, *SMALL, *own, *more]
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
+    """Teachers, from Python; the one subprocess of them all is a student."""
     folder = tmp_path_factory.mktemp("distil")
     torch.manual_seed(0)
     save_encoder(folder / "m")
+    encoder().save(folder / "other")
     texts = sentences()
     write_conll(folder / "t.conll", texts)
     write_squad(folder / "t.json")
@@ -46,19 +55,33 @@ def place(tmp_path_factory):
     (folder / "t.tsv").write_text("\n".join(["text\tlabel", *rows]) + "\n")
     (folder / "t.txt").write_text("\n\n".join(" ".join(texts[i : i + 5]) for i in range(0, 90, 5)))
     (folder / "lines.txt").write_text("\n".join(LINES * 4) + "\n")
-    from_m = ("--from", "m", *LOOP)
-    window = ("--data.window", "20", "--data.stride", "6")
-    for words in (
-        ("tag", "t.conll", "--run", "tagger", "--steps", "60", *from_m),
-        ("answer", "t.json", "--run", "answerer", "--steps", "120", *window, *from_m),
-        ("classify", "t.tsv", "--run", "classifier", "--steps", "80", *from_m),
-        ("gpt-tiny", "lines.txt", "--run", "gpt", "--steps", "40", *TINY),
+    start, window = ["--from", str(folder / "m"), *LOOP], ["--data.window", "20"]
+    for name, data, words in (
+        ("tag", "t.conll", ["--steps", "60", *start]),
+        ("answer", "t.json", ["--steps", "100", *window, "--data.stride", "6", *start]),
+        ("classify", "t.tsv", ["--steps", "60", *start]),
+        ("gpt-tiny", "lines.txt", ["--steps", "30", "--evaluation.sample", "0", *GPT]),
     ):
-        headway("train", *words, cwd=folder)
-    for recipe in STUDENTS:
-        done = headway(*distil(recipe, recipe), cwd=folder)
-        (folder / f"said-{recipe}").write_text(done.stderr)
+        _, flags = split_words([*words, "--data", str(folder / data)])
+        train(recipe(name, (COMMAND_LINE, flags)), folder / "runs" / TEACHERS[name])
+    done = headway(*distil("distil", "distil"), cwd=folder)
+    (folder / "said").write_text(done.stderr)
     return folder
+
+
+@pytest.fixture
+def students(place, here):
+    """Makes a student, once, and says where it lies and what was said."""
+
+    def make(name):
+        said = place / f"said-{name}"
+        if name == "distil":
+            return place / "runs" / name, (place / "said").read_text()
+        if not said.exists():
+            said.write_text(here(*distil(name, name))[1])
+        return place / "runs" / name, said.read_text()
+
+    return make
 
 
 @pytest.mark.parametrize(
@@ -71,25 +94,28 @@ def place(tmp_path_factory):
         ("distil-gpt", ("the teacher's negative nats", "7 rows", "nats=", "generate runs/")),
     ],
 )
-def test_training_says_what_it_does_and_leaves_a_smaller_model_of_the_kind(place, recipe, parts):
-    said = (place / f"said-{recipe}").read_text()
+def test_training_says_what_it_does_and_leaves_a_smaller_model_of_the_kind(
+    place, students, recipe, parts
+):
+    run, said = students(recipe)
     for part in ("a student of a teacher of 2 layers", *parts):
         assert part in said, said
     teacher = STUDENTS[recipe][1]
     large = load(place / teacher if teacher == "m" else place / "runs" / teacher)
-    small = load(place / "runs" / recipe)
+    small = load(run)
     assert type(small) is type(large)
     counts = [sum(p.numel() for p in each.model.parameters()) for each in (small, large)]
     assert counts[0] < counts[1]
 
 
-def scored(place, here, run):
+def scored(here, run):
     return json.loads(here("eval", f"runs/{run}", "--json")[0])
 
 
 @pytest.mark.parametrize("recipe", ["distil-tag", "distil-answer", "distil"])
-def test_students_do_what_their_teachers_do_on_what_was_held_out(place, here, recipe):
-    student, teacher = (scored(place, here, run) for run in (recipe, STUDENTS[recipe][1]))
+def test_students_do_what_their_teachers_do_on_what_was_held_out(students, here, recipe):
+    students(recipe)
+    student, teacher = (scored(here, run) for run in (recipe, STUDENTS[recipe][1]))
     assert student.keys() == teacher.keys()
     metric = "accuracy" if recipe == "distil" else "f1"
     assert teacher[metric] > 0.9 and student[metric] > 0.9 * teacher[metric]
@@ -97,36 +123,41 @@ def test_students_do_what_their_teachers_do_on_what_was_held_out(place, here, re
     assert shown["best"] == pytest.approx(student[metric])
 
 
-def test_a_language_models_student_comes_near_it_and_is_its_draft(place, here):
-    lines = (place / "runs" / "distil-gpt" / "metrics.jsonl").read_text().splitlines()
-    valid = [row["nats"] for row in map(json.loads, lines) if row["kind"] == "valid"]
-    assert valid[-1] < 4
+def valid(run, name):
+    lines = (run / "metrics.jsonl").read_text().splitlines()
+    return [row[name] for row in map(json.loads, lines) if row["kind"] == "valid"]
+
+
+def test_a_language_models_student_comes_near_it_and_is_its_draft(place, students, here):
+    run, _ = students("distil-gpt")
+    assert valid(run, "nats")[-1] < valid(place / "runs" / "gpt", "nats")[-1] + 0.5
     asked = ("generate", "runs/gpt", "the fox", "--max-tokens", "5", "--temperature", "0")
     assert here(*asked, "--draft", "runs/distil-gpt")[0] == here(*asked)[0]
 
 
-def test_general_distillation_is_gone_on_with_for_a_task(place, here):
-    lines = (place / "runs" / "distil-encoder" / "metrics.jsonl").read_text().splitlines()
-    found = [row["difference"] for row in map(json.loads, lines) if row["kind"] == "valid"]
-    assert found[-1] > 0
-    student = load(place / "runs" / "distil-encoder")
+def test_general_distillation_is_gone_on_with_for_a_task(students, here):
+    run, _ = students("distil-encoder")
+    found = valid(run, "difference")
+    assert len(found) == 2 and found[1] < found[0]
+    student = load(run)
     assert student.model.masked_words is None and student.model.pooler is None
     here(*distil("distil", "second", "--training.student", "runs/distil-encoder"))
-    assert scored(place, here, "second")["accuracy"] > 0.9
+    assert scored(here, "second")["accuracy"] > 0.9
     tag = ("train", "tag", "t.conll", "--from", "runs/distil-encoder", "--run", "fine", *LOOP)
     assert "1 layers, d=24" in here(*tag, "--steps", "2")[1]
 
 
 @pytest.mark.parametrize("recipe", ["distil-answer", "distil-encoder", "distil-gpt"])
 def test_the_same_command_goes_on_where_it_stopped(place, here, recipe):
-    here(*distil(recipe, f"{recipe}-whole"))
-    here(*distil(recipe, f"{recipe}-halves", "--training.time", "0.001s"))
-    said = here("train", "--resume", f"runs/{recipe}-halves", "--training.time", "none")[1]
-    assert "resumed from step 1" in said
-    state = "checkpoints/step-40/state.safetensors"
-    state = state if recipe != "distil-answer" else state.replace("40", "100")
-    whole, halves = (place / "runs" / f"{recipe}-{x}" / state for x in ("whole", "halves"))
-    assert halves.read_bytes() == whole.read_bytes()
+    stages = () if recipe == "distil-encoder" else ("--distillation.inside-first", "0.5")
+    for run, steps in (("whole", "8"), ("halves", "8")):
+        time = ("--time", "0.001s") if run == "halves" else ()
+        here(*distil(recipe, f"{recipe}-{run}", *stages, f"--training.steps={steps}", *time))
+    said = here("train", "--resume", f"runs/{recipe}-halves", "--time", "none")[1]
+    assert "resumed from step " in said and "resumed from step 8" not in said
+    whole, halves = (place / "runs" / f"{recipe}-{x}" for x in ("whole", "halves"))
+    state = "checkpoints/step-8/state.safetensors"
+    assert (halves / state).read_bytes() == (whole / state).read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -154,11 +185,7 @@ def test_the_same_command_goes_on_where_it_stopped(place, here, recipe):
     ],
 )
 def test_wrong_words_are_answered_in_three_lines(place, here, words, code, part):
-    (place / "other.conll").write_text("a\tB-zoo\nb\tO\n")
-    if not (place / "other").exists():
-        from tests.small_encoder import encoder
-
-        encoder().save(place / "other")
+    (place / "other.conll").write_text("\n\n".join(f"a{i}\tB-zoo\nb\tO" for i in range(20)))
     said = here(*words.split(), "--run", "wrong", code=code)[1]
     error = said[said.index("error:") :].strip()
     assert part in error and len(error.split("\n")) <= 3, said

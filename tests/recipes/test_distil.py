@@ -6,11 +6,13 @@ import pytest
 import torch
 
 from headway import load
-from headway.bundle import ClassifierBundle
+from headway.bundle import ClassifierBundle, ClassReader
 from headway.errors import DataError, UsageError
 from headway.machine import MachineConfig, prepare
+from headway.models import GPT, GPTConfig, TextClassifier
 from headway.recipes import recipe, saved, train
 from headway.recipes.distil import DISTILLATION
+from headway.text import TextPieces
 from headway.training import read_metrics
 from tests.recipes.small_encoder import COUNTS, TEXTS, write_encoder, write_table
 from tests.recipes.test_classify import TINY
@@ -126,6 +128,26 @@ def test_a_student_of_numbers_learns_them(tmp_path):
     train(config, tmp_path / "run")
     assert scores(tmp_path / "run")[-1]["pearson"] > 0.8
     assert saved(tmp_path / "run").evaluation.metric == "pearson"
+
+
+def test_a_language_models_classifier_has_students_too(tmp_path):
+    tokenizer = TextPieces.train((text for text, _ in TEXTS), 280)
+    torch.manual_seed(2)
+    shape = {"model_dim": 12, "num_heads": 2, "ffn_dim": 20, "vocabulary": tokenizer.size}
+    model = TextClassifier(GPT(GPTConfig(**shape, num_layers=2, max_length=40)), 2)
+    with torch.no_grad():
+        model.head.weight.mul_(200)
+    ClassifierBundle(model, ClassReader(tokenizer, ("animal", "tool"), 40)).save(tmp_path / "gpt")
+    table = write_table(tmp_path / "t.tsv", TEXTS, "text\tlabel")
+    train(student((tmp_path / "gpt", table)), tmp_path / "run")
+    teacher, bundle = load(tmp_path / "gpt"), load(tmp_path / "run")
+    assert isinstance(bundle.model, TextClassifier) and bundle.config.gpt.num_layers == 1
+    texts = [text for text, _ in TEXTS]
+    said = [[found.label for found in each.classify(texts)] for each in (teacher, bundle)]
+    assert len(set(said[0])) == 2
+    assert sum(a == b for a, b in zip(*said, strict=True)) / len(texts) > 0.85
+    with pytest.raises(UsageError, match="pieces are no words"):
+        train(student((tmp_path / "gpt", table), data__augment=1), tmp_path / "other")
 
 
 def test_a_student_can_go_on_from_an_earlier_one(places, tmp_path):
