@@ -38,6 +38,7 @@ def student(places, **changes):
         "data.held_out": 0.3,
         "training.start": str(teacher),
         "model.num_layers": 1,
+        "distillation.inside_first": 0.0,
         "training.steps": 60,
         "training.rows": 16,
         "evaluation.every": 30,

@@ -200,9 +200,10 @@ _STUDENT_SCHEDULE = ScheduleConfig(kind="cosine", warmup=100, final=0.0)
 def distil() -> DistilRunConfig:
     """A small, fast student of a trained classifier (--from RUN), TinyBERT's way.
 
-    2 layers that begin as the teacher's, and learn what it computes on the texts, labels unseen;
-    --model.embedding-dim 64 makes it small too. --data.extra FILE and --data.augment 2 give it more
-    texts to hear its teacher on, which it needs. Costs and scores: docs/results.md.
+    2 layers that begin as the teacher's lowest and learn what it computes on the texts, labels
+    unseen: first its insides, then what it says. --data.extra FILE and --data.augment 1 give it
+    more texts to hear its teacher on; --model.num-layers 1 is fastest, --model.embedding-dim 64
+    smallest. Costs and scores: docs/results.md.
     """
     return DistilRunConfig(
         optimizer=_STUDENT_OPTIMIZER,
