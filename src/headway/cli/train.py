@@ -48,6 +48,7 @@ NEXT = {
         "export {run} --to hf",
     ),
     "bert": ('fill {run} "... [MASK] ..."', "eval {run}"),
+    "encoder": ("train classify TEXTS --from {run}", "embed {run} TEXTS --output vectors.npz"),
     "classifier": ('classify {run} "..."', "eval {run}"),
     "embedder": (
         'similar {run} "..." TEXTS',
@@ -84,7 +85,8 @@ def train(
     roberta: .txt, .md and .jsonl files, folders of them, or python-docs. classify, pairs, regress,
     distil: .tsv, .csv or .jsonl with the columns text and label (two texts: sentence1, sentence2;
     numbers: score). embed: the same with first and second. tag: .conll, .conllu or .jsonl. answer:
-    SQuAD's .json, or .jsonl. translate-multi30k, emoji-names: none.
+    SQuAD's .json, or .jsonl. translate-multi30k, emoji-names: none. Small students (--from their
+    teacher): distil-tag and distil-answer as tag and answer, distil-gpt and distil-encoder text.
 
     Every setting is a flag: --model.size small --optimizer.lr 1e-3 --training.steps 2000.
     `headway config explain` lists them all. Short for the commonest: --source --target --valid

@@ -2,7 +2,6 @@
 
 from headway.models.bert import Bert, BertConfig
 from headway.models.bert_start import start_from
-from headway.models.bert_student import student_config, student_of
 from headway.models.bert_tasks import (
     BertAnswerer,
     BertAnswererConfig,
@@ -17,6 +16,7 @@ from headway.models.bert_tasks import (
 from headway.models.classifier import TextClassifier, TextClassifierConfig, text_classifier
 from headway.models.contracts import DecodeState, Stepper, parameter_count
 from headway.models.gpt import GPT, GPTConfig
+from headway.models.students import body_of, student_config, student_of, with_body
 from headway.models.translator import Translator, TranslatorConfig
 from headway.models.words import NextWord, WordsConfig, WordVectors, words_model
 
@@ -43,10 +43,12 @@ __all__ = [
     "bert_answerer",
     "bert_classifier",
     "bert_tagger",
+    "body_of",
     "parameter_count",
     "start_from",
     "student_config",
     "student_of",
     "text_classifier",
+    "with_body",
     "words_model",
 ]

@@ -22,7 +22,7 @@ from headway.recipes.config import (
     WordsEvaluationConfig,
     WordsRunConfig,
 )
-from headway.recipes.distil_config import DistilRunConfig
+from headway.recipes.distil_config import StudentRunConfig
 from headway.recipes.embed_config import EmbedRunConfig
 from headway.recipes.encoder_config import EncoderRunConfig
 from headway.recipes.language_config import (
@@ -44,7 +44,7 @@ AnyRunConfig = (
     | TagRunConfig
     | AnswerRunConfig
     | EmbedRunConfig
-    | DistilRunConfig
+    | StudentRunConfig
 )
 """The configuration of a run, of whatever family."""
 
@@ -189,6 +189,10 @@ RECIPES: dict[str, Callable[[], AnyRunConfig]] = {
     "answer": encoders.answer,
     "embed": encoders.embed,
     "distil": encoders.distil,
+    "distil-tag": encoders.distil_tag,
+    "distil-answer": encoders.distil_answer,
+    "distil-gpt": encoders.distil_gpt,
+    "distil-encoder": encoders.distil_encoder,
 }
 
 

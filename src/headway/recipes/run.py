@@ -23,7 +23,7 @@ from headway.recipes.classify import CLASSIFICATION
 from headway.recipes.classify_config import ClassifyRunConfig
 from headway.recipes.config import RunConfig, WordsRunConfig, parse_time
 from headway.recipes.distil import DISTILLATION
-from headway.recipes.distil_config import DistilRunConfig
+from headway.recipes.distil_kinds import KINDS
 from headway.recipes.embed import EMBEDDING
 from headway.recipes.embed_config import EmbedRunConfig
 from headway.recipes.encoder import ENCODER
@@ -62,7 +62,7 @@ FAMILIES: dict[type[AnyRunConfig], Family] = {
     WordsRunConfig: WORDS,
     LanguageRunConfig: LANGUAGE,
     ClassifyRunConfig: CLASSIFICATION,
-    DistilRunConfig: DISTILLATION,
+    **dict.fromkeys(KINDS, DISTILLATION),
     EmbedRunConfig: EMBEDDING,
     TagRunConfig: TAGGING,
     AnswerRunConfig: ANSWERING,

@@ -16,6 +16,9 @@ from headway.training.objectives.distillation import (
     DistillationConfig,
     DistillationObjective,
     Distilled,
+    LayersConfig,
+    Lesson,
+    View,
 )
 from headway.training.objectives.masked_words import Judged, MaskedWords, judge
 from headway.training.objectives.tagging import TaggingObjective
@@ -36,6 +39,8 @@ __all__ = [
     "DistillationObjective",
     "Distilled",
     "Judged",
+    "LayersConfig",
+    "Lesson",
     "Loss",
     "MaskedWords",
     "NegativeSampling",
@@ -45,6 +50,7 @@ __all__ = [
     "TaggingObjective",
     "TextObjective",
     "TranslationObjective",
+    "View",
     "cross_entropy_sum",
     "judge",
     "negative_sampling_sum",
