@@ -50,6 +50,7 @@ def test_language_models_are_watched_alike_and_see_no_future():
         model(TOKENS)
     assert [scores.shape for scores in inside.scores] == [(2, 3, 5, 5)] * 2
     assert not torch.triu(inside.scores[0], 1).any()
+    assert torch.equal(inside.allowed[0], torch.ones(1, 1, 5, 5).tril().bool())
 
 
 def test_models_that_cannot_be_watched_say_why():

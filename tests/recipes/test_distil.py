@@ -1,14 +1,20 @@
 """A classifier's student: made, trained, resumed, saved, and what is refused."""
 
+from itertools import islice
+
 import pytest
 import torch
 
 from headway import load
-from headway.bundle import ClassifierBundle
+from headway.bundle import ClassifierBundle, ClassReader
 from headway.errors import DataError, UsageError
-from headway.recipes import recipe, train
+from headway.machine import MachineConfig, prepare
+from headway.models import GPT, GPTConfig, TextClassifier
+from headway.recipes import recipe, saved, train
+from headway.recipes.distil import DISTILLATION
+from headway.text import TextPieces
 from headway.training import read_metrics
-from tests.recipes.small_encoder import TEXTS, write_encoder, write_table
+from tests.recipes.small_encoder import COUNTS, TEXTS, write_encoder, write_table
 from tests.recipes.test_classify import TINY
 from tests.recipes.test_classify_encoder import LEARNS
 
@@ -32,6 +38,7 @@ def student(places, **changes):
         "data.held_out": 0.3,
         "training.start": str(teacher),
         "model.num_layers": 1,
+        "distillation.inside_first": 0.0,
         "training.steps": 60,
         "training.rows": 16,
         "evaluation.every": 30,
@@ -72,6 +79,78 @@ def test_a_run_that_stopped_goes_on_bit_for_bit(places, tmp_path):
         assert torch.equal(a, b)
 
 
+def test_the_inside_comes_first_then_the_outputs_wherever_a_run_goes_on(places, tmp_path):
+    stages = {"distillation__inside_first": 0.5, "training__accumulate": 2, "training__steps": 20}
+    job = prepared(student(places, **stages), tmp_path / "job")
+    an_epoch = job.course.rows.batches_an_epoch
+    assert an_epoch < 20  # the border lies in a later epoch than the first
+
+    def compared(epoch, position, count):
+        found = [lesson for _, _, lesson in islice(job.stream(epoch, position), count)]
+        return [(x.config.hidden, x.config.attention, x.config.prediction) for x in found]
+
+    whole = compared(0, 0, 40)
+    assert whole == [(1.0, 1.0, 0.0)] * 20 + [(0.0, 0.0, 1.0)] * 20
+    for done in (13, 20, 21):
+        assert compared(*divmod(done, an_epoch), 5) == whole[done : done + 5]
+
+
+def prepared(config, folder, emit=lambda event: None):
+    folder.mkdir(exist_ok=True)
+    return DISTILLATION.prepare(config, folder, prepare(MachineConfig()), emit)
+
+
+def test_texts_without_labels_are_learned_from_but_never_those_held_out(places, tmp_path):
+    table = tmp_path / "more.tsv"
+    table.write_text("text\n" + "".join(f"{text}\n" for text, _ in TEXTS))
+    lines = tmp_path / "more.txt"
+    lines.write_text("a hare is over there\n\nthe drum is old\n")
+    plain = prepared(student(places), tmp_path / "plain")
+    said = []
+    config = student(places, data__extra=(str(table), str(lines)), data__augment=2)
+    job = prepared(config, tmp_path / "job", said.append)
+    held_out = len(TEXTS) - len(plain.course.rows._lengths)
+    notes = [event["text"] for event in said if event["kind"] == "note"]
+    assert any(note.startswith(f"{held_out} of data.extra are held out") for note in notes)
+    count = 2 * len(plain.course.rows._lengths) + 2
+    assert len(job.course.rows._lengths) == 3 * count
+    (tmp_path / "more.txt").write_text("another text\n")
+    with pytest.raises(DataError, match="not those that the"):
+        prepared(config, tmp_path / "job")
+
+
+def test_a_student_of_numbers_learns_them(tmp_path):
+    encoder = write_encoder(tmp_path / "bert")
+    table = write_table(tmp_path / "n.tsv", COUNTS, "text\tscore")
+    told = {"data.train": table, "training.start": str(encoder)}
+    train(recipe("regress", ("test", {**TINY, **LEARNS, **told})), tmp_path / "teacher")
+    changes = {"data__label": "score", "data__kind": "number", "training__steps": 60}
+    config = student((tmp_path / "teacher", table), **changes)
+    train(config, tmp_path / "run")
+    assert scores(tmp_path / "run")[-1]["pearson"] > 0.8
+    assert saved(tmp_path / "run").evaluation.metric == "pearson"
+
+
+def test_a_language_models_classifier_has_students_too(tmp_path):
+    tokenizer = TextPieces.train((text for text, _ in TEXTS), 280)
+    torch.manual_seed(2)
+    shape = {"model_dim": 12, "num_heads": 2, "ffn_dim": 20, "vocabulary": tokenizer.size}
+    model = TextClassifier(GPT(GPTConfig(**shape, num_layers=2, max_length=40)), 2)
+    with torch.no_grad():
+        model.head.weight.mul_(200)
+    ClassifierBundle(model, ClassReader(tokenizer, ("animal", "tool"), 40)).save(tmp_path / "gpt")
+    table = write_table(tmp_path / "t.tsv", TEXTS, "text\tlabel")
+    train(student((tmp_path / "gpt", table)), tmp_path / "run")
+    teacher, bundle = load(tmp_path / "gpt"), load(tmp_path / "run")
+    assert isinstance(bundle.model, TextClassifier) and bundle.config.gpt.num_layers == 1
+    texts = [text for text, _ in TEXTS]
+    said = [[found.label for found in each.classify(texts)] for each in (teacher, bundle)]
+    assert len(set(said[0])) == 2
+    assert sum(a == b for a, b in zip(*said, strict=True)) / len(texts) > 0.85
+    with pytest.raises(UsageError, match="pieces are no words"):
+        train(student((tmp_path / "gpt", table), data__augment=1), tmp_path / "other")
+
+
 def test_a_student_can_go_on_from_an_earlier_one(places, tmp_path):
     stage = {"distillation__prediction": 0.0, "model__embedding_dim": 4}
     train(student(places, **stage), tmp_path / "first")
@@ -83,12 +162,25 @@ def test_a_student_can_go_on_from_an_earlier_one(places, tmp_path):
 def test_what_cannot_be_is_refused_without_a_folder(places, tmp_path):
     teacher = places[0]
     other = write_table(tmp_path / "other.tsv", [("a", "odd"), ("b", "even")] * 20, "text\tlabel")
+    deep = write_encoder(tmp_path / "deep", num_layers=3)
+    nothing = dict.fromkeys(("embedding", "hidden", "attention"), 0.0)
+    inside = {f"distillation__{name}": value for name, value in nothing.items()}
     for changes, kind, says in (
         ({"training__start": None}, UsageError, "needs a teacher"),
+        ({"data__train": ()}, UsageError, "no texts"),
         ({"model__num_layers": 9}, UsageError, "at most"),
+        ({"model__num_heads": 2}, UsageError, "2 attention heads, the teacher 3"),
         ({"data__train": other}, DataError, "does not know the label"),
         ({"data__kind": "number"}, UsageError, "gives classes"),
+        ({"data__extra": ("nowhere.txt",)}, UsageError, "no such file"),
+        ({"data__second": "label", "data__label": "text"}, UsageError, "one column holds"),
+        ({"evaluation__metric": "pearson"}, UsageError, "none of labels"),
+        ({**inside, "distillation__prediction": 0.0}, UsageError, "nothing to learn"),
+        ({**inside, "distillation__inside_first": 0.5}, UsageError, "in both parts"),
+        ({"machine__compile": True}, UsageError, "cannot be compiled"),
         ({"training__start": str(teacher.parent / "bert")}, UsageError, "holds a text encoder"),
+        ({"training__student": str(deep)}, UsageError, "student_layers=3 must be at most"),
+        ({"training__student": str(tmp_path / "gone")}, UsageError, "gone"),
     ):
         with pytest.raises(kind, match=says):
             train(student(places, **changes), tmp_path / "run")

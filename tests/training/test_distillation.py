@@ -7,11 +7,21 @@ from torch.testing import assert_close
 
 from headway.blocks.watch import layer_map, stack_of, watch_blocks
 from headway.data.framed import collate_framed
-from headway.models import Bert, BertAnswerer, BertClassifier, BertConfig
+from headway.models import (
+    GPT,
+    Bert,
+    BertAnswerer,
+    BertClassifier,
+    BertConfig,
+    BertTagger,
+    GPTConfig,
+)
 from headway.training.objectives.distillation import (
     DistillationConfig,
     DistillationObjective,
     Distilled,
+    Lesson,
+    View,
 )
 
 ROWS = [[2, 5, 7, 3], [2, 9, 3], [2, 4, 6, 8, 10, 3]]
@@ -37,6 +47,21 @@ def read(model, batch):
     return model(batch.tokens, batch.keys, batch.types)
 
 
+def view(batch, **others):
+    return View(
+        logits=lambda model: read(model, batch), keys=batch.keys, count=len(batch.keys), **others
+    )
+
+
+def differences(teacher, model, batch, config, **others):
+    objective = DistillationObjective(teacher, lambda batch: [view(batch, **others)])
+    return objective(model, Lesson(batch, config))
+
+
+def only(term, **others):
+    return DistillationConfig(**{**NOTHING, term: 1.0, **others})
+
+
 def pair(width=6, layers=2):
     teacher = BertClassifier(bert(8, 4), 3, dropout=0.0)
     student = BertClassifier(bert(width, layers), 3, dropout=0.0)
@@ -59,8 +84,7 @@ def test_blocks_are_compared_evenly_and_the_last_with_the_last():
 @pytest.mark.parametrize("term", list(NOTHING))
 def test_each_term_is_its_equation_text_by_text(term):
     teacher, model = pair()
-    config = DistillationConfig(**{**NOTHING, term: 1.0, "temperature": 2.0})
-    loss = DistillationObjective(teacher, read, config)(model, batch())
+    loss = differences(teacher, model, batch(), only(term, temperature=2.0))
     wanted = torch.zeros(())
     for row in ROWS:  # alone, nothing is padded
         one = batch([row])
@@ -75,7 +99,7 @@ def test_each_term_is_its_equation_text_by_text(term):
             wanted = wanted + F.mse_loss(s.scores[0], t.scores[1])
             wanted = wanted + F.mse_loss(s.scores[1], t.scores[3])
         if term == "prediction":
-            wanted = wanted + F.cross_entropy(a / 2, (b / 2).softmax(-1))
+            wanted = wanted + 4 * F.cross_entropy(a / 2, (b / 2).softmax(-1))
     assert loss.count == 3
     assert_close(loss.total, wanted)
 
@@ -85,18 +109,17 @@ def test_a_student_that_is_its_teacher_differs_in_nothing_but_the_outputs_entrop
     student = BertClassifier(bert(8, 4), 3, dropout=0.0)
     student.load_state_dict(teacher.state_dict())
     config = DistillationConfig(prediction=0.0)
-    loss = DistillationObjective(teacher, read, config)(Distilled(student, 8, 8), batch())
+    loss = differences(teacher, Distilled(student, 8, 8), batch(), config)
     assert_close(loss.total, torch.zeros(()), atol=1e-9, rtol=0)
 
 
 def test_the_student_and_its_projections_learn_and_the_teacher_does_not():
     teacher, model = pair()
     before = {name: p.clone() for name, p in teacher.state_dict().items()}
-    objective = DistillationObjective(teacher, read, DistillationConfig())
     update = torch.optim.Adam(model.parameters(), 1e-2)
     losses = []
     for _ in range(30):
-        loss = objective(model, batch())
+        loss = differences(teacher, model, batch(), DistillationConfig())
         update.zero_grad()
         loss.total.backward()
         update.step()
@@ -108,21 +131,78 @@ def test_the_student_and_its_projections_learn_and_the_teacher_does_not():
 
 def test_answers_are_compared_over_places_and_padding_is_no_place():
     teacher, student = BertAnswerer(bert(8, 4)), BertAnswerer(bert(6, 2))
-    config = DistillationConfig(**{**NOTHING, "prediction": 1.0})
-    objective = DistillationObjective(teacher, read, config, axis=1)
-    model = Distilled(student, 6, 8)
-    together = objective(model, batch()).total
-    apart = torch.stack([objective(model, batch([row])).total for row in ROWS]).sum()
-    assert_close(together, apart)
+    config, model = only("prediction"), Distilled(student, 6, 8)
+
+    def total(rows):
+        return differences(teacher, model, batch(rows), config, over_places=True).total
+
+    assert_close(total(ROWS), torch.stack([total([row]) for row in ROWS]).sum())
     a, b = read(student, batch(ROWS[:1])), read(teacher, batch(ROWS[:1]))
     wanted = -(b.softmax(1) * a.log_softmax(1)).sum(1).mean()
-    assert_close(objective(model, batch(ROWS[:1])).total, wanted)
+    assert_close(total(ROWS[:1]), wanted)
+
+
+def test_tags_are_compared_where_they_are_asked_for_only():
+    teacher, student = BertTagger(bert(8, 4), 3, 0.0), BertTagger(bert(6, 2), 3, 0.0)
+    one = batch(ROWS[2:])
+    asked = torch.tensor([[False, True, False, False, True, False]])
+    model = Distilled(student, 6, 8)
+    found = differences(teacher, model, one, only("prediction"), asked=asked).total
+    a, b = (read(each, one)[0, [1, 4]] for each in (student, teacher))
+    assert_close(found, F.cross_entropy(a, b.softmax(-1)))
+    everywhere = differences(teacher, model, one, only("prediction")).total
+    assert not torch.isclose(found, everywhere)
+
+
+def test_numbers_are_compared_by_their_squares():
+    teacher, student = (BertClassifier(bert(n, 2), 1, dropout=0.0) for n in (8, 6))
+    found = differences(teacher, Distilled(student, 6, 8), batch(), only("prediction")).total
+    assert_close(found, (read(teacher, batch()) - read(student, batch())).square().sum())
+    assert found > 0
+
+
+def test_language_models_are_compared_where_a_token_may_look_only():
+    torch.manual_seed(1)
+    shape = {"num_heads": 2, "ffn_dim": 12, "vocabulary": 13, "max_length": 8}
+    teacher = GPT(GPTConfig(**shape, num_layers=4, model_dim=8))
+    student = GPT(GPTConfig(**shape, num_layers=2, model_dim=6))
+    tokens, keys = batch().tokens, batch().keys
+    weights = keys.sum(1).float()
+    views = [View(logits=lambda m: m(tokens), keys=keys, weights=weights, count=13)]
+
+    def total(term, made=views):
+        objective = DistillationObjective(teacher, lambda batch: made)
+        return objective(Distilled(student, 6, 8), Lesson(None, only(term)))
+
+    wanted, nats = torch.zeros(()), torch.zeros(())
+    for row in ROWS:
+        one = torch.tensor([row])
+        with watch_blocks(stack_of(teacher)) as t, watch_blocks(stack_of(student)) as s:
+            a, b = student(one), teacher(one)
+        seen = torch.ones(len(row), len(row)).tril().bool()
+        for mine, theirs in ((0, 1), (1, 3)):
+            apart = (s.scores[mine] - t.scores[theirs])[..., seen]
+            wanted = wanted + len(row) * apart.square().mean()
+        nats = nats + F.cross_entropy(a[0], b[0].softmax(-1), reduction="sum")
+    assert total("attention").count == 13
+    assert_close(total("attention").total, wanted)
+    assert_close(total("prediction").total, nats)
+
+
+def test_a_batch_in_parts_is_the_batch():
+    teacher, model = pair()
+    parts = [view(batch(ROWS[:1])), view(batch(ROWS[1:]))]
+    objective = DistillationObjective(teacher, lambda batch: parts)
+    found = objective(model, Lesson(None, DistillationConfig()))
+    whole = differences(teacher, model, batch(), DistillationConfig())
+    assert_close(found.total, whole.total)
+    assert found.count == whole.count == 3
 
 
 def test_what_cannot_be_compared_is_refused():
     teacher = BertClassifier(bert(8, 4, heads=4), 3)
     model = Distilled(BertClassifier(bert(6, 2), 3), 6, 8)
     with pytest.raises(ValueError, match="heads"):
-        DistillationObjective(teacher, read, DistillationConfig())(model, batch())
+        differences(teacher, model, batch(), DistillationConfig())
     with pytest.raises(ValueError, match="nothing to learn"):
-        DistillationObjective(teacher, read, DistillationConfig(**NOTHING))(model, batch())
+        differences(teacher, model, batch(), DistillationConfig(**NOTHING))

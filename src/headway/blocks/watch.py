@@ -12,7 +12,7 @@ from torch import nn
 from headway.attention.kernel import SoftmaxKernel, spread
 from headway.blocks.decoder_only import DecoderOnly
 from headway.blocks.encoder import Encoder, EncoderBlock
-from headway.shapes import Float, Tensor
+from headway.shapes import Bool, Float, Tensor
 
 
 @dataclass
@@ -20,11 +20,12 @@ class Inside:
     """What one pass left behind, gradients included.
 
     hidden: the stack's input, then what each block made of it. scores: those of each block's
-    self-attention before the softmax, 0 where the mask hides them.
+    self-attention before the softmax, 0 where the mask hides them. allowed: where it does not.
     """
 
     hidden: list[Float[Tensor, "B T D"]] = field(default_factory=list)
     scores: list[Float[Tensor, "B H T T"]] = field(default_factory=list)
+    allowed: list[Bool[Tensor, "#B 1 T T"]] = field(default_factory=list)
 
 
 def stack_of(model: nn.Module) -> Encoder | DecoderOnly:
@@ -66,6 +67,7 @@ def watch_blocks(stack: Encoder | DecoderOnly) -> Iterator[Inside]:
         scores = kernel.scores(q, spread(k, q.shape[1]))
         allowed = mask.dense(q.shape[2], k.shape[2], q.device)
         inside.scores.append(scores.masked_fill(~allowed, 0.0))
+        inside.allowed.append(allowed)
 
     handles = [stack.register_forward_pre_hook(begin)]
     try:

@@ -85,13 +85,13 @@ def evaluate_answerer(bundle: AnswererBundle, run: Path, path: Path | None, json
     from headway.data.formats.questions import read_questions
     from headway.evaluation import score_answers
     from headway.recipes import saved
-    from headway.recipes.answer_config import AnswerRunConfig
+    from headway.recipes.answer_config import AnswerDataConfig
     from headway.recipes.answer_data import answered_questions
 
     config = saved(run) if (run / "run.yaml").is_file() else None
     if path is not None:
         every = list(read_questions([path]))
-    elif isinstance(config, AnswerRunConfig):
+    elif config is not None and isinstance(config.data, AnswerDataConfig):
         every = answered_questions(config.data)[1]
     else:
         raise UsageError(

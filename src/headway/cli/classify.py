@@ -206,10 +206,10 @@ def _scores(bundle: ClassifierBundle, texts: Sequence[LabelledText]) -> dict[str
 def _trained_on(run: Path) -> ClassifyDataConfig | None:
     """What the run was told of its data; None for a model without a run around it."""
     from headway.recipes import saved
-    from headway.recipes.classify_config import ClassifyRunConfig
+    from headway.recipes.classify_config import ClassifyDataConfig
 
     config = saved(run) if (run / "run.yaml").is_file() else None
-    return config.data if isinstance(config, ClassifyRunConfig) else None
+    return config.data if config and isinstance(config.data, ClassifyDataConfig) else None
 
 
 def _usual(bundle: ClassifierBundle) -> ClassifyDataConfig:

@@ -95,11 +95,11 @@ def evaluate_tagger(bundle: TaggerBundle, run: Path, path: Path | None, json: bo
     from headway.data.spans import tags_spans
     from headway.evaluation import score_spans
     from headway.recipes import saved
-    from headway.recipes.tag_config import TagDataConfig, TagRunConfig
+    from headway.recipes.tag_config import TagDataConfig
     from headway.recipes.tag_data import tagged_sentences
 
     config = saved(run) if (run / "run.yaml").is_file() else None
-    names = config.data if isinstance(config, TagRunConfig) else TagDataConfig()
+    names = config.data if config and isinstance(config.data, TagDataConfig) else TagDataConfig()
     if path is None and config is None:
         raise UsageError(
             f"{run} does not say what it was trained on", hint="name a file of tagged sentences"

@@ -48,6 +48,7 @@ NEXT = {
         "export {run} --to hf",
     ),
     "bert": ('fill {run} "... [MASK] ..."', "eval {run}"),
+    "encoder": ("train classify TEXTS --from {run}", "embed {run} TEXTS --output vectors.npz"),
     "classifier": ('classify {run} "..."', "eval {run}"),
     "embedder": (
         'similar {run} "..." TEXTS',
@@ -86,8 +87,10 @@ def train(
     roberta: .txt, .md and .jsonl files, folders of them, or python-docs. classify, pairs, regress,
     distil: .tsv, .csv or .jsonl with the columns text and label (two texts: sentence1, sentence2;
     numbers: score). embed: the same with first and second. tag: .conll, .conllu or .jsonl. answer:
-    SQuAD's .json, or .jsonl. vision: a folder with a folder of pictures for each class, a .zip of
-    it, an .npz file, or digits. translate-multi30k, emoji-names, vision-digits: none.
+    SQuAD's .json, or .jsonl. vision, dino: a folder with a folder of pictures for each class, a
+    .zip of it, an .npz file, or digits. translate-multi30k, emoji-names, vision-digits: none. Small
+    students (--from their teacher): distil-tag and distil-answer as tag and answer, distil-gpt and
+    distil-encoder text.
 
     Every setting is a flag: --model.size small --optimizer.lr 1e-3 --training.steps 2000.
     `headway config explain` lists them all. Short for the commonest: --source --target --valid

@@ -2,7 +2,6 @@
 
 from headway.models.bert import Bert, BertConfig
 from headway.models.bert_start import start_from
-from headway.models.bert_student import student_config, student_of
 from headway.models.bert_tasks import (
     BertAnswerer,
     BertAnswererConfig,
@@ -18,6 +17,7 @@ from headway.models.classifier import TextClassifier, TextClassifierConfig, text
 from headway.models.contracts import DecodeState, Stepper, parameter_count
 from headway.models.gpt import GPT, GPTConfig
 from headway.models.self_distilled import SelfDistilled
+from headway.models.students import body_of, student_config, student_of, with_body
 from headway.models.translator import Translator, TranslatorConfig
 from headway.models.vit import ViT, ViTConfig, start_vit
 from headway.models.vit_classifier import ViTClassifier, ViTClassifierConfig, vit_classifier
@@ -51,6 +51,7 @@ __all__ = [
     "bert_answerer",
     "bert_classifier",
     "bert_tagger",
+    "body_of",
     "parameter_count",
     "start_from",
     "start_vit",
@@ -58,5 +59,6 @@ __all__ = [
     "student_of",
     "text_classifier",
     "vit_classifier",
+    "with_body",
     "words_model",
 ]

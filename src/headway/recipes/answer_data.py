@@ -33,7 +33,8 @@ def check_answers(config: AnswerRunConfig) -> None:
     if not config.data.train:
         raise UsageError(
             "there are no questions to learn from",
-            hint="headway train answer FILE --from MODEL, where FILE is SQuAD's .json, or .jsonl",
+            hint=f"headway train {config.recipe} FILE --from MODEL, where FILE is "
+            "SQuAD's .json, or .jsonl",
         )
     for name in (*config.data.train, *config.data.valid):
         check_questions(Path(name))
@@ -92,9 +93,16 @@ def prepare_answers(
     whether it knows two kinds of text.
     """
     data, (room, typed) = config.data, shape
-    train, valid = answered_questions(data)
     window = data.window if room is None else min(data.window, room)
     reader = AnswerReader(tokenizer, window, data.stride)
+    return prepare_answers_as(config, reader, typed, folder, emit)
+
+
+def prepare_answers_as(
+    config: AnswerRunConfig, reader: AnswerReader, typed: bool, folder: Path, emit: Emit
+) -> PreparedQuestions:
+    """The same for a model that has its windows already."""
+    train, valid = answered_questions(config.data)
     encoded = _encoded(train, reader, typed)
     seen = [list(each.ids) for each in encoded.windows], encoded.targets
     asked = [[each.question, each.context, [a.text for a in each.answers]] for each in valid]
@@ -102,7 +110,7 @@ def prepare_answers(
     for name, side in (("train", train), ("valid", valid)):
         emit({"kind": "prepared", "what": name, "count": len(side), "unit": "questions"})
     without = sum(target == (0, 0) for target in encoded.targets)
-    text = f"{len(encoded.windows):,} windows of at most {window} tokens to train on, "
+    text = f"{len(encoded.windows):,} windows of at most {reader.window} tokens to train on, "
     emit({"kind": "note", "text": text + f"{without:,} of them without the answer"})
     most = config.evaluation.questions
     chosen = [valid[i * len(valid) // most] for i in range(most)] if len(valid) > most else valid

@@ -24,7 +24,7 @@ from headway.recipes.config import (
     WordsRunConfig,
 )
 from headway.recipes.dino_config import DinoRunConfig
-from headway.recipes.distil_config import DistilRunConfig
+from headway.recipes.distil_config import StudentRunConfig
 from headway.recipes.embed_config import EmbedRunConfig
 from headway.recipes.encoder_config import EncoderRunConfig
 from headway.recipes.language_config import (
@@ -47,9 +47,9 @@ AnyRunConfig = (
     | TagRunConfig
     | AnswerRunConfig
     | EmbedRunConfig
-    | DistilRunConfig
     | VisionRunConfig
     | DinoRunConfig
+    | StudentRunConfig
 )
 """The configuration of a run, of whatever family."""
 
@@ -197,6 +197,10 @@ RECIPES: dict[str, Callable[[], AnyRunConfig]] = {
     "vision": pictures.vision,
     "vision-digits": pictures.vision_digits,
     "dino": pictures.dino,
+    "distil-tag": encoders.distil_tag,
+    "distil-answer": encoders.distil_answer,
+    "distil-gpt": encoders.distil_gpt,
+    "distil-encoder": encoders.distil_encoder,
 }
 
 

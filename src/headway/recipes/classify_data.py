@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from headway.bundle import ClassReader, Numbers
 from headway.data.formats import LabelledText, check_table, read_labelled
@@ -22,22 +23,19 @@ FILE = "texts.json"
 
 @dataclass(frozen=True)
 class PreparedTexts:
-    """What a classifier learns from."""
+    """What a classifier learns from. extra: rows and types of texts without labels."""
 
     reader: ClassReader
     train: LabelledTexts
     valid: LabelledTexts
+    extra: tuple[list[list[int]], list[list[int]]] = ([], [])
 
 
 def check_texts(config: ClassifyRunConfig) -> None:
     """UsageError unless there are texts, and a model to start from, and the settings agree."""
-    data, metric = config.data, config.evaluation.metric
+    data = config.data
     check_files(data, config.recipe)
-    if metric is not None and metric not in METRICS[data.kind]:
-        raise UsageError(
-            f"evaluation.metric={metric} is none of labels of data.kind={data.kind}",
-            hint=f"one of {', '.join(METRICS[data.kind])}",
-        )
+    check_metric(config.evaluation.metric, data)
     if config.training.balance and data.kind == "number":
         raise UsageError("training.balance weighs classes, and data.kind=number has none")
     if config.lora.rank and (config.training.frozen is not None or config.optimizer.kind == "muon"):
@@ -49,6 +47,15 @@ def check_texts(config: ClassifyRunConfig) -> None:
         raise UsageError(
             "a classifier is made from a language model or an encoder, and none is named",
             hint="--from RUN; headway train gpt-tiny TEXT makes one",
+        )
+
+
+def check_metric(metric: str | None, data: ClassifyDataConfig) -> None:
+    """UsageError for a metric that labels of this kind do not have."""
+    if metric is not None and metric not in METRICS[data.kind]:
+        raise UsageError(
+            f"evaluation.metric={metric} is none of labels of data.kind={data.kind}",
+            hint=f"one of {', '.join(METRICS[data.kind])}",
         )
 
 
@@ -128,9 +135,16 @@ def prepare_texts(
 
 
 def prepare_as(
-    data: ClassifyDataConfig, reader: ClassReader, folder: Path, emit: Emit
+    data: ClassifyDataConfig,
+    reader: ClassReader,
+    extra: Sequence[LabelledText],
+    folder: Path,
+    emit: Emit,
 ) -> PreparedTexts:
-    """The same for a model that has its labels already. DataError for a label that it has not."""
+    """The same for a model that has its labels already. DataError for a label that it has not.
+
+    extra: texts whose labels nobody asks for. Those that are held out are left out of them.
+    """
     asked = ("number" if reader.numbers else "class", reader.pairs)
     if asked != (data.kind, data.second is not None):
         reads = "pairs of texts" if reader.pairs else "single texts"
@@ -143,7 +157,12 @@ def prepare_as(
     for each in (*sides[0], *sides[1]):
         if reader.numbers is None and each.label not in reader.labels:
             raise DataError(f"the model does not know the label {each.label!r}", each.where)
-    return _prepared(sides, reader, folder, emit)
+    held_out = {each.texts for each in sides[1]}
+    fresh = [each for each in extra if each.texts not in held_out]
+    if len(fresh) < len(extra):
+        text = f"{len(extra) - len(fresh):,} of data.extra are held out as well: left out"
+        emit({"kind": "note", "text": text})
+    return _prepared(sides, reader, folder, emit, fresh)
 
 
 def _prepared(
@@ -151,21 +170,25 @@ def _prepared(
     reader: ClassReader,
     folder: Path,
     emit: Emit,
+    extra: Sequence[LabelledText] = (),
 ) -> PreparedTexts:
     """Encoded, noted in the run folder and told."""
     sides = [_encoded(side, reader) for side in given]
-    seen = [[side.rows, side.targets] for side in sides]
-    check_unchanged(folder / FILE, reader.fingerprint, seen)
+    others = _rows(extra, reader)
+    seen: list[Any] = [[side.rows, side.targets] for side in sides]
+    check_unchanged(folder / FILE, reader.fingerprint, [*seen, others[0]] if extra else seen)
     length = reader.max_length
+    unit = "pairs" if reader.pairs else "texts"
     for name, side in zip(("train", "valid"), sides, strict=True):
-        unit = "pairs" if reader.pairs else "texts"
         emit({"kind": "prepared", "what": name, "count": len(side.rows), "unit": unit})
         full = sum(len(row) == length for row in side.rows)
         if full:
             text = f"{full:,} {unit} of {name} fill {length} tokens; what is longer was cut"
             emit({"kind": "note", "text": text})
     emit({"kind": "note", "text": _baseline(reader, given[1])})
-    return PreparedTexts(reader, *sides)
+    if extra:
+        emit({"kind": "prepared", "what": "extra", "count": len(extra), "unit": unit})
+    return PreparedTexts(reader, sides[0], sides[1], others)
 
 
 def _reader(
@@ -201,7 +224,10 @@ def _baseline(reader: ClassReader, valid: Sequence[LabelledText]) -> str:
     return f"{len(reader.labels)} classes; to say {common!r} always is right for {share:.1%}"
 
 
-def _encoded(texts: Sequence[LabelledText], reader: ClassReader) -> LabelledTexts:
+def _rows(
+    texts: Sequence[LabelledText], reader: ClassReader
+) -> tuple[list[list[int]], list[list[int]]]:
+    """Their ids and types."""
     rows: list[list[int]] = []
     types: list[list[int]] = []
     for each in texts:
@@ -211,6 +237,11 @@ def _encoded(texts: Sequence[LabelledText], reader: ClassReader) -> LabelledText
             raise DataError(error.what, each.where, error.hint) from error
         rows += ids
         types += kinds
+    return rows, types
+
+
+def _encoded(texts: Sequence[LabelledText], reader: ClassReader) -> LabelledTexts:
+    rows, types = _rows(texts, reader)
     second = types if reader.pairs else None
     if reader.numbers is not None:
         return LabelledTexts(rows, [reader.numbers.scaled(each.number) for each in texts], second)

@@ -104,7 +104,7 @@ class EncoderJob:
         guessed right, nats a pair and the share judged right, and how many nats the words are below
         their unigram entropy."""
         sums = _Sums()
-        for batch in self._held_out_batches():
+        for batch in self.held_out_batches():
             go_on()
             with self.machine.precision():
                 judged = judge(model, batch)
@@ -130,7 +130,8 @@ class EncoderJob:
             numbers["nsp_accuracy"] = sums.pairs_right / sums.pairs
         return numbers
 
-    def _held_out_batches(self) -> Iterator[MaskedBatch]:
+    def held_out_batches(self) -> Iterator[MaskedBatch]:
+        """The same rows, with the same words hidden, each time."""
         most = -(-self.config.evaluation.rows // len(self.held_out))
         for source in self.held_out:
             yield from rows_in_order(source, self.config.training.rows, most, self.machine.device)
@@ -142,7 +143,7 @@ class EncoderJob:
 
         The first is below what any model of single words could reach, as it knows these words.
         """
-        targets = [batch.targets[batch.targets != IGNORED] for batch in self._held_out_batches()]
+        targets = [batch.targets[batch.targets != IGNORED] for batch in self.held_out_batches()]
         size = self.prepared.tokenizer.size
         hidden = np.bincount(torch.cat(targets).cpu().numpy(), minlength=size)
         seen = np.ones(size)

@@ -31,7 +31,7 @@ class PreparedLanguage:
 def check_sources(config: LanguageRunConfig) -> None:
     """UsageError unless all text is there and the weights go with it."""
     data = config.data
-    check_text(data, "gpt")
+    check_text(data, config.recipe)
     if data.weights and len(data.weights) != len(data.train):
         raise UsageError(
             f"--data.weights has {len(data.weights)} numbers for {len(data.train)} texts",

@@ -25,7 +25,7 @@ from headway.recipes.config import RunConfig, WordsRunConfig, parse_time
 from headway.recipes.dino import DINO
 from headway.recipes.dino_config import DinoRunConfig
 from headway.recipes.distil import DISTILLATION
-from headway.recipes.distil_config import DistilRunConfig
+from headway.recipes.distil_kinds import KINDS
 from headway.recipes.embed import EMBEDDING
 from headway.recipes.embed_config import EmbedRunConfig
 from headway.recipes.encoder import ENCODER
@@ -66,7 +66,7 @@ FAMILIES: dict[type[AnyRunConfig], Family] = {
     WordsRunConfig: WORDS,
     LanguageRunConfig: LANGUAGE,
     ClassifyRunConfig: CLASSIFICATION,
-    DistilRunConfig: DISTILLATION,
+    **dict.fromkeys(KINDS, DISTILLATION),
     EmbedRunConfig: EMBEDDING,
     TagRunConfig: TAGGING,
     AnswerRunConfig: ANSWERING,

@@ -35,7 +35,8 @@ def check_tags(config: TagRunConfig) -> None:
     if not config.data.train:
         raise UsageError(
             "there are no tagged sentences to learn from",
-            hint="headway train tag FILE --from MODEL, where FILE is .conll, .conllu or .jsonl",
+            hint=f"headway train {config.recipe} FILE --from MODEL, where FILE is "
+            ".conll, .conllu or .jsonl",
         )
     for name in (*config.data.train, *config.data.valid):
         check_tagged(Path(name))
@@ -89,7 +90,29 @@ def prepare_tags(
     given = tagged_sentences(data)
     tags = tuple(sorted({tag for each in given[0] for tag in each.tags}))
     length = data.max_length if room is None else min(data.max_length, room)
-    reader = TagReader(tokenizer, tags, length)
+    return _prepared(given, TagReader(tokenizer, tags, length), folder, emit)
+
+
+def prepare_tags_as(
+    data: TagDataConfig, reader: TagReader, folder: Path, emit: Emit
+) -> PreparedTags:
+    """The same for a model that has its tags already. DataError for a tag that it has not."""
+    given = tagged_sentences(data)
+    for each in (*given[0], *given[1]):
+        for tag in each.tags:
+            if tag not in reader.tags:
+                raise DataError(f"the model does not know the tag {tag!r}", each.where)
+    return _prepared(given, reader, folder, emit)
+
+
+def _prepared(
+    given: tuple[list[TaggedSentence], list[TaggedSentence]],
+    reader: TagReader,
+    folder: Path,
+    emit: Emit,
+) -> PreparedTags:
+    """Encoded, noted in the run folder and told."""
+    length = reader.max_length
     train, valid = (_encoded(side, reader) for side in given)
     seen = [[[list(row.ids) for row in side.rows], side.tags] for side in (train, valid)]
     check_unchanged(folder / FILE, reader.fingerprint, seen)
@@ -101,7 +124,9 @@ def prepare_tags(
             emit({"kind": "note", "text": text})
     counts = Counter(tag for each in given[1] for tag in each.tags)
     tag, count = counts.most_common(1)[0]
-    text = f"{len(tags)} tags; to say {tag!r} always is right for {count / counts.total():.1%}"
+    text = (
+        f"{len(reader.tags)} tags; to say {tag!r} always is right for {count / counts.total():.1%}"
+    )
     emit({"kind": "note", "text": text})
     return PreparedTags(reader, train, valid, [each.tags for each in given[1]])
 

@@ -42,13 +42,18 @@ def check_text(data: TextDataConfig, recipe: str) -> None:
 def opened(kind: type[B], start: str, length: int) -> B:
     """The model that a run goes on from. UsageError if its places are too few for the rows."""
     found = load_as(kind, start)
+    check_room(found, start, length)
+    return found
+
+
+def check_room(found: TextBundle | EncoderBundle, start: str, length: int) -> None:
+    """UsageError if the places of the model in `start` are too few for rows of that length."""
     room = found.model.max_length
     if room is not None and length > room:
         raise UsageError(
             f"rows of {length} tokens are longer than the {room} places that {start} knows",
             hint=f"--training.length {room}",
         )
-    return found
 
 
 def prepared(

@@ -1,7 +1,13 @@
 """Readers of files that hold sentences, pairs of them, or labels beside them, and the search for
 them."""
 
-from headway.data.formats.labels import Columns, LabelledText, read_labelled
+from headway.data.formats.labels import (
+    Columns,
+    LabelledText,
+    check_unlabelled,
+    read_labelled,
+    read_unlabelled,
+)
 from headway.data.formats.lines import ending, read_lines
 from headway.data.formats.similar import SimilarTexts, read_similar
 from headway.data.formats.splits import Splits, locate
@@ -18,6 +24,7 @@ __all__ = [
     "SimilarTexts",
     "Splits",
     "check_table",
+    "check_unlabelled",
     "ending",
     "locate",
     "pair_files",
@@ -27,5 +34,6 @@ __all__ = [
     "read_rows",
     "read_similar",
     "read_texts",
+    "read_unlabelled",
     "text_of",
 ]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from headway.data.formats.lines import place
-from headway.data.formats.tables import read_rows
-from headway.errors import DataError
+from headway.data.formats.lines import check_file, ending, place, read_lines
+from headway.data.formats.tables import ENDINGS, read_rows
+from headway.errors import DataError, UsageError
+
+LINES = ".txt"
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,29 @@ def read_labelled(paths: Sequence[Path], columns: Columns = COLUMNS) -> Iterator
                     raise DataError(f"{name!r} is {fault}", where, "fill it in, or delete the row")
                 found[what] = value
             yield LabelledText(found["text"], found.get("label", ""), where, found.get("second"))
+
+
+def check_unlabelled(path: Path) -> None:
+    """UsageError unless the file is there and has an ending that `read_unlabelled` reads."""
+    check_file(path, (LINES, *ENDINGS), "texts")
+
+
+def read_unlabelled(paths: Sequence[Path], columns: Columns = COLUMNS) -> Iterator[LabelledText]:
+    """The texts of files, whatever they are: tables as `read_labelled` reads them, their labels not
+    looked at; of .txt files every line that is not empty.
+
+    UsageError for lines where pairs of texts are read.
+    """
+    for path in paths:
+        check_unlabelled(path)
+        if ending(path) != LINES:
+            yield from read_labelled([path], replace(columns, label=None))
+            continue
+        if columns.second is not None:
+            raise UsageError("a line is one text, and pairs are read", str(path), "a table")
+        for number, line in enumerate(read_lines(path), start=1):
+            if line.strip():
+                yield LabelledText(line.strip(), "", place(path, number))
 
 
 def _plain(value: object) -> str | None:

@@ -16,6 +16,9 @@ from headway.training.objectives.distillation import (
     DistillationConfig,
     DistillationObjective,
     Distilled,
+    LayersConfig,
+    Lesson,
+    View,
 )
 from headway.training.objectives.images import ImageObjective
 from headway.training.objectives.masked_words import Judged, MaskedWords, judge
@@ -42,6 +45,8 @@ __all__ = [
     "Distilled",
     "ImageObjective",
     "Judged",
+    "LayersConfig",
+    "Lesson",
     "Loss",
     "MaskedWords",
     "NegativeSampling",
@@ -53,6 +58,7 @@ __all__ = [
     "TaggingObjective",
     "TextObjective",
     "TranslationObjective",
+    "View",
     "cross_entropy_sum",
     "judge",
     "negative_sampling_sum",

@@ -1,0 +1,192 @@
+"""Students of every kind of teacher, through the real command line: right and wrong."""
+
+import json
+
+import pytest
+import torch
+
+from headway import load
+from headway.cli.train import split_words
+from headway.recipes import recipe, train
+from headway.settings import COMMAND_LINE
+from tests.end_to_end.small import headway
+from tests.end_to_end.test_language import LINES
+from tests.end_to_end.test_language import TINY as GPT
+from tests.small_encoder import encoder
+from tests.tiny_encoder import save_encoder, sentences, write_conll, write_squad
+
+LOOP = [
+    *("--schedule.kind", "constant", "--schedule.warmup", "2", "--optimizer.lr", "1e-2"),
+    *("--evaluation.every", "20", "--checkpoint.every", "100", "--threads", "1"),
+    *("--training.rows", "7", "--data.held-out", "0.2"),
+]
+SMALL = ["--model.num-layers", "1", "--model.dropout", "0"]
+STUDENTS = {
+    "distil-tag": ("t.conll", "tagger", "60"),
+    "distil-answer": ("t.json", "answerer", "100"),
+    "distil": ("t.tsv", "classifier", "40"),
+    "distil-encoder": ("t.txt", "m", "40"),
+    "distil-gpt": ("lines.txt", "gpt", "40"),
+}
+"""Recipe -> its data, its teacher, and steps."""
+TEACHERS = {"tag": "tagger", "answer": "answerer", "classify": "classifier", "gpt-tiny": "gpt"}
+
+
+def distil(recipe, run, *more):
+    data, teacher, steps = STUDENTS[recipe]
+    own = ("--training.length", "20") if recipe in {"distil-encoder", "distil-gpt"} else ()
+    start = teacher if teacher == "m" else f"runs/{teacher}"
+    words = ("train", recipe, data, "--from", start, "--run", run)
+    asked = () if any(word.startswith("--training.steps") for word in more) else ("--steps", steps)
+    return [*words, *asked, *LOOP, *SMALL, *own, *more]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """Teachers, from Python; the one subprocess of them all is a student."""
+    folder = tmp_path_factory.mktemp("distil")
+    torch.manual_seed(0)
+    save_encoder(folder / "m")
+    encoder().save(folder / "other")
+    texts = sentences()
+    write_conll(folder / "t.conll", texts)
+    write_squad(folder / "t.json")
+    rows = [f"{text}\t{'song' if 'sings' in text else 'none'}" for text in texts]
+    (folder / "t.tsv").write_text("\n".join(["text\tlabel", *rows]) + "\n")
+    (folder / "t.txt").write_text("\n\n".join(" ".join(texts[i : i + 5]) for i in range(0, 90, 5)))
+    (folder / "lines.txt").write_text("\n".join(LINES * 4) + "\n")
+    start, window = ["--from", str(folder / "m"), *LOOP], ["--data.window", "20"]
+    for name, data, words in (
+        ("tag", "t.conll", ["--steps", "60", *start]),
+        ("answer", "t.json", ["--steps", "100", *window, "--data.stride", "6", *start]),
+        ("classify", "t.tsv", ["--steps", "60", *start]),
+        ("gpt-tiny", "lines.txt", ["--steps", "30", "--evaluation.sample", "0", *GPT]),
+    ):
+        _, flags = split_words([*words, "--data", str(folder / data)])
+        train(recipe(name, (COMMAND_LINE, flags)), folder / "runs" / TEACHERS[name])
+    done = headway(*distil("distil", "distil"), cwd=folder)
+    (folder / "said").write_text(done.stderr)
+    return folder
+
+
+@pytest.fixture
+def students(place, here):
+    """Makes a student, once, and says where it lies and what was said."""
+
+    def make(name):
+        said = place / f"said-{name}"
+        if name == "distil":
+            return place / "runs" / name, (place / "said").read_text()
+        if not said.exists():
+            said.write_text(here(*distil(name, name))[1])
+        return place / "runs" / name, said.read_text()
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("recipe", "parts"),
+    [
+        ("distil-tag", ("the teacher's f1 on what is held out", "7 sentences", "tag runs/")),
+        ("distil-answer", ("the teacher's f1", "7 windows", "exact=", "answer runs/")),
+        ("distil", ("the teacher's accuracy", "7 texts", "macro_f1=", "classify runs/distil ")),
+        ("distil-encoder", ("7 rows", "difference=", "train classify TEXTS --from runs/")),
+        ("distil-gpt", ("the teacher's negative nats", "7 rows", "nats=", "generate runs/")),
+    ],
+)
+def test_training_says_what_it_does_and_leaves_a_smaller_model_of_the_kind(
+    place, students, recipe, parts
+):
+    run, said = students(recipe)
+    for part in ("a student of a teacher of 2 layers", *parts):
+        assert part in said, said
+    teacher = STUDENTS[recipe][1]
+    large = load(place / teacher if teacher == "m" else place / "runs" / teacher)
+    small = load(run)
+    assert type(small) is type(large)
+    counts = [sum(p.numel() for p in each.model.parameters()) for each in (small, large)]
+    assert counts[0] < counts[1]
+
+
+def scored(here, run):
+    return json.loads(here("eval", f"runs/{run}", "--json")[0])
+
+
+@pytest.mark.parametrize("recipe", ["distil-tag", "distil-answer", "distil"])
+def test_students_do_what_their_teachers_do_on_what_was_held_out(students, here, recipe):
+    students(recipe)
+    student, teacher = (scored(here, run) for run in (recipe, STUDENTS[recipe][1]))
+    assert student.keys() == teacher.keys()
+    metric = "accuracy" if recipe == "distil" else "f1"
+    assert teacher[metric] > 0.9 and student[metric] > 0.9 * teacher[metric]
+    shown = json.loads(here("runs", "show", f"runs/{recipe}", "--json")[0])
+    assert shown["best"] == pytest.approx(student[metric])
+
+
+def valid(run, name):
+    lines = (run / "metrics.jsonl").read_text().splitlines()
+    return [row[name] for row in map(json.loads, lines) if row["kind"] == "valid"]
+
+
+def test_a_language_models_student_comes_near_it_and_is_its_draft(place, students, here):
+    run, _ = students("distil-gpt")
+    assert valid(run, "nats")[-1] < valid(place / "runs" / "gpt", "nats")[-1] + 0.5
+    asked = ("generate", "runs/gpt", "the fox", "--max-tokens", "5", "--temperature", "0")
+    assert here(*asked, "--draft", "runs/distil-gpt")[0] == here(*asked)[0]
+
+
+def test_general_distillation_is_gone_on_with_for_a_task(students, here):
+    run, _ = students("distil-encoder")
+    found = valid(run, "difference")
+    assert len(found) == 2 and found[1] < found[0]
+    student = load(run)
+    assert student.model.masked_words is None and student.model.pooler is None
+    here(*distil("distil", "second", "--training.student", "runs/distil-encoder"))
+    assert scored(here, "second")["accuracy"] > 0.9
+    tag = ("train", "tag", "t.conll", "--from", "runs/distil-encoder", "--run", "fine", *LOOP)
+    assert "1 layers, d=24" in here(*tag, "--steps", "2")[1]
+
+
+@pytest.mark.parametrize("recipe", ["distil-answer", "distil-encoder", "distil-gpt"])
+def test_the_same_command_goes_on_where_it_stopped(place, here, recipe):
+    stages = () if recipe == "distil-encoder" else ("--distillation.inside-first", "0.5")
+    for run, steps in (("whole", "8"), ("halves", "8")):
+        time = ("--time", "0.001s") if run == "halves" else ()
+        here(*distil(recipe, f"{recipe}-{run}", *stages, f"--training.steps={steps}", *time))
+    said = here("train", "--resume", f"runs/{recipe}-halves", "--time", "none")[1]
+    assert "resumed from step " in said and "resumed from step 8" not in said
+    whole, halves = (place / "runs" / f"{recipe}-{x}" for x in ("whole", "halves"))
+    state = "checkpoints/step-8/state.safetensors"
+    assert (halves / state).read_bytes() == (whole / state).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "part"),
+    [
+        ("train distil", 2, "needs a teacher"),
+        ("train distil-tag --from runs/tagger", 2, "train distil-tag FILE"),
+        ("train distil-answer --from runs/answerer", 2, "train distil-answer FILE"),
+        ("train distil-gpt --from runs/gpt", 2, "train distil-gpt FILE"),
+        ("train distil-encoder --from m", 2, "train distil-encoder FILE"),
+        ("train distil t.tsv --from runs/tagger", 2, "train distil-tag DATA"),
+        ("train distil-tag t.conll --from m", 2, "train distil-encoder DATA"),
+        ("train distil-encoder t.txt --from runs/gpt", 2, "train distil-gpt DATA"),
+        ("train distil-encoder t.txt --from m --distillation.prediction 1", 2, "unknown option"),
+        ("train distil-encoder t.txt --from m --training.length 90", 2, "--training.length 60"),
+        ("train distil-gpt lines.txt --from runs/gpt --model.embedding-dim 4", 2, "embedding_dim"),
+        ("train distil t.tsv --from runs/classifier --training.recompute", 2, "unknown option"),
+        ("train distil t.tsv --from runs/classifier --compile", 2, "--compile"),
+        ("train distil t.tsv --from runs/classifier --model.num-heads 2", 2, "--model.num-heads 3"),
+        ("train distil t.tsv --from runs/classifier --data.extra t.json", 2, ".jsonl"),
+        ("train distil t.tsv --from runs/classifier --data.extra none.txt", 2, "no such file"),
+        ("train distil t.tsv --from runs/classifier --training.student runs/gpt", 2, "language"),
+        ("train distil t.tsv --from runs/classifier --training.student other", 2, "tokenizer"),
+        ("train distil-tag other.conll --from runs/tagger", 3, "other.conll:1"),
+    ],
+)
+def test_wrong_words_are_answered_in_three_lines(place, here, words, code, part):
+    (place / "other.conll").write_text("\n\n".join(f"a{i}\tB-zoo\nb\tO" for i in range(20)))
+    said = here(*words.split(), "--run", "wrong", code=code)[1]
+    error = said[said.index("error:") :].strip()
+    assert part in error and len(error.split("\n")) <= 3, said
+    assert not (place / "runs" / "wrong").exists()
