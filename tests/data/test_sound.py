@@ -14,12 +14,14 @@ from headway.data.sound import (
     SpectrogramConfig,
     Waveform,
     decoded_sound,
-    fitted,
     frequency,
+    is_sound,
     log_mel,
     mel,
     mel_filters,
     resampled,
+    sound_pixels,
+    sound_shape,
 )
 from headway.errors import DataError
 
@@ -147,15 +149,25 @@ def test_the_last_frame_is_filled_up(samples, frames):
     assert log_mel(Waveform(torch.ones(samples), 8000), SMALL).shape == (23, frames)
 
 
-def test_a_spectrogram_is_brought_to_a_width():
-    picture = torch.arange(10.0).reshape(2, 5)
-    assert fitted(picture, 2)[0].tolist() == [1, 2]
-    assert fitted(picture, 5).equal(picture)
-    assert fitted(picture, 8, silence=-1.0)[1].tolist() == [-1, 5, 6, 7, 8, 9, -1, -1]
-
-
 def test_impossible_settings_are_named():
     with pytest.raises(ValueError, match="window=300 must be at most fft=256"):
         SpectrogramConfig(window=300, fft=256)
     with pytest.raises(ValueError, match="highest=9000"):
         SpectrogramConfig(highest=9000.0)
+
+
+@pytest.mark.parametrize("rate", [8000, 16_000, 44_100])
+def test_a_sound_is_a_picture_with_low_tones_below_and_silence_black(rate):
+    def packed(wave):
+        return wav((wave * 32767).short().numpy().tobytes(), rate=rate)
+
+    low, high = (sound_pixels(packed(0.5 * tone(f, rate)), "x") for f in (250, 3000))
+    silent = sound_pixels(packed(torch.zeros(rate // 2)), "x")
+    assert low.shape == high.shape == silent.shape == sound_shape(packed(tone(9, rate)), "x")
+    assert low.dtype == np.uint8 and low.shape[0] == 64 and low.shape[2] == 1
+    assert low[..., 0].mean(1).argmax() > high[..., 0].mean(1).argmax() > 5
+    assert silent.max() == 0 and low.max() > 150
+
+
+def test_a_sound_is_told_by_how_it_begins():
+    assert is_sound(wav(b"\0\0")) and not is_sound(b"RIFF1234WEBPVP8 ") and not is_sound(b"")

@@ -28,7 +28,9 @@ class ImageReader:
     """Pixels -> (pixels / 255 - mean) / deviation, height x width of them.
 
     shorter: the shorter side becomes so many pixels, and the middle of the picture is cut out;
-    none: the whole picture is pressed into height x width. mean, deviation: of each channel.
+    none: the whole picture is pressed into height x width. padded: nothing is made larger or
+    smaller; the middle is cut out, and what is missing around it is black (of a sound: silence).
+    mean, deviation: of each channel.
     """
 
     height: int
@@ -37,6 +39,7 @@ class ImageReader:
     deviation: tuple[float, ...]
     shorter: int | None = None
     resampling: Resampling = "bicubic"
+    padded: bool = False
 
     def __post_init__(self) -> None:
         shorter, longer_side = self.shorter, max(self.height, self.width)
@@ -52,6 +55,8 @@ class ImageReader:
         """Any picture as height x width x channels. DataError for one so long and thin that it
         would have more than 25 million pixels on the way."""
         y, x = pixels.shape[:2]
+        if self.padded:
+            return with_channels(_padded(pixels, self.height, self.width), self.channels)
         if self.shorter is None:
             whole = resized(pixels, self.height, self.width, self.resampling)
             return with_channels(whole, self.channels)
@@ -109,6 +114,16 @@ class ImageReader:
             raise DataError(str(error), str(path)) from error
 
 
+def _padded(pixels: Pixels, height: int, width: int) -> Pixels:
+    """The middle of a picture, or all of it in the middle of black."""
+    y, x = pixels.shape[:2]
+    top, left = max(0, y - height) // 2, max(0, x - width) // 2
+    middle = pixels[top : top + height, left : left + width]
+    missing = height - middle.shape[0], width - middle.shape[1]
+    around = [(each // 2, each - each // 2) for each in missing]
+    return np.pad(middle, [*around, (0, 0)])
+
+
 def _are_facts(facts: dict[str, Any]) -> bool:
     sides = (facts.get("height"), facts.get("width"), facts.get("shorter") or 1)
     mean, deviation = facts.get("mean"), facts.get("deviation")
@@ -121,6 +136,7 @@ def _are_facts(facts: dict[str, Any]) -> bool:
         and len(mean) == len(deviation)  # type: ignore[arg-type]
         and all(value > 0 for value in deviation)  # type: ignore[union-attr]
         and facts["resampling"] in get_args(Resampling)
+        and type(facts["padded"]) is bool
     )
 
 

@@ -1,5 +1,6 @@
 """Pictures from files that anybody may have made: opened with care, made the size a model reads.
 
+A sound is a picture too, its spectrogram (`sound.sound_pixels`): whatever looks at pictures hears.
 Pillow does the decoding. It is asked for three formats only, told nothing of where bytes come from,
 and never decodes what the header says is larger than anybody needs.
 """
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from headway.data.sound import is_sound, sound_pixels, sound_shape
 from headway.errors import DataError, HeadwayError, UsageError
 from headway.files import read_bytes
 
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 Pixels = npt.NDArray[np.uint8]
 """Height x width x channels, 1 (grey) or 3 (red, green, blue), from 0 to 255."""
 
-ENDINGS = (".png", ".jpg", ".jpeg", ".webp")
+ENDINGS = (".png", ".jpg", ".jpeg", ".webp", ".wav")
 FORMATS = ("PNG", "JPEG", "WEBP")
 BYTES_LIMIT = 64 * 2**20
 PIXELS_LIMIT = 25_000_000
@@ -44,13 +46,15 @@ def read_image(path: Path) -> Pixels:
 
 def decoded(data: bytes, where: str, *, at_least: int | None = None) -> Pixels:
     """The pixels of a PNG, JPEG or WebP file, upright as its EXIF tells, of moving ones the first
-    picture.
+    picture; or of a WAV file's spectrogram.
 
     Grey and black-and-white pictures have one channel, all others three; sixteen bits become eight;
     what is transparent lies on white. at_least: the shorter side that is needed, where a JPEG that
     is much larger may be decoded at a half, a quarter or an eighth. DataError names `where` and the
     reason for what is no picture, is damaged, or has more than 25 million pixels.
     """
+    if is_sound(data):
+        return sound_pixels(data, where)
     with _watched(where):
         image = _opened(data, where)
         if at_least is not None:
@@ -61,6 +65,8 @@ def decoded(data: bytes, where: str, *, at_least: int | None = None) -> Pixels:
 
 def size_and_channels(data: bytes, where: str) -> tuple[int, int, int]:
     """Height, width and channels that `decoded` will give, from the header alone. DataError."""
+    if is_sound(data):
+        return sound_shape(data, where)
     with _watched(where):
         image = _opened(data, where)
         turned = image.getexif().get(0x0112, 1) in (5, 6, 7, 8)  # of EXIF: it lies on its side

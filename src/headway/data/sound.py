@@ -9,6 +9,8 @@ from __future__ import annotations
 import io
 import math
 import wave
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 
@@ -38,6 +40,7 @@ class Waveform:
 
     @property
     def seconds(self) -> float:
+        """How long it lasts."""
         return len(self.samples) / self.rate
 
 
@@ -72,26 +75,19 @@ class SpectrogramConfig:
         return max(1, math.ceil((samples - self.window) / self.hop) + 1)
 
 
+def is_sound(data: bytes) -> bool:
+    """Whether these bytes begin as a WAV file does."""
+    return data[:4] == b"RIFF" and data[8:12] == b"WAVE"
+
+
 def decoded_sound(data: bytes, where: str) -> Waveform:
     """A WAV file of whole numbers: 8, 16, 24 or 32 bits, any number of channels.
 
     DataError for anything else, for none, and for more than 10 minutes. where: names it.
     """
-    try:
-        with wave.open(io.BytesIO(data)) as file:
-            width, channels, rate = file.getsampwidth(), file.getnchannels(), file.getframerate()
-            count = file.getnframes()
-            if not RATES[0] <= rate <= RATES[1] or not 1 <= channels <= 64:
-                raise DataError(f"{channels} channels of {rate:,} samples a second", where)
-            if count > LONGEST * rate:
-                raise DataError(
-                    f"{count / rate:,.0f} seconds, more than the {LONGEST:.0f} read at once", where
-                )
-            packed = file.readframes(count)
-    except (wave.Error, EOFError, RuntimeError, ValueError) as error:
-        raise DataError(
-            f"not a WAV file of whole numbers: {error}", where, "convert it to 16-bit PCM"
-        ) from error
+    with _opened(data, where) as file:
+        width, channels, rate = file.getsampwidth(), file.getnchannels(), file.getframerate()
+        packed = file.readframes(file.getnframes())
     if width not in (1, 2, 3, 4):
         raise DataError(f"samples of {8 * width} bits", where, "convert it to 16-bit PCM")
     whole = len(packed) // (width * channels) * width * channels
@@ -99,6 +95,25 @@ def decoded_sound(data: bytes, where: str) -> Waveform:
     if not len(samples):
         raise DataError("a sound without a sample", where)
     return Waveform(torch.from_numpy(samples.astype(np.float32)), rate)
+
+
+@contextmanager
+def _opened(data: bytes, where: str) -> Iterator[wave.Wave_read]:
+    """The header has been read, and the sound is one that may be decoded."""
+    try:
+        with wave.open(io.BytesIO(data)) as file:
+            channels, rate, count = file.getnchannels(), file.getframerate(), file.getnframes()
+            if not RATES[0] <= rate <= RATES[1] or not 1 <= channels <= 64:
+                raise DataError(f"{channels} channels of {rate:,} samples a second", where)
+            if count > LONGEST * rate:
+                raise DataError(
+                    f"{count / rate:,.0f} seconds, more than the {LONGEST:.0f} read at once", where
+                )
+            yield file
+    except (wave.Error, EOFError, RuntimeError, ValueError) as error:
+        raise DataError(
+            f"not a WAV file of whole numbers: {error}", where, "convert it to 16-bit PCM"
+        ) from error
 
 
 def _numbers(packed: bytes, width: int) -> npt.NDArray[np.float64]:
@@ -181,11 +196,21 @@ def log_mel(sound: Waveform, config: SpectrogramConfig) -> Float[Tensor, "Y X"]:
     return torch.log((mel_filters(config) @ power.T).clamp_min(FLOOR))
 
 
-def fitted(
-    picture: Float[Tensor, "Y X"], frames: int, silence: float = math.log(FLOOR)
-) -> Float[Tensor, "Y {frames}"]:
-    """The middle of a longer spectrogram; a shorter one with silence on both sides."""
-    extra = picture.shape[1] - frames
-    if extra >= 0:
-        return picture[:, extra // 2 : extra // 2 + frames]
-    return F.pad(picture, (-extra // 2, -extra - -extra // 2), value=silence)
+STANDARD = SpectrogramConfig()
+"""What every sound is seen by: 64 bands of 20 to 8,000 Hz, 100 frames a second."""
+DARK, BRIGHT = -16.0, 10.0  # ln of power: what 16 bits do not hold, and a loud pure tone
+
+
+def sound_pixels(data: bytes, where: str) -> npt.NDArray[np.uint8]:
+    """The log-mel spectrogram of a WAV file as a grey picture, 64 x 100 a second x 1, low sounds
+    below: silence is black. DataError as `decoded_sound`."""
+    heard = log_mel(decoded_sound(data, where), STANDARD)
+    shade = ((heard - DARK) / (BRIGHT - DARK) * 255).round().clamp(0, 255)
+    return np.ascontiguousarray(shade.to(torch.uint8).flip(0)[..., None].numpy())
+
+
+def sound_shape(data: bytes, where: str) -> tuple[int, int, int]:
+    """Height, width and channels of `sound_pixels`, from the header alone. DataError."""
+    with _opened(data, where) as file:
+        samples = math.ceil(file.getnframes() * STANDARD.rate / file.getframerate())
+    return STANDARD.mels, STANDARD.frames(samples), 1

@@ -196,6 +196,7 @@ RECIPES: dict[str, Callable[[], AnyRunConfig]] = {
     "distil": encoders.distil,
     "vision": pictures.vision,
     "vision-digits": pictures.vision_digits,
+    "sound": pictures.sound,
     "dino": pictures.dino,
     "distil-tag": encoders.distil_tag,
     "distil-answer": encoders.distil_answer,

@@ -55,6 +55,25 @@ def vision_digits() -> VisionRunConfig:
     )
 
 
+def sound() -> VisionRunConfig:
+    """What a sound is: spoken words, bells, birds; WAV files in a folder for each class.
+
+    A sound is read as its log-mel spectrogram, 64 bands and 100 frames a second, in patches of all
+    bands and 4 frames: a Vision Transformer that hears. Costs and scores: docs/results.md.
+    """
+    return VisionRunConfig(
+        recipe="sound",
+        data=VisionDataConfig(fit="pad"),
+        augmentation=AugmentationConfig(flip=0.0, padding=4, erase=0.25),
+        model=VisionModelConfig(patch_size=64, patch_width=4),
+        optimizer=_OPTIMIZER,
+        schedule=ScheduleConfig(kind="cosine", warmup=50, final=0.01),
+        training=VisionTrainingConfig(average=0.99),
+        evaluation=VisionEvaluationConfig(every=200),
+        checkpoint=CheckpointConfig(every=200),
+    )
+
+
 def dino() -> DinoRunConfig:
     """An encoder of pictures that learns without labels: DINO, with a momentum teacher and
     multi-crop.

@@ -25,10 +25,10 @@ class VisionDataConfig:
         (), "held-out pictures; none: those that train has for that, else some of train"
     )
     held_out: float = setting(0.1, "share of the pictures kept so", gt=0, lt=1)
-    fit: Literal["crop", "squash"] = setting(
+    fit: Literal["crop", "squash", "pad"] = setting(
         "crop",
-        "pictures of other proportions: the middle is cut out, or all is pressed in; with --from "
-        "as that model has it",
+        "pictures of other proportions: the middle is cut out, all is pressed in, or black stands "
+        "around it and nothing is scaled (sounds); with --from as that model has it",
     )
     resampling: Literal["bilinear", "bicubic", "lanczos"] = setting(
         "bicubic", "how pictures are made larger or smaller"

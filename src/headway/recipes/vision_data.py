@@ -159,6 +159,10 @@ def _sized(
         height, width = start.height, start.width
     elif len(sizes) == 1:
         height, width = sizes.pop()
+    elif config.data.fit == "pad":
+        largest = (max(each) for each in zip(*sizes, strict=True))
+        sides = zip(largest, model.patch, strict=True)
+        height, width = (-(-side // patch) * patch for side, patch in sides)
     else:
         (y, x, _), (other_y, other_x, _) = [shape for shape, _ in shapes.most_common(2)]
         raise UsageError(
@@ -177,6 +181,7 @@ def _sized(
         deviation=(1.0,) * channels,
         shorter=max(height, width) if config.data.fit == "crop" else None,
         resampling=config.data.resampling,
+        padded=config.data.fit == "pad",
     )
 
 
