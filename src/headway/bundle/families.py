@@ -12,6 +12,7 @@ from torch import nn
 
 from headway import interop
 from headway.bundle.answerer import AnswererBundle, AnswerReader
+from headway.bundle.captioner import CaptionerBundle
 from headway.bundle.class_reader import ClassReader
 from headway.bundle.classifier import ClassifierBundle
 from headway.bundle.encoder import EncoderBundle
@@ -35,6 +36,8 @@ from headway.models import (
     BertConfig,
     BertTagger,
     BertTaggerConfig,
+    Captioner,
+    CaptionerConfig,
     GPTConfig,
     TextClassifierConfig,
     Translator,
@@ -63,6 +66,7 @@ Bundle = (
     | AnswererBundle
     | ImageEncoderBundle
     | ImageClassifierBundle
+    | CaptionerBundle
 )
 """What `load` returns."""
 
@@ -140,6 +144,7 @@ FAMILIES: dict[str, Family] = {
     "bert-answerer": Family(BertAnswererConfig, bert_answerer, AnswererBundle),
     "vit": Family(ViTConfig, ViT, ImageEncoderBundle),
     "vit-classifier": Family(ViTClassifierConfig, vit_classifier, ImageClassifierBundle),
+    "captioner": Family(CaptionerConfig, Captioner, CaptionerBundle),
     "words": Family(WordsConfig, words_model, WordsBundle),
 }
 """`family` in config.json -> what it needs."""

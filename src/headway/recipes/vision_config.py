@@ -17,13 +17,9 @@ EPOCHS = 30  # where neither steps nor epochs are named
 
 
 @dataclass(frozen=True, kw_only=True)
-class VisionDataConfig:
-    train: tuple[str, ...] = setting(
-        (), "pictures by class: a folder of folders, a .zip of it, an .npz file, or digits"
-    )
-    valid: tuple[str, ...] = setting(
-        (), "held-out pictures; none: those that train has for that, else some of train"
-    )
+class PicturesDataConfig:
+    """What all models that learn from pictures are told of these."""
+
     held_out: float = setting(0.1, "share of the pictures kept so", gt=0, lt=1)
     fit: Literal["crop", "squash"] = setting(
         "crop",
@@ -36,9 +32,18 @@ class VisionDataConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class VisionModelConfig(ViTConfig):
-    """The encoder's shape, and what stands on it. With --from it is that of the model to start
-    from; dropout, and another image_size, may be named."""
+class VisionDataConfig(PicturesDataConfig):
+    train: tuple[str, ...] = setting(
+        (), "pictures by class: a folder of folders, a .zip of it, an .npz file, or digits"
+    )
+    valid: tuple[str, ...] = setting(
+        (), "held-out pictures; none: those that train has for that, else some of train"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PicturesViTConfig(ViTConfig):
+    """An encoder's shape; what is none is left to the pictures, or to the model to start from."""
 
     image_size: int | None = setting(  # type: ignore[assignment]
         None, "height of the pictures, in pixels; none: as they are, if all are alike", gt=0
@@ -49,6 +54,24 @@ class VisionModelConfig(ViTConfig):
     positions: Literal["learned", "sinusoidal", "none"] = setting(
         "sinusoidal", "how a patch knows its place: trained vectors, or sines of row and column"
     )
+
+    def __post_init__(self) -> None:
+        if self.channels not in (None, 1, 3):
+            raise ValueError(f"channels={self.channels}: pictures have 1 or 3")
+        if self.image_size is not None:
+            super().__post_init__()
+
+    @property
+    def vit(self) -> ViTConfig:
+        """The encoder's configuration; what the pictures decide must be there."""
+        return ViTConfig(**{each.name: getattr(self, each.name) for each in fields(ViTConfig)})
+
+
+@dataclass(frozen=True, kw_only=True)
+class VisionModelConfig(PicturesViTConfig):
+    """The encoder's shape, and what stands on it. With --from it is that of the model to start
+    from; dropout, and another image_size, may be named."""
+
     projection: Literal["learned", "pca"] = setting(
         "learned", "patches to tokens: a trained matrix, or principal components of the pictures"
     )
@@ -62,8 +85,7 @@ class VisionModelConfig(ViTConfig):
     family: ClassVar[str] = "image-classifier"
 
     def __post_init__(self) -> None:
-        if self.channels not in (None, 1, 3):
-            raise ValueError(f"channels={self.channels}: pictures have 1 or 3")
+        super().__post_init__()
         if self.pooling != "mean" and not self.class_token:
             raise ValueError(f"pooling={self.pooling} reads [CLS]: class_token must be true")
         if self.projection == "pca" and self.model_dim > self._numbers:
@@ -71,18 +93,11 @@ class VisionModelConfig(ViTConfig):
                 f"projection=pca: patches of {self._numbers} numbers have no {self.model_dim} "
                 "principal components"
             )
-        if self.image_size is not None:
-            super().__post_init__()
 
     @property
     def _numbers(self) -> int:
         """In a patch, at most."""
         return self.patch[0] * self.patch[1] * (self.channels or 3)
-
-    @property
-    def vit(self) -> ViTConfig:
-        """The encoder's configuration; what the pictures decide must be there."""
-        return ViTConfig(**{each.name: getattr(self, each.name) for each in fields(ViTConfig)})
 
 
 SHAPE = tuple(
