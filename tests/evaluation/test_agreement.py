@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from headway.evaluation import class_scores, number_scores
+from headway.evaluation import class_scores, confusion, number_scores
 
 TRUE = [0, 0, 0, 0, 1, 1, 2, 2, 2, 4]
 FOUND = [0, 0, 1, 2, 1, 0, 2, 2, 3, 4]
@@ -61,3 +61,10 @@ def test_sides_of_other_lengths_and_empty_ones_are_refused():
         for found, true in (([kind(1)], [kind(1), kind(0)]), ([], [])):
             with pytest.raises(ValueError, match="must be equal and not 0"):
                 scores(found, true)
+
+
+def test_a_confusion_counts_true_classes_down_and_found_ones_across():
+    found, true = [0, 2, 2, 1, 0, 2], [0, 2, 1, 1, 1, 0]
+    assert confusion(found, true, 4) == [[1, 0, 1, 0], [1, 1, 1, 0], [0, 0, 1, 0], [0, 0, 0, 0]]
+    with pytest.raises(ValueError, match="must be equal"):
+        confusion([0], [0, 1], 2)

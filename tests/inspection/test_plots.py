@@ -13,6 +13,7 @@ from headway.inspection import plots, principal_components
 from headway.inspection.plots import (
     Panel,
     attention_pictures,
+    confusion_matrix,
     grouped_bars,
     line_plot,
     scatter,
@@ -175,3 +176,17 @@ def test_principal_components_are_numpys_and_keep_distances():
     assert torch.equal(principal_components(points, 3), found)
     with pytest.raises(ValueError, match="count=6"):
         principal_components(points, 6)
+
+
+def test_a_confusion_matrix_names_its_classes_and_writes_its_counts(tmp_path):
+    path = tmp_path / "c.svg"
+    confusion_matrix(path, [[5, 0], [31, 47]], ["ant", "bee & co"], title="83 pictures")
+    texts = [node.text for node in ElementTree.parse(path).iter() if node.tag.endswith("}text")]
+    for wanted in ("ant", "bee & co", "5", "31", "47", "true", "found", "83 pictures"):
+        assert wanted in texts
+    assert "0" not in texts
+    with pytest.raises(ValueError, match="must be 2 x 2"):
+        confusion_matrix(path, [[5, 0]], ["ant", "bee"], title="")
+    many = [[int(i == j) * 777 for i in range(31)] for j in range(31)]
+    confusion_matrix(path, many, [str(i) for i in range(31)], title="many")
+    assert "777" not in path.read_text()

@@ -211,10 +211,15 @@ def expect(wanted: type[B], bundle: Bundle, folder: str | Path) -> B:
     kind = getattr(wanted, "kind", "model")
     if not isinstance(bundle, wanted):
         raise UsageError(
-            f"{folder} holds a {bundle.kind}, and this needs a {kind}",
+            f"{folder} holds {_one(bundle.kind)}, and this needs {_one(kind)}",
             hint="headway runs ls says which recipe a run came from",
         )
     return bundle
+
+
+def _one(kind: str) -> str:
+    """With its article."""
+    return f"{'an' if kind[0] in 'aeio' else 'a'} {kind}"
 
 
 def _family(facts: dict[str, Any], path: Path) -> tuple[Family, Any]:

@@ -48,7 +48,7 @@ def vision_digits() -> VisionRunConfig:
         model=model,
         optimizer=_OPTIMIZER,
         schedule=ScheduleConfig(kind="cosine", warmup=50, final=0.01),
-        training=VisionTrainingConfig(epochs=40, average=0.99),
+        training=VisionTrainingConfig(steps=920, average=0.99),
         evaluation=VisionEvaluationConfig(every=200),
         checkpoint=CheckpointConfig(every=400),
     )

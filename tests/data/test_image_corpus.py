@@ -1,0 +1,145 @@
+"""Pictures of one size on disk, and as a stream of batches."""
+
+import json
+from functools import partial
+from itertools import islice
+
+import numpy as np
+import pytest
+import torch
+from torch.testing import assert_close
+
+from headway.data.augmentation import AugmentationConfig
+from headway.data.formats.images import LabelledImage
+from headway.data.image_batches import ImageBatches, in_order
+from headway.data.image_corpus import ImageCorpus, mean_and_deviation, prepare_images
+from headway.data.image_reader import ImageReader
+from headway.errors import DataError
+from tests.data.pictures import pixels_of, png
+
+READER = ImageReader(height=4, width=6, mean=(0.0,) * 3, deviation=(1.0,) * 3)
+PLAIN = AugmentationConfig(flip=0.0, padding=0)
+CHANGED = AugmentationConfig(flip=0.5, padding=1, colour=0.2)
+
+
+def images(count=10):
+    return [
+        LabelledImage("cat" if i % 3 else "ant", f"p{i}", partial(pixels_of, 4, 6, 3, i))
+        for i in range(count)
+    ]
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    return prepare_images(images(), ["ant", "cat"], READER, tmp_path / "train")
+
+
+def test_pictures_are_kept_as_they_are_in_their_order(corpus):
+    assert len(corpus) == 10 and corpus.classes == ("ant", "cat") and corpus.sizes == (3, 4, 6)
+    assert corpus.labels.tolist() == [0, 1, 1, 0, 1, 1, 0, 1, 1, 0]
+    for i in range(10):
+        assert np.array_equal(corpus.pixels[i].transpose(1, 2, 0), pixels_of(4, 6, 3, i))
+    again = ImageCorpus.open(corpus.folder)
+    assert np.array_equal(again.pixels, corpus.pixels)
+
+
+def test_files_of_other_sizes_and_channels_are_fitted(tmp_path):
+    given = [LabelledImage("ant", "a", partial(png, pixels_of(9, 9, 1)))]
+    made = prepare_images(given, ["ant"], READER, tmp_path / "x")
+    assert made.pixels.shape == (1, 3, 4, 6)
+    assert np.array_equal(made.pixels[0, 0], made.pixels[0, 2])
+
+
+def test_a_damaged_picture_leaves_no_folder_and_is_named(tmp_path):
+    bad = [*images(3), LabelledImage("ant", "bad.png", lambda: b"no picture")]
+    with pytest.raises(DataError) as error:
+        prepare_images(bad, ["ant", "cat"], READER, tmp_path / "x")
+    assert error.value.where == "bad.png" and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "damage", ["pixels.bin", {"count": 11}, {"format": 9}, {"sizes": [3, 4]}, {"classes": ["ant"]}]
+)
+def test_a_damaged_folder_is_refused(damage, corpus):
+    if isinstance(damage, str):
+        (corpus.folder / damage).write_bytes(b"x")
+    else:
+        path = corpus.folder / "facts.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), **damage}))
+    with pytest.raises(DataError, match="prepare the data again"):
+        ImageCorpus.open(corpus.folder)
+
+
+def test_mean_and_deviation_are_those_of_all_pixels_of_a_channel(corpus):
+    mean, deviation = mean_and_deviation(corpus)
+    exact = corpus.pixels.astype(np.float64) / 255
+    assert mean == pytest.approx(exact.mean((0, 2, 3)))
+    assert deviation == pytest.approx(exact.std((0, 2, 3)))
+
+
+def test_a_channel_in_which_nothing_is_to_be_seen_is_refused(tmp_path):
+    flat = [LabelledImage("a", "x", lambda: np.full((4, 6, 3), 7, np.uint8))]
+    with pytest.raises(DataError, match="nothing to see"):
+        mean_and_deviation(prepare_images(flat, ["a"], READER, tmp_path / "x"))
+
+
+def batches(corpus, config=PLAIN, rows=4, seed=3):
+    return ImageBatches(corpus, READER.normalised, config, rows, seed)
+
+
+def test_an_epoch_has_every_picture_once_and_another_order_each_time(corpus):
+    stream = batches(corpus).stream(0, 0)
+    epochs = []
+    for epoch in range(3):
+        seen = []
+        for position in range(3):
+            *following, batch = next(stream)
+            assert following == ([epoch + 1, 0] if position == 2 else [epoch, position + 1])
+            seen += batch.indices
+            for row, index in enumerate(batch.indices):
+                wanted = torch.from_numpy(corpus.pixels[index].astype(np.float32)) / 255
+                assert_close(batch.images[row], wanted)
+                assert batch.targets[row] == batch.others[row] == corpus.labels[index]
+        assert sorted(seen) == list(range(10))
+        epochs.append(seen)
+    assert epochs[0] != epochs[1] != epochs[2]
+
+
+@pytest.mark.parametrize("mixup", [0.0, 0.8])
+def test_how_a_picture_is_seen_follows_from_seed_epoch_and_number_alone(mixup, corpus):
+    config = AugmentationConfig(flip=0.5, padding=1, colour=0.2, mixup=mixup)
+    whole = list(islice(batches(corpus, config).stream(0, 0), 6))
+    entered = list(islice(batches(corpus, config).stream(1, 1), 2))
+    for (*_, one), (*_, other) in zip(whole[4:], entered, strict=True):
+        assert one.indices == other.indices and torch.equal(one.images, other.images)
+        assert torch.equal(one.shares, other.shares)
+    alone, mixed = (batches(corpus, config).batch(chosen, 5) for chosen in ([7], [2, 7, 1]))
+    assert torch.equal(alone.images[0], mixed.images[1])
+    views = [batches(corpus, config).batch([7], epoch).images for epoch in range(4)]
+    assert any(not torch.equal(views[0], view) for view in views[1:])
+    other_seed = [batches(corpus, config, seed=4).batch([i], 0).images for i in range(10)]
+    assert any(
+        not torch.equal(batches(corpus, config).batch([i], 0).images, v)
+        for i, v in enumerate(other_seed)
+    )
+
+
+def test_mixed_pictures_are_the_shares_of_the_two(corpus):
+    config = AugmentationConfig(flip=0.0, padding=0, mixup=1.0)
+    batch = batches(corpus, config).batch(range(10), 0)
+    assert bool((batch.shares >= 0.5).all()) and batch.shares.std() > 0.05
+    pixels = torch.from_numpy(corpus.pixels.astype(np.float32)) / 255
+    for i, share in enumerate(batch.shares.tolist()):
+        rest = (batch.images[i] - share * pixels[i]) / (1 - share)
+        others = [j for j in range(10) if (rest - pixels[j]).abs().max() < 1e-3]
+        assert len(others) == 1 and batch.others[i] == corpus.labels[others[0]]
+
+
+def test_for_evaluation_pictures_come_as_they_are(corpus):
+    parts = list(in_order(corpus, READER.normalised, 4))
+    assert [len(labels) for _, labels in parts] == [4, 4, 2]
+    assert_close(
+        torch.cat([pixels for pixels, _ in parts]),
+        torch.from_numpy(corpus.pixels.astype(np.float32) / 255),
+    )
+    assert torch.cat([labels for _, labels in parts]).tolist() == corpus.labels.tolist()
