@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from headway.cli.answer import evaluate_answerer
+from headway.cli.caption import evaluate_captioner
 from headway.cli.classify import evaluate_classifier
 from headway.cli.console import data, data_json, talk
 from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
@@ -42,6 +43,7 @@ def evaluate(
     of a tagger's spans; exact matches and F1 of an answerer; of an encoder, how surprised it is by
     text (pseudo-perplexity), or whether the cosines of its vectors say how alike texts are. Of a
     classifier of pictures accuracy, macro F1, and how often the right class is among the first 5.
+    Of a captioner CIDEr-D, BLEU and chrF, in every language that it speaks.
 
     Parameters
     ----------
@@ -53,7 +55,8 @@ def evaluate(
         those that the run held out. Of an encoder: a text file or a folder of them, or a table of
         pairs (.tsv .csv .jsonl) with the columns first and second, and score if there is one. Of a
         classifier of pictures: a folder with a folder for each class, .zip or .npz; without it, the
-        pictures that the run held out.
+        pictures that the run held out. Of a captioner: a table as the run's own, whose pictures are
+        files; without it, the run's pictures called test, or those that it held out.
     split
         Which of the run's own pairs.
     source
@@ -71,12 +74,15 @@ def evaluate(
     json
         One JSON object.
     """
-    from headway.bundle import TranslatorBundle, expect, load
+    from headway.bundle import CaptionerBundle, TranslatorBundle, expect, load
 
     place = machine.prepare()
     bundle = load(run, place.device)
     with place.precision():
         if _of_pictures(bundle, (run, path), confusion, json):
+            return
+        if isinstance(bundle, CaptionerBundle):
+            evaluate_captioner(bundle, run, path, (beam, length_penalty), json)
             return
         if _of_an_encoder(bundle, (run, path), place, sentences, json):
             return

@@ -24,6 +24,8 @@ SHORT = {
     "model": "model.size",
     "data": "data.train",
     "from": "training.start",
+    "from-encoder": "training.encoder",
+    "from-decoder": "training.decoder",
     "source": "data.source",
     "target": "data.target",
     "valid": "data.valid",
@@ -56,6 +58,11 @@ NEXT = {
     ),
     "tagger": ('tag {run} "..."', "eval {run}"),
     "image-classifier": ("classify {run} PICTURES", "eval {run} --confusion confusion.png"),
+    "captioner": (
+        "caption {run} PICTURES",
+        "caption {run} PICTURE --plot words.png",
+        "eval {run}",
+    ),
     "answerer": ('answer {run} --question "..." --context FILE', "eval {run}"),
     "words": (
         "words nearest {run} WORD",
@@ -86,7 +93,9 @@ def train(
     distil: .tsv, .csv or .jsonl with the columns text and label (two texts: sentence1, sentence2;
     numbers: score). embed: the same with first and second. tag: .conll, .conllu or .jsonl. answer:
     SQuAD's .json, or .jsonl. vision: a folder with a folder of pictures for each class, a .zip of
-    it, an .npz file, or digits. translate-multi30k, emoji-names, vision-digits: none.
+    it, an .npz file, or digits. caption: .tsv, .csv or .jsonl with the columns image and caption
+    (or --data.images ARRAYS.npz). translate-multi30k, emoji-names, vision-digits, caption-emoji:
+    none.
 
     Every setting is a flag: --model.size small --optimizer.lr 1e-3 --training.steps 2000.
     `headway config explain` lists them all. Short for the commonest: --source --target --valid
@@ -247,7 +256,12 @@ def _try_out(settings: AnyRunConfig) -> None:
     from headway.recipes import amended, saved
     from headway.settings import flat
 
-    few = {"training.time": None, "evaluation.sentences": 4, "evaluation.samples": 0}
+    few = {
+        "training.time": None,
+        "evaluation.sentences": 4,
+        "evaluation.pictures": 4,
+        "evaluation.samples": 0,
+    }
     with tempfile.TemporaryDirectory() as folder:
         known = {key: value for key, value in few.items() if key in flat(settings)}
         trial = amended(settings, ("--dry-run", known))

@@ -10,9 +10,11 @@ from typing import Any, TypeVar
 from headway.errors import UsageError, closest
 from headway.machine import MachineConfig
 from headway.models import GPTConfig, TranslatorConfig
+from headway.recipes import caption_catalogue as captions
 from headway.recipes import encoder_catalogue as encoders
 from headway.recipes import vision_catalogue as pictures
 from headway.recipes.answer_config import AnswerRunConfig
+from headway.recipes.caption_config import CaptionRunConfig
 from headway.recipes.classify_config import ClassifyRunConfig
 from headway.recipes.config import (
     CheckpointConfig,
@@ -48,6 +50,7 @@ AnyRunConfig = (
     | EmbedRunConfig
     | DistilRunConfig
     | VisionRunConfig
+    | CaptionRunConfig
 )
 """The configuration of a run, of whatever family."""
 
@@ -194,6 +197,8 @@ RECIPES: dict[str, Callable[[], AnyRunConfig]] = {
     "distil": encoders.distil,
     "vision": pictures.vision,
     "vision-digits": pictures.vision_digits,
+    "caption": captions.caption,
+    "caption-emoji": captions.caption_emoji,
 }
 
 

@@ -18,6 +18,8 @@ from headway.machine import prepare as prepare_machine
 from headway.models import parameter_count
 from headway.recipes.answer import ANSWERING
 from headway.recipes.answer_config import AnswerRunConfig
+from headway.recipes.caption import CAPTIONING
+from headway.recipes.caption_config import CaptionRunConfig
 from headway.recipes.catalogue import AnyRunConfig
 from headway.recipes.classify import CLASSIFICATION
 from headway.recipes.classify_config import ClassifyRunConfig
@@ -70,6 +72,7 @@ FAMILIES: dict[type[AnyRunConfig], Family] = {
     AnswerRunConfig: ANSWERING,
     EncoderRunConfig: ENCODER,
     VisionRunConfig: VISION,
+    CaptionRunConfig: CAPTIONING,
 }
 """The class of a configuration -> what its family brings."""
 
