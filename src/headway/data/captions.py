@@ -14,7 +14,6 @@ import torch
 
 from headway.data.augmentation import Augmentation, AugmentationConfig
 from headway.data.batches import padded
-from headway.data.by_length import ByLength
 from headway.data.formats.captions import CaptionedImage, Captions
 from headway.data.image_batches import Normalise
 from headway.data.image_corpus import ImageCorpus, prepare_images
@@ -25,7 +24,7 @@ from headway.shapes import Bool, Float, Int, Tensor
 
 FORMAT = 1
 TEXTS_LIMIT = 2**30
-_VIEW = 1  # what random numbers are for
+_ORDER, _VIEW = range(2)  # what random numbers are for
 
 
 class CaptionCorpus:
@@ -97,10 +96,12 @@ class Spoken:
 
 @dataclass(frozen=True)
 class CaptionBatch:
-    """Pictures with a caption each, for teacher forcing: the decoder reads `read` and predicts
-    `targets`. real: where a target is no padding. indices: which captions these are."""
+    """Pictures with all their captions, for teacher forcing: the decoder reads `read` and predicts
+    `targets`. of: the picture that a caption belongs to, by its place here. real: where a target is
+    no padding. indices: where in the corpus the pictures stand."""
 
-    images: Float[Tensor, "B C Y X"]
+    images: Float[Tensor, "M C Y X"]
+    of: Int[Tensor, " B"]
     read: Int[Tensor, "B T"]
     targets: Int[Tensor, "B T"]
     real: Bool[Tensor, "B T"]
@@ -110,6 +111,7 @@ class CaptionBatch:
         """The same on another device."""
         return CaptionBatch(
             self.images.to(device),
+            self.of.to(device),
             self.read.to(device),
             self.targets.to(device),
             self.real.to(device),
@@ -118,8 +120,9 @@ class CaptionBatch:
 
 
 class CaptionBatches:
-    """An epoch has every caption once, those of like length together, in an order that follows
-    from (seed, epoch); how its picture is changed follows from (seed, epoch, its number)."""
+    """An epoch has every picture that has a caption once, with all its captions, so that it is
+    looked at once for them; the order follows from (seed, epoch), and how a picture is changed from
+    (seed, epoch, its number)."""
 
     def __init__(
         self,
@@ -130,39 +133,47 @@ class CaptionBatches:
         rows: int,
         seed: int,
     ) -> None:
-        self.images, self.captions, self.normalise = images, captions, normalise
-        self.augmentation, self.seed = Augmentation(augmentation), seed
-        self.order = ByLength([len(each.ids) for each in captions], list, rows, seed)
+        self.images, self.normalise = images, normalise
+        self.augmentation, self.rows, self.seed = Augmentation(augmentation), rows, seed
+        self.captions: dict[int, list[tuple[int, ...]]] = {}
+        for each in captions:
+            self.captions.setdefault(each.picture, []).append(each.ids)
+        self.pictures = sorted(self.captions)
 
     @property
     def batches_an_epoch(self) -> int:
-        return self.order.batches_an_epoch
+        return -(-len(self.pictures) // self.rows)
 
     def stream(self, epoch: int, position: int) -> Iterator[tuple[int, int, CaptionBatch]]:
         """(next epoch, next position, batch), starting at batch `position` of `epoch`."""
-        for *following, chosen in self.order.stream(epoch, position):
-            yield following[0], following[1], self.batch(chosen, epoch)
-            epoch = following[0]
+        while True:
+            random = np.random.default_rng([self.seed, _ORDER, epoch])
+            order = random.permutation(self.pictures).tolist()
+            while position < self.batches_an_epoch:
+                start = position * self.rows
+                batch = self.batch(order[start : start + self.rows], epoch)
+                position += 1
+                is_last = position == self.batches_an_epoch
+                yield (*((epoch + 1, 0) if is_last else (epoch, position)), batch)
+            epoch, position = epoch + 1, 0
 
-    def batch(self, indices: Sequence[int], epoch: int | None = None) -> CaptionBatch:
-        """These captions, with their pictures as they are seen in that epoch; None: as they are."""
-        chosen = [self.captions[index] for index in indices]
-        pixels = [
-            self._seen(each.picture, i, epoch) for i, each in zip(indices, chosen, strict=True)
-        ]
-        read, real = padded([each.ids[:-1] for each in chosen], 0)
-        targets, _ = padded([each.ids[1:] for each in chosen], 0)
-        images = self.normalise(torch.stack(pixels) * 255)
-        return CaptionBatch(images, read, targets, real, tuple(indices))
+    def batch(self, pictures: Sequence[int], epoch: int | None = None) -> CaptionBatch:
+        """These pictures as they are seen in that epoch; None: as they are."""
+        images = torch.stack([self._seen(picture, epoch) for picture in pictures])
+        said = [(i, ids) for i, each in enumerate(pictures) for ids in self.captions[each]]
+        read, real = padded([ids[:-1] for _, ids in said], 0)
+        targets, _ = padded([ids[1:] for _, ids in said], 0)
+        of = torch.tensor([i for i, _ in said])
+        return CaptionBatch(self.normalise(images * 255), of, read, targets, real, tuple(pictures))
 
     def in_order(self) -> Iterator[CaptionBatch]:
-        """All captions once, pictures as they are: for evaluation."""
-        for chosen in self.order.epoch(0):
-            yield self.batch(chosen)
+        """All pictures once, as they are: for evaluation."""
+        for start in range(0, len(self.pictures), self.rows):
+            yield self.batch(self.pictures[start : start + self.rows])
 
-    def _seen(self, picture: int, index: int, epoch: int | None) -> Float[Tensor, "C Y X"]:
+    def _seen(self, picture: int, epoch: int | None) -> Float[Tensor, "C Y X"]:
         image = torch.from_numpy(self.images.pixels[picture].astype(np.float32) / 255)
         if epoch is None:
             return image
-        random = np.random.default_rng([self.seed, _VIEW, epoch, index])
+        random = np.random.default_rng([self.seed, _VIEW, epoch, picture])
         return self.augmentation(image, random)

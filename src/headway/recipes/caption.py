@@ -154,8 +154,8 @@ class CaptionJob:
             f"{width}, {model.vit.num_layers}+{model.gpt.num_layers} layers, "
             f"d={model.vit.model_dim}+{model.gpt.model_dim}"
             + (f", speaks {languages}" if languages else ""),
-            "batches": f"{training.rows * training.accumulate:,} captions"
-            + (f", {self.longer:,} too long" if self.longer else ""),
+            "batches": f"{training.rows * training.accumulate:,} pictures"
+            + (f" ({self.longer:,} captions left out as too long)" if self.longer else ""),
             "batches_an_epoch": self.rows.batches_an_epoch,
             "unit": "tok",
         }

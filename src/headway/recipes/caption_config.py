@@ -59,7 +59,7 @@ WRITES = tuple(
 @dataclass(frozen=True, kw_only=True)
 class CaptionTrainingConfig(BlocksLoopConfig):
     steps: int = setting(3000, "updates", gt=0)
-    rows: int = setting(64, "captions of a batch, each with its picture", gt=0)
+    rows: int = setting(32, "pictures of a batch, each with all its captions", gt=0)
     smoothing: float = setting(0.1, "label smoothing", ge=0, lt=1)
     encoder: str | None = setting(
         None, "the image encoder to start from: a run or a model (short: --from-encoder)"

@@ -20,7 +20,8 @@ class CaptionObjective:
     smoothing: float = 0.0
 
     def __call__(self, model: Captioner, batch: CaptionBatch) -> Loss:
-        hidden = model.decode(batch.read, model.encode(batch.images))
+        memory = model.encode(batch.images)[batch.of]
+        hidden = model.decode(batch.read, memory)
         targets = batch.targets[batch.real]
         weight = model.output.weight
         total, nats = cross_entropy_sum(hidden[batch.real], weight, targets, self.smoothing)
