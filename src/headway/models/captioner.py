@@ -152,8 +152,8 @@ def start_writing(model: Captioner, start: GPT, pieces: int, first: int) -> None
         if name not in own:
             raise ValueError(f"the decoder has no {name}, which is to be taken over")
         grows = name in ("embedding.tokens.weight", "output.weight")
-        rows = min(pieces, len(value)) if grows else own[name].shape[0]
-        if own[name].shape[1:] != value.shape[1:] or len(value) < rows:
+        rows = pieces if grows else len(value)
+        if own[name][:rows].shape != value[:rows].shape or not (grows or len(own[name]) == rows):
             raise ValueError(f"{name}: {tuple(value.shape)} into {tuple(own[name].shape)}")
         own[name][:rows].copy_(value[:rows])
         if grows:

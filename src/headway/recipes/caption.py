@@ -7,7 +7,7 @@ learned to see and a language model that has learned to write (Rothe et al. 2020
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from headway.errors import UsageError
 from headway.evaluation import cider_d, mean_nats, score_against_several
 from headway.machine import Machine
 from headway.models import Captioner, start_vit, start_writing
+from headway.recipes.caption_catalogue import caption
 from headway.recipes.caption_config import WRITES, CaptionRunConfig
 from headway.recipes.caption_data import (
     PreparedCaptions,
@@ -168,16 +169,25 @@ def _fitted(
     images = prepared.reader.images
     decided: dict[str, Any] = {}
     if starts.encoder is not None:
-        own: Any = starts.encoder.vit.config
-        decided |= {f"model.vit.{name}": getattr(own, name) for name in SHAPE}
+        decided |= _taken("vit", config, starts.encoder.vit.config, SHAPE)
     if starts.decoder is not None:
-        own = starts.decoder.model.config
-        decided |= {f"model.gpt.{name}": getattr(own, name) for name in WRITES}
+        decided |= _taken("gpt", config, starts.decoder.model.config, WRITES)
     decided["model.vit.image_size"] = images.height
     decided["model.vit.image_width"] = None if images.width == images.height else images.width
     decided["model.vit.channels"] = images.channels
     decided["model.gpt.vocabulary"] = prepared.reader.size
     return override(config, decided, "the data and the models to start from")
+
+
+def _taken(half: str, config: CaptionRunConfig, start: Any, names: Sequence[str]) -> dict[str, Any]:
+    """The settings of the model that a half starts from. UsageError where another value was asked
+    for."""
+    asked, usual = getattr(config.model, half), getattr(caption().model, half)
+    for name in names:
+        value, has = getattr(asked, name), getattr(start, name)
+        if value not in (getattr(usual, name), has) and name != "image_width":
+            raise UsageError(f"model.{half}.{name}={value}, and the model to start from has {has}")
+    return {f"model.{half}.{name}": getattr(start, name) for name in names}
 
 
 def _prepare(config: CaptionRunConfig, folder: Path, machine: Machine, emit: Emit) -> Job:
