@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
 
 from headway.cli.console import data, data_json, talk
 from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
@@ -17,6 +19,25 @@ if TYPE_CHECKING:
     from headway.data.formats.captions import CaptionedImage
 
 
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class SampleFlags:
+    """Captions drawn by chance, instead of the best."""
+
+    sample: Annotated[int, Parameter(help="So many captions of each picture are drawn.")] = 0
+    temperature: Annotated[
+        float, Parameter(help="Of these: below 1 bolder, above 1 wilder; 0 is greedy.")
+    ] = 0.8
+    top_k: Annotated[int | None, Parameter(help="Of these: so many likeliest pieces.")] = None
+    top_p: Annotated[
+        float | None, Parameter(help="Of these: the likeliest pieces of this probability.")
+    ] = None
+    seed: Annotated[int, Parameter(help="Of these: sample i is drawn from seed + i.")] = 0
+
+
+BEST = SampleFlags()
+
+
 def caption(
     run: Path,
     /,
@@ -25,14 +46,10 @@ def caption(
     beam: int = 4,
     top: int = 1,
     length_penalty: float = 1.0,
-    sample: int = 0,
-    temperature: float = 0.8,
-    top_k: int | None = None,
-    top_p: float | None = None,
-    seed: int = 0,
     plot: Path | None = None,
     layer: int | None = None,
     json: bool = False,
+    drawn: SampleFlags = BEST,
     machine: MachineFlags = ON_THIS_MACHINE,
 ) -> None:
     """Say what pictures show: a line each, its file, a tab, the caption.
@@ -54,16 +71,6 @@ def caption(
         So many captions of each picture, best first, their scores before them.
     length_penalty
         Exponent of ((5 + length) / 6), by which sums of log-probabilities are divided.
-    sample
-        So many captions of each picture are drawn by chance, instead of the best.
-    temperature
-        Of these: below 1 bolder, above 1 wilder; 0 is greedy.
-    top_k
-        Of these: only so many likeliest pieces.
-    top_p
-        Of these: the likeliest pieces of this probability.
-    seed
-        Of these: sample i is drawn from seed + i.
     plot
         A new file (.png, .svg, .pdf): where in the picture the model looks for each word. One
         picture and one language then.
@@ -76,36 +83,47 @@ def caption(
 
     if not 1 <= top <= beam:
         raise UsageError(f"--top {top}: must be between 1 and the beam width, {beam}")
-    if sample < 0:
-        raise UsageError(f"--sample {sample}: how many captions of each picture")
+    if drawn.sample < 0:
+        raise UsageError(f"--sample {drawn.sample}: how many captions of each picture")
     paths = picture_paths(picture)
-    place = machine.prepare()
-    bundle = load_as(CaptionerBundle, run, place.device)
-    languages = language.split(",") if language else [None]
-    for each in languages:
-        bundle.reader.first(each)  # refuses one that it does not speak, before anything is shown
+    languages: list[str | None] = [*language.split(",")] if language else [None]
     if plot is not None:
         _check_plot(plot, len(paths) * len(languages))
-    drawn: dict[str, Any] = {"samples": sample, "temperature": temperature, "seed": seed}
-    drawn |= {"top_k": top_k, "top_p": top_p}
-    number = 0
+    place = machine.prepare()
+    bundle = load_as(CaptionerBundle, run, place.device)
+    with place.precision():
+        for what, found in _captions(bundle, paths, languages, (beam, top, length_penalty), drawn):
+            _show(what if len(languages) > 1 else (*what[:2], None), found, json)
+            if plot is not None:
+                _draw(plot, bundle, what[1], (found[0].text, what[2], layer))
+
+
+def _captions(
+    bundle: CaptionerBundle,
+    paths: Sequence[Path],
+    languages: Sequence[str | None],
+    how: tuple[int, int, float],
+    drawn: SampleFlags,
+) -> Iterator[tuple[tuple[int, Path, str | None], list[Caption]]]:
+    """((number, file, language), captions), picture by picture. how: beam, captions of each, length
+    penalty."""
+    for each in languages:
+        bundle.reader.first(each)  # refuses one that it does not speak, before anything is shown
+    beam, top, penalty = how
+    settings = {("samples" if k == "sample" else k): v for k, v in vars(drawn).items()}
     for start in range(0, len(paths), CHUNK):
         chunk = paths[start : start + CHUNK]
-        with place.precision():
-            found = [
-                bundle.sample(chunk, language=each, **drawn)
-                if sample
-                else bundle.search(
-                    chunk, language=each, beam=beam, num_best=top, length_penalty=length_penalty
-                )
-                for each in languages
-            ]
-        for path, *texts in zip(chunk, *found, strict=True):
-            number += 1
-            for each, best in zip(languages, texts, strict=True):
-                _show((number, path, each if len(languages) > 1 else None), best, json)
-                if plot is not None:
-                    _draw(plot, bundle, path, (best[0].text, each, layer))
+        found = [
+            bundle.sample(chunk, language=each, **settings)
+            if drawn.sample
+            else bundle.search(
+                chunk, language=each, beam=beam, num_best=top, length_penalty=penalty
+            )
+            for each in languages
+        ]
+        for i, path in enumerate(chunk):
+            for each, captions in zip(languages, found, strict=True):
+                yield (start + i + 1, path, each), captions[i]
 
 
 def _show(what: tuple[int, Path, str | None], found: Sequence[Caption], json: bool) -> None:

@@ -70,37 +70,41 @@ def evaluate(
     sentences
         Of an encoder: the most sentences that are looked at.
     confusion
-        Of a classifier of pictures: a picture (.png, .svg, .pdf) of what was taken for what.
+        Of a classifier of pictures: a plot (.png, .svg, .pdf) of what was taken for what.
     json
         One JSON object.
     """
-    from headway.bundle import CaptionerBundle, TranslatorBundle, expect, load
+    from headway.bundle import TranslatorBundle, expect, load
 
-    place = machine.prepare()
+    place, how = machine.prepare(), (beam, length_penalty)
     bundle = load(run, place.device)
     with place.precision():
-        if _of_pictures(bundle, (run, path), confusion, json):
-            return
-        if isinstance(bundle, CaptionerBundle):
-            evaluate_captioner(bundle, run, path, (beam, length_penalty), json)
+        if _of_pictures(bundle, (run, path), confusion, how, json):
             return
         if _of_an_encoder(bundle, (run, path), place, sentences, json):
             return
         translator = expect(TranslatorBundle, bundle, run)
-        _scores(translator, _files(run, path, split, (source, target)), beam, length_penalty, json)
+        _scores(translator, _files(run, path, split, (source, target)), *how, json)
 
 
 def _of_pictures(
-    bundle: Bundle, places: tuple[Path, Path | None], confusion: Path | None, json: bool
+    bundle: Bundle,
+    places: tuple[Path, Path | None],
+    confusion: Path | None,
+    how: tuple[int, float],
+    json: bool,
 ) -> bool:
-    """Whether it is a classifier of pictures; then its scores were shown."""
-    from headway.bundle import ImageClassifierBundle
+    """Whether it is a classifier of pictures, or a captioner; then its scores were shown."""
+    from headway.bundle import CaptionerBundle, ImageClassifierBundle
 
     if isinstance(bundle, ImageClassifierBundle):
         evaluate_pictures(bundle, places, confusion, json)
         return True
     if confusion is not None:
         raise UsageError("--confusion is for classifiers of pictures")
+    if isinstance(bundle, CaptionerBundle):
+        evaluate_captioner(bundle, *places, how, json)
+        return True
     return False
 
 
