@@ -21,7 +21,16 @@ from headway.attention import (
     SlidingWindow,
 )
 from headway.decoding import Forbidden, Limits
-from headway.models import GPT, GPTConfig, Translator, TranslatorConfig, ViT, ViTConfig
+from headway.models import (
+    GPT,
+    Captioner,
+    CaptionerConfig,
+    GPTConfig,
+    Translator,
+    TranslatorConfig,
+    ViT,
+    ViTConfig,
+)
 
 PAD, BOS, EOS = 0, 1, 2
 VOCABULARY = 11
@@ -58,12 +67,14 @@ class Family:
     inputs(rows, pad, extra): what `start` takes, for a list of source (or prompt) id lists, padded
     by `pad` and `extra` columns more than need be. full(model, rows, read, pad, extra): logits of
     all positions of `read` at once. width(rows, length): positions that the decoder then sees.
+    keys(rows): which places of what the encoder reads are real.
     """
 
     build: Callable[[], nn.Module]
     inputs: Callable[..., tuple[Any, ...]]
     full: Callable[..., Tensor]
     width: Callable[[list[list[int]], int], int]
+    keys: Callable[[list[list[int]]], Tensor | None] = lambda rows: sources(rows)[1]
 
 
 def sources(rows: list[list[int]], pad: int = PAD, extra: int = 0) -> tuple[Tensor, Tensor | None]:
@@ -123,6 +134,49 @@ def _gpt(**changes: Any) -> Family:
     return Family(build, sources, full, lambda rows, length: max(map(len, rows)) + length)
 
 
+_tiny_vit = ViTConfig(
+    model_dim=24,
+    num_heads=3,
+    ffn_dim=40,
+    num_layers=2,
+    dropout=0.1,
+    image_size=8,
+    image_width=12,
+    patch_size=4,
+    patch_width=2,
+    channels=3,
+)
+
+
+def pictures(rows: list[list[int]], pad: int = PAD, extra: int = 0) -> tuple[Tensor]:
+    """What a captioner looks at where a translator reads `rows`: another picture for each row.
+    Pictures are of one size, so there is no padding."""
+    drawn = [
+        torch.randn(3, 8, 12, generator=torch.Generator().manual_seed(hash(tuple(row)) % 2**31))
+        for row in rows
+    ]
+    return (torch.stack(drawn),)
+
+
+def _captioner(vit: dict[str, Any], **changes: Any) -> Family:
+    """Its encoder is narrower than its decoder."""
+    sees = replace(_tiny_vit, **{"model_dim": 12, **vit})
+    config = CaptionerConfig(vit=sees, gpt=replace(_tiny_gpt, **changes))
+
+    def full(
+        model: Captioner, rows: list[list[int]], read: Tensor, pad: int = PAD, extra: int = 0
+    ) -> Tensor:
+        return model(*pictures(rows), read)
+
+    return Family(
+        lambda: Captioner(config).eval(),
+        pictures,
+        full,
+        lambda rows, length: length,
+        lambda rows: torch.ones(len(rows), 12 + sees.class_token, dtype=torch.bool),
+    )
+
+
 MODELS: dict[str, Family] = {
     "translator": _translator(),
     "translator post-norm": _translator(norm="post", activation="gelu"),
@@ -151,21 +205,10 @@ MODELS: dict[str, Family] = {
     "gpt modern": _gpt(**_modern),
     "gpt post-norm": _gpt(norm="post", activation="gelu", tie_output=False),
     "gpt alibi, one key head": _gpt(positions="alibi", num_kv_heads=1),
+    "captioner": _captioner({}),
+    "captioner modern": _captioner({"class_token": False}, **_modern),
 }
 
-
-_tiny_vit = ViTConfig(
-    model_dim=24,
-    num_heads=3,
-    ffn_dim=40,
-    num_layers=2,
-    dropout=0.1,
-    image_size=8,
-    image_width=12,
-    patch_size=4,
-    patch_width=2,
-    channels=3,
-)
 
 VITS: dict[str, Callable[[], ViT]] = {
     name: lambda changes=changes: ViT(replace(_tiny_vit, **changes)).eval()

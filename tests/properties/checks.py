@@ -8,7 +8,7 @@ from torch.testing import assert_close
 
 from headway.attention import Documents, Kernel, record_attention
 from headway.decoding import beam_search, greedy_search
-from tests.zoo import BOS, PAD, VOCABULARY, Family, limits, some_rows, sources
+from tests.zoo import BOS, PAD, VOCABULARY, Family, limits, some_rows
 
 
 def some_targets(rows: int, length: int) -> Tensor:
@@ -120,7 +120,7 @@ def recording(family: Family, model: Any) -> None:
     assert torch.equal(unwatched, watched)
     kernels = {n: m for n, m in model.named_modules() if isinstance(m, Kernel)}
     assert {f"{name}.kernel" for name in maps} == set(kernels)
-    keys = sources(rows)[1]
+    keys = family.keys(rows)
     assert keys is not None
     for name, calls in maps.items():
         weights = torch.cat(calls, dim=2)  # an RNN that feeds its input attends once a word

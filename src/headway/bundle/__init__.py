@@ -4,6 +4,8 @@
 """
 
 from headway.bundle.answerer import AnswererBundle, AnswerReader, FoundAnswer
+from headway.bundle.caption_reader import CaptionReader
+from headway.bundle.captioner import Caption, CaptionerBundle
 from headway.bundle.class_reader import ClassReader, Numbers, Texts
 from headway.bundle.classifier import Classified, ClassifierBundle
 from headway.bundle.encoder import EncoderBundle, Guess
@@ -20,6 +22,9 @@ __all__ = [
     "AnswererBundle",
     "Attention",
     "Bundle",
+    "Caption",
+    "CaptionReader",
+    "CaptionerBundle",
     "ClassReader",
     "Classified",
     "ClassifierBundle",

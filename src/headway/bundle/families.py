@@ -12,6 +12,8 @@ from torch import nn
 
 from headway import interop
 from headway.bundle.answerer import AnswererBundle, AnswerReader
+from headway.bundle.caption_reader import CaptionReader
+from headway.bundle.captioner import CaptionerBundle
 from headway.bundle.class_reader import ClassReader
 from headway.bundle.classifier import ClassifierBundle
 from headway.bundle.encoder import EncoderBundle
@@ -35,6 +37,8 @@ from headway.models import (
     BertConfig,
     BertTagger,
     BertTaggerConfig,
+    Captioner,
+    CaptionerConfig,
     GPTConfig,
     TextClassifierConfig,
     Translator,
@@ -52,6 +56,7 @@ from headway.models import (
     words_model,
 )
 from headway.settings import flatten, override
+from headway.text import ForeignTokenizer
 
 Bundle = (
     TranslatorBundle
@@ -63,12 +68,14 @@ Bundle = (
     | AnswererBundle
     | ImageEncoderBundle
     | ImageClassifierBundle
+    | CaptionerBundle
 )
 """What `load` returns."""
 
 FOREIGN = "model_type"
 """A key that config.json has in Hugging Face folders and not in ours."""
 
+LONGEST_CAPTION = 64  # pieces, where a folder does not tell
 WINDOW, STRIDE = 256, 96  # of an answerer whose folder does not tell what it was trained with
 
 
@@ -103,6 +110,19 @@ def _foreign_image_classifier(model: ViTClassifier, place: Path) -> ImageClassif
     return ImageClassifierBundle(model, ImageClasses(reader, interop.read_labels(place)))
 
 
+def _foreign_captioner(model: Captioner, place: Path) -> CaptionerBundle:
+    """It speaks one language: captions begin with the token that its folder names."""
+    tokenizer = interop.read_tokenizer(place)
+    told = read_json(place / CONFIG_FILE)
+    start = told.get("decoder_start_token_id")
+    if type(start) is int:
+        tokenizer = ForeignTokenizer.of_json(
+            tokenizer.engine_json, start, tokenizer.eos, str(place / CONFIG_FILE)
+        )
+    images = interop.read_captioner_images(place, model.config.vit)
+    return CaptionerBundle(model, CaptionReader(images, tokenizer, (), LONGEST_CAPTION))
+
+
 def _image_reader(config: ViTConfig, place: Path) -> ImageReader:
     return interop.read_image_reader(place, config, str(read_json(place / CONFIG_FILE)[FOREIGN]))
 
@@ -115,6 +135,7 @@ FOREIGN_BUNDLES: dict[type[nn.Module], Callable[[Any, Path], Bundle]] = {
     BertAnswerer: _foreign_answerer,
     ViT: _foreign_images,
     ViTClassifier: _foreign_image_classifier,
+    Captioner: _foreign_captioner,
 }
 """What a Hugging Face folder holds -> it and what stands beside it there, with its verbs."""
 
@@ -140,6 +161,7 @@ FAMILIES: dict[str, Family] = {
     "bert-answerer": Family(BertAnswererConfig, bert_answerer, AnswererBundle),
     "vit": Family(ViTConfig, ViT, ImageEncoderBundle),
     "vit-classifier": Family(ViTClassifierConfig, vit_classifier, ImageClassifierBundle),
+    "captioner": Family(CaptionerConfig, Captioner, CaptionerBundle),
     "words": Family(WordsConfig, words_model, WordsBundle),
 }
 """`family` in config.json -> what it needs."""
@@ -147,8 +169,8 @@ FAMILIES: dict[str, Family] = {
 
 def load(folder: str | Path, device: str = "cpu") -> Bundle:
     """Open a bundle, the best model of a run folder, a Hugging Face folder of a language model, of
-    an encoder of BERT's family or of pictures (ViT, DINO, DINOv2), or a llama2.c file (its
-    tokenizer, tok*.bin, beside it).
+    an encoder of BERT's family or of pictures (ViT, DINO, DINOv2), of a captioner, or a llama2.c
+    file (its tokenizer, tok*.bin, beside it).
 
     DataError if a file is missing or damaged, or if model and tokenizer do not belong together.
     """

@@ -76,7 +76,7 @@ class ImageEncoderBundle:
     kind: ClassVar[str] = "image encoder"
 
     def __init__(self, model: ViT, reader: ImageReader) -> None:
-        _check_reader(reader, model.config)
+        check_reader(reader, model.config)
         self.model = model.eval()
         self.reader = reader
 
@@ -128,7 +128,7 @@ class ImageClassifierBundle:
     kind: ClassVar[str] = "image classifier"
 
     def __init__(self, model: ViTClassifier, classes: ImageClasses) -> None:
-        _check_reader(classes.reader, model.config.vit)
+        check_reader(classes.reader, model.config.vit)
         if len(classes.labels) != model.config.num_classes:
             raise DataError(
                 f"there are {len(classes.labels)} labels, the model has "
@@ -172,7 +172,7 @@ class ImageClassifierBundle:
     def classify(self, pictures: Sequence[Picture]) -> list[Classified]:
         """What each picture shows, in order. What one gets does not depend on the others."""
         found = []
-        for images in _batches(self.reader, pictures, self.device):
+        for images in batches_of(self.reader, pictures, self.device):
             shares = self.model(images).float().softmax(-1)
             found += [self._named(row) for row in shares.tolist()]
         return found
@@ -216,7 +216,7 @@ def vectors_of(
     device = next(vit.parameters()).device
     parts = [
         pooled(vit, vit.encode(images), how).float()
-        for images in _batches(reader, pictures, device)
+        for images in batches_of(reader, pictures, device)
     ]
     found = torch.cat(parts) if parts else torch.zeros(0, vit.config.model_dim)
     return F.normalize(found, dim=-1) if normalise else found
@@ -227,17 +227,23 @@ def attention_of(
     vit: ViT, reader: ImageReader, picture: Picture, layers: tuple[str, ...] = ()
 ) -> Attention:
     """Attention weights of one picture, by layer."""
-    (images,) = _batches(reader, [picture], next(vit.parameters()).device)
+    (images,) = batches_of(reader, [picture], next(vit.parameters()).device)
     with record_attention(vit, layers) as maps:
         vit.encode(images)
-    rows, columns = vit.embedding.patches.grid(images.shape[2], images.shape[3])
-    names = ["[CLS]"] if vit.config.class_token else []
-    names += [f"[R{i + 1}]" for i in range(vit.config.registers)]
-    names += [f"{row},{column}" for row in range(rows) for column in range(columns)]
+    names = names_of(vit, images.shape[2], images.shape[3])
     return Attention(names, names, {name: calls[0][0].cpu() for name, calls in maps.items()})
 
 
-def _batches(
+def names_of(vit: ViT, y: int, x: int) -> list[str]:
+    """What its vectors of a picture of that size are called: [CLS], [R1], ... (registers), and
+    "row,column" of the patches."""
+    rows, columns = vit.embedding.patches.grid(y, x)
+    names = ["[CLS]"] if vit.config.class_token else []
+    names += [f"[R{i + 1}]" for i in range(vit.config.registers)]
+    return names + [f"{row},{column}" for row in range(rows) for column in range(columns)]
+
+
+def batches_of(
     reader: ImageReader, pictures: Sequence[Picture], device: torch.device
 ) -> Iterator[Float[Tensor, "B C Y X"]]:
     """What the model is given of them, a few at a time."""
@@ -249,7 +255,8 @@ def _batches(
         yield reader.batch(pixels).to(device)
 
 
-def _check_reader(reader: ImageReader, config: ViTConfig) -> None:
+def check_reader(reader: ImageReader, config: ViTConfig) -> None:
+    """DataError unless the model can look at what the reader gives."""
     if reader.channels != config.channels:
         raise DataError(
             f"pictures are read with {reader.channels} channels, the model sees {config.channels}",

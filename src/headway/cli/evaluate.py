@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
 
 from headway.cli.answer import evaluate_answerer
+from headway.cli.caption import evaluate_captioner
 from headway.cli.classify import evaluate_classifier
 from headway.cli.console import data, data_json, talk
 from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
@@ -23,28 +26,72 @@ if TYPE_CHECKING:
     from headway.machine import Machine
 
 
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class SearchFlags:
+    """How translations and captions are sought."""
+
+    beam: Annotated[int, Parameter(help="Beam width; 1 is greedy.")] = 5
+    length_penalty: Annotated[float, Parameter(help="Exponent of ((5 + length) / 6).")] = 1.0
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class PairFlags:
+    """Of a translator: on which pairs it is scored."""
+
+    split: Annotated[Literal["test", "valid"], Parameter(help="Which of the run's own pairs.")] = (
+        "test"
+    )
+    source: Annotated[
+        str | None, Parameter(help="Column or file ending of the source language.")
+    ] = None
+    target: Annotated[
+        str | None, Parameter(help="Column or file ending of the target language.")
+    ] = None
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class SightFlags:
+    """Of what looks at pictures."""
+
+    confusion: Annotated[
+        Path | None,
+        Parameter(
+            help="Of a classifier of pictures: a plot (.png, .svg, .pdf) of what was taken for what."
+        ),
+    ] = None
+    known: Annotated[
+        Path | None,
+        Parameter(
+            help="Of an image encoder: pictures whose classes are told, those at PATH are asked; "
+            "without it, nine tenths of those at PATH, or the run's training pictures."
+        ),
+    ] = None
+
+
+FIVE_BEAMS, OF_THE_RUN, NO_PICTURES = SearchFlags(), PairFlags(), SightFlags()
+
+
 def evaluate(
     run: Path,
     path: Path | None = None,
     /,
     *,
-    split: Literal["test", "valid"] = "test",
-    source: str | None = None,
-    target: str | None = None,
-    beam: int = 5,
-    length_penalty: float = 1.0,
+    search: SearchFlags = FIVE_BEAMS,
+    pairs: PairFlags = OF_THE_RUN,
+    sight: SightFlags = NO_PICTURES,
     sentences: int = 300,
-    confusion: Path | None = None,
-    known: Path | None = None,
     json: bool = False,
     machine: MachineFlags = ON_THIS_MACHINE,
 ) -> None:
-    """BLEU and chrF, by sacrebleu, of a translator on held-out pairs; of a classifier accuracy,
-    macro F1 and Matthews' correlation, or Pearson's and Spearman's and the mean squared error; F1
-    of a tagger's spans; exact matches and F1 of an answerer; of an encoder, how surprised it is by
-    text (pseudo-perplexity), or whether the cosines of its vectors say how alike texts are. Of a
-    classifier of pictures accuracy, macro F1, and how often the right class is among the first 5;
-    of an image encoder, how often neighbours have the same class.
+    """How good a model is on what it was not trained on; what is measured follows from its kind.
+
+    Translators: BLEU and chrF, by sacrebleu. Classifiers: accuracy, macro F1, Matthews' correlation,
+    or Pearson's, Spearman's and the mean squared error; taggers: F1 of spans; answerers: exact
+    matches and F1. Encoders: pseudo-perplexity, or whether cosines say how alike texts are; of
+    pictures, whether neighbours have the same class. Captioners: CIDEr-D, BLEU and chrF.
 
     Parameters
     ----------
@@ -56,24 +103,10 @@ def evaluate(
         those that the run held out. Of an encoder: a text file or a folder of them, or a table of
         pairs (.tsv .csv .jsonl) with the columns first and second, and score if there is one. Of a
         classifier of pictures: a folder with a folder for each class, .zip or .npz; without it, the
-        pictures that the run held out.
-    split
-        Which of the run's own pairs.
-    source
-        Column or file ending of the source language.
-    target
-        Column or file ending of the target language.
-    beam
-        Beam width; 1 is greedy.
-    length_penalty
-        Exponent of ((5 + length) / 6).
+        pictures that the run held out. Of a captioner: a table as the run's own, whose pictures are
+        files; without it, the run's pictures called test, or those that it held out.
     sentences
         Of an encoder: the most sentences that are looked at.
-    confusion
-        Of a classifier of pictures: a picture (.png, .svg, .pdf) of what was taken for what.
-    known
-        Of an image encoder: pictures whose classes are told, those at PATH are asked; without it,
-        nine tenths of those at PATH, or the run's training pictures.
     json
         One JSON object.
     """
@@ -82,24 +115,25 @@ def evaluate(
     place = machine.prepare()
     bundle = load(run, place.device)
     with place.precision():
-        if _of_pictures(bundle, (run, path), (confusion, known), json):
+        if _of_pictures(bundle, (run, path), sight, search, json):
             return
         if _of_an_encoder(bundle, (run, path), place, sentences, json):
             return
         translator = expect(TranslatorBundle, bundle, run)
-        _scores(translator, _files(run, path, split, (source, target)), beam, length_penalty, json)
+        _scores(translator, _files(run, path, pairs), search, json)
 
 
 def _of_pictures(
     bundle: Bundle,
     places: tuple[Path, Path | None],
-    more: tuple[Path | None, Path | None],
+    sight: SightFlags,
+    search: SearchFlags,
     json: bool,
 ) -> bool:
-    """Whether it looks at pictures; then its scores were shown. more: --confusion and --known."""
-    from headway.bundle import ImageClassifierBundle, ImageEncoderBundle
+    """Whether it looks at pictures; then its scores were shown."""
+    from headway.bundle import CaptionerBundle, ImageClassifierBundle, ImageEncoderBundle
 
-    confusion, known = more
+    confusion, known = sight.confusion, sight.known
     if confusion is not None and not isinstance(bundle, ImageClassifierBundle):
         raise UsageError("--confusion is for classifiers of pictures")
     if known is not None and not isinstance(bundle, ImageEncoderBundle):
@@ -108,6 +142,8 @@ def _of_pictures(
         evaluate_pictures(bundle, places, confusion, json)
     elif isinstance(bundle, ImageEncoderBundle):
         evaluate_neighbours(bundle, places, known, json)
+    elif isinstance(bundle, CaptionerBundle):
+        evaluate_captioner(bundle, *places, (search.beam, search.length_penalty), json)
     else:
         return False
     return True
@@ -134,13 +170,12 @@ def _of_an_encoder(
     return True
 
 
-def _scores(
-    bundle: TranslatorBundle, files: PairFiles, beam: int, length_penalty: float, json: bool
-) -> None:
+def _scores(bundle: TranslatorBundle, files: PairFiles, search: SearchFlags, json: bool) -> None:
     """BLEU and chrF of what the model makes of the source sides."""
     from headway.data.formats import read_pairs
     from headway.evaluation import score_translations
 
+    beam, length_penalty = search.beam, search.length_penalty
     pairs = [pair for pair in read_pairs(files) if pair.source and pair.target]
     if not pairs:
         raise DataError("there is no pair to evaluate on", files.describe())
@@ -158,9 +193,7 @@ def _scores(
     data(f"chrF {scores.chrf:.2f}   {scores.chrf_signature}")
 
 
-def _files(
-    run: Path, path: Path | None, split: str, sides: tuple[str | None, str | None]
-) -> PairFiles:
+def _files(run: Path, path: Path | None, flags: PairFlags) -> PairFiles:
     """The pairs to evaluate on."""
     from headway.data.formats import pair_files
     from headway.recipes.config import DataConfig
@@ -172,13 +205,15 @@ def _files(
         values = read_yaml(run / "run.yaml")
         start = "data."
         saved = {k.removeprefix(start): v for k, v in values.items() if k.startswith(start)}
-    source, target = sides[0] or saved.get("source"), sides[1] or saved.get("target")
+    source, target = flags.source or saved.get("source"), flags.target or saved.get("target")
     if path is not None:
         return pair_files(path, source, target)
     if not saved:
         raise UsageError(f"{run} does not say what it was trained on", hint="name a file of pairs")
     splits = splits_of(override(DataConfig(), saved, str(run / "run.yaml")))
-    files = splits.test if split == "test" else splits.valid
+    files = splits.test if flags.split == "test" else splits.valid
     if files is None:
-        raise UsageError(f"the run has no {split} pairs", hint="name a file, or --split valid")
+        raise UsageError(
+            f"the run has no {flags.split} pairs", hint="name a file, or --split valid"
+        )
     return files

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from headway.cli.console import data_json, talk
 from headway.cli.pictures import sees_pictures
 from headway.errors import UsageError
+
+if TYPE_CHECKING:
+    from headway.interop import Exported
 
 
 def export(
@@ -25,8 +28,8 @@ def export(
     headway export runs/NAME --to hf
 
     Language models, encoders of BERT's family with their heads, encoders and classifiers of
-    pictures. The folder is read again: its logits must be the model's to 1e-4, its ids the
-    tokenizer's. If they are not, it is removed and the command fails.
+    pictures, captioners. The folder is read again: its logits must be the model's to 1e-4, its ids
+    the tokenizer's. If they are not, it is removed and the command fails.
 
     Parameters
     ----------
@@ -37,29 +40,14 @@ def export(
     out
         The new folder; RUN/hf unless given.
     family
-        gpt2, openai-gpt, llama, qwen3, bert, roberta, distilbert, albert, vit or dinov2; the first
-        that can hold the model unless given.
+        gpt2, openai-gpt, llama, qwen3, bert, roberta, distilbert, albert, vit, dinov2 or
+        vision-encoder-decoder; the first that can hold the model unless given.
     json
         What was found, as one JSON object.
     """
-    from headway.interop import export as write
-    from headway.interop import export_images
-
-    place = run / to if out is None else out
     bundle = _opened(run)
-    reader = getattr(bundle, "reader", bundle)  # with tasks the tokenizer stands beside the labels
-    labels = getattr(reader, "labels", None) or getattr(reader, "tags", None)
-    if getattr(reader, "numbers", None) is not None:
-        raise UsageError(
-            "its numbers are on the scale of its training, for which there is no form there",
-            hint="headway classify gives them as they are",
-        )
     sees = sees_pictures(bundle)
-    if sees:
-        labels = getattr(bundle, "labels", None)
-        found = export_images(bundle.model, bundle.reader, place, family, labels)
-    else:
-        found = write(bundle.model, reader.tokenizer, place, family, labels)
+    found = _written(bundle, run / to if out is None else out, family)
     if json:
         data_json({**vars(found), "folder": str(found.folder)})
         return
@@ -69,6 +57,28 @@ def export(
     talk.print(f"checked   logits differ by at most {found.difference:.1e}, {same}", markup=False)
     call = f"transformers.{found.architecture}.from_pretrained({str(found.folder)!r})"
     talk.print(f"next      {call}", markup=False)
+
+
+def _written(bundle: Any, place: Path, family: str | None) -> Exported:
+    """By the function for its kind. UsageError for what has no form there."""
+    from headway.bundle import CaptionerBundle
+    from headway.interop import export as write
+    from headway.interop import export_captioner, export_images
+
+    reader = getattr(bundle, "reader", bundle)  # with tasks the tokenizer stands beside the labels
+    if isinstance(bundle, CaptionerBundle):
+        parts = (bundle.reader.images, bundle.reader.tokenizer)
+        return export_captioner(bundle.model, *parts, place, bundle.languages, family)
+    if sees_pictures(bundle):
+        labels = getattr(bundle, "labels", None)
+        return export_images(bundle.model, reader, place, family, labels)
+    if getattr(reader, "numbers", None) is not None:
+        raise UsageError(
+            "its numbers are on the scale of its training, for which there is no form there",
+            hint="headway classify gives them as they are",
+        )
+    labels = getattr(reader, "labels", None) or getattr(reader, "tags", None)
+    return write(bundle.model, reader.tokenizer, place, family, labels)
 
 
 def _opened(run: Path) -> Any:

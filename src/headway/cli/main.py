@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from cyclopts import App, CycloptsError
 
 from headway.cli.answer import answer
+from headway.cli.caption import caption
 from headway.cli.check import data_app
 from headway.cli.classify import classify
 from headway.cli.compare import compare
@@ -49,6 +50,7 @@ app.command(translate)
 app.command(generate)
 app.command(chat)
 app.command(classify)
+app.command(caption)
 app.command(fill)
 app.command(embed)
 app.command(similar)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-TITLES = {"bleu": "BLEU", "chrf": "chrF"}
+TITLES = {"bleu": "BLEU", "chrf": "chrF", "cider": "CIDEr-D"}
 UNSHOWN = {"took", "seconds", "time"}
 
 
@@ -19,7 +19,7 @@ def metrics(event: Mapping[str, Any]) -> dict[str, float]:
 
 
 def written(name: str, value: float) -> str:
-    """Scores of 0 to 100 with two places, everything else with three."""
+    """Scores of 0 to 100 (CIDEr-D: to 10) with two places, everything else with three."""
     return f"{value:.2f}" if name in TITLES else f"{value:.3f}"
 
 

@@ -142,7 +142,7 @@ class Screen:
         talk.print(f"{event['step']:>7,}  {loss:>6.3f}  {values}{star}")
 
     def _on_sample(self, event: Mapping[str, Any]) -> None:
-        for name in ("source", "reference", "prompt", "output"):
+        for name in ("source", "language", "reference", "prompt", "output"):
             if text := event.get(name):
                 talk.print(f"   [dim]{name:<10}[/] {escape(text.replace(chr(10), ' ⏎ '))}")
 

@@ -24,6 +24,8 @@ SHORT = {
     "model": "model.size",
     "data": "data.train",
     "from": "training.start",
+    "from-encoder": "training.encoder",
+    "from-decoder": "training.decoder",
     "source": "data.source",
     "target": "data.target",
     "valid": "data.valid",
@@ -58,6 +60,11 @@ NEXT = {
     "tagger": ('tag {run} "..."', "eval {run}"),
     "image-classifier": ("classify {run} PICTURES", "eval {run} --confusion confusion.png"),
     "image-encoder": ("embed {run} PICTURES --plot pictures.png", "eval {run}"),
+    "captioner": (
+        "caption {run} PICTURES",
+        "caption {run} PICTURE --plot words.png",
+        "eval {run}",
+    ),
     "answerer": ('answer {run} --question "..." --context FILE', "eval {run}"),
     "words": (
         "words nearest {run} WORD",
@@ -84,13 +91,13 @@ def train(
     translate: pairs of sentences, a .tsv file, a folder with train and valid files, or what two
     aligned files share (data/train for data/train.en and data/train.de). words: text files, .txt,
     or .tsv with --column NAME. gpt, gpt-tiny, gpt-shakespeare; bert, bert-tiny, bert-domain,
-    roberta: .txt, .md and .jsonl files, folders of them, or python-docs. classify, pairs, regress,
-    distil: .tsv, .csv or .jsonl with the columns text and label (two texts: sentence1, sentence2;
-    numbers: score). embed: the same with first and second. tag: .conll, .conllu or .jsonl. answer:
-    SQuAD's .json, or .jsonl. vision, dino: a folder with a folder of pictures for each class, a
-    .zip of it, an .npz file, or digits. translate-multi30k, emoji-names, vision-digits: none. Small
-    students (--from their teacher): distil-tag and distil-answer as tag and answer, distil-gpt and
-    distil-encoder text.
+    roberta; distil-gpt, distil-encoder: .txt, .md and .jsonl files, folders of them, or
+    python-docs. classify, pairs, regress, distil: .tsv, .csv or .jsonl with the columns text and
+    label (two texts: sentence1, sentence2; numbers: score). embed: the same with first and second.
+    tag, distil-tag: .conll, .conllu or .jsonl. answer, distil-answer: SQuAD's .json, or .jsonl.
+    vision, dino, sound: a folder with a folder of pictures (or .wav) for each class, a .zip of it,
+    an .npz file, or digits. caption: .tsv, .csv or .jsonl with the columns image and caption (or
+    --data.images ARRAYS.npz). translate-multi30k, emoji-names, vision-digits, caption-emoji: none.
 
     Every setting is a flag: --model.size small --optimizer.lr 1e-3 --training.steps 2000.
     `headway config explain` lists them all. Short for the commonest: --source --target --valid
@@ -251,7 +258,12 @@ def _try_out(settings: AnyRunConfig) -> None:
     from headway.recipes import amended, saved
     from headway.settings import flat
 
-    few = {"training.time": None, "evaluation.sentences": 4, "evaluation.samples": 0}
+    few = {
+        "training.time": None,
+        "evaluation.sentences": 4,
+        "evaluation.pictures": 4,
+        "evaluation.samples": 0,
+    }
     with tempfile.TemporaryDirectory() as folder:
         known = {key: value for key, value in few.items() if key in flat(settings)}
         trial = amended(settings, ("--dry-run", known))

@@ -96,15 +96,22 @@ def open_rows(
     return rows
 
 
-def sample_steps(model: Any, rows: Sequence[Row], sampling: Sampling) -> Iterator[list[Row]]:
+def sample_steps(
+    model: Any, rows: Sequence[Row], sampling: Sampling, state: Any = None
+) -> Iterator[list[Row]]:
     """Continue all rows; after each step, those that have got a token. `model` is a Stepper.
 
     A row's draws depend on its seed and its place alone, and its scores on no other row: it gets
     what it would get alone. Who reads along may `end` a row that was given; it then leaves, as
-    finished rows do. Each prompt is read once, however many rows continue it.
+    finished rows do. Each prompt is read once, however many rows continue it. state: of a model
+    that starts from something else than prompts, where it stands before the last token of each;
+    a row of it for each of `rows`.
     """
     live = [row for row in rows if row.reason is None]
-    state = read_prompts(model, live)
+    if state is None:
+        state = read_prompts(model, live)
+    elif len(live) < len(rows):
+        state = state.reorder([place for place, row in enumerate(rows) if row.reason is None])
     while live:
         grown, state = _step(model, state, live, sampling)
         if grown:

@@ -2,7 +2,8 @@
 
 from headway.evaluation.agreement import class_scores, confusion, number_scores
 from headway.evaluation.answers import AnswerScores, score_answers
-from headway.evaluation.bleu import CorpusScores, score_translations
+from headway.evaluation.bleu import CorpusScores, score_against_several, score_translations
+from headway.evaluation.cider import cider_d
 from headway.evaluation.neighbours import linear_accuracy, neighbours_accuracy, spread
 from headway.evaluation.perplexity import bits_per_byte, mean_nats
 from headway.evaluation.pseudo_perplexity import PseudoPerplexity, pseudo_perplexity
@@ -15,6 +16,7 @@ __all__ = [
     "PseudoPerplexity",
     "SpanScores",
     "bits_per_byte",
+    "cider_d",
     "class_scores",
     "confusion",
     "linear_accuracy",
@@ -25,6 +27,7 @@ __all__ = [
     "places_of_right",
     "pseudo_perplexity",
     "ranks",
+    "score_against_several",
     "score_answers",
     "score_spans",
     "score_translations",

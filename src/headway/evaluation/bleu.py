@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
@@ -22,10 +23,21 @@ class CorpusScores:
 
 def score_translations(outputs: Sequence[str], references: Sequence[str]) -> CorpusScores:
     """Corpus scores of detokenised outputs against one reference each (Post 2018)."""
+    return score_against_several(outputs, [[reference] for reference in references])
+
+
+def score_against_several(
+    outputs: Sequence[str], references: Sequence[Sequence[str]]
+) -> CorpusScores:
+    """The same against one reference or more for each output; they need not be equally many."""
     if len(outputs) != len(references) or not outputs:
         raise ValueError(f"{len(outputs)=} and {len(references)=} must be equal and not 0")
     bleu, chrf = BLEU(), CHRF()
-    streams = [list(references)]
+    # a stream of first references, one of second ones, ...; None where an output has no more
+    streams: list[Any] = [
+        [texts[i] if i < len(texts) else None for texts in references]
+        for i in range(max(map(len, references)))
+    ]
     return CorpusScores(
         bleu.corpus_score(list(outputs), streams).score,
         chrf.corpus_score(list(outputs), streams).score,

@@ -5,6 +5,7 @@
 """
 
 from headway.interop.exported import Exported, export
+from headway.interop.exported_captioner import export_captioner, read_captioner_images
 from headway.interop.exported_images import export_images
 from headway.interop.folders import FAMILIES, Model, build, read, read_labels, write
 from headway.interop.llama2c import read_llama2c, read_llama2c_tokenizer, read_pieces
@@ -18,8 +19,10 @@ __all__ = [
     "Model",
     "build",
     "export",
+    "export_captioner",
     "export_images",
     "read",
+    "read_captioner_images",
     "read_image_reader",
     "read_labels",
     "read_llama2c",

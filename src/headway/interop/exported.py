@@ -81,8 +81,8 @@ def export(
             write_marked(tokenizer, place, shape.max_length, getattr(shape, "token_types", 0))
             texts = same_marked_ids(tokenizer, place, _texts(tokenizer), str(folder))
         else:
-            _write_tokenizer(tokenizer, place, shape.max_length)
-            texts = _same_ids(tokenizer, place, str(folder))
+            write_tokenizer(tokenizer, place, shape.max_length)
+            texts = same_ids(tokenizer, place, str(folder))
     return Exported(folder=folder, architecture=written, difference=difference, texts=texts)
 
 
@@ -134,7 +134,7 @@ def _outputs(model: TextModel, ids: Int[Tensor, "B T"]) -> list[Tensor]:
     return [hidden, *(head(hidden) for head, part in heads.items() if part is not None)]
 
 
-def _write_tokenizer(tokenizer: TextTokenizer, place: Path, max_length: int) -> None:
+def write_tokenizer(tokenizer: TextTokenizer, place: Path, max_length: int) -> None:
     """tokenizer.json in Hugging Face's form, and what transformers wants beside it."""
     engine = _engine(tokenizer, place)
     bos, eos = (engine.id_to_token(i) for i in (tokenizer.bos, tokenizer.eos))
@@ -214,7 +214,7 @@ def _reads(tokenizer: TextTokenizer | MarkedTokenizer, text: str) -> bool:
     return True
 
 
-def _same_ids(tokenizer: TextTokenizer, place: Path, where: str) -> int:
+def same_ids(tokenizer: TextTokenizer, place: Path, where: str) -> int:
     """For how many texts the file in `place` gives the ids of `tokenizer`: all that it reads."""
     engine = tokenizers.Tokenizer.from_file(str(place / TOKENIZER_FILE))
     again = ForeignTokenizer(engine, tokenizer.bos, tokenizer.eos)

@@ -15,6 +15,7 @@ from headway.files import read_json, write_file
 from headway.interop import (
     albert,
     bert,
+    captioner,
     dinov2,
     distilbert,
     gpt2,
@@ -43,6 +44,8 @@ from headway.models import (
     BertConfig,
     BertTagger,
     BertTaggerConfig,
+    Captioner,
+    CaptionerConfig,
     GPTConfig,
     ViT,
     ViTClassifier,
@@ -62,7 +65,7 @@ FAMILIES: dict[str, Family] = {
     for family in (
         *(gpt2.FAMILY, openai_gpt.FAMILY, llama.FAMILY, qwen3.FAMILY),
         *(bert.FAMILY, roberta.FAMILY, distilbert.FAMILY, albert.FAMILY),
-        *(vit.FAMILY, dinov2.FAMILY),
+        *(vit.FAMILY, dinov2.FAMILY, captioner.FAMILY),
     )
 }
 """`model_type` in config.json -> what is known of it."""
@@ -70,8 +73,8 @@ FAMILIES: dict[str, Family] = {
 TextConfig = GPTConfig | BertConfig | BertClassifierConfig | BertTaggerConfig | BertAnswererConfig
 TextModel = GPT | Bert | BertClassifier | BertTagger | BertAnswerer
 ImageModel = ViT | ViTClassifier
-Config = TextConfig | ViTConfig | ViTClassifierConfig
-Model = TextModel | ImageModel
+Config = TextConfig | ViTConfig | ViTClassifierConfig | CaptionerConfig
+Model = TextModel | ImageModel | Captioner
 """What such a folder can hold, and its configuration."""
 
 _MODELS: dict[type[Config], Callable[[Any], Model]] = {
@@ -82,6 +85,7 @@ _MODELS: dict[type[Config], Callable[[Any], Model]] = {
     BertAnswererConfig: bert_answerer,
     ViTConfig: ViT,
     ViTClassifierConfig: vit_classifier,
+    CaptionerConfig: Captioner,
 }
 
 CONFIG_FILE = "config.json"

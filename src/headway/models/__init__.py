@@ -13,6 +13,7 @@ from headway.models.bert_tasks import (
     bert_classifier,
     bert_tagger,
 )
+from headway.models.captioner import Captioner, CaptionerConfig, start_writing
 from headway.models.classifier import TextClassifier, TextClassifierConfig, text_classifier
 from headway.models.contracts import DecodeState, Stepper, parameter_count
 from headway.models.gpt import GPT, GPTConfig
@@ -33,6 +34,8 @@ __all__ = [
     "BertConfig",
     "BertTagger",
     "BertTaggerConfig",
+    "Captioner",
+    "CaptionerConfig",
     "DecodeState",
     "GPTConfig",
     "NextWord",
@@ -55,6 +58,7 @@ __all__ = [
     "parameter_count",
     "start_from",
     "start_vit",
+    "start_writing",
     "student_config",
     "student_of",
     "text_classifier",

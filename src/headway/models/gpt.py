@@ -179,13 +179,7 @@ class GPT(nn.Module):
     def __init__(self, config: GPTConfig) -> None:
         super().__init__()
         self.config = config
-        positions = choices.input_positions(
-            config.positions, config.model_dim, 0, config.max_length
-        )
-        # sines have size 1, so words must not be 50 times smaller; a learned table starts as small
-        scale = None if config.positions == "sinusoidal" else 1.0
-        tokens = nn.Embedding(config.vocabulary, config.model_dim)
-        self.embedding = Embeddings(tokens, positions, config.dropout, scale)
+        self.embedding = gpt_embeddings(config)
         self.decoder = _decoder(config)
         self.output = Linear(config.model_dim, config.vocabulary, bias=False)
         self.tie_weights()
@@ -261,23 +255,39 @@ class GPT(nn.Module):
         return self.output(hidden), state
 
 
-def _decoder(config: GPTConfig) -> DecoderOnly:
-    within = choices.attention_positions(
+def gpt_embeddings(config: GPTConfig) -> Embeddings:
+    """Tokens -> what enters the first block."""
+    positions = choices.input_positions(config.positions, config.model_dim, 0, config.max_length)
+    # sines have size 1, so words must not be 50 times smaller; a learned table starts as small
+    scale = None if config.positions == "sinusoidal" else 1.0
+    tokens = nn.Embedding(config.vocabulary, config.model_dim)
+    return Embeddings(tokens, positions, config.dropout, scale)
+
+
+def gpt_positions(config: GPTConfig) -> AttentionPositions | None:
+    """What happens inside the self-attentions of a stack; one object for all its layers."""
+    return choices.attention_positions(
         config.positions,
         config.num_heads,
         config.head_width,
         causal=True,
         rotary_base=config.rotary_base,
     )
+
+
+def _decoder(config: GPTConfig) -> DecoderOnly:
+    within = gpt_positions(config)
     blocks = (
-        DecoderOnlyBlock(_attention(config, within), _feedforward(config), _residual(config))
+        DecoderOnlyBlock(
+            gpt_attention(config, within), gpt_feedforward(config), gpt_residual(config)
+        )
         for _ in range(config.num_layers)
     )
-    return DecoderOnly(blocks, _norm(config) if config.norm == "pre" else nn.Identity())
+    return DecoderOnly(blocks, gpt_norm(config) if config.norm == "pre" else nn.Identity())
 
 
-def _attention(config: GPTConfig, within: AttentionPositions | None) -> MultiHeadAttention:
-    """`within`: one object for all layers, as positions know nothing of depth."""
+def gpt_attention(config: GPTConfig, within: AttentionPositions | None) -> MultiHeadAttention:
+    """Self-attention. `within`: one object for all layers, as positions know nothing of depth."""
     heads, width = config.num_heads, config.head_width
     kernel = choices.kernel(config.attention, heads, width, config.window)
     if config.kv_heads == heads and not config.qk_norm:
@@ -298,17 +308,20 @@ def _attention(config: GPTConfig, within: AttentionPositions | None) -> MultiHea
     )
 
 
-def _feedforward(config: GPTConfig) -> FeedForward | GatedFeedForward:
+def gpt_feedforward(config: GPTConfig) -> FeedForward | GatedFeedForward:
+    """Gated for swiglu."""
     gated = config.activation == "swiglu"
     kind = GatedFeedForward if gated else FeedForward
     activation = ACTIVATIONS["silu" if gated else config.activation]
     return kind(config.model_dim, config.ffn_dim, activation, config.dropout, config.bias)
 
 
-def _norm(config: GPTConfig) -> LayerNorm | RMSNorm:
+def gpt_norm(config: GPTConfig) -> LayerNorm | RMSNorm:
+    """One of the kind that the model has everywhere."""
     return NORMS[config.norm_kind](config.model_dim, config.norm_eps)
 
 
-def _residual(config: GPTConfig) -> Callable[[], Residual]:
+def gpt_residual(config: GPTConfig) -> Callable[[], Residual]:
+    """What a block wraps each of its sublayers in."""
     kind = PreNorm if config.norm == "pre" else PostNorm
-    return lambda: kind(_norm(config), config.dropout)
+    return lambda: kind(gpt_norm(config), config.dropout)

@@ -10,9 +10,11 @@ from typing import Any, TypeVar
 from headway.errors import UsageError, closest
 from headway.machine import MachineConfig
 from headway.models import GPTConfig, TranslatorConfig
+from headway.recipes import caption_catalogue as captions
 from headway.recipes import encoder_catalogue as encoders
 from headway.recipes import vision_catalogue as pictures
 from headway.recipes.answer_config import AnswerRunConfig
+from headway.recipes.caption_config import CaptionRunConfig
 from headway.recipes.classify_config import ClassifyRunConfig
 from headway.recipes.config import (
     CheckpointConfig,
@@ -50,6 +52,7 @@ AnyRunConfig = (
     | VisionRunConfig
     | DinoRunConfig
     | StudentRunConfig
+    | CaptionRunConfig
 )
 """The configuration of a run, of whatever family."""
 
@@ -202,6 +205,8 @@ RECIPES: dict[str, Callable[[], AnyRunConfig]] = {
     "distil-answer": encoders.distil_answer,
     "distil-gpt": encoders.distil_gpt,
     "distil-encoder": encoders.distil_encoder,
+    "caption": captions.caption,
+    "caption-emoji": captions.caption_emoji,
 }
 
 

@@ -8,13 +8,13 @@ from typing import ClassVar, Literal
 from headway.data.image_views import ViewConfig
 from headway.machine import MachineConfig
 from headway.recipes.config import BlocksLoopConfig, CheckpointConfig, ObservationConfig
-from headway.recipes.vision_config import PictureModelConfig, VisionDataConfig, decided_by_pictures
+from headway.recipes.vision_config import PicturesViTConfig, VisionDataConfig, decided_by_pictures
 from headway.settings import section, setting
 from headway.training import OptimizerConfig, ScheduleConfig, SelfDistillationConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class DinoModelConfig(PictureModelConfig):
+class DinoModelConfig(PicturesViTConfig):
     """The encoder's shape, and that of the head, which is thrown away afterwards."""
 
     hidden_dim: int = setting(512, "inner width of the head", gt=0)

@@ -18,6 +18,8 @@ from headway.machine import prepare as prepare_machine
 from headway.models import parameter_count
 from headway.recipes.answer import ANSWERING
 from headway.recipes.answer_config import AnswerRunConfig
+from headway.recipes.caption import CAPTIONING
+from headway.recipes.caption_config import CaptionRunConfig
 from headway.recipes.catalogue import AnyRunConfig
 from headway.recipes.classify import CLASSIFICATION
 from headway.recipes.classify_config import ClassifyRunConfig
@@ -73,6 +75,7 @@ FAMILIES: dict[type[AnyRunConfig], Family] = {
     EncoderRunConfig: ENCODER,
     VisionRunConfig: VISION,
     DinoRunConfig: DINO,
+    CaptionRunConfig: CAPTIONING,
 }
 """The class of a configuration -> what its family brings."""
 

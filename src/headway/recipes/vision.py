@@ -25,7 +25,7 @@ from headway.evaluation import class_scores
 from headway.machine import Machine
 from headway.models import ViT, ViTClassifier, ViTConfig, start_vit
 from headway.recipes.family import Emit, Family, Job, planned_steps, prepare_blocks
-from headway.recipes.vision_config import EPOCHS, SHAPE, PictureModelConfig, VisionRunConfig
+from headway.recipes.vision_config import EPOCHS, SHAPE, PicturesViTConfig, VisionRunConfig
 from headway.recipes.vision_data import PreparedImages, check_pictures, prepare_pictures
 from headway.settings import override
 from headway.shapes import Float, Int, Tensor
@@ -136,7 +136,7 @@ def _fitted(
 
 
 def decided_of(
-    model: PictureModelConfig, reader: ImageReader, start: ImageStart | None
+    model: PicturesViTConfig, reader: ImageReader, start: ImageStart | None
 ) -> dict[str, Any]:
     """Settings of the model that the pictures and the start decide. UsageError where another value
     than the start's was asked for."""
@@ -146,7 +146,7 @@ def decided_of(
     return decided | {f"model.{name}": value for name, value in size.items()}
 
 
-def _shape_of(start: ViTConfig, model: PictureModelConfig) -> dict[str, Any]:
+def _shape_of(start: ViTConfig, model: PicturesViTConfig) -> dict[str, Any]:
     usual = {each.name: each.default for each in fields(model)}
     for name in SHAPE:
         asked, has = getattr(model, name), getattr(start, name)

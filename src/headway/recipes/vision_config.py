@@ -17,13 +17,9 @@ EPOCHS = 30.0  # where neither steps nor epochs are named
 
 
 @dataclass(frozen=True, kw_only=True)
-class VisionDataConfig:
-    train: tuple[str, ...] = setting(
-        (), "pictures by class: a folder of folders, a .zip of it, an .npz file, or digits"
-    )
-    valid: tuple[str, ...] = setting(
-        (), "held-out pictures; none: those that train has for that, else some of train"
-    )
+class PicturesDataConfig:
+    """What all models that learn from pictures are told of these."""
+
     held_out: float = setting(0.1, "share of the pictures kept so", gt=0, lt=1)
     fit: Literal["crop", "squash", "pad"] = setting(
         "crop",
@@ -36,9 +32,18 @@ class VisionDataConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PictureModelConfig(ViTConfig):
-    """The encoder's shape. With --from it is that of the model to start from; dropout, and another
-    image_size, may be named."""
+class VisionDataConfig(PicturesDataConfig):
+    train: tuple[str, ...] = setting(
+        (), "pictures by class: a folder of folders, a .zip of it, an .npz file, or digits"
+    )
+    valid: tuple[str, ...] = setting(
+        (), "held-out pictures; none: those that train has for that, else some of train"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PicturesViTConfig(ViTConfig):
+    """An encoder's shape; what is none is left to the pictures, or to the model to start from."""
 
     image_size: int | None = setting(  # type: ignore[assignment]
         None, "height of the pictures, in pixels; none: as they are, if all are alike", gt=0
@@ -63,8 +68,9 @@ class PictureModelConfig(ViTConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class VisionModelConfig(PictureModelConfig):
-    """The encoder's shape, as `PictureModelConfig` has it, and what stands on it."""
+class VisionModelConfig(PicturesViTConfig):
+    """The encoder's shape, and what stands on it. With --from it is that of the model to start
+    from; dropout, and another image_size, may be named."""
 
     projection: Literal["learned", "pca"] = setting(
         "learned", "patches to tokens: a trained matrix, or principal components of the pictures"
@@ -79,6 +85,7 @@ class VisionModelConfig(PictureModelConfig):
     family: ClassVar[str] = "image-classifier"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.pooling != "mean" and not self.class_token:
             raise ValueError(f"pooling={self.pooling} reads [CLS]: class_token must be true")
         if self.projection == "pca" and self.model_dim > self._numbers:
@@ -86,7 +93,6 @@ class VisionModelConfig(PictureModelConfig):
                 f"projection=pca: patches of {self._numbers} numbers have no {self.model_dim} "
                 "principal components"
             )
-        super().__post_init__()
 
     @property
     def _numbers(self) -> int:
@@ -100,7 +106,7 @@ SHAPE = tuple(
 """What of the encoder the model to start from decides."""
 
 
-def decided_by_pictures(model: PictureModelConfig, start: str | None) -> frozenset[str]:
+def decided_by_pictures(model: PicturesViTConfig, start: str | None) -> frozenset[str]:
     """Settings of the model that follow from the pictures, or from the model it starts from."""
     given = {"image_size": model.image_size, "channels": model.channels}
     decided = {name for name, value in given.items() if value is None}

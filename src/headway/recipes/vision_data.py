@@ -16,7 +16,12 @@ from headway.errors import DataError, UsageError
 from headway.recipes.dino_config import DinoRunConfig
 from headway.recipes.family import Emit
 from headway.recipes.prepare import is_held_out
-from headway.recipes.vision_config import VisionDataConfig, VisionRunConfig
+from headway.recipes.vision_config import (
+    PicturesDataConfig,
+    PicturesViTConfig,
+    VisionDataConfig,
+    VisionRunConfig,
+)
 
 DARK = 64  # pictures whose brightest pixel is darker are told of
 
@@ -65,7 +70,8 @@ def prepare_pictures(
         return PreparedImages(ImageClasses(reader, train.classes), train, valid)
     given = labelled_images(config.data, emit)
     labels = tuple(_ordered({image.label for image in given.train}))
-    sized = _sized(config, start, given)
+    told = ", ".join(config.data.train), "--model.image-size 64"
+    sized = sized_reader(config.model, config.data, start, given.train, told)
     made = {}
     for name, images in (("train", given.train), ("valid", given.valid)):
         if (place / name).exists():
@@ -81,7 +87,7 @@ def prepare_pictures(
     if start is None:
         mean, deviation = mean_and_deviation(train)
         reader = replace(sized, mean=mean, deviation=deviation)
-    _note_dark(train, emit)
+    note_dark(train, emit)
     _tell(train, valid, emit, reused=False)
     reader.save(folder)
     return PreparedImages(ImageClasses(reader, labels), train, valid)
@@ -105,14 +111,15 @@ def labelled_images(data: VisionDataConfig, emit: Emit = lambda event: None) -> 
             emit({"kind": "note", "text": text})
         valid = read_images(data.valid).every
     elif not valid:
-        kept = [is_held_out(_content(image), data.held_out) for image in train]
+        kept = [is_held_out(content(image), data.held_out) for image in train]
         valid = [image for image, out in zip(train, kept, strict=True) if out]
         train = [image for image, out in zip(train, kept, strict=True) if not out]
     _check_classes(train, valid, data)
     return LabelledImages(train, valid)
 
 
-def _content(image: LabelledImage) -> bytes:
+def content(image: LabelledImage) -> bytes:
+    """What decides whether it is held out."""
     found = image.data()
     return found if isinstance(found, bytes) else found.tobytes()
 
@@ -145,13 +152,16 @@ def _ordered(labels: set[str]) -> list[str]:
     return sorted(labels)
 
 
-def _sized(
-    config: PictureRunConfig, start: ImageReader | None, given: LabelledImages
+def sized_reader(
+    model: PicturesViTConfig,
+    data: PicturesDataConfig,
+    start: ImageReader | None,
+    images: Sequence[LabelledImage],
+    told: tuple[str, str],
 ) -> ImageReader:
     """Which size and how many channels all pictures get. UsageError where none is told and they
-    differ."""
-    model = config.model
-    shapes = Counter(image.shape() for image in given.train)
+    differ; told: where they come from, and what names a size."""
+    shapes = Counter(image.shape() for image in images)
     sizes = {(y, x) for y, x, _ in shapes}
     if model.image_size is not None:
         height, width = model.image_size, model.image_width or model.image_size
@@ -159,7 +169,7 @@ def _sized(
         height, width = start.height, start.width
     elif len(sizes) == 1:
         height, width = sizes.pop()
-    elif config.data.fit == "pad":
+    elif data.fit == "pad":
         largest = (max(each) for each in zip(*sizes, strict=True))
         sides = zip(largest, model.patch, strict=True)
         height, width = (-(-side // patch) * patch for side, patch in sides)
@@ -168,8 +178,7 @@ def _sized(
         raise UsageError(
             f"pictures of {len(sizes):,} sizes ({x} x {y}, {other_x} x {other_y}, ...), and the "
             "model sees one",
-            ", ".join(config.data.train),
-            "--model.image-size 64",
+            *told,
         )
     if start is not None:
         return start.of_size(height, width)
@@ -179,13 +188,14 @@ def _sized(
         width=width,
         mean=(0.0,) * channels,
         deviation=(1.0,) * channels,
-        shorter=max(height, width) if config.data.fit == "crop" else None,
-        resampling=config.data.resampling,
-        padded=config.data.fit == "pad",
+        shorter=max(height, width) if data.fit == "crop" else None,
+        resampling=data.resampling,
+        padded=data.fit == "pad",
     )
 
 
-def _note_dark(train: ImageCorpus, emit: Emit) -> None:
+def note_dark(train: ImageCorpus, emit: Emit) -> None:
+    """Tell of pictures that are all dark, which have another scale than others."""
     brightest = int(train.pixels.max())
     if brightest < DARK:
         text = (

@@ -6,6 +6,7 @@ from headway.training.log import MetricsLog, StepLog, read_metrics
 from headway.training.loop import NonFinite, Stream, fit
 from headway.training.objectives import (
     AnsweringObjective,
+    CaptionObjective,
     ClassificationObjective,
     ContrastiveObjective,
     CosineObjective,
@@ -41,6 +42,7 @@ from headway.training.state import Event, Observer, StepReport, TrainingState
 __all__ = [
     "AnsweringObjective",
     "Averaging",
+    "CaptionObjective",
     "Checkpointing",
     "ClassificationObjective",
     "ContrastiveObjective",

@@ -41,6 +41,21 @@ def read_arrays(source: Path) -> LabelledImages:
     return found
 
 
+def read_pictures(source: Path, name: str = "images") -> list[LabelledImage]:
+    """The pictures of one array of an .npz file, of which something else says what they show: all
+    have the label "". DataError."""
+    try:
+        archive = zipfile.ZipFile(source)
+    except (OSError, zipfile.BadZipFile, ValueError, RuntimeError) as error:
+        raise DataError(f"not an .npz file that can be read: {error}", str(source)) from error
+    with archive:
+        pixels = _pictures(archive, name, source)
+    return [
+        LabelledImage("", f"{source}:{name}[{i}]", partial(_pixels, pixels, i))
+        for i in range(len(pixels))
+    ]
+
+
 def _pairs(keys: list[str], source: Path) -> list[tuple[str, str, str]]:
     """(split, array of pictures, array of labels) of all that there are."""
     plain = [(TRAIN, "images", "labels")]
@@ -62,8 +77,23 @@ def _pairs(keys: list[str], source: Path) -> list[tuple[str, str, str]]:
 def _images(
     archive: zipfile.ZipFile, images: str, labels: str, names: list[str] | None, source: Path
 ) -> list[LabelledImage]:
-    pixels, classes = _array(archive, images, source), _array(archive, labels, source)
+    pixels, classes = _pictures(archive, images, source), _array(archive, labels, source)
     where = f"{source}:{images}"
+    if classes.shape not in ((len(pixels),), (len(pixels), 1)):
+        raise DataError(
+            f"{' x '.join(map(str, classes.shape))} labels for {len(pixels):,} pictures",
+            f"{source}:{labels}",
+        )
+    texts = _labels(classes.ravel(), names, f"{source}:{labels}")
+    return [
+        LabelledImage(text, f"{where}[{i}]", partial(_pixels, pixels, i))
+        for i, text in enumerate(texts)
+    ]
+
+
+def _pictures(archive: zipfile.ZipFile, images: str, source: Path) -> Array:
+    """Pictures x height x width x channels. DataError for what is none."""
+    pixels, where = _array(archive, images, source), f"{source}:{images}"
     if pixels.ndim == 3:
         pixels = pixels[..., None]
     if pixels.dtype != np.uint8 or pixels.ndim != 4 or pixels.shape[3] not in (1, 3):
@@ -75,16 +105,7 @@ def _images(
         )
     if 0 in pixels.shape[1:3]:
         raise DataError("pictures without a pixel", where)
-    if classes.shape not in ((len(pixels),), (len(pixels), 1)):
-        raise DataError(
-            f"{' x '.join(map(str, classes.shape))} labels for {len(pixels):,} pictures",
-            f"{source}:{labels}",
-        )
-    texts = _labels(classes.ravel(), names, f"{source}:{labels}")
-    return [
-        LabelledImage(text, f"{where}[{i}]", partial(_pixels, pixels, i))
-        for i, text in enumerate(texts)
-    ]
+    return pixels
 
 
 def _pixels(pixels: Array, index: int) -> Pixels:

@@ -1,0 +1,179 @@
+"""Pictures with captions in a folder, and as an endless stream of batches that can be entered
+anywhere."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from headway.data.augmentation import Augmentation, AugmentationConfig
+from headway.data.batches import padded
+from headway.data.formats.captions import CaptionedImage, Captions
+from headway.data.image_batches import Normalise
+from headway.data.image_corpus import ImageCorpus, prepare_images
+from headway.data.image_reader import ImageReader
+from headway.errors import DataError
+from headway.files import read_json, write_file
+from headway.shapes import Bool, Float, Int, Tensor
+
+FORMAT = 1
+TEXTS_LIMIT = 2**30
+_ORDER, _VIEW = range(2)  # what random numbers are for
+
+
+class CaptionCorpus:
+    """images: of one size, mapped. captions: of each, by language."""
+
+    def __init__(self, images: ImageCorpus, captions: Sequence[Captions]) -> None:
+        self.images, self.captions = images, captions
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    @classmethod
+    def open(cls, folder: Path) -> CaptionCorpus:
+        """What `prepare_captions` made. DataError where it is not what it must be."""
+        path, images = _texts_file(folder), ImageCorpus.open(folder)
+        facts = read_json(path, TEXTS_LIMIT)
+        rows = facts.get("captions") if isinstance(facts, dict) else None
+        if (
+            not isinstance(rows, list)
+            or facts.get("format") != FORMAT
+            or len(rows) != len(images)
+            or not all(_is_captions(row) for row in rows)
+        ):
+            raise DataError(
+                f"not the captions (format {FORMAT}) of {len(images):,} pictures",
+                str(path),
+                "prepare the data again: remove this folder",
+            )
+        texts = [{name: tuple(said) for name, said in row.items()} for row in rows]
+        return cls(images, texts)
+
+
+def _is_captions(row: Any) -> bool:
+    return isinstance(row, dict) and all(
+        isinstance(said, list) and said and all(isinstance(text, str) for text in said)
+        for said in row.values()
+    )
+
+
+def _texts_file(folder: Path) -> Path:
+    return folder.with_name(f"{folder.name}.captions.json")
+
+
+def prepare_captions(
+    images: Sequence[CaptionedImage],
+    sized: ImageReader,
+    folder: Path,
+    progress: Callable[[int], None] = lambda count: None,
+) -> CaptionCorpus:
+    """Make all pictures of one size into the new folder `folder`, captions beside it, and open it.
+
+    DataError names the first picture that cannot be read; no half-written folder stays.
+    """
+    rows = [each.captions for each in images]
+    text = json.dumps({"format": FORMAT, "captions": rows}, ensure_ascii=False)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    write_file(_texts_file(folder), text.encode())  # first: the folder says that all is there
+    prepare_images([each.image for each in images], ("",), sized, folder, progress)
+    return CaptionCorpus.open(folder)
+
+
+@dataclass(frozen=True)
+class Spoken:
+    """What is to be written of a picture: first token, pieces, last token."""
+
+    picture: int
+    ids: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class CaptionBatch:
+    """Pictures with all their captions, for teacher forcing: the decoder reads `read` and predicts
+    `targets`. of: the picture that a caption belongs to, by its place here. real: where a target is
+    no padding. indices: where in the corpus the pictures stand."""
+
+    images: Float[Tensor, "M C Y X"]
+    of: Int[Tensor, " B"]
+    read: Int[Tensor, "B T"]
+    targets: Int[Tensor, "B T"]
+    real: Bool[Tensor, "B T"]
+    indices: tuple[int, ...] = ()
+
+    def to(self, device: str) -> CaptionBatch:
+        """The same on another device."""
+        return CaptionBatch(
+            self.images.to(device),
+            self.of.to(device),
+            self.read.to(device),
+            self.targets.to(device),
+            self.real.to(device),
+            self.indices,
+        )
+
+
+class CaptionBatches:
+    """An epoch has every picture that has a caption once, with all its captions, so that it is
+    looked at once for them; the order follows from (seed, epoch), and how a picture is changed from
+    (seed, epoch, its number)."""
+
+    def __init__(
+        self,
+        images: ImageCorpus,
+        captions: Sequence[Spoken],
+        normalise: Normalise,
+        augmentation: AugmentationConfig,
+        rows: int,
+        seed: int,
+    ) -> None:
+        self.images, self.normalise = images, normalise
+        self.augmentation, self.rows, self.seed = Augmentation(augmentation), rows, seed
+        self.captions: dict[int, list[tuple[int, ...]]] = {}
+        for each in captions:
+            self.captions.setdefault(each.picture, []).append(each.ids)
+        self.pictures = sorted(self.captions)
+
+    @property
+    def batches_an_epoch(self) -> int:
+        return -(-len(self.pictures) // self.rows)
+
+    def stream(self, epoch: int, position: int) -> Iterator[tuple[int, int, CaptionBatch]]:
+        """(next epoch, next position, batch), starting at batch `position` of `epoch`."""
+        while True:
+            random = np.random.default_rng([self.seed, _ORDER, epoch])
+            order = random.permutation(self.pictures).tolist()
+            while position < self.batches_an_epoch:
+                start = position * self.rows
+                batch = self.batch(order[start : start + self.rows], epoch)
+                position += 1
+                is_last = position == self.batches_an_epoch
+                yield (*((epoch + 1, 0) if is_last else (epoch, position)), batch)
+            epoch, position = epoch + 1, 0
+
+    def batch(self, pictures: Sequence[int], epoch: int | None = None) -> CaptionBatch:
+        """These pictures as they are seen in that epoch; None: as they are."""
+        images = torch.stack([self._seen(picture, epoch) for picture in pictures])
+        said = [(i, ids) for i, each in enumerate(pictures) for ids in self.captions[each]]
+        read, real = padded([ids[:-1] for _, ids in said], 0)
+        targets, _ = padded([ids[1:] for _, ids in said], 0)
+        of = torch.tensor([i for i, _ in said])
+        return CaptionBatch(self.normalise(images * 255), of, read, targets, real, tuple(pictures))
+
+    def in_order(self) -> Iterator[CaptionBatch]:
+        """All pictures once, as they are: for evaluation."""
+        for start in range(0, len(self.pictures), self.rows):
+            yield self.batch(self.pictures[start : start + self.rows])
+
+    def _seen(self, picture: int, epoch: int | None) -> Float[Tensor, "C Y X"]:
+        image = torch.from_numpy(self.images.pixels[picture].astype(np.float32) / 255)
+        if epoch is None:
+            return image
+        random = np.random.default_rng([self.seed, _VIEW, epoch, picture])
+        return self.augmentation(image, random)

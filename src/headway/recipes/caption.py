@@ -1,0 +1,214 @@
+"""Captioners as a run: pictures and what was said of them in, the captioner with the best CIDEr-D
+out.
+
+Show, Attend and Tell (Xu et al. 2015) with Transformers; from nothing, or from an encoder that has
+learned to see and a language model that has learned to write (Rothe et al. 2020).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from headway.blocks import recompute
+from headway.bundle import (
+    CaptionerBundle,
+    ImageClassifierBundle,
+    ImageEncoderBundle,
+    TextBundle,
+    load,
+    load_as,
+)
+from headway.data.captions import CaptionBatch, CaptionBatches
+from headway.errors import UsageError
+from headway.evaluation import cider_d, mean_nats, score_against_several
+from headway.machine import Machine
+from headway.models import Captioner, start_vit, start_writing
+from headway.recipes.caption_catalogue import caption
+from headway.recipes.caption_config import WRITES, CaptionRunConfig
+from headway.recipes.caption_data import (
+    PreparedCaptions,
+    Starts,
+    check_captions,
+    prepare_all,
+    referenced,
+    spoken,
+)
+from headway.recipes.family import Emit, Family, Job
+from headway.recipes.vision_config import SHAPE
+from headway.settings import override
+from headway.training import CaptionObjective, Stream
+
+TOGETHER = 64  # pictures captioned at once
+
+
+class CaptionJob:
+    """A `Job`: pictures with captions, and a captioner."""
+
+    def __init__(
+        self, config: CaptionRunConfig, prepared: PreparedCaptions, starts: Starts, machine: Machine
+    ) -> None:
+        self.config = _fitted(config, prepared, starts)
+        self.prepared, self.starts, self.machine = prepared, starts, machine
+        self.rows, self.longer = self._batches(prepared.train)
+        self.held_out, _ = self._batches(prepared.valid)
+        self.objective = CaptionObjective(config.training.smoothing)
+        self.plain = CaptionObjective()
+
+    def _batches(self, corpus: Any) -> tuple[CaptionBatches, int]:
+        config, reader = self.config, self.prepared.reader
+        captions, longer = spoken(corpus, config.data.text, reader)
+        batches = CaptionBatches(
+            corpus.images,
+            captions,
+            reader.images.normalised,
+            config.augmentation,
+            config.training.rows,
+            config.training.seed,
+        )
+        return batches, longer
+
+    def build(self) -> nn.Module:
+        config, tokenizer = self.config, self.prepared.reader.tokenizer
+        model = Captioner(config.model.captioner)
+        if self.starts.encoder is not None:
+            model.vit = start_vit(self.starts.encoder.vit, model.config.vit)
+            model.vit.requires_grad_(not config.training.frozen)
+        if self.starts.decoder is not None:
+            start_writing(model, self.starts.decoder.model, tokenizer.size, tokenizer.bos)
+        if config.training.recompute:
+            recompute(model)
+        if config.machine.compile:
+            halves: Any = model
+            halves.encode = torch.compile(model.encode)
+            halves.decode = torch.compile(model.decode, dynamic=True)
+        return model
+
+    def stream(self, epoch: int, position: int) -> Stream:
+        for *place, batch in self.rows.stream(epoch, position):
+            yield place[0], place[1], batch.to(self.machine.device)
+
+    def evaluate(
+        self, model: Any, emit: Callable[..., None], go_on: Callable[..., None]
+    ) -> dict[str, float]:
+        """Perplexity of all held-out captions; CIDEr-D, BLEU and chrF of what is written of some
+        held-out pictures, the mean over languages. `emit` shows a few."""
+        nats = self._nats(model, go_on)
+        bundle = CaptionerBundle(model, self.prepared.reader)
+        found = [self._scores(bundle, each, emit, go_on) for each in self.config.data.text]
+        every = [scores for scores in found if scores]
+        if not every:
+            raise UsageError("two held-out pictures with captions are needed, at least")
+        means = {name: sum(one[name] for one in every) / len(every) for name in every[0]}
+        return {"nats": nats, "negative_nats": -nats, **means}
+
+    def _scores(
+        self,
+        bundle: CaptionerBundle,
+        language: str,
+        emit: Callable[..., None],
+        go_on: Callable[..., None],
+    ) -> dict[str, float]:
+        settings, corpus = self.config.evaluation, self.prepared.valid
+        pairs = list(referenced(corpus, language, settings.pictures))
+        if len(pairs) < 2:
+            return {}
+        named = language if bundle.languages else None
+        how = (settings.beam, 1, settings.length_penalty)
+        outputs: list[str] = []
+        for start in range(0, len(pairs), TOGETHER):
+            go_on()
+            chosen = [picture for picture, _ in pairs[start : start + TOGETHER]]
+            images = bundle.reader.images.normalised(torch.from_numpy(corpus.images.pixels[chosen]))
+            outputs += [best[0].text for best in bundle.search_images(images, named, how)]
+        references = [texts for _, texts in pairs]
+        for i in range(settings.samples):
+            place = (2 * i + 1) * len(pairs) // (2 * settings.samples)
+            emit("sample", language=named, reference=references[place][0], output=outputs[place])
+        scores, ciders = score_against_several(outputs, references), cider_d(outputs, references)
+        return {"cider": sum(ciders) / len(ciders), "bleu": scores.bleu, "chrf": scores.chrf}
+
+    def _nats(self, model: Any, go_on: Callable[..., None]) -> float:
+        """Mean surprise of a token of the held-out captions."""
+
+        def loss(batch: CaptionBatch) -> tuple[float, int]:
+            go_on()
+            with self.machine.precision():
+                found = self.plain(model, batch.to(self.machine.device))
+            return found.nats.item(), found.count
+
+        return mean_nats(loss, self.held_out.in_order())
+
+    def save(self, model: Any, folder: Path) -> None:
+        CaptionerBundle(model, self.prepared.reader).save(folder, overwrite=True)
+
+    def plan(self) -> dict[str, Any]:
+        model, training = self.config.model.captioner, self.config.training
+        (y, x), (height, width) = model.vit.image, model.vit.patch
+        languages = ", ".join(self.prepared.reader.languages)
+        return {
+            "model": f"pictures of {y} x {x} x {model.vit.channels} in patches of {height} x "
+            f"{width}, {model.vit.num_layers}+{model.gpt.num_layers} layers, "
+            f"d={model.vit.model_dim}+{model.gpt.model_dim}"
+            + (f", speaks {languages}" if languages else ""),
+            "batches": f"{training.rows * training.accumulate:,} pictures"
+            + (f" ({self.longer:,} captions left out as too long)" if self.longer else ""),
+            "batches_an_epoch": self.rows.batches_an_epoch,
+            "unit": "tok",
+        }
+
+
+def _fitted(
+    config: CaptionRunConfig, prepared: PreparedCaptions, starts: Starts
+) -> CaptionRunConfig:
+    """With what was left to the data, and the shapes of the models to start from."""
+    images = prepared.reader.images
+    decided: dict[str, Any] = {}
+    if starts.encoder is not None:
+        decided |= _taken("vit", config, starts.encoder.vit.config, SHAPE)
+    if starts.decoder is not None:
+        decided |= _taken("gpt", config, starts.decoder.model.config, WRITES)
+    decided["model.vit.image_size"] = images.height
+    decided["model.vit.image_width"] = None if images.width == images.height else images.width
+    decided["model.vit.channels"] = images.channels
+    decided["model.gpt.vocabulary"] = prepared.reader.size
+    return override(config, decided, "the data and the models to start from")
+
+
+def _taken(half: str, config: CaptionRunConfig, start: Any, names: Sequence[str]) -> dict[str, Any]:
+    """The settings of the model that a half starts from. UsageError where another value was asked
+    for."""
+    asked, usual = getattr(config.model, half), getattr(caption().model, half)
+    for name in names:
+        value, has = getattr(asked, name), getattr(start, name)
+        if value not in (getattr(usual, name), has) and name != "image_width":
+            raise UsageError(f"model.{half}.{name}={value}, and the model to start from has {has}")
+    return {f"model.{half}.{name}": getattr(start, name) for name in names}
+
+
+def _prepare(config: CaptionRunConfig, folder: Path, machine: Machine, emit: Emit) -> Job:
+    training = config.training
+    encoder: Any = None if training.encoder is None else load(training.encoder)
+    if encoder is not None and not isinstance(encoder, ImageEncoderBundle | ImageClassifierBundle):
+        raise UsageError(
+            f"{training.encoder} holds a {encoder.kind}; a captioner sees by an image encoder or a "
+            "classifier of pictures"
+        )
+    decoder = None if training.decoder is None else load_as(TextBundle, training.decoder)
+    room = None if decoder is None else decoder.model.max_length
+    if room is not None and room <= config.data.max_length:
+        raise UsageError(
+            f"captions of {config.data.max_length} pieces do not fit into the {room} places that "
+            f"{training.decoder} knows",
+            hint=f"--data.max-length {room - 1}",
+        )
+    starts = Starts(encoder, decoder)
+    return CaptionJob(config, prepare_all(config, starts, folder, emit), starts, machine)
+
+
+CAPTIONING = Family(check=check_captions, prepare=_prepare)
+"""All that the training run of a captioner does differently."""

@@ -1,0 +1,116 @@
+"""All that the training run of a captioner is told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Literal
+
+from headway.data.augmentation import AugmentationConfig
+from headway.data.formats.captions import SPLIT
+from headway.machine import MachineConfig
+from headway.models import CaptionerConfig, GPTConfig
+from headway.recipes.config import BlocksLoopConfig, CheckpointConfig, ObservationConfig
+from headway.recipes.vision_config import SHAPE, PicturesDataConfig, PicturesViTConfig
+from headway.settings import section, setting
+from headway.training import OptimizerConfig, ScheduleConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaptionDataConfig(PicturesDataConfig):
+    train: str | None = setting(
+        None, "a table of captions: .tsv or .csv with a header, or .jsonl, plain or .gz"
+    )
+    images: str | None = setting(
+        None, "an .npz file whose array images has a picture for each row of the table"
+    )
+    image: str = setting("image", "without that: column of picture files, from the table's folder")
+    text: tuple[str, ...] = setting(
+        ("caption",), "column of captions; several are languages, each with a token of its own"
+    )
+    split_column: str | None = setting(
+        SPLIT, "column that says train, valid or test; the usual one need not be there"
+    )
+    vocabulary: int = setting(4000, "pieces of the tokenizer", ge=257)
+    max_length: int = setting(60, "longer captions (in pieces) are left out", gt=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaptionModelConfig:
+    """The two halves' shapes; that of a half to start from is its own, but for its dropout."""
+
+    vit: PicturesViTConfig = section(PicturesViTConfig)
+    gpt: GPTConfig = section(GPTConfig)
+
+    family: ClassVar[str] = "captioner"
+    sizes: ClassVar[dict[str, dict[str, Any]]] = CaptionerConfig.sizes
+
+    @property
+    def captioner(self) -> CaptionerConfig:
+        """The model's configuration; what the data decide must be there."""
+        return CaptionerConfig(vit=self.vit.vit, gpt=self.gpt)
+
+
+WRITES = tuple(
+    each.name for each in fields(GPTConfig) if each.name not in ("dropout", "vocabulary")
+)
+"""What of the decoder the language model to start from decides."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaptionTrainingConfig(BlocksLoopConfig):
+    steps: int = setting(3000, "updates", gt=0)
+    rows: int = setting(32, "pictures of a batch, each with all its captions", gt=0)
+    smoothing: float = setting(0.1, "label smoothing", ge=0, lt=1)
+    encoder: str | None = setting(
+        None, "the image encoder to start from: a run or a model (short: --from-encoder)"
+    )
+    decoder: str | None = setting(
+        None, "the language model to start from, tokenizer included (short: --from-decoder)"
+    )
+    frozen: bool = setting(False, "the encoder to start from stays as it is")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaptionEvaluationConfig(ObservationConfig):
+    metric: Literal["cider", "bleu", "chrf", "negative_nats"] = setting(
+        "cider", "what the kept model is best by"
+    )
+    beam: int = setting(1, "beam width while training (1: greedy)", gt=0)
+    length_penalty: float = setting(1.0, "exponent of the length penalty", ge=0)
+    pictures: int = setting(500, "held-out pictures captioned each time, in every language", gt=1)
+    samples: int = setting(2, "of those, shown on the screen", ge=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaptionRunConfig:
+    """One training run of a captioner."""
+
+    recipe: str = setting("caption", "name of the recipe this came from")
+    data: CaptionDataConfig = section(CaptionDataConfig)
+    augmentation: AugmentationConfig = section(AugmentationConfig)
+    model: CaptionModelConfig = section(CaptionModelConfig)
+    optimizer: OptimizerConfig = section(OptimizerConfig)
+    schedule: ScheduleConfig = section(ScheduleConfig)
+    training: CaptionTrainingConfig = section(CaptionTrainingConfig)
+    evaluation: CaptionEvaluationConfig = section(CaptionEvaluationConfig)
+    checkpoint: CheckpointConfig = section(CheckpointConfig)
+    machine: MachineConfig = section(MachineConfig)
+
+    @property
+    def decided_by_data(self) -> frozenset[str]:
+        """Settings that follow from the data, or from the models it starts from."""
+        decided, vit = {"model.gpt.vocabulary"}, self.model.vit
+        if vit.image_size is None:
+            decided |= {"model.vit.image_size", "model.vit.image_width"}
+        if vit.channels is None:
+            decided.add("model.vit.channels")
+        if self.training.encoder is not None:
+            decided |= {f"model.vit.{name}" for name in SHAPE}
+        if self.training.decoder is not None:
+            decided |= {f"model.gpt.{name}" for name in WRITES}
+        return frozenset(decided)
+
+    @property
+    def name(self) -> str:
+        """What the run is called unless the user names it: its recipe."""
+        return self.recipe

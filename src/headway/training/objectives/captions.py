@@ -1,0 +1,28 @@
+"""Teacher forcing under a picture: given it and the true words so far, predict the next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headway.data.captions import CaptionBatch
+from headway.models import Captioner
+from headway.training.objectives.contract import Loss
+from headway.training.objectives.cross_entropy import cross_entropy_sum
+
+
+@dataclass(frozen=True)
+class CaptionObjective:
+    """Label-smoothed cross-entropy of every token of the captions, padding left out.
+
+    Vinyals et al. 2015, equation 13; smoothing as Vaswani et al. 2017, section 5.4.
+    """
+
+    smoothing: float = 0.0
+
+    def __call__(self, model: Captioner, batch: CaptionBatch) -> Loss:
+        memory = model.encode(batch.images)[batch.of]
+        hidden = model.decode(batch.read, memory)
+        targets = batch.targets[batch.real]
+        weight = model.output.weight
+        total, nats = cross_entropy_sum(hidden[batch.real], weight, targets, self.smoothing)
+        return Loss(total, nats, len(targets))

@@ -1,0 +1,163 @@
+"""Tables of captions beside pictures, and the batches made of them."""
+
+import gzip
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from headway.data.augmentation import AugmentationConfig
+from headway.data.captions import CaptionBatches, CaptionCorpus, Spoken, prepare_captions
+from headway.data.formats.captions import CaptionColumns, read_captions, split_of
+from headway.data.image_reader import ImageReader
+from headway.errors import DataError, UsageError
+from tests.data.pictures import pixels_of, png
+
+SIZED = ImageReader(height=4, width=6, mean=(0.5,) * 3, deviation=(0.2,) * 3)
+BOTH = CaptionColumns(text=("en", "de"))
+
+
+def array(path, count=3):
+    np.savez(path, images=np.stack([pixels_of(4, 6, seed=i) for i in range(count)]))
+    return path
+
+
+def table(path, *rows):
+    text = "".join("\t".join(row) + "\n" for row in rows)
+    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
+    return path
+
+
+HEADER = ("split", "en", "de")
+ROWS = (("train", "a  cat", "Katze"), ("valid", "", "Hund"), ("train", "a fox", " "))
+
+
+def test_rows_go_with_the_pictures_of_an_array(tmp_path):
+    path = table(tmp_path / "c.tsv.gz", HEADER, *ROWS)
+    found = read_captions(path, BOTH, array(tmp_path / "a.npz"))
+    said = [{"en": ("a cat",), "de": ("Katze",)}, {"de": ("Hund",)}, {"en": ("a fox",)}]
+    assert [each.captions for each in found] == said
+    assert [each.split for each in found] == ["train", "valid", "train"]
+    for i, each in enumerate(found):
+        assert np.array_equal(each.image.pixels(), pixels_of(4, 6, seed=i))
+    assert split_of(found, "valid") == found[1:2] and split_of(found, "test") == []
+
+
+def test_rows_name_picture_files_and_those_of_one_file_belong_together(tmp_path):
+    (tmp_path / "p").mkdir()
+    for i in range(2):
+        (tmp_path / "p" / f"{i}.png").write_bytes(png(pixels_of(4, 6, seed=i)))
+    rows = (("p/1.png", "a cat"), ("p/0.png", "a dog"), ("p/1.png", "an old cat"))
+    path = table(tmp_path / "c.tsv", ("image", "caption"), *rows)
+    found = read_captions(path, CaptionColumns(text=("caption",)))
+    said = [{"caption": ("a cat", "an old cat")}, {"caption": ("a dog",)}]
+    assert [each.captions for each in found] == said and {each.split for each in found} == {""}
+    assert np.array_equal(found[0].image.pixels(), pixels_of(4, 6, seed=1))
+    lines = [json.dumps({"file": "p/0.png", "en": ["a dog", "one dog"]})]
+    (tmp_path / "c.jsonl").write_text("\n".join(lines))
+    (one,) = read_captions(tmp_path / "c.jsonl", CaptionColumns(text=("en",), image="file"))
+    assert one.captions == {"en": ("a dog", "one dog")}
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "where", "what"),
+    [
+        (ROWS[:2], BOTH, ":3", "2 rows, and"),
+        ((*ROWS, ROWS[0]), BOTH, ":5", "4 rows, and"),
+        ((*ROWS[:2], ("train", " ", "")), BOTH, ":4", "no caption in en, de"),
+        ((*ROWS[:2], ("later", "x", "y")), BOTH, ":4", "split=later"),
+    ],
+)
+def test_rows_that_do_not_fit_are_named_by_file_and_line(rows, columns, where, what, tmp_path):
+    path = table(tmp_path / "c.tsv", HEADER, *rows)
+    with pytest.raises(DataError) as told:
+        read_captions(path, columns, array(tmp_path / "a.npz"))
+    assert told.value.where == f"{path}{where}" and what in told.value.what
+
+
+def test_pictures_that_are_missing_or_none_are_named_by_file_and_line(tmp_path):
+    (tmp_path / "x.txt").write_text("no picture")
+    (tmp_path / "y.png").write_bytes(png(pixels_of(4, 6)))
+    columns = CaptionColumns(text=("en",), split="part")
+    for name, what in (("z.png", "no such picture"), ("x.txt", "is no .png"), ("", "names no")):
+        path = table(tmp_path / "c.tsv", ("image", "en", "part"), (name, "words", "train"))
+        with pytest.raises(DataError) as told:
+            read_captions(path, columns)
+        assert told.value.where == f"{path}:2" and what in told.value.what
+    rows = (("y.png", "words", "train"), ("y.png", "more", "valid"))
+    path = table(tmp_path / "c.tsv", ("image", "en", "part"), *rows)
+    with pytest.raises(DataError, match="is train in another row, and valid here"):
+        read_captions(path, columns)
+
+
+def test_columns_that_are_not_there_are_refused_with_their_flag(tmp_path):
+    path = table(tmp_path / "c.tsv", HEADER, *ROWS)
+    images = array(tmp_path / "a.npz")
+    with pytest.raises(UsageError) as told:
+        read_captions(path, CaptionColumns(text=("fr",)), images)
+    assert "'fr'" in told.value.what and "--data.text" in str(told.value.hint)
+    with pytest.raises(UsageError) as told:
+        read_captions(path, CaptionColumns(text=("en", "de"), split="part"), images)
+    assert "--data.split-column" in str(told.value.hint)
+    with pytest.raises(UsageError) as told:
+        read_captions(path, BOTH)
+    assert "--data.image" in str(told.value.hint)
+    found = read_captions(path, CaptionColumns(text=("en", "de"), split=None), images)
+    assert {each.split for each in found} == {""}
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    path = table(tmp_path / "c.tsv", HEADER, *ROWS)
+    return prepare_captions(
+        read_captions(path, BOTH, array(tmp_path / "a.npz")), SIZED, tmp_path / "d" / "train"
+    )
+
+
+def test_prepared_captions_are_opened_as_they_were(corpus, tmp_path):
+    again = CaptionCorpus.open(tmp_path / "d" / "train")
+    assert list(again.captions) == list(corpus.captions) and len(again) == 3
+    assert again.captions[1] == {"de": ("Hund",)}
+    assert np.array_equal(again.images.pixels[2], pixels_of(4, 6, seed=2).transpose(2, 0, 1))
+    beside = tmp_path / "d" / "train.captions.json"
+    for text in ("{}", '{"format": 1, "captions": [{}]}', '{"format": 1, "captions": [1, 2, 3]}'):
+        beside.write_text(text)
+        with pytest.raises(DataError):
+            CaptionCorpus.open(tmp_path / "d" / "train")
+
+
+SPOKEN = [Spoken(0, (1, 5, 6, 2)), Spoken(2, (1, 7, 2)), Spoken(0, (3, 8, 2))]
+
+
+def batches(corpus, augmentation, rows=2):
+    return CaptionBatches(corpus.images, SPOKEN, SIZED.normalised, augmentation, rows, seed=3)
+
+
+STILL = AugmentationConfig(flip=0.0, padding=0)
+
+
+def test_a_batch_holds_each_picture_once_and_all_its_captions(corpus):
+    found = batches(corpus, STILL).batch([2, 0])
+    assert found.of.tolist() == [0, 1, 1] and found.indices == (2, 0)
+    assert found.read.tolist() == [[1, 7, 0], [1, 5, 6], [3, 8, 0]]
+    assert found.targets.tolist() == [[7, 2, 0], [5, 6, 2], [8, 2, 0]]
+    assert found.real.tolist() == [[True, True, False], [True] * 3, [True, True, False]]
+    pixels = torch.from_numpy(np.array(corpus.images.pixels[[2, 0]]))
+    torch.testing.assert_close(found.images, SIZED.normalised(pixels))
+
+
+def test_an_epoch_has_every_picture_with_a_caption_once_and_can_be_entered_anywhere(corpus):
+    stream = batches(corpus, AugmentationConfig(padding=1), rows=1)
+    steps = stream.stream(0, 0)
+    first = [next(steps) for _ in range(6)]
+    assert [place for *place, _ in first] == [[0, 1], [1, 0], [1, 1], [2, 0], [2, 1], [3, 0]]
+    for start in (0, 2, 4):
+        pictures = {batch.indices for *_, batch in first[start : start + 2]}
+        assert pictures == {(0,), (2,)}
+    again = next(stream.stream(1, 1))[2]
+    assert again.indices == first[3][2].indices
+    assert torch.equal(again.images, first[3][2].images)
+    seen = {batch.images.sum().item() for *_, batch in first if batch.indices == (0,)}
+    assert len(seen) == 3  # moved otherwise in every epoch
+    assert [b.indices for b in batches(corpus, STILL).in_order()] == [(0, 2)]

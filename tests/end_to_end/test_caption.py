@@ -1,0 +1,116 @@
+"""Captions through the real command line: from a table and pictures to sentences and scores."""
+
+import json
+
+import numpy as np
+import pytest
+
+from tests.data.pictures import png
+from tests.end_to_end.small import headway
+
+TINY = [
+    *("--model.vit.model-dim", "24", "--model.vit.num-heads", "3", "--model.vit.ffn-dim", "40"),
+    *("--model.vit.num-layers", "1", "--model.gpt.model-dim", "32", "--model.gpt.num-heads", "4"),
+    *("--model.gpt.ffn-dim", "40", "--model.gpt.num-layers", "1", "--training.rows", "6"),
+    *("--model.gpt.dropout", "0", "--data.vocabulary", "280", "--training.average", "0"),
+    *("--schedule.warmup", "5", "--evaluation.every", "30", "--checkpoint.every", "30"),
+    *("--optimizer.kind", "adamw", "--optimizer.lr", "1e-2", "--training.smoothing", "0"),
+    *("--threads", "1", "--steps", "60"),
+]
+SAID = {40: ("a dark night over the hill", "eine dunkle Nacht am Berg")}
+SAID[200] = ("the light day by the sea", "der helle Tag an der See")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("captions")
+    (folder / "p").mkdir()
+    rows = ["image\tsplit\ten\tde"]
+    for i in range(20):
+        shade = (40, 200)[i % 2]
+        noise = np.random.default_rng(i).integers(-30, 31, (8, 8, 3))
+        (folder / "p" / f"{i}.png").write_bytes(png((shade + noise).astype(np.uint8)))
+        split = "train" if i < 14 else "test" if i > 15 else "valid"
+        rows.append("\t".join([f"p/{i}.png", split, *SAID[shade]]))
+    (folder / "c.tsv").write_text("\n".join(rows))
+    words = ["train", "caption", "c.tsv", "--data.text", "en,de", "--run", "c", *TINY]
+    done = headway(*words, cwd=folder)
+    (folder / "said").write_text(done.stderr)
+    for name, shade in (("a.png", 35), ("b.png", 205)):
+        (folder / name).write_bytes(png(np.full((9, 13, 3), shade, np.uint8)))
+    return folder
+
+
+def test_training_says_what_it_does_and_leaves_a_bundle(place):
+    said = (place / "said").read_text()
+    for part in (
+        "data      train: 14 pictures",
+        "4 pictures called test are left for headway eval",
+        "pictures of 8 x 8 x 3 in patches of 4 x 4, 1+1 layers, d=24+32, speaks en, de",
+        "cider=",
+        "reference  der helle Tag an der See",
+        "caption runs/c PICTURE --plot words.png",
+    ):
+        assert part in said, part
+
+
+def test_pictures_get_a_line_each_in_the_language_asked_for(here):
+    lines = here("caption", "runs/c", "a.png", "b.png")[0].splitlines()
+    assert lines == [f"a.png\t{SAID[40][0]}", f"b.png\t{SAID[200][0]}"]
+    lines = here("caption", "runs/c", "a.png", "--language", "de,en", "--beam", "1")[0].splitlines()
+    assert lines == [f"a.png\tde\t{SAID[40][1]}", f"a.png\ten\t{SAID[40][0]}"]
+    best = here("caption", "runs/c", "b.png", "--top", "3")[0].splitlines()
+    cells = [line.split("\t") for line in best]
+    assert [cell[0] for cell in cells] == ["b.png"] * 3 and cells[0][2] == SAID[200][0]
+    assert [float(cell[1]) for cell in cells] == sorted((float(c[1]) for c in cells), reverse=True)
+    (row,) = here("caption", "runs/c", "a.png", "--language", "de,en", "--json")[0].splitlines()[1:]
+    row = json.loads(row)
+    assert (row["line"], row["file"], row["language"]) == (1, "a.png", "en")
+    assert row["captions"][0]["text"] == SAID[40][0] and row["captions"][0]["finished"]
+
+
+def test_captions_are_drawn_by_their_seed(here):
+    words = ["caption", "runs/c", "a.png", "--sample", "3", "--temperature", "3", "--seed", "4"]
+    first = here(*words)[0]
+    assert first == here(*words)[0] and len(first.splitlines()) == 3
+    cold = here("caption", "runs/c", "a.png", "--sample", "1", "--temperature", "0")[0]
+    assert cold == f"a.png\t{SAID[40][0]}\n"
+
+
+def test_where_the_model_looks_becomes_a_picture_once(here, place):
+    said = here("caption", "runs/c", "a.png", "--plot", "words.svg")[1]
+    assert "drawn     words.svg" in said
+    text = (place / "words.svg").read_text()
+    assert all(f">{word}  " in text for word in SAID[40][0].split())
+    assert "exists already" in here("caption", "runs/c", "a.png", "--plot", "words.svg", code=2)[1]
+    said = here("caption", "runs/c", "a.png", "b.png", "--plot", "two.svg", code=2)[1]
+    assert "one picture" in said and not (place / "two.svg").exists()
+    said = here("caption", "runs/c", "a.png", "--plot", "x.svg", "--layer", "1", code=2)[1]
+    assert "blocks 0 to 0" in said and not (place / "x.svg").exists()
+
+
+def test_eval_scores_every_language_on_the_pictures_called_test_or_on_a_table(here, place):
+    said = here("eval", "runs/c")[0]
+    assert "en: 4 pictures (test), beam 5" in said and "de: 4 pictures (test)" in said
+    assert said.count("CIDEr-D 10.00") == 2 and said.count("BLEU 100.00") == 2
+    rows = [json.loads(line) for line in here("eval", "runs/c", "c.tsv", "--json")[0].splitlines()]
+    assert [(row["language"], row["pictures"]) for row in rows] == [("en", 20), ("de", 20)]
+    assert rows[0]["cider"] == pytest.approx(10) and rows[0]["split"] == "c.tsv"
+
+
+def test_wrong_things_are_refused_with_their_place(here, place):
+    assert (
+        "does not speak 'fr'" in here("caption", "runs/c", "a.png", "--language", "fr", code=2)[1]
+    )
+    assert "no such file" in here("caption", "runs/c", "nowhere.png", code=2)[1]
+    assert "which pictures?" in here("caption", "runs/c", code=2)[1]
+    assert "--top 5" in here("caption", "runs/c", "a.png", "--top", "5", code=2)[1]
+    (place / "bad.tsv").write_text("image\ten\tde\np/0.png\tx\ty\np/99.png\tx\ty\n")
+    said = here("eval", "runs/c", "bad.tsv", code=3)[1]
+    assert "no such picture" in said and "bad.tsv:3" in said
+    np.savez(place / "two.npz", images=np.zeros((2, 8, 8, 3), np.uint8))
+    words = ["train", "caption", "c.tsv", "--data.images", "two.npz", "--data.text", "en"]
+    said = here(*words, "--run", "never", code=3)[1]
+    assert "20 rows" in said and "2 pictures" in said and "c.tsv:4" in said
+    assert not (place / "runs" / "never").exists()
+    assert "holds a captioner" in here("classify", "runs/c", "a.png", code=2)[1]

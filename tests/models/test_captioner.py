@@ -1,0 +1,99 @@
+"""The captioner beyond what all models must do (tests/properties)."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from headway.decoding import Limits, beam_search
+from headway.models import (
+    GPT,
+    Captioner,
+    CaptionerConfig,
+    GPTConfig,
+    ViT,
+    ViTConfig,
+    parameter_count,
+    start_writing,
+)
+
+SEES = ViTConfig(
+    model_dim=12, num_heads=3, ffn_dim=20, num_layers=2, image_size=8, image_width=12, channels=1
+)
+WRITES = GPTConfig(model_dim=24, num_heads=6, ffn_dim=40, num_layers=3, vocabulary=11, max_length=9)
+CONFIG = CaptionerConfig(vit=SEES, gpt=WRITES)
+
+
+def picture(count=2):
+    return torch.randn(count, 1, 8, 12)
+
+
+def test_any_picture_of_numbers_will_do_and_every_part_of_it_is_seen():
+    model, read = Captioner(CONFIG).eval(), torch.tensor([[1, 4, 5]])
+    images = picture(1)
+    before = model(images, read)
+    for row, column in ((0, 0), (3, 11), (7, 6)):
+        changed = images.clone()
+        changed[0, 0, row, column] += 1
+        assert (model(changed, read) - before).abs().amax(-1).min() > 1e-6
+
+
+def test_the_encoder_is_a_vit_and_without_it_and_cross_attention_the_decoder_is_a_gpt():
+    model = Captioner(CONFIG)
+    crosses = [
+        p for n, p in model.decoder.named_parameters() if ".cross." in n or ".around_cross." in n
+    ]
+    rest = parameter_count(model) - sum(p.numel() for p in crosses)
+    assert rest == parameter_count(ViT(SEES)) + parameter_count(GPT(WRITES))
+    assert len(crosses) == 3 * 10
+
+
+def test_the_picture_is_looked_at_once_and_beams_share_its_keys_and_values():
+    model, looked = Captioner(CONFIG).eval(), []
+    handle = model.vit.register_forward_hook(lambda *_: looked.append(1))
+    model.vit.encode, encode = (lambda x: (looked.append(1), encode(x))[1]), model.vit.encode
+    state = model.start(picture(2))
+    state = state.reorder([0, 0, 0, 1, 1, 1])
+    assert [k.shape[0] for k, _ in state.memory.layers] == [2, 2, 2]
+    limits = Limits(1, 2, [4, 4])
+    beam_search(model, (picture(2),), limits, width=3, num_best=2)
+    handle.remove()
+    assert len(looked) == 2
+
+
+def test_a_language_model_gives_the_decoder_all_that_it_has():
+    start = GPT(replace(WRITES, vocabulary=9)).eval()
+    model = Captioner(CONFIG).eval()
+    crosses = {n: p.clone() for n, p in model.named_parameters() if "cross" in n}
+    start_writing(model, start, 9, first=7)
+    assert_close(model.embedding.tokens.weight[:9], start.embedding.tokens.weight)
+    assert_close(model.embedding.tokens.weight[9:], start.embedding.tokens.weight[[7, 7]])
+    assert all(torch.equal(dict(model.named_parameters())[n], p) for n, p in crosses.items())
+    for block in model.decoder.blocks:  # with nothing to see it writes as the language model does
+        torch.nn.init.zeros_(block.cross.output.weight)
+        torch.nn.init.zeros_(block.cross.output.bias)
+    read = torch.randint(0, 9, (2, 5))
+    assert_close(model(picture(2), read)[..., :9], start(read), rtol=0, atol=1e-5)
+
+
+def test_a_language_model_of_another_shape_is_refused():
+    for changes in ({"model_dim": 12}, {"num_layers": 4}, {"max_length": 10}):
+        with pytest.raises(ValueError):
+            start_writing(Captioner(CONFIG), GPT(replace(WRITES, **changes)), 11, first=1)
+
+
+def test_a_pooler_that_nobody_reads_is_refused():
+    with pytest.raises(ValueError, match="pooler"):
+        CaptionerConfig(vit=replace(SEES, pooler="tanh"))
+
+
+def test_sizes_are_configurations_and_large_ones_need_no_memory():
+    from headway.settings import override
+
+    for name, changes in CaptionerConfig.sizes.items():
+        config = override(CaptionerConfig(), changes, name)
+        with torch.device("meta"):
+            model = Captioner(config)
+        if name == "base":  # 86 M of ViT-B; 124 M of GPT-2, of whose words here are 8,000; 28 M new
+            assert 190e6 < parameter_count(model) < 210e6

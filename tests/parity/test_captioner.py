@@ -1,0 +1,157 @@
+"""Captioners against transformers' VisionEncoderDecoderModel, read and written."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import tokenizers
+import torch
+from safetensors.torch import load_file, save_file
+from torch.testing import assert_close
+
+import headway
+from headway.bundle import CaptionerBundle, CaptionReader
+from headway.data.image_reader import ImageReader
+from headway.errors import DataError, UsageError
+from headway.interop import build, export_captioner, read
+from headway.models import Captioner, CaptionerConfig, GPTConfig, ViTConfig
+from headway.text import TextPieces
+from tests.data.pictures import pixels_of
+
+transformers = pytest.importorskip("transformers")
+
+TEXTS = ["a cat", "an old dog", "the red cat sleeps", "ein Hund", "die alte Katze"] * 4
+TOKENIZER = TextPieces.train([f" {text}" for text in TEXTS], 280)
+IMAGES = ImageReader(height=8, width=8, mean=(0.5,) * 3, deviation=(0.3,) * 3)
+
+
+def theirs(encoder="vit", **changes):
+    shape = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 3}
+    shape |= {"image_size": 8, "patch_size": 4}
+    if encoder == "vit":
+        sees = transformers.ViTConfig(**shape, intermediate_size=40)
+    else:
+        sees = transformers.Dinov2Config(**shape, mlp_ratio=2)
+    writes = transformers.GPT2Config(
+        **{"n_embd": 24, "n_layer": 2, "n_head": 4, "vocab_size": 17, "n_positions": 12, **changes},
+        add_cross_attention=True,
+        is_decoder=True,
+        bos_token_id=1,
+        eos_token_id=2,
+    )
+    config = transformers.VisionEncoderDecoderConfig.from_encoder_decoder_configs(sees, writes)
+    config.decoder_start_token_id, config.pad_token_id = 1, 2
+    model = transformers.VisionEncoderDecoderModel(config=config)
+    for name, parameter in model.named_parameters():  # nothing at 0 or 1, where it would not show
+        torch.nn.init.normal_(parameter, std=0.2, mean=0.5 if "norm" in name else 0.0)
+    return model.eval()
+
+
+@pytest.mark.parametrize("encoder", ["vit", "dinov2"])
+@pytest.mark.parametrize("tied", [True, False])
+def test_their_captioners_give_their_logits_here(encoder, tied, tmp_path):
+    model = theirs(encoder, tie_word_embeddings=tied)
+    model.save_pretrained(tmp_path)
+    ours = build(*read(tmp_path))
+    assert isinstance(ours, Captioner) and ours.config.gpt.tie_output is tied
+    pixels, ids = torch.randn(3, 3, 8, 8), torch.randint(0, 17, (3, 5))
+    with torch.no_grad():
+        wanted = model(pixel_values=pixels, decoder_input_ids=ids).logits
+        assert_close(ours(pixels, ids), wanted, rtol=0, atol=1e-4)
+        stepped, _ = ours.step(ids, ours.start(pixels))
+        assert_close(stepped, wanted, rtol=0, atol=1e-4)
+
+
+def ours(**changes):
+    reader = CaptionReader(IMAGES, TOKENIZER, ("en", "de"), 6)
+    vit = ViTConfig(
+        **{"model_dim": 24, "num_heads": 3, "ffn_dim": 40, "num_layers": 2, "image_size": 8}
+    )
+    gpt = GPTConfig(
+        **{"model_dim": 24, "num_heads": 4, "ffn_dim": 56, "num_layers": 3, "max_length": 9},
+        vocabulary=reader.size,
+    )
+    config = CaptionerConfig(vit=replace(vit, **changes), gpt=gpt)
+    model = Captioner(config).eval()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.2)
+    return CaptionerBundle(model, reader)
+
+
+def test_an_exported_captioner_captions_in_transformers_from_the_pixels_on(tmp_path):
+    bundle, folder = ours(), tmp_path / "hf"
+    found = export_captioner(bundle.model, IMAGES, TOKENIZER, folder, ("en", "de"))
+    assert found.architecture == "VisionEncoderDecoderModel" and found.difference < 1e-5
+    there, loaded = transformers.VisionEncoderDecoderModel.from_pretrained(
+        folder, output_loading_info=True
+    )
+    lost = {name for name in loaded["missing_keys"] if "pooler" not in name}
+    assert not loaded["unexpected_keys"] and not lost
+    pictures = [pixels_of(8, 8, seed=1), pixels_of(20, 11, seed=2)]
+    reads = transformers.AutoImageProcessor.from_pretrained(folder, use_fast=False)
+    pixels = reads(pictures, return_tensors="pt").pixel_values
+    assert_close(pixels, IMAGES.batch(pictures), rtol=0, atol=1e-5)
+    ids = torch.randint(0, 282, (2, 7))
+    with torch.no_grad():
+        logits = there.eval()(pixel_values=pixels, decoder_input_ids=ids).logits
+        assert_close(bundle.model(pixels, ids), logits, rtol=0, atol=1e-4)
+    told = json.loads((folder / "config.json").read_text())
+    assert told["decoder_start_token_id"] == TOKENIZER.size
+    engine = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    assert engine.token_to_id("<|de|>") == TOKENIZER.size + 1
+    assert engine.encode(" the red cat", add_special_tokens=False).ids == TOKENIZER.encode(
+        " the red cat"
+    )
+
+
+def test_an_exported_captioner_is_loaded_and_says_the_same_in_its_first_language(tmp_path):
+    bundle, folder = ours(), tmp_path / "hf"
+    export_captioner(bundle.model, IMAGES, TOKENIZER, folder, ("en", "de"))
+    again = headway.load(folder)
+    assert isinstance(again, CaptionerBundle) and again.languages == ()
+    assert again.reader.first(None) == TOKENIZER.size
+    pixels, ids = IMAGES.batch([pixels_of(8, 8)]), torch.tensor([[280, 5, 6]])
+    assert_close(again.model(pixels, ids), bundle.model(pixels, ids), rtol=0, atol=1e-5)
+    assert len(again.caption([np.zeros((8, 8, 3), np.uint8)])) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"model_dim": 12}, "vit.model_dim=12 (must be gpt.model_dim, 24)"),
+        ({"positions": "sinusoidal"}, "vit.positions=sinusoidal"),
+    ],
+)
+def test_what_has_no_form_there_is_refused_and_leaves_no_folder(changes, what, tmp_path):
+    bundle = ours(**changes)
+    with pytest.raises(UsageError) as told:
+        export_captioner(bundle.model, IMAGES, TOKENIZER, tmp_path / "hf", ("en", "de"))
+    assert what in told.value.what and not (tmp_path / "hf").exists()
+
+
+def test_folders_that_have_no_form_here_are_refused(tmp_path):
+    model = theirs()
+    model.save_pretrained(tmp_path)
+    path, good = tmp_path / "config.json", json.loads((tmp_path / "config.json").read_text())
+    for half, change, what in (
+        ("encoder", {"model_type": "swin"}, "encoder.model_type=swin"),
+        ("decoder", {"model_type": "bert"}, "model_type=bert"),
+        ("decoder", {"add_cross_attention": False}, "add_cross_attention=False"),
+        ("encoder", {"hidden_size": 12, "pooler_output_size": 12}, "12 wide"),
+    ):
+        path.write_text(json.dumps({**good, half: {**good[half], **change}}))
+        with pytest.raises(DataError) as told:
+            read(tmp_path)
+        assert what in told.value.what
+    path.write_text(json.dumps({**good, "decoder": 3}))
+    with pytest.raises(DataError, match="decoder=3"):
+        read(tmp_path)
+    path.write_text(json.dumps(good))
+    tensors = load_file(tmp_path / "model.safetensors")
+    del tensors["decoder.transformer.h.1.crossattention.q_attn.weight"]
+    save_file(tensors, tmp_path / "model.safetensors", {"format": "pt"})
+    with pytest.raises(
+        DataError, match=r"lacks decoder\.transformer\.h\.1\.crossattention\.q_attn"
+    ):
+        read(tmp_path)
