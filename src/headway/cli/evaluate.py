@@ -59,7 +59,8 @@ class SightFlags:
     confusion: Annotated[
         Path | None,
         Parameter(
-            help="Of a classifier of pictures: a plot (.png, .svg, .pdf) of what was taken for what."
+            help="Of a classifier of pictures: a plot (.png, .svg, .pdf) of what was taken for "
+            "what."
         ),
     ] = None
     known: Annotated[
@@ -88,10 +89,10 @@ def evaluate(
 ) -> None:
     """How good a model is on what it was not trained on; what is measured follows from its kind.
 
-    Translators: BLEU and chrF, by sacrebleu. Classifiers: accuracy, macro F1, Matthews' correlation,
-    or Pearson's, Spearman's and the mean squared error; taggers: F1 of spans; answerers: exact
-    matches and F1. Encoders: pseudo-perplexity, or whether cosines say how alike texts are; of
-    pictures, whether neighbours have the same class. Captioners: CIDEr-D, BLEU and chrF.
+    Translators: BLEU and chrF, by sacrebleu. Classifiers: accuracy, macro F1, Matthews', or
+    Pearson's, Spearman's and the mean squared error; taggers: F1 of spans; answerers: exact matches
+    and F1. Encoders: pseudo-perplexity, or whether cosines say how alike texts are; of pictures,
+    whether neighbours have the same class. Captioners: CIDEr-D, BLEU and chrF.
 
     Parameters
     ----------
