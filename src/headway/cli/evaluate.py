@@ -42,8 +42,8 @@ def evaluate(
     macro F1 and Matthews' correlation, or Pearson's and Spearman's and the mean squared error; F1
     of a tagger's spans; exact matches and F1 of an answerer; of an encoder, how surprised it is by
     text (pseudo-perplexity), or whether the cosines of its vectors say how alike texts are. Of a
-    classifier of pictures accuracy, macro F1, and how often the right class is among the first 5.
-    Of a captioner CIDEr-D, BLEU and chrF, in every language that it speaks.
+    classifier of pictures accuracy, macro F1, and how often the right class is among the first 5;
+    of a captioner CIDEr-D, BLEU and chrF.
 
     Parameters
     ----------
@@ -55,8 +55,7 @@ def evaluate(
         those that the run held out. Of an encoder: a text file or a folder of them, or a table of
         pairs (.tsv .csv .jsonl) with the columns first and second, and score if there is one. Of a
         classifier of pictures: a folder with a folder for each class, .zip or .npz; without it, the
-        pictures that the run held out. Of a captioner: a table as the run's own, whose pictures are
-        files; without it, the run's pictures called test, or those that it held out.
+        pictures that the run held out; so of a captioner, or a table like its own.
     split
         Which of the run's own pairs.
     source

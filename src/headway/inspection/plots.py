@@ -169,7 +169,7 @@ def looked_at(
     reach: tuple[int, int],
     title: str,
 ) -> None:
-    """The picture once for each word, and bright where it was looked at for that word.
+    """The picture, and once more for each word, bright where it was looked at for that word.
 
     pixels: bytes, height x width x channels. maps: for each word the weight of each patch; the
     patches cover the first `reach` rows and columns of pixels. One scale for all words, whose end
@@ -179,15 +179,18 @@ def looked_at(
     if len(words) != len(maps):
         raise ValueError(f"{len(words)} words for {len(maps)} maps")
     _check_numbers({f"{i} {w}": [n for row in maps[i] for n in row] for i, w in enumerate(words)})
-    across = min(6, len(words))
-    down = math.ceil(len(words) / across)
+    across = min(6, len(words) + 1)
+    down = math.ceil((len(words) + 1) / across)
     greatest = max(n for one in maps for row in one for n in row) or 1.0
     y, x = reach
     with _page(path, (1.7 * across + 0.9, 1.95 * down + 0.5)) as figure:
         shown: list[Axes] = list(figure.subplots(down, across, squeeze=False).flat)
-        for axes, word, weights in zip(shown, words, maps, strict=False):
+        grey = pixels.mean(2)
+        whole = grey if pixels.shape[2] == 1 else pixels
+        shown[0].imshow(whole, cmap="gray", vmin=0, vmax=255)
+        for axes, word, weights in zip(shown[1:], words, maps, strict=False):
             share = sum(n for row in weights for n in row)
-            axes.imshow(pixels[..., 0] if pixels.shape[2] == 1 else pixels, cmap="gray")
+            axes.imshow(grey, cmap="gray", vmin=0, vmax=255)
             image = axes.imshow(
                 weights,
                 cmap="inferno",
