@@ -13,7 +13,7 @@ from headway.bundle import CaptionerBundle, CaptionReader
 from headway.data.image_reader import ImageReader
 from headway.errors import DataError, UsageError
 from headway.inspection.looking import look
-from headway.inspection.plots import looked_at
+from headway.inspection.overlays import overlays
 from headway.models import Captioner, CaptionerConfig, GPTConfig, ViTConfig
 from headway.text import Characters, TextPieces
 from tests.data.pictures import pixels_of, png
@@ -133,7 +133,7 @@ def test_attention_is_of_every_piece_over_every_patch(registers):
 def test_what_a_word_looks_at_is_the_mean_over_heads_and_pieces_of_the_last_block():
     bundle = bundle_of()
     seen = look(bundle, PICTURES[1], "the zq cat", language="en")
-    assert seen.words == ["the", "zq", "cat", "</s>"]
+    assert seen.names == ["the", "zq", "cat", "</s>"]
     assert seen.maps.shape == (4, 2, 4) and seen.reach == (8, 12)
     found = bundle.attention(PICTURES[1], "the zq cat", language="en")
     weights = found.maps["decoder.blocks.1.cross"].mean(0)
@@ -151,14 +151,13 @@ def test_what_a_word_looks_at_is_the_mean_over_heads_and_pieces_of_the_last_bloc
 def test_the_picture_of_it_is_the_same_every_time_and_shows_every_word(tmp_path):
     seen = look(bundle_of(), PICTURES[1], "the $red cat", language="en")
     for name in ("a.svg", "b.svg"):
-        maps = seen.maps.tolist()
-        looked_at(tmp_path / name, seen.pixels, seen.words, maps, reach=seen.reach, title="t")
+        overlays(tmp_path / name, seen, title="t", one_scale=True)
     text = (tmp_path / "a.svg").read_text()
     assert text == (tmp_path / "b.svg").read_text()
-    for word, share in zip(seen.words, seen.maps.sum((1, 2)).tolist(), strict=True):
+    for word, share in zip(seen.names, seen.maps.sum((1, 2)).tolist(), strict=True):
         assert f"{word.replace('<', '&lt;').replace('>', '&gt;')}  {share:.0%}" in text
-    with pytest.raises(ValueError, match="2 words for 1 maps"):
-        looked_at(tmp_path / "c.svg", seen.pixels, ["a", "b"], maps[:1], reach=(8, 12), title="")
+    with pytest.raises(ValueError, match="1 names for"):
+        overlays(tmp_path / "c.svg", replace(seen, names=["a"]), title="")
     assert not (tmp_path / "c.svg").exists()
 
 

@@ -98,6 +98,16 @@ def test_eval_scores_every_language_on_the_pictures_called_test_or_on_a_table(he
     assert rows[0]["cider"] == pytest.approx(10) and rows[0]["split"] == "c.tsv"
 
 
+def test_an_export_is_written_where_the_halves_have_the_form_and_refused_where_not(here, place):
+    from tests.parity.test_captioner import ours
+
+    assert "vit.model_dim=24" in here("export", "runs/c", "--to", "hf", code=2)[1]
+    ours().save(place / "fits")
+    said = here("export", "fits", "--to", "hf")[1]
+    assert "VisionEncoderDecoderModel" in said and "logits differ by at most" in said
+    assert len(here("caption", "fits/hf", "a.png")[0].split("\t")) == 2
+
+
 def test_wrong_things_are_refused_with_their_place(here, place):
     assert (
         "does not speak 'fr'" in here("caption", "runs/c", "a.png", "--language", "fr", code=2)[1]

@@ -5,7 +5,8 @@ import pytest
 import torch
 from PIL import Image
 
-from headway.inspection.overlays import Overlay, held, overlays
+from headway.inspection.looking import Looks
+from headway.inspection.overlays import held, overlays
 from tests.data.pictures import pixels_of
 
 
@@ -20,32 +21,34 @@ def test_bright_patches_stand_where_the_weight_is(tmp_path):
     weights = torch.zeros(3, 4)
     weights[0, 3] = 1.0
     grey = np.full((30, 40, 3), 128, np.uint8)
-    overlays(tmp_path / "a.png", grey, [Overlay("one", weights)], title="it", outlined=0.5)
+    looks = Looks(["one"], weights[None], grey, (30, 40))
+    overlays(tmp_path / "a.png", looks, title="it", outlined=0.5)
     drawn = np.asarray(Image.open(tmp_path / "a.png").convert("RGB")).astype(int)
     colourful = np.abs(drawn - drawn.mean(-1, keepdims=True)).sum(-1) > 60
     rows, columns = np.nonzero(colourful)
     y, x = drawn.shape[:2]
     assert len(rows) and columns.min() > 0.8 * x and rows.mean() < 0.6 * y
     first = (tmp_path / "a.png").read_bytes()
-    overlays(tmp_path / "b.png", grey, [Overlay("one", weights)], title="it", outlined=0.5)
+    overlays(tmp_path / "b.png", looks, title="it", outlined=0.5)
     assert first == (tmp_path / "b.png").read_bytes()
 
 
 def test_grey_pictures_and_many_heads_are_drawn(tmp_path):
-    panels = [Overlay(f"head {i}", torch.rand(2, 5)) for i in range(7)]
-    overlays(tmp_path / "a.svg", pixels_of(8, 20, 1), panels)
-    assert "head 6" in (tmp_path / "a.svg").read_text()
+    maps = torch.full((7, 2, 5), 0.05)
+    overlays(tmp_path / "a.svg", Looks([*"abcdefg"], maps, pixels_of(8, 20, 1), (8, 20)))
+    assert "g  50%" in (tmp_path / "a.svg").read_text()
 
 
 @pytest.mark.parametrize(
-    ("panels", "message"),
+    ("names", "maps", "message"),
     [
-        ([], "between 1 and"),
-        ([Overlay("x", torch.tensor([[-0.1, 1.0]]))], "below 0"),
-        ([Overlay("x", torch.tensor([[torch.nan, 1.0]]))], "no numbers"),
+        ([], torch.zeros(0, 1, 2), "0 names"),
+        (["x"], torch.zeros(2, 1, 2), "1 names for 2 maps"),
+        (["x"], torch.tensor([[[-0.1, 1.0]]]), "below 0"),
+        (["x"], torch.tensor([[[torch.nan, 1.0]]]), "no numbers"),
     ],
 )
-def test_what_cannot_be_drawn_is_named(tmp_path, panels, message):
+def test_what_cannot_be_drawn_is_named(tmp_path, names, maps, message):
     with pytest.raises(ValueError, match=message):
-        overlays(tmp_path / "a.png", pixels_of(4, 4), panels)
+        overlays(tmp_path / "a.png", Looks(names, maps, pixels_of(4, 4), (4, 4)))
     assert not (tmp_path / "a.png").exists()

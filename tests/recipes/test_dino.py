@@ -6,8 +6,8 @@ import torch
 
 from headway import load
 from headway.bundle import ImageEncoderBundle
-from headway.bundle.look import looked_at
 from headway.errors import UsageError
+from headway.inspection.looking import look_with_heads
 from headway.recipes import check_same, recipe, saved, train
 from headway.training import read_metrics
 from tests.data.pictures import pixels_of, png, write_shades
@@ -105,10 +105,13 @@ def test_where_it_looks_is_the_row_of_the_class_token(shades, tmp_path):
     bundle = load(tmp_path / "run")
     picture = pixels_of(11, 9)
     maps = bundle.attention(picture).maps
-    for layer in (1, 2):
-        (whole,) = [value for name, value in maps.items() if f"blocks.{layer - 1}." in name]
-        found = looked_at(bundle.vit, bundle.reader, picture, layer, None)
-        assert found.pixels.shape == (8, 8, 3) and found.weights.shape == (3, 2, 2)
-        torch.testing.assert_close(found.weights.flatten(1), whole[:, 0, 1:])
-    fine = looked_at(bundle.vit, bundle.reader, pixels_of(40, 20), 2, 16)
-    assert fine.pixels.shape == (32, 16, 3) and fine.weights.shape == (3, 8, 4)
+    for layer in (0, 1):
+        (whole,) = [value for name, value in maps.items() if f"blocks.{layer}." in name]
+        found = look_with_heads(bundle, picture, layer=layer)
+        assert found.pixels.shape == (8, 8, 3) and found.maps.shape == (3, 2, 2)
+        torch.testing.assert_close(found.maps.flatten(1), whole[:, 0, 1:])
+    fine = look_with_heads(bundle, pixels_of(40, 20), size=16)
+    assert fine.pixels.shape == (32, 16, 3) and fine.maps.shape == (3, 8, 4)
+    assert fine.reach == (32, 16) and fine.names == ["head 1", "head 2", "head 3"]
+    with pytest.raises(UsageError, match="blocks 0 to 1"):
+        look_with_heads(bundle, picture, layer=2)

@@ -154,11 +154,11 @@ def _draw(
     plot: Path, bundle: CaptionerBundle, path: Path, what: tuple[str, str | None, int | None]
 ) -> None:
     from headway.inspection.looking import look
-    from headway.inspection.plots import looked_at
+    from headway.inspection.overlays import overlays
 
     text, language, layer = what
     seen = look(bundle, path, text, language=language, layer=layer)
-    looked_at(plot, seen.pixels, seen.words, seen.maps.tolist(), reach=seen.reach, title=text)
+    overlays(plot, seen, title=text, one_scale=True)
     talk.print(f"drawn     {plot}", markup=False)
 
 

@@ -34,7 +34,7 @@ def look(
     output
         .png, .svg or .pdf.
     layer
-        Which block's attention, from 1; without it, the last one's.
+        Which block's attention, from 0; without it, the last one's.
     size
         So many pixels on the shorter side, for finer maps than the model was trained with; the
         whole picture is seen then.
@@ -42,8 +42,8 @@ def look(
         A line around the patches that hold so much of the attention; 0.6 is usual.
     """
     from headway.bundle import ImageClassifierBundle, ImageEncoderBundle, load
-    from headway.bundle.look import looked_at
-    from headway.inspection.overlays import Overlay, overlays
+    from headway.inspection.looking import look_with_heads
+    from headway.inspection.overlays import overlays
 
     if output.exists():
         raise UsageError(f"{output} exists already", hint="choose another name, or remove it first")
@@ -54,12 +54,9 @@ def look(
     place = machine.prepare()
     bundle = load(run, place.device)
     if not isinstance(bundle, ImageEncoderBundle | ImageClassifierBundle):
-        raise UsageError(f"{run} holds a {bundle.kind}, which does not look at pictures")
-    layers = bundle.vit.config.num_layers
-    if layer is not None and not 1 <= layer <= layers:
-        raise UsageError(f"--layer {layer}: the model has {layers}")
-    seen = looked_at(bundle.vit, bundle.reader, picture, layer or layers, size)
-    panels = [Overlay(f"head {i + 1}", weights) for i, weights in enumerate(seen.weights)]
-    title = f"layer {layer or layers} of {layers}, {picture.name}"
-    overlays(output, seen.pixels, panels, title=title, outlined=share or None)
+        raise UsageError(f"{run} holds a {bundle.kind}, which does not look at pictures alone")
+    seen = look_with_heads(bundle, picture, layer=layer, size=size)
+    depth = bundle.vit.config.num_layers
+    title = f"block {depth - 1 if layer is None else layer} of 0 to {depth - 1}, {picture.name}"
+    overlays(output, seen, title=title, outlined=share or None)
     talk.print(f"drawn     {output}", markup=False)

@@ -1,27 +1,31 @@
-"""Where in a picture a captioner looks for each word."""
+"""Where in a picture a captioner looks for each word, and an encoder with each head."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import torch
+from torch import nn
 
-from headway.attention import Kernel
-from headway.bundle import CaptionerBundle
+from headway.attention import Kernel, record_attention
+from headway.bundle import CaptionerBundle, ImageClassifierBundle, ImageEncoderBundle
 from headway.bundle.vision import Picture
-from headway.data.images import Pixels, as_pixels
-from headway.errors import UsageError
+from headway.data.image_reader import ImageReader
+from headway.data.images import PIXELS_LIMIT, Pixels, as_pixels, resized, with_channels
+from headway.errors import DataError, UsageError
+from headway.models import ViT
 from headway.shapes import Float, Tensor
 
 
 @dataclass(frozen=True)
 class Looks:
-    """maps[w, r, c]: share of word w's attention that falls on the patch in row r, column c; what
-    is missing to 1 falls on what stands beside the patches ([CLS], registers). pixels: the picture
-    as the model sees it; the patches cover its first `reach` rows and columns of pixels."""
+    """maps[i, r, c]: share of the attention of names[i], a word or a head, that falls on the patch
+    in row r, column c; what is missing to 1 falls on what stands beside the patches ([CLS],
+    registers). pixels: the picture as the model sees it; the patches cover its first `reach` rows
+    and columns of pixels."""
 
-    words: list[str]
-    maps: Float[Tensor, "W r c"]
+    names: list[str]
+    maps: Float[Tensor, "N r c"]
     pixels: Pixels
     reach: tuple[int, int]
 
@@ -45,26 +49,73 @@ def look(
     if layer is not None and not 0 <= layer < depth:
         raise UsageError(f"layer {layer}: the decoder has blocks 0 to {depth - 1}")
     name = f"decoder.blocks.{depth - 1 if layer is None else layer}.cross"
-    kernel = bundle.model.get_submodule(f"{name}.kernel")
-    if not isinstance(kernel, Kernel) or not kernel.normalised:
-        raise UsageError(
-            f"attention={bundle.config.gpt.attention} has no shares to show",
-            hint="only attention whose weights sum to 1 says how much of each patch is looked at",
-        )
+    _check_shares(bundle.model, name)
     pixels = bundle.reader.images.sized(as_pixels(picture, "the picture"))
     found = bundle.attention(picture, text, language=language, layers=(name,))
     weights = found.maps[name].mean(0)  # H T S -> T S
-    patches = bundle.model.vit.embedding.patches
-    rows, columns = patches.grid(*pixels.shape[:2])
-    beside = bundle.model.vit.embedding.beside
-    shares = weights[:, beside:].reshape(-1, rows, columns)
     groups = _words(found.target)
-    return Looks(
-        ["".join(found.target[i] for i in places).strip() for places in groups],
-        torch.stack([shares[places].mean(0) for places in groups]),
-        pixels,
-        (rows * patches.height, columns * patches.width),
-    )
+    names = ["".join(found.target[i] for i in places).strip() for places in groups]
+    together = torch.stack([weights[places].mean(0) for places in groups])
+    return _looks(bundle.model.vit, names, together, pixels)
+
+
+@torch.inference_mode()
+def look_with_heads(
+    bundle: ImageEncoderBundle | ImageClassifierBundle,
+    picture: Picture,
+    *,
+    layer: int | None = None,
+    size: int | None = None,
+) -> Looks:
+    """What [CLS] attends to, with each head of one block (from 0; None: the last). Caron et al.
+    2021, figure 1.
+
+    size: None for the part and the size of the picture that the model reads; else all of it is
+    seen, its shorter side so many pixels, and places are read between those that were learned.
+    UsageError for a model without [CLS], a block that is not there, or attention whose weights are
+    no shares.
+    """
+    vit, reader = bundle.vit, bundle.reader
+    if not vit.config.class_token:
+        raise UsageError("this model has no [CLS], whose attention would be shown")
+    depth = vit.config.num_layers
+    if layer is not None and not 0 <= layer < depth:
+        raise UsageError(f"layer {layer}: the encoder has blocks 0 to {depth - 1}")
+    name = f"encoder.blocks.{depth - 1 if layer is None else layer}.attention"
+    _check_shares(vit, name)
+    pixels = as_pixels(picture, "the picture")
+    seen = reader.sized(pixels) if size is None else _whole(pixels, size, vit, reader)
+    images = reader.normalised(torch.from_numpy(seen.transpose(2, 0, 1).copy())[None])
+    with record_attention(vit, (name,)) as maps:
+        vit.encode(images.to(bundle.device))
+    weights = maps[name][0][0, :, 0].cpu()  # B H T S -> H S
+    return _looks(vit, [f"head {i + 1}" for i in range(len(weights))], weights, seen)
+
+
+def _looks(vit: ViT, names: list[str], weights: Float[Tensor, "N S"], pixels: Pixels) -> Looks:
+    patches = vit.embedding.patches
+    rows, columns = patches.grid(*pixels.shape[:2])
+    maps = weights[:, vit.embedding.beside :].reshape(-1, rows, columns)
+    return Looks(names, maps, pixels, (rows * patches.height, columns * patches.width))
+
+
+def _check_shares(model: nn.Module, name: str) -> None:
+    kernel = model.get_submodule(f"{name}.kernel")
+    if not isinstance(kernel, Kernel) or not kernel.normalised:
+        raise UsageError(
+            "this model's attention has no shares to show",
+            hint="only attention whose weights sum to 1 says how much of each patch is looked at",
+        )
+
+
+def _whole(pixels: Pixels, size: int, vit: ViT, reader: ImageReader) -> Pixels:
+    """The whole picture, in whole patches."""
+    shorter = min(pixels.shape[:2])
+    sides = zip(pixels.shape[:2], vit.config.patch, strict=True)
+    y, x = (max(1, round(side * size / shorter / patch)) * patch for side, patch in sides)
+    if y * x > PIXELS_LIMIT:
+        raise DataError(f"a picture of {x:,} x {y:,} pixels is too large to be looked at")
+    return with_channels(resized(pixels, y, x, reader.resampling), reader.channels)
 
 
 def _words(pieces: list[str]) -> list[list[int]]:

@@ -1,85 +1,75 @@
-"""What a model looks at in a picture, drawn over the picture (lectures 3.9, 3.10)."""
+"""Where a model looks in a picture, drawn over the picture (lectures 3.9, 3.10)."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from headway.data.images import Pixels
+from headway.inspection.looking import Looks
 from headway.inspection.plots import drawable, page
-from headway.shapes import Float, Tensor
+from headway.shapes import Bool, Float, Tensor
 
-ACROSS = 4  # pictures in a row
-MOST = 64
+ACROSS = 6  # pictures in a row
+MOST = 120
 INCHES = 1.9  # of a picture's longer side
-
-
-@dataclass(frozen=True)
-class Overlay:
-    """title: stands over the picture. weights: of each patch, rows down and columns across."""
-
-    title: str
-    weights: Float[Tensor, "Y X"]
+FINE = 8  # a line around patches is drawn on a grid so many times finer
 
 
 def overlays(
     path: Path,
-    pixels: Pixels,
-    panels: Sequence[Overlay],
+    looks: Looks,
     *,
     title: str = "",
     outlined: float | None = None,
+    one_scale: bool = False,
 ) -> None:
-    """The picture, and again under each panel's weights, bright where they are large.
+    """The picture, and once more in grey for each word or head, bright where it looked.
 
-    Every panel has its own scale, from 0 to its greatest weight. outlined: a line around the
-    patches that, taken from the largest on, hold so much of the weight together (Caron et al. 2021,
-    figure 1 and appendix: 0.6).
+    The title of each says how much of the attention falls on the picture at all. one_scale: the
+    colours of all reach to the greatest weight of any; otherwise each has its own. outlined: a line
+    around the fewest patches that hold this share of the weight (Caron et al. 2021, figure 1: 0.6).
     """
-    if not 1 <= len(panels) <= MOST:
-        raise ValueError(f"{len(panels)=} must be between 1 and {MOST}")
-    for panel in panels:
-        if not panel.weights.isfinite().all() or panel.weights.min() < 0:
-            raise ValueError(f"{panel.title!r} has weights below 0, or that are no numbers")
+    names, maps, pixels = looks.names, looks.maps.double(), looks.pixels
+    if len(names) != len(maps) or not 1 <= len(names) <= MOST:
+        raise ValueError(f"{len(names)} names for {len(maps)} maps; 1 to {MOST} can be drawn")
+    if not maps.isfinite().all() or maps.min() < 0:
+        raise ValueError("weights below 0, or that are no numbers, cannot be drawn")
     height, width = pixels.shape[:2]
-    across = min(ACROSS, len(panels) + 1)
-    down = math.ceil((len(panels) + 1) / across)
+    across = min(ACROSS, len(names) + 1)
+    down = math.ceil((len(names) + 1) / across)
     scale = INCHES / max(height, width)
     size = across * (width * scale + 0.2), down * (height * scale + 0.5) + (0.4 if title else 0.1)
-    grey = pixels.astype(np.float64).mean(-1) / 255
+    grey, greatest = pixels.mean(-1), float(maps.max())
     with page(path, size) as figure:
         shown = list(figure.subplots(down, across, squeeze=False).flat)
         for axes in shown:
             axes.set_axis_off()
         shown[0].imshow(pixels.squeeze(), cmap="gray", vmin=0, vmax=255)
-        for axes, panel in zip(shown[1:], panels, strict=False):
-            weights = panel.weights.double()
-            extent = (-0.5, width - 0.5, height - 0.5, -0.5)
-            axes.imshow(grey, cmap="gray", vmin=0, vmax=1)
-            most = float(weights.max()) or 1.0
+        for axes, name, weights in zip(shown[1:], names, maps, strict=False):
+            axes.imshow(grey, cmap="gray", vmin=0, vmax=255)
+            most = (greatest if one_scale else float(weights.max())) or 1.0
             seen = 0.9 * (weights / most).sqrt().numpy()  # nothing hides what has no weight
-            axes.imshow(
-                weights.numpy(), cmap="plasma", vmin=0, vmax=most, alpha=seen, extent=extent
-            )
-            if outlined is not None:
-                rows, columns = weights.shape
-                fine = held(weights, outlined).repeat_interleave(8, 0).repeat_interleave(8, 1)
-                y = (np.arange(8 * rows) + 0.5) * height / (8 * rows) - 0.5
-                x = (np.arange(8 * columns) + 0.5) * width / (8 * columns) - 0.5
-                if 0 < fine.sum() < fine.numel():
-                    axes.contour(
-                        x, y, fine.double().numpy(), levels=[0.5], colors="white", linewidths=0.9
-                    )
-            axes.set_title(drawable(panel.title), fontsize=9)
+            y, x = looks.reach
+            shade = {"cmap": "plasma", "vmin": 0, "vmax": most, "alpha": seen}
+            axes.imshow(weights.numpy(), extent=(-0.5, x - 0.5, y - 0.5, -0.5), **shade)
+            inside = None if outlined is None else held(weights, outlined)
+            if inside is not None and 0 < inside.sum() < inside.numel():
+                fine = inside.repeat_interleave(FINE, 0).repeat_interleave(FINE, 1).numpy()
+                rows, columns = (
+                    (np.arange(count) + 0.5) * side / count - 0.5
+                    for count, side in zip(fine.shape, looks.reach, strict=True)
+                )
+                axes.contour(columns, rows, fine, levels=[0.5], colors="white", linewidths=0.9)
+            axes.set_xlim(-0.5, width - 0.5)
+            axes.set_ylim(height - 0.5, -0.5)
+            axes.set_title(f"{drawable(name)}  {float(weights.sum()):.0%}", fontsize=9)
         if title:
             figure.suptitle(drawable(title), x=0.01, ha="left")
 
 
-def held(weights: Float[Tensor, "Y X"], share: float) -> Tensor:
+def held(weights: Float[Tensor, "r c"], share: float) -> Bool[Tensor, "r c"]:
     """True at the fewest patches that hold at least `share` of the weight together."""
     flat = weights.double().flatten()
     order = flat.argsort(descending=True, stable=True)

@@ -160,51 +160,6 @@ def attention_pictures(path: Path, panels: Sequence[Panel], *, title: str = "") 
             figure.suptitle(drawable(title), x=0.01, ha="left")
 
 
-def looked_at(
-    path: Path,
-    pixels: Any,
-    words: Sequence[str],
-    maps: Sequence[Sequence[Sequence[float]]],
-    *,
-    reach: tuple[int, int],
-    title: str,
-) -> None:
-    """The picture once for each word, and bright where it was looked at for that word.
-
-    pixels: bytes, height x width x channels. maps: for each word the weight of each patch; the
-    patches cover the first `reach` rows and columns of pixels. One scale for all words, whose end
-    is the greatest weight; how much of a word's attention falls on the picture at all stands beside
-    it.
-    """
-    if len(words) != len(maps):
-        raise ValueError(f"{len(words)} words for {len(maps)} maps")
-    _check_numbers({f"{i} {w}": [n for row in maps[i] for n in row] for i, w in enumerate(words)})
-    across = min(6, len(words))
-    down = math.ceil(len(words) / across)
-    greatest = max(n for one in maps for row in one for n in row) or 1.0
-    y, x = reach
-    with page(path, (1.7 * across + 0.9, 1.95 * down + 0.5)) as figure:
-        shown: list[Axes] = list(figure.subplots(down, across, squeeze=False).flat)
-        for axes, word, weights in zip(shown, words, maps, strict=False):
-            share = sum(n for row in weights for n in row)
-            axes.imshow(pixels[..., 0] if pixels.shape[2] == 1 else pixels, cmap="gray")
-            image = axes.imshow(
-                weights,
-                cmap="inferno",
-                vmin=0,
-                vmax=greatest,
-                alpha=0.65,
-                extent=(-0.5, x - 0.5, y - 0.5, -0.5),
-            )
-            axes.set_xlim(-0.5, pixels.shape[1] - 0.5)
-            axes.set_ylim(pixels.shape[0] - 0.5, -0.5)
-            axes.set_title(f"{drawable(word)}  {share:.0%}", fontsize=9)
-        for axes in shown:
-            axes.set_axis_off()
-        figure.colorbar(image, ax=shown, shrink=0.7, label="weight of a patch")
-        figure.suptitle(drawable(title), x=0.01, ha="left")
-
-
 def confusion_matrix(
     path: Path, counts: Sequence[Sequence[int]], labels: Sequence[str], *, title: str
 ) -> None:

@@ -24,7 +24,8 @@ def caption() -> CaptionRunConfig:
 
     For some thousand small pictures on a laptop. Pictures are never flipped: captions speak of left
     and right. --from-encoder VIT and --from-decoder GPT start from models that have learned to see
-    and to write: --optimizer.kind adamw --optimizer.lr 2e-4 then.
+    and to write: --optimizer.kind adamw --optimizer.lr 2e-4 then. Hugging Face's form has learned
+    places alone: --model.vit.positions learned.
     """
     gpt = GPTConfig(
         model_dim=128, num_heads=4, ffn_dim=512, num_layers=3, dropout=0.1, max_length=64
