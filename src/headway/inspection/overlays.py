@@ -37,8 +37,8 @@ def overlays(
     if not maps.isfinite().all() or maps.min() < 0:
         raise ValueError("weights below 0, or that are no numbers, cannot be drawn")
     height, width = pixels.shape[:2]
-    across = min(ACROSS, len(names) + 1)
-    down = math.ceil((len(names) + 1) / across)
+    down = math.ceil((len(names) + 1) / ACROSS)
+    across = math.ceil((len(names) + 1) / down)
     scale = INCHES / max(height, width)
     size = across * (width * scale + 0.2), down * (height * scale + 0.5) + (0.4 if title else 0.1)
     grey, greatest = pixels.mean(-1), float(maps.max())
