@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.embeddings import encoder_folder
-from bench.sides import ROOT
+from bench.sides import ROOT, environment
 from headway.files import write_file
 
 SEED = 42
@@ -54,6 +54,11 @@ class Task:
     text: str = "text"
     second: str | None = None
     label: str = "label"
+
+    @property
+    def warmup(self) -> int:
+        """Steps over which the learning rate rises from 0."""
+        return self.steps // 12
 
 
 TASKS = {
@@ -204,13 +209,10 @@ def _side(side: str, name: str, task: Task, options: argparse.Namespace) -> dict
     run = options.cache / "runs" / f"{name}-{side}-{time.time_ns()}"
     run.parent.mkdir(exist_ok=True)
     command = (_ours if side == "ours" else _peer)(task, run, options)
-    places = [str(ROOT), os.environ.get("PYTHONPATH", "")]
-    known = {**os.environ, "PYTHONPATH": os.pathsep.join(places), "HF_HUB_OFFLINE": "1"}
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     with open(options.cache / f"{name}-{side}.log", "w", encoding="utf-8") as log:
-        subprocess.run(
-            command, cwd=options.cache, env=known, stdout=log, stderr=subprocess.STDOUT, check=True
-        )
+        both = {"stdout": log, "stderr": subprocess.STDOUT}
+        subprocess.run(command, cwd=options.cache, env=environment(), check=True, **both)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     spent = sum(getattr(after, each) - getattr(before, each) for each in ("ru_utime", "ru_stime"))
     scores = _scores_of(run, task) if side == "ours" else json.loads(run.read_text())
@@ -218,7 +220,6 @@ def _side(side: str, name: str, task: Task, options: argparse.Namespace) -> dict
 
 
 def _ours(task: Task, run: Path, options: argparse.Namespace) -> list[str]:
-    warmup = task.steps // 12
     given = {
         "--valid": task.valid,
         "--from": encoder_folder(),
@@ -230,7 +231,7 @@ def _ours(task: Task, run: Path, options: argparse.Namespace) -> list[str]:
         "--training.seed": SEED,
         "--optimizer.lr": task.lr,
         "--schedule.kind": "linear",
-        "--schedule.warmup": warmup,
+        "--schedule.warmup": task.warmup,
         "--schedule.final": 0,
     }
     if task.recipe == "answer":
@@ -246,7 +247,7 @@ def _ours(task: Task, run: Path, options: argparse.Namespace) -> list[str]:
 
 def _peer(task: Task, place: Path, options: argparse.Namespace) -> list[str]:
     facts = {
-        "task": asdict(task),
+        "task": {**asdict(task), "warmup": task.warmup},
         "folder": str(encoder_folder()),
         "place": str(place),
         "dtype": options.dtype,

@@ -67,7 +67,7 @@ def _train(
     seed: int,
     precision: Callable[[], AbstractContextManager[Any]],
 ) -> None:
-    model, steps, warmup = learner.model.train(), task["steps"], task["steps"] // 12
+    model, steps, warmup = learner.model.train(), task["steps"], task["warmup"]
     parameters = list(model.parameters())
     update = torch.optim.AdamW(parameters, lr=task["lr"], weight_decay=WEIGHT_DECAY)
     shape = torch.optim.lr_scheduler.LambdaLR(

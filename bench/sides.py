@@ -40,23 +40,28 @@ class Settings:
     work: int
 
 
+def environment() -> dict[str, str]:
+    """Of a process of ours: it finds this package, and asks nobody for anything."""
+    places = [str(ROOT), os.environ.get("PYTHONPATH", "")]
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(p for p in places if p),
+        "HF_HUB_OFFLINE": "1",
+        "KINETO_LOG_LEVEL": "9",  # torch's profiler says when it starts and stops
+    }
+
+
 class Side:
     """A process that computes when asked."""
 
     def __init__(self, settings: Settings) -> None:
         self.name = f"{settings.claim}, {settings.side}"
-        places = [str(ROOT), os.environ.get("PYTHONPATH", "")]
         self._process = subprocess.Popen(
             [sys.executable, "-m", "bench.sides", json.dumps(asdict(settings))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={
-                **os.environ,
-                "PYTHONPATH": os.pathsep.join(p for p in places if p),
-                "HF_HUB_OFFLINE": "1",
-                "KINETO_LOG_LEVEL": "9",  # torch's profiler says when it starts and stops
-            },
+            env=environment(),
         )
 
     def ask(self, **question: Any) -> Answer:

@@ -56,6 +56,12 @@ def write_file(path: Path, data: bytes | Iterable[bytes]) -> None:
         raise
 
 
+def check_new(path: Path) -> None:
+    """UsageError if something is there already: nothing is ever overwritten."""
+    if os.path.lexists(path):
+        raise UsageError(f"{path} exists already", hint="choose another name, or remove it first")
+
+
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
     """A folder to fill; it becomes `path`, complete and durable, when the block ends well.
@@ -63,8 +69,7 @@ def new_folder(path: Path) -> Iterator[Path]:
     Nothing is ever overwritten: `path` must not exist. On an error nothing is left behind.
     Only plain files may be put there: a link could name something outside. HeadwayError.
     """
-    if os.path.lexists(path):
-        raise UsageError(f"{path} exists already", hint="choose another name, or remove it first")
+    check_new(path)
     temporary = _temporary(path)
     ours = True
     try:

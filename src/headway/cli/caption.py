@@ -13,6 +13,7 @@ from headway.cli.console import data, data_json, talk
 from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
 from headway.cli.pictures import CHUNK, picture_paths
 from headway.errors import DataError, UsageError
+from headway.files import check_new
 
 if TYPE_CHECKING:
     from headway.bundle import Caption, CaptionerBundle
@@ -144,8 +145,7 @@ def _show(what: tuple[int, Path, str | None], found: Sequence[Caption], json: bo
 
 
 def _check_plot(plot: Path, count: int) -> None:
-    if plot.exists():
-        raise UsageError(f"{plot} exists already", hint="choose another name, or remove it first")
+    check_new(plot)
     if count != 1:
         raise UsageError("--plot is for one picture in one language")
 

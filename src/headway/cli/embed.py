@@ -13,6 +13,7 @@ from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
 from headway.cli.pictures import gather_pictures, sees_pictures
 from headway.cli.texts import Texts, gather
 from headway.errors import UsageError
+from headway.files import check_new
 
 if TYPE_CHECKING:
     import numpy as np
@@ -136,10 +137,7 @@ def _check_paths(output: Path | None, plot: Path | None) -> None:
             continue
         if path.suffix not in endings:
             raise UsageError(f"--{flag} {path}: must end in {' or '.join(endings)}")
-        if path.exists():
-            raise UsageError(
-                f"{path} exists already", hint="choose another name, or remove it first"
-            )
+        check_new(path)
 
 
 def vectors_of(

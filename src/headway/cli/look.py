@@ -7,6 +7,7 @@ from pathlib import Path
 from headway.cli.console import talk
 from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
 from headway.errors import UsageError
+from headway.files import check_new
 
 
 def look(
@@ -45,8 +46,7 @@ def look(
     from headway.inspection.looking import look_with_heads
     from headway.inspection.overlays import overlays
 
-    if output.exists():
-        raise UsageError(f"{output} exists already", hint="choose another name, or remove it first")
+    check_new(output)
     if not 0 <= share < 1:
         raise UsageError(f"--share {share:g}: must be at least 0 and below 1")
     if not picture.is_file():

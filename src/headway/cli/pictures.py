@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from headway.cli.console import data, data_json, talk
 from headway.cli.texts import Texts
 from headway.errors import DataError, UsageError
+from headway.files import check_new
 
 if TYPE_CHECKING:
     from headway.bundle import Bundle, ImageClassifierBundle
@@ -79,10 +80,8 @@ def evaluate_pictures(
     from headway.inspection.plots import confusion_matrix
     from headway.recipes.vision import scores
 
-    if confusion_path is not None and confusion_path.exists():
-        raise UsageError(
-            f"{confusion_path} exists already", hint="choose another name, or remove it first"
-        )
+    if confusion_path is not None:
+        check_new(confusion_path)
     images = _pictures(*places)
     known = {label: i for i, label in enumerate(bundle.labels)}
     for image in images:

@@ -10,6 +10,7 @@ from cyclopts import App
 
 from headway.cli.console import data, data_json, talk
 from headway.errors import UsageError
+from headway.files import check_new
 
 if TYPE_CHECKING:
     from headway.bundle import Neighbour, WordsBundle
@@ -94,8 +95,8 @@ def scatter(
         raise UsageError("where to?", hint=f"headway words scatter {run} --out words.svg")
     if out is not None and out.suffix not in {".svg", ".png"}:
         raise UsageError(f"--out {out}: must end in .svg or .png")
-    if out is not None and out.exists():
-        raise UsageError(f"{out} exists already", hint="choose another name, or remove it first")
+    if out is not None:
+        check_new(out)
     bundle = _opened(run)
     chosen = _chosen(bundle, words, count)
 

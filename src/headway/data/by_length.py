@@ -7,6 +7,8 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
+from headway.data.endless import endless
+
 B = TypeVar("B")
 
 
@@ -42,11 +44,4 @@ class ByLength(Generic[B]):
 
     def stream(self, epoch: int, position: int) -> Iterator[tuple[int, int, B]]:
         """(next epoch, next position, batch), starting at batch `position` of `epoch`."""
-        while True:
-            order = self.epoch(epoch)
-            while position < len(order):
-                batch = self.batch(order[position])
-                position += 1
-                is_last = position == len(order)
-                yield (*((epoch + 1, 0) if is_last else (epoch, position)), batch)
-            epoch, position = epoch + 1, 0
+        return endless(self.epoch, lambda rows, _: self.batch(rows), epoch, position)

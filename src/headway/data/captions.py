@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from headway.data.augmentation import Augmentation, AugmentationConfig
 from headway.data.batches import padded
 from headway.data.formats.captions import CaptionedImage, Captions
-from headway.data.image_batches import Normalise
+from headway.data.image_batches import Normalise, seen_by, shuffled
 from headway.data.image_corpus import ImageCorpus, prepare_images
 from headway.data.image_reader import ImageReader
 from headway.errors import DataError
@@ -24,7 +23,6 @@ from headway.shapes import Bool, Float, Int, Tensor
 
 FORMAT = 1
 TEXTS_LIMIT = 2**30
-_ORDER, _VIEW = range(2)  # what random numbers are for
 
 
 class CaptionCorpus:
@@ -146,16 +144,11 @@ class CaptionBatches:
 
     def stream(self, epoch: int, position: int) -> Iterator[tuple[int, int, CaptionBatch]]:
         """(next epoch, next position, batch), starting at batch `position` of `epoch`."""
-        while True:
-            random = np.random.default_rng([self.seed, _ORDER, epoch])
-            order = random.permutation(self.pictures).tolist()
-            while position < self.batches_an_epoch:
-                start = position * self.rows
-                batch = self.batch(order[start : start + self.rows], epoch)
-                position += 1
-                is_last = position == self.batches_an_epoch
-                yield (*((epoch + 1, 0) if is_last else (epoch, position)), batch)
-            epoch, position = epoch + 1, 0
+
+        def make(chosen: list[int], number: int) -> CaptionBatch:
+            return self.batch([self.pictures[i] for i in chosen], number)
+
+        return shuffled(len(self.pictures), self.rows, self.seed, make, epoch, position)
 
     def batch(self, pictures: Sequence[int], epoch: int | None = None) -> CaptionBatch:
         """These pictures as they are seen in that epoch; None: as they are."""
@@ -172,8 +165,7 @@ class CaptionBatches:
             yield self.batch(self.pictures[start : start + self.rows])
 
     def _seen(self, picture: int, epoch: int | None) -> Float[Tensor, "C Y X"]:
-        image = torch.from_numpy(self.images.pixels[picture].astype(np.float32) / 255)
+        image = self.images.image(picture)
         if epoch is None:
             return image
-        random = np.random.default_rng([self.seed, _VIEW, epoch, picture])
-        return self.augmentation(image, random)
+        return self.augmentation(image, seen_by(self.seed, epoch, picture))

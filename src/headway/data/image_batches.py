@@ -11,6 +11,7 @@ import numpy.typing as npt
 import torch
 
 from headway.data.augmentation import Augmentation, AugmentationConfig, mixed_share
+from headway.data.endless import endless
 from headway.data.image_corpus import ImageCorpus
 from headway.shapes import Float, Int, Tensor
 
@@ -56,14 +57,17 @@ def shuffled(
 
     make: a batch of these things in that epoch.
     """
-    last = -(-count // rows)
-    while True:
-        order = np.random.default_rng([seed, _ORDER, epoch]).permutation(count)
-        while position < last:
-            batch = make(order[position * rows : (position + 1) * rows].tolist(), epoch)
-            position += 1
-            yield (*((epoch + 1, 0) if position == last else (epoch, position)), batch)
-        epoch, position = epoch + 1, 0
+
+    def batches(number: int) -> list[list[int]]:
+        order = np.random.default_rng([seed, _ORDER, number]).permutation(count).tolist()
+        return [order[start : start + rows] for start in range(0, count, rows)]
+
+    return endless(batches, make, epoch, position)
+
+
+def seen_by(seed: int, epoch: int, index: int) -> np.random.Generator:
+    """What decides how a picture is seen in an epoch, whatever stands beside it."""
+    return np.random.default_rng([seed, _VIEW, epoch, index])
 
 
 class ImageBatches:
@@ -105,17 +109,14 @@ class ImageBatches:
 
     def _seen(self, index: int, epoch: int) -> tuple[Tensor, int, float]:
         """(picture, number of the one mixed in, share of itself)."""
-        random = np.random.default_rng([self.seed, _VIEW, epoch, index])
-        image = self.augmentation(self._pixels(index), random)
+        random = seen_by(self.seed, epoch, index)
+        image = self.augmentation(self.corpus.image(index), random)
         if not self.config.mixup:
             return image, index, 1.0
         share = mixed_share(self.config.mixup, random)
         other = int(random.integers(len(self.corpus)))
-        second = self.augmentation(self._pixels(other), random)
+        second = self.augmentation(self.corpus.image(other), random)
         return torch.lerp(second, image, share), other, share
-
-    def _pixels(self, index: int) -> Float[Tensor, "C Y X"]:
-        return torch.from_numpy(self.corpus.pixels[index].astype(np.float32) / 255)
 
 
 def in_order(

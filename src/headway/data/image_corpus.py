@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from headway.data.corpora import mapped_numbers
 from headway.data.formats.images import LabelledImage
 from headway.data.image_reader import ImageReader
 from headway.errors import DataError
 from headway.files import new_folder, read_json, write_file
+from headway.shapes import Float, Tensor
 
 FORMAT = 1
 FACTS_FILE, PIXELS_FILE, LABELS_FILE = "facts.json", "pixels.bin", "labels.bin"
@@ -37,6 +39,10 @@ class ImageCorpus:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def image(self, index: int) -> Float[Tensor, "C Y X"]:
+        """One picture, from 0 to 1."""
+        return torch.from_numpy(self.pixels[index].astype(np.float32) / 255)
 
     @classmethod
     def open(cls, folder: Path) -> ImageCorpus:

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 
@@ -16,12 +15,11 @@ from headway.data.augmentation import (
     random_resized_crop,
     to_grey,
 )
-from headway.data.image_batches import Normalise, shuffled
+from headway.data.image_batches import Normalise, seen_by, shuffled
 from headway.data.image_corpus import ImageCorpus
 from headway.settings import setting
 from headway.shapes import Float, Tensor
 
-_VIEW = 1  # what random numbers are for, beside the order
 BLUR = (0.1, 2.0)  # deviation of the Gaussian, in pixels of 224
 
 
@@ -105,8 +103,7 @@ class ViewBatches:
         return ViewBatch(normal, self.config.whole, tuple(indices))
 
     def _views(self, index: int, epoch: int) -> list[Tensor]:
-        random = np.random.default_rng([self.seed, _VIEW, epoch, index])
-        image = torch.from_numpy(self.corpus.pixels[index].astype(np.float32) / 255)
+        random, image = seen_by(self.seed, epoch, index), self.corpus.image(index)
         config = self.config
         large, small = (config.whole_share, 1.0), (config.least, config.local_share)
         views = []

@@ -12,6 +12,7 @@ import torch
 
 from headway.data.batches import padded
 from headway.data.corruption import Masking
+from headway.data.endless import endless
 from headway.data.framed import FramedBatch, collate_framed
 from headway.data.sentence_pairs import (
     ELSEWHERE,
@@ -150,15 +151,17 @@ class MaskedRows:
     def stream(self, epoch: int, position: int) -> Iterator[tuple[int, int, MaskedBatch]]:
         """(next epoch, next position, batch), starting at batch `position` of `epoch`."""
         rows = self.settings.rows
-        while True:
-            order = self._of(epoch).order
-            last = -(-len(order) // rows)
-            while position < last:
-                batch = self._batch(epoch, order[position * rows : (position + 1) * rows])
-                position += 1
-                following = (epoch + 1, 0) if position == last else (epoch, position)
-                yield (*following, batch.to(self.device))
-            epoch, position = epoch + 1, 0
+
+        def batches(number: int) -> list[npt.NDArray[np.int64]]:
+            order = self._of(number).order
+            return [order[start : start + rows] for start in range(0, len(order), rows)]
+
+        return endless(
+            batches,
+            lambda chosen, number: self._batch(number, chosen).to(self.device),
+            epoch,
+            position,
+        )
 
     def _version(self, epoch: int) -> int:
         return epoch if self.masking.dynamic else epoch % self.masking.duplicates

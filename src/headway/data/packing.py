@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from headway.data.endless import endless
 from headway.data.text_corpus import TextCorpus
 from headway.errors import DataError, UsageError
 from headway.shapes import Int, Tensor
@@ -134,14 +135,12 @@ class TextRows:
 
     def stream(self, epoch: int, position: int) -> Iterator[tuple[int, int, TextBatch]]:
         """(next epoch, next position, batch), starting at batch `position` of `epoch`."""
-        while True:
-            while position < self.batches_an_epoch:
-                batch = self._batch(epoch, position)
-                position += 1
-                is_last = position == self.batches_an_epoch
-                following = (epoch + 1, 0) if is_last else (epoch, position)
-                yield (*following, batch.to(self.device))
-            epoch, position = epoch + 1, 0
+        return endless(
+            lambda _: range(self.batches_an_epoch),
+            lambda place, number: self._batch(number, place).to(self.device),
+            epoch,
+            position,
+        )
 
     def _batch(self, epoch: int, position: int) -> TextBatch:
         if epoch != self._epoch:

@@ -7,7 +7,7 @@ learned to see and a language model that has learned to write (Rothe et al. 2020
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +15,7 @@ import torch
 from torch import nn
 
 from headway.blocks import recompute
-from headway.bundle import (
-    CaptionerBundle,
-    ImageClassifierBundle,
-    ImageEncoderBundle,
-    TextBundle,
-    load,
-    load_as,
-)
+from headway.bundle import CaptionerBundle, TextBundle, load_as
 from headway.data.captions import CaptionBatch, CaptionBatches
 from headway.errors import UsageError
 from headway.evaluation import cider_d, mean_nats, score_against_several
@@ -38,7 +31,8 @@ from headway.recipes.caption_data import (
     referenced,
     spoken,
 )
-from headway.recipes.family import Emit, Family, Job
+from headway.recipes.family import Emit, Family, Job, moved
+from headway.recipes.vision import open_images, size_of, taken
 from headway.recipes.vision_config import SHAPE
 from headway.settings import override
 from headway.training import CaptionObjective, Stream
@@ -89,8 +83,7 @@ class CaptionJob:
         return model
 
     def stream(self, epoch: int, position: int) -> Stream:
-        for *place, batch in self.rows.stream(epoch, position):
-            yield place[0], place[1], batch.to(self.machine.device)
+        return moved(self.rows.stream(epoch, position), self.machine.device)
 
     def evaluate(
         self, model: Any, emit: Callable[..., None], go_on: Callable[..., None]
@@ -166,38 +159,21 @@ def _fitted(
     config: CaptionRunConfig, prepared: PreparedCaptions, starts: Starts
 ) -> CaptionRunConfig:
     """With what was left to the data, and the shapes of the models to start from."""
-    images = prepared.reader.images
-    decided: dict[str, Any] = {}
+    asked, usual = config.model, caption().model
+    decided = size_of("model.vit", prepared.reader.images)
     if starts.encoder is not None:
-        decided |= _taken("vit", config, starts.encoder.vit.config, SHAPE)
+        seen = starts.encoder.vit.config
+        decided = taken("model.vit", asked.vit, usual.vit, seen, SHAPE) | decided
     if starts.decoder is not None:
-        decided |= _taken("gpt", config, starts.decoder.model.config, WRITES)
-    decided["model.vit.image_size"] = images.height
-    decided["model.vit.image_width"] = None if images.width == images.height else images.width
-    decided["model.vit.channels"] = images.channels
+        written = starts.decoder.model.config
+        decided |= taken("model.gpt", asked.gpt, usual.gpt, written, WRITES)
     decided["model.gpt.vocabulary"] = prepared.reader.size
     return override(config, decided, "the data and the models to start from")
 
 
-def _taken(half: str, config: CaptionRunConfig, start: Any, names: Sequence[str]) -> dict[str, Any]:
-    """The settings of the model that a half starts from. UsageError where another value was asked
-    for."""
-    asked, usual = getattr(config.model, half), getattr(caption().model, half)
-    for name in names:
-        value, has = getattr(asked, name), getattr(start, name)
-        if value not in (getattr(usual, name), has) and name != "image_width":
-            raise UsageError(f"model.{half}.{name}={value}, and the model to start from has {has}")
-    return {f"model.{half}.{name}": getattr(start, name) for name in names}
-
-
 def _prepare(config: CaptionRunConfig, folder: Path, machine: Machine, emit: Emit) -> Job:
     training = config.training
-    encoder: Any = None if training.encoder is None else load(training.encoder)
-    if encoder is not None and not isinstance(encoder, ImageEncoderBundle | ImageClassifierBundle):
-        raise UsageError(
-            f"{training.encoder} holds a {encoder.kind}; a captioner sees by an image encoder or a "
-            "classifier of pictures"
-        )
+    encoder = open_images(training.encoder, "a captioner")
     decoder = None if training.decoder is None else load_as(TextBundle, training.decoder)
     room = None if decoder is None else decoder.model.max_length
     if room is not None and room <= config.data.max_length:

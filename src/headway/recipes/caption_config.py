@@ -10,7 +10,11 @@ from headway.data.formats.captions import SPLIT
 from headway.machine import MachineConfig
 from headway.models import CaptionerConfig, GPTConfig
 from headway.recipes.config import BlocksLoopConfig, CheckpointConfig, ObservationConfig
-from headway.recipes.vision_config import SHAPE, PicturesDataConfig, PicturesViTConfig
+from headway.recipes.vision_config import (
+    PicturesDataConfig,
+    PicturesViTConfig,
+    decided_by_pictures,
+)
 from headway.settings import section, setting
 from headway.training import OptimizerConfig, ScheduleConfig
 
@@ -99,14 +103,9 @@ class CaptionRunConfig:
     @property
     def decided_by_data(self) -> frozenset[str]:
         """Settings that follow from the data, or from the models it starts from."""
-        decided, vit = {"model.gpt.vocabulary"}, self.model.vit
-        if vit.image_size is None:
-            decided |= {"model.vit.image_size", "model.vit.image_width"}
-        if vit.channels is None:
-            decided.add("model.vit.channels")
-        if self.training.encoder is not None:
-            decided |= {f"model.vit.{name}" for name in SHAPE}
-        if self.training.decoder is not None:
+        training, vit = self.training, self.model.vit
+        decided = {"model.gpt.vocabulary", *decided_by_pictures(vit, training.encoder, "model.vit")}
+        if training.decoder is not None:
             decided |= {f"model.gpt.{name}" for name in WRITES}
         return frozenset(decided)
 

@@ -23,7 +23,7 @@ from headway.evaluation import neighbours_accuracy, spread
 from headway.machine import Machine
 from headway.models import SelfDistilled, ViT, start_vit
 from headway.recipes.dino_config import DinoRunConfig
-from headway.recipes.family import Emit, Family, Job, prepare_blocks
+from headway.recipes.family import Emit, Family, Job, moved, prepare_blocks
 from headway.recipes.vision import ImageStart, decided_of, open_images
 from headway.recipes.vision_data import PreparedImages, check_pictures, prepare_pictures
 from headway.settings import override
@@ -68,8 +68,7 @@ class DinoJob:
         return model
 
     def stream(self, epoch: int, position: int) -> Stream:
-        for *place, batch in self.rows.stream(epoch, position):
-            yield place[0], place[1], batch.to(self.machine.device)
+        return moved(self.rows.stream(epoch, position), self.machine.device)
 
     def evaluate(
         self, model: Any, emit: Callable[..., None], go_on: Callable[..., None]

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 from headway.machine import MachineConfig
 from headway.recipes.answer_config import AnswerDataConfig, AnswerEvaluationConfig
 from headway.recipes.classify_config import ClassifyDataConfig, ClassifyEvaluationConfig
-from headway.recipes.config import CheckpointConfig, LoopConfig, ObservationConfig
+from headway.recipes.config import CheckpointConfig, LoopConfig, ObservationConfig, left_open
 from headway.recipes.language_config import LanguageEvaluationConfig
 from headway.recipes.tag_config import TagDataConfig, TagEvaluationConfig
 from headway.recipes.text_config import TextDataConfig
@@ -177,8 +177,7 @@ class DistilRunConfig(StudentRunConfig):
 
     @property
     def decided_by_data(self) -> frozenset[str]:
-        metric = () if self.evaluation.metric else ("evaluation.metric",)
-        return frozenset({"data.max_length", *metric})
+        return left_open(self, "evaluation.metric") | {"data.max_length"}
 
 
 @dataclass(frozen=True, kw_only=True)

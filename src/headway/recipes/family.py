@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -64,6 +64,11 @@ class Family:
 
     check: Callable[[Any], object]
     prepare: Callable[[Any, Path, Machine, Emit], Job]
+
+
+def moved(batches: Iterator[tuple[int, int, Any]], device: str) -> Stream:
+    """The same batches on another device."""
+    return ((epoch, position, batch.to(device)) for epoch, position, batch in batches)
 
 
 def planned_steps(

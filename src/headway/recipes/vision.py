@@ -6,8 +6,7 @@ Dosovitskiy et al. 2021, section 3; how it is trained on few pictures: Touvron e
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import fields
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from headway.errors import UsageError
 from headway.evaluation import class_scores
 from headway.machine import Machine
 from headway.models import ViT, ViTClassifier, ViTConfig, start_vit
-from headway.recipes.family import Emit, Family, Job, planned_steps, prepare_blocks
+from headway.recipes.family import Emit, Family, Job, moved, planned_steps, prepare_blocks
 from headway.recipes.vision_config import EPOCHS, SHAPE, PicturesViTConfig, VisionRunConfig
 from headway.recipes.vision_data import PreparedImages, check_pictures, prepare_pictures
 from headway.settings import override
@@ -77,8 +76,7 @@ class VisionJob:
         return patchify(images, *shape.patch).flatten(0, 1)
 
     def stream(self, epoch: int, position: int) -> Stream:
-        for *place, batch in self.rows.stream(epoch, position):
-            yield place[0], place[1], batch.to(self.machine.device)
+        return moved(self.rows.stream(epoch, position), self.machine.device)
 
     def evaluate(
         self, model: Any, emit: Callable[..., None], go_on: Callable[..., None]
@@ -140,19 +138,26 @@ def decided_of(
 ) -> dict[str, Any]:
     """Settings of the model that the pictures and the start decide. UsageError where another value
     than the start's was asked for."""
-    decided = {} if start is None else _shape_of(start.vit.config, model)
+    usual = type(model)()
+    decided = {} if start is None else taken("model", model, usual, start.vit.config, SHAPE)
+    return decided | size_of("model", reader)
+
+
+def size_of(key: str, reader: ImageReader) -> dict[str, Any]:
+    """The settings, under `key`, that say which pictures are seen."""
     width = None if reader.width == reader.height else reader.width
     size = {"image_size": reader.height, "image_width": width, "channels": reader.channels}
-    return decided | {f"model.{name}": value for name, value in size.items()}
+    return {f"{key}.{name}": value for name, value in size.items()}
 
 
-def _shape_of(start: ViTConfig, model: PicturesViTConfig) -> dict[str, Any]:
-    usual = {each.name: each.default for each in fields(model)}
-    for name in SHAPE:
-        asked, has = getattr(model, name), getattr(start, name)
-        if asked not in (usual[name], has) and name != "image_width":
-            raise UsageError(f"model.{name}={asked}, and the model to start from has {has}")
-    return {f"model.{name}": getattr(start, name) for name in SHAPE}
+def taken(key: str, asked: Any, usual: Any, start: Any, names: Sequence[str]) -> dict[str, Any]:
+    """The settings, under `key`, of the model to start from. UsageError where another value was
+    asked for, which is not the usual one either."""
+    for name in names:
+        value, has = getattr(asked, name), getattr(start, name)
+        if value not in (getattr(usual, name), has) and name != "image_width":
+            raise UsageError(f"{key}.{name}={value}, and the model to start from has {has}")
+    return {f"{key}.{name}": getattr(start, name) for name in names}
 
 
 def open_images(name: str | None, what: str) -> ImageStart | None:

@@ -9,7 +9,7 @@ from headway.data.augmentation import AugmentationConfig
 from headway.machine import MachineConfig
 from headway.models import ViTConfig
 from headway.models.vit_classifier import ImagePooling
-from headway.recipes.config import CheckpointConfig, FineTuningConfig, ObservationConfig
+from headway.recipes.config import CheckpointConfig, FineTuningConfig, ObservationConfig, left_open
 from headway.settings import section, setting
 from headway.training import OptimizerConfig, ScheduleConfig
 
@@ -106,15 +106,17 @@ SHAPE = tuple(
 """What of the encoder the model to start from decides."""
 
 
-def decided_by_pictures(model: PicturesViTConfig, start: str | None) -> frozenset[str]:
-    """Settings of the model that follow from the pictures, or from the model it starts from."""
-    given = {"image_size": model.image_size, "channels": model.channels}
-    decided = {name for name, value in given.items() if value is None}
+def decided_by_pictures(
+    model: PicturesViTConfig, start: str | None, key: str = "model"
+) -> frozenset[str]:
+    """Settings of the model, under `key`, that follow from the pictures, or from what it starts
+    from."""
+    decided = left_open(model, "image_size", "channels")
     if model.image_size is None:
-        decided.add("image_width")
+        decided |= {"image_width"}
     if start is not None:
-        decided |= set(SHAPE)
-    return frozenset(f"model.{name}" for name in decided)
+        decided |= frozenset(SHAPE)
+    return frozenset(f"{key}.{name}" for name in decided)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,7 +157,7 @@ class VisionRunConfig:
     def decided_by_data(self) -> frozenset[str]:
         """Settings that follow from the pictures, or from the model it starts from."""
         decided = decided_by_pictures(self.model, self.training.start)
-        return decided if self.training.steps is not None else decided | {"training.steps"}
+        return decided | left_open(self, "training.steps")
 
     @property
     def name(self) -> str:

@@ -1,0 +1,26 @@
+"""Epochs of batches without end, which can be entered anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+B = TypeVar("B")
+T = TypeVar("T")
+
+
+def endless(
+    epoch_of: Callable[[int], Sequence[T]], make: Callable[[T, int], B], epoch: int, position: int
+) -> Iterator[tuple[int, int, B]]:
+    """(next epoch, next position, batch), starting at batch `position` of `epoch`.
+
+    epoch_of: what the batches of an epoch are made of, one each. make: such a batch, in its epoch.
+    """
+    while True:
+        things = epoch_of(epoch)
+        while position < len(things):
+            batch = make(things[position], epoch)
+            position += 1
+            following = (epoch + 1, 0) if position == len(things) else (epoch, position)
+            yield (*following, batch)
+        epoch, position = epoch + 1, 0
