@@ -17,7 +17,6 @@ import gzip
 import json
 import os
 import re
-import resource
 import subprocess
 import sys
 import time
@@ -27,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.embeddings import encoder_folder
-from bench.sides import ROOT, environment
+from bench.sides import ROOT, measured
 from headway.files import write_file
 
 SEED = 42
@@ -209,14 +208,9 @@ def _side(side: str, name: str, task: Task, options: argparse.Namespace) -> dict
     run = options.cache / "runs" / f"{name}-{side}-{time.time_ns()}"
     run.parent.mkdir(exist_ok=True)
     command = (_ours if side == "ours" else _peer)(task, run, options)
-    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    with open(options.cache / f"{name}-{side}.log", "w", encoding="utf-8") as log:
-        both = {"stdout": log, "stderr": subprocess.STDOUT}
-        subprocess.run(command, cwd=options.cache, env=environment(), check=True, **both)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    spent = sum(getattr(after, each) - getattr(before, each) for each in ("ru_utime", "ru_stime"))
+    cost = measured(command, options.cache, options.cache / f"{name}-{side}.log")
     scores = _scores_of(run, task) if side == "ours" else json.loads(run.read_text())
-    return {**scores, "cpu_seconds": spent, "wall_seconds": time.perf_counter() - began}
+    return {**scores, **cost}
 
 
 def _ours(task: Task, run: Path, options: argparse.Namespace) -> list[str]:

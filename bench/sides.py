@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from importlib import import_module
@@ -49,6 +51,20 @@ def environment() -> dict[str, str]:
         "HF_HUB_OFFLINE": "1",
         "KINETO_LOG_LEVEL": "9",  # torch's profiler says when it starts and stops
     }
+
+
+def measured(command: list[str], folder: Path, log: Path) -> dict[str, float]:
+    """Run a command to its end, its words in `log`; what it cost. CalledProcessError if it fails.
+
+    CPU seconds are those of the whole process: reading, training, scoring.
+    """
+    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    with open(log, "w", encoding="utf-8") as words:
+        both = {"stdout": words, "stderr": subprocess.STDOUT}
+        subprocess.run(command, cwd=folder, env=environment(), check=True, **both)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    spent = sum(getattr(after, each) - getattr(before, each) for each in ("ru_utime", "ru_stime"))
+    return {"cpu_seconds": spent, "wall_seconds": time.perf_counter() - began}
 
 
 class Side:

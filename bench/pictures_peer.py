@@ -1,0 +1,119 @@
+"""The other side of `bench.pictures`: transformers' ViT and the usual loop.
+
+Pictures are decoded once and stand in memory; each step flips and shifts those it takes.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from PIL import Image
+from torch import Tensor
+
+from headway.files import write_file
+
+MEAN, SPREAD = 0.5, 0.5
+CLIP = 1.0
+
+
+def main(facts: dict[str, Any]) -> None:
+    """Train, score, write the score where `facts` says."""
+    from transformers import ViTConfig, ViTForImageClassification
+
+    torch.set_num_threads(facts["threads"])
+    torch.set_flush_denormal(True)
+    budget = facts["budget"]
+    torch.manual_seed(budget["seed"])
+    (train, labels, names), (valid, true, _) = (_read(Path(file)) for file in facts["files"])
+    model = ViTForImageClassification(
+        ViTConfig(
+            hidden_size=budget["width"],
+            num_hidden_layers=budget["layers"],
+            num_attention_heads=budget["heads"],
+            intermediate_size=budget["ffn"],
+            hidden_dropout_prob=0.0,
+            attention_probs_dropout_prob=0.0,
+            image_size=train.shape[-1],
+            patch_size=budget["patch"],
+            num_labels=len(names),
+        )
+    )
+    narrow = facts["dtype"] == "bfloat16"
+    _train(model, train, labels, budget, narrow)
+    model.eval()
+    with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16, enabled=narrow):
+        found = [model(_scaled(part)).logits.argmax(-1) for part in valid.split(256)]
+    accuracy = float((torch.cat(found) == true).float().mean())
+    write_file(Path(facts["place"]), json.dumps({"accuracy": accuracy}).encode())
+
+
+def _read(file: Path) -> tuple[Tensor, Tensor, list[str]]:
+    """Pictures, uint8 N C Y X; their classes; the names of these."""
+    with zipfile.ZipFile(file) as archive:
+        members = sorted(name for name in archive.namelist() if name.endswith(".jpg"))
+        names = sorted({name.split("/")[-2] for name in members})
+        pixels = [np.asarray(Image.open(io.BytesIO(archive.read(name)))) for name in members]
+    labels = torch.tensor([names.index(name.split("/")[-2]) for name in members])
+    return torch.from_numpy(np.stack(pixels)).permute(0, 3, 1, 2), labels, names
+
+
+def _scaled(images: Tensor) -> Tensor:
+    return (images / 255.0 - MEAN) / SPREAD
+
+
+def _moved(images: Tensor, padding: int) -> Tensor:
+    """Each flipped or not, and shifted by up to `padding` pixels each way."""
+    count, _, height, width = images.shape
+    flipped = torch.where(torch.rand(count, 1, 1, 1) < 0.5, images.flip(-1), images)
+    padded = F.pad(flipped, [padding] * 4)
+    down, right = torch.randint(0, 2 * padding + 1, (2, count)).tolist()
+    parts = [
+        each[:, y : y + height, x : x + width]
+        for each, y, x in zip(padded, down, right, strict=True)
+    ]
+    return torch.stack(parts)
+
+
+def _train(
+    model: Any, images: Tensor, labels: Tensor, budget: dict[str, Any], narrow: bool
+) -> None:
+    model.train()
+    parameters = list(model.parameters())
+    update = torch.optim.AdamW(parameters, lr=budget["lr"], weight_decay=budget["weight_decay"])
+    a_pass = len(images) // budget["rows"]
+    steps, warmup = budget["epochs"] * a_pass, budget["warmup"]
+
+    def share(step: int) -> float:
+        part = (step - warmup) / (steps - warmup)
+        return min((step + 1) / warmup, 0.5 + 0.5 * math.cos(math.pi * max(0.0, part)))
+
+    shape = torch.optim.lr_scheduler.LambdaLR(update, share)
+    for epoch in range(budget["epochs"]):
+        order = torch.randperm(len(images))
+        for step in range(a_pass):
+            chosen = order[step * budget["rows"] : (step + 1) * budget["rows"]]
+            batch = _scaled(_moved(images[chosen], budget["padding"]))
+            update.zero_grad(set_to_none=True)
+            with torch.autocast("cpu", torch.bfloat16, enabled=narrow):
+                logits = model(batch).logits
+            loss = F.cross_entropy(
+                logits.float(), labels[chosen], label_smoothing=budget["smoothing"]
+            )
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(parameters, CLIP)
+            update.step()
+            shape.step()
+        print(f"pass {epoch + 1} of {budget['epochs']}, loss {loss.item():.4f}", flush=True)
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))
