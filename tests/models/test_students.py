@@ -5,6 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from headway.attention import Mask
+from headway.blocks import FeedForward, GatedFeedForward
 from headway.blocks.watch import stack_of, watch_blocks
 from headway.models import (
     GPT,
@@ -124,6 +125,33 @@ def test_narrow_embeddings_are_the_best_of_their_rank_and_lead_back():
     assert_close((back - words).norm(), values[5:].norm(), rtol=1e-4, atol=1e-5)
     types = model.embedding.types.weight @ student.widen.weight
     assert_close(student.embedding.types.weight, types)
+
+
+def test_a_narrower_feed_forward_layer_keeps_the_neurons_that_weigh_most():
+    model = teacher()
+    layers = [m for m in model.modules() if isinstance(m, FeedForward)]
+    light = [2, 3, 7, 11, 19]
+    with torch.no_grad():
+        for layer in layers:
+            layer.expand.weight[light] *= 1e-6  # 15 of 20 are left
+    student = student_of(model, student_config(model.config, {"ffn_dim": 15})).eval()
+    with torch.no_grad():
+        for layer in layers:
+            layer.contract.weight[:, light] = 0.0
+    assert_close(student.encode(TOKENS), model.encode(TOKENS))
+    with torch.no_grad():
+        layers[0].contract.weight[:, 4] = 0.0  # one that counts
+    assert (student.encode(TOKENS) - model.encode(TOKENS)).abs().max() > 1e-4
+
+
+def test_a_narrower_gated_layer_of_a_gpt_keeps_the_neurons_that_weigh_most():
+    shape = {"model_dim": 12, "num_heads": 3, "ffn_dim": 20, "vocabulary": 40, "num_layers": 1}
+    model = GPT(GPTConfig(**shape, activation="swiglu")).eval()
+    (layer,) = (m for m in model.modules() if isinstance(m, GatedFeedForward))
+    with torch.no_grad():
+        layer.gate.weight[[0, 5]] *= 1e-6
+    student = student_of(model, student_config(model.config, {"ffn_dim": 18})).eval()
+    assert_close(student(TOKENS), model(TOKENS), rtol=1e-4, atol=1e-4)
 
 
 def test_a_narrower_model_takes_the_embeddings_only():

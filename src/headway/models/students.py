@@ -9,19 +9,20 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
+from headway.blocks import FeedForward, GatedFeedForward
 from headway.blocks.watch import stack_of
 from headway.linear import Linear
 from headway.models.bert import Bert, BertConfig
 from headway.models.bert_tasks import BertAnswerer, BertClassifier, BertTagger
 from headway.models.classifier import TextClassifier
 from headway.models.gpt import GPT, GPTConfig
-from headway.shapes import Float, Tensor
+from headway.shapes import Float, Int, Tensor
 
 SHAPE = ("num_layers", "model_dim", "num_heads", "ffn_dim", "embedding_dim", "dropout")
 """What a student may have otherwise than its teacher; what it reads stays."""
 
-BLOCK = ("model_dim", "num_heads", "ffn_dim")
-"""Of these, what a block's shape follows from."""
+ATTENTION = ("model_dim", "num_heads")
+"""Of these, what must be the teacher's for its blocks to be of use."""
 
 C = TypeVar("C", BertConfig, GPTConfig)
 B = TypeVar("B", Bert, GPT)
@@ -98,7 +99,8 @@ def student_of(teacher: B, config: BertConfig | GPTConfig) -> B:
         if basis is not None and isinstance(widen, Linear) and widen.weight.shape == basis.shape:
             widen.weight.copy_(basis)
             widen.bias.zero_()
-    if all(getattr(config, name) == getattr(teacher.config, name) for name in BLOCK):
+    same = all(getattr(config, name) == getattr(teacher.config, name) for name in ATTENTION)
+    if same and config.ffn_dim <= teacher.config.ffn_dim:
         _take_blocks(student, teacher)
     return student
 
@@ -140,4 +142,32 @@ def _tokens(model: nn.Module) -> Float[Tensor, "V E"]:
 
 def _take_blocks(student: nn.Module, teacher: nn.Module) -> None:
     for ours, theirs in zip(stack_of(student).blocks, stack_of(teacher).blocks, strict=False):
-        ours.load_state_dict(theirs.state_dict())
+        known = theirs.state_dict()
+        for name, module in theirs.named_modules():
+            if isinstance(module, FeedForward | GatedFeedForward):
+                wanted = ours.get_submodule(name).get_parameter("contract.weight").shape[1]
+                known |= _cut(module, _heaviest(module, wanted), f"{name}.")
+        ours.load_state_dict(known)
+
+
+def _heaviest(layer: FeedForward | GatedFeedForward, count: int) -> Int[Tensor, " F"]:
+    """The places of the `count` neurons of greatest |w_in| |w_out|, in order: what a neuron adds is
+    at most that, times the length of what it reads."""
+    weight = layer.expand.weight.norm(dim=1) * layer.contract.weight.norm(dim=0)
+    if isinstance(layer, GatedFeedForward):
+        weight = weight * layer.gate.weight.norm(dim=1)
+    found: Tensor = weight.topk(count).indices.sort().values
+    return found
+
+
+def _cut(
+    layer: FeedForward | GatedFeedForward, kept: Int[Tensor, " F"], prefix: str
+) -> dict[str, Tensor]:
+    """The layer's values with these neurons alone."""
+    found = {
+        name: values[kept] for name, values in layer.state_dict().items() if "contract" not in name
+    }
+    found["contract.weight"] = layer.contract.weight[:, kept]
+    if layer.contract.bias is not None:
+        found["contract.bias"] = layer.contract.bias
+    return {prefix + name: values.detach() for name, values in found.items()}
