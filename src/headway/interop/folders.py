@@ -64,7 +64,7 @@ FAMILIES: dict[str, Family] = {
     family.model_type: family
     for family in (
         *(gpt2.FAMILY, openai_gpt.FAMILY, llama.FAMILY, qwen3.FAMILY),
-        *(bert.FAMILY, roberta.FAMILY, distilbert.FAMILY, albert.FAMILY),
+        *(bert.FAMILY, roberta.FAMILY, *roberta.LATER, distilbert.FAMILY, albert.FAMILY),
         *(vit.FAMILY, dinov2.FAMILY, captioner.FAMILY),
     )
 }

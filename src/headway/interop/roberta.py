@@ -1,14 +1,15 @@
-"""RoBERTa (`RobertaModel` and its heads): BERT with positions that begin after the padding's id."""
+"""RoBERTa and the models made like it: BERT with positions that begin after the padding's id."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from headway.interop import encoders
 from headway.interop.bert import INSIDE
 from headway.interop.encoders import EMBEDDING, Names, encoder_facts, encoder_family
 from headway.interop.facts import ACTIVATIONS, Facts
-from headway.interop.family import needs
+from headway.interop.family import Family, needs
 from headway.models import BertConfig
 
 _NAMES = Names(
@@ -56,6 +57,19 @@ def _lacks(config: BertConfig) -> list[str]:
     return reasons
 
 
-FAMILY = encoder_family(
-    model_type="roberta", names=_NAMES, settings=_settings, facts=_facts, lacks=_lacks
-)
+def _family(model_type: str, stem: str) -> Family:
+    """Those that came after are RoBERTa in all but their vocabularies: in the files they have other
+    names for the classes and RoBERTa's for the numbers."""
+    family = encoder_family(
+        model_type=model_type,
+        names=replace(_NAMES, stem=stem),
+        settings=_settings,
+        facts=_facts,
+        lacks=_lacks,
+    )
+    return replace(family, prefix="roberta.")
+
+
+FAMILY = _family("roberta", "Roberta")
+LATER = (_family("xlm-roberta", "XLMRoberta"), _family("camembert", "Camembert"))
+"""Conneau et al. 2020 (100 languages), Martin et al. 2020 (French)."""
