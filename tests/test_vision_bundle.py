@@ -84,8 +84,8 @@ def test_vectors_are_of_the_class_token_or_the_mean_of_the_patches():
 
 
 def test_attention_names_its_tokens_by_their_places():
-    seen = classifier().attention(PICTURES[1], ("encoder.blocks.1",))
-    assert list(seen.maps) == ["encoder.blocks.1.attention"]
+    seen = classifier().attention(PICTURES[1], ("vit.encoder.blocks.1",))
+    assert list(seen.maps) == ["vit.encoder.blocks.1.attention"]
     assert seen.source == ["[CLS]", "[R1]", "0,0", "0,1", "1,0", "1,1"] == seen.target
     (weights,) = seen.maps.values()
     assert weights.shape == (3, 6, 6)

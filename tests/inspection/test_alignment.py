@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from headway.errors import UsageError
-from headway.inspection import align, heat_map
+from headway.inspection import Alignment, align, heat_map, links
 from tests.test_bundle import make
 
 
@@ -58,3 +58,13 @@ def test_an_rnn_decoder_is_aligned_as_any_other(attention):
     found = align(bundle, "two dogs play", "zwei hunde")
     assert found.source[-1] == "</s>" and found.target == ["zwei", "hunde"]
     assert torch.allclose(found.weights.sum(1), torch.ones(2), atol=1e-5)
+
+
+def test_every_target_word_is_linked_to_the_source_word_it_looks_at_most():
+    weights = torch.tensor([[0.2, 0.7, 0.1], [0.1, 0.2, 0.7], [0.6, 0.3, 0.1]])
+    found = Alignment(["a", "b", "</s>"], ["x", "y", "z"], weights)
+    assert links(found) == {(1, 0), (0, 2)}
+    assert links(Alignment([], [], torch.zeros(0, 0))) == set()
+    bundle = make()
+    own = align(bundle, "two dogs play", "zwei hunde")
+    assert {target for _, target in links(own)} <= {0, 1}

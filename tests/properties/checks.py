@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from headway.attention import Documents, Kernel, record_attention
+from headway.attention import Documents, Kernel, Seen, record_attention, record_inputs
 from headway.decoding import beam_search, greedy_search
+from tests.properties.reference import spelled
 from tests.zoo import BOS, PAD, VOCABULARY, Family, limits, some_rows
 
 
@@ -147,6 +148,39 @@ def recording(family: Family, model: Any) -> None:
     assert all(not calls for calls in again.values())
 
 
+@torch.no_grad()
+def captured_as_spelled_out(family: Family, model: Any) -> None:
+    """Captured weights are those of a model in float64 whose attention is spelled out pair by pair,
+    to 1e-5; what went into the kernels explains them, and nothing of it changed a bit."""
+    rows, read = [[4, 5, 2], [6, 7, 8, 9, 4, 2]], some_targets(2, 4)
+    unwatched = family.full(model, rows, read)
+    with record_attention(model) as maps, record_inputs(model) as inputs:
+        assert torch.equal(family.full(model, rows, read), unwatched)
+    exact, kernels = spelled(model)
+    family.full(exact, rows, read)
+    assert set(kernels) == set(maps) == set(inputs)
+    for name, kernel in kernels.items():
+        wanted, found = torch.cat(kernel.seen, dim=2), torch.cat(maps[name], dim=2)
+        assert_close(found.double(), wanted, rtol=0, atol=1e-5)
+        around = model.get_submodule(name)
+        for seen, weights in zip(inputs[name], maps[name], strict=True):
+            _explains(seen, weights, around)
+
+
+def _explains(seen: Seen, weights: Tensor, around: Any) -> None:
+    """q k scale + bias is the score, and the heads' parts of W_O sum to what the layer gives."""
+    if seen.scale is not None and around.kernel.normalised:
+        scores = seen.q @ seen.k.mT * seen.scale
+        scores = scores if seen.bias is None else scores + seen.bias
+        shares = scores.masked_fill(weights == 0, -torch.inf).softmax(-1)
+        assert_close(shares.nan_to_num(), weights)  # a query with nothing to see has no shares
+    parts = (weights @ seen.v) @ seen.output  # B H T Kv, H Kv D -> B H T D
+    context = (weights @ seen.v).transpose(1, 2).flatten(2)
+    plain = context @ around.output.weight.T
+    assert_close(parts.sum(1), plain, rtol=1e-4, atol=1e-5)
+    assert_close(seen.norms, torch.stack([(v @ seen.output).norm(dim=-1) for v in seen.v]))
+
+
 def searches_never_write_specials(family: Family, model: Any) -> None:
     rows = some_rows(6, seed=2)
     found = beam_search(model, family.inputs(rows), limits(rows), width=4, num_best=4)
@@ -231,3 +265,17 @@ def order_of_patches(vit: Any) -> None:
         assert difference < 1e-5
     else:
         assert difference > 1e-2
+
+
+@torch.no_grad()
+def images_captured_as_spelled_out(vit: Any) -> None:
+    """As `captured_as_spelled_out`."""
+    images = torch.randn(2, 3, 8, 12)
+    unwatched = vit(images)
+    with record_attention(vit) as maps, record_inputs(vit) as inputs:
+        assert torch.equal(vit(images), unwatched)
+    exact, kernels = spelled(vit)
+    exact(images.double())
+    for name, kernel in kernels.items():
+        assert_close(maps[name][0].double(), kernel.seen[0], rtol=0, atol=1e-5)
+        _explains(inputs[name][0], maps[name][0], vit.get_submodule(name))

@@ -9,9 +9,12 @@ from headway.attention import (
     Mask,
     MultiHeadAttention,
     Rotary,
+    Seen,
+    SoftmaxKernel,
     TokenCache,
     cache,
     linear,
+    record,
 )
 from headway.blocks import Embeddings, LearnedGrid, Memory, image_embedding, patches, recurrent
 from headway.models import GPT
@@ -162,6 +165,43 @@ def test_a_prompts_padding_that_stays_in_the_cache_fails_padding(monkeypatch):
     fails(checks.padding, MODELS["gpt"])
     fails(checks.cache_equals_no_cache, MODELS["gpt"])
     fails(checks.batch_invariance, MODELS["gpt modern"])
+
+
+def test_captured_weights_that_forget_a_rule_are_found(monkeypatch):
+    weights = SoftmaxKernel.weights
+
+    def without_bias(self, q, k, mask, bias=None):
+        return weights(self, q, k, mask)
+
+    monkeypatch.setattr(SoftmaxKernel, "weights", without_bias)
+    fails(checks.captured_as_spelled_out, MODELS["gpt alibi, one key head"])
+    monkeypatch.setattr(
+        SoftmaxKernel, "weights", lambda self, q, k, mask, bias=None: weights(self, q, k, Mask())
+    )
+    fails(checks.captured_as_spelled_out)
+    monkeypatch.setattr(
+        SoftmaxKernel,
+        "weights",
+        lambda self, q, k, mask, bias=None: weights(self, q / 1.01, k, mask, bias),
+    )
+    fails(checks.captured_as_spelled_out)
+
+
+def test_key_heads_given_to_the_wrong_query_heads_are_found(monkeypatch):
+    def interleaved(x, num_heads):
+        return x.repeat(1, num_heads // x.shape[1], 1, 1)
+
+    monkeypatch.setattr(record, "spread", interleaved)
+    fails(checks.captured_as_spelled_out, MODELS["gpt modern"])
+
+
+def test_an_output_matrix_cut_between_its_heads_is_found(monkeypatch):
+    class Turned(Seen):
+        def __init__(self, output, **others):
+            super().__init__(output=output.transpose(0, 1).reshape(output.shape), **others)
+
+    monkeypatch.setattr(record, "Seen", Turned)
+    fails(checks.captured_as_spelled_out)
 
 
 def fails_on_images(check, name="vit") -> None:

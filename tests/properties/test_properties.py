@@ -13,6 +13,7 @@ ALL = [
     checks.states_reorder_and_join,
     checks.batch_invariance,
     checks.recording,
+    checks.captured_as_spelled_out,
     checks.searches_never_write_specials,
 ]
 
@@ -86,6 +87,7 @@ def test_every_model_can_learn_one_batch_by_heart(name):
 OF_IMAGES = [
     checks.images_alone_as_in_a_batch,
     checks.images_recorded,
+    checks.images_captured_as_spelled_out,
     checks.every_patch_is_seen,
     checks.order_of_patches,
 ]

@@ -12,7 +12,14 @@ from headway.attention.kernel import Kernel, ScaledDot, SoftmaxKernel
 from headway.attention.linear import LinearDot, LinearElu
 from headway.attention.masks import Mask
 from headway.attention.multihead import MultiHeadAttention
-from headway.attention.record import AttentionMaps, record_attention
+from headway.attention.record import (
+    AttentionMaps,
+    Seen,
+    at_attention,
+    attention_layers,
+    record_attention,
+    record_inputs,
+)
 from headway.attention.relative import (
     Alibi,
     AttentionPositions,
@@ -42,9 +49,13 @@ __all__ = [
     "RelativeBuckets",
     "Rotary",
     "ScaledDot",
+    "Seen",
     "SlidingWindow",
     "SoftmaxKernel",
     "TokenCache",
+    "at_attention",
+    "attention_layers",
     "places",
     "record_attention",
+    "record_inputs",
 ]

@@ -10,6 +10,7 @@ from typing import Any
 from torch import nn
 
 from headway.attention.kernel import SoftmaxKernel, spread
+from headway.blocks.decoder import Decoder
 from headway.blocks.decoder_only import DecoderOnly
 from headway.blocks.encoder import Encoder, EncoderBlock
 from headway.shapes import Bool, Float, Tensor
@@ -47,6 +48,28 @@ def layer_map(student_layers: int, teacher_layers: int) -> list[int]:
 
 
 @contextmanager
+def watch_stream(stack: Encoder | Decoder | DecoderOnly) -> Iterator[list[Float[Tensor, "B T D"]]]:
+    """Keep what flows through a stack in a forward pass inside the `with` block: what enters the
+    first block, then what each block made of it. A block that stands for several layers is seen at
+    each of its calls."""
+    stream: list[Tensor] = []
+
+    def begin(_: nn.Module, inputs: tuple[Any, ...]) -> None:
+        stream.append(inputs[0])
+
+    def keep(_: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
+        stream.append(output)
+
+    handles = [stack.register_forward_pre_hook(begin)]
+    handles += [block.register_forward_hook(keep) for block in dict.fromkeys(stack.blocks)]
+    try:
+        yield stream
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@contextmanager
 def watch_blocks(stack: Encoder | DecoderOnly) -> Iterator[Inside]:
     """Keep what a forward pass inside the `with` block computes between the blocks.
 
@@ -54,12 +77,6 @@ def watch_blocks(stack: Encoder | DecoderOnly) -> Iterator[Inside]:
     without attention, or whose scores pass through no softmax.
     """
     inside = Inside()
-
-    def begin(_: nn.Module, inputs: tuple[Any, ...]) -> None:
-        inside.hidden.append(inputs[0])
-
-    def keep(_: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
-        inside.hidden.append(output)
 
     def score(kernel: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
         assert isinstance(kernel, SoftmaxKernel)
@@ -69,7 +86,7 @@ def watch_blocks(stack: Encoder | DecoderOnly) -> Iterator[Inside]:
         inside.scores.append(scores.masked_fill(~allowed, 0.0))
         inside.allowed.append(allowed)
 
-    handles = [stack.register_forward_pre_hook(begin)]
+    handles = []
     try:
         for block in dict.fromkeys(stack.blocks):
             if not isinstance(block, EncoderBlock):
@@ -77,11 +94,9 @@ def watch_blocks(stack: Encoder | DecoderOnly) -> Iterator[Inside]:
             kernel = block.attention.kernel
             if not isinstance(kernel, SoftmaxKernel):
                 raise ValueError(f"{type(kernel).__name__} has no scores before a softmax")
-            handles += [
-                block.register_forward_hook(keep),
-                kernel.register_forward_hook(score),
-            ]
-        yield inside
+            handles.append(kernel.register_forward_hook(score))
+        with watch_stream(stack) as inside.hidden:
+            yield inside
     finally:
         for handle in handles:
             handle.remove()

@@ -10,9 +10,10 @@ from headway.bundle.class_reader import ClassReader, Numbers, Texts
 from headway.bundle.classifier import Classified, ClassifierBundle
 from headway.bundle.encoder import EncoderBundle, Guess
 from headway.bundle.families import FAMILIES, Bundle, Family, expect, load, load_as
+from headway.bundle.reading import Attention, Reading, attention_of, part_of
 from headway.bundle.tagger import FoundSpan, FoundWord, Tagged, TaggerBundle, TagReader
 from headway.bundle.text import TextBundle
-from headway.bundle.translator import Attention, Translation, TranslatorBundle
+from headway.bundle.translator import Translation, TranslatorBundle
 from headway.bundle.vision import ImageClasses, ImageClassifierBundle, ImageEncoderBundle
 from headway.bundle.words import Neighbour, WordsBundle
 
@@ -39,6 +40,7 @@ __all__ = [
     "ImageEncoderBundle",
     "Neighbour",
     "Numbers",
+    "Reading",
     "TagReader",
     "Tagged",
     "TaggerBundle",
@@ -47,7 +49,9 @@ __all__ = [
     "Translation",
     "TranslatorBundle",
     "WordsBundle",
+    "attention_of",
     "expect",
     "load",
     "load_as",
+    "part_of",
 ]

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import torch
 
 from headway.bundle.files import check_fingerprint, save_files
+from headway.bundle.reading import Attention, Reading, attention_of, framed_reading
 from headway.data.answers import Window, collate_windows, windows
 from headway.data.framed import shortest_first
 from headway.errors import DataError, UsageError
@@ -188,11 +189,42 @@ class AnswererBundle:
         """
         return self.answer_all([(question, context)], top)[0]
 
-    @torch.inference_mode()
     def answer_all(self, pairs: Sequence[tuple[str, str]], top: int = 1) -> list[list[FoundAnswer]]:
         """`answer` of each (question, context); what one gets does not depend on the others."""
         if top < 1:
             raise UsageError(f"{top=} must be at least 1")
+        asked, found = self._found(pairs, top)
+        return [
+            _named(each, context, merged(own, top))
+            for each, own, (_, context) in zip(asked, found, pairs, strict=True)
+        ]
+
+    def reading(self, question: str, context: str) -> Reading:
+        """What is read of the window in which the best answer stands; the answer is the logits of
+        its first and its last token."""
+        (asked,), (found,) = self._found([(question, context)], 1)
+        best = max(range(len(found)), key=lambda i: found[i][0][0] if found[i] else -math.inf)
+        window = asked.windows[best]
+        return framed_reading(
+            self.model, self.reader.tokenizer, list(window.ids), window.types, within="bert."
+        )
+
+    def attention(
+        self,
+        question: str,
+        context: str,
+        layers: Sequence[str] = (),
+        heads: Sequence[int] = (),
+    ) -> Attention:
+        """Attention weights while the window with the best answer is read. layers, heads: those to
+        keep; none: all."""
+        return attention_of(self.reading(question, context), layers, heads)
+
+    @torch.inference_mode()
+    def _found(
+        self, pairs: Sequence[tuple[str, str]], top: int
+    ) -> tuple[list[Asked], list[list[list[Span]]]]:
+        """Of each pair what is read, and of each window of it the `top` likeliest answers."""
         for question, context in pairs:
             if not question.strip() or not context.strip():
                 what = "context" if question.strip() else "question"
@@ -209,10 +241,7 @@ class AnswererBundle:
             for i, own in zip(chosen, spans, strict=True):
                 found[i] = own
         left = iter(found)
-        return [
-            _named(each, context, merged([next(left) for _ in each.windows], top))
-            for each, (_, context) in zip(asked, pairs, strict=True)
-        ]
+        return asked, [[next(left) for _ in each.windows] for each in asked]
 
     def save(self, folder: Path, *, overwrite: bool = False) -> None:
         """Write config.json, model.safetensors, tokenizer.json and windows.json durably:

@@ -11,7 +11,7 @@ from pathlib import Path
 from headway.data.image_reader import ImageReader
 from headway.errors import DataError, UsageError
 from headway.files import read_json, write_file
-from headway.text import TextTokenizer, load_tokenizer
+from headway.text import TextTokenizer, load_tokenizer, word_places
 
 FILE = "captions.json"
 FORMAT = 1
@@ -70,6 +70,12 @@ class CaptionReader:
             self.tokenizer.pieces([i])[0] if i < own else f"<{self.languages[i - own]}>"
             for i in ids
         ]
+
+    def words(self, ids: Sequence[int]) -> list[list[int]]:
+        """The places of each word's pieces; a language's token is a word of its own."""
+        front = next((i for i, token in enumerate(ids) if token < self.tokenizer.size), len(ids))
+        after = word_places(self.tokenizer, ids[front:])
+        return [[i] for i in range(front)] + [[front + i for i in places] for places in after]
 
     @property
     def fingerprint(self) -> str:

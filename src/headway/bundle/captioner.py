@@ -9,16 +9,16 @@ from typing import Any, ClassVar
 
 import torch
 
-from headway.attention import record_attention
 from headway.bundle.caption_reader import CaptionReader
 from headway.bundle.files import check_fingerprint, save_files
-from headway.bundle.translator import Attention
-from headway.bundle.vision import Picture, batches_of, check_reader, names_of
+from headway.bundle.reading import Attention, Reading, attention_of
+from headway.bundle.vision import Picture, batches_of, check_reader, image_of, names_of
 from headway.decoding import (
     Forbidden,
     GenerationConfig,
     Hypothesis,
     Limits,
+    Observer,
     Row,
     Rule,
     Sampling,
@@ -121,9 +121,10 @@ class CaptionerBundle:
         images: Float[Tensor, "B C Y X"],
         language: str | None = None,
         how: tuple[int, int, float] = (4, 1, 1.0),
+        observe: Observer | None = None,
     ) -> list[list[Caption]]:
         """The same for pictures as the model is given them. how: beam, captions of each, length
-        penalty."""
+        penalty. observe: hears what a beam weighs."""
         beam, num_best, alpha = how
         if not 1 <= num_best <= beam:
             raise UsageError(f"{num_best=} must be between 1 and {beam=}")
@@ -136,7 +137,11 @@ class CaptionerBundle:
             found = [[one] for one in greedy_search(self.model, inputs, limits, alpha)]
         else:
             found = beam_search(
-                self.model, inputs, limits, width=beam, alpha=alpha, num_best=num_best
+                *(self.model, inputs, limits),
+                width=beam,
+                alpha=alpha,
+                num_best=num_best,
+                observe=observe,
             )
         return [[self._caption(one) for one in best] for best in found]
 
@@ -176,7 +181,44 @@ class CaptionerBundle:
         text = self.reader.decode(row.tokens)
         return Caption(text, total, total, tuple(row.tokens), row.reason == "end")
 
-    @torch.inference_mode()
+    def reading(
+        self, picture: Picture, text: str | None = None, *, language: str | None = None
+    ) -> Reading:
+        """What is read while `text` (given, or the model's own caption) is written. The picture's
+        tokens are the encoder's vectors: [CLS], [R1], ... (registers), and "row,column" of the
+        patches. What the decoder reads begins one token earlier than what it predicts."""
+        images = image_of(self.reader.images, picture, self.device)
+        if text is None:
+            written = list(self.search_images(images, language)[0][0].tokens)
+        else:
+            (written,) = self.reader.encode([text])
+        room = self.model.max_length
+        if room is not None and len(written) >= room:
+            raise UsageError(
+                f"the text has {len(written)} pieces, and this model's learned positions end at "
+                f"{room - 1}",
+                hint="a shorter text",
+            )
+        ids = {
+            "read": [self.reader.first(language), *written],
+            "target": [*written, self.reader.tokenizer.eos],
+        }
+        read = torch.tensor([ids["read"]], device=self.device)
+        pieces = {"picture": names_of(self.model.vit, images.shape[2], images.shape[3])}
+        return Reading(
+            model=self.model,
+            run=lambda: self.model(images, read),
+            pieces=pieces | {name: self.reader.pieces(own) for name, own in ids.items()},
+            axes={
+                "encoder": ("picture", "picture"),
+                "decoder": ("read", "read"),
+                "cross": ("target", "picture"),
+            },
+            embeddings={"picture": "vit.embedding", "read": "embedding"},
+            ids=ids,
+            words={name: self.reader.words(own) for name, own in ids.items()},
+        )
+
     def attention(
         self,
         picture: Picture,
@@ -184,30 +226,12 @@ class CaptionerBundle:
         *,
         language: str | None = None,
         layers: Sequence[str] = (),
+        heads: Sequence[int] = (),
     ) -> Attention:
         """Attention weights while `text` (given, or the model's own caption) is written. Row t of a
-        decoder map is the query that predicted target piece t. The source is the encoder's vectors:
-        [CLS], [R1], ... (registers), and "row,column" of the patches."""
-        (images,) = batches_of(self.reader.images, [picture], self.device)
-        if text is None:
-            ids = list(self.search_images(images, language)[0][0].tokens)
-        else:
-            (ids,) = self.reader.encode([text])
-        room = self.model.max_length
-        if room is not None and len(ids) >= room:
-            raise UsageError(
-                f"the text has {len(ids)} pieces, and this model's learned positions end at "
-                f"{room - 1}",
-                hint="a shorter text",
-            )
-        read = torch.tensor([[self.reader.first(language), *ids]], device=self.device)
-        with record_attention(self.model, layers) as maps:
-            self.model(images, read)
-        return Attention(
-            names_of(self.model.vit, images.shape[2], images.shape[3]),
-            self.reader.pieces([*ids, self.reader.tokenizer.eos]),
-            {name: calls[0][0].cpu() for name, calls in maps.items()},
-        )
+        decoder map is the query that predicted target piece t; the source is the picture. layers,
+        heads: those to keep; none: all."""
+        return attention_of(self.reading(picture, text, language=language), layers, heads)
 
     def save(self, folder: Path, *, overwrite: bool = False) -> None:
         """Write config.json, model.safetensors, images.json, tokenizer.json and captions.json

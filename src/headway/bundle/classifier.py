@@ -11,6 +11,7 @@ import torch
 
 from headway.bundle.class_reader import ClassReader, Texts
 from headway.bundle.files import check_fingerprint, save_files
+from headway.bundle.reading import Attention, Reading, attention_of, framed_reading
 from headway.data.framed import collate_framed, shortest_first
 from headway.errors import DataError, UsageError
 from headway.models import (
@@ -20,7 +21,7 @@ from headway.models import (
     TextClassifierConfig,
 )
 from headway.shapes import Float, Tensor
-from headway.text import MarkedTokenizer, load_tokenizer
+from headway.text import MarkedTokenizer, load_tokenizer, word_places
 
 ROWS = 64  # texts classified at once
 
@@ -104,6 +105,33 @@ class ClassifierBundle:
             ).to(str(self.device))
             found[chosen] = self.model(batch.tokens, batch.keys, batch.types).float()
         return found
+
+    def reading(self, text: str, second: str | None = None) -> Reading:
+        """What is read of one text, or two; the answer is the logits of its class."""
+        (ids,), (types,) = self.reader.encode([text if second is None else (text, second)])
+        if isinstance(self.reader.tokenizer, MarkedTokenizer):
+            return framed_reading(self.model, self.reader.tokenizer, ids, types, within="bert.")
+        batch = collate_framed([ids], [types], self.reader.pad).to(str(self.device))
+        return Reading(
+            model=self.model,
+            run=lambda: self.model(batch.tokens, batch.keys, batch.types),
+            pieces={"text": self.reader.tokenizer.pieces(ids)},
+            axes={"decoder": ("text", "text")},
+            embeddings={"text": "gpt.embedding"},
+            ids={"text": ids},
+            words={"text": word_places(self.reader.tokenizer, ids)},
+        )
+
+    def attention(
+        self,
+        text: str,
+        second: str | None = None,
+        layers: Sequence[str] = (),
+        heads: Sequence[int] = (),
+    ) -> Attention:
+        """Attention weights while one text, or two, are read. layers, heads: those to keep; none:
+        all."""
+        return attention_of(self.reading(text, second), layers, heads)
 
     def _named(self, shares: list[float]) -> Classified:
         ranked = sorted(zip(self.labels, shares, strict=True), key=lambda pair: -pair[1])

@@ -10,10 +10,9 @@ from typing import Any, ClassVar, Literal
 import torch
 import torch.nn.functional as F
 
-from headway.attention import record_attention
 from headway.blocks import mean_pooled
 from headway.bundle.files import check_fingerprint, check_pieces, save_files
-from headway.bundle.translator import Attention
+from headway.bundle.reading import Attention, Reading, attention_of, framed_reading
 from headway.data.framed import FramedBatch, collate_framed, shortest_first
 from headway.errors import UsageError
 from headway.models import Bert, BertConfig
@@ -111,24 +110,26 @@ class EncoderBundle:
             found[chosen] = vectors.float()
         return F.normalize(found, dim=-1) if normalise else found
 
-    @torch.inference_mode()
-    def attention(
-        self, text: str, second: str | None = None, layers: tuple[str, ...] = ()
-    ) -> Attention:
-        """Attention weights while one text, or two, are read. UsageError if they are too long."""
-        encode, marks = self.tokenizer.encode, self.tokenizer.marks
+    def reading(self, text: str, second: str | None = None) -> Reading:
+        """What is read of one text, or two; where the mark's name stands, a word is hidden. The
+        answer is the logits of the word at each place, or the vectors of a model without that head.
+        UsageError if they are too long."""
+        encode, marks = self._with_marks, self.tokenizer.marks
         ids, types = marks.frame(encode(text), None if second is None else encode(second))
         self._check_room(ids)
-        batch = collate_framed([ids], [types], marks.pad).to(str(self.device))
-        with record_attention(self.model, layers) as maps:
-            self.model.encode(batch.tokens, batch.keys, batch.types)
-        pieces = self.tokenizer.pieces(ids)
-        found = {
-            _layer(name, i): weights[0].cpu()
-            for name, calls in maps.items()
-            for i, weights in enumerate(calls)
-        }
-        return Attention(pieces, pieces, found)
+        run = self.model.encode if self.model.masked_words is None else self.model
+        return framed_reading(self.model, self.tokenizer, ids, types, run=run)
+
+    def attention(
+        self,
+        text: str,
+        second: str | None = None,
+        layers: Sequence[str] = (),
+        heads: Sequence[int] = (),
+    ) -> Attention:
+        """Attention weights while one text, or two, are read. layers, heads: those to keep; none:
+        all. UsageError if they are too long."""
+        return attention_of(self.reading(text, second), layers, heads)
 
     def save(self, folder: Path, *, overwrite: bool = False) -> None:
         """Write config.json, model.safetensors and tokenizer.json durably: `files.save_files`."""
@@ -137,20 +138,26 @@ class EncoderBundle:
     def _with_masks(self, text: str) -> list[int]:
         """Ids of a text in which the mark's name stands where a word is hidden."""
         marks = self.tokenizer.marks
-        (name,) = self.tokenizer.pieces([marks.mask])
-        parts = text.split(name)
-        if len(parts) == 1:
+        ids = self._with_marks(text)
+        if marks.mask not in ids:
+            (name,) = self.tokenizer.pieces([marks.mask])
             raise UsageError(
                 f"no {name} in {text[:60]!r}", hint=f"put {name} where a word is hidden"
             )
+        framed, _ = marks.frame(ids)
+        self._check_room(framed)
+        return framed
+
+    def _with_marks(self, text: str) -> list[int]:
+        """Ids of a text; the mark stands where its name does."""
+        (name,) = self.tokenizer.pieces([self.tokenizer.marks.mask])
+        parts = text.split(name)
         # the mark has the space before it in itself, where spaces are part of pieces
         rows = self.tokenizer.encode_batch([*map(str.rstrip, parts[:-1]), parts[-1]])
         ids = rows[0]
         for row in rows[1:]:
-            ids += [marks.mask, *row]
-        framed, _ = marks.frame(ids)
-        self._check_room(framed)
-        return framed
+            ids += [self.tokenizer.marks.mask, *row]
+        return ids
 
     def _check_room(self, ids: Sequence[int]) -> None:
         room = self.config.max_length
@@ -162,13 +169,6 @@ class EncoderBundle:
 
     def _batch(self, rows: Sequence[Sequence[int]]) -> FramedBatch:
         return collate_framed(rows, None, self.tokenizer.marks.pad).to(str(self.device))
-
-
-def _layer(name: str, call: int) -> str:
-    """Name of the layer that a block is at its call number `call`: layers may share one block."""
-    if not call:
-        return name
-    return name.replace("blocks.0.", f"blocks.{call}.")
 
 
 def _check_list(texts: Sequence[str]) -> None:

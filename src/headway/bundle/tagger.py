@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import torch
 
 from headway.bundle.files import check_fingerprint, save_files
+from headway.bundle.reading import Attention, Reading, attention_of, framed_reading
 from headway.data.framed import collate_framed, shortest_first
 from headway.data.spans import spans_of, tags_spans
 from headway.data.tagged import WordRow, word_rows
@@ -216,6 +217,32 @@ class TaggerBundle:
             best = [pair for _ in own for pair in next(sure)]
             found.append(self._named(text, where, best))
         return found
+
+    def reading(self, text: str | Sequence[str]) -> Reading:
+        """What is read of a text that fits into one row; the answer is the logits of every piece's
+        tag. UsageError for a longer one."""
+        words = (
+            [text[start:end] for start, end in self.reader.split(text)]
+            if isinstance(text, str)
+            else list(text)
+        )
+        (rows,) = self.reader.encode([words])
+        if len(rows) != 1:
+            raise UsageError(
+                f"the text is read in {len(rows)} rows, and one can be looked at",
+                hint="give a part of it" if rows else "a text with words",
+            )
+        ids = list(rows[0].ids)
+        return framed_reading(
+            self.model, self.reader.tokenizer, ids, [0] * len(ids), within="bert."
+        )
+
+    def attention(
+        self, text: str | Sequence[str], layers: Sequence[str] = (), heads: Sequence[int] = ()
+    ) -> Attention:
+        """Attention weights while a text that fits into one row is read. layers, heads: those to
+        keep; none: all."""
+        return attention_of(self.reading(text), layers, heads)
 
     @torch.inference_mode()
     def _read(self, rows: Sequence[WordRow]) -> list[list[tuple[int, float]]]:

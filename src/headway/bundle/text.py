@@ -8,9 +8,8 @@ from typing import Any, ClassVar
 
 import torch
 
-from headway.attention import record_attention
 from headway.bundle.files import check_fingerprint, check_pieces, save_files
-from headway.bundle.translator import Attention
+from headway.bundle.reading import Attention, Reading, attention_of
 from headway.decoding import (
     Continuation,
     GenerationConfig,
@@ -21,7 +20,7 @@ from headway.decoding import (
 from headway.errors import UsageError
 from headway.models import GPT, GPTConfig
 from headway.settings import override
-from headway.text import TextTokenizer, load_tokenizer
+from headway.text import TextTokenizer, load_tokenizer, word_places
 
 
 class TextBundle:
@@ -80,20 +79,32 @@ class TextBundle:
             )
         return ModelDraft(draft.model, config.draft_tokens)
 
-    @torch.inference_mode()
-    def attention(self, text: str, layers: tuple[str, ...] = ()) -> Attention:
-        """Attention weights while `text` is read; row t is the query that predicts piece t + 1."""
-        ids = self.tokenizer.begin(text)
+    def reading(self, text: str, written: Sequence[int] = ()) -> Reading:
+        """What is read of a text and of the pieces that were written after it."""
+        ids = [*self.tokenizer.begin(text), *written]
         room = self.model.max_length
         if room is not None and len(ids) > room:
             raise UsageError(
                 f"the text has {len(ids)} pieces, and this model's learned positions end at {room}",
                 hint="look at a part of it",
             )
-        with record_attention(self.model, layers) as maps:
-            self.model(torch.tensor([ids], device=self.device))
-        pieces = self.tokenizer.pieces(ids)
-        return Attention(pieces, pieces, {name: found[0][0].cpu() for name, found in maps.items()})
+        tokens = torch.tensor([ids], device=self.device)
+        return Reading(
+            model=self.model,
+            run=lambda: self.model(tokens),
+            pieces={"text": self.tokenizer.pieces(ids)},
+            axes={"decoder": ("text", "text")},
+            embeddings={"text": "embedding"},
+            ids={"text": ids},
+            words={"text": word_places(self.tokenizer, ids)},
+        )
+
+    def attention(
+        self, text: str, layers: Sequence[str] = (), heads: Sequence[int] = ()
+    ) -> Attention:
+        """Attention weights while `text` is read; row t is the query that predicts piece t + 1.
+        layers, heads: those to keep; none: all."""
+        return attention_of(self.reading(text), layers, heads)
 
     def save(self, folder: Path, *, overwrite: bool = False) -> None:
         """Write config.json, model.safetensors and tokenizer.json durably: `files.save_files`."""

@@ -9,14 +9,13 @@ from typing import Any, ClassVar
 
 import torch
 
-from headway.attention import record_attention
 from headway.bundle.files import check_fingerprint, save_files
+from headway.bundle.reading import Attention, Reading, attention_of
 from headway.data.batches import collate_sources
-from headway.decoding import Forbidden, Hypothesis, Limits, beam_search, greedy_search
+from headway.decoding import Forbidden, Hypothesis, Limits, Observer, beam_search, greedy_search
 from headway.errors import DataError, UsageError
 from headway.models import Translator, TranslatorConfig
-from headway.shapes import Float, Tensor
-from headway.text import TokenizerPair
+from headway.text import TokenizerPair, word_places
 
 ROWS = 64  # sentences decoded together; longer ones fewer, so that memory stays bounded
 TOKENS = 4096
@@ -31,19 +30,6 @@ class Translation:
     log_probability: float
     tokens: tuple[int, ...]
     finished: bool
-
-
-@dataclass(frozen=True)
-class Attention:
-    """All attention weights of one input. maps: layer name -> Float "H T S", rows sum to 1.
-
-    source and target: the pieces along the axes. Row t of a decoder map is the query that predicted
-    target piece t; encoder rows are the source pieces.
-    """
-
-    source: list[str]
-    target: list[str]
-    maps: dict[str, Float[Tensor, "H T S"]]
 
 
 class TranslatorBundle:
@@ -96,11 +82,13 @@ class TranslatorBundle:
         num_best: int = 1,
         length_penalty: float = 1.0,
         progress: Callable[[int], None] = lambda done: None,
+        observe: Observer | None = None,
     ) -> list[list[Translation]]:
         """The `num_best` best translations of each text, best first.
 
         Sentences of like length are decoded together, and each gets what it would get alone. An
-        empty text translates to an empty text. `progress` hears how many texts are done.
+        empty text translates to an empty text. `progress` hears how many texts are done. `observe`
+        hears what a beam weighs, of one text.
         """
         if isinstance(texts, str):
             raise UsageError("texts must be a list of sentences, not one string", hint="[text]")
@@ -109,19 +97,26 @@ class TranslatorBundle:
         ids = self.tokenizer.source.encode_batch([text.strip() for text in texts])
         for place, row in enumerate(ids):
             self._check_room(len(row), self.model.max_source, f"text {place + 1}")
+        if observe is not None and (len(texts) != 1 or beam == 1):
+            raise UsageError("one text in several beams can be observed", hint="[text], beam=4")
         nothing = [Translation("", 0.0, 0.0, (), True)]
         results: list[list[Translation]] = [list(nothing) for _ in texts]
         done = sum(1 for row in ids if not row)
         for chosen in _groups(ids):
             rows = [ids[i] for i in chosen]
-            found = self._decode(rows, (beam, num_best, length_penalty))
+            found = self._decode(rows, (beam, num_best, length_penalty), observe)
             for i, hypotheses in zip(chosen, found, strict=True):
                 results[i] = [self._translation(h) for h in hypotheses]
             done += len(chosen)
             progress(done)
         return results
 
-    def _decode(self, rows: list[list[int]], how: tuple[int, int, float]) -> list[list[Hypothesis]]:
+    def _decode(
+        self,
+        rows: list[list[int]],
+        how: tuple[int, int, float],
+        observe: Observer | None = None,
+    ) -> list[list[Hypothesis]]:
         beam, num_best, alpha = how
         target = self.tokenizer.target
         source, keys = collate_sources(rows, self.tokenizer.source)
@@ -132,7 +127,13 @@ class TranslatorBundle:
         limits = Limits(target.bos, target.eos, longest, [never])
         if beam == 1:
             return [[h] for h in greedy_search(self.model, inputs, limits, alpha)]
-        return beam_search(self.model, inputs, limits, width=beam, alpha=alpha, num_best=num_best)
+        return beam_search(
+            *(self.model, inputs, limits),
+            width=beam,
+            alpha=alpha,
+            num_best=num_best,
+            observe=observe,
+        )
 
     @staticmethod
     def _check_room(pieces: int, room: int | None, what: str) -> None:
@@ -147,31 +148,52 @@ class TranslatorBundle:
         text = self.tokenizer.target.decode(found.tokens)
         return Translation(text, found.score, found.log_probability, found.tokens, found.finished)
 
-    @torch.inference_mode()
-    def attention(
-        self, source: str, target: str | None = None, layers: Sequence[str] = ()
-    ) -> Attention:
-        """Attention weights while `target` (given, or the model's own translation) is predicted."""
+    def reading(self, source: str, target: str | None = None) -> Reading:
+        """What is read while `target` (given, or the model's own translation) is predicted. What
+        the decoder reads begins one token earlier than what it predicts."""
         if not source.strip():
             raise UsageError("there is nothing to look at in an empty text")
-        source_ids = self.tokenizer.source.encode(source.strip())
+        first, second = self.tokenizer.source, self.tokenizer.target
+        source_ids = first.encode(source.strip())
         if target is None:
             target_ids = list(self.search([source])[0][0].tokens)
         else:
-            target_ids = self.tokenizer.target.encode(target.strip())
+            target_ids = second.encode(target.strip())
         self._check_room(len(source_ids), self.model.max_source, "the source")
         self._check_room(len(target_ids), self.model.max_target, "the target")
-        side = self.tokenizer.target
-        tokens, keys = collate_sources([source_ids], self.tokenizer.source)
-        read = torch.tensor([[side.bos, *target_ids]], device=self.device)
-        with record_attention(self.model, layers) as maps:
-            self.model(tokens.to(self.device), read, keys)
-        return Attention(
-            self.tokenizer.source.pieces([*source_ids, self.tokenizer.source.eos]),
-            side.pieces([*target_ids, side.eos]),
-            # A layer that is called once a step (an RNN decoder's) gives its rows one by one.
-            {name: torch.cat(found, dim=2)[0].cpu() for name, found in maps.items()},
+        tokens, keys = collate_sources([source_ids], first)
+        tokens, keys = tokens.to(self.device), None if keys is None else keys.to(self.device)
+        ids = {
+            "source": [*source_ids, first.eos],
+            "read": [second.bos, *target_ids],
+            "target": [*target_ids, second.eos],
+        }
+        read = torch.tensor([ids["read"]], device=self.device)
+        sides = {"source": first, "read": second, "target": second}
+        return Reading(
+            model=self.model,
+            run=lambda: self.model(tokens, read, keys),
+            pieces={name: side.pieces(ids[name]) for name, side in sides.items()},
+            axes={
+                "encoder": ("source", "source"),
+                "decoder": ("read", "read"),
+                "cross": ("target", "source"),
+            },
+            embeddings={"source": "source_embedding", "read": "target_embedding"},
+            ids=ids,
+            words={name: word_places(side, ids[name]) for name, side in sides.items()},
         )
+
+    def attention(
+        self,
+        source: str,
+        target: str | None = None,
+        layers: Sequence[str] = (),
+        heads: Sequence[int] = (),
+    ) -> Attention:
+        """Attention weights while `target` (given, or the model's own translation) is predicted.
+        layers, heads: those to keep; none: all."""
+        return attention_of(self.reading(source, target), layers, heads)
 
     def save(self, folder: Path, *, overwrite: bool = False) -> None:
         """Write config.json, model.safetensors and the tokenizers durably: `files.save_files`."""

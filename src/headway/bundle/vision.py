@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
+from torch import nn
 
-from headway.attention import record_attention
 from headway.bundle.classifier import Classified
 from headway.bundle.files import check_fingerprint, save_files
-from headway.bundle.translator import Attention
+from headway.bundle.reading import Attention, Reading, attention_of
 from headway.data.image_reader import ImageReader
 from headway.data.images import as_pixels
 from headway.errors import DataError, UsageError
@@ -112,10 +112,18 @@ class ImageEncoderBundle:
         picture gets does not depend on the others."""
         return vectors_of(self.vit, self.reader, pictures, pooling, normalise)
 
-    def attention(self, picture: Picture, layers: tuple[str, ...] = ()) -> Attention:
-        """Attention weights while one picture is looked at. Its tokens are called [CLS], [R1], ...
-        (registers), and "row,column" of the patches."""
-        return attention_of(self.vit, self.reader, picture, layers)
+    def reading(self, picture: Picture) -> Reading:
+        """What is read of one picture; the answer is the vectors of its tokens, which are called
+        [CLS], [R1], ... (registers), and "row,column" of the patches."""
+        images = image_of(self.reader, picture, self.device)
+        return image_reading(self.model, self.vit, images, lambda: self.vit.encode(images))
+
+    def attention(
+        self, picture: Picture, layers: Sequence[str] = (), heads: Sequence[int] = ()
+    ) -> Attention:
+        """Attention weights while one picture is looked at. layers, heads: those to keep; none:
+        all."""
+        return attention_of(self.reading(picture), layers, heads)
 
     def save(self, folder: Path, *, overwrite: bool = False) -> None:
         """Write config.json, model.safetensors and images.json durably: `files.save_files`."""
@@ -187,9 +195,16 @@ class ImageClassifierBundle:
         """The encoder's vectors, as `ImageEncoderBundle.embed` gives them."""
         return vectors_of(self.vit, self.reader, pictures, pooling, normalise)
 
-    def attention(self, picture: Picture, layers: tuple[str, ...] = ()) -> Attention:
+    def reading(self, picture: Picture) -> Reading:
+        """What is read of one picture; the answer is the logits of its class."""
+        images = image_of(self.reader, picture, self.device)
+        return image_reading(self.model, self.vit, images, lambda: self.model(images), "vit.")
+
+    def attention(
+        self, picture: Picture, layers: Sequence[str] = (), heads: Sequence[int] = ()
+    ) -> Attention:
         """Attention weights while one picture is looked at, as `ImageEncoderBundle.attention`."""
-        return attention_of(self.vit, self.reader, picture, layers)
+        return attention_of(self.reading(picture), layers, heads)
 
     def _named(self, shares: list[float]) -> Classified:
         ranked = sorted(zip(self.labels, shares, strict=True), key=lambda pair: -pair[1])
@@ -222,16 +237,29 @@ def vectors_of(
     return F.normalize(found, dim=-1) if normalise else found
 
 
-@torch.inference_mode()
-def attention_of(
-    vit: ViT, reader: ImageReader, picture: Picture, layers: tuple[str, ...] = ()
-) -> Attention:
-    """Attention weights of one picture, by layer."""
-    (images,) = batches_of(reader, [picture], next(vit.parameters()).device)
-    with record_attention(vit, layers) as maps:
-        vit.encode(images)
-    names = names_of(vit, images.shape[2], images.shape[3])
-    return Attention(names, names, {name: calls[0][0].cpu() for name, calls in maps.items()})
+def image_of(
+    reader: ImageReader, picture: Picture, device: torch.device
+) -> Float[Tensor, "1 C Y X"]:
+    """One picture as the model is given it."""
+    (images,) = batches_of(reader, [picture], device)
+    return images
+
+
+def image_reading(
+    model: nn.Module,
+    vit: ViT,
+    images: Float[Tensor, "1 C Y X"],
+    run: Callable[[], Tensor],
+    within: str = "",
+) -> Reading:
+    """What an encoder of pictures reads. within: its name in the model, with a dot behind it."""
+    return Reading(
+        model=model,
+        run=run,
+        pieces={"picture": names_of(vit, images.shape[2], images.shape[3])},
+        axes={"encoder": ("picture", "picture")},
+        embeddings={"picture": f"{within}embedding"},
+    )
 
 
 def names_of(vit: ViT, y: int, x: int) -> list[str]:

@@ -1,6 +1,6 @@
 """From a model that scores next tokens to whole outputs. Knows of a model only its stepper."""
 
-from headway.decoding.beam import beam_search
+from headway.decoding.beam import Candidate, Observer, beam_search
 from headway.decoding.generation import (
     Continuation,
     GenerationConfig,
@@ -36,6 +36,7 @@ from headway.decoding.writing import Writer
 
 __all__ = [
     "Bias",
+    "Candidate",
     "Continuation",
     "Draft",
     "Forbidden",
@@ -48,6 +49,7 @@ __all__ = [
     "MinP",
     "ModelDraft",
     "NoRepeat",
+    "Observer",
     "Prefix",
     "PresencePenalty",
     "PromptLookup",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +16,26 @@ from headway.shapes import Float, Int, Tensor
 
 
 @dataclass(frozen=True)
+class Candidate:
+    """A continuation that was weighed: token after the beginning `before` of input `item`.
+
+    log_probability: of before and token together. kept: it went on, or it ended among those weighed
+    (`ends`); the others were dropped.
+    """
+
+    item: int
+    before: tuple[int, ...]
+    token: int
+    log_probability: float
+    ends: bool
+    kept: bool
+
+
+Observer = Callable[[Candidate], None]
+"""Hears of each candidate when it was weighed, step by step and the best first."""
+
+
+@dataclass(frozen=True)
 class _Beam:
     """How to search. width and num_best: of each group."""
 
@@ -23,6 +44,7 @@ class _Beam:
     alpha: float
     groups: int
     diversity: float
+    observe: Observer | None
 
 
 @dataclass(frozen=True)
@@ -71,6 +93,7 @@ def beam_search(
     num_best: int = 1,
     groups: int = 1,
     diversity: float = 0.0,
+    observe: Observer | None = None,
 ) -> list[list[Hypothesis]]:
     """The `num_best` best hypotheses of each input, best first. `model` is a Stepper.
 
@@ -83,14 +106,14 @@ def beam_search(
     a token that n beginnings of earlier groups have chosen in the same place counts `diversity` n
     less in choosing, not in the score. The best of each group come first, by score, then the second
     best; what several groups found comes once, so there may be fewer than `num_best`. Vijayakumar
-    et al. 2018, section 4, with Hamming diversity.
+    et al. 2018, section 4, with Hamming diversity. observe: hears of every candidate.
     """
     if width < 1 or not 1 <= num_best <= width:
         raise ValueError(f"{num_best=} must be between 1 and {width=}")
     if groups < 1 or width % groups:
         raise ValueError(f"{width=} must be a multiple of {groups=}")
     size = width // groups
-    beam = _Beam(size, min(num_best, size), alpha, groups, diversity)
+    beam = _Beam(size, min(num_best, size), alpha, groups, diversity, observe)
     device = next(model.parameters()).device
     sentences = [
         _Sentence(i, length, g)
@@ -224,6 +247,10 @@ def _sort_out(
     for total, parent, token in zip(*found, strict=True):
         if total == -torch.inf:
             break  # dead, and sorted: so is the rest
+        if beam.observe is not None:
+            before = tuple(prefixes[first + parent, 1:].tolist())
+            ends, kept = token == limits.eos, len(going) < beam.width
+            beam.observe(Candidate(sentence.item, before, token, total, ends, ends or kept))
         if token == limits.eos:
             written = tuple(prefixes[first + parent, 1:].tolist())
             cut = limits.cut and len(written) == sentence.max_length

@@ -4,6 +4,7 @@ from headway.evaluation.agreement import class_scores, confusion, number_scores
 from headway.evaluation.answers import AnswerScores, score_answers
 from headway.evaluation.bleu import CorpusScores, score_against_several, score_translations
 from headway.evaluation.cider import cider_d
+from headway.evaluation.links import Gold, LinkScores, parse_gold, read_gold, score_links
 from headway.evaluation.neighbours import linear_accuracy, neighbours_accuracy, spread
 from headway.evaluation.perplexity import bits_per_byte, mean_nats
 from headway.evaluation.pseudo_perplexity import PseudoPerplexity, pseudo_perplexity
@@ -13,6 +14,8 @@ from headway.evaluation.spans import SpanScores, score_spans
 __all__ = [
     "AnswerScores",
     "CorpusScores",
+    "Gold",
+    "LinkScores",
     "PseudoPerplexity",
     "SpanScores",
     "bits_per_byte",
@@ -23,12 +26,15 @@ __all__ = [
     "mean_nats",
     "neighbours_accuracy",
     "number_scores",
+    "parse_gold",
     "pearson",
     "places_of_right",
     "pseudo_perplexity",
     "ranks",
+    "read_gold",
     "score_against_several",
     "score_answers",
+    "score_links",
     "score_spans",
     "score_translations",
     "spearman",

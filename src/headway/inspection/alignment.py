@@ -65,5 +65,15 @@ def align(
     )
 
 
+def links(found: Alignment) -> set[tuple[int, int]]:
+    """(source word, target word): each target word is linked to the source word that it looks at
+    most, and to none where that is </s>. Of equals the first one."""
+    if not found.source or not len(found.weights):
+        return set()
+    end = len(found.source) - 1  # </s> stands there
+    best = found.weights.argmax(1).tolist()
+    return {(source, target) for target, source in enumerate(best) if source != end}
+
+
 def _entropy(weights: Float[Tensor, "T S"]) -> float:
     return float(-(weights * weights.clamp_min(1e-12).log()).sum(-1).mean())

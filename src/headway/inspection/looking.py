@@ -8,7 +8,12 @@ import torch
 from torch import nn
 
 from headway.attention import Kernel, record_attention
-from headway.bundle import CaptionerBundle, ImageClassifierBundle, ImageEncoderBundle
+from headway.bundle import (
+    CaptionerBundle,
+    ImageClassifierBundle,
+    ImageEncoderBundle,
+    attention_of,
+)
 from headway.bundle.vision import Picture
 from headway.data.image_reader import ImageReader
 from headway.data.images import PIXELS_LIMIT, Pixels, as_pixels, resized, with_channels
@@ -51,9 +56,10 @@ def look(
     name = f"decoder.blocks.{depth - 1 if layer is None else layer}.cross"
     _check_shares(bundle.model, name)
     pixels = bundle.reader.images.sized(as_pixels(picture, "the picture"))
-    found = bundle.attention(picture, text, language=language, layers=(name,))
+    reading = bundle.reading(picture, text, language=language)
+    found = attention_of(reading, (name,))
     weights = found.maps[name].mean(0)  # H T S -> T S
-    groups = _words(found.target)
+    groups = [list(places) for places in reading.words["target"]]
     names = ["".join(found.target[i] for i in places).strip() for places in groups]
     together = torch.stack([weights[places].mean(0) for places in groups])
     return _looks(bundle.model.vit, names, together, pixels)
@@ -116,15 +122,3 @@ def _whole(pixels: Pixels, size: int, vit: ViT, reader: ImageReader) -> Pixels:
     if y * x > PIXELS_LIMIT:
         raise DataError(f"a picture of {x:,} x {y:,} pixels is too large to be looked at")
     return with_channels(resized(pixels, y, x, reader.resampling), reader.channels)
-
-
-def _words(pieces: list[str]) -> list[list[int]]:
-    """The places of each word's pieces. A word begins with a space; the last piece, the end of the
-    text, is one of its own."""
-    groups: list[list[int]] = []
-    for place, piece in enumerate(pieces):
-        if not groups or piece.startswith(" ") or place == len(pieces) - 1:
-            groups.append([place])
-        else:
-            groups[-1].append(place)
-    return groups

@@ -5,6 +5,7 @@ from headway.text.characters import Characters
 from headway.text.contract import TextTokenizer
 from headway.text.extension import extended, new_words
 from headway.text.foreign import ForeignTokenizer
+from headway.text.grouping import word_places
 from headway.text.loading import load_tokenizer
 from headway.text.marked import MarkedTokenizer, Marks
 from headway.text.pair import TokenizerPair
@@ -28,5 +29,6 @@ __all__ = [
     "load_tokenizer",
     "new_words",
     "split_sentences",
+    "word_places",
     "words_of",
 ]

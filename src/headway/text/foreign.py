@@ -18,6 +18,8 @@ FORMAT = "headway foreign 1"
 FILE = "tokenizer.json"
 FILE_LIMIT = 256 * 2**20
 LARGEST_ID = 2**24
+WORD_STARTS = ("\u0120", "\u2581")  # a space, as byte-level BPE and SentencePiece write it
+WORD_ENDS = "</w>"
 
 
 class ForeignTokenizer:
@@ -89,6 +91,15 @@ class ForeignTokenizer:
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         return [str(self._engine.decode([i], skip_special_tokens=False)) for i in self._known(ids)]
+
+    def begins_word(self, ids: Sequence[int]) -> list[bool]:
+        """Whether each piece begins a word, by the mark of a space before it or, as GPT-1's, by the
+        mark of a word's end on the piece that comes earlier."""
+        names = [str(self._engine.id_to_token(i)) for i in self._known(ids)]
+        ended = [False, *(name.endswith(WORD_ENDS) for name in names)]
+        return [
+            end or name.startswith(WORD_STARTS) for name, end in zip(names, ended, strict=False)
+        ]
 
     def _known(self, ids: Iterable[int]) -> list[int]:
         known = [int(i) for i in ids]

@@ -16,13 +16,12 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 from headway.errors import DataError, UsageError
 from headway.files import read_json, write_file
 from headway.text.byte_pairs import checked
-from headway.text.foreign import FILE, FILE_LIMIT, ForeignTokenizer
+from headway.text.foreign import FILE, FILE_LIMIT, WORD_STARTS, ForeignTokenizer
 
 FORMAT = "headway marked 1"
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 CONTINUES = "##"  # what a word piece begins with that goes on with the word before it
 REPEATED = 10_000  # times a word is given to the engine at once
-WORD_STARTS = ("\u0120", "\u2581")  # a space, as byte-level BPE and SentencePiece write it
 
 
 @dataclass(frozen=True)
