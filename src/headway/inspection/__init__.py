@@ -1,16 +1,47 @@
-"""Looking inside a model."""
+"""Looking inside a model: what it attends to, what that means, and how it comes to its answer."""
 
-from headway.inspection.alignment import Alignment, align, check_aligns
+from headway.inspection.ablation import head_importance, heads_of, layers_of, without_heads
+from headway.inspection.alignment import Alignment, align, check_aligns, links
+from headway.inspection.asking import Asked, ask
+from headway.inspection.beams import beam_tree
 from headway.inspection.entropy import attention_entropies, relative_entropy
+from headway.inspection.flow import rolled, rollout, value_weighted, weighted
+from headway.inspection.gradients import gradient_x_input
+from headway.inspection.kinds import head_kinds
+from headway.inspection.lens import lens_logits, logit_lens
+from headway.inspection.patching import Patched, patch_stream
 from headway.inspection.projection import principal_components
 from headway.inspection.render import heat_map
+from headway.inspection.walk import walk
+from headway.inspection.watch import look_at, watch
 
 __all__ = [
     "Alignment",
+    "Asked",
+    "Patched",
     "align",
+    "ask",
     "attention_entropies",
+    "beam_tree",
     "check_aligns",
+    "gradient_x_input",
+    "head_importance",
+    "head_kinds",
+    "heads_of",
     "heat_map",
+    "layers_of",
+    "lens_logits",
+    "links",
+    "logit_lens",
+    "look_at",
+    "patch_stream",
     "principal_components",
     "relative_entropy",
+    "rolled",
+    "rollout",
+    "value_weighted",
+    "walk",
+    "watch",
+    "weighted",
+    "without_heads",
 ]

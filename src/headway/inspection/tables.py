@@ -1,0 +1,73 @@
+"""Steps of a walk as tables of a readable size, and the code that did them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import headway
+from headway.inspection.document import Numbers, Step
+from headway.shapes import Tensor
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The names along an edge of a table, and the one that must be seen."""
+
+    names: Sequence[str] = ()
+    keep: int = 0
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Cuts tables to at most so many rows and columns."""
+
+    rows: int = 12
+    columns: int = 16
+
+    def table(self, name: str, values: Tensor, rows: Axis, columns: Axis) -> Numbers:
+        """A matrix, or a vector as one row, around what must be seen of it."""
+        matrix = values.detach().float().cpu()
+        matrix = matrix[None] if matrix.ndim == 1 else matrix
+        down = _window(matrix.shape[0], self.rows, rows.keep)
+        across = _window(matrix.shape[1], self.columns, columns.keep)
+        return Numbers(
+            name=name,
+            values=matrix[down, across].clone(),
+            shape=tuple(values.shape),
+            rows=_names(rows, matrix.shape[0], down),
+            columns=_names(columns, matrix.shape[1], across),
+        )
+
+
+def _window(size: int, room: int, keep: int) -> slice:
+    """`room` neighbours, the first ones if what must be seen is among them, else up to it."""
+    end = max(room, keep + 1)
+    return slice(max(0, min(size, end) - room), min(size, end))
+
+
+def _names(axis: Axis, size: int, window: slice) -> list[str]:
+    if not axis.names:
+        return [str(i) for i in range(size)][window]
+    return list(axis.names)[window]
+
+
+def source_of(function: Callable[..., Any]) -> str:
+    """ "src/headway/...py:LINE" of a function of ours: where its definition begins."""
+    plain = inspect.unwrap(function)
+    file = inspect.getsourcefile(plain)
+    assert file is not None
+    path = Path(file).resolve().relative_to(Path(headway.__file__).resolve().parent)
+    return f"src/headway/{path.as_posix()}:{inspect.getsourcelines(plain)[1]}"
+
+
+def step(
+    title: str, text: str, equation: str, function: Callable[..., Any], *arrays: Numbers
+) -> Step:
+    """A step that `function` does."""
+    return Step(
+        title=title, text=text, equation=equation, source=source_of(function), arrays=arrays
+    )

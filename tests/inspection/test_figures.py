@@ -1,0 +1,72 @@
+"""The lectures' pictures show what they say."""
+
+import pytest
+import torch
+
+from headway.bundle import Attention, EncoderBundle
+from headway.errors import UsageError
+from headway.inspection import figures
+from headway.inspection.figures import (
+    embeddings_picture,
+    mask_picture,
+    positions_picture,
+    sentence_picture,
+)
+
+
+@pytest.fixture
+def panels(monkeypatch):
+    """What would be drawn."""
+    seen = []
+    monkeypatch.setattr(
+        figures, "attention_pictures", lambda path, drawn, title="": seen.extend(drawn)
+    )
+    return seen
+
+
+class Reader(EncoderBundle):
+    """A bundle whose third head of its second layer looks from "it" at "monkey"."""
+
+    def __init__(self):
+        words = ["[CLS]", "the", "mon", "##key", "ate", "it", "[SEP]"]
+        count = len(words)
+        first = torch.full((3, count, count), 1 / count)
+        second = first.clone()
+        second[2, 5] = torch.tensor([0.0, 0.05, 0.05, 0.8, 0.05, 0.05, 0.0])
+        self.found = Attention(words, words, {"a": first, "b": second})
+
+    def attention(self, text, second=None, **how):
+        return self.found
+
+
+def test_heads_are_shown_in_the_order_of_what_the_word_looks_at(panels, tmp_path):
+    titles = sentence_picture(tmp_path / "a.png", Reader(), "...", "it", ["monkey", "ate"])
+    assert titles[0] == "layer 2, head 3: monkey 80%, ate 5%"
+    assert len(panels) == len(titles) == 6
+    assert panels[0].rows[5] == "it" and panels[0].weights[5][3] == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize("word", ["banana", "key", "mon"])
+def test_words_that_do_not_stand_there_are_refused(word, tmp_path):
+    if word == "key":  # a piece that ends a word is no word
+        word = "##key"
+    with pytest.raises(UsageError, match="does not stand"):
+        sentence_picture(tmp_path / "a.png", Reader(), "...", "it", [word + "x"])
+
+
+def test_a_mask_hides_exactly_what_comes_later(panels, tmp_path):
+    words = ["a", "b", "c", "d", "e"]
+    mask_picture(tmp_path / "a.png", words)
+    allowed, free, masked = (torch.tensor(panel.weights) for panel in panels)
+    assert torch.equal(allowed, torch.ones(5, 5).tril())
+    assert (free > 0).all()
+    assert torch.equal(masked > 0, allowed.bool())
+    for weights in (free, masked):
+        torch.testing.assert_close(weights.sum(-1), torch.ones(5))
+
+
+def test_pictures_are_written(tmp_path):
+    positions_picture(tmp_path / "a.png", length=9, width=12)
+    embeddings_picture(tmp_path / "b.png", ["x", "y", "z"], torch.randn(3, 5))
+    assert (tmp_path / "a.png").stat().st_size > 5000
+    assert (tmp_path / "b.png").stat().st_size > 5000

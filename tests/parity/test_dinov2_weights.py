@@ -1,0 +1,66 @@
+"""The real DINOv2-small on real photographs: its vectors and attention maps as transformers'."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch.testing import assert_close
+
+from headway.bundle import ImageEncoderBundle, load
+from headway.inspection.looking import look_with_heads
+
+transformers = pytest.importorskip("transformers")
+datasets = pytest.importorskip("sklearn.datasets")
+
+WEIGHTS = Path(os.environ.get("HEADWAY_DATA", "")) / "weights" / "dinov2_small"
+pytestmark = pytest.mark.skipif(
+    "HEADWAY_DATA" not in os.environ or not WEIGHTS.is_dir(),
+    reason=f"no real weights: {WEIGHTS}",
+)
+PHOTOGRAPHS = ("china.jpg", "flower.jpg")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The weights in float32 under the name that transformers looks for."""
+    place = tmp_path_factory.mktemp("dinov2")
+    shutil.copy(WEIGHTS / "config.json", place)
+    values = load_file(WEIGHTS / "model_fp16.safetensors")
+    save_file({name: v.float() for name, v in values.items()}, place / "model.safetensors")
+    return place
+
+
+@pytest.fixture(scope="module")
+def both(folder):
+    ours = load(folder)
+    assert isinstance(ours, ImageEncoderBundle)
+    other = transformers.AutoModel.from_pretrained(folder, attn_implementation="eager")
+    return ours, other.eval()
+
+
+@pytest.mark.parametrize("name", PHOTOGRAPHS)
+@torch.no_grad()
+def test_real_photographs_are_seen_as_by_transformers(name, both):
+    ours, other = both
+    pixels = datasets.load_sample_image(name)
+    images = ours.reader.batch([pixels])
+    told = other(images, output_attentions=True)
+    assert_close(ours.vit(images), told.last_hidden_state, rtol=1e-4, atol=1e-4)
+    found = ours.attention(pixels)
+    assert len(found.maps) == len(told.attentions) == 12
+    for weights, there in zip(found.maps.values(), told.attentions, strict=True):
+        assert_close(weights, there[0], rtol=0, atol=1e-4)  # 3e-5 where a weight is near 1
+
+
+@torch.no_grad()
+def test_a_finer_map_of_a_whole_photograph_is_that_of_transformers(both):
+    ours, other = both
+    pixels = datasets.load_sample_image("china.jpg")
+    looks = look_with_heads(ours, pixels, size=308)
+    images = ours.reader.normalised(torch.from_numpy(looks.pixels.transpose(2, 0, 1).copy())[None])
+    told = other(images, output_attentions=True).attentions[-1][0, :, 0, 1:]
+    assert looks.maps.shape == (6, 22, 33)
+    assert_close(looks.maps.flatten(1), told, rtol=0, atol=1e-5)
