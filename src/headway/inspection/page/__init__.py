@@ -1,0 +1,7 @@
+"""The page that shows a document: one file, a server's answer, or a cell of a notebook."""
+
+from headway.inspection.page.encoding import Encoded, encode, header_json
+from headway.inspection.page.notebook import Widget
+from headway.inspection.page.writer import page_size, served_page, write_page
+
+__all__ = ["Encoded", "Widget", "encode", "header_json", "page_size", "served_page", "write_page"]

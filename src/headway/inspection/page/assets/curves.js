@@ -1,0 +1,89 @@
+// Lines over steps: losses, scores, rates. Drawn small and many, each with its own scale, its last
+// value written out, and a cross that reads any step.
+import {el} from "./elements.js";
+import {theme} from "./colours.js";
+import {surface, write} from "./surface.js";
+import {number} from "./tokens.js";
+
+const LEFT = 46;
+const LOW = 22;
+const TINTS = [["#2f5d8a", "#8db8e3"], ["#b35806", "#ffb66e"], ["#3d7d4f", "#8fd3a2"], ["#7b4fa3", "#cfa8ef"]];
+
+// Round numbers that span a range.
+export function ticksOf(low, high, count = 4) {
+  const raw = (high - low) / count || Math.abs(high) || 1;
+  const power = 10 ** Math.floor(Math.log10(raw));
+  const step = [1, 2, 5, 10].map((one) => one * power).find((one) => one >= raw);
+  const found = [];
+  for (let at = Math.ceil(low / step) * step; at <= high + step * 1e-9; at += step) found.push(at);
+  return found;
+}
+
+// lines: [{name, steps, values}] that share one picture.
+export function curve(app, title, lines) {
+  const local = {step: null};
+  const points = lines.flatMap((line) => line.values.map((value, at) => [line.steps[at], value])).filter((one) => Number.isFinite(one[1]));
+  const range = (at) => points.reduce(([low, high], one) => [Math.min(low, one[at]), Math.max(high, one[at])], [Infinity, -Infinity]);
+  const [first, last] = range(0);
+  let [low, high] = range(1);
+  if (low === high) [low, high] = [low - Math.abs(low || 1) / 2, high + Math.abs(high || 1) / 2];
+  const steps = [...new Set(lines.flatMap((line) => line.steps))].sort((a, b) => a - b);
+  const nearest = (line, step) => line.steps.reduce((best, one, at) => (Math.abs(one - step) < Math.abs(line.steps[best] - step) ? at : best), 0);
+  const said = () => {
+    const step = local.step ?? last;
+    return `Step ${step}: ${lines.map((line) => `${line.name} ${number(line.values[nearest(line, step)])}`).join(", ")}`;
+  };
+  const words = el("figcaption", {"aria-live": "polite"}, said());
+  const paint = (ctx, width, height) => {
+    const {soft, line: grey, pin, dark} = theme();
+    const x = (step) => LEFT + ((step - first) / (last - first || 1)) * (width - LEFT - 12);
+    const y = (value) => height - LOW - ((value - low) / (high - low)) * (height - LOW - 12);
+    for (const tick of ticksOf(low, high)) {
+      ctx.strokeStyle = grey;
+      ctx.lineWidth = 1;
+      ctx.beginPath();
+      ctx.moveTo(LEFT, y(tick));
+      ctx.lineTo(width - 12, y(tick));
+      ctx.stroke();
+      write(ctx, number(tick), LEFT - 6, y(tick), {size: 11, colour: soft, align: "right"});
+    }
+    for (const tick of ticksOf(first, last, width < 400 ? 3 : 5)) write(ctx, tick.toLocaleString("en-GB"), x(tick), height - 8, {size: 11, colour: soft, align: tick === last ? "right" : "center"});
+    lines.forEach((line, at) => {
+      ctx.strokeStyle = TINTS[at % TINTS.length][dark ? 1 : 0];
+      ctx.lineWidth = 1.8;
+      ctx.setLineDash(at % 2 ? [5, 3] : []);
+      ctx.beginPath();
+      let pen = false;
+      line.values.forEach((value, n) => {
+        if (!Number.isFinite(value)) { pen = false; return; }
+        ctx[pen ? "lineTo" : "moveTo"](x(line.steps[n]), y(value));
+        pen = true;
+      });
+      ctx.stroke();
+    });
+    ctx.setLineDash([]);
+    if (local.step === null) return;
+    ctx.strokeStyle = pin;
+    ctx.lineWidth = 1;
+    ctx.beginPath();
+    ctx.moveTo(x(local.step), 8);
+    ctx.lineTo(x(local.step), height - LOW);
+    ctx.stroke();
+  };
+  const go = (at) => { local.step = steps[Math.max(0, Math.min(steps.length - 1, at))]; words.textContent = said(); made.draw(); };
+  const here = () => (local.step === null ? steps.length - 1 : steps.indexOf(local.step));
+  const made = surface(app, {
+    label: `${title}: ${lines.map((one) => one.name).join(", ")} over steps. Arrows read a step.`, paint, title: "line chart",
+    height: (width) => Math.min(240, width * 0.55), move: (dx, dy) => go(here() + dx - dy), ends: (way) => go(way < 0 ? 0 : steps.length - 1), pin: () => {},
+    point: (x, y, kind) => {
+      if (kind === "leave") return;
+      const step = first + ((x - LEFT) / (made.size.width - LEFT - 12)) * (last - first);
+      go(steps.reduce((best, one, at) => (Math.abs(one - step) < Math.abs(steps[best] - step) ? at : best), 0));
+    },
+  });
+  const legend = el("p", {class: "legend"}, lines.map((line, at) => {
+    const swatch = el("span", {class: `swatch tint-${at % TINTS.length}`, "aria-hidden": "true"});
+    return el("span", {}, swatch, line.name);
+  }));
+  return {element: el("figure", {class: "curve"}, el("h4", {}, title), lines.length > 1 ? legend : "", made.element, words), draw: made.draw};
+}

@@ -1,0 +1,67 @@
+// Building blocks of HTML. Whatever text comes in is text: nothing here reads markup, and styles are
+// set on the element itself, since the page's security policy allows none in attributes.
+
+export function el(tag, properties, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(properties || {})) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name === "class") made.className = value;
+    else if (name === "on") for (const [event, act] of Object.entries(value)) made.addEventListener(event, act);
+    else if (name === "style") for (const [key, one] of Object.entries(value)) made.style.setProperty(key, one);
+    else if (name in made && name !== "list" && name !== "role") made[name] = value;
+    else made.setAttribute(name, value === true ? "" : value);
+  }
+  made.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  return made;
+}
+
+export function button(text, act, properties) {
+  return el("button", {type: "button", on: {click: act}, ...properties}, text);
+}
+
+// A labelled choice. choices: [[value, words]]; refilled only when they changed, to keep the focus.
+export function choice(label, act) {
+  const select = el("select", {on: {change: () => act(select.value)}});
+  const element = el("label", {class: "choice"}, el("span", {}, label), select);
+  let before = "";
+  const show = (choices, value) => {
+    const now = JSON.stringify(choices);
+    if (now !== before) select.replaceChildren(...choices.map(([v, words]) => el("option", {value: v}, words)));
+    before = now;
+    select.value = String(value);
+    element.hidden = choices.length < 2;
+  };
+  return {element, show};
+}
+
+// A value with a slider, and what it says beside it.
+export function slider(label, least, most, step, value, words, act) {
+  const output = el("output", {}, words(value));
+  const input = el("input", {
+    type: "range", min: least, max: most, step,
+    on: {input: () => { output.textContent = words(Number(input.value)); act(Number(input.value)); }},
+  });
+  input.value = value;
+  return el("label", {class: "choice"}, el("span", {}, label), input, output);
+}
+
+export function tick(label, value, act) {
+  const input = el("input", {type: "checkbox", checked: value, on: {change: () => act(input.checked)}});
+  return el("label", {class: "choice tick"}, input, el("span", {}, label));
+}
+
+// A real table. heads: words of the first row; rows: lists of cells (text, or an element).
+export function table(caption, heads, rows, properties) {
+  const cell = (value, at) => el(at === 0 ? "th" : "td", at === 0 ? {scope: "row", dir: "auto"} : {}, value);
+  return el(
+    "table", properties || {},
+    el("caption", {}, caption),
+    el("thead", {}, el("tr", {}, heads.map((words) => el("th", {scope: "col"}, words)))),
+    el("tbody", {}, rows.map((row) => el("tr", {}, row.map(cell)))),
+  );
+}
+
+// A wide thing that scrolls by itself, from the keyboard too.
+export function scroller(label, ...children) {
+  return el("div", {class: "scroller", tabIndex: 0, role: "region", "aria-label": label}, ...children);
+}

@@ -1,0 +1,122 @@
+// A beam search as a tree: each column is a step, each line a choice. What was kept is dark, what was
+// dropped pale, and the answer is marked.
+import {el, table} from "./elements.js";
+import {theme} from "./colours.js";
+import {surface, write} from "./surface.js";
+import {number, shorten, shown} from "./tokens.js";
+
+const HIGH = 30;
+const WIDE = 108;
+
+// Depth of every leaf, its children, and the line it stands on: leaves of the tree from top to bottom.
+export function laidOut(beam) {
+  const nodes = beam.map((leaf, at) => ({...leaf, at, children: [], depth: 0, line: 0}));
+  for (const node of nodes) {
+    if (node.parent === null || !nodes[node.parent] || node.parent >= node.at) continue;
+    nodes[node.parent].children.push(node);
+    node.depth = nodes[node.parent].depth + 1;
+  }
+  let line = 0;
+  const order = [];
+  // Parents stand before their children, so a stack needs no recursion, however deep the search.
+  const stack = nodes.filter((node) => node.parent === null).reverse();
+  while (stack.length) {
+    const node = stack.pop();
+    order.push(node);
+    if (!node.children.length) node.line = line++;
+    stack.push(...[...node.children].sort((a, b) => a.log_probability - b.log_probability));
+  }
+  for (const node of order.reverse()) if (node.children.length) node.line = node.children.reduce((sum, one) => sum + one.line, 0) / node.children.length;
+  return {nodes, lines: line, depth: nodes.reduce((most, node) => Math.max(most, node.depth), 0)};
+}
+
+function sentenceOf(nodes, node) {
+  const tokens = [];
+  for (let one = node; one; one = one.parent === null ? null : nodes[one.parent]) tokens.unshift(shown(one.token));
+  return tokens.join(" ");
+}
+
+export const beams = {
+  id: "beams",
+  title: "Search tree",
+  lead: "The sentences the model considered while it wrote. Each step to the right adds a piece; pale ones were dropped, the marked path became the answer. The number is the logarithm of the probability so far.",
+  free: true,
+  fits: (session, state) => (session.frames[state.frame]?.beam.length || 0) > 1,
+  make(app) {
+    const local = {now: null, tree: null, cursor: 0, beam: null};
+    const said = el("p", {class: "tip", "aria-live": "polite", dir: "auto"});
+    const list = el("div", {});
+    const place = (node, width) => [8 + node.depth * Math.max(WIDE, Math.min(160, width / (local.tree.depth + 1))), 14 + node.line * HIGH];
+    const paint = (ctx, width) => {
+      if (!local.tree) return;
+      const {ink, soft, line, pin} = theme();
+      const {nodes} = local.tree;
+      const each = [...nodes].sort((a, b) => a.chosen - b.chosen || a.kept - b.kept);
+      for (const node of each) {
+        if (node.parent === null) continue;
+        const [x1, y1] = place(nodes[node.parent], width);
+        const [x2, y2] = place(node, width);
+        ctx.strokeStyle = node.chosen ? pin : node.kept ? soft : line;
+        ctx.lineWidth = node.chosen ? 2.5 : 1.2;
+        ctx.beginPath();
+        const begin = x1 + Math.min(70, 8 + 7.5 * [...shorten(nodes[node.parent].token, 14)].length);
+        ctx.moveTo(begin, y1);
+        ctx.bezierCurveTo((begin + x2) / 2, y1, (begin + x2) / 2, y2, x2 - 6, y2);
+        ctx.stroke();
+      }
+      for (const node of each) {
+        const [x, y] = place(node, width);
+        ctx.globalAlpha = node.kept || node.chosen ? 1 : 0.75;
+        if (node.at === local.cursor) { ctx.strokeStyle = pin; ctx.lineWidth = 2; ctx.strokeRect(x - 5, y - 12, 80, 25); }
+        write(ctx, shorten(node.token, 14), x, y - 2, {size: 12.5, colour: node.chosen ? pin : node.kept ? ink : soft, bold: node.chosen, width: 70});
+        write(ctx, number(node.log_probability), x, y + 9, {size: 9, colour: soft, width: 70});
+        ctx.globalAlpha = 1;
+      }
+    };
+    const choose = (at) => {
+      local.cursor = at;
+      const node = local.tree.nodes[at];
+      said.textContent = `${sentenceOf(local.tree.nodes, node)} (${number(node.log_probability)}${node.chosen ? ", the answer" : node.kept ? ", kept" : ", dropped"})`;
+      made.draw();
+    };
+    const move = (dx, dy) => {
+      const {nodes} = local.tree;
+      const here = nodes[local.cursor];
+      if (dx < 0 && here.parent !== null) choose(here.parent);
+      else if (dx > 0 && here.children.length) choose((here.children.find((one) => one.chosen) || here.children[0]).at);
+      else if (dy) {
+        const row = nodes.filter((one) => one.depth === here.depth).sort((a, b) => a.line - b.line);
+        choose(row[Math.max(0, Math.min(row.length - 1, row.indexOf(here) + dy))].at);
+      }
+    };
+    const made = surface(app, {
+      label: "Search tree. Arrows right and left follow a path, up and down go to its neighbours.", paint, move, title: "search tree",
+      height: () => (local.tree ? local.tree.lines * HIGH + 16 : 1),
+      ends: (way) => choose(way < 0 ? 0 : local.tree.nodes.findLast((one) => one.chosen)?.at ?? 0), pin: () => {},
+      point: (x, y, kind) => {
+        if (kind !== "click") return;
+        const found = local.tree.nodes.find((node) => { const [a, b] = place(node, made.size.width); return x >= a - 4 && x <= a + 74 && Math.abs(y - b) <= 11; });
+        if (found) choose(found.at);
+      },
+    });
+    const update = (now) => {
+      if (local.beam !== now.frame.beam) {
+        local.beam = now.frame.beam;
+        local.tree = laidOut(now.frame.beam);
+        made.element.style.minWidth = `${(local.tree.depth + 1) * WIDE + 24}px`;
+        const {nodes} = local.tree;
+        const ended = nodes.filter((one) => !one.children.length && (one.kept || one.chosen)).sort((a, b) => b.chosen - a.chosen || b.log_probability - a.log_probability).slice(0, 12);
+        list.replaceChildren(table("Kept to the end, the answer first", ["Sentence", "log probability"], ended.map((one) => [sentenceOf(nodes, one), number(one.log_probability)])));
+        requestAnimationFrame(() => choose(nodes.findLast((one) => one.chosen)?.at ?? 0));
+      }
+      local.now = now;
+      made.draw();
+    };
+    const data = () => ({
+      columns: ["node", "parent", "token", "log probability", "kept", "chosen"],
+      rows: local.beam.map((leaf, at) => [at + 1, leaf.parent === null ? null : leaf.parent + 1, leaf.token, leaf.log_probability, leaf.kept, leaf.chosen]),
+    });
+    const scroll = el("div", {class: "scroller", role: "region", "aria-label": "Tree"}, made.element);
+    return {element: el("div", {}, said, scroll, list), update, data};
+  },
+};

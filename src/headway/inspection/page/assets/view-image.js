@@ -1,0 +1,180 @@
+// Where in a picture a token looks: the picture in grey, and over it the attention of one token on
+// each patch. Beside it what the map holds besides: tokens that are no patch, and every other head.
+import {button, el, slider, tick} from "./elements.js";
+import {canvasOf} from "./heat.js";
+import {bright, stretched, theme} from "./colours.js";
+import {surface, write} from "./surface.js";
+import {nameOf, percent, shorten} from "./tokens.js";
+import {Weights} from "./weights.js";
+
+const pictures = new Map(); // address -> img that is loaded, or null while it is not
+
+export function pictureOf(address, ready) {
+  if (!pictures.has(address)) {
+    pictures.set(address, null);
+    const img = new Image();
+    img.onload = () => { pictures.set(address, img); ready(); };
+    img.src = address;
+  }
+  return pictures.get(address);
+}
+
+// The picture with a row of weights over it. The patches may cover less than the whole picture.
+export function overlay(ctx, side, values, box, look, strength = 0.75) {
+  const img = pictureOf(side.picture, look.ready);
+  if (!img) return;
+  ctx.imageSmoothingEnabled = true;
+  ctx.drawImage(grey(img), box.x, box.y, box.width, box.height);
+  if (!values) return;
+  const [rows, columns] = side.grid;
+  const [high, wide] = side.size;
+  const [reachHigh, reachWide] = side.reach || side.size;
+  const size = [(box.height * reachHigh) / high / rows, (box.width * reachWide) / wide / columns];
+  const patches = values.subarray(side.beside);
+  const most = look.greatest || patches.reduce((a, b) => Math.max(a, Math.abs(b)), 0) || 1;
+  const colours = bright(look.colours);
+  const image = new ImageData(columns, rows);
+  patches.forEach((value, at) => {
+    const place = Math.abs(stretched(value / most, look.scale));
+    const [r, g, b] = colours[Math.round(255 * place)];
+    image.data.set([r, g, b, 255 * strength * Math.min(1, 0.3 + place)], at * 4);
+  });
+  ctx.imageSmoothingEnabled = false;
+  ctx.drawImage(canvasOf(image), box.x, box.y, size[1] * columns, size[0] * rows);
+}
+
+const greys = new WeakMap();
+
+function grey(img) {
+  if (!greys.has(img)) {
+    const canvas = document.createElement("canvas");
+    canvas.width = img.naturalWidth;
+    canvas.height = img.naturalHeight;
+    const ctx = canvas.getContext("2d");
+    ctx.filter = "grayscale(1)";
+    ctx.drawImage(img, 0, 0);
+    greys.set(img, canvas);
+  }
+  return greys.get(img);
+}
+
+export const image = {
+  id: "image",
+  title: "Picture",
+  lead: "Where in the picture the chosen token looks: bright patches get most of its attention. The small pictures show every head of the layer.",
+  wants: ({sides}, map) => Boolean(sides[map.keys].picture && sides[map.keys].grid),
+  make(app) {
+    const local = {now: null, strength: 0.75, shared: false, boxes: [], main: null};
+    const strength = slider("Colour", 0.2, 1, 0.05, 0.75, percent, (one) => { local.strength = one; draw(); });
+    const shared = tick("One scale for all heads", false, (one) => { local.shared = one; draw(); });
+    const look = () => ({...app.state, ready: draw});
+    const draw = () => { main.draw(); heads.draw(); };
+    const shape = (width, side) => {
+      const wide = Math.min(width, 460);
+      return {x: 0, y: 0, width: wide, height: (wide * side.size[0]) / side.size[1]};
+    };
+    const patchBox = (side, at, box) => {
+      const [rows, columns] = side.grid;
+      const reach = side.reach || side.size;
+      const high = (box.height * reach[0]) / side.size[0] / rows;
+      const wide = (box.width * reach[1]) / side.size[1] / columns;
+      const patch = at - side.beside;
+      return [(patch % columns) * wide, Math.floor(patch / columns) * high, wide, high];
+    };
+    const paint = (ctx, width) => {
+      const {now} = local;
+      if (!now) return;
+      const {keys, weights, state, queries} = now;
+      local.main = shape(width, keys);
+      const scores = now.score && now.frame.sides[now.score.side] === keys && Float32Array.from(now.score.scores, Math.abs);
+      overlay(ctx, keys, scores || (weights && weights.row(state.query)), local.main, look(), local.strength);
+      ctx.lineWidth = 2.5;
+      ctx.strokeStyle = theme().pin;
+      if (queries === keys && state.query >= keys.beside) ctx.strokeRect(...patchBox(keys, state.query, local.main));
+      ctx.lineWidth = 1.5;
+      if (state.key >= keys.beside && state.key !== state.query) ctx.strokeRect(...patchBox(keys, state.key, local.main));
+    };
+    const patchAt = (x, y) => {
+      const side = local.now.keys;
+      const [, , wide, high] = patchBox(side, side.beside, local.main);
+      const [column, row] = [Math.floor(x / wide), Math.floor(y / high)];
+      return row < 0 || column < 0 || row >= side.grid[0] || column >= side.grid[1] ? -1 : side.beside + row * side.grid[1] + column;
+    };
+    const own = () => local.now.queries === local.now.keys;
+    const chosen = (place) => app.set(own() ? {query: place} : {key: place});
+    const main = surface(app, {
+      label: "Picture. Arrows choose a patch, or where words look at the picture the word.", paint, title: "picture of patches",
+      height: (width) => (local.now ? shape(width, local.now.keys).height : 1),
+      move: (dx, dy) => {
+        const {keys} = local.now;
+        const {state} = app; // newer than what was drawn, where keys come fast
+        if (!own()) { app.set({query: Math.max(0, state.query + dx + dy)}); return; }
+        const next = state.query + dx + dy * (state.query >= keys.beside ? keys.grid[1] : 1);
+        if (next >= 0 && next < keys.tokens.length) app.set({query: next});
+      },
+      ends: (way) => app.set({query: way < 0 ? 0 : local.now.map.shape[0] - 1}),
+      pin: () => app.set({view: "matrix"}),
+      point: (x, y, kind) => {
+        const place = kind === "leave" ? -1 : patchAt(x, y);
+        if (kind === "click" && place >= 0) chosen(place);
+        const {weights, state, map} = local.now;
+        main.canvas.title = place >= 0 && weights && map ? `${nameOf(local.now.keys, place)}: ${percent(weights.at(state.query, place))}` : "";
+      },
+    });
+    const small = (width) => {
+      const {map, keys} = local.now;
+      const each = Math.max(64, Math.min(118, width / Math.min(map.heads, 6) - 8));
+      const perLine = Math.max(1, Math.floor((width + 8) / (each + 8)));
+      return {each, perLine, high: (each * keys.size[0]) / keys.size[1] + 24};
+    };
+    const paintHeads = (ctx, width) => {
+      const {now} = local;
+      if (!now || now.map.heads < 2) return;
+      const {map, keys, state} = now;
+      const codes = app.session.bytes(map.blocks[state.layer]);
+      const {each, perLine, high} = small(width);
+      const {pin, soft} = theme();
+      local.boxes = [];
+      const cells = map.shape[0] * map.shape[1];
+      const rows = Array.from({length: codes ? map.heads : 0}, (_, head) =>
+        new Weights(codes.subarray(head * cells, (head + 1) * cells), ...map.shape, map.coding).row(state.query));
+      const greatest = local.shared ? Math.max(...rows.map((row) => row.subarray(keys.beside).reduce((a, b) => Math.max(a, b), 0))) : 0;
+      rows.forEach((row, head) => {
+        const box = {x: (head % perLine) * (each + 8), y: Math.floor(head / perLine) * high, width: each, height: high - 24};
+        overlay(ctx, keys, row, box, {...look(), greatest}, local.strength);
+        if (head === state.head) { ctx.strokeStyle = pin; ctx.lineWidth = 3; ctx.strokeRect(box.x + 1, box.y + 1, each - 2, box.height - 2); }
+        const on = row.subarray(keys.beside).reduce((a, b) => a + b, 0);
+        write(ctx, `head ${head + 1}${keys.beside ? ` · ${percent(on)}` : ""}`, box.x, box.y + box.height + 11, {size: 11, colour: soft, width: each});
+        local.boxes.push({...box, head});
+      });
+    };
+    const heads = surface(app, {
+      label: "The same for every head of the layer", paint: paintHeads,
+      height: (width) => (local.now && local.now.map.heads > 1 ? Math.ceil(local.now.map.heads / small(width).perLine) * small(width).high : 1),
+      point: (x, y, kind) => {
+        const box = local.boxes.find((one) => x >= one.x && x <= one.x + one.width && y >= one.y && y <= one.y + one.height);
+        if (kind === "click" && box) app.set({head: box.head});
+      },
+    });
+    const chips = el("div", {class: "chips", role: "group", "aria-label": "Tokens that look"});
+    const beside = el("p", {class: "soft"});
+    const update = (now) => {
+      local.now = now;
+      const {keys, queries, weights, state} = now;
+      const count = queries.grid ? queries.beside : Math.min(queries.tokens.length, 200);
+      chips.replaceChildren(...Array.from({length: count}, (_, at) =>
+        button(shorten(nameOf(queries, at), 24), () => app.set({query: at}), {class: "chip", "aria-pressed": String(at === state.query), dir: "auto"})));
+      const row = weights && weights.row(state.query);
+      const extra = row ? Array.from({length: keys.beside}, (_, at) => `${shorten(keys.tokens[at], 20)} ${percent(row[at])}`) : [];
+      const total = row ? row.subarray(keys.beside).reduce((a, b) => a + b, 0) : 0;
+      beside.textContent = row ? `On the picture: ${percent(total)}.${extra.length ? ` Beside it: ${extra.slice(0, 8).join(", ")}.` : ""}` : "";
+      draw();
+    };
+    const data = () => {
+      const {keys, weights, state} = local.now;
+      const row = weights.row(state.query);
+      return {columns: ["place", "token", "weight"], rows: keys.tokens.map((_, at) => [at + 1, nameOf(keys, at), row[at]])};
+    };
+    return {element: el("div", {}, chips, el("div", {class: "pictures"}, el("div", {}, main.element, beside), el("div", {}, heads.element))), controls: [strength, shared], update, data};
+  },
+};

@@ -1,0 +1,123 @@
+// Who looks at whom, as lines from the left to the right. Only the pinned token's lines, or every
+// token's strongest until a chosen part of its attention is drawn: all pairs would be a hedge.
+import {choice, el, slider} from "./elements.js";
+import {colourOf, css, theme} from "./colours.js";
+import {surface, write} from "./surface.js";
+import {nameOf, shorten} from "./tokens.js";
+import {ruler} from "./view-matrix.js";
+import {top} from "./weights.js";
+
+const MOST = 2000; // lines
+const EDGE = 8;
+
+// The strongest weights of a row until `mass` of all it gives is reached: [{place, value}]. Codes are
+// counted, not sorted: there are 256 of them, however long the row.
+export function untilMass(weights, row, mass) {
+  const {codes, columns, table} = weights;
+  const from = row * columns;
+  const counts = new Uint32Array(256);
+  let all = 0;
+  for (let at = from; at < from + columns; at++) { counts[codes[at]]++; all += Math.abs(table[codes[at]]); }
+  const left = new Uint32Array(256); // how many of each code are taken
+  let sum = 0;
+  for (const code of Array.from(counts.keys()).filter((one) => counts[one] && table[one]).sort((a, b) => Math.abs(table[b]) - Math.abs(table[a]))) {
+    if (sum >= mass * all) break;
+    left[code] = Math.min(counts[code], Math.ceil((mass * all - sum) / Math.abs(table[code])));
+    sum += left[code] * Math.abs(table[code]);
+  }
+  const found = [];
+  for (let place = 0; place < columns; place++) {
+    const code = codes[from + place];
+    if (left[code]) { left[code]--; found.push({place, value: table[code]}); }
+  }
+  return found;
+}
+
+const most = (found, count) => (found.length <= count ? found : found.sort((a, b) => Math.abs(b.value) - Math.abs(a.value)).slice(0, count));
+
+export const lines = {
+  id: "lines",
+  title: "Lines",
+  lead: "The tokens that look stand on the left, the tokens they look at on the right; a thicker line is more attention. Point at a token to see its lines alone.",
+  wants: () => true,
+  make(app) {
+    const local = {now: null, mode: "one", mass: 0.6, hover: -1, drawn: [], box: null};
+    const mode = choice("Lines of", (value) => { local.mode = value; made.draw(); });
+    const mass = slider("Until", 0.1, 0.99, 0.01, 0.6, (one) => `${Math.round(one * 100)} % of the attention`, (one) => { local.mass = one; made.draw(); });
+    const rowHeight = (longest) => Math.min(24, Math.max(3, 1500 / longest), Math.max(0.2, 2400 / longest));
+    const paint = (ctx, width) => {
+      const {now} = local;
+      if (!now || !now.weights) return;
+      const {map, weights, queries, keys, state} = now;
+      const [rows, columns] = map.shape;
+      const size = rowHeight(Math.max(rows, columns));
+      const side = Math.min(150, width * 0.3);
+      const {soft, pin, ink} = theme();
+      const query = local.hover >= 0 ? local.hover : state.query;
+      const y = (at) => EDGE + (at + 0.5) * size;
+      local.box = {size, side, width};
+      let chosen = [query];
+      if (local.mode === "all" && local.hover < 0) chosen = Array.from({length: rows}, (_, at) => at);
+      const each = Math.max(1, Math.floor(MOST / chosen.length));
+      const all = chosen.flatMap((from) => {
+        const found = local.mode === "all"
+          ? most(untilMass(weights, from, local.mass), each)
+          : top(weights.row(from), 200).filter((one) => Math.abs(one.value) > weights.greatest * 0.004);
+        return found.map((one) => ({from, to: one.place, value: one.value}));
+      }).sort((a, b) => Math.abs(a.value) - Math.abs(b.value)).slice(-MOST);
+      local.drawn = all;
+      const alone = chosen.length === 1;
+      const greatest = alone ? Math.max(...all.map((one) => Math.abs(one.value)), 1e-9) : weights.greatest;
+      for (const one of all) {
+        const share = Math.abs(one.value) / greatest;
+        ctx.globalAlpha = alone ? 0.35 + 0.65 * share : 0.15 + 0.75 * share;
+        ctx.strokeStyle = css(colourOf(Math.sign(one.value) * Math.max(share, 0.3), 1, state, weights.signed));
+        ctx.lineWidth = 0.6 + (alone ? 7 : 4) * share;
+        ctx.beginPath();
+        ctx.moveTo(side + 6, y(one.from));
+        ctx.bezierCurveTo(width / 2, y(one.from), width / 2, y(one.to), width - side - 6, y(one.to));
+        ctx.stroke();
+      }
+      ctx.globalAlpha = 1;
+      ruler(0, rows, size, query, (at, strong) => write(ctx, shorten(nameOf(queries, at), 24), side, y(at), {size: 13, colour: strong ? pin : ink, bold: strong, align: "right", width: side - 4}));
+      const best = alone && all.length ? all.at(-1).to : -1;
+      const seen = new Set(all.map((one) => one.to));
+      ruler(0, columns, size, best, (at, strong) => write(ctx, shorten(nameOf(keys, at), 24), width - side, y(at), {size: 13, colour: strong || (seen.has(at) && alone) ? ink : soft, bold: strong, width: side - 4}));
+    };
+    const place = (y) => {
+      if (!local.box) return -1;
+      const at = Math.floor((y - EDGE) / local.box.size);
+      return at >= 0 && at < local.now.map.shape[0] ? at : -1;
+    };
+    const step = (by) => app.set({query: Math.max(0, app.state.query + by)});
+    const made = surface(app, {
+      label: "Lines of attention. Arrows up and down choose the token that looks, Enter reads it in the text.", paint, title: "lines of attention",
+      height: () => {
+        const [rows, columns] = local.now?.map.shape || [1, 1];
+        return 2 * EDGE + Math.max(rows, columns) * rowHeight(Math.max(rows, columns));
+      },
+      move: (dx, dy) => step(dx + dy), ends: (way) => app.set({query: way < 0 ? 0 : local.now.map.shape[0] - 1}),
+      pin: () => app.set({view: "text"}),
+      point: (x, y, kind) => {
+        const at = kind === "leave" ? -1 : place(y);
+        if (kind === "click" && at >= 0) app.set({query: at});
+        const next = kind === "hover" && x < (local.box?.width || 0) / 2 ? at : -1;
+        if (next !== local.hover) { local.hover = next; made.draw(); }
+      },
+    });
+    const update = (now) => {
+      local.now = now;
+      mode.show([["one", "the pinned token"], ["all", "every token"]], local.mode);
+      mass.hidden = local.mode !== "all";
+      made.draw();
+      mass.hidden = local.mode !== "all";
+    };
+    mode.element.addEventListener("change", () => { mass.hidden = local.mode !== "all"; });
+    const data = () => {
+      const {queries, keys} = local.now;
+      const rows = [...local.drawn].reverse().map((one) => [one.from + 1, queries.tokens[one.from], one.to + 1, keys.tokens[one.to], one.value]);
+      return {columns: ["from place", "from", "to place", "to", "weight"], rows};
+    };
+    return {element: el("div", {}, made.element), controls: [mode.element, mass], update, data};
+  },
+};

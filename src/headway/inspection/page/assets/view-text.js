@@ -1,0 +1,151 @@
+// The sentence itself, each token tinted by how much the pinned one attends to it: the one view that
+// also reads aloud. Turned round, it shows who attends to the pinned token.
+import {button, choice, el, tick} from "./elements.js";
+import {colourOf, css, inkOn} from "./colours.js";
+import {keyed} from "./surface.js";
+import {amount, nameOf, number, shown} from "./tokens.js";
+import {joined} from "./weights.js";
+
+const AT_ONCE = 600; // tokens that are shown together
+const PIECE = 80;
+
+// A paragraph of one side's tokens. act(place): one was chosen.
+function paragraph(app, title, act) {
+  const heading = el("h3", {});
+  const text = el("p", {class: "tokens", tabIndex: 0, role: "application", "aria-roledescription": "text with a cursor", dir: "auto"});
+  const earlier = button("… earlier", () => shift(-AT_ONCE), {class: "quiet"});
+  const later = button("later …", () => shift(AT_ONCE), {class: "quiet"});
+  const element = el("div", {class: "paragraph"}, heading, earlier, text, later);
+  const local = {from: 0, length: 0, side: null, units: null, spans: [], pinned: -1, values: null};
+  const shift = (by) => { local.from = Math.max(0, Math.min(local.from + by, local.length - 1)); local.moved = true; fill(); };
+  const fill = () => {
+    const {units, side, from} = local;
+    const part = units.slice(from, from + AT_ONCE);
+    local.spans = part.map((places) => {
+      // "##" only says that a piece goes on: inside a word it is no news.
+      const words = places.map((place, n) => shown(nameOf(side, place)).replace(n ? /^##/ : /^$/, "")).join("");
+      return el("span", {class: "token", dir: "auto"}, words);
+    });
+    text.replaceChildren();
+    append(local.spans, 0);
+    earlier.hidden = from === 0;
+    later.hidden = from + AT_ONCE >= local.length;
+    tint();
+  };
+  // Many tokens are laid out in pieces, so that none takes long.
+  const append = (spans, at) => {
+    if (spans !== local.spans || at >= spans.length) return;
+    text.append(...spans.slice(at, at + PIECE).flatMap((span) => [span, " "]));
+    requestAnimationFrame(() => append(spans, at + PIECE));
+  };
+  const tint = () => {
+    const {values, spans, from, pinned, look} = local;
+    if (!look) return;
+    spans.forEach((span, at) => {
+      const value = values ? values[from + at] : null;
+      const colour = values ? colourOf(value, local.most, {...look, scale: "linear"}, local.signed) : null;
+      const ground = colour ? css(colour) : "";
+      if (span.ground !== ground) {
+        span.ground = ground;
+        span.style.backgroundColor = ground;
+        span.style.color = colour ? inkOn(colour) : "";
+      }
+      if (span.said !== value) span.title = values ? local.say(value) : "";
+      span.said = value;
+      span.classList.toggle("pinned", from + at === pinned);
+    });
+  };
+  text.addEventListener("click", (event) => {
+    const at = local.spans.indexOf(event.target);
+    if (at >= 0) act(local.units[local.from + at][0]);
+  });
+  const step = (by) => {
+    const now = Math.max(0, local.pinned);
+    act(local.units[Math.max(0, Math.min(now + by, local.length - 1))][0]);
+  };
+  text.addEventListener("keydown", (event) => {
+    const way = getComputedStyle(text).direction === "rtl" ? -1 : 1;
+    keyed(app, event, {move: (dx, dy) => step(dx * way || dy * 10), ends: (end) => act(local.units[end < 0 ? 0 : local.length - 1][0]), pin: () => app.set({view: "matrix"})});
+  });
+  const show = ({side, units, place, values, most, signed, look, say, words}) => {
+    const same = local.side === side && local.units?.length === units.length && local.key === words;
+    const pinned = units.findIndex((places) => places.includes(place));
+    heading.textContent = title();
+    text.setAttribute("aria-label", `${title()}. Arrow keys choose a token.`);
+    Object.assign(local, {side, units, pinned, values, most, signed, look, say, length: units.length, key: words});
+    const outside = pinned >= 0 && (pinned < local.from || pinned >= local.from + AT_ONCE) && local.before !== pinned;
+    local.before = pinned;
+    if (outside) local.from = Math.max(0, pinned - AT_ONCE / 2);
+    if (!same || outside) { if (!same && !outside) local.from = 0; fill(); } else tint();
+  };
+  return {element, show};
+}
+
+export const text = {
+  id: "text",
+  title: "Text",
+  lead: "Choose a token. The others are tinted by how much of its attention each one gets; hold the pointer over one to read the number.",
+  wants: ({sides}, map) => !sides[map.queries].grid,
+  make(app) {
+    const local = {now: null, values: null};
+    const way = choice("Show", (value) => app.set({way: value, key: app.state.key < 0 ? 0 : app.state.key}));
+    const asked = choice("For", (value) => app.set({asked: Number(value)}));
+    const words = tick("Join pieces into words", app.state.words, (value) => app.set({words: value}));
+    const first = paragraph(app, () => local.titles[0], (place) => app.set(sameSide() && app.state.way === "to" ? {key: place} : {query: place, way: "from"}));
+    const second = paragraph(app, () => local.titles[1], (place) => app.set({key: place, way: "to"}));
+    const note = el("p", {class: "soft"});
+    const sameSide = () => local.now.map.queries === local.now.map.keys;
+    const unitsOf = (side) => (app.state.words && side.words?.length ? side.words : side.tokens.map((_, at) => [at]));
+    const update = (now) => {
+      local.now = now;
+      const {map, weights, queries, keys, state, score} = now;
+      const back = state.way === "to" && state.key >= 0;
+      way.show(score ? [] : [["from", "what it attends to"], ["to", "what attends to it"]], state.way);
+      words.hidden = !(queries.words?.length || keys.words?.length);
+      const answers = now.frame.attributions.filter((one) => one.measure === state.measure && !now.frame.sides[one.side]?.grid);
+      asked.show(score ? answers.map((one, at) => [at, one.place === undefined || one.place === null ? one.of : `${one.of} (place ${one.place + 1})`]) : [], answers.indexOf(score));
+      if (score) return scored(now, score);
+      const same = sameSide();
+      local.titles = same ? [map.queries, ""] : [`${map.queries} (looks)`, `${map.keys} (is looked at)`];
+      second.element.hidden = same || Boolean(keys.grid);
+      const values = weights && (back ? weights.column(state.key) : weights.row(state.query));
+      local.values = values;
+      note.textContent = values ? `The strongest colour is ${amount(values.reduce((a, b) => (Math.abs(b) > Math.abs(a) ? b : a), 0), map)}.` : "";
+      const tinted = (side) => {
+        const units = unitsOf(side);
+        const sums = values && units.length !== side.tokens.length ? (back ? means(values, units) : joined(values, units)) : values;
+        const most = sums ? sums.reduce((a, b) => Math.max(a, Math.abs(b)), 0) : 1;
+        return {side, units, values: sums, most, signed: map.coding.kind === "signed", look: state, say: (value) => amount(value, map), words: `${state.words}`};
+      };
+      const plain = (side) => ({...tinted(side), values: null});
+      if (same) first.show({...tinted(keys), place: back ? state.key : state.query});
+      else {
+        first.show(back ? {...tinted(queries), place: -1} : {...plain(queries), place: state.query});
+        if (!keys.grid) second.show(back ? {...plain(keys), place: state.key} : {...tinted(keys), place: -1});
+      }
+      return undefined;
+    };
+    // Another answer than attention: how much each token did for what the model said.
+    const scored = ({frame, state}, score) => {
+      const side = frame.sides[score.side];
+      const units = unitsOf(side);
+      const values = units.length === side.tokens.length ? score.scores : joined(score.scores, units);
+      const most = values.reduce((a, b) => Math.max(a, Math.abs(b)), 0);
+      local.titles = [score.side, ""];
+      local.values = values;
+      note.textContent = `${score.measure}: how much each token did for ${score.of}. Orange speaks for it, blue against it.`;
+      second.element.hidden = true;
+      first.show({side, units, values, most, signed: true, look: state, say: number, place: -1, words: `${state.words} ${score.measure}`});
+    };
+    const data = () => {
+      const {frame, state, queries, keys, score} = local.now;
+      const back = state.way === "to" && state.key >= 0;
+      const side = score ? frame.sides[score.side] : back ? queries : keys;
+      const values = score ? score.scores : local.values;
+      return {columns: ["place", "token", score ? score.measure : "weight"], rows: side.tokens.map((token, at) => [at + 1, token, values[at]])};
+    };
+    return {element: el("div", {class: "texts"}, first.element, second.element, note), controls: [way.element, asked.element, words], update, data};
+  },
+};
+
+const means = (values, words) => joined(values, words).map((sum, at) => sum / words[at].length);

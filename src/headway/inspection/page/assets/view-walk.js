@@ -1,0 +1,90 @@
+// A guided walk through one real computation: each step in words, as an equation, and with the
+// numbers that this model had for this input.
+import {button, el, scroller} from "./elements.js";
+import {colourOf, css, inkOn} from "./colours.js";
+import {number, shorten, shown} from "./tokens.js";
+
+// One matrix of numbers, tinted; of a larger one the part that is given.
+export function numbers(app, array) {
+  const {name, shape, rows, columns, values} = array;
+  const most = values.reduce((m, row) => row.reduce((a, b) => Math.max(a, Math.abs(b ?? 0)), m), 0);
+  const signed = values.some((row) => row.some((one) => one < 0));
+  const across = values[0]?.length || 0;
+  const whole = shape.at(-1) === across && (shape.length < 2 || shape.at(-2) === values.length);
+  const size = shape.join(" × ");
+  const caption = el("caption", {}, el("strong", {}, name), ` ${size}${whole ? "" : `, of it ${values.length} × ${across}`}`);
+  const heads = Array.from({length: across}, (_, at) => el("th", {scope: "col", dir: "auto"}, columns[at] === undefined ? String(at + 1) : shorten(columns[at], 12)));
+  const body = values.map((row, at) => el("tr", {}, el("th", {scope: "row", dir: "auto"}, rows[at] === undefined ? String(at + 1) : shorten(rows[at], 16)), row.map((value) => {
+    const cell = el("td", {}, number(value));
+    const colour = colourOf(value ?? 0, most, {...app.state, scale: "linear"}, signed);
+    cell.style.backgroundColor = css(colour);
+    cell.style.color = inkOn(colour);
+    return cell;
+  })));
+  return scroller(`${name}, ${size}`, el("table", {class: "numbers"}, caption, el("thead", {}, el("tr", {}, el("td", {}), heads)), el("tbody", {}, body)));
+}
+
+export const walk = {
+  id: "walk",
+  title: "Walk through",
+  lead: "One computation of this model, step by step, with the numbers it really had.",
+  free: true,
+  fits: (session) => session.header.walk.length > 0 || session.live,
+  make(app) {
+    const local = {at: 0, steps: null};
+    const list = el("ol", {class: "steps"});
+    const title = el("h3", {tabIndex: -1});
+    const text = el("p", {dir: "auto"});
+    const equation = el("p", {class: "equation"});
+    const source = el("p", {class: "soft source"});
+    const arrays = el("div", {class: "arrays"});
+    const back = button("‹ Back", () => go(local.at - 1));
+    const next = button("Next ›", () => go(local.at + 1), {class: "primary"});
+    const count = el("span", {class: "soft"});
+    // A live page can walk for another token, layer or head.
+    const again = button("Walk for what is pinned", async () => {
+      const {layer, head, query} = app.state;
+      try {
+        const {walk: steps} = await app.source.ask("walk", {...app.input, layer, head: Math.max(0, head), place: query});
+        app.header().walk = steps;
+        app.redraw();
+      } catch (error) { app.failed(error); }
+    });
+    const step = el("section", {class: "step", "aria-live": "polite"}, title, text, equation, arrays, source);
+    const go = (at) => { local.at = Math.max(0, Math.min(at, local.steps.length - 1)); show(); title.focus({preventScroll: true}); };
+    const show = () => {
+      again.hidden = !app.session.live;
+      element.hidden = !local.steps.length;
+      if (!local.steps.length) return;
+      const one = local.steps[local.at];
+      title.textContent = `${local.at + 1}. ${one.title}`;
+      text.textContent = one.text;
+      equation.textContent = one.equation;
+      equation.hidden = !one.equation;
+      source.replaceChildren(...(one.source ? ["In the code: ", el("code", {}, one.source)] : []));
+      arrays.replaceChildren(...one.arrays.map((array) => numbers(app, array)));
+      count.textContent = `Step ${local.at + 1} of ${local.steps.length}`;
+      back.disabled = local.at === 0;
+      next.disabled = local.at === local.steps.length - 1;
+      [...list.children].forEach((item, at) => {
+        if (at === local.at) item.firstChild.setAttribute("aria-current", "step");
+        else item.firstChild.removeAttribute("aria-current");
+      });
+    };
+    const update = () => {
+      const {walk: steps} = app.header();
+      if (local.steps !== steps) {
+        Object.assign(local, {steps, at: 0});
+        list.replaceChildren(...steps.map((one, at) => el("li", {}, button(shown(one.title), () => go(at)))));
+      }
+      show();
+    };
+    const data = () => {
+      const one = local.steps[local.at] || {arrays: []};
+      const rows = one.arrays.flatMap((array) => array.values.map((row, at) => [array.name, array.rows[at] ?? at + 1, ...row]));
+      return {columns: ["array", "row", "values"], rows};
+    };
+    const element = el("div", {class: "walk"}, list, el("div", {}, step, el("div", {class: "buttons"}, back, next, count)));
+    return {element, controls: [again], update, data};
+  },
+};

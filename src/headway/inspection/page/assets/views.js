@@ -1,0 +1,22 @@
+// All views, in the order of the page. Each is {id, title, lead, make(app)} and
+// either wants(frame, map), the maps that it can show, or fits(session, state), whether it can be shown;
+// make gives {element, controls, update(now), data()}. free: it needs no map of weights.
+import {alignment} from "./view-align.js";
+import {beams} from "./view-beams.js";
+import {compare} from "./view-compare.js";
+import {grid} from "./view-grid.js";
+import {guesses} from "./view-guesses.js";
+import {head} from "./view-head.js";
+import {image} from "./view-image.js";
+import {lens} from "./view-lens.js";
+import {lines} from "./view-lines.js";
+import {matrix} from "./view-matrix.js";
+import {overTime} from "./view-time.js";
+import {report} from "./view-report.js";
+import {text} from "./view-text.js";
+import {walk} from "./view-walk.js";
+import {whatIf} from "./view-what-if.js";
+
+export const views = [
+  alignment, image, text, grid, matrix, lines, head, guesses, lens, whatIf, beams, overTime, compare, walk, report,
+];

@@ -1,0 +1,245 @@
+"""A document as what the page reads: a header of plain JSON, and blocks of gzip'd bytes.
+
+Weights are bytes (see `coding`), one block a layer, so that a page opens before it has read them
+all; vectors are 32-bit floats, little endian. The header names the blocks: "b0", "b1", ...
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import math
+import struct
+import zlib
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from headway.data.images import Pixels
+from headway.errors import UsageError
+from headway.inspection.document import Document, Frame, Maps, Side, Step, Vectors
+from headway.inspection.entropy import relative_entropy
+from headway.inspection.page.coding import TOP, coding_of, thumbnails, to_codes
+
+FORMAT, VERSION = "headway-inspection", 1
+LEVELS = (31, 63, 255)
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """What each shell of the page gets. blocks: name -> gzip'd bytes."""
+
+    header: Mapping[str, Any]
+    blocks: Mapping[str, bytes]
+
+
+class _Blocks:
+    """Bytes that were put away, each under a name of its own."""
+
+    def __init__(self, prefix: str) -> None:
+        self.prefix = prefix
+        self.kept: dict[str, bytes] = {}
+
+    def add(self, data: npt.NDArray[Any]) -> str:
+        name = f"{self.prefix}{len(self.kept)}"
+        self.kept[name] = gzip.compress(np.ascontiguousarray(data).tobytes(), 6, mtime=0)
+        return name
+
+
+def encode(
+    document: Document,
+    *,
+    levels: int = 255,
+    layers: Collection[int] = (),
+    live: bool = False,
+    report: Mapping[str, Any] | None = None,
+    prefix: str = "b",
+) -> Encoded:
+    """The header and the blocks of a document.
+
+    levels: how many steps of a weight are told apart, 31, 63 or 255. layers: which to keep, counted
+    from 1; empty: all; what is left out is said in the notes. live: whether the page may ask for
+    more. report: curves and samples of a training, in the form that `assets/view-report.js` tells.
+    prefix: what the blocks' names begin with; a server that keeps several documents gives each its
+    own. UsageError, DataError.
+    """
+    if levels not in LEVELS:
+        raise UsageError(f"levels = {levels}", hint="one of 31, 63 and 255")
+    notes = list(document.notes)
+    frames = document.frames
+    if layers:
+        frames = [_only(frame, sorted(set(layers))) for frame in frames]
+        notes.append(f"Only layers {', '.join(map(str, sorted(set(layers))))} are in this page.")
+    if levels < TOP:
+        notes.append(f"Weights are told apart in {levels} steps only, to make this page smaller.")
+    blocks = _Blocks(prefix)
+    header = {
+        "format": FORMAT,
+        "version": VERSION,
+        "title": document.title,
+        "notes": notes,
+        "live": live,
+        "frames": [_frame(frame, blocks, levels) for frame in frames],
+        "walk": [_step(step) for step in document.walk],
+        "report": report,
+    }
+    return Encoded(header, blocks.kept)
+
+
+def header_json(header: Mapping[str, Any]) -> bytes:
+    """JSON that may stand inside a page: no "<" is in it, and no character that is half of one."""
+    text = json.dumps(header, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    text = text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+    return text.encode("utf-8", "replace")
+
+
+def _only(frame: Frame, layers: Sequence[int]) -> Frame:
+    if low := [n for n in layers if n < 1]:
+        raise UsageError(f"layer {low[0]}", hint="layers are counted from 1")
+    if not any(n <= len(maps.layers) for maps in frame.maps for n in layers):
+        most = max((len(maps.layers) for maps in frame.maps), default=0)
+        raise UsageError(f"there is no layer {layers[0]}", hint=f"layers go from 1 to {most}")
+
+    def chosen(values: Sequence[Any]) -> list[Any]:
+        return [values[n - 1] for n in layers if n <= len(values)]
+
+    def fewer(maps: Maps) -> Maps:
+        parts: dict[str, Any] = {name: chosen(getattr(maps, name)) for name in _BY_LAYER}
+        return replace(maps, **parts)
+
+    kept = [small for maps in frame.maps if (small := fewer(maps)).layers]
+    importance = {name: chosen(values) for name, values in frame.importance.items()}
+    return replace(frame, maps=kept, importance=importance)
+
+
+_BY_LAYER = ("layers", "weights", "kinds", "vectors")
+
+
+def _frame(frame: Frame, blocks: _Blocks, levels: int) -> dict[str, Any]:
+    lens = frame.lens
+    return {
+        "label": frame.label,
+        "model": {key: _plain(value) for key, value in frame.model.items()},
+        "answer": frame.answer,
+        "sides": {name: _side(side) for name, side in frame.sides.items()},
+        "maps": [_maps(maps, frame, blocks, levels) for maps in frame.maps],
+        "guesses": [_plain(asdict(guess)) for guess in frame.guesses],
+        "guesses_side": frame.guesses_side,
+        "lens": lens and _plain(asdict(lens)),
+        "attributions": [_plain(asdict(one)) for one in frame.attributions],
+        "beam": [_plain(asdict(leaf)) for leaf in frame.beam],
+    }
+
+
+def _maps(maps: Maps, frame: Frame, blocks: _Blocks, levels: int) -> dict[str, Any]:
+    if not maps.weights or len(maps.weights) != len(maps.layers):
+        raise ValueError(f"{maps.name!r}: {len(maps.weights)} layers for {len(maps.layers)} names")
+    heads, queries, keys = maps.weights[0].shape
+    sides = frame.sides[maps.queries].tokens, frame.sides[maps.keys].tokens
+    if any(w.shape != (heads, len(sides[0]), len(sides[1])) for w in maps.weights):
+        raise ValueError(
+            f"{maps.name!r}: a layer does not fit its {len(sides[0])} x {len(sides[1])}"
+        )
+    coding = coding_of(list(maps.weights), maps.normalised, f"{maps.name} ({maps.measure})")
+    signed = coding["kind"] == "signed"
+    ids, small = [], []
+    for weights in maps.weights:
+        codes = to_codes(weights, coding, levels)
+        ids.append(blocks.add(codes))
+        small.append(thumbnails(codes, signed))
+    of_attention = maps.measure == "attention"
+    importance = frame.importance.get(maps.name) if of_attention else None
+    return {
+        **{"name": maps.name, "measure": maps.measure},
+        **{"queries": maps.queries, "keys": maps.keys, "layers": list(maps.layers)},
+        **{"heads": heads, "shape": [queries, keys]},
+        **{"causal": maps.causal, "normalised": maps.normalised},
+        **{"blocks": ids, "coding": coding},
+        "thumbnails": blocks.add(np.stack(small)),
+        "thumbnail": list(small[0].shape[1:]),
+        "entropy": _entropy(maps) if maps.normalised else None,
+        "kinds": [[_plain(dict(head)) for head in layer] for layer in maps.kinds],
+        "importance": _plain([list(layer) for layer in importance]) if importance else None,
+        "metric": frame.metric,
+        "vectors": [_vectors(one, blocks) for one in maps.vectors] or None,
+    }
+
+
+def _entropy(maps: Maps) -> list[list[float | None]]:
+    """[layer][head]: mean over queries; None where no query has a choice."""
+    causal = maps.causal and maps.queries == maps.keys
+    means = [relative_entropy(w, causal).nanmean(-1).tolist() for w in maps.weights]
+    return [[None if math.isnan(h) else round(h, 4) for h in layer] for layer in means]
+
+
+def _vectors(vectors: Vectors, blocks: _Blocks) -> dict[str, Any]:
+    named = {name: getattr(vectors, name).detach().float().cpu().numpy() for name in ("q", "k")}
+    norms = vectors.norms.detach().float().cpu().numpy()
+    return {
+        **{name: blocks.add(values.astype("<f4")) for name, values in named.items()},
+        "norms": blocks.add(norms.astype("<f4")),
+        "width": vectors.q.shape[-1],
+        "scale": vectors.scale,
+    }
+
+
+def _side(side: Side) -> dict[str, Any]:
+    if side.grid is not None and len(side.tokens) - side.beside != side.grid[0] * side.grid[1]:
+        raise ValueError(f"{len(side.tokens)} tokens, {side.beside} beside a grid {side.grid}")
+    picture = side.picture
+    return {
+        "tokens": list(side.tokens),
+        "words": [list(word) for word in side.words],
+        "picture": None if picture is None else data_url(picture),
+        "size": None if picture is None else list(picture.shape[:2]),
+        "grid": None if side.grid is None else list(side.grid),
+        "reach": None if side.reach is None else list(side.reach),
+        "beside": side.beside,
+    }
+
+
+def _step(step: Step) -> dict[str, Any]:
+    arrays = [
+        {
+            **{"name": one.name, "shape": list(one.shape)},
+            **{"rows": list(one.rows), "columns": list(one.columns)},
+            "values": _plain(one.values.detach().double().cpu().tolist()),
+        }
+        for one in step.arrays
+    ]
+    told = {name: getattr(step, name) for name in ("title", "text", "equation", "source")}
+    return {**told, "arrays": arrays}
+
+
+def data_url(pixels: Pixels) -> str:
+    """A PNG (ISO/IEC 15948) as an address: the page draws it without asking anybody for it."""
+    rows, columns, channels = pixels.shape
+    colour = {1: 0, 3: 2}[channels]
+    lines = np.zeros((rows, 1 + columns * channels), np.uint8)  # 0: a line that is not filtered
+    lines[:, 1:] = pixels.reshape(rows, -1)
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        check = struct.pack(">I", zlib.crc32(kind + data))
+        return struct.pack(">I", len(data)) + kind + data + check
+
+    head = struct.pack(">IIBBBBB", columns, rows, 8, colour, 0, 0, 0)
+    body = chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(lines.tobytes(), 6))
+    png = b"\x89PNG\r\n\x1a\n" + body + chunk(b"IEND", b"")
+    return "data:image/png;base64," + base64.b64encode(png).decode()
+
+
+def _plain(value: Any) -> Any:
+    """What JSON has a word for: six digits of a number, None for what is none."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, bool | int | str) or value is None:
+        return value
+    if isinstance(value, float):
+        return float(f"{value:.6g}") if math.isfinite(value) else None
+    return str(value)

@@ -1,0 +1,106 @@
+"""The page as one file: opened anywhere, it asks nobody for anything.
+
+Everything stands inside: styles, script, header, blocks (base64 of gzip). A content security policy
+names the one script and the one style by their hashes, so that nothing else can ever run there.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+from headway.files import check_new, write_file
+from headway.inspection.page.bundling import bundle
+from headway.inspection.page.encoding import Encoded, header_json
+
+_ASSETS = files("headway.inspection.page") / "assets"
+_STYLES = ("theme.css", "layout.css", "views.css")
+
+
+def write_page(path: Path, encoded: Encoded, *, overwrite: bool = False) -> int:
+    """Write the page; how many bytes it has. UsageError if something is there already."""
+    if not overwrite:
+        check_new(path)
+    write_file(path, page_pieces(encoded))
+    return page_size(encoded)
+
+
+def page_size(encoded: Encoded) -> int:
+    """How many bytes the page will have, without making it."""
+    fixed = sum(len(piece) for piece in page_pieces(Encoded(encoded.header, {})))
+    blocks = encoded.blocks.items()
+    return fixed + sum(len(_before(name)) + -(-len(b) // 3) * 4 + len(_AFTER) for name, b in blocks)
+
+
+def page_pieces(encoded: Encoded) -> Iterator[bytes]:
+    """The page in pieces. The blocks come last: what is above them is shown while they are read."""
+    script, style = _script(), _style()
+    yield _top(script, style, connect="'none'")
+    yield b'<script type="application/json" id="header">'
+    yield header_json(encoded.header)
+    yield b"</script>\n<script>" + script + b"</script>\n"
+    for name, data in encoded.blocks.items():
+        yield _before(name)
+        yield base64.b64encode(data)
+        yield _AFTER
+    yield b"</body>\n</html>\n"
+
+
+def served_page() -> bytes:
+    """The same page with nothing in it: it asks the server that it came from, and nobody else."""
+    script = _script()
+    top = _top(script, _style(), connect="'self'")
+    return top + b"<script>" + script + b"</script>\n</body>\n</html>\n"
+
+
+_AFTER = b"</script>\n"
+
+
+def _before(name: str) -> bytes:
+    return f'<script type="text/plain" class="block" id="{name}">'.encode()
+
+
+def _top(script: bytes, style: bytes, connect: str) -> bytes:
+    policy = "; ".join(
+        (
+            "default-src 'none'",
+            f"script-src '{_digest(script)}'",
+            f"style-src '{_digest(style)}'",
+            "img-src data: blob:",
+            "worker-src blob:",
+            f"connect-src {connect}",
+            "base-uri 'none'",
+            "form-action 'none'",
+        )
+    )
+    return (
+        b'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        + f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'.encode()
+        + b'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        + b'<meta name="color-scheme" content="light dark">\n<title>Headway</title>\n'
+        + b'<link rel="icon" href="data:,">\n<style>'
+        + style
+        + b"</style>\n</head>\n<body>\n"
+        + b'<div id="page"><p class="loading">Opening \xe2\x80\xa6</p></div>\n'
+        + b"<noscript>This page draws with JavaScript, which is switched off.</noscript>\n"
+    )
+
+
+def _digest(text: bytes) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text).digest()).decode()
+
+
+@cache
+def _script() -> bytes:
+    found = (entry for entry in _ASSETS.iterdir() if entry.name.endswith(".js"))
+    modules = {entry.name.removesuffix(".js"): entry.read_text("utf-8") for entry in found}
+    return b"\n" + bundle(dict(sorted(modules.items()))).encode()
+
+
+@cache
+def _style() -> bytes:
+    return "".join((_ASSETS / name).read_text("utf-8") for name in _STYLES).encode()

@@ -1,0 +1,55 @@
+"""axe-core finds nothing serious, in light and dark, narrow and wide; large text still fits."""
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+from tests.inspection.page.test_views import VIEWS
+
+SEVERE = {"serious", "critical"}
+
+
+def findings(page):
+    found = Axe().run(page).response["violations"]
+    return [
+        (one["id"], one["impact"], [node["html"][:160] for node in one["nodes"]][:3])
+        for one in found
+        if one["impact"] in SEVERE
+    ]
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious(opened, view, scheme):
+    page = opened("all", f"view={view}&{VIEWS[view]}", scheme=scheme)
+    page.wait_for_timeout(250)
+    assert not findings(page)
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_narrow_page_does_not_scroll_sideways(opened, view):
+    """390 pixels: a telephone; 640 pixels are a page of 1,280 at 200 %."""
+    page = opened("all", f"view={view}&{VIEWS[view]}", width=390)
+    page.wait_for_timeout(150)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.set_viewport_size({"width": 640, "height": 450})
+    page.wait_for_timeout(150)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 640
+    assert page.locator("h2#view-title").is_visible()
+
+
+def test_dark_and_light_are_followed_while_open(opened):
+    page = opened("all", "view=matrix")
+    page.wait_for_timeout(150)
+    canvas = page.locator(".body canvas").first
+    light = canvas.evaluate("canvas => canvas.toDataURL()")
+    page.emulate_media(color_scheme="dark")
+    page.wait_for_timeout(200)
+    assert canvas.evaluate("canvas => canvas.toDataURL()") != light
+
+
+def test_nothing_moves_for_those_who_asked_for_calm(opened):
+    page = opened("all", "view=text", reduced_motion="reduce")
+    assert (
+        page.locator(".token").first.evaluate("one => getComputedStyle(one).transitionDuration")
+        == "0s"
+    )

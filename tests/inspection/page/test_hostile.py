@@ -1,0 +1,107 @@
+"""What strangers write is text: nothing runs, nothing leaves, nothing breaks."""
+
+import pytest
+import torch
+from playwright.sync_api import expect
+
+from headway.inspection.document import Document, Frame, Maps, Side
+from headway.inspection.page import encode, write_page
+from tests.inspection.page.documents import HOSTILE
+
+
+@pytest.mark.parametrize("view", ["text", "grid", "matrix", "lines", "guesses"])
+def test_hostile_tokens_are_shown_as_text(opened, view):
+    page = opened("hostile", f"view={view}")
+    page.wait_for_timeout(200)
+    expect(page.locator("h1")).to_have_text(HOSTILE[0])
+    assert "owned" not in page.title().split("<")[0]
+    assert page.locator("img[src=x], main b, main i, main u, main script").count() == 0
+    if view == "text":
+        tokens = page.locator(".token").all_inner_texts()
+        assert tokens[0] == HOSTILE[0] and tokens[2] == HOSTILE[2] and tokens[14] == HOSTILE[14]
+        assert tokens[9] == "␣␣␣" and tokens[10] == "⏎" and tokens[11] == "∅"
+
+
+@pytest.mark.parametrize(
+    "hash_",
+    [
+        "view=<img>&layer=99999&head=-7&query=1e9",
+        "frame=-1&map=__proto__&measure=constructor",
+        "%",
+        "view=matrix&query=NaN&key=99999&scale=eval",
+    ],
+)
+def test_a_hostile_address_opens_the_page(opened, hash_):
+    page = opened("all", hash_)
+    expect(page.locator(".sentence")).to_contain_text("attend")
+
+
+def test_a_script_put_into_the_page_later_does_not_run(opened, browser, pages):
+    context = browser.new_context()
+    page = context.new_page()
+    said = []
+    page.on("console", lambda message: said.append(message.text))
+    page.goto(f"file://{pages['all']}")
+    page.locator("nav button").first.wait_for()
+    page.evaluate("""() => {
+        const script = document.createElement("script");
+        script.textContent = "document.title = 'owned'";
+        document.body.append(script);
+        const link = document.createElement("div");
+        link.innerHTML = "<img src=x onerror=\\"document.title='owned'\\">"
+            + "<p style='color:red' id=styled>";
+        document.body.append(link);
+    }""")
+    page.wait_for_timeout(200)
+    assert "owned" not in page.title()
+    assert (
+        page.locator("#styled").evaluate("one => getComputedStyle(one).color") != "rgb(255, 0, 0)"
+    )
+    assert any("Content Security Policy" in one for one in said)
+    context.close()
+
+
+def test_ten_thousand_tokens_are_shown_a_part_at_a_time(opened, tmp_path):
+    tokens = [f"word{at}" for at in range(10_000)]
+    weights = torch.zeros(1, 3, 10_000)
+    weights[0, 0, 9_990] = weights[0, 1, 5] = weights[0, 2, 5_000] = 1
+    sides = {"few": Side(tokens=["a", "b", "c"]), "many": Side(tokens=tokens)}
+    maps = [Maps(name="cross", queries="few", keys="many", layers=["1"], weights=[weights])]
+    path = tmp_path / "long.html"
+    write_page(
+        path,
+        encode(Document(title="long", frames=[Frame(label="", model={}, sides=sides, maps=maps)])),
+    )
+    page = opened(path, "view=text&query=0")
+    expect(page.locator(".sentence")).to_contain_text("word9990")
+    assert page.locator(".token").count() <= 1300
+    page.get_by_role("button", name="later").click()
+    expect(page.locator(".token", has_text="word600").first).to_be_visible()
+    for view in ("matrix", "lines", "grid"):
+        page.evaluate(f"location.hash = 'view={view}&query=2'")
+        expect(page.locator("nav button[aria-current]")).not_to_have_text("Text")
+        expect(page.locator(".sentence")).to_contain_text("word5000")
+
+
+def test_a_damaged_block_is_reported_and_the_page_stays(browser, pages, tmp_path):
+    text = pages["all"].read_text()
+    before, rest = text.split('id="b0">', 1)
+    path = tmp_path / "damaged.html"
+    path.write_text(before + 'id="b0">' + "AAAA" + rest[4:])
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(f"file://{path}#view=matrix")
+    expect(page.get_by_role("alert")).to_contain_text("cannot be read")
+    page.locator("nav").get_by_role("button", name="Guesses").click()
+    expect(page.locator(".bars li").first).to_be_visible()
+    context.close()
+
+
+def test_another_version_is_refused_in_words(browser, pages, tmp_path):
+    path = tmp_path / "newer.html"
+    path.write_text(pages["all"].read_text().replace('"version":1', '"version":2', 1))
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(f"file://{path}")
+    expect(page.get_by_role("alert")).to_contain_text("another version")
+    context.close()

@@ -1,0 +1,102 @@
+"""Everything can be done from the keyboard, and is told in words."""
+
+import pytest
+from playwright.sync_api import expect
+
+
+def focus(page, view):
+    target = (
+        page.locator(".body .tokens").first
+        if view == "text"
+        else page.locator(".body canvas").first
+    )
+    target.focus()
+    expect(target).to_be_focused()
+    return target
+
+
+@pytest.mark.parametrize("view", ["text", "matrix", "lines", "head", "grid", "compare"])
+def test_brackets_change_the_layer_and_comma_and_stop_the_head(opened, view):
+    page = opened("all", f"view={view}")
+    focus(page, view)
+    layer, head = page.get_by_label("Layer", exact=True), page.get_by_label("Head", exact=True)
+    for key in ("]", "]", "[", ".", ".", ","):
+        page.keyboard.press(key)
+    expect(layer).to_have_value("1")
+    expect(head).to_have_value("1")
+    for _ in range(9):
+        page.keyboard.press("]")
+        page.keyboard.press(",")
+    expect(layer).to_have_value("3")
+    expect(head).to_have_value("-1")
+
+
+def test_arrows_move_the_cross_of_the_matrix(opened):
+    page = opened("all", "view=matrix&query=2&key=2")
+    focus(page, "matrix")
+    for key in ("ArrowDown", "ArrowRight", "ArrowRight", "ArrowUp", "ArrowDown"):
+        page.keyboard.press(key)
+    tip = page.locator(".body .tip").first
+    expect(tip).to_contain_text("light\u2069” → “\u2068##house")
+    page.keyboard.press("End")
+    expect(tip).to_contain_text("→ “\u2068[SEP]")
+    page.keyboard.press("Home")
+    expect(tip).to_contain_text("→ “\u2068[CLS]")
+    page.keyboard.press("Enter")
+    expect(page.locator("h2#view-title")).to_have_text("Text")
+
+
+def test_arrows_move_through_the_text(opened):
+    page = opened("all", "view=text&query=5")
+    focus(page, "text")
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(".token.pinned")).to_have_text("counted")
+    page.keyboard.press("Home")
+    expect(page.locator(".token.pinned")).to_have_text("[CLS]")
+    page.keyboard.press("End")
+    expect(page.locator(".token.pinned")).to_have_text("[SEP]")
+    expect(page.locator(".sentence")).to_contain_text("[SEP]")
+
+
+def test_arrows_move_over_the_heads_and_enter_opens_one(opened):
+    page = opened("all", "view=grid")
+    focus(page, "grid")
+    for key in ("ArrowRight", "ArrowRight", "ArrowDown", "ArrowLeft"):
+        page.keyboard.press(key)
+        page.wait_for_timeout(60)
+    expect(page.locator(".body [aria-live]")).to_contain_text("Layer 2, head 2")
+    page.keyboard.press("Enter")
+    expect(page.locator("h2#view-title")).to_have_text("Matrix")
+
+
+def test_arrows_move_over_patches(opened):
+    page = opened("all", "view=image&frame=5&query=2")
+    focus(page, "image")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(".sentence")).to_contain_text("row 2, col 2")
+
+
+def test_the_page_can_be_walked_with_tab_alone(opened):
+    page = opened("all", "view=matrix")
+    seen = []
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        seen.append(
+            page.evaluate(
+                "document.activeElement.tagName + ' ' + document.activeElement.textContent"
+            )
+        )
+        if seen[-1].startswith("CANVAS"):
+            break
+    assert seen[-1].startswith("CANVAS"), seen
+    outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+    assert outline == "solid"
+
+
+def test_arrow_keys_follow_the_eye_in_text_that_runs_to_the_left(opened):
+    page = opened("hostile", "view=text&query=2")
+    text = focus(page, "text")
+    text.evaluate("element => element.dir = 'rtl'")
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator(".token.pinned")).to_have_text("مرحبا")

@@ -1,0 +1,157 @@
+"""The views that are no map: guesses, layers, search, checkpoints, walk, report, what if."""
+
+import pytest
+from playwright.sync_api import expect
+
+from headway.inspection.document import Document, Frame, Guess
+from headway.inspection.page import Widget, encode, write_page
+from tests.inspection.page.documents import TARGET, encoder_frame, report, walk
+
+
+def test_guesses_are_shown_best_first_for_the_chosen_place(opened):
+    page = opened("all", "view=guesses")
+    frame = encoder_frame("", seed=1)
+    page.locator(".chip").first.click()
+    expect(page.locator(".body h3")).to_contain_text("At place 7")
+    first = page.locator(".bars li").first
+    expect(first).to_contain_text("ships")
+    expect(first).to_contain_text(f"{frame.guesses[0].probabilities[0] * 100:.0f}")
+
+
+def test_the_lens_opens_a_cells_alternatives(opened):
+    page = opened("all", "view=lens")
+    expect(page.locator("table.lens tbody tr")).to_have_count(5)
+    page.locator('[data-cell="2 9"]').click()
+    expect(page.locator(".detail h3")).to_have_text("After layer 2, at place 10")
+    expect(page.locator(".detail li")).to_have_count(5)
+
+
+def test_the_search_tree_reads_a_path_aloud(opened):
+    page = opened("all", "view=beams&frame=3")
+    tip = page.locator(".body .tip")
+    expect(tip).to_contain_text(" ".join(TARGET))
+    expect(tip).to_contain_text("the answer")
+    page.locator(".body canvas").focus()
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowRight")
+    expect(tip).to_contain_text("<s> le (")
+    page.keyboard.press("ArrowDown")
+    expect(tip).to_contain_text("<s> et (")
+    expect(tip).to_contain_text("kept")
+
+
+def test_frames_can_be_scrubbed(opened):
+    page = opened("all", "view=time")
+    slider = page.locator(".scrub input")
+    expect(slider).to_have_attribute("max", "2")
+    before = page.locator(".sentence").inner_text()
+    slider.fill("2")
+    expect(page.locator(".scrub output")).to_have_text("step 900")
+    expect(page.locator(".sentence")).not_to_have_text(before)
+
+
+def test_two_frames_differ_by_what_the_document_says(opened):
+    page = opened("all", "view=compare&layer=2&head=1&query=4&other=2")
+    first, second = (encoder_frame("", seed=n).maps[0].weights[2][1, 4] for n in (1, 9))
+    change = (second - first).abs()
+    said = page.locator(".body .tip")
+    expect(said).to_contain_text("changes most at")
+    place = int(change.argmax())
+    sign = "+" if second[place] > first[place] else "−"
+    expect(said).to_contain_text(f"{encoder_frame().sides['sentence'].tokens[place]}\u2069” {sign}")
+    page.get_by_role("combobox", name="With").select_option("3")
+    expect(page.locator(".body")).to_contain_text("different numbers of tokens")
+
+
+def test_the_walk_goes_step_by_step_with_its_numbers(opened):
+    page = opened("all", "view=walk")
+    first = walk()[0].arrays[0].values
+    expect(page.locator(".step h3")).to_have_text("1. Embedding")
+    expect(page.locator(".equation")).to_have_text("x_i = E[w_i]")
+    expect(page.locator(".step caption")).to_have_text("x 15 × 64, of it 5 × 8")
+    cell = page.locator(".numbers tbody tr").nth(2).locator("td").nth(4).inner_text()
+    assert float(cell.replace("−", "-")) == pytest.approx(float(first[2, 4]), rel=0.006)
+    page.get_by_role("button", name="Next").click()
+    expect(page.locator(".step h3")).to_have_text("2. Weights")
+    expect(page.locator(".step h3")).to_be_focused()
+    expect(page.locator(".source")).to_contain_text("attention/dot.py:30")
+    expect(page.get_by_role("button", name="Next")).to_be_disabled()
+
+
+def test_a_file_shows_what_was_measured_without_each_head(opened):
+    page = opened("all", "view=what-if")
+    importance = encoder_frame("", seed=1).importance["encoder"]
+    cell = page.locator("table.heads tbody tr").nth(2).locator("td").nth(3).inner_text()
+    assert float(cell.replace("−", "-")) == pytest.approx(importance[2][3], rel=0.06)
+    expect(page.locator("table.heads caption")).to_contain_text("log probability")
+    expect(page.locator("table.heads input")).to_have_count(0)
+    # The other frame's guesses at the same place, as changes.
+    expect(page.locator(".deltas").first.locator("li")).to_have_count(5)
+
+
+def test_the_report_shows_curves_samples_and_settings(opened):
+    page = opened("all", "view=report")
+    expect(page.locator("figure canvas")).to_have_count(2)
+    loss = page.locator("figure").first
+    loss.locator("canvas").focus()
+    page.keyboard.press("Home")
+    expect(loss.locator("figcaption")).to_have_text("Step 0: training 8.2, validation 8.5")
+    expect(page.locator(".sample")).to_contain_text(" ".join(TARGET[:8]))
+    page.get_by_role("slider", name="Step").fill("0")
+    expect(page.locator(".sample p").nth(1)).to_have_text(TARGET[0])
+    expect(page.locator(".report")).to_contain_text("optimizer.lr")
+
+
+@pytest.mark.parametrize(
+    "order, first", [("kind", None), ("entropy", "low"), ("importance", "high")]
+)
+def test_heads_can_be_sorted_by_what_they_do(opened, order, first):
+    page = opened("all", "view=grid")
+    page.get_by_label("Order").select_option(order)
+    canvas = page.locator(".body canvas")
+    canvas.focus()
+    page.keyboard.press("Home")
+    status = page.locator(".body [aria-live]")
+    if order == "importance":
+        values = encoder_frame("", seed=1).importance["encoder"]
+        layer, head = max(
+            ((a, b) for a in range(4) for b in range(6)), key=lambda at: values[at[0]][at[1]]
+        )
+        expect(status).to_contain_text(f"Layer {layer + 1}, head {head + 1},")
+    elif order == "kind":
+        expect(status).to_contain_text("previous token 0.9")
+    else:
+        low = status.inner_text()
+        page.keyboard.press("End")
+        expect(status).not_to_have_text(low)
+        assert entropy_in(low) < entropy_in(status.inner_text())
+
+
+def entropy_in(words):
+    return float(words.split("entropy ")[1].split(",")[0].rstrip("."))
+
+
+def test_a_report_needs_no_frame_and_guesses_need_no_map(opened, tmp_path):
+    write_page(tmp_path / "a.html", encode(Document(title="a run", frames=[]), report=report()))
+    page = opened(tmp_path / "a.html")
+    expect(page.locator("h2#view-title")).to_have_text("Training")
+    expect(page.locator("figure canvas")).to_have_count(2)
+    guess = Guess(place=0, tokens=["moon"], probabilities=[0.5])
+    frame = Frame(label="x", model={}, sides={}, maps=[], guesses=[guess])
+    write_page(tmp_path / "b.html", encode(Document(title="words", frames=[frame])))
+    page = opened(tmp_path / "b.html", "view=matrix")
+    expect(page.locator("h2#view-title")).to_have_text("Guesses")
+    expect(page.locator(".bars li")).to_contain_text("50")
+
+
+def test_a_notebooks_frame_shows_the_page(opened, tmp_path):
+    widget = Widget(encode(Document(title="in a cell", frames=[encoder_frame()])))
+    path = tmp_path / "cell.html"
+    path.write_text(
+        f"<!doctype html><nav><button aria-current></button></nav>{widget._repr_html_()}"
+    )
+    page = opened(path)
+    frame = page.frame_locator("iframe")
+    expect(frame.locator(".sentence")).to_contain_text("attends to")
+    frame.locator("nav").get_by_role("button", name="Matrix").click()
+    expect(frame.locator("h2#view-title")).to_have_text("Matrix")

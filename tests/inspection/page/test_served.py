@@ -1,0 +1,181 @@
+"""The same page with a model behind it: a small server of the test's own."""
+
+import base64
+import io
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import numpy as np
+import pytest
+from PIL import Image
+from playwright.sync_api import expect
+
+from headway.inspection.document import Document
+from headway.inspection.page import encode, served_page
+from headway.inspection.page.encoding import header_json
+from tests.inspection.page.documents import encoder_frame, walk
+
+
+class Server:
+    """Answers as the contract says, and remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, dict]] = []
+        self.count = 0
+        self.blocks: dict[str, bytes] = {}
+        self.header = self.look("first")
+
+    def look(self, title, *frames):
+        self.count += 1
+        document = Document(title=title, frames=frames or [encoder_frame(title)])
+        made = encode(document, live=True, prefix=f"look{self.count}-")
+        self.blocks |= made.blocks
+        return json.loads(header_json(made.header))
+
+    def answer(self, verb, body):
+        self.asked.append((verb, body))
+        if body.get("text") == "refuse":
+            raise ValueError("that text is too long")
+        if verb == "walk":
+            return json.loads(json.dumps(encode(Document(title="", frames=[], walk=walk())).header))
+        if verb == "without":
+            return self.look("without", encoder_frame("as is"), encoder_frame("off", seed=5))
+        return self.look(f"about {body['text']}")
+
+
+@pytest.fixture
+def served():
+    server = Server()
+
+    class Handler(BaseHTTPRequestHandler):
+        def send(self, data, kind, status=200):
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def do_GET(self):
+            if self.path == "/":
+                self.send(served_page(), "text/html; charset=utf-8")
+            elif self.path == "/api/header":
+                self.send(json.dumps(server.header).encode(), "application/json")
+            else:
+                self.send(server.blocks[self.path.rsplit("/", 1)[1]], "application/octet-stream")
+
+        def do_POST(self):
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            try:
+                found = server.answer(self.path.rsplit("/", 1)[1], body)
+                self.send(json.dumps(found).encode(), "application/json")
+            except ValueError as error:
+                told = json.dumps({"error": str(error)}).encode()
+                self.send(told, "application/json", 400)
+
+        def log_message(self, *arguments):
+            pass
+
+    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=http.serve_forever)
+    thread.start()
+    server.address = f"http://127.0.0.1:{http.server_port}/"
+    yield server
+    http.shutdown()
+    http.server_close()
+    thread.join()
+
+
+@pytest.fixture
+def page(browser, served):
+    context = browser.new_context()
+    page = context.new_page()
+    errors = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on(
+        "request",
+        lambda one: (
+            one.url.startswith(("data:", "blob:", served.address)) or errors.append(one.url)
+        ),
+    )
+    page.goto(served.address)
+    page.locator(".sentence", has_text="attends to").wait_for()
+    yield page
+    context.close()
+    assert not errors
+
+
+def fetched_blocks(page):
+    return page.evaluate("""performance.getEntriesByType("resource")
+        .map((one) => one.name).filter((one) => one.includes("/api/block/"))""")
+
+
+def test_only_what_is_shown_is_fetched(page, served):
+    fetched = fetched_blocks(page)
+    assert len(fetched) == 1
+    page.locator("nav").get_by_role("button", name="Matrix").click()
+    page.get_by_role("button", name="Layer: one on").click()
+    page.wait_for_timeout(300)
+    fetched = fetched_blocks(page)
+    assert len(fetched) == 2
+
+
+def test_a_typed_sentence_becomes_the_page(page, served):
+    page.get_by_role("textbox", name="Text", exact=True).fill("a new sentence")
+    page.get_by_role("button", name="Look").click()
+    expect(page.locator("h1")).to_have_text("about a new sentence")
+    assert ("look", {"text": "a new sentence"}) in served.asked
+    expect(page.locator(".sentence")).to_contain_text("attends to")
+
+
+def test_a_refusal_is_told_and_the_page_stays(page, served):
+    page.get_by_role("textbox", name="Text", exact=True).fill("refuse")
+    page.get_by_role("button", name="Look").click()
+    expect(page.locator(".live p")).to_have_text("that text is too long")
+    expect(page.locator("h1")).to_have_text("first")
+
+
+def test_heads_can_be_switched_off(page, served):
+    page.get_by_role("textbox", name="Text", exact=True).fill("x")
+    page.get_by_role("button", name="Look").click()
+    expect(page.locator("h1")).to_have_text("about x")
+    page.locator("nav").get_by_role("button", name="What if").click()
+    ask = page.get_by_role("button", name="Ask again without them")
+    expect(ask).to_be_disabled()
+    page.get_by_label("Layer 3, head 2 is on").uncheck()
+    ask.click()
+    expect(page.locator(".body h3").first).to_have_text("With these heads off")
+    assert ("without", {"text": "x", "heads": [["encoder", 2, 1]]}) in served.asked
+    expect(page.locator(".deltas li").first).to_contain_text("→")
+
+
+def test_a_walk_can_be_asked_for(page, served):
+    page.locator(".token", has_text="keeper").click()
+    page.locator("nav").get_by_role("button", name="Walk through").click()
+    expect(page.locator(".step h3")).to_be_hidden()
+    page.get_by_role("button", name="Walk for what is pinned").click()
+    expect(page.locator(".step h3")).to_have_text("1. Embedding")
+    verb, body = served.asked[-1]
+    assert verb == "walk"
+    assert {name: body[name] for name in ("layer", "head", "place")} == {
+        "layer": 0,
+        "head": 0,
+        "place": 5,
+    }
+
+
+def test_a_drawing_becomes_the_picture(page, served):
+    page.get_by_text("More to say").click()
+    box = page.locator(".pad").bounding_box()
+    page.mouse.move(box["x"] + 20, box["y"] + 20)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 120, box["y"] + 90, steps=4)
+    page.mouse.up()
+    page.get_by_role("button", name="Look at the drawing").click()
+    expect(page.locator("h1")).to_contain_text("about")
+    _, body = served.asked[-1]
+    kind, data = body["picture"].split(",")
+    assert kind == "data:image/png;base64"
+    pixels = np.asarray(Image.open(io.BytesIO(base64.b64decode(data))).convert("L"))
+    assert pixels.shape == (168, 168)
+    assert pixels[55, 70] < 60 and pixels[150, 20] == 255

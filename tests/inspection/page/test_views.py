@@ -1,0 +1,367 @@
+"""Every view, in a real browser: it shows the numbers that the document holds, and reacts."""
+
+import re
+
+import numpy as np
+import pytest
+import torch
+from playwright.sync_api import expect
+
+from headway.inspection.document import Document, Frame, Maps, Side
+from headway.inspection.page import encode, write_page
+from tests.inspection.page.documents import (
+    ENGLISH,
+    SOURCE,
+    TARGET,
+    caption_frame,
+    encoder_frame,
+    image_frame,
+    translator_frame,
+)
+
+# A view, and a state that has it.
+VIEWS = {
+    "text": "",
+    "alignment": "frame=3",
+    "image": "frame=5",
+    "grid": "",
+    "matrix": "",
+    "lines": "",
+    "head": "",
+    "guesses": "",
+    "lens": "",
+    "what-if": "",
+    "beams": "frame=3",
+    "time": "",
+    "compare": "",
+    "walk": "",
+    "report": "",
+}
+
+
+def settle(page):
+    """Until what was asked for is drawn."""
+    page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+
+def sentence(page):
+    settle(page)
+    return (
+        page.locator(".sentence")
+        .inner_text()
+        .replace("\u2068", "")
+        .replace("\u2069", "")
+        .replace("\u00a0", " ")
+    )
+
+
+def top_rows(page):
+    settle(page)
+    expect(page.locator("table.top tbody tr").first).to_be_visible()
+    return page.locator("table.top tbody tr").evaluate_all(
+        """rows => rows.map(({cells: [token, place, weight]}) =>
+            [token.textContent, Number(place.textContent), weight.textContent])"""
+    )
+
+
+def painted(canvas):
+    """How many colours a canvas shows."""
+    return canvas.evaluate("""(canvas) => {
+        const {data} = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+        return new Set(new Uint32Array(data.buffer)).size;
+    }""")
+
+
+def says(share):
+    points = share * 100
+    if points < 0.1:
+        return "<0.1\u00a0%" if points else "0\u00a0%"
+    return f"{points:.0f}\u00a0%" if points >= 9.95 else f"{points:.1f}\u00a0%"
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_view_opens_from_its_address_and_shows_something(opened, view):
+    page = opened("all", f"view={view}&{VIEWS[view]}")
+    expect(page.locator("nav button[aria-current]")).to_have_count(1)
+    expect(page.locator("h2#view-title")).not_to_be_empty()
+    expect(page.locator(".lead")).not_to_be_empty()
+    expect(page.locator(".caution")).to_contain_text("attention is not an explanation")
+    body = page.locator(".body")
+    if view in {"text", "guesses", "lens", "what-if", "walk"}:
+        expect(
+            body.locator(".token, .bars li, .lens button, .heads td, .numbers td").first
+        ).to_be_visible()
+    else:
+        canvas = body.locator("canvas").first
+        expect(canvas).to_be_visible()
+        page.wait_for_timeout(150)
+        assert painted(canvas) > 10
+    assert f"view={view}" in page.url
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+@pytest.mark.parametrize("view", ["text", "matrix", "lines", "head", "grid"])
+@pytest.mark.parametrize("layer, head, query", [(1, 4, 7), (3, 0, 12)])
+def test_the_ten_strongest_are_those_of_the_document(opened, view, layer, head, query):
+    row = encoder_frame("", seed=1).maps[0].weights[layer][head, query]
+    page = opened("all", f"view={view}&layer={layer}&head={head}&query={query}")
+    best = row.argsort(descending=True)[:10].tolist()
+    shown = top_rows(page)
+    # Two that are nearly alike may change places: they are a byte apart at most.
+    assert [
+        abs(float(row[place - 1] - row[at])) < 0.008
+        for (_, place, _), at in zip(shown, best, strict=True)
+    ] == [True] * len(shown)
+    assert shown[0][:2] == [ENGLISH[best[0]], best[0] + 1]
+    # Eight bits: within half a step of what is shown.
+    first = float(shown[0][2].split("\u00a0")[0])
+    assert abs(first / 100 - float(row[best[0]])) < 0.0095
+    assert sentence(page).startswith(f"“{ENGLISH[query]}” attends to “{ENGLISH[best[0]]}” ")
+
+
+def test_the_mean_over_heads_is_the_mean(opened):
+    mean = encoder_frame("", seed=1).maps[0].weights[2].mean(0)[5]
+    page = opened("all", "view=text&layer=2&head=-1&query=5")
+    (_, place, shown), *_ = top_rows(page)
+    assert place - 1 == int(mean.argmax())
+    assert abs(float(shown.split("\u00a0")[0]) / 100 - float(mean.max())) < 0.015
+
+
+def test_columns_are_keys_and_rows_are_queries(opened):
+    """A cross map of 9 x 8: a swapped axis would show another token, or none."""
+    weights = translator_frame().maps[1].weights[1][2]
+    page = opened("all", "view=matrix&frame=3&map=cross&layer=1&head=2")
+    canvas = page.locator(".body canvas").first
+    page.wait_for_timeout(200)
+    box = canvas.bounding_box()
+    cell = min((box["width"] - 92 - 8) / len(SOURCE), 44)
+    for query, key in ((0, 7), (8, 0), (6, 3)):
+        page.mouse.move(box["x"] + 92 + (key + 0.5) * cell, box["y"] + 74 + (query + 0.5) * cell)
+        tip = page.locator(".tip").first
+        expect(tip).to_contain_text(
+            re.compile(f"{re.escape(TARGET[query])}.*→.*{re.escape(SOURCE[key])}")
+        )
+        shown = tip.inner_text().split(": ")[1]
+        assert abs(number(shown) - float(weights[query, key])) < 0.0095
+
+
+def number(words):
+    return 0.0 if words.startswith("<") else float(words.split("\u00a0")[0]) / 100
+
+
+def test_what_may_not_be_seen_is_grey_and_says_so(opened):
+    page = opened("all", "view=matrix&frame=3&map=decoder&query=2&key=5")
+    expect(page.locator(".tip").first).to_contain_text("comes later")
+    masked, seen = page.locator(".body canvas").first.evaluate("""(canvas) => {
+        const sharp = devicePixelRatio;
+        const cell = Math.min((canvas.clientWidth - 100) / 9, 44);
+        const ctx = canvas.getContext("2d");
+        const place = (start, at) => (start + (at + 0.15) * cell) * sharp;
+        const at = (t, s) => ctx.getImageData(place(92, s), place(74, t), 1, 1)
+            .data.slice(0, 3).join();
+        return [[at(0, 8), at(3, 7), at(6, 7)], [at(8, 8), at(5, 5)]];
+    }""")
+    assert set(masked) == {"233,231,225"}
+    assert "233,231,225" not in seen
+
+
+def test_zooming_in_shows_fewer_cells_with_their_numbers(opened):
+    page = opened("all", "view=matrix&layer=1&query=4&key=4")
+    canvas = page.locator(".body canvas").first
+    page.wait_for_timeout(150)
+    before = canvas.evaluate("canvas => canvas.toDataURL()")
+    page.get_by_role("button", name="Zoom in").click()
+    assert canvas.evaluate("canvas => canvas.toDataURL()") != before
+    page.get_by_role("button", name="Whole map").click()
+    assert canvas.evaluate("canvas => canvas.toDataURL()") == before
+
+
+def test_one_state_is_shared_by_all_views(opened):
+    page = opened("all", "view=text")
+    page.locator(".token", has_text="keeper").click()
+    page.get_by_role("button", name="Head: one on").click()
+    page.get_by_role("button", name="Layer: one on").click()
+    before = sentence(page)
+    assert before.startswith("“keeper” attends to")
+    for view in ("All heads", "Matrix", "Lines", "Inside a head"):
+        page.locator("nav").get_by_role("button", name=view, exact=True).click()
+        expect(page.locator("h2#view-title")).to_have_text(view)
+        assert sentence(page) == before
+    page.wait_for_timeout(300)
+    assert "layer=1" in page.url and "head=1" in page.url and "query=5" in page.url
+    page.reload()
+    expect(page.locator(".sentence")).to_contain_text("attends to")
+    assert sentence(page) == before
+
+
+def test_a_measure_beside_attention_can_be_chosen(opened):
+    page = opened("all", "view=matrix&layer=1")
+    attention = sentence(page)
+    page.get_by_role("button", name="value-weighted").click()
+    expect(page.locator(".lead")).to_contain_text("no share of a whole")
+    assert sentence(page) != attention and "%" not in sentence(page)
+    page.get_by_role("button", name="rollout").click()
+    expect(page.locator(".lead")).to_contain_text("100 %")
+    page.get_by_role("button", name="gradient x input").click()
+    expect(page.locator("h2#view-title")).to_have_text("Text")
+    scores = encoder_frame("", seed=1).attributions[0].scores
+    best = max(range(len(scores)), key=lambda at: abs(scores[at]))
+    assert top_rows(page)[0][:2] == [ENGLISH[best], best + 1]
+    page.get_by_role("combobox", name="For").select_option("1")
+    scores = encoder_frame("", seed=1).attributions[1].scores
+    best = max(range(len(scores)), key=lambda at: abs(scores[at]))
+    expect(page.locator(".sentence")).to_contain_text("For “slept”")
+    assert top_rows(page)[0][:2] == [ENGLISH[best], best + 1]
+
+
+def test_pieces_are_joined_into_words_and_their_weights_added(opened):
+    row = encoder_frame("", seed=1).maps[0].weights[0][0, 6]
+    page = opened("all", "view=text&query=6")
+    expect(page.locator(".token")).to_have_count(16)
+    page.get_by_label("Join pieces into words").check()
+    expect(page.locator(".token")).to_have_count(15)
+    word = page.locator(".token", has_text="lighthouse")
+    said = number(word.get_attribute("title"))
+    assert abs(said - float(row[3] + row[4])) < 0.012
+
+
+def test_the_text_can_be_turned_round(opened):
+    column = encoder_frame("", seed=1).maps[0].weights[2][3, :, 5]
+    page = opened("all", "view=text&layer=2&head=3&key=5")
+    page.get_by_role("combobox", name="Show").select_option("to")
+    expect(page.locator(".sentence")).to_contain_text("is attended to by")
+    place = top_rows(page)[0][1]
+    assert abs(float(column[place - 1] - column.max())) < 0.008
+
+
+def test_lines_are_few_and_stop_at_the_chosen_mass(opened, tmp_path):
+    page = opened("all", "view=lines&layer=3", accept_downloads=True)
+    page.get_by_role("combobox", name="Lines of").select_option("all")
+    with page.expect_download() as got:
+        page.get_by_role("button", name="CSV").click()
+    got.value.save_as(tmp_path / "lines.csv")
+    rows = [
+        line.split(",") for line in (tmp_path / "lines.csv").read_text("utf-8-sig").splitlines()[1:]
+    ]
+    weights = encoder_frame("", seed=1).maps[0].weights[3][0]
+    for at in range(len(ENGLISH)):
+        mine = sorted((float(row[-1]) for row in rows if row[0] == str(at + 1)), reverse=True)
+        assert sum(mine) >= 0.6 * float(weights[at].sum()) - 0.02
+        assert sum(mine[:-1]) < 0.6 + 0.02
+
+
+def test_the_alignment_tells_what_a_word_was_made_from(opened):
+    page = opened("all", "view=alignment&frame=3&map=cross&head=-1&layer=2&query=3")
+    mean = translator_frame().maps[1].weights[2].mean(0)[3]
+    assert f"“{SOURCE[int(mean.argmax())]}”" in sentence(page).split("attends to")[1][:20]
+    page.get_by_role("button", name="beam 2").click()
+    other = translator_frame("", seed=8).maps[1].weights[2].mean(0)[3]
+    expect(page.locator(".others [aria-pressed=true]")).to_have_text("beam 2")
+    assert f"“{SOURCE[int(other.argmax())]}”" in sentence(page).split("attends to")[1][:20]
+
+
+def test_a_patch_of_a_picture_can_be_clicked(opened):
+    page = opened("all", "view=image&frame=5&query=0")
+    canvas = page.locator(".body canvas").first
+    page.wait_for_timeout(300)
+    box = canvas.bounding_box()
+    # 60 of 66 rows of pixels are covered by 4 rows of patches: row 3, column 2 of 6.
+    page.mouse.click(box["x"] + 1.5 / 6 * 460, box["y"] + 2.5 / 4 * 460 * 66 / 90 * 60 / 66)
+    row = image_frame().maps[0].weights[0][0, 2 + 2 * 6 + 1]
+    expect(page.locator(".sentence")).to_contain_text("row 3, col 2")
+    place = top_rows(page)[0][1]
+    assert place - 1 == int(row.argmax())
+    expect(page.locator(".body .soft").first).to_contain_text("[CLS]")
+
+
+def test_each_word_of_a_caption_looks_at_the_picture(opened):
+    page = opened("all", "view=image&frame=6")
+    page.locator(".chip", has_text="sea").click()
+    assert sentence(page).startswith("“sea” attends to")
+    row = caption_frame().maps[0].weights[0][0, 4]
+    assert top_rows(page)[0][1] - 1 == int(row.argmax())
+
+
+def test_inside_a_head_the_products_add_up_to_the_score(opened):
+    frame = encoder_frame("", seed=1)
+    vectors = frame.maps[0].vectors[0]
+    page = opened("all", "view=head&layer=0&head=2&query=5&key=3")
+    score = float((vectors.q[2, 5] * vectors.k[2, 3]).sum() * vectors.scale)
+    tip = page.locator(".body .tip")
+    expect(tip).to_contain_text("add up to")
+    said = re.search(r"add up to (−?\d+(?:\.\d+)?)", tip.inner_text())[1]
+    assert float(said.replace("−", "-")) == pytest.approx(score, rel=0.01, abs=0.001)
+    expect(page.locator(".body")).to_contain_text(
+        "Softmax of these scores gives the shares shown here"
+    )
+    # Layer 2's weights were not made from its vectors: the page must not claim so.
+    page.get_by_role("button", name="Layer: one on").click()
+    expect(page.locator(".body")).to_contain_text("the rest is a bias")
+
+
+def test_a_small_map_stands_upright_in_its_place(opened, tmp_path):
+    """One strong weight in layer 2, head 3, of a map of 9 x 8: nowhere else is the grid dark."""
+    weights = [torch.full((3, 9, 8), 1 / 8) for _ in range(2)]
+    weights[1][2, 6] = torch.nn.functional.one_hot(torch.tensor(2), 8)
+    sides = {"q": Side(tokens=TARGET), "k": Side(tokens=SOURCE)}
+    maps = [Maps(name="m", queries="q", keys="k", layers=["1", "2"], weights=weights)]
+    frame = Frame(label="", model={}, sides=sides, maps=maps)
+    write_page(tmp_path / "a.html", encode(Document(title="", frames=[frame])))
+    page = opened(tmp_path / "a.html", "view=grid")
+    page.wait_for_timeout(300)
+    x, y = page.locator(".body canvas").evaluate(DARKEST, 1)
+    wide, tall = 104, 117
+    assert 34 + 2 * (wide + 6) + wide * 2 / 8 <= x <= 34 + 2 * (wide + 6) + wide * 3 / 8
+    assert 20 + (tall + 24) + tall * 6 / 9 <= y <= 20 + (tall + 24) + tall * 7 / 9
+
+
+def test_the_brightest_patch_is_the_one_that_is_looked_at(opened, tmp_path):
+    """Row 2, column 5 of a grid of 4 x 6, behind two tokens that are no patch."""
+    black = np.zeros((60, 90, 3), np.uint8)
+    side = Side(tokens=["x"] * 26, picture=black, grid=(4, 6), beside=2)
+    weights = torch.nn.functional.one_hot(torch.tensor(2 + 6 + 4), 26).float().repeat(1, 26, 1)
+    maps = [Maps(name="m", queries="p", keys="p", layers=["1"], weights=[weights])]
+    frame = Frame(label="", model={}, sides={"p": side}, maps=maps)
+    write_page(tmp_path / "a.html", encode(Document(title="", frames=[frame])))
+    page = opened(tmp_path / "a.html", "view=image&query=0", scheme="dark")
+    page.wait_for_timeout(300)
+    canvas = page.locator(".body canvas").first
+    x, y = canvas.evaluate(DARKEST, -1)
+    wide = canvas.evaluate("(canvas) => Math.min(460, canvas.clientWidth)")
+    assert 4 / 6 <= x / wide <= 5 / 6
+    assert 1 / 4 <= y / (wide * 60 / 90) <= 2 / 4
+
+
+# The middle of the darkest (or, with -1, the brightest) pixels whose neighbours are alike.
+DARKEST = """(canvas, sign) => {
+    const {width, height} = canvas;
+    const {data} = canvas.getContext("2d").getImageData(0, 0, width, height);
+    const light = (x, y) => {
+        const [r, g, b, a] = data.subarray((y * width + x) * 4, (y * width + x) * 4 + 4);
+        return a < 255 ? NaN : sign * (r + g + b);
+    };
+    let least = Infinity, found = [];
+    for (let y = 4; y + 4 < height; y++) {
+        for (let x = 4; x + 4 < width; x++) {
+            const here = light(x, y);
+            const around = [light(x - 4, y), light(x + 4, y), light(x, y - 4), light(x, y + 4)];
+            if (!around.every((one) => one === here)) continue;
+            if (here < least) { least = here; found = []; }
+            if (here === least) found.push([x, y]);
+        }
+    }
+    return [0, 1].map((axis) => found.reduce((sum, one) => sum + one[axis], 0) / found.length);
+}"""
+
+
+def test_a_view_chosen_brings_its_map_and_a_map_chosen_its_view(opened):
+    """The translator's first map is its encoder's, which aligns nothing."""
+    page = opened("all", "view=alignment&frame=3")
+    attention = page.get_by_role("combobox", name="Attention")
+    expect(attention).to_have_value("cross")
+    attention.select_option("encoder")
+    expect(page.locator("h2#view-title")).to_have_text("Text")
+    expect(attention).to_have_value("encoder")
+    page.locator("nav").get_by_role("button", name="Alignment").click()
+    expect(attention).to_have_value("cross")
+    expect(page.locator("h2#view-title")).to_have_text("Alignment")
