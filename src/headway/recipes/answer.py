@@ -74,8 +74,8 @@ class AnswerJob:
         scores = score_answers(found, [[a.text for a in each.answers] for each in valid])
         return {"f1": scores.f1, "exact": scores.exact}
 
-    def save(self, model: Any, folder: Path) -> None:
-        AnswererBundle(model, self.prepared.reader).save(folder, overwrite=True)
+    def bundle(self, model: Any) -> AnswererBundle:
+        return AnswererBundle(model, self.prepared.reader)
 
     def plan(self) -> dict[str, Any]:
         training = self.config.training

@@ -32,6 +32,7 @@ from headway.recipes.caption_data import (
     spoken,
 )
 from headway.recipes.family import Emit, Family, Job, moved
+from headway.recipes.glimpses import Example
 from headway.recipes.vision import open_images, size_of, taken
 from headway.recipes.vision_config import SHAPE
 from headway.settings import override
@@ -136,8 +137,18 @@ class CaptionJob:
 
         return mean_nats(loss, self.held_out.in_order())
 
-    def save(self, model: Any, folder: Path) -> None:
-        CaptionerBundle(model, self.prepared.reader).save(folder, overwrite=True)
+    def example(self) -> Example | None:
+        corpus, language = self.prepared.valid, self.config.data.text[0]
+        shown = next(iter(referenced(corpus, language, 1)), None)
+        if shown is None:
+            return None
+        place, texts = shown
+        named = language if self.prepared.reader.languages else None
+        pixels = corpus.images.pixels[place].transpose(1, 2, 0)
+        return Example(pixels, target=texts[0], language=named)
+
+    def bundle(self, model: Any) -> CaptionerBundle:
+        return CaptionerBundle(model, self.prepared.reader)
 
     def plan(self) -> dict[str, Any]:
         model, training = self.config.model.captioner, self.config.training

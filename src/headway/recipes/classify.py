@@ -144,9 +144,9 @@ class ClassifyJob:
         rows = self.config.training.rows
         return score_texts(model, self.prepared, rows, self.machine, go_on)
 
-    def save(self, model: Any, folder: Path) -> None:
+    def bundle(self, model: Any) -> ClassifierBundle:
         plain = merge_lora(deepcopy(model)) if self.config.lora.rank else model
-        ClassifierBundle(plain, self.prepared.reader).save(folder, overwrite=True)
+        return ClassifierBundle(plain, self.prepared.reader)
 
     def plan(self) -> dict[str, Any]:
         body, training, reader = self.start.config, self.config.training, self.prepared.reader

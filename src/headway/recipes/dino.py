@@ -24,6 +24,7 @@ from headway.machine import Machine
 from headway.models import SelfDistilled, ViT, start_vit
 from headway.recipes.dino_config import DinoRunConfig
 from headway.recipes.family import Emit, Family, Job, moved, prepare_blocks
+from headway.recipes.glimpses import Example
 from headway.recipes.vision import ImageStart, decided_of, open_images
 from headway.recipes.vision_data import PreparedImages, check_pictures, prepare_pictures
 from headway.settings import override
@@ -102,10 +103,13 @@ class DinoJob:
             labels.append(classes)
         return torch.cat(found), torch.cat(labels)
 
-    def save(self, model: Any, folder: Path) -> None:
+    def example(self) -> Example:
+        return Example(self.prepared.valid.pixels[0].transpose(1, 2, 0))
+
+    def bundle(self, model: Any) -> ImageEncoderBundle:
         """The teacher, which is the better of the two (Caron et al. 2021, section 5.2)."""
         reader = self.prepared.classes.reader
-        ImageEncoderBundle(model.teacher, reader).save(folder, overwrite=True)
+        return ImageEncoderBundle(model.teacher, reader)
 
     def plan(self) -> dict[str, Any]:
         shape, training, views = self.config.model, self.config.training, self.config.views

@@ -41,14 +41,14 @@ class DistilJob:
         self, config: StudentRunConfig, course: Course, teacher: Bundle, machine: Machine
     ) -> None:
         self.config: StudentRunConfig = override(config, course.decided, "the teacher")
-        self.course, self.bundle, self.machine = course, teacher, machine
+        self.course, self.start, self.machine = course, teacher, machine
         self.teacher: nn.Module = teacher.model.to(machine.device).eval()
         self.objective = DistillationObjective(self.teacher, course.views)
 
     def build(self) -> Distilled:
         training = self.config.training
         fresh = _fresh(self.config, self.teacher)
-        student = _earlier(training.student, self.bundle) if training.student else fresh
+        student = _earlier(training.student, self.start) if training.student else fresh
         _check_pair(student, self.teacher, self.config)
         return Distilled(student, _width(student), _width(self.teacher))
 
@@ -93,8 +93,8 @@ class DistilJob:
             total, count = total + found.total.item(), count + found.count
         return {"difference": total / count, "negative_difference": -total / count}
 
-    def save(self, model: Any, folder: Path) -> None:
-        self.course.bundle(model.student).save(folder, overwrite=True)
+    def bundle(self, model: Any) -> Bundle:
+        return self.course.bundle(model.student)
 
     def plan(self) -> dict[str, Any]:
         body, training = body_of(self.teacher).config, self.config.training

@@ -81,8 +81,8 @@ class EmbedJob:
 
         return likeness(self.prepared.valid, self.config.evaluation.pairs, encode)
 
-    def save(self, model: Any, folder: Path) -> None:
-        EncoderBundle(model, self.start.tokenizer).save(folder, overwrite=True)
+    def bundle(self, model: Any) -> EncoderBundle:
+        return EncoderBundle(model, self.start.tokenizer)
 
     def plan(self) -> dict[str, Any]:
         bert, training = self.start.config, self.config.training

@@ -36,6 +36,7 @@ from headway.models import Bert, start_from
 from headway.recipes.encoder_config import EncoderRunConfig
 from headway.recipes.encoder_data import PreparedSentences, check_encoder, prepare_encoder
 from headway.recipes.family import Emit, Family, prepare_blocks
+from headway.recipes.glimpses import Example
 from headway.recipes.text_data import opened
 from headway.settings import override
 from headway.training import MaskedWords, Stream, judge
@@ -208,8 +209,13 @@ class EncoderJob:
         text = f"pseudo-perplexity {now.a_word:,.1f} a word{compared}; {now.fertility:.3f} tokens"
         emit("note", text=f"{text} a word{tokens} ({len(self.sentences)} held-out sentences)")
 
-    def save(self, model: Any, folder: Path) -> None:
-        EncoderBundle(model, self.prepared.tokenizer).save(folder, overwrite=True)
+    def example(self) -> Example | None:
+        short = (text for text in self.sentences if 5 <= len(text.split()) <= 30)
+        text = next(short, None)
+        return None if text is None else Example(text)
+
+    def bundle(self, model: Any) -> EncoderBundle:
+        return EncoderBundle(model, self.prepared.tokenizer)
 
     def plan(self) -> dict[str, Any]:
         model, training = self.config.model, self.config.training

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from headway.blocks import recompute
+from headway.bundle import Bundle
 from headway.errors import UsageError
 from headway.machine import Machine, MachineConfig
 from headway.recipes.config import BlocksLoopConfig, FineTuningConfig
@@ -48,8 +49,8 @@ class Job(Protocol):
         `Interrupted` when the run is asked to stop."""
         ...
 
-    def save(self, model: Any, folder: Path) -> None:
-        """Write the bundle, over an older one."""
+    def bundle(self, model: Any) -> Bundle:
+        """The model as it is used and saved."""
         ...
 
     def plan(self) -> dict[str, Any]:

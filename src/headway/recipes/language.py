@@ -22,11 +22,14 @@ from headway.evaluation import bits_per_byte
 from headway.machine import Machine
 from headway.models import GPT
 from headway.recipes.family import Emit, Family, prepare_blocks
+from headway.recipes.glimpses import Example
 from headway.recipes.language_config import LanguageRunConfig
 from headway.recipes.language_data import PreparedLanguage, check_sources, prepare_language
 from headway.recipes.text_data import opened
 from headway.settings import override
 from headway.training import Stream, TextObjective
+
+WATCHED = 40  # tokens whose attention is kept as the run goes on
 
 
 class LanguageJob:
@@ -99,9 +102,13 @@ class LanguageJob:
             found = generate(model, self.prepared.tokenizer, [asked.prompt], settings)
         emit("sample", prompt=asked.prompt, output=found[0][0].text)
 
-    def save(self, model: Any, folder: Path) -> None:
+    def example(self) -> Example:
+        first = self.prepared.valid.ids[:WATCHED].tolist()
+        return Example(self.prepared.tokenizer.decode(first))
+
+    def bundle(self, model: Any) -> TextBundle:
         plain = merge_lora(deepcopy(model)) if self.config.lora.rank else model
-        TextBundle(plain, self.prepared.tokenizer).save(folder, overwrite=True)
+        return TextBundle(plain, self.prepared.tokenizer)
 
     def plan(self) -> dict[str, Any]:
         model, training = self.config.model, self.config.training

@@ -33,8 +33,11 @@ from headway.recipes.embed_config import EmbedRunConfig
 from headway.recipes.encoder import ENCODER
 from headway.recipes.encoder_config import EncoderRunConfig
 from headway.recipes.family import Family, Job
+from headway.recipes.glimpses import FOLDER as GLIMPSES
+from headway.recipes.glimpses import Glimpses, Watchable
 from headway.recipes.language import LANGUAGE
 from headway.recipes.language_config import LanguageRunConfig
+from headway.recipes.run_report import PAGE, write_report
 from headway.recipes.tag import TAGGING
 from headway.recipes.tag_config import TagRunConfig
 from headway.recipes.translate import TRANSLATION
@@ -61,7 +64,7 @@ from headway.training import (
     optimizer,
 )
 
-LOGGED = {"train", "valid", "saved", "resumed", "finished"}
+LOGGED = {"plan", "train", "valid", "sample", "saved", "resumed", "finished"}
 
 FAMILIES: dict[type[AnyRunConfig], Family] = {
     RunConfig: TRANSLATION,
@@ -181,14 +184,20 @@ def _train(
         if request:
             raise Interrupted
 
+    example = job.example() if isinstance(job, Watchable) else None
+    glimpses = None if example is None else Glimpses(folder / GLIMPSES, example)
+
     def evaluate(model: Any) -> dict[str, float]:
-        return job.evaluate(model, run.emit, go_on)
+        numbers = job.evaluate(model, run.emit, go_on)
+        if glimpses is not None:
+            glimpses.keep(job.bundle(model), run.step)
+        return numbers
 
     evaluation = Evaluation(
         evaluate,
         config.evaluation.metric,
         config.evaluation.every,
-        lambda: job.save(run.model, folder / "model"),
+        lambda: job.bundle(run.model).save(folder / "model", overwrite=True),
         config.evaluation.patience,
     )
     limit = [TimeLimit(parse_time(training.time))] if training.time else []
@@ -215,4 +224,8 @@ def _train(
     outcome = Outcome(folder, stop, run.step, run.best, run.best_step, run.seconds)
     best = {"metric": config.evaluation.metric, "best": run.best, "best_step": run.best_step}
     run.emit("finished", stop=stop, **best, seconds=run.seconds)
+    try:
+        write_report(folder)
+    except HeadwayError as error:  # the training is safe; its picture is not worth a failure
+        run.emit("note", text=f"no {PAGE}: {error}")
     return outcome

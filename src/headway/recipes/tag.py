@@ -98,8 +98,8 @@ class TagJob:
         numbers = {"accuracy": right / words, "loss": total / words}
         return {"f1": score_spans(said, true).f1, **numbers} if self.spans else numbers
 
-    def save(self, model: Any, folder: Path) -> None:
-        TaggerBundle(model, self.prepared.reader).save(folder, overwrite=True)
+    def bundle(self, model: Any) -> TaggerBundle:
+        return TaggerBundle(model, self.prepared.reader)
 
     def plan(self) -> dict[str, Any]:
         training = self.config.training

@@ -19,6 +19,7 @@ from headway.machine import Machine
 from headway.models import Translator
 from headway.recipes.config import RunConfig
 from headway.recipes.family import Emit, Family
+from headway.recipes.glimpses import Example
 from headway.recipes.prepare import Prepared, prepare_data, splits_of
 from headway.settings import override
 from headway.training import Stream, TranslationObjective
@@ -100,8 +101,13 @@ class TranslationJob:
         )
         return mean_nats(loss, batches)
 
-    def save(self, model: Any, folder: Path) -> None:
-        TranslatorBundle(model, self.prepared.tokenizers).save(folder, overwrite=True)
+    def example(self) -> Example | None:
+        short = (p for p in self.prepared.valid_pairs if 4 <= len(p.source.split()) <= 20)
+        pair = next(short, None)
+        return None if pair is None else Example(pair.source, target=pair.target)
+
+    def bundle(self, model: Any) -> TranslatorBundle:
+        return TranslatorBundle(model, self.prepared.tokenizers)
 
     def plan(self) -> dict[str, Any]:
         first = self.buckets.epoch(0)

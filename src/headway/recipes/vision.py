@@ -24,6 +24,7 @@ from headway.evaluation import class_scores
 from headway.machine import Machine
 from headway.models import ViT, ViTClassifier, ViTConfig, start_vit
 from headway.recipes.family import Emit, Family, Job, moved, planned_steps, prepare_blocks
+from headway.recipes.glimpses import Example
 from headway.recipes.vision_config import EPOCHS, SHAPE, PicturesViTConfig, VisionRunConfig
 from headway.recipes.vision_data import PreparedImages, check_pictures, prepare_pictures
 from headway.settings import override
@@ -97,8 +98,11 @@ class VisionJob:
             true.append(labels)
         return torch.cat(found), torch.cat(true)
 
-    def save(self, model: Any, folder: Path) -> None:
-        ImageClassifierBundle(model, self.prepared.classes).save(folder, overwrite=True)
+    def example(self) -> Example:
+        return Example(self.prepared.valid.pixels[0].transpose(1, 2, 0))
+
+    def bundle(self, model: Any) -> ImageClassifierBundle:
+        return ImageClassifierBundle(model, self.prepared.classes)
 
     def plan(self) -> dict[str, Any]:
         shape, training = self.config.model, self.config.training

@@ -88,8 +88,8 @@ class WordsJob:
             numbers["perplexity"] = math.exp(min(loss, 50.0))
         return numbers
 
-    def save(self, model: Any, folder: Path) -> None:
-        WordsBundle(model, self.prepared.vocabulary).save(folder, overwrite=True)
+    def bundle(self, model: Any) -> WordsBundle:
+        return WordsBundle(model, self.prepared.vocabulary)
 
     def plan(self) -> dict[str, Any]:
         model, training = self.config.model, self.config.training
