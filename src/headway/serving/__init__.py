@@ -1,0 +1,9 @@
+"""A model behind an address of this machine."""
+
+from headway.serving.guard import Guard
+from headway.serving.live import BundleViewer
+from headway.serving.question import Question, parse
+from headway.serving.run import serve
+from headway.serving.viewer import Viewer, viewer_app
+
+__all__ = ["BundleViewer", "Guard", "Question", "Viewer", "parse", "serve", "viewer_app"]

@@ -1,0 +1,58 @@
+"""Whatever JSON a page sends is a question or an error that names the key."""
+
+import base64
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway.errors import DataError
+from headway.serving import Question, parse
+
+PICTURE = "data:image/png;base64," + base64.b64encode(b"\x89PNG").decode()
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=6,
+)
+KEYS = ["text", "second", "target", "picture", "heads", "map", "layer", "head", "place"]
+
+
+def test_a_question_is_read():
+    told = {"text": "a", "heads": [["decoder", 1, 2]], "picture": PICTURE, "map": "cross"}
+    assert parse({**told, "place": 3}) == Question(
+        text="a", heads=(("decoder", 1, 2),), picture=b"\x89PNG", maps="cross", place=3
+    )
+    assert parse({}) == Question()
+
+
+@pytest.mark.parametrize(
+    ("told", "what"),
+    [
+        ([], "object"),
+        ({"txt": "a"}, "txt"),
+        ({"text": 3}, "text"),
+        ({"text": "a" * 20_001}, "20,001"),
+        ({"target": "\ud800"}, "half a character"),
+        ({"layer": -1}, "layer"),
+        ({"head": True}, "head"),
+        ({"place": 1.0}, "place"),
+        ({"heads": {}}, "heads"),
+        ({"heads": [["decoder", 1]]}, "heads"),
+        ({"heads": [[1, 1, 1]]}, "heads"),
+        ({"heads": [["a", 0, 0]] * 4097}, "heads"),
+        ({"picture": "https://example.com/a.png"}, "picture"),
+        ({"picture": "data:image/png;base64,&&"}, "base64"),
+    ],
+)
+def test_what_is_none_is_refused_by_name(told, what):
+    with pytest.raises(DataError, match=what):
+        parse(told)
+
+
+@given(JSON | st.dictionaries(st.sampled_from(KEYS), JSON))
+def test_any_json_is_a_question_or_an_error(told):
+    try:
+        assert isinstance(parse(told), Question)
+    except DataError as error:
+        assert str(error)
