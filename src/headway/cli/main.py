@@ -20,11 +20,14 @@ from headway.cli.doctor import doctor, version
 from headway.cli.embed import embed
 from headway.cli.evaluate import evaluate
 from headway.cli.export import export
+from headway.cli.figures import figures
 from headway.cli.fill import fill
 from headway.cli.generate import chat, generate
+from headway.cli.inspect import inspect, ui
 from headway.cli.lecture import lecture
 from headway.cli.look import look
 from headway.cli.plan import plan
+from headway.cli.report import report as report_run
 from headway.cli.runs import runs_app
 from headway.cli.similar import similar
 from headway.cli.tag import tag
@@ -54,7 +57,11 @@ app.command(caption)
 app.command(fill)
 app.command(embed)
 app.command(similar)
+app.command(inspect)
+app.command(ui)
+app.command(report_run, name="report")
 app.command(look)
+app.command(figures)
 app.command(tag)
 app.command(answer)
 app.command(words_app)

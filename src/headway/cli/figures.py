@@ -1,0 +1,184 @@
+"""`headway figures`: the lectures' pictures, from real tables and your own models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from headway.cli.console import talk
+from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
+from headway.errors import UsageError, closest
+from headway.files import check_new
+
+MONKEY = "The monkey ate the banana because it"
+PIZZA = "The pizza came out of the oven and it tasted good"
+AGREEMENT = "The agreement on the European Economic Area was signed in August 1992"
+SHOWN = 60  # words of a scatter
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class ModelFlags:
+    """What the pictures are made from; each is a run folder or a model folder."""
+
+    encoder: Annotated[str | None, Parameter(help="A BERT or a GPT, for monkey and pizza.")] = None
+    translator: Annotated[str | None, Parameter(help="From English, for agreement.")] = None
+    words: Annotated[str | None, Parameter(help="Word vectors, for words.")] = None
+    captioner: Annotated[str | None, Parameter(help="For caption.")] = None
+    vision: Annotated[str | None, Parameter(help="A ViT with [CLS], for heads.")] = None
+    picture: Annotated[Path | None, Parameter(help="A photograph, for caption and heads.")] = None
+
+
+NO_MODELS = ModelFlags()
+
+
+def figures(
+    *names: str,
+    out: Path = Path("figures"),
+    ending: Annotated[Literal["png", "svg", "pdf"], Parameter(name="--format")] = "png",
+    models: ModelFlags = NO_MODELS,
+    machine: MachineFlags = ON_THIS_MACHINE,
+) -> None:
+    """The lectures' pictures, drawn from real models: headway figures --encoder MODEL
+
+    positions (sines beside a binary counter), mask (what a causal mask hides), monkey and pizza
+    (what "it" looks at), agreement (a translation's alignment), words (a scatter of word vectors),
+    caption and heads (where in a picture it looks). Without names, all that the given models can
+    show.
+
+    Parameters
+    ----------
+    names
+        Some of them.
+    out
+        The folder for NAME.png.
+    ending
+        png, svg or pdf.
+    """
+    for name in names:
+        if name not in FIGURES:
+            meant = closest(name, FIGURES)
+            raise UsageError(
+                f"no figure {name!r}" + (f". Did you mean {meant}?" if meant else ""),
+                hint="one of: " + ", ".join(FIGURES),
+            )
+    chosen = dict.fromkeys(names) or FIGURES
+    missing = {name: _missing(name, models) for name in chosen}
+    drawn = [name for name in chosen if not missing[name]]
+    for name in names:
+        if missing[name]:
+            raise UsageError(f"{name} is drawn from a model", hint=f"add {missing[name]}")
+    if models.picture is not None and not models.picture.is_file():
+        raise UsageError("no such file", str(models.picture), "check --picture")
+    for name in drawn:
+        check_new(out / f"{name}.{ending}")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot make the folder: {error.strerror}", str(out)) from error
+    device = machine.prepare().device
+    for name in drawn:
+        path = out / f"{name}.{ending}"
+        FIGURES[name].draw(path, models, device)
+        talk.print(f"drawn     {path}", markup=False)
+    for name in chosen:
+        if missing[name]:
+            talk.print(f"not drawn {name}: needs {missing[name]}", markup=False)
+
+
+def _missing(name: str, models: ModelFlags) -> str:
+    """The flags that a figure needs and that were not given."""
+    return " ".join(f"--{need}" for need in FIGURES[name].needs if not getattr(models, need))
+
+
+def _positions(path: Path, models: ModelFlags, device: str) -> None:
+    from headway.inspection.figures import positions_picture
+
+    positions_picture(path)
+
+
+def _mask(path: Path, models: ModelFlags, device: str) -> None:
+    from headway.inspection.figures import mask_picture
+
+    mask_picture(path, ["The", "quick", "brown", "fox"])
+
+
+def _sentence(text: str, word: str, *targets: str) -> Callable[[Path, ModelFlags, str], None]:
+    def draw(path: Path, models: ModelFlags, device: str) -> None:
+        from headway.bundle import EncoderBundle, TextBundle, load
+        from headway.inspection.figures import sentence_picture
+
+        assert models.encoder is not None
+        bundle = load(models.encoder, device)
+        if not isinstance(bundle, EncoderBundle | TextBundle):
+            raise UsageError(f"{models.encoder} holds a {bundle.kind}, not a BERT or a GPT")
+        sentence_picture(path, bundle, text, word, targets)
+
+    return draw
+
+
+def _agreement(path: Path, models: ModelFlags, device: str) -> None:
+    from headway.bundle import TranslatorBundle, load_as
+    from headway.inspection.figures import alignment_picture
+
+    assert models.translator is not None
+    alignment_picture(path, load_as(TranslatorBundle, models.translator, device), AGREEMENT)
+
+
+def _words(path: Path, models: ModelFlags, device: str) -> None:
+    import torch
+
+    from headway.bundle import WordsBundle, load_as
+    from headway.inspection.figures import embeddings_picture
+
+    assert models.words is not None
+    bundle = load_as(WordsBundle, models.words)
+    chosen = bundle.vocabulary.words[1 : 1 + SHOWN]
+    embeddings_picture(path, chosen, torch.stack([bundle.vector(word) for word in chosen]))
+
+
+def _caption(path: Path, models: ModelFlags, device: str) -> None:
+    from headway.bundle import CaptionerBundle, load_as
+    from headway.inspection.looking import look
+    from headway.inspection.overlays import overlays
+
+    assert models.captioner is not None and models.picture is not None
+    bundle = load_as(CaptionerBundle, models.captioner, device)
+    seen = look(bundle, models.picture)
+    overlays(path, seen, title=" ".join(seen.names[:-1]), one_scale=True)
+
+
+def _heads(path: Path, models: ModelFlags, device: str) -> None:
+    from headway.bundle import ImageClassifierBundle, ImageEncoderBundle, load
+    from headway.inspection.looking import look_with_heads
+    from headway.inspection.overlays import overlays
+
+    assert models.vision is not None and models.picture is not None
+    bundle = load(models.vision, device)
+    if not isinstance(bundle, ImageEncoderBundle | ImageClassifierBundle):
+        raise UsageError(f"{models.vision} holds a {bundle.kind}, which does not look at pictures")
+    overlays(path, look_with_heads(bundle, models.picture), title=models.picture.name)
+
+
+@dataclass(frozen=True)
+class _Figure:
+    """How it is drawn, and the flags it needs."""
+
+    draw: Callable[[Path, ModelFlags, str], Any]
+    needs: tuple[str, ...] = ()
+
+
+FIGURES = {
+    "positions": _Figure(_positions),
+    "mask": _Figure(_mask),
+    "monkey": _Figure(_sentence(MONKEY, "it", "monkey", "banana"), ("encoder",)),
+    "pizza": _Figure(_sentence(PIZZA, "it", "pizza", "oven"), ("encoder",)),
+    "agreement": _Figure(_agreement, ("translator",)),
+    "words": _Figure(_words, ("words",)),
+    "caption": _Figure(_caption, ("captioner", "picture")),
+    "heads": _Figure(_heads, ("vision", "picture")),
+}

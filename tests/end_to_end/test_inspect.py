@@ -1,0 +1,232 @@
+"""Looking inside through the real command line: pages, terminal, figures, a run's report, live."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+
+import numpy as np
+import pytest
+import torch
+
+from headway.inspection.page import encode
+from headway.recipes.run_report import report_of
+from tests.data.pictures import png
+from tests.end_to_end.small import ROOT, headway
+from tests.inspection.bundles import captioner, gpt, image_encoder, translator
+from tests.small_encoder import encoder
+
+TINY_GPT = [
+    *("--model.model-dim", "24", "--model.num-heads", "4", "--model.ffn-dim", "40"),
+    *("--model.num-layers", "2", "--model.max-length", "48", "--training.length", "32"),
+    *("--data.vocabulary", "300", "--training.rows", "4", "--steps", "20", "--threads", "1"),
+    *("--evaluation.every", "10", "--checkpoint.every", "20", "--schedule.warmup", "2"),
+]
+FOX = "the fox eats the lemon"
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("inspect")
+    for name, bundle in {
+        "gpt": gpt(),
+        "translator": translator(),
+        "encoder": encoder(max_length=40),
+        "captioner": captioner(),
+        "vit": image_encoder(),
+    }.items():
+        bundle.save(folder / name)
+    pixels = np.random.default_rng(1).integers(0, 256, (19, 23, 3)).astype(np.uint8)
+    (folder / "a.png").write_bytes(png(pixels))
+    lines = "\n".join(f"The {c} baker waves to {i} old foxes." for i in range(60) for c in "abc")
+    (folder / "text.txt").write_text(lines)
+    headway("train", "gpt", "text.txt", "--run", "tiny", *TINY_GPT, cwd=folder)
+    return folder
+
+
+def header_in(page):
+    text = page.read_text()
+    return json.loads(re.search(r'id="header">(.*?)</script>', text, re.S)[1])
+
+
+CASES = {
+    "gpt": ["gpt", FOX],
+    "translator": ["translator", "two dogs play"],
+    "held to a target": ["translator", "two dogs play", "--target", "zwei hunde"],
+    "encoder": ["encoder", "The old baker waves.", "A fox looks on."],
+    "captioner": ["captioner", "a.png"],
+    "vit": ["vit", "a.png"],
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_page_of_every_kind_of_model_is_written_once(name, here, place):
+    page = f"{name.replace(' ', '-')}.html"
+    said = here("inspect", *CASES[name], "--html", page)[1]
+    assert "MB" in said and f"written   {page}" in said
+    header = header_in(place / page)
+    (frame,) = header["frames"]
+    assert frame["label"] == CASES[name][0] and frame["maps"]
+    assert header["walk"], "the walk through one computation"
+    assert any(maps["vectors"] for maps in frame["maps"])
+    refused = here("inspect", *CASES[name], "--html", page, code=2)[1]
+    assert "exists already" in refused
+
+
+def test_models_are_laid_side_by_side_and_pages_made_smaller(here, place):
+    here("inspect", "gpt", FOX, "--compare", "runs/tiny", "--html", "two.html")
+    here(
+        "inspect", "gpt", FOX, "--layers", "2", "--levels", "31", "--no-vectors", "--html", "s.html"
+    )
+    assert [f["label"] for f in header_in(place / "two.html")["frames"]] == ["gpt", "runs/tiny"]
+    small = header_in(place / "s.html")
+    assert all(len(maps["layers"]) == 1 for maps in small["frames"][0]["maps"])
+    assert "layers 2" in " ".join(small["notes"]) and "31 steps" in " ".join(small["notes"])
+
+
+def test_importance_is_asked_for(here, place):
+    here("inspect", "gpt", FOX, "--importance", "--html", "important.html")
+    worth = header_in(place / "important.html")["frames"][0]["maps"][0]["importance"]
+    assert np.array(worth).shape == (3, 6) and np.abs(worth).max() > 0
+
+
+def test_the_terminal_shows_the_map_that_was_asked_for(here):
+    out = here("inspect", "translator", "two dogs play", "--map", "cross", "--layer", "1")[0]
+    assert "cross, layer 1 of 2, mean of its heads" in out and "answer:" in out and "█" in out
+    out = here("inspect", "gpt", FOX, "--head", "2")[0]
+    assert "decoder, layer 3 of 3, head 2" in out
+
+
+def test_all_weights_come_as_json(here):
+    (frame,) = json.loads(here("inspect", "gpt", FOX, "--json")[0])["frames"]
+    weights = torch.tensor(frame["maps"][0]["weights"])
+    tokens = len(frame["sides"][frame["maps"][0]["queries"]])
+    assert weights.shape == (3, 6, tokens, tokens)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(3, 6, tokens), atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (["nowhere", FOX], "nowhere"),
+        (["gpt", ""], "empty"),
+        (["gpt", FOX, "--map", "cross"], "no map 'cross'"),
+        (["gpt", FOX, "--layer", "9"], "1 to 3"),
+        (["gpt", FOX, "--head", "0"], "1 to 6"),
+        (["gpt", FOX, "--html", "x.html", "--layers", "9"], "layer 9"),
+        (["gpt", "the fox " * 50], "more than the 40"),
+    ],
+)
+def test_what_cannot_be_shown_is_refused_with_reasons(words, what, here, place):
+    said = here("inspect", *words, code=2)[1]
+    assert what in said
+    assert "nothing.png" in here("inspect", "vit", "nothing.png", code=3)[1]
+    assert not (place / "x.html").exists()
+
+
+def test_figures_are_drawn_from_what_is_given(here, place):
+    said = here("figures", "--out", "f", "--translator", "translator")[1]
+    for name in ("positions", "mask", "agreement"):
+        assert (place / "f" / f"{name}.png").stat().st_size > 5000
+    assert "not drawn monkey: needs --encoder" in said
+    said = here("figures", "positions", "--out", "f", code=2)[1]
+    assert "exists already" in said
+    said = here("figures", "heads", "--vision", "vit", "--picture", "a.png", "--out", "f")[1]
+    assert "drawn     f/heads.png" in said
+    assert "Did you mean mask" in here("figures", "maks", code=2)[1]
+    assert "--captioner --picture" in here("figures", "caption", code=2)[1]
+
+
+def test_a_training_leaves_its_report_and_what_it_attended_to(here, place):
+    page = place / "runs" / "tiny" / "report.html"
+    header = header_in(page)
+    assert [frame["label"] for frame in header["frames"]] == ["step 10", "step 20"]
+    told = header["report"]
+    titles = [curve["title"] for curve in told["curves"]]
+    assert "Loss" in titles and "Held out: nats" in titles
+    (loss,) = [c for c in told["curves"] if c["title"] == "Held out: nats"]
+    assert loss["lines"][0]["steps"] == [10, 20]
+    assert told["config"]["training.steps"] == 20 and told["data"]["parameters"] > 0
+    assert {sample["step"] for sample in told["samples"]} == {10, 20}
+    ids = set(re.findall(r'class="block" id="([^"]+)"', page.read_text()))
+    for frame in header["frames"]:
+        assert set(frame["maps"][0]["blocks"]) <= ids
+    here("report", "runs/tiny", "--output", "again.html")
+    assert header_in(place / "again.html") == header
+    assert "metrics.jsonl" in here("report", "gpt", code=2)[1]
+
+
+def test_a_glimpse_that_is_none_is_named(here, place):
+    bad = place / "runs" / "tiny" / "glimpses" / "step-000000015.safetensors"
+    bad.write_bytes(b"nonsense")
+    assert bad.name in here("report", "runs/tiny", code=3)[1]
+    bad.unlink()
+    assert encode and report_of(place / "runs" / "tiny")
+
+
+@contextlib.contextmanager
+def serving(place, *words):
+    """`headway ui`, and its address."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "headway", "ui", *words, "--port", "0", "--no-browser"],
+        cwd=place,
+        env=environment,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        line = ""
+        while "http://" not in line:
+            line = process.stderr.readline()
+            assert line, "it ended before it was ready"
+        yield re.search(r"http://\S+", line)[0]
+    finally:
+        process.send_signal(signal.SIGINT)
+        rest = process.communicate(timeout=30)[1]
+        assert process.returncode in (0, 130), rest
+        assert "Traceback" not in rest
+
+
+def fetch(address, body=None, **headers):
+    data = None if body is None else json.dumps(body).encode()
+    kind = {"Content-Type": "application/json"} if body is not None else {}
+    request = urllib.request.Request(address, data, {**kind, **headers})
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return answer.status, answer.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read()
+
+
+def test_the_live_page_answers_this_machine_alone(place):
+    with serving(place, "gpt", FOX) as address:
+        assert address.startswith("http://127.0.0.1:")
+        status, page = fetch(address)
+        assert status == 200 and b"Content-Security-Policy" in page
+        first = json.loads(fetch(f"{address}api/header")[1])
+        assert first["live"] and first["frames"][0]["maps"]
+        block = first["frames"][0]["maps"][0]["blocks"][0]
+        assert fetch(f"{address}api/block/{block}")[1][:2] == b"\x1f\x8b"
+        asked = {"text": "the dog eats", "heads": [["decoder", 0, 1]]}
+        status, said = fetch(f"{address}api/without", asked)
+        labels = [frame["label"] for frame in json.loads(said)["frames"]]
+        assert status == 200 and labels == ["all heads", "without decoder 1.2"]
+        status, said = fetch(f"{address}api/walk", {**asked, "map": "decoder", "place": 1})
+        assert status == 200 and len(json.loads(said)["walk"]) > 8
+        for body, what in (
+            ({"text": ""}, "nothing"),
+            ({"text": "a", "heads": [["decoder", 9, 0]]}, "layer 9"),
+            ({"txt": "a"}, "txt"),
+        ):
+            status, said = fetch(f"{address}api/without", body)
+            assert status == 400 and what in json.loads(said)["error"]
+        assert fetch(f"{address}api/header", Host="evil.example")[0] == 403
+        assert fetch(f"{address}api/look", {"text": "a"}, Origin="http://evil.example")[0] == 403
+        assert fetch(f"{address}api/block/a9-b0")[0] == 404
+        assert fetch(f"{address}run.yaml")[0] == 404
