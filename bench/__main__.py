@@ -25,12 +25,19 @@ CLAIMS = (
     "language",
     "generation",
     "embeddings",
+    "watching",
     "kernels",
     "scores",
     "length",
 )
 TRANSLATORS = {"training", "translation"}  # what needs a trained run
-WHOLE_MODELS = {*TRANSLATORS, "language", "generation", "embeddings"}  # the others are pieces
+WHOLE_MODELS = {
+    *TRANSLATORS,
+    "language",
+    "generation",
+    "embeddings",
+    "watching",
+}  # the others are pieces
 FULL_STEPS, QUICK_STEPS = 600, 60
 # Work of one round: steps of training, sentences, texts, calls of a kernel; tenths of a second a
 # length.
@@ -40,6 +47,7 @@ FULL = {
     "language": 6,
     "generation": 1,
     "embeddings": 1000,
+    "watching": 4,
     "kernels": 40,
     "scores": 20,
     "length": 5,
@@ -50,6 +58,7 @@ QUICK = {
     "language": 1,
     "generation": 1,
     "embeddings": 200,
+    "watching": 1,
     "kernels": 5,
     "scores": 2,
     "length": 1,
