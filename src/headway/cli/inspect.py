@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from headway.inspection.document import Document, Frame, Step
 
 WARNED = 26_000_000  # bytes of a page from which a smaller one is proposed
+WRITTEN = 12  # pieces that a language model goes on for
 COLUMNS = 40  # keys of a map in a terminal
 
 
@@ -131,7 +132,15 @@ def _document(
     analyses = (*ANALYSES, *SLOW) if page.importance else ANALYSES
     for run in runs:
         bundle = load(run, device)
-        frame = watch(bundle, given, **asked, vectors=page.vectors, analyses=analyses, label=run)
+        frame = watch(
+            bundle,
+            given,
+            **asked,
+            written=WRITTEN,
+            vectors=page.vectors,
+            analyses=analyses,
+            label=run,
+        )
         if page.importance and not frame.importance:
             raise UsageError(f"a {bundle.kind} says nothing that its heads could be important for")
         frames.append(frame)
@@ -146,7 +155,7 @@ def _steps(bundle: Bundle, given: str, asked: dict[str, Any]) -> list[Step]:
     from headway.inspection.streams import stacks_of
     from headway.inspection.walk import walk
 
-    return walk(bundle, given, **asked) if stacks_of(bundle.model) else []
+    return walk(bundle, given, **asked, written=WRITTEN) if stacks_of(bundle.model) else []
 
 
 def _write(html: Path, document: Document, page: PageFlags) -> None:

@@ -17,6 +17,10 @@ SENTENCE = "The monkey ate the banana because it was hungry."
 """What the page shows of a model of texts before anybody asked."""
 
 
+WRITTEN = 12
+"""Pieces that a language model goes on for: the page shows those too."""
+
+
 class BundleViewer:
     """A `Viewer` of one bundle. name: what it is called in the page."""
 
@@ -59,15 +63,16 @@ class BundleViewer:
         steps = walk(
             self.bundle,
             **self._given(asked),
+            written=WRITTEN,
             map=asked.maps,
             layer=asked.layer,
             head=asked.head,
             place=asked.place,
         )
-        return Document(title=self.name, frames=[self._frame(asked, self.name)], walk=steps)
+        return Document(title=self.name, frames=[], walk=steps)
 
     def _frame(self, asked: Question, label: str) -> Frame:
-        frame = watch(self.bundle, **self._given(asked), vectors=True, label=label)
+        frame = watch(self.bundle, **self._given(asked), written=WRITTEN, vectors=True, label=label)
         return replace(frame, model={**frame.model, "input": asked.text or ""})
 
     def _given(self, asked: Question) -> dict[str, Any]:

@@ -157,7 +157,8 @@ def test_a_walk_can_be_asked_for(page, served):
     expect(page.locator(".step h3")).to_have_text("1. Embedding")
     verb, body = served.asked[-1]
     assert verb == "walk"
-    assert {name: body[name] for name in ("layer", "head", "place")} == {
+    assert {name: body[name] for name in ("map", "layer", "head", "place")} == {
+        "map": "encoder",
         "layer": 0,
         "head": 0,
         "place": 5,

@@ -24,6 +24,7 @@ export function percent(share) {
 export function number(value, digits = 3) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
   const size = Math.abs(value);
+  if (Number.isInteger(value) && size < 1e7) return String(value).replace("-", "−");
   if (size !== 0 && (size < 0.001 || size >= 1e5)) return value.toExponential(1).replace("-", "−");
   return String(Number(value.toPrecision(digits))).replace("-", "−");
 }

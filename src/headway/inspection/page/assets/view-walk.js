@@ -43,9 +43,10 @@ export const walk = {
     const count = el("span", {class: "soft"});
     // A live page can walk for another token, layer or head.
     const again = button("Walk for what is pinned", async () => {
-      const {layer, head, query} = app.state;
+      const {frame, layer, head, query} = app.state;
+      const map = app.session.map(frame, app.state)?.name;
       try {
-        const {walk: steps} = await app.source.ask("walk", {...app.input, layer, head: Math.max(0, head), place: query});
+        const {walk: steps} = await app.source.ask("walk", {...app.input, map, layer, head: Math.max(0, head), place: query});
         app.header().walk = steps;
         app.redraw();
       } catch (error) { app.failed(error); }
