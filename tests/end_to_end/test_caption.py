@@ -124,3 +124,12 @@ def test_wrong_things_are_refused_with_their_place(here, place):
     assert "20 rows" in said and "2 pictures" in said and "c.tsv:4" in said
     assert not (place / "runs" / "never").exists()
     assert "holds a captioner" in here("classify", "runs/c", "a.png", code=2)[1]
+
+
+def test_the_worst_captions_are_shown_with_what_should_have_been_said(here):
+    out = here("eval", "runs/c", "--worst", "1")[0]
+    assert out.count("said    ") == 2 and out.count("should  ") == 2  # of each language
+    told = json.loads(here("eval", "runs/c", "--worst", "2", "--json")[0].splitlines()[0])
+    scores = [each["cider"] for each in told["worst"]]
+    assert len(scores) == 2 and scores == sorted(scores)
+    assert set(told["worst"][0]) == {"picture", "cider", "said", "should"}

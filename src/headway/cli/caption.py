@@ -166,14 +166,17 @@ def evaluate_captioner(
     bundle: CaptionerBundle,
     run: Path,
     path: Path | None,
-    how: tuple[int, float],
+    how: tuple[int, float, int],
     json: bool,
 ) -> None:
-    """CIDEr-D, BLEU and chrF of what is written of held-out pictures, a line a language."""
+    """CIDEr-D, BLEU and chrF of what is written of held-out pictures, a line a language.
+
+    how: width of the beam, length penalty, and how many of the worst captions are shown.
+    """
     from headway.evaluation import cider_d, score_against_several
 
     images, columns, called = _held_out(bundle, run, path)
-    beam, length_penalty = how
+    beam, length_penalty, most = how
     for column in columns:
         chosen = [each for each in images if column in each.captions]
         if len(chosen) < 2:
@@ -190,15 +193,35 @@ def evaluate_captioner(
         scores = score_against_several(outputs, references)
         ciders = cider_d(outputs, references)
         cider = sum(ciders) / len(ciders)
+        order = sorted(range(len(chosen)), key=lambda i: ciders[i])[:most]
+        worst = [
+            _Failure(chosen[i].image.where, ciders[i], outputs[i], list(references[i]))
+            for i in order
+        ]
         if json:
             told: dict[str, Any] = {"language": column, "split": called, "cider": cider}
             told |= {**asdict(scores), "beam": beam, "length_penalty": length_penalty}
+            told |= {"worst": [vars(each) for each in worst]} if most else {}
             data_json({("pictures" if k == "sentences" else k): v for k, v in told.items()})
             continue
         data(f"{column}: {len(chosen):,} pictures ({called}), beam {beam}")
         data(f"CIDEr-D {cider:.2f}")
         data(f"BLEU {scores.bleu:.2f}   {scores.bleu_signature}")
         data(f"chrF {scores.chrf:.2f}   {scores.chrf_signature}")
+        for each in worst:
+            data(f"{each.cider:.2f}  {each.picture}")
+            data(f"      said    {each.said}")
+            data(f"      should  {' | '.join(each.should)}")
+
+
+@dataclass(frozen=True)
+class _Failure:
+    """A caption that was not what should have been said."""
+
+    picture: str
+    cider: float
+    said: str
+    should: list[str]
 
 
 def _held_out(

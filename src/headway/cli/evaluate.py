@@ -70,6 +70,10 @@ class SightFlags:
             "without it, nine tenths of those at PATH, or the run's training pictures."
         ),
     ] = None
+    worst: Annotated[
+        int,
+        Parameter(help="Of a captioner: so many captions of least CIDEr-D, with what was said."),
+    ] = 0
 
 
 FIVE_BEAMS, OF_THE_RUN, NO_PICTURES = SearchFlags(), PairFlags(), SightFlags()
@@ -139,12 +143,15 @@ def _of_pictures(
         raise UsageError("--confusion is for classifiers of pictures")
     if known is not None and not isinstance(bundle, ImageEncoderBundle):
         raise UsageError("--known is for image encoders")
+    if sight.worst and not isinstance(bundle, CaptionerBundle):
+        raise UsageError("--worst is for captioners")
     if isinstance(bundle, ImageClassifierBundle):
         evaluate_pictures(bundle, places, confusion, json)
     elif isinstance(bundle, ImageEncoderBundle):
         evaluate_neighbours(bundle, places, known, json)
     elif isinstance(bundle, CaptionerBundle):
-        evaluate_captioner(bundle, *places, (search.beam, search.length_penalty), json)
+        how = (search.beam, search.length_penalty, sight.worst)
+        evaluate_captioner(bundle, *places, how, json)
     else:
         return False
     return True
