@@ -39,6 +39,7 @@ def place(tmp_path_factory):
         "encoder": encoder(max_length=40),
         "captioner": captioner(),
         "vit": image_encoder(),
+        "rnn": translator(encoder="rnn", decoder="rnn", attention="additive"),
     }.items():
         bundle.save(folder / name)
     pixels = np.random.default_rng(1).integers(0, 256, (19, 23, 3)).astype(np.uint8)
@@ -76,6 +77,13 @@ def test_a_page_of_every_kind_of_model_is_written_once(name, here, place):
     assert any(maps["vectors"] for maps in frame["maps"])
     refused = here("inspect", *CASES[name], "--html", page, code=2)[1]
     assert "exists already" in refused
+
+
+def test_a_page_without_a_walk_says_why(here, place):
+    here("inspect", "rnn", "two dogs play", "--html", "rnn.html")
+    header = header_in(place / "rnn.html")
+    assert not header["walk"] and "recurrent" in header["notes"][0]
+    assert header["frames"][0]["maps"]
 
 
 def test_models_are_laid_side_by_side_and_pages_made_smaller(here, place):

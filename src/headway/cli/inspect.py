@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import webbrowser
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -16,8 +16,7 @@ from headway.errors import UsageError
 from headway.files import check_new
 
 if TYPE_CHECKING:
-    from headway.bundle import Bundle
-    from headway.inspection.document import Document, Frame, Step
+    from headway.inspection.document import Document, Frame
 
 WARNED = 26_000_000  # bytes of a page from which a smaller one is proposed
 WRITTEN = 12  # pieces that a language model goes on for
@@ -124,38 +123,36 @@ def inspect(
 def _document(
     runs: Sequence[str], given: str, asked: dict[str, Any], page: PageFlags, device: str
 ) -> Document:
+    """A frame for each model, and a walk through the first of them."""
     from headway.bundle import load
-    from headway.inspection.document import Document, Step
+    from headway.inspection.document import Document
+    from headway.inspection.walk import walk
     from headway.inspection.watch import ANALYSES, SLOW, watch
 
-    frames, steps = [], list[Step]()
     analyses = (*ANALYSES, *SLOW) if page.importance else ANALYSES
-    for run in runs:
-        bundle = load(run, device)
-        frame = watch(
-            bundle,
-            given,
+    bundles = [load(run, device) for run in runs]
+    frames = [
+        watch(
+            *(bundle, given),
             **asked,
             written=WRITTEN,
             vectors=page.vectors,
             analyses=analyses,
             label=run,
         )
+        for run, bundle in zip(runs, bundles, strict=True)
+    ]
+    for bundle, frame in zip(bundles, frames, strict=True):
         if page.importance and not frame.importance:
             raise UsageError(f"a {bundle.kind} says nothing that its heads could be important for")
-        frames.append(frame)
-        if not steps and page.walk:
-            steps = _steps(bundle, given, asked)
-    return Document(title=given[:80], frames=frames, walk=steps)
-
-
-def _steps(bundle: Bundle, given: str, asked: dict[str, Any]) -> list[Step]:
-    """Through the first head of the first layer; none of a recurrent network, which has no such
-    steps."""
-    from headway.inspection.streams import stacks_of
-    from headway.inspection.walk import walk
-
-    return walk(bundle, given, **asked, written=WRITTEN) if stacks_of(bundle.model) else []
+    document = Document(title=given[:80], frames=frames)
+    if not page.walk:
+        return document
+    try:
+        steps = walk(bundles[0], given, **asked, written=WRITTEN)
+    except UsageError as error:  # what was watched stands, also where nobody can walk
+        return replace(document, notes=[f"No walk: {error.what}."])
+    return replace(document, walk=steps)
 
 
 def _write(html: Path, document: Document, page: PageFlags) -> None:
