@@ -97,6 +97,14 @@ def test_models_are_laid_side_by_side_and_pages_made_smaller(here, place):
     assert "layers 2" in " ".join(small["notes"]) and "31 steps" in " ".join(small["notes"])
 
 
+def test_the_walk_goes_through_the_head_that_was_named(here, place):
+    words = ["inspect", "gpt", FOX, "--layer", "2", "--head", "4", "--place", "2"]
+    here(*words, "--html", "walk.html")
+    text = json.dumps(header_in(place / "walk.html")["walk"])
+    assert "Queries" in text and "Head 4 makes" in text
+    assert "99" in here("inspect", "gpt", FOX, "--place", "99", "--html", "y.html", code=2)[1]
+
+
 def test_importance_is_asked_for(here, place):
     here("inspect", "gpt", FOX, "--importance", "--html", "important.html")
     worth = header_in(place / "important.html")["frames"][0]["maps"][0]["importance"]
@@ -124,7 +132,7 @@ def test_all_weights_come_as_json(here):
         (["nowhere", FOX], "nowhere"),
         (["gpt", ""], "empty"),
         (["gpt", FOX, "--map", "cross"], "no map 'cross'"),
-        (["gpt", FOX, "--layer", "9"], "1 to 3"),
+        (["gpt", FOX, "--layer", "9"], "--layer 9: there are 1 to 3"),
         (["gpt", FOX, "--head", "0"], "1 to 6"),
         (["gpt", FOX, "--html", "x.html", "--layers", "9"], "layer 9"),
         (["gpt", "the fox " * 50], "more than the 40"),

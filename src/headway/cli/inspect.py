@@ -16,7 +16,7 @@ from headway.errors import UsageError
 from headway.files import check_new
 
 if TYPE_CHECKING:
-    from headway.inspection.document import Document, Frame
+    from headway.inspection.document import Document, Frame, Maps
 
 WARNED = 26_000_000  # bytes of a page from which a smaller one is proposed
 WRITTEN = 12  # pieces that a language model goes on for
@@ -47,17 +47,21 @@ class PageFlags:
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class TerminalFlags:
-    """Which map the terminal shows."""
+class HeadFlags:
+    """Which map the terminal shows, and which head the walk goes through."""
 
     maps: Annotated[
         str | None, Parameter(name="--map", help="encoder, decoder or cross; the last otherwise.")
     ] = None
     layer: Annotated[int | None, Parameter(help="From 1; the last otherwise.")] = None
     head: Annotated[int | None, Parameter(help="From 1; the mean of all otherwise.")] = None
+    place: Annotated[
+        int | None,
+        Parameter(help="Of the token that the walk follows, from 1; the last otherwise."),
+    ] = None
 
 
-WHOLE, LAST = PageFlags(), TerminalFlags()
+WHOLE, LAST = PageFlags(), HeadFlags()
 
 
 def inspect(
@@ -73,7 +77,7 @@ def inspect(
     language: str | None = None,
     compare: list[str] | None = None,
     page: PageFlags = WHOLE,
-    shown: TerminalFlags = LAST,
+    shown: HeadFlags = LAST,
     machine: MachineFlags = ON_THIS_MACHINE,
 ) -> None:
     """What a model attends to while it reads: headway inspect RUN "a sentence" --html out.html
@@ -108,7 +112,7 @@ def inspect(
     device = machine.prepare().device
     runs = [run, *(compare or [])]
     asked = {"second": second, "target": target, "language": language}
-    document = _document(runs, given, asked, page, device)
+    document = _document(runs, given, asked, (page, shown), device)
     if html is not None:
         _write(html, document, page)
     if json:
@@ -121,7 +125,11 @@ def inspect(
 
 
 def _document(
-    runs: Sequence[str], given: str, asked: dict[str, Any], page: PageFlags, device: str
+    runs: Sequence[str],
+    given: str,
+    asked: dict[str, Any],
+    how: tuple[PageFlags, HeadFlags],
+    device: str,
 ) -> Document:
     """A frame for each model, and a walk through the first of them."""
     from headway.bundle import load
@@ -129,6 +137,7 @@ def _document(
     from headway.inspection.walk import walk
     from headway.inspection.watch import ANALYSES, SLOW, watch
 
+    page, shown = how
     analyses = (*ANALYSES, *SLOW) if page.importance else ANALYSES
     bundles = [load(run, device) for run in runs]
     frames = [
@@ -146,11 +155,22 @@ def _document(
         if page.importance and not frame.importance:
             raise UsageError(f"a {bundle.kind} says nothing that its heads could be important for")
     document = Document(title=given[:80], frames=frames)
+    named = _named(frames[0], shown).name
     if not page.walk:
         return document
     try:
-        steps = walk(bundles[0], given, **asked, written=WRITTEN)
+        steps = walk(
+            *(bundles[0], given),
+            **asked,
+            written=WRITTEN,
+            map=named,
+            layer=(shown.layer or 1) - 1,
+            head=(shown.head or 1) - 1,
+            place=None if shown.place is None else shown.place - 1,
+        )
     except UsageError as error:  # what was watched stands, also where nobody can walk
+        if shown != LAST:
+            raise
         return replace(document, notes=[f"No walk: {error.what}."])
     return replace(document, walk=steps)
 
@@ -195,22 +215,31 @@ def _rounded(weights: Any) -> list[Any]:
     ]
 
 
-def _draw(frame: Frame, shown: TerminalFlags) -> None:
-    """One map of a frame, as shaded cells."""
-    from headway.inspection.render import heat_map
-
+def _named(frame: Frame, shown: HeadFlags) -> Maps:
+    """The map that is meant, the last unless named. UsageError for one, a layer, a head or a place
+    that is not there."""
     own = [maps for maps in frame.maps if maps.measure == "attention"]
     found = [maps for maps in own if shown.maps in (None, maps.name)]
     if not found:
         names = ", ".join(maps.name for maps in own)
         raise UsageError(f"there is no map {shown.maps!r}", hint=f"--map: {names}")
     maps = found[-1]
+    heads, places, _ = maps.weights[0].shape
+    most = {"layer": len(maps.layers), "head": heads, "place": places}
+    for name, count in most.items():
+        asked = getattr(shown, name)
+        if asked is not None and not 1 <= asked <= count:
+            raise UsageError(f"--{name} {asked}: there are 1 to {count}")
+    return maps
+
+
+def _draw(frame: Frame, shown: HeadFlags) -> None:
+    """One map of a frame, as shaded cells."""
+    from headway.inspection.render import heat_map
+
+    maps = _named(frame, shown)
     layer = len(maps.layers) if shown.layer is None else shown.layer
-    if not 1 <= layer <= len(maps.layers):
-        raise UsageError(f"--layer {layer}: there are 1 to {len(maps.layers)}")
     weights = maps.weights[layer - 1]
-    if shown.head is not None and not 1 <= shown.head <= len(weights):
-        raise UsageError(f"--head {shown.head}: there are 1 to {len(weights)}")
     chosen = weights.mean(0) if shown.head is None else weights[shown.head - 1]
     rows, columns = frame.sides[maps.queries].tokens, frame.sides[maps.keys].tokens
     cut = chosen[:COLUMNS, :COLUMNS].tolist()

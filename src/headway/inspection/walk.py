@@ -145,7 +145,7 @@ def _layers(path: _Path, stream: list[Tensor], first: int, last: int, title: str
     if first >= last:
         return []
     rows = torch.stack([stream[i + 1][0, path.place] for i in range(first, last)])
-    names = Axis([f"layer {i}" for i in range(first, last)], last - first - 1)
+    names = Axis([f"layer {i + 1}" for i in range(first, last)], last - first - 1)
     table = path.tables.table("x", rows, names, Axis())
     return [
         step(

@@ -152,12 +152,12 @@ def _projections(trace: Trace, at: Around, inside: _Inside, tables: Tables) -> l
         make = GroupedQueryAttention._queries
         heads = attention.key.out_features // attention.head_dim
         own = at.head * heads // attention.num_heads
-        shared = f" Keys and values are those of head {own} of {heads}, which heads share."
+        shared = f" Keys and values are those of head {own + 1} of {heads}, which heads share."
     steps = [
         step(
             "Queries, keys, values",
-            f"Head {at.head} makes three vectors of width {inside.q.shape[-1]} of each token: what "
-            f"it looks for, what it offers, and what is passed on.{shared}",
+            f"Head {at.head + 1} makes three vectors of width {inside.q.shape[-1]} of each token: "
+            f"what it looks for, what it offers, and what is passed on.{shared}",
             "q = x W_Q + b_Q   k = y W_K + b_K   v = y W_V + b_V",
             make,
             tables.table("q", inside.q if before_q is None else before_q, at.queries, dims),
