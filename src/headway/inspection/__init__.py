@@ -12,6 +12,7 @@ from headway.inspection.lens import lens_logits, logit_lens
 from headway.inspection.patching import Patched, patch_stream
 from headway.inspection.projection import principal_components
 from headway.inspection.render import heat_map
+from headway.inspection.showing import show
 from headway.inspection.walk import walk
 from headway.inspection.watch import look_at, watch
 
@@ -39,6 +40,7 @@ __all__ = [
     "relative_entropy",
     "rolled",
     "rollout",
+    "show",
     "value_weighted",
     "walk",
     "watch",

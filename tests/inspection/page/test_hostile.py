@@ -33,6 +33,7 @@ def test_hostile_tokens_are_shown_as_text(opened, view):
 )
 def test_a_hostile_address_opens_the_page(opened, hash_):
     page = opened("all", hash_)
+    page.locator("nav").get_by_role("button", name="Text", exact=True).click()
     expect(page.locator(".sentence")).to_contain_text("attend")
 
 

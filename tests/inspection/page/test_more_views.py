@@ -40,6 +40,20 @@ def test_the_search_tree_reads_a_path_aloud(opened):
     expect(tip).to_contain_text("kept")
 
 
+def test_the_search_tree_grows_and_shows_what_was_dropped_on_request(opened):
+    page = opened("all", "view=beams&frame=3")
+    tip, canvas = page.locator(".body .tip"), page.locator(".body canvas")
+    expect(tip).to_contain_text("the answer")
+    kept = canvas.bounding_box()["height"]
+    page.get_by_label("Also what was dropped").check()
+    page.wait_for_timeout(300)
+    assert canvas.bounding_box()["height"] > kept
+    page.get_by_label("Steps").fill("1")
+    expect(tip).to_contain_text("<s> le (")
+    page.get_by_label("Steps").fill("2")
+    expect(tip).not_to_contain_text("<s> le (")
+
+
 def test_frames_can_be_scrubbed(opened):
     page = opened("all", "view=time")
     slider = page.locator(".scrub input")

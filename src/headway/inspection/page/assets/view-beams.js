@@ -1,6 +1,6 @@
 // A beam search as a tree: each column is a step, each line a choice. What was kept is dark, what was
 // dropped pale, and the answer is marked.
-import {el, table} from "./elements.js";
+import {el, slider, table, tick} from "./elements.js";
 import {theme} from "./colours.js";
 import {surface, write} from "./surface.js";
 import {number, shorten, shown} from "./tokens.js";
@@ -30,6 +30,20 @@ export function laidOut(beam) {
   return {nodes, lines: line, depth: nodes.reduce((most, node) => Math.max(most, node.depth), 0)};
 }
 
+// The part of a tree that is shown: what was kept, or all, of the first so many steps.
+export function grown(beam, {all, steps}) {
+  const places = new Map(), found = [], depths = [];
+  beam.forEach((leaf, at) => {
+    const above = leaf.parent === null ? null : places.get(leaf.parent);
+    const depth = leaf.parent === null ? 0 : depths[above] + 1;
+    if (above === undefined || depth > steps || !(all || leaf.kept || leaf.chosen)) return;
+    places.set(at, found.length);
+    depths.push(depth);
+    found.push({...leaf, parent: above});
+  });
+  return found;
+}
+
 function sentenceOf(nodes, node) {
   const tokens = [];
   for (let one = node; one; one = one.parent === null ? null : nodes[one.parent]) tokens.unshift(shown(one.token));
@@ -43,7 +57,8 @@ export const beams = {
   free: true,
   fits: (session, state) => (session.frames[state.frame]?.beam.length || 0) > 1,
   make(app) {
-    const local = {now: null, tree: null, cursor: 0, beam: null};
+    const local = {now: null, tree: null, cursor: 0, beam: null, all: false, steps: Infinity};
+    const controls = el("div", {class: "row"});
     const said = el("p", {class: "tip", "aria-live": "polite", dir: "auto"});
     const list = el("div", {});
     const place = (node, width) => [8 + node.depth * Math.max(WIDE, Math.min(160, width / (local.tree.depth + 1))), 14 + node.line * HIGH];
@@ -99,15 +114,23 @@ export const beams = {
         if (found) choose(found.at);
       },
     });
+    const grow = () => {
+      local.tree = laidOut(grown(local.beam, local));
+      made.element.style.minWidth = `${(local.tree.depth + 1) * WIDE + 24}px`;
+      requestAnimationFrame(() => choose(local.tree.nodes.findLast((one) => one.chosen)?.at ?? 0));
+    };
     const update = (now) => {
       if (local.beam !== now.frame.beam) {
         local.beam = now.frame.beam;
-        local.tree = laidOut(now.frame.beam);
-        made.element.style.minWidth = `${(local.tree.depth + 1) * WIDE + 24}px`;
-        const {nodes} = local.tree;
+        const {nodes, depth} = laidOut(now.frame.beam);
+        local.steps = depth;
+        controls.replaceChildren(
+          slider("Steps", 1, Math.max(1, depth), 1, depth, String, (steps) => { local.steps = steps; grow(); }),
+          tick("Also what was dropped", local.all, (all) => { local.all = all; grow(); }),
+        );
         const ended = nodes.filter((one) => !one.children.length && (one.kept || one.chosen)).sort((a, b) => b.chosen - a.chosen || b.log_probability - a.log_probability).slice(0, 12);
         list.replaceChildren(table("Kept to the end, the answer first", ["Sentence", "log probability"], ended.map((one) => [sentenceOf(nodes, one), number(one.log_probability)])));
-        requestAnimationFrame(() => choose(nodes.findLast((one) => one.chosen)?.at ?? 0));
+        grow();
       }
       local.now = now;
       made.draw();
@@ -117,6 +140,6 @@ export const beams = {
       rows: local.beam.map((leaf, at) => [at + 1, leaf.parent === null ? null : leaf.parent + 1, leaf.token, leaf.log_probability, leaf.kept, leaf.chosen]),
     });
     const scroll = el("div", {class: "scroller", role: "region", "aria-label": "Tree"}, made.element);
-    return {element: el("div", {}, said, scroll, list), update, data};
+    return {element: el("div", {}, controls, said, scroll, list), update, data};
   },
 };

@@ -18,5 +18,5 @@ import {walk} from "./view-walk.js";
 import {whatIf} from "./view-what-if.js";
 
 export const views = [
-  alignment, image, text, grid, matrix, lines, head, guesses, lens, whatIf, beams, overTime, compare, walk, report,
+  report, alignment, image, text, grid, matrix, lines, head, guesses, lens, whatIf, beams, overTime, compare, walk,
 ];
