@@ -20,7 +20,9 @@ class SelfDistillationConfig:
 
     temperature: float = setting(0.1, "divides what the student says", gt=0)
     teacher_start: float = setting(0.04, "divides what the teacher says, at first", gt=0)
-    teacher_end: float = setting(0.07, "and after the warm share of the steps", gt=0)
+    teacher_end: float = setting(
+        0.04, "and after the warm share of the steps (0.07 for large sets)", gt=0
+    )
     warm: float = setting(0.3, "share of the steps between the one and the other", ge=0, le=1)
     momentum: float = setting(
         0.99,
