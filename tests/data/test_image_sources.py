@@ -158,9 +158,9 @@ def test_a_header_that_claims_more_than_there_is_is_refused_before_it_is_believe
 def test_what_is_not_there_or_not_read_is_told_with_what_is(tmp_path):
     with pytest.raises(UsageError, match=r"no such file.*\n.*\n.*digits"):
         check_source(str(tmp_path / "none"))
-    (tmp_path / "a.parquet").write_bytes(b"")
-    with pytest.raises(UsageError, match=r"\.parquet: .*folders, \.zip or \.npz"):
-        check_source(str(tmp_path / "a.parquet"))
+    (tmp_path / "a.tar").write_bytes(b"")
+    with pytest.raises(UsageError, match=r"\.tar: .*folders, \.zip, \.npz or \.parquet"):
+        check_source(str(tmp_path / "a.tar"))
     (tmp_path / "empty").mkdir()
     with pytest.raises(UsageError, match="no file in it ends in"):
         read_images([str(tmp_path / "empty")])

@@ -12,10 +12,15 @@ import numpy as np
 from headway.data.formats.arrays import read_arrays
 from headway.data.formats.images import LabelledImage, LabelledImages, read_folder, read_zip
 from headway.data.formats.lines import read_lines
+from headway.data.formats.parquet import ENDING, read_parquet
 from headway.data.images import Pixels
 from headway.errors import DataError, UsageError
 
-READERS: dict[str, Callable[[Path], LabelledImages]] = {".zip": read_zip, ".npz": read_arrays}
+READERS: dict[str, Callable[[Path], LabelledImages]] = {
+    ".zip": read_zip,
+    ".npz": read_arrays,
+    ENDING: read_parquet,
+}
 _SIDE, _BRIGHTEST = 8, 16
 
 
@@ -64,9 +69,10 @@ def check_source(source: str) -> None:
             f"a path, or one of the collections: {', '.join(COLLECTIONS)}",
         )
     if path.is_file() and path.suffix.lower() not in READERS:
+        *others, last = READERS
         raise UsageError(
             f"{path.suffix or 'no ending'}: pictures with classes stand in folders, "
-            f"{' or '.join(READERS)}",
+            f"{', '.join(others)} or {last}",
             source,
         )
 
@@ -80,8 +86,17 @@ def read_images(sources: Sequence[str]) -> LabelledImages:
         if source in COLLECTIONS and not path.exists():
             part = COLLECTIONS[source]()
         else:
-            part = read_folder(path) if path.is_dir() else READERS[path.suffix.lower()](path)
-        found.train.extend(part.train)
-        found.valid.extend(part.valid)
-        found.test.extend(part.test)
+            part = _folder(path) if path.is_dir() else READERS[path.suffix.lower()](path)
+        found.extend(part)
+    return found
+
+
+def _folder(path: Path) -> LabelledImages:
+    """A folder of .parquet files, or one of folders of pictures."""
+    tables = sorted(path.glob(f"*{ENDING}"))
+    if not tables:
+        return read_folder(path)
+    found = LabelledImages()
+    for table in tables:
+        found.extend(read_parquet(table))
     return found

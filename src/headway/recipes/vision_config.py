@@ -34,7 +34,8 @@ class PicturesDataConfig:
 @dataclass(frozen=True, kw_only=True)
 class VisionDataConfig(PicturesDataConfig):
     train: tuple[str, ...] = setting(
-        (), "pictures by class: a folder of folders, a .zip of it, an .npz file, or digits"
+        (),
+        "pictures by class: a folder of folders, a .zip of it, an .npz or .parquet file, or digits",
     )
     valid: tuple[str, ...] = setting(
         (), "held-out pictures; none: those that train has for that, else some of train"

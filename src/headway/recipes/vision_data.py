@@ -45,7 +45,7 @@ def check_pictures(config: PictureRunConfig) -> None:
         raise UsageError(
             "there are no pictures to learn from",
             hint=f"headway train {config.recipe} FOLDER, with a folder in it for each class; or a "
-            ".zip or .npz file, or --data digits",
+            ".zip, .npz or .parquet file, or --data digits",
         )
     for source in (*data.train, *data.valid):
         check_source(source)

@@ -49,6 +49,11 @@ class LabelledImages:
     valid: list[LabelledImage] = field(default_factory=list)
     test: list[LabelledImage] = field(default_factory=list)
 
+    def extend(self, others: LabelledImages) -> None:
+        """Those of another source too."""
+        for split in {*SPLITS.values()}:
+            getattr(self, split).extend(getattr(others, split))
+
     @property
     def every(self) -> list[LabelledImage]:
         """All of them."""

@@ -1,0 +1,108 @@
+"""Pictures with classes in .parquet files: those of Hugging Face's data sets, and damaged ones."""
+
+import json
+import random
+import sys
+
+import numpy as np
+import pytest
+
+from headway.data.image_sources import check_source, read_images
+from headway.errors import DataError, UsageError
+from tests.data.pictures import pixels_of, png
+
+pyarrow = pytest.importorskip("pyarrow")
+parquet = pytest.importorskip("pyarrow.parquet")
+
+NAMES = ["cat", "dog", "owl"]
+FILES = [png(pixels_of(3, 4, seed=i)) for i in range(4)]
+
+
+def written(path, *, images=FILES, labels=(2, 0, 1, 2), names=NAMES, image="image", label="label"):
+    table = pyarrow.table({image: list(images), label: list(labels)})
+    if names is not None:
+        notes = {"info": {"features": {label: {"names": names, "_type": "ClassLabel"}}}}
+        table = table.replace_schema_metadata({"huggingface": json.dumps(notes)})
+    parquet.write_table(table, path, row_group_size=3)
+    return str(path)
+
+
+def test_records_with_bytes_and_numbers_with_names_are_read(tmp_path):
+    records = [{"bytes": data, "path": None} for data in FILES]
+    found = read_images([written(tmp_path / "x.parquet", images=records, image="img")])
+    assert [each.label for each in found.train] == ["owl", "cat", "dog", "owl"]
+    for i, each in enumerate(found.train):
+        assert np.array_equal(each.pixels(), pixels_of(3, 4, seed=i))
+    assert found.train[3].where.endswith("x.parquet[3]")
+
+
+def test_names_say_which_part_of_a_set_a_file_is(tmp_path):
+    for name in ("train-00000-of-00002", "train-00001-of-00002", "validation-00000-of-00001"):
+        written(tmp_path / f"{name}.parquet")
+    written(tmp_path / "test.parquet", labels=["a", "b", "a", "b"], names=None, label="labels")
+    found = read_images([str(tmp_path)])
+    assert (len(found.train), len(found.valid), len(found.test)) == (8, 4, 4)
+    assert {each.label for each in found.test} == {"a", "b"}
+
+
+def test_numbers_without_names_are_called_by_their_number(tmp_path):
+    found = read_images([written(tmp_path / "x.parquet", names=None)])
+    assert [each.label for each in found.train] == ["2", "0", "1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("given", "what"),
+    [
+        ({"image": "photo"}, "must be called image or img"),
+        ({"label": "class"}, "must be called label or labels"),
+        ({"labels": (0, 1, 3, 0)}, r"label 3, and there are 3 names"),
+        ({"labels": (0, -1, 1, 0)}, "label -1"),
+        ({"labels": (0.5, 1.0, 1.0, 1.0)}, "a name or a whole number"),
+        ({"labels": (0, None, 1, 2)}, "a name or a whole number"),
+        ({"names": ["a", "a", "b"]}, "one name"),
+        ({"names": [1, 2, 3]}, "no texts"),
+    ],
+)
+def test_what_is_no_set_of_pictures_is_refused_with_its_place(given, what, tmp_path):
+    with pytest.raises(DataError, match=what) as refused:
+        read_images([written(tmp_path / "x.parquet", **given)])
+    assert "x.parquet" in str(refused.value)
+
+
+def test_rows_without_a_picture_are_named_when_they_are_opened(tmp_path):
+    images = [{"bytes": FILES[0], "path": None}, {"bytes": None, "path": "a.png"}]
+    found = read_images([written(tmp_path / "x.parquet", images=images, labels=(0, 1))])
+    assert found.train[0].pixels().shape == (3, 4, 3)
+    with pytest.raises(DataError, match=r"no picture(.|\n)*x.parquet\[1\]"):
+        found.train[1].pixels()
+    bad = read_images([written(tmp_path / "y.parquet", images=[b"GIF89a"], labels=(0,))])
+    with pytest.raises(DataError, match=r"y.parquet\[0\]"):
+        bad.train[0].pixels()
+
+
+def test_damaged_files_are_refused_and_never_a_traceback(tmp_path):
+    place = tmp_path / "x.parquet"
+    written(place)
+    whole = place.read_bytes()
+    chance = random.Random(5)
+    refused = 0
+    for _ in range(60):
+        data = bytearray(whole)
+        for _ in range(3):
+            data[chance.randrange(len(data))] = chance.randrange(256)
+        place.write_bytes(data[: chance.choice([len(data), len(data) // 2, 9])])
+        try:
+            for each in read_images([str(place)]).every:
+                each.pixels()
+        except DataError as error:
+            refused += 1
+            assert "x.parquet" in str(error)
+    assert refused > 30
+
+
+def test_without_pyarrow_it_says_what_to_install(tmp_path, monkeypatch):
+    place = written(tmp_path / "x.parquet")
+    check_source(place)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(UsageError, match=r"headway\[parquet\]"):
+        read_images([place])
