@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -10,17 +11,34 @@ from safetensors.torch import load_file, save_file
 from torch.testing import assert_close
 
 from headway.bundle import ImageEncoderBundle, load
+from headway.data.images import as_pixels
 from headway.inspection.looking import look_with_heads
 
 transformers = pytest.importorskip("transformers")
-datasets = pytest.importorskip("sklearn.datasets")
 
 WEIGHTS = Path(os.environ.get("HEADWAY_DATA", "")) / "weights" / "dinov2_small"
 pytestmark = pytest.mark.skipif(
     "HEADWAY_DATA" not in os.environ or not WEIGHTS.is_dir(),
     reason=f"no real weights: {WEIGHTS}",
 )
-PHOTOGRAPHS = ("china.jpg", "flower.jpg")
+PHOTOGRAPHS = {
+    "china.jpg": "sklearn",
+    "flower.jpg": "sklearn",
+    "astronaut.png": "skimage",
+    "chelsea.png": "skimage",
+    "coffee.png": "skimage",
+}
+"""File -> the package that brings it."""
+
+
+def photograph(name):
+    """Where it stands; the packages are not run."""
+    package = PHOTOGRAPHS[name]
+    spec = find_spec(package)
+    if spec is None or spec.origin is None:
+        pytest.skip(f"{package} is not installed: no {name}")
+    folder = {"sklearn": "datasets/images", "skimage": "data"}[package]
+    return Path(spec.origin).parent / folder / name
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +63,7 @@ def both(folder):
 @torch.no_grad()
 def test_real_photographs_are_seen_as_by_transformers(name, both):
     ours, other = both
-    pixels = datasets.load_sample_image(name)
+    pixels = as_pixels(photograph(name), name)
     images = ours.reader.batch([pixels])
     told = other(images, output_attentions=True)
     assert_close(ours.vit(images), told.last_hidden_state, rtol=1e-4, atol=1e-4)
@@ -58,7 +76,7 @@ def test_real_photographs_are_seen_as_by_transformers(name, both):
 @torch.no_grad()
 def test_a_finer_map_of_a_whole_photograph_is_that_of_transformers(both):
     ours, other = both
-    pixels = datasets.load_sample_image("china.jpg")
+    pixels = photograph("china.jpg")
     looks = look_with_heads(ours, pixels, size=308)
     images = ours.reader.normalised(torch.from_numpy(looks.pixels.transpose(2, 0, 1).copy())[None])
     told = other(images, output_attentions=True).attentions[-1][0, :, 0, 1:]
