@@ -48,6 +48,7 @@ def demo(*, target: str = "fr", machine: MachineFlags = ON_THIS_MACHINE) -> None
     talk.print(
         f'{us} translate {folder} "red heart"            a name of your own\n'
         f'{us} translate {folder} --align --nbest 3 "red heart"\n'
+        f'{us} ui {folder} "red heart"                     look inside it, live\n'
         f"{us} runs show {folder}                       its evaluations and settings\n"
         f"{us} data check FILE.tsv --source en --target de        look at your own data\n"
         f"{us} train translate FILE.tsv --source en --target de   and learn from it\n"

@@ -86,4 +86,9 @@ def _samples(rows: list[Event]) -> list[dict[str, Any]]:
 
 def _facts(rows: list[Event]) -> Mapping[str, Any]:
     last = rows[-1] if rows else {}
-    return {name: value for name, value in last.items() if name not in ASIDE and value is not None}
+    kept = {name: value for name, value in last.items() if name not in ASIDE}
+    return {
+        name: round(value, 4) if isinstance(value, float) else value
+        for name, value in kept.items()
+        if value is not None
+    }
