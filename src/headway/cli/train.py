@@ -95,10 +95,9 @@ def train(
     python-docs. classify, pairs, regress, distil: .tsv, .csv or .jsonl with the columns text and
     label (two texts: sentence1, sentence2; numbers: score). embed: the same with first and second.
     tag, distil-tag: .conll, .conllu or .jsonl. answer, distil-answer: SQuAD's .json, or .jsonl.
-    vision, dino, sound: a folder with a folder of pictures (or .wav) for each class, a .zip of it,
-    an .npz or .parquet file, or digits. caption: .tsv, .csv or .jsonl with the columns image and
-    caption (or --data.images ARRAYS.npz). translate-multi30k, emoji-names, vision-digits,
-    caption-emoji: none.
+    vision, dino, sound: a folder with a folder of pictures (or .wav) for each class, .zip, .npz,
+    .parquet, or digits. caption: .tsv, .csv or .jsonl with the columns image and caption (or
+    --data.images ARRAYS.npz). translate-multi30k, emoji-names, vision-digits, caption-emoji: none.
 
     Every setting is a flag: --model.size small --optimizer.lr 1e-3 --training.steps 2000.
     `headway config explain` lists them all. Short for the commonest: --source --target --valid
