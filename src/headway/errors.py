@@ -52,3 +52,9 @@ def closest(name: str, candidates: Iterable[str]) -> str | None:
     """The candidate a misspelt name probably meant."""
     found = difflib.get_close_matches(name, list(candidates), n=1, cutoff=0.6)
     return found[0] if found else None
+
+
+def did_you_mean(name: str, candidates: Iterable[str]) -> str:
+    """The end of a sentence that refuses a name: the one it probably meant, if any."""
+    meant = closest(name, candidates)
+    return f". Did you mean {meant}?" if meant else ""

@@ -62,6 +62,15 @@ def check_new(path: Path) -> None:
         raise UsageError(f"{path} exists already", hint="choose another name, or remove it first")
 
 
+def make_folder(path: Path) -> None:
+    """A folder to write into, made unless it is there. UsageError names it where it cannot be."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        why = f"cannot make the folder: {error.strerror or error}"
+        raise UsageError(why, str(path), "--out FOLDER") from error
+
+
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
     """A folder to fill; it becomes `path`, complete and durable, when the block ends well.

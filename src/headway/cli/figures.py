@@ -11,8 +11,8 @@ from cyclopts import Parameter
 
 from headway.cli.console import talk
 from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
-from headway.errors import UsageError, closest
-from headway.files import check_new
+from headway.errors import UsageError, did_you_mean
+from headway.files import check_new, make_folder
 
 MONKEY = "The monkey ate the banana because it"
 PIZZA = "The pizza came out of the oven and it tasted good"
@@ -61,9 +61,8 @@ def figures(
     """
     for name in names:
         if name not in FIGURES:
-            meant = closest(name, FIGURES)
             raise UsageError(
-                f"no figure {name!r}" + (f". Did you mean {meant}?" if meant else ""),
+                f"no figure {name!r}" + did_you_mean(name, FIGURES),
                 hint="one of: " + ", ".join(FIGURES),
             )
     chosen = dict.fromkeys(names) or FIGURES
@@ -76,10 +75,7 @@ def figures(
         raise UsageError("no such file", str(models.picture), "check --picture")
     for name in drawn:
         check_new(out / f"{name}.{ending}")
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"cannot make the folder: {error.strerror}", str(out)) from error
+    make_folder(out)
     device = machine.prepare().device
     for name in drawn:
         path = out / f"{name}.{ending}"

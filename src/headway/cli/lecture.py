@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from headway.cli.console import data, data_json, program, talk
-from headway.errors import UsageError, closest
+from headway.errors import UsageError, did_you_mean
+from headway.files import make_folder
 
 ENDINGS = (".md", ".json", ".svg")
 
@@ -45,9 +46,8 @@ def lecture(
         _list(json)
         return
     if name not in CLAIMS:
-        meant = closest(name, CLAIMS)
         raise UsageError(
-            f"no claim {name!r}" + (f". Did you mean {meant}?" if meant else ""),
+            f"no claim {name!r}" + did_you_mean(name, CLAIMS),
             hint="one of: " + ", ".join(CLAIMS),
         )
     start = _place(name, out, overwrite)
@@ -96,11 +96,7 @@ def _place(name: str, out: Path | None, overwrite: bool) -> Path:
             str(folder),
             "--overwrite, or another folder with --out",
         )
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        why = f"cannot make the folder: {error.strerror or error}"
-        raise UsageError(why, str(folder), "--out FOLDER") from error
+    make_folder(folder)
     return folder / name
 
 

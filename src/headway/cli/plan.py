@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from headway.cli.console import data, data_json
-from headway.errors import UsageError, closest
+from headway.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from headway.models import GPTConfig
@@ -157,9 +157,8 @@ def _config(size: str) -> GPTConfig:
     from headway.models import GPTConfig
 
     if size not in GPTConfig.sizes:
-        meant = closest(size, GPTConfig.sizes)
         raise UsageError(
-            f"no language model of size {size!r}" + (f". Did you mean {meant}?" if meant else ""),
+            f"no language model of size {size!r}" + did_you_mean(size, GPTConfig.sizes),
             hint="one of: " + ", ".join(GPTConfig.sizes),
         )
     return GPTConfig(**GPTConfig.sizes[size])  # type: ignore[arg-type]

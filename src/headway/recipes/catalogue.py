@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from headway.errors import UsageError, closest
+from headway.errors import UsageError, did_you_mean
 from headway.machine import MachineConfig
 from headway.models import GPTConfig, TranslatorConfig
 from headway.recipes import caption_catalogue as captions
@@ -216,9 +216,8 @@ def recipe(name: str, *layers: tuple[str, Mapping[str, Any]]) -> AnyRunConfig:
     `model.size` in any layer is applied first, so that other model settings refine it.
     """
     if name not in RECIPES:
-        meant = closest(name, RECIPES)
         raise UsageError(
-            f"unknown recipe {name!r}" + (f". Did you mean {meant}?" if meant else ""),
+            f"unknown recipe {name!r}" + did_you_mean(name, RECIPES),
             hint="one of: " + ", ".join(RECIPES),
         )
     return amended(RECIPES[name](), *layers)

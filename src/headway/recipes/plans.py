@@ -9,7 +9,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from headway.errors import UsageError, closest
+from headway.errors import UsageError, did_you_mean
 from headway.settings import read_yaml
 
 NAME = re.compile(r"[\w+=-][\w.+=-]*")
@@ -105,9 +105,8 @@ def varied(recipe: str, choices: Sequence[str]) -> Plan:
 def named_plan(name: str, plans: Mapping[str, Plan]) -> Plan:
     """A plan that comes with Headway."""
     if name not in plans:
-        meant = closest(name, plans)
         raise UsageError(
-            f"unknown plan {name!r}" + (f". Did you mean {meant}?" if meant else ""),
+            f"unknown plan {name!r}" + did_you_mean(name, plans),
             hint=f"one of: {', '.join(plans)}; or a .yaml file; or a recipe with --vary KEY=A,B",
         )
     return plans[name]
