@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from headway.inspection.document import Document, Frame, Maps
 
 WARNED = 26_000_000  # bytes of a page from which a smaller one is proposed
-WRITTEN = 12  # pieces that a language model goes on for
 COLUMNS = 40  # keys of a map in a terminal
 
 
@@ -133,6 +132,7 @@ def _document(
 ) -> Document:
     """A frame for each model, and a walk through the first of them."""
     from headway.bundle import load
+    from headway.inspection.asking import WRITTEN
     from headway.inspection.document import Document
     from headway.inspection.walk import walk
     from headway.inspection.watch import ANALYSES, SLOW, watch
@@ -144,7 +144,6 @@ def _document(
         watch(
             *(bundle, given),
             **asked,
-            written=WRITTEN,
             vectors=page.vectors,
             analyses=analyses,
             label=run,

@@ -29,6 +29,9 @@ from headway.models import ViT
 from headway.shapes import Float, Tensor
 from headway.text import MarkedTokenizer
 
+WRITTEN = 12
+"""Pieces that a language model goes on for, unless told otherwise."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Says:
@@ -85,7 +88,7 @@ def ask(
     *,
     target: str | None = None,
     language: str | None = None,
-    written: int = 12,
+    written: int = WRITTEN,
 ) -> Asked:
     """Put a text or a picture to a model.
 

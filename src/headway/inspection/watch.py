@@ -20,7 +20,7 @@ from headway.attention import (
 from headway.bundle import Bundle, CaptionerBundle, TranslatorBundle, part_of
 from headway.errors import UsageError
 from headway.inspection.ablation import head_importance, heads_of, layers_of
-from headway.inspection.asking import Asked, Says, ask
+from headway.inspection.asking import WRITTEN, Asked, Says, ask
 from headway.inspection.beams import beam_tree
 from headway.inspection.document import Attribution, Frame, Maps, Side, Vectors
 from headway.inspection.flow import rolled, weighted
@@ -44,7 +44,7 @@ def watch(
     *,
     target: str | None = None,
     language: str | None = None,
-    written: int = 12,
+    written: int = WRITTEN,
     layers: Sequence[str] = (),
     vectors: bool = False,
     analyses: Collection[str] = ANALYSES,
@@ -96,7 +96,7 @@ def look_at(
     important = "importance" in analyses and asked.says is not None
     return Frame(
         metric=METRIC if important else "",
-        importance=importance_of(asked) if important else {},
+        importance=importance_of(asked, seen.given) if important else {},
         label=label or str(asked.bundle.kind),
         model=facts_of(asked.bundle),
         sides={name: _side(asked, name) for name in asked.reading.pieces},
@@ -105,7 +105,7 @@ def look_at(
         guesses=guesses,
         guesses_side=asked.says.side if asked.says is not None else "",
         lens=lens,
-        attributions=attributions_of(asked) if "gradient x input" in analyses else (),
+        attributions=attributions_of(asked, seen.given) if "gradient x input" in analyses else (),
     )
 
 
@@ -247,16 +247,14 @@ def _speaks(asked: Asked) -> bool:
     return True
 
 
-def attributions_of(asked: Asked) -> list[Attribution]:
+def attributions_of(asked: Asked, given: Tensor) -> list[Attribution]:
     """gradient x input for the likeliest answer at each place, the last 32 at most: its logit is
-    followed back to all that was read."""
+    followed back to all that was read. given: what the reading gave."""
     says = asked.says
     if says is None:
         return []
     found = []
-    with torch.inference_mode():
-        rows = says.rows(asked.reading.run())
-    best = rows.argmax(-1).tolist()
+    best = says.rows(given).argmax(-1).tolist()
     for row in range(len(best))[-MOST_ATTRIBUTED:]:
         column = best[row]
         scores = gradient_x_input(asked.reading, _one_of(says, row, column))
@@ -280,13 +278,13 @@ def _one_of(says: Says, row: int, column: int) -> Callable[[Tensor], Tensor]:
 
 
 @torch.no_grad()
-def importance_of(asked: Asked) -> dict[str, list[list[float]]]:
+def importance_of(asked: Asked, given: Tensor) -> dict[str, list[list[float]]]:
     """Of each head how far the log-probability of the likeliest answers (mean over places; of a
-    number, the number) falls when it is off: `head_importance`."""
+    number, the number) falls when it is off: `head_importance`. given: what the reading gave."""
     says, reading = asked.says, asked.reading
     if says is None or not len(says.places):
         return {}
-    best = says.rows(reading.run()).argmax(-1, keepdim=True)
+    best = says.rows(given).argmax(-1, keepdim=True)
 
     def metric() -> float:
         rows = says.rows(reading.run()).float()

@@ -8,6 +8,7 @@ from typing import Any
 from headway.bundle import Bundle, CaptionerBundle, ImageClassifierBundle, ImageEncoderBundle
 from headway.errors import UsageError
 from headway.inspection.ablation import Head, without_heads
+from headway.inspection.asking import WRITTEN
 from headway.inspection.document import Document, Frame
 from headway.inspection.walk import walk
 from headway.inspection.watch import watch
@@ -15,10 +16,6 @@ from headway.serving.question import Question
 
 SENTENCE = "The monkey ate the banana because it was hungry."
 """What the page shows of a model of texts before anybody asked."""
-
-
-WRITTEN = 12
-"""Pieces that a language model goes on for: the page shows those too."""
 
 
 class BundleViewer:
@@ -72,7 +69,7 @@ class BundleViewer:
         return Document(title=self.name, frames=[], walk=steps)
 
     def _frame(self, asked: Question, label: str) -> Frame:
-        frame = watch(self.bundle, **self._given(asked), written=WRITTEN, vectors=True, label=label)
+        frame = watch(self.bundle, **self._given(asked), vectors=True, label=label)
         return replace(frame, model={**frame.model, "input": asked.text or ""})
 
     def _given(self, asked: Question) -> dict[str, Any]:
