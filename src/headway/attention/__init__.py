@@ -15,6 +15,7 @@ from headway.attention.multihead import MultiHeadAttention
 from headway.attention.record import (
     AttentionMaps,
     Seen,
+    around_kernels,
     at_attention,
     attention_layers,
     record_attention,
@@ -53,6 +54,7 @@ __all__ = [
     "SlidingWindow",
     "SoftmaxKernel",
     "TokenCache",
+    "around_kernels",
     "at_attention",
     "attention_layers",
     "places",

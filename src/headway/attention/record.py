@@ -62,6 +62,11 @@ def attention_layers(model: nn.Module) -> dict[str, Kernel]:
     }
 
 
+def around_kernels(model: nn.Module) -> dict[Kernel, MultiHeadAttention]:
+    """Each kernel -> the heads that it is part of."""
+    return {m.kernel: m for m in model.modules() if isinstance(m, MultiHeadAttention)}
+
+
 @contextmanager
 def at_attention(model: nn.Module, layers: Sequence[str], act: Act) -> Iterator[list[str]]:
     """Do something whenever one of the chosen attention layers runs inside the `with` block.
@@ -128,7 +133,7 @@ def record_inputs(model: nn.Module, layers: Sequence[str] = ()) -> Iterator[dict
     """Collect what goes into the kernels, as `record_attention` does what they weigh: layer ->
     one `Seen` for each call. Outputs are bit-identical to an unwatched run."""
     seen: dict[str, list[Seen]] = {}
-    around = {m.kernel: m for m in model.modules() if isinstance(m, MultiHeadAttention)}
+    around = around_kernels(model)
 
     def keep(name: str, kernel: Kernel, inputs: tuple[Any, ...], output: Tensor) -> None:
         q, k, v, mask, *rest = inputs

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from headway.attention import Kernel, MultiHeadAttention, at_attention, attention_layers
+from headway.attention import Kernel, around_kernels, at_attention, attention_layers
 from headway.bundle import part_of
 from headway.errors import UsageError
 from headway.shapes import Tensor
@@ -27,7 +27,7 @@ def layers_of(model: nn.Module) -> dict[str, list[str]]:
 
 def heads_of(model: nn.Module) -> dict[str, list[int]]:
     """Name of a map -> the number of heads of each of its layers."""
-    around = {m.kernel: m for m in model.modules() if isinstance(m, MultiHeadAttention)}
+    around = around_kernels(model)
     kernels = attention_layers(model)
     return {
         part: [around[kernels[name]].num_heads for name in names]

@@ -19,16 +19,24 @@ export function button(text, act, properties) {
   return el("button", {type: "button", on: {click: act}, ...properties}, text);
 }
 
-// A labelled choice. choices: [[value, words]]; refilled only when they changed, to keep the focus.
-export function choice(label, act) {
-  const select = el("select", {on: {change: () => act(select.value)}});
-  const element = el("label", {class: "choice"}, el("span", {}, label), select);
+// Fills a select with choices, [[value, words]]: only when they changed, to keep the focus.
+export function refiller(select) {
   let before = "";
-  const show = (choices, value) => {
+  return (choices, value) => {
     const now = JSON.stringify(choices);
     if (now !== before) select.replaceChildren(...choices.map(([v, words]) => el("option", {value: v}, words)));
     before = now;
     select.value = String(value);
+  };
+}
+
+// A labelled choice. choices: [[value, words]].
+export function choice(label, act) {
+  const select = el("select", {on: {change: () => act(select.value)}});
+  const element = el("label", {class: "choice"}, el("span", {}, label), select);
+  const refill = refiller(select);
+  const show = (choices, value) => {
+    refill(choices, value);
     element.hidden = choices.length < 2;
   };
   return {element, show};

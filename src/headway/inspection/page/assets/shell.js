@@ -1,6 +1,6 @@
 // The frame around every view: title, views, what is chosen, the note that no page of this kind
 // should be without, the view itself, and the same in words.
-import {button, choice, el} from "./elements.js";
+import {button, choice, el, refiller} from "./elements.js";
 import {liveBar} from "./live.js";
 import {reading} from "./reading.js";
 import {savingBar} from "./saving.js";
@@ -20,12 +20,9 @@ function stepper(label, act) {
   const less = button("‹", () => act(Number(select.value) - 1), {"aria-label": `${label}: one back`});
   const more = button("›", () => act(Number(select.value) + 1), {"aria-label": `${label}: one on`});
   const element = el("div", {class: "choice stepper"}, el("span", {}, label), less, select, more);
-  let before = "";
+  const refill = refiller(select);
   const show = (choices, value) => {
-    const now = JSON.stringify(choices);
-    if (now !== before) select.replaceChildren(...choices.map(([v, words]) => el("option", {value: v}, words)));
-    before = now;
-    select.value = String(value);
+    refill(choices, value);
     less.disabled = value <= choices[0][0];
     more.disabled = value >= choices.at(-1)[0];
     element.hidden = choices.length < 2;
