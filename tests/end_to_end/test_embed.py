@@ -149,6 +149,50 @@ def test_the_nearest_texts_come_first(here, bundle):
     assert [one["cosine"] for one in found[:3]] == pytest.approx(best.values.tolist(), abs=1e-4)
 
 
+@pytest.mark.parametrize("how", [[], ["--raw"], ["--pooling", "first"]])
+def test_vectors_once_written_are_searched_without_their_texts(here, tmp_path, how, bundle):
+    path = str(tmp_path / "v.npz")
+    here("embed", "enc", "t.txt", TEXTS[4], "--output", path, *how)
+    out, said = here("similar", "enc", TEXTS[7], path, "--top", "99", "--json")
+    kind = {"pooling": "first"} if "first" in how else {}
+    cosines = bundle.embed(TEXTS, **kind) @ bundle.embed([TEXTS[7]], **kind)[0]
+    found = {row["text"]: row["cosine"] for row in map(json.loads, out.splitlines())}
+    assert found == pytest.approx(dict(zip(TEXTS, cosines.tolist(), strict=True)), abs=1e-4)
+    assert len(out.splitlines()) == len(TEXTS) and next(iter(found)) == TEXTS[7]
+    assert ("[CLS]" in said) == bool(kind)
+    # the numbers are those of the file, not made again
+    stored = dict(np.load(path))
+    stored["vectors"][7] = -stored["vectors"][4]
+    np.savez(path, **stored)
+    assert here("similar", "enc", TEXTS[4], path, "--top", "99")[0].endswith(
+        f"-1.000\t{TEXTS[7]}\n"
+    )
+
+
+def test_vectors_of_another_model_are_refused_and_damaged_ones_too(here, place, tmp_path):
+    path = tmp_path / "v.npz"
+    vectors = np.ones((2, 24), np.float32)
+    wrong = {
+        "another one": {"texts": np.array(["a", "b"]), "vectors": vectors},
+        "not this model's": {"texts": np.array(["a", "b"]), "vectors": vectors[:, :7]},
+        "no array 'vectors'": {"texts": np.array(["a", "b"])},
+        "2 x 24 of int64": {"texts": np.array(["a", "b"]), "vectors": vectors.astype(int)},
+        "finite": {"texts": np.array(["a", "b"]), "vectors": vectors * np.nan},
+        "for 2 vectors": {"texts": np.array(["a"]), "vectors": vectors},
+        "of float32 for": {"texts": vectors, "vectors": vectors},
+        "no text": {"texts": np.array([], "U1"), "vectors": vectors[:0]},
+    }
+    for part, arrays in wrong.items():
+        np.savez(path, **arrays)
+        assert part in here("similar", "enc", "fox", str(path), code=3)[1], part
+    np.savez(path, texts=np.array([print], object), vectors=vectors)
+    assert "can run code" in here("similar", "enc", "fox", str(path), code=3)[1]
+    path.write_bytes(path.read_bytes()[:90])
+    assert "not an .npz file" in here("similar", "enc", "fox", str(path), code=3)[1]
+    assert "alone" in here("similar", "enc", "fox", str(path), "t.txt", code=2)[1]
+    assert "no such file" in here("similar", "enc", "fox", "nowhere.npz", code=2)[1]
+
+
 def test_texts_are_read_once_each_from_files_words_and_pipes(here):
     out = here("similar", "enc", "a fox", "t.txt", "t.txt", "one more fox", "--top", "99")[0]
     assert len(out.splitlines()) == len(TEXTS) + 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json as json_
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -109,7 +108,7 @@ def _write_files(
         shape = f"{len(vectors):,} {what}, {vectors.shape[1]} numbers each"
         talk.print(f"written   {output}: {shape}", markup=False)
         if what == "texts":
-            talk.print(f'next      {program()} similar {run} "..." TEXTS', markup=False)
+            talk.print(f'next      {program()} similar {run} "..." {output}', markup=False)
 
 
 def _vectors(
@@ -179,17 +178,11 @@ def _short(text: str) -> str:
 
 def write(path: Path, found: Texts, vectors: Rows) -> None:
     """The vectors and what they are of, durably. The ending says in which form."""
-    import numpy as np
-
+    from headway.data.formats.vectors import TextVectors, write_vectors
     from headway.files import write_file
 
     if path.suffix == ".npz":
-        arrays: dict[str, Any] = {"vectors": vectors, "texts": np.array(found.texts)}
-        if found.labels is not None:
-            arrays["labels"] = np.array(found.labels)
-        packed = io.BytesIO()
-        np.savez(packed, **arrays)
-        write_file(path, packed.getvalue())
+        write_vectors(path, TextVectors(found.texts, vectors, found.labels))
         return
     lines = (_table if path.suffix == ".tsv" else _objects)(found, vectors)
     write_file(path, (f"{line}\n".encode() for line in lines))

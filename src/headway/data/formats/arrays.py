@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import math
-import zipfile
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from headway.data.formats.images import SPLITS, TRAIN, LabelledImage, LabelledImages
+from headway.data.formats.npz import Array, ArrayFile
 from headway.data.images import Pixels
 from headway.errors import DataError
 
-BYTES_LIMIT = 8 * 2**30  # of one array, unpacked
 NAMES = "classes"
 _FORMS = (("{}_images", "{}_labels"), ("x_{}", "y_{}"))
-Array = npt.NDArray[Any]
 
 
 def read_arrays(source: Path) -> LabelledImages:
@@ -28,28 +23,19 @@ def read_arrays(source: Path) -> LabelledImages:
     names); or train_images, train_labels, valid_images, ... (also x_train, y_train, ...). An array
     `classes` of names says what the numbers mean. DataError names the file and the array.
     """
-    try:
-        archive = zipfile.ZipFile(source)
-        keys = [name.removesuffix(".npy") for name in archive.namelist()]
-    except (OSError, zipfile.BadZipFile, ValueError, RuntimeError) as error:
-        raise DataError(f"not an .npz file that can be read: {error}", str(source)) from error
     found = LabelledImages()
-    with archive:
-        names = _names(_array(archive, NAMES, source), source) if NAMES in keys else None
-        for split, images, labels in _pairs(keys, source):
-            getattr(found, split).extend(_images(archive, images, labels, names, source))
+    with ArrayFile(source) as arrays:
+        names = _names(arrays.array(NAMES), source) if NAMES in arrays.names else None
+        for split, images, labels in _pairs(arrays.names, source):
+            getattr(found, split).extend(_images(arrays, images, labels, names))
     return found
 
 
 def read_pictures(source: Path, name: str = "images") -> list[LabelledImage]:
     """The pictures of one array of an .npz file, of which something else says what they show: all
     have the label "". DataError."""
-    try:
-        archive = zipfile.ZipFile(source)
-    except (OSError, zipfile.BadZipFile, ValueError, RuntimeError) as error:
-        raise DataError(f"not an .npz file that can be read: {error}", str(source)) from error
-    with archive:
-        pixels = _pictures(archive, name, source)
+    with ArrayFile(source) as arrays:
+        pixels = _pictures(arrays, name)
     return [
         LabelledImage("", f"{source}:{name}[{i}]", partial(_pixels, pixels, i))
         for i in range(len(pixels))
@@ -75,9 +61,10 @@ def _pairs(keys: list[str], source: Path) -> list[tuple[str, str, str]]:
 
 
 def _images(
-    archive: zipfile.ZipFile, images: str, labels: str, names: list[str] | None, source: Path
+    arrays: ArrayFile, images: str, labels: str, names: list[str] | None
 ) -> list[LabelledImage]:
-    pixels, classes = _pictures(archive, images, source), _array(archive, labels, source)
+    source = arrays.source
+    pixels, classes = _pictures(arrays, images), arrays.array(labels)
     where = f"{source}:{images}"
     if classes.shape not in ((len(pixels),), (len(pixels), 1)):
         raise DataError(
@@ -91,9 +78,9 @@ def _images(
     ]
 
 
-def _pictures(archive: zipfile.ZipFile, images: str, source: Path) -> Array:
+def _pictures(arrays: ArrayFile, images: str) -> Array:
     """Pictures x height x width x channels. DataError for what is none."""
-    pixels, where = _array(archive, images, source), f"{source}:{images}"
+    pixels, where = arrays.array(images), f"{arrays.source}:{images}"
     if pixels.ndim == 3:
         pixels = pixels[..., None]
     if pixels.dtype != np.uint8 or pixels.ndim != 4 or pixels.shape[3] not in (1, 3):
@@ -132,32 +119,3 @@ def _names(names: Array, source: Path) -> list[str]:
     if names.dtype.kind != "U" or names.ndim != 1 or len(set(names.tolist())) < len(names):
         raise DataError("must be different names, as text", f"{source}:{NAMES}")
     return [str(name) for name in names]
-
-
-def _array(archive: zipfile.ZipFile, name: str, source: Path) -> Array:
-    """One array, refused by its header before it is unpacked where it is too large; never objects,
-    which could run code. DataError."""
-    where = f"{source}:{name}"
-    try:
-        with archive.open(f"{name}.npy") as stream:
-            version = np.lib.format.read_magic(stream)
-            read = (
-                np.lib.format.read_array_header_1_0
-                if version == (1, 0)
-                else np.lib.format.read_array_header_2_0
-            )
-            shape, by_columns, dtype = read(stream)
-            size = math.prod(shape) * dtype.itemsize
-            if dtype.hasobject:
-                raise DataError("holds Python objects, which can run code when opened", where)
-            if size > BYTES_LIMIT:
-                raise DataError(f"{size:,} bytes, more than the {BYTES_LIMIT:,} allowed", where)
-            if archive.getinfo(f"{name}.npy").file_size - stream.tell() != size:
-                raise DataError(f"is not of the {size:,} bytes that its header tells", where)
-            data = stream.read(size)
-    except DataError:
-        raise
-    except Exception as error:  # zlib's, the archive's, numpy's: all say that the file is damaged
-        raise DataError(f"cannot be read: {error}", where) from error
-    found: Array = np.frombuffer(data, dtype).reshape(shape, order="F" if by_columns else "C")
-    return found
