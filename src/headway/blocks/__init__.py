@@ -7,7 +7,7 @@ from headway.blocks.embeddings import Embeddings, SegmentEmbeddings
 from headway.blocks.encoder import Encoder, EncoderBlock, FeedForwardBlock
 from headway.blocks.feedforward import FeedForward, GatedFeedForward
 from headway.blocks.grids import GridPositions, LearnedGrid, NoGrid, SinusoidalGrid
-from headway.blocks.heads import MaskedWordHead, Pooler, mean_pooled
+from headway.blocks.heads import MaskedWordHead, Pooler, Pooling, mean_pooled, text_pooled
 from headway.blocks.image_embedding import ImageEmbedding
 from headway.blocks.lora import LoRALinear, add_lora, lora_state, merge_lora
 from headway.blocks.norms import LayerNorm, RMSNorm
@@ -66,6 +66,7 @@ __all__ = [
     "NoPositions",
     "Patches",
     "Pooler",
+    "Pooling",
     "Positions",
     "PostNorm",
     "PreNorm",
@@ -88,4 +89,5 @@ __all__ = [
     "merge_lora",
     "patchify",
     "recompute",
+    "text_pooled",
 ]

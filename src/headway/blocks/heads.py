@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import torch
 from torch import nn
 
 from headway.linear import Linear
 from headway.shapes import Bool, Float, Tensor
+
+Pooling = Literal["mean", "first"]
+"""How a text's vectors become one: their mean, or that of [CLS]."""
 
 
 class Pooler(nn.Module):
@@ -50,6 +54,13 @@ class MaskedWordHead(nn.Module):
     def forward(self, hidden: Float[Tensor, "*B D"]) -> Float[Tensor, "*B V"]:
         logits: Tensor = self.output(self.norm(self.activation(self.transform(hidden))))
         return logits
+
+
+def text_pooled(
+    hidden: Float[Tensor, "B T D"], keys: Bool[Tensor, "B T"], pooling: Pooling
+) -> Float[Tensor, "B D"]:
+    """One vector for each text: `mean_pooled`, or that of its first token, [CLS]."""
+    return mean_pooled(hidden, keys) if pooling == "mean" else hidden[:, 0]
 
 
 def mean_pooled(hidden: Float[Tensor, "B T D"], keys: Bool[Tensor, "B T"]) -> Float[Tensor, "B D"]:

@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, get_args
 
 import torch
 import torch.nn.functional as F
 
-from headway.blocks import mean_pooled
-from headway.bundle.files import check_fingerprint, check_pieces, save_files
+from headway.blocks import Pooling, text_pooled
+from headway.bundle.files import CONFIG_FILE, check_fingerprint, check_pieces, save_files
 from headway.bundle.reading import Attention, Reading, attention_of, framed_reading
 from headway.data.framed import FramedBatch, collate_framed, shortest_first
-from headway.errors import UsageError
+from headway.errors import DataError, UsageError
 from headway.models import Bert, BertConfig
 from headway.shapes import Float, Tensor
 from headway.text import MarkedTokenizer
 
 ROWS = 32  # texts read at once
+MARKS = 2  # around a text
 
 
 @dataclass(frozen=True)
@@ -34,21 +35,40 @@ class Guess:
 
 
 class EncoderBundle:
-    """A BERT of any kind with its tokenizer."""
+    """A BERT of any kind with its tokenizer.
+
+    pooling: how `embed` makes a text's vector. length: tokens of a text that it reads, marks
+    included; None for all that the model can.
+    """
 
     kind: ClassVar[str] = "text encoder"
 
-    def __init__(self, model: Bert, tokenizer: MarkedTokenizer) -> None:
+    def __init__(
+        self,
+        model: Bert,
+        tokenizer: MarkedTokenizer,
+        pooling: Pooling = "mean",
+        length: int | None = None,
+    ) -> None:
         check_pieces(tokenizer.size, model.config.vocabulary)
         self.model = model.eval()
         self.tokenizer = tokenizer
+        self.pooling: Pooling = pooling
+        self.length = min(length or model.config.max_length, model.config.max_length)
 
     @classmethod
     def open(cls, model: Bert, folder: Path, facts: dict[str, Any]) -> EncoderBundle:
         """The model with the tokenizer that stands beside it, which must be that of `facts`."""
         tokenizer = MarkedTokenizer.load(folder)
         check_fingerprint(facts, tokenizer.fingerprint, folder)
-        return cls(model, tokenizer)
+        pooling, length = facts.get("pooling", "mean"), facts.get("length")
+        whole = length is None or (type(length) is int and length > MARKS)
+        if pooling not in get_args(Pooling) or not whole:
+            raise DataError(
+                f"pooling {pooling!r}, length {length!r}: mean or first, and more than {MARKS}",
+                str(folder / CONFIG_FILE),
+            )
+        return cls(model, tokenizer, pooling, length)
 
     @property
     def config(self) -> BertConfig:
@@ -88,26 +108,26 @@ class EncoderBundle:
         self,
         texts: Sequence[str],
         *,
-        pooling: Literal["mean", "first"] = "mean",
+        pooling: Pooling | None = None,
         normalise: bool = True,
     ) -> Float[Tensor, "N D"]:
         """One vector for each text: the mean of its tokens' vectors, or that of [CLS].
 
-        normalise: to length 1, so that a dot product is a cosine. What is longer than the model
-        reads is cut at its end. What a text gets does not depend on the others. Reimers and
-        Gurevych 2019, section 3.
+        pooling: None for `self.pooling`. normalise: to length 1, so that a dot product is a cosine.
+        What is longer than `self.length` is cut at its end. What a text gets does not depend on
+        the others. Reimers and Gurevych 2019, section 3.
         """
         _check_list(texts)
-        room = self.model.config.max_length
+        how = pooling or self.pooling
         rows = [
-            self.tokenizer.marks.frame(ids, room=room) for ids in self.tokenizer.encode_batch(texts)
+            self.tokenizer.marks.frame(ids, room=self.length)
+            for ids in self.tokenizer.encode_batch(texts)
         ]
         found = torch.zeros(len(rows), self.config.model_dim, device=self.device)
         for chosen in shortest_first([ids for ids, _ in rows], ROWS):
             batch = self._batch([rows[i][0] for i in chosen])
             hidden = self.model.encode(batch.tokens, batch.keys, batch.types)
-            vectors = mean_pooled(hidden, batch.keys) if pooling == "mean" else hidden[:, 0]
-            found[chosen] = vectors.float()
+            found[chosen] = text_pooled(hidden, batch.keys, how).float()
         return F.normalize(found, dim=-1) if normalise else found
 
     def reading(self, text: str, second: str | None = None) -> Reading:
@@ -133,7 +153,8 @@ class EncoderBundle:
 
     def save(self, folder: Path, *, overwrite: bool = False) -> None:
         """Write config.json, model.safetensors and tokenizer.json durably: `files.save_files`."""
-        save_files(folder, self.model, self.tokenizer, overwrite)
+        how = {"pooling": self.pooling, "length": self.length}
+        save_files(folder, self.model, self.tokenizer, overwrite, how)
 
     def _with_masks(self, text: str) -> list[int]:
         """Ids of a text in which the mark's name stands where a word is hidden."""

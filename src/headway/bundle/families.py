@@ -79,6 +79,12 @@ LONGEST_CAPTION = 64  # pieces, where a folder does not tell
 WINDOW, STRIDE = 256, 96  # of an answerer whose folder does not tell what it was trained with
 
 
+def _foreign_encoder(model: Bert, place: Path) -> EncoderBundle:
+    """With how sentence-transformers makes its vectors, where the folder says so."""
+    how = interop.read_sentence_folder(place)
+    return EncoderBundle(model, interop.read_marked(place), how.pooling, how.length)
+
+
 def _foreign_classifier(model: BertClassifier, place: Path) -> ClassifierBundle:
     labels = interop.read_labels(place)
     if len(labels) < 2:
@@ -129,7 +135,7 @@ def _image_reader(config: ViTConfig, place: Path) -> ImageReader:
 
 FOREIGN_BUNDLES: dict[type[nn.Module], Callable[[Any, Path], Bundle]] = {
     GPT: lambda model, place: TextBundle(model, interop.read_tokenizer(place)),
-    Bert: lambda model, place: EncoderBundle(model, interop.read_marked(place)),
+    Bert: _foreign_encoder,
     BertClassifier: _foreign_classifier,
     BertTagger: _foreign_tagger,
     BertAnswerer: _foreign_answerer,
@@ -185,6 +191,8 @@ def _open(folder: str | Path, device: str) -> Bundle:
         return _llama2c(place, device)
     if (place / "model" / CONFIG_FILE).is_file():
         place = place / "model"
+    if not (place / CONFIG_FILE).is_file():
+        place = interop.read_sentence_folder(place).encoder
     if not (place / CONFIG_FILE).is_file():
         raise UsageError(
             f"{folder} holds no model: there is no {CONFIG_FILE}",

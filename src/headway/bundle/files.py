@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -31,10 +32,17 @@ class Text(Protocol):
     def save(self, folder: Path) -> None: ...
 
 
-def save_files(folder: Path, model: nn.Module, text: Text, overwrite: bool = False) -> None:
+def save_files(
+    folder: Path,
+    model: nn.Module,
+    text: Text,
+    overwrite: bool = False,
+    more: Mapping[str, str | int] | None = None,
+) -> None:
     """Write all files durably; each is the old one or the new one, never half.
 
-    `model.config` says the family. A folder that holds anything is left alone unless `overwrite`.
+    `model.config` says the family. more: what config.json is to say besides. A folder that holds
+    anything is left alone unless `overwrite`.
     """
     if folder.exists() and any(folder.iterdir()) and not overwrite:
         raise UsageError(f"{folder} is not empty", hint="choose another folder")
@@ -46,6 +54,7 @@ def save_files(folder: Path, model: nn.Module, text: Text, overwrite: bool = Fal
         "family": config.family,
         "tokenizer": text.fingerprint,
         "model": to_dict(config),
+        **(more or {}),
     }
     write_file(folder / CONFIG_FILE, (json.dumps(facts, indent=1) + "\n").encode())
     weights = {name: p.detach() for name, p in model.named_parameters()}

@@ -17,6 +17,7 @@ from headway.files import check_new
 if TYPE_CHECKING:
     import numpy as np
 
+    from headway.blocks import Pooling
     from headway.bundle import Bundle, EncoderBundle
     from headway.machine import Machine
     from headway.shapes import Float, Tensor
@@ -66,8 +67,9 @@ def embed(
         Name of the column (or key) that says what a text is: the colours of a plot. Of pictures:
         folder, the name of the folder that each lies in.
     pooling
-        mean: of all pieces (or patches). first: the vector of [CLS]. Of texts the mean, of pictures
-        [CLS]'s where there is one, unless given.
+        mean: of all pieces (or patches). first: the vector of [CLS]. Unless given, of texts what
+        the model was trained for (the mean, where nothing is said), of pictures [CLS]'s where there
+        is one.
     raw
         Vectors of whatever length.
     json
@@ -116,7 +118,7 @@ def _vectors(
     run: str,
     texts: Sequence[str],
     place: Machine,
-    how: tuple[Literal["mean", "first"] | None, bool],
+    how: tuple[Pooling | None, bool],
 ) -> Float[Tensor, "N D"]:
     """Of texts, or of the pictures that they name. how: pooling, and whether of length 1."""
     from headway.bundle import EncoderBundle, ImageClassifierBundle, ImageEncoderBundle, expect
@@ -126,7 +128,7 @@ def _vectors(
         with place.precision():
             return bundle.embed(texts, pooling=pooling, normalise=normalise).cpu()
     encoder = expect(EncoderBundle, bundle, run)
-    return vectors_of(encoder, texts, place, pooling or "mean", normalise)
+    return vectors_of(encoder, texts, place, pooling, normalise)
 
 
 def _check_paths(output: Path | None, plot: Path | None) -> None:
@@ -143,7 +145,7 @@ def vectors_of(
     bundle: EncoderBundle,
     texts: Sequence[str],
     place: Machine,
-    pooling: Literal["mean", "first"] = "mean",
+    pooling: Pooling | None = None,
     normalise: bool = True,
 ) -> Float[Tensor, "N D"]:
     """The texts' vectors, with a bar on a terminal while there are many."""

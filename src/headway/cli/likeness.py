@@ -55,7 +55,7 @@ def show_likeness(
     rows = encoded(pairs, bundle.tokenizer, length)
 
     def encode(texts: Sequence[Sequence[int]]) -> Tensor:
-        return vectors_of(bundle.model, texts, bundle.tokenizer.marks.pad, machine)
+        return vectors_of(bundle, texts, machine)
 
     most = MOST if rows.scores is None else len(rows)
     found = {**likeness(rows, most, encode), "pairs": min(most, len(rows))}

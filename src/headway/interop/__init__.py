@@ -11,12 +11,14 @@ from headway.interop.folders import FAMILIES, Model, build, read, read_labels, w
 from headway.interop.llama2c import read_llama2c, read_llama2c_tokenizer, read_pieces
 from headway.interop.marked import read_marked
 from headway.interop.preprocessor import read_image_reader
+from headway.interop.sentence_folders import SentenceFolder, read_sentence_folder
 from headway.interop.tokenizers import read_tokenizer
 
 __all__ = [
     "FAMILIES",
     "Exported",
     "Model",
+    "SentenceFolder",
     "build",
     "export",
     "export_captioner",
@@ -29,6 +31,7 @@ __all__ = [
     "read_llama2c_tokenizer",
     "read_marked",
     "read_pieces",
+    "read_sentence_folder",
     "read_tokenizer",
     "write",
 ]

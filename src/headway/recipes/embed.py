@@ -18,7 +18,6 @@ from headway.data.framed import collate_framed, shortest_first
 from headway.data.similar import SimilarPairs, share_texts
 from headway.evaluation import pearson, places_of_right, spearman
 from headway.machine import Machine
-from headway.models import Bert
 from headway.models.bert_tasks import drop_heads
 from headway.recipes.embed_config import EmbedRunConfig
 from headway.recipes.embed_data import FILE, PreparedPairs, check_pairs, prepare_pairs
@@ -44,9 +43,9 @@ class EmbedJob:
         scored = prepared.valid.scores is not None
         self.prepared, self.start, self.machine = prepared, start, machine
         training, self.pad = config.training, start.tokenizer.marks.pad
-        self.objective: Objective = CosineObjective()
+        self.objective: Objective = CosineObjective(start.pooling)
         if prepared.train.scores is None:
-            self.objective = ContrastiveObjective(training.scale, training.symmetric)
+            self.objective = ContrastiveObjective(training.scale, training.symmetric, start.pooling)
         train = prepared.train
         self.rows = ByLength(
             train.lengths,
@@ -77,18 +76,19 @@ class EmbedJob:
         rows = self.config.training.rows
 
         def encode(texts: Sequence[Sequence[int]]) -> Tensor:
-            return vectors_of(model, texts, self.pad, self.machine, rows, go_on)
+            seen = EncoderBundle(model, self.start.tokenizer, self.start.pooling)
+            return vectors_of(seen, texts, self.machine, rows, go_on)
 
         return likeness(self.prepared.valid, self.config.evaluation.pairs, encode)
 
     def bundle(self, model: Any) -> EncoderBundle:
-        return EncoderBundle(model, self.start.tokenizer)
+        return EncoderBundle(model, self.start.tokenizer, self.start.pooling, self.start.length)
 
     def plan(self) -> dict[str, Any]:
         bert, training = self.start.config, self.config.training
         return {
             "model": f"{bert.num_layers} layers, d={bert.model_dim}, {bert.num_heads} heads, "
-            "the mean of a text's vectors",
+            f"a text's vector is {'its mean' if self.start.pooling == 'mean' else '[CLS]'}",
             "batches": f"{training.rows * training.accumulate:,} pairs",
             "batches_an_epoch": self.rows.batches_an_epoch,
             "unit": "pairs",
@@ -97,20 +97,19 @@ class EmbedJob:
 
 @torch.inference_mode()
 def vectors_of(
-    model: Bert,
+    bundle: EncoderBundle,
     texts: Sequence[Sequence[int]],
-    pad: int,
     machine: Machine,
     rows: int = 32,
     go_on: Callable[..., None] = lambda: None,
 ) -> Float[Tensor, "N D"]:
     """`text_vectors` of framed ids, `rows` at a time."""
-    found = torch.zeros(len(texts), model.config.model_dim)
+    found, pad = torch.zeros(len(texts), bundle.config.model_dim), bundle.tokenizer.marks.pad
     for chosen in shortest_first(texts, rows):
         go_on()
         batch = collate_framed([texts[i] for i in chosen], None, pad).to(machine.device)
         with machine.precision():
-            found[chosen] = text_vectors(model, batch).cpu()
+            found[chosen] = text_vectors(bundle.model, batch, bundle.pooling).cpu()
     return found
 
 

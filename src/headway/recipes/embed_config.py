@@ -28,7 +28,7 @@ class EmbedDataConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class EmbedModelConfig:
-    """The model is the one that it starts from; a text's vector is the mean of its pieces'."""
+    """The model is the one that it starts from; and so is how a text's vectors become one."""
 
     dropout: float = setting(0.1, "share of activations dropped while training", ge=0, lt=1)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 
-from headway.blocks import mean_pooled
+from headway.blocks import Pooling, text_pooled
 from headway.data.framed import FramedBatch
 from headway.data.similar import SimilarBatch
 from headway.models import Bert
@@ -15,10 +15,13 @@ from headway.shapes import Bool, Float, Tensor
 from headway.training.objectives.contract import Loss
 
 
-def text_vectors(model: Bert, batch: FramedBatch) -> Float[Tensor, "B D"]:
-    """The mean of each text's tokens, of length 1. Reimers and Gurevych 2019, section 3."""
+def text_vectors(
+    model: Bert, batch: FramedBatch, pooling: Pooling = "mean"
+) -> Float[Tensor, "B D"]:
+    """The mean of each text's tokens, or [CLS], of length 1. Reimers and Gurevych 2019, section
+    3."""
     hidden = model.encode(batch.tokens, batch.keys, batch.types)
-    return F.normalize(mean_pooled(hidden, batch.keys).float(), dim=-1)
+    return F.normalize(text_pooled(hidden, batch.keys, pooling).float(), dim=-1)
 
 
 @dataclass(frozen=True)
@@ -34,9 +37,11 @@ class ContrastiveObjective:
 
     scale: float = 20.0
     symmetric: bool = False
+    pooling: Pooling = "mean"
 
     def __call__(self, model: Bert, batch: SimilarBatch) -> Loss:
-        first, second = text_vectors(model, batch.first), text_vectors(model, batch.second)
+        first = text_vectors(model, batch.first, self.pooling)
+        second = text_vectors(model, batch.second, self.pooling)
         total = ranking_sum(self.scale * first @ second.T, batch.shared)
         if self.symmetric:
             total = (total + ranking_sum(self.scale * second @ first.T, batch.shared)) / 2
@@ -54,9 +59,12 @@ class CosineObjective:
     """(cos(a_i, b_i) - score_i)^2, with scores from 0 to 1. Reimers and Gurevych 2019, section 3
     (regression objective)."""
 
+    pooling: Pooling = "mean"
+
     def __call__(self, model: Bert, batch: SimilarBatch) -> Loss:
         if batch.scores is None:
             raise ValueError("the pairs have no scores")
-        first, second = text_vectors(model, batch.first), text_vectors(model, batch.second)
+        first = text_vectors(model, batch.first, self.pooling)
+        second = text_vectors(model, batch.second, self.pooling)
         total = ((first * second).sum(-1) - batch.scores).square().sum()
         return Loss(total, total.detach(), len(first))
