@@ -18,8 +18,10 @@ from headway.data.sentence_pairs import (
     ELSEWHERE,
     FIRST,
     FIRST_END,
+    OWN,
     SECOND,
     SECOND_END,
+    Elsewhere,
     Plan,
     fitted,
     full_rows,
@@ -55,37 +57,43 @@ class MaskedBatch:
 class RowSettings:
     """rows: of a batch. length: most tokens of a row, marks included. pairs: two texts in a row,
     half of them apart; else full sentences. short: share of shorter pairs. smoothing: exponent of
-    the corpora's shares."""
+    the corpora's shares. mixed: so many passes first, texts that stand apart come from any corpus.
+    """
 
     rows: int
     length: int
     pairs: bool = True
     short: float = 0.1
     smoothing: float = 0.7
+    mixed: int = 0
     seed: int = 0
 
 
 @dataclass(frozen=True)
 class Source:
-    """A corpus with what makes rows of it. number: of this corpus among all."""
+    """A corpus with what makes rows of it. number: of this corpus among all. anywhere: where second
+    texts come from in the first passes, this corpus included; None: never but from this."""
 
     corpus: SentenceCorpus
     settings: RowSettings
     masking: Masking
     marks: Marks
     number: int = 0
+    anywhere: Elsewhere | None = None
 
     @property
     def room(self) -> int:
         """Tokens of a row besides its marks."""
         return self.settings.length - 2 - (self.marks.between if self.settings.pairs else 0)
 
-    def plan(self, version: int, turn: int = 0) -> Plan:
-        """A pass over the corpus. DataError where nothing can be made of it."""
+    def plan(self, version: int, turn: int = 0, mixed: bool = False) -> Plan:
+        """A pass over the corpus. mixed: texts that stand apart come from anywhere. DataError where
+        nothing can be made of it."""
         how = self.settings
         key = [how.seed, _PLAN, self.number, version, turn]
         if how.pairs:
-            found = pair_rows(self.corpus, self.room, how.short, key)
+            anywhere = self.anywhere if mixed else None
+            found = pair_rows(self.corpus, self.room, how.short, key, anywhere)
         else:
             found = full_rows(self.corpus, self.room, key)
         if not len(found):
@@ -100,14 +108,17 @@ class Source:
         self, plan: Plan, index: int, version: int, turn: int = 0
     ) -> tuple[list[int], list[int], list[int]]:
         """(ids, types, targets) of one row. Follows from (seed, number, version, turn, index)."""
-        first_at, first_end, second_at, second_end, _ = plan[index].tolist()
+        first_at, first_end, second_at, second_end, _, which = plan[index].tolist()
         key = [self.settings.seed, _ROW, self.number, version, turn, index]
         random = np.random.default_rng(key)
         first = self.corpus.run(first_at, first_end)
         if second_at == second_end:
             ids, types = self.marks.frame(first.tolist(), room=self.settings.length)
         else:
-            second = self.corpus.run(second_at, second_end)
+            there = self.corpus
+            if which != OWN and self.anywhere is not None:
+                there = self.anywhere.corpora[which]
+            second = there.run(second_at, second_end)
             first, second = fitted(first, second, self.room, random)
             ids, types = self.marks.frame(first.tolist(), second.tolist())
         shown, places = self.masking(ids, random)
@@ -139,9 +150,8 @@ class MaskedRows:
     def __init__(self, sources: Sequence[Source], device: str = "cpu") -> None:
         self.sources, self.device = sources, device
         self.settings, self.masking = sources[0].settings, sources[0].masking.config
-        tokens = np.array([source.corpus.tokens for source in sources], np.float64)
-        shares = (tokens / tokens.sum()) ** self.settings.smoothing
-        self.shares: npt.NDArray[np.float64] = shares / shares.sum()
+        corpora = [source.corpus for source in sources]
+        self.shares = Elsewhere.among(corpora, self.settings.smoothing).shares
         """Of all rows, those of each corpus."""
         sizes = [len(source.plan(0)) for source in sources]
         self.quotas = np.maximum(1, np.round(self.shares * sum(sizes))).astype(np.int64)
@@ -188,7 +198,8 @@ class MaskedRows:
         plans: list[Plan] = []
         rows = np.empty((0, 2), np.int64)
         while len(rows) < quota:
-            plan, turn = source.plan(self._version(epoch), len(plans)), len(plans)
+            turn = len(plans)
+            plan = source.plan(self._version(epoch), turn, epoch < self.settings.mixed)
             key = [self.settings.seed, _ORDER, source.number, epoch, turn]
             order = np.random.default_rng(key).permutation(len(plan))
             turns = np.full(len(plan), turn, np.int64)
@@ -224,8 +235,7 @@ def rows_in_order(
 
 def words_a_row(source: Source) -> float:
     """How many words are hidden in a row on the average, as planned."""
-    plan, lengths = source.plan(0), source.corpus.lengths
-    sums = np.concatenate(([0], np.cumsum(lengths)))
+    plan, sums = source.plan(0), source.corpus.sums
     tokens = sums[plan[:, FIRST_END]] - sums[plan[:, FIRST]]
     tokens += sums[plan[:, SECOND_END]] - sums[plan[:, SECOND]]
     counts = [source.masking.count(int(n)) for n in np.minimum(tokens, source.room)]

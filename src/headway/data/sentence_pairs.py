@@ -2,12 +2,14 @@
 
 A plan is one pass over a corpus as a matrix, one row of numbers for each row to be read:
 (first, last) of the sentences of the first text, (first, last) of the second one (empty where there
-is none), and whether the second stands elsewhere; `last` is the sentence after. It follows from
-(corpus, settings, key) alone.
+is none), whether the second stands elsewhere, and the number of the corpus it stands in, of those
+that it may come from; `last` is the sentence after. It follows from (corpora, settings, key) alone.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -16,8 +18,24 @@ import numpy.typing as npt
 from headway.data.sentences import SentenceCorpus
 
 Plan = npt.NDArray[np.int64]
-FIRST, FIRST_END, SECOND, SECOND_END, ELSEWHERE = range(5)
+FIRST, FIRST_END, SECOND, SECOND_END, ELSEWHERE, CORPUS = range(6)
+OWN = -1  # in place of a corpus's number: that of the first text
 FAR = 4  # the second text is a quarter of the corpus away where there is one document only
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """Corpora that a second text may come from, and the share of each."""
+
+    corpora: Sequence[SentenceCorpus]
+    shares: npt.NDArray[np.float64]
+
+    @classmethod
+    def among(cls, corpora: Sequence[SentenceCorpus], smoothing: float) -> Elsewhere:
+        """p_i^a / sum_j p_j^a, where p_i is a corpus's share of the tokens and a is `smoothing`."""
+        tokens = np.array([corpus.tokens for corpus in corpora], np.float64)
+        shares = (tokens / tokens.sum()) ** smoothing
+        return cls(corpora, shares / shares.sum())
 
 
 def full_rows(corpus: SentenceCorpus, room: int, key: list[int]) -> Plan:
@@ -34,23 +52,30 @@ def full_rows(corpus: SentenceCorpus, room: int, key: list[int]) -> Plan:
         # the border before the first sentence is not in the row
         last = int(np.searchsorted(sums, sums[at] + borders[at] + room, side="right")) - 1
         last = min(max(last, at + 1), len(corpus))
-        rows.append((at, last, 0, 0, 0))
+        rows.append((at, last, 0, 0, 0, OWN))
         at = last
-    return np.array(rows, np.int64).reshape(-1, 5)
+    return np.array(rows, np.int64).reshape(-1, CORPUS + 1)
 
 
-def pair_rows(corpus: SentenceCorpus, room: int, short: float, key: list[int]) -> Plan:
+def pair_rows(
+    corpus: SentenceCorpus,
+    room: int,
+    short: float,
+    key: list[int],
+    anywhere: Elsewhere | None = None,
+) -> Plan:
     """Two texts of one or more sentences each, together about `room` tokens: in half of the rows
     the second follows the first in its document, in half it stands in another one.
 
     A share of `short` of the rows aims at any smaller length (at least 2 tokens). Where the second
     text stands elsewhere, what followed is the beginning of the next row. Elsewhere is any sentence
     of the other documents; of the same one, a quarter of it away if possible, where there is no
-    other. Devlin et al. 2019, appendix A.2 and released code; unlike theirs, a last sentence
-    without a successor begins no row, so that the halves are equal.
+    other. With `anywhere`, which has this corpus too, one of its corpora is drawn first. Devlin et
+    al. 2019, appendix A.2 and released code; unlike theirs, a last sentence without a successor
+    begins no row, so that the halves are equal.
     """
-    sums = np.concatenate(([0], np.cumsum(corpus.lengths)))
-    rows: list[tuple[int, int, int, int, int]] = []
+    sums = corpus.sums
+    rows: list[tuple[int, ...]] = []
     borders = corpus.documents.tolist()
     for number, (at, end) in enumerate(pairwise(borders)):
         random = np.random.default_rng([*key, number])
@@ -59,18 +84,37 @@ def pair_rows(corpus: SentenceCorpus, room: int, short: float, key: list[int]) -
             last = int(np.searchsorted(sums, sums[at] + target))  # the first that reaches it
             last = min(max(last, at + 2), end)
             cut = int(random.integers(at + 1, last))
-            row, at = (at, cut, cut, last, 0), last
+            row, at = (at, cut, cut, last, 0, OWN), last
             if random.random() < 0.5:
-                other = _elsewhere(borders[number], end, row[0], last, len(corpus), random)
+                which = _drawn(corpus, anywhere, random)
+                if which != OWN and anywhere is not None:
+                    there = anywhere.corpora[which]
+                    other: int | None = int(random.integers(len(there)))
+                else:
+                    there = corpus
+                    other = _elsewhere(borders[number], end, row[0], last, len(corpus), random)
                 if other is not None:
-                    stop = int(
-                        np.searchsorted(sums, sums[other] + target - (sums[cut] - sums[row[0]]))
-                    )
-                    its_end = borders[int(np.searchsorted(corpus.documents, other, side="right"))]
-                    row = (row[0], cut, other, min(max(stop, other + 1), its_end), 1)
+                    room_left = target - int(sums[cut] - sums[row[0]])
+                    row = (row[0], cut, other, _stop(there, other, room_left), 1, which)
                     at = cut
             rows.append(row)
-    return np.array(rows, np.int64).reshape(-1, 5)
+    return np.array(rows, np.int64).reshape(-1, CORPUS + 1)
+
+
+def _drawn(corpus: SentenceCorpus, anywhere: Elsewhere | None, random: np.random.Generator) -> int:
+    """The number of the corpus that a second text comes from."""
+    if anywhere is None:
+        return OWN
+    which = int(random.choice(len(anywhere.shares), p=anywhere.shares))
+    return OWN if anywhere.corpora[which] is corpus else which
+
+
+def _stop(corpus: SentenceCorpus, first: int, tokens: int) -> int:
+    """The sentence after a text of about so many tokens that begins with `first`, in its
+    document."""
+    stop = int(np.searchsorted(corpus.sums, corpus.sums[first] + tokens))
+    end = int(corpus.documents[np.searchsorted(corpus.documents, first, side="right")])
+    return min(max(stop, first + 1), end)
 
 
 def _elsewhere(

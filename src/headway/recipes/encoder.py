@@ -29,6 +29,7 @@ from headway.data.masked_rows import (
     rows_in_order,
     words_a_row,
 )
+from headway.data.sentence_pairs import Elsewhere
 from headway.data.sentences import SentenceCorpus
 from headway.evaluation import PseudoPerplexity, pseudo_perplexity
 from headway.machine import Machine
@@ -76,12 +77,17 @@ class EncoderJob:
             pairs=self.config.model.next_sentence,
             short=training.short,
             smoothing=config.data.smoothing,
+            mixed=training.mixed,
             seed=training.seed,
         )
 
         def sources(corpora: list[SentenceCorpus], first: int) -> list[Source]:
-            marks = prepared.tokenizer.marks
-            return [Source(c, settings, masking, marks, first + i) for i, c in enumerate(corpora)]
+            marks, several = prepared.tokenizer.marks, len(corpora) > 1
+            anywhere = Elsewhere.among(corpora, settings.smoothing) if several else None
+            return [
+                Source(corpus, settings, masking, marks, first + i, anywhere)
+                for i, corpus in enumerate(corpora)
+            ]
 
         self.rows = MaskedRows(sources(prepared.train, 0), machine.device)
         self.held_out = sources(prepared.valid, HELD_OUT)
@@ -215,7 +221,8 @@ class EncoderJob:
         return None if text is None else Example(text)
 
     def bundle(self, model: Any) -> EncoderBundle:
-        return EncoderBundle(model, self.prepared.tokenizer)
+        how = () if self.start is None else (self.start.pooling, self.start.length)
+        return EncoderBundle(model, self.prepared.tokenizer, *how)
 
     def plan(self) -> dict[str, Any]:
         model, training = self.config.model, self.config.training

@@ -44,6 +44,12 @@ class EncoderTrainingConfig(BlocksLoopConfig):
     rows: int = setting(32, "rows of a batch", gt=0)
     length: int = setting(128, "most tokens of a row, its marks included", ge=8)
     short: float = setting(0.1, "share of the pairs that aim at a shorter length", ge=0, le=1)
+    mixed: int = setting(
+        1,
+        "of several texts, so many passes first in which a second text that stands elsewhere may "
+        "come from any of them; afterwards from its own",
+        ge=0,
+    )
     start: str | None = setting(
         None, "go on from this: a run, or the folder of an encoder (short: --from)"
     )
