@@ -1,6 +1,7 @@
 """Encoders through the real command line: pre-train, go on, evaluate, fill; right and wrong."""
 
 import json
+import shutil
 
 import pytest
 
@@ -32,6 +33,11 @@ TINY = [
 
 def train(run: str, *more: str) -> list[str]:
     return ["train", "bert-tiny", "--data", "t.txt", "--run", run, *TINY, *more]
+
+
+def valid(run):
+    """What a run's evaluations said."""
+    return [row for row in rows(run / "metrics.jsonl") if row["kind"] == "valid"]
 
 
 @pytest.fixture(scope="module")
@@ -91,9 +97,35 @@ def test_full_sentences_without_pairs(here):
 def test_an_encoder_is_evaluated_on_what_it_held_out_and_on_a_file(place, here):
     found = json.loads(here("eval", "runs/a", "--json")[0])
     assert found["tokens"] >= found["words"] > 0 and found["pseudo_perplexity"]["a_token"] > 1
+    # the rows are those that training looked at
+    (kept,) = valid(place / "runs" / "a")
+    assert set(found["held_out_rows"]) == {"t.txt"}
+    for name, value in found["held_out_rows"]["t.txt"].items():
+        assert value == pytest.approx(kept[name], rel=1e-5), name
     (place / "more.txt").write_text("The fox sees. The owl sees.\n")
     said = here("eval", "runs/a", "more.txt", "--sentences", "1")[0]
     assert said.startswith("pseudo-perplexity ") and said.rstrip().endswith("1 sentences")
+
+
+def test_texts_are_mixed_at_first_and_judged_each_by_itself(place, here):
+    other = [line.replace("lemon", "ship").replace("fox", "gull") for line in LINES]
+    (place / "u.txt").write_text("\n".join(other) + "\n")
+    words = ["train", "bert-tiny", "t.txt", "u.txt", *TINY, "--run", "two", "--steps", "5"]
+    said = here(*words)[1]
+    assert "in the first pass second texts that stand elsewhere come from all" in said
+    assert "first pass" not in here(*words[:-4], "--training.mixed", "0", "--dry-run")[1]
+    out, _ = here("eval", "runs/two")
+    lines = out.splitlines()
+    assert [line.split(":")[0] for line in lines[1:]] == ["t.txt", "u.txt"]
+    assert all("next sentences told" in line and "guessed" in line for line in lines[1:])
+    (kept,) = valid(place / "runs" / "two")
+    found = json.loads(here("eval", "runs/two", "--json")[0])["held_out_rows"]
+    accuracies = [found[text]["nsp_accuracy"] for text in ("t.txt", "u.txt")]
+    assert min(accuracies) <= kept["nsp_accuracy"] <= max(accuracies)
+    for folder in ("valid-1", "valid-2"):
+        shutil.rmtree(place / "runs" / "two" / "data" / folder)
+    out, said = here("eval", "runs/two")
+    assert len(out.splitlines()) == 1 and "valid-1" in said
 
 
 def test_settings_of_encoders_are_shown(here):

@@ -174,7 +174,7 @@ def _of_an_encoder(
     elif judges_likeness(*places):
         show_likeness(bundle, places, machine, json)
     else:
-        show_surprise(bundle, *places, sentences, json)
+        show_surprise(bundle, places, sentences, json, machine)
     return True
 
 

@@ -7,54 +7,35 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import nn
 
 from headway.bundle import EncoderBundle
-from headway.data.corruption import Masking
 from headway.data.framed import collate_framed
 from headway.data.masked_rows import (
     IGNORED,
     MaskedBatch,
     MaskedRows,
-    RowSettings,
-    Source,
     rows_in_order,
     words_a_row,
 )
-from headway.data.sentence_pairs import Elsewhere
-from headway.data.sentences import SentenceCorpus
 from headway.evaluation import PseudoPerplexity, pseudo_perplexity
 from headway.machine import Machine
 from headway.models import Bert, start_from
 from headway.recipes.encoder_config import EncoderRunConfig
 from headway.recipes.encoder_data import PreparedSentences, check_encoder, prepare_encoder
+from headway.recipes.encoder_scores import HELD_OUT, score_rows, sources_of
 from headway.recipes.family import Emit, Family, prepare_blocks
 from headway.recipes.glimpses import Example
 from headway.recipes.text_data import opened
 from headway.settings import override
-from headway.training import MaskedWords, Stream, judge
-
-HELD_OUT = 1 << 20  # numbers of held-out corpora begin here: their chances are of their own
-
-
-@dataclass
-class _Sums:
-    """What is added up over held-out rows."""
-
-    nats: float = 0.0
-    words: int = 0
-    right: int = 0
-    pair_nats: float = 0.0
-    pairs: int = 0
-    pairs_right: int = 0
+from headway.training import MaskedWords, Stream
 
 
 class EncoderJob:
@@ -69,28 +50,10 @@ class EncoderJob:
     ) -> None:
         self.config = _fitted(config, prepared, start)
         self.prepared, self.start, self.machine = prepared, start, machine
-        masking = Masking.of(config.masking, prepared.tokenizer)
-        training = config.training
-        settings = RowSettings(
-            rows=training.rows,
-            length=training.length,
-            pairs=self.config.model.next_sentence,
-            short=training.short,
-            smoothing=config.data.smoothing,
-            mixed=training.mixed,
-            seed=training.seed,
-        )
-
-        def sources(corpora: list[SentenceCorpus], first: int) -> list[Source]:
-            marks, several = prepared.tokenizer.marks, len(corpora) > 1
-            anywhere = Elsewhere.among(corpora, settings.smoothing) if several else None
-            return [
-                Source(corpus, settings, masking, marks, first + i, anywhere)
-                for i, corpus in enumerate(corpora)
-            ]
-
-        self.rows = MaskedRows(sources(prepared.train, 0), machine.device)
-        self.held_out = sources(prepared.valid, HELD_OUT)
+        tokenizer = prepared.tokenizer
+        train = sources_of(self.config, prepared.train, tokenizer, 0)
+        self.rows = MaskedRows(train, machine.device)
+        self.held_out = sources_of(self.config, prepared.valid, tokenizer, HELD_OUT)
         self.objective = MaskedWords(words_a_row(self.rows.sources[0]))
 
     def build(self) -> nn.Module:
@@ -110,32 +73,12 @@ class EncoderJob:
         """Of held-out rows that hide the same words each time: nats a hidden word and the share
         guessed right, nats a pair and the share judged right, and how many nats the words are below
         their unigram entropy."""
-        sums = _Sums()
-        for batch in self.held_out_batches():
-            go_on()
-            with self.machine.precision():
-                judged = judge(model, batch)
-            found = F.cross_entropy(judged.words, judged.targets, reduction="sum")
-            sums.nats, sums.words = sums.nats + found.item(), sums.words + len(judged.targets)
-            sums.right += int((judged.words.argmax(-1) == judged.targets).sum())
-            if judged.follows is None or batch.elsewhere is None:
-                continue
-            pairs = F.cross_entropy(judged.follows, batch.elsewhere, reduction="sum")
-            sums.pair_nats, sums.pairs = (
-                sums.pair_nats + pairs.item(),
-                sums.pairs + len(judged.follows),
-            )
-            sums.pairs_right += int((judged.follows.argmax(-1) == batch.elsewhere).sum())
+        sums = score_rows(model, self.held_out_batches(), self.machine, go_on)
         self._show_sample(model, emit)
         self._tell_surprise(model, emit, go_on)
-        nats = sums.nats / sums.words
-        numbers = {"mlm_nats": nats, "negative_mlm_nats": -nats}
-        numbers["mlm_accuracy"] = sums.right / sums.words
-        numbers["below_unigram"] = self.unigram[0] - nats
-        if sums.pairs:
-            numbers["nsp_loss"] = sums.pair_nats / sums.pairs
-            numbers["nsp_accuracy"] = sums.pairs_right / sums.pairs
-        return numbers
+        numbers = sums.numbers()
+        nats = numbers["mlm_nats"]
+        return {**numbers, "negative_mlm_nats": -nats, "below_unigram": self.unigram[0] - nats}
 
     def held_out_batches(self) -> Iterator[MaskedBatch]:
         """The same rows, with the same words hidden, each time."""
@@ -297,6 +240,12 @@ def _prepare(config: EncoderRunConfig, folder: Path, machine: Machine, emit: Emi
     if len(prepared.train) > 1:
         shares = ", ".join(f"{share:.1%}" for share in job.rows.shares)
         note(f"shares of the texts: {shares} (--data.smoothing {config.data.smoothing:g})")
+        if job.config.model.next_sentence and training.mixed:
+            passes = "pass" if training.mixed == 1 else f"{training.mixed} passes"
+            note(
+                f"in the first {passes} second texts that stand elsewhere come from all the texts, "
+                "then from their own (--training.mixed)"
+            )
     if start is not None:
         if config.optimizer.kind == "muon":
             note(
