@@ -12,6 +12,7 @@ from headway.bundle import EncoderBundle
 from headway.errors import DataError, UsageError
 from headway.interop import export, read_sentence_folder
 from headway.recipes.embed import vectors_of
+from tests.end_to_end.small import headway
 from tests.small_encoder import TEXTS, encoder
 
 MODULES = ["Transformer", "Pooling", "Normalize"]
@@ -148,6 +149,26 @@ def test_a_folder_of_ours_that_says_nonsense_is_refused(tmp_path):
     assert load(tmp_path / "ours").pooling == "mean"
     with pytest.raises(UsageError, match="no model"):
         load(tmp_path)
+
+
+@pytest.mark.parametrize(("pooling", "length"), [("first", 9), ("mean", 19)])
+def test_what_is_exported_makes_the_same_vectors_there(tmp_path, pooling, length):
+    plain = encoder()
+    bundle = EncoderBundle(plain.model, plain.tokenizer, pooling, length)
+    bundle.save(tmp_path / "ours")
+    headway("export", "ours", "--to", "hf", "--out", "theirs", cwd=tmp_path)
+    again = load(tmp_path / "theirs")
+    assert (again.pooling, again.length) == (pooling, length)
+    torch.testing.assert_close(again.embed(TEXTS), bundle.embed(TEXTS), rtol=0, atol=1e-5)
+    # as sentence-transformers reads it (seen with 6.2.0: vectors equal to 2e-7)
+    said = json.loads((tmp_path / "theirs" / "1_Pooling" / "config.json").read_text())
+    assert said["pooling_mode_cls_token"] == (pooling == "first")
+    assert said["pooling_mode_mean_tokens"] == (pooling == "mean")
+    assert said["word_embedding_dimension"] == 24
+    named = json.loads((tmp_path / "theirs" / "modules.json").read_text())
+    assert [each["type"].rpartition(".")[2] for each in named] == MODULES
+    length_file = tmp_path / "theirs" / "sentence_bert_config.json"
+    assert json.loads(length_file.read_text())["max_seq_length"] == length
 
 
 def test_training_goes_on_with_the_vectors_that_the_model_has(place):

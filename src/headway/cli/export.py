@@ -27,9 +27,10 @@ def export(
 
     headway export runs/NAME --to hf
 
-    Language models, encoders of BERT's family with their heads, encoders and classifiers of
-    pictures, captioners. The folder is read again: its logits must be the model's to 1e-4, its ids
-    the tokenizer's. If they are not, it is removed and the command fails.
+    Language models, encoders of BERT's family with their heads (bare ones for sentence-transformers
+    too), encoders and classifiers of pictures, captioners. The folder is read again: its logits
+    must be the model's to 1e-4, its ids the tokenizer's. If they are not, it is removed and the
+    command fails.
 
     Parameters
     ----------
@@ -61,9 +62,9 @@ def export(
 
 def _written(bundle: Any, place: Path, family: str | None) -> Exported:
     """By the function for its kind. UsageError for what has no form there."""
-    from headway.bundle import CaptionerBundle
+    from headway.bundle import CaptionerBundle, EncoderBundle
+    from headway.interop import SentenceFolder, export_captioner, export_images
     from headway.interop import export as write
-    from headway.interop import export_captioner, export_images
 
     reader = getattr(bundle, "reader", bundle)  # with tasks the tokenizer stands beside the labels
     if isinstance(bundle, CaptionerBundle):
@@ -78,7 +79,10 @@ def _written(bundle: Any, place: Path, family: str | None) -> Exported:
             hint="headway classify gives them as they are",
         )
     labels = getattr(reader, "labels", None) or getattr(reader, "tags", None)
-    return write(bundle.model, reader.tokenizer, place, family, labels)
+    sentences = None
+    if isinstance(bundle, EncoderBundle):
+        sentences = SentenceFolder(place, bundle.pooling, bundle.length)
+    return write(bundle.model, reader.tokenizer, place, family, labels, sentences)
 
 
 def _opened(run: Path) -> Any:

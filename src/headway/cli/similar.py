@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from headway.cli.console import data, data_json, talk
 from headway.cli.embed import vectors_of
@@ -77,6 +77,7 @@ def _searched(
     import torch
     import torch.nn.functional as F
 
+    from headway.blocks import Pooling
     from headway.data.formats.vectors import read_vectors
 
     if len(texts) > 1:
@@ -94,11 +95,13 @@ def _searched(
         first.setdefault(text, i)
     rows = list(first.values())
     vectors = F.normalize(torch.from_numpy(stored.vectors[rows]), dim=-1)
-    for pooling in ("mean", "first"):  # the file does not say which: its first text, read again
+    # the file does not say how its vectors were pooled: its first text is read again
+    for pooling in sorted(get_args(Pooling), key=lambda each: each != bundle.pooling):
         again, asked = vectors_of(bundle, [stored.texts[rows[0]], query], place, pooling)
         if len(again) == vectors.shape[1] and float(again @ vectors[0]) > SAME:
-            if pooling != "mean":
-                talk.print("searched  by the vectors of [CLS], as those in the file are")
+            if pooling != bundle.pooling:
+                kind = "means" if pooling == "mean" else "the vectors of [CLS]"
+                talk.print(f"searched  by {kind}, as those in the file are")
             return [stored.texts[i] for i in rows], vectors @ asked
     raise DataError(
         "the vectors are not this model's: it gives the first text another one",

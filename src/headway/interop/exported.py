@@ -15,6 +15,7 @@ from headway.errors import HeadwayError, UsageError
 from headway.files import new_folder, write_file
 from headway.interop.folders import TextModel, build, read, write
 from headway.interop.marked import same_marked_ids, write_marked
+from headway.interop.sentence_folders import SentenceFolder, write_sentence_folder
 from headway.models import GPT, Bert, BertConfig, GPTConfig
 from headway.shapes import Int, Tensor
 from headway.text import ForeignTokenizer, MarkedTokenizer, TextTokenizer
@@ -54,13 +55,15 @@ def export(
     folder: str | Path,
     family: str | None = None,
     labels: Sequence[str] | None = None,
+    sentences: SentenceFolder | None = None,
 ) -> Exported:
     """Write a folder that transformers opens, with its tokenizer; on any fault there is none.
 
     The weights are read again and must give the model's outputs for random ids to 1e-4; the
     tokenizer must give the ids of `tokenizer` for texts with odd characters. labels: names of a
-    classifier's classes. HeadwayError where they do not, UsageError for what has no form there and
-    for a folder that exists.
+    classifier's classes. sentences: how an encoder makes a text's vector, for sentence-transformers
+    (its `encoder` is not looked at). HeadwayError where they do not, UsageError for what has no
+    form there and for a folder that exists.
     """
     folder = Path(folder)
     shape = _shape(model)
@@ -83,6 +86,8 @@ def export(
         else:
             write_tokenizer(tokenizer, place, shape.max_length)
             texts = same_ids(tokenizer, place, str(folder))
+        if sentences is not None:
+            write_sentence_folder(place, shape.model_dim, sentences)
     return Exported(folder=folder, architecture=written, difference=difference, texts=texts)
 
 

@@ -1,15 +1,16 @@
-"""Folders of sentence-transformers: which of their parts is the encoder, and how its vectors become
-one for a text. Reimers and Gurevych 2019."""
+"""Folders of sentence-transformers, read and written: which of their parts is the encoder, and how
+its vectors become one for a text. Reimers and Gurevych 2019."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from headway.blocks import Pooling
 from headway.errors import DataError
-from headway.files import read_json
+from headway.files import read_json, write_file
 from headway.interop.facts import Facts
 
 FILE = "modules.json"
@@ -60,6 +61,28 @@ def read_sentence_folder(folder: Path) -> SentenceFolder:
                 "Transformer, Pooling and Normalize are; without the file it is an encoder alone",
             )
     return SentenceFolder(encoder, pooling, _length(encoder / LENGTH_FILE))
+
+
+def write_sentence_folder(folder: Path, width: int, how: SentenceFolder) -> None:
+    """Put the files beside an encoder's that make sentence-transformers give `how`'s vectors, of
+    length 1. width: numbers of a vector."""
+    names = ("", "1_Pooling", "2_Normalize")
+    kinds = ("Transformer", "Pooling", "Normalize")
+    modules = [
+        {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for i, (path, kind) in enumerate(zip(names, kinds, strict=True))
+    ]
+    pooling: dict[str, Any] = {"word_embedding_dimension": width}
+    for mode, name in _MODES.items():
+        pooling[_MODE + mode] = POOLINGS[name] == how.pooling
+    (folder / names[1]).mkdir()
+    _write(folder / names[1] / "config.json", pooling)
+    _write(folder / LENGTH_FILE, {LENGTH: how.length, "do_lower_case": False})
+    _write(folder / FILE, modules)
+
+
+def _write(path: Path, content: Any) -> None:
+    write_file(path, (json.dumps(content, indent=2) + "\n").encode())
 
 
 def _inside(folder: Path, module: dict[str, Any], path: Path) -> Path:
