@@ -56,6 +56,21 @@ def test_a_tree_holds_every_sum_and_the_path_of_the_winner(beam):
     assert sum(leaf.kept and leaf.token != "</s>" for leaf in begun) == beam
 
 
+def test_a_frame_and_its_tree_come_from_one_search(monkeypatch):
+    bundle, searches = translator(), []
+    search = bundle.search
+    monkeypatch.setattr(bundle, "search", lambda *a, **k: searches.append(a) or search(*a, **k))
+    frame = watch(bundle, "two dogs play")
+    assert len(searches) == 1
+    written = [leaf.token for leaf in frame.beam if leaf.chosen]
+    assert written[1:] == frame.sides["target"].tokens[: len(written) - 1] and len(written) > 2
+    with pytest.raises(UsageError, match="empty"):
+        watch(bundle, "  ")
+    assert len(searches) == 1
+    plain = watch(bundle, "two dogs play", analyses=())
+    assert plain.answer == frame.answer and plain.sides == frame.sides
+
+
 def test_a_frame_has_the_tree_of_what_the_model_wrote_itself():
     frame = watch(translator(), "two dogs play", analyses=("beam",))
     chosen = [leaf.token for leaf in frame.beam if leaf.chosen]

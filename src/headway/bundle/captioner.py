@@ -182,16 +182,20 @@ class CaptionerBundle:
         return Caption(text, total, total, tuple(row.tokens), row.reason == "end")
 
     def reading(
-        self, picture: Picture, text: str | None = None, *, language: str | None = None
+        self,
+        picture: Picture,
+        text: str | Sequence[int] | None = None,
+        *,
+        language: str | None = None,
     ) -> Reading:
-        """What is read while `text` (given, or the model's own caption) is written. The picture's
+        """What is read while `text` (ids too, or the model's own caption) is written. The picture's
         tokens are the encoder's vectors: [CLS], [R1], ... (registers), and "row,column" of the
         patches. What the decoder reads begins one token earlier than what it predicts."""
         images = image_of(self.reader.images, picture, self.device)
         if text is None:
             written = list(self.search_images(images, language)[0][0].tokens)
         else:
-            (written,) = self.reader.encode([text])
+            written = self.reader.encode([text])[0] if isinstance(text, str) else [*text]
         room = self.model.max_length
         if room is not None and len(written) >= room:
             raise UsageError(

@@ -148,9 +148,9 @@ class TranslatorBundle:
         text = self.tokenizer.target.decode(found.tokens)
         return Translation(text, found.score, found.log_probability, found.tokens, found.finished)
 
-    def reading(self, source: str, target: str | None = None) -> Reading:
-        """What is read while `target` (given, or the model's own translation) is predicted. What
-        the decoder reads begins one token earlier than what it predicts."""
+    def reading(self, source: str, target: str | Sequence[int] | None = None) -> Reading:
+        """What is read while `target` (a text, ids, or the model's own translation) is predicted.
+        What the decoder reads begins one token earlier than what it predicts."""
         if not source.strip():
             raise UsageError("there is nothing to look at in an empty text")
         first, second = self.tokenizer.source, self.tokenizer.target
@@ -158,7 +158,7 @@ class TranslatorBundle:
         if target is None:
             target_ids = list(self.search([source])[0][0].tokens)
         else:
-            target_ids = second.encode(target.strip())
+            target_ids = second.encode(target.strip()) if isinstance(target, str) else [*target]
         self._check_room(len(source_ids), self.model.max_source, "the source")
         self._check_room(len(target_ids), self.model.max_target, "the target")
         tokens, keys = collate_sources([source_ids], first)

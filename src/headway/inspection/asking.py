@@ -86,17 +86,18 @@ def ask(
     given: Any,
     second: str | None = None,
     *,
-    target: str | None = None,
+    target: str | Sequence[int] | None = None,
     language: str | None = None,
     written: int = WRITTEN,
 ) -> Asked:
     """Put a text or a picture to a model.
 
     second: the other text of a model of pairs, the context of a question. target: what a translator
-    or a captioner is to be watched writing, instead of its own best. language: of a captioner.
-    written: most pieces that a language model writes, which are watched too. UsageError for what a
-    model cannot read or nothing can be seen in.
+    or a captioner is to be watched writing (a text or ids), instead of its own best. language: of a
+    captioner. written: most pieces that a language model writes, which are watched too. UsageError
+    for what a model cannot read or nothing can be seen in.
     """
+    check_input(bundle, given, second, target=target, language=language)
     kinds: dict[type[Any], Callable[[], Asked]] = {
         TranslatorBundle: lambda: _translation(bundle, given, target),
         TextBundle: lambda: _text(bundle, given, written),
@@ -112,6 +113,18 @@ def ask(
         raise UsageError(
             f"a {bundle.kind} has no attention to look at", hint="any kind but words can be watched"
         )
+    return kinds[type(bundle)]()
+
+
+def check_input(
+    bundle: Bundle,
+    given: Any,
+    second: str | None = None,
+    *,
+    target: str | Sequence[int] | None = None,
+    language: str | None = None,
+) -> None:
+    """UsageError for what `ask` could not put to a model of this kind."""
     reads_second = EncoderBundle | ClassifierBundle | AnswererBundle
     if second is not None and not isinstance(bundle, reads_second):
         raise UsageError(f"a {bundle.kind} reads one input, and there is a second one")
@@ -125,10 +138,9 @@ def ask(
     pictures = ImageEncoderBundle | ImageClassifierBundle | CaptionerBundle
     if not isinstance(bundle, pictures) and (not isinstance(given, str) or not given.strip()):
         raise UsageError("there is nothing to look at in an empty text", hint="give some words")
-    return kinds[type(bundle)]()
 
 
-def _translation(bundle: Any, source: str, target: str | None) -> Asked:
+def _translation(bundle: Any, source: str, target: str | Sequence[int] | None) -> Asked:
     reading = bundle.reading(source, target)
     side = bundle.tokenizer.target
     ids = reading.ids["target"]
@@ -258,7 +270,9 @@ def _image(bundle: Any, given: Any) -> Asked:
     )
 
 
-def _caption(bundle: Any, given: Any, text: str | None, language: str | None) -> Asked:
+def _caption(
+    bundle: Any, given: Any, text: str | Sequence[int] | None, language: str | None
+) -> Asked:
     reading = bundle.reading(given, text, language=language)
     reader = bundle.reader
     ids = reading.ids["target"]

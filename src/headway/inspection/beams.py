@@ -18,6 +18,13 @@ def beam_tree(bundle: Any, given: Any, *, language: str | None = None, beam: int
 
     UsageError for other models, and for fewer than two beams.
     """
+    return search_tree(bundle, given, language=language, beam=beam)[0]
+
+
+def search_tree(
+    bundle: Any, given: Any, *, language: str | None = None, beam: int = 4
+) -> tuple[list[Leaf], list[int]]:
+    """`beam_tree`, and the ids of what was found best."""
     if beam < 2:
         raise UsageError(f"{beam=}: one beam is no tree", hint="beam=4")
     weighed: list[Candidate] = []
@@ -38,7 +45,7 @@ def beam_tree(bundle: Any, given: Any, *, language: str | None = None, beam: int
     (root,) = names([first])
     best = found[0]
     won = (*best.tokens, eos) if best.finished else best.tokens
-    return tree_of(weighed, root, won, lambda token: names([token])[0])
+    return tree_of(weighed, root, won, lambda token: names([token])[0]), list(best.tokens)
 
 
 def tree_of(

@@ -20,8 +20,8 @@ from headway.attention import (
 from headway.bundle import Bundle, CaptionerBundle, TranslatorBundle, part_of
 from headway.errors import UsageError
 from headway.inspection.ablation import head_importance, heads_of, layers_of
-from headway.inspection.asking import WRITTEN, Asked, Says, ask
-from headway.inspection.beams import beam_tree
+from headway.inspection.asking import WRITTEN, Asked, Says, ask, check_input
+from headway.inspection.beams import search_tree
 from headway.inspection.document import Attribution, Frame, Maps, Side, Vectors
 from headway.inspection.flow import rolled, weighted
 from headway.inspection.gradients import gradient_x_input
@@ -69,12 +69,17 @@ def watch(
         raise UsageError(
             "this model has no attention to look at", hint="one with any attention but none"
         )
-    asked = ask(bundle, given, second, target=target, language=language, written=written)
+    searches = isinstance(bundle, TranslatorBundle | CaptionerBundle) and target is None
+    if "beam" not in analyses or not searches:
+        asked = ask(bundle, given, second, target=target, language=language, written=written)
+        return look_at(
+            asked, layers=layers, vectors=vectors, analyses=analyses, top=top, label=label
+        )
+    check_input(bundle, given, second, language=language)
+    tree, best = search_tree(bundle, given, language=language)
+    asked = ask(bundle, given, second, target=best, language=language)
     frame = look_at(asked, layers=layers, vectors=vectors, analyses=analyses, top=top, label=label)
-    searched = isinstance(bundle, TranslatorBundle | CaptionerBundle) and target is None
-    if "beam" not in analyses or not searched:
-        return frame
-    return replace(frame, beam=beam_tree(bundle, given, language=language))
+    return replace(frame, beam=tree)
 
 
 def look_at(
