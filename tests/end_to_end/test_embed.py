@@ -266,6 +266,7 @@ def test_a_dry_run_keeps_nothing_and_settings_are_shown(place, here):
         ("embed enc t.txt --plot there.svg", 2, "exists already"),
         ("embed enc nowhere.txt", 2, "no such file"),
         ("embed enc empty.txt", 3, "no text"),
+        ("embed enc there.npz", 2, "arrays, not texts"),
         ("embed enc fox owl --plot few.svg", 2, "too few"),
         ("embed enc t.txt --label kind", 2, "not all texts have one"),
         ("embed enc t.tsv --label sort", 2, "--label NAME"),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, get_args
 from headway.cli.console import data, data_json, talk
 from headway.cli.embed import vectors_of
 from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
-from headway.cli.texts import gather
+from headway.cli.texts import ARRAYS, gather
 from headway.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def similar(
         raise UsageError(f"--top {top}: must be at least 1")
     place = machine.prepare()
     bundle = load_as(EncoderBundle, run, place.device)
-    if any(Path(thing).suffix == ".npz" for thing in texts):
+    if any(Path(thing).suffix == ARRAYS for thing in texts):
         found, cosines = _searched(bundle, query, texts, place)
     else:
         found = list(dict.fromkeys(gather(texts, column).texts))

@@ -12,6 +12,7 @@ from headway.cli.translate import standard_input
 from headway.errors import DataError, UsageError
 
 PLAIN = (".txt", ".md")
+ARRAYS = ".npz"
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,10 @@ def gather(things: Sequence[str], column: str = "text", label: str | None = None
     found: list[tuple[str, str | None]] = []
     for thing in things:
         path = Path(thing)
+        if _is_file(thing) and ending(path) == ARRAYS:
+            raise UsageError(
+                "arrays, not texts", thing, "headway similar RUN QUERY searches vectors"
+            )
         if _is_file(thing):
             rows = _rows(path, column, label)
             talk.print(f"read      {path}: {len(rows):,} texts", markup=False)
