@@ -126,6 +126,18 @@ def test_texts_are_drawn_in_the_colours_of_their_labels(here, tmp_path, ending):
             assert f">{word}<" in drawn, word
 
 
+def test_lines_of_several_documents_are_drawn_in_a_colour_for_each(here, tmp_path):
+    for name, lines in (("one.txt", TEXTS[:3]), ("two.md", TEXTS[3:5])):
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
+    files = [str(tmp_path / name) for name in ("one.txt", "two.md")]
+    out = ["--output", str(tmp_path / "v.npz"), "--plot", str(tmp_path / "x.svg")]
+    here("embed", "enc", *files, "t.tsv", "--label", "file", *out, code=2)  # a table has columns
+    here("embed", "enc", *files, "--label", "file", *out)
+    assert np.load(tmp_path / "v.npz")["labels"].tolist() == ["one.txt"] * 3 + ["two.md"] * 2
+    drawn = (tmp_path / "x.svg").read_text()
+    assert ">one.txt<" in drawn and ">two.md<" in drawn
+
+
 def test_a_picture_of_many_texts_names_none_of_them(place, here, tmp_path):
     (tmp_path / "many.txt").write_text("\n".join(first for first, _ in PAIRS))
     here("embed", "enc", str(tmp_path / "many.txt"), "--plot", str(tmp_path / "x.svg"))

@@ -64,8 +64,9 @@ def embed(
     column
         Name of the column (or key) that holds the text.
     label
-        Name of the column (or key) that says what a text is: the colours of a plot. Of pictures:
-        folder, the name of the folder that each lies in.
+        Name of the column (or key) that says what a text is: the colours of a plot. Of texts a line
+        each: file, the name of the file. Of pictures: folder, the name of the folder that each lies
+        in.
     pooling
         mean: of all pieces (or patches). first: the vector of [CLS]. Unless given, of texts what
         the model was trained for (the mean, where nothing is said), of pictures [CLS]'s where there

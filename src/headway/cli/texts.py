@@ -13,6 +13,7 @@ from headway.errors import DataError, UsageError
 
 PLAIN = (".txt", ".md")
 ARRAYS = ".npz"
+BY_FILE = "file"  # a label: in which of several plain files a text stands
 
 
 @dataclass(frozen=True)
@@ -26,9 +27,10 @@ class Texts:
 def gather(things: Sequence[str], column: str = "text", label: str | None = None) -> Texts:
     """What `things` are: a file's texts where one of that name is there, else a text itself.
 
-    A plain file holds one text a line; tables and .jsonl hold them in `column`, and what they are
-    in `label`. Blank lines are left out. Without things standard input is read. UsageError for what
-    looks like a file and is not there, DataError where there is no text at all.
+    A plain file holds one text a line, and with the label "file" these are of its name; tables and
+    .jsonl hold them in `column`, and what they are in `label`. Blank lines are left out. Without
+    things standard input is read. UsageError for what looks like a file and is not there, DataError
+    where there is no text at all.
     """
     from headway.data.formats import TABLES, ending
 
@@ -55,7 +57,8 @@ def gather(things: Sequence[str], column: str = "text", label: str | None = None
         raise DataError("there is no text", ", ".join(things) or "standard input")
     if label is not None and any(each is None for _, each in found):
         raise UsageError(
-            f"--label {label}: not all texts have one", hint="labels stand in tables and .jsonl"
+            f"--label {label}: not all texts have one",
+            hint="labels stand in tables and .jsonl; --label file takes the names of files",
         )
     labels = None if label is None else [str(each) for _, each in found]
     return Texts([text for text, _ in found], labels)
@@ -73,7 +76,8 @@ def _rows(path: Path, column: str, label: str | None) -> list[tuple[str, str | N
     from headway.data.formats import TABLES, ending, read_lines, read_rows, text_of
 
     if ending(path) not in TABLES:
-        return [(line.strip(), None) for line in read_lines(path) if line.strip()]
+        kind = path.name if label == BY_FILE else None
+        return [(line.strip(), kind) for line in read_lines(path) if line.strip()]
     columns = {column: "--column", **({} if label is None else {label: "--label"})}
     found: list[tuple[str, str | None]] = []
     for number, row in read_rows(path, columns):
