@@ -101,6 +101,15 @@ def test_vectors_are_written_in_every_form(place, here, bundle, tmp_path):
     assert np.array_equal(np.array([line["vector"] for line in lines], np.float32), expected)
 
 
+def test_one_endless_text_does_not_make_all_of_them_as_long(here, tmp_path, monkeypatch):
+    monkeypatch.setattr("headway.data.formats.vectors.TEXTS_LIMIT", 4 * len(TEXTS) * 50)
+    (tmp_path / "long.txt").write_text("\n".join([*TEXTS, "fox " * 20]) + "\n")
+    path = tmp_path / "v.npz"
+    said = here("embed", "enc", str(tmp_path / "long.txt"), "--output", str(path), code=2)[1]
+    assert "of 79 letters" in said and "jsonl" in said and not path.exists()
+    here("embed", "enc", "t.txt", "--output", str(path))
+
+
 def test_vectors_go_to_standard_output_where_no_file_is_named(here, bundle):
     out = here("embed", "enc", "a fox", "an owl\tsings", "--raw", "--pooling", "first")[0]
     header, *rows = out.rstrip("\n").split("\n")

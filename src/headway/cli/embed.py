@@ -85,8 +85,7 @@ def embed(
         found, what = gather_pictures(texts, label), "pictures"
     else:
         found, what = gather(texts, column, label), "texts"
-    if plot is not None and len(found.texts) < 3:
-        raise UsageError(f"{len(found.texts)} {what} are too few to spread in a plane")
+    _check_texts(found.texts, what, output, plot)
     vectors = _vectors(bundle, run, found.texts, place, (pooling, not raw))
     if output is None and plot is None:
         for line in (_objects if json else _table)(found, vectors.numpy()):
@@ -140,6 +139,16 @@ def _check_paths(output: Path | None, plot: Path | None) -> None:
         if path.suffix not in endings:
             raise UsageError(f"--{flag} {path}: must end in {' or '.join(endings)}")
         check_new(path)
+
+
+def _check_texts(texts: Sequence[str], what: str, output: Path | None, plot: Path | None) -> None:
+    """Whether they go into what is asked for. what: texts or pictures."""
+    from headway.data.formats.vectors import check_texts
+
+    if plot is not None and len(texts) < 3:
+        raise UsageError(f"{len(texts)} {what} are too few to spread in a plane")
+    if output is not None and output.suffix == ".npz":
+        check_texts(texts)
 
 
 def vectors_of(

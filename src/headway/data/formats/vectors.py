@@ -12,9 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from headway.data.formats.npz import ArrayFile
-from headway.errors import DataError
+from headway.errors import DataError, UsageError
 from headway.files import write_file
 
+TEXTS_LIMIT = 2 * 2**30  # bytes of the array of texts, where each takes the room of the longest
+LETTER = 4  # bytes
 TEXTS, VECTORS, LABELS = "texts", "vectors", "labels"
 
 
@@ -25,6 +27,18 @@ class TextVectors:
     texts: Sequence[str]
     vectors: npt.NDArray[np.float32]
     labels: Sequence[str] | None = None
+
+
+def check_texts(texts: Sequence[str]) -> None:
+    """UsageError for texts that are too long and too many to be an array."""
+    longest = max(map(len, texts), default=0)
+    size = longest * LETTER * len(texts)
+    if size > TEXTS_LIMIT:
+        raise UsageError(
+            f"in an array {len(texts):,} texts are all as long as the longest, of {longest:,} "
+            f"letters: {size / 2**30:.1f} GiB",
+            hint="--output NAME.jsonl, or shorter texts",
+        )
 
 
 def write_vectors(path: Path, found: TextVectors) -> None:
