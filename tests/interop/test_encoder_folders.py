@@ -251,7 +251,7 @@ def test_headway_loads_an_encoder(tmp_path):
     assert torch.equal(again.embed(["a fox"]), bundle.embed(["a fox"]))
 
 
-def test_headway_loads_heads_with_their_labels_and_refuses_a_scale_it_does_not_know(tmp_path):
+def test_headway_loads_heads_with_their_labels_and_numbers_as_they_are(tmp_path):
     bert = replace(TINY, vocabulary=200)
 
     def saved(name, model, labels=()):
@@ -269,6 +269,17 @@ def test_headway_loads_heads_with_their_labels_and_refuses_a_scale_it_does_not_k
     answers = saved("answers", BertAnswerer(Bert(bert)))
     (found,) = headway.load(answers).answer("what", "a fox by the tree")
     assert found.text in "a fox by the tree"
-    number = saved("number", BertClassifier(Bert(bert), 1))
-    with pytest.raises(UsageError, match="on which scale"):
-        headway.load(number)
+    model = BertClassifier(Bert(bert), 1).eval()
+    number = headway.load(saved("number", model))
+    ids, types = number.reader.tokenizer.marks.frame(
+        number.reader.tokenizer.encode("a fox"), number.reader.tokenizer.encode("the tree")
+    )
+    rows = torch.tensor([ids]), torch.ones(1, len(ids), dtype=torch.bool), torch.tensor([types])
+    (found,) = number.score([("a fox", "the tree")])
+    assert found == pytest.approx(model(*rows).item(), abs=1e-6)
+    # one text or two: the folder does not say, and neither does what is saved of it
+    number.save(tmp_path / "ours")
+    again = headway.load(tmp_path / "ours")
+    assert again.reader.pairs is None and again.reader.numbers == number.reader.numbers
+    both = ["a fox", ("a fox", "the tree")]
+    assert again.score(both) == pytest.approx([*number.score(["a fox"]), found])

@@ -7,15 +7,18 @@ from types import SimpleNamespace
 import pytest
 import torch
 import transformers
+from torch import nn
 
 import headway
 import headway.bundle
-from headway.bundle import EncoderBundle
+from headway.bundle import ClassifierBundle, ClassReader, EncoderBundle
+from headway.bundle.class_reader import Numbers
 from headway.cli.main import main
 from headway.errors import HeadwayError, UsageError
 from headway.interop import export, exported, marked, read, read_labels, read_marked
 from headway.models import Bert, BertAnswerer, BertClassifier, BertConfig, BertTagger
 from headway.text import MarkedTokenizer
+from tests.end_to_end.small import headway as run_headway
 from tests.interop.test_marked import ODD, STORY, agree, sentence_pieces, two_files
 
 TINY = BertConfig(
@@ -181,7 +184,6 @@ def test_the_command_writes_the_names_that_stand_beside_the_tokenizer(
     for facts, code in (
         ({"labels": tags}, 0),
         ({"tags": tags}, 0),
-        ({"labels": (), "numbers": 1}, 2),
     ):
         reader = SimpleNamespace(tokenizer=tokenizer, **facts)
         bundle = SimpleNamespace(model=BertTagger(Bert(TINY), 3), reader=reader, kind="tagger")
@@ -191,7 +193,30 @@ def test_the_command_writes_the_names_that_stand_beside_the_tokenizer(
             main(["export", "r", "--to", "hf", "--out", str(place)])
         assert left.value.code == code
         assert (read_labels(place) == tags) if not code else not place.exists()
-    assert "no form there" in capsys.readouterr().err
+
+
+def test_numbers_are_exported_on_their_own_scale(tmp_path):
+    tokenizer, numbers = trained(), Numbers(3.25, 0.5, 1.0, 5.0)
+    model = BertClassifier(shaken(Bert(replace(TINY, next_sentence=False))), 1)
+    nn.init.normal_(model.head.weight)
+    bundle = ClassifierBundle(model, ClassReader(tokenizer, (), 12, numbers, pairs=True))
+    bundle.save(tmp_path / "r" / "model")
+    run_headway("export", "r", "--to", "hf", cwd=tmp_path)
+    texts = [("a fox", "the tree"), ("the tree", "a fox by the tree")]
+    wanted = bundle.score(texts)
+    assert abs(wanted[0] - wanted[1]) > 1e-3
+    assert headway.load(tmp_path / "r" / "hf").score(texts) == pytest.approx(wanted, abs=1e-4)
+    theirs = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "r" / "hf")
+    reader = transformers.AutoTokenizer.from_pretrained(tmp_path / "r" / "hf")
+    for text, number in zip(texts, wanted, strict=True):
+        with torch.inference_mode():
+            found = theirs(**reader(*text, return_tensors="pt")).logits.item()
+        assert found == pytest.approx(number, abs=1e-4)
+    assert theirs.config.problem_type == "regression"
+    # there is no telling whether it reads pairs: a tab makes one
+    said = run_headway("classify", "r/hf", cwd=tmp_path, text="a fox\tthe tree\na fox\n").stdout
+    assert said.splitlines()[0] == f"{wanted[0]:.3f}" and len(said.splitlines()) == 2
+    assert torch.equal(bundle.model.head.weight, model.head.weight)  # nothing of it was changed
 
 
 def test_the_command_exports_an_encoder(tmp_path, monkeypatch, capsys):

@@ -24,13 +24,13 @@ Texts = str | tuple[str, str]
 class Numbers:
     """The numbers that texts had in training: their mean, standard deviation and range.
 
-    A model gives z = (y - mean) / deviation.
+    A model gives z = (y - mean) / deviation. lowest, highest: None where nobody said.
     """
 
     mean: float
     deviation: float
-    lowest: float
-    highest: float
+    lowest: float | None = None
+    highest: float | None = None
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Numbers:
@@ -55,14 +55,14 @@ class ClassReader:
     tokenizer: a language model's or an encoder's. labels: in the order of the classes, each once;
     none where texts get `numbers` instead. max_length: tokens that are read of a text, or of two
     together, marks included; what is longer is cut at its end, of two texts the longer one. pairs:
-    every input is two texts.
+    every input is two texts, or none is; None where a model from elsewhere does not say.
     """
 
     tokenizer: TextTokenizer | MarkedTokenizer
     labels: tuple[str, ...]
     max_length: int
     numbers: Numbers | None = None
-    pairs: bool = False
+    pairs: bool | None = False
 
     @property
     def outputs(self) -> int:
@@ -84,7 +84,7 @@ class ClassReader:
         where one is read, and for one where two are.
         """
         for text in texts:
-            if isinstance(text, str) == self.pairs:
+            if self.pairs is not None and isinstance(text, str) == self.pairs:
                 reads, given = ("two texts", "one") if self.pairs else ("one text", "two")
                 raise UsageError(
                     f"this model reads {reads} at once, and there is {given}: {str(text)[:60]!r}",
@@ -92,10 +92,10 @@ class ClassReader:
                 )
         firsts = [text if isinstance(text, str) else text[0] for text in texts]
         seconds = [text[1] for text in texts if not isinstance(text, str)]
-        begun, others = self._begun(firsts), self.tokenizer.encode_batch(seconds)
+        others = iter(self.tokenizer.encode_batch(seconds))
         framed = [
-            marks.frame(ids, others[i] if self.pairs else None, self.max_length)
-            for i, (marks, ids) in enumerate(begun)
+            marks.frame(ids, None if isinstance(text, str) else next(others), self.max_length)
+            for text, (marks, ids) in zip(texts, self._begun(firsts), strict=True)
         ]
         return [ids for ids, _ in framed], [types for _, types in framed]
 
@@ -118,8 +118,8 @@ class ClassReader:
         facts["max_length"] = self.max_length
         if self.numbers is not None:
             facts["numbers"] = asdict(self.numbers)
-        if self.pairs:
-            facts["pairs"] = True
+        if self.pairs is not False:
+            facts["pairs"] = self.pairs
         return (json.dumps(facts, ensure_ascii=False, indent=1) + "\n").encode()
 
     def save(self, folder: Path) -> None:
@@ -152,7 +152,8 @@ def _are_classes(facts: dict[str, Any]) -> bool:
         and len(set(labels)) == len(labels)
         and type(facts.get("max_length")) is int
         and facts["max_length"] >= 2
-        and type(facts.get("pairs", False)) is bool
+        and facts.get("pairs", False) in (True, False, None)
+        and type(facts.get("pairs")) is not int
         and ("numbers" not in facts or (not labels and _are_numbers(numbers)))
     )
 
@@ -161,6 +162,7 @@ def _are_numbers(facts: Any) -> bool:
     return (
         isinstance(facts, dict)
         and facts.keys() == Numbers.__dataclass_fields__.keys()
-        and all(type(value) in {int, float} for value in facts.values())
+        and all(type(facts[key]) in {int, float} for key in ("mean", "deviation"))
+        and all(type(facts[key]) in {int, float, type(None)} for key in ("lowest", "highest"))
         and facts["deviation"] > 0
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,6 +95,18 @@ class ClassifierBundle:
         return [self.reader.numbers.restored(z) for z in self._logits(texts)[:, 0].tolist()]
 
     @torch.inference_mode()
+    def on_their_scale(self) -> TextClassifier | BertClassifier:
+        """The model of numbers whose head gives y itself: z deviation + mean is a linear layer's,
+        so that y = (deviation w) h + (deviation b + mean). A copy."""
+        numbers = self.reader.numbers
+        if numbers is None:
+            raise UsageError("this model gives classes, not numbers", hint="bundle.model")
+        model = copy.deepcopy(self.model)
+        with torch.no_grad():
+            model.head.weight.mul_(numbers.deviation)
+            model.head.bias.mul_(numbers.deviation).add_(numbers.mean)
+        return model
+
     def _logits(self, texts: Sequence[Texts]) -> Float[Tensor, "N C"]:
         if isinstance(texts, str):
             raise UsageError("texts must be a list of texts, not one string", hint="[text]")

@@ -14,7 +14,7 @@ from headway import interop
 from headway.bundle.answerer import AnswererBundle, AnswerReader
 from headway.bundle.caption_reader import CaptionReader
 from headway.bundle.captioner import CaptionerBundle
-from headway.bundle.class_reader import ClassReader
+from headway.bundle.class_reader import ClassReader, Numbers
 from headway.bundle.classifier import ClassifierBundle
 from headway.bundle.encoder import EncoderBundle
 from headway.bundle.files import CONFIG_FILE, fill, read_facts
@@ -86,14 +86,12 @@ def _foreign_encoder(model: Bert, place: Path) -> EncoderBundle:
 
 
 def _foreign_classifier(model: BertClassifier, place: Path) -> ClassifierBundle:
+    """Its numbers, of a model of one output, are what it gives; it may read one text or two."""
     labels = interop.read_labels(place)
-    if len(labels) < 2:
-        raise UsageError(
-            f"{place} holds a model of numbers, and does not say on which scale",
-            hint="headway.interop.build(*headway.interop.read(FOLDER)) gives the bare model",
-        )
+    numbers = Numbers(0.0, 1.0) if len(labels) == 1 else None
     tokenizer, length = interop.read_marked(place), model.config.bert.max_length
-    return ClassifierBundle(model, ClassReader(tokenizer, labels, length))
+    named = () if numbers else labels
+    return ClassifierBundle(model, ClassReader(tokenizer, named, length, numbers, pairs=None))
 
 
 def _foreign_tagger(model: BertTagger, place: Path) -> TaggerBundle:

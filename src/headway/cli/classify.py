@@ -114,13 +114,14 @@ def _classify(
             _show(number, texts, each, json)
 
 
-def _lines(pairs: bool) -> Iterator[Texts]:
-    """Standard input, a line for each. DataError for a line that is no pair where it must be."""
+def _lines(pairs: bool | None) -> Iterator[Texts]:
+    """Standard input, a line for each; where both may be, a tab makes a pair. DataError for a line
+    that is no pair where it must be."""
     for number, line in enumerate(standard_input(), start=1):
-        if not pairs:
+        first, tab, second = line.partition("\t")
+        if not (pairs or (pairs is None and tab)):
             yield line
             continue
-        first, tab, second = line.partition("\t")
         if not tab or "\t" in second:
             raise DataError(
                 "not two texts with a tab between them", f"standard input, line {number}"

@@ -62,7 +62,7 @@ def export(
 
 def _written(bundle: Any, place: Path, family: str | None) -> Exported:
     """By the function for its kind. UsageError for what has no form there."""
-    from headway.bundle import CaptionerBundle, EncoderBundle
+    from headway.bundle import CaptionerBundle, ClassifierBundle, EncoderBundle
     from headway.interop import SentenceFolder, export_captioner, export_images
     from headway.interop import export as write
 
@@ -73,16 +73,14 @@ def _written(bundle: Any, place: Path, family: str | None) -> Exported:
     if sees_pictures(bundle):
         labels = getattr(bundle, "labels", None)
         return export_images(bundle.model, reader, place, family, labels)
-    if getattr(reader, "numbers", None) is not None:
-        raise UsageError(
-            "its numbers are on the scale of its training, for which there is no form there",
-            hint="headway classify gives them as they are",
-        )
+    model = bundle.model
+    if isinstance(bundle, ClassifierBundle) and bundle.reader.numbers is not None:
+        model = bundle.on_their_scale()
     labels = getattr(reader, "labels", None) or getattr(reader, "tags", None)
     sentences = None
     if isinstance(bundle, EncoderBundle):
         sentences = SentenceFolder(place, bundle.pooling, bundle.length)
-    return write(bundle.model, reader.tokenizer, place, family, labels, sentences)
+    return write(model, reader.tokenizer, place, family, labels, sentences)
 
 
 def _opened(run: Path) -> Any:

@@ -145,8 +145,8 @@ def prepare_as(
 
     extra: texts whose labels nobody asks for. Those that are held out are left out of them.
     """
-    asked = ("number" if reader.numbers else "class", reader.pairs)
-    if asked != (data.kind, data.second is not None):
+    kind = "number" if reader.numbers else "class"
+    if kind != data.kind or reader.pairs not in (None, data.second is not None):
         reads = "pairs of texts" if reader.pairs else "single texts"
         gives = "numbers" if reader.numbers else "classes"
         raise UsageError(
@@ -215,10 +215,9 @@ def _baseline(reader: ClassReader, valid: Sequence[LabelledText]) -> str:
         mean, found = reader.numbers.mean, [each.number for each in valid]
         error = sum((y - mean) ** 2 for y in found) / len(found)
         lowest, highest = reader.numbers.lowest, reader.numbers.highest
-        return (
-            f"numbers from {lowest:g} to {highest:g}; to say {mean:.3g} always has a mean squared "
-            f"error of {error:.3g}"
-        )
+        known = lowest is not None and highest is not None
+        told = f"numbers from {lowest:g} to {highest:g}; " if known else ""
+        return f"{told}to say {mean:.3g} always has a mean squared error of {error:.3g}"
     common, count = Counter(each.label for each in valid).most_common(1)[0]
     share = count / len(valid)
     return f"{len(reader.labels)} classes; to say {common!r} always is right for {share:.1%}"
@@ -242,7 +241,7 @@ def _rows(
 
 def _encoded(texts: Sequence[LabelledText], reader: ClassReader) -> LabelledTexts:
     rows, types = _rows(texts, reader)
-    second = types if reader.pairs else None
+    second = types if reader.pairs is not False else None
     if reader.numbers is not None:
         return LabelledTexts(rows, [reader.numbers.scaled(each.number) for each in texts], second)
     numbers = {label: i for i, label in enumerate(reader.labels)}
