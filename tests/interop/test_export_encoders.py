@@ -216,6 +216,19 @@ def test_numbers_are_exported_on_their_own_scale(tmp_path):
     # there is no telling whether it reads pairs: a tab makes one
     said = run_headway("classify", "r/hf", cwd=tmp_path, text="a fox\tthe tree\na fox\n").stdout
     assert said.splitlines()[0] == f"{wanted[0]:.3f}" and len(said.splitlines()) == 2
+    rows = [
+        f"{first}\t{second}\t{number}"
+        for (first, second), number in zip(texts, wanted, strict=True)
+    ]
+    table = "\n".join(["sentence1\tsentence2\tscore", *rows]) + "\n"
+    (tmp_path / "pairs.tsv").write_text(table)
+    said = run_headway("eval", "r/hf", "pairs.tsv", "--json", cwd=tmp_path).stdout
+    assert json.loads(said)["pairs"] == 2 and json.loads(said)["mse"] < 1e-6
+    (tmp_path / "single.tsv").write_text("text\tscore\na fox\t3\nthe tree\t4\n")
+    said = run_headway("eval", "r/hf", "single.tsv", "--json", cwd=tmp_path).stdout
+    assert json.loads(said)["texts"] == 2
+    (tmp_path / "empty.tsv").write_text("")
+    assert "error:" in run_headway("eval", "r/hf", "empty.tsv", cwd=tmp_path, check=3).stderr
     assert torch.equal(bundle.model.head.weight, model.head.weight)  # nothing of it was changed
 
 

@@ -134,7 +134,7 @@ def _table(
 ) -> Iterator[Texts]:
     from headway.data.formats import Columns, read_labelled
 
-    names = _trained_on(run) or _usual(bundle)
+    names = _trained_on(run) or _usual(bundle, file)
     text, second = columns[0] or names.text, columns[1] or names.second
     for each in read_labelled([file], Columns(text, None, second)):
         yield each.texts
@@ -169,7 +169,7 @@ def evaluate_classifier(bundle: ClassifierBundle, run: Path, path: Path | None, 
 
     names = _trained_on(run)
     if path is not None:
-        texts = list(read_labelled([path], (names or _usual(bundle)).columns))
+        texts = list(read_labelled([path], (names or _usual(bundle, path)).columns))
     elif names is not None:
         texts = labelled_texts(names)[1]
     else:
@@ -177,7 +177,7 @@ def evaluate_classifier(bundle: ClassifierBundle, run: Path, path: Path | None, 
     if not texts:
         raise DataError("there is no text to evaluate on", str(path))
     scores = _scores(bundle, texts)
-    unit = "pairs" if bundle.reader.pairs else "texts"
+    unit = "texts" if isinstance(texts[0].texts, str) else "pairs"
     if json:
         data_json({**scores, unit: len(texts)})
         return
@@ -213,11 +213,17 @@ def _trained_on(run: Path) -> ClassifyDataConfig | None:
     return config.data if config and isinstance(config.data, ClassifyDataConfig) else None
 
 
-def _usual(bundle: ClassifierBundle) -> ClassifyDataConfig:
-    """The columns that the recipes expect."""
+def _usual(bundle: ClassifierBundle, file: Path) -> ClassifyDataConfig:
+    """The columns that the recipes expect; of a model that does not say whether it reads pairs,
+    those of pairs if the table has them."""
+    from headway.data.formats import read_rows
     from headway.recipes.encoder_catalogue import classify, pairs, regress
 
-    names = pairs().data if bundle.reader.pairs else classify().data
+    reads_pairs = bundle.reader.pairs
+    if reads_pairs is None:
+        _, first = next(read_rows(file, {}), (0, {}))
+        reads_pairs = pairs().data.second in first
+    names = pairs().data if reads_pairs else classify().data
     if bundle.reader.numbers is None:
         return names
     return replace(names, kind="number", label=regress().data.label)
