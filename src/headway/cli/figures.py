@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -13,6 +14,11 @@ from headway.cli.console import talk
 from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
 from headway.errors import UsageError, did_you_mean
 from headway.files import check_new, make_folder
+
+if TYPE_CHECKING:
+    from headway.bundle import Bundle
+
+    Opened = Callable[[str], Bundle]
 
 MONKEY = "The monkey ate the banana because it"
 PIZZA = "The pizza came out of the oven and it tasted good"
@@ -76,14 +82,25 @@ def figures(
     for name in drawn:
         check_new(out / f"{name}.{ending}")
     make_folder(out)
-    device = machine.prepare().device
+    opened = _opener(machine.prepare().device)
     for name in drawn:
         path = out / f"{name}.{ending}"
-        FIGURES[name].draw(path, models, device)
+        FIGURES[name].draw(path, models, opened)
         talk.print(f"drawn     {path}", markup=False)
     for name in chosen:
         if missing[name]:
             talk.print(f"not drawn {name}: needs {missing[name]}", markup=False)
+
+
+def _opener(device: str) -> Opened:
+    """Opens each model once, however many figures are drawn from it."""
+    from headway.bundle import load
+
+    @cache
+    def opened(folder: str) -> Bundle:
+        return load(folder, device)
+
+    return opened
 
 
 def _missing(name: str, models: ModelFlags) -> str:
@@ -91,25 +108,25 @@ def _missing(name: str, models: ModelFlags) -> str:
     return " ".join(f"--{need}" for need in FIGURES[name].needs if not getattr(models, need))
 
 
-def _positions(path: Path, models: ModelFlags, device: str) -> None:
+def _positions(path: Path, models: ModelFlags, opened: Opened) -> None:
     from headway.inspection.figures import positions_picture
 
     positions_picture(path)
 
 
-def _mask(path: Path, models: ModelFlags, device: str) -> None:
+def _mask(path: Path, models: ModelFlags, opened: Opened) -> None:
     from headway.inspection.figures import mask_picture
 
     mask_picture(path, ["The", "quick", "brown", "fox"])
 
 
-def _sentence(text: str, word: str, *targets: str) -> Callable[[Path, ModelFlags, str], None]:
-    def draw(path: Path, models: ModelFlags, device: str) -> None:
-        from headway.bundle import EncoderBundle, TextBundle, load
+def _sentence(text: str, word: str, *targets: str) -> Callable[[Path, ModelFlags, Opened], None]:
+    def draw(path: Path, models: ModelFlags, opened: Opened) -> None:
+        from headway.bundle import EncoderBundle, TextBundle
         from headway.inspection.figures import sentence_picture
 
         assert models.encoder is not None
-        bundle = load(models.encoder, device)
+        bundle = opened(models.encoder)
         if not isinstance(bundle, EncoderBundle | TextBundle):
             raise UsageError(f"{models.encoder} holds a {bundle.kind}, not a BERT or a GPT")
         sentence_picture(path, bundle, text, word, targets)
@@ -117,44 +134,45 @@ def _sentence(text: str, word: str, *targets: str) -> Callable[[Path, ModelFlags
     return draw
 
 
-def _agreement(path: Path, models: ModelFlags, device: str) -> None:
-    from headway.bundle import TranslatorBundle, load_as
+def _agreement(path: Path, models: ModelFlags, opened: Opened) -> None:
+    from headway.bundle import TranslatorBundle, expect
     from headway.inspection.figures import alignment_picture
 
     assert models.translator is not None
-    alignment_picture(path, load_as(TranslatorBundle, models.translator, device), AGREEMENT)
+    bundle = expect(TranslatorBundle, opened(models.translator), models.translator)
+    alignment_picture(path, bundle, AGREEMENT)
 
 
-def _words(path: Path, models: ModelFlags, device: str) -> None:
+def _words(path: Path, models: ModelFlags, opened: Opened) -> None:
     import torch
 
-    from headway.bundle import WordsBundle, load_as
+    from headway.bundle import WordsBundle, expect
     from headway.inspection.figures import embeddings_picture
 
     assert models.words is not None
-    bundle = load_as(WordsBundle, models.words)
+    bundle = expect(WordsBundle, opened(models.words), models.words)
     chosen = bundle.vocabulary.words[1 : 1 + SHOWN]
-    embeddings_picture(path, chosen, torch.stack([bundle.vector(word) for word in chosen]))
+    embeddings_picture(path, chosen, torch.stack([bundle.vector(word) for word in chosen]).cpu())
 
 
-def _caption(path: Path, models: ModelFlags, device: str) -> None:
-    from headway.bundle import CaptionerBundle, load_as
+def _caption(path: Path, models: ModelFlags, opened: Opened) -> None:
+    from headway.bundle import CaptionerBundle, expect
     from headway.inspection.looking import look
     from headway.inspection.overlays import overlays
 
     assert models.captioner is not None and models.picture is not None
-    bundle = load_as(CaptionerBundle, models.captioner, device)
+    bundle = expect(CaptionerBundle, opened(models.captioner), models.captioner)
     seen = look(bundle, models.picture)
     overlays(path, seen, title=" ".join(seen.names[:-1]), one_scale=True)
 
 
-def _heads(path: Path, models: ModelFlags, device: str) -> None:
-    from headway.bundle import ImageClassifierBundle, ImageEncoderBundle, load
+def _heads(path: Path, models: ModelFlags, opened: Opened) -> None:
+    from headway.bundle import ImageClassifierBundle, ImageEncoderBundle
     from headway.inspection.looking import look_with_heads
     from headway.inspection.overlays import overlays
 
     assert models.vision is not None and models.picture is not None
-    bundle = load(models.vision, device)
+    bundle = opened(models.vision)
     if not isinstance(bundle, ImageEncoderBundle | ImageClassifierBundle):
         raise UsageError(f"{models.vision} holds a {bundle.kind}, which does not look at pictures")
     overlays(path, look_with_heads(bundle, models.picture), title=models.picture.name)
@@ -164,7 +182,7 @@ def _heads(path: Path, models: ModelFlags, device: str) -> None:
 class _Figure:
     """How it is drawn, and the flags it needs."""
 
-    draw: Callable[[Path, ModelFlags, str], Any]
+    draw: Callable[[Path, ModelFlags, Opened], Any]
     needs: tuple[str, ...] = ()
 
 
