@@ -152,8 +152,7 @@ def _are_classes(facts: dict[str, Any]) -> bool:
         and len(set(labels)) == len(labels)
         and type(facts.get("max_length")) is int
         and facts["max_length"] >= 2
-        and facts.get("pairs", False) in (True, False, None)
-        and type(facts.get("pairs")) is not int
+        and type(facts.get("pairs", False)) in {bool, type(None)}
         and ("numbers" not in facts or (not labels and _are_numbers(numbers)))
     )
 
