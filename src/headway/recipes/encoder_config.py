@@ -45,7 +45,7 @@ class EncoderTrainingConfig(BlocksLoopConfig):
     length: int = setting(128, "most tokens of a row, its marks included", ge=8)
     short: float = setting(0.1, "share of the pairs that aim at a shorter length", ge=0, le=1)
     mixed: int = setting(
-        1,
+        0,
         "of several texts, so many passes first in which a second text that stands elsewhere may "
         "come from any of them; afterwards from its own",
         ge=0,
