@@ -230,6 +230,8 @@ def test_numbers_are_exported_on_their_own_scale(tmp_path):
     (tmp_path / "empty.tsv").write_text("")
     assert "error:" in run_headway("eval", "r/hf", "empty.tsv", cwd=tmp_path, check=3).stderr
     assert torch.equal(bundle.model.head.weight, model.head.weight)  # nothing of it was changed
+    assert not bundle._logits(texts).requires_grad  # reading keeps nothing for gradients
+    assert not bundle.on_their_scale().head.weight.is_inference()
 
 
 def test_the_command_exports_an_encoder(tmp_path, monkeypatch, capsys):

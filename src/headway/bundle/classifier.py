@@ -94,7 +94,6 @@ class ClassifierBundle:
             raise UsageError("this model gives classes, not numbers", hint="bundle.classify(texts)")
         return [self.reader.numbers.restored(z) for z in self._logits(texts)[:, 0].tolist()]
 
-    @torch.inference_mode()
     def on_their_scale(self) -> TextClassifier | BertClassifier:
         """The model of numbers whose head gives y itself: z deviation + mean is a linear layer's,
         so that y = (deviation w) h + (deviation b + mean). A copy."""
@@ -107,6 +106,7 @@ class ClassifierBundle:
             model.head.bias.mul_(numbers.deviation).add_(numbers.mean)
         return model
 
+    @torch.inference_mode()
     def _logits(self, texts: Sequence[Texts]) -> Float[Tensor, "N C"]:
         if isinstance(texts, str):
             raise UsageError("texts must be a list of texts, not one string", hint="[text]")
