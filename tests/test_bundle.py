@@ -12,6 +12,7 @@ from headway.errors import DataError, HeadwayError, UsageError
 from headway.models import Translator, TranslatorConfig
 from headway.tensors import read_tensors, write_tensors
 from headway.text import TokenizerPair
+from tests.manifests import flip_one_bit
 
 SENTENCES = [
     ("the fox eats the lemon", "der fuchs isst die zitrone"),
@@ -221,9 +222,52 @@ def test_a_spoilt_bundle_is_refused_and_says_where(tmp_path, what):
     make().save(tmp_path / "m")
     spoil(tmp_path / "m", what)
     with pytest.raises(HeadwayError) as caught:
-        headway.load(tmp_path / "m")
+        headway.load(tmp_path / "m", verify=False)
     assert isinstance(caught.value, DataError), what
     assert str(tmp_path) in str(caught.value) or "pieces" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "tokenizer.json"])
+def test_one_flipped_bit_in_any_file_is_refused_and_the_file_named(tmp_path, name):
+    make().save(tmp_path / "m")
+    flip_one_bit(tmp_path / "m" / name)
+    with pytest.raises(DataError, match="differs from the manifest") as error:
+        headway.load(tmp_path / "m")
+    assert error.value.where == str(tmp_path / "m" / name)
+
+
+def test_a_flipped_bit_of_a_weight_is_read_where_nobody_verifies(tmp_path):
+    make().save(tmp_path / "m")
+    flip_one_bit(tmp_path / "m" / "model.safetensors")
+    headway.load(tmp_path / "m", verify=False)
+    (tmp_path / "m" / "MANIFEST.json").unlink()
+    headway.load(tmp_path / "m")  # as a model without hashes is
+
+
+def test_a_damaged_manifest_is_refused_too(tmp_path):
+    make().save(tmp_path / "m")
+    (tmp_path / "m" / "MANIFEST.json").write_bytes(b"{")
+    with pytest.raises(DataError, match="not valid JSON"):
+        headway.load(tmp_path / "m")
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+def test_a_weight_that_is_not_finite_is_refused_and_named(tmp_path, number):
+    bundle = make()
+    with torch.no_grad():
+        bundle.model.decoder.norm.gain[5] = number
+    bundle.save(tmp_path / "m")
+    with pytest.raises(DataError, match=r"1 of 24 numbers of decoder\.norm\.gain") as error:
+        headway.load(tmp_path / "m")
+    assert f"{number} at [5]" in error.value.what and error.value.where == str(tmp_path / "m")
+
+
+def test_large_finite_weights_whose_sum_is_not_finite_are_loaded(tmp_path):
+    bundle = make()
+    with torch.no_grad():
+        bundle.model.decoder.norm.gain.fill_(3e38)
+    bundle.save(tmp_path / "m")
+    headway.load(tmp_path / "m")
 
 
 def test_a_folder_without_a_model_is_a_usage_error(tmp_path):

@@ -19,6 +19,7 @@ from headway.files import (
     new_folder,
     newest_verified,
     read_json,
+    replaced_folder,
     sweep,
     verify_folder,
     write_file,
@@ -214,6 +215,73 @@ def test_a_save_that_is_killed_at_any_stage_leaves_all_or_nothing(tmp_path):
     assert stage > 10
     assert seen == sorted(seen)  # first the old one, from some stage on the new
     assert set(seen) == {1, 2}
+
+
+def replace(path, content, number):
+    with replaced_folder(path) as place:
+        write_file(place / "model.bin", content)
+        write_file(place / "config.json", json.dumps({"step": number}).encode())
+
+
+def test_replacing_files_that_is_killed_at_any_stage_leaves_each_file_old_or_new(tmp_path):
+    seen = set()
+    for stage in range(60):
+        folder = tmp_path / str(stage)
+        folder.mkdir()
+        replace(folder / "model", b"old" * 9, 1)
+        (folder / "model" / "notes.txt").write_text("mine")
+
+        def action(folder=folder, stage=stage):
+            die_at(stage)
+            with replaced_folder(folder / "model") as place:
+                write_file(place / "model.bin", b"new" * 9)
+                write_file(place / "config.json", json.dumps({"step": 2}).encode())
+                write_file(place / "added.bin", b"added")
+
+        status = in_child(action)
+        verify_folder(folder / "model")
+        weights = (folder / "model" / "model.bin").read_bytes()
+        seen.add((weights, read_json(folder / "model" / "config.json")["step"]))
+        sweep(folder)
+        assert names(folder) == ["model"]
+        assert (folder / "model" / "notes.txt").read_text() == "mine"
+        if status == 0:
+            break
+        assert status == 42
+    assert stage > 12
+    assert {(b"old" * 9, 1), (b"new" * 9, 2)} <= seen
+    manifest = read_json(folder / "model" / "MANIFEST.json")
+    assert sorted(manifest["files"]) == ["added.bin", "config.json", "model.bin"]
+    assert "previous" not in manifest
+
+
+def test_after_a_killed_replacement_a_third_content_is_still_refused(tmp_path):
+    replace(tmp_path / "model", b"old" * 9, 1)
+
+    def action(stage):
+        die_at(stage)
+        replace(tmp_path / "model", b"new" * 9, 2)
+
+    stages = (
+        stage
+        for stage in range(40)
+        if in_child(lambda stage=stage: action(stage)) == 42
+        and "previous" in read_json(tmp_path / "model" / "MANIFEST.json")
+    )
+    assert next(stages) > 5
+    (tmp_path / "model" / "model.bin").write_bytes(b"bad" * 9)
+    with pytest.raises(DataError, match="differs from the manifest"):
+        verify_folder(tmp_path / "model")
+
+
+def test_an_error_while_the_new_files_are_written_changes_nothing(tmp_path):
+    replace(tmp_path / "model", b"old" * 9, 1)
+    with pytest.raises(ZeroDivisionError), replaced_folder(tmp_path / "model") as place:
+        write_file(place / "model.bin", b"new" * 9)
+        raise ZeroDivisionError
+    verify_folder(tmp_path / "model")
+    assert names(tmp_path) == ["model"]
+    assert (tmp_path / "model" / "model.bin").read_bytes() == b"old" * 9
 
 
 def test_everything_is_on_disk_before_the_name_appears(tmp_path, monkeypatch):

@@ -16,7 +16,7 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -97,29 +97,86 @@ def new_folder(path: Path) -> Iterator[Path]:
         raise
 
 
-def _seal(folder: Path) -> None:
-    """Flush every file, and write the manifest last."""
-    listed = {}
+@contextmanager
+def replaced_folder(path: Path) -> Iterator[Path]:
+    """A folder to fill; when the block ends well, its files replace those of their names in `path`.
+
+    Each file in `path` is the old one or the new one at any time. While they are replaced, the
+    manifest lists both hashes, so that `verify_folder` accepts the folder however the process
+    ends. Other files in `path` are left as they are. On an error `path` is unchanged. HeadwayError.
+    """
+    if not os.path.lexists(path):
+        with new_folder(path) as place:
+            yield place
+        return
+    temporary = _temporary(path)
+    try:
+        temporary.mkdir()
+        yield temporary
+        new = _seal(temporary)
+        previous = {name: _entry(path / name) for name in new if (path / name).is_file()}
+        _write_manifest(path, new, previous)
+        for name in new:
+            (path / name).parent.mkdir(parents=True, exist_ok=True)
+            os.replace(temporary / name, path / name)
+            _flush_folder((path / name).parent)
+        _write_manifest(path, new)
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+    finally:
+        _forget(temporary)
+
+
+def _seal(folder: Path) -> dict[str, dict[str, Any]]:
+    """Flush every file, and write the manifest last; returns what the manifest lists."""
     inside = sorted(folder.rglob("*"))
     for entry in inside:
         plain = not entry.is_symlink() and (entry.is_file() or entry.is_dir())
         if not plain or not _is_inner(entry.relative_to(folder).as_posix()):
             raise HeadwayError("only files and folders with plain names can be saved", str(entry))
-    for file in (entry for entry in inside if entry.is_file()):
-        with file.open("rb") as handle:
-            os.fsync(handle.fileno())
-            digest = hashlib.file_digest(handle, "sha256").hexdigest()
-        name = file.relative_to(folder).as_posix()
-        listed[name] = {"size": file.stat().st_size, "sha256": digest}
-    text = json.dumps({"version": VERSION, "files": listed}, indent=1, ensure_ascii=False)
-    write_file(folder / MANIFEST, text.encode())
+    files = [entry for entry in inside if entry.is_file()]
+    listed = {file.relative_to(folder).as_posix(): _entry(file, flush=True) for file in files}
+    _write_manifest(folder, listed)
     for inner in (entry for entry in inside if entry.is_dir()):
         _flush_folder(inner)
     _flush_folder(folder)
+    return listed
 
 
-def verify_folder(path: Path) -> None:
-    """Check every file against the manifest; DataError names the first that differs."""
+def _entry(file: Path, flush: bool = False) -> dict[str, Any]:
+    """Size and sha256 of a file, as the manifest lists them."""
+    with file.open("rb") as handle:
+        if flush:
+            os.fsync(handle.fileno())
+        digest = hashlib.file_digest(handle, "sha256").hexdigest()
+    return {"size": file.stat().st_size, "sha256": digest}
+
+
+def _write_manifest(
+    folder: Path,
+    files: Mapping[str, dict[str, Any]],
+    previous: Mapping[str, dict[str, Any]] | None = None,
+) -> None:
+    """previous: the files that are being replaced; each name may still hold its previous file."""
+    manifest = {"version": VERSION, "files": files}
+    if previous is not None:
+        manifest["previous"] = previous
+    text = json.dumps(manifest, indent=1, ensure_ascii=False)
+    write_file(folder / MANIFEST, text.encode())
+
+
+def verify_folder(path: Path, hint: str | None = None) -> None:
+    """Check every file against the manifest; DataError names the first that differs.
+
+    hint: how to get an intact folder again, for the message.
+    """
+    try:
+        _verify_files(path)
+    except DataError as error:
+        raise DataError(error.what, error.where, hint) from error
+
+
+def _verify_files(path: Path) -> None:
     where = str(path / MANIFEST)
     manifest = read_json(path / MANIFEST)
     files = manifest.get("files") if isinstance(manifest, dict) else None
@@ -127,28 +184,32 @@ def verify_folder(path: Path) -> None:
         raise DataError("the manifest lists no files", where)
     if manifest.get("version") != VERSION:
         raise DataError(f"version {manifest.get('version')!r} of the manifest is unknown", where)
-    for name, facts in files.items():
-        if not _is_inner(name) or not isinstance(facts, dict):
+    previous = manifest.get("previous")
+    replacing = isinstance(previous, dict)
+    for name, entry in files.items():
+        if not _is_inner(name) or not isinstance(entry, dict):
             raise DataError(f"the manifest lists the odd name {name!r}", where)
+        before = previous.get(name) if replacing else None
+        if replacing and before is None and not (path / name).exists():
+            continue  # the process ended before this new file was moved here
         try:
-            _verify_file(path, name, facts)
+            _verify_file(path, name, [entry, before] if isinstance(before, dict) else [entry])
         except OSError as error:
             why = f"cannot be read: {error.strerror or error}"
             raise DataError(why, str(path / name)) from error
 
 
-def _verify_file(folder: Path, name: str, facts: dict[str, Any]) -> None:
+def _verify_file(folder: Path, name: str, accepted: Sequence[dict[str, Any]]) -> None:
+    """accepted: the entries of the manifest that the file may have, the current one first."""
     file = folder / name
     if not file.is_file():
         raise DataError("a file that the manifest lists is missing", str(file))
     if file.resolve() != folder.resolve() / name:
         raise DataError("a link, where the manifest lists a plain file", str(file))
     size = file.stat().st_size
-    if size != facts.get("size"):
-        raise DataError(f"{size} bytes, the manifest says {facts.get('size')}", str(file))
-    with file.open("rb") as handle:
-        digest = hashlib.file_digest(handle, "sha256").hexdigest()
-    if digest != facts.get("sha256"):
+    if all(size != entry.get("size") for entry in accepted):
+        raise DataError(f"{size} bytes, the manifest says {accepted[0].get('size')}", str(file))
+    if _entry(file) not in accepted:
         raise DataError("the content differs from the manifest's sha256", str(file))
 
 

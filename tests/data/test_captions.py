@@ -13,6 +13,7 @@ from headway.data.formats.captions import CaptionColumns, read_captions, split_o
 from headway.data.image_reader import ImageReader
 from headway.errors import DataError, UsageError
 from tests.data.pictures import pixels_of, png
+from tests.manifests import flip_one_bit, reseal
 
 SIZED = ImageReader(height=4, width=6, mean=(0.5,) * 3, deviation=(0.2,) * 3)
 BOTH = CaptionColumns(text=("en", "de"))
@@ -120,11 +121,25 @@ def test_prepared_captions_are_opened_as_they_were(corpus, tmp_path):
     assert list(again.captions) == list(corpus.captions) and len(again) == 3
     assert again.captions[1] == {"de": ("Hund",)}
     assert np.array_equal(again.images.pixels[2], pixels_of(4, 6, seed=2).transpose(2, 0, 1))
-    beside = tmp_path / "d" / "train.captions.json"
+    beside = tmp_path / "d" / "train" / "captions.json"
     for text in ("{}", '{"format": 1, "captions": [{}]}', '{"format": 1, "captions": [1, 2, 3]}'):
         beside.write_text(text)
-        with pytest.raises(DataError):
+        reseal(tmp_path / "d" / "train")
+        with pytest.raises(DataError, match="not the captions"):
             CaptionCorpus.open(tmp_path / "d" / "train")
+
+
+def test_captions_beside_their_folder_as_the_first_version_wrote_them_are_opened(corpus, tmp_path):
+    folder = tmp_path / "d" / "train"
+    (folder / "captions.json").rename(tmp_path / "d" / "train.captions.json")
+    reseal(folder)
+    assert list(CaptionCorpus.open(folder).captions) == list(corpus.captions)
+
+
+def test_a_changed_caption_is_refused(corpus, tmp_path):
+    flip_one_bit(tmp_path / "d" / "train" / "captions.json")
+    with pytest.raises(DataError, match="differs from the manifest"):
+        CaptionCorpus.open(tmp_path / "d" / "train")
 
 
 SPOKEN = [Spoken(0, (1, 5, 6, 2)), Spoken(2, (1, 7, 2)), Spoken(0, (3, 8, 2))]

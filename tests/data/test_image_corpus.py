@@ -16,6 +16,7 @@ from headway.data.image_corpus import ImageCorpus, mean_and_deviation, prepare_i
 from headway.data.image_reader import ImageReader
 from headway.errors import DataError
 from tests.data.pictures import pixels_of, png
+from tests.manifests import flip_one_bit, reseal
 
 READER = ImageReader(height=4, width=6, mean=(0.0,) * 3, deviation=(1.0,) * 3)
 PLAIN = AugmentationConfig(flip=0.0, padding=0)
@@ -66,8 +67,17 @@ def test_a_damaged_folder_is_refused(damage, corpus):
     else:
         path = corpus.folder / "facts.json"
         path.write_text(json.dumps({**json.loads(path.read_text()), **damage}))
+    reseal(corpus.folder)
     with pytest.raises(DataError, match="prepare the data again"):
         ImageCorpus.open(corpus.folder)
+
+
+@pytest.mark.parametrize("name", ["pixels.bin", "labels.bin", "facts.json"])
+def test_a_flipped_bit_is_refused_and_the_file_named(name, corpus):
+    flip_one_bit(corpus.folder / name)
+    with pytest.raises(DataError, match="differs from the manifest") as error:
+        ImageCorpus.open(corpus.folder)
+    assert error.value.where == str(corpus.folder / name)
 
 
 def test_mean_and_deviation_are_those_of_all_pixels_of_a_channel(corpus):

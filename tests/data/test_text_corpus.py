@@ -10,6 +10,7 @@ from headway.data.text_corpus import TextCorpus, prepare_text
 from headway.errors import DataError
 from headway.text import Characters, TextPieces
 from tests.data.language import TwoEnds
+from tests.manifests import flip_one_bit, reseal
 
 PARTS = [
     Part("the fox eats\n", True),
@@ -106,5 +107,16 @@ def test_damaged_shards_are_refused(tmp_path, damage, says):
     tokenizer = TextPieces.train([part.text for part in PARTS], 270)
     prepare_text(iter(PARTS), tokenizer, tmp_path / "c")
     damage(tmp_path / "c")
+    reseal(tmp_path / "c")
     with pytest.raises(DataError, match=says):
         TextCorpus.open(tmp_path / "c", tokenizer)
+
+
+@pytest.mark.parametrize("name", ["ids.bin", "offsets.bin", "text.json"])
+def test_a_flipped_bit_is_refused_and_the_file_named(tmp_path, name):
+    tokenizer = TextPieces.train([part.text for part in PARTS], 270)
+    prepare_text(iter(PARTS), tokenizer, tmp_path / "c")
+    flip_one_bit(tmp_path / "c" / name)
+    with pytest.raises(DataError, match="differs from the manifest") as error:
+        TextCorpus.open(tmp_path / "c", tokenizer)
+    assert error.value.where == str(tmp_path / "c" / name)

@@ -10,6 +10,7 @@ from headway.data.windows import BLOCK, Windows, WindowSettings
 from headway.data.words import WordCorpus, keep_probability, prepare_words, subsampled, uniform
 from headway.errors import DataError, UsageError
 from headway.text import Vocabulary
+from tests.manifests import flip_one_bit, reseal
 
 SENTENCES = ["a b c d e f", "", "g", "a x b c", "d a"]
 
@@ -58,10 +59,15 @@ def test_a_text_is_opened_with_its_own_vocabulary_only_and_damage_is_seen(text, 
         WordCorpus.open(tmp_path / "text", Vocabulary(["a"], [1]))
     ids = tmp_path / "text" / "words.bin"
     raw = ids.read_bytes()
+    flip_one_bit(ids)
+    with pytest.raises(DataError, match="differs from the manifest"):
+        WordCorpus.open(tmp_path / "text", vocabulary)
     ids.write_bytes(raw[:-4])
+    reseal(tmp_path / "text")
     with pytest.raises(DataError, match="bytes where"):
         WordCorpus.open(tmp_path / "text", vocabulary)
     ids.write_bytes(raw[:-4] + b"\x09\0\0\0")
+    reseal(tmp_path / "text")
     with pytest.raises(DataError, match="does not have"):
         WordCorpus.open(tmp_path / "text", vocabulary)
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from headway.decoding import Forbidden, Limits, beam_search, greedy_search, length_penalty
+from headway.errors import DataError
 from headway.models import Translator, TranslatorConfig
 from tests.zoo import BOS, EOS, MODELS, PAD, limits, some_rows
 
@@ -179,3 +180,17 @@ def test_groups_must_share_the_beams_evenly():
     rows = some_rows(1)
     with pytest.raises(ValueError, match="groups=2"):
         beam_search(family.build(), family.inputs(rows), limits(rows), width=3, groups=2)
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+@pytest.mark.parametrize("width", [1, 4])
+def test_logits_that_are_not_finite_end_the_search_with_an_error(number, width):
+    model = small_model(0)
+    with torch.no_grad():
+        model.output.weight[4] = number
+    source = torch.tensor([[3, 4, EOS]])
+    with pytest.raises(DataError, match="not finite"):
+        if width == 1:
+            greedy_search(model, (source, None), limits([LONGEST]))
+        else:
+            beam_search(model, (source, None), limits([LONGEST]), width=width)

@@ -2,6 +2,7 @@
 
 import os
 import random
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -9,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from headway.cli.main import main
+from headway.files import verify_folder
 from tests.end_to_end.small import headway, rows, train_words, write_corpus
+from tests.manifests import flip_one_bit
 
 STEPS = "40"
 MORE = ("--steps", STEPS, "--training.accumulate", "3", "--checkpoint.every", "2", "--quiet")
@@ -134,3 +137,34 @@ def test_a_damaged_checkpoint_is_skipped_with_a_word(tmp_path):
     done = headway("train", "--resume", str(folder), "--steps", "14", cwd=tmp_path)
     assert "resumed from step 10" in done.stderr
     assert "skipped a damaged checkpoint, step-12" in done.stderr
+
+
+def test_changed_data_is_refused_when_a_run_resumes_and_a_damaged_model_is_replaced(
+    tmp_path, monkeypatch, capsys
+):
+    data = write_corpus(tmp_path / "data")
+    monkeypatch.chdir(tmp_path)
+    words = train_words(data, "r", "--steps", "10", "--evaluation.every", "5")
+    for more in ((), ("--evaluation.beam", "2")):  # the second is refused: another configuration
+        with pytest.raises(SystemExit) as leaving:
+            main([*words, *more])
+        assert leaving.value.code == (2 if more else 0)
+    run = tmp_path / "runs" / "r"
+    flip_one_bit(run / "model" / "model.safetensors")
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as leaving:
+        main(["train", "--resume", "runs/r"])
+    shown = capsys.readouterr().err
+    assert leaving.value.code == 0 and "the best model is damaged" in shown
+    verify_folder(run / "model")
+    flip_one_bit(run / "data" / "train" / "source.bin")
+    with pytest.raises(SystemExit) as leaving:
+        main(["train", "--resume", "runs/r"])
+    assert leaving.value.code == 3
+    assert "source.bin" in capsys.readouterr().err
+    for name in ("MANIFEST.json", "corpus.json"):
+        assert (run / "data" / "train" / name).is_file()
+    shutil.rmtree(run / "data" / "train")  # as the message says
+    with pytest.raises(SystemExit) as leaving:
+        main(["train", "--resume", "runs/r"])
+    assert leaving.value.code == 0

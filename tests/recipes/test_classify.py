@@ -274,6 +274,6 @@ def test_labels_of_another_training_are_refused(learned, tmp_path):
     for labels, part in ((["tool", "animal"], "trained with"), (["a", "a"], "not a list")):
         path.write_text(json.dumps({**facts, "labels": labels}))
         with pytest.raises(DataError, match=part):
-            load(tmp_path / "model")
+            load(tmp_path / "model", verify=False)
     with pytest.raises(DataError, match="3 labels"):
         ClassifierBundle(bundle.model, ClassReader(Characters("ab"), ("x", "y", "z"), 9))

@@ -17,7 +17,7 @@ from headway.bundle.captioner import CaptionerBundle
 from headway.bundle.class_reader import ClassReader, Numbers
 from headway.bundle.classifier import ClassifierBundle
 from headway.bundle.encoder import EncoderBundle
-from headway.bundle.files import CONFIG_FILE, fill, read_facts
+from headway.bundle.files import CONFIG_FILE, check_finite, fill, read_facts, verify_files
 from headway.bundle.tagger import TaggerBundle, TagReader
 from headway.bundle.text import TextBundle
 from headway.bundle.translator import TranslatorBundle
@@ -171,19 +171,22 @@ FAMILIES: dict[str, Family] = {
 """`family` in config.json -> what it needs."""
 
 
-def load(folder: str | Path, device: str = "cpu") -> Bundle:
+def load(folder: str | Path, device: str = "cpu", *, verify: bool = True) -> Bundle:
     """Open a bundle, the best model of a run folder, a Hugging Face folder of a language model, of
     an encoder of BERT's family or of pictures (ViT, DINO, DINOv2), of a captioner, or a llama2.c
     file (its tokenizer, tok*.bin, beside it).
 
-    DataError if a file is missing or damaged, or if model and tokenizer do not belong together.
+    verify: compare the files of a Headway model with the hashes in its manifest; False saves about
+    a second for each GB. DataError if a file is missing or damaged, if a weight is not finite, or
+    if model and tokenizer do not belong together.
     """
-    bundle = _open(folder, device)
+    bundle = _open(folder, device, verify)
+    check_finite(bundle.model, Path(folder))
     lay_out(bundle.model)
     return bundle
 
 
-def _open(folder: str | Path, device: str) -> Bundle:
+def _open(folder: str | Path, device: str, verify: bool) -> Bundle:
     place = Path(folder)
     if place.is_file():
         return _llama2c(place, device)
@@ -196,6 +199,8 @@ def _open(folder: str | Path, device: str) -> Bundle:
             f"{folder} holds no model: there is no {CONFIG_FILE}",
             hint="name a run folder (headway runs ls) or the model folder inside it",
         )
+    if verify:
+        verify_files(place)
     if FOREIGN in read_json(place / CONFIG_FILE):
         return _foreign(place, device)
     facts = read_facts(place)
@@ -224,9 +229,9 @@ def _llama2c(path: Path, device: str) -> TextBundle:
     return TextBundle(model, interop.read_llama2c_tokenizer(beside[0]))
 
 
-def load_as(wanted: type[B], folder: str | Path, device: str = "cpu") -> B:
+def load_as(wanted: type[B], folder: str | Path, device: str = "cpu", *, verify: bool = True) -> B:
     """The bundle in `folder`, which must be of this class: for verbs that only one kind has."""
-    return expect(wanted, load(folder, device), folder)
+    return expect(wanted, load(folder, device, verify=verify), folder)
 
 
 def expect(wanted: type[B], bundle: Bundle, folder: str | Path) -> B:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -11,7 +12,7 @@ import torch
 from torch import nn
 
 from headway.errors import DataError, UsageError
-from headway.files import read_json, write_file
+from headway.files import MANIFEST, read_json, replaced_folder, verify_folder, write_file
 from headway.models.contracts import set_parameters
 from headway.settings import to_dict
 from headway.shapes import Tensor
@@ -39,15 +40,14 @@ def save_files(
     overwrite: bool = False,
     more: Mapping[str, str | int] | None = None,
 ) -> None:
-    """Write all files durably; each is the old one or the new one, never half.
+    """Write all files durably, and a manifest of their hashes; each is the old one or the new one,
+    never half.
 
-    `model.config` says the family. more: what config.json is to say besides. A folder that holds
+    `model.config` says the family. more: further entries of config.json. A folder that holds
     anything is left alone unless `overwrite`.
     """
     if folder.exists() and any(folder.iterdir()) and not overwrite:
         raise UsageError(f"{folder} is not empty", hint="choose another folder")
-    folder.mkdir(parents=True, exist_ok=True)
-    text.save(folder)
     config: Any = model.config
     facts = {
         "format": FORMAT,
@@ -56,9 +56,40 @@ def save_files(
         "model": to_dict(config),
         **(more or {}),
     }
-    write_file(folder / CONFIG_FILE, (json.dumps(facts, indent=1) + "\n").encode())
-    weights = {name: p.detach() for name, p in model.named_parameters()}
-    write_tensors(folder / WEIGHTS_FILE, weights)
+    with replaced_folder(folder) as place:
+        text.save(place)
+        write_file(place / CONFIG_FILE, (json.dumps(facts, indent=1) + "\n").encode())
+        weights = {name: p.detach() for name, p in model.named_parameters()}
+        write_tensors(place / WEIGHTS_FILE, weights)
+
+
+def verify_files(folder: Path) -> None:
+    """DataError names the first file that is not the one that was saved.
+
+    A folder without a manifest, of an earlier version or another program, has nothing to verify.
+    """
+    if os.path.lexists(folder / MANIFEST):
+        verify_folder(
+            folder,
+            "copy the model folder again, or train the model again; if you changed the file "
+            f"yourself, remove {MANIFEST}",
+        )
+
+
+def check_finite(model: nn.Module, path: Path) -> None:
+    """DataError names the first parameter that holds a NaN or an infinite number."""
+    for name, parameter in model.named_parameters():
+        value = parameter.detach()
+        # A sum is several times as fast as a test of each number, and finite only if all are.
+        if bool(torch.isfinite(value.sum())) or bool(torch.isfinite(value).all()):
+            continue
+        bad = torch.nonzero(~torch.isfinite(value))
+        raise DataError(
+            f"{len(bad):,} of {value.numel():,} numbers of {name} are not finite; the first is "
+            f"{value[tuple(bad[0])].item()} at {bad[0].tolist()}",
+            str(path),
+            "use an earlier copy of the model: this one was damaged, or its training diverged",
+        )
 
 
 def read_facts(folder: Path) -> dict[str, Any]:

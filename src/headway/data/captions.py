@@ -15,14 +15,15 @@ from headway.data.augmentation import Augmentation, AugmentationConfig
 from headway.data.batches import padded
 from headway.data.formats.captions import CaptionedImage, Captions
 from headway.data.image_batches import Normalise, seen_by, shuffled
-from headway.data.image_corpus import ImageCorpus, prepare_images
+from headway.data.image_corpus import ImageCorpus, write_images
 from headway.data.image_reader import ImageReader
 from headway.errors import DataError
-from headway.files import read_json, write_file
+from headway.files import new_folder, read_json, write_file
 from headway.shapes import Bool, Float, Int, Tensor
 
 FORMAT = 1
 TEXTS_LIMIT = 2**30
+TEXTS_FILE = "captions.json"
 
 
 class CaptionCorpus:
@@ -37,7 +38,9 @@ class CaptionCorpus:
     @classmethod
     def open(cls, folder: Path) -> CaptionCorpus:
         """What `prepare_captions` made. DataError where it is not what it must be."""
-        path, images = _texts_file(folder), ImageCorpus.open(folder)
+        images, path = ImageCorpus.open(folder), folder / TEXTS_FILE
+        if not path.exists():  # where version 0.1.0 wrote it
+            path = folder.with_name(f"{folder.name}.{TEXTS_FILE}")
         facts = read_json(path, TEXTS_LIMIT)
         rows = facts.get("captions") if isinstance(facts, dict) else None
         if (
@@ -62,25 +65,21 @@ def _is_captions(row: Any) -> bool:
     )
 
 
-def _texts_file(folder: Path) -> Path:
-    return folder.with_name(f"{folder.name}.captions.json")
-
-
 def prepare_captions(
     images: Sequence[CaptionedImage],
     sized: ImageReader,
     folder: Path,
     progress: Callable[[int], None] = lambda count: None,
 ) -> CaptionCorpus:
-    """Make all pictures of one size into the new folder `folder`, captions beside it, and open it.
+    """Make all pictures of one size into the new folder `folder`, with their captions, and open it.
 
     DataError names the first picture that cannot be read; no half-written folder stays.
     """
     rows = [each.captions for each in images]
     text = json.dumps({"format": FORMAT, "captions": rows}, ensure_ascii=False)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    write_file(_texts_file(folder), text.encode())  # first: the folder says that all is there
-    prepare_images([each.image for each in images], ("",), sized, folder, progress)
+    with new_folder(folder) as place:
+        write_file(place / TEXTS_FILE, text.encode())
+        write_images([each.image for each in images], ("",), sized, place, progress)
     return CaptionCorpus.open(folder)
 
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from headway.data.formats import Pair
 from headway.errors import DataError, UsageError
-from headway.files import new_folder, read_json, write_file
+from headway.files import new_folder, read_json, verify_folder, write_file
 from headway.text import TokenizerPair
 
 CHUNK = 4096
@@ -50,9 +50,10 @@ class Corpus:
     def open(cls, folder: Path, tokenizers: TokenizerPair) -> "Corpus":
         """Map the corpus in `folder`, which must have been encoded with `tokenizers`.
 
-        Raises DataError when a file is absent, has another size than the others say, or when the
+        Raises DataError when a file is absent, is not the one that was written, or when the
         tokenizers differ (both fingerprints are named).
         """
+        verify_corpus(folder)
         path = folder / FACTS_FILE
         facts = read_json(path)
         _check_facts(facts, path)
@@ -212,6 +213,11 @@ def _side(
             "the offsets do not rise from 0", where=str(offsets_path), hint="prepare the data again"
         )
     return mapped_numbers(ids_path, dtype, int(offsets[-1])), offsets
+
+
+def verify_corpus(folder: Path) -> None:
+    """DataError names the first file of prepared data that is not the one that was written."""
+    verify_folder(folder, f"remove {folder}: it is prepared again from the source when training")
 
 
 def mapped_numbers(path: Path, dtype: np.dtype[Any], count: int) -> npt.NDArray[Any]:

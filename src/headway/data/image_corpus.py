@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from headway.data.corpora import mapped_numbers
+from headway.data.corpora import mapped_numbers, verify_corpus
 from headway.data.formats.images import LabelledImage
 from headway.data.image_reader import ImageReader
 from headway.errors import DataError
@@ -47,6 +47,7 @@ class ImageCorpus:
     @classmethod
     def open(cls, folder: Path) -> ImageCorpus:
         """Map the pictures in `folder`. DataError where they are not what they must be."""
+        verify_corpus(folder)
         path, again = folder / FACTS_FILE, "prepare the data again: remove this folder"
         facts = read_json(path)
         sizes = facts.get("sizes") if isinstance(facts, dict) else None
@@ -76,20 +77,31 @@ def prepare_images(
     sized: says which size. DataError names the first picture that cannot be read; whatever goes
     wrong, no half-written folder stays.
     """
+    with new_folder(folder) as place:
+        write_images(images, classes, sized, place, progress)
+    return ImageCorpus.open(folder)
+
+
+def write_images(
+    images: Sequence[LabelledImage],
+    classes: Sequence[str],
+    sized: ImageReader,
+    place: Path,
+    progress: Callable[[int], None],
+) -> None:
+    """The files of an `ImageCorpus`, in the folder `place`, which is there."""
     numbers = {label: i for i, label in enumerate(classes)}
     needed = sized.shorter or max(sized.height, sized.width)
-    with new_folder(folder) as place:
-        with (place / PIXELS_FILE).open("xb") as file:
-            for count, image in enumerate(images, start=1):
-                file.write(sized_pixels(image, sized, needed).transpose(2, 0, 1).tobytes())
-                if count % CHUNK == 0:
-                    progress(count)
-        labels = np.array([numbers[image.label] for image in images], _LABEL)
-        write_file(place / LABELS_FILE, labels.tobytes())
-        sizes = [sized.channels, sized.height, sized.width]
-        facts = {"format": FORMAT, "count": len(images), "sizes": sizes, "classes": list(classes)}
-        write_file(place / FACTS_FILE, json.dumps(facts, ensure_ascii=False, indent=1).encode())
-    return ImageCorpus.open(folder)
+    with (place / PIXELS_FILE).open("xb") as file:
+        for count, image in enumerate(images, start=1):
+            file.write(sized_pixels(image, sized, needed).transpose(2, 0, 1).tobytes())
+            if count % CHUNK == 0:
+                progress(count)
+    labels = np.array([numbers[image.label] for image in images], _LABEL)
+    write_file(place / LABELS_FILE, labels.tobytes())
+    sizes = [sized.channels, sized.height, sized.width]
+    facts = {"format": FORMAT, "count": len(images), "sizes": sizes, "classes": list(classes)}
+    write_file(place / FACTS_FILE, json.dumps(facts, ensure_ascii=False, indent=1).encode())
 
 
 def sized_pixels(image: LabelledImage, sized: ImageReader, needed: int) -> npt.NDArray[np.uint8]:

@@ -16,7 +16,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from headway.data.corpora import mapped_numbers
+from headway.data.corpora import mapped_numbers, verify_corpus
 from headway.data.documents import Part
 from headway.errors import DataError
 from headway.files import new_folder, read_json, write_file
@@ -78,6 +78,7 @@ class TextCorpus:
     @classmethod
     def open(cls, folder: Path, tokenizer: Encoder) -> TextCorpus:
         """Map the text in `folder`, which must have been encoded with `tokenizer`. DataError."""
+        verify_corpus(folder)
         path, again = folder / FACTS_FILE, "prepare the data again"
         facts = read_json(path)
         right = (

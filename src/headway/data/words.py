@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from headway.data.corpora import mapped_numbers
+from headway.data.corpora import mapped_numbers, verify_corpus
 from headway.errors import DataError
 from headway.files import new_folder, read_json, write_file
 from headway.text import Vocabulary, words_of
@@ -46,6 +46,7 @@ class WordCorpus:
     @classmethod
     def open(cls, folder: Path, vocabulary: Vocabulary) -> WordCorpus:
         """Map the text in `folder`, which must have been encoded with `vocabulary`. DataError."""
+        verify_corpus(folder)
         path = folder / FACTS_FILE
         facts = read_json(path)
         numbers = ("words", "unknown", "ids")

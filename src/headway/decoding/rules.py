@@ -70,8 +70,16 @@ def apply_rules(
                 f"every token is forbidden after tokens {after}, by {names}",
                 hint="forbid less, or let the output end sooner",
             )
-        raise DataError(f"the model's scores after tokens {after} are not numbers")
+        raise not_finite(f" after tokens {after}")
     return logits
+
+
+def not_finite(where: str = "") -> DataError:
+    """The error for logits of NaN or +inf, from which no token can be chosen."""
+    return DataError(
+        f"the model's logits{where} are not finite",
+        hint="the weights are damaged or their training diverged: use an earlier copy of the model",
+    )
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from headway.decoding.rules import Rule, Writing, apply_rules
+from headway.decoding.rules import Rule, Writing, apply_rules, not_finite
 from headway.shapes import Float, Tensor
 
 
@@ -89,6 +89,8 @@ def beam_log_probabilities(
 ) -> Float[Tensor, "N V"]:
     """The same, but a row that has no token left is a beginning that dies: -inf everywhere."""
     scores = logits[:, -1].float()
+    if not bool(scores.amax(-1).isfinite().all()):
+        raise not_finite()
     for rule in rules:
         scores = rule(scores, written)
     log_p = scores.log_softmax(-1)

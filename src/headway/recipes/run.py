@@ -11,8 +11,9 @@ from typing import Any
 
 import torch
 
-from headway.errors import HeadwayError
-from headway.files import lock, write_file
+from headway.bundle.files import verify_files
+from headway.errors import DataError, HeadwayError
+from headway.files import lock, sweep, write_file
 from headway.machine import Machine
 from headway.machine import prepare as prepare_machine
 from headway.models import parameter_count
@@ -112,6 +113,9 @@ def train(
     family.check(config)
     machine = prepare_machine(config.machine)
     with _new_or_kept(folder), lock(folder), graceful_stop() as request:
+        for place in (folder, folder / "data"):
+            if place.is_dir():
+                sweep(place)  # what a killed process left behind
 
         def emit(event: Event) -> None:
             for listener in listeners:
@@ -132,6 +136,7 @@ def train(
         _announce(run, job, machine)
         if resumed is not None:
             run.emit("resumed", path=str(resumed), skipped=skipped)
+            _check_best(run, folder / "model")
         return _train(job, machine, (run, save), observers, request, folder)
 
 
@@ -145,6 +150,17 @@ def _new_or_kept(folder: Path) -> Iterator[None]:
         if is_new and not (folder / "checkpoints").exists():
             shutil.rmtree(folder, ignore_errors=True)
         raise
+
+
+def _check_best(run: TrainingState, model: Path) -> None:
+    """A damaged best model is forgotten, so that the next evaluation saves one again."""
+    try:
+        if model.exists():
+            verify_files(model)
+    except DataError as error:
+        text = f"the best model is damaged, and will be saved anew: {error.where}: {error.what}"
+        run.emit("note", text=text)
+        run.best, run.best_step, run.evaluated = None, 0, 0
 
 
 def _state(job: Job, machine: Machine, folder: Path) -> tuple[TrainingState, Checkpointing]:
