@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from headway.errors import UsageError
-from headway.settings import setting
+from headway.settings import THREADS, setting
 
 _MMAP_THRESHOLD, _TRIM_THRESHOLD = -3, -1  # mallopt's parameter numbers in glibc's malloc.h
 
@@ -27,7 +27,7 @@ class MachineConfig:
     dtype: Literal["float32", "bfloat16"] = setting(
         "float32", "bfloat16: matrix products in 16 bits (autocast), everything else in 32"
     )
-    threads: int | None = setting(None, "CPU threads; none leaves it to torch", gt=0)
+    threads: int | None = setting(None, "CPU threads; none leaves it to torch", gt=0, le=THREADS)
     compile: bool = setting(False, "torch.compile the model (minutes once, needs a C++ compiler)")
 
 
@@ -110,7 +110,29 @@ def _bfloat16_on_cpu() -> str:
 
 
 def _memory_bytes() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    """Memory of the computer, or of the container that this process may use."""
+    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:
+        granted = Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii").strip()
+    except OSError:
+        return physical
+    return min(physical, int(granted)) if granted.isdigit() else physical
+
+
+def limit_memory() -> None:
+    """Let allocations beyond the memory of the machine fail, so that they end in a message.
+
+    Without a limit Linux grants them all, and ends the process (or another one) without a word when
+    the pages are used. Not where there is a GPU: its driver reserves addresses without using them.
+    """
+    if sys.platform != "linux" or Path("/dev/nvidiactl").exists():
+        return
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    wanted = _memory_bytes()
+    if soft == resource.RLIM_INFINITY or soft > wanted:
+        resource.setrlimit(resource.RLIMIT_DATA, (wanted, hard))
 
 
 def describe() -> dict[str, Any]:

@@ -32,10 +32,38 @@ _LIMITS: dict[str, tuple[str, Any]] = {
 }
 
 
+class Most(int):
+    """An upper limit that says why it is one."""
+
+    reason: str
+
+    def __new__(cls, value: int, reason: str) -> Most:
+        self = super().__new__(cls, value)
+        self.reason = reason
+        return self
+
+
+# Far above what anybody trains today, and low enough that a slip of the keyboard ends in a message
+# and not in a process that fills the memory or never ends.
+MOST = Most(10**9, "no setting needs more")
+WIDTH = Most(2**17, "one matrix of that width squared takes 64 GB")
+LAYERS = Most(1024, "the deepest models have about a hundred")
+HEADS = Most(4096, "the largest models have about a hundred")
+VOCABULARY = Most(2**21, "the largest tokenizers have about 260,000 tokens")
+LENGTH = Most(2**20, "about the longest context that any model has")
+BATCH = Most(2**24, "such a batch does not fit in memory")
+BEAMS = Most(1024, "each beam is a sequence of its own; more than 100 rarely change the output")
+PIXELS = Most(2**14, "images are read at up to 16,384 pixels a side")
+THREADS = Most(1024, "more threads than processors only slow each other down")
+PENALTY = Most(10, "beyond that the longest output ranks first, whatever it says")
+COPIES = Most(10_000, "the work grows with it")
+
+
 def setting(default: Any, help: str, **limits: float | int) -> Any:
     """A documented field: `lr: float = setting(7e-4, "peak learning rate", gt=0)`.
 
-    limits: gt, ge, lt, le. Checked wherever a value comes from outside.
+    limits: gt, ge, lt, le. Checked wherever a value comes from outside. A number without an upper
+    limit is at most `MOST`, one without a lower limit at least -MOST.
     """
     if unknown := limits.keys() - _LIMITS.keys():
         raise ValueError(f"{unknown=} limits, there are {', '.join(_LIMITS)}")
@@ -60,7 +88,8 @@ class Field:
     @property
     def expects(self) -> str:
         """What may stand there, in words."""
-        bounds = [f"{_LIMITS[name][0]} {limit:g}" for name, limit in self.limits.items()]
+        own = {name: limit for name, limit in self.limits.items() if abs(limit) != MOST}
+        bounds = [f"{_LIMITS[name][0]} {_shown(limit)}" for name, limit in own.items()]
         return " ".join([_type_name(self.type), " and ".join(bounds)]).strip()
 
 
@@ -78,9 +107,26 @@ def fields_of(config: Any) -> dict[str, Field]:
             }
         else:
             kind, meta = types_by_name[item.name], item.metadata
-            limits = meta.get("limits", {})
+            limits = _with_defaults(kind, meta.get("limits", {}))
             found[item.name] = Field(item.name, kind, value, meta.get("help", ""), limits)
     return found
+
+
+def _with_defaults(kind: Any, limits: Mapping[str, float | int]) -> Mapping[str, float | int]:
+    """No number is without limits, on either side."""
+    if not {int, float} & {kind, *get_args(kind)} or get_origin(kind) is tuple:
+        return limits
+    full = dict(limits)
+    if not {"gt", "ge"} & full.keys():
+        full["ge"] = -MOST
+    if not {"lt", "le"} & full.keys():
+        full["le"] = MOST
+    return full
+
+
+def _shown(limit: float | int) -> str:
+    """As people write it: 1,000,000 and 0.5."""
+    return f"{limit:,}" if isinstance(limit, int) else f"{limit:g}"
 
 
 def override(config: T, changes: Mapping[str, Any], where: str) -> T:
@@ -178,10 +224,27 @@ def _checked(field: Field, value: Any, where: str) -> Any:
         parsed = _parse(field.type, value)
     except (ValueError, TypeError, OverflowError):
         raise UsageError(f"{field.key}={value}: must be {field.expects}", where) from None
-    for name, limit in field.limits.items():
-        if parsed is not None and not _LIMITS[name][1](parsed, limit):
-            raise UsageError(f"{field.key}={value}: must be {field.expects}", where)
+    _check_limits(field, parsed, value, where)
     return parsed
+
+
+def _check_limits(field: Field, parsed: Any, value: Any, where: str) -> None:
+    """value: what was written, for the message."""
+    for name, limit in field.limits.items():
+        if parsed is None or _LIMITS[name][1](parsed, limit):
+            continue
+        expects = field.expects
+        if abs(limit) == MOST:
+            expects = f"{_LIMITS[name][0]} {_shown(limit)}"
+        reason = f" ({limit.reason})" if isinstance(limit, Most) else ""
+        raise UsageError(f"{field.key}={value}: must be {expects}{reason}", where)
+
+
+def check_limits(config: Any, where: str) -> None:
+    """UsageError unless every value of a configuration is within its limits: for one that was made
+    from another program's file, field by field."""
+    for field in fields_of(config).values():
+        _check_limits(field, field.default, field.default, where)
 
 
 def _parse(kind: Any, value: Any) -> Any:

@@ -23,6 +23,7 @@ from headway.decoding import (
     Rule,
     Sampling,
     beam_search,
+    check_search,
     greedy_search,
     open_rows,
     sample_steps,
@@ -126,8 +127,7 @@ class CaptionerBundle:
         """The same for pictures as the model is given them. how: beam, captions of each, length
         penalty. observe: hears what a beam weighs."""
         beam, num_best, alpha = how
-        if not 1 <= num_best <= beam:
-            raise UsageError(f"{num_best=} must be between 1 and {beam=}")
+        check_search(beam, num_best, alpha)
         first = self.reader.first(language)
         limits = Limits(
             first, self.reader.tokenizer.eos, [self.longest] * len(images), self._rules()

@@ -12,7 +12,15 @@ import torch
 from headway.bundle.files import check_fingerprint, save_files
 from headway.bundle.reading import Attention, Reading, attention_of
 from headway.data.batches import collate_sources
-from headway.decoding import Forbidden, Hypothesis, Limits, Observer, beam_search, greedy_search
+from headway.decoding import (
+    Forbidden,
+    Hypothesis,
+    Limits,
+    Observer,
+    beam_search,
+    check_search,
+    greedy_search,
+)
 from headway.errors import DataError, UsageError
 from headway.models import Translator, TranslatorConfig
 from headway.text import TokenizerPair, word_places
@@ -92,8 +100,7 @@ class TranslatorBundle:
         """
         if isinstance(texts, str):
             raise UsageError("texts must be a list of sentences, not one string", hint="[text]")
-        if not 1 <= num_best <= beam:
-            raise UsageError(f"{num_best=} must be between 1 and {beam=}")
+        check_search(beam, num_best, length_penalty)
         ids = self.tokenizer.source.encode_batch([text.strip() for text in texts])
         for place, row in enumerate(ids):
             self._check_room(len(row), self.model.max_source, f"text {place + 1}")

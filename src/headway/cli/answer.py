@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headway.cli.console import data, data_json, talk
-from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
+from headway.cli.flags import ON_THIS_MACHINE, Count, MachineFlags
 from headway.cli.translate import standard_input
 from headway.errors import DataError, UsageError
 
@@ -25,7 +25,7 @@ def answer(
     *,
     context: str,
     question: str | None = None,
-    top: int = 1,
+    top: Count = 1,
     json: bool = False,
     machine: MachineFlags = ON_THIS_MACHINE,
 ) -> None:
@@ -48,8 +48,6 @@ def answer(
     """
     from headway.bundle import AnswererBundle, load_as
 
-    if top < 1:
-        raise UsageError(f"--top {top}: must be at least 1")
     text = _text(context)
     place = machine.prepare()
     bundle = load_as(AnswererBundle, run, place.device)

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from headway.cli.console import data, data_json, talk
-from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
+from headway.cli.flags import (
+    ON_THIS_MACHINE,
+    BeamWidth,
+    Count,
+    LengthPenalty,
+    MachineFlags,
+)
 from headway.cli.pictures import CHUNK, picture_paths
 from headway.errors import DataError, UsageError
 from headway.files import check_new
@@ -44,9 +50,9 @@ def caption(
     /,
     *picture: str,
     language: str | None = None,
-    beam: int = 4,
-    top: int = 1,
-    length_penalty: float = 1.0,
+    beam: BeamWidth = 4,
+    top: Count = 1,
+    length_penalty: LengthPenalty = 1.0,
     plot: Path | None = None,
     layer: int | None = None,
     json: bool = False,
@@ -66,12 +72,8 @@ def caption(
     language
         One that the model was trained on (a column of its captions), or several with commas; the
         first unless given.
-    beam
-        Beam width; 1 is greedy.
     top
         So many captions of each picture, best first, their scores before them.
-    length_penalty
-        Exponent of ((5 + length) / 6), by which sums of log-probabilities are divided.
     plot
         A new file (.png, .svg, .pdf): where in the picture the model looks for each word. One
         picture and one language then.

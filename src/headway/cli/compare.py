@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from headway.cli.console import data, data_json, program, talk
+from headway.cli.flags import BeamWidth
 from headway.cli.train import run_folder, run_training, split_words
 from headway.errors import UsageError
 from headway.settings import COMMAND_LINE
@@ -27,7 +28,7 @@ def compare(
     *words: Annotated[str, Parameter(allow_leading_hyphen=True, show=False)],
     vary: Annotated[tuple[str, ...], Parameter(consume_multiple=True)] = (),
     seeds: Annotated[tuple[int, ...], Parameter(consume_multiple=True)] = (),
-    beam: int = 5,
+    beam: BeamWidth = 5,
     run: str | None = None,
     json: bool = False,
     quiet: Annotated[bool, Parameter(name=["--quiet", "-q"])] = False,

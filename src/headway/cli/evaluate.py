@@ -12,7 +12,7 @@ from headway.cli.answer import evaluate_answerer
 from headway.cli.caption import evaluate_captioner
 from headway.cli.classify import evaluate_classifier
 from headway.cli.console import data, data_json, talk
-from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
+from headway.cli.flags import ON_THIS_MACHINE, BeamWidth, LengthPenalty, MachineFlags
 from headway.cli.likeness import judges_likeness, show_likeness
 from headway.cli.neighbours import evaluate_neighbours
 from headway.cli.pictures import evaluate_pictures
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 class SearchFlags:
     """How translations and captions are sought."""
 
-    beam: Annotated[int, Parameter(help="Beam width; 1 is greedy.")] = 5
-    length_penalty: Annotated[float, Parameter(help="Exponent of ((5 + length) / 6).")] = 1.0
+    beam: BeamWidth = 5
+    length_penalty: LengthPenalty = 1.0
 
 
 @Parameter(name="*")

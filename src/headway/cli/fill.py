@@ -8,9 +8,8 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from headway.cli.console import data, data_json, talk
-from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
+from headway.cli.flags import ON_THIS_MACHINE, Count, MachineFlags
 from headway.cli.translate import standard_input
-from headway.errors import UsageError
 
 if TYPE_CHECKING:
     from headway.bundle import Guess
@@ -23,7 +22,7 @@ def fill(
     run: str,
     /,
     *text: str,
-    top: int = 5,
+    top: Count = 5,
     json: bool = False,
     machine: MachineFlags = ON_THIS_MACHINE,
 ) -> None:
@@ -45,8 +44,6 @@ def fill(
     """
     from headway.bundle import EncoderBundle, load_as
 
-    if top < 1:
-        raise UsageError(f"--top {top}: must be at least 1")
     place = machine.prepare()
     bundle = load_as(EncoderBundle, run, place.device)
     if not text and sys.stdin.isatty():

@@ -2,15 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from headway.settings import COMMAND_LINE
+from headway.settings import BEAMS, COMMAND_LINE, MOST, PENALTY, Most
 
 if TYPE_CHECKING:
     from headway.machine import Machine
+
+
+def check_number(kind: Any, value: Any, least: float | int = -MOST, most: Most = MOST) -> None:
+    """ValueError for a number, or one of several, that is not from `least` to `most`; a NaN never
+    is. For flags of the command line: settings have limits of their own."""
+    for number in value if isinstance(value, list | tuple) else (value,):
+        if isinstance(number, bool) or not isinstance(number, int | float):
+            continue
+        if not number >= least:
+            raise ValueError(f"Must be a number of at least {least:,}.")
+        if not number <= most:
+            raise ValueError(f"Must be at most {most:,}: {most.reason}.")
+
+
+def between(least: int, most: Most) -> Callable[[Any, Any], None]:
+    """The validator of a flag."""
+    return lambda kind, value: check_number(kind, value, least, most)
+
+
+BeamWidth = Annotated[int, Parameter(validator=between(1, BEAMS), help="Beam width; 1 is greedy.")]
+LengthPenalty = Annotated[
+    float,
+    Parameter(
+        validator=between(0, PENALTY),
+        help="Exponent of ((5 + length) / 6), by which the sum of log-probabilities is divided.",
+    ),
+]
+Count = Annotated[int, Parameter(validator=between(1, MOST))]
+Port = Annotated[int, Parameter(validator=between(0, Most(65_535, "ports end there")))]
 
 
 @Parameter(name="*")

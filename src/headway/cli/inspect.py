@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from headway.cli.console import data, data_json, program, talk
-from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
+from headway.cli.flags import ON_THIS_MACHINE, MachineFlags, Port
 from headway.errors import UsageError
 from headway.files import check_new
 
@@ -256,7 +256,7 @@ def ui(
     given: str | None = None,
     /,
     *,
-    port: int = 8765,
+    port: Port = 8765,
     browser: bool = True,
     machine: MachineFlags = ON_THIS_MACHINE,
 ) -> None:

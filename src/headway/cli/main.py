@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, Parameter
 
 from headway.cli.answer import answer
 from headway.cli.caption import caption
@@ -22,6 +22,7 @@ from headway.cli.evaluate import evaluate
 from headway.cli.export import export
 from headway.cli.figures import figures
 from headway.cli.fill import fill
+from headway.cli.flags import check_number
 from headway.cli.generate import chat, generate
 from headway.cli.inspect import inspect, ui
 from headway.cli.lecture import lecture
@@ -35,6 +36,7 @@ from headway.cli.train import train
 from headway.cli.translate import translate
 from headway.cli.words import words_app
 from headway.errors import HeadwayError, UsageError
+from headway.machine import limit_memory
 
 HELP = {"--help", "-h"}
 
@@ -43,6 +45,7 @@ app = App(
     help="Train, run and open up Transformers. Start with: headway demo",
     version=version,
     help_flags=sorted(HELP),
+    default_parameter=Parameter(validator=check_number),
 )
 app.command(demo)
 app.command(train)
@@ -78,6 +81,7 @@ INTERRUPTED = 130
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point. Exit codes: 0 ok, 1 failed, 2 usage, 3 bad data, 4 memory, 130 interrupted."""
+    limit_memory()
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, get_args
 
 from headway.cli.console import data, data_json, talk
 from headway.cli.embed import vectors_of
-from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
+from headway.cli.flags import ON_THIS_MACHINE, Count, MachineFlags
 from headway.cli.texts import ARRAYS, gather
 from headway.errors import DataError, UsageError
 
@@ -25,7 +25,7 @@ def similar(
     query: str,
     /,
     *texts: str,
-    top: int = 10,
+    top: Count = 10,
     column: str = "text",
     json: bool = False,
     machine: MachineFlags = ON_THIS_MACHINE,
@@ -53,8 +53,6 @@ def similar(
     """
     from headway.bundle import EncoderBundle, load_as
 
-    if top < 1:
-        raise UsageError(f"--top {top}: must be at least 1")
     place = machine.prepare()
     bundle = load_as(EncoderBundle, run, place.device)
     if any(Path(thing).suffix == ARRAYS for thing in texts):

@@ -8,7 +8,13 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from headway.cli.console import data, data_json, talk
-from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
+from headway.cli.flags import (
+    ON_THIS_MACHINE,
+    BeamWidth,
+    Count,
+    LengthPenalty,
+    MachineFlags,
+)
 from headway.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -21,9 +27,9 @@ def translate(
     run: str,
     /,
     *text: str,
-    beam: int = 4,
-    nbest: int = 1,
-    length_penalty: float = 1.0,
+    beam: BeamWidth = 4,
+    nbest: Count = 1,
+    length_penalty: LengthPenalty = 1.0,
     scores: bool = False,
     align: bool = False,
     json: bool = False,
@@ -37,12 +43,8 @@ def translate(
         A run folder or a model folder.
     text
         Sentences; without any, standard input is read line by line.
-    beam
-        Beam width; 1 is greedy.
     nbest
         So many translations of each sentence, best first: line number, score, text.
-    length_penalty
-        Exponent of ((5 + length) / 6), by which sums of log-probabilities are divided.
     scores
         The score before each translation.
     align

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from cyclopts import App
 
 from headway.cli.console import data, data_json, talk
+from headway.cli.flags import Count
 from headway.errors import UsageError
 from headway.files import check_new
 
@@ -21,7 +22,7 @@ SHOWN = 60  # words drawn when none are named
 
 
 @words_app.command
-def nearest(run: Path, /, *words: str, count: int = 10, json: bool = False) -> None:
+def nearest(run: Path, /, *words: str, count: Count = 10, json: bool = False) -> None:
     """The words whose vectors point most nearly the same way, by the cosine.
 
     Parameters
@@ -47,7 +48,7 @@ def nearest(run: Path, /, *words: str, count: int = 10, json: bool = False) -> N
 
 
 @words_app.command
-def analogy(run: Path, a: str, b: str, c: str, /, *, count: int = 5, json: bool = False) -> None:
+def analogy(run: Path, a: str, b: str, c: str, /, *, count: Count = 5, json: bool = False) -> None:
     """A is to B as C is to what?
 
     Parameters
@@ -74,7 +75,7 @@ def analogy(run: Path, a: str, b: str, c: str, /, *, count: int = 5, json: bool 
 
 @words_app.command
 def scatter(
-    run: Path, /, *words: str, out: Path | None = None, count: int = SHOWN, json: bool = False
+    run: Path, /, *words: str, out: Path | None = None, count: Count = SHOWN, json: bool = False
 ) -> None:
     """Draw words as points, by the two directions in which their vectors differ most (PCA).
 

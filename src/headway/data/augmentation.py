@@ -14,7 +14,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from headway.settings import setting
+from headway.settings import PIXELS, setting
 from headway.shapes import Float, Tensor
 
 RATIOS = (3 / 4, 4 / 3)  # of width to height, of what is cut out
@@ -29,7 +29,9 @@ class AugmentationConfig:
     """Which changes a picture undergoes while training. All off: it is seen as it is."""
 
     flip: float = setting(0.5, "how often left and right change places", ge=0, le=1)
-    padding: int = setting(4, "pixels by which the picture moves at most, in each direction", ge=0)
+    padding: int = setting(
+        4, "pixels by which the picture moves at most, in each direction", ge=0, le=PIXELS
+    )
     crop: float = setting(
         1.0, "a part of at least this share of the picture is cut out and enlarged", gt=0, le=1
     )

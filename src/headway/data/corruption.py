@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from headway.settings import setting
+from headway.settings import COPIES, setting
 from headway.text import MarkedTokenizer
 
 Numbers = npt.NDArray[np.int64]
@@ -23,7 +23,9 @@ class MaskingConfig:
     random: float = setting(0.1, "share of those that any other word stands for", ge=0, le=1)
     whole_words: bool = setting(False, "all pieces of a word are to be guessed, or none")
     dynamic: bool = setting(True, "other tokens in each epoch (RoBERTa); else `duplicates` times")
-    duplicates: int = setting(10, "of dynamic=false: epochs until the first comes again", gt=0)
+    duplicates: int = setting(
+        10, "of dynamic=false: epochs until the first comes again", gt=0, le=COPIES
+    )
 
     def __post_init__(self) -> None:
         if self.hidden + self.random > 1:

@@ -17,7 +17,7 @@ from headway.data.augmentation import (
 )
 from headway.data.image_batches import Normalise, seen_by, shuffled
 from headway.data.image_corpus import ImageCorpus
-from headway.settings import setting
+from headway.settings import COPIES, setting
 from headway.shapes import Float, Tensor
 
 BLUR = (0.1, 2.0)  # deviation of the Gaussian, in pixels of 224
@@ -27,8 +27,8 @@ BLUR = (0.1, 2.0)  # deviation of the Gaussian, in pixels of 224
 class ViewConfig:
     """Which looks there are. Caron et al. 2021, section 3.2 and appendix E."""
 
-    whole: int = setting(2, "large parts: the teacher sees these, the student all", ge=1)
-    local: int = setting(6, "small parts", ge=0)
+    whole: int = setting(2, "large parts: the teacher sees these, the student all", ge=1, le=COPIES)
+    local: int = setting(6, "small parts", ge=0, le=COPIES)
     whole_share: float = setting(0.4, "least share of the picture in a large part", gt=0, le=1)
     local_share: float = setting(0.4, "greatest share of the picture in a small part", gt=0, le=1)
     least: float = setting(0.05, "least share of the picture in a small part", gt=0, le=1)

@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 
 from headway.errors import DataError
-from headway.settings import setting
+from headway.settings import LENGTH, setting
 from headway.shapes import Float, Tensor
 
 BYTES_LIMIT = 256 * 2**20
@@ -49,7 +49,7 @@ class SpectrogramConfig:
     """How a waveform becomes a picture."""
 
     rate: int = setting(16_000, "samples a second; other rates are brought to it", gt=0)
-    window: int = setting(400, "samples that a frame looks at", gt=1)
+    window: int = setting(400, "samples that a frame looks at", gt=1, le=LENGTH)
     hop: int = setting(160, "samples from a frame to the next", gt=0)
     fft: int = setting(512, "samples that a frame is padded to before it is transformed", gt=1)
     mels: int = setting(64, "bands of frequencies", gt=0)

@@ -30,7 +30,7 @@ from headway.decoding.rules import (
     apply_rules,
 )
 from headway.decoding.sampling import Reason, Row, Sampling, open_rows, sample, sample_steps
-from headway.decoding.search import Hypothesis, Limits, length_penalty
+from headway.decoding.search import Hypothesis, Limits, check_search, length_penalty
 from headway.decoding.speculative import Draft, ModelDraft, PromptLookup, speculative_steps
 from headway.decoding.writing import Writer
 
@@ -67,6 +67,7 @@ __all__ = [
     "Writing",
     "apply_rules",
     "beam_search",
+    "check_search",
     "generate",
     "greedy_search",
     "length_penalty",

@@ -40,7 +40,7 @@ from headway.decoding.speculative import Draft, PromptLookup, speculative_steps
 from headway.decoding.writing import Writer
 from headway.errors import UsageError
 from headway.models import GPT
-from headway.settings import setting
+from headway.settings import BEAMS, LENGTH, PENALTY, setting
 from headway.text import TextTokenizer
 
 
@@ -56,12 +56,12 @@ class GenerationConfig:
     where other tokens spell it.
     """
 
-    max_tokens: int = setting(200, "most tokens written", gt=0)
-    min_tokens: int = setting(0, "least tokens written before the end", ge=0)
+    max_tokens: int = setting(200, "most tokens written", gt=0, le=LENGTH)
+    min_tokens: int = setting(0, "least tokens written before the end", ge=0, le=LENGTH)
     temperature: float = setting(
         0.8, "below 1 bolder, above 1 wilder; 0: always the likeliest", ge=0
     )
-    top_k: int | None = setting(None, "only so many likeliest tokens", gt=0)
+    top_k: int | None = setting(None, "only so many likeliest tokens", gt=0, le=LENGTH)
     top_p: float | None = setting(None, "the likeliest tokens of this probability", gt=0, le=1)
     min_p: float | None = setting(
         None, "tokens at least this share as likely as the likeliest", ge=0, le=1
@@ -70,25 +70,34 @@ class GenerationConfig:
     repetition_penalty: float = setting(1.0, "divides the scores of tokens seen before", gt=0)
     frequency_penalty: float = setting(0.0, "taken off for each time a token was written")
     presence_penalty: float = setting(0.0, "taken off for a token that was written")
-    no_repeat: int | None = setting(None, "no run of so many tokens comes twice", gt=0)
+    no_repeat: int | None = setting(None, "no run of so many tokens comes twice", gt=0, le=LENGTH)
     stop: tuple[str, ...] = setting((), "text at which the output ends; it is not part of it")
     forbid: tuple[str, ...] = setting((), "words that must not be written")
     force: str = setting("", "text that the output begins with")
     bias: tuple[str, ...] = setting(
         (), "WORD=NUMBER: added to the score of a word that is one token"
     )
-    beam: int = setting(1, "beams of beam search; 1: none", gt=0)
-    beam_groups: int = setting(1, "groups of beams that avoid each other's words", gt=0)
+    beam: int = setting(1, "beams of beam search; 1: none", gt=0, le=BEAMS)
+    beam_groups: int = setting(1, "groups of beams that avoid each other's words", gt=0, le=BEAMS)
     diversity: float = setting(0.5, "how much groups of beams avoid each other", ge=0)
-    length_penalty: float = setting(1.0, "exponent of beam search's length penalty", ge=0)
-    samples: int = setting(1, "outputs for each prompt", gt=0)
+    length_penalty: float = setting(
+        1.0, "exponent of beam search's length penalty", ge=0, le=PENALTY
+    )
+    samples: int = setting(1, "outputs for each prompt", gt=0, le=BEAMS)
     seed: int = setting(0, "sample i of prompt j is drawn from seed + i, whatever j", ge=0)
-    alternatives: int = setting(0, "so many of the likeliest tokens are told at each place", ge=0)
+    alternatives: int = setting(
+        0, "so many of the likeliest tokens are told at each place", ge=0, le=BEAMS
+    )
 
     lookup: int = setting(
-        0, "so many tokens proposed at a time by copying from the text so far; 0: none", ge=0
+        0,
+        "so many tokens proposed at a time by copying from the text so far; 0: none",
+        ge=0,
+        le=BEAMS,
     )
-    draft_tokens: int = setting(4, "so many tokens proposed at a time by a draft model", gt=0)
+    draft_tokens: int = setting(
+        4, "so many tokens proposed at a time by a draft model", gt=0, le=BEAMS
+    )
 
     def __post_init__(self) -> None:
         if not all(self.stop):

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 
 from headway.decoding.rules import Rule, Writing, apply_rules, not_finite
+from headway.errors import UsageError
+from headway.settings import BEAMS, PENALTY
 from headway.shapes import Float, Tensor
 
 
@@ -64,6 +66,16 @@ class Limits:
     def prompt(self, item: int) -> Sequence[int]:
         """What stood before the outputs of input `item`."""
         return self.prompts[item] if self.prompts else ()
+
+
+def check_search(beam: int, num_best: int, alpha: float) -> None:
+    """UsageError for a beam width, a number of outputs or a length penalty out of range."""
+    if not 1 <= num_best <= beam:
+        raise UsageError(f"{num_best=} must be between 1 and {beam=}")
+    if beam > BEAMS:
+        raise UsageError(f"{beam=} must be at most {BEAMS:,} ({BEAMS.reason})")
+    if not 0 <= alpha <= PENALTY:  # nor NaN
+        raise UsageError(f"length_penalty={alpha} must be from 0 to {PENALTY} ({PENALTY.reason})")
 
 
 def length_penalty(num_tokens: int, alpha: float) -> float:

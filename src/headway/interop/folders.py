@@ -57,6 +57,7 @@ from headway.models import (
     vit_classifier,
 )
 from headway.models.contracts import set_parameters
+from headway.settings import check_limits
 from headway.shapes import Tensor
 from headway.tensors import read_tensors, write_tensors
 
@@ -107,8 +108,11 @@ def read(folder: str | Path) -> tuple[Config, dict[str, Tensor]]:
     tensors = family.named(_tensors(folder), architecture.unused, where)
     try:
         config = architecture.config(facts, tensors.keys())
+        check_limits(config, facts.where)
     except DataError:
         raise
+    except UsageError as error:
+        raise DataError(error.what, facts.where, error.hint) from error
     except ValueError as error:  # sizes that do not go together
         raise DataError(str(error), facts.where) from error
     untie = "set tie_word_embeddings to false in config.json if the head is its own"

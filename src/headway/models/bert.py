@@ -29,7 +29,7 @@ from headway.linear import Linear
 from headway.models import choices
 from headway.models.choices import PositionScheme
 from headway.models.contracts import init_normal
-from headway.settings import setting
+from headway.settings import COPIES, HEADS, LAYERS, LENGTH, VOCABULARY, WIDTH, setting
 from headway.shapes import Bool, Float, Int, Tensor
 
 Value = int | float | str | bool | None
@@ -70,13 +70,16 @@ class BertConfig:
     multilingual: the 104 languages' cased vocabulary. tiny: for a CPU.
     """
 
-    model_dim: int = setting(128, "width of every layer's input and output", gt=0)
-    num_heads: int = setting(4, "attention heads", gt=0)
-    ffn_dim: int = setting(512, "inner width of the feed-forward layers", gt=0)
-    num_layers: int = setting(4, "encoder blocks", gt=0)
+    model_dim: int = setting(128, "width of every layer's input and output", gt=0, le=WIDTH)
+    num_heads: int = setting(4, "attention heads", gt=0, le=HEADS)
+    ffn_dim: int = setting(512, "inner width of the feed-forward layers", gt=0, le=WIDTH)
+    num_layers: int = setting(4, "encoder blocks", gt=0, le=LAYERS)
     shared_layers: bool = setting(False, "all blocks are one, used num_layers times (ALBERT)")
     embedding_dim: int | None = setting(
-        None, "width of the embeddings, widened by a matrix (ALBERT); none: model_dim", gt=0
+        None,
+        "width of the embeddings, widened by a matrix (ALBERT); none: model_dim",
+        gt=0,
+        le=WIDTH,
     )
     dropout: float = setting(0.1, "share of activations dropped while training", ge=0, lt=1)
     norm: Literal["pre", "post"] = setting("post", "norm before each sublayer, or after its sum")
@@ -85,19 +88,25 @@ class BertConfig:
         "gelu", "nonlinearity of the feed-forward layers"
     )
     positions: PositionScheme = setting("learned", "how a token knows its place")
-    first_place: int = setting(0, "rows of a learned table before the first token's", ge=0)
+    first_place: int = setting(
+        0, "rows of a learned table before the first token's", ge=0, le=LENGTH
+    )
     attention: Literal[
         "scaled-dot", "dot", "bilinear", "additive", "linear", "linear-elu", "window"
     ] = setting("scaled-dot", "the score of every attention")
-    window: int = setting(128, "keys to each side with attention=window", gt=0)
-    max_length: int = setting(512, "longest text, its marks included; a learned table ends there")
-    token_types: int = setting(2, "kinds of text in one input (first, second); 0: none", ge=0)
+    window: int = setting(128, "keys to each side with attention=window", gt=0, le=LENGTH)
+    max_length: int = setting(
+        512, "longest text, its marks included; a learned table ends there", gt=0, le=LENGTH
+    )
+    token_types: int = setting(
+        2, "kinds of text in one input (first, second); 0: none", ge=0, le=COPIES
+    )
     pooler: PoolerName = setting(
         "tanh", "activation of the layer that makes a text's vector of [CLS]; none: no such layer"
     )
     masked_words: bool = setting(True, "has the head that guesses hidden words")
     next_sentence: bool = setting(True, "has the head that says whether the second text follows")
-    vocabulary: int = setting(8000, "pieces of the language", gt=0)
+    vocabulary: int = setting(8000, "pieces of the language", gt=0, le=VOCABULARY)
 
     family: ClassVar[str] = "bert"
     sizes: ClassVar[dict[str, dict[str, Value]]] = {

@@ -34,7 +34,7 @@ from headway.linear import Linear
 from headway.models import choices
 from headway.models.choices import PositionScheme
 from headway.models.contracts import init_normal
-from headway.settings import setting
+from headway.settings import HEADS, LAYERS, LENGTH, VOCABULARY, WIDTH, setting
 from headway.shapes import Bool, Float, Int, Tensor
 
 Value = int | float | str | None
@@ -83,16 +83,19 @@ class GPTConfig:
     modern-*: today's choices together; modern-0.6b has the shape of Qwen3-0.6B.
     """
 
-    model_dim: int = setting(64, "width of every layer's input and output", gt=0)
-    num_heads: int = setting(4, "attention heads", gt=0)
+    model_dim: int = setting(64, "width of every layer's input and output", gt=0, le=WIDTH)
+    num_heads: int = setting(4, "attention heads", gt=0, le=HEADS)
     num_kv_heads: int | None = setting(
         None,
         "heads of keys and values, each shared by num_heads / num_kv_heads; none: all own",
         gt=0,
+        le=HEADS,
     )
-    head_dim: int | None = setting(None, "width of a head; none: model_dim / num_heads", gt=0)
-    ffn_dim: int = setting(256, "inner width of the feed-forward layers", gt=0)
-    num_layers: int = setting(2, "decoder blocks", gt=0)
+    head_dim: int | None = setting(
+        None, "width of a head; none: model_dim / num_heads", gt=0, le=WIDTH
+    )
+    ffn_dim: int = setting(256, "inner width of the feed-forward layers", gt=0, le=WIDTH)
+    num_layers: int = setting(2, "decoder blocks", gt=0, le=LAYERS)
     dropout: float = setting(0.0, "share of activations dropped while training", ge=0, lt=1)
     norm: Literal["pre", "post"] = setting("pre", "norm before each sublayer, or after its sum")
     norm_kind: Literal["layer", "rms"] = setting("layer", "LayerNorm, or RMSNorm without its mean")
@@ -107,10 +110,12 @@ class GPTConfig:
     attention: Literal[
         "scaled-dot", "dot", "bilinear", "additive", "linear", "linear-elu", "window"
     ] = setting("scaled-dot", "the score of every attention")
-    window: int = setting(128, "keys that attention=window looks back over", gt=0)
-    max_length: int = setting(256, "longest text to train on; a learned table ends there", gt=0)
+    window: int = setting(128, "keys that attention=window looks back over", gt=0, le=LENGTH)
+    max_length: int = setting(
+        256, "longest text to train on; a learned table ends there", gt=0, le=LENGTH
+    )
     tie_output: bool = setting(True, "the embedding is the output projection too")
-    vocabulary: int = setting(8000, "pieces of the language", gt=0)
+    vocabulary: int = setting(8000, "pieces of the language", gt=0, le=VOCABULARY)
 
     family: ClassVar[str] = "gpt"
     sizes: ClassVar[dict[str, dict[str, Value]]] = {

@@ -42,7 +42,7 @@ from headway.linear import Linear
 from headway.models import choices
 from headway.models.choices import PositionScheme, Score
 from headway.models.contracts import init_weights
-from headway.settings import setting
+from headway.settings import HEADS, LAYERS, LENGTH, VOCABULARY, WIDTH, setting
 from headway.shapes import Bool, Float, Int, Tensor
 
 
@@ -58,17 +58,17 @@ class TranslatorConfig:
     attention: Score = setting(
         "scaled-dot", "the score of every attention; none: an RNN decoder sees one vector only"
     )
-    window: int = setting(16, "keys that attention=window looks back over", gt=0)
+    window: int = setting(16, "keys that attention=window looks back over", gt=0, le=LENGTH)
     cell: Literal["gru", "lstm"] = setting("gru", "of recurrent encoders and decoders")
     bidirectional: bool = setting(True, "a recurrent encoder reads from both ends")
     input_feeding: bool = setting(
         False, "a recurrent decoder reads what attention found one word before"
     )
-    model_dim: int = setting(128, "width of every layer's input and output", gt=0)
-    num_heads: int = setting(4, "attention heads; must divide model_dim", gt=0)
-    ffn_dim: int = setting(256, "inner width of the feed-forward layers", gt=0)
-    encoder_layers: int = setting(4, "blocks in the encoder", gt=0)
-    decoder_layers: int = setting(4, "blocks in the decoder", gt=0)
+    model_dim: int = setting(128, "width of every layer's input and output", gt=0, le=WIDTH)
+    num_heads: int = setting(4, "attention heads; must divide model_dim", gt=0, le=HEADS)
+    ffn_dim: int = setting(256, "inner width of the feed-forward layers", gt=0, le=WIDTH)
+    encoder_layers: int = setting(4, "blocks in the encoder", gt=0, le=LAYERS)
+    decoder_layers: int = setting(4, "blocks in the decoder", gt=0, le=LAYERS)
     dropout: float = setting(0.1, "share of activations dropped while training", ge=0, lt=1)
     norm: Literal["pre", "post"] = setting("pre", "norm before each sublayer, or after its sum")
     activation: Literal["relu", "gelu"] = setting("relu", "nonlinearity of the feed-forward layers")
@@ -76,15 +76,20 @@ class TranslatorConfig:
         "sinusoidal", "how a token knows its place; recurrent networks need and get none"
     )
     position_dim: int = setting(
-        0, "0 adds positions to the word vectors; P > 0 concatenates P position dimensions", ge=0
+        0,
+        "0 adds positions to the word vectors; P > 0 concatenates P position dimensions",
+        ge=0,
+        le=WIDTH,
     )
-    max_length: int = setting(1024, "longest text a learned position table can hold", gt=0)
+    max_length: int = setting(
+        1024, "longest text a learned position table can hold", gt=0, le=LENGTH
+    )
     share_embeddings: bool = setting(
         True, "one matrix for source, target and output (needs one joint vocabulary)"
     )
     tie_output: bool = setting(True, "the target embedding is the output projection too")
-    source_vocabulary: int = setting(8000, "pieces of the source language", gt=0)
-    target_vocabulary: int = setting(8000, "pieces of the target language", gt=0)
+    source_vocabulary: int = setting(8000, "pieces of the source language", gt=0, le=VOCABULARY)
+    target_vocabulary: int = setting(8000, "pieces of the target language", gt=0, le=VOCABULARY)
 
     family: ClassVar[str] = "translator"
     sizes: ClassVar[dict[str, dict[str, int | float | str]]] = {

@@ -28,7 +28,7 @@ from headway.blocks import (
 from headway.blocks.feedforward import ACTIVATIONS
 from headway.models import choices
 from headway.models.contracts import init_weights
-from headway.settings import setting
+from headway.settings import HEADS, LAYERS, PIXELS, WIDTH, setting
 from headway.shapes import Bool, Float, Tensor
 
 Value = int | float | str | bool | None
@@ -57,15 +57,19 @@ class ViTConfig:
     al. 2023. tiny, mini: for small pictures on a CPU.
     """
 
-    image_size: int = setting(32, "height of the images, in pixels; other sizes may be given", gt=0)
-    image_width: int | None = setting(None, "their width; none: as their height", gt=0)
-    patch_size: int = setting(4, "height of a patch", gt=0)
-    patch_width: int | None = setting(None, "width of a patch; none: as its height", gt=0)
-    channels: int = setting(3, "numbers in a pixel: 1 grey, 3 colour", gt=0)
-    model_dim: int = setting(128, "width of every layer's input and output", gt=0)
-    num_heads: int = setting(4, "attention heads", gt=0)
-    ffn_dim: int = setting(512, "inner width of the feed-forward layers", gt=0)
-    num_layers: int = setting(6, "encoder blocks", gt=0)
+    image_size: int = setting(
+        32, "height of the images, in pixels; other sizes may be given", gt=0, le=PIXELS
+    )
+    image_width: int | None = setting(None, "their width; none: as their height", gt=0, le=PIXELS)
+    patch_size: int = setting(4, "height of a patch", gt=0, le=PIXELS)
+    patch_width: int | None = setting(
+        None, "width of a patch; none: as its height", gt=0, le=PIXELS
+    )
+    channels: int = setting(3, "numbers in a pixel: 1 grey, 3 colour", gt=0, le=PIXELS)
+    model_dim: int = setting(128, "width of every layer's input and output", gt=0, le=WIDTH)
+    num_heads: int = setting(4, "attention heads", gt=0, le=HEADS)
+    ffn_dim: int = setting(512, "inner width of the feed-forward layers", gt=0, le=WIDTH)
+    num_layers: int = setting(6, "encoder blocks", gt=0, le=LAYERS)
     dropout: float = setting(0.0, "share of activations dropped while training", ge=0, lt=1)
     norm_eps: float = setting(1e-6, "added to the variance under a norm's root", gt=0)
     activation: Literal["relu", "gelu", "gelu-tanh", "silu", "swiglu"] = setting(
@@ -78,7 +82,7 @@ class ViTConfig:
         setting("scaled-dot", "the score of every attention")
     )
     class_token: bool = setting(True, "has a token that reads the whole image, [CLS]")
-    registers: int = setting(0, "tokens beside it that nobody reads", ge=0)
+    registers: int = setting(0, "tokens beside it that nobody reads", ge=0, le=PIXELS)
     mask_token: bool = setting(False, "has a token that stands where a patch is hidden")
     layer_scale: float | None = setting(
         None, "what the gains after each sublayer begin at; none: there are none", gt=0

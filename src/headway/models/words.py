@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from headway.linear import Linear
-from headway.settings import setting
+from headway.settings import VOCABULARY, WIDTH, setting
 from headway.shapes import Float, Int, Tensor
 
 
@@ -22,8 +22,10 @@ class WordsConfig:
         "skip-gram: a word predicts its neighbours; cbow: the neighbours predict the word; "
         "next-word: a word predicts the one after it, by a softmax over all words",
     )
-    dim: int = setting(100, "length of a word's vector", gt=0)
-    vocabulary: int = setting(30_000, "words, and the border between sentences", gt=1)
+    dim: int = setting(100, "length of a word's vector", gt=0, le=WIDTH)
+    vocabulary: int = setting(
+        30_000, "words, and the border between sentences", gt=1, le=VOCABULARY
+    )
 
     family: ClassVar[str] = "words"
     sizes: ClassVar[dict[str, dict[str, int | float | str]]] = {

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from headway.machine import MachineConfig
 from headway.recipes.config import CheckpointConfig, FineTuningConfig, ObservationConfig, left_open
-from headway.settings import section, setting
+from headway.settings import BATCH, LENGTH, section, setting
 from headway.training import OptimizerConfig, ScheduleConfig
 
 
@@ -20,8 +20,12 @@ class AnswerDataConfig:
         (), "held-out questions; none keeps those of some contexts from training"
     )
     held_out: float = setting(0.1, "share of the contexts kept so", gt=0, lt=1)
-    window: int = setting(256, "ids that are read at once: question, part of the context", ge=16)
-    stride: int = setting(96, "a longer context goes on in a window so many tokens later", ge=1)
+    window: int = setting(
+        256, "ids that are read at once: question, part of the context", ge=16, le=LENGTH
+    )
+    stride: int = setting(
+        96, "a longer context goes on in a window so many tokens later", ge=1, le=LENGTH
+    )
     skip_impossible: bool = setting(
         False, "leave out questions that their context does not answer (SQuAD 2.0)"
     )
@@ -39,7 +43,7 @@ class AnswererModelConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class AnswerTrainingConfig(FineTuningConfig):
-    rows: int = setting(16, "windows of a batch", gt=0)
+    rows: int = setting(16, "windows of a batch", gt=0, le=BATCH)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ from headway.recipes.vision_config import (
     PicturesViTConfig,
     decided_by_pictures,
 )
-from headway.settings import section, setting
+from headway.settings import BATCH, BEAMS, LENGTH, PENALTY, VOCABULARY, section, setting
 from headway.training import OptimizerConfig, ScheduleConfig
 
 
@@ -34,8 +34,8 @@ class CaptionDataConfig(PicturesDataConfig):
     split_column: str | None = setting(
         SPLIT, "column that says train, valid or test; the usual one need not be there"
     )
-    vocabulary: int = setting(4000, "pieces of the tokenizer", ge=257)
-    max_length: int = setting(60, "longer captions (in pieces) are left out", gt=0)
+    vocabulary: int = setting(4000, "pieces of the tokenizer", ge=257, le=VOCABULARY)
+    max_length: int = setting(60, "longer captions (in pieces) are left out", gt=0, le=LENGTH)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +63,7 @@ WRITES = tuple(
 @dataclass(frozen=True, kw_only=True)
 class CaptionTrainingConfig(BlocksLoopConfig):
     steps: int = setting(3000, "updates", gt=0)
-    rows: int = setting(32, "pictures of a batch, each with all its captions", gt=0)
+    rows: int = setting(32, "pictures of a batch, each with all its captions", gt=0, le=BATCH)
     smoothing: float = setting(0.1, "label smoothing", ge=0, lt=1)
     encoder: str | None = setting(
         None, "the image encoder to start from: a run or a model (short: --from-encoder)"
@@ -79,10 +79,10 @@ class CaptionEvaluationConfig(ObservationConfig):
     metric: Literal["cider", "bleu", "chrf", "negative_nats"] = setting(
         "cider", "what the kept model is best by"
     )
-    beam: int = setting(1, "beam width while training (1: greedy)", gt=0)
-    length_penalty: float = setting(1.0, "exponent of the length penalty", ge=0)
+    beam: int = setting(1, "beam width while training (1: greedy)", gt=0, le=BEAMS)
+    length_penalty: float = setting(1.0, "exponent of the length penalty", ge=0, le=PENALTY)
     pictures: int = setting(500, "held-out pictures captioned each time, in every language", gt=1)
-    samples: int = setting(2, "of those, shown on the screen", ge=0)
+    samples: int = setting(2, "of those, shown on the screen", ge=0, le=BEAMS)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from headway.data.formats import Columns
 from headway.machine import MachineConfig
 from headway.recipes.config import CheckpointConfig, FineTuningConfig, ObservationConfig, left_open
 from headway.recipes.language_config import LoRAConfig
-from headway.settings import section, setting
+from headway.settings import BATCH, LENGTH, section, setting
 from headway.training import OptimizerConfig, ScheduleConfig
 
 SUITED = "none: what suits the model it starts from"
@@ -37,7 +37,10 @@ class ClassifyDataConfig:
     label: str = setting("label", "name of the column (or key) that says what it is")
     kind: Literal["class", "number"] = setting("class", "what labels are: names, or numbers")
     max_length: int = setting(
-        256, "longer texts (in tokens, of pairs together) are cut at their end", ge=4
+        256,
+        "longer texts (in tokens, of pairs together) are cut at their end",
+        ge=4,
+        le=LENGTH,
     )
 
     @property
@@ -79,7 +82,7 @@ class ClassifyScheduleConfig(ScheduleConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class ClassifyTrainingConfig(FineTuningConfig):
-    rows: int = setting(32, "texts of a batch", gt=0)
+    rows: int = setting(32, "texts of a batch", gt=0, le=BATCH)
     balance: bool = setting(False, "rare classes count more: each class as much as any other")
     auxiliary: float = setting(
         0.5, "of a language model, weight of its own loss beside that of the labels", ge=0

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 from headway.errors import UsageError
 from headway.machine import MachineConfig
 from headway.models import TranslatorConfig, WordsConfig
-from headway.settings import section, setting
+from headway.settings import BATCH, BEAMS, COPIES, LENGTH, PENALTY, VOCABULARY, section, setting
 from headway.training import OptimizerConfig, ScheduleConfig
 
 
@@ -38,9 +38,9 @@ class DataConfig:
     test: str | None = setting(None, "test pairs for headway eval; none looks beside train")
     source: str | None = setting(None, "column or file ending of the source language")
     target: str | None = setting(None, "column or file ending of the target language")
-    vocabulary: int = setting(8000, "pieces of the tokenizer", ge=259)
+    vocabulary: int = setting(8000, "pieces of the tokenizer", ge=259, le=VOCABULARY)
     joint: bool = setting(True, "one vocabulary for both languages")
-    max_length: int = setting(200, "longer pairs (in pieces) are left out", gt=0)
+    max_length: int = setting(200, "longer pairs (in pieces) are left out", gt=0, le=LENGTH)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,7 @@ class LoopConfig:
 
     steps: int = setting(6000, "updates", gt=0)
     time: str | None = setting(None, "stop after so much training: 90s, 30m, 2h")
-    accumulate: int = setting(1, "batches for each update", gt=0)
+    accumulate: int = setting(1, "batches for each update", gt=0, le=COPIES)
     clip: float = setting(1.0, "largest norm of the gradient", gt=0)
     average: float = setting(
         0.998, "decay of the running average of the weights; 0 switches it off", ge=0, lt=1
@@ -91,7 +91,9 @@ class FineTuningConfig(BlocksLoopConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingConfig(BlocksLoopConfig):
-    tokens: int = setting(4096, "budget of a batch: rows x longest side, padding included", gt=0)
+    tokens: int = setting(
+        4096, "budget of a batch: rows x longest side, padding included", gt=0, le=BATCH
+    )
     smoothing: float = setting(0.1, "label smoothing", ge=0, lt=1)
 
 
@@ -108,10 +110,10 @@ class EvaluationConfig(ObservationConfig):
     metric: Literal["bleu", "chrf", "negative_nats"] = setting(
         "bleu", "what the kept model is best by"
     )
-    beam: int = setting(1, "beam width while training (1: greedy)", gt=0)
-    length_penalty: float = setting(1.0, "exponent of the length penalty", ge=0)
+    beam: int = setting(1, "beam width while training (1: greedy)", gt=0, le=BEAMS)
+    length_penalty: float = setting(1.0, "exponent of the length penalty", ge=0, le=PENALTY)
     sentences: int = setting(1000, "validation sentences translated each time", gt=0)
-    samples: int = setting(2, "of those, shown on the screen", ge=0)
+    samples: int = setting(2, "of those, shown on the screen", ge=0, le=BEAMS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,7 +158,7 @@ class TextConfig:
     column: str | None = setting(
         None, "of .tsv files: name or number of the column that holds the text"
     )
-    vocabulary: int = setting(30_000, "most frequent words kept", gt=0)
+    vocabulary: int = setting(30_000, "most frequent words kept", gt=0, le=VOCABULARY)
     min_count: int = setting(5, "words that stand less often are left out", gt=0)
     held_out: float = setting(
         0.02, "share of the lines kept from training, to choose the best model by", ge=0, lt=1
@@ -169,9 +171,11 @@ class WordsTrainingConfig(LoopConfig):
     average: float = setting(
         0.0, "decay of the running average of the weights; 0 switches it off", ge=0, lt=1
     )
-    rows: int = setting(4096, "words visited for one batch", gt=0)
-    window: int = setting(5, "neighbours looked at on each side, 1 to this many", gt=0)
-    negatives: int = setting(5, "weight of the noise: so many sampled words for a neighbour", gt=0)
+    rows: int = setting(4096, "words visited for one batch", gt=0, le=BATCH)
+    window: int = setting(5, "neighbours looked at on each side, 1 to this many", gt=0, le=LENGTH)
+    negatives: int = setting(
+        5, "weight of the noise: so many sampled words for a neighbour", gt=0, le=COPIES
+    )
     subsample: float = setting(
         1e-3, "words more frequent than this share are visited less often; 0: all always", ge=0
     )

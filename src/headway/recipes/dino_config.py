@@ -9,7 +9,7 @@ from headway.data.image_views import ViewConfig
 from headway.machine import MachineConfig
 from headway.recipes.config import BlocksLoopConfig, CheckpointConfig, ObservationConfig
 from headway.recipes.vision_config import PicturesViTConfig, VisionDataConfig, decided_by_pictures
-from headway.settings import section, setting
+from headway.settings import BATCH, LENGTH, WIDTH, section, setting
 from headway.training import OptimizerConfig, ScheduleConfig, SelfDistillationConfig
 
 
@@ -17,9 +17,9 @@ from headway.training import OptimizerConfig, ScheduleConfig, SelfDistillationCo
 class DinoModelConfig(PicturesViTConfig):
     """The encoder's shape, and that of the head, which is thrown away afterwards."""
 
-    hidden_dim: int = setting(512, "inner width of the head", gt=0)
-    bottleneck: int = setting(64, "width before its last layer", gt=0)
-    prototypes: int = setting(1024, "directions that pictures are compared with", gt=1)
+    hidden_dim: int = setting(512, "inner width of the head", gt=0, le=WIDTH)
+    bottleneck: int = setting(64, "width before its last layer", gt=0, le=WIDTH)
+    prototypes: int = setting(1024, "directions that pictures are compared with", gt=1, le=WIDTH)
 
     family: ClassVar[str] = "image-encoder"
 
@@ -35,7 +35,7 @@ class DinoTrainingConfig(BlocksLoopConfig):
     average: float = setting(
         0.0, "decay of another running average, beside the teacher's; 0 switches it off", ge=0, lt=1
     )
-    rows: int = setting(64, "pictures of a batch", gt=0)
+    rows: int = setting(64, "pictures of a batch", gt=0, le=BATCH)
     start: str | None = setting(
         None, "the image encoder that is gone on with: a run or a model (short: --from)"
     )
@@ -49,7 +49,7 @@ class DinoEvaluationConfig(ObservationConfig):
         "vectors, where there are no classes",
     )
     pictures: int = setting(4000, "training pictures among which neighbours are sought", gt=0)
-    neighbours: int = setting(20, "so many of them", gt=0)
+    neighbours: int = setting(20, "so many of them", gt=0, le=LENGTH)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from headway.recipes.config import CheckpointConfig, LoopConfig, ObservationConf
 from headway.recipes.language_config import LanguageEvaluationConfig
 from headway.recipes.tag_config import TagDataConfig, TagEvaluationConfig
 from headway.recipes.text_config import TextDataConfig
-from headway.settings import section, setting
+from headway.settings import BATCH, COPIES, HEADS, LAYERS, LENGTH, WIDTH, section, setting
 from headway.training import (
     DistillationConfig,
     LayersConfig,
@@ -25,15 +25,16 @@ from headway.training import (
 class StudentConfig:
     """What the student has otherwise than its teacher; none: as the teacher."""
 
-    num_layers: int = setting(2, "blocks", gt=0)
-    model_dim: int | None = setting(None, "width of every layer's input and output", gt=0)
-    num_heads: int | None = setting(None, "attention heads", gt=0)
-    ffn_dim: int | None = setting(None, "inner width of the feed-forward layers", gt=0)
+    num_layers: int = setting(2, "blocks", gt=0, le=LAYERS)
+    model_dim: int | None = setting(None, "width of every layer's input and output", gt=0, le=WIDTH)
+    num_heads: int | None = setting(None, "attention heads", gt=0, le=HEADS)
+    ffn_dim: int | None = setting(None, "inner width of the feed-forward layers", gt=0, le=WIDTH)
     embedding_dim: int | None = setting(
         None,
         "of encoders, width of the embeddings, widened by a matrix: most of a small model is its "
         "words",
         gt=0,
+        le=WIDTH,
     )
     dropout: float = setting(0.1, "share of activations dropped while training", ge=0, lt=1)
 
@@ -85,7 +86,7 @@ class DistilTrainingConfig(LoopConfig):
     average: float = setting(
         0.0, "decay of the running average of the weights; 0 switches it off", ge=0, lt=1
     )
-    rows: int = setting(32, "texts of a batch", gt=0)
+    rows: int = setting(32, "texts of a batch", gt=0, le=BATCH)
     start: str | None = setting(None, "the teacher: a run or a model (short: --from)")
     student: str | None = setting(
         None,
@@ -98,7 +99,7 @@ class DistilTrainingConfig(LoopConfig):
 class DistilTextTrainingConfig(DistilTrainingConfig):
     """Of models of running text."""
 
-    length: int = setting(128, "most tokens of a row, marks included", ge=8)
+    length: int = setting(128, "most tokens of a row, marks included", ge=8, le=LENGTH)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +112,10 @@ class DistilDataConfig(ClassifyDataConfig):
         "table; plain or .gz",
     )
     augment: int = setting(
-        0, "copies of every text in which words are replaced by words of like vectors", ge=0
+        0,
+        "copies of every text in which words are replaced by words of like vectors",
+        ge=0,
+        le=COPIES,
     )
     replaced: float = setting(0.4, "share of a copy's words that are replaced", gt=0, le=1)
 
@@ -139,7 +143,7 @@ class DistilEncoderEvaluationConfig(ObservationConfig):
     metric: Literal["negative_difference"] = setting(
         "negative_difference", "what the kept student is best by: the weighted differences"
     )
-    rows: int = setting(400, "held-out rows looked at each time", gt=0)
+    rows: int = setting(400, "held-out rows looked at each time", gt=0, le=BATCH)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from headway.machine import MachineConfig
 from headway.recipes.config import CheckpointConfig, FineTuningConfig, ObservationConfig, left_open
-from headway.settings import section, setting
+from headway.settings import BATCH, LENGTH, section, setting
 from headway.training import OptimizerConfig, ScheduleConfig
 
 
@@ -23,7 +23,7 @@ class EmbedDataConfig:
     score: str = setting(
         "score", "name of the column (or key) that says how similar they are, if there is one"
     )
-    max_length: int = setting(128, "longer texts (in pieces) are cut at their end", ge=3)
+    max_length: int = setting(128, "longer texts (in pieces) are cut at their end", ge=3, le=LENGTH)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class EmbedModelConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class EmbedTrainingConfig(FineTuningConfig):
-    rows: int = setting(32, "pairs of a batch: each is held against all others", gt=1)
+    rows: int = setting(32, "pairs of a batch: each is held against all others", gt=1, le=BATCH)
     scale: float = setting(20.0, "by what cosines are multiplied before the softmax", gt=0)
     symmetric: bool = setting(False, "find the first text by the second as well")
 

@@ -10,7 +10,7 @@ from headway.machine import MachineConfig
 from headway.models import BertConfig
 from headway.recipes.config import BlocksLoopConfig, CheckpointConfig, ObservationConfig
 from headway.recipes.text_config import TextDataConfig
-from headway.settings import section, setting
+from headway.settings import BATCH, COPIES, LENGTH, VOCABULARY, section, setting
 from headway.training import OptimizerConfig, ScheduleConfig
 
 
@@ -28,10 +28,13 @@ class EncoderDataConfig(TextDataConfig):
     tokenizer: str | None = setting(
         None, "the folder of a model, to take its tokenizer; none: word pieces are learned"
     )
-    vocabulary: int = setting(8000, "word pieces that are learned", ge=100)
+    vocabulary: int = setting(8000, "word pieces that are learned", ge=100, le=VOCABULARY)
     lower: bool = setting(True, "of those: no capitals and no accents")
     new_pieces: int = setting(
-        0, "words of this text that a model to start from learns as pieces of their own", ge=0
+        0,
+        "words of this text that a model to start from learns as pieces of their own",
+        ge=0,
+        le=VOCABULARY,
     )
 
 
@@ -41,14 +44,15 @@ class EncoderTrainingConfig(BlocksLoopConfig):
     average: float = setting(
         0.0, "decay of the running average of the weights; 0 switches it off", ge=0, lt=1
     )
-    rows: int = setting(32, "rows of a batch", gt=0)
-    length: int = setting(128, "most tokens of a row, its marks included", ge=8)
+    rows: int = setting(32, "rows of a batch", gt=0, le=BATCH)
+    length: int = setting(128, "most tokens of a row, its marks included", ge=8, le=LENGTH)
     short: float = setting(0.1, "share of the pairs that aim at a shorter length", ge=0, le=1)
     mixed: int = setting(
         0,
         "of several texts, so many passes first in which a second text that stands elsewhere may "
         "come from any of them; afterwards from its own",
         ge=0,
+        le=COPIES,
     )
     start: str | None = setting(
         None, "go on from this: a run, or the folder of an encoder (short: --from)"
@@ -60,8 +64,8 @@ class EncoderEvaluationConfig(ObservationConfig):
     metric: Literal["negative_mlm_nats"] = setting(
         "negative_mlm_nats", "what the kept model is best by"
     )
-    rows: int = setting(400, "held-out rows looked at each time", gt=0)
-    sample: int = setting(5, "guesses shown at a hidden word each time; 0: none", ge=0)
+    rows: int = setting(400, "held-out rows looked at each time", gt=0, le=BATCH)
+    sample: int = setting(5, "guesses shown at a hidden word each time; 0: none", ge=0, le=COPIES)
     sentences: int = setting(
         40, "of runs that go on from a model: held-out sentences for pseudo-perplexity", gt=0
     )

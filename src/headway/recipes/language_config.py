@@ -9,7 +9,7 @@ from headway.machine import MachineConfig
 from headway.models import GPTConfig
 from headway.recipes.config import BlocksLoopConfig, CheckpointConfig, ObservationConfig
 from headway.recipes.text_config import TextDataConfig
-from headway.settings import section, setting
+from headway.settings import BATCH, COPIES, LENGTH, VOCABULARY, WIDTH, section, setting
 from headway.training import OptimizerConfig, ScheduleConfig
 
 
@@ -23,7 +23,7 @@ class LanguageDataConfig(TextDataConfig):
     tokenizer: str = setting(
         "bpe", "bpe and characters are trained; or the folder of a model, to take its tokenizer"
     )
-    vocabulary: int = setting(8000, "pieces of the tokenizer bpe", ge=257)
+    vocabulary: int = setting(8000, "pieces of the tokenizer bpe", ge=257, le=VOCABULARY)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,8 +32,8 @@ class LanguageTrainingConfig(BlocksLoopConfig):
     average: float = setting(
         0.0, "decay of the running average of the weights; 0 switches it off", ge=0, lt=1
     )
-    rows: int = setting(16, "rows of a batch", gt=0)
-    length: int = setting(256, "tokens of a row", gt=0)
+    rows: int = setting(16, "rows of a batch", gt=0, le=BATCH)
+    length: int = setting(256, "tokens of a row", gt=0, le=LENGTH)
     start: str | None = setting(
         None, "fine-tune this: a run, a model, or a Hugging Face folder (short: --from)"
     )
@@ -43,7 +43,7 @@ class LanguageTrainingConfig(BlocksLoopConfig):
 class LoRAConfig:
     """Fine-tuning by low-rank adapters (Hu et al. 2021), merged into the weights that are saved."""
 
-    rank: int = setting(0, "rank of each adapter; 0 trains all weights", ge=0)
+    rank: int = setting(0, "rank of each adapter; 0 trains all weights", ge=0, le=WIDTH)
     alpha: float = setting(16.0, "adapters count alpha / rank", gt=0)
     dropout: float = setting(0.0, "share of an adapter's inputs dropped", ge=0, lt=1)
     targets: tuple[str, ...] = setting(
@@ -55,7 +55,9 @@ class LoRAConfig:
 class LanguageEvaluationConfig(ObservationConfig):
     metric: Literal["negative_nats"] = setting("negative_nats", "what the kept model is best by")
     tokens: int = setting(200_000, "held-out tokens looked at each time", gt=0)
-    sample: int = setting(40, "tokens of a text that is written and shown each time; 0: none", ge=0)
+    sample: int = setting(
+        40, "tokens of a text that is written and shown each time; 0: none", ge=0, le=COPIES
+    )
     prompt: str = setting("", "what that text begins with")
 
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from headway.machine import MachineConfig
 from headway.recipes.config import CheckpointConfig, FineTuningConfig, ObservationConfig, left_open
-from headway.settings import section, setting
+from headway.settings import BATCH, LENGTH, section, setting
 from headway.training import OptimizerConfig, ScheduleConfig
 
 
@@ -26,7 +26,10 @@ class TagDataConfig:
         "(upos, tags)",
     )
     max_length: int = setting(
-        128, "longer sentences (in pieces) are read in several parts, none lost", ge=8
+        128,
+        "longer sentences (in pieces) are read in several parts, none lost",
+        ge=8,
+        le=LENGTH,
     )
 
 
@@ -45,7 +48,7 @@ class TaggerModelConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class TagTrainingConfig(FineTuningConfig):
-    rows: int = setting(16, "sentences of a batch", gt=0)
+    rows: int = setting(16, "sentences of a batch", gt=0, le=BATCH)
     balance: bool = setting(
         False, "rare tags count more: each tag as much as any other, O and names alike"
     )

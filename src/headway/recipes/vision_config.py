@@ -10,7 +10,7 @@ from headway.machine import MachineConfig
 from headway.models import ViTConfig
 from headway.models.vit_classifier import ImagePooling
 from headway.recipes.config import CheckpointConfig, FineTuningConfig, ObservationConfig, left_open
-from headway.settings import section, setting
+from headway.settings import BATCH, PIXELS, section, setting
 from headway.training import OptimizerConfig, ScheduleConfig
 
 EPOCHS = 30.0  # where neither steps nor epochs are named
@@ -47,10 +47,16 @@ class PicturesViTConfig(ViTConfig):
     """An encoder's shape; what is none is left to the pictures, or to the model to start from."""
 
     image_size: int | None = setting(  # type: ignore[assignment]
-        None, "height of the pictures, in pixels; none: as they are, if all are alike", gt=0
+        None,
+        "height of the pictures, in pixels; none: as they are, if all are alike",
+        gt=0,
+        le=PIXELS,
     )
     channels: int | None = setting(  # type: ignore[assignment]
-        None, "1: grey, 3: in colour; none: as the pictures are", gt=0
+        None,
+        "1: grey, 3: in colour; none: as the pictures are",
+        gt=0,
+        le=PIXELS,
     )
     positions: Literal["learned", "sinusoidal", "none"] = setting(
         "sinusoidal", "how a patch knows its place: trained vectors, or sines of row and column"
@@ -125,7 +131,7 @@ class VisionTrainingConfig(FineTuningConfig):
     average: float = setting(
         0.998, "decay of the running average of the weights; 0 switches it off", ge=0, lt=1
     )
-    rows: int = setting(64, "pictures of a batch", gt=0)
+    rows: int = setting(64, "pictures of a batch", gt=0, le=BATCH)
     smoothing: float = setting(0.1, "label smoothing", ge=0, lt=1)
     start: str | None = setting(
         None, "the image encoder that is fine-tuned: a run or a model (short: --from)"
