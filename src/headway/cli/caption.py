@@ -10,13 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from headway.cli.console import data, data_json, talk
-from headway.cli.flags import (
-    ON_THIS_MACHINE,
-    BeamWidth,
-    Count,
-    LengthPenalty,
-    MachineFlags,
-)
+from headway.cli.flags import ON_THIS_MACHINE, BeamWidth, Count, LengthPenalty, MachineFlags, number
 from headway.cli.pictures import CHUNK, picture_paths
 from headway.errors import DataError, UsageError
 from headway.files import check_new
@@ -31,15 +25,15 @@ if TYPE_CHECKING:
 class SampleFlags:
     """Captions drawn by chance, instead of the best."""
 
-    sample: Annotated[int, Parameter(help="So many captions of each picture are drawn.")] = 0
+    sample: Annotated[int, number("So many captions of each picture are drawn.")] = 0
     temperature: Annotated[
-        float, Parameter(help="Of these: below 1 bolder, above 1 wilder; 0 is greedy.")
+        float, number("Of these: below 1 bolder, above 1 wilder; 0 is greedy.")
     ] = 0.8
-    top_k: Annotated[int | None, Parameter(help="Of these: so many likeliest pieces.")] = None
+    top_k: Annotated[int | None, number("Of these: so many likeliest pieces.")] = None
     top_p: Annotated[
-        float | None, Parameter(help="Of these: the likeliest pieces of this probability.")
+        float | None, number("Of these: the likeliest pieces of this probability.")
     ] = None
-    seed: Annotated[int, Parameter(help="Of these: sample i is drawn from seed + i.")] = 0
+    seed: Annotated[int, number("Of these: sample i is drawn from seed + i.")] = 0
 
 
 BEST = SampleFlags()

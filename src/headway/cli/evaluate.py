@@ -12,7 +12,7 @@ from headway.cli.answer import evaluate_answerer
 from headway.cli.caption import evaluate_captioner
 from headway.cli.classify import evaluate_classifier
 from headway.cli.console import data, data_json, talk
-from headway.cli.flags import ON_THIS_MACHINE, BeamWidth, LengthPenalty, MachineFlags
+from headway.cli.flags import ON_THIS_MACHINE, BeamWidth, LengthPenalty, MachineFlags, number
 from headway.cli.likeness import judges_likeness, show_likeness
 from headway.cli.neighbours import evaluate_neighbours
 from headway.cli.pictures import evaluate_pictures
@@ -72,7 +72,7 @@ class SightFlags:
     ] = None
     worst: Annotated[
         int,
-        Parameter(help="Of a captioner: so many captions of least CIDEr-D, with what was said."),
+        number("Of a captioner: so many captions of least CIDEr-D, with what was said."),
     ] = 0
 
 

@@ -26,6 +26,11 @@ def check_number(kind: Any, value: Any, least: float | int = -MOST, most: Most =
             raise ValueError(f"Must be at most {most:,}: {most.reason}.")
 
 
+def number(help: str, consume_multiple: bool = False) -> Parameter:
+    """Of a flag in a dataclass of flags, which the app's own validator does not reach."""
+    return Parameter(validator=check_number, help=help, consume_multiple=consume_multiple)
+
+
 def between(least: int, most: Most) -> Callable[[Any, Any], None]:
     """The validator of a flag."""
     return lambda kind, value: check_number(kind, value, least, most)
@@ -50,7 +55,7 @@ class MachineFlags:
 
     device: Annotated[str, Parameter(help="auto, cpu, cuda or mps.")] = "auto"
     dtype: Annotated[str, Parameter(help="float32 or bfloat16.")] = "float32"
-    threads: Annotated[int | None, Parameter(help="CPU threads.")] = None
+    threads: Annotated[int | None, number("CPU threads.")] = None
 
     def prepare(self) -> Machine:
         """Set the process up; an unknown or absent device is refused."""

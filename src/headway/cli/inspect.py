@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from headway.cli.console import data, data_json, program, talk
-from headway.cli.flags import ON_THIS_MACHINE, MachineFlags, Port
+from headway.cli.flags import ON_THIS_MACHINE, MachineFlags, Port, number
 from headway.errors import UsageError
 from headway.files import check_new
 
@@ -29,7 +29,7 @@ class PageFlags:
 
     layers: Annotated[
         list[int] | None,
-        Parameter(help="Only these, from 1.", consume_multiple=True),
+        number("Only these, from 1.", consume_multiple=True),
     ] = None
     levels: Annotated[
         Literal[31, 63, 255],
@@ -52,11 +52,11 @@ class HeadFlags:
     maps: Annotated[
         str | None, Parameter(name="--map", help="encoder, decoder or cross; the last otherwise.")
     ] = None
-    layer: Annotated[int | None, Parameter(help="From 1; the last otherwise.")] = None
-    head: Annotated[int | None, Parameter(help="From 1; the mean of all otherwise.")] = None
+    layer: Annotated[int | None, number("From 1; the last otherwise.")] = None
+    head: Annotated[int | None, number("From 1; the mean of all otherwise.")] = None
     place: Annotated[
         int | None,
-        Parameter(help="Of the token that the walk follows, from 1; the last otherwise."),
+        number("Of the token that the walk follows, from 1; the last otherwise."),
     ] = None
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from headway.cli.console import data, data_json
+from headway.cli.flags import number
 from headway.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
@@ -29,12 +30,12 @@ class GPUFlags:
         Literal["a100", "h100", "h200"] | None,
         Parameter(help="Kind of GPU, for its FLOP/s and memory; a100 unless --tflops."),
     ] = None
-    tflops: Annotated[float | None, Parameter(help="10^12 FLOP/s of one GPU instead.")] = None
+    tflops: Annotated[float | None, number("10^12 FLOP/s of one GPU instead.")] = None
     mfu: Annotated[
         float | None,
-        Parameter(help="Share of these FLOP/s that goes into the model; 0.4, with --gpus 0 all."),
+        number("Share of these FLOP/s that goes into the model; 0.4, with --gpus 0 all."),
     ] = None
-    memory: Annotated[float | None, Parameter(help="GB (10^9 bytes) of one GPU.")] = None
+    memory: Annotated[float | None, number("GB (10^9 bytes) of one GPU.")] = None
 
 
 @Parameter(name="*")
@@ -43,9 +44,9 @@ class StepFlags:
     """What a GPU holds while it learns."""
 
     batch: Annotated[
-        int | None, Parameter(help="Tokens that a model reads at once; one text unless given.")
+        int | None, number("Tokens that a model reads at once; one text unless given.")
     ] = None
-    length: Annotated[int | None, Parameter(help="Tokens of a text; the size's own.")] = None
+    length: Annotated[int | None, number("Tokens of a text; the size's own.")] = None
     dtype: Annotated[
         Literal["bf16", "bf16-fp32-grad", "fp32"],
         Parameter(help="Numbers: 16, 18 or 16 bytes a parameter with AdamW."),
@@ -229,7 +230,7 @@ def _costs(sheet: Sheet) -> list[str]:
     ]
 
 
-def _time(sheet: Sheet, work: dict[str, float]) -> str:
+def _time(sheet: Sheet, work: dict[str, float | int]) -> str:
     """On what, and how long."""
     start = f"{sheet.rated} at {sheet.rate / 1e12:g} TFLOP/s x {sheet.mfu:g} (MFU): "
     if sheet.gpus == 0:
@@ -239,7 +240,7 @@ def _time(sheet: Sheet, work: dict[str, float]) -> str:
     return f"{start}{spent} GPU-days, on {sheet.gpus:,} {_span(work['seconds'])}"
 
 
-def _work(sheet: Sheet) -> dict[str, float]:
+def _work(sheet: Sheet) -> dict[str, float | int]:
     from headway.models.cost import attention_flops, forward_flops, parameters, training_flops
     from headway.recipes.budget import DAY, seconds
 

@@ -1,0 +1,216 @@
+"""Every number that the command line takes, at its worst: an answer or a clear error, at once."""
+
+import io
+import operator
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+
+from headway.cli.main import app
+from headway.decoding import GenerationConfig
+from headway.errors import UsageError
+from headway.machine import MachineConfig
+from headway.recipes import RECIPES, recipe
+from headway.settings import COMMAND_LINE, MOST, Field, fields_of, override
+from tests.inspection.bundles import (
+    answerer,
+    bert_classifier,
+    captioner,
+    encoder,
+    gpt,
+    tagger,
+    translator,
+)
+from tests.test_vision_bundle import pixels_of
+from tests.training.test_words import a_bundle as words
+
+VALUES = ("nan", "inf", "-1", "0", "1000000000")
+SECONDS = 10.0
+LIMITS = {"gt": operator.gt, "ge": operator.ge, "lt": operator.lt, "le": operator.le}
+MADE: dict[str, Any] = {
+    "translator": translator,
+    "gpt": gpt,
+    "encoder": lambda: encoder(max_length=40),
+    "classifier": bert_classifier,
+    "tagger": tagger,
+    "answerer": answerer,
+    "captioner": captioner,
+    "words": words,
+}
+QUESTION = ("answerer", "--question", "Who waves?", "--context", "The old baker waves to a fox.")
+CALLS: dict[tuple[str, ...], tuple[str, ...]] = {
+    ("demo",): (),
+    ("compare",): ("no-such-plan",),
+    ("plan",): ("gpt2-small",),
+    ("eval",): ("translator", "pairs.tsv", "--source", "en", "--target", "de"),
+    ("translate",): ("translator", "two dogs"),
+    ("generate",): ("gpt", "the fox", "--max-tokens", "3"),
+    ("chat",): ("gpt", "--max-tokens", "3"),
+    ("classify",): ("classifier", "The old baker."),
+    ("caption",): ("captioner", "image.png"),
+    ("fill",): ("encoder", "The old [MASK] waves."),
+    ("embed",): ("encoder", "The old baker."),
+    ("similar",): ("encoder", "a baker", "The old baker.", "A fox."),
+    ("inspect",): ("translator", "two dogs", "--term"),
+    ("ui",): ("translator",),
+    ("look",): ("image.png",),
+    ("figures",): ("no-such-figure",),
+    ("tag",): ("tagger", "The old baker."),
+    ("answer",): QUESTION,
+    ("words", "nearest"): ("words", "fox"),
+    ("words", "analogy"): ("words", "fox", "bread", "dog"),
+    ("words", "scatter"): ("words", "--json"),
+    ("lecture",): ("no-such-claim",),
+}
+"""How each verb that takes a number is called, so that nothing else is missing."""
+SERVES = {"0"}  # as a port: any free one, and the server runs
+
+
+def flags() -> Iterator[tuple[tuple[str, ...], str]]:
+    """(verb, flag) of each flag of the command line that takes a number or several."""
+
+    def walk(command: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
+        for name in (name for name in command if not name.startswith("-")):
+            yield from walk(command[name], (*path, name))
+        if command.default_command is not None:
+            for argument in command.assemble_argument_collection():
+                if {"int", "float"} & set(str(argument.hint).replace("'", " ").split()) or any(
+                    kind in str(argument.hint) for kind in ("[int", "[float")
+                ):
+                    yield path, argument.names[0]
+
+    yield from walk(app, ())
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("numbers")
+    for name, make in MADE.items():
+        torch.manual_seed(3)
+        make().save(folder / name)
+    (folder / "pairs.tsv").write_text("en\tde\ntwo dogs\tzwei hunde\nbread\tbrot\n")
+    Image.fromarray(pixels_of(6, 8)).save(folder / "image.png")
+    return folder
+
+
+def ends_well(run: Any, *words: str, seconds: float = SECONDS) -> tuple[int, str]:
+    """The exit code and what was written to standard error: an answer, or an error that is ours."""
+    began = time.monotonic()
+    code, shown = run(*words)
+    assert time.monotonic() - began < seconds, words
+    assert code in (0, 1, 2, 3, 4), (words, shown)
+    assert "unexpected" not in shown and "Traceback" not in shown, (words, shown)
+    if code:
+        assert "error:" in shown, words
+    return code, shown
+
+
+@pytest.fixture
+def run(place, monkeypatch, capsys):
+    """The command line in this process: (exit code, standard error)."""
+    from headway.cli.main import main
+
+    monkeypatch.chdir(place)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"the fox\n")))
+
+    def call(*words: str) -> tuple[int, str]:
+        with pytest.raises(SystemExit) as leaving:
+            main(words)
+        return int(leaving.value.code or 0), capsys.readouterr().err
+
+    return call
+
+
+def test_every_flag_with_a_number_has_limits():
+    def walk(command: Any) -> Iterator[Any]:
+        for name in (name for name in command if not name.startswith("-")):
+            yield from walk(command[name])
+        if command.default_command is not None:
+            yield from command.assemble_argument_collection(default_parameter=app.default_parameter)
+
+    names = {flag for _, flag in flags()}
+    checked = [argument for argument in walk(app) if argument.names[0] in names]
+    assert len(checked) > 40
+    assert all(argument.parameter.validator for argument in checked)
+
+
+def test_every_verb_with_a_number_is_swept():
+    assert {path for path, _ in flags()} == set(CALLS)
+
+
+@pytest.mark.parametrize("path", CALLS, ids=" ".join)
+def test_every_number_of_a_verb_ends_in_an_answer_or_a_clear_error(run, path):
+    refused = 0
+    for flag in (flag for verb, flag in flags() if verb == path):
+        for value in VALUES:
+            if flag == "--port" and value in SERVES:
+                continue
+            code, shown = ends_well(run, *path, *CALLS[path], f"{flag}={value}")
+            refused += bool(code)
+            if value in ("nan", "inf"):
+                assert code == 2, (path, flag, value, shown)
+    assert refused
+
+
+def test_every_number_of_generation_ends_in_an_answer_or_a_clear_error(run):
+    for key, field in numeric(GenerationConfig()):
+        for value in (*VALUES, *edges(field)):
+            flag = f"--{key.replace('_', '-')}={value}"
+            more = () if key == "max_tokens" else ("--max-tokens", "3")
+            code, shown = ends_well(run, "generate", "gpt", "the fox", *more, flag)
+            if value in ("nan", "inf"):
+                assert code == 2 and key in shown, shown
+
+
+def numeric(config: Any) -> Iterator[tuple[str, Field]]:
+    """The settings that are numbers: each has limits on both sides."""
+    for key, field in fields_of(config).items():
+        if {"ge", "gt"} & field.limits.keys() and {"le", "lt"} & field.limits.keys():
+            yield key, field
+
+
+def edges(field: Field) -> list[str]:
+    """The limits of a setting, and what is just beyond them."""
+    found = []
+    for limit in field.limits.values():
+        found += [f"{limit}", f"{limit - 1}", f"{limit + 1}"]
+    return found
+
+
+def test_no_setting_is_without_limits():
+    for name in RECIPES:
+        config = recipe(name)
+        numbers = {
+            key
+            for key, field in fields_of(config).items()
+            if {"int", "float"} & set(str(field.type).replace("'", " ").split())
+        }
+        assert numbers <= dict(numeric(config)).keys(), name
+
+
+def test_every_setting_at_and_beyond_its_limits_is_taken_or_refused_by_name():
+    settings = {
+        (key, *sorted(field.limits.items())): (recipe(name), field)
+        for name in RECIPES
+        for key, field in numeric(recipe(name))
+    }
+    for (key, *_), (config, field) in settings.items():
+        for value in (*VALUES, *edges(field)):
+            inside = all(LIMITS[bound](float(value), x) for bound, x in field.limits.items())
+            try:
+                override(config, {key: value}, COMMAND_LINE)
+            except UsageError as error:  # within its limits a value may not go with the others
+                assert inside or str(error).startswith(f"{key}={value}: must be "), error
+            else:
+                assert inside, (key, value)
+
+
+def test_more_threads_than_a_machine_can_start_are_refused_before_they_are(run):
+    code, shown = ends_well(run, "translate", "translator", "dogs", "--threads", "1000000000")
+    assert code == 2 and "threads" in shown and "1,024" in shown
+    assert fields_of(MachineConfig())["threads"].limits["le"] < MOST
