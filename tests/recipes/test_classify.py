@@ -149,6 +149,16 @@ def test_a_text_is_held_out_by_what_it_says_wherever_it_stands(texts, tmp_path):
     assert not {each.text for each in kept} & {each.text for each in held}
 
 
+def test_a_class_that_occurs_only_in_held_out_texts_is_learned(texts, tmp_path):
+    held = labelled_texts(classifying(texts, "x").data)[1][0]
+    rows = [(text, "rare" if text == held.text else label) for text, label in TEXTS]
+    notes = []
+    rare = classifying(table(tmp_path / "rare.tsv", rows), "x").data
+    kept, out = labelled_texts(rare, notes.append)
+    assert "rare" in {each.label for each in kept} and "rare" not in {each.label for each in out}
+    assert "1 texts that would be held out are kept for training" in notes[0]["text"]
+
+
 def test_a_classifier_learns_and_says_what_texts_are(learned):
     rows = read_metrics(learned / "metrics.jsonl", "valid")
     assert rows[-1]["loss"] < rows[0]["loss"] / 2 and rows[-1]["accuracy"] > 0.9
