@@ -156,7 +156,7 @@ def test_a_class_that_occurs_only_in_held_out_texts_is_learned(texts, tmp_path):
     rare = classifying(table(tmp_path / "rare.tsv", rows), "x").data
     kept, out = labelled_texts(rare, notes.append)
     assert "rare" in {each.label for each in kept} and "rare" not in {each.label for each in out}
-    assert "1 texts that would be held out are kept for training" in notes[0]["text"]
+    assert "to hold out stay in training" in notes[0]["text"]
 
 
 def test_a_classifier_learns_and_says_what_texts_are(learned):

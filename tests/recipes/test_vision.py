@@ -109,7 +109,7 @@ def test_the_only_image_of_a_class_is_not_held_out(shades, tmp_path):
     found = labelled_images(configured(str(copy)).data, notes.append)
     assert [image.label for image in found.train].count("rare") == 1
     assert "rare" not in {image.label for image in found.valid}
-    assert "1 images that would be held out are kept for training" in notes[0]["text"]
+    assert "to hold out stay in training" in notes[0]["text"]
 
 
 def test_named_validation_pictures_are_taken_as_they_are(shades, tmp_path):

@@ -70,9 +70,9 @@ def captioned_images(
     data: CaptionDataConfig, emit: Emit = lambda event: None
 ) -> dict[str, list[CaptionedImage]]:
     """train, valid and test: as the table says, else some of train are valid, by their content, so
-    that an image that occurs twice is not on both sides (`hold_out`); images with a caption in a
-    language that no training image has are not held out. DataError where a side is empty, or where
-    no training image has a caption in one of the languages."""
+    that an image that occurs twice is not on both sides (`hold_out`); the first image with a
+    caption in a language that no training image has is not held out. DataError where a side is
+    empty, or where no training image has a caption in one of the languages."""
     columns = CaptionColumns(text=data.text, image=data.image, split=data.split_column)
     images = None if data.images is None else Path(data.images)
     every = read_captions(Path(str(data.train)), columns, images)

@@ -79,8 +79,9 @@ def labelled_texts(
     """The texts to train on and those that are held out: data.valid, or some of data.train.
 
     Which of them follows from the (first) text alone (`hold_out`), so that a text that occurs twice
-    is not on both sides. Texts of a class that no training text has are not held out. DataError where a side is empty, where there is one label only, for a label in
-    data.valid that data.train does not have, and for one that is no number where it must be.
+    is not on both sides. The first text of a class that no training text has is not held out.
+    DataError where a side is empty, where there is one label only, for a label in data.valid that
+    data.train does not have, and for one that is no number where it must be.
     """
     given = list(read_labelled([Path(name) for name in data.train], data.columns))
     sources = ", ".join(data.train)

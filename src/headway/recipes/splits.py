@@ -27,32 +27,31 @@ def hold_out(
 ) -> tuple[list[T], list[T]]:
     """The examples to train on and those that are held out, both in the given order.
 
-    An example that would be held out is kept for training if no training example has one of its
-    labels, together with all examples of the same content: a model cannot learn a class that it is
-    never shown. `emit` receives a note with their number.
+    The first example with a label that no training example has is kept for training, together with
+    all examples of the same content: a model cannot learn a class that it is never shown. `emit`
+    receives a note with their number.
     """
     digests = [_digest(content(example)) for example in examples]
     held = [_is_below(digest, fraction) for digest in digests]
-    pairs = list(zip(examples, digests, strict=True))
     learned = {
         label
         for example, is_held in zip(examples, held, strict=True)
         if not is_held
         for label in labels(example)
     }
-    needed = {
-        digest
-        for (example, digest), is_held in zip(pairs, held, strict=True)
-        if is_held and not learned.issuperset(labels(example))
-    }
+    needed: set[bytes] = set()
+    for example, digest, is_held in zip(examples, digests, held, strict=True):
+        if is_held and (digest in needed or not learned.issuperset(labels(example))):
+            needed.add(digest)
+            learned.update(labels(example))
     train, valid = [], []
-    for (example, digest), is_held in zip(pairs, held, strict=True):
+    for example, digest, is_held in zip(examples, digests, held, strict=True):
         (valid if is_held and digest not in needed else train).append(example)
     kept = len(train) - held.count(False)
     if kept:
         text = (
-            f"{kept:,} {unit} that would be held out are kept for training: some of their labels "
-            "occur in no other training example"
+            f"{kept:,} of the {held.count(True):,} {unit} to hold out stay in training: some of "
+            "their labels occur in no other training example"
         )
         emit({"kind": "note", "text": text})
     return train, valid

@@ -49,7 +49,7 @@ def tagged_sentences(
     """The sentences to train on and those that are held out: data.valid, or some of data.train.
 
     Which of them follows from the words alone (`hold_out`), so that a sentence that occurs twice is
-    not on both sides. Sentences with a tag that no training sentence has are not held out.
+    not on both sides. The first sentence with a tag that no training sentence has is not held out.
     DataError where a side is empty, where there is one tag only, or for a tag in data.valid that
     data.train does not have.
     """

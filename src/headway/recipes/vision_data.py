@@ -98,7 +98,8 @@ def labelled_images(data: VisionDataConfig, emit: Emit = lambda event: None) -> 
     or some of them.
 
     Which of them follows from an image's content (`hold_out`), so that one that occurs twice is not
-    on both sides. Images of a class that no training image has are not held out. DataError where a side is empty or has a class that is not learned.
+    on both sides. The first image of a class that no training image has is not held out. DataError
+    where a side is empty or has a class that is not learned.
     """
     found = read_images(data.train)
     train, valid = found.train, found.valid
