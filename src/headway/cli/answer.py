@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headway.cli.console import data, data_json, talk
 from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
-from headway.cli.translate import standard_input
+from headway.cli.inputs import arguments_or_lines
 from headway.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -53,10 +51,8 @@ def answer(
     text = _text(context)
     place = machine.prepare()
     bundle = load_as(AnswererBundle, run, place.device)
-    if question is None and sys.stdin.isatty():
-        talk.print("one question a line; Ctrl-D ends")
-    asked: Iterator[str] = standard_input() if question is None else iter([question])
-    for number, each in enumerate(asked, start=1):
+    questions = arguments_or_lines(() if question is None else (question,), "question")
+    for number, each in enumerate(questions, start=1):
         with place.precision():
             found = bundle.answer(each, text, top)
         if json:

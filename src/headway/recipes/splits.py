@@ -44,7 +44,8 @@ def hold_out(
         if is_held and (digest in needed or not learned.issuperset(labels(example))):
             needed.add(digest)
             learned.update(labels(example))
-    train, valid = [], []
+    train: list[T] = []
+    valid: list[T] = []
     for example, digest, is_held in zip(examples, digests, held, strict=True):
         (valid if is_held and digest not in needed else train).append(example)
     kept = len(train) - held.count(False)
