@@ -59,7 +59,13 @@ def translate(
     number = 0
     for chunk in chunks(arguments_or_lines(text, "sentence"), from_input=not text):
         with place.precision():
-            found = bundle.search(chunk, beam=beam, num_best=nbest, length_penalty=length_penalty)
+            found = bundle.search(
+                chunk,
+                beam=beam,
+                num_best=nbest,
+                length_penalty=length_penalty,
+                first=number + 1,
+            )
         for line, translations in zip(chunk, found, strict=True):
             number += 1
             show = _as_json if json else _as_text
