@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from headway.cli.console import data, data_json, talk
 from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
-from headway.cli.inputs import arguments_or_lines
+from headway.cli.inputs import Truncated, arguments_or_lines
 from headway.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ def answer(
     place = machine.prepare()
     bundle = load_as(AnswererBundle, run, place.device)
     questions = arguments_or_lines(() if question is None else (question,), "question")
+    truncated = Truncated(bundle.reader.question_room, "question")
     for number, each in enumerate(questions, start=1):
         with place.precision():
             found = bundle.answer(each, text, top)
@@ -61,6 +62,8 @@ def answer(
         else:
             shown = ((" ".join(one.text.split()), one.probability) for one in found)
             data("\t".join(f"{words}\t{share:.3f}" for words, share in shown))
+        truncated.add(bundle.reader.lengths([each]))
+    truncated.report()
 
 
 def _text(context: str) -> str:
@@ -98,9 +101,12 @@ def evaluate_answerer(bundle: AnswererBundle, run: Path, path: Path | None, json
         raise DataError("there is no question with an answer to evaluate on", str(path))
     if len(asked) < len(every):
         talk.print(f"          ! {len(every) - len(asked):,} questions have no answer: left out")
+    truncated = Truncated(bundle.reader.question_room, "question")
+    truncated.add(bundle.reader.lengths([each.question for each in asked]))
     with talk.status(f"answering {len(asked):,} questions"):
         found = bundle.answer_all([(each.question, each.context) for each in asked])
     texts = [best[0].text if best else "" for best in found]
+    truncated.report()
     scores = score_answers(texts, [[one.text for one in each.answers] for each in asked])
     if json:
         data_json(asdict(scores))

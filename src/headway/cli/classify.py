@@ -12,7 +12,7 @@ from cyclopts import Parameter
 
 from headway.cli.console import data, data_json
 from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
-from headway.cli.inputs import NAME, chunks, standard_input
+from headway.cli.inputs import NAME, Truncated, chunks, standard_input
 from headway.cli.pictures import classify_pictures
 from headway.errors import DataError, UsageError
 
@@ -103,10 +103,13 @@ def _classify(
 ) -> None:
     """Show the labels of all of them, `top` of each, or the numbers."""
     number = 0
+    truncated = Truncated(bundle.reader.max_length)
     for chunk in inputs:
         for texts, each in zip(chunk, _found(bundle, chunk, top), strict=True):
             number += 1
             _show(number, texts, each, json)
+        truncated.add(bundle.reader.lengths(chunk))
+    truncated.report()
 
 
 def _lines(pairs: bool | None) -> Iterator[Texts]:
@@ -184,6 +187,9 @@ def _scores(bundle: ClassifierBundle, texts: Sequence[LabelledText]) -> dict[str
     from headway.evaluation import class_scores, number_scores
 
     asked = [each.texts for each in texts]
+    truncated = Truncated(bundle.reader.max_length)
+    truncated.add(bundle.reader.lengths(asked))
+    truncated.report()
     if bundle.reader.numbers is not None:
         true = [each.number for each in texts]
         return number_scores(bundle.score(asked), true)

@@ -49,7 +49,7 @@ def fill(
     number = 0
     for chunk in chunks(arguments_or_lines(text, "text"), from_input=not text):
         with place.precision():
-            found = bundle.fill(chunk, top)
+            found = bundle.fill(chunk, top, first=number + 1)
         for line, places in zip(chunk, found, strict=True):
             number += 1
             if json:

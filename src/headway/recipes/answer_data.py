@@ -102,6 +102,11 @@ def prepare_answers_as(
     """The same for a model that has its windows already."""
     train, valid = answered_questions(config.data)
     encoded = _encoded(train, reader, typed)
+    room = reader.question_room
+    longer = sum(length > room for length in reader.lengths([each.question for each in train]))
+    if longer:
+        text = f"{longer:,} questions of train have more than {room} tokens; the first are read"
+        emit({"kind": "note", "text": text})
     seen = [list(each.ids) for each in encoded.windows], encoded.targets
     asked = [[each.question, each.context, [a.text for a in each.answers]] for each in valid]
     check_unchanged(folder / FILE, reader.fingerprint, [seen, asked])
