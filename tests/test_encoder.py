@@ -97,7 +97,7 @@ def test_a_space_before_a_mask_belongs_to_it_where_pieces_hold_spaces():
         ("no hidden word", r"no \[MASK\] in 'no hidden word'"),
         ("", r"no \[MASK\] in ''"),
         ("a [mask]", r"no \[MASK\]"),
-        ("[MASK] " + "dog " * 20, r"has \d+ pieces, and this model reads 19"),
+        ("[MASK] " + "dog " * 20, r"has \d+ tokens, and this model reads at most 19"),
     ],
 )
 def test_what_cannot_be_filled_is_refused(bundle, text, part):
@@ -181,7 +181,7 @@ def test_layers_that_share_their_weights_have_maps_of_their_own():
 
 
 def test_what_is_too_long_to_look_at_is_refused(bundle):
-    with pytest.raises(UsageError, match="reads 19"):
+    with pytest.raises(UsageError, match="reads at most 19"):
         bundle.attention("dog " * 9, "fox " * 9)
 
 

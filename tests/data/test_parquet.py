@@ -55,8 +55,8 @@ def test_numbers_without_names_are_called_by_their_number(tmp_path):
     [
         ({"image": "photo"}, "must be called image or img"),
         ({"label": "class"}, "must be called label or labels"),
-        ({"labels": (0, 1, 3, 0)}, r"label 3, and there are 3 names"),
-        ({"labels": (0, -1, 1, 0)}, "label -1"),
+        ({"labels": (0, 1, 3, 0)}, r"no class 3: 3 names are given"),
+        ({"labels": (0, -1, 1, 0)}, "the class number -1 is negative"),
         ({"labels": (0.5, 1.0, 1.0, 1.0)}, "a name or a whole number"),
         ({"labels": (0, None, 1, 2)}, "a name or a whole number"),
         ({"names": ["a", "a", "b"]}, "one name"),

@@ -79,6 +79,26 @@ def test_what_is_no_sound_is_refused_with_its_name(data, message):
     assert "strange.wav" in str(error.value)
 
 
+@pytest.mark.parametrize("read", [decoded_sound, sound_shape, sound_pixels])
+@pytest.mark.parametrize(("width", "channels"), [(2, 1), (3, 2)])
+@pytest.mark.parametrize("missing", [1, 100, 6000])
+def test_a_sound_that_ends_before_its_last_sample_is_refused(read, width, channels, missing):
+    whole = wav(bytes(6000), width, channels)
+    read(whole, "whole.wav")
+    with pytest.raises(DataError) as error:
+        read(whole[:-missing], "short.wav")
+    assert error.value.what == (
+        "the file is cut short: its header announces 6,000 bytes of samples, and "
+        f"{6000 - missing:,} are there"
+    )
+    assert error.value.where == "short.wav"
+
+
+def test_chunks_after_the_samples_are_passed_over():
+    data = wav(struct.pack("<2h", 2**14, 0)) + b"LIST" + struct.pack("<I", 4) + b"INFO"
+    assert decoded_sound(data, "x.wav").samples.tolist() == [0.5, 0.0]
+
+
 def test_a_sound_that_says_it_lasts_for_hours_is_refused_before_it_is_read():
     data = bytearray(wav(b"\0\0" * 100))
     data[40:44] = struct.pack("<I", 2 * 8000 * 7200)

@@ -121,6 +121,27 @@ def test_pictures_are_held_out_by_content_where_no_column_says_so(place):
     assert [e.image.where for e in again["valid"]] == [e.image.where for e in found["valid"]]
 
 
+def test_an_image_with_the_only_captions_in_a_language_is_not_held_out(place, tmp_path):
+    data = configured(place, data__split_column="none", data__held_out=0.4).data
+    held = captioned_images(data)["valid"][0].image.where
+    row = int(held.split("[")[1].removesuffix("]"))
+    lines = ["en\tde", *(f"{SAID['dark'][0]}\t{'nur hier' if i == row else ''}" for i in range(24))]
+    (tmp_path / "c.tsv").write_text("\n".join(lines))
+    changes = {"data__split_column": "none", "data__held_out": 0.4}
+    data = configured(place, data__train=str(tmp_path / "c.tsv"), **changes).data
+    notes = []
+    found = captioned_images(data, notes.append)
+    assert held in {each.image.where for each in found["train"]}
+    assert "to hold out stay in training" in notes[0]["text"]
+
+
+def test_a_language_without_a_training_caption_is_refused(place, tmp_path):
+    lines = ["split\ten\tde", *["train\ta night\t"] * 20, *["valid\ta day\tein Tag"] * 4]
+    (tmp_path / "c.tsv").write_text("\n".join(lines))
+    with pytest.raises(DataError, match="no training image has a caption in the column 'de'"):
+        captioned_images(configured(place, data__train=str(tmp_path / "c.tsv")).data)
+
+
 def starts(tmp_path, **changes):
     shape = {"model_dim": 24, "num_heads": 3, "ffn_dim": 40, "num_layers": 2, "image_size": 16}
     reader = ImageReader(height=16, width=16, mean=(0.4,) * 3, deviation=(0.2,) * 3)

@@ -114,7 +114,20 @@ def test_tables_and_objects_hold_the_same_texts(tmp_path):
         ("a.csv", "text,label\nx,y,z\n", DataError, r"a.csv:2"),
         ("a.jsonl", '{"text": "x"}\n', DataError, r"'label' is no text or number\n.*a.jsonl:1"),
         ("a.jsonl", '{"text": "x", "label": true}\n', DataError, r"a.jsonl:1"),
-        ("a.jsonl", '{"text": "x", "label": 1}\n{\n', DataError, r"not JSON(.|\n)*a.jsonl:2"),
+        ("a.jsonl", '{"text": "x", "label": 1}\n{\n', DataError, r"not valid JSON(.|\n)*a.jsonl:2"),
+        ("a.jsonl", '{"text": "\\ud800", "label": 1}\n', DataError, r"surrogates(.|\n)*:1"),
+        (
+            "a.jsonl",
+            '{"text": "x", "label": "\\udfff"}\n',
+            DataError,
+            r"surrogates(.|\n)*:1",
+        ),
+        (
+            "a.jsonl",
+            '{"text": "x", "text": "y", "label": 1}\n',
+            DataError,
+            r"twice(.|\n)*:1",
+        ),
         ("a.jsonl", "[1]\n", DataError, r"not a JSON object"),
         ("a.xlsx", "text\tlabel\n", UsageError, r".tsv, .tab, .csv, .jsonl"),
     ],
@@ -147,6 +160,16 @@ def test_a_text_is_held_out_by_what_it_says_wherever_it_stands(texts, tmp_path):
     kept, held = labelled_texts(classifying(twice, "x").data)
     assert len(kept) + len(held) == 2 * len(TEXTS) and 8 <= len(held) <= 48
     assert not {each.text for each in kept} & {each.text for each in held}
+
+
+def test_a_class_that_occurs_only_in_held_out_texts_is_learned(texts, tmp_path):
+    held = labelled_texts(classifying(texts, "x").data)[1][0]
+    rows = [(text, "rare" if text == held.text else label) for text, label in TEXTS]
+    notes = []
+    rare = classifying(table(tmp_path / "rare.tsv", rows), "x").data
+    kept, out = labelled_texts(rare, notes.append)
+    assert "rare" in {each.label for each in kept} and "rare" not in {each.label for each in out}
+    assert "to hold out stay in training" in notes[0]["text"]
 
 
 def test_a_classifier_learns_and_says_what_texts_are(learned):

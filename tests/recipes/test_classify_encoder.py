@@ -301,6 +301,8 @@ def test_no_better_for_so_many_evaluations_ends_the_run(encoder, tables, tmp_pat
             r"'many' is no number\n.*word.tsv:3",
         ),
         ("regress", {"data__train": ("nan.tsv",)}, DataError, r"'nan' is no number\n.*nan.tsv:2"),
+        ("regress", {"data__train": ("huge.tsv",)}, DataError, r"-1e\+18 to 1e\+18\n.*huge.tsv:3"),
+        ("regress", {"data__valid": ("huge.tsv",)}, DataError, r"-1e\+18 to 1e\+18\n.*huge.tsv:3"),
         ("regress", {"data__train": ("one.tsv",)}, DataError, "different numbers are needed"),
         ("regress", {"evaluation__metric": "accuracy"}, UsageError, "one of pearson, spearman"),
         ("regress", {"training__balance": True}, UsageError, "weighs classes"),
@@ -317,6 +319,7 @@ def test_what_cannot_work_is_refused_and_leaves_no_folder(
 ):
     monkeypatch.chdir(tmp_path)
     write_table(tmp_path / "half.tsv", [("a", "b", "c"), ("a", " ", "c")], ROWS["pairs"][1])
+    write_table(tmp_path / "huge.tsv", [("a", "1"), ("b", "1e308")], ROWS["regress"][1])
     write_table(tmp_path / "word.tsv", [("a", "1"), ("b", "many")], ROWS["regress"][1])
     write_table(tmp_path / "nan.tsv", [("a", "nan"), ("b", "1")], ROWS["regress"][1])
     write_table(tmp_path / "one.tsv", [("a", "1"), ("b", "1.0")], ROWS["regress"][1])

@@ -145,6 +145,22 @@ def test_steps_in_two_halves_are_the_steps_in_one(start, texts, tmp_path, how):
         assert (tmp_path / "halves" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
+def test_a_tag_that_occurs_only_in_held_out_sentences_is_learned(start, texts, tmp_path):
+    held = tagged_sentences(tagging(texts, start).data)[1][0]
+    word = f"{held.words[-1]}\t{held.tags[-1]}"
+    rare = "\n".join(f"{w}\t{t}" for w, t in zip(held.words, held.tags, strict=True))
+    Path(texts).write_text(Path(texts).read_text().replace(rare, rare[: -len(word)] + ".\tB-rare"))
+    config = tagging(texts, start, training__steps=3)
+    events = []
+    train(config, tmp_path / "run", listeners=[events.append])
+    assert "B-rare" in load(tmp_path / "run").reader.tags
+    notes = [event["text"] for event in events if event["kind"] == "note"]
+    assert any("to hold out stay in training" in note for note in notes)
+    sentences_ = tagged_sentences(config.data)
+    assert any("B-rare" in each.tags for each in sentences_[0])
+    assert not any("B-rare" in each.tags for each in sentences_[1])
+
+
 def test_other_sentences_are_no_way_to_go_on(start, texts, tmp_path):
     train(tagging(texts, start, training__steps=3), tmp_path / "run")
     write_conll(Path(texts), [*sentences(), "Cleo Quinn sings"])

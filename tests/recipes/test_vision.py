@@ -1,6 +1,7 @@
 """Classifiers of pictures as a run."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -97,6 +98,18 @@ def test_what_is_held_out_follows_from_the_content_alone(shades, tmp_path):
     (copy / "dark" / "0.png").rename(copy / "dark" / "zzz.png")
     again = labelled_images(configured(str(copy)).data)
     assert sorted(i.data() for i in again.valid) == sorted(i.data() for i in first.valid)
+
+
+def test_the_only_image_of_a_class_is_not_held_out(shades, tmp_path):
+    copy = write_shades(tmp_path / "copy", count=12)
+    held = labelled_images(configured(str(copy)).data).valid[0]
+    (copy / "rare").mkdir()
+    Path(held.where).rename(copy / "rare" / "only.png")
+    notes = []
+    found = labelled_images(configured(str(copy)).data, notes.append)
+    assert [image.label for image in found.train].count("rare") == 1
+    assert "rare" not in {image.label for image in found.valid}
+    assert "to hold out stay in training" in notes[0]["text"]
 
 
 def test_named_validation_pictures_are_taken_as_they_are(shades, tmp_path):

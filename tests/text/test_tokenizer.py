@@ -1,4 +1,7 @@
 import json
+import random
+import string
+import time
 from pathlib import Path
 
 import pytest
@@ -6,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.errors import DataError, UsageError
-from headway.text import Tokenizer, TokenizerPair
+from headway.text import MarkedTokenizer, TextPieces, Tokenizer, TokenizerPair
+from headway.text.byte_pairs import _without_long_words
 
 TEXTS = ["The old baker waves.", "The baker bakes bread </s> <pad>", "Der alte Bäcker winkt."] * 9
 TOKENIZER = Tokenizer.train(TEXTS, 330)
@@ -120,3 +124,26 @@ def test_a_folder_without_tokenizers_or_with_too_many_is_refused(tmp_path: Path)
     TOKENIZER.save(tmp_path / "tokenizer.source.json")
     with pytest.raises(DataError, match=r"both tokenizer.json"):
         TokenizerPair.load(tmp_path)
+
+
+@pytest.mark.parametrize("train", [Tokenizer.train, TextPieces.train, MarkedTokenizer.train])
+def test_a_word_of_very_many_letters_is_learned_from_within_seconds(train) -> None:
+    pick = random.Random(0)
+    word = "".join(pick.choices(string.ascii_lowercase, k=240_000))
+    start = time.monotonic()
+    tokenizer = train([*TEXTS, word, f"bread {word} bread"], 3000)
+    assert time.monotonic() - start < 20  # uncut it takes minutes
+    assert tokenizer.size > 60
+    start = time.monotonic()
+    assert tokenizer.encode(word)
+    assert time.monotonic() - start < 5
+
+
+def test_texts_are_cut_for_training_only_inside_words_of_more_than_a_thousand_letters() -> None:
+    long, signs = "ab" * 1200, "-" * 1001
+    texts = ["a " * 5000, "x" * 1000, f"so {long}, {signs} end", "", "漢字。" * 400]
+    found = list(_without_long_words(texts))
+    assert found[:2] == texts[:2] and found[-2:] == texts[-2:]
+    cut = found[2:-2]
+    assert "".join(cut) == texts[2] and len(cut) == 4
+    assert cut[0] == f"so {long[:1000]}" and cut[-1] == "- end"

@@ -14,7 +14,7 @@ import torch
 
 from headway.bundle.files import check_fingerprint, save_files
 from headway.bundle.reading import Attention, Reading, attention_of, framed_reading
-from headway.data.answers import Window, collate_windows, windows
+from headway.data.answers import Window, collate_windows, question_room, windows
 from headway.data.framed import shortest_first
 from headway.errors import DataError, UsageError
 from headway.files import read_json, write_file
@@ -76,6 +76,15 @@ class AnswerReader:
         asked = self.tokenizer.encode(question)
         ids, spans = self.tokenizer.encode_spans(context)
         return Asked(windows(self.tokenizer.marks, asked, ids, self.window, self.stride), spans)
+
+    @property
+    def question_room(self) -> int:
+        """The number of tokens that are read of a question."""
+        return question_room(self.tokenizer.marks, self.window)
+
+    def lengths(self, questions: Sequence[str]) -> list[int]:
+        """The number of tokens of each question, before any are cut."""
+        return [len(ids) for ids in self.tokenizer.encode_batch(questions)]
 
     @property
     def fingerprint(self) -> str:
@@ -185,8 +194,17 @@ class AnswererBundle:
     def answer(self, question: str, context: str, top: int = 1) -> list[FoundAnswer]:
         """The `top` likeliest pieces of the context, the best first.
 
-        However long the context is, all of it is read, in windows that overlap.
+        However long the context is, all of it is read, in windows that overlap. Of the question the
+        first `reader.question_room` tokens are read. UsageError for one that is longer than a
+        window.
         """
+        (length,) = self.reader.lengths([question])
+        if length > self.reader.window:
+            raise UsageError(
+                f"the question has {length:,} tokens, and this model reads at most "
+                f"{self.reader.window:,} of question and context together",
+                hint=f"ask in at most {self.reader.question_room} tokens",
+            )
         return self.answer_all([(question, context)], top)[0]
 
     def answer_all(self, pairs: Sequence[tuple[str, str]], top: int = 1) -> list[list[FoundAnswer]]:

@@ -90,14 +90,24 @@ class ClassReader:
                     f"this model reads {reads} at once, and there is {given}: {str(text)[:60]!r}",
                     hint='(first, second); headway classify RUN "..." --second "..."',
                 )
+        framed = self._framed(texts, self.max_length)
+        return [ids for ids, _ in framed], [types for _, types in framed]
+
+    def lengths(self, texts: Sequence[Texts]) -> list[int]:
+        """The number of tokens of each input, special tokens included, before any are cut."""
+        return [len(ids) for ids, _ in self._framed(texts, None)]
+
+    def _framed(
+        self, texts: Sequence[Texts], room: int | None
+    ) -> list[tuple[list[int], list[int]]]:
+        """(ids, types) of each input, at most `room` ids."""
         firsts = [text if isinstance(text, str) else text[0] for text in texts]
         seconds = [text[1] for text in texts if not isinstance(text, str)]
         others = iter(self.tokenizer.encode_batch(seconds))
-        framed = [
-            marks.frame(ids, None if isinstance(text, str) else next(others), self.max_length)
+        return [
+            marks.frame(ids, None if isinstance(text, str) else next(others), room)
             for text, (marks, ids) in zip(texts, self._begun(firsts), strict=True)
         ]
-        return [ids for ids, _ in framed], [types for _, types in framed]
 
     def _begun(self, texts: list[str]) -> list[tuple[Marks, list[int]]]:
         """Ids of texts that stand first, and the marks around them."""

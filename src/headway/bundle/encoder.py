@@ -79,15 +79,16 @@ class EncoderBundle:
         return next(self.model.parameters()).device
 
     @torch.inference_mode()
-    def fill(self, texts: Sequence[str], top: int = 5) -> list[list[list[Guess]]]:
+    def fill(self, texts: Sequence[str], top: int = 5, first: int = 1) -> list[list[list[Guess]]]:
         """For each text and each [MASK] in it, the `top` likeliest words, the best first.
 
-        UsageError for a text without a [MASK], one too long, or a model without that head.
+        first: the number of the first text, in errors. UsageError for a text without a [MASK], one
+        too long, or a model without that head.
         """
         _check_list(texts)
         if self.model.masked_words is None:
             raise UsageError("this model has no head for hidden words, and cannot guess them")
-        rows = [self._with_masks(text) for text in texts]
+        rows = [self._with_masks(text, number) for number, text in enumerate(texts, start=first)]
         found: list[list[list[Guess]]] = [[] for _ in rows]
         for chosen in shortest_first(rows, ROWS):
             batch = self._batch([rows[i] for i in chosen])
@@ -130,6 +131,10 @@ class EncoderBundle:
             found[chosen] = text_pooled(hidden, batch.keys, how).float()
         return F.normalize(found, dim=-1) if normalise else found
 
+    def lengths(self, texts: Sequence[str]) -> list[int]:
+        """The number of tokens of each text, special tokens included, before `embed` cuts any."""
+        return [MARKS + len(ids) for ids in self.tokenizer.encode_batch(texts)]
+
     def reading(self, text: str, second: str | None = None) -> Reading:
         """What is read of one text, or two; where the mark's name stands, a word is hidden. The
         answer is the logits of the word at each place, or the vectors of a model without that head.
@@ -156,17 +161,19 @@ class EncoderBundle:
         how = {"pooling": self.pooling, "length": self.length}
         save_files(folder, self.model, self.tokenizer, overwrite, how)
 
-    def _with_masks(self, text: str) -> list[int]:
+    def _with_masks(self, text: str, number: int = 1) -> list[int]:
         """Ids of a text in which the mark's name stands where a word is hidden."""
         marks = self.tokenizer.marks
         ids = self._with_marks(text)
         if marks.mask not in ids:
             (name,) = self.tokenizer.pieces([marks.mask])
             raise UsageError(
-                f"no {name} in {text[:60]!r}", hint=f"put {name} where a word is hidden"
+                f"no {name} in {text[:60]!r}",
+                f"text {number}",
+                f"put {name} where a word is hidden",
             )
         framed, _ = marks.frame(ids)
-        self._check_room(framed)
+        self._check_room(framed, number)
         return framed
 
     def _with_marks(self, text: str) -> list[int]:
@@ -180,12 +187,13 @@ class EncoderBundle:
             ids += [self.tokenizer.marks.mask, *row]
         return ids
 
-    def _check_room(self, ids: Sequence[int]) -> None:
+    def _check_room(self, ids: Sequence[int], number: int = 1) -> None:
         room = self.config.max_length
         if len(ids) > room:
             raise UsageError(
-                f"the text has {len(ids)} pieces, and this model reads {room}",
-                hint="give a part of it",
+                f"the text has {len(ids):,} tokens, and this model reads at most {room:,}",
+                f"text {number}",
+                "shorten it, or split it",
             )
 
     def _batch(self, rows: Sequence[Sequence[int]]) -> FramedBatch:

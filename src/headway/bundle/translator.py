@@ -26,7 +26,7 @@ from headway.models import Translator, TranslatorConfig
 from headway.text import TokenizerPair, word_places
 
 ROWS = 64  # sentences decoded together; longer ones fewer, so that memory stays bounded
-TOKENS = 4096
+TOKENS = 4096  # the longest text too: a search takes time that grows with its length squared
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,12 @@ class TranslatorBundle:
     def device(self) -> torch.device:
         return next(self.model.parameters()).device
 
+    @property
+    def longest(self) -> int:
+        """The most tokens of a text that is translated."""
+        room = self.model.max_source
+        return TOKENS if room is None else min(TOKENS, room - 1)
+
     def translate(
         self, texts: Sequence[str], *, beam: int = 4, length_penalty: float = 1.0
     ) -> list[str]:
@@ -89,6 +95,7 @@ class TranslatorBundle:
         beam: int = 4,
         num_best: int = 1,
         length_penalty: float = 1.0,
+        first: int = 1,
         progress: Callable[[int], None] = lambda done: None,
         observe: Observer | None = None,
     ) -> list[list[Translation]]:
@@ -96,14 +103,15 @@ class TranslatorBundle:
 
         Sentences of like length are decoded together, and each gets what it would get alone. An
         empty text translates to an empty text. `progress` hears how many texts are done. `observe`
-        hears what a beam weighs, of one text.
+        hears what a beam weighs, of one text. first: the number of the first text, in errors.
+        UsageError for a text of more than `longest` tokens.
         """
         if isinstance(texts, str):
             raise UsageError("texts must be a list of sentences, not one string", hint="[text]")
         check_search(beam, num_best, length_penalty)
         ids = self.tokenizer.source.encode_batch([text.strip() for text in texts])
-        for place, row in enumerate(ids):
-            self._check_room(len(row), self.model.max_source, f"text {place + 1}")
+        for number, row in enumerate(ids, start=first):
+            self._check_source(len(row), f"text {number}")
         if observe is not None and (len(texts) != 1 or beam == 1):
             raise UsageError("one text in several beams can be observed", hint="[text], beam=4")
         nothing = [Translation("", 0.0, 0.0, (), True)]
@@ -142,6 +150,15 @@ class TranslatorBundle:
             observe=observe,
         )
 
+    def _check_source(self, pieces: int, what: str) -> None:
+        self._check_room(pieces, self.model.max_source, what)
+        if pieces > self.longest:
+            raise UsageError(
+                f"{what} has {pieces:,} tokens, and at most {self.longest:,} are translated at "
+                "once",
+                hint="split it into sentences, one on each line",
+            )
+
     @staticmethod
     def _check_room(pieces: int, room: int | None, what: str) -> None:
         """A learned table has no vector for a place that it never had."""
@@ -166,7 +183,7 @@ class TranslatorBundle:
             target_ids = list(self.search([source])[0][0].tokens)
         else:
             target_ids = second.encode(target.strip()) if isinstance(target, str) else [*target]
-        self._check_room(len(source_ids), self.model.max_source, "the source")
+        self._check_source(len(source_ids), "the source")
         self._check_room(len(target_ids), self.model.max_target, "the target")
         tokens, keys = collate_sources([source_ids], first)
         tokens, keys = tokens.to(self.device), None if keys is None else keys.to(self.device)

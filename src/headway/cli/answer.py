@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headway.cli.console import data, data_json, talk
 from headway.cli.flags import ON_THIS_MACHINE, Count, MachineFlags
-from headway.cli.translate import standard_input
+from headway.cli.inputs import Truncated, arguments_or_lines
 from headway.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -51,10 +49,9 @@ def answer(
     text = _text(context)
     place = machine.prepare()
     bundle = load_as(AnswererBundle, run, place.device)
-    if question is None and sys.stdin.isatty():
-        talk.print("one question a line; Ctrl-D ends")
-    asked: Iterator[str] = standard_input() if question is None else iter([question])
-    for number, each in enumerate(asked, start=1):
+    questions = arguments_or_lines(() if question is None else (question,), "question")
+    truncated = Truncated(bundle.reader.question_room, "question")
+    for number, each in enumerate(questions, start=1):
         with place.precision():
             found = bundle.answer(each, text, top)
         if json:
@@ -63,6 +60,8 @@ def answer(
         else:
             shown = ((" ".join(one.text.split()), one.probability) for one in found)
             data("\t".join(f"{words}\t{share:.3f}" for words, share in shown))
+        truncated.add(bundle.reader.lengths([each]))
+    truncated.report()
 
 
 def _text(context: str) -> str:
@@ -100,9 +99,12 @@ def evaluate_answerer(bundle: AnswererBundle, run: Path, path: Path | None, json
         raise DataError("there is no question with an answer to evaluate on", str(path))
     if len(asked) < len(every):
         talk.print(f"          ! {len(every) - len(asked):,} questions have no answer: left out")
+    truncated = Truncated(bundle.reader.question_room, "question")
+    truncated.add(bundle.reader.lengths([each.question for each in asked]))
     with talk.status(f"answering {len(asked):,} questions"):
         found = bundle.answer_all([(each.question, each.context) for each in asked])
     texts = [best[0].text if best else "" for best in found]
+    truncated.report()
     scores = score_answers(texts, [[one.text for one in each.answers] for each in asked])
     if json:
         data_json(asdict(scores))

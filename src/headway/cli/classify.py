@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -11,18 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from headway.cli.console import data, data_json, talk
+from headway.cli.console import data, data_json
 from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
+from headway.cli.inputs import NAME, Truncated, chunks, standard_input
 from headway.cli.pictures import classify_pictures
-from headway.cli.translate import standard_input
 from headway.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from headway.bundle import ClassifierBundle, Texts
     from headway.data.formats import LabelledText
     from headway.recipes.classify_config import ClassifyDataConfig
-
-CHUNK = 512  # lines classified together; enough to sort by length, few enough to answer soon
 
 
 def classify(
@@ -77,8 +74,8 @@ def classify(
         if not isinstance(bundle, ImageClassifierBundle):
             reads = expect(ClassifierBundle, bundle, run)
             inputs = _inputs(reads, run, file, (text_column, second_column), (text, second))
-            asks = not text and file is None and sys.stdin.isatty()
-            _classify(reads, inputs, (1 if asks else CHUNK, top or (None if json else 1)), json)
+            lists = chunks(inputs, from_input=not text and file is None)
+            _classify(reads, lists, top or (None if json else 1), json)
         elif second is not None or file is not None:
             raise UsageError("this model looks at pictures", hint="name their files")
         else:
@@ -98,34 +95,33 @@ def _inputs(
         return _table(bundle, run, file, columns)
     if texts:
         return iter([(each, second) if second is not None else each for each in texts])
-    if sys.stdin.isatty():
-        talk.print("one text a line; Ctrl-D ends")
     return _lines(bundle.reader.pairs)
 
 
 def _classify(
-    bundle: ClassifierBundle, inputs: Iterator[Texts], counts: tuple[int, int | None], json: bool
+    bundle: ClassifierBundle, inputs: Iterator[list[Texts]], top: int | None, json: bool
 ) -> None:
-    """Show what all of them are. counts: so many at once, and so many labels of each."""
-    number, (at_once, top) = 0, counts
-    while chunk := list(islice(inputs, at_once)):
+    """Show the labels of all of them, `top` of each, or the numbers."""
+    number = 0
+    truncated = Truncated(bundle.reader.max_length)
+    for chunk in inputs:
         for texts, each in zip(chunk, _found(bundle, chunk, top), strict=True):
             number += 1
             _show(number, texts, each, json)
+        truncated.add(bundle.reader.lengths(chunk))
+    truncated.report()
 
 
 def _lines(pairs: bool | None) -> Iterator[Texts]:
     """Standard input, a line for each; where both may be, a tab makes a pair. DataError for a line
     that is no pair where it must be."""
-    for number, line in enumerate(standard_input(), start=1):
+    for number, line in enumerate(standard_input("text"), start=1):
         first, tab, second = line.partition("\t")
         if not (pairs or (pairs is None and tab)):
             yield line
             continue
         if not tab or "\t" in second:
-            raise DataError(
-                "not two texts with a tab between them", f"standard input, line {number}"
-            )
+            raise DataError("not two texts with a tab between them", f"{NAME}, line {number}")
         yield first, second
 
 
@@ -191,6 +187,9 @@ def _scores(bundle: ClassifierBundle, texts: Sequence[LabelledText]) -> dict[str
     from headway.evaluation import class_scores, number_scores
 
     asked = [each.texts for each in texts]
+    truncated = Truncated(bundle.reader.max_length)
+    truncated.add(bundle.reader.lengths(asked))
+    truncated.report()
     if bundle.reader.numbers is not None:
         true = [each.number for each in texts]
         return number_scores(bundle.score(asked), true)

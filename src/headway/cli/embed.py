@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from headway.cli.console import data, program, talk
 from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
+from headway.cli.inputs import Truncated
 from headway.cli.pictures import gather_pictures, sees_pictures
 from headway.cli.texts import Texts, gather
 from headway.errors import UsageError
@@ -165,10 +166,13 @@ def vectors_of(
     starts = range(0, len(texts), CHUNK)
     is_shown = talk.is_terminal and len(starts) > 1
     parts = []
+    truncated = Truncated(bundle.length)
     for start in track(starts, "embedding", console=talk, disable=not is_shown, transient=True):
         with place.precision():
             chunk = texts[start : start + CHUNK]
             parts.append(bundle.embed(chunk, pooling=pooling, normalise=normalise).cpu())
+        truncated.add(bundle.lengths(chunk))
+    truncated.report()
     return torch.cat(parts)
 
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict
-from itertools import islice
 from typing import TYPE_CHECKING
 
-from headway.cli.console import data, data_json, talk
+from headway.cli.console import data, data_json
 from headway.cli.flags import ON_THIS_MACHINE, Count, MachineFlags
-from headway.cli.translate import standard_input
+from headway.cli.inputs import arguments_or_lines, chunks
 
 if TYPE_CHECKING:
     from headway.bundle import Guess
 
-CHUNK = 512  # lines read together; enough to sort by length, few enough to answer soon
 BAR = 30  # cells of a word that is certain
 
 
@@ -46,13 +43,10 @@ def fill(
 
     place = machine.prepare()
     bundle = load_as(EncoderBundle, run, place.device)
-    if not text and sys.stdin.isatty():
-        talk.print("one text a line; Ctrl-D ends")
-    number, lines = 0, iter(text) if text else standard_input()
-    size = 1 if sys.stdin.isatty() else CHUNK
-    while chunk := list(islice(lines, size)):
+    number = 0
+    for chunk in chunks(arguments_or_lines(text, "text"), from_input=not text):
         with place.precision():
-            found = bundle.fill(chunk, top)
+            found = bundle.fill(chunk, top, first=number + 1)
         for line, places in zip(chunk, found, strict=True):
             number += 1
             if json:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from headway.cli.console import data_json, talk
+from headway.cli.console import data_json
 from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
+from headway.cli.inputs import arguments_or_lines, standard_input
 from headway.cli.train import split_words
-from headway.cli.translate import standard_input
 from headway.errors import DataError, UsageError
 from headway.files import read_bytes
 from headway.settings import COMMAND_LINE, override
@@ -58,9 +58,7 @@ def generate(
     """
     bundle, settings, prompts, place = _opened(words, machine)
     examples = "" if few_shot is None else _text(few_shot)
-    if not prompts and sys.stdin.isatty():
-        talk.print("one prompt a line; Ctrl-D ends")
-    prompts = prompts or list(standard_input())
+    prompts = list(arguments_or_lines(prompts, "prompt"))
     proposer = None if draft is None else _draft(draft, place.device)
     alone = len(prompts) == 1 and settings.samples == 1 and settings.beam == 1
     with place.precision():
@@ -109,9 +107,7 @@ def chat(
     stop = (*settings.stop, *([f"\n{before}"] if before.strip() else ["\n"]))
     asked = override(settings, {"stop": stop}, COMMAND_LINE)
     turns: list[str] = []
-    if sys.stdin.isatty():
-        talk.print("say something; Ctrl-D ends")
-    for line in standard_input():
+    for line in standard_input("turn"):
         turns.append(template.replace("{user}", line))
         prompt = _fitting(bundle, system, turns, asked.max_tokens)
         with place.precision():
@@ -141,7 +137,7 @@ def _opened(
 
 def _text(path: Path) -> str:
     try:
-        return read_bytes(path, PROMPT_LIMIT).decode()
+        return read_bytes(path, PROMPT_LIMIT).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DataError(f"not UTF-8: {error}", str(path)) from error
 

@@ -24,6 +24,7 @@ from headway.cli.figures import figures
 from headway.cli.fill import fill
 from headway.cli.flags import check_number
 from headway.cli.generate import chat, generate
+from headway.cli.inputs import check_arguments
 from headway.cli.inspect import inspect, ui
 from headway.cli.lecture import lecture
 from headway.cli.look import look
@@ -93,6 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _run(words: list[str]) -> int:
     try:
+        check_arguments(words)
         app(words, exit_on_error=False, print_error=False, result_action="return_value")
         if words[:1] == ["train"] and HELP.intersection(words):
             print("Settings (headway config explain):")

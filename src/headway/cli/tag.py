@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headway.cli.classify import CHUNK
 from headway.cli.console import data, data_json, talk
 from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
-from headway.cli.translate import standard_input
+from headway.cli.inputs import arguments_or_lines, chunks
 from headway.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -43,11 +41,8 @@ def tag(
 
     place = machine.prepare()
     bundle = load_as(TaggerBundle, run, place.device)
-    if not text and sys.stdin.isatty():
-        talk.print("one text a line; Ctrl-D ends")
-    number, lines = 0, iter(text) if text else standard_input()
-    size = 1 if sys.stdin.isatty() else CHUNK
-    while chunk := list(islice(lines, size)):
+    number = 0
+    for chunk in chunks(arguments_or_lines(text, "text"), from_input=not text):
         with place.precision():
             found = bundle.tag(chunk)
         for each in found:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from headway.cli.console import talk
-from headway.cli.translate import standard_input
+from headway.cli.inputs import standard_input
 from headway.errors import DataError, UsageError
 
 PLAIN = (".txt", ".md")
@@ -34,8 +33,6 @@ def gather(things: Sequence[str], column: str = "text", label: str | None = None
     """
     from headway.data.formats import TABLES, ending
 
-    if not things and sys.stdin.isatty():
-        talk.print("one text a line; Ctrl-D ends")
     found: list[tuple[str, str | None]] = []
     for thing in things:
         path = Path(thing)
@@ -52,7 +49,7 @@ def gather(things: Sequence[str], column: str = "text", label: str | None = None
         else:
             found.append((thing, None))
     if not things:
-        found = [(line, None) for line in standard_input() if line.strip()]
+        found = [(line.strip(), None) for line in standard_input("text") if line.strip()]
     if not found:
         raise DataError("there is no text", ", ".join(things) or "standard input")
     if label is not None and any(each is None for _, each in found):

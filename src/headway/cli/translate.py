@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Iterator
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from headway.cli.console import data, data_json, talk
+from headway.cli.console import data, data_json
 from headway.cli.flags import (
     ON_THIS_MACHINE,
     BeamWidth,
@@ -15,12 +12,11 @@ from headway.cli.flags import (
     LengthPenalty,
     MachineFlags,
 )
-from headway.errors import DataError, UsageError
+from headway.cli.inputs import arguments_or_lines, chunks
+from headway.errors import UsageError
 
 if TYPE_CHECKING:
     from headway.bundle import Translation, TranslatorBundle
-
-CHUNK = 512  # lines decoded together; enough to sort by length, few enough to answer soon
 
 
 def translate(
@@ -62,13 +58,16 @@ def translate(
         check_aligns(bundle)
     if not 1 <= nbest <= beam:
         raise UsageError(f"--nbest {nbest}: must be between 1 and the beam width, {beam}")
-    if not text and sys.stdin.isatty():
-        talk.print("one sentence a line; Ctrl-D ends")
     number = 0
-    lines = iter(text) if text else standard_input()
-    for chunk in _chunks(lines, 1 if sys.stdin.isatty() else CHUNK):
+    for chunk in chunks(arguments_or_lines(text, "sentence"), from_input=not text):
         with place.precision():
-            found = bundle.search(chunk, beam=beam, num_best=nbest, length_penalty=length_penalty)
+            found = bundle.search(
+                chunk,
+                beam=beam,
+                num_best=nbest,
+                length_penalty=length_penalty,
+                first=number + 1,
+            )
         for line, translations in zip(chunk, found, strict=True):
             number += 1
             show = _as_json if json else _as_text
@@ -118,18 +117,3 @@ def _as_text(
 
         aligned = align(bundle, line, found[0].text)
         data("\n" + heat_map(aligned.target, aligned.source, aligned.weights.tolist()) + "\n")
-
-
-def standard_input() -> Iterator[str]:
-    """Standard input, split at line feeds alone, strictly UTF-8."""
-    for number, raw in enumerate(sys.stdin.buffer, start=1):
-        try:
-            yield raw.removesuffix(b"\n").removesuffix(b"\r").decode()
-        except UnicodeDecodeError as error:
-            raise DataError("not UTF-8", f"standard input, line {number}") from error
-
-
-def _chunks(lines: Iterable[str], size: int) -> Iterator[list[str]]:
-    iterator = iter(lines)
-    while chunk := list(islice(iterator, size)):
-        yield chunk

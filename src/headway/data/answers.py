@@ -15,7 +15,7 @@ from headway.data.framed import FramedBatch, collate_framed
 from headway.shapes import Int, Tensor
 from headway.text import Marks
 
-LONGEST_QUESTION = 64  # tokens; what is longer is cut at its end
+LONGEST_QUESTION = 64  # tokens
 
 
 @dataclass(frozen=True)
@@ -44,18 +44,24 @@ class Window:
         return span[0] + shift, span[1] + shift
 
 
+def question_room(marks: Marks, length: int) -> int:
+    """The number of tokens that are read of a question, in windows of `length` ids: 64, or half a
+    window; the rest of a longer one is cut."""
+    return min(LONGEST_QUESTION, (length - 2 - marks.between) // 2)
+
+
 def windows(
     marks: Marks, question: Sequence[int], context: Sequence[int], length: int, stride: int
 ) -> list[Window]:
     """A context in windows of at most `length` ids, each begun `stride` tokens after the last.
 
     No token is left out: where a long question leaves less room than that, they begin as far apart
-    as there is room. Of a question longer than 64 tokens, or than half a window, the rest is cut.
+    as there is room. A question is cut after `question_room` tokens.
     """
     if length < 8 or stride < 1:
         raise ValueError(f"{length=} must be at least 8 and {stride=} at least 1")
     around = 2 + marks.between
-    asked = list(question[: min(LONGEST_QUESTION, (length - around) // 2)])
+    asked = list(question[: question_room(marks, length)])
     room = length - len(asked) - around
     found: list[Window] = []
     begin = 0

@@ -83,15 +83,15 @@ def is_sound(data: bytes) -> bool:
 def decoded_sound(data: bytes, where: str) -> Waveform:
     """A WAV file of whole numbers: 8, 16, 24 or 32 bits, any number of channels.
 
-    DataError for anything else, for none, and for more than 10 minutes. where: names it.
+    DataError for anything else, for none, for a file that ends before its last sample, and for more
+    than 10 minutes. where: names it.
     """
     with _opened(data, where) as file:
         width, channels, rate = file.getsampwidth(), file.getnchannels(), file.getframerate()
         packed = file.readframes(file.getnframes())
     if width not in (1, 2, 3, 4):
         raise DataError(f"samples of {8 * width} bits", where, "convert it to 16-bit PCM")
-    whole = len(packed) // (width * channels) * width * channels
-    samples = _numbers(packed[:whole], width).reshape(-1, channels).mean(1)
+    samples = _numbers(packed, width).reshape(-1, channels).mean(1)
     if not len(samples):
         raise DataError("a sound without a sample", where)
     return Waveform(torch.from_numpy(samples.astype(np.float32)), rate)
@@ -101,7 +101,8 @@ def decoded_sound(data: bytes, where: str) -> Waveform:
 def _opened(data: bytes, where: str) -> Iterator[wave.Wave_read]:
     """The header has been read, and the sound is one that may be decoded."""
     try:
-        with wave.open(io.BytesIO(data)) as file:
+        stream = io.BytesIO(data)
+        with wave.open(stream) as file:
             channels, rate, count = file.getnchannels(), file.getframerate(), file.getnframes()
             if not RATES[0] <= rate <= RATES[1] or not 1 <= channels <= 64:
                 raise DataError(f"{channels} channels of {rate:,} samples a second", where)
@@ -109,7 +110,18 @@ def _opened(data: bytes, where: str) -> Iterator[wave.Wave_read]:
                 raise DataError(
                     f"{count / rate:,.0f} seconds, more than the {LONGEST:.0f} read at once", where
                 )
+            # the header is read up to the first sample
+            needed, found = count * channels * file.getsampwidth(), len(data) - stream.tell()
+            if found < needed:
+                raise DataError(
+                    f"the file is cut short: its header announces {needed:,} bytes of samples, "
+                    f"and {found:,} are there",
+                    where,
+                    "copy or record it again",
+                )
             yield file
+    except DataError:
+        raise
     except (wave.Error, EOFError, RuntimeError, ValueError) as error:
         raise DataError(
             f"not a WAV file of whole numbers: {error}", where, "convert it to 16-bit PCM"

@@ -43,6 +43,8 @@ from headway.models import GPT
 from headway.settings import BEAMS, LENGTH, PENALTY, setting
 from headway.text import TextTokenizer
 
+LONGEST_PROMPT = 2**15  # tokens, of a model whose positions have no end
+
 
 @dataclass(frozen=True, kw_only=True)
 class GenerationConfig:
@@ -182,7 +184,7 @@ def generate(
     """
     if not prompts:
         return []
-    ids = [tokenizer.begin(prompt) for prompt in prompts]
+    ids = _begun(model, tokenizer, prompts)
     if config.beam > 1:
         if draft is not None or config.lookup:
             raise UsageError("beam search takes no draft", hint="beam=1, or no draft and lookup")
@@ -207,7 +209,7 @@ def stream(
             "only one output can be shown while it is written",
             hint="no beams and one sample, or generate instead of stream",
         )
-    (output,) = _open(model, tokenizer, [tokenizer.begin(prompt)], config)
+    (output,) = _open(model, tokenizer, _begun(model, tokenizer, [prompt]), config)
     shown = 0
     for _ in _steps(model, tokenizer, [output], config, draft or config.own_draft):
         yield from output.pieces[shown:]
@@ -246,6 +248,22 @@ class _Output:
             self.pieces.append(piece)
         if self.writer.stopped:
             self.row.end("stop")
+
+
+def _begun(model: GPT, tokenizer: TextTokenizer, prompts: Sequence[str]) -> list[list[int]]:
+    """The tokens of each prompt. UsageError for more than `LONGEST_PROMPT` of them, or than the
+    context of a model that was trained on more; attention takes time that grows with their
+    square."""
+    found = [tokenizer.begin(prompt) for prompt in prompts]
+    most = max(LONGEST_PROMPT, model.config.max_length)
+    for number, ids in enumerate(found, start=1):
+        if len(ids) > most:
+            raise UsageError(
+                f"{len(ids):,} tokens are more than the {most:,} that are read of a prompt",
+                f"prompt {number}",
+                "shorten it",
+            )
+    return found
 
 
 def _open(

@@ -13,7 +13,7 @@ from headway.errors import DataError, UsageError
 from headway.recipes.answer_config import AnswerDataConfig, AnswerRunConfig
 from headway.recipes.encoders import check_start, check_unchanged
 from headway.recipes.family import Emit
-from headway.recipes.prepare import is_held_out
+from headway.recipes.splits import hold_out
 from headway.text import MarkedTokenizer
 
 FILE = "texts.json"
@@ -50,9 +50,7 @@ def answered_questions(data: AnswerDataConfig) -> tuple[list[Question], list[Que
     given = _answered(data.train, data.skip_impossible)
     if data.valid:
         return given, _answered(data.valid, data.skip_impossible)
-    held = [is_held_out(each.context, data.held_out) for each in given]
-    train = [each for each, out in zip(given, held, strict=True) if not out]
-    valid = [each for each, out in zip(given, held, strict=True) if out]
+    train, valid = hold_out(given, lambda question: question.context, data.held_out)
     if not train or not valid:
         side = "held out" if train else "left to train on"
         contexts = len({each.context for each in given})
@@ -104,6 +102,11 @@ def prepare_answers_as(
     """The same for a model that has its windows already."""
     train, valid = answered_questions(config.data)
     encoded = _encoded(train, reader, typed)
+    room = reader.question_room
+    longer = sum(length > room for length in reader.lengths([each.question for each in train]))
+    if longer:
+        text = f"{longer:,} questions of train have more than {room} tokens; the first are read"
+        emit({"kind": "note", "text": text})
     seen = [list(each.ids) for each in encoded.windows], encoded.targets
     asked = [[each.question, each.context, [a.text for a in each.answers]] for each in valid]
     check_unchanged(folder / FILE, reader.fingerprint, [seen, asked])

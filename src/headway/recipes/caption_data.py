@@ -17,7 +17,7 @@ from headway.data.image_corpus import mean_and_deviation
 from headway.errors import DataError, UsageError
 from headway.recipes.caption_config import CaptionDataConfig, CaptionRunConfig
 from headway.recipes.family import Emit
-from headway.recipes.prepare import is_held_out
+from headway.recipes.splits import hold_out
 from headway.recipes.vision_data import content, note_dark, sized_reader
 from headway.text import TextPieces, TextTokenizer
 
@@ -70,16 +70,22 @@ def captioned_images(
     data: CaptionDataConfig, emit: Emit = lambda event: None
 ) -> dict[str, list[CaptionedImage]]:
     """train, valid and test: as the table says, else some of train are valid, by their content, so
-    that a picture that stands twice is not on both sides. DataError where a side is empty."""
+    that an image that occurs twice is not on both sides (`hold_out`); the first image with a
+    caption in a language that no training image has is not held out. DataError where a side is
+    empty, or where no training image has a caption in one of the languages."""
     columns = CaptionColumns(text=data.text, image=data.image, split=data.split_column)
     images = None if data.images is None else Path(data.images)
     every = read_captions(Path(str(data.train)), columns, images)
     found = {name: split_of(every, name) for name in (*SPLITS, "test")}
     if not found["valid"]:
-        kept = [is_held_out(content(each.image), data.held_out) for each in found["train"]]
-        pairs = list(zip(found["train"], kept, strict=True))
-        found["valid"] = [each for each, out in pairs if out]
-        found["train"] = [each for each, out in pairs if not out]
+        found["train"], found["valid"] = hold_out(
+            found["train"],
+            lambda captioned: content(captioned.image),
+            data.held_out,
+            labels=lambda captioned: captioned.captions.keys(),
+            emit=emit,
+            unit="images",
+        )
     if found["test"]:
         text = f"{len(found['test']):,} pictures called test are left for headway eval"
         emit({"kind": "note", "text": text})
@@ -87,6 +93,13 @@ def captioned_images(
         if not found[name]:
             raise DataError(
                 f"of {len(every):,} pictures none is {side}", data.train, "--data.held-out 0.2"
+            )
+    for language in data.text:
+        if not any(language in captioned.captions for captioned in found["train"]):
+            raise DataError(
+                f"no training image has a caption in the column {language!r}",
+                data.train,
+                "add some, or leave the column out of --data.text",
             )
     return found
 

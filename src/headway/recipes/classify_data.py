@@ -15,7 +15,7 @@ from headway.errors import DataError, UsageError
 from headway.recipes.classify_config import METRICS, ClassifyDataConfig, ClassifyRunConfig
 from headway.recipes.encoders import check_unchanged
 from headway.recipes.family import Emit
-from headway.recipes.prepare import is_held_out
+from headway.recipes.splits import hold_out
 from headway.text import MarkedTokenizer, TextTokenizer
 
 FILE = "texts.json"
@@ -73,12 +73,15 @@ def check_files(data: ClassifyDataConfig, recipe: str) -> None:
         raise UsageError(f"{named}: one column holds one thing")
 
 
-def labelled_texts(data: ClassifyDataConfig) -> tuple[list[LabelledText], list[LabelledText]]:
-    """What is trained on, and what is held out: data.valid, or some of data.train.
+def labelled_texts(
+    data: ClassifyDataConfig, emit: Emit = lambda event: None
+) -> tuple[list[LabelledText], list[LabelledText]]:
+    """The texts to train on and those that are held out: data.valid, or some of data.train.
 
-    Which of them follows from the (first) text alone, so that a text that stands twice is not on
-    both sides. DataError where a side is empty, where there is one label only, for a label in
-    data.valid that data.train does not have, and for one that is no number where it must be.
+    Which of them follows from the (first) text alone (`hold_out`), so that a text that occurs twice
+    is not on both sides. The first text of a class that no training text has is not held out.
+    DataError where a side is empty, where there is one label only, for a label in data.valid that
+    data.train does not have, and for one that is no number where it must be.
     """
     given = list(read_labelled([Path(name) for name in data.train], data.columns))
     sources = ", ".join(data.train)
@@ -95,8 +98,15 @@ def labelled_texts(data: ClassifyDataConfig) -> tuple[list[LabelledText], list[L
                 )
         train, sources = given, ", ".join(data.valid)
     else:
-        valid = [each for each in given if is_held_out(each.text, data.held_out)]
-        train = [each for each in given if not is_held_out(each.text, data.held_out)]
+        classes = data.kind == "class"
+        train, valid = hold_out(
+            given,
+            lambda text: text.text,
+            data.held_out,
+            labels=lambda text: (text.label,) if classes else (),
+            emit=emit,
+            unit="texts" if data.second is None else "pairs",
+        )
     if not train or not valid:
         side = "held out" if train else "left to train on"
         raise DataError(
@@ -129,7 +139,7 @@ def prepare_texts(
     room: the most tokens that the model to start from has places for, None for any number.
     """
     data = config.data
-    sides = labelled_texts(data)
+    sides = labelled_texts(data, emit)
     length = data.max_length if room is None else min(data.max_length, room)
     return _prepared(sides, _reader(data, tokenizer, sides, length), folder, emit)
 
@@ -153,7 +163,7 @@ def prepare_as(
             f"the model reads {reads} and gives {gives}, and the data is told otherwise",
             hint="--data.second COLUMN for pairs, --data.kind number for numbers",
         )
-    sides = labelled_texts(data)
+    sides = labelled_texts(data, emit)
     for each in (*sides[0], *sides[1]):
         if reader.numbers is None and each.label not in reader.labels:
             raise DataError(f"the model does not know the label {each.label!r}", each.where)

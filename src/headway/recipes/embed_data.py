@@ -12,7 +12,7 @@ from headway.errors import DataError, UsageError
 from headway.recipes.embed_config import EmbedDataConfig, EmbedRunConfig
 from headway.recipes.encoders import check_unchanged
 from headway.recipes.family import Emit
-from headway.recipes.prepare import is_held_out
+from headway.recipes.splits import hold_out
 from headway.text import MarkedTokenizer
 
 FILE = "pairs.json"
@@ -57,8 +57,7 @@ def similar_texts(data: EmbedDataConfig) -> tuple[list[SimilarTexts], list[Simil
     if data.valid:
         train, valid, sources = given, read_texts(data.valid, data), ", ".join(data.valid)
     else:
-        valid = [each for each in given if is_held_out(each.first, data.held_out)]
-        train = [each for each in given if not is_held_out(each.first, data.held_out)]
+        train, valid = hold_out(given, lambda pair: pair.first, data.held_out)
     for side, what in ((train, "left to train on"), (valid, "held out")):
         if len(side) < 2:
             raise DataError(

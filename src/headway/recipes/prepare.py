@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -12,6 +11,7 @@ from headway.data.corpora import Corpus, prepare
 from headway.data.formats import Pair, PairFiles, Splits, locate, pair_files, read_pairs
 from headway.errors import DataError, UsageError
 from headway.recipes.config import DataConfig
+from headway.recipes.splits import is_held_out
 from headway.text import TokenizerPair
 from headway.training import Event
 
@@ -108,10 +108,3 @@ def _readers(
         lambda: (p for p in read_pairs(splits.train) if not is_held_out(p.source, share)),
         lambda: (p for p in read_pairs(splits.train) if is_held_out(p.source, share)),
     )
-
-
-def is_held_out(content: str | bytes, share: float) -> bool:
-    """By the hash of the content, so that no sentence or picture stands on both sides."""
-    data = content.encode() if isinstance(content, str) else content
-    digest = hashlib.sha256(data).digest()
-    return int.from_bytes(digest[:8], "big") < share * 2**64

@@ -13,7 +13,7 @@ from headway.data.tagged import TaggedTexts
 from headway.errors import DataError, UsageError
 from headway.recipes.encoders import check_start, check_unchanged
 from headway.recipes.family import Emit
-from headway.recipes.prepare import is_held_out
+from headway.recipes.splits import hold_out
 from headway.recipes.tag_config import TagDataConfig, TagRunConfig
 from headway.text import MarkedTokenizer
 
@@ -43,12 +43,15 @@ def check_tags(config: TagRunConfig) -> None:
     check_start(config.training.start, "a tagger")
 
 
-def tagged_sentences(data: TagDataConfig) -> tuple[list[TaggedSentence], list[TaggedSentence]]:
-    """What is trained on, and what is held out: data.valid, or some of data.train.
+def tagged_sentences(
+    data: TagDataConfig, emit: Emit = lambda event: None
+) -> tuple[list[TaggedSentence], list[TaggedSentence]]:
+    """The sentences to train on and those that are held out: data.valid, or some of data.train.
 
-    Which of them follows from the words alone, so that a sentence that stands twice is not on both
-    sides. DataError where a side is empty, where there is one tag only, or for a tag in data.valid
-    that data.train does not have.
+    Which of them follows from the words alone (`hold_out`), so that a sentence that occurs twice is
+    not on both sides. The first sentence with a tag that no training sentence has is not held out.
+    DataError where a side is empty, where there is one tag only, or for a tag in data.valid that
+    data.train does not have.
     """
     given = list(read_tagged([Path(name) for name in data.train], data.column))
     sources = ", ".join(data.train)
@@ -66,9 +69,14 @@ def tagged_sentences(data: TagDataConfig) -> tuple[list[TaggedSentence], list[Ta
                     )
         train, sources = given, ", ".join(data.valid)
     else:
-        held = [is_held_out(" ".join(each.words), data.held_out) for each in given]
-        valid = [each for each, out in zip(given, held, strict=True) if out]
-        train = [each for each, out in zip(given, held, strict=True) if not out]
+        train, valid = hold_out(
+            given,
+            lambda sentence: " ".join(sentence.words),
+            data.held_out,
+            labels=lambda sentence: sentence.tags,
+            emit=emit,
+            unit="sentences",
+        )
     if not train or not valid:
         side = "held out" if train else "left to train on"
         raise DataError(
@@ -87,7 +95,7 @@ def prepare_tags(
     room: the most ids that the model to start from has places for, None for any number.
     """
     data = config.data
-    given = tagged_sentences(data)
+    given = tagged_sentences(data, emit)
     tags = tuple(sorted({tag for each in given[0] for tag in each.tags}))
     length = data.max_length if room is None else min(data.max_length, room)
     return _prepared(given, TagReader(tokenizer, tags, length), folder, emit)
@@ -97,7 +105,7 @@ def prepare_tags_as(
     data: TagDataConfig, reader: TagReader, folder: Path, emit: Emit
 ) -> PreparedTags:
     """The same for a model that has its tags already. DataError for a tag that it has not."""
-    given = tagged_sentences(data)
+    given = tagged_sentences(data, emit)
     for each in (*given[0], *given[1]):
         for tag in each.tags:
             if tag not in reader.tags:

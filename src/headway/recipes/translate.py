@@ -13,7 +13,8 @@ from headway.blocks import recompute
 from headway.bundle import TranslatorBundle
 from headway.data.batches import Batches, TranslationBatch, collate
 from headway.data.bucketing import Buckets
-from headway.errors import UsageError
+from headway.data.formats import Pair
+from headway.errors import DataError, UsageError
 from headway.evaluation import mean_nats, score_translations
 from headway.machine import Machine
 from headway.models import Translator
@@ -61,9 +62,10 @@ class TranslationJob:
         `emit` shows a few of them.
         """
         settings = self.config.evaluation
-        pairs = self.prepared.valid_pairs[: settings.sentences]
+        bundle = TranslatorBundle(model, self.prepared.tokenizers)
+        pairs = self._translatable(bundle, emit)
         nats = self._nats(model, go_on)
-        found = TranslatorBundle(model, self.prepared.tokenizers).search(
+        found = bundle.search(
             [pair.source for pair in pairs],
             beam=settings.beam,
             length_penalty=settings.length_penalty,
@@ -82,6 +84,25 @@ class TranslationJob:
             "bleu": scores.bleu,
             "chrf": scores.chrf,
         }
+
+    def _translatable(self, bundle: TranslatorBundle, emit: Callable[..., None]) -> list[Pair]:
+        """The first validation pairs, without those whose source is too long for the model."""
+        pairs = self.prepared.valid_pairs[: self.config.evaluation.sentences]
+        sources = self.prepared.tokenizers.source.encode_batch([pair.source for pair in pairs])
+        found = [p for p, ids in zip(pairs, sources, strict=True) if len(ids) <= bundle.longest]
+        if len(found) < len(pairs):
+            text = (
+                f"{len(pairs) - len(found):,} validation sentences of more than "
+                f"{bundle.longest:,} tokens are not translated"
+            )
+            emit("note", text=text)
+        if not found:
+            raise DataError(
+                f"no validation sentence has at most {bundle.longest:,} tokens",
+                self.config.data.valid or self.config.data.train,
+                "--data.valid FILE with shorter ones",
+            )
+        return found
 
     def _nats(self, model: Any, go_on: Callable[..., None]) -> float:
         """Mean surprise of a target token of the validation pairs."""

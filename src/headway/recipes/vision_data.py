@@ -15,7 +15,7 @@ from headway.data.image_sources import check_source, read_images
 from headway.errors import DataError, UsageError
 from headway.recipes.dino_config import DinoRunConfig
 from headway.recipes.family import Emit
-from headway.recipes.prepare import is_held_out
+from headway.recipes.splits import hold_out
 from headway.recipes.vision_config import (
     PicturesDataConfig,
     PicturesViTConfig,
@@ -97,8 +97,9 @@ def labelled_images(data: VisionDataConfig, emit: Emit = lambda event: None) -> 
     """What is trained on, and what is held out: data.valid, or what train's sources have for that,
     or some of them.
 
-    Which of them follows from a picture's content, so that one that stands twice is not on both
-    sides. DataError where a side is empty or has a class that is not learned.
+    Which of them follows from an image's content (`hold_out`), so that one that occurs twice is not
+    on both sides. The first image of a class that no training image has is not held out. DataError
+    where a side is empty or has a class that is not learned.
     """
     found = read_images(data.train)
     train, valid = found.train, found.valid
@@ -111,9 +112,14 @@ def labelled_images(data: VisionDataConfig, emit: Emit = lambda event: None) -> 
             emit({"kind": "note", "text": text})
         valid = read_images(data.valid).every
     elif not valid:
-        kept = [is_held_out(content(image), data.held_out) for image in train]
-        valid = [image for image, out in zip(train, kept, strict=True) if out]
-        train = [image for image, out in zip(train, kept, strict=True) if not out]
+        train, valid = hold_out(
+            train,
+            content,
+            data.held_out,
+            labels=lambda image: (image.label,),
+            emit=emit,
+            unit="images",
+        )
     _check_classes(train, valid, data)
     return LabelledImages(train, valid)
 

@@ -21,7 +21,7 @@ from headway.machine import Machine
 from headway.models import words_model
 from headway.recipes.config import TextConfig, WordsRunConfig
 from headway.recipes.family import Emit, Family
-from headway.recipes.prepare import is_held_out
+from headway.recipes.splits import is_held_out
 from headway.settings import override
 from headway.text import Vocabulary
 from headway.training import NegativeSampling, NextWordObjective, Objective, Stream

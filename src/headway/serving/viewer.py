@@ -8,7 +8,6 @@ whose blocks are asked for in turn.
 from __future__ import annotations
 
 import itertools
-import json
 import logging
 import threading
 from collections import OrderedDict
@@ -22,6 +21,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from headway.errors import HeadwayError
+from headway.files import parse_json
 from headway.inspection.document import Document
 from headway.inspection.page import encode, header_json, served_page
 from headway.serving.question import Question, parse
@@ -97,10 +97,7 @@ def viewer_app(viewer: Viewer, first: Document) -> Starlette:
             return _error(415, "a question is JSON: Content-Type: application/json")
         body = await request.body()
         try:
-            told = json.loads(body)
-        except (ValueError, RecursionError):
-            return _error(400, "the question is no JSON")
-        try:
+            told = parse_json(body, "the request")
             said = await run_in_threadpool(answer, verb, parse(told))
         except HeadwayError as error:
             return _error(400, error.what, error.where, error.hint)

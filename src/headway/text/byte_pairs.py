@@ -21,6 +21,8 @@ from headway.files import read_bytes
 
 PAD, BOS, EOS = "<pad>", "<s>", "</s>"
 FILE_LIMIT = 64 * 2**20
+LONGEST_WORD = 1000  # characters; each merge is tried all along a word, so long ones take hours
+_LONG_WORD = re.compile(rf"\w{{{LONGEST_WORD + 1},}}|[^\w\s]{{{LONGEST_WORD + 1},}}")
 _BROKEN_BYTES = re.compile("[\udc80-\udcff]+")
 
 
@@ -48,6 +50,21 @@ def _chunks(texts: Iterable[str], size: int = 1000) -> Iterator[list[str]]:
     iterator = iter(texts)
     while chunk := list(islice(iterator, size)):
         yield chunk
+
+
+def _without_long_words(texts: Iterable[str]) -> Iterator[str]:
+    """The texts to learn from; those with a word of more than `LONGEST_WORD` letters (or signs) are
+    cut inside it."""
+    for text in map(checked, texts):
+        if len(text) <= LONGEST_WORD or max(map(len, text.split()), default=0) <= LONGEST_WORD:
+            yield text
+            continue
+        start = 0
+        for word in _LONG_WORD.finditer(text):
+            for end in range(word.start() + LONGEST_WORD, word.end(), LONGEST_WORD):
+                yield text[start:end]
+                start = end
+        yield text[start:]
 
 
 B = TypeVar("B", bound="BytePairs")
@@ -104,7 +121,7 @@ class BytePairs:
             initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
             show_progress=False,
         )
-        engine.train_from_iterator(_chunks(map(checked, texts)), trainer)
+        engine.train_from_iterator(_chunks(_without_long_words(texts)), trainer)
         return cls(engine)
 
     @classmethod

@@ -15,7 +15,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from headway.errors import DataError, UsageError
 from headway.files import read_json, write_file
-from headway.text.byte_pairs import checked
+from headway.text.byte_pairs import LONGEST_WORD, checked
 from headway.text.foreign import FILE, FILE_LIMIT, WORD_STARTS, ForeignTokenizer
 
 FORMAT = "headway marked 1"
@@ -185,7 +185,8 @@ class MarkedTokenizer:
             words: Counter[str] = Counter()
             for text in texts:
                 clean = normalizer.normalize_str(checked(text))
-                words.update(word for word, _ in splitter.pre_tokenize_str(clean))
+                split = splitter.pre_tokenize_str(clean)
+                words.update(word for word, _ in split if len(word) <= LONGEST_WORD)
             counted.append(words)
         vocabulary = _learned(_smoothed(counted, smoothing), vocabulary_size)
         engine = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token=SPECIALS[1]))

@@ -8,7 +8,7 @@ from headway.data.formats.labels import (
     read_labelled,
     read_unlabelled,
 )
-from headway.data.formats.lines import ending, read_lines
+from headway.data.formats.lines import ending, read_lines, read_stream
 from headway.data.formats.similar import SimilarTexts, read_similar
 from headway.data.formats.splits import Splits, locate
 from headway.data.formats.tables import ENDINGS as TABLES
@@ -33,6 +33,7 @@ __all__ = [
     "read_pairs",
     "read_rows",
     "read_similar",
+    "read_stream",
     "read_texts",
     "read_unlabelled",
     "text_of",

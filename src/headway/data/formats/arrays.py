@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from headway.data.formats.images import SPLITS, TRAIN, LabelledImage, LabelledImages
+from headway.data.formats.images import SPLITS, TRAIN, LabelledImage, LabelledImages, class_name
 from headway.data.formats.npz import Array, ArrayFile
 from headway.data.images import Pixels
 from headway.errors import DataError
@@ -105,14 +105,7 @@ def _labels(classes: Array, names: list[str] | None, where: str) -> list[str]:
         return [str(label) for label in classes]
     if classes.dtype.kind not in "iu":
         raise DataError(f"labels of {classes.dtype}: whole numbers or names", where)
-    numbers = [int(label) for label in classes]
-    if names is None:
-        return [str(number) for number in numbers]
-    if numbers and (min(numbers) < 0 or max(numbers) >= len(names)):
-        raise DataError(
-            f"numbers from {min(numbers)} to {max(numbers)} for {len(names)} names", where
-        )
-    return [names[number] for number in numbers]
+    return [class_name(int(label), names, f"{where}[{i}]") for i, label in enumerate(classes)]
 
 
 def _names(names: Array, source: Path) -> list[str]:

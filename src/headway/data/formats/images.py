@@ -60,6 +60,24 @@ class LabelledImages:
         return [*self.train, *self.valid, *self.test]
 
 
+def class_name(number: int, names: Sequence[str] | None, where: str) -> str:
+    """The name of a class that a file gives by its number; without names, the number itself.
+    DataError for a negative number, and for one that has no name."""
+    if number < 0:
+        raise DataError(
+            f"the class number {number} is negative", where, "number the classes from 0"
+        )
+    if names is None:
+        return str(number)
+    if number >= len(names):
+        raise DataError(
+            f"there is no class {number}: {len(names):,} names are given",
+            where,
+            f"number the classes from 0 to {len(names) - 1}, or name the others",
+        )
+    return names[number]
+
+
 def image_files(source: Path) -> list[Path]:
     """The file, or all pictures of a folder and the folders in it, in the order of names.
 

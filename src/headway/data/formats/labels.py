@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headway.data.formats.lines import check_file, ending, place, read_lines
-from headway.data.formats.tables import ENDINGS, read_rows
+from headway.data.formats.tables import ENDINGS, number_of, read_rows
 from headway.errors import DataError, UsageError
 
 LINES = ".txt"
@@ -49,14 +48,8 @@ class LabelledText:
 
     @property
     def number(self) -> float:
-        """The label as a number. DataError with file and line if it is none."""
-        try:
-            value = float(self.label)
-        except ValueError:
-            value = math.nan
-        if not math.isfinite(value):
-            raise DataError(f"the label {self.label[:60]!r} is no number", self.where)
-        return value
+        """The label as a number. DataError with file and line if it is none: `number_of`."""
+        return number_of(self.label, "the label", self.where)
 
 
 COLUMNS = Columns()

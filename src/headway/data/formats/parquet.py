@@ -17,6 +17,7 @@ from headway.data.formats.images import (
     TRAIN,
     LabelledImage,
     LabelledImages,
+    class_name,
 )
 from headway.errors import DataError, UsageError
 from headway.files import parse_json
@@ -100,12 +101,8 @@ def _texts(labels: Sequence[Any], names: list[str] | None, where: str) -> list[s
             texts.append(label)
         elif type(label) is not int:
             raise DataError("a label is a name or a whole number", f"{where}[{i}]")
-        elif names is None:
-            texts.append(str(label))
-        elif 0 <= label < len(names):
-            texts.append(names[label])
         else:
-            raise DataError(f"label {label}, and there are {len(names)} names", f"{where}[{i}]")
+            texts.append(class_name(label, names, f"{where}[{i}]"))
     return texts
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from headway.data.formats.lines import place
-from headway.data.formats.tables import read_rows, text_of
-from headway.errors import DataError
+from headway.data.formats.tables import number_of, read_rows, text_of
 
 
 @dataclass(frozen=True)
@@ -45,15 +43,4 @@ def read_similar(
 def _score(row: dict[str, object], name: str, where: str) -> float | None:
     if name not in row:
         return None
-    value = row[name]
-    try:
-        if isinstance(value, bool) or not isinstance(value, str | int | float):
-            raise ValueError
-        number = float(value)
-        if not math.isfinite(number):
-            raise ValueError
-    except (ValueError, OverflowError):
-        raise DataError(
-            f"{name!r} is {str(value)[:60]!r}, no number", where, "fill it in, or delete the row"
-        ) from None
-    return number
+    return number_of(row[name], "the score", where)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import csv
-import json
+import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from headway.data.formats.lines import check_file, ending, place, read_lines
 from headway.errors import DataError, UsageError
+from headway.files import parse_json
 
 ENDINGS = (".tsv", ".tab", ".csv", ".jsonl")
+LARGEST = 1e18  # magnitude of a number to learn; its square still fits into 32 bits
 Row = tuple[int, dict[str, object]]  # line, and its values by name
 
 
@@ -66,6 +68,30 @@ def text_of(row: Mapping[str, object], name: str, where: str) -> str:
     return value.strip()
 
 
+def number_of(value: object, name: str, where: str) -> float:
+    """The number in a cell. DataError for what is none, not finite, or beyond -1e18 to 1e18.
+
+    name: what the cell holds, in the error.
+    """
+    try:
+        number = math.nan if isinstance(value, bool) else float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        number = math.nan
+    except OverflowError:  # an integer of JSON has any number of digits
+        number = math.inf
+    if math.isnan(number):
+        raise DataError(
+            f"{name} {str(value)[:60]!r} is no number", where, "fill it in, or delete the row"
+        )
+    if abs(number) > LARGEST:
+        raise DataError(
+            f"{name} {str(value)[:60]!r} is outside the range from {-LARGEST:g} to {LARGEST:g}",
+            where,
+            "write it in another unit, or delete the row",
+        )
+    return number
+
+
 def _tabs(path: Path) -> Iterator[tuple[int, list[str]]]:
     for number, line in enumerate(read_lines(path), start=1):
         if line.strip():
@@ -87,10 +113,7 @@ def _objects(path: Path) -> Iterator[Row]:
     for number, line in enumerate(read_lines(path), start=1):
         if not line.strip():
             continue
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise DataError(f"not JSON: {error}", place(path, number)) from error
+        row = parse_json(line.encode(), place(path, number))
         if not isinstance(row, dict):
             raise DataError("not a JSON object", place(path, number))
         yield number, row

@@ -1,0 +1,237 @@
+"""Standard input of every verb that reads it: what its lines give is what a file's lines give."""
+
+import io
+import re
+
+import pytest
+import torch
+
+from headway.bundle import (
+    AnswererBundle,
+    AnswerReader,
+    ClassifierBundle,
+    ClassReader,
+    EncoderBundle,
+    TaggerBundle,
+    TagReader,
+    TextBundle,
+    TranslatorBundle,
+)
+from headway.cli.main import main
+from headway.data.formats import read_lines
+from headway.data.formats.lines import LINE_LIMIT
+from headway.errors import DataError
+from headway.models import (
+    GPT,
+    Bert,
+    BertAnswerer,
+    BertClassifier,
+    BertConfig,
+    BertTagger,
+    GPTConfig,
+    Translator,
+    TranslatorConfig,
+)
+from headway.text import MarkedTokenizer, TextPieces, TokenizerPair
+
+SENTENCES = ["the red fox sings", "a café by the lake", "two dogs play", "[MASK] in the garden"]
+SHAPE = {"model_dim": 16, "num_heads": 2, "ffn_dim": 24}
+
+TEXTS = {
+    "byte order mark": b"\xef\xbb\xbfred fox\nred fox\n",
+    "byte order mark inside": b"red\xef\xbb\xbf fox\n\xef\xbb\xbfred fox\n",
+    "CRLF": b"red fox\r\ntwo dogs\r\n",
+    "lone CR": b"red\rfox\n",
+    "NUL": b"red\0fox\n",
+    "separators": "red\u2028fox\u2029two\x85dogs\x0b\x0cplay\n".encode(),
+    "empty lines": b"\nred fox\n\n \ntwo dogs\n\n",
+    "no final newline": b"red fox\ntwo dogs",
+    "nothing": b"",
+    "a byte order mark alone": b"\xef\xbb\xbf",
+}
+FAULTS = {
+    "UTF-16": ("red fox\n".encode("utf-16"), "UTF-16", 1),
+    "UTF-16, big end first": (b"\xfe\xff" + "red fox\n".encode("utf-16-be"), "UTF-16", 1),
+    "latin-1": (b"red fox\ncaf\xe9\n", "0xe9 at position 4 is not UTF-8", 2),
+    "lone surrogate": (b"red \xed\xa0\x80 fox\n", "0xed at position 5 is not UTF-8", 1),
+    "half a character at the end": (b"red fox\n\xc3", "0xc3 at position 1 is not UTF-8", 2),
+    "a line without end": (b"a\n" + b"x" * (LINE_LIMIT + 1), "longer than 1,048,576 bytes", 2),
+}
+VERBS = {
+    "translate": "translate translator --beam 2",
+    "generate": "generate gpt --max-tokens 3 --temperature 0 --json",
+    "classify": "classify classifier",
+    "tag": "tag tagger",
+    "fill": "fill encoder --top 2",
+    "embed": "embed encoder --json",
+    "similar": "similar encoder fox --top 9",
+}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("input")
+    torch.manual_seed(0)
+    pair = TokenizerPair.train(lambda: zip(SENTENCES, SENTENCES, strict=True), 300, True)
+    sizes = {"source_vocabulary": pair.source.size, "target_vocabulary": pair.target.size}
+    translator = TranslatorConfig(**SHAPE, **sizes, encoder_layers=1, decoder_layers=1)
+    TranslatorBundle(Translator(translator), pair).save(folder / "translator")
+    pieces = TextPieces.train(SENTENCES, 280)
+    gpt = GPTConfig(**SHAPE, num_layers=1, max_length=64, vocabulary=pieces.size)
+    TextBundle(GPT(gpt), pieces).save(folder / "gpt")
+    marked = MarkedTokenizer.train(SENTENCES, 120)
+    config = BertConfig(**SHAPE, num_layers=1, max_length=32, vocabulary=marked.size)
+    EncoderBundle(Bert(config), marked).save(folder / "encoder")
+    reader = ClassReader(marked, ("animal", "tool"), 16)
+    ClassifierBundle(BertClassifier(Bert(config), 2), reader).save(folder / "classifier")
+    tagger = BertTagger(Bert(config), 3)
+    TaggerBundle(tagger, TagReader(marked, ("B-a", "I-a", "O"), 16)).save(folder / "tagger")
+    AnswererBundle(BertAnswerer(Bert(config)), AnswerReader(marked, 24, 6)).save(
+        folder / "answerer"
+    )
+    return folder
+
+
+@pytest.fixture
+def outcome(place, monkeypatch, capsys):
+    """Runs words in the folder of the models: (exit code, standard output, standard error)."""
+    monkeypatch.chdir(place)
+
+    def run(words, given=b""):
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(given)))
+        with pytest.raises(SystemExit) as leaving:
+            main(words)
+        said = capsys.readouterr()
+        assert "unexpected" not in said.err and "Traceback" not in said.err, said.err
+        return leaving.value.code, said.out, said.err
+
+    return run
+
+
+def lines_of(raw, folder):
+    (folder / "given.txt").write_bytes(raw)
+    return list(read_lines(folder / "given.txt"))
+
+
+def error_of(raw, folder):
+    with pytest.raises(DataError) as error:
+        lines_of(raw, folder)
+    return error.value.what
+
+
+@pytest.mark.parametrize("case", TEXTS)
+@pytest.mark.parametrize("verb", VERBS)
+def test_lines_of_standard_input_are_those_of_a_file(verb, case, place, outcome):
+    words, raw = VERBS[verb].split(), TEXTS[case]
+    if verb == "fill":
+        raw = raw.replace(b"fox", b"[MASK]").replace(b"dogs", b"[MASK]")
+    lines = lines_of(raw, place)
+    found = outcome(words, raw)
+    if verb in ("embed", "similar"):  # a file of them is a kind of argument
+        _, out, err = outcome([*words, "given.txt"])
+        assert found[1] == out
+        if not any(map(str.strip, lines)):
+            assert found[0] == 3 and "there is no text" in found[2] and "there is no text" in err
+    elif not lines:
+        assert found[:2] == (0, "")
+    else:
+        assert found == outcome([*words, *lines])
+        assert found[0] == (2 if verb == "fill" and "" in lines else 0)
+
+
+@pytest.mark.parametrize("case", FAULTS)
+@pytest.mark.parametrize("verb", [*VERBS, "answer"])
+def test_what_is_no_text_is_refused_as_in_a_file_with_its_line(verb, case, place, outcome):
+    raw, what, line = FAULTS[case]
+    if verb == "fill":
+        raw = raw.replace(b"red", b"[MASK]")
+        what = re.sub(r"position \d+", "position", what)
+    words = "answer answerer --context fox" if verb == "answer" else VERBS[verb]
+    code, _, err = outcome(words.split(), raw)
+    assert code == 3
+    assert error_of(raw, place) in err and f"standard input, line {line}" in err
+    assert what in re.sub(r"position \d+", "position", err) if verb == "fill" else what in err
+
+
+@pytest.mark.parametrize(
+    "case", [name for name, raw in TEXTS.items() if b"fox" in raw and b"\n\n" not in raw]
+)
+def test_questions_of_standard_input_are_those_of_a_file(case, place, outcome):
+    lines = lines_of(TEXTS[case], place)
+    words = ["answer", "answerer", "--context", "the red fox sings by the lake"]
+    found = outcome(words, TEXTS[case])
+    alone = [outcome([*words, "--question", line]) for line in lines]
+    assert found == (0, "".join(out for _, out, _ in alone), "")
+
+
+@pytest.mark.parametrize("case", ["byte order mark", "CRLF", "NUL", "separators"])
+def test_turns_of_a_conversation_are_the_lines_of_a_file(case, place, outcome):
+    words = ["chat", "gpt", "--max-tokens", "3", "--temperature", "0"]
+    lines = lines_of(TEXTS[case], place)
+    plain = "".join(f"{line}\n" for line in lines).encode()
+    assert outcome(words, TEXTS[case]) == outcome(words, plain)
+    assert outcome(words, b"fine\ncaf\xe9\n")[0] == 3
+
+
+@pytest.mark.parametrize("letters", ["x ", "x"])
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_line_of_a_megabyte_is_read_or_refused_with_its_number_of_tokens(verb, letters, outcome):
+    size = 10**5 if verb == "tag" else 10**6  # which reads all of it, in many rows
+    line = (letters * size)[:size]
+    code, out, err = outcome(VERBS[verb].split(), f"red [MASK]\n[MASK] {line}\n".encode())
+    if verb in ("translate", "generate") or (verb, letters) == ("fill", "x "):
+        assert code == 2 and out == "" and "tokens" in err
+        assert re.search("(text|prompt) 2", err)
+    elif letters == "x " and verb != "tag":
+        assert code == 0 and "text 2 has 500,005 tokens; the first " in err
+    else:  # a word of more than a hundred letters is one token of this tokenizer
+        assert (code, err) == (0, "") and out
+
+
+def test_inputs_that_are_cut_are_counted_on_one_line(outcome):
+    long = b"two dogs play by the lake " * 9
+    cases = {"classify": ("text", "classify classifier"), "embed": ("text", "embed encoder")}
+    for unit, words in cases.values():
+        code, out, err = outcome(words.split(), b"red\n" + long + b"\nfox\n")
+        assert (
+            code == 0 and out and re.search(rf"! {unit} 2 has \d+ tokens; the first \d+ are", err)
+        )
+        code, _, err = outcome(words.split(), b"red\n" + (long + b"\n") * 600)
+        assert code == 0 and len(err.splitlines()) == 1
+        assert re.search(rf"! 600 of 601 {unit}s have more than .* first is {unit} 2 with", err)
+        assert outcome(words.split(), b"red\nfox\n")[2] == ""
+
+
+def test_a_question_that_is_cut_is_reported_and_one_that_fills_the_window_is_refused(outcome):
+    words = ["answer", "answerer", "--context", "a red fox"]
+    code, out, err = outcome(words, b"who is it\n" + b"dogs " * 20 + b"\n")
+    assert code == 0 and len(out.splitlines()) == 2
+    assert "! question 2 has 20 tokens; the first 10 are read" in err
+    for given in ([], ["--question", "dogs " * 3000]):
+        code, out, err = outcome([*words, *given], b"dogs " * 3000)
+        assert code == 2 and out == ""
+        assert "3,000 tokens, and this model reads at most 24 of question and context" in err
+
+
+def test_a_line_that_is_too_long_is_named_by_its_number_beyond_the_first_lines_too(outcome):
+    short = b"red [MASK]\n" * 600
+    for verb, long in (("translate", b"x" * 5000), ("fill", b"[MASK] " * 40)):
+        code, out, err = outcome(VERBS[verb].replace("--beam 2", "--beam 1").split(), short + long)
+        assert code == 2 and len(out.splitlines()) >= 512 and "text 601" in err
+
+
+@pytest.mark.parametrize("verb", [*VERBS, "answer", "chat", "train"])
+def test_an_argument_that_is_no_text_is_refused_with_its_number(verb, outcome):
+    start = {"answer": ["answer", "answerer", "--question"], "chat": ["chat", "gpt", "--system"]}
+    words = start.get(verb, VERBS.get(verb, "train classify").split())
+    code, out, err = outcome([*words, "caf\udce9"])
+    assert code == 2 and not out
+    assert f"argument {len(words) + 1}" in err and "byte 0xe9 at character 4 is not UTF-8" in err
+
+
+def test_standard_input_that_is_closed_is_refused(place, monkeypatch, capsys):
+    monkeypatch.chdir(place)
+    monkeypatch.setattr("sys.stdin", None)
+    with pytest.raises(SystemExit) as leaving:
+        main(["translate", "translator"])
+    assert leaving.value.code == 2 and "standard input is closed" in capsys.readouterr().err
