@@ -112,10 +112,11 @@ def student(
     prediction: tuple[str, ...],
     *more: str,
     evaluation: tuple[str, ...] | None = (),
+    after: tuple[str, ...] = (),
 ) -> Case:
     """A student of the run of another case."""
     train = (data, "--from", f"runs/{teacher}", *STUDENT, *LOOP, *more)
-    return Case(recipe, train, evaluation, prediction, (teacher,))
+    return Case(recipe, train, evaluation, prediction, (teacher, *after))
 
 
 def language(recipe: str, *more: str, after: tuple[str, ...] = ()) -> Case:
@@ -167,6 +168,17 @@ _CASES: dict[str, Case] = {
         None,
         ("words", "nearest", "{run}", "fox", "--count", "4", "--json"),
     ),
+    "words-cbow": Case(
+        "words",
+        (
+            *words("text.txt --model.kind cbow --data.min-count 1 --model.dim 6"),
+            *words("--training.rows 64 --data.held-out 0.1"),
+            *QUICK,
+            *LOOP,
+        ),
+        None,
+        ("words", "analogy", "{run}", "fox", "owl", "sees", "--json"),
+    ),
     # language models
     "gpt": language("gpt", *GPT, "--data.vocabulary", "280"),
     "gpt-tiny": language("gpt-tiny", *GPT, "--data.vocabulary", "280"),
@@ -199,6 +211,12 @@ _CASES: dict[str, Case] = {
     HF_ENCODER: encoder(
         "bert-tiny", *words("--model.positions learned --model.norm post --model.dropout 0.1")
     ),
+    "bert-of-two-texts": Case(
+        "bert-tiny",
+        ("text.txt", "domain.txt", *BERT, *QUICK, *LOOP, *words("--training.mixed 1")),
+        (),
+        FILL,
+    ),
     # from an encoder or a language model
     "classify": tuned("classify", "classes.tsv", CLASSIFY),
     "classify-gpt": tuned("classify", "classes.tsv", CLASSIFY, start="gpt-tiny"),
@@ -227,6 +245,19 @@ _CASES: dict[str, Case] = {
     "regress-learned": tuned("regress", "numbers.tsv", CLASSIFY, *LEARNED),
     "tag-learned": tuned("tag", "tags.conll", TAG, *QUICK, *LEARNED),
     "answer-learned": tuned("answer", "questions.json", ANSWER, *WINDOWS, *QUICK, *LEARNED),
+    "classify-varied": tuned(
+        "classify",
+        "classes.tsv",
+        CLASSIFY,
+        *words("--training.frozen 1 --training.accumulate 2 --training.balance true"),
+        *words("--optimizer.layer_decay 0.8 --training.recompute true --model.pooling first"),
+    ),
+    "tag-by-epochs": tuned(
+        "tag",
+        "tags.conll",
+        TAG,
+        *words("--steps none --epochs 3 --training.average 0.9 --data.max-length 8"),
+    ),
     # students
     "distil": student("distil", "classes.tsv", "classify-learned", CLASSIFY, "--data.augment", "1"),
     "distil-tag": student("distil-tag", "tags.conll", "tag-learned", TAG),
@@ -247,6 +278,14 @@ _CASES: dict[str, Case] = {
         *words("--training.length 32 --data.split line --evaluation.rows 20"),
         evaluation=("similar.tsv",),
     ),
+    "distil-second-stage": student(
+        "distil",
+        "classes.tsv",
+        "classify-learned",
+        CLASSIFY,
+        *words("--training.student runs/distil-encoder --distillation.inside-first 0"),
+        after=("distil-encoder",),
+    ),
     # images and sounds
     "vision": images("vision", "images", ("classify", "{run}", *IMAGES, "--json"), *VIT),
     "vision-digits": images(
@@ -258,6 +297,15 @@ _CASES: dict[str, Case] = {
         ("classify", "{run}", *IMAGES, "--json"),
         *words("--from runs/dino --training.rows 6 --data.held-out 0.3"),
         after=("dino",),
+    ),
+    "vision-varied": images(
+        "vision",
+        "images",
+        ("embed", "{run}", *IMAGES, "--json"),
+        *VIT,
+        *words("--model.pooling both --model.registers 2 --model.projection pca"),
+        *words("--augmentation.mixup 0.4 --augmentation.crop 0.5 --augmentation.colour 0.3"),
+        *words("--optimizer.kind adamw --model.positions learned"),
     ),
     "sound": images("sound", "sounds", ("classify", "{run}", "sounds/low/3.wav", "--json"), *VIT),
     "dino": images(
@@ -277,6 +325,18 @@ _CASES: dict[str, Case] = {
         (),
         ("caption", "{run}", *IMAGES, "--top", "2", "--json"),
     ),
+    "caption-from-halves": Case(
+        "caption",
+        (
+            *words("captions.tsv --from-encoder runs/vision --from-decoder runs/gpt-tiny"),
+            *words("--training.rows 6 --training.frozen true"),
+            *QUICK,
+            *LOOP,
+        ),
+        (),
+        ("caption", "{run}", *IMAGES, "--beam", "1", "--json"),
+        ("vision", "gpt-tiny"),
+    ),
     "caption-emoji": images(
         "caption-emoji",
         "captions.tsv",
@@ -289,6 +349,7 @@ _CASES: dict[str, Case] = {
 DIVERGING = {
     *("embed-scored", "translate-learned", "classify-learned", "pairs-learned", "regress-learned"),
     *("tag-learned", "answer-learned", "caption-learned", "distil", "distil-tag", "distil-answer"),
+    *("distil-second-stage", "tag-by-epochs"),
 }
 """Long runs at a high rate, students of such, and ranks of nearly equal numbers."""
 CASES = {name: replace(case, diverges=name in DIVERGING) for name, case in _CASES.items()}
