@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-import torch
 from torch import nn
 
 from headway import interop
@@ -51,6 +50,7 @@ from headway.models import (
     bert_answerer,
     bert_classifier,
     bert_tagger,
+    shapes_only,
     text_classifier,
     vit_classifier,
     words_model,
@@ -200,7 +200,7 @@ def _open(folder: str | Path, device: str) -> Bundle:
         return _foreign(place, device)
     facts = read_facts(place)
     family, config = _family(facts, place / CONFIG_FILE)
-    with torch.device("meta"):
+    with shapes_only():
         model: Any = family.model(config)
     fill(model, place)
     return family.bundle.open(model.to(device), place, facts)
