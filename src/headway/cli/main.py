@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from cyclopts import App, CycloptsError
 
@@ -14,7 +15,15 @@ from headway.cli.check import data_app
 from headway.cli.classify import classify
 from headway.cli.compare import compare
 from headway.cli.configure import config_app, explain
-from headway.cli.console import report, report_bug, talk
+from headway.cli.console import (
+    data,
+    finish,
+    on_output,
+    prepare_streams,
+    report,
+    report_bug,
+    talk,
+)
 from headway.cli.demo import demo
 from headway.cli.doctor import doctor, version
 from headway.cli.embed import embed
@@ -35,14 +44,23 @@ from headway.cli.train import train
 from headway.cli.translate import translate
 from headway.cli.words import words_app
 from headway.errors import HeadwayError, UsageError
+from headway.files import cannot_open
 
 HELP = {"--help", "-h"}
 
+HELP_TEXT = """Train, run and open up Transformers. Start with: headway demo
+
+Results are written to standard output, messages to standard error. Results in a file or a pipe are
+always UTF-8; a terminal whose encoding lacks a character shows it as a backslash escape. Exit
+codes: 0 success, 1 failure, 2 wrong usage, 3 bad data, 4 out of memory, 130 interrupted.
+"""
+
 app = App(
     name="headway",
-    help="Train, run and open up Transformers. Start with: headway demo",
+    help=HELP_TEXT,
     version=version,
     help_flags=sorted(HELP),
+    console=on_output(),
 )
 app.command(demo)
 app.command(train)
@@ -78,20 +96,26 @@ INTERRUPTED = 130
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point. Exit codes: 0 ok, 1 failed, 2 usage, 3 bad data, 4 memory, 130 interrupted."""
+    prepare_streams()
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
     if debug:
         app(words, exit_on_error=False, print_error=False, result_action="return_value")
         return
-    sys.exit(_run(words))
+    try:
+        code = _run(words)
+    except HeadwayError as error:  # even the report of an error could not be written
+        code = error.exit_code
+    sys.exit(finish(code))
 
 
 def _run(words: list[str]) -> int:
     try:
+        words = [_utf8(word) for word in words]
         app(words, exit_on_error=False, print_error=False, result_action="return_value")
         if words[:1] == ["train"] and HELP.intersection(words):
-            print("Settings (headway config explain):")
+            data("Settings (headway config explain):")
             explain(recipe=_recipe_in(words))
     except CycloptsError as error:
         report(UsageError(" ".join(str(error).split()), hint="headway --help"))
@@ -99,9 +123,6 @@ def _run(words: list[str]) -> int:
     except HeadwayError as error:
         report(error)
         return error.exit_code
-    except BrokenPipeError:
-        # The reader (head, less) has left: nobody is listening, also not to the final flush.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
         talk.print("interrupted")
         return INTERRUPTED
@@ -109,12 +130,49 @@ def _run(words: list[str]) -> int:
         return _no_memory(error)
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else 1
+    except BrokenPipeError:
+        return 0
+    except OSError as error:
+        return _no_such_path(error)
+    except UnicodeEncodeError as error:
+        if error.encoding == "utf-8":
+            report_bug(error)
+            return 1
+        report(_no_name(error))
+        return UsageError.exit_code
     except Exception as error:
         if "out of memory" in str(error).lower() or "can't allocate memory" in str(error):
             return _no_memory(error)
         report_bug(error)
         return 1
     return 0
+
+
+def _utf8(word: str) -> str:
+    """An argument as UTF-8, also where the locale made Python read its bytes as ASCII."""
+    if not any("\udc80" <= character <= "\udcff" for character in word):
+        return word
+    try:
+        return os.fsencode(word).decode()
+    except UnicodeDecodeError as error:
+        raise UsageError(f"an argument is not UTF-8: {word!r}") from error
+
+
+def _no_name(error: UnicodeEncodeError) -> UsageError:
+    return UsageError(
+        f"file names are {error.encoding} in this locale, which has no {error.object!r}",
+        hint="a UTF-8 locale (LC_ALL=C.UTF-8), or PYTHONUTF8=1",
+    )
+
+
+def _no_such_path(error: OSError) -> int:
+    """An error of the operating system: about a path, or else something that we did not foresee."""
+    if not isinstance(error.filename, str) or error.errno is None:
+        report_bug(error)
+        return 1
+    failed = cannot_open(Path(error.filename), error)
+    report(failed)
+    return failed.exit_code
 
 
 def _recipe_in(words: list[str]) -> str:

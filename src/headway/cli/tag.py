@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headway.cli.classify import CHUNK
-from headway.cli.console import data, data_json, talk
+from headway.cli.console import data, data_json, on_output, talk
 from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
 from headway.cli.translate import standard_input
 from headway.errors import DataError, UsageError
@@ -60,7 +60,6 @@ def tag(
 
 def _show(bundle: TaggerBundle, found: Tagged) -> None:
     """With colours on a terminal, plain in a pipe."""
-    from rich.console import Console
     from rich.text import Text
 
     from headway.data.spans import tags_spans
@@ -74,7 +73,7 @@ def _show(bundle: TaggerBundle, found: Tagged) -> None:
             for part in ((f"{word.text}/", ""), (word.tag, "cyan"), (" ", ""))
         ][:-1]
     if sys.stdout.isatty():
-        Console(highlight=False, soft_wrap=True).print(Text.assemble(*parts))
+        on_output(highlight=False, soft_wrap=True).print(Text.assemble(*parts))
     else:
         data("".join(text for text, _ in parts))
 
