@@ -43,7 +43,7 @@ from headway.cli.tag import tag
 from headway.cli.train import train
 from headway.cli.translate import translate
 from headway.cli.words import words_app
-from headway.errors import HeadwayError, UsageError
+from headway.errors import HeadwayError, OutOfMemory, UsageError, is_out_of_memory
 from headway.files import cannot_open
 
 HELP = {"--help", "-h"}
@@ -90,7 +90,6 @@ app.command(runs_app)
 app.command(config_app)
 app.command(doctor)
 
-OUT_OF_MEMORY = 4
 INTERRUPTED = 130
 
 
@@ -126,8 +125,6 @@ def _run(words: list[str]) -> int:
     except KeyboardInterrupt:
         talk.print("interrupted")
         return INTERRUPTED
-    except MemoryError as error:
-        return _no_memory(error)
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else 1
     except BrokenPipeError:
@@ -141,7 +138,7 @@ def _run(words: list[str]) -> int:
         report(_no_name(error))
         return UsageError.exit_code
     except Exception as error:
-        if "out of memory" in str(error).lower() or "can't allocate memory" in str(error):
+        if is_out_of_memory(error):
             return _no_memory(error)
         report_bug(error)
         return 1
@@ -183,13 +180,10 @@ def _recipe_in(words: list[str]) -> str:
 
 
 def _no_memory(error: BaseException) -> int:
-    report(
-        HeadwayError(
-            f"out of memory: {str(error).splitlines()[0] if str(error) else 'allocation failed'}",
-            hint="--training.tokens 2048 --training.accumulate 2 learns the same in half the room",
-        )
-    )
-    return OUT_OF_MEMORY
+    """For verbs that read inputs; training names settings of the run (`memory_explained`)."""
+    hint = "fewer or shorter inputs at once, or a smaller model"
+    report(failed := OutOfMemory.of(error, hint))
+    return failed.exit_code
 
 
 __all__ = ["app", "main"]
