@@ -48,6 +48,7 @@ NEXT = {
     "gpt": (
         'generate {run} "..."',
         "chat {run}",
+        "eval {run}",
         "export {run} --to hf",
     ),
     "bert": ('fill {run} "... [MASK] ..."', "eval {run}"),

@@ -13,7 +13,6 @@ from headway.models import TranslatorConfig, WordsConfig
 from headway.settings import section, setting
 from headway.training import OptimizerConfig, ScheduleConfig
 
-
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _TIME = re.compile(r"(?:(\d+(?:\.\d+)?) ?([smhd]) ?)+")
 LONGEST_TIME = 366 * _SECONDS["d"]
