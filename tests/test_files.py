@@ -16,6 +16,7 @@ from headway.errors import (
     UsageError,
 )
 from headway.files import (
+    check_new_file,
     new_folder,
     newest_verified,
     read_json,
@@ -107,7 +108,7 @@ def test_a_write_that_is_killed_leaves_the_old_file_or_the_new(tmp_path, stage):
     assert names(tmp_path) == ["a"]
 
 
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EDQUOT])
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
 @pytest.mark.parametrize("call", ["fsync", "replace"])
 def test_a_full_disk_is_said_with_place_and_free_bytes(tmp_path, monkeypatch, code, call):
     write_file(tmp_path / "a", b"old")
@@ -135,12 +136,62 @@ def test_a_device_that_is_really_full(tmp_path, monkeypatch):
         write_file(tmp_path / "a", b"x" * 10_000)
 
 
-@pytest.mark.parametrize("name", ["missing/a", "n" * 300, "folder"])
-def test_an_impossible_place_is_an_error_that_names_it(tmp_path, name):
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("missing/a/b", "missing/a is missing: make that folder"),
+        ("n" * 300, "a shorter name: file systems allow 255 bytes"),
+        ("folder", "this is a folder"),
+        ("file/a", "file is a file, not a folder"),
+    ],
+)
+def test_an_impossible_path_is_an_error_that_says_how_to_fix_it(tmp_path, name, advice):
     (tmp_path / "folder").mkdir()
-    with pytest.raises(HeadwayError, match="cannot write"):
+    (tmp_path / "file").touch()
+    with pytest.raises(HeadwayError, match="cannot write") as caught:
         write_file(tmp_path / name, b"x")
-    assert names(tmp_path) == ["folder"]
+    assert advice in caught.value.hint and "free" not in caught.value.hint
+    assert caught.value.where == str(tmp_path / name)
+    assert names(tmp_path) == ["file", "folder"]
+
+
+@pytest.mark.parametrize(
+    ("code", "part"),
+    [
+        (errno.EACCES, "no permission for"),
+        (errno.EROFS, "read-only"),
+        (errno.EIO, "another"),
+    ],
+)
+def test_the_advice_follows_from_what_the_system_said(tmp_path, monkeypatch, code, part):
+    def fail(*_):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(HeadwayError, match=os.strerror(code)) as caught:
+        write_file(tmp_path / "a", b"new")
+    assert part in caught.value.hint and "free" not in caught.value.hint
+
+
+@pytest.mark.parametrize("name", ["n" * 255, "é" * 127, "n" * 240])
+def test_the_longest_names_can_be_written(tmp_path, name):
+    write_file(tmp_path / name, b"x")
+    with new_folder(tmp_path / f"{name[1:]}f") as folder:
+        (folder / "a").write_text("x")
+    assert names(tmp_path) == sorted([name, f"{name[1:]}f"])
+
+
+def test_a_file_that_cannot_be_written_later_is_refused_now(tmp_path):
+    check_new_file(tmp_path / "a")
+    (tmp_path / "a").touch()
+    for path, part in (
+        ("a", "exists already"),
+        ("b/c", "b is missing"),
+        ("a/c", "not a folder"),
+        ("n" * 256, "256 bytes"),
+    ):
+        with pytest.raises(HeadwayError, match=part):
+            check_new_file(tmp_path / path)
 
 
 # a folder

@@ -41,11 +41,24 @@ class OutOfMemory(HeadwayError):
 
     exit_code = 4
 
+    @classmethod
+    def of(cls, error: BaseException, hint: str) -> OutOfMemory:
+        """The error of a failed allocation, with what to do about it."""
+        first = str(error).split("\n")[0] or "an allocation failed"
+        return cls(f"out of memory: {first}", hint=hint)
+
 
 class Interrupted(HeadwayError):
     """Somebody stopped the run; everything up to here is saved."""
 
     exit_code = 130
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether a library says that it could not allocate memory, on a CPU or on a GPU."""
+    text = str(error).lower()
+    refused = "out of memory" in text or "can't allocate memory" in text
+    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and refused)
 
 
 def closest(name: str, candidates: Iterable[str]) -> str | None:

@@ -26,6 +26,7 @@ from headway.errors import DataError, HeadwayError, UsageError
 MANIFEST = "MANIFEST.json"
 JSON_LIMIT = 16 * 2**20
 VERSION = 1
+LONGEST_NAME = 255  # bytes of a file's name, on all common file systems
 _TEMPORARY = re.compile(r".+\.tmp-[0-9a-f]{12}")
 # What the system says when the place, not the caller, is the reason that nothing can be written.
 _NO_ROOM = {
@@ -56,10 +57,35 @@ def write_file(path: Path, data: bytes | Iterable[bytes]) -> None:
         raise
 
 
+def check_name(name: str, where: str) -> None:
+    """UsageError if file systems cannot hold a file or folder of this name; `where` names it."""
+    size = len(os.fsencode(name))
+    if size > LONGEST_NAME:
+        raise UsageError(
+            f"a name of {size} bytes; file systems allow {LONGEST_NAME}", where, "a shorter name"
+        )
+
+
 def check_new(path: Path) -> None:
-    """UsageError if something is there already: nothing is ever overwritten."""
+    """UsageError if something is there already, as nothing is ever overwritten, or if the name is
+    too long."""
+    check_name(path.name, str(path))
     if os.path.lexists(path):
         raise UsageError(f"{path} exists already", hint="choose another name, or remove it first")
+
+
+def check_new_file(path: Path) -> None:
+    """`check_new` for a file that is written at the end of some work: HeadwayError now if its
+    folder is missing or cannot be written to."""
+    check_new(path)
+    folder = path.parent
+    code = None
+    if not os.path.isdir(folder):
+        code = errno.ENOTDIR if os.path.exists(folder) else errno.ENOENT
+    elif not os.access(folder, os.W_OK | os.X_OK):
+        code = errno.EACCES
+    if code is not None:
+        raise _cannot_write(path, OSError(code, os.strerror(code)))
 
 
 def make_folder(path: Path) -> None:
@@ -357,7 +383,13 @@ def _forget(temporary: Path) -> None:
 
 
 def _temporary(path: Path) -> Path:
-    return path.with_name(f"{path.name}.tmp-{uuid.uuid4().hex[:12]}")
+    """Beside `path`, and with a name that is not too long if that of `path` is not."""
+    ending = f".tmp-{uuid.uuid4().hex[:12]}"
+    name = path.name
+    if len(os.fsencode(name)) <= LONGEST_NAME:
+        while len(os.fsencode(name)) + len(ending) > LONGEST_NAME:
+            name = name[:-1]
+    return path.with_name(name + ending)
 
 
 def _flush_folder(path: Path) -> None:
@@ -370,11 +402,32 @@ def _flush_folder(path: Path) -> None:
 
 
 def _cannot_write(path: Path, error: OSError) -> HeadwayError:
-    places = (path, *path.parents)
-    place = next(p for p in places if os.path.exists(p) or p == p.parent)
-    free = shutil.disk_usage(place).free
     return HeadwayError(
-        f"cannot write: {error.strerror or error}",
-        str(path),
-        f"{free:,} bytes are free there; free some space or choose another place",
+        f"cannot write: {error.strerror or error}", str(path), advice(path, error.errno)
     )
+
+
+def cannot_open(path: Path, error: OSError) -> HeadwayError:
+    """What the operating system said about a path, as an error with the way to fix it."""
+    return HeadwayError(str(error.strerror or error), str(path), advice(path, error.errno))
+
+
+def advice(path: Path, code: int | None) -> str:
+    """How to fix what the operating system refused for `path`. code: its errno."""
+    existing = next(p for p in (path, *path.parents) if os.path.exists(p) or p == p.parent)
+    if code in (errno.ENOSPC, errno.EDQUOT):
+        free = shutil.disk_usage(existing).free
+        return f"{free:,} bytes are free there; free some space or choose another path"
+    if code == errno.ENOENT and existing != path.parent:
+        return f"{path.parent} is missing: make that folder (mkdir -p), or check the path"
+    if code == errno.ENOTDIR:
+        return f"{existing} is a file, not a folder: choose another path"
+    if code == errno.EISDIR:
+        return "this is a folder: name a file inside it"
+    if code == errno.ENAMETOOLONG:
+        return f"a shorter name: file systems allow {LONGEST_NAME} bytes"
+    if code in (errno.EACCES, errno.EPERM):
+        return f"no permission for {existing}: choose another path, or change its owner or mode"
+    if code == errno.EROFS:
+        return "the file system is read-only there: choose another path"
+    return "check the path, or choose another"

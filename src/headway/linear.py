@@ -126,7 +126,13 @@ def product(a: Float[Tensor, "M K"], b: Float[Tensor, "N K"]) -> Float[Tensor, "
 
 
 def _by_onednn(a: Tensor, b: Tensor, work: int) -> bool:
-    """Whether it is float32 on a CPU, large enough, and nobody asked for another format."""
+    """Whether it is float32 on a CPU, large enough, and nobody asked for another format.
+
+    Never while torch.compile traces: Inductor expects weights packed by itself in oneDNN's call,
+    and chooses the library of a plain product on its own.
+    """
+    if torch.compiler.is_compiling():
+        return False
     plain = a.dtype == b.dtype == torch.float32 and a.device.type == b.device.type == "cpu"
     large = work >= WORK or b.numel() >= MATRIX
     return plain and large and not torch.is_autocast_enabled("cpu") and available()

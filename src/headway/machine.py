@@ -74,7 +74,24 @@ def prepare(config: MachineConfig) -> Machine:
     if not found[device]:
         there = ", ".join(name for name, is_there in found.items() if is_there)
         raise UsageError(f"machine.device={device}: there is none here", hint=f"one of: {there}")
+    if config.compile and device == "cpu":
+        _check_compiler()
     return Machine(device, config.dtype, torch.get_num_threads())
+
+
+def _check_compiler() -> None:
+    """UsageError now, and not in the first step, if torch.compile finds no C++ compiler."""
+    from torch._inductor.cpp_builder import get_cpp_compiler
+    from torch._inductor.exc import InvalidCxxCompiler
+
+    try:
+        get_cpp_compiler()
+    except InvalidCxxCompiler as error:
+        raise UsageError(
+            "machine.compile needs a C++ compiler on a CPU, and there is none here",
+            hint="install one (apt install g++, or xcode-select --install), name it in the "
+            "environment variable CXX, or train without --compile",
+        ) from error
 
 
 def _bound_kernel_caches() -> None:

@@ -269,4 +269,4 @@ def test_a_gradient_that_is_not_finite_stops_the_run_and_names_the_pairs(tmp_pat
         data, "r", "--optimizer.lr", "1e38", "--steps", "50", "--training.clip", "1e30"
     )
     said = fails(1, *words, cwd=tmp_path)
-    assert "not finite" in said and "pairs" in said
+    assert "not finite" in said and "sentence pairs" in said

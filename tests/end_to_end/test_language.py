@@ -76,6 +76,16 @@ def test_characters_and_a_model_taken_for_its_tokenizer_only(here):
     assert "(characters)" in said
 
 
+def test_a_language_model_is_evaluated_as_its_validation_did(place, here):
+    last = [r for r in rows(place / "runs/a/metrics.jsonl") if r["kind"] == "valid"][-1]
+    scores = json.loads(here("eval", "runs/a", "--json")[0])
+    assert scores["nats"] == pytest.approx(last["nats"], rel=1e-6)
+    assert scores["bits_per_byte"] == pytest.approx(last["bits_per_byte"], rel=1e-6)
+    assert scores["window"] == 10
+    shown = here("eval", "runs/a", "t.txt")[0]
+    assert "nats per token" in shown and "bits per byte" in shown and "windows of 10" in shown
+
+
 def test_a_dry_run_keeps_nothing(place, here):
     assert "minutes for" in here(*train("dry", "--dry-run"))[1]
     assert not (place / "runs" / "dry").exists()
@@ -107,7 +117,10 @@ def test_settings_of_language_models_are_shown(here):
         ("train gpt-tiny t.txt --run a --steps 9", 2, "other settings"),
         ("train gpt-tini t.txt", 2, "gpt-tiny"),
         ("translate runs/a hello", 2, "needs a translator"),
-        ("eval runs/a", 2, "needs a translator"),
+        ("eval runs/a/model", 2, "no held-out text"),
+        ("eval runs/a nowhere.txt", 2, "nowhere.txt"),
+        ("eval runs/a empty.txt", 3, "no text"),
+        ("eval runs/a --length 0", 2, "--length 0"),
         ("words nearest runs/a fox", 2, "needs a word model"),
     ],
 )

@@ -9,7 +9,7 @@ import transformers
 
 import headway
 from headway.bundle import TextBundle
-from headway.errors import UsageError
+from headway.errors import DataError, UsageError
 
 TEXTS = [
     "The monkey ate the banana because it was hungry.",
@@ -80,3 +80,26 @@ def test_the_real_model_is_a_file_to_load_and_tells_its_story_in_text(real_data,
     (tmp_path / "tok2.bin").write_bytes(b"")
     with pytest.raises(UsageError, match="2 files tok"):
         headway.load(tmp_path / "stories260K.bin")
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"architectures": ["BertModel"], "hidden_size": 24, "num_hidden_layers": 2},
+        {"vocab_size": 30, "n_embd": 12, "model_type": None},
+    ],
+)
+def test_a_folder_whose_type_is_missing_is_recognised_and_told_how_to_add_it(tmp_path, config):
+    folder_with(tmp_path, config=config)
+    with pytest.raises(DataError, match="looks like a Hugging Face folder") as caught:
+        headway.load(tmp_path)
+    assert "model_type is missing" in caught.value.what
+    assert '"model_type": "bert"' in caught.value.hint and "dinov2" in caught.value.hint
+    assert caught.value.where == str(tmp_path / "config.json")
+
+
+@pytest.mark.parametrize("config", [{}, [], {"format": 99, "vocab_size": 3}, {"name": "x"}])
+def test_other_folders_are_no_models_of_ours(tmp_path, config):
+    folder_with(tmp_path, config=config)
+    with pytest.raises(DataError, match="not a Headway model"):
+        headway.load(tmp_path)

@@ -21,7 +21,8 @@ class Additive(SoftmaxKernel):
 
     Bahdanau et al. 2015, section A.1.2. The layer of tanh has B H T S A numbers, far more than the
     B H T S scores. It is never there at once: it is made in chunks, and made again for the
-    gradient instead of being kept.
+    gradient instead of being kept. While torch.compile traces, the equation is used as it is: the
+    compiler makes its own loops.
     """
 
     def __init__(self, num_heads: int, query_dim: int, key_dim: int, hidden_dim: int) -> None:
@@ -44,8 +45,20 @@ class Additive(SoftmaxKernel):
         exact = torch.promote_types(q.dtype, torch.float32)
         own = (self.of_query.to(q.dtype), self.of_key.to(k.dtype), self.vector.to(exact))
         with torch.autocast(q.device.type, enabled=False):
+            if torch.compiler.is_compiling():
+                return _scores_at_once(q, k, *own)
             found: Tensor = _ChunkedScores.apply(q, k, *own)  # type: ignore[no-untyped-call]
         return found.transpose(0, 1)  # H B T S -> B H T S
+
+
+def _scores_at_once(
+    q: Tensor, k: Tensor, of_query: Tensor, of_key: Tensor, vector: Tensor
+) -> Float[Tensor, "B H T S"]:
+    """v . tanh(q W2 + k W1), with the whole B H T S A layer inside."""
+    queries = torch.einsum("bhtk,hka->bhta", q, of_query).to(vector.dtype)
+    keys = torch.einsum("bhsk,hka->bhsa", k, of_key).to(vector.dtype)
+    inner = torch.tanh(queries[:, :, :, None] + keys[:, :, None])  # B H T S A
+    return torch.einsum("bhtsa,ha->bhts", inner, vector)
 
 
 def _blocks(queries: Tensor, keys: Tensor) -> Iterator[tuple[int, slice, slice]]:

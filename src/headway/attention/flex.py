@@ -1,4 +1,7 @@
-"""The dot-product kernel for long inputs on a GPU: a mask is a rule, never a matrix of scores."""
+"""The dot-product kernel for long inputs on a GPU: a mask is a rule, never a matrix of scores.
+
+torch's FlexAttention is imported where it is called: importing it or the compiler takes seconds.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,6 @@ from functools import cache
 from typing import Any, no_type_check
 
 import torch
-from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 from headway.attention.fused import FusedDot, fused_dot
 from headway.attention.masks import Mask
@@ -42,6 +44,8 @@ class FlexDot(FusedDot):
         if q.device.type != "cuda":
             return fused_dot(q, k, v, mask, bias)
         if torch.compiler.is_compiling():  # the whole model
+            from torch.nn.attention.flex_attention import flex_attention
+
             return flex_dot(q, k, v, mask, bias, flex_attention)
         return flex_dot(q, k, v, mask, bias, compiled())
 
@@ -58,6 +62,8 @@ def flex_dot(
 
     The blocks to skip are found from the mask as a boolean T x S (times B where rows differ).
     """
+    from torch.nn.attention.flex_attention import create_block_mask
+
     blocks = None
     if not mask.hides_nothing(q.shape[2]):
         by_row = (mask.keys, mask.past, mask.documents)
@@ -110,7 +116,8 @@ def compiled() -> Attend:
 
     At the 65th torch's error (that is `fullgraph`): it must not run uncompiled without a word.
     """
-    from torch._dynamo import config  # takes seconds
+    from torch._dynamo import config
+    from torch.nn.attention.flex_attention import flex_attention
 
     fast: Attend = torch.compile(flex_attention, fullgraph=True)
 

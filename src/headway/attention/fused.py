@@ -23,8 +23,11 @@ def path(q: Tensor, k: Tensor) -> Path:
     """Which of the two ways `fused_dot` takes.
 
     `short` is three batched products with a hand-written backward, for CPU sentences;
-    `sdpa` is torch's `scaled_dot_product_attention`, whose memory does not grow with T x S.
+    `sdpa` is torch's `scaled_dot_product_attention`, whose memory does not grow with T x S; it is
+    also the way while torch.compile traces, which knows how to compile it.
     """
+    if torch.compiler.is_compiling():
+        return "sdpa"
     short = q.device.type == "cpu" and q.shape[2] * k.shape[2] <= SHORT * SHORT
     return "short" if short else "sdpa"
 

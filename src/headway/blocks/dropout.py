@@ -19,7 +19,7 @@ class Dropout(nn.Module):
     torch draws one random number an element, on one core; here one 64-bit number serves four
     elements (16 bits each), which is 10 times cheaper and comes from the same default generator,
     so seeds and checkpoints work as always. E[y] = x exactly: the scale uses the rounded p.
-    Srivastava et al. 2014. On a GPU torch's own kernel is used.
+    Srivastava et al. 2014. On a GPU, and while torch.compile traces, torch's own is used.
     """
 
     def __init__(self, p: float) -> None:
@@ -32,7 +32,7 @@ class Dropout(nn.Module):
     def forward(self, x: Float[Tensor, ...]) -> Float[Tensor, ...]:
         if not self.training or self.threshold == 0:
             return x
-        if x.device.type != "cpu":
+        if x.device.type != "cpu" or torch.compiler.is_compiling():
             return F.dropout(x, self.p, training=True)
         keep = keep_mask(x.shape, self.threshold)
         dropped: Tensor = _Masked.apply(x, keep, self.threshold)  # type: ignore[no-untyped-call]

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-import torch
 from torch import nn
 
 from headway import interop
@@ -51,6 +50,7 @@ from headway.models import (
     bert_answerer,
     bert_classifier,
     bert_tagger,
+    shapes_only,
     text_classifier,
     vit_classifier,
     words_model,
@@ -74,6 +74,13 @@ Bundle = (
 
 FOREIGN = "model_type"
 """A key that config.json has in Hugging Face folders and not in ours."""
+
+FOREIGN_KEYS = {
+    *("architectures", "transformers_version", "torch_dtype", "dtype", "_name_or_path"),
+    *("hidden_size", "num_hidden_layers", "num_attention_heads", "n_embd", "n_layer", "n_head"),
+    *("vocab_size", "id2label", "max_position_embeddings"),
+}
+"""Others that only they have: enough to recognise a folder whose `model_type` is missing."""
 
 LONGEST_CAPTION = 64  # pieces, where a folder does not tell
 WINDOW, STRIDE = 256, 96  # of an answerer whose folder does not tell what it was trained with
@@ -201,14 +208,27 @@ def _open(folder: str | Path, device: str, verify: bool) -> Bundle:
         )
     if verify:
         verify_files(place)
-    if FOREIGN in read_json(place / CONFIG_FILE):
+    values = read_json(place / CONFIG_FILE)
+    if isinstance(values, dict) and values.get(FOREIGN) is not None:
         return _foreign(place, device)
+    if isinstance(values, dict) and "format" not in values and _is_hugging_face(values):
+        known = ", ".join(interop.FAMILIES)
+        raise DataError(
+            f"this looks like a Hugging Face folder, but {FOREIGN} is missing in its {CONFIG_FILE}",
+            str(place / CONFIG_FILE),
+            f'add the type of the model, such as "{FOREIGN}": "bert"; known: {known}',
+        )
     facts = read_facts(place)
     family, config = _family(facts, place / CONFIG_FILE)
-    with torch.device("meta"):
+    with shapes_only():
         model: Any = family.model(config)
     fill(model, place)
     return family.bundle.open(model.to(device), place, facts)
+
+
+def _is_hugging_face(values: dict[str, Any]) -> bool:
+    """Whether config.json has keys that Hugging Face's configurations have and ours have not."""
+    return not FOREIGN_KEYS.isdisjoint(values)
 
 
 def _foreign(place: Path, device: str) -> Bundle:

@@ -13,7 +13,7 @@ from headway.cli.console import data, data_json, talk
 from headway.cli.flags import ON_THIS_MACHINE, BeamWidth, Count, LengthPenalty, MachineFlags, number
 from headway.cli.pictures import CHUNK, picture_paths
 from headway.errors import DataError, UsageError
-from headway.files import check_new
+from headway.files import check_new_file
 
 if TYPE_CHECKING:
     from headway.bundle import Caption, CaptionerBundle
@@ -141,7 +141,7 @@ def _show(what: tuple[int, Path, str | None], found: Sequence[Caption], json: bo
 
 
 def _check_plot(plot: Path, count: int) -> None:
-    check_new(plot)
+    check_new_file(plot)
     if count != 1:
         raise UsageError("--plot is for one picture in one language")
 

@@ -1,19 +1,66 @@
-"""Talk goes to stderr, data to stdout; errors have three parts and no traceback."""
+"""Messages go to stderr, data to stdout; errors have three parts and no traceback.
+
+Data is UTF-8 wherever it goes except to a terminal, which gets its own encoding. A character that
+the terminal's encoding lacks is written as a backslash escape (\\u2192), as are all such characters
+of messages.
+"""
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import shutil
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO, cast
 
 from rich.console import Console
 
 from headway.errors import HeadwayError
 
-talk = Console(stderr=True, highlight=False, soft_wrap=True)
+
+class Stream:
+    """sys.stdout or sys.stderr of this moment, whose failures are errors with a name."""
+
+    def __init__(self, attribute: str, title: str) -> None:
+        self.attribute, self.title = attribute, title
+
+    def __getattr__(self, name: str) -> Any:
+        stream = getattr(sys, self.attribute)
+        return getattr(getattr(stream, "rich_proxied_file", stream), name)
+
+    def write(self, text: str) -> int:
+        """As of a file. HeadwayError if it fails, BrokenPipeError if the reader has left."""
+        with self._named_failure():
+            return int(self.__getattr__("write")(text))
+
+    def flush(self) -> None:
+        """As of a file, with the errors of `write`."""
+        with self._named_failure():
+            self.__getattr__("flush")()
+
+    @contextmanager
+    def _named_failure(self) -> Iterator[None]:
+        try:
+            yield
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            why = f"cannot write {self.title}: {error.strerror or error}"
+            raise HeadwayError(why) from error
+
+
+output, messages = Stream("stdout", "standard output"), Stream("stderr", "standard error")
+talk = Console(file=cast(TextIO, messages), stderr=True, highlight=False, soft_wrap=True)
+
+
+def on_output(**settings: Any) -> Console:
+    """A console of rich that writes to standard output."""
+    return Console(file=cast(TextIO, output), **settings)
 
 
 def program() -> str:
@@ -27,10 +74,47 @@ def program() -> str:
     return str(called.relative_to(Path.cwd()) if inside else called)
 
 
+def prepare_streams() -> None:
+    """Set the encodings of standard output and standard error, as described above."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            is_data = stream is sys.stdout and not stream.isatty()
+            encoding = "utf-8" if is_data else stream.encoding
+            stream.reconfigure(encoding=encoding, errors="backslashreplace")
+
+
+def finish(code: int) -> int:
+    """Write what is still buffered; the exit code, given the one so far.
+
+    A reader that has left (head, less) is no failure. If standard error fails, only the exit code
+    can tell.
+    """
+    for stream in (output, messages):
+        try:
+            stream.flush()
+        except HeadwayError as error:
+            if not code:
+                code = error.exit_code
+                with suppress(HeadwayError):
+                    report(error)
+        except BrokenPipeError:
+            pass
+        else:
+            continue
+        # The interpreter flushes again at its end, and would complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    return code
+
+
 def data(text: str) -> None:
     """One line of what was asked for, as it is."""
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
+    data_part(text + "\n")
+
+
+def data_part(text: str) -> None:
+    """Part of a line, shown at once."""
+    output.write(text)
+    output.flush()
 
 
 def data_json(value: Any) -> None:

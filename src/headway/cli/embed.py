@@ -13,7 +13,7 @@ from headway.cli.inputs import Truncated
 from headway.cli.pictures import gather_pictures, sees_pictures
 from headway.cli.texts import Texts, gather
 from headway.errors import UsageError
-from headway.files import check_new
+from headway.files import check_new_file
 
 if TYPE_CHECKING:
     import numpy as np
@@ -139,7 +139,7 @@ def _check_paths(output: Path | None, plot: Path | None) -> None:
             continue
         if path.suffix not in endings:
             raise UsageError(f"--{flag} {path}: must end in {' or '.join(endings)}")
-        check_new(path)
+        check_new_file(path)
 
 
 def _check_texts(texts: Sequence[str], what: str, output: Path | None, plot: Path | None) -> None:

@@ -15,6 +15,7 @@ from headway.cli.console import data, data_json, talk
 from headway.cli.flags import ON_THIS_MACHINE, BeamWidth, LengthPenalty, MachineFlags, number
 from headway.cli.likeness import judges_likeness, show_likeness
 from headway.cli.neighbours import evaluate_neighbours
+from headway.cli.perplexity import show_perplexity
 from headway.cli.pictures import evaluate_pictures
 from headway.cli.surprise import show_surprise
 from headway.cli.tag import evaluate_tagger
@@ -76,7 +77,22 @@ class SightFlags:
     ] = 0
 
 
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class WindowFlags:
+    """Of a language model: how a text is cut."""
+
+    length: Annotated[
+        int | None,
+        Parameter(
+            help="Of a language model: window length in tokens; if unset, training.length of the "
+            "run, or the model's context, at most 1,024."
+        ),
+    ] = None
+
+
 FIVE_BEAMS, OF_THE_RUN, NO_PICTURES = SearchFlags(), PairFlags(), SightFlags()
+OF_THE_MODEL = WindowFlags()
 
 
 def evaluate(
@@ -87,6 +103,7 @@ def evaluate(
     search: SearchFlags = FIVE_BEAMS,
     pairs: PairFlags = OF_THE_RUN,
     sight: SightFlags = NO_PICTURES,
+    windows: WindowFlags = OF_THE_MODEL,
     sentences: int = 300,
     json: bool = False,
     machine: MachineFlags = ON_THIS_MACHINE,
@@ -98,6 +115,12 @@ def evaluate(
     and F1. Encoders: pseudo-perplexity, or whether cosines say how alike texts are; of pictures,
     whether neighbours have the same class. Captioners: CIDEr-D, BLEU and chrF.
 
+    Language models: perplexity and nats per token, bits per byte of text in UTF-8. The text is cut
+    into consecutive windows that do not overlap, as in training's validation: each token is
+    predicted once, from the earlier tokens of its window and its document. Shorter windows give
+    higher perplexity. Perplexities are comparable between models of the same tokenizer only, bits
+    per byte between all.
+
     Parameters
     ----------
     run
@@ -107,6 +130,7 @@ def evaluate(
         texts with labels, of a tagger sentences with tags, of an answerer questions; without it,
         those that the run held out. Of an encoder: a text file or a folder of them, or a table of
         pairs (.tsv .csv .jsonl) with the columns first and second, and score if there is one. Of a
+        language model: a text file or a folder of them (.txt .md .jsonl). Of a
         classifier of pictures: a folder with a folder for each class, .zip or .npz; without it, the
         pictures that the run held out. Of a captioner: a table as the run's own, whose pictures are
         files; without it, the run's pictures called test, or those that it held out.
@@ -121,6 +145,8 @@ def evaluate(
     bundle = load(run, place.device)
     with place.precision():
         if _of_pictures(bundle, (run, path), sight, search, json):
+            return
+        if _of_text(bundle, (run, path), windows.length, place, json):
             return
         if _of_an_encoder(bundle, (run, path), place, sentences, json):
             return
@@ -155,6 +181,24 @@ def _of_pictures(
     else:
         return False
     return True
+
+
+def _of_text(
+    bundle: Bundle,
+    places: tuple[Path, Path | None],
+    length: int | None,
+    machine: Machine,
+    json: bool,
+) -> bool:
+    """Whether it is a language model; then its scores were shown."""
+    from headway.bundle import TextBundle
+
+    if isinstance(bundle, TextBundle):
+        show_perplexity(bundle, *places, length, machine, json)
+        return True
+    if length is not None:
+        raise UsageError("--length is for language models")
+    return False
 
 
 def _of_an_encoder(

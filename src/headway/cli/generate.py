@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from headway.cli.console import data_json
+from headway.cli.console import data, data_json, data_part
 from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
 from headway.cli.inputs import arguments_or_lines, standard_input
 from headway.cli.train import split_words
@@ -74,8 +73,8 @@ def generate(
                 data_json(_as_dict(bundle, prompt, sample, output))
                 continue
             if not alone:
-                sys.stdout.write(f"[{number}.{sample}]\n")
-            sys.stdout.write((prompt if echo else "") + output.text + "\n")
+                data(f"[{number}.{sample}]")
+            data((prompt if echo else "") + output.text)
 
 
 def chat(
@@ -156,14 +155,12 @@ def _show_live(
     draft: TextBundle | None = None,
 ) -> str:
     """Write the output as it comes, and return it."""
-    sys.stdout.write(shown)
+    data_part(shown)
     pieces: list[str] = []
     for piece in bundle.stream(prompt, draft=draft, **vars(settings)):
         pieces.append(piece)
-        sys.stdout.write(piece)
-        sys.stdout.flush()
-    sys.stdout.write("\n")
-    sys.stdout.flush()
+        data_part(piece)
+    data("")
     return "".join(pieces)
 
 

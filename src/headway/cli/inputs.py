@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import TypeVar
 
@@ -16,20 +18,29 @@ NAME = "standard input"
 T = TypeVar("T")
 
 
-def check_arguments(arguments: Sequence[str]) -> None:
-    """UsageError for an argument that is not UTF-8: no text, no tokenizer and no run can hold it,
-    and Python passes its bytes on as lone surrogates."""
-    for number, argument in enumerate(arguments, start=1):
-        try:
-            argument.encode()
-        except UnicodeEncodeError as error:
-            code = ord(argument[error.start])
-            found = f"byte 0x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else f"U+{code:04X}"
-            raise UsageError(
-                f"{found} at character {error.start + 1} is not UTF-8",
-                f"argument {number}",
-                "write the text in UTF-8; if it names a file, rename that",
-            ) from error
+def utf8_arguments(arguments: Sequence[str]) -> list[str]:
+    """The arguments as UTF-8, also where the locale made Python read their bytes as ASCII.
+
+    UsageError for one that is not UTF-8: no text, no tokenizer and no run can hold it, and Python
+    passes its bytes on as lone surrogates.
+    """
+    return [_utf8(argument, number) for number, argument in enumerate(arguments, start=1)]
+
+
+def _utf8(argument: str, number: int) -> str:
+    try:
+        argument.encode()
+    except UnicodeEncodeError as error:
+        with suppress(UnicodeError):
+            return os.fsencode(argument).decode()
+        code = ord(argument[error.start])
+        found = f"byte 0x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else f"U+{code:04X}"
+        raise UsageError(
+            f"{found} at character {error.start + 1} is not UTF-8",
+            f"argument {number}",
+            "write the text in UTF-8; if it names a file, rename that",
+        ) from error
+    return argument
 
 
 def arguments_or_lines(arguments: Sequence[str], unit: str) -> Iterator[str]:

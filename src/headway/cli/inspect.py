@@ -13,7 +13,7 @@ from cyclopts import Parameter
 from headway.cli.console import data, data_json, program, talk
 from headway.cli.flags import ON_THIS_MACHINE, MachineFlags, Port, number
 from headway.errors import UsageError
-from headway.files import check_new
+from headway.files import check_new_file
 
 if TYPE_CHECKING:
     from headway.inspection.document import Document, Frame, Maps
@@ -107,7 +107,7 @@ def inspect(
         Other models that read the same, to be laid side by side in the page.
     """
     if html is not None:
-        check_new(html)
+        check_new_file(html)
     device = machine.prepare().device
     runs = [run, *(compare or [])]
     asked = {"second": second, "target": target, "language": language}

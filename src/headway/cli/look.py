@@ -7,7 +7,7 @@ from pathlib import Path
 from headway.cli.console import talk
 from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
 from headway.errors import UsageError
-from headway.files import check_new
+from headway.files import check_new_file
 
 
 def look(
@@ -46,7 +46,7 @@ def look(
     from headway.inspection.looking import look_with_heads
     from headway.inspection.overlays import overlays
 
-    check_new(output)
+    check_new_file(output)
     if not 0 <= share < 1:
         raise UsageError(f"--share {share:g}: must be at least 0 and below 1")
     if not picture.is_file():

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from cyclopts import App, CycloptsError, Parameter
 
@@ -14,7 +14,15 @@ from headway.cli.check import data_app
 from headway.cli.classify import classify
 from headway.cli.compare import compare
 from headway.cli.configure import config_app, explain
-from headway.cli.console import report, report_bug, talk
+from headway.cli.console import (
+    data,
+    finish,
+    on_output,
+    prepare_streams,
+    report,
+    report_bug,
+    talk,
+)
 from headway.cli.demo import demo
 from headway.cli.doctor import doctor, version
 from headway.cli.embed import embed
@@ -24,7 +32,7 @@ from headway.cli.figures import figures
 from headway.cli.fill import fill
 from headway.cli.flags import check_number
 from headway.cli.generate import chat, generate
-from headway.cli.inputs import check_arguments
+from headway.cli.inputs import utf8_arguments
 from headway.cli.inspect import inspect, ui
 from headway.cli.lecture import lecture
 from headway.cli.look import look
@@ -36,16 +44,25 @@ from headway.cli.tag import tag
 from headway.cli.train import train
 from headway.cli.translate import translate
 from headway.cli.words import words_app
-from headway.errors import HeadwayError, UsageError
+from headway.errors import HeadwayError, OutOfMemory, UsageError, is_out_of_memory
+from headway.files import cannot_open
 from headway.machine import limit_memory
 
 HELP = {"--help", "-h"}
 
+HELP_TEXT = """Train, run and open up Transformers. Start with: headway demo
+
+Results are written to standard output, messages to standard error. Results in a file or a pipe are
+always UTF-8; a terminal whose encoding lacks a character shows it as a backslash escape. Exit
+codes: 0 success, 1 failure, 2 wrong usage, 3 bad data, 4 out of memory, 130 interrupted.
+"""
+
 app = App(
     name="headway",
-    help="Train, run and open up Transformers. Start with: headway demo",
+    help=HELP_TEXT,
     version=version,
     help_flags=sorted(HELP),
+    console=on_output(),
     default_parameter=Parameter(validator=check_number),
 )
 app.command(demo)
@@ -76,28 +93,32 @@ app.command(runs_app)
 app.command(config_app)
 app.command(doctor)
 
-OUT_OF_MEMORY = 4
 INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point. Exit codes: 0 ok, 1 failed, 2 usage, 3 bad data, 4 memory, 130 interrupted."""
     limit_memory()
+    prepare_streams()
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
     if debug:
         app(words, exit_on_error=False, print_error=False, result_action="return_value")
         return
-    sys.exit(_run(words))
+    try:
+        code = _run(words)
+    except HeadwayError as error:  # even the report of an error could not be written
+        code = error.exit_code
+    sys.exit(finish(code))
 
 
 def _run(words: list[str]) -> int:
     try:
-        check_arguments(words)
+        words = utf8_arguments(words)
         app(words, exit_on_error=False, print_error=False, result_action="return_value")
         if words[:1] == ["train"] and HELP.intersection(words):
-            print("Settings (headway config explain):")
+            data("Settings (headway config explain):")
             explain(recipe=_recipe_in(words))
     except CycloptsError as error:
         report(UsageError(" ".join(str(error).split()), hint="headway --help"))
@@ -105,22 +126,44 @@ def _run(words: list[str]) -> int:
     except HeadwayError as error:
         report(error)
         return error.exit_code
-    except BrokenPipeError:
-        # The reader (head, less) has left: nobody is listening, also not to the final flush.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
         talk.print("interrupted")
         return INTERRUPTED
-    except MemoryError as error:
-        return _no_memory(error)
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else 1
+    except BrokenPipeError:
+        return 0
+    except OSError as error:
+        return _no_such_path(error)
+    except UnicodeEncodeError as error:
+        if error.encoding == "utf-8":
+            report_bug(error)
+            return 1
+        report(_no_name(error))
+        return UsageError.exit_code
     except Exception as error:
-        if "out of memory" in str(error).lower() or "can't allocate memory" in str(error):
+        if is_out_of_memory(error):
             return _no_memory(error)
         report_bug(error)
         return 1
     return 0
+
+
+def _no_name(error: UnicodeEncodeError) -> UsageError:
+    return UsageError(
+        f"file names are {error.encoding} in this locale, which has no {error.object!r}",
+        hint="a UTF-8 locale (LC_ALL=C.UTF-8), or PYTHONUTF8=1",
+    )
+
+
+def _no_such_path(error: OSError) -> int:
+    """An error of the operating system: about a path, or else something that we did not foresee."""
+    if not isinstance(error.filename, str) or error.errno is None:
+        report_bug(error)
+        return 1
+    failed = cannot_open(Path(error.filename), error)
+    report(failed)
+    return failed.exit_code
 
 
 def _recipe_in(words: list[str]) -> str:
@@ -131,13 +174,10 @@ def _recipe_in(words: list[str]) -> str:
 
 
 def _no_memory(error: BaseException) -> int:
-    report(
-        HeadwayError(
-            f"out of memory: {str(error).splitlines()[0] if str(error) else 'allocation failed'}",
-            hint="--training.tokens 2048 --training.accumulate 2 learns the same in half the room",
-        )
-    )
-    return OUT_OF_MEMORY
+    """For verbs that read inputs; training names settings of the run (`memory_explained`)."""
+    hint = "fewer or shorter inputs at once, or a smaller model"
+    report(failed := OutOfMemory.of(error, hint))
+    return failed.exit_code
 
 
 __all__ = ["app", "main"]

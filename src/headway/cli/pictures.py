@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from headway.cli.console import data, data_json, talk
 from headway.cli.texts import Texts
 from headway.errors import DataError, UsageError
-from headway.files import check_new
+from headway.files import check_new_file
 
 if TYPE_CHECKING:
     from headway.bundle import Bundle, ImageClassifierBundle
@@ -81,7 +81,7 @@ def evaluate_pictures(
     from headway.recipes.vision import scores
 
     if confusion_path is not None:
-        check_new(confusion_path)
+        check_new_file(confusion_path)
     images = _pictures(*places)
     known = {label: i for i, label in enumerate(bundle.labels)}
     for image in images:

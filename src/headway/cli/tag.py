@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headway.cli.console import data, data_json, talk
+from headway.cli.console import data, data_json, on_output, talk
 from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
 from headway.cli.inputs import arguments_or_lines, chunks
 from headway.errors import DataError, UsageError
@@ -55,7 +55,6 @@ def tag(
 
 def _show(bundle: TaggerBundle, found: Tagged) -> None:
     """With colours on a terminal, plain in a pipe."""
-    from rich.console import Console
     from rich.text import Text
 
     from headway.data.spans import tags_spans
@@ -69,7 +68,7 @@ def _show(bundle: TaggerBundle, found: Tagged) -> None:
             for part in ((f"{word.text}/", ""), (word.tag, "cyan"), (" ", ""))
         ][:-1]
     if sys.stdout.isatty():
-        Console(highlight=False, soft_wrap=True).print(Text.assemble(*parts))
+        on_output(highlight=False, soft_wrap=True).print(Text.assemble(*parts))
     else:
         data("".join(text for text, _ in parts))
 

@@ -13,6 +13,7 @@ from cyclopts import Parameter
 from headway.cli.console import data_json, program, talk
 from headway.cli.screen import Screen
 from headway.errors import UsageError
+from headway.files import check_name
 from headway.settings import COMMAND_LINE, read_yaml
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ NEXT = {
     "gpt": (
         'generate {run} "..."',
         "chat {run}",
+        "eval {run}",
         "export {run} --to hf",
     ),
     "bert": ('fill {run} "... [MASK] ..."', "eval {run}"),
@@ -168,6 +170,7 @@ def run_folder(name: str) -> Path:
     """runs/NAME."""
     if not name.strip(".") or Path(name).name != name:
         raise UsageError(f"--run {name}: a name, not a path; the folder is runs/NAME")
+    check_name(name, "--run")
     return Path("runs") / name
 
 

@@ -11,7 +11,7 @@ from cyclopts import App
 from headway.cli.console import data, data_json, talk
 from headway.cli.flags import Count
 from headway.errors import UsageError
-from headway.files import check_new
+from headway.files import check_new_file
 
 if TYPE_CHECKING:
     from headway.bundle import Neighbour, WordsBundle
@@ -97,7 +97,7 @@ def scatter(
     if out is not None and out.suffix not in {".svg", ".png"}:
         raise UsageError(f"--out {out}: must end in .svg or .png")
     if out is not None:
-        check_new(out)
+        check_new_file(out)
     bundle = _opened(run)
     chosen = _chosen(bundle, words, count)
 

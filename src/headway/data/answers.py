@@ -8,6 +8,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 
@@ -87,6 +88,7 @@ class AnswerBatch:
     """Windows, one a row. starts, ends: where the answer's first and last token stand; 0, [CLS],
     where it is not in the window. indices: where in the data the windows stand."""
 
+    examples: ClassVar[str] = "windows"  # what `indices` count, for messages
     texts: FramedBatch
     starts: Int[Tensor, " B"]
     ends: Int[Tensor, " B"]

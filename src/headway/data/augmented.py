@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,7 @@ CHUNK = 1024  # words whose neighbours are looked for at once
 class FramedTexts(FramedBatch):
     """Framed texts. indices: where in the data they stand."""
 
+    examples: ClassVar[str] = "texts"  # what `indices` count, for messages
     indices: tuple[int, ...] = ()
 
     def to(self, device: str) -> FramedTexts:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 
@@ -22,6 +23,7 @@ class TranslationBatch:
     where in the corpus the pairs stand.
     """
 
+    examples: ClassVar[str] = "sentence pairs"  # what `indices` count, for messages
     source: Int[Tensor, "B S"]
     source_keys: Bool[Tensor, "B S"] | None
     target_in: Int[Tensor, "B T"]

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -97,6 +97,7 @@ class CaptionBatch:
     `targets`. of: the picture that a caption belongs to, by its place here. real: where a target is
     no padding. indices: where in the corpus the pictures stand."""
 
+    examples: ClassVar[str] = "images"  # what `indices` count, for messages
     images: Float[Tensor, "M C Y X"]
     of: Int[Tensor, " B"]
     read: Int[Tensor, "B T"]

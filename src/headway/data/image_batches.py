@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,7 @@ class ImageBatch:
     what else it shows, and how much of it is its own target; the target again and 1 of all others.
     indices: where in the corpus they stand."""
 
+    examples: ClassVar[str] = "images"  # what `indices` count, for messages
     images: Float[Tensor, "B C Y X"]
     targets: Int[Tensor, " B"]
     others: Int[Tensor, " B"]

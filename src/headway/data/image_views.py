@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -57,6 +58,7 @@ class ViewConfig:
 class ViewBatch:
     """views: of the same pictures, the `whole` large ones first. indices: where they stand."""
 
+    examples: ClassVar[str] = "images"  # what `indices` count, for messages
     views: tuple[Float[Tensor, "B C _ _"], ...]
     whole: int
     indices: tuple[int, ...] = ()

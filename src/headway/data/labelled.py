@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 
@@ -19,6 +20,7 @@ class LabelledBatch(FramedBatch):
     """Framed texts and what they are: classes, or numbers. indices: where in the data they
     stand."""
 
+    examples: ClassVar[str] = "texts"  # what `indices` count, for messages
     targets: Int[Tensor, " B"] | Float[Tensor, " B"]
     indices: tuple[int, ...] = ()
 

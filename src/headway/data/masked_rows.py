@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +43,7 @@ class MaskedBatch:
     1 where the second text does not follow the first, None where there are no pairs. indices:
     numbers of the rows in their pass, for messages."""
 
+    examples: ClassVar[str] = "sequences"  # what `indices` count, for messages
     framed: FramedBatch
     targets: Int[Tensor, "B T"]
     elsewhere: Int[Tensor, " B"] | None

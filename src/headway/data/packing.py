@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,7 @@ class TextBatch:
     indices: places in the text, for messages.
     """
 
+    examples: ClassVar[str] = "sequences beginning at tokens"  # what `indices` count, for messages
     tokens: Int[Tensor, "B T"]
     targets: Int[Tensor, "B T"]
     lengths: tuple[tuple[int, ...], ...] | None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 
@@ -21,6 +22,7 @@ class SimilarBatch:
     to 1; None where all are. indices: where in the data the pairs stand.
     """
 
+    examples: ClassVar[str] = "text pairs"  # what `indices` count, for messages
     first: FramedBatch
     second: FramedBatch
     shared: Bool[Tensor, "B B"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from headway.data.batches import padded
 from headway.data.framed import FramedBatch, collate_framed
@@ -72,6 +73,7 @@ class TaggedBatch:
     """tags: the number of a word's tag at its first piece, -1 at what is not asked for. indices:
     where in the data the rows stand."""
 
+    examples: ClassVar[str] = "sentences"  # what `indices` count, for messages
     texts: FramedBatch
     tags: Int[Tensor, "B T"]
     indices: tuple[int, ...] = ()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +35,7 @@ class WordBatch:
     indices: the first of the places in the pass, for messages.
     """
 
+    examples: ClassVar[str] = "centre words"  # what `indices` count, for messages
     words: Int[Tensor, " I"]
     starts: Int[Tensor, " B"]
     targets: Int[Tensor, " P"]

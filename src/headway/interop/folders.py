@@ -56,7 +56,7 @@ from headway.models import (
     bert_tagger,
     vit_classifier,
 )
-from headway.models.contracts import set_parameters
+from headway.models.contracts import set_parameters, shapes_only
 from headway.settings import check_limits
 from headway.shapes import Tensor
 from headway.tensors import read_tensors, write_tensors
@@ -142,7 +142,7 @@ def build(config: Config, tensors: Mapping[str, Tensor], dtype: torch.dtype = to
 
 
 def _on_meta(config: Config) -> Model:
-    with torch.device("meta"):
+    with shapes_only():
         return _MODELS[type(config)](config)
 
 

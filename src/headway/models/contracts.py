@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol, runtime_checkable
 
+import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from headway.blocks import init_recurrent
 from headway.shapes import Float, Int, Tensor
@@ -84,6 +87,38 @@ def init_normal(model: nn.Module, std: float) -> None:
                 nn.init.zeros_(module.bias)
         elif isinstance(module, Brick) and module is not model:
             module.init_weights()
+
+
+@contextmanager
+def shapes_only() -> Iterator[None]:
+    """Models built in the block have shapes and dtypes but no values: they are on the meta device.
+
+    Random initialisation is skipped there. It has nothing to fill, and torch's meta version of
+    `normal_` and `uniform_` imports torch._dynamo, which takes as long as importing torch.
+    """
+    with torch.device("meta"), _WithoutRandomValues():
+        yield
+
+
+class _WithoutRandomValues(TorchFunctionMode):
+    """Returns tensors of the meta device unchanged where random values would be written."""
+
+    def __torch_function__(
+        self,
+        function: Callable[..., Any],
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        if getattr(function, "__module__", None) == nn.init.__name__ or function in _RANDOM:
+            tensor = args[0] if args else kwargs["tensor"]
+            if tensor.is_meta:
+                return tensor
+        return function(*args, **kwargs)
+
+
+_RANDOM = {torch.Tensor.normal_, torch.Tensor.uniform_}
 
 
 def set_parameters(model: nn.Module, values: Mapping[str, Tensor]) -> None:

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-import torch
 from torch import nn
 
-from headway.models.contracts import parameter_count
+from headway.models.contracts import parameter_count, shapes_only
 from headway.models.gpt import GPT, GPTConfig
 
 Recompute = Literal["none", "selective", "full"]
@@ -40,7 +39,7 @@ class Parameters:
 @lru_cache(maxsize=8)
 def parameters(config: GPTConfig) -> Parameters:
     """Build the model on the meta device, where it has shapes and no numbers, and count."""
-    with torch.device("meta"):
+    with shapes_only():
         model = GPT(config)
     total = parameter_count(model)
     multiplied = sum(m.weight.numel() for m in model.modules() if isinstance(m, nn.Linear))

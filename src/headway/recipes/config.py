@@ -13,13 +13,25 @@ from headway.models import TranslatorConfig, WordsConfig
 from headway.settings import BATCH, BEAMS, COPIES, LENGTH, PENALTY, VOCABULARY, section, setting
 from headway.training import OptimizerConfig, ScheduleConfig
 
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_TIME = re.compile(r"(?:(\d+(?:\.\d+)?) ?([smhd]) ?)+")
+LONGEST_TIME = 366 * _SECONDS["d"]
+
 
 def parse_time(text: str) -> float:
-    """90s, 30m, 2h or plain seconds -> seconds."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text.strip())
-    if not match or float(match[1]) <= 0:
-        raise UsageError(f"training.time={text}: must be like 90s, 30m or 2h")
-    return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
+    """90s, 30m, 2h, 1d or 1h30m -> seconds. UsageError unless there is a unit, and for no time at
+    all or more than a year, which is a slip."""
+    text = text.strip()
+    examples = "90s (seconds), 30m (minutes), 2h (hours), 1d (days) or 1h30m"
+    if not _TIME.fullmatch(text):
+        number = re.fullmatch(r"\d+(\.\d+)?", text)
+        why = "has no unit" if number else "is not a time"
+        raise UsageError(f"training.time={text} {why}", hint=examples)
+    parts = re.findall(r"([\d.]+) ?([smhd])", text)
+    seconds = sum(float(amount) * _SECONDS[unit] for amount, unit in parts)
+    if not 0 < seconds <= LONGEST_TIME:
+        raise UsageError(f"training.time={text} must be above 0 and at most 366d", hint=examples)
+    return seconds
 
 
 def left_open(config: Any, *keys: str) -> frozenset[str]:
@@ -48,7 +60,9 @@ class LoopConfig:
     """What the training loop itself is told, whatever it trains."""
 
     steps: int = setting(6000, "updates", gt=0)
-    time: str | None = setting(None, "stop after so much training: 90s, 30m, 2h")
+    time: str | None = setting(
+        None, "maximum training time with its unit: 90s, 30m, 2h, 1d, 1h30m; if unset, no limit"
+    )
     accumulate: int = setting(1, "batches for each update", gt=0, le=COPIES)
     clip: float = setting(1.0, "largest norm of the gradient", gt=0)
     average: float = setting(

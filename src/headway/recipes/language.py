@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import asdict
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +14,16 @@ from torch import nn
 
 from headway.blocks import add_lora, merge_lora
 from headway.bundle import TextBundle
-from headway.data.packing import TextRows, in_order
+from headway.data.packing import TextRows
 from headway.decoding import GenerationConfig, generate
 from headway.errors import UsageError
-from headway.evaluation import bits_per_byte
 from headway.machine import Machine
 from headway.models import GPT
 from headway.recipes.family import Emit, Family, prepare_blocks
 from headway.recipes.glimpses import Example
 from headway.recipes.language_config import LanguageRunConfig
 from headway.recipes.language_data import PreparedLanguage, check_sources, prepare_language
+from headway.recipes.language_scores import Windows, language_scores
 from headway.recipes.text_data import opened
 from headway.settings import override
 from headway.training import Stream, TextObjective
@@ -75,21 +74,12 @@ class LanguageJob:
     def evaluate(
         self, model: Any, emit: Callable[..., None], go_on: Callable[..., None]
     ) -> dict[str, float]:
-        """Nats a token of held-out text, and bits a byte, by rows as long as those of training."""
-        training, corpus = self.config.training, self.prepared.valid
-        most = -(-self.config.evaluation.tokens // (training.rows * training.length))
-        batches = in_order(corpus, training.rows, training.length, self.machine.device)
-        total, count = 0.0, 0
-        for batch in islice(batches, most):
-            go_on()
-            with self.machine.precision():
-                found = self.objective(model, batch)
-            total, count = total + found.nats.item(), count + found.count
+        """Nats per token and bits per byte of held-out text, in windows as long as training's."""
+        training = self.config.training
+        windows = Windows(training.length, training.rows, self.config.evaluation.tokens)
+        scores = language_scores(model, self.prepared.valid, windows, self.machine, go_on)
         self._show_sample(model, emit)
-        nats = total / count
-        # of all held-out text, if what was looked at is like the rest
-        unlearned = len(corpus.offsets) if corpus.marks_ends else 1
-        bits = bits_per_byte(nats * (len(corpus) - unlearned), corpus.num_bytes)
+        nats, bits = scores.nats, scores.bits_per_byte
         return {"nats": nats, "negative_nats": -nats, "bits_per_byte": bits}
 
     def _show_sample(self, model: GPT, emit: Callable[..., None]) -> None:

@@ -38,6 +38,7 @@ from headway.recipes.glimpses import FOLDER as GLIMPSES
 from headway.recipes.glimpses import Glimpses, Watchable
 from headway.recipes.language import LANGUAGE
 from headway.recipes.language_config import LanguageRunConfig
+from headway.recipes.memory import memory_explained
 from headway.recipes.run_report import PAGE, write_report
 from headway.recipes.tag import TAGGING
 from headway.recipes.tag_config import TagRunConfig
@@ -112,7 +113,12 @@ def train(
     family = FAMILIES[type(config)]
     family.check(config)
     machine = prepare_machine(config.machine)
-    with _new_or_kept(folder), lock(folder), graceful_stop() as request:
+    with (
+        _new_or_kept(folder),
+        lock(folder),
+        memory_explained(config),
+        graceful_stop() as request,
+    ):
         for place in (folder, folder / "data"):
             if place.is_dir():
                 sweep(place)  # what a killed process left behind

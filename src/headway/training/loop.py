@@ -86,8 +86,8 @@ def _step(
         raise NonFinite(
             f"the {'gradient' if math.isfinite(loss) else 'loss'} of step {run.step + 1} is not "
             "finite; the step was not applied and nothing after it was saved",
-            where=f"epoch {run.epoch}, batch {run.position}, pairs {_some(indices)} of the data",
-            hint="look at those pairs, or lower optimizer.lr, or train in float32",
+            where=f"epoch {run.epoch}, batch {run.position}, {_some(batch, indices)} of the data",
+            hint="check these examples; or a lower optimizer.lr; or machine.dtype=float32",
         )
     lr = learning_rate(run.step + 1)
     for group in run.optimizer.param_groups:
@@ -99,6 +99,8 @@ def _step(
     return StepReport(loss / max(count, 1), nats / max(count, 1), count, norm, lr, seconds)
 
 
-def _some(indices: list[int]) -> str:
+def _some(batch: Any, indices: list[int]) -> str:
+    """The first examples of an accumulation window; a batch says what its examples are called."""
+    name = getattr(batch, "examples", "examples")
     shown = ", ".join(str(index) for index in indices[:8])
-    return shown + (f" and {len(indices) - 8} more" if len(indices) > 8 else "")
+    return f"{name} {shown}" + (f" and {len(indices) - 8} more" if len(indices) > 8 else "")

@@ -56,7 +56,7 @@ def test_the_header_is_plain_json_with_the_agreed_names():
         "report",
     }
     frame = header["frames"][0]
-    parts = "label model answer sides maps guesses guesses_side lens attributions beam"
+    parts = "label model answer sides maps opening guesses guesses_side lens attributions beam"
     assert set(frame) == set(parts.split())
     parts = "tokens words picture size grid reach beside"
     assert set(frame["sides"]["sentence"]) == set(parts.split())

@@ -17,7 +17,7 @@ def focus(page, view):
 
 @pytest.mark.parametrize("view", ["text", "matrix", "lines", "head", "grid", "compare"])
 def test_brackets_change_the_layer_and_comma_and_stop_the_head(opened, view):
-    page = opened("all", f"view={view}")
+    page = opened("all", f"view={view}&layer=0&head=0")
     focus(page, view)
     layer, head = page.get_by_label("Layer", exact=True), page.get_by_label("Head", exact=True)
     for key in ("]", "]", "[", ".", ".", ","):
@@ -59,7 +59,7 @@ def test_arrows_move_through_the_text(opened):
 
 
 def test_arrows_move_over_the_heads_and_enter_opens_one(opened):
-    page = opened("all", "view=grid")
+    page = opened("all", "view=grid&layer=0&head=0")
     focus(page, "grid")
     for key in ("ArrowRight", "ArrowRight", "ArrowDown", "ArrowLeft"):
         page.keyboard.press(key)

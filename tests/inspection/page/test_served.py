@@ -150,6 +150,8 @@ def test_heads_can_be_switched_off(page, served):
 
 
 def test_a_walk_can_be_asked_for(page, served):
+    page.get_by_label("Layer", exact=True).select_option(value="1")
+    page.get_by_label("Head", exact=True).select_option(value="3")
     page.locator(".token", has_text="keeper").click()
     page.locator("nav").get_by_role("button", name="Walk through").click()
     expect(page.locator(".step h3")).to_be_hidden()
@@ -159,8 +161,8 @@ def test_a_walk_can_be_asked_for(page, served):
     assert verb == "walk"
     assert {name: body[name] for name in ("map", "layer", "head", "place")} == {
         "map": "encoder",
-        "layer": 0,
-        "head": 0,
+        "layer": 1,
+        "head": 3,
         "place": 5,
     }
 

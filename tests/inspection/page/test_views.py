@@ -177,7 +177,7 @@ def test_zooming_in_shows_fewer_cells_with_their_numbers(opened):
 
 
 def test_one_state_is_shared_by_all_views(opened):
-    page = opened("all", "view=text")
+    page = opened("all", "view=text&layer=0&head=0")
     page.locator(".token", has_text="keeper").click()
     page.get_by_role("button", name="Head: one on").click()
     page.get_by_role("button", name="Layer: one on").click()
@@ -216,7 +216,7 @@ def test_a_measure_beside_attention_can_be_chosen(opened):
 
 def test_pieces_are_joined_into_words_and_their_weights_added(opened):
     row = encoder_frame("", seed=1).maps[0].weights[0][0, 6]
-    page = opened("all", "view=text&query=6")
+    page = opened("all", "view=text&layer=0&head=0&query=6")
     expect(page.locator(".token")).to_have_count(16)
     page.get_by_label("Join pieces into words").check()
     expect(page.locator(".token")).to_have_count(15)

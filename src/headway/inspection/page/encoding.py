@@ -23,6 +23,7 @@ from headway.data.images import Pixels
 from headway.errors import UsageError
 from headway.inspection.document import Document, Frame, Maps, Side, Step, Vectors
 from headway.inspection.entropy import relative_entropy
+from headway.inspection.opening import opening
 from headway.inspection.page.coding import TOP, coding_of, thumbnails, to_codes
 
 FORMAT, VERSION = "headway-inspection", 1
@@ -127,6 +128,7 @@ def _frame(frame: Frame, blocks: _Blocks, levels: int) -> dict[str, Any]:
         "answer": frame.answer,
         "sides": {name: _side(side) for name, side in frame.sides.items()},
         "maps": [_maps(maps, frame, blocks, levels) for maps in frame.maps],
+        "opening": None if (first := opening(frame)) is None else asdict(first),
         "guesses": [_plain(asdict(guess)) for guess in frame.guesses],
         "guesses_side": frame.guesses_side,
         "lens": lens and _plain(asdict(lens)),

@@ -69,6 +69,11 @@ class Lesson:
         found: Sequence[int] = getattr(self.batch, "indices", ())
         return found
 
+    @property
+    def examples(self) -> str:
+        """What they count, for messages."""
+        return str(getattr(self.batch, "examples", "examples"))
+
 
 class Distilled(nn.Module):
     """A student, and the matrices that bring its vectors to its teacher's width while it learns.

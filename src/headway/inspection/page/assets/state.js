@@ -4,8 +4,9 @@
 const NUMBERS = ["frame", "other", "layer", "head", "query", "key", "asked"];
 const CHOICES = {scale: ["sqrt", "linear", "log"], colours: ["viridis", "cividis"], way: ["from", "to"]};
 
+// layer, head: null until they are chosen; head -1 is the mean over the heads.
 export const START = {
-  view: "", frame: 0, other: 1, map: "", measure: "attention", layer: 0, head: 0, query: -1, key: -1, asked: 0,
+  view: "", frame: 0, other: 1, map: "", measure: "attention", layer: null, head: null, query: -1, key: -1, asked: 0,
   scale: "sqrt", colours: "viridis", perRow: false, way: "from", words: false,
 };
 
@@ -38,13 +39,23 @@ function put(state) {
 
 const within = (value, low, high) => Math.min(Math.max(value, low), high);
 
+// With a map, a layer and a head. Where none of them was chosen, or the frame has no map of that name,
+// those that the document opens with; else the first ones stand for what was not chosen.
+function chosen(state, {maps, opening}) {
+  const free = state.map === "" && state.layer === null && state.head === null;
+  const lost = state.map !== "" && !maps.some((one) => one.name === state.map);
+  if ((free || lost) && opening) return {...state, ...opening};
+  return {...state, layer: state.layer ?? 0, head: state.head ?? 0};
+}
+
 // The nearest state that the document has: a frame, a map, a layer, a head and tokens that exist.
 export function settled(state, session) {
   const frames = session.frames;
   const frame = within(state.frame, 0, Math.max(0, frames.length - 1));
   const other = within(state.other, 0, Math.max(0, frames.length - 1));
+  if (!frames[frame]?.maps.length) return {...state, frame, other};
+  state = chosen(state, frames[frame]);
   const map = session.map(frame, state);
-  if (!map) return {...state, frame, other};
   const [rows, columns] = map.shape;
   const {grid} = frames[frame].sides[map.queries];
   const first = grid ? 0 : map.causal ? rows - 1 : Math.min(1, rows - 1);

@@ -1,0 +1,141 @@
+"""What happens to output where it cannot be written, or not with these characters."""
+
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.small import ROOT, headway
+
+FULL = Path("/dev/full")
+RUN = "recipe: gpt-tiny\n"
+NAME = "cœur-é"
+LONG = "n" * 300
+
+
+@pytest.fixture
+def place(tmp_path):
+    """A folder with one run whose name is not ASCII."""
+    (tmp_path / "runs" / NAME).mkdir(parents=True)
+    (tmp_path / "runs" / NAME / "run.yaml").write_text(RUN)
+    return tmp_path
+
+
+def started(words, cwd, environment=None, **streams):
+    settings = {**os.environ, "PYTHONPATH": str(ROOT / "src"), **(environment or {})}
+    return subprocess.Popen(
+        [sys.executable, "-m", "headway", *words], cwd=cwd, env=settings, **streams
+    )
+
+
+def on_terminal(words, cwd, environment) -> str:
+    """What a terminal gets of both streams."""
+    ours, theirs = pty.openpty()
+    process = started(words, cwd, environment, stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    shown = b""
+    try:
+        while part := os.read(ours, 4096):
+            shown += part
+    except OSError:  # how Linux says that the other end is closed
+        pass
+    os.close(ours)
+    assert process.wait() == 0, shown
+    return shown.decode("latin-1")
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="no /dev/full here")
+@pytest.mark.parametrize("buffered", ["", "1"])
+@pytest.mark.parametrize("words", [["runs", "ls"], ["--help"], ["config", "explain"], ["doctor"]])
+def test_a_full_device_is_an_error_of_every_verb(place, words, buffered):
+    with FULL.open("w") as full:
+        environment = {"PYTHONUNBUFFERED": buffered}
+        process = started(words, place, environment, stdout=full, stderr=subprocess.PIPE)
+        reported = process.communicate()[1].decode()
+    assert reported == "error: cannot write standard output: No space left on device\n"
+    assert process.returncode == 1
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="no /dev/full here")
+@pytest.mark.parametrize("words", [["runs", "ls"], ["runs", "show", "nowhere"]])
+def test_where_nothing_can_be_written_the_exit_code_tells(place, words):
+    with FULL.open("w") as full:
+        assert started(words, place, stdout=full, stderr=full).wait() == 1
+
+
+def test_a_reader_that_leaves_is_no_failure(place):
+    process = started(["config", "explain"], place, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    assert process.wait() == 0
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"PYTHONIOENCODING": "ascii"},
+        {"PYTHONIOENCODING": "latin-1"},
+        {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+    ],
+)
+def test_data_in_a_pipe_is_utf_8_whatever_the_locale(place, environment):
+    (place / "runs" / "a").mkdir()
+    (place / "runs" / "a" / "run.yaml").write_text(f"recipe: {NAME}\n", encoding="utf-8")
+    words = ["runs", "show", "runs/a"]
+    process = started(words, place, environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    shown, errors = process.communicate()
+    assert process.returncode == 0, errors
+    assert f"({NAME})" in shown.decode()
+
+
+def test_a_terminal_gets_backslash_escapes_for_what_it_cannot_show(place):
+    latin = on_terminal(["runs", "ls"], place, {"PYTHONIOENCODING": "latin-1"})
+    assert "c\\u0153ur-é" in latin
+    plain = on_terminal(["runs", "ls"], place, {"PYTHONIOENCODING": "ascii"})
+    assert "c\\u0153ur-\\xe9" in plain
+
+
+def test_an_argument_that_is_no_utf_8_is_refused(place):
+    process = started(
+        ["runs", "show", b"caf\xe9"], place, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert b"an argument is not UTF-8" in process.communicate()[1]
+    assert process.returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["translate", LONG, "hello"], 1),
+        (["train", "gpt-tiny", LONG], 1),
+        (["train", "gpt-tiny", __file__, "--run", LONG], 2),
+        (["train", "--resume", LONG], 1),
+        (["runs", "show", LONG], 1),
+        (["inspect", "run", "text", "--html", f"{LONG}.html"], 2),
+        (["embed", "run", "text", "--output", f"{LONG}.npz"], 2),
+        (["lecture", "order", "--out", LONG], 1),
+    ],
+)
+def test_a_name_that_is_too_long_is_refused_with_the_limit(place, words, code):
+    reported = headway(*words, cwd=place, check=code).stderr
+    error = reported[reported.index("error:") :].strip()
+    assert "255" in error and len(error.split("\n")) == 3, error
+    assert "unexpected" not in error and os.listdir(place) == ["runs"]
+
+
+def test_output_into_a_folder_that_is_missing_is_refused_before_the_work(place):
+    reported = headway("embed", "nowhere", "text", "--plot", "a/b/c.svg", cwd=place, check=1).stderr
+    assert "cannot write: No such file or directory" in reported
+    assert "a/b is missing: make that folder" in reported and "free" not in reported
+
+
+def test_only_the_console_writes_to_the_streams():
+    writes = re.compile(r"(?<![.\w])print\(|sys\.std(out|err)\.(write|flush|buffer)|Console\(")
+    for path in (ROOT / "src" / "headway").rglob("*.py"):
+        allowed = path.name == "console.py" or not (found := writes.search(path.read_text()))
+        assert allowed, f"{path}: {found}"

@@ -1,0 +1,95 @@
+"""Where the page opens: at a head whose weights say something, unless its reader chose another."""
+
+import pytest
+import torch
+from playwright.sync_api import expect
+
+from headway.inspection.document import Document, Frame, Maps, Side
+from headway.inspection.page import encode, write_page
+from tests.inspection.page.documents import image_frame
+
+WORDS = ["[CLS]", "the", "keeper", "counted", "three", "ships", "[SEP]"]
+VISIT = [0, 3, 5, 2, 5, 3, 0]
+
+
+@pytest.fixture
+def file(tmp_path):
+    """An encoder that looks at itself but for layer 3, head 2, and a translator whose second
+    cross-attention layer is sharp."""
+    num = len(WORDS)
+    dull = torch.eye(num).expand(2, num, num).clone()
+    good = dull.clone()
+    good[1] = torch.nn.functional.one_hot(torch.tensor(VISIT), num).float()
+    own = Maps(
+        name="encoder", queries="s", keys="s", layers="1234", weights=[dull, dull, good, dull]
+    )
+    even = torch.full((2, 3, 4), 1 / 4)
+    sharp = torch.eye(4)[:3].expand(2, 3, 4).clone()
+    sharp[0] = 1 / 4
+    cross = Maps(name="cross", queries="t", keys="u", layers="12", weights=[even, sharp])
+    inner = Maps(name="encoder", queries="u", keys="u", layers="1", weights=[torch.eye(4)[None]])
+    sides = {"t": Side(tokens=["un", "deux", "trois"]), "u": Side(tokens=["a", "b", "c", "d"])}
+    frames = [
+        Frame(label="encoder", model={}, sides={"s": Side(tokens=WORDS)}, maps=[own]),
+        Frame(label="translator", model={}, sides=sides, maps=[inner, cross]),
+        image_frame(),
+    ]
+    write_page(tmp_path / "page.html", encode(Document(title="", frames=frames)))
+    return tmp_path / "page.html"
+
+
+def expect_choice(page, map_, layer, head):
+    """What the three fields above a view say; map None: there is one map only."""
+    if map_ is not None:
+        expect(page.get_by_role("combobox", name="Attention")).to_have_value(map_)
+    expect(page.get_by_label("Layer", exact=True)).to_have_value(str(layer))
+    expect(page.get_by_label("Head", exact=True)).to_have_value(str(head))
+
+
+def test_the_page_opens_at_the_most_telling_head(opened, file):
+    expect_choice(opened(file), None, 2, 1)
+
+
+def test_a_translation_opens_at_its_sharpest_cross_attention(opened, file):
+    page = opened(file, "frame=1")
+    expect_choice(page, "cross", 1, 1)
+    expect(page.locator("nav button[aria-current]")).to_have_text("Alignment")
+
+
+def test_an_image_opens_at_its_last_layer_with_the_mean_of_all_heads(opened, file):
+    page = opened(file, "frame=2")
+    layers = len(image_frame().maps[0].layers)
+    expect_choice(page, None, layers - 1, -1)
+
+
+@pytest.mark.parametrize(
+    ("address", "layer", "head"),
+    [
+        ("layer=1&head=0", 1, 0),
+        ("layer=1", 1, 0),
+        ("head=-1", 0, -1),
+        ("map=encoder", 0, 0),
+        ("layer=0&head=0", 0, 0),
+    ],
+)
+def test_a_choice_in_the_address_wins(opened, file, address, layer, head):
+    expect_choice(opened(file, address), None, layer, head)
+
+
+def test_what_the_reader_chose_stays_through_views_and_a_reload(opened, file):
+    page = opened(file)
+    page.get_by_label("Layer", exact=True).select_option("0")
+    page.get_by_label("Head", exact=True).select_option("0")
+    page.get_by_role("button", name="Matrix", exact=True).click()
+    expect_choice(page, None, 0, 0)
+    page.wait_for_timeout(400)  # addresses are written with a delay
+    assert "layer=0" in page.url and "head=0" in page.url
+    page.reload()
+    page.locator("nav button[aria-current]").wait_for()
+    expect_choice(page, None, 0, 0)
+
+
+def test_another_frame_without_that_map_opens_at_its_own_head(opened, file):
+    page = opened(file, "frame=1")
+    page.get_by_role("combobox", name="Look at").select_option("0")
+    expect_choice(page, None, 2, 1)

@@ -1,0 +1,57 @@
+"""What a verb imports before it answers: nothing that takes seconds and is not needed."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.inspection.bundles import gpt, translator
+
+SLOW_IMPORTS = {
+    *("torch._dynamo", "torch._inductor", "transformers", "scipy", "sklearn", "pandas"),
+    *("matplotlib", "pyarrow", "PIL", "IPython"),
+}
+
+
+def imported_by(program: str) -> set[str]:
+    """The modules in a fresh process after `program`."""
+    program += "\nimport json, sys; print(json.dumps(sorted(sys.modules)), file=sys.stderr)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return set(json.loads(done.stderr.strip().split("\n")[-1]))
+
+
+def running(*words: str) -> str:
+    """A program that runs the command line with these words."""
+    return f"""
+from headway.cli.main import main
+try:
+    main({list(words)!r})
+except SystemExit as end:
+    assert end.code == 0, end.code
+"""
+
+
+@pytest.mark.parametrize("program", ["import headway", running("--help"), running("train", "-h")])
+def test_help_imports_no_torch(program):
+    heavy = {*SLOW_IMPORTS, "torch"} - ({"torch"} if "train" in program else set())
+    assert not heavy & imported_by(program)
+
+
+def test_a_translator_is_loaded_and_run_without_the_compiler(tmp_path):
+    translator().save(tmp_path / "model")
+    program = running("translate", str(tmp_path / "model"), "the fox")
+    assert "torch" in (modules := imported_by(program))
+    assert not SLOW_IMPORTS & modules
+
+
+def test_a_foreign_language_model_is_loaded_and_run_without_the_compiler(tmp_path):
+    from headway.interop import export
+
+    bundle = gpt()
+    export(bundle.model, bundle.tokenizer, tmp_path / "hf", "gpt2")
+    program = running("generate", str(tmp_path / "hf"), "the fox", "--max-tokens", "3")
+    assert not SLOW_IMPORTS & imported_by(program)
