@@ -33,11 +33,13 @@ class MachineConfig:
 
 @dataclass(frozen=True)
 class Machine:
-    """What `prepare` decided."""
+    """What `prepare` decided. verify: whether models that are loaded are compared with the hashes
+    in their manifests."""
 
     device: str
     dtype: str
     threads: int
+    verify: bool = True
 
     def precision(self) -> AbstractContextManager[Any]:
         """Autocast for the forward pass, or nothing."""

@@ -48,7 +48,7 @@ def answer(
 
     text = _text(context)
     place = machine.prepare()
-    bundle = load_as(AnswererBundle, run, place.device)
+    bundle = load_as(AnswererBundle, run, place.device, verify=place.verify)
     questions = arguments_or_lines(() if question is None else (question,), "question")
     truncated = Truncated(bundle.reader.question_room, "question")
     for number, each in enumerate(questions, start=1):

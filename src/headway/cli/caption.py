@@ -87,7 +87,7 @@ def caption(
     if plot is not None:
         _check_plot(plot, len(paths) * len(languages))
     place = machine.prepare()
-    bundle = load_as(CaptionerBundle, run, place.device)
+    bundle = load_as(CaptionerBundle, run, place.device, verify=place.verify)
     with place.precision():
         for what, found in _captions(bundle, paths, languages, (beam, top, length_penalty), drawn):
             _show(what if len(languages) > 1 else (*what[:2], None), found, json)

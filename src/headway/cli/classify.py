@@ -69,7 +69,7 @@ def classify(
     if (text and file) or (second is not None and len(text) != 1):
         raise UsageError("give texts, or one text and --second, or --file")
     place = machine.prepare()
-    bundle = load(run, place.device)
+    bundle = load(run, place.device, verify=place.verify)
     with place.precision():
         if not isinstance(bundle, ImageClassifierBundle):
             reads = expect(ClassifierBundle, bundle, run)

@@ -81,7 +81,7 @@ def embed(
 
     _check_paths(output, plot)
     place = machine.prepare()
-    bundle = load(run, place.device)
+    bundle = load(run, place.device, verify=place.verify)
     if sees_pictures(bundle):
         found, what = gather_pictures(texts, label), "pictures"
     else:

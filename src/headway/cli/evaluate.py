@@ -142,7 +142,7 @@ def evaluate(
     from headway.bundle import TranslatorBundle, expect, load
 
     place = machine.prepare()
-    bundle = load(run, place.device)
+    bundle = load(run, place.device, verify=place.verify)
     with place.precision():
         if _of_pictures(bundle, (run, path), sight, search, json):
             return

@@ -17,6 +17,7 @@ from headway.files import check_new, make_folder
 
 if TYPE_CHECKING:
     from headway.bundle import Bundle
+    from headway.machine import Machine
 
     Opened = Callable[[str], Bundle]
 
@@ -82,7 +83,7 @@ def figures(
     for name in drawn:
         check_new(out / f"{name}.{ending}")
     make_folder(out)
-    opened = _opener(machine.prepare().device)
+    opened = _opener(machine.prepare())
     for name in drawn:
         path = out / f"{name}.{ending}"
         FIGURES[name].draw(path, models, opened)
@@ -92,13 +93,13 @@ def figures(
             talk.print(f"not drawn {name}: needs {missing[name]}", markup=False)
 
 
-def _opener(device: str) -> Opened:
+def _opener(machine: Machine) -> Opened:
     """Opens each model once, however many figures are drawn from it."""
     from headway.bundle import load
 
     @cache
     def opened(folder: str) -> Bundle:
-        return load(folder, device)
+        return load(folder, machine.device, verify=machine.verify)
 
     return opened
 

@@ -42,7 +42,7 @@ def fill(
     from headway.bundle import EncoderBundle, load_as
 
     place = machine.prepare()
-    bundle = load_as(EncoderBundle, run, place.device)
+    bundle = load_as(EncoderBundle, run, place.device, verify=place.verify)
     number = 0
     for chunk in chunks(arguments_or_lines(text, "text"), from_input=not text):
         with place.precision():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
@@ -56,13 +56,22 @@ class MachineFlags:
     device: Annotated[str, Parameter(help="auto, cpu, cuda or mps.")] = "auto"
     dtype: Annotated[str, Parameter(help="float32 or bfloat16.")] = "float32"
     threads: Annotated[int | None, number("CPU threads.")] = None
+    verify: Annotated[
+        bool,
+        Parameter(
+            help="Compare the files of the model with the hashes in its manifest; about a second "
+            "for each GB."
+        ),
+    ] = True
 
     def prepare(self) -> Machine:
         """Set the process up; an unknown or absent device is refused."""
         from headway.machine import MachineConfig, prepare
         from headway.settings import override
 
-        return prepare(override(MachineConfig(), vars(self), COMMAND_LINE))
+        settings = {name: value for name, value in vars(self).items() if name != "verify"}
+        machine = prepare(override(MachineConfig(), settings, COMMAND_LINE))
+        return replace(machine, verify=self.verify)
 
 
 ON_THIS_MACHINE = MachineFlags()

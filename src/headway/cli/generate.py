@@ -19,6 +19,7 @@ from headway.settings import COMMAND_LINE, override
 if TYPE_CHECKING:
     from headway.bundle import TextBundle
     from headway.decoding import Continuation, GenerationConfig
+    from headway.machine import Machine
 
 PROMPT_LIMIT = 2**24
 TEMPLATE = "User: {user}\nAssistant:"
@@ -58,7 +59,7 @@ def generate(
     bundle, settings, prompts, place = _opened(words, machine)
     examples = "" if few_shot is None else _text(few_shot)
     prompts = list(arguments_or_lines(prompts, "prompt"))
-    proposer = None if draft is None else _draft(draft, place.device)
+    proposer = None if draft is None else _draft(draft, place)
     alone = len(prompts) == 1 and settings.samples == 1 and settings.beam == 1
     with place.precision():
         if alone and not json:
@@ -130,7 +131,7 @@ def _opened(
         written["stop"] = tuple(flags["stop"].replace("\\n", "\n").split(","))
     settings = override(GenerationConfig(), written, COMMAND_LINE)
     place = machine.prepare()
-    bundle = load_as(TextBundle, things[0], place.device)
+    bundle = load_as(TextBundle, things[0], place.device, verify=place.verify)
     return bundle, settings, [thing.replace("\\n", "\n") for thing in things[1:]], place
 
 
@@ -141,10 +142,10 @@ def _text(path: Path) -> str:
         raise DataError(f"not UTF-8: {error}", str(path)) from error
 
 
-def _draft(folder: str, device: str) -> TextBundle:
+def _draft(folder: str, place: Machine) -> TextBundle:
     from headway.bundle import TextBundle, load_as
 
-    return load_as(TextBundle, folder, device)
+    return load_as(TextBundle, folder, place.device, verify=place.verify)
 
 
 def _show_live(

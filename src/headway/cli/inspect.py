@@ -17,6 +17,7 @@ from headway.files import check_new_file
 
 if TYPE_CHECKING:
     from headway.inspection.document import Document, Frame, Maps
+    from headway.machine import Machine
 
 WARNED = 26_000_000  # bytes of a page from which a smaller one is proposed
 COLUMNS = 40  # keys of a map in a terminal
@@ -108,10 +109,10 @@ def inspect(
     """
     if html is not None:
         check_new_file(html)
-    device = machine.prepare().device
+    place = machine.prepare()
     runs = [run, *(compare or [])]
     asked = {"second": second, "target": target, "language": language}
-    document = _document(runs, given, asked, (page, shown), device)
+    document = _document(runs, given, asked, (page, shown), place)
     if html is not None:
         _write(html, document, page)
     if json:
@@ -128,7 +129,7 @@ def _document(
     given: str,
     asked: dict[str, Any],
     how: tuple[PageFlags, HeadFlags],
-    device: str,
+    place: Machine,
 ) -> Document:
     """A frame for each model, and a walk through the first of them."""
     from headway.bundle import load
@@ -139,7 +140,7 @@ def _document(
 
     page, shown = how
     analyses = (*ANALYSES, *SLOW) if page.importance else ANALYSES
-    bundles = [load(run, device) for run in runs]
+    bundles = [load(run, place.device, verify=place.verify) for run in runs]
     frames = [
         watch(
             *(bundle, given),
@@ -285,7 +286,7 @@ def ui(
     from headway.bundle import load
 
     place = machine.prepare()
-    viewer = BundleViewer(load(run, place.device), Path(run).name)
+    viewer = BundleViewer(load(run, place.device, verify=place.verify), Path(run).name)
     first = viewer.first() if given is None else viewer.open(given)
 
     def ready(address: str) -> None:

@@ -52,7 +52,7 @@ def look(
     if not picture.is_file():
         raise UsageError("no such file", str(picture), "check the path")
     place = machine.prepare()
-    bundle = load(run, place.device)
+    bundle = load(run, place.device, verify=place.verify)
     if not isinstance(bundle, ImageEncoderBundle | ImageClassifierBundle):
         raise UsageError(f"{run} holds a {bundle.kind}, which does not look at pictures alone")
     seen = look_with_heads(bundle, picture, layer=layer, size=size)

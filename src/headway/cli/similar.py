@@ -54,7 +54,7 @@ def similar(
     from headway.bundle import EncoderBundle, load_as
 
     place = machine.prepare()
-    bundle = load_as(EncoderBundle, run, place.device)
+    bundle = load_as(EncoderBundle, run, place.device, verify=place.verify)
     if any(Path(thing).suffix == ARRAYS for thing in texts):
         found, cosines = _searched(bundle, query, texts, place)
     else:

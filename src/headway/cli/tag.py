@@ -40,7 +40,7 @@ def tag(
     from headway.bundle import TaggerBundle, load_as
 
     place = machine.prepare()
-    bundle = load_as(TaggerBundle, run, place.device)
+    bundle = load_as(TaggerBundle, run, place.device, verify=place.verify)
     number = 0
     for chunk in chunks(arguments_or_lines(text, "text"), from_input=not text):
         with place.precision():

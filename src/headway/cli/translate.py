@@ -51,7 +51,7 @@ def translate(
     from headway.bundle import TranslatorBundle, load_as
 
     place = machine.prepare()
-    bundle = load_as(TranslatorBundle, run, place.device)
+    bundle = load_as(TranslatorBundle, run, place.device, verify=place.verify)
     if align:
         from headway.inspection import check_aligns
 
