@@ -150,8 +150,8 @@ def test_heads_can_be_switched_off(page, served):
 
 
 def test_a_walk_can_be_asked_for(page, served):
-    page.get_by_label("Layer", exact=True).select_option(value="1")
-    page.get_by_label("Head", exact=True).select_option(value="3")
+    page.get_by_label("Layer", exact=True).select_option(label="2")
+    page.get_by_label("Head", exact=True).select_option(label="4")
     page.locator(".token", has_text="keeper").click()
     page.locator("nav").get_by_role("button", name="Walk through").click()
     expect(page.locator(".step h3")).to_be_hidden()
