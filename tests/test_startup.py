@@ -9,7 +9,7 @@ import pytest
 from tests.inspection.bundles import gpt, translator
 
 SLOW_IMPORTS = {
-    *("torch._dynamo", "torch._inductor", "transformers", "scipy", "sklearn", "pandas"),
+    *("torch._dynamo", "torch._inductor", "sympy", "transformers", "scipy", "sklearn", "pandas"),
     *("matplotlib", "pyarrow", "PIL", "IPython"),
 }
 

@@ -146,5 +146,5 @@ def fill(model: nn.Module, folder: Path) -> None:
 
 def _own(value: Tensor, parameter: Tensor) -> Tensor:
     """A copy in the model's number format; what was read may be a view of the file's bytes."""
-    # not empty_like: of a meta tensor it imports sympy, half a second
+    # not empty_like, which imports sympy for a tensor on the meta device
     return torch.empty(parameter.shape, dtype=parameter.dtype).copy_(value)
