@@ -39,7 +39,13 @@ def saved(tmp_path):
 def test_a_saved_classifier_loads_as_itself(saved):
     bundle, folder = saved
     names = {path.name for path in folder.iterdir()}
-    assert names == {"config.json", "model.safetensors", "images.json", "classes.json"}
+    assert names == {
+        "MANIFEST.json",
+        "config.json",
+        "model.safetensors",
+        "images.json",
+        "classes.json",
+    }
     again = headway.load(folder)
     assert isinstance(again, ImageClassifierBundle)
     assert (again.config, again.labels, again.reader) == (bundle.config, LABELS, READER)

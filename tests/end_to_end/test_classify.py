@@ -49,7 +49,13 @@ def test_training_says_what_it_does_and_leaves_a_bundle(place):
         assert part in said, part
     assert "classify runs/c" in said and "eval runs/c" in said
     names = {path.name for path in (place / "runs" / "c" / "model").iterdir()}
-    assert names == {"config.json", "model.safetensors", "tokenizer.json", "classes.json"}
+    assert names == {
+        "MANIFEST.json",
+        "config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "classes.json",
+    }
 
 
 def test_texts_given_or_piped_are_answered_a_line_each(place, here):

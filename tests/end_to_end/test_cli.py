@@ -58,6 +58,7 @@ def test_a_run_folder_holds_what_it_should(place):
     assert kinds.count("valid") == 3 and "train" in kinds and kinds[-1] == "finished"
     assert {p.name for p in (run / "checkpoints").iterdir()} == {"step-25", "step-30"}
     assert {p.name for p in (run / "model").iterdir()} == {
+        "MANIFEST.json",
         "config.json",
         "model.safetensors",
         "tokenizer.json",

@@ -58,7 +58,7 @@ def test_training_says_what_it_does_and_leaves_a_bundle(place):
     ):
         assert part in said, part
     names = {path.name for path in (place / "runs" / "a" / "model").iterdir()}
-    assert names == {"config.json", "model.safetensors", "tokenizer.json"}
+    assert names == {"MANIFEST.json", "config.json", "model.safetensors", "tokenizer.json"}
     (guesses,) = load(place / "runs" / "a").fill(["the [MASK] sees a lemon"], top=3)[0]
     assert len(guesses) == 3
 

@@ -40,7 +40,7 @@ def test_training_says_what_it_does_and_leaves_a_bundle(place):
     assert "\n   output " in said
     assert "generate runs/a" in said and "batches of 30 tokens" in said
     names = {path.name for path in (place / "runs" / "a" / "model").iterdir()}
-    assert names == {"config.json", "model.safetensors", "tokenizer.json"}
+    assert names == {"MANIFEST.json", "config.json", "model.safetensors", "tokenizer.json"}
     assert headway("generate", "runs/a", "the fox", "--max-tokens", "4", cwd=place).stdout.strip()
 
 

@@ -45,13 +45,25 @@ def test_training_says_what_it_does_and_leaves_bundles(place):
         assert part in said, part
     assert "tag runs/t" in said and "eval runs/t" in said
     names = {path.name for path in (place / "runs" / "t" / "model").iterdir()}
-    assert names == {"config.json", "model.safetensors", "tokenizer.json", "tags.json"}
+    assert names == {
+        "MANIFEST.json",
+        "config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "tags.json",
+    }
     said = (place / "said-answer").read_text()
     for part in ("windows of at most 20 tokens", "valid step=90 f1=", "exact=", "7 windows"):
         assert part in said, part
     assert "answer runs/a --question" in said
     names = {path.name for path in (place / "runs" / "a" / "model").iterdir()}
-    assert names == {"config.json", "model.safetensors", "tokenizer.json", "windows.json"}
+    assert names == {
+        "MANIFEST.json",
+        "config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "windows.json",
+    }
 
 
 def test_names_are_bracketed_a_line_a_text(here):
@@ -80,6 +92,7 @@ def test_words_have_their_tags_beside_them_where_tags_mark_no_spans(place, here)
     assert here("tag", "runs/p", "in a shed Bo Nash sings")[0] == expected
     assert set(json.loads(here("eval", "runs/p", "--json")[0])) == {
         "accuracy",
+        "loss",
         "words",
         "sentences",
     }

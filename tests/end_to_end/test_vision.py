@@ -42,7 +42,13 @@ def test_training_says_what_it_does_and_leaves_a_bundle(place):
     ):
         assert part in said, part
     names = {path.name for path in (place / "runs" / "v" / "model").iterdir()}
-    assert names == {"config.json", "model.safetensors", "images.json", "classes.json"}
+    assert names == {
+        "MANIFEST.json",
+        "config.json",
+        "model.safetensors",
+        "images.json",
+        "classes.json",
+    }
 
 
 def test_pictures_are_answered_a_line_each_with_their_file(here):

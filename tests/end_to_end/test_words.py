@@ -42,7 +42,7 @@ def test_training_says_what_it_does_and_leaves_a_bundle(place):
         assert part in said, part
     assert "words nearest runs/r" in said
     run = place / "runs" / "r"
-    files = {"config.json", "model.safetensors", "vocabulary.json"}
+    files = {"MANIFEST.json", "config.json", "model.safetensors", "vocabulary.json"}
     assert {path.name for path in (run / "model").iterdir()} == files
     losses = [row["loss"] for row in rows(run / "metrics.jsonl") if row["kind"] == "valid"]
     assert len(losses) == 3 and losses[-1] < losses[0]

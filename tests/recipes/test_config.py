@@ -4,7 +4,7 @@ import pytest
 
 from headway.errors import UsageError
 from headway.recipes import recipe
-from headway.recipes.config import parse_time
+from headway.tasks.sections import parse_time
 
 
 @pytest.mark.parametrize(

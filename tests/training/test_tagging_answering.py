@@ -8,7 +8,8 @@ from torch.testing import assert_close
 from headway.data.answers import AnswerTexts, Window
 from headway.data.tagged import TaggedTexts, WordRow
 from headway.models import Bert, BertAnswerer, BertConfig, BertTagger
-from headway.training import AnsweringObjective, TaggingObjective
+from headway.tasks.tagging.objective import TaggingObjective
+from headway.training import AnsweringObjective
 
 CONFIG = BertConfig(
     model_dim=24, num_heads=3, ffn_dim=40, num_layers=2, max_length=12, vocabulary=19

@@ -9,7 +9,15 @@ from headway.bundle.captioner import Caption, CaptionerBundle
 from headway.bundle.class_reader import ClassReader, Numbers, Texts
 from headway.bundle.classifier import Classified, ClassifierBundle
 from headway.bundle.encoder import EncoderBundle, Guess
-from headway.bundle.families import FAMILIES, Bundle, Family, expect, load, load_as
+from headway.bundle.families import (
+    FAMILIES,
+    Bundle,
+    Family,
+    expect,
+    load,
+    load_as,
+    load_of_kind,
+)
 from headway.bundle.reading import Attention, Reading, attention_of, part_of
 from headway.bundle.tagger import FoundSpan, FoundWord, Tagged, TaggerBundle, TagReader
 from headway.bundle.text import TextBundle
@@ -53,5 +61,6 @@ __all__ = [
     "expect",
     "load",
     "load_as",
+    "load_of_kind",
     "part_of",
 ]

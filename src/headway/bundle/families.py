@@ -254,15 +254,31 @@ def load_as(wanted: type[B], folder: str | Path, device: str = "cpu", *, verify:
     return expect(wanted, load(folder, device, verify=verify), folder)
 
 
+def load_of_kind(kind: str, folder: str | Path, device: str = "cpu", *, verify: bool = True) -> Any:
+    """The bundle in `folder`, which must be of this kind (`bundle.kind`)."""
+    bundle = load(folder, device, verify=verify)
+    check_kind(bundle, kind, folder)
+    return bundle
+
+
 def expect(wanted: type[B], bundle: Bundle, folder: str | Path) -> B:
     """The bundle, loaded from `folder`, as one of this class; UsageError if it is another."""
-    kind = getattr(wanted, "kind", "model")
     if not isinstance(bundle, wanted):
-        raise UsageError(
-            f"{folder} holds {_one(bundle.kind)}, and this needs {_one(kind)}",
-            hint="headway runs ls says which recipe a run came from",
-        )
+        raise _other_kind(bundle, getattr(wanted, "kind", "model"), folder)
     return bundle
+
+
+def check_kind(bundle: Bundle, kind: str, folder: str | Path) -> None:
+    """UsageError if the bundle, loaded from `folder`, is of another kind."""
+    if bundle.kind != kind:
+        raise _other_kind(bundle, kind, folder)
+
+
+def _other_kind(bundle: Bundle, kind: str, folder: str | Path) -> UsageError:
+    return UsageError(
+        f"{folder} holds {_one(bundle.kind)}, and this needs {_one(kind)}",
+        hint="headway runs ls says which recipe a run came from",
+    )
 
 
 def _one(kind: str) -> str:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,6 +22,7 @@ from headway.data.tagged import WordRow, word_rows
 from headway.errors import DataError, UsageError
 from headway.files import read_json, write_file
 from headway.models import BertTagger, BertTaggerConfig
+from headway.shapes import Float, Tensor
 from headway.text import MarkedTokenizer
 
 TAGS_FILE = "tags.json"
@@ -211,12 +212,16 @@ class TaggerBundle:
             for text, found in zip(shown, places, strict=True)
         ]
         rows = self.reader.encode(words)
-        sure = iter(self._read([row for own in rows for row in own]))
+        sure = iter(self._best([row for own in rows for row in own]))
         found = []
         for text, where, own in zip(shown, places, rows, strict=True):
             best = [pair for _ in own for pair in next(sure)]
             found.append(self._named(text, where, best))
         return found
+
+    def predict(self, inputs: Sequence[str | Sequence[str]]) -> list[Tagged]:
+        """`tag`, under the name that every bundle has."""
+        return self.tag(inputs)
 
     def reading(self, text: str | Sequence[str]) -> Reading:
         """What is read of a text that fits into one row; the answer is the logits of every piece's
@@ -245,16 +250,31 @@ class TaggerBundle:
         return attention_of(self.reading(text), layers, heads)
 
     @torch.inference_mode()
-    def _read(self, rows: Sequence[WordRow]) -> list[list[tuple[int, float]]]:
-        """Of each word of each row its likeliest tag's number and probability."""
-        found: list[list[tuple[int, float]]] = [[] for _ in rows]
+    def word_logits(
+        self, rows: Sequence[WordRow], progress: Callable[[int], None] = lambda done: None
+    ) -> list[Float[Tensor, "W C"]]:
+        """The logits of each word's tag, a matrix for each row, on the CPU.
+
+        progress: called with the number of rows processed so far.
+        """
+        logits: list[Tensor] = [torch.empty(0)] * len(rows)
+        done = 0
         for chosen in shortest_first([row.ids for row in rows], ROWS):
             ids = [rows[i].ids for i in chosen]
             batch = collate_framed(ids, None, self.reader.tokenizer.marks.pad).to(str(self.device))
-            logits = self.model(batch.tokens, batch.keys).float()
-            shares, tags = (each.tolist() for each in logits.softmax(-1).max(-1))
+            of_batch = self.model(batch.tokens, batch.keys).float()  # B T C
             for row, i in enumerate(chosen):
-                found[i] = [(tags[row][place], shares[row][place]) for place in rows[i].firsts]
+                logits[i] = of_batch[row, list(rows[i].firsts)].cpu()
+            done += len(chosen)
+            progress(done)
+        return logits
+
+    def _best(self, rows: Sequence[WordRow]) -> list[list[tuple[int, float]]]:
+        """Of each word of each row the number and the probability of its most probable tag."""
+        found = []
+        for logits in self.word_logits(rows):
+            probabilities, tags = logits.softmax(-1).max(-1)
+            found.append(list(zip(tags.tolist(), probabilities.tolist(), strict=True)))
         return found
 
     def _named(

@@ -18,13 +18,14 @@ from headway.cli.neighbours import evaluate_neighbours
 from headway.cli.perplexity import show_perplexity
 from headway.cli.pictures import evaluate_pictures
 from headway.cli.surprise import show_surprise
-from headway.cli.tag import evaluate_tagger
 from headway.errors import DataError, UsageError
+from headway.tasks.registry import task_of_kind
 
 if TYPE_CHECKING:
     from headway.bundle import Bundle, TranslatorBundle
     from headway.data.formats import PairFiles
     from headway.machine import Machine
+    from headway.tasks.task import Task
 
 
 @Parameter(name="*")
@@ -143,7 +144,11 @@ def evaluate(
 
     place = machine.prepare()
     bundle = load(run, place.device, verify=place.verify)
+    task = task_of_kind(bundle.kind)
     with place.precision():
+        if task is not None:
+            evaluate_task(task, bundle, run, path, json)
+            return
         if _of_pictures(bundle, (run, path), sight, search, json):
             return
         if _of_text(bundle, (run, path), windows.length, place, json):
@@ -152,6 +157,31 @@ def evaluate(
             return
         translator = expect(TranslatorBundle, bundle, run)
         _scores(translator, _files(run, path, pairs), search, json)
+
+
+def evaluate_task(task: Task, bundle: Bundle, run: Path, path: Path | None, json: bool) -> None:
+    """The task's own evaluation, on the examples of a file or those that the run held out."""
+    from headway.recipes import saved
+
+    config = saved(run) if (run / "run.yaml").is_file() else None
+    if path is not None:
+        examples = task.read([path], config)
+    elif config is not None:
+        examples = task.held_out(config)
+    else:
+        raise UsageError(
+            f"{run} has no run.yaml, which names the data it was trained on",
+            hint=f"name a file: headway eval {run} FILE",
+        )
+    if not examples:
+        raise DataError("there is no example to evaluate on", str(path or run))
+    with talk.status(f"evaluating on {len(examples):,} examples"):
+        scores = task.evaluate(bundle, examples)
+    if json:
+        data_json(scores.as_dict())
+    else:
+        for line in task.show_scores(scores):
+            data(line)
 
 
 def _of_pictures(
@@ -205,12 +235,10 @@ def _of_an_encoder(
     bundle: Bundle, places: tuple[Path, Path | None], machine: Machine, sentences: int, json: bool
 ) -> bool:
     """Whether it is an encoder or made of one; then its scores were shown."""
-    from headway.bundle import AnswererBundle, ClassifierBundle, EncoderBundle, TaggerBundle
+    from headway.bundle import AnswererBundle, ClassifierBundle, EncoderBundle
 
     if isinstance(bundle, ClassifierBundle):
         evaluate_classifier(bundle, *places, json)
-    elif isinstance(bundle, TaggerBundle):
-        evaluate_tagger(bundle, *places, json)
     elif isinstance(bundle, AnswererBundle):
         evaluate_answerer(bundle, *places, json)
     elif not isinstance(bundle, EncoderBundle):

@@ -40,9 +40,9 @@ from headway.cli.plan import plan
 from headway.cli.report import report as report_run
 from headway.cli.runs import runs_app
 from headway.cli.similar import similar
-from headway.cli.tag import tag
 from headway.cli.train import train
 from headway.cli.translate import translate
+from headway.cli.verbs import text_verb
 from headway.cli.words import words_app
 from headway.errors import HeadwayError, OutOfMemory, UsageError, is_out_of_memory
 from headway.files import cannot_open
@@ -83,7 +83,7 @@ app.command(ui)
 app.command(report_run, name="report")
 app.command(look)
 app.command(figures)
-app.command(tag)
+app.command(text_verb("tagging"), name="tag")
 app.command(answer)
 app.command(words_app)
 app.command(export)

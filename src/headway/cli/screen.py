@@ -106,7 +106,7 @@ class Screen:
     def _on_plan(self, event: Mapping[str, Any]) -> None:
         self.steps, self.unit = event["steps"], event["unit"]
         if event["time"]:
-            from headway.recipes.config import parse_time
+            from headway.tasks.sections import parse_time
 
             self.limit = parse_time(event["time"])
         size = event["parameters"]

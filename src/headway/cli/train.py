@@ -15,6 +15,7 @@ from headway.cli.screen import Screen
 from headway.errors import UsageError
 from headway.files import check_name
 from headway.settings import COMMAND_LINE, read_yaml
+from headway.tasks.registry import task_of_kind
 
 if TYPE_CHECKING:
     from headway.recipes import AnyRunConfig, Outcome
@@ -59,7 +60,6 @@ NEXT = {
         "embed {run} TEXTS --output vectors.npz",
         "embed {run} TEXTS --plot texts.svg",
     ),
-    "tagger": ('tag {run} "..."', "eval {run}"),
     "image-classifier": ("classify {run} PICTURES", "eval {run} --confusion confusion.png"),
     "image-encoder": ("embed {run} PICTURES --plot pictures.png", "eval {run}"),
     "captioner": (
@@ -74,7 +74,7 @@ NEXT = {
         "words scatter {run} --out words.svg",
     ),
 }
-"""Family of a model -> what can be done with a run of it."""
+"""Family of a model -> what can be done with a run of it, where no task says so."""
 
 
 def train(
@@ -136,7 +136,9 @@ def train(
     outcome = run_training(settings, folder, history, quiet=quiet or json)
     if json:
         data_json({**vars(outcome), "folder": str(outcome.folder)})
-    _say_what_is_next(outcome, NEXT[settings.model.family], quiet)
+    task = task_of_kind(settings.model.family)
+    verbs = NEXT[settings.model.family] if task is None else task.next_commands
+    _say_what_is_next(outcome, verbs, quiet)
 
 
 def _say_what_is_next(outcome: Outcome, verbs: Sequence[str], quiet: bool) -> None:

@@ -19,9 +19,9 @@ from headway.machine import Machine
 from headway.models import BertAnswerer
 from headway.recipes.answer_config import AnswerRunConfig
 from headway.recipes.answer_data import PreparedQuestions, check_answers, prepare_answers
-from headway.recipes.encoders import copy_of, open_start, shape_of
-from headway.recipes.family import Emit, Family, Job, planned_steps, prepare_blocks
 from headway.settings import override
+from headway.tasks.finetuning import copy_of, open_start, shape_of
+from headway.tasks.job import Emit, Family, Job, planned_steps, prepare_blocks
 from headway.training import AnsweringObjective, Stream
 
 ASKED = 8  # questions asked at once at an evaluation

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from headway.machine import MachineConfig
-from headway.recipes.config import CheckpointConfig, FineTuningConfig, ObservationConfig, left_open
 from headway.settings import BATCH, LENGTH, section, setting
+from headway.tasks.sections import CheckpointConfig, FineTuningConfig, ObservationConfig, left_open
 from headway.training import OptimizerConfig, ScheduleConfig
 
 

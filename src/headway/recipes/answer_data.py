@@ -11,9 +11,9 @@ from headway.data.answers import AnswerTexts, Window, covered
 from headway.data.formats.questions import Answer, Question, check_questions, read_questions
 from headway.errors import DataError, UsageError
 from headway.recipes.answer_config import AnswerDataConfig, AnswerRunConfig
-from headway.recipes.encoders import check_start, check_unchanged
-from headway.recipes.family import Emit
-from headway.recipes.splits import hold_out
+from headway.tasks.finetuning import check_start, check_unchanged
+from headway.tasks.job import Emit
+from headway.tasks.splits import hold_out
 from headway.text import MarkedTokenizer
 
 FILE = "texts.json"

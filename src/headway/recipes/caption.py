@@ -31,11 +31,11 @@ from headway.recipes.caption_data import (
     referenced,
     spoken,
 )
-from headway.recipes.family import Emit, Family, Job, moved
 from headway.recipes.glimpses import Example
 from headway.recipes.vision import open_images, size_of, taken
 from headway.recipes.vision_config import SHAPE
 from headway.settings import override
+from headway.tasks.job import Emit, Family, Job, moved
 from headway.training import CaptionObjective, Stream
 
 TOGETHER = 64  # pictures captioned at once

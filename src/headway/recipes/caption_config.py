@@ -9,13 +9,13 @@ from headway.data.augmentation import AugmentationConfig
 from headway.data.formats.captions import SPLIT
 from headway.machine import MachineConfig
 from headway.models import CaptionerConfig, GPTConfig
-from headway.recipes.config import BlocksLoopConfig, CheckpointConfig, ObservationConfig
 from headway.recipes.vision_config import (
     PicturesDataConfig,
     PicturesViTConfig,
     decided_by_pictures,
 )
 from headway.settings import BATCH, BEAMS, LENGTH, PENALTY, VOCABULARY, section, setting
+from headway.tasks.sections import BlocksLoopConfig, CheckpointConfig, ObservationConfig
 from headway.training import OptimizerConfig, ScheduleConfig
 
 

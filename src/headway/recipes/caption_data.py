@@ -16,9 +16,9 @@ from headway.data.formats.captions import CaptionColumns, CaptionedImage, read_c
 from headway.data.image_corpus import mean_and_deviation
 from headway.errors import DataError, UsageError
 from headway.recipes.caption_config import CaptionDataConfig, CaptionRunConfig
-from headway.recipes.family import Emit
-from headway.recipes.splits import hold_out
 from headway.recipes.vision_data import content, note_dark, sized_reader
+from headway.tasks.job import Emit
+from headway.tasks.splits import hold_out
 from headway.text import TextPieces, TextTokenizer
 
 SPLITS = ("train", "valid")

@@ -17,7 +17,6 @@ from headway.recipes.answer_config import AnswerRunConfig
 from headway.recipes.caption_config import CaptionRunConfig
 from headway.recipes.classify_config import ClassifyRunConfig
 from headway.recipes.config import (
-    CheckpointConfig,
     DataConfig,
     EvaluationConfig,
     RunConfig,
@@ -35,9 +34,11 @@ from headway.recipes.language_config import (
     LanguageRunConfig,
     LanguageTrainingConfig,
 )
-from headway.recipes.tag_config import TagRunConfig
 from headway.recipes.vision_config import VisionRunConfig
 from headway.settings import differences, override, read_yaml
+from headway.tasks import tagging
+from headway.tasks.sections import CheckpointConfig
+from headway.tasks.tagging.config import TagRunConfig
 from headway.training import OptimizerConfig, ScheduleConfig
 
 AnyRunConfig = (
@@ -193,7 +194,7 @@ RECIPES: dict[str, Callable[[], AnyRunConfig]] = {
     "classify": encoders.classify,
     "pairs": encoders.pairs,
     "regress": encoders.regress,
-    "tag": encoders.tag,
+    **tagging.TASK.recipes,
     "answer": encoders.answer,
     "embed": encoders.embed,
     "distil": encoders.distil,

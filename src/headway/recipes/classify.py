@@ -27,10 +27,10 @@ from headway.machine import Machine
 from headway.models import GPT, Bert, BertClassifier, TextClassifier
 from headway.recipes.classify_config import METRICS, ClassifyRunConfig
 from headway.recipes.classify_data import PreparedTexts, check_texts, prepare_texts
-from headway.recipes.encoders import balanced, copy_of
-from headway.recipes.family import Emit, Family, Job, planned_steps, prepare_blocks
 from headway.settings import override
 from headway.shapes import Float, Tensor
+from headway.tasks.finetuning import balanced, copy_of
+from headway.tasks.job import Emit, Family, Job, planned_steps, prepare_blocks
 from headway.training import ClassificationObjective, RegressionObjective, Stream
 
 

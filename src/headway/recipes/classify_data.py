@@ -13,9 +13,9 @@ from headway.data.formats import LabelledText, check_table, read_labelled
 from headway.data.labelled import LabelledTexts
 from headway.errors import DataError, UsageError
 from headway.recipes.classify_config import METRICS, ClassifyDataConfig, ClassifyRunConfig
-from headway.recipes.encoders import check_unchanged
-from headway.recipes.family import Emit
-from headway.recipes.splits import hold_out
+from headway.tasks.finetuning import check_unchanged
+from headway.tasks.job import Emit
+from headway.tasks.splits import hold_out
 from headway.text import MarkedTokenizer, TextTokenizer
 
 FILE = "texts.json"

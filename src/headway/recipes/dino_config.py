@@ -7,9 +7,9 @@ from typing import ClassVar, Literal
 
 from headway.data.image_views import ViewConfig
 from headway.machine import MachineConfig
-from headway.recipes.config import BlocksLoopConfig, CheckpointConfig, ObservationConfig
 from headway.recipes.vision_config import PicturesViTConfig, VisionDataConfig, decided_by_pictures
 from headway.settings import BATCH, LENGTH, WIDTH, section, setting
+from headway.tasks.sections import BlocksLoopConfig, CheckpointConfig, ObservationConfig
 from headway.training import OptimizerConfig, ScheduleConfig, SelfDistillationConfig
 
 

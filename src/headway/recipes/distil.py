@@ -20,8 +20,8 @@ from headway.machine import Machine
 from headway.models import body_of, parameter_count, student_config, student_of, with_body
 from headway.recipes.distil_config import StagedConfig, StudentRunConfig
 from headway.recipes.distil_kinds import KINDS, Course
-from headway.recipes.family import Emit, Family, Job
 from headway.settings import override
+from headway.tasks.job import Emit, Family, Job
 from headway.training import (
     DistillationConfig,
     DistillationObjective,

@@ -62,7 +62,6 @@ from headway.recipes.encoder_config import (
     EncoderTrainingConfig,
 )
 from headway.recipes.encoder_data import prepare_encoder
-from headway.recipes.family import Emit
 from headway.recipes.language import LanguageJob
 from headway.recipes.language_config import (
     LanguageDataConfig,
@@ -70,10 +69,11 @@ from headway.recipes.language_config import (
     LanguageTrainingConfig,
 )
 from headway.recipes.language_data import check_sources, prepare_language
-from headway.recipes.tag import TagJob
-from headway.recipes.tag_config import TagRunConfig, TagTrainingConfig
-from headway.recipes.tag_data import check_tags, prepare_tags_as
 from headway.recipes.text_data import check_room, check_text
+from headway.tasks.job import Emit
+from headway.tasks.tagging.config import TagRunConfig, TagTrainingConfig
+from headway.tasks.tagging.data import check_tags, prepare_tags_as
+from headway.tasks.tagging.job import TagJob
 from headway.text import MarkedTokenizer
 from headway.training import Stream, View
 

@@ -21,10 +21,10 @@ from headway.machine import Machine
 from headway.models.bert_tasks import drop_heads
 from headway.recipes.embed_config import EmbedRunConfig
 from headway.recipes.embed_data import FILE, PreparedPairs, check_pairs, prepare_pairs
-from headway.recipes.encoders import copy_of
-from headway.recipes.family import Emit, Family, Job, planned_steps, prepare_blocks
 from headway.settings import override
 from headway.shapes import Float, Tensor
+from headway.tasks.finetuning import copy_of
+from headway.tasks.job import Emit, Family, Job, planned_steps, prepare_blocks
 from headway.training import ContrastiveObjective, CosineObjective, Objective, Stream, text_vectors
 
 Encode = Callable[[Sequence[Sequence[int]]], Tensor]

@@ -10,9 +10,9 @@ from headway.data.formats import SimilarTexts, check_table, read_similar
 from headway.data.similar import SimilarPairs
 from headway.errors import DataError, UsageError
 from headway.recipes.embed_config import EmbedDataConfig, EmbedRunConfig
-from headway.recipes.encoders import check_unchanged
-from headway.recipes.family import Emit
-from headway.recipes.splits import hold_out
+from headway.tasks.finetuning import check_unchanged
+from headway.tasks.job import Emit
+from headway.tasks.splits import hold_out
 from headway.text import MarkedTokenizer
 
 FILE = "pairs.json"

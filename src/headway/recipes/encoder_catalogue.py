@@ -15,7 +15,6 @@ from headway.recipes.classify_config import (
     ClassifyRunConfig,
     ClassifyScheduleConfig,
 )
-from headway.recipes.config import CheckpointConfig
 from headway.recipes.distil_config import (
     DistilAnswerRunConfig,
     DistilEncoderEvaluationConfig,
@@ -32,7 +31,8 @@ from headway.recipes.encoder_config import (
     EncoderTrainingConfig,
 )
 from headway.recipes.language_config import LanguageEvaluationConfig
-from headway.recipes.tag_config import TagEvaluationConfig, TagRunConfig
+from headway.tasks.sections import CheckpointConfig
+from headway.tasks.tagging.config import TagEvaluationConfig
 from headway.training import OptimizerConfig, ScheduleConfig
 
 _ENCODER_OPTIMIZER = OptimizerConfig(
@@ -145,22 +145,6 @@ def regress() -> ClassifyRunConfig:
     """
     data = ClassifyDataConfig(label="score", kind="number")
     return replace(classify(), recipe="regress", data=data)
-
-
-def tag() -> TagRunConfig:
-    """A tagger of words (names, slots, parts of speech) from an encoder and tagged sentences
-    (--from MODEL).
-
-    A linear head on the first piece of every word, all weights trained. The rate suits encoders of
-    some 20 million; --optimizer.lr 5e-5 is the paper's, for one of 110 million.
-    """
-    return TagRunConfig(
-        recipe="tag",
-        optimizer=OptimizerConfig(lr=2e-4, beta2=0.999, eps=1e-8, weight_decay=0.01),
-        schedule=ScheduleConfig(kind="linear", warmup=50, final=0.0),
-        evaluation=TagEvaluationConfig(every=100),
-        checkpoint=CheckpointConfig(every=100),
-    )
 
 
 def answer() -> AnswerRunConfig:

@@ -7,9 +7,9 @@ from typing import Literal
 
 from headway.machine import MachineConfig
 from headway.models import GPTConfig
-from headway.recipes.config import BlocksLoopConfig, CheckpointConfig, ObservationConfig
 from headway.recipes.text_config import TextDataConfig
 from headway.settings import BATCH, COPIES, LENGTH, VOCABULARY, WIDTH, section, setting
+from headway.tasks.sections import BlocksLoopConfig, CheckpointConfig, ObservationConfig
 from headway.training import OptimizerConfig, ScheduleConfig
 
 

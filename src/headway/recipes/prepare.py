@@ -11,7 +11,7 @@ from headway.data.corpora import Corpus, prepare
 from headway.data.formats import Pair, PairFiles, Splits, locate, pair_files, read_pairs
 from headway.errors import DataError, UsageError
 from headway.recipes.config import DataConfig
-from headway.recipes.splits import is_held_out
+from headway.tasks.splits import is_held_out
 from headway.text import TokenizerPair
 from headway.training import Event
 

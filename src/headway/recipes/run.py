@@ -24,7 +24,7 @@ from headway.recipes.caption_config import CaptionRunConfig
 from headway.recipes.catalogue import AnyRunConfig
 from headway.recipes.classify import CLASSIFICATION
 from headway.recipes.classify_config import ClassifyRunConfig
-from headway.recipes.config import RunConfig, WordsRunConfig, parse_time
+from headway.recipes.config import RunConfig, WordsRunConfig
 from headway.recipes.dino import DINO
 from headway.recipes.dino_config import DinoRunConfig
 from headway.recipes.distil import DISTILLATION
@@ -33,20 +33,22 @@ from headway.recipes.embed import EMBEDDING
 from headway.recipes.embed_config import EmbedRunConfig
 from headway.recipes.encoder import ENCODER
 from headway.recipes.encoder_config import EncoderRunConfig
-from headway.recipes.family import Family, Job
 from headway.recipes.glimpses import FOLDER as GLIMPSES
 from headway.recipes.glimpses import Glimpses, Watchable
 from headway.recipes.language import LANGUAGE
 from headway.recipes.language_config import LanguageRunConfig
 from headway.recipes.memory import memory_explained
 from headway.recipes.run_report import PAGE, write_report
-from headway.recipes.tag import TAGGING
-from headway.recipes.tag_config import TagRunConfig
 from headway.recipes.translate import TRANSLATION
 from headway.recipes.vision import VISION
 from headway.recipes.vision_config import VisionRunConfig
 from headway.recipes.words import WORDS
 from headway.settings import write_yaml
+from headway.tasks import tagging
+from headway.tasks.job import Family, Job
+from headway.tasks.sections import parse_time
+from headway.tasks.tagging.config import TagRunConfig
+from headway.tasks.task import Task
 from headway.training import (
     Averaging,
     Checkpointing,
@@ -68,14 +70,14 @@ from headway.training import (
 
 LOGGED = {"plan", "train", "valid", "sample", "saved", "resumed", "finished"}
 
-FAMILIES: dict[type[AnyRunConfig], Family] = {
+FAMILIES: dict[type[AnyRunConfig], Family | Task] = {
     RunConfig: TRANSLATION,
     WordsRunConfig: WORDS,
     LanguageRunConfig: LANGUAGE,
     ClassifyRunConfig: CLASSIFICATION,
     **dict.fromkeys(KINDS, DISTILLATION),
     EmbedRunConfig: EMBEDDING,
-    TagRunConfig: TAGGING,
+    TagRunConfig: tagging.TASK,
     AnswerRunConfig: ANSWERING,
     EncoderRunConfig: ENCODER,
     VisionRunConfig: VISION,

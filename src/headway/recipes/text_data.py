@@ -11,8 +11,8 @@ from typing import Protocol, TypeVar, runtime_checkable
 from headway.bundle import EncoderBundle, TextBundle, load_as
 from headway.data.documents import COLLECTIONS, Part, read_documents, text_files
 from headway.errors import DataError, UsageError
-from headway.recipes.family import Emit
 from headway.recipes.text_config import TextDataConfig
+from headway.tasks.job import Emit
 
 
 @runtime_checkable

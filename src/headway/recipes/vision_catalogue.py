@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from headway.data.augmentation import AugmentationConfig
-from headway.recipes.config import CheckpointConfig
 from headway.recipes.dino_config import DinoEvaluationConfig, DinoModelConfig, DinoRunConfig
 from headway.recipes.vision_config import (
     VisionDataConfig,
@@ -12,6 +11,7 @@ from headway.recipes.vision_config import (
     VisionRunConfig,
     VisionTrainingConfig,
 )
+from headway.tasks.sections import CheckpointConfig
 from headway.training import OptimizerConfig, ScheduleConfig
 
 _OPTIMIZER = OptimizerConfig(

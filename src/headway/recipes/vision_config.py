@@ -9,8 +9,8 @@ from headway.data.augmentation import AugmentationConfig
 from headway.machine import MachineConfig
 from headway.models import ViTConfig
 from headway.models.vit_classifier import ImagePooling
-from headway.recipes.config import CheckpointConfig, FineTuningConfig, ObservationConfig, left_open
 from headway.settings import BATCH, PIXELS, section, setting
+from headway.tasks.sections import CheckpointConfig, FineTuningConfig, ObservationConfig, left_open
 from headway.training import OptimizerConfig, ScheduleConfig
 
 EPOCHS = 30.0  # where neither steps nor epochs are named

@@ -14,14 +14,14 @@ from headway.data.image_reader import FILE, ImageReader
 from headway.data.image_sources import check_source, read_images
 from headway.errors import DataError, UsageError
 from headway.recipes.dino_config import DinoRunConfig
-from headway.recipes.family import Emit
-from headway.recipes.splits import hold_out
 from headway.recipes.vision_config import (
     PicturesDataConfig,
     PicturesViTConfig,
     VisionDataConfig,
     VisionRunConfig,
 )
+from headway.tasks.job import Emit
+from headway.tasks.splits import hold_out
 
 DARK = 64  # pictures whose brightest pixel is darker are told of
 

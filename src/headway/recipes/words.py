@@ -20,9 +20,9 @@ from headway.errors import DataError, UsageError
 from headway.machine import Machine
 from headway.models import words_model
 from headway.recipes.config import TextConfig, WordsRunConfig
-from headway.recipes.family import Emit, Family
-from headway.recipes.splits import is_held_out
 from headway.settings import override
+from headway.tasks.job import Emit, Family
+from headway.tasks.splits import is_held_out
 from headway.text import Vocabulary
 from headway.training import NegativeSampling, NextWordObjective, Objective, Stream
 

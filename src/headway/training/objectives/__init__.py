@@ -27,7 +27,6 @@ from headway.training.objectives.self_distillation import (
     SelfDistillationConfig,
     SelfDistillationObjective,
 )
-from headway.training.objectives.tagging import TaggingObjective
 from headway.training.objectives.text import TextObjective
 from headway.training.objectives.translation import TranslationObjective
 from headway.training.objectives.words import (
@@ -57,7 +56,6 @@ __all__ = [
     "RegressionObjective",
     "SelfDistillationConfig",
     "SelfDistillationObjective",
-    "TaggingObjective",
     "TextObjective",
     "TranslationObjective",
     "View",

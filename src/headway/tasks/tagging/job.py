@@ -1,4 +1,4 @@
-"""Taggers of words as a run: an encoder and tagged sentences in, a tagger out.
+"""A training run of a tagger: from an encoder and tagged sentences to a tagger.
 
 Devlin et al. 2019, section 5.3.
 """
@@ -10,25 +10,22 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import torch
-import torch.nn.functional as F
 from torch import nn
 
 from headway.bundle import EncoderBundle, TaggerBundle
 from headway.data.by_length import ByLength
-from headway.data.framed import shortest_first
-from headway.data.packing import IGNORED
 from headway.data.spans import tags_spans
 from headway.data.tagged import TaggedBatch, TaggedTexts
-from headway.evaluation import score_spans
 from headway.machine import Machine
 from headway.models import BertTagger
-from headway.recipes.encoders import balanced, copy_of, open_start, shape_of
-from headway.recipes.family import Emit, Family, Job, planned_steps, prepare_blocks
-from headway.recipes.tag_config import TagRunConfig
-from headway.recipes.tag_data import PreparedTags, check_tags, prepare_tags
 from headway.settings import override
-from headway.training import Stream, TaggingObjective
+from headway.tasks.finetuning import balanced, copy_of, open_start, shape_of
+from headway.tasks.job import Emit, Job, planned_steps, prepare_blocks
+from headway.tasks.tagging.config import TagRunConfig
+from headway.tasks.tagging.data import PreparedTags, prepare_tags
+from headway.tasks.tagging.evaluation import evaluate
+from headway.tasks.tagging.objective import TaggingObjective
+from headway.training import Stream
 
 
 class TagJob:
@@ -69,34 +66,12 @@ class TagJob:
     def stream(self, epoch: int, position: int) -> Stream:
         return self.rows.stream(epoch, position)
 
-    @torch.inference_mode()
     def evaluate(
         self, model: Any, emit: Callable[..., None], go_on: Callable[..., None]
     ) -> dict[str, float]:
-        """Of held-out sentences: F1 of spans, the share of words tagged right, the mean loss."""
-        valid, total = self.prepared.valid, 0.0
-        found: list[list[int]] = [[] for _ in valid.rows]
-        for chosen in shortest_first([row.ids for row in valid.rows], self.config.training.rows):
-            go_on()
-            batch = self._batch(valid, chosen)
-            asked = batch.tags != IGNORED  # B T
-            with self.machine.precision():
-                logits = model(batch.texts.tokens, batch.texts.keys)[asked].float()
-            total += F.cross_entropy(logits, batch.tags[asked], reduction="sum").item()
-            left = iter(logits.argmax(-1).tolist())  # row by row, as firsts go up
-            for i in chosen:
-                found[i] = [next(left) for _ in valid.rows[i].firsts]
-        return self._scores(valid.joined(found), total)
-
-    def _scores(self, found: list[list[int]], total: float) -> dict[str, float]:
-        names, true = self.prepared.reader.tags, self.prepared.valid_tags
-        said = [[names[i] for i in sentence] for sentence in found]
-        words = sum(map(len, true))
-        right = sum(
-            a == b for x, y in zip(said, true, strict=True) for a, b in zip(x, y, strict=True)
-        )
-        numbers = {"accuracy": right / words, "loss": total / words}
-        return {"f1": score_spans(said, true).f1, **numbers} if self.spans else numbers
+        """The scores of the held-out sentences: `evaluate`."""
+        with self.machine.precision():
+            return evaluate(self.bundle(model), self.prepared.held_out, go_on).numbers()
 
     def bundle(self, model: Any) -> TaggerBundle:
         return TaggerBundle(model, self.prepared.reader)
@@ -111,10 +86,8 @@ class TagJob:
         }
 
 
-def _prepare(config: TagRunConfig, folder: Path, machine: Machine, emit: Emit) -> Job:
+def prepare(config: TagRunConfig, folder: Path, machine: Machine, emit: Emit) -> Job:
+    """The sentences, encoded, and the encoder that is fine-tuned."""
     start = open_start(config.training.start)
     prepared = prepare_tags(config, start.tokenizer, start.model.max_length, folder, emit)
     return TagJob(config, prepared, start, machine)
-
-
-TAGGING = Family(check=check_tags, prepare=_prepare)

@@ -10,9 +10,11 @@ import torch
 
 from headway import load
 from headway.bundle import TaggerBundle, TagReader
+from headway.cli.main import main
 from headway.errors import DataError, UsageError
 from headway.recipes import recipe, saved, train
-from headway.recipes.tag_data import tagged_sentences
+from headway.tasks import registry
+from headway.tasks.tagging.data import tagged_sentences
 from headway.training import read_metrics
 from tests.tiny_encoder import save_encoder, sentences, tagged, write_conll
 
@@ -72,14 +74,54 @@ def test_a_tagger_learns_and_says_where_names_stand(learned):
     assert span.probability == pytest.approx(math.prod(own)) and 0 < span.probability <= 1
 
 
-def test_f1_is_that_of_the_saved_model_on_the_held_out_sentences(learned):
+def test_training_python_and_the_command_line_give_the_same_scores(learned, monkeypatch, capsys):
+    """The evaluation of the saved model equals that of the step it was saved at, in every number,
+    and its F1 that of the predictions."""
     from headway.evaluation import score_spans
 
-    held = tagged_sentences(saved(learned).data)[1]
-    found = load(learned).tag([each.words for each in held])
-    scores = score_spans([[w.tag for w in x.words] for x in found], [x.tags for x in held])
-    best = max(row["f1"] for row in read_metrics(learned / "metrics.jsonl", "valid"))
-    assert scores.f1 == pytest.approx(best)
+    validations = read_metrics(learned / "metrics.jsonl", "valid")
+    (best,) = [row for row in validations if row["is_best"]][-1:]
+    task, bundle = registry.task("tagging"), load(learned)
+    held_out = task.held_out(saved(learned))
+    scores = task.evaluate(bundle, held_out)
+    assert scores.numbers() == {name: best[name] for name in scores.numbers()}
+    assert list(scores.numbers()) == ["f1", "precision", "recall", "accuracy", "loss"]
+    with pytest.raises(SystemExit) as leaving:
+        main(["eval", str(learned), "--json"])
+    assert leaving.value.code == 0
+    assert json.loads(capsys.readouterr().out) == scores.as_dict()
+    tags = [[word.tag for word in each.words] for each in bundle.tag([x.words for x in held_out])]
+    spans = score_spans(tags, [each.tags for each in held_out])
+    assert (spans.f1, spans.true, spans.right) == (
+        scores["f1"],
+        scores.counts["true"],
+        scores.counts["right"],
+    )
+    words = [a == b for x, y in zip(tags, held_out, strict=True) for a, b in zip(x, y.tags, strict=True)]
+    assert scores["accuracy"] == pytest.approx(sum(words) / len(words))
+
+
+def test_the_loss_is_the_cross_entropy_of_each_word_alone(learned):
+    task, bundle = registry.task("tagging"), load(learned)
+    held_out = task.held_out(saved(learned))[:5]
+    nats = []
+    for sentence in held_out:
+        rows = bundle.reader.encode([sentence.words])[0]
+        logits = torch.cat(bundle.word_logits(rows)).double()
+        log_p = logits - logits.exp().sum(1, keepdim=True).log()
+        nats += [-log_p[i, bundle.tags.index(tag)].item() for i, tag in enumerate(sentence.tags)]
+    scores = task.evaluate(bundle, held_out)
+    assert scores["loss"] == pytest.approx(sum(nats) / len(nats), rel=1e-5)
+
+
+def test_nothing_to_evaluate_and_an_unknown_tag_are_refused_with_their_line(learned, tmp_path):
+    task, bundle = registry.task("tagging"), load(learned)
+    with pytest.raises(DataError, match="no tagged word"):
+        task.evaluate(bundle, [])
+    (tmp_path / "t.conll").write_text("Ada\tO\n\nLee\tB-zoo\n")
+    with pytest.raises(DataError, match="'B-zoo'") as error:
+        task.evaluate(bundle, task.read([tmp_path / "t.conll"], None))
+    assert error.value.where.endswith("t.conll:3")
 
 
 def test_words_given_apart_are_the_words_of_the_text(learned):

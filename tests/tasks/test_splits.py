@@ -1,6 +1,6 @@
 """Holding out examples by the hash of their content."""
 
-from headway.recipes.splits import hold_out, is_held_out
+from headway.tasks.splits import hold_out, is_held_out
 
 TEXTS = [f"text {i}" for i in range(200)]
 HELD = [text for text in TEXTS if is_held_out(text, 0.2)]

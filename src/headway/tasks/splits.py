@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
-from headway.recipes.family import Emit
+from headway.tasks.job import Emit
 
 T = TypeVar("T")
 

@@ -11,10 +11,10 @@ from headway.bundle import TagReader
 from headway.data.formats.tags import TaggedSentence, check_tagged, read_tagged
 from headway.data.tagged import TaggedTexts
 from headway.errors import DataError, UsageError
-from headway.recipes.encoders import check_start, check_unchanged
-from headway.recipes.family import Emit
-from headway.recipes.splits import hold_out
-from headway.recipes.tag_config import TagDataConfig, TagRunConfig
+from headway.tasks.finetuning import check_start, check_unchanged
+from headway.tasks.job import Emit
+from headway.tasks.splits import hold_out
+from headway.tasks.tagging.config import TagDataConfig, TagRunConfig
 from headway.text import MarkedTokenizer
 
 FILE = "texts.json"
@@ -22,12 +22,11 @@ FILE = "texts.json"
 
 @dataclass(frozen=True)
 class PreparedTags:
-    """What a tagger learns from. valid_tags: of each held-out sentence, by name."""
+    """What a tagger is trained on, encoded, and the held-out sentences."""
 
     reader: TagReader
     train: TaggedTexts
-    valid: TaggedTexts
-    valid_tags: list[tuple[str, ...]]
+    held_out: list[TaggedSentence]
 
 
 def check_tags(config: TagRunConfig) -> None:
@@ -136,7 +135,7 @@ def _prepared(
         f"{len(reader.tags)} tags; to say {tag!r} always is right for {count / counts.total():.1%}"
     )
     emit({"kind": "note", "text": text})
-    return PreparedTags(reader, train, valid, [each.tags for each in given[1]])
+    return PreparedTags(reader, train, given[1])
 
 
 def _encoded(sentences: list[TaggedSentence], reader: TagReader) -> TaggedTexts:

@@ -15,7 +15,7 @@ from headway.blocks import recompute
 from headway.bundle import Bundle
 from headway.errors import UsageError
 from headway.machine import Machine, MachineConfig
-from headway.recipes.config import BlocksLoopConfig, FineTuningConfig
+from headway.tasks.sections import BlocksLoopConfig, FineTuningConfig
 from headway.training import Event, Objective, Stream, freeze
 
 Emit = Callable[[Event], None]

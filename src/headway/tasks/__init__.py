@@ -1,0 +1,1 @@
+"""Applications: one folder each, behind the contract of `tasks/task.py`."""

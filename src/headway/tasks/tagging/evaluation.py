@@ -1,0 +1,52 @@
+"""How good a tagger is: F1 of spans, accuracy of words, cross-entropy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+import torch.nn.functional as F
+
+from headway.bundle import TaggerBundle
+from headway.data.formats.tags import TaggedSentence
+from headway.data.spans import tags_spans
+from headway.errors import DataError
+from headway.evaluation import score_spans
+from headway.evaluation.scores import Metric, Scores
+
+
+def evaluate(
+    bundle: TaggerBundle,
+    sentences: Sequence[TaggedSentence],
+    progress: Callable[[int], None] = lambda done: None,
+) -> Scores:
+    """F1, precision and recall of spans where the tags mark spans; accuracy; the loss.
+
+    accuracy = correctly tagged words / words. loss = -1/N sum log P(tag of word), in nats, over all
+    N words. progress: called with the number of rows processed so far. DataError where there is no
+    word, and for a tag that the model does not have.
+    """
+    numbers = {tag: i for i, tag in enumerate(bundle.tags)}
+    for sentence in sentences:
+        for tag in sentence.tags:
+            if tag not in numbers:
+                raise DataError(f"the model does not know the tag {tag!r}", sentence.where)
+    targets = [sentence.tags for sentence in sentences]
+    if not any(targets):
+        raise DataError("there is no tagged word to evaluate on")
+    rows_of = bundle.reader.encode([sentence.words for sentence in sentences])
+    logits = bundle.word_logits([row for rows in rows_of for row in rows], progress)
+    of_words = torch.cat(logits)  # N C, in the order of the sentences
+    right = torch.tensor([numbers[tag] for tags in targets for tag in tags])
+    loss = F.cross_entropy(of_words, right).item()
+    best = iter(of_words.argmax(-1).tolist())
+    predictions = [[bundle.tags[next(best)] for _ in tags] for tags in targets]
+    accuracy = (of_words.argmax(-1) == right).double().mean().item()
+    metrics = [Metric("accuracy", accuracy), Metric("loss", loss, higher_is_better=False)]
+    counts = {"words": len(right), "sentences": len(sentences)}
+    if tags_spans(bundle.tags):
+        spans = score_spans(predictions, targets)
+        names = ("f1", "precision", "recall")
+        metrics = [*(Metric(name, getattr(spans, name)) for name in names), *metrics]
+        counts = {"true": spans.true, "found": spans.found, "right": spans.right, **counts}
+    return Scores(tuple(metrics), counts)

@@ -1,0 +1,44 @@
+"""How a terminal shows tagged texts and the scores of a tagger."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from headway.bundle import Tagged
+from headway.data.spans import tags_spans
+from headway.evaluation.scores import Scores
+from headway.tasks.task import Styled
+
+
+def prediction_line(tags: Collection[str], prediction: Tagged) -> Styled:
+    """[label words] for each span in the text; where the tags mark no spans, word/tag each."""
+    if tags_spans(tags):
+        return _bracketed(prediction)
+    parts: Styled = []
+    for word in prediction.words:
+        parts += [(f"{word.text}/", ""), (word.tag, "cyan"), (" ", "")]
+    return parts[:-1]
+
+
+def _bracketed(prediction: Tagged) -> Styled:
+    parts, last = [], 0
+    for span in prediction.spans:
+        parts.append((prediction.text[last : span.start], ""))
+        parts += [("[", ""), (span.label, "cyan"), (f" {span.text}]", "bold")]
+        last = span.end
+    return [*parts, (prediction.text[last:], "")]
+
+
+def score_lines(scores: Scores) -> list[str]:
+    """F1 and what it is made of, if the tags mark spans; then the accuracy."""
+    lines = []
+    counts = scores.counts
+    if "f1" in scores:
+        lines.append(
+            f"F1 {scores['f1']:.3f}   precision {scores['precision']:.3f}, "
+            f"recall {scores['recall']:.3f}; {counts['right']:,} right of {counts['found']:,} "
+            f"found and {counts['true']:,} true spans"
+        )
+    right = round(scores["accuracy"] * counts["words"])
+    accuracy = f"accuracy {scores['accuracy']:.3f}   {right:,} of {counts['words']:,} words"
+    return [*lines, f"{accuracy}   loss {scores['loss']:.3f}"]

@@ -1,0 +1,43 @@
+"""The registry of tasks: what is known before anything is imported, and that it is true."""
+
+import subprocess
+import sys
+
+import pytest
+
+from headway.evaluation.scores import Metric, Scores
+from headway.recipes import RECIPES
+from headway.tasks.registry import TASKS, task, task_of_kind
+from headway.tasks.task import Task
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_an_entry_is_what_its_task_is(name):
+    entry, found = TASKS[name], task(name)
+    assert isinstance(found, Task) and found.name == name and found.kind == entry.kind
+    assert task_of_kind(entry.kind) is found
+    for recipe, make in found.recipes.items():
+        assert RECIPES[recipe] is make and make.__doc__
+        assert type(make()) is found.config
+    assert all("{run}" in command for command in found.next_commands)
+    assert entry.verb in found.next_commands[0]
+
+
+def test_an_unregistered_kind_has_no_task():
+    assert task_of_kind("oracle") is None
+
+
+def test_names_verbs_and_help_are_known_without_torch():
+    program = "import sys, headway.tasks.registry; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.strip() == "False", done.stderr
+
+
+def test_scores_keep_their_order_and_know_which_way_is_better():
+    f1, loss = Metric("f1", 0.5), Metric("loss", 2.0, higher_is_better=False)
+    scores = Scores((f1, loss), {"words": 7})
+    assert scores.as_dict() == {"f1": 0.5, "loss": 2.0, "words": 7}
+    assert list(scores.numbers()) == ["f1", "loss"] and scores["loss"] == 2.0
+    assert "f1" in scores and "bleu" not in scores
+    assert f1.is_better_than(0.4) and not f1.is_better_than(0.5)
+    assert loss.is_better_than(2.1) and not loss.is_better_than(1.9)
