@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headway.files import MANIFEST, new_folder
+from headway.folders import MANIFEST, new_folder
 
 
 def reseal(folder: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from headway.cli.main import main
-from headway.files import verify_folder
+from headway.folders import verify_folder
 from tests.end_to_end.small import headway, rows, train_words, write_corpus
 from tests.manifests import flip_one_bit
 

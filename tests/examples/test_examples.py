@@ -74,3 +74,14 @@ def test_both_orders_show_the_same_rows():
         assert [float(c) for c in right[word]] == pytest.approx(
             [float(c) for c in cells], abs=0.011
         )
+
+
+def test_a_language_model_learns_to_count_on_tensors_of_ones_own():
+    assert run("own_loop.py").split() == [*"7890123456"]
+
+
+def test_a_model_built_from_blocks_learns_to_sort_and_is_recorded():
+    said = run("own_model.py")
+    share = int(re.search(r"(\d+)% of the digits", said)[1])
+    assert share >= 90
+    assert said.rstrip().endswith("encoder.blocks.0.attention, encoder.blocks.1.attention")

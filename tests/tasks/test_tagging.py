@@ -97,7 +97,9 @@ def test_training_python_and_the_command_line_give_the_same_scores(learned, monk
         scores.counts["true"],
         scores.counts["right"],
     )
-    words = [a == b for x, y in zip(tags, held_out, strict=True) for a, b in zip(x, y.tags, strict=True)]
+    words = [
+        a == b for x, y in zip(tags, held_out, strict=True) for a, b in zip(x, y.tags, strict=True)
+    ]
     assert scores["accuracy"] == pytest.approx(sum(words) / len(words))
 
 

@@ -216,3 +216,28 @@ def test_the_average_is_its_formula_and_steps_aside_bit_exactly():
     assert torch.equal(model.weight, own)
     with pytest.raises(ValueError, match="decay"):
         WeightAverage(model, 1.0)
+
+
+def test_batches_of_ones_own_are_repeated_and_an_optimizer_keeps_its_rate():
+    from headway.data import repeated
+
+    batches = repeated([torch.full((2,), 1.0), torch.full((3,), 2.0)])
+    assert [next(batches)[:2] for _ in range(4)] == [(0, 1), (1, 0), (1, 1), (2, 0)]
+    with pytest.raises(ValueError, match="no batch"):
+        repeated([])
+    model = torch.nn.Linear(1, 1, bias=False)
+    state = TrainingState(model, torch.optim.SGD(model.parameters(), lr=0.25))
+    rates = []
+
+    class Watch:
+        def after_step(self, run, report):
+            rates.append(report.lr)
+
+    def objective(model, batch):
+        total = model(batch[:, None]).sum()
+        return Loss(total, total.detach(), len(batch))
+
+    before = model.weight.item()
+    fit(state, batches, objective, [Watch()], steps=1, clip=100.0)
+    assert rates == [0.25]
+    assert model.weight.item() == pytest.approx(before - 0.25 * 1.0)  # a mean over the batch

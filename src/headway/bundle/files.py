@@ -12,7 +12,8 @@ import torch
 from torch import nn
 
 from headway.errors import DataError, UsageError
-from headway.files import MANIFEST, read_json, replaced_folder, verify_folder, write_file
+from headway.files import read_json, write_file
+from headway.folders import MANIFEST, replaced_folder, verify_folder
 from headway.models.contracts import set_parameters
 from headway.settings import to_dict
 from headway.shapes import Tensor

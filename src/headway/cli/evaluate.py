@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from headway.bundle import Bundle, TranslatorBundle
     from headway.data.formats import PairFiles
     from headway.machine import Machine
-    from headway.tasks.task import Task
 
 
 @Parameter(name="*")
@@ -144,10 +143,8 @@ def evaluate(
 
     place = machine.prepare()
     bundle = load(run, place.device, verify=place.verify)
-    task = task_of_kind(bundle.kind)
     with place.precision():
-        if task is not None:
-            evaluate_task(task, bundle, run, path, json)
+        if _of_a_task(bundle, run, path, json):
             return
         if _of_pictures(bundle, (run, path), sight, search, json):
             return
@@ -159,10 +156,14 @@ def evaluate(
         _scores(translator, _files(run, path, pairs), search, json)
 
 
-def evaluate_task(task: Task, bundle: Bundle, run: Path, path: Path | None, json: bool) -> None:
-    """The task's own evaluation, on the examples of a file or those that the run held out."""
+def _of_a_task(bundle: Bundle, run: Path, path: Path | None, json: bool) -> bool:
+    """Whether a task evaluates it; then its scores on the examples of a file, or on those that the
+    run held out, were shown."""
     from headway.recipes import saved
 
+    task = task_of_kind(bundle.kind)
+    if task is None:
+        return False
     config = saved(run) if (run / "run.yaml").is_file() else None
     if path is not None:
         examples = task.read([path], config)
@@ -182,6 +183,7 @@ def evaluate_task(task: Task, bundle: Bundle, run: Path, path: Path | None, json
     else:
         for line in task.show_scores(scores):
             data(line)
+    return True
 
 
 def _of_pictures(

@@ -136,15 +136,15 @@ def train(
     outcome = run_training(settings, folder, history, quiet=quiet or json)
     if json:
         data_json({**vars(outcome), "folder": str(outcome.folder)})
-    task = task_of_kind(settings.model.family)
-    verbs = NEXT[settings.model.family] if task is None else task.next_commands
-    _say_what_is_next(outcome, verbs, quiet)
+    _say_what_is_next(outcome, settings.model.family, quiet)
 
 
-def _say_what_is_next(outcome: Outcome, verbs: Sequence[str], quiet: bool) -> None:
+def _say_what_is_next(outcome: Outcome, family: str, quiet: bool) -> None:
     if outcome.stop == "interrupted":
         talk.print(f"saved     go on with: {program()} train --resume {outcome.folder}")
         raise SystemExit(130)
+    task = task_of_kind(family)
+    verbs = NEXT[family] if task is None else task.next_commands
     if not quiet:
         calls = (f"{program()} {verb.format(run=outcome.folder)}" for verb in verbs)
         talk.print("next      " + " · ".join(calls), markup=False)

@@ -2,3 +2,7 @@
 
 Only batches and windows need torch.
 """
+
+from headway.data.endless import endless, repeated
+
+__all__ = ["endless", "repeated"]

@@ -18,7 +18,8 @@ from headway.data.image_batches import Normalise, seen_by, shuffled
 from headway.data.image_corpus import ImageCorpus, write_images
 from headway.data.image_reader import ImageReader
 from headway.errors import DataError
-from headway.files import new_folder, read_json, write_file
+from headway.files import read_json, write_file
+from headway.folders import new_folder
 from headway.shapes import Bool, Float, Int, Tensor
 
 FORMAT = 1

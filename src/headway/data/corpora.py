@@ -16,7 +16,8 @@ import numpy.typing as npt
 
 from headway.data.formats import Pair
 from headway.errors import DataError, UsageError
-from headway.files import new_folder, read_json, verify_folder, write_file
+from headway.files import read_json, write_file
+from headway.folders import new_folder, verify_folder
 from headway.text import TokenizerPair
 
 CHUNK = 4096

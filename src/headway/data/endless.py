@@ -9,6 +9,16 @@ B = TypeVar("B")
 T = TypeVar("T")
 
 
+def repeated(batches: Sequence[B]) -> Iterator[tuple[int, int, B]]:
+    """The same batches in each epoch, without end: (next epoch, next position, batch).
+
+    For a list of batches of your own; `headway.training.fit` reads it. ValueError if it is empty.
+    """
+    if not batches:
+        raise ValueError("there is no batch to repeat")
+    return endless(lambda epoch: batches, lambda batch, epoch: batch, 0, 0)
+
+
 def endless(
     epoch_of: Callable[[int], Sequence[T]], make: Callable[[T, int], B], epoch: int, position: int
 ) -> Iterator[tuple[int, int, B]]:

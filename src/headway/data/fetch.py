@@ -16,7 +16,8 @@ from typing import Any
 from headway.data import shakespeare
 from headway.data.shakespeare import FetchedTexts, fetch_shakespeare
 from headway.errors import DataError, HeadwayError, UsageError
-from headway.files import new_folder, read_json, verify_folder, write_file
+from headway.files import read_json, write_file
+from headway.folders import new_folder, verify_folder
 
 SPLITS = ("train", "valid", "test")
 FACTS_FILE = "dataset.json"

@@ -15,7 +15,8 @@ from headway.data.corpora import mapped_numbers, verify_corpus
 from headway.data.formats.images import LabelledImage
 from headway.data.image_reader import ImageReader
 from headway.errors import DataError
-from headway.files import new_folder, read_json, write_file
+from headway.files import read_json, write_file
+from headway.folders import new_folder
 from headway.shapes import Float, Tensor
 
 FORMAT = 1

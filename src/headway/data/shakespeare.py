@@ -9,7 +9,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from headway.errors import DataError, HeadwayError, UsageError
-from headway.files import new_folder, read_bytes, read_json, verify_folder, write_file
+from headway.files import read_bytes, read_json, write_file
+from headway.folders import new_folder, verify_folder
 
 NAME = "shakespeare"
 FACTS_FILE = "dataset.json"

@@ -19,7 +19,8 @@ import numpy.typing as npt
 from headway.data.corpora import mapped_numbers, verify_corpus
 from headway.data.documents import Part
 from headway.errors import DataError
-from headway.files import new_folder, read_json, write_file
+from headway.files import read_json, write_file
+from headway.folders import new_folder
 
 FORMAT = 1
 FACTS_FILE, IDS_FILE, OFFSETS_FILE = "text.json", "ids.bin", "offsets.bin"

@@ -16,7 +16,8 @@ import numpy.typing as npt
 
 from headway.data.corpora import mapped_numbers, verify_corpus
 from headway.errors import DataError
-from headway.files import new_folder, read_json, write_file
+from headway.files import read_json, write_file
+from headway.folders import new_folder
 from headway.text import Vocabulary, words_of
 
 FORMAT = 1

@@ -3,11 +3,11 @@
 from headway.decoding.beam import Candidate, Observer, beam_search
 from headway.decoding.generation import (
     Continuation,
-    GenerationConfig,
     generate,
     log_probabilities,
     stream,
 )
+from headway.decoding.generation_config import GenerationConfig
 from headway.decoding.greedy import greedy_search
 from headway.decoding.rules import (
     Bias,

@@ -76,10 +76,7 @@ def apply_rules(
 
 def not_finite(where: str = "") -> DataError:
     """The error for logits of NaN or +inf, from which no token can be chosen."""
-    return DataError(
-        f"the model's logits{where} are not finite",
-        hint="the weights are damaged or their training diverged: use an earlier copy of the model",
-    )
+    return DataError(f"the model's logits{where} are not finite", hint="use an earlier copy")
 
 
 @dataclass(frozen=True)

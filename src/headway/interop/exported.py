@@ -12,7 +12,8 @@ import torch
 from tokenizers import decoders, models, processors
 
 from headway.errors import HeadwayError, UsageError
-from headway.files import new_folder, write_file
+from headway.files import write_file
+from headway.folders import new_folder
 from headway.interop.folders import TextModel, build, read, write
 from headway.interop.marked import same_marked_ids, write_marked
 from headway.interop.sentence_folders import SentenceFolder, write_sentence_folder

@@ -10,7 +10,8 @@ import torch
 
 from headway.data.image_reader import ImageReader
 from headway.errors import HeadwayError, UsageError
-from headway.files import new_folder, read_json, write_file
+from headway.files import read_json, write_file
+from headway.folders import new_folder
 from headway.interop import captioner
 from headway.interop.exported import (
     LARGEST_DIFFERENCE,

@@ -9,7 +9,8 @@ import torch
 
 from headway.data.image_reader import ImageReader
 from headway.errors import HeadwayError
-from headway.files import new_folder, read_json
+from headway.files import read_json
+from headway.folders import new_folder
 from headway.interop.exported import LARGEST_DIFFERENCE, Exported
 from headway.interop.folders import CONFIG_FILE, ImageModel, build, read, write
 from headway.interop.preprocessor import read_image_reader, write_image_reader

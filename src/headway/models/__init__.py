@@ -15,7 +15,13 @@ from headway.models.bert_tasks import (
 )
 from headway.models.captioner import Captioner, CaptionerConfig, start_writing
 from headway.models.classifier import TextClassifier, TextClassifierConfig, text_classifier
-from headway.models.contracts import DecodeState, Stepper, parameter_count, shapes_only
+from headway.models.contracts import (
+    DecodeState,
+    Stepper,
+    init_weights,
+    parameter_count,
+    shapes_only,
+)
 from headway.models.gpt import GPT, GPTConfig
 from headway.models.self_distilled import SelfDistilled
 from headway.models.students import body_of, student_config, student_of, with_body
@@ -55,6 +61,7 @@ __all__ = [
     "bert_classifier",
     "bert_tagger",
     "body_of",
+    "init_weights",
     "parameter_count",
     "shapes_only",
     "start_from",

@@ -13,7 +13,8 @@ import torch
 
 from headway.bundle.files import verify_files
 from headway.errors import DataError, HeadwayError
-from headway.files import lock, sweep, write_file
+from headway.files import lock, write_file
+from headway.folders import sweep
 from headway.machine import Machine
 from headway.machine import prepare as prepare_machine
 from headway.models import parameter_count

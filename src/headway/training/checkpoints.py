@@ -10,7 +10,8 @@ from pathlib import Path
 import torch
 
 from headway.errors import DataError
-from headway.files import new_folder, newest_verified, read_json, sweep, write_file
+from headway.files import read_json, write_file
+from headway.folders import new_folder, newest_verified, sweep
 from headway.shapes import Tensor
 from headway.tensors import read_tensors, write_tensors
 from headway.training.state import COUNTERS, StepReport, TrainingState

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -27,16 +27,21 @@ def fit(
     run: TrainingState,
     stream: Stream,
     objective: Objective,
-    observers: Sequence[Observer],
+    observers: Sequence[Observer] = (),
     *,
     steps: int,
-    learning_rate: Callable[[int], float],
+    learning_rate: Callable[[int], float] | None = None,
     accumulate: int = 1,
     clip: float = 1.0,
-    precision: Callable[[], AbstractContextManager[Any]],
-    request: StopRequest,
+    precision: Callable[[], AbstractContextManager[Any]] = nullcontext,
+    request: StopRequest | None = None,
 ) -> None:
     """Train until `steps` updates are done or something sets `run.stop`.
+
+    learning_rate: the rate of an update, counted from 1; if None, the optimizer keeps its own.
+    accumulate: micro-batches per update. clip: the maximum norm of the gradient. precision: the
+    context of the forward pass. request: stops the run after the step that sets it. A batch may
+    have `indices` of its examples, for the message of a loss that is not finite.
 
     for each step:
         for each of `accumulate` micro-batches:
@@ -52,7 +57,7 @@ def fit(
         for observer in observers:
             observer.after_step(run, report)
         run.seconds += time.perf_counter() - started
-        if request and run.stop is None:
+        if request is not None and request and run.stop is None:
             run.stop = "interrupted"
     run.stop = run.stop or "done"
 
@@ -61,7 +66,7 @@ def _step(
     run: TrainingState,
     stream: Stream,
     objective: Objective,
-    learning_rate: Callable[[int], float],
+    learning_rate: Callable[[int], float] | None,
     window: tuple[int, float],
     precision: Callable[[], AbstractContextManager[Any]],
 ) -> StepReport:
@@ -78,7 +83,8 @@ def _step(
             part = objective(run.model, batch)
         torch.autograd.backward(part.total)
         loss, nats, count = loss + part.total.item(), nats + part.nats.item(), count + part.count
-        indices += list(batch.indices)
+        known = getattr(batch, "indices", ())  # a method of a plain tensor
+        indices += list(known) if isinstance(known, Sequence) else []
     parameters = [p for p in run.model.parameters() if p.grad is not None]
     torch._foreach_div_([p.grad for p in parameters if p.grad is not None], float(max(count, 1)))
     norm = float(torch.nn.utils.clip_grad_norm_(parameters, clip))
@@ -89,9 +95,11 @@ def _step(
             where=f"epoch {run.epoch}, batch {run.position}, {_some(batch, indices)} of the data",
             hint="check these examples; or a lower optimizer.lr; or machine.dtype=float32",
         )
-    lr = learning_rate(run.step + 1)
-    for group in run.optimizer.param_groups:
-        group["lr"] = lr * group.get("scale", 1.0)
+    groups = run.optimizer.param_groups
+    lr = groups[0]["lr"] if learning_rate is None else learning_rate(run.step + 1)
+    if learning_rate is not None:
+        for group in groups:
+            group["lr"] = lr * group.get("scale", 1.0)
     run.optimizer.step()
     run.step, run.epoch, run.position = run.step + 1, epoch, position
     run.targets += count

@@ -1,0 +1,290 @@
+"""Folders with manifests: the old state or the new, whatever happens; damage is always found."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import random
+
+import pytest
+
+from headway.errors import (
+    DataError,
+    HeadwayError,
+    UsageError,
+)
+from headway.files import read_json, write_file
+from headway.folders import new_folder, newest_verified, replaced_folder, sweep, verify_folder
+from tests.crashes import die_at, in_child, names
+
+
+def make(path, content=b"weights" * 9, number=3):
+    with new_folder(path) as place:
+        write_file(place / "model.bin", content)
+        (place / "inner").mkdir()
+        write_file(place / "inner" / "state.json", json.dumps({"step": number}).encode())
+
+
+def replace(path, content, number):
+    with replaced_folder(path) as place:
+        write_file(place / "model.bin", content)
+        write_file(place / "config.json", json.dumps({"step": number}).encode())
+
+
+@pytest.mark.parametrize("stage", range(4))
+def test_a_write_that_is_killed_leaves_the_old_file_or_the_new(tmp_path, stage):
+    write_file(tmp_path / "a", b"old")
+
+    def action():
+        die_at(stage)
+        write_file(tmp_path / "a", b"new!")
+
+    status = in_child(action)
+    assert status == (42 if stage < 3 else 0)  # fsync of the file, replace, fsync of the folder
+    assert (tmp_path / "a").read_bytes() == (b"old" if stage < 2 else b"new!")
+    sweep(tmp_path)
+    assert names(tmp_path) == ["a"]
+
+
+@pytest.mark.parametrize("name", ["n" * 255, "é" * 127, "n" * 240])
+def test_the_longest_names_can_be_written(tmp_path, name):
+    write_file(tmp_path / name, b"x")
+    with new_folder(tmp_path / f"{name[1:]}f") as folder:
+        (folder / "a").write_text("x")
+    assert names(tmp_path) == sorted([name, f"{name[1:]}f"])
+
+
+def test_a_folder_appears_complete_with_its_manifest(tmp_path):
+    make(tmp_path / "step-3")
+    verify_folder(tmp_path / "step-3")
+    manifest = read_json(tmp_path / "step-3" / "MANIFEST.json")
+    assert sorted(manifest["files"]) == ["inner/state.json", "model.bin"]
+    assert manifest["files"]["model.bin"]["size"] == 63
+    assert names(tmp_path) == ["step-3"]
+
+
+def test_nothing_is_overwritten_not_even_a_dangling_link(tmp_path):
+    make(tmp_path / "step-3")
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    for name in ("step-3", "link"):
+        with pytest.raises(UsageError, match="exists already"):
+            make(tmp_path / name)
+    assert names(tmp_path) == ["link", "step-3"]
+
+
+@pytest.mark.parametrize("error", [KeyError("k"), KeyboardInterrupt(), FileNotFoundError(2, "no")])
+def test_an_error_inside_passes_through_and_leaves_nothing(tmp_path, error):
+    with pytest.raises(type(error)) as caught, new_folder(tmp_path / "a") as place:
+        write_file(place / "model.bin", b"x")
+        raise error
+    assert caught.value is error
+    assert names(tmp_path) == []
+
+
+def test_a_full_disk_inside_is_said_and_leaves_nothing(tmp_path):
+    with pytest.raises(HeadwayError, match="bytes are free"), new_folder(tmp_path / "a"):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert names(tmp_path) == []
+
+
+def test_links_and_odd_names_are_not_saved(tmp_path):
+    (tmp_path / "secret").write_text("s")
+    with pytest.raises(HeadwayError, match="plain"), new_folder(tmp_path / "a") as place:
+        (place / "link").symlink_to(tmp_path / "secret")
+    with pytest.raises(HeadwayError, match="plain"), new_folder(tmp_path / "a") as place:
+        (place / "a\\b").write_text("s")
+    assert names(tmp_path) == ["secret"]
+
+
+def test_a_save_that_is_killed_at_any_stage_leaves_all_or_nothing(tmp_path):
+    """Ends the process before every single fsync and rename of a save."""
+    seen = []
+    for stage in range(40):
+        folder = tmp_path / str(stage)
+        folder.mkdir()
+        make(folder / "step-1", number=1)
+
+        def action(folder=folder, stage=stage):
+            die_at(stage)
+            make(folder / "step-2", number=2)
+
+        status = in_child(action)
+        newest, skipped = newest_verified(folder, "step-*")
+        assert skipped == []
+        verify_folder(newest)
+        step = read_json(newest / "inner" / "state.json")["step"]
+        assert newest.name == f"step-{step}"
+        seen.append(step)
+        sweep(folder)
+        assert names(folder) == ["step-1", "step-2"][:step]
+        if status == 0:
+            break
+        assert status == 42
+    assert stage > 10
+    assert seen == sorted(seen)  # first the old one, from some stage on the new
+    assert set(seen) == {1, 2}
+
+
+def test_replacing_files_that_is_killed_at_any_stage_leaves_each_file_old_or_new(tmp_path):
+    seen = set()
+    for stage in range(60):
+        folder = tmp_path / str(stage)
+        folder.mkdir()
+        replace(folder / "model", b"old" * 9, 1)
+        (folder / "model" / "notes.txt").write_text("mine")
+
+        def action(folder=folder, stage=stage):
+            die_at(stage)
+            with replaced_folder(folder / "model") as place:
+                write_file(place / "model.bin", b"new" * 9)
+                write_file(place / "config.json", json.dumps({"step": 2}).encode())
+                write_file(place / "added.bin", b"added")
+
+        status = in_child(action)
+        verify_folder(folder / "model")
+        weights = (folder / "model" / "model.bin").read_bytes()
+        seen.add((weights, read_json(folder / "model" / "config.json")["step"]))
+        sweep(folder)
+        assert names(folder) == ["model"]
+        assert (folder / "model" / "notes.txt").read_text() == "mine"
+        if status == 0:
+            break
+        assert status == 42
+    assert stage > 12
+    assert {(b"old" * 9, 1), (b"new" * 9, 2)} <= seen
+    manifest = read_json(folder / "model" / "MANIFEST.json")
+    assert sorted(manifest["files"]) == ["added.bin", "config.json", "model.bin"]
+    assert "previous" not in manifest
+
+
+def test_after_a_killed_replacement_a_third_content_is_still_refused(tmp_path):
+    replace(tmp_path / "model", b"old" * 9, 1)
+
+    def action(stage):
+        die_at(stage)
+        replace(tmp_path / "model", b"new" * 9, 2)
+
+    stages = (
+        stage
+        for stage in range(40)
+        if in_child(lambda stage=stage: action(stage)) == 42
+        and "previous" in read_json(tmp_path / "model" / "MANIFEST.json")
+    )
+    assert next(stages) > 5
+    (tmp_path / "model" / "model.bin").write_bytes(b"bad" * 9)
+    with pytest.raises(DataError, match="differs from the manifest"):
+        verify_folder(tmp_path / "model")
+
+
+def test_an_error_while_the_new_files_are_written_changes_nothing(tmp_path):
+    replace(tmp_path / "model", b"old" * 9, 1)
+    with pytest.raises(ZeroDivisionError), replaced_folder(tmp_path / "model") as place:
+        write_file(place / "model.bin", b"new" * 9)
+        raise ZeroDivisionError
+    verify_folder(tmp_path / "model")
+    assert names(tmp_path) == ["model"]
+    assert (tmp_path / "model" / "model.bin").read_bytes() == b"old" * 9
+
+
+def test_everything_is_on_disk_before_the_name_appears(tmp_path, monkeypatch):
+    """After a power cut only what was flushed is sure to be there, in whatever order."""
+    log = []
+    flush, rename = os.fsync, os.rename
+
+    def flushed(descriptor):
+        log.append(os.fstat(descriptor).st_ino)
+        flush(descriptor)
+
+    def renamed(old, new):
+        log.append("rename")
+        rename(old, new)
+
+    monkeypatch.setattr(os, "fsync", flushed)
+    monkeypatch.setattr(os, "rename", renamed)
+    make(tmp_path / "a")
+    inside = {p.stat().st_ino for p in [tmp_path / "a", *(tmp_path / "a").rglob("*")]}
+    moment = log.index("rename")
+    assert inside <= set(log[:moment])
+    assert log[moment + 1 :] == [tmp_path.stat().st_ino]
+
+
+def test_every_truncation_and_every_flipped_bit_is_found(tmp_path):
+    make(tmp_path / "step-1", number=1)
+    make(tmp_path / "step-2", number=2)
+    target = tmp_path / "step-2"
+    generator = random.Random(5)
+    for file in [p for p in target.rglob("*") if p.is_file()]:
+        whole = file.read_bytes()
+        cuts = [whole[:length] for length in {0, 1, 2, len(whole) // 2, len(whole) - 1}]
+        longer = [whole + b"\0", whole + whole]
+        flips = []
+        for place in generator.sample(range(8 * len(whole)), min(8 * len(whole), 400)):
+            damaged = bytearray(whole)
+            damaged[place // 8] ^= 1 << place % 8
+            flips.append(bytes(damaged))
+        for damaged in flips:
+            file.write_bytes(damaged)
+            with pytest.raises(DataError):
+                verify_folder(target)
+        for damaged in [*cuts, *longer, flips[0]]:
+            file.write_bytes(damaged)
+            newest, skipped = newest_verified(tmp_path, "step-*")
+            assert newest == tmp_path / "step-1", damaged
+            assert len(skipped) == 1 and skipped[0].startswith("step-2: ")
+        file.write_bytes(whole)
+    assert newest_verified(tmp_path, "step-*") == (target, [])
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../secret", "/etc/hostname", "a/../../secret", "a\0b", "", ".", "./a", "a//b", "a\\b", "a/"],
+)
+def test_a_manifest_cannot_name_what_is_outside(tmp_path, name):
+    (tmp_path / "secret").write_text("s")
+    make(tmp_path / "a")
+    text = json.dumps({"version": 1, "files": {name: {"size": 1, "sha256": "0"}}})
+    (tmp_path / "a" / "MANIFEST.json").write_text(text)
+    with pytest.raises(DataError, match="odd name"):
+        verify_folder(tmp_path / "a")
+
+
+@pytest.mark.parametrize("link", ["model.bin", "inner"])
+def test_a_link_in_place_of_a_listed_file_is_refused(tmp_path, link):
+    make(tmp_path / "a")
+    (tmp_path / "a" / link).rename(tmp_path / "outside")
+    (tmp_path / "a" / link).symlink_to(tmp_path / "outside")
+    with pytest.raises(DataError, match="link"):
+        verify_folder(tmp_path / "a")
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    ["{}", "[]", "null", '{"files": []}', '{"version": 2, "files": {}}', '{"files": {}}'],
+)
+def test_a_manifest_of_another_form_is_refused(tmp_path, manifest):
+    make(tmp_path / "a")
+    (tmp_path / "a" / "MANIFEST.json").write_text(manifest)
+    with pytest.raises(DataError, match="manifest"):
+        verify_folder(tmp_path / "a")
+
+
+def test_newest_goes_by_number_and_says_what_it_skipped(tmp_path):
+    for step in (9, 80, 100):
+        make(tmp_path / f"step-{step}")
+    (tmp_path / "step-100" / "model.bin").unlink()
+    (tmp_path / "step-200").mkdir()
+    (tmp_path / "step-300.tmp-0123456789ab").mkdir()
+    newest, skipped = newest_verified(tmp_path, "step-*")
+    assert newest == tmp_path / "step-80"
+    assert [line.split(":")[0] for line in skipped] == ["step-200", "step-100"]
+    assert newest_verified(tmp_path, "other-*") == (None, [])
+
+
+def test_sweep_removes_only_names_of_this_protocol(tmp_path):
+    keep = ["a.tmp-0123", "a.tmp-0123456789aZ", "b.tmp", "c", ".tmp-0123456789ab"]
+    for name in [*keep, "x.tmp-0123456789ab"]:
+        (tmp_path / name).write_text("x")
+    (tmp_path / "y.tmp-ffffffffffff" / "inner").mkdir(parents=True)
+    assert len(sweep(tmp_path)) == 2
+    assert names(tmp_path) == sorted(keep)
