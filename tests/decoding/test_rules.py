@@ -267,7 +267,7 @@ def test_nothing_left_to_write_is_an_error_that_names_the_rules():
     with pytest.raises(UsageError, match=r"after tokens \[1, 2\]"):
         apply_rules([Forbidden([[2, token] for token in range(V)])], logits, written)
     logits[1, 4] = math.nan
-    with pytest.raises(DataError, match="not numbers"):
+    with pytest.raises(DataError, match="not finite"):
         apply_rules([], logits, written)
 
 

@@ -104,7 +104,7 @@ def test_an_argument_that_is_no_utf_8_is_refused(place):
     process = started(
         ["runs", "show", b"caf\xe9"], place, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
-    assert b"an argument is not UTF-8" in process.communicate()[1]
+    assert b"is not UTF-8" in process.communicate()[1]
     assert process.returncode == 2
 
 
