@@ -48,12 +48,6 @@ class OutOfMemory(HeadwayError):
         return cls(f"out of memory: {first}", hint=hint)
 
 
-class Interrupted(HeadwayError):
-    """Somebody stopped the run; everything up to here is saved."""
-
-    exit_code = 130
-
-
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether a library says that it could not allocate memory, on a CPU or on a GPU."""
     text = str(error).lower()
