@@ -75,8 +75,9 @@ TextConfig = GPTConfig | BertConfig | BertClassifierConfig | BertTaggerConfig | 
 TextModel = GPT | Bert | BertClassifier | BertTagger | BertAnswerer
 ImageModel = ViT | ViTClassifier
 Config = TextConfig | ViTConfig | ViTClassifierConfig | CaptionerConfig
+"""The configuration of a `Model`."""
 Model = TextModel | ImageModel | Captioner
-"""What such a folder can hold, and its configuration."""
+"""What such a folder can hold."""
 
 _MODELS: dict[type[Config], Callable[[Any], Model]] = {
     GPTConfig: GPT,

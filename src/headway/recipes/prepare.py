@@ -16,8 +16,8 @@ from headway.text import TokenizerPair
 from headway.training import Event
 
 HELD_OUT = 0.03  # of the pairs, where there is no validation file ...
-_KINDS = {True: "byte-level BPE, joint", False: "byte-level BPE, one a language"}
 HELD_OUT_MOST = 1000  # ... but no more than so many
+_KINDS = {True: "byte-level BPE, joint", False: "byte-level BPE, one a language"}
 
 
 @dataclass(frozen=True)
