@@ -48,6 +48,10 @@ class OutOfMemory(HeadwayError):
         return cls(f"out of memory: {first}", hint=hint)
 
 
+class HeadwayWarning(UserWarning):
+    """Something in a file was ignored, and the rest of it is used."""
+
+
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether a library says that it could not allocate memory, on a CPU or on a GPU."""
     text = str(error).lower()

@@ -13,6 +13,7 @@ import os
 import shutil
 import sys
 import traceback
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,7 +21,7 @@ from typing import Any, TextIO, cast
 
 from rich.console import Console
 
-from headway.errors import HeadwayError
+from headway.errors import HeadwayError, HeadwayWarning
 
 
 class Stream:
@@ -129,6 +130,25 @@ def report(error: HeadwayError) -> None:
     talk.print(first, markup=False)
     for line in others:
         talk.print(line, markup=False)
+
+
+@contextmanager
+def warnings_on_one_line() -> Iterator[None]:
+    """Show each HeadwayWarning of the block as one line among the messages; Python's own way shows
+    a line of our source code too."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", HeadwayWarning)
+        otherwise = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *where: Any) -> None:
+            if issubclass(category, HeadwayWarning):
+                talk.print("warning:", style="bold yellow", end=" ")
+                talk.print(str(message), markup=False, soft_wrap=True)
+            else:
+                otherwise(message, category, *where)
+
+        warnings.showwarning = show
+        yield
 
 
 def report_bug(error: BaseException) -> None:
