@@ -140,12 +140,19 @@ def warnings_on_one_line() -> Iterator[None]:
         warnings.simplefilter("always", HeadwayWarning)
         otherwise = warnings.showwarning
 
-        def show(message: Warning | str, category: type[Warning], *where: Any) -> None:
+        def show(
+            message: Warning | str,
+            category: type[Warning],
+            filename: str,
+            lineno: int,
+            file: TextIO | None = None,
+            line: str | None = None,
+        ) -> None:
             if issubclass(category, HeadwayWarning):
                 talk.print("warning:", style="bold yellow", end=" ")
-                talk.print(str(message), markup=False, soft_wrap=True)
+                talk.print(str(message), markup=False)
             else:
-                otherwise(message, category, *where)
+                otherwise(message, category, filename, lineno, file, line)
 
         warnings.showwarning = show
         yield

@@ -144,10 +144,10 @@ def evaluate(
     json
         One JSON object.
     """
-    from headway.bundle import TranslatorBundle, expect, load
+    from headway.bundle import TranslatorBundle, expect
 
     place = machine.prepare()
-    bundle = load(run, place.device, verify=place.verify)
+    bundle = place.load(run)
     with place.precision():
         if _of_pictures(bundle, (run, path), sight, search, json):
             return

@@ -37,10 +37,10 @@ def tag(
     json
         One JSON object a line: spans and words, with their characters and probabilities.
     """
-    from headway.bundle import TaggerBundle, load_as
+    from headway.bundle import TaggerBundle
 
     place = machine.prepare()
-    bundle = load_as(TaggerBundle, run, place.device, verify=place.verify)
+    bundle = place.load_as(TaggerBundle, run)
     number = 0
     for chunk in chunks(arguments_or_lines(text, "text"), from_input=not text):
         with place.precision():

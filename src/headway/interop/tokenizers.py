@@ -13,7 +13,7 @@ from tokenizers import decoders, models, pre_tokenizers, processors
 
 from headway.errors import DataError, HeadwayWarning
 from headway.files import read_bytes, read_json
-from headway.text import ForeignTokenizer
+from headway.text import AbsentTokenizer, ForeignTokenizer
 from headway.text.foreign import FILE, FILE_LIMIT
 
 VOCABULARY_FILE, MERGES_FILE = "vocab.json", "merges.txt"
@@ -22,13 +22,14 @@ IDS_FILES = ("generation_config.json", "config.json")
 END = "<|endoftext|>"
 
 
-def read_tokenizer(folder: str | Path) -> ForeignTokenizer:
-    """The tokenizer of `tokenizer.json`, or of GPT-2's `vocab.json` and `merges.txt`.
+def read_tokenizer(folder: str | Path) -> ForeignTokenizer | AbsentTokenizer:
+    """The tokenizer of `tokenizer.json`, or of GPT-2's `vocab.json` and `merges.txt`; without these
+    files an `AbsentTokenizer`.
 
     Which tokens begin and end a text is said by name in tokenizer_config.json or
     special_tokens_map.json, else by id in generation_config.json or config.json; one that is
     nowhere is the other. An id that the tokenizer does not have is ignored, with a HeadwayWarning.
-    DataError names the file that is missing, damaged or too large.
+    DataError names the file that is damaged or too large.
     """
     folder = Path(folder)
     if (folder / FILE).exists():
@@ -37,11 +38,8 @@ def read_tokenizer(folder: str | Path) -> ForeignTokenizer:
         return ForeignTokenizer(engine, *_ends(folder, engine.get_vocab()))
     if (folder / VOCABULARY_FILE).exists() and (folder / MERGES_FILE).exists():
         return _two_files(folder)
-    raise DataError(
-        "there is no tokenizer",
-        str(folder),
-        f"put {FILE} there, or GPT-2's {VOCABULARY_FILE} and {MERGES_FILE}",
-    )
+    needed = f"put {FILE} there, or GPT-2's {VOCABULARY_FILE} and {MERGES_FILE}"
+    return AbsentTokenizer(DataError("there is no tokenizer", str(folder), needed))
 
 
 def _two_files(folder: Path) -> ForeignTokenizer:
