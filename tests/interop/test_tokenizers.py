@@ -8,7 +8,7 @@ import tokenizers
 import transformers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from headway.errors import DataError, HeadwayWarning
+from headway.errors import DataError, HeadwayWarning, UsageError
 from headway.interop import read_tokenizer
 from headway.text import load_tokenizer
 
@@ -192,14 +192,13 @@ def test_nothing_is_left_after_the_ids_that_the_tokenizer_lacks(tmp_path):
 
 
 def test_a_folder_without_a_tokenizer_says_which_files_would_do(tmp_path):
-    with pytest.raises(
-        DataError, match=r"tokenizer\.json there, or GPT-2's vocab\.json and merges"
-    ):
-        read_tokenizer(tmp_path)
+    needed = r"tokenizer\.json there, or GPT-2's vocab\.json and merges"
+    with pytest.raises(UsageError, match=needed):
+        read_tokenizer(tmp_path).encode("a")
     small_gpt2(tmp_path)
     (tmp_path / "merges.txt").unlink()
-    with pytest.raises(DataError, match="there is no tokenizer"):
-        read_tokenizer(tmp_path)
+    with pytest.raises(UsageError, match=needed):
+        read_tokenizer(tmp_path).begin("a")
 
 
 def test_files_that_are_too_large_are_refused(tmp_path):
