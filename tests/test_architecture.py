@@ -75,6 +75,18 @@ def test_everything_public_says_what_it_is(path):
             assert ast.get_docstring(node) or is_tiny(node), f"{node.name} has no docstring"
 
 
+def test_no_constant_has_the_docstring_of_another_thing():
+    """A docstring that was copied describes what it was copied from."""
+    owners: dict[str, list[str]] = {}
+    for path in SOURCES:
+        tree = ast.parse(path.read_text())
+        for number, node in enumerate(tree.body):
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+                above = ast.unparse(tree.body[number - 1])[:30] if number else "the file"
+                owners.setdefault(str(node.value.value), []).append(f"{name_of(path)}: {above}")
+    assert not (twice := [names for names in owners.values() if len(names) > 1]), twice
+
+
 def is_tiny(node: ast.AST) -> bool:
     """A class that only names an error or lists settings explains itself."""
     return isinstance(node, ast.ClassDef) and all(

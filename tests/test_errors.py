@@ -5,7 +5,6 @@ from __future__ import annotations
 from headway.errors import (
     DataError,
     HeadwayError,
-    Interrupted,
     OutOfMemory,
     UsageError,
     closest,
@@ -17,8 +16,8 @@ def test_an_error_has_three_parts_on_three_lines_and_an_exit_code():
     assert str(error).split("\n") == ["what", "  at   where", "  try  do this"]
     assert (error.what, error.where, error.hint) == ("what", "where", "do this")
     assert str(DataError("what")) == "what"
-    kinds = (HeadwayError, UsageError, DataError, OutOfMemory, Interrupted)
-    assert [kind.exit_code for kind in kinds] == [1, 2, 3, 4, 130]
+    kinds = (HeadwayError, UsageError, DataError, OutOfMemory)
+    assert [kind.exit_code for kind in kinds] == [1, 2, 3, 4]
     assert isinstance(error, ValueError)
 
 

@@ -1,10 +1,15 @@
 """Our matrix products against torch's, values and gradients, in every case they tell apart."""
 
+import gc
+import io
+import os
+import warnings
 from copy import deepcopy
 
 import pytest
 import torch
 import torch.nn.functional as F
+from safetensors.torch import load_model, save_model
 from torch import nn
 from torch.testing import assert_close
 
@@ -159,3 +164,76 @@ def test_a_model_that_was_laid_out_saves_copies_and_keeps_tied_weights_tied(tmp_
     with torch.no_grad():
         other.a.weight.zero_()
     assert bool(model.a.weight.any())
+
+
+def laid_out_with_a_tie():
+    model = Three()
+    model.table = nn.Embedding(9, 32)
+    model.d = Linear(32, 9, bias=False)
+    model.d.weight = model.table.weight
+    lay_out(model)
+    return model
+
+
+def test_a_part_of_a_model_that_was_laid_out_is_saved_without_the_rest(tmp_path):
+    model = laid_out_with_a_tie()
+    for parameter in model.parameters():
+        assert parameter.untyped_storage().nbytes() == parameter.nbytes
+        assert parameter.storage_offset() == 0
+    buffer = io.BytesIO()
+    torch.save(model.c.state_dict(), buffer)  # a few hundred bytes of names and numbers besides
+    alone = io.BytesIO()
+    torch.save({name: p.detach().clone() for name, p in model.c.named_parameters()}, alone)
+    assert buffer.tell() <= alone.tell() + 64
+    save_model(model, str(tmp_path / "all.safetensors"))  # refuses tensors that are views
+    again = Three()
+    again.table, again.d = nn.Embedding(9, 32), Linear(32, 9, bias=False)
+    again.d.weight = again.table.weight
+    load_model(again, str(tmp_path / "all.safetensors"))
+    assert all(
+        torch.equal(p, q) for p, q in zip(again.parameters(), model.parameters(), strict=True)
+    )
+
+
+def test_what_was_taken_from_a_model_before_is_still_its_parameters():
+    model = Three()
+    parameters, weight = list(model.parameters()), model.a.weight
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    lay_out(model)
+    lay_out(model)  # twice is harmless
+    assert all(p is q for p, q in zip(parameters, model.parameters(), strict=True))
+    linears(torch.ones(1, 8), (model.a, model.b))[0].sum().backward()
+    before = weight.detach().clone()
+    optimizer.step()
+    assert_close(model.a.weight, before - 1)
+    with torch.no_grad():
+        joined, _ = module._joined((model.a, model.b))
+        assert torch.equal(joined[:32], model.a.weight), "the product reads the updated numbers"
+    sub = deepcopy(model.a)
+    assert sub.weight.untyped_storage().nbytes() == sub.weight.nbytes
+    model.to(torch.bfloat16)
+    with torch.no_grad():
+        assert module._joined((model.a, model.b)) is None
+
+
+def test_a_forked_process_that_changes_its_weights_changes_nothing_here():
+    model = laid_out_with_a_tie()
+    with warnings.catch_warnings():  # Python 3.12 warns where there are threads
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        model.a.weight.data.zero_()
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert bool(model.a.weight.any())
+
+
+def test_a_parameter_outlives_its_model_and_those_of_other_devices_stay():
+    model = Three()
+    model.elsewhere = nn.Parameter(torch.ones(3, device="meta"))
+    lay_out(model)
+    assert model.elsewhere.device.type == "meta"
+    kept, expected = model.b.weight, model.b.weight.detach().clone()
+    del model
+    gc.collect()
+    assert torch.equal(kept, expected)

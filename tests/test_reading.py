@@ -123,3 +123,12 @@ def test_an_error_of_the_block_under_the_lock_stays_itself(tmp_path):
     with pytest.raises(BlockingIOError), lock(tmp_path):
         raise BlockingIOError(errno.EAGAIN, "something else")
     assert files.MANIFEST == "MANIFEST.json"
+
+
+@pytest.mark.parametrize("text", [r'{"a": "x\ud800y"}', r'{"\udfff": 1}', r'["\ude00\ud83d"]'])
+def test_half_of_a_character_in_json_is_named_in_plain_words(tmp_path, text):
+    (tmp_path / "a.json").write_text(text)
+    with pytest.raises(DataError, match=r"lone surrogate \(\\u[0-9a-f]{4}\), half of a character"):
+        read_json(tmp_path / "a.json")
+    (tmp_path / "a.json").write_text(r'["\ud83d\ude00"]')
+    assert read_json(tmp_path / "a.json") == ["\N{GRINNING FACE}"]

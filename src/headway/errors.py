@@ -48,10 +48,8 @@ class OutOfMemory(HeadwayError):
         return cls(f"out of memory: {first}", hint=hint)
 
 
-class Interrupted(HeadwayError):
-    """Somebody stopped the run; everything up to here is saved."""
-
-    exit_code = 130
+class HeadwayWarning(UserWarning):
+    """Something in a file was ignored, and the rest of it is used."""
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -20,6 +20,7 @@ from headway.errors import DataError, HeadwayError, UsageError
 JSON_LIMIT = 16 * 2**20
 LONGEST_NAME = 255  # bytes of a file's name, on all common file systems
 TEMPORARY = re.compile(r".+\.tmp-[0-9a-f]{12}")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 # What the system says when the place, not the caller, is the reason that nothing can be written.
 NO_ROOM = {
     *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO),
@@ -137,8 +138,8 @@ def parse_json(data: bytes, where: str) -> Any:
     hooks: dict[str, Any] = {"parse_constant": refuse, "parse_float": finite}
     try:
         value = json.loads(data.decode(), object_pairs_hook=unique, **hooks)
-        if rb"\u" in data:
-            json.dumps(value, ensure_ascii=False).encode()  # a lone surrogate has no encoding
+        if rb"\u" in data and (lone := _SURROGATE.search(json.dumps(value, ensure_ascii=False))):
+            raise ValueError(f"a lone surrogate (\\u{ord(lone[0]):04x}), half of a character")
     except (ValueError, RecursionError) as error:
         raise DataError(f"not valid JSON: {error}", where) from error
     return value

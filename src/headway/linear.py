@@ -7,13 +7,15 @@ nothing. Both round in float32. docs/speed.md has the table.
 
 from __future__ import annotations
 
+import math
 import mmap
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils.weak import WeakIdKeyDictionary
 
 from headway.shapes import Float, Tensor
 
@@ -21,6 +23,8 @@ ALIGNMENT = 64  # bytes: a cache line, and the widest registers
 # oneDNN's call costs 10 microseconds more, which pays from so many multiplications on, and for
 # matrices that no longer lie in a core's cache however few rows they meet.
 WORK, MATRIX = 1 << 20, 1 << 18
+_RUNS: MutableMapping[Tensor, Tensor] = WeakIdKeyDictionary()
+"""A parameter that `lay_out` put beside others -> all of these as one tensor."""
 
 
 class Linear(nn.Linear):
@@ -64,26 +68,61 @@ def linears(x: Float[Tensor, "*B I"], layers: Sequence[nn.Linear]) -> tuple[Tens
 def lay_out(model: nn.Module) -> None:
     """Put the parameters of a model that will be used, not trained, into one block of CPU memory.
 
-    Matrices come one after the other, so that those that read the same vector (queries, keys and
-    values) can be multiplied as one; and the block lies in large pages where the system has them,
+    Matrices that read the same vector (queries, keys and values) lie one after the other, so that
+    they can be multiplied as one; and the block lies in large pages where the system has them,
     because a model that writes one text reads all of its weights for each token, and a tenth of
-    that time is the processor looking up where a page is. Values and names stay.
+    that time is the processor looking up where a page is.
+
+    Parameters stay the same objects, with their values, names and ties. Each has a storage of its
+    own, so a part of the model is saved and copied without the rest. The block is private to the
+    process, also after a fork, and is freed when no parameter in it is referenced any more: clone
+    one to keep it alone. Parameters on other devices stay where they are.
     """
-    parameters = [p for p in model.parameters() if p.device.type == "cpu" and p.numel()]
-    parameters.sort(key=lambda p: p.dim() < 2)  # a bias between two matrices would part them
-    places, end = [], 0
-    for parameter in parameters:
-        places.append(end)
-        end += -(-parameter.nbytes // ALIGNMENT) * ALIGNMENT
-    if not parameters:
+    groups = _neighbours(model)
+    end = sum(_room(parameter) for group in groups for parameter in group)
+    if not end:
         return
-    memory = mmap.mmap(-1, end)
+    # by default it would be shared with forked processes, whose changes would arrive here
+    memory = mmap.mmap(-1, end, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if hasattr(mmap, "MADV_HUGEPAGE"):
         memory.madvise(mmap.MADV_HUGEPAGE)
-    block = torch.frombuffer(memory, dtype=torch.uint8)
-    for parameter, start in zip(parameters, places, strict=True):
-        place = block[start : start + parameter.nbytes].view(parameter.dtype)
-        parameter.data = place.view(parameter.shape).copy_(parameter.data)
+    start = 0
+    for group in groups:
+        first = start
+        for parameter in group:
+            value = parameter.data
+            parameter.data = _part(memory, start, value.shape, value.dtype).copy_(value)
+            start += _room(parameter)
+        if len(group) > 1 and all(p.nbytes % ALIGNMENT == 0 for p in group[:-1]):
+            rows = sum(parameter.shape[0] for parameter in group)
+            run = _part(memory, first, (rows, *group[0].shape[1:]), group[0].dtype)
+            for parameter in group:
+                _RUNS[parameter] = run
+
+
+def _room(parameter: Tensor) -> int:
+    """Its bytes in a block, with the gap behind it."""
+    return -(-parameter.nbytes // ALIGNMENT) * ALIGNMENT
+
+
+def _part(memory: mmap.mmap, start: int, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+    """A part of the memory as a tensor whose storage is that part."""
+    return torch.frombuffer(memory, dtype=dtype, offset=start, count=math.prod(shape)).view(*shape)
+
+
+def _neighbours(model: nn.Module) -> list[list[nn.Parameter]]:
+    """The parameters on the CPU; those of linear layers of one module that may be multiplied as one
+    are together, and every other is alone."""
+    groups: dict[Any, list[nn.Parameter]] = {}
+    for name, parameter in model.named_parameters():
+        if parameter.device.type != "cpu" or not parameter.numel():
+            continue
+        layer, _, kind = name.rpartition(".")
+        key: Any = name
+        if isinstance(model.get_submodule(layer), nn.Linear):
+            key = (layer.rpartition(".")[0], kind, parameter.dtype, parameter.shape[1:])
+        groups.setdefault(key, []).append(parameter)
+    return list(groups.values())
 
 
 def _joined(layers: Sequence[nn.Linear]) -> tuple[Tensor, Tensor | None] | None:
@@ -106,16 +145,19 @@ def _is_plain(layer: nn.Linear) -> bool:
 def _adjacent(tensors: Sequence[Tensor]) -> Tensor | None:
     """The tensors as one, by their first dimension, without a copy; None if they do not lie so."""
     first = tensors[0]
-    end, memory = first.data_ptr(), first.untyped_storage().data_ptr()
+    run = _RUNS.get(first)
+    if run is None:
+        return None
+    begin = end = first.data_ptr()
     for tensor in tensors:
-        alike = tensor.dtype == first.dtype and tensor.shape[1:] == first.shape[1:]
+        alike = tensor.dtype == run.dtype and tensor.shape[1:] == run.shape[1:]
         if tensor.data_ptr() != end or not alike or not tensor.is_contiguous():
             return None
-        if tensor.untyped_storage().data_ptr() != memory:
-            return None
         end += tensor.nbytes
-    rows = sum(tensor.shape[0] for tensor in tensors)
-    return first.as_strided((rows, *first.shape[1:]), first.stride())
+    if begin < run.data_ptr() or end > run.data_ptr() + run.nbytes:
+        return None
+    row = run.nbytes // run.shape[0]
+    return run[(begin - run.data_ptr()) // row : (end - run.data_ptr()) // row]
 
 
 def product(a: Float[Tensor, "M K"], b: Float[Tensor, "N K"]) -> Float[Tensor, "M N"]:

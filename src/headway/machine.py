@@ -33,13 +33,11 @@ class MachineConfig:
 
 @dataclass(frozen=True)
 class Machine:
-    """What `prepare` decided. verify: whether models that are loaded are compared with the hashes
-    in their manifests."""
+    """What `prepare` decided."""
 
     device: str
     dtype: str
     threads: int
-    verify: bool = True
 
     def precision(self) -> AbstractContextManager[Any]:
         """Autocast for the forward pass, or nothing."""

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jaxtyping import TypeCheckError
 from torch.testing import assert_close
 
 from headway.attention import (
@@ -23,6 +24,7 @@ from headway.attention import (
     linear,
     window,
 )
+from headway.attention.kernel import masked_softmax
 from tests.zoo import KERNELS
 
 B, T, S, H, K, KV = 2, 5, 7, 3, 4, 6
@@ -290,3 +292,10 @@ def test_a_mask_that_hides_nothing_says_so_and_costs_nothing():
         Mask(window=0)
     with pytest.raises(ValueError, match="needs causal=True"):
         Mask(past=torch.tensor([1, 2]))
+
+
+def test_what_a_softmax_leaves_out_is_boolean_and_not_a_number():
+    scores = torch.randn(B, H, T, S)
+    masked_softmax(scores, Mask(causal=True).dense(T, S))
+    with pytest.raises(TypeCheckError):
+        masked_softmax(scores, torch.zeros(1, 1, T, S))

@@ -69,7 +69,7 @@ def test_evaluation_prints_scores_with_signatures_and_as_json(place):
     text = headway("eval", "runs/r", "--beam", "2", cwd=place).stdout
     assert "BLEU" in text and "tok:13a" in text and "10 sentences" in text
     found = json.loads(headway("eval", "runs/r", "--json", "--split", "valid", cwd=place).stdout)
-    assert found["sentences"] == 10 and 0 <= found["bleu"] <= 100
+    assert found["sentences"] == 6 and 0 <= found["bleu"] <= 100  # evaluation.sentences of the run
 
 
 def test_one_line_in_is_one_line_out_whatever_the_lines_hold(place):
@@ -267,7 +267,7 @@ def test_a_dry_run_keeps_nothing(tmp_path):
 def test_a_gradient_that_is_not_finite_stops_the_run_and_names_the_pairs(tmp_path):
     data = write_corpus(tmp_path / "data")
     words = train_words(
-        data, "r", "--optimizer.lr", "1e38", "--steps", "50", "--training.clip", "1e30"
+        data, "r", "--optimizer.lr", "1e9", "--steps", "50", "--training.clip", "1e9"
     )
     said = fails(1, *words, cwd=tmp_path)
     assert "not finite" in said and "sentence pairs" in said

@@ -8,7 +8,7 @@ import tokenizers
 import transformers
 from tokenizers import models, normalizers, pre_tokenizers, processors, trainers
 
-from headway.errors import DataError
+from headway.errors import DataError, UsageError
 from headway.interop import read_marked
 from headway.text import MarkedTokenizer
 
@@ -217,8 +217,8 @@ def test_a_text_that_spells_a_mark_is_a_text(tmp_path):
 
 def test_alberts_pieces_alone_say_what_to_do(tmp_path):
     (tmp_path / "spiece.model").write_bytes(b"\n\x0e")
-    with pytest.raises(DataError, match=r"spiece.model alone is not read.*save_pretrained"):
-        read_marked(tmp_path)
+    with pytest.raises(UsageError, match=r"spiece.model alone is not read.*save_pretrained"):
+        read_marked(tmp_path).encode("a")
 
 
 @pytest.mark.parametrize("name", [MARKS[0], *MARKS[1:]])
@@ -251,8 +251,10 @@ def test_files_that_say_nonsense_are_refused(files, said, tmp_path):
 
 
 def test_a_folder_without_a_tokenizer_says_which_files_would_do(tmp_path):
-    with pytest.raises(DataError, match=r"vocab\.txt, or vocab\.json and merges\.txt"):
-        read_marked(tmp_path)
+    absent = read_marked(tmp_path)
+    for use in (lambda: absent.encode("a"), lambda: absent.marks, lambda: absent.save(tmp_path)):
+        with pytest.raises(UsageError, match=r"vocab\.txt, or vocab\.json and merges\.txt"):
+            use()
     (tmp_path / "vocab.txt").write_bytes(b"\xff\xfe\n")
     with pytest.raises(DataError, match="not UTF-8"):
         read_marked(tmp_path)

@@ -8,7 +8,7 @@ import tokenizers
 import transformers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from headway.errors import DataError
+from headway.errors import DataError, HeadwayWarning, UsageError
 from headway.interop import read_tokenizer
 from headway.text import load_tokenizer
 
@@ -148,8 +148,6 @@ def test_what_begins_and_ends_a_text_is_found(files, bos, eos, tmp_path):
     [
         ({}, "no file says"),
         ({"config": {"eos_token_id": []}}, "no file says"),
-        ({"config": {"eos_token_id": 9999}}, "eos_token_id=9999"),
-        ({"config": {"eos_token_id": -1}}, "eos_token_id=-1"),
         ({"config": {"eos_token_id": True}}, "eos_token_id=True"),
         ({"config": [1]}, "names and values"),
         ({"tokenizer_config": {"eos_token": "<nowhere>"}}, "must be a piece"),
@@ -166,15 +164,41 @@ def test_files_that_say_nothing_or_nonsense_are_refused(files, said, tmp_path):
         read_tokenizer(put(tmp_path, **files))
 
 
-def test_a_folder_without_a_tokenizer_says_which_files_would_do(tmp_path):
-    with pytest.raises(
-        DataError, match=r"tokenizer\.json there, or GPT-2's vocab\.json and merges"
-    ):
+@pytest.mark.parametrize(
+    ("files", "ignored"),
+    [
+        ({"generation_config": {"eos_token_id": 9999}, "config": {"eos_token_id": 2}}, [9999]),
+        ({"generation_config": {"eos_token_id": [-1, 2], "bos_token_id": 50256}}, [50256, -1]),
+    ],
+)
+def test_ids_of_special_tokens_that_the_tokenizer_lacks_are_ignored(files, ignored, tmp_path):
+    llama_like(tmp_path)
+    (tmp_path / "tokenizer_config.json").unlink()
+    with pytest.warns(HeadwayWarning) as caught:
+        ours = read_tokenizer(put(tmp_path, **files))
+    assert (ours.bos, ours.eos) == (2, 2)
+    texts = [str(warning.message) for warning in caught]
+    assert len(texts) == len(ignored)
+    for text, number in zip(texts, ignored, strict=True):
+        assert "generation_config.json: " in text and f"_id={number} is ignored" in text
+
+
+def test_nothing_is_left_after_the_ids_that_the_tokenizer_lacks(tmp_path):
+    llama_like(tmp_path)
+    (tmp_path / "tokenizer_config.json").unlink()
+    put(tmp_path, config={"eos_token_id": 9999})
+    with pytest.warns(HeadwayWarning), pytest.raises(DataError, match="no file says"):
         read_tokenizer(tmp_path)
+
+
+def test_a_folder_without_a_tokenizer_says_which_files_would_do(tmp_path):
+    needed = r"tokenizer\.json there, or GPT-2's vocab\.json and merges"
+    with pytest.raises(UsageError, match=needed):
+        read_tokenizer(tmp_path).encode("a")
     small_gpt2(tmp_path)
     (tmp_path / "merges.txt").unlink()
-    with pytest.raises(DataError, match="there is no tokenizer"):
-        read_tokenizer(tmp_path)
+    with pytest.raises(UsageError, match=needed):
+        read_tokenizer(tmp_path).begin("a")
 
 
 def test_files_that_are_too_large_are_refused(tmp_path):

@@ -115,12 +115,12 @@ def test_tables_and_objects_hold_the_same_texts(tmp_path):
         ("a.jsonl", '{"text": "x"}\n', DataError, r"'label' is no text or number\n.*a.jsonl:1"),
         ("a.jsonl", '{"text": "x", "label": true}\n', DataError, r"a.jsonl:1"),
         ("a.jsonl", '{"text": "x", "label": 1}\n{\n', DataError, r"not valid JSON(.|\n)*a.jsonl:2"),
-        ("a.jsonl", '{"text": "\\ud800", "label": 1}\n', DataError, r"surrogates(.|\n)*:1"),
+        ("a.jsonl", '{"text": "\\ud800", "label": 1}\n', DataError, r"lone surrogate(.|\n)*:1"),
         (
             "a.jsonl",
             '{"text": "x", "label": "\\udfff"}\n',
             DataError,
-            r"surrogates(.|\n)*:1",
+            r"lone surrogate(.|\n)*:1",
         ),
         (
             "a.jsonl",

@@ -1,9 +1,14 @@
 """Translators as a run: sentences that are too long to translate."""
 
+import json
+
 import pytest
 
+from headway.cli.main import main
 from headway.errors import DataError
 from headway.recipes import recipe, train
+from headway.settings import override
+from headway.training import read_metrics
 from tests.end_to_end.small import sentences
 
 TINY = {
@@ -45,3 +50,21 @@ def test_validation_sentences_that_are_all_too_long_are_refused(tmp_path):
     pairs = [("ax" * 3000, "ein Wort")] * 4 + sentences()[:3]
     with pytest.raises(DataError, match="no validation sentence has at most 4,096 tokens"):
         train(configured(tmp_path, pairs), tmp_path / "run")
+
+
+@pytest.mark.parametrize("held_out", [True, False], ids=["held out of train", "a file"])
+def test_eval_of_the_validation_pairs_gives_the_scores_of_the_training(tmp_path, capsys, held_out):
+    pairs = [*sentences()[:3], ("ax" * 3000, "ein Wort"), *sentences()[3:9]]
+    config = configured(tmp_path, pairs)
+    changes = {"training.steps": 40, "optimizer.lr": 1e-2, "evaluation.every": 40}
+    if held_out:
+        changes |= {"data.valid": None}
+        (tmp_path / "valid.tsv").unlink()
+    train(override(config, changes, "test"), tmp_path / "run")
+    (logged,) = read_metrics(tmp_path / "run" / "metrics.jsonl", "valid")
+    with pytest.raises(SystemExit) as leaving:
+        main(["eval", str(tmp_path / "run"), "--split", "valid", "--beam", "1", "--json"])
+    assert not leaving.value.code
+    scores = json.loads(capsys.readouterr().out)
+    assert (scores["bleu"], scores["chrf"]) == (logged["bleu"], logged["chrf"])
+    assert scores["chrf"] > 0 and scores["sentences"] in (3, 4)

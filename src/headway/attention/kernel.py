@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from headway.attention.masks import Mask
-from headway.shapes import Float, Tensor
+from headway.shapes import Bool, Float, Tensor
 
 
 class Kernel(nn.Module, abc.ABC):
@@ -57,7 +57,7 @@ def spread(x: Float[Tensor, "B G S K"], num_heads: int) -> Float[Tensor, "B H S 
 
 
 def masked_softmax(
-    scores: Float[Tensor, "B H T S"], allowed: Float[Tensor, ...] | Tensor
+    scores: Float[Tensor, "B H T S"], allowed: Bool[Tensor, "#B #H T S"]
 ) -> Float[Tensor, "B H T S"]:
     """softmax over the keys a query may attend to; a query that may attend to none gets zeros.
 

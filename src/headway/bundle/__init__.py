@@ -13,10 +13,10 @@ from headway.bundle.families import (
     FAMILIES,
     Bundle,
     Family,
+    check_kind,
     expect,
     load,
     load_as,
-    load_of_kind,
 )
 from headway.bundle.reading import Attention, Reading, attention_of, part_of
 from headway.bundle.tagger import FoundSpan, FoundWord, Tagged, TaggerBundle, TagReader
@@ -58,9 +58,9 @@ __all__ = [
     "TranslatorBundle",
     "WordsBundle",
     "attention_of",
+    "check_kind",
     "expect",
     "load",
     "load_as",
-    "load_of_kind",
     "part_of",
 ]

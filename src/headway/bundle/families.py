@@ -22,8 +22,7 @@ from headway.bundle.text import TextBundle
 from headway.bundle.translator import TranslatorBundle
 from headway.bundle.vision import ImageClasses, ImageClassifierBundle, ImageEncoderBundle
 from headway.bundle.words import WordsBundle
-from headway.data.image_reader import ImageReader
-from headway.errors import DataError, UsageError
+from headway.errors import DataError, UsageError, did_you_mean
 from headway.files import read_json
 from headway.linear import lay_out
 from headway.models import (
@@ -56,7 +55,7 @@ from headway.models import (
     words_model,
 )
 from headway.settings import flatten, override
-from headway.text import ForeignTokenizer
+from headway.text import AbsentTokenizer, ForeignTokenizer
 
 Bundle = (
     TranslatorBundle
@@ -86,47 +85,51 @@ LONGEST_CAPTION = 64  # pieces, where a folder does not tell
 WINDOW, STRIDE = 256, 96  # of an answerer whose folder does not tell what it was trained with
 
 
-def _foreign_encoder(model: Bert, place: Path) -> EncoderBundle:
+def _foreign_encoder(model: Bert, place: Path, kind: str) -> EncoderBundle:
     """With how sentence-transformers makes its vectors, where the folder says so."""
     how = interop.read_sentence_folder(place)
-    return EncoderBundle(model, interop.read_marked(place), how.pooling, how.length)
+    return EncoderBundle(model, interop.read_marked(place, kind), how.pooling, how.length)
 
 
-def _foreign_classifier(model: BertClassifier, place: Path) -> ClassifierBundle:
+def _foreign_classifier(model: BertClassifier, place: Path, kind: str) -> ClassifierBundle:
     """Its numbers, of a model of one output, are what it gives; it may read one text or two."""
-    labels = interop.read_labels(place)
+    labels = interop.read_labels(place, kind)
     numbers = Numbers(0.0, 1.0) if len(labels) == 1 else None
-    tokenizer, length = interop.read_marked(place), model.config.bert.max_length
+    tokenizer, length = interop.read_marked(place, kind), model.config.bert.max_length
     named = () if numbers else labels
     return ClassifierBundle(model, ClassReader(tokenizer, named, length, numbers, pairs=None))
 
 
-def _foreign_tagger(model: BertTagger, place: Path) -> TaggerBundle:
-    tokenizer, length = interop.read_marked(place), model.config.bert.max_length
-    return TaggerBundle(model, TagReader(tokenizer, interop.read_labels(place), length))
+def _foreign_tagger(model: BertTagger, place: Path, kind: str) -> TaggerBundle:
+    tokenizer, length = interop.read_marked(place, kind), model.config.bert.max_length
+    return TaggerBundle(model, TagReader(tokenizer, interop.read_labels(place, kind), length))
 
 
-def _foreign_answerer(model: BertAnswerer, place: Path) -> AnswererBundle:
+def _foreign_answerer(model: BertAnswerer, place: Path, kind: str) -> AnswererBundle:
     window = min(WINDOW, model.config.bert.max_length)
-    reader = AnswerReader(interop.read_marked(place), window, min(STRIDE, window // 2))
+    reader = AnswerReader(interop.read_marked(place, kind), window, min(STRIDE, window // 2))
     return AnswererBundle(model, reader)
 
 
-def _foreign_images(model: ViT, place: Path) -> ImageEncoderBundle:
-    return ImageEncoderBundle(model, _image_reader(model.config, place))
+def _foreign_images(model: ViT, place: Path, kind: str) -> ImageEncoderBundle:
+    return ImageEncoderBundle(model, interop.read_image_reader(place, model.config, kind))
 
 
-def _foreign_image_classifier(model: ViTClassifier, place: Path) -> ImageClassifierBundle:
-    reader = _image_reader(model.config.vit, place)
-    return ImageClassifierBundle(model, ImageClasses(reader, interop.read_labels(place)))
+def _foreign_image_classifier(
+    model: ViTClassifier, place: Path, kind: str
+) -> ImageClassifierBundle:
+    reader = interop.read_image_reader(place, model.config.vit, kind)
+    return ImageClassifierBundle(model, ImageClasses(reader, interop.read_labels(place, kind)))
 
 
-def _foreign_captioner(model: Captioner, place: Path) -> CaptionerBundle:
+def _foreign_captioner(model: Captioner, place: Path, kind: str) -> CaptionerBundle:
     """It speaks one language: captions begin with the token that its folder names."""
     tokenizer = interop.read_tokenizer(place)
     told = read_json(place / CONFIG_FILE)
     start = told.get("decoder_start_token_id")
-    if type(start) is int:
+    if isinstance(tokenizer, AbsentTokenizer):
+        tokenizer.size = model.config.gpt.vocabulary
+    elif type(start) is int:
         tokenizer = ForeignTokenizer.of_json(
             tokenizer.engine_json, start, tokenizer.eos, str(place / CONFIG_FILE)
         )
@@ -134,12 +137,8 @@ def _foreign_captioner(model: Captioner, place: Path) -> CaptionerBundle:
     return CaptionerBundle(model, CaptionReader(images, tokenizer, (), LONGEST_CAPTION))
 
 
-def _image_reader(config: ViTConfig, place: Path) -> ImageReader:
-    return interop.read_image_reader(place, config, str(read_json(place / CONFIG_FILE)[FOREIGN]))
-
-
-FOREIGN_BUNDLES: dict[type[nn.Module], Callable[[Any, Path], Bundle]] = {
-    GPT: lambda model, place: TextBundle(model, interop.read_tokenizer(place)),
+FOREIGN_BUNDLES: dict[type[nn.Module], Callable[[Any, Path, str], Bundle]] = {
+    GPT: lambda model, place, kind: TextBundle(model, interop.read_tokenizer(place)),
     Bert: _foreign_encoder,
     BertClassifier: _foreign_classifier,
     BertTagger: _foreign_tagger,
@@ -148,7 +147,8 @@ FOREIGN_BUNDLES: dict[type[nn.Module], Callable[[Any, Path], Bundle]] = {
     ViTClassifier: _foreign_image_classifier,
     Captioner: _foreign_captioner,
 }
-"""What a Hugging Face folder holds -> it and what stands beside it there, with its verbs."""
+"""What a Hugging Face folder holds -> it and what stands beside it there, with its verbs. Called
+with the model, the folder and its `model_type`."""
 
 B = TypeVar("B")
 
@@ -178,24 +178,31 @@ FAMILIES: dict[str, Family] = {
 """`family` in config.json -> what it needs."""
 
 
-def load(folder: str | Path, device: str = "cpu", *, verify: bool = True) -> Bundle:
+def load(
+    folder: str | Path, device: str = "cpu", *, verify: bool = True, family: str | None = None
+) -> Bundle:
     """Open a bundle, the best model of a run folder, a Hugging Face folder of a language model, of
     an encoder of BERT's family or of pictures (ViT, DINO, DINOv2), of a captioner, or a llama2.c
     file (its tokenizer, tok*.bin, beside it).
 
     verify: compare the files of a Headway model with the hashes in its manifest; False saves about
-    a second for each GB. DataError if a file is missing or damaged, if a weight is not finite, or
-    if model and tokenizer do not belong together.
+    a second for each GB. family: the `model_type` of a Hugging Face folder whose config.json has
+    none, such as "bert". A Hugging Face folder without a tokenizer is loaded too; using the
+    tokenizer raises UsageError. DataError if a file is missing or damaged, if a weight is not
+    finite, or if model and tokenizer do not belong together.
+
+    On a CPU the parameters are moved into one block of memory: `linear.lay_out` says what follows.
     """
-    bundle = _open(folder, device, verify)
+    bundle = _open(folder, device, verify, family)
     check_finite(bundle.model, Path(folder))
     lay_out(bundle.model)
     return bundle
 
 
-def _open(folder: str | Path, device: str, verify: bool) -> Bundle:
+def _open(folder: str | Path, device: str, verify: bool, family: str | None) -> Bundle:
     place = Path(folder)
     if place.is_file():
+        _check_family(family, "llama2.c", place)
         return _llama2c(place, device)
     if (place / "model" / CONFIG_FILE).is_file():
         place = place / "model"
@@ -210,20 +217,38 @@ def _open(folder: str | Path, device: str, verify: bool) -> Bundle:
         verify_files(place)
     values = read_json(place / CONFIG_FILE)
     if isinstance(values, dict) and values.get(FOREIGN) is not None:
-        return _foreign(place, device)
+        _check_family(family, str(values[FOREIGN]), place)
+        return _foreign(place, device, str(values[FOREIGN]))
     if isinstance(values, dict) and "format" not in values and _is_hugging_face(values):
-        known = ", ".join(interop.FAMILIES)
+        return _foreign(place, device, _named_type(family, place / CONFIG_FILE))
+    facts = read_facts(place)
+    _check_family(family, str(facts.get("family")), place)
+    known, config = _family(facts, place / CONFIG_FILE)
+    with shapes_only():
+        model: Any = known.model(config)
+    fill(model, place)
+    return known.bundle.open(model.to(device), place, facts)
+
+
+def _check_family(requested: str | None, found: str, place: Path) -> None:
+    if requested not in (None, found):
+        raise UsageError(f"family {requested} was requested, and this is {found}", str(place))
+
+
+def _named_type(family: str | None, path: Path) -> str:
+    """The `model_type` of a Hugging Face folder whose config.json has none: the requested one."""
+    known = ", ".join(interop.FAMILIES)
+    if family is None:
         raise DataError(
             f"this looks like a Hugging Face folder, but {FOREIGN} is missing in its {CONFIG_FILE}",
-            str(place / CONFIG_FILE),
-            f'add the type of the model, such as "{FOREIGN}": "bert"; known: {known}',
+            str(path),
+            f'name the type of the model: --family bert, or family="bert" in Python; or add it '
+            f'there as "{FOREIGN}": "bert"; known: {known}',
         )
-    facts = read_facts(place)
-    family, config = _family(facts, place / CONFIG_FILE)
-    with shapes_only():
-        model: Any = family.model(config)
-    fill(model, place)
-    return family.bundle.open(model.to(device), place, facts)
+    if family not in interop.FAMILIES:
+        meant = did_you_mean(family, interop.FAMILIES)
+        raise UsageError(f"unknown family {family}{meant}", hint=f"one of: {known}")
+    return family
 
 
 def _is_hugging_face(values: dict[str, Any]) -> bool:
@@ -231,10 +256,10 @@ def _is_hugging_face(values: dict[str, Any]) -> bool:
     return not FOREIGN_KEYS.isdisjoint(values)
 
 
-def _foreign(place: Path, device: str) -> Bundle:
-    """A Hugging Face folder's model with the tokenizer there."""
-    foreign: Any = interop.build(*interop.read(place))
-    return FOREIGN_BUNDLES[type(foreign)](foreign.to(device), place)
+def _foreign(place: Path, device: str, kind: str) -> Bundle:
+    """A Hugging Face folder's model with the tokenizer there. kind: its `model_type`."""
+    foreign: Any = interop.build(*interop.read(place, kind))
+    return FOREIGN_BUNDLES[type(foreign)](foreign.to(device), place, kind)
 
 
 def _llama2c(path: Path, device: str) -> TextBundle:
@@ -249,16 +274,9 @@ def _llama2c(path: Path, device: str) -> TextBundle:
     return TextBundle(model, interop.read_llama2c_tokenizer(beside[0]))
 
 
-def load_as(wanted: type[B], folder: str | Path, device: str = "cpu", *, verify: bool = True) -> B:
-    """The bundle in `folder`, which must be of this class: for verbs that only one kind has."""
-    return expect(wanted, load(folder, device, verify=verify), folder)
-
-
-def load_of_kind(kind: str, folder: str | Path, device: str = "cpu", *, verify: bool = True) -> Any:
-    """The bundle in `folder`, which must be of this kind (`bundle.kind`)."""
-    bundle = load(folder, device, verify=verify)
-    check_kind(bundle, kind, folder)
-    return bundle
+def load_as(wanted: type[B], folder: str | Path, device: str = "cpu") -> B:
+    """The bundle in `folder`, which must be of this class."""
+    return expect(wanted, load(folder, device), folder)
 
 
 def expect(wanted: type[B], bundle: Bundle, folder: str | Path) -> B:

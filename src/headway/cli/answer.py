@@ -44,11 +44,11 @@ def answer(
     json
         One JSON object a line, with the characters of the text where the answers stand.
     """
-    from headway.bundle import AnswererBundle, load_as
+    from headway.bundle import AnswererBundle
 
     text = _text(context)
     place = machine.prepare()
-    bundle = load_as(AnswererBundle, run, place.device, verify=place.verify)
+    bundle = place.load_as(AnswererBundle, run)
     questions = arguments_or_lines(() if question is None else (question,), "question")
     truncated = Truncated(bundle.reader.question_room, "question")
     for number, each in enumerate(questions, start=1):

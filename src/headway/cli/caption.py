@@ -76,7 +76,7 @@ def caption(
     json
         One JSON object a line.
     """
-    from headway.bundle import CaptionerBundle, load_as
+    from headway.bundle import CaptionerBundle
 
     if not 1 <= top <= beam:
         raise UsageError(f"--top {top}: must be between 1 and the beam width, {beam}")
@@ -87,7 +87,7 @@ def caption(
     if plot is not None:
         _check_plot(plot, len(paths) * len(languages))
     place = machine.prepare()
-    bundle = load_as(CaptionerBundle, run, place.device, verify=place.verify)
+    bundle = place.load_as(CaptionerBundle, run)
     with place.precision():
         for what, found in _captions(bundle, paths, languages, (beam, top, length_penalty), drawn):
             _show(what if len(languages) > 1 else (*what[:2], None), found, json)

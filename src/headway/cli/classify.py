@@ -62,14 +62,14 @@ def classify(
     json
         One JSON object a line, with the probabilities of the labels that --top asks for.
     """
-    from headway.bundle import ClassifierBundle, ImageClassifierBundle, expect, load
+    from headway.bundle import ClassifierBundle, ImageClassifierBundle, expect
 
     if top is not None and top < 1:
         raise UsageError(f"--top {top}: must be at least 1")
     if (text and file) or (second is not None and len(text) != 1):
         raise UsageError("give texts, or one text and --second, or --file")
     place = machine.prepare()
-    bundle = load(run, place.device, verify=place.verify)
+    bundle = place.load(run)
     with place.precision():
         if not isinstance(bundle, ImageClassifierBundle):
             reads = expect(ClassifierBundle, bundle, run)

@@ -13,6 +13,7 @@ import os
 import shutil
 import sys
 import traceback
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,7 +21,7 @@ from typing import Any, TextIO, cast
 
 from rich.console import Console
 
-from headway.errors import HeadwayError
+from headway.errors import HeadwayError, HeadwayWarning
 
 
 class Stream:
@@ -129,6 +130,32 @@ def report(error: HeadwayError) -> None:
     talk.print(first, markup=False)
     for line in others:
         talk.print(line, markup=False)
+
+
+@contextmanager
+def warnings_on_one_line() -> Iterator[None]:
+    """Show each HeadwayWarning of the block as one line among the messages; Python's own way shows
+    a line of our source code too."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", HeadwayWarning)
+        otherwise = warnings.showwarning
+
+        def show(
+            message: Warning | str,
+            category: type[Warning],
+            filename: str,
+            lineno: int,
+            file: TextIO | None = None,
+            line: str | None = None,
+        ) -> None:
+            if issubclass(category, HeadwayWarning):
+                talk.print("warning:", style="bold yellow", end=" ")
+                talk.print(str(message), markup=False)
+            else:
+                otherwise(message, category, filename, lineno, file, line)
+
+        warnings.showwarning = show
+        yield
 
 
 def report_bug(error: BaseException) -> None:

@@ -77,11 +77,10 @@ def embed(
     json
         JSON objects instead of the table on standard output.
     """
-    from headway.bundle import load
 
     _check_paths(output, plot)
     place = machine.prepare()
-    bundle = load(run, place.device, verify=place.verify)
+    bundle = place.load(run)
     if sees_pictures(bundle):
         found, what = gather_pictures(texts, label), "pictures"
     else:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -23,7 +24,7 @@ from headway.tasks.registry import task_of_kind
 
 if TYPE_CHECKING:
     from headway.bundle import Bundle, TranslatorBundle
-    from headway.data.formats import PairFiles
+    from headway.data.formats import Pair, PairFiles
     from headway.machine import Machine
 
 
@@ -41,9 +42,13 @@ class SearchFlags:
 class PairFlags:
     """Of a translator: on which pairs it is scored."""
 
-    split: Annotated[Literal["test", "valid"], Parameter(help="Which of the run's own pairs.")] = (
-        "test"
-    )
+    split: Annotated[
+        Literal["test", "valid"],
+        Parameter(
+            help="Which of the run's own pairs: the test pairs, or the validation pairs that "
+            "were translated while training (--beam 1 gives the logged scores)."
+        ),
+    ] = "test"
     source: Annotated[
         str | None, Parameter(help="Column or file ending of the source language.")
     ] = None
@@ -139,10 +144,10 @@ def evaluate(
     json
         One JSON object.
     """
-    from headway.bundle import TranslatorBundle, expect, load
+    from headway.bundle import TranslatorBundle, expect
 
     place = machine.prepare()
-    bundle = load(run, place.device, verify=place.verify)
+    bundle = place.load(run)
     with place.precision():
         if _of_a_task(bundle, run, path, json):
             return
@@ -153,7 +158,7 @@ def evaluate(
         if _of_an_encoder(bundle, (run, path), place, sentences, json):
             return
         translator = expect(TranslatorBundle, bundle, run)
-        _scores(translator, _files(run, path, pairs), search, json)
+        _scores(translator, _pairs(translator, run, path, pairs), search, json)
 
 
 def _of_a_task(bundle: Bundle, run: Path, path: Path | None, json: bool) -> bool:
@@ -252,15 +257,21 @@ def _of_an_encoder(
     return True
 
 
-def _scores(bundle: TranslatorBundle, files: PairFiles, search: SearchFlags, json: bool) -> None:
+@dataclass(frozen=True)
+class ScoredPairs:
+    """Pairs to translate, and what they are called on the screen."""
+
+    pairs: Sequence[Pair]
+    name: str
+
+
+def _scores(bundle: TranslatorBundle, scored: ScoredPairs, search: SearchFlags, json: bool) -> None:
     """BLEU and chrF of what the model makes of the source sides."""
-    from headway.data.formats import read_pairs
     from headway.evaluation import score_translations
 
-    beam, length_penalty = search.beam, search.length_penalty
-    pairs = [pair for pair in read_pairs(files) if pair.source and pair.target]
+    beam, length_penalty, pairs = search.beam, search.length_penalty, scored.pairs
     if not pairs:
-        raise DataError("there is no pair to evaluate on", files.describe())
+        raise DataError("there is no pair to evaluate on", scored.name)
     with talk.status(f"translating {len(pairs):,} sentences, beam {beam}"):
         outputs = bundle.translate(
             [pair.source for pair in pairs], beam=beam, length_penalty=length_penalty
@@ -270,32 +281,37 @@ def _scores(bundle: TranslatorBundle, files: PairFiles, search: SearchFlags, jso
         data_json({**asdict(scores), "beam": beam, "length_penalty": length_penalty})
         return
     how = f"beam {beam}, length penalty {length_penalty:g}"
-    data(f"{files.describe()}: {scores.sentences:,} sentences, {how}")
+    data(f"{scored.name}: {scores.sentences:,} sentences, {how}")
     data(f"BLEU {scores.bleu:.2f}   {scores.bleu_signature}")
     data(f"chrF {scores.chrf:.2f}   {scores.chrf_signature}")
 
 
-def _files(run: Path, path: Path | None, flags: PairFlags) -> PairFiles:
+def _pairs(bundle: TranslatorBundle, run: Path, path: Path | None, flags: PairFlags) -> ScoredPairs:
     """The pairs to evaluate on."""
     from headway.data.formats import pair_files
+    from headway.recipes import RunConfig, saved
     from headway.recipes.config import DataConfig
-    from headway.recipes.prepare import splits_of
-    from headway.settings import override, read_yaml
+    from headway.recipes.prepare import splits_of, validation_pairs
+    from headway.recipes.translate import translatable
 
-    saved: dict[str, Any] = {}
-    if (run / "run.yaml").is_file():
-        values = read_yaml(run / "run.yaml")
-        start = "data."
-        saved = {k.removeprefix(start): v for k, v in values.items() if k.startswith(start)}
-    source, target = flags.source or saved.get("source"), flags.target or saved.get("target")
+    config = saved(run) if (run / "run.yaml").is_file() else None
+    languages = config.data if isinstance(config, RunConfig) else DataConfig()
     if path is not None:
-        return pair_files(path, source, target)
-    if not saved:
+        source, target = flags.source or languages.source, flags.target or languages.target
+        return _of_files(pair_files(path, source, target))
+    if not isinstance(config, RunConfig):
         raise UsageError(f"{run} does not say what it was trained on", hint="name a file of pairs")
-    splits = splits_of(override(DataConfig(), saved, str(run / "run.yaml")))
-    files = splits.test if flags.split == "test" else splits.valid
+    if flags.split == "valid":
+        name = f"validation pairs of {run}"
+        return ScoredPairs(translatable(validation_pairs(config.data), config, bundle), name)
+    files = splits_of(config.data).test
     if files is None:
-        raise UsageError(
-            f"the run has no {flags.split} pairs", hint="name a file, or --split valid"
-        )
-    return files
+        raise UsageError("the run has no test pairs", hint="name a file, or --split valid")
+    return _of_files(files)
+
+
+def _of_files(files: PairFiles) -> ScoredPairs:
+    from headway.data.formats import read_pairs
+
+    pairs = [pair for pair in read_pairs(files) if pair.source and pair.target]
+    return ScoredPairs(pairs, files.describe())

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from headway.cli.console import talk
-from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
+from headway.cli.flags import ON_THIS_MACHINE, Loader, MachineFlags
 from headway.errors import UsageError, did_you_mean
 from headway.files import check_new, make_folder
 
 if TYPE_CHECKING:
     from headway.bundle import Bundle
-    from headway.machine import Machine
 
     Opened = Callable[[str], Bundle]
 
@@ -93,13 +92,12 @@ def figures(
             talk.print(f"not drawn {name}: needs {missing[name]}", markup=False)
 
 
-def _opener(machine: Machine) -> Opened:
+def _opener(machine: Loader) -> Opened:
     """Opens each model once, however many figures are drawn from it."""
-    from headway.bundle import load
 
     @cache
     def opened(folder: str) -> Bundle:
-        return load(folder, machine.device, verify=machine.verify)
+        return machine.load(folder)
 
     return opened
 

@@ -39,10 +39,10 @@ def fill(
     json
         One JSON object a line.
     """
-    from headway.bundle import EncoderBundle, load_as
+    from headway.bundle import EncoderBundle
 
     place = machine.prepare()
-    bundle = load_as(EncoderBundle, run, place.device, verify=place.verify)
+    bundle = place.load_as(EncoderBundle, run)
     number = 0
     for chunk in chunks(arguments_or_lines(text, "text"), from_input=not text):
         with place.precision():

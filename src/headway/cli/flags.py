@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from cyclopts import Parameter
 
+from headway.machine import Machine
 from headway.settings import BEAMS, COMMAND_LINE, MOST, PENALTY, Most
 
 if TYPE_CHECKING:
-    from headway.machine import Machine
+    from headway.bundle import Bundle
+
+B = TypeVar("B")
 
 
 def check_number(kind: Any, value: Any, least: float | int = -MOST, most: Most = MOST) -> None:
@@ -48,10 +52,30 @@ Count = Annotated[int, Parameter(validator=between(1, MOST))]
 Port = Annotated[int, Parameter(validator=between(0, Most(65_535, "ports end there")))]
 
 
+@dataclass(frozen=True)
+class Loader(Machine):
+    """A machine, and how models are loaded there. verify, family: as in `headway.load`."""
+
+    verify: bool = True
+    family: str | None = None
+
+    def load(self, folder: str | Path) -> Bundle:
+        """The model of a run or a folder, on this machine's device."""
+        from headway.bundle import load
+
+        return load(folder, self.device, verify=self.verify, family=self.family)
+
+    def load_as(self, wanted: type[B], folder: str | Path) -> B:
+        """The same, which must be of this class: for verbs that only one kind of model has."""
+        from headway.bundle import expect
+
+        return expect(wanted, self.load(folder), folder)
+
+
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class MachineFlags:
-    """Where a model runs."""
+    """Where a model runs, and how it is loaded."""
 
     device: Annotated[str, Parameter(help="auto, cpu, cuda or mps.")] = "auto"
     dtype: Annotated[str, Parameter(help="float32 or bfloat16.")] = "float32"
@@ -64,14 +88,22 @@ class MachineFlags:
         ),
     ] = True
 
-    def prepare(self) -> Machine:
+    family: Annotated[
+        str | None,
+        Parameter(
+            help="Type of the model in a Hugging Face folder whose config.json has no model_type, "
+            "such as bert."
+        ),
+    ] = None
+
+    def prepare(self) -> Loader:
         """Set the process up; an unknown or absent device is refused."""
         from headway.machine import MachineConfig, prepare
         from headway.settings import override
 
-        settings = {name: value for name, value in vars(self).items() if name != "verify"}
+        settings = {"device": self.device, "dtype": self.dtype, "threads": self.threads}
         machine = prepare(override(MachineConfig(), settings, COMMAND_LINE))
-        return replace(machine, verify=self.verify)
+        return Loader(**vars(machine), verify=self.verify, family=self.family)
 
 
 ON_THIS_MACHINE = MachineFlags()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from headway.cli.console import data, data_json, data_part
-from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
+from headway.cli.flags import ON_THIS_MACHINE, Loader, MachineFlags
 from headway.cli.inputs import arguments_or_lines, standard_input
 from headway.cli.train import split_words
 from headway.errors import DataError, UsageError
@@ -19,7 +19,6 @@ from headway.settings import COMMAND_LINE, override
 if TYPE_CHECKING:
     from headway.bundle import TextBundle
     from headway.decoding import Continuation, GenerationConfig
-    from headway.machine import Machine
 
 PROMPT_LIMIT = 2**24
 TEMPLATE = "User: {user}\nAssistant:"
@@ -118,7 +117,7 @@ def chat(
 def _opened(
     words: Sequence[str], machine: MachineFlags
 ) -> tuple[TextBundle, GenerationConfig, list[str], Any]:
-    from headway.bundle import TextBundle, load_as
+    from headway.bundle import TextBundle
     from headway.decoding import GenerationConfig
 
     things, flags = split_words(words, {})
@@ -131,7 +130,7 @@ def _opened(
         written["stop"] = tuple(flags["stop"].replace("\\n", "\n").split(","))
     settings = override(GenerationConfig(), written, COMMAND_LINE)
     place = machine.prepare()
-    bundle = load_as(TextBundle, things[0], place.device, verify=place.verify)
+    bundle = place.load_as(TextBundle, things[0])
     return bundle, settings, [thing.replace("\\n", "\n") for thing in things[1:]], place
 
 
@@ -142,10 +141,10 @@ def _text(path: Path) -> str:
         raise DataError(f"not UTF-8: {error}", str(path)) from error
 
 
-def _draft(folder: str, place: Machine) -> TextBundle:
-    from headway.bundle import TextBundle, load_as
+def _draft(folder: str, place: Loader) -> TextBundle:
+    from headway.bundle import TextBundle
 
-    return load_as(TextBundle, folder, place.device, verify=place.verify)
+    return place.load_as(TextBundle, folder)
 
 
 def _show_live(

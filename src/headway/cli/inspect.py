@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from headway.cli.console import data, data_json, program, talk
-from headway.cli.flags import ON_THIS_MACHINE, MachineFlags, Port, number
+from headway.cli.flags import ON_THIS_MACHINE, Loader, MachineFlags, Port, number
 from headway.errors import UsageError
 from headway.files import check_new_file
 
 if TYPE_CHECKING:
     from headway.inspection.document import Document, Frame, Maps
-    from headway.machine import Machine
 
 WARNED = 26_000_000  # bytes of a page from which a smaller one is proposed
 COLUMNS = 40  # keys of a map in a terminal
@@ -129,10 +128,9 @@ def _document(
     given: str,
     asked: dict[str, Any],
     how: tuple[PageFlags, HeadFlags],
-    place: Machine,
+    place: Loader,
 ) -> Document:
     """A frame for each model, and a walk through the first of them."""
-    from headway.bundle import load
     from headway.inspection.asking import WRITTEN
     from headway.inspection.document import Document
     from headway.inspection.walk import walk
@@ -140,7 +138,7 @@ def _document(
 
     page, shown = how
     analyses = (*ANALYSES, *SLOW) if page.importance else ANALYSES
-    bundles = [load(run, place.device, verify=place.verify) for run in runs]
+    bundles = [place.load(run) for run in runs]
     frames = [
         watch(
             *(bundle, given),
@@ -283,10 +281,9 @@ def ui(
         raise UsageError(
             "the live page needs a server", hint="pip install 'headway[serve]'"
         ) from None
-    from headway.bundle import load
 
     place = machine.prepare()
-    viewer = BundleViewer(load(run, place.device, verify=place.verify), Path(run).name)
+    viewer = BundleViewer(place.load(run), Path(run).name)
     first = viewer.first() if given is None else viewer.open(given)
 
     def ready(address: str) -> None:

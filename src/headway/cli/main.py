@@ -22,6 +22,7 @@ from headway.cli.console import (
     report,
     report_bug,
     talk,
+    warnings_on_one_line,
 )
 from headway.cli.demo import demo
 from headway.cli.doctor import doctor, version
@@ -107,7 +108,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         app(words, exit_on_error=False, print_error=False, result_action="return_value")
         return
     try:
-        code = _run(words)
+        with warnings_on_one_line():
+            code = _run(words)
     except HeadwayError as error:  # even the report of an error could not be written
         code = error.exit_code
     sys.exit(finish(code))

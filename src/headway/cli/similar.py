@@ -51,10 +51,10 @@ def similar(
     json
         One JSON object a line.
     """
-    from headway.bundle import EncoderBundle, load_as
+    from headway.bundle import EncoderBundle
 
     place = machine.prepare()
-    bundle = load_as(EncoderBundle, run, place.device, verify=place.verify)
+    bundle = place.load_as(EncoderBundle, run)
     if any(Path(thing).suffix == ARRAYS for thing in texts):
         found, cosines = _searched(bundle, query, texts, place)
     else:

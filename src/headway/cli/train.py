@@ -18,10 +18,9 @@ from headway.settings import COMMAND_LINE, read_yaml
 from headway.tasks.registry import task_of_kind
 
 if TYPE_CHECKING:
-    from headway.recipes import AnyRunConfig, Outcome
+    from headway.recipes import AnyRunConfig, DryRun, Outcome
     from headway.training import Observer
 
-TRIED = 6  # steps of a dry run
 SHORT = {
     "model": "model.size",
     "data": "data.train",
@@ -117,7 +116,8 @@ def train(
     config
         A YAML file of settings; flags win over it.
     dry_run
-        Build everything, take a few steps, say what memory and time the run would need.
+        Build everything, train for a few steps, evaluate a few batches, and report the memory and
+        time that the run would need.
     json
         The outcome as one JSON object on standard output.
     quiet
@@ -204,6 +204,7 @@ def run_training(
     *,
     observers: Sequence[Observer] = (),
     quiet: bool = False,
+    dry_run: DryRun | None = None,
 ) -> Outcome:
     """Train with the screen on."""
     from headway.recipes import train as train_run
@@ -211,7 +212,14 @@ def run_training(
     screen = Screen(quiet)
     every = [screen, *observers]
     try:
-        return train_run(settings, folder, listeners=[screen], observers=every, history=history)
+        return train_run(
+            settings,
+            folder,
+            listeners=[screen],
+            observers=every,
+            history=history,
+            dry_run=dry_run,
+        )
     finally:
         screen.close()
 
@@ -248,32 +256,19 @@ def _resumed(
     return settings, folder, history
 
 
-class _FewSteps:
-    """An observer that stops a run early; what its steps follow from stays as it is."""
-
-    def after_step(self, run: Any, report: Any) -> None:
-        if run.step >= TRIED and run.stop is None:
-            run.stop = "dry run"
-
-
 def _try_out(settings: AnyRunConfig) -> None:
     """A few real steps in a folder that is thrown away."""
     import resource
 
-    from headway.recipes import amended, saved
-    from headway.settings import flat
+    from headway.recipes import DryRun, saved
 
-    few = {
-        "training.time": None,
-        "evaluation.sentences": 4,
-        "evaluation.pictures": 4,
-        "evaluation.samples": 0,
-    }
+    dry_run = DryRun()
     with tempfile.TemporaryDirectory() as folder:
-        known = {key: value for key, value in few.items() if key in flat(settings)}
-        trial = amended(settings, ("--dry-run", known))
-        outcome = run_training(trial, Path(folder) / "trial", observers=[_FewSteps()])
-        steps = saved(Path(folder) / "trial").training.steps or outcome.step
+        trial = Path(folder) / "trial"
+        outcome = run_training(dry_run.configured(settings), trial, dry_run=dry_run)
+        if outcome.stop == "interrupted":
+            raise SystemExit(130)
+        steps = saved(trial).training.steps or outcome.step
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     total = outcome.seconds / outcome.step * steps
     talk.print(

@@ -48,10 +48,10 @@ def translate(
     json
         One JSON object a line.
     """
-    from headway.bundle import TranslatorBundle, load_as
+    from headway.bundle import TranslatorBundle
 
     place = machine.prepare()
-    bundle = load_as(TranslatorBundle, run, place.device, verify=place.verify)
+    bundle = place.load_as(TranslatorBundle, run)
     if align:
         from headway.inspection import check_aligns
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headway.cli.console import data, data_json, on_output
 from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
@@ -27,10 +27,11 @@ def text_verb(name: str) -> Callable[..., None]:
         json: bool = False,
         machine: MachineFlags = ON_THIS_MACHINE,
     ) -> None:
-        from headway.bundle import load_of_kind
+        from headway.bundle import check_kind
 
         place = machine.prepare()
-        bundle = load_of_kind(entry.kind, run, place.device, verify=place.verify)
+        bundle: Any = place.load(run)
+        check_kind(bundle, entry.kind, run)
         number = 0
         for chunk in chunks(arguments_or_lines(text, entry.unit), from_input=not text):
             with place.precision():

@@ -38,11 +38,13 @@ class Facts:
         self.where = where
 
     @classmethod
-    def load(cls, path: Path) -> Facts:
-        """The facts of a file."""
+    def load(cls, path: Path, model_type: str | None = None) -> Facts:
+        """The facts of a file. model_type: what the file is taken to say where it says nothing."""
         values = read_json(path)
         if not isinstance(values, dict):
             raise DataError("must be names and values", str(path))
+        if model_type is not None and values.get("model_type") is None:
+            values["model_type"] = model_type
         return cls(values, str(path))
 
     def whole(self, key: str, default: int | None = None, below: int = 2**31) -> int:

@@ -75,8 +75,9 @@ TextConfig = GPTConfig | BertConfig | BertClassifierConfig | BertTaggerConfig | 
 TextModel = GPT | Bert | BertClassifier | BertTagger | BertAnswerer
 ImageModel = ViT | ViTClassifier
 Config = TextConfig | ViTConfig | ViTClassifierConfig | CaptionerConfig
+"""The configuration of a `Model`."""
 Model = TextModel | ImageModel | Captioner
-"""What such a folder can hold, and its configuration."""
+"""What such a folder can hold."""
 
 _MODELS: dict[type[Config], Callable[[Any], Model]] = {
     GPTConfig: GPT,
@@ -96,14 +97,15 @@ SPECIALS = ("bos_token_id", "eos_token_id", "pad_token_id")
 CHECKED_AGAINST = "5.23.0"  # the transformers whose numbers the tests compare
 
 
-def read(folder: str | Path) -> tuple[Config, dict[str, Tensor]]:
+def read(folder: str | Path, model_type: str | None = None) -> tuple[Config, dict[str, Tensor]]:
     """Configuration and parameters, by our names, in the file's number format.
 
+    model_type: a key of `FAMILIES`, for folders whose config.json does not name it.
     With and without the prefix of a model with a head, in one file or in shards. DataError names
     what is missing, of the wrong shape, not known, or not to be represented by a model of ours.
     """
     folder, where = Path(folder), str(folder)
-    facts = Facts.load(folder / CONFIG_FILE)
+    facts = Facts.load(folder / CONFIG_FILE, model_type)
     family, architecture = _told(facts)
     tensors = family.named(_tensors(folder), architecture.unused, where)
     try:
@@ -125,9 +127,10 @@ def read(folder: str | Path) -> tuple[Config, dict[str, Tensor]]:
     return config, to_ours(architecture.parts(config), tensors, own, where)
 
 
-def read_labels(folder: str | Path) -> tuple[str, ...]:
-    """The names of a classifier's classes or a tagger's tags, in order; none for other models."""
-    facts = Facts.load(Path(folder) / CONFIG_FILE)
+def read_labels(folder: str | Path, model_type: str | None = None) -> tuple[str, ...]:
+    """The names of a classifier's classes or a tagger's tags, in order; none for other models.
+    model_type: as in `read`."""
+    facts = Facts.load(Path(folder) / CONFIG_FILE, model_type)
     _, architecture = _told(facts)
     named = architecture.kind in (BertClassifierConfig, BertTaggerConfig, ViTClassifierConfig)
     return facts.labels() if named else ()

@@ -21,7 +21,7 @@ from headway.interop.tokenizers import (
     piece_named,
     told,
 )
-from headway.text import ForeignTokenizer, MarkedTokenizer, Marks
+from headway.text import AbsentMarkedTokenizer, ForeignTokenizer, MarkedTokenizer, Marks
 from headway.text.foreign import FILE, FILE_LIMIT
 
 WORDS_FILE = "vocab.txt"
@@ -37,12 +37,13 @@ USUAL = {
 UNKNOWN = ("[UNK]", "<unk>")
 
 
-def read_marked(folder: str | Path) -> MarkedTokenizer:
+def read_marked(folder: str | Path, model_type: str | None = None) -> MarkedTokenizer:
     """The tokenizer of `tokenizer.json`, of BERT's `vocab.txt`, or of RoBERTa's `vocab.json` and
-    `merges.txt`; its ids are transformers'.
+    `merges.txt`; its ids are transformers'. Without any of them an `AbsentMarkedTokenizer`.
 
     The marks are named in tokenizer_config.json or special_tokens_map.json, else have their usual
-    names. DataError names the file that is missing or damaged, and the mark that is nowhere.
+    names. model_type: the family, where config.json does not name it. DataError names the file that
+    is damaged, and the mark that is nowhere.
     """
     folder = Path(folder)
     if (folder / FILE).exists():
@@ -52,10 +53,11 @@ def read_marked(folder: str | Path) -> MarkedTokenizer:
     elif (folder / VOCABULARY_FILE).exists() and (folder / MERGES_FILE).exists():
         engine = _byte_pairs(folder)
     else:
-        raise DataError("there is no tokenizer", str(folder), _what_to_do(folder))
+        missing = DataError("there is no tokenizer", str(folder), _what_to_do(folder))
+        return AbsentMarkedTokenizer(missing)
     vocabulary = engine.get_vocab()
     ids = [_mark(folder, vocabulary, name, usual) for name, usual in USUAL.items()]
-    return MarkedTokenizer(engine, _framing(engine, ids, folder))
+    return MarkedTokenizer(engine, _framing(engine, ids, folder, model_type))
 
 
 def _what_to_do(folder: Path) -> str:
@@ -162,7 +164,9 @@ def _unknown(folder: Path, vocabulary: Mapping[str, int]) -> str:
     return next(piece for piece, i in vocabulary.items() if i == number)
 
 
-def _framing(engine: tokenizers.Tokenizer, ids: Sequence[int], folder: Path) -> Marks:
+def _framing(
+    engine: tokenizers.Tokenizer, ids: Sequence[int], folder: Path, model_type: str | None
+) -> Marks:
     """The marks as the tokenizer sets them; as its class does where the file leaves that open."""
     pad, start, end, mask = ids
     kinds = [Marks(pad, start, end, mask, number) for number in (1, 2)]
@@ -175,8 +179,8 @@ def _framing(engine: tokenizers.Tokenizer, ids: Sequence[int], folder: Path) -> 
             f"{engine.encode('a', 'b').tokens}",
             str(folder),
         )
-    told_class = told(folder / NAMES_FILES[0]).get("tokenizer_class")
-    maker = str(told_class or told(folder / "config.json").get("model_type")).lower()
+    named = told(folder / NAMES_FILES[0]).get("tokenizer_class")
+    maker = str(named or told(folder / "config.json").get("model_type") or model_type).lower()
     return kinds["roberta" in maker]
 
 

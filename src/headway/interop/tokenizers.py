@@ -3,6 +3,7 @@ files."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,9 @@ from typing import Any
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, processors
 
-from headway.errors import DataError
+from headway.errors import DataError, HeadwayWarning
 from headway.files import read_bytes, read_json
-from headway.text import ForeignTokenizer
+from headway.text import AbsentTokenizer, ForeignTokenizer
 from headway.text.foreign import FILE, FILE_LIMIT
 
 VOCABULARY_FILE, MERGES_FILE = "vocab.json", "merges.txt"
@@ -21,12 +22,14 @@ IDS_FILES = ("generation_config.json", "config.json")
 END = "<|endoftext|>"
 
 
-def read_tokenizer(folder: str | Path) -> ForeignTokenizer:
-    """The tokenizer of `tokenizer.json`, or of GPT-2's `vocab.json` and `merges.txt`.
+def read_tokenizer(folder: str | Path) -> ForeignTokenizer | AbsentTokenizer:
+    """The tokenizer of `tokenizer.json`, or of GPT-2's `vocab.json` and `merges.txt`; without these
+    files an `AbsentTokenizer`.
 
     Which tokens begin and end a text is said by name in tokenizer_config.json or
     special_tokens_map.json, else by id in generation_config.json or config.json; one that is
-    nowhere is the other. DataError names the file that is missing, damaged or too large.
+    nowhere is the other. An id that the tokenizer does not have is ignored, with a HeadwayWarning.
+    DataError names the file that is damaged or too large.
     """
     folder = Path(folder)
     if (folder / FILE).exists():
@@ -35,11 +38,8 @@ def read_tokenizer(folder: str | Path) -> ForeignTokenizer:
         return ForeignTokenizer(engine, *_ends(folder, engine.get_vocab()))
     if (folder / VOCABULARY_FILE).exists() and (folder / MERGES_FILE).exists():
         return _two_files(folder)
-    raise DataError(
-        "there is no tokenizer",
-        str(folder),
-        f"put {FILE} there, or GPT-2's {VOCABULARY_FILE} and {MERGES_FILE}",
-    )
+    needed = f"put {FILE} there, or GPT-2's {VOCABULARY_FILE} and {MERGES_FILE}"
+    return AbsentTokenizer(DataError("there is no tokenizer", str(folder), needed))
 
 
 def _two_files(folder: Path) -> ForeignTokenizer:
@@ -158,13 +158,16 @@ def _end(folder: Path, vocabulary: Mapping[str, int], name: str) -> int | None:
     if found is not None:
         return found
     for file in IDS_FILES:
-        value = told(folder / file).get(f"{name}_id")
-        if isinstance(value, list):  # several may end a text: the first is the usual one
-            value = value[0] if value else None
-        if value is None:
-            continue
-        if type(value) is not int or value not in vocabulary.values():
-            why = f"{name}_id={str(value)[:80]}: must be an id of the tokenizer"
-            raise DataError(why, str(folder / file))
-        return value
+        ids = told(folder / file).get(f"{name}_id")
+        # several may end a text: the first is the usual one
+        for number in ids if isinstance(ids, list) else [ids]:
+            if number is None:
+                continue
+            if type(number) is not int:
+                why = f"{name}_id={str(number)[:80]}: must be an id of the tokenizer"
+                raise DataError(why, str(folder / file))
+            if number in vocabulary.values():
+                return number
+            text = f"{name}_id={number} is ignored: the tokenizer has no token with this id"
+            warnings.warn(f"{folder / file}: {text}", HeadwayWarning, stacklevel=2)
     return None

@@ -11,6 +11,7 @@ from headway.recipes.catalogue import (
 )
 from headway.recipes.classify_config import ClassifyRunConfig
 from headway.recipes.config import RunConfig, WordsRunConfig
+from headway.recipes.dry_run import DryRun
 from headway.recipes.encoder_config import EncoderRunConfig
 from headway.recipes.language_config import LanguageRunConfig
 from headway.recipes.run import Outcome, train
@@ -19,6 +20,7 @@ __all__ = [
     "RECIPES",
     "AnyRunConfig",
     "ClassifyRunConfig",
+    "DryRun",
     "EncoderRunConfig",
     "LanguageRunConfig",
     "Outcome",

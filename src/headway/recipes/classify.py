@@ -227,4 +227,4 @@ def _prepare(config: ClassifyRunConfig, folder: Path, machine: Machine, emit: Em
 
 
 CLASSIFICATION = Family(check=check_texts, prepare=_prepare)
-"""All that the training run of a classifier is told."""
+"""How a classifier of texts is trained: its check and its preparation."""

@@ -93,6 +93,14 @@ class DistilJob:
             total, count = total + found.total.item(), count + found.count
         return {"difference": total / count, "negative_difference": -total / count}
 
+    def baseline(self, go_on: Callable[..., None]) -> str | None:
+        """The teacher's score, where a student's can be compared with it."""
+        if self.course.evaluate is None:
+            return None
+        metric = self.config.evaluation.metric
+        score = self.course.evaluate(self.teacher, lambda *_, **__: None, go_on)[metric]
+        return f"the teacher's {metric.replace('_', ' ')} on what is held out: {score:.4f}"
+
     def bundle(self, model: Any) -> Bundle:
         return self.course.bundle(model.student)
 
@@ -214,13 +222,7 @@ def _prepare(config: StudentRunConfig, folder: Path, machine: Machine, emit: Emi
         )
     teacher.model.to(machine.device)
     course = kind.prepare(config, teacher, folder, machine, emit)
-    job = DistilJob(config, course, teacher, machine)
-    if course.evaluate is not None:
-        metric = job.config.evaluation.metric
-        score = course.evaluate(teacher.model, lambda *_, **__: None, lambda *_: None)[metric]
-        text = f"the teacher's {metric.replace('_', ' ')} on what is held out: {score:.4f}"
-        emit({"kind": "note", "text": text})
-    return job
+    return DistilJob(config, course, teacher, machine)
 
 
 DISTILLATION = Family(check=_check, prepare=_prepare)

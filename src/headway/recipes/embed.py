@@ -39,8 +39,10 @@ class EmbedJob:
         prepared: PreparedPairs,
         start: EncoderBundle,
         machine: Machine,
+        is_new: bool = False,
     ) -> None:
         scored = prepared.valid.scores is not None
+        self.is_new = is_new
         self.prepared, self.start, self.machine = prepared, start, machine
         training, self.pad = config.training, start.tokenizer.marks.pad
         self.objective: Objective = CosineObjective(start.pooling)
@@ -80,6 +82,15 @@ class EmbedJob:
             return vectors_of(seen, texts, self.machine, rows, go_on)
 
         return likeness(self.prepared.valid, self.config.evaluation.pairs, encode)
+
+    def baseline(self, go_on: Callable[..., None]) -> str | None:
+        """The scores of the encoder that it starts from, when the run is new."""
+        if not self.is_new:
+            return None
+        start = self.start.model.to(self.machine.device)
+        scores = self.evaluate(start, lambda *_, **__: None, go_on)
+        shown = ", ".join(f"{name} {value:.3f}" for name, value in scores.items())
+        return f"before training: {shown}"
 
     def bundle(self, model: Any) -> EncoderBundle:
         return EncoderBundle(model, self.start.tokenizer, self.start.pooling, self.start.length)
@@ -137,12 +148,7 @@ def _prepare(config: EmbedRunConfig, folder: Path, machine: Machine, emit: Emit)
     is_new = not (folder / FILE).exists()
     room = start.config.max_length
     prepared = prepare_pairs(config, start.tokenizer, room, folder, emit)
-    job = EmbedJob(config, prepared, start, machine)
-    if is_new:
-        before = job.evaluate(start.model.to(machine.device), emit, lambda: None)
-        shown = ", ".join(f"{name} {value:.3f}" for name, value in before.items())
-        emit({"kind": "note", "text": f"before training: {shown}"})
-    return job
+    return EmbedJob(config, prepared, start, machine, is_new)
 
 
 EMBEDDING = Family(check=check_pairs, prepare=_prepare)

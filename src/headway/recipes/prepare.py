@@ -16,8 +16,9 @@ from headway.text import TokenizerPair
 from headway.training import Event
 
 HELD_OUT = 0.03  # of the pairs, where there is no validation file ...
-_KINDS = {True: "byte-level BPE, joint", False: "byte-level BPE, one a language"}
 HELD_OUT_MOST = 1000  # ... but no more than so many
+VALIDATED = 10_000  # validation pairs of which some are translated
+_KINDS = {True: "byte-level BPE, joint", False: "byte-level BPE, one a language"}
 
 
 @dataclass(frozen=True)
@@ -68,8 +69,18 @@ def prepare_data(config: DataConfig, folder: Path, emit: Callable[[Event], None]
     train_pairs, valid_pairs = _readers(splits)
     train = shards("train", train_pairs)
     valid = shards("valid", valid_pairs)
-    kept = [p for p in islice(valid_pairs(), 10_000) if p.source and p.target]
-    return Prepared(tokenizers, train, valid, kept)
+    return Prepared(tokenizers, train, valid, _with_both_sides(valid_pairs()))
+
+
+def validation_pairs(config: DataConfig) -> list[Pair]:
+    """The pairs that a run with this configuration validates on, as in `Prepared.valid_pairs`:
+    those of the validation file, or those that it holds out of its training pairs."""
+    _, valid_pairs = _readers(splits_of(config))
+    return _with_both_sides(valid_pairs())
+
+
+def _with_both_sides(pairs: Iterator[Pair]) -> list[Pair]:
+    return [pair for pair in islice(pairs, VALIDATED) if pair.source and pair.target]
 
 
 def _tokenizers(

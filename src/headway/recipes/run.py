@@ -30,6 +30,7 @@ from headway.recipes.dino import DINO
 from headway.recipes.dino_config import DinoRunConfig
 from headway.recipes.distil import DISTILLATION
 from headway.recipes.distil_kinds import KINDS
+from headway.recipes.dry_run import DRY_RUN, DryRun, GoOn
 from headway.recipes.embed import EMBEDDING
 from headway.recipes.embed_config import EmbedRunConfig
 from headway.recipes.encoder import ENCODER
@@ -46,7 +47,7 @@ from headway.recipes.vision_config import VisionRunConfig
 from headway.recipes.words import WORDS
 from headway.settings import write_yaml
 from headway.tasks import tagging
-from headway.tasks.job import Family, Job
+from headway.tasks.job import Compared, Emit, Family, Job
 from headway.tasks.sections import parse_time
 from headway.tasks.tagging.config import TagRunConfig
 from headway.tasks.task import Task
@@ -59,7 +60,6 @@ from headway.training import (
     MetricsLog,
     Observer,
     StepLog,
-    StopRequest,
     TimeLimit,
     TrainingState,
     WeightAverage,
@@ -90,7 +90,7 @@ FAMILIES: dict[type[AnyRunConfig], Family | Task] = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended. stop: done, time, early stop, interrupted."""
+    """How a run ended. stop: done, time, early stop, interrupted, dry run."""
 
     folder: Path
     stop: str
@@ -107,11 +107,13 @@ def train(
     listeners: Sequence[Callable[[Event], None]] = (),
     observers: Sequence[Observer] = (),
     history: Sequence[str] = (),
+    dry_run: DryRun | None = None,
 ) -> Outcome:
     """Train in `folder`, or go on where a run there stopped. Bit-exact on one machine's CPU.
 
     The folder is locked while training; made for a run that is refused before its first
-    checkpoint, it goes again. `history` is written above the configuration in run.yaml.
+    checkpoint, it goes again. `history` is written above the configuration in run.yaml. `dry_run`
+    limits training and evaluation, whatever the configuration.
     """
     family = FAMILIES[type(config)]
     family.check(config)
@@ -132,8 +134,10 @@ def train(
             if request:
                 raise Interrupted
 
+        go_on = GoOn(request, None if dry_run is None else dry_run.batches)
         try:
             job = family.prepare(config, folder, machine, emit)
+            _tell_baseline(job, go_on, emit)
         except Interrupted:
             return Outcome(folder, "interrupted", 0, None, 0, 0.0)
         write_file(folder / "run.yaml", write_yaml(job.config, history).encode())
@@ -146,7 +150,8 @@ def train(
         if resumed is not None:
             run.emit("resumed", path=str(resumed), skipped=skipped)
             _check_best(run, folder / "model")
-        return _train(job, machine, (run, save), observers, request, folder)
+        every = [*observers] if dry_run is None else [*observers, dry_run]
+        return _train(job, machine, (run, save), every, go_on, folder)
 
 
 @contextmanager
@@ -159,6 +164,20 @@ def _new_or_kept(folder: Path) -> Iterator[None]:
         if is_new and not (folder / "checkpoints").exists():
             shutil.rmtree(folder, ignore_errors=True)
         raise
+
+
+def _tell_baseline(job: Job, go_on: GoOn, emit: Emit) -> None:
+    """A note on what the model that the run starts from scores; none where a dry run cuts that."""
+    if not isinstance(job, Compared):
+        return
+    try:
+        text = job.baseline(go_on.from_here())
+    except Interrupted as interrupted:
+        if interrupted.stop != DRY_RUN:
+            raise
+        return
+    if text is not None:
+        emit({"kind": "note", "text": text})
 
 
 def _check_best(run: TrainingState, model: Path) -> None:
@@ -199,21 +218,16 @@ def _train(
     machine: Machine,
     run_and_save: tuple[TrainingState, Checkpointing],
     observers: Sequence[Observer],
-    request: StopRequest,
+    go_on: GoOn,
     folder: Path,
 ) -> Outcome:
     run, save = run_and_save
     config, training = job.config, job.config.training
-
-    def go_on(done: int = 0) -> None:
-        if request:
-            raise Interrupted
-
     example = job.example() if isinstance(job, Watchable) else None
     glimpses = None if example is None else Glimpses(folder / GLIMPSES, example)
 
     def evaluate(model: Any) -> dict[str, float]:
-        numbers = job.evaluate(model, run.emit, go_on)
+        numbers = job.evaluate(model, run.emit, go_on.from_here())
         if glimpses is not None:
             glimpses.keep(job.bundle(model), run.step)
         return numbers
@@ -240,7 +254,7 @@ def _train(
         accumulate=training.accumulate,
         clip=training.clip,
         precision=machine.precision,
-        request=request,
+        request=go_on.request,
     )
     if run.stop != "interrupted":
         evaluation.evaluate(run)

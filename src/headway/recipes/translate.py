@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -87,22 +87,15 @@ class TranslationJob:
 
     def _translatable(self, bundle: TranslatorBundle, emit: Callable[..., None]) -> list[Pair]:
         """The first validation pairs, without those whose source is too long for the model."""
-        pairs = self.prepared.valid_pairs[: self.config.evaluation.sentences]
-        sources = self.prepared.tokenizers.source.encode_batch([pair.source for pair in pairs])
-        found = [p for p, ids in zip(pairs, sources, strict=True) if len(ids) <= bundle.longest]
-        if len(found) < len(pairs):
+        pairs = translatable(self.prepared.valid_pairs, self.config, bundle)
+        too_long = min(len(self.prepared.valid_pairs), self.config.evaluation.sentences)
+        if too_long := too_long - len(pairs):
             text = (
-                f"{len(pairs) - len(found):,} validation sentences of more than "
-                f"{bundle.longest:,} tokens are not translated"
+                f"{too_long:,} validation sentences of more than {bundle.longest:,} tokens are not "
+                "translated"
             )
             emit("note", text=text)
-        if not found:
-            raise DataError(
-                f"no validation sentence has at most {bundle.longest:,} tokens",
-                self.config.data.valid or self.config.data.train,
-                "--data.valid FILE with shorter ones",
-            )
-        return found
+        return pairs
 
     def _nats(self, model: Any, go_on: Callable[..., None]) -> float:
         """Mean surprise of a target token of the validation pairs."""
@@ -140,6 +133,21 @@ class TranslationJob:
             "batches_an_epoch": len(first),
             "unit": "tok",
         }
+
+
+def translatable(pairs: Sequence[Pair], config: RunConfig, bundle: TranslatorBundle) -> list[Pair]:
+    """Those of the validation pairs that are translated: the first `evaluation.sentences`, without
+    those whose source is too long for the model. DataError if there is none."""
+    chosen = pairs[: config.evaluation.sentences]
+    sources = bundle.tokenizer.source.encode_batch([pair.source for pair in chosen])
+    short = [p for p, ids in zip(chosen, sources, strict=True) if len(ids) <= bundle.longest]
+    if not short:
+        raise DataError(
+            f"no validation sentence has at most {bundle.longest:,} tokens",
+            config.data.valid or config.data.train,
+            "--data.valid FILE with shorter ones",
+        )
+    return short
 
 
 def _fitted(config: RunConfig, prepared: Prepared) -> RunConfig:

@@ -184,4 +184,4 @@ def _prepare(config: VisionRunConfig, folder: Path, machine: Machine, emit: Emit
 
 
 VISION = Family(check=check_pictures, prepare=_prepare)
-"""All that the training run of a classifier of pictures is told."""
+"""How a classifier of images is trained: its check and its preparation."""

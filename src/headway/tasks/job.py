@@ -58,6 +58,16 @@ class Job(Protocol):
         ...
 
 
+@runtime_checkable
+class Compared(Protocol):
+    """A `Job` that is compared with the model that it starts from or learns from."""
+
+    def baseline(self, go_on: Callable[..., None]) -> str | None:
+        """A note on what that model scores on the held-out data, before training; None to show
+        none. go_on: as in `Job.evaluate`."""
+        ...
+
+
 @dataclass(frozen=True)
 class Family:
     """check(config): refuses what cannot work, before anything is made. prepare(config, run

@@ -1,6 +1,7 @@
 """Strings to ids and back: byte-level BPE tokenizers, one for a corpus or one for each language,
 and vocabularies of whole words."""
 
+from headway.text.absent import AbsentMarkedTokenizer, AbsentTokenizer
 from headway.text.characters import Characters
 from headway.text.contract import TextTokenizer
 from headway.text.extension import extended, new_words
@@ -16,6 +17,8 @@ from headway.text.vocabulary import BORDER, Vocabulary, words_of
 
 __all__ = [
     "BORDER",
+    "AbsentMarkedTokenizer",
+    "AbsentTokenizer",
     "Characters",
     "ForeignTokenizer",
     "MarkedTokenizer",

@@ -16,7 +16,14 @@ Evaluator = Callable[[nn.Module], dict[str, float]]
 
 
 class Interrupted(Exception):
-    """Raised by an evaluator that was asked to stop half-way: its numbers do not exist."""
+    """Raised by an evaluator that was asked to stop half-way: its numbers do not exist.
+
+    stop: why the run ends (`TrainingState.stop`).
+    """
+
+    def __init__(self, stop: str = "interrupted") -> None:
+        super().__init__(stop)
+        self.stop = stop
 
 
 @dataclass
@@ -72,8 +79,8 @@ class Evaluation:
         with averaged:
             try:
                 numbers = self.evaluator(run.model)
-            except Interrupted:
-                run.stop = "interrupted"
+            except Interrupted as interrupted:
+                run.stop = interrupted.stop
                 return
             is_best = run.best is None or numbers[self.metric] > run.best
             if is_best:
