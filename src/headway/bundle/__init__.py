@@ -8,8 +8,26 @@ from headway.bundle.caption_reader import CaptionReader
 from headway.bundle.captioner import Caption, CaptionerBundle
 from headway.bundle.class_reader import ClassReader, Numbers, Texts
 from headway.bundle.classifier import Classified, ClassifierBundle
+from headway.bundle.contract import (
+    WRITTEN,
+    BeamSearching,
+    Bundle,
+    ImageEncoding,
+    InputSpec,
+    ProbeRequest,
+)
 from headway.bundle.encoder import EncoderBundle, Guess
-from headway.bundle.families import FAMILIES, Bundle, Family, expect, load, load_as
+from headway.bundle.families import FAMILIES, Family, expect, load, load_as
+from headway.bundle.probe import (
+    ImagePatches,
+    Probe,
+    Readout,
+    SearchTrace,
+    class_names,
+    image_patches,
+    next_token_readout,
+    patches_of,
+)
 from headway.bundle.reading import Attention, Reading, attention_of, part_of
 from headway.bundle.tagger import FoundSpan, FoundWord, Tagged, TaggerBundle, TagReader
 from headway.bundle.text import TextBundle
@@ -19,9 +37,11 @@ from headway.bundle.words import Neighbour, WordsBundle
 
 __all__ = [
     "FAMILIES",
+    "WRITTEN",
     "AnswerReader",
     "AnswererBundle",
     "Attention",
+    "BeamSearching",
     "Bundle",
     "Caption",
     "CaptionReader",
@@ -38,9 +58,16 @@ __all__ = [
     "ImageClasses",
     "ImageClassifierBundle",
     "ImageEncoderBundle",
+    "ImageEncoding",
+    "ImagePatches",
+    "InputSpec",
     "Neighbour",
     "Numbers",
+    "Probe",
+    "ProbeRequest",
     "Reading",
+    "Readout",
+    "SearchTrace",
     "TagReader",
     "Tagged",
     "TaggerBundle",
@@ -50,8 +77,12 @@ __all__ = [
     "TranslatorBundle",
     "WordsBundle",
     "attention_of",
+    "class_names",
     "expect",
+    "image_patches",
     "load",
     "load_as",
+    "next_token_readout",
     "part_of",
+    "patches_of",
 ]

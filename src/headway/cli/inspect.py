@@ -132,8 +132,7 @@ def _document(
     place: Machine,
 ) -> Document:
     """A frame for each model, and a walk through the first of them."""
-    from headway.bundle import load
-    from headway.inspection.asking import WRITTEN
+    from headway.bundle import WRITTEN, load
     from headway.inspection.document import Document
     from headway.inspection.walk import walk
     from headway.inspection.watch import ANALYSES, SLOW, watch

@@ -1,4 +1,4 @@
-"""Which stacks of blocks a model has, and how their vectors become words."""
+"""Which stacks of blocks a model has, and how their vectors become logits of tokens."""
 
 from __future__ import annotations
 
@@ -7,18 +7,13 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from headway.blocks import Decoder, DecoderOnly, Encoder, MaskedWordHead
+from headway.blocks import Decoder, DecoderOnly, Encoder
 from headway.errors import UsageError
 from headway.models import (
     GPT,
     Bert,
-    BertAnswerer,
-    BertClassifier,
-    BertTagger,
     Captioner,
-    TextClassifier,
     Translator,
-    ViTClassifier,
 )
 from headway.shapes import Float, Tensor
 
@@ -34,24 +29,6 @@ def stacks_of(model: nn.Module) -> dict[str, Stack]:
         elif isinstance(module, Decoder | DecoderOnly):
             found["decoder"] = module
     return found
-
-
-def head_of(model: nn.Module) -> tuple[str, Callable[..., Tensor]]:
-    """How logits are made of a model's last vectors: the equation, and what does it."""
-    if isinstance(model, Bert):
-        return "z = norm(f(x W + b)) Eᵀ + c", MaskedWordHead.forward
-    if isinstance(model, BertClassifier):
-        pooled = model.config.pooling == "mean"
-        vector = "mean_t x_t" if pooled else f"{model.bert.config.pooler}(x_[CLS] W + b)"
-        return f"z = {vector} W_c + b_c", BertClassifier.classify
-    if isinstance(model, TextClassifier):
-        return "z = x_last W_cᵀ", TextClassifier.classify
-    if isinstance(model, ViTClassifier):
-        of = {"first": "x_[CLS]", "mean": "mean_p x_p", "both": "[x_[CLS], mean_p x_p]"}
-        return f"z = {of[model.config.pooling]} W_c + b_c", ViTClassifier.classify
-    if isinstance(model, BertTagger | BertAnswerer):
-        return "z = x W_c + b_c", type(model).forward
-    return "z = x W_outᵀ", type(model).forward
 
 
 @dataclass(frozen=True)
