@@ -11,7 +11,7 @@ from headway.bundle import WordsBundle
 from headway.errors import UsageError
 from headway.inspection.ablation import without_heads
 from headway.inspection.lens import lens_logits
-from headway.inspection.streams import speaker_of, stacks_of
+from headway.inspection.streams import stacks_of
 from headway.inspection.watch import watch
 from headway.models import WordsConfig, words_model
 from headway.text import Vocabulary
@@ -205,8 +205,7 @@ def test_the_last_row_of_the_lens_is_the_models_own_output_bit_by_bit(name):
     found = lens_logits(probe)
     with torch.inference_mode():
         assert torch.equal(found[-1], probe.reading.run())
-    speaker = speaker_of(bundle.model)
-    assert len(found) == len(speaker.stack.blocks) + 1
+    assert len(found) == len(probe.readout.unembedding.stack.blocks) + 1
     assert not torch.allclose(found[0], found[-1])
     frame = watch(bundle, *inputs, **named, top=5)
     assert frame.lens is not None and frame.lens.layers[0] == "embedding"

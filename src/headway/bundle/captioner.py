@@ -246,7 +246,7 @@ class CaptionerBundle(Bundle):
             reading=reading,
             answer=reader.decode(ids),
             readout=next_token_readout(
-                "target", range(len(ids)), reader.size, reader.pieces, Captioner.forward
+                self.model, "target", range(len(ids)), reader.size, reader.pieces
             ),
             tokenizers={"read": reader.tokenizer, "target": reader.tokenizer},
             images={"picture": image_patches(self.model.vit, reader.images, request.input)},

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from headway.blocks import MaskedWordHead, Pooling, text_pooled
 from headway.bundle.contract import Bundle, InputSpec, ProbeRequest
 from headway.bundle.files import CONFIG_FILE, check_fingerprint, check_pieces, save_files
-from headway.bundle.probe import Probe, Readout
+from headway.bundle.probe import Probe, Readout, Unembedding
 from headway.bundle.reading import Attention, Reading, attention_of, framed_reading
 from headway.data.framed import FramedBatch, collate_framed, shortest_first
 from headway.errors import DataError, UsageError
@@ -175,6 +175,7 @@ class EncoderBundle(Bundle):
     def _masked_readout(self, ids: Sequence[int]) -> Readout:
         """The logits at the masked positions."""
         size, mask = self.tokenizer.size, self.tokenizer.marks.mask
+        model, stack = self.model, self.model.encoder
         positions = [i for i, token in enumerate(ids) if token == mask]
         return Readout(
             side="text",
@@ -184,6 +185,9 @@ class EncoderBundle(Bundle):
             names=self.tokenizer.words,
             equation="z = norm(f(x W + b)) Eᵀ + c",
             function=MaskedWordHead.forward,
+            unembedding=Unembedding(
+                stack=stack, logits=lambda hidden: model.words(stack.norm(hidden))
+            ),
         )
 
     def save(self, folder: Path, *, overwrite: bool = False) -> None:

@@ -6,12 +6,25 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from headway.blocks import Decoder, DecoderOnly, Encoder
 from headway.bundle.reading import Reading
 from headway.data.image_reader import ImageReader
 from headway.data.images import Pixels, as_pixels
 from headway.decoding import Candidate
-from headway.models import ViT
+from headway.models import GPT, Captioner, Translator, ViT
 from headway.shapes import Float, Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unembedding:
+    """How the vectors of a stack of blocks become logits of tokens.
+
+    logits(h), of vectors h before the stack's last norm, is the model's own output if h leaves the
+    last block. Elhage et al. 2021.
+    """
+
+    stack: Encoder | Decoder | DecoderOnly
+    logits: Callable[[Float[Tensor, "B T D"]], Float[Tensor, "B T V"]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +34,8 @@ class Readout:
     Row i of `logits(output)` holds the logits for position `positions[i]` of a side; column c is
     the class, token or position that `names([c])` names. A single column is a number, not a class.
     equation: how the logits are computed from the vectors of the last layer, in plain Unicode;
-    function: the function that computes them.
+    function: the function that computes them. unembedding: of a model that predicts tokens and
+    consists of blocks.
     """
 
     side: str
@@ -30,6 +44,7 @@ class Readout:
     names: Callable[[Sequence[int]], list[str]]
     equation: str
     function: Callable[..., Any]
+    unembedding: Unembedding | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,21 +96,27 @@ def class_names(labels: Sequence[str]) -> Callable[[Sequence[int]], list[str]]:
 
 
 def next_token_readout(
+    model: GPT | Translator | Captioner,
     side: str,
     positions: Sequence[int],
     size: int,
     names: Callable[[Sequence[int]], list[str]],
-    function: Callable[..., Any],
 ) -> Readout:
-    """A decoder's: row t of its output predicts positions[t]. size: of the vocabulary without what
-    pads it to a round number; function: the model's forward pass."""
+    """Of a model that writes: row t of its output predicts positions[t]. size: of the vocabulary
+    without what pads it to a round number."""
+    decoder, unembedding = model.decoder, None
+    if isinstance(decoder, Decoder | DecoderOnly):
+        unembedding = Unembedding(
+            stack=decoder, logits=lambda hidden: model.output(decoder.norm(hidden))
+        )
     return Readout(
         side=side,
         positions=positions,
         logits=lambda output: output[0, :, :size],
         names=names,
         equation="z = x W_outᵀ",
-        function=function,
+        function=type(model).forward,
+        unembedding=unembedding,
     )
 
 

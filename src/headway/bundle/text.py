@@ -116,7 +116,7 @@ class TextBundle(Bundle):
             reading=reading,
             answer=answer,
             readout=next_token_readout(
-                "text", positions, tokenizer.size, tokenizer.pieces, GPT.forward
+                self.model, "text", positions, tokenizer.size, tokenizer.pieces
             ),
             tokenizers={"text": tokenizer},
         )

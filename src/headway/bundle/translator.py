@@ -229,7 +229,7 @@ class TranslatorBundle(Bundle):
             reading=reading,
             answer=target.decode(ids),
             readout=next_token_readout(
-                "target", range(len(ids)), target.size, target.pieces, Translator.forward
+                self.model, "target", range(len(ids)), target.size, target.pieces
             ),
             tokenizers={"source": source, "read": target, "target": target},
         )

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 
 from headway.blocks.watch import watch_stream
-from headway.bundle import Probe
+from headway.bundle import Probe, Unembedding
+from headway.errors import UsageError
 from headway.inspection.document import Lens
 from headway.inspection.guesses import top_guesses
-from headway.inspection.streams import speaker_of
 from headway.shapes import Float, Tensor
 
 
@@ -19,16 +19,27 @@ def lens_logits(probe: Probe) -> list[Float[Tensor, "B T V"]]:
 
     nostalgebraist 2020. UsageError for a model that has no words to say, or no blocks.
     """
-    speaker = speaker_of(probe.reading.model)
-    with watch_stream(speaker.stack) as stream:
+    unembedding = unembedding_of(probe)
+    if unembedding is None:
+        raise UsageError(
+            "this model's layers say no words",
+            hint="a Transformer that writes (gpt, translator, captioner), or one that guesses "
+            "hidden words",
+        )
+    with watch_stream(unembedding.stack) as stream:
         probe.reading.run()
-    return [speaker.logits(hidden) for hidden in stream]
+    return [unembedding.logits(hidden) for hidden in stream]
+
+
+def unembedding_of(probe: Probe) -> Unembedding | None:
+    """What the lens applies to every layer; None for a model without it."""
+    return None if probe.readout is None else probe.readout.unembedding
 
 
 def logit_lens(probe: Probe, top: int = 5) -> Lens:
     """The `top` likeliest words at each place, layer by layer: `lens_logits`."""
     found = lens_logits(probe)
-    assert probe.readout is not None  # a model with a vocabulary has logits
+    assert probe.readout is not None  # it has the unembedding
     return Lens(
         side=probe.readout.side,
         layers=["embedding", *(str(i + 1) for i in range(len(found) - 1))],

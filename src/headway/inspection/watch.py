@@ -26,8 +26,7 @@ from headway.inspection.flow import rolled, weighted
 from headway.inspection.gradients import gradient_x_input
 from headway.inspection.guesses import top_guesses
 from headway.inspection.kinds import head_kinds
-from headway.inspection.lens import logit_lens
-from headway.inspection.streams import speaker_of
+from headway.inspection.lens import logit_lens, unembedding_of
 from headway.models.contracts import parameter_count
 from headway.shapes import Tensor
 
@@ -96,7 +95,7 @@ def look_at(
     maps = _maps(probe, seen)
     guesses = top_guesses(probe.readout, seen.given, top)
     lens = None
-    if "lens" in analyses and guesses and _speaks(probe):
+    if "lens" in analyses and guesses and unembedding_of(probe) is not None:
         lens = logit_lens(probe, min(top, 5))
     important = "importance" in analyses and probe.readout is not None
     return Frame(
@@ -242,14 +241,6 @@ def _side(probe: Probe, name: str) -> Side:
         reach=picture.reach,
         beside=picture.beside,
     )
-
-
-def _speaks(probe: Probe) -> bool:
-    try:
-        speaker_of(probe.reading.model)
-    except UsageError:
-        return False
-    return True
 
 
 def attributions_of(probe: Probe, given: Tensor) -> list[Attribution]:
