@@ -15,6 +15,7 @@ from headway.bundle.probe import Probe, SearchTrace
 from headway.data.image_reader import ImageReader
 from headway.errors import UsageError
 from headway.models import ViT
+from headway.shapes import Float, Tensor
 
 WRITTEN = 12
 """Maximum number of tokens that a language model writes in a probe, if not set."""
@@ -152,3 +153,13 @@ class ImageEncoding(Protocol):
 
     @property
     def reader(self) -> ImageReader: ...
+
+    def embed(
+        self,
+        pictures: Sequence[Any],
+        *,
+        pooling: Literal["first", "mean"] | None = None,
+        normalise: bool = True,
+    ) -> Float[Tensor, "N D"]:
+        """One vector for each image."""
+        ...
