@@ -2,16 +2,21 @@
 
 import pytest
 import torch
+from torch import nn
 
 from headway.bundle import (
     FAMILIES,
     BeamSearching,
     Bundle,
     ImageEncoding,
+    Probe,
+    Readout,
     WordsBundle,
 )
 from headway.errors import UsageError
 from headway.inspection.beams import beam_tree
+from headway.inspection.walk import walk
+from headway.inspection.watch import watch
 from headway.models import WordsConfig, words_model
 from headway.settings import override
 from headway.text import Vocabulary
@@ -166,3 +171,60 @@ def test_a_tree_is_of_an_input_that_the_bundle_reads():
         beam_tree(translator(), "two dogs", language="de")
     with pytest.raises(UsageError, match="empty text"):
         beam_tree(translator(), " ")
+
+
+class WordNumbers(Bundle):
+    """A bundle that Headway does not have: one number for each token of a text."""
+
+    kind = "number tagger"
+
+    def __init__(self):
+        self.encoder = encoder(max_length=40, masked_words=False)
+        self.model, self.head = self.encoder.model, nn.Linear(24, 1)
+
+    @classmethod
+    def open(cls, model, folder, facts):
+        return cls()
+
+    def save(self, folder, *, overwrite=False):
+        self.encoder.save(folder, overwrite=overwrite)
+
+    @property
+    def config(self):
+        return self.model.config
+
+    def numbers(self, hidden):
+        return self.head(hidden[0])
+
+    def _probe(self, request):
+        reading = self.encoder.reading(request.input)
+        with torch.inference_mode():
+            numbers = self.numbers(reading.run())[:, 0]
+        readout = Readout(
+            side="text",
+            positions=range(len(numbers)),
+            logits=self.numbers,
+            names=lambda ids: ["the number" for _ in ids],
+            equation="z = x w + b",
+            function=WordNumbers.numbers,
+        )
+        answer = " ".join(f"{number:.2f}" for number in numbers.tolist())
+        tokenizers = {"text": self.encoder.tokenizer}
+        return Probe(
+            kind=self.kind, reading=reading, answer=answer, readout=readout, tokenizers=tokenizers
+        )
+
+
+def test_a_bundle_from_elsewhere_is_inspected_by_the_contract_alone():
+    bundle = WordNumbers()
+    frame = watch(bundle, SENTENCE)
+    count = len(frame.sides["text"].tokens)
+    assert len(frame.answer.split()) == count and frame.label == "number tagger"
+    assert frame.guesses == [] and frame.lens is None
+    assert {each.place for each in frame.attributions} == set(range(count))
+    assert {each.of for each in frame.attributions} == {"the number"}
+    (step,) = (each for each in walk(bundle, SENTENCE) if each.title == "Logits")
+    assert step.equation == "z = x w + b"
+    assert step.source.startswith("tests/inspection/test_probe.py:")
+    with pytest.raises(UsageError, match="a number tagger reads one input"):
+        watch(bundle, SENTENCE, "A second text.")
