@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from headway.bundle import Attention, EncoderBundle
+from headway.bundle import Attention
 from headway.errors import UsageError
 from headway.inspection import figures
 from headway.inspection.figures import (
@@ -24,23 +24,18 @@ def panels(monkeypatch):
     return seen
 
 
-class Reader(EncoderBundle):
-    """A bundle whose third head of its second layer looks from "it" at "monkey"."""
-
-    def __init__(self):
-        words = ["[CLS]", "the", "mon", "##key", "ate", "it", "[SEP]"]
-        count = len(words)
-        first = torch.full((3, count, count), 1 / count)
-        second = first.clone()
-        second[2, 5] = torch.tensor([0.0, 0.05, 0.05, 0.8, 0.05, 0.05, 0.0])
-        self.found = Attention(words, words, {"a": first, "b": second})
-
-    def attention(self, text, second=None, **how):
-        return self.found
+def attention() -> Attention:
+    """The third head of the second layer looks from "it" at "monkey"."""
+    words = ["[CLS]", "the", "mon", "##key", "ate", "it", "[SEP]"]
+    count = len(words)
+    first = torch.full((3, count, count), 1 / count)
+    second = first.clone()
+    second[2, 5] = torch.tensor([0.0, 0.05, 0.05, 0.8, 0.05, 0.05, 0.0])
+    return Attention(words, words, {"a": first, "b": second})
 
 
 def test_heads_are_shown_in_the_order_of_what_the_word_looks_at(panels, tmp_path):
-    titles = sentence_picture(tmp_path / "a.png", Reader(), "...", "it", ["monkey", "ate"])
+    titles = sentence_picture(tmp_path / "a.png", attention(), "...", "it", ["monkey", "ate"])
     assert titles[0] == "layer 2, head 3: monkey 80%, ate 5%"
     assert len(panels) == len(titles) == 6
     assert panels[0].rows[5] == "it" and panels[0].weights[5][3] == pytest.approx(0.8)
@@ -51,7 +46,7 @@ def test_words_that_do_not_stand_there_are_refused(word, tmp_path):
     if word == "key":  # a piece that ends a word is no word
         word = "##key"
     with pytest.raises(UsageError, match="does not stand"):
-        sentence_picture(tmp_path / "a.png", Reader(), "...", "it", [word + "x"])
+        sentence_picture(tmp_path / "a.png", attention(), "...", "it", [word + "x"])
 
 
 def test_a_mask_hides_exactly_what_comes_later(panels, tmp_path):

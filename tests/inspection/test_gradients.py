@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from headway.inspection.asking import ask
 from headway.inspection.gradients import gradient_x_input
 from headway.inspection.watch import watch
 from tests.inspection.bundles import BUNDLES, gpt, translator
@@ -65,16 +64,17 @@ def test_what_comes_later_does_nothing_and_the_model_stays_as_it_was():
 
 
 def test_a_frame_follows_the_likeliest_answer_of_each_place_to_every_side():
-    asked = ask(translator(), "two dogs play", target="zwei hunde")
-    frame = watch(asked.bundle, "two dogs play", target="zwei hunde")
+    bundle = translator()
+    probe = bundle.probe("two dogs play", target="zwei hunde")
+    frame = watch(bundle, "two dogs play", target="zwei hunde")
     assert len(frame.attributions) == 2 * len(frame.guesses)
     for guess in frame.guesses:
         own = [each for each in frame.attributions if each.place == guess.place]
         assert [each.side for each in own] == ["source", "read"]
         assert {each.of for each in own} == {guess.tokens[0]}
         with torch.no_grad():
-            best = int(asked.reading.run()[0, guess.place].argmax())
+            best = int(probe.reading.run()[0, guess.place].argmax())
         wanted = gradient_x_input(
-            asked.reading, lambda given, p=guess.place, best=best: given[0, p, best]
+            probe.reading, lambda given, p=guess.place, best=best: given[0, p, best]
         )
         assert own[0].scores == pytest.approx(wanted["source"].tolist())

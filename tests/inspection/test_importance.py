@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from headway.inspection.ablation import without_heads
-from headway.inspection.asking import ask
 from headway.inspection.watch import METRIC, watch
 from tests.inspection.bundles import BUNDLES
 
@@ -19,15 +18,15 @@ def test_a_heads_worth_is_what_the_answer_loses_without_it(name):
     frame = watch(bundle, first, **how, **ALONE)
     assert frame.metric == METRIC
     assert set(frame.importance) == {maps.name for maps in frame.maps}
-    asked = ask(bundle, first, **how)
+    probe = bundle.probe(first, **how)
 
     def sure():
         with torch.no_grad():
-            rows = asked.says.rows(asked.reading.run()).log_softmax(-1)
+            rows = probe.readout.logits(probe.reading.run()).log_softmax(-1)
         return rows.gather(-1, best).mean()
 
     with torch.no_grad():
-        best = asked.says.rows(asked.reading.run()).argmax(-1, keepdim=True)
+        best = probe.readout.logits(probe.reading.run()).argmax(-1, keepdim=True)
     part, whole = next(iter(frame.importance)), sure()
     with without_heads(bundle.model, [(part, 0, 2)]):
         lost = float(whole - sure())

@@ -8,8 +8,9 @@ import torch
 from torch.testing import assert_close
 
 import headway
+from headway.bundle import attention_of
 from headway.errors import UsageError
-from headway.inspection.asking import ask
+from headway.inspection.guesses import top_guesses
 from headway.inspection.tables import Tables
 from headway.inspection.tracing import tracing
 from headway.inspection.walk import walk, walk_through
@@ -26,11 +27,11 @@ PLACES = [(name, None) for name in WALKABLE] + [
 ]
 
 
-def asked(name):
+def probed(name):
     make, given = BUNDLES[name]
     bundle = make()
     inputs, named = given_of(bundle, given)
-    return ask(bundle, *inputs, **named)
+    return bundle.probe(*inputs, **named)
 
 
 def tables(steps, title):
@@ -47,7 +48,7 @@ def only(steps, title):
 
 @pytest.mark.parametrize(("name", "part"), PLACES)
 def test_each_step_follows_from_the_one_before_it(name, part):
-    one = asked(name)
+    one = probed(name)
     layer = 0 if part == "encoder" else 1  # some encoders here have one layer
     steps = walk_through(one, map=part, layer=layer, head=2, tables=WHOLE)
     made = only(steps, "Queries, keys, values")
@@ -81,10 +82,10 @@ def test_each_step_follows_from_the_one_before_it(name, part):
 
 @pytest.mark.parametrize(("name", "part"), PLACES)
 def test_the_numbers_are_those_of_the_weights_and_of_the_captured_map(name, part):
-    one = asked(name)
+    one = probed(name)
     model = one.reading.model
     steps = walk_through(one, map=part, layer=0, head=1, tables=WHOLE)
-    maps = one.bundle.attention(*BUNDLES[name][1]).maps
+    maps = attention_of(one.reading).maps
     used = part or ("cross" if "cross" in one.reading.axes else next(iter(one.reading.axes)))
     layers = [each for each in maps if each.endswith("cross") == (used == "cross")]
     layer = next(
@@ -109,17 +110,17 @@ def test_the_numbers_are_those_of_the_weights_and_of_the_captured_map(name, part
 
 @pytest.mark.parametrize("name", WALKABLE)
 def test_the_walk_ends_at_the_models_own_answer_and_changes_no_bit(name):
-    one = asked(name)
+    one = probed(name)
     with torch.inference_mode():
         plain = one.reading.run()
         with tracing(one.reading.model):
             assert torch.equal(one.reading.run(), plain)
         assert torch.equal(one.reading.run(), plain)
     steps = walk_through(one, tables=WHOLE)
-    if one.says is None or not len(one.says.places):
+    if one.readout is None or not len(one.readout.positions):
         assert not tables(steps, "Logits")
         return
-    rows = one.says.rows(plain).float()
+    rows = one.readout.logits(plain).float()
     shown = only(steps, "Logits")["logits"][:, 0]
     row = next(
         i for i, own in enumerate(rows) if torch.equal(own.sort(descending=True).values, shown)
@@ -128,12 +129,12 @@ def test_the_walk_ends_at_the_models_own_answer_and_changes_no_bit(name):
         rows[row].softmax(-1).sort(descending=True).values.tolist()
     )
     (step,) = (each for each in steps if each.title == "Logits")
-    guess = one.guesses(plain, 1)[row]
+    guess = top_guesses(one.readout, plain, 1)[row]
     assert step.arrays[0].rows[0] == guess.tokens[0]
 
 
 def test_the_input_is_what_the_model_reads():
-    one = asked("gpt")
+    one = probed("gpt")
     model, ids = one.reading.model, one.reading.ids["text"]
     steps = walk_through(one, tables=WHOLE)
     assert only(steps, "Tokens")["ids"][:, 0].tolist() == ids
@@ -141,12 +142,12 @@ def test_the_input_is_what_the_model_reads():
     assert_close(only(steps, "Embedding")["word"], table[ids].detach())
     assert_close(only(steps, "Position")["place"], places[: len(ids)].detach())
     assert_close(only(steps, "Position")["x"], (table[ids] + places[: len(ids)]).detach())
-    one = asked("translator")
+    one = probed("translator")
     table = one.reading.model.target_embedding.tokens.weight
     wanted = table[one.reading.ids["read"]].detach() * math.sqrt(24)
     steps = walk_through(one, tables=WHOLE)
     assert_close(only(steps, "Embedding")["word"], wanted)
-    one = asked("image encoder")
+    one = probed("image encoder")
     steps = walk_through(one, tables=WHOLE)
     inputs = only(steps, "Patches")["patches"]
     project = one.reading.model.embedding.patches.project
@@ -192,7 +193,7 @@ def test_a_decoder_block_is_walked_in_its_own_order():
 @pytest.mark.parametrize("name", WALKABLE)
 def test_every_source_is_a_definition_in_this_package_and_tables_are_readable(name):
     root = Path(headway.__file__).parents[1]
-    for step in walk_through(asked(name)):
+    for step in walk_through(probed(name)):
         path, line = step.source.rsplit(":", 1)
         assert path.startswith("src/headway/") and step.title and step.text and step.equation
         code = (root / path.removeprefix("src/")).read_text().split("\n")
@@ -255,7 +256,7 @@ def test_what_is_not_there_cannot_be_walked(make, given, named, message):
 
 def test_the_walk_follows_the_place_from_which_the_answer_is_read():
     for name, token in (("encoder", "[MASK]"), ("classifier", "[CLS]"), ("gpt", "")):
-        one = asked(name)
+        one = probed(name)
         (step,) = (each for each in walk_through(one) if each.title == "Tokens")
         seen = one.reading.pieces["text"][-1] if name == "gpt" else token
         assert step.text.endswith(f"{seen!r} is followed from here on.")

@@ -10,9 +10,8 @@ from headway.attention import record_inputs
 from headway.bundle import WordsBundle
 from headway.errors import UsageError
 from headway.inspection.ablation import without_heads
-from headway.inspection.asking import ask
 from headway.inspection.lens import lens_logits
-from headway.inspection.streams import speaker_of, stacks_of
+from headway.inspection.streams import stacks_of
 from headway.inspection.watch import watch
 from headway.models import WordsConfig, words_model
 from headway.text import Vocabulary
@@ -202,12 +201,11 @@ def test_the_last_row_of_the_lens_is_the_models_own_output_bit_by_bit(name):
     make, given = BUNDLES[name]
     bundle = make()
     inputs, named = given_of(bundle, given)
-    asked = ask(bundle, *inputs, **named)
-    found = lens_logits(asked)
+    probe = bundle.probe(*inputs, **named)
+    found = lens_logits(probe)
     with torch.inference_mode():
-        assert torch.equal(found[-1], asked.reading.run())
-    speaker = speaker_of(bundle.model)
-    assert len(found) == len(speaker.stack.blocks) + 1
+        assert torch.equal(found[-1], probe.reading.run())
+    assert len(found) == len(probe.readout.unembedding.stack.blocks) + 1
     assert not torch.allclose(found[0], found[-1])
     frame = watch(bundle, *inputs, **named, top=5)
     assert frame.lens is not None and frame.lens.layers[0] == "embedding"
@@ -215,11 +213,11 @@ def test_the_last_row_of_the_lens_is_the_models_own_output_bit_by_bit(name):
 
 
 def test_a_block_left_out_shows_in_the_lens_where_it_stood():
-    asked = ask(gpt(), "the fox eats the lemon", written=0)
-    before = lens_logits(asked)
-    block = asked.reading.model.decoder.blocks[1]
+    probe = gpt().probe("the fox eats the lemon", written=0)
+    before = lens_logits(probe)
+    block = probe.reading.model.decoder.blocks[1]
     block.forward = lambda x, mask: x
-    after = lens_logits(asked)
+    after = lens_logits(probe)
     assert torch.equal(before[1], after[1]) and torch.equal(after[1], after[2])
     assert not torch.equal(before[3], after[3])
 
@@ -232,7 +230,7 @@ def test_what_says_no_words_has_no_lens():
     ):
         assert watch(bundle, *given).lens is None
         with pytest.raises(UsageError, match="say no words"):
-            lens_logits(ask(bundle, *given))
+            lens_logits(bundle.probe(*given))
     assert stacks_of(translator(encoder="rnn", decoder="rnn").model) == {}
 
 

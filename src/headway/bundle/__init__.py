@@ -8,15 +8,26 @@ from headway.bundle.caption_reader import CaptionReader
 from headway.bundle.captioner import Caption, CaptionerBundle
 from headway.bundle.class_reader import ClassReader, Numbers, Texts
 from headway.bundle.classifier import Classified, ClassifierBundle
-from headway.bundle.encoder import EncoderBundle, Guess
-from headway.bundle.families import (
-    FAMILIES,
+from headway.bundle.contract import (
+    WRITTEN,
+    BeamSearching,
     Bundle,
-    Family,
-    check_kind,
-    expect,
-    load,
-    load_as,
+    ImageEncoding,
+    InputSpec,
+    ProbeRequest,
+)
+from headway.bundle.encoder import EncoderBundle, Guess
+from headway.bundle.families import FAMILIES, Family, check_kind, expect, load, load_as
+from headway.bundle.probe import (
+    ImagePatches,
+    Probe,
+    Readout,
+    SearchTrace,
+    Unembedding,
+    class_names,
+    image_patches,
+    next_token_readout,
+    patches_of,
 )
 from headway.bundle.reading import Attention, Reading, attention_of, part_of
 from headway.bundle.tagger import FoundSpan, FoundWord, Tagged, TaggerBundle, TagReader
@@ -27,9 +38,11 @@ from headway.bundle.words import Neighbour, WordsBundle
 
 __all__ = [
     "FAMILIES",
+    "WRITTEN",
     "AnswerReader",
     "AnswererBundle",
     "Attention",
+    "BeamSearching",
     "Bundle",
     "Caption",
     "CaptionReader",
@@ -46,9 +59,16 @@ __all__ = [
     "ImageClasses",
     "ImageClassifierBundle",
     "ImageEncoderBundle",
+    "ImageEncoding",
+    "ImagePatches",
+    "InputSpec",
     "Neighbour",
     "Numbers",
+    "Probe",
+    "ProbeRequest",
     "Reading",
+    "Readout",
+    "SearchTrace",
     "TagReader",
     "Tagged",
     "TaggerBundle",
@@ -56,11 +76,16 @@ __all__ = [
     "Texts",
     "Translation",
     "TranslatorBundle",
+    "Unembedding",
     "WordsBundle",
     "attention_of",
     "check_kind",
+    "class_names",
     "expect",
+    "image_patches",
     "load",
     "load_as",
+    "next_token_readout",
     "part_of",
+    "patches_of",
 ]

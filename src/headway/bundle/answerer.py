@@ -12,7 +12,9 @@ from typing import Any, ClassVar
 
 import torch
 
+from headway.bundle.contract import Bundle, InputSpec, ProbeRequest
 from headway.bundle.files import check_fingerprint, save_files
+from headway.bundle.probe import Probe, Readout
 from headway.bundle.reading import Attention, Reading, attention_of, framed_reading
 from headway.data.answers import Window, collate_windows, question_room, windows
 from headway.data.framed import shortest_first
@@ -160,10 +162,12 @@ def merged(found: Sequence[Sequence[Span]], top: int) -> list[Span]:
     return [(score, first, last) for (first, last), score in ranked[:top]]
 
 
-class AnswererBundle:
+class AnswererBundle(Bundle):
     """A `BertAnswerer` with what it reads."""
 
     kind: ClassVar[str] = "question answerer"
+    inputs: ClassVar[InputSpec] = InputSpec(second=True)
+    model: BertAnswerer
 
     def __init__(self, model: BertAnswerer, reader: AnswerReader) -> None:
         config = model.config.bert
@@ -186,10 +190,6 @@ class AnswererBundle:
     @property
     def config(self) -> BertAnswererConfig:
         return self.model.config
-
-    @property
-    def device(self) -> torch.device:
-        return next(self.model.parameters()).device
 
     def answer(self, question: str, context: str, top: int = 1) -> list[FoundAnswer]:
         """The `top` likeliest pieces of the context, the best first.
@@ -237,6 +237,32 @@ class AnswererBundle:
         """Attention weights while the window with the best answer is read. layers, heads: those to
         keep; none: all."""
         return attention_of(self.reading(question, context), layers, heads)
+
+    def _probe(self, request: ProbeRequest) -> Probe:
+        question, context = request.input, request.second
+        if context is None:
+            raise UsageError(
+                "an answer is looked for in a text, and there is none", hint="give it as the second"
+            )
+        reading = self.reading(question, context)
+        pieces = reading.pieces["text"]
+        with torch.inference_mode():
+            positions = reading.run()[0].argmax(0).tolist()  # where it begins, where it ends
+        answers = self.answer(question, context)
+        return Probe(
+            kind=self.kind,
+            reading=reading,
+            answer=answers[0].text if answers else "",
+            readout=Readout(
+                side="text",
+                positions=positions,
+                logits=lambda output: output[0].T,  # a column is a position
+                names=lambda ids: [pieces[i] for i in ids],
+                equation="z = x W_c + b_c",
+                function=BertAnswerer.forward,
+            ),
+            tokenizers={"text": self.reader.tokenizer},
+        )
 
     @torch.inference_mode()
     def _found(

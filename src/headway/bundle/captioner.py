@@ -10,10 +10,13 @@ from typing import Any, ClassVar
 import torch
 
 from headway.bundle.caption_reader import CaptionReader
+from headway.bundle.contract import Bundle, InputSpec, ProbeRequest
 from headway.bundle.files import check_fingerprint, save_files
+from headway.bundle.probe import Probe, SearchTrace, image_patches, next_token_readout
 from headway.bundle.reading import Attention, Reading, attention_of
 from headway.bundle.vision import Picture, batches_of, check_reader, image_of, names_of
 from headway.decoding import (
+    Candidate,
     Forbidden,
     GenerationConfig,
     Hypothesis,
@@ -46,10 +49,12 @@ class Caption:
     finished: bool
 
 
-class CaptionerBundle:
+class CaptionerBundle(Bundle):
     """A captioner with its reader: pictures in, sentences out."""
 
     kind: ClassVar[str] = "captioner"
+    inputs: ClassVar[InputSpec] = InputSpec(modality="image", target=True, language=True)
+    model: Captioner
 
     def __init__(self, model: Captioner, reader: CaptionReader) -> None:
         check_reader(reader.images, model.config.vit)
@@ -72,10 +77,6 @@ class CaptionerBundle:
     @property
     def config(self) -> CaptionerConfig:
         return self.model.config
-
-    @property
-    def device(self) -> torch.device:
-        return next(self.model.parameters()).device
 
     @property
     def languages(self) -> tuple[str, ...]:
@@ -236,6 +237,35 @@ class CaptionerBundle:
         decoder map is the query that predicted target piece t; the source is the picture. layers,
         heads: those to keep; none: all."""
         return attention_of(self.reading(picture, text, language=language), layers, heads)
+
+    def _probe(self, request: ProbeRequest) -> Probe:
+        reading = self.reading(request.input, request.target, language=request.language)
+        reader, ids = self.reader, reading.ids["target"]
+        return Probe(
+            kind=self.kind,
+            reading=reading,
+            answer=reader.decode(ids),
+            readout=next_token_readout(
+                self.model, "target", range(len(ids)), reader.size, reader.pieces
+            ),
+            tokenizers={"read": reader.tokenizer, "target": reader.tokenizer},
+            images={"picture": image_patches(self.model.vit, reader.images, request.input)},
+        )
+
+    def trace_search(
+        self, input: Picture, *, language: str | None = None, beam: int = 4
+    ) -> SearchTrace:
+        """Everything that the search for the best caption scored."""
+        images = image_of(self.reader.images, input, self.device)
+        candidates: list[Candidate] = []
+        ((best,),) = self.search_images(images, language, (beam, 1, 1.0), candidates.append)
+        return SearchTrace(
+            candidates=candidates,
+            first=self.reader.first(language),
+            best=best.tokens,
+            end=(self.reader.tokenizer.eos,) if best.finished else (),
+            names=self.reader.pieces,
+        )
 
     def save(self, folder: Path, *, overwrite: bool = False) -> None:
         """Write config.json, model.safetensors, images.json, tokenizer.json and captions.json

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -11,7 +11,9 @@ from typing import Any, ClassVar
 import torch
 
 from headway.bundle.class_reader import ClassReader, Texts
+from headway.bundle.contract import Bundle, InputSpec, ProbeRequest
 from headway.bundle.files import check_fingerprint, save_files
+from headway.bundle.probe import Probe, Readout, class_names
 from headway.bundle.reading import Attention, Reading, attention_of, framed_reading
 from headway.data.framed import collate_framed, shortest_first
 from headway.errors import DataError, UsageError
@@ -35,13 +37,15 @@ class Classified:
     probabilities: dict[str, float]
 
 
-class ClassifierBundle:
+class ClassifierBundle(Bundle):
     """A classifier, of a language model or an encoder, with what it reads and what it says.
 
     One that was trained on numbers has no labels, and scores texts instead.
     """
 
     kind: ClassVar[str] = "classifier"
+    inputs: ClassVar[InputSpec] = InputSpec(second=True)
+    model: TextClassifier | BertClassifier
 
     def __init__(self, model: TextClassifier | BertClassifier, reader: ClassReader) -> None:
         if reader.outputs != model.config.num_classes:
@@ -70,10 +74,6 @@ class ClassifierBundle:
     @property
     def labels(self) -> tuple[str, ...]:
         return self.reader.labels
-
-    @property
-    def device(self) -> torch.device:
-        return next(self.model.parameters()).device
 
     def classify(self, texts: Sequence[Texts]) -> list[Classified]:
         """What each text is, in order. What one gets does not depend on the others.
@@ -145,6 +145,43 @@ class ClassifierBundle:
         """Attention weights while one text, or two, are read. layers, heads: those to keep; none:
         all."""
         return attention_of(self.reading(text, second), layers, heads)
+
+    def _probe(self, request: ProbeRequest) -> Probe:
+        text, second = request.input, request.second
+        reading = self.reading(text, second)
+        texts = text if second is None else (text, second)
+        labels = self.labels
+        if self.reader.numbers is not None:
+            answer, labels = f"{self.score([texts])[0]:.3g}", ("the number",)
+        else:
+            answer = self.classify([texts])[0].label
+        return Probe(
+            kind=self.kind,
+            reading=reading,
+            answer=answer,
+            readout=self._readout(labels, len(reading.ids["text"])),
+            tokenizers={"text": self.reader.tokenizer},
+        )
+
+    def _readout(self, labels: Sequence[str], length: int) -> Readout:
+        """At the position whose vector has read all of the text: [CLS], or a language model's last
+        token."""
+        position, equation = length - 1, "z = x_last W_cᵀ"
+        function: Callable[..., Any] = TextClassifier.classify
+        if isinstance(self.model, BertClassifier):
+            config = self.model.config
+            first = f"{self.model.bert.config.pooler}(x_[CLS] W + b)"
+            vector = "mean_t x_t" if config.pooling == "mean" else first
+            position, equation = 0, f"z = {vector} W_c + b_c"
+            function = BertClassifier.classify
+        return Readout(
+            side="text",
+            positions=[position],
+            logits=lambda output: output,
+            names=class_names(labels),
+            equation=equation,
+            function=function,
+        )
 
     def _named(self, shares: list[float]) -> Classified:
         ranked = sorted(zip(self.labels, shares, strict=True), key=lambda pair: -pair[1])

@@ -10,8 +10,10 @@ from typing import Any, ClassVar, get_args
 import torch
 import torch.nn.functional as F
 
-from headway.blocks import Pooling, text_pooled
+from headway.blocks import MaskedWordHead, Pooling, text_pooled
+from headway.bundle.contract import Bundle, InputSpec, ProbeRequest
 from headway.bundle.files import CONFIG_FILE, check_fingerprint, check_pieces, save_files
+from headway.bundle.probe import Probe, Readout, Unembedding
 from headway.bundle.reading import Attention, Reading, attention_of, framed_reading
 from headway.data.framed import FramedBatch, collate_framed, shortest_first
 from headway.errors import DataError, UsageError
@@ -34,7 +36,7 @@ class Guess:
     probability: float
 
 
-class EncoderBundle:
+class EncoderBundle(Bundle):
     """A BERT of any kind with its tokenizer.
 
     pooling: how `embed` makes a text's vector. length: tokens of a text that it reads, marks
@@ -42,6 +44,8 @@ class EncoderBundle:
     """
 
     kind: ClassVar[str] = "text encoder"
+    inputs: ClassVar[InputSpec] = InputSpec(second=True)
+    model: Bert
 
     def __init__(
         self,
@@ -73,10 +77,6 @@ class EncoderBundle:
     @property
     def config(self) -> BertConfig:
         return self.model.config
-
-    @property
-    def device(self) -> torch.device:
-        return next(self.model.parameters()).device
 
     @torch.inference_mode()
     def fill(self, texts: Sequence[str], top: int = 5, first: int = 1) -> list[list[list[Guess]]]:
@@ -155,6 +155,40 @@ class EncoderBundle:
         """Attention weights while one text, or two, are read. layers, heads: those to keep; none:
         all. UsageError if they are too long."""
         return attention_of(self.reading(text, second), layers, heads)
+
+    def _probe(self, request: ProbeRequest) -> Probe:
+        reading = self.reading(request.input, request.second)
+        readout, answer = None, ""
+        if self.model.masked_words is not None:
+            readout = self._masked_readout(reading.ids["text"])
+            with torch.inference_mode():
+                best = readout.logits(reading.run()).argmax(-1).tolist()
+            answer = ", ".join(self.tokenizer.words(best))
+        return Probe(
+            kind=self.kind,
+            reading=reading,
+            answer=answer,
+            readout=readout,
+            tokenizers={"text": self.tokenizer},
+        )
+
+    def _masked_readout(self, ids: Sequence[int]) -> Readout:
+        """The logits at the masked positions."""
+        size, mask = self.tokenizer.size, self.tokenizer.marks.mask
+        model, stack = self.model, self.model.encoder
+        positions = [i for i, token in enumerate(ids) if token == mask]
+        return Readout(
+            side="text",
+            positions=positions,
+            # a vocabulary may be padded to a round number; no token belongs to these columns
+            logits=lambda output: output[0, positions, :size],
+            names=self.tokenizer.words,
+            equation="z = norm(f(x W + b)) Eᵀ + c",
+            function=MaskedWordHead.forward,
+            unembedding=Unembedding(
+                stack=stack, logits=lambda hidden: model.words(stack.norm(hidden))
+            ),
+        )
 
     def save(self, folder: Path, *, overwrite: bool = False) -> None:
         """Write config.json, model.safetensors and tokenizer.json durably: `files.save_files`."""

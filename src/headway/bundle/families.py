@@ -15,6 +15,7 @@ from headway.bundle.caption_reader import CaptionReader
 from headway.bundle.captioner import CaptionerBundle
 from headway.bundle.class_reader import ClassReader, Numbers
 from headway.bundle.classifier import ClassifierBundle
+from headway.bundle.contract import Bundle
 from headway.bundle.encoder import EncoderBundle
 from headway.bundle.files import CONFIG_FILE, check_finite, fill, read_facts, verify_files
 from headway.bundle.tagger import TaggerBundle, TagReader
@@ -56,20 +57,6 @@ from headway.models import (
 )
 from headway.settings import flatten, override
 from headway.text import AbsentTokenizer, ForeignTokenizer
-
-Bundle = (
-    TranslatorBundle
-    | WordsBundle
-    | TextBundle
-    | ClassifierBundle
-    | EncoderBundle
-    | TaggerBundle
-    | AnswererBundle
-    | ImageEncoderBundle
-    | ImageClassifierBundle
-    | CaptionerBundle
-)
-"""What `load` returns."""
 
 FOREIGN = "model_type"
 """A key that config.json has in Hugging Face folders and not in ours."""

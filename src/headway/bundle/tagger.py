@@ -14,7 +14,9 @@ from typing import Any, ClassVar
 
 import torch
 
+from headway.bundle.contract import Bundle, ProbeRequest
 from headway.bundle.files import check_fingerprint, save_files
+from headway.bundle.probe import Probe, Readout, class_names
 from headway.bundle.reading import Attention, Reading, attention_of, framed_reading
 from headway.data.framed import collate_framed, shortest_first
 from headway.data.spans import spans_of, tags_spans
@@ -155,10 +157,11 @@ def _is_punctuation(letter: str) -> bool:
     return sign or unicodedata.category(letter).startswith("P")
 
 
-class TaggerBundle:
+class TaggerBundle(Bundle):
     """A `BertTagger` with what it reads and the names of its tags."""
 
     kind: ClassVar[str] = "tagger"
+    model: BertTagger
 
     def __init__(self, model: BertTagger, reader: TagReader) -> None:
         config = model.config
@@ -248,6 +251,28 @@ class TaggerBundle:
         """Attention weights while a text that fits into one row is read. layers, heads: those to
         keep; none: all."""
         return attention_of(self.reading(text), layers, heads)
+
+    def _probe(self, request: ProbeRequest) -> Probe:
+        reading = self.reading(request.input)
+        (tagged,) = self.tag([request.input])
+        ((row,),) = self.reader.encode([[word.text for word in tagged.words]])
+        firsts = list(row.firsts)
+        spans = [f"{span.text} ({span.label})" for span in tagged.spans]
+        words = [f"{word.text} ({word.tag})" for word in tagged.words if word.tag != "O"]
+        return Probe(
+            kind=self.kind,
+            reading=reading,
+            answer=", ".join(spans or words),
+            readout=Readout(
+                side="text",
+                positions=firsts,
+                logits=lambda output: output[0, firsts],
+                names=class_names(self.tags),
+                equation="z = x W_c + b_c",
+                function=BertTagger.forward,
+            ),
+            tokenizers={"text": self.reader.tokenizer},
+        )
 
     @torch.inference_mode()
     def word_logits(

@@ -8,7 +8,9 @@ from typing import Any, ClassVar
 
 import torch
 
+from headway.bundle.contract import Bundle, ProbeRequest
 from headway.bundle.files import check_fingerprint, check_pieces, save_files
+from headway.bundle.probe import Probe, next_token_readout
 from headway.bundle.reading import Attention, Reading, attention_of
 from headway.decoding import (
     Continuation,
@@ -23,10 +25,11 @@ from headway.settings import override
 from headway.text import TextTokenizer, load_tokenizer, word_places
 
 
-class TextBundle:
+class TextBundle(Bundle):
     """A GPT of any kind with its tokenizer."""
 
     kind: ClassVar[str] = "language model"
+    model: GPT
 
     def __init__(self, model: GPT, tokenizer: TextTokenizer) -> None:
         check_pieces(tokenizer.size, model.config.vocabulary)
@@ -43,10 +46,6 @@ class TextBundle:
     @property
     def config(self) -> GPTConfig:
         return self.model.config
-
-    @property
-    def device(self) -> torch.device:
-        return next(self.model.parameters()).device
 
     def generate(
         self, prompts: Sequence[str], *, draft: TextBundle | None = None, **settings: Any
@@ -105,6 +104,32 @@ class TextBundle:
         """Attention weights while `text` is read; row t is the query that predicts piece t + 1.
         layers, heads: those to keep; none: all."""
         return attention_of(self.reading(text), layers, heads)
+
+    def _probe(self, request: ProbeRequest) -> Probe:
+        tokens, answer = self._written(request.input, request.written)
+        reading = self.reading(request.input, tokens)
+        tokenizer, count = self.tokenizer, len(reading.ids["text"])
+        # row t predicts the token at t + 1; the last row, the token after the end
+        positions = range(1, count + 1)
+        return Probe(
+            kind=self.kind,
+            reading=reading,
+            answer=answer,
+            readout=next_token_readout(
+                self.model, "text", positions, tokenizer.size, tokenizer.pieces
+            ),
+            tokenizers={"text": tokenizer},
+        )
+
+    def _written(self, text: str, max_tokens: int) -> tuple[Sequence[int], str]:
+        """The greedy continuation: its tokens, as many as there are positions for, and its text."""
+        if max_tokens < 1:
+            return (), ""
+        ((best,),) = self.generate([text], max_tokens=max_tokens, temperature=0.0)
+        room = self.model.max_length
+        if room is None:
+            return best.tokens, best.text
+        return best.tokens[: max(0, room - len(self.tokenizer.begin(text)))], best.text
 
     def save(self, folder: Path, *, overwrite: bool = False) -> None:
         """Write config.json, model.safetensors and tokenizer.json durably: `files.save_files`."""

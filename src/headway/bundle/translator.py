@@ -9,10 +9,13 @@ from typing import Any, ClassVar
 
 import torch
 
+from headway.bundle.contract import Bundle, InputSpec, ProbeRequest
 from headway.bundle.files import check_fingerprint, save_files
+from headway.bundle.probe import Probe, SearchTrace, next_token_readout
 from headway.bundle.reading import Attention, Reading, attention_of
 from headway.data.batches import collate_sources
 from headway.decoding import (
+    Candidate,
     Forbidden,
     Hypothesis,
     Limits,
@@ -40,10 +43,12 @@ class Translation:
     finished: bool
 
 
-class TranslatorBundle:
+class TranslatorBundle(Bundle):
     """A translator with its tokenizers: raw sentences in, sentences out."""
 
     kind: ClassVar[str] = "translator"
+    inputs: ClassVar[InputSpec] = InputSpec(target=True)
+    model: Translator
 
     def __init__(self, model: Translator, tokenizer: TokenizerPair) -> None:
         config = model.config
@@ -70,10 +75,6 @@ class TranslatorBundle:
     @property
     def config(self) -> TranslatorConfig:
         return self.model.config
-
-    @property
-    def device(self) -> torch.device:
-        return next(self.model.parameters()).device
 
     @property
     def longest(self) -> int:
@@ -218,6 +219,35 @@ class TranslatorBundle:
         """Attention weights while `target` (given, or the model's own translation) is predicted.
         layers, heads: those to keep; none: all."""
         return attention_of(self.reading(source, target), layers, heads)
+
+    def _probe(self, request: ProbeRequest) -> Probe:
+        reading = self.reading(request.input, request.target)
+        source, target = self.tokenizer.source, self.tokenizer.target
+        ids = reading.ids["target"]
+        return Probe(
+            kind=self.kind,
+            reading=reading,
+            answer=target.decode(ids),
+            readout=next_token_readout(
+                self.model, "target", range(len(ids)), target.size, target.pieces
+            ),
+            tokenizers={"source": source, "read": target, "target": target},
+        )
+
+    def trace_search(
+        self, input: str, *, language: str | None = None, beam: int = 4
+    ) -> SearchTrace:
+        """Everything that the search for the best translation scored. language: of no effect."""
+        candidates: list[Candidate] = []
+        ((best,),) = self.search([input], beam=beam, observe=candidates.append)
+        target = self.tokenizer.target
+        return SearchTrace(
+            candidates=candidates,
+            first=target.bos,
+            best=best.tokens,
+            end=(target.eos,) if best.finished else (),
+            names=target.pieces,
+        )
 
     def save(self, folder: Path, *, overwrite: bool = False) -> None:
         """Write config.json, model.safetensors and the tokenizers durably: `files.save_files`."""

@@ -14,7 +14,9 @@ import torch.nn.functional as F
 from torch import nn
 
 from headway.bundle.classifier import Classified
+from headway.bundle.contract import Bundle, InputSpec, ProbeRequest
 from headway.bundle.files import check_fingerprint, save_files
+from headway.bundle.probe import Probe, Readout, class_names, image_patches
 from headway.bundle.reading import Attention, Reading, attention_of
 from headway.data.image_reader import ImageReader
 from headway.data.images import as_pixels
@@ -70,10 +72,12 @@ class ImageClasses:
         return cls(ImageReader.load(folder), tuple(labels))
 
 
-class ImageEncoderBundle:
+class ImageEncoderBundle(Bundle):
     """An encoder of pictures: ViT, DINO, DINOv2."""
 
     kind: ClassVar[str] = "image encoder"
+    inputs: ClassVar[InputSpec] = InputSpec(modality="image")
+    model: ViT
 
     def __init__(self, model: ViT, reader: ImageReader) -> None:
         check_reader(reader, model.config)
@@ -90,10 +94,6 @@ class ImageEncoderBundle:
     @property
     def config(self) -> ViTConfig:
         return self.model.config
-
-    @property
-    def device(self) -> torch.device:
-        return next(self.model.parameters()).device
 
     @property
     def vit(self) -> ViT:
@@ -125,15 +125,24 @@ class ImageEncoderBundle:
         all."""
         return attention_of(self.reading(picture), layers, heads)
 
+    def _probe(self, request: ProbeRequest) -> Probe:
+        reading = self.reading(request.input)
+        patches = image_patches(self.vit, self.reader, request.input)
+        return Probe(
+            kind=self.kind, reading=reading, answer="", readout=None, images={"picture": patches}
+        )
+
     def save(self, folder: Path, *, overwrite: bool = False) -> None:
         """Write config.json, model.safetensors and images.json durably: `files.save_files`."""
         save_files(folder, self.model, self.reader, overwrite)
 
 
-class ImageClassifierBundle:
+class ImageClassifierBundle(Bundle):
     """A classifier of pictures with what it reads them by and what it says."""
 
     kind: ClassVar[str] = "image classifier"
+    inputs: ClassVar[InputSpec] = InputSpec(modality="image")
+    model: ViTClassifier
 
     def __init__(self, model: ViTClassifier, classes: ImageClasses) -> None:
         check_reader(classes.reader, model.config.vit)
@@ -172,10 +181,6 @@ class ImageClassifierBundle:
         """The encoder."""
         return self.model.vit
 
-    @property
-    def device(self) -> torch.device:
-        return next(self.model.parameters()).device
-
     @torch.inference_mode()
     def classify(self, pictures: Sequence[Picture]) -> list[Classified]:
         """What each picture shows, in order. What one gets does not depend on the others."""
@@ -205,6 +210,25 @@ class ImageClassifierBundle:
     ) -> Attention:
         """Attention weights while one picture is looked at, as `ImageEncoderBundle.attention`."""
         return attention_of(self.reading(picture), layers, heads)
+
+    def _probe(self, request: ProbeRequest) -> Probe:
+        reading = self.reading(request.input)
+        (found,) = self.classify([request.input])
+        vector = {"first": "x_[CLS]", "mean": "mean_p x_p", "both": "[x_[CLS], mean_p x_p]"}
+        return Probe(
+            kind=self.kind,
+            reading=reading,
+            answer=found.label,
+            readout=Readout(
+                side="picture",
+                positions=[0],
+                logits=lambda output: output,
+                names=class_names(self.labels),
+                equation=f"z = {vector[self.config.pooling]} W_c + b_c",
+                function=ViTClassifier.classify,
+            ),
+            images={"picture": image_patches(self.vit, self.reader, request.input)},
+        )
 
     def _named(self, shares: list[float]) -> Classified:
         ranked = sorted(zip(self.labels, shares, strict=True), key=lambda pair: -pair[1])

@@ -9,7 +9,9 @@ from typing import Any, ClassVar
 import torch
 import torch.nn.functional as F
 
+from headway.bundle.contract import Bundle, ProbeRequest
 from headway.bundle.files import check_fingerprint, save_files
+from headway.bundle.probe import Probe
 from headway.errors import DataError, UsageError
 from headway.models import NextWord, WordsConfig, WordVectors
 from headway.shapes import Float, Tensor
@@ -24,10 +26,11 @@ class Neighbour:
     cosine: float
 
 
-class WordsBundle:
+class WordsBundle(Bundle):
     """Words in, vectors and words out. Words may be written in any case."""
 
     kind: ClassVar[str] = "word model"
+    model: NextWord | WordVectors
 
     def __init__(self, model: NextWord | WordVectors, vocabulary: Vocabulary) -> None:
         if vocabulary.size != model.config.vocabulary:
@@ -85,6 +88,11 @@ class WordsBundle:
         best = cosines.topk(min(count, int(cosines.isfinite().sum())))
         pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
         return [Neighbour(self.vocabulary.words[i], cosine) for i, cosine in pairs]
+
+    def _probe(self, request: ProbeRequest) -> Probe:
+        raise UsageError(
+            f"a {self.kind} has no attention to look at", hint="any kind but words can be watched"
+        )
 
     def save(self, folder: Path, *, overwrite: bool = False) -> None:
         """Write config.json, model.safetensors, vocabulary.json durably: `files.save_files`."""

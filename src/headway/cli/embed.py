@@ -121,10 +121,10 @@ def _vectors(
     how: tuple[Pooling | None, bool],
 ) -> Float[Tensor, "N D"]:
     """Of texts, or of the pictures that they name. how: pooling, and whether of length 1."""
-    from headway.bundle import EncoderBundle, ImageClassifierBundle, ImageEncoderBundle, expect
+    from headway.bundle import EncoderBundle, ImageEncoding, expect
 
     pooling, normalise = how
-    if isinstance(bundle, ImageEncoderBundle | ImageClassifierBundle):
+    if isinstance(bundle, ImageEncoding):
         with place.precision():
             return bundle.embed(texts, pooling=pooling, normalise=normalise).cpu()
     encoder = expect(EncoderBundle, bundle, run)

@@ -128,7 +128,7 @@ def _sentence(text: str, word: str, *targets: str) -> Callable[[Path, ModelFlags
         bundle = opened(models.encoder)
         if not isinstance(bundle, EncoderBundle | TextBundle):
             raise UsageError(f"{models.encoder} holds a {bundle.kind}, not a BERT or a GPT")
-        sentence_picture(path, bundle, text, word, targets)
+        sentence_picture(path, bundle.attention(text), text, word, targets)
 
     return draw
 
@@ -166,13 +166,13 @@ def _caption(path: Path, models: ModelFlags, opened: Opened) -> None:
 
 
 def _heads(path: Path, models: ModelFlags, opened: Opened) -> None:
-    from headway.bundle import ImageClassifierBundle, ImageEncoderBundle
+    from headway.bundle import ImageEncoding
     from headway.inspection.looking import look_with_heads
     from headway.inspection.overlays import overlays
 
     assert models.vision is not None and models.picture is not None
     bundle = opened(models.vision)
-    if not isinstance(bundle, ImageEncoderBundle | ImageClassifierBundle):
+    if not isinstance(bundle, ImageEncoding):
         raise UsageError(f"{models.vision} holds a {bundle.kind}, which does not look at pictures")
     overlays(path, look_with_heads(bundle, models.picture), title=models.picture.name)
 

@@ -131,7 +131,7 @@ def _document(
     place: Loader,
 ) -> Document:
     """A frame for each model, and a walk through the first of them."""
-    from headway.inspection.asking import WRITTEN
+    from headway.bundle import WRITTEN
     from headway.inspection.document import Document
     from headway.inspection.walk import walk
     from headway.inspection.watch import ANALYSES, SLOW, watch

@@ -42,7 +42,7 @@ def look(
     share
         A line around the patches that hold so much of the attention; 0.6 is usual.
     """
-    from headway.bundle import ImageClassifierBundle, ImageEncoderBundle
+    from headway.bundle import ImageEncoding
     from headway.inspection.looking import look_with_heads
     from headway.inspection.overlays import overlays
 
@@ -53,7 +53,7 @@ def look(
         raise UsageError("no such file", str(picture), "check the path")
     place = machine.prepare()
     bundle = place.load(run)
-    if not isinstance(bundle, ImageEncoderBundle | ImageClassifierBundle):
+    if not isinstance(bundle, ImageEncoding):
         raise UsageError(f"{run} holds a {bundle.kind}, which does not look at pictures alone")
     seen = look_with_heads(bundle, picture, layer=layer, size=size)
     depth = bundle.vit.config.num_layers

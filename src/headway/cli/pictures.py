@@ -31,9 +31,9 @@ def picture_paths(things: Sequence[str]) -> list[Path]:
 
 def sees_pictures(bundle: Bundle) -> bool:
     """Whether it looks at pictures."""
-    from headway.bundle import ImageClassifierBundle, ImageEncoderBundle
+    from headway.bundle import ImageEncoding
 
-    return isinstance(bundle, ImageEncoderBundle | ImageClassifierBundle)
+    return isinstance(bundle, ImageEncoding)
 
 
 def gather_pictures(things: Sequence[str], label: str | None) -> Texts:

@@ -2,11 +2,11 @@
 
 from headway.inspection.ablation import head_importance, heads_of, layers_of, without_heads
 from headway.inspection.alignment import Alignment, align, check_aligns, links
-from headway.inspection.asking import Asked, ask
 from headway.inspection.beams import beam_tree
 from headway.inspection.entropy import attention_entropies, relative_entropy
 from headway.inspection.flow import rolled, rollout, value_weighted, weighted
 from headway.inspection.gradients import gradient_x_input
+from headway.inspection.guesses import top_guesses
 from headway.inspection.kinds import head_kinds
 from headway.inspection.lens import lens_logits, logit_lens
 from headway.inspection.patching import Patched, patch_stream
@@ -18,10 +18,8 @@ from headway.inspection.watch import look_at, watch
 
 __all__ = [
     "Alignment",
-    "Asked",
     "Patched",
     "align",
-    "ask",
     "attention_entropies",
     "beam_tree",
     "check_aligns",
@@ -41,6 +39,7 @@ __all__ = [
     "rolled",
     "rollout",
     "show",
+    "top_guesses",
     "value_weighted",
     "walk",
     "watch",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from headway.attention import Kernel
-from headway.bundle import TranslatorBundle
+from headway.bundle import Bundle, attention_of
 from headway.errors import UsageError
 from headway.shapes import Float, Tensor
 
@@ -25,8 +25,10 @@ class Alignment:
         return {"source": self.source, "target": self.target, "weights": rows}
 
 
-def check_aligns(bundle: TranslatorBundle) -> None:
-    """UsageError unless the model attends to the source by shares that sum to 1."""
+def check_aligns(bundle: Bundle) -> None:
+    """UsageError unless the model translates a text and attends to it by weights that sum to 1."""
+    if bundle.inputs.modality != "text" or not bundle.inputs.target:
+        raise UsageError(f"a {bundle.kind} does not translate, so there is nothing to align")
     crosses = [m for n, m in bundle.model.named_modules() if n.endswith(".cross.kernel")]
     if not any(isinstance(kernel, Kernel) and kernel.normalised for kernel in crosses):
         raise UsageError(
@@ -35,9 +37,7 @@ def check_aligns(bundle: TranslatorBundle) -> None:
         )
 
 
-def align(
-    bundle: TranslatorBundle, source: str, target: str, layer: int | None = None
-) -> Alignment:
+def align(bundle: Bundle, source: str, target: str, layer: int | None = None) -> Alignment:
     """Cross-attention between whole words: heads averaged, pieces of a source word summed, pieces
     of a target word averaged. `</s>` is left out of the rows and kept as a column, since heads
     that have nothing to say look there.
@@ -47,15 +47,15 @@ def align(
     weights are no shares (scores without softmax).
     """
     check_aligns(bundle)
-    source_ids = bundle.tokenizer.source.encode(source.strip())
-    target_ids = bundle.tokenizer.target.encode(target.strip())
-    found = bundle.attention(source, target)
+    probe = bundle.probe(source, target=target)
+    found = attention_of(probe.reading)
     crosses = [w.mean(0) for n, w in found.maps.items() if n.endswith(".cross")]  # H T S -> T S
     if layer is not None and not 0 <= layer < len(crosses):
         raise ValueError(f"{layer=} must be between 0 and {len(crosses) - 1}")
     weights = min(crosses, key=_entropy) if layer is None else crosses[layer]
-    sources = bundle.tokenizer.source.words([*source_ids, bundle.tokenizer.source.eos])
-    targets = bundle.tokenizer.target.words(target_ids)
+    ids, tokenizers = probe.reading.ids, probe.tokenizers
+    sources = tokenizers["source"].words(ids["source"])
+    targets = tokenizers["target"].words(ids["target"][:-1])  # without </s>
     columns = torch.stack([weights[:, places].sum(1) for _, places in sources], dim=1)
     rows = [columns[places].mean(0) for _, places in targets]
     return Alignment(

@@ -6,46 +6,38 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from headway.bundle import CaptionerBundle, TranslatorBundle
-from headway.bundle.vision import image_of
+from headway.bundle import BeamSearching, Bundle
 from headway.decoding import Candidate
 from headway.errors import UsageError
 from headway.inspection.document import Leaf
 
 
-def beam_tree(bundle: Any, given: Any, *, language: str | None = None, beam: int = 4) -> list[Leaf]:
+def beam_tree(
+    bundle: Bundle, given: Any, *, language: str | None = None, beam: int = 4
+) -> list[Leaf]:
     """Every candidate of the search for the best translation or caption, parents first.
 
     UsageError for other models, and for fewer than two beams.
     """
+    bundle.check_input(given, language=language)
     return search_tree(bundle, given, language=language, beam=beam)[0]
 
 
 def search_tree(
-    bundle: Any, given: Any, *, language: str | None = None, beam: int = 4
+    bundle: Bundle, given: Any, *, language: str | None = None, beam: int = 4
 ) -> tuple[list[Leaf], list[int]]:
     """`beam_tree`, and the ids of what was found best."""
     if beam < 2:
         raise UsageError(f"{beam=}: one beam is no tree", hint="beam=4")
-    weighed: list[Candidate] = []
-    if isinstance(bundle, TranslatorBundle):
-        (found,) = bundle.search([given], beam=beam, observe=weighed.append)
-        side = bundle.tokenizer.target
-        first, eos, names = side.bos, side.eos, side.pieces
-    elif isinstance(bundle, CaptionerBundle):
-        reader = bundle.reader
-        images = image_of(reader.images, given, bundle.device)
-        how = (beam, 1, 1.0)
-        (found,) = bundle.search_images(images, language, how, weighed.append)  # type: ignore[assignment]
-        first, eos, names = reader.first(language), reader.tokenizer.eos, reader.pieces
-    else:
+    if not isinstance(bundle, BeamSearching):
         raise UsageError(
             f"a {bundle.kind} is not searched with beams here", hint="a translator or a captioner"
         )
-    (root,) = names([first])
-    best = found[0]
-    won = (*best.tokens, eos) if best.finished else best.tokens
-    return tree_of(weighed, root, won, lambda token: names([token])[0]), list(best.tokens)
+    trace = bundle.trace_search(given, language=language, beam=beam)
+    (root,) = trace.names([trace.first])
+    won = (*trace.best, *trace.end)
+    leaves = tree_of(trace.candidates, root, won, lambda token: trace.names([token])[0])
+    return leaves, list(trace.best)
 
 
 def tree_of(

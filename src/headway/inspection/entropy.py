@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from headway.attention import Kernel, Mask, SlidingWindow
-from headway.bundle import TranslatorBundle
+from headway.bundle import Bundle, attention_of
 from headway.shapes import Float, Tensor
 
 
@@ -27,7 +27,7 @@ def relative_entropy(
 
 
 def attention_entropies(
-    bundle: TranslatorBundle, sources: Sequence[str], targets: Sequence[str]
+    bundle: Bundle, sources: Sequence[str], targets: Sequence[str]
 ) -> dict[str, list[float]]:
     """Layer -> for each head the mean `relative_entropy` of all queries of all sentences.
 
@@ -42,7 +42,8 @@ def attention_entropies(
     sums: dict[str, Tensor] = {}
     counts: dict[str, int] = {}
     for source, target in zip(sources, targets, strict=True):
-        for layer, weights in bundle.attention(source, target).maps.items():
+        reading = bundle.probe(source, target=target).reading
+        for layer, weights in attention_of(reading).maps.items():
             if layer not in kernels:
                 continue
             kernel = kernels[layer]

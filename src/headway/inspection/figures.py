@@ -9,7 +9,7 @@ import torch
 
 from headway.attention import Mask, ScaledDot
 from headway.blocks import SinusoidalTable
-from headway.bundle import Attention, EncoderBundle, TextBundle, TranslatorBundle
+from headway.bundle import Attention, Bundle
 from headway.errors import UsageError
 from headway.inspection.alignment import align
 from headway.inspection.plots import Panel, attention_pictures, drawable, page, scatter
@@ -66,14 +66,14 @@ def mask_picture(path: Path, words: Sequence[str], *, seed: int = 0) -> None:
 
 
 def sentence_picture(
-    path: Path, bundle: EncoderBundle | TextBundle, text: str, word: str, targets: Sequence[str]
+    path: Path, found: Attention, text: str, word: str, targets: Sequence[str]
 ) -> list[str]:
     """Heat maps of the heads in which `word` looks most at one of `targets`; what was drawn.
+    found: the attention weights of `text` with itself.
 
     ("it" in "The monkey ate the banana because it": does any head look at the monkey?) The names
     say layer, head, and the share that falls on each target. UsageError for a text without them.
     """
-    found = bundle.attention(text)
     pieces = [drawable(piece.strip() or "␣") for piece in found.source]
     asked, wanted = _places(found, word)[-1], [_places(found, target)[-1] for target in targets]
     scored = []
@@ -97,10 +97,10 @@ def sentence_picture(
     return titles
 
 
-def alignment_picture(path: Path, bundle: TranslatorBundle, text: str) -> str:
+def alignment_picture(path: Path, bundle: Bundle, text: str) -> str:
     """Cross-attention between the words of a sentence and of the model's translation, which is
     returned. Bahdanau et al. 2015, figure 3."""
-    target = bundle.translate([text])[0]
+    target = bundle.probe(text).answer
     if not target:
         raise UsageError(f"the model translates {text!r} with nothing at all")
     found = align(bundle, text, target)

@@ -5,31 +5,43 @@ from __future__ import annotations
 import torch
 
 from headway.blocks.watch import watch_stream
-from headway.inspection.asking import Asked
+from headway.bundle import Probe, Unembedding
+from headway.errors import UsageError
 from headway.inspection.document import Lens
-from headway.inspection.streams import speaker_of
+from headway.inspection.guesses import top_guesses
 from headway.shapes import Float, Tensor
 
 
 @torch.inference_mode()
-def lens_logits(asked: Asked) -> list[Float[Tensor, "B T V"]]:
+def lens_logits(probe: Probe) -> list[Float[Tensor, "B T V"]]:
     """W_out norm(h_l) for l = 0 (the embedding) to L: the last norm and the output head applied to
     the vectors that leave each layer. The last is the model's own output, bit by bit.
 
     nostalgebraist 2020. UsageError for a model that has no words to say, or no blocks.
     """
-    speaker = speaker_of(asked.reading.model)
-    with watch_stream(speaker.stack) as stream:
-        asked.reading.run()
-    return [speaker.logits(hidden) for hidden in stream]
+    unembedding = unembedding_of(probe)
+    if unembedding is None:
+        raise UsageError(
+            "this model's layers say no words",
+            hint="a Transformer that writes (gpt, translator, captioner), or one that guesses "
+            "hidden words",
+        )
+    with watch_stream(unembedding.stack) as stream:
+        probe.reading.run()
+    return [unembedding.logits(hidden) for hidden in stream]
 
 
-def logit_lens(asked: Asked, top: int = 5) -> Lens:
+def unembedding_of(probe: Probe) -> Unembedding | None:
+    """What the lens applies to every layer; None for a model without it."""
+    return None if probe.readout is None else probe.readout.unembedding
+
+
+def logit_lens(probe: Probe, top: int = 5) -> Lens:
     """The `top` likeliest words at each place, layer by layer: `lens_logits`."""
-    found = lens_logits(asked)
-    assert asked.says is not None  # what speaks, says
+    found = lens_logits(probe)
+    assert probe.readout is not None  # it has the unembedding
     return Lens(
-        side=asked.says.side,
+        side=probe.readout.side,
         layers=["embedding", *(str(i + 1) for i in range(len(found) - 1))],
-        guesses=[asked.guesses(logits, top) for logits in found],
+        guesses=[top_guesses(probe.readout, logits, top) for logits in found],
     )

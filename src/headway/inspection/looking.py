@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
 
 from headway.attention import Kernel, record_attention
-from headway.bundle import (
-    CaptionerBundle,
-    ImageClassifierBundle,
-    ImageEncoderBundle,
-    attention_of,
-)
-from headway.bundle.vision import Picture
+from headway.bundle import Bundle, ImageEncoding, ImagePatches, attention_of, patches_of
 from headway.data.image_reader import ImageReader
 from headway.data.images import PIXELS_LIMIT, Pixels, as_pixels, resized, with_channels
 from headway.errors import DataError, UsageError
+from headway.inspection.ablation import layers_of
 from headway.models import ViT
 from headway.shapes import Float, Tensor
 
@@ -36,8 +32,8 @@ class Looks:
 
 
 def look(
-    bundle: CaptionerBundle,
-    picture: Picture,
+    bundle: Bundle,
+    image: Any,
     text: str | None = None,
     *,
     language: str | None = None,
@@ -47,28 +43,30 @@ def look(
     heads of one decoder block (from 0; None: the last), and over the pieces of a word. The end of
     the caption is a word too.
 
-    Xu et al. 2015, figure 3. UsageError for a block that is not there, or for attention whose
-    weights are no shares.
+    Xu et al. 2015, figure 3. UsageError for a model that writes nothing about images, for a block
+    that is not there, or for attention whose weights are no shares.
     """
-    depth = len(bundle.model.decoder.blocks)
-    if layer is not None and not 0 <= layer < depth:
-        raise UsageError(f"layer {layer}: the decoder has blocks 0 to {depth - 1}")
-    name = f"decoder.blocks.{depth - 1 if layer is None else layer}.cross"
+    if bundle.inputs.modality != "image" or not bundle.inputs.target:
+        raise UsageError(f"a {bundle.kind} writes no text about an image", hint="a captioner does")
+    crosses = layers_of(bundle.model)["cross"]
+    if layer is not None and not 0 <= layer < len(crosses):
+        raise UsageError(f"layer {layer}: the decoder has blocks 0 to {len(crosses) - 1}")
+    name = crosses[-1 if layer is None else layer]
     _check_shares(bundle.model, name)
-    pixels = bundle.reader.images.sized(as_pixels(picture, "the picture"))
-    reading = bundle.reading(picture, text, language=language)
-    found = attention_of(reading, (name,))
+    probe = bundle.probe(image, target=text, language=language)
+    found = attention_of(probe.reading, (name,))
     weights = found.maps[name].mean(0)  # H T S -> T S
-    groups = [list(places) for places in reading.words["target"]]
+    queries, keys = probe.reading.axes["cross"]
+    groups = [list(places) for places in probe.reading.words[queries]]
     names = ["".join(found.target[i] for i in places).strip() for places in groups]
     together = torch.stack([weights[places].mean(0) for places in groups])
-    return _looks(bundle.model.vit, names, together, pixels)
+    return _looks(probe.images[keys], names, together)
 
 
 @torch.inference_mode()
 def look_with_heads(
-    bundle: ImageEncoderBundle | ImageClassifierBundle,
-    picture: Picture,
+    bundle: ImageEncoding,
+    picture: Any,
     *,
     layer: int | None = None,
     size: int | None = None,
@@ -95,14 +93,13 @@ def look_with_heads(
     with record_attention(vit, (name,)) as maps:
         vit.encode(images.to(bundle.device))
     weights = maps[name][0][0, :, 0].cpu()  # B H T S -> H S
-    return _looks(vit, [f"head {i + 1}" for i in range(len(weights))], weights, seen)
+    names = [f"head {i + 1}" for i in range(len(weights))]
+    return _looks(patches_of(vit, seen), names, weights)
 
 
-def _looks(vit: ViT, names: list[str], weights: Float[Tensor, "N S"], pixels: Pixels) -> Looks:
-    patches = vit.embedding.patches
-    rows, columns = patches.grid(*pixels.shape[:2])
-    maps = weights[:, vit.embedding.beside :].reshape(-1, rows, columns)
-    return Looks(names, maps, pixels, (rows * patches.height, columns * patches.width))
+def _looks(patches: ImagePatches, names: list[str], weights: Float[Tensor, "N S"]) -> Looks:
+    maps = weights[:, patches.beside :].reshape(-1, *patches.grid)
+    return Looks(names, maps, patches.pixels, patches.reach)
 
 
 def _check_shares(model: nn.Module, name: str) -> None:

@@ -1,26 +1,10 @@
-"""Which stacks of blocks a model has, and how their vectors become words."""
+"""Which stacks of blocks a model has."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
 from torch import nn
 
-from headway.blocks import Decoder, DecoderOnly, Encoder, MaskedWordHead
-from headway.errors import UsageError
-from headway.models import (
-    GPT,
-    Bert,
-    BertAnswerer,
-    BertClassifier,
-    BertTagger,
-    Captioner,
-    TextClassifier,
-    Translator,
-    ViTClassifier,
-)
-from headway.shapes import Float, Tensor
+from headway.blocks import Decoder, DecoderOnly, Encoder
 
 Stack = Encoder | Decoder | DecoderOnly
 
@@ -34,47 +18,3 @@ def stacks_of(model: nn.Module) -> dict[str, Stack]:
         elif isinstance(module, Decoder | DecoderOnly):
             found["decoder"] = module
     return found
-
-
-def head_of(model: nn.Module) -> tuple[str, Callable[..., Tensor]]:
-    """How logits are made of a model's last vectors: the equation, and what does it."""
-    if isinstance(model, Bert):
-        return "z = norm(f(x W + b)) Eᵀ + c", MaskedWordHead.forward
-    if isinstance(model, BertClassifier):
-        pooled = model.config.pooling == "mean"
-        vector = "mean_t x_t" if pooled else f"{model.bert.config.pooler}(x_[CLS] W + b)"
-        return f"z = {vector} W_c + b_c", BertClassifier.classify
-    if isinstance(model, TextClassifier):
-        return "z = x_last W_cᵀ", TextClassifier.classify
-    if isinstance(model, ViTClassifier):
-        of = {"first": "x_[CLS]", "mean": "mean_p x_p", "both": "[x_[CLS], mean_p x_p]"}
-        return f"z = {of[model.config.pooling]} W_c + b_c", ViTClassifier.classify
-    if isinstance(model, BertTagger | BertAnswerer):
-        return "z = x W_c + b_c", type(model).forward
-    return "z = x W_outᵀ", type(model).forward
-
-
-@dataclass(frozen=True)
-class Speaker:
-    """A stack whose vectors are said as words: logits(h), of vectors before the stack's last norm,
-    are those of the model's own output when h is what leaves the last block."""
-
-    part: str
-    stack: Stack
-    logits: Callable[[Float[Tensor, "B T D"]], Float[Tensor, "B T V"]]
-
-
-def speaker_of(model: nn.Module) -> Speaker:
-    """How the model speaks. UsageError for one that has no words to say, or no blocks."""
-    stacks = stacks_of(model)
-    if isinstance(model, GPT | Translator | Captioner) and "decoder" in stacks:
-        stack, output = stacks["decoder"], model.output
-        return Speaker("decoder", stack, lambda hidden: output(stack.norm(hidden)))
-    if isinstance(model, Bert) and model.masked_words is not None:
-        own, words = stacks["encoder"], model.words
-        return Speaker("encoder", own, lambda hidden: words(own.norm(hidden)))
-    raise UsageError(
-        "this model's layers say no words",
-        hint="a Transformer that writes (gpt, translator, captioner), or one that guesses hidden "
-        "words",
-    )

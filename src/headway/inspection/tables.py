@@ -56,12 +56,16 @@ def _names(axis: Axis, size: int, window: slice) -> list[str]:
 
 
 def source_of(function: Callable[..., Any]) -> str:
-    """ "src/headway/...py:LINE" of a function of ours: where its definition begins."""
+    """Where a function's definition begins: "src/headway/...py:LINE", and "PACKAGE/...py:LINE" of a
+    function of another package, such as the bundle of a task from elsewhere."""
     plain = inspect.unwrap(function)
     file = inspect.getsourcefile(plain)
     assert file is not None
-    path = Path(file).resolve().relative_to(Path(headway.__file__).resolve().parent)
-    return f"src/headway/{path.as_posix()}:{inspect.getsourcelines(plain)[1]}"
+    path, home = Path(file).resolve(), Path(headway.__file__).resolve().parent
+    shown = f"{plain.__module__.replace('.', '/')}.py"
+    if path.is_relative_to(home):
+        shown = f"src/headway/{path.relative_to(home).as_posix()}"
+    return f"{shown}:{inspect.getsourcelines(plain)[1]}"
 
 
 def step(

@@ -9,11 +9,11 @@ import torch
 from torch import nn
 
 from headway.blocks import DecoderBlock, EncoderBlock
-from headway.bundle import Bundle
+from headway.bundle import Bundle, Probe
 from headway.errors import UsageError
-from headway.inspection.asking import Asked, ask
 from headway.inspection.document import Step
-from headway.inspection.streams import Stack, head_of, stacks_of
+from headway.inspection.guesses import top_guesses
+from headway.inspection.streams import Stack, stacks_of
 from headway.inspection.tables import Axis, Tables, step
 from headway.inspection.tracing import (
     Trace,
@@ -45,19 +45,19 @@ def walk(
 
     Every number was taken from the model while it ran: nothing is computed a second time, but for
     weights, which fast kernels never make (`Kernel.weights` and `scores` say what they were).
-    given, second, target, language, written: as `ask` takes them. map: "encoder", "decoder" or
-    "cross"; None: cross-attention where there is any, else self-attention. layer, head: from 0.
-    place: of the side that attends; None: where the answer is read (a hidden word, [CLS]; of what
-    is written, the last one).
+    given, second, target, language, written: as `Bundle.probe` takes them. map: "encoder",
+    "decoder" or "cross"; None: cross-attention where there is any, else self-attention. layer,
+    head: from 0. place: of the side that attends; None: where the answer is read (a hidden word,
+    [CLS]; of what is written, the last one).
 
     UsageError for a map, layer, head or place that is not there, and for a recurrent network.
     """
-    asked = ask(bundle, given, second, target=target, language=language, written=written)
-    return walk_through(asked, map=map, layer=layer, head=head, place=place, tables=tables)
+    probe = bundle.probe(given, second, target=target, language=language, written=written)
+    return walk_through(probe, map=map, layer=layer, head=head, place=place, tables=tables)
 
 
 def walk_through(
-    asked: Asked,
+    probe: Probe,
     *,
     map: str | None = None,
     layer: int = 0,
@@ -65,11 +65,11 @@ def walk_through(
     place: int | None = None,
     tables: Tables = Tables(),  # noqa: B008, it is frozen
 ) -> list[Step]:
-    """`walk`, of what was asked before."""
-    path = _path(asked, map, layer, head, place, tables)
-    trace, given = traced(asked.reading.model, asked.reading.run)
-    side = asked.reading.axes["decoder" if path.part == "cross" else path.part][0]
-    steps = input_steps(asked, trace, side, path.place, tables)
+    """`walk`, of an input that was probed before."""
+    path = _path(probe, map, layer, head, place, tables)
+    trace, given = traced(probe.reading.model, probe.reading.run)
+    side = probe.reading.axes["decoder" if path.part == "cross" else path.part][0]
+    steps = input_steps(probe, trace, side, path.place, tables)
     stream = stream_of(trace, path.stack)
     steps += _layers(path, stream, 0, layer, "The layers before")
     steps += _block(path, trace)
@@ -82,7 +82,7 @@ def walk_through(
 class _Path:
     """Where the walk leads."""
 
-    asked: Asked
+    probe: Probe
     stack: Stack
     part: str
     layer: int
@@ -93,15 +93,15 @@ class _Path:
     @property
     def rows(self) -> Axis:
         """The tokens of the stream."""
-        reading = self.asked.reading
+        reading = self.probe.reading
         side = reading.axes["decoder" if self.part == "cross" else self.part][0]
         return Axis(reading.pieces[side], self.place)
 
 
 def _path(
-    asked: Asked, part: str | None, layer: int, head: int, place: int | None, tables: Tables
+    probe: Probe, part: str | None, layer: int, head: int, place: int | None, tables: Tables
 ) -> _Path:
-    stacks, reading = stacks_of(asked.reading.model), asked.reading
+    stacks, reading = stacks_of(probe.reading.model), probe.reading
     known = [
         name for name in reading.axes if ("encoder" if name == "encoder" else "decoder") in stacks
     ]
@@ -126,18 +126,18 @@ def _path(
     side = reading.axes[part][0]
     count = len(reading.pieces[side])
     if place is None:
-        place = _followed(asked, side, count)
+        place = _followed(probe, side, count)
     if not 0 <= place < count:
         raise UsageError(f"{side} has no place {place}: they are 0 to {count - 1}")
-    return _Path(asked, stack, part, layer, head, place, tables)
+    return _Path(probe, stack, part, layer, head, place, tables)
 
 
-def _followed(asked: Asked, side: str, count: int) -> int:
+def _followed(probe: Probe, side: str, count: int) -> int:
     """The place from which the answer is read: a hidden word's, [CLS]'s; else the last one."""
-    says, writes = asked.says, "decoder" in asked.reading.axes
-    if says is not None and says.side == side and len(says.places) and not writes:
-        return says.places[0]
-    return 0 if side in asked.pictures else count - 1
+    readout, writes = probe.readout, "decoder" in probe.reading.axes
+    if readout is not None and readout.side == side and len(readout.positions) and not writes:
+        return readout.positions[0]
+    return 0 if side in probe.images else count - 1
 
 
 def _layers(path: _Path, stream: list[Tensor], first: int, last: int, title: str) -> list[Step]:
@@ -161,7 +161,7 @@ def _layers(path: _Path, stream: list[Tensor], first: int, last: int, title: str
 def _block(path: _Path, trace: Trace) -> list[Step]:
     """The sublayers of the walked layer in their order, the walked attention head by head."""
     block, call = path.stack.blocks[path.layer], call_of(path.stack, path.layer)
-    reading, steps = path.asked.reading, []
+    reading, steps = path.probe.reading, []
     for part, name, around in _sublayers(block, path.part):
         if part == path.part:
             attention, residual = attention_in(block, part)
@@ -222,7 +222,7 @@ def _feedforward(path: _Path, trace: Trace, block: Any, call: int) -> list[Step]
 
 def _end(path: _Path, trace: Trace, given: Tensor) -> list[Step]:
     """From the last layer to the answer."""
-    steps, model = [], path.asked.reading.model
+    steps, model = [], path.probe.reading.model
     norm: Any = path.stack.norm
     if not isinstance(norm, nn.Identity):
         steps.append(
@@ -251,26 +251,25 @@ def _end(path: _Path, trace: Trace, given: Tensor) -> list[Step]:
 
 def _said(path: _Path, given: Tensor) -> list[Step]:
     """Logits, and their softmax."""
-    says, model = path.asked.says, path.asked.reading.model
-    if says is None or not len(says.places):
+    readout = path.probe.readout
+    if readout is None or not len(readout.positions):
         return []
-    wanted = path.place + (path.asked.reading.axes.keys() == {"decoder"} and says.side == "text")
-    places = list(says.places)
+    wanted = path.place + (path.probe.reading.axes.keys() == {"decoder"} and readout.side == "text")
+    places = list(readout.positions)
     row = places.index(wanted) if wanted in places else len(places) - 1
-    logits = says.rows(given)[row].float()
+    logits = readout.logits(given)[row].float()
     count = min(path.tables.rows, len(logits))
     best = logits.topk(count).indices
-    names = Axis(says.names(best.tolist()))
-    where = f"place {places[row]} of {says.side}"
+    names = Axis(readout.names(best.tolist()))
+    where = f"place {places[row]} of {readout.side}"
     shape = tuple(logits.shape)
     shown = path.tables.table("logits", logits[best, None], names, Axis(["logit"]))
-    equation, does = head_of(model)
     steps = [
         step(
             "Logits",
             f"One number for each thing that could be said of {where}; the greatest are shown.",
-            equation,
-            does,
+            readout.equation,
+            readout.function,
             replace(shown, shape=shape),
         )
     ]
@@ -284,7 +283,7 @@ def _said(path: _Path, given: Tensor) -> list[Step]:
             "Softmax",
             f"The numbers become probabilities, which sum to 1. The likeliest: {likeliest}.",
             "p = exp(z) / Σ exp(z)",
-            Asked.guesses,
+            top_guesses,
             replace(shown, shape=shape),
         )
     )

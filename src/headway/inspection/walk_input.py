@@ -14,20 +14,20 @@ from headway.blocks import (
     NoPositions,
     SegmentEmbeddings,
 )
-from headway.inspection.asking import Asked
+from headway.bundle import Probe
 from headway.inspection.document import Step
 from headway.inspection.tables import Axis, Tables, step
 from headway.inspection.tracing import Trace
 
 
-def input_steps(asked: Asked, trace: Trace, side: str, place: int, tables: Tables) -> list[Step]:
+def input_steps(probe: Probe, trace: Trace, side: str, place: int, tables: Tables) -> list[Step]:
     """What enters the first block of the stack that reads this side."""
-    reading = asked.reading
+    reading = probe.reading
     module = reading.model.get_submodule(reading.embeddings[side])
     rows = Axis(reading.pieces[side], place)
     if isinstance(module, ImageEmbedding):
         return _picture(trace, module, rows, tables)
-    steps = [_ids(asked, side, rows, tables)]
+    steps = [_ids(probe, side, rows, tables)]
     if isinstance(module, SegmentEmbeddings):
         steps += _words(trace, module.words, rows, tables)
         return steps + _segments(trace, module, rows, tables)
@@ -35,17 +35,14 @@ def input_steps(asked: Asked, trace: Trace, side: str, place: int, tables: Table
     return steps + _words(trace, module, rows, tables)
 
 
-def _ids(asked: Asked, side: str, rows: Axis, tables: Tables) -> Step:
-    ids = torch.tensor(asked.reading.ids[side], dtype=torch.float)
-    bundle = asked.bundle
-    tokenizer = getattr(bundle, "tokenizer", None) or bundle.reader.tokenizer
-    tokenizer = getattr(tokenizer, side if side == "source" else "target", tokenizer)
+def _ids(probe: Probe, side: str, rows: Axis, tables: Tables) -> Step:
+    ids = torch.tensor(probe.reading.ids[side], dtype=torch.float)
     return step(
         "Tokens",
         f"The text is cut into {len(ids)} pieces, and each has a number. "
         f"{rows.names[rows.keep]!r} is followed from here on.",
         "text → ids",
-        type(tokenizer).encode,
+        type(probe.tokenizers[side]).encode,
         tables.table("ids", ids[:, None], rows, Axis(["id"])),
     )
 

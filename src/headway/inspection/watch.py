@@ -17,17 +17,16 @@ from headway.attention import (
     record_attention,
     record_inputs,
 )
-from headway.bundle import Bundle, CaptionerBundle, TranslatorBundle, part_of
+from headway.bundle import WRITTEN, BeamSearching, Bundle, Probe, Readout, part_of
 from headway.errors import UsageError
 from headway.inspection.ablation import head_importance, heads_of, layers_of
-from headway.inspection.asking import WRITTEN, Asked, Says, ask, check_input
 from headway.inspection.beams import search_tree
 from headway.inspection.document import Attribution, Frame, Maps, Side, Vectors
 from headway.inspection.flow import rolled, weighted
 from headway.inspection.gradients import gradient_x_input
+from headway.inspection.guesses import top_guesses
 from headway.inspection.kinds import head_kinds
-from headway.inspection.lens import logit_lens
-from headway.inspection.streams import speaker_of
+from headway.inspection.lens import logit_lens, unembedding_of
 from headway.models.contracts import parameter_count
 from headway.shapes import Tensor
 
@@ -51,8 +50,8 @@ def watch(
     top: int = 10,
     label: str = "",
 ) -> Frame:
-    """Everything that is seen while a model reads one input (and writes, if it writes): `ask` says
-    what may be given.
+    """Everything that is seen while a model reads one input (and writes, if it writes):
+    `Bundle.probe` says what may be given.
 
     layers: beginnings of names of attention layers ("decoder.blocks.3"); none: all. vectors: keep
     queries, keys and norms of values. analyses: what else is computed, where the model allows it.
@@ -69,21 +68,21 @@ def watch(
         raise UsageError(
             "this model has no attention to look at", hint="one with any attention but none"
         )
-    searches = isinstance(bundle, TranslatorBundle | CaptionerBundle) and target is None
+    searches = isinstance(bundle, BeamSearching) and target is None
     if "beam" not in analyses or not searches:
-        asked = ask(bundle, given, second, target=target, language=language, written=written)
+        probe = bundle.probe(given, second, target=target, language=language, written=written)
         return look_at(
-            asked, layers=layers, vectors=vectors, analyses=analyses, top=top, label=label
+            probe, layers=layers, vectors=vectors, analyses=analyses, top=top, label=label
         )
-    check_input(bundle, given, second, language=language)
+    bundle.check_input(given, second, language=language)
     tree, best = search_tree(bundle, given, language=language)
-    asked = ask(bundle, given, second, target=best, language=language)
-    frame = look_at(asked, layers=layers, vectors=vectors, analyses=analyses, top=top, label=label)
+    probe = bundle.probe(given, second, target=best, language=language)
+    frame = look_at(probe, layers=layers, vectors=vectors, analyses=analyses, top=top, label=label)
     return replace(frame, beam=tree)
 
 
 def look_at(
-    asked: Asked,
+    probe: Probe,
     *,
     layers: Sequence[str] = (),
     vectors: bool = False,
@@ -91,43 +90,43 @@ def look_at(
     top: int = 10,
     label: str = "",
 ) -> Frame:
-    """`watch`, of what was asked before."""
-    seen = _captured(asked, layers, vectors or "value-weighted" in analyses)
-    maps = _maps(asked, seen)
-    guesses = asked.guesses(seen.given, top)
+    """`watch`, of an input that was probed before."""
+    seen = _captured(probe, layers, vectors or "value-weighted" in analyses)
+    maps = _maps(probe, seen)
+    guesses = top_guesses(probe.readout, seen.given, top)
     lens = None
-    if "lens" in analyses and guesses and _speaks(asked):
-        lens = logit_lens(asked, min(top, 5))
-    important = "importance" in analyses and asked.says is not None
+    if "lens" in analyses and guesses and unembedding_of(probe) is not None:
+        lens = logit_lens(probe, min(top, 5))
+    important = "importance" in analyses and probe.readout is not None
     return Frame(
         metric=METRIC if important else "",
-        importance=importance_of(asked, seen.given) if important else {},
-        label=label or str(asked.bundle.kind),
-        model=facts_of(asked.bundle),
-        sides={name: _side(asked, name) for name in asked.reading.pieces},
-        maps=_with_derived(maps, analyses, vectors, layers_of(asked.reading.model)),
-        answer=asked.answer,
+        importance=importance_of(probe, seen.given) if important else {},
+        label=label or probe.kind,
+        model=facts_of(probe),
+        sides={name: _side(probe, name) for name in probe.reading.pieces},
+        maps=_with_derived(maps, analyses, vectors, layers_of(probe.reading.model)),
+        answer=probe.answer,
         guesses=guesses,
-        guesses_side=asked.says.side if asked.says is not None else "",
+        guesses_side=probe.readout.side if probe.readout is not None else "",
         lens=lens,
-        attributions=attributions_of(asked, seen.given) if "gradient x input" in analyses else (),
+        attributions=attributions_of(probe, seen.given) if "gradient x input" in analyses else (),
     )
 
 
-def facts_of(bundle: Any) -> dict[str, int | str]:
+def facts_of(probe: Probe) -> dict[str, int | str]:
     """What is shown of a model: kind; layers, heads and width, of each part where these differ;
     parameters."""
-    counts, names = heads_of(bundle.model), layers_of(bundle.model)
+    model: Any = probe.reading.model
+    counts, names = heads_of(model), layers_of(model)
     widths = {
-        part: int(bundle.model.get_submodule(own[0]).output.out_features)
-        for part, own in names.items()
+        part: int(model.get_submodule(own[0]).output.out_features) for part, own in names.items()
     }
     return {
-        "kind": str(bundle.kind),
+        "kind": probe.kind,
         "layers": _told({part: len(heads) for part, heads in counts.items()}),
         "heads": _told({part: max(heads) for part, heads in counts.items()}),
         "width": _told(widths),
-        "parameters": parameter_count(bundle.model),
+        "parameters": parameter_count(model),
     }
 
 
@@ -148,24 +147,24 @@ class _Captured:
 
 
 @torch.no_grad()
-def _captured(asked: Asked, layers: Sequence[str], inputs: bool) -> _Captured:
-    model = asked.reading.model
+def _captured(probe: Probe, layers: Sequence[str], inputs: bool) -> _Captured:
+    model = probe.reading.model
     with record_attention(model, layers) as weights:
         if not inputs:
-            return _Captured(asked.reading.run(), weights, {})
+            return _Captured(probe.reading.run(), weights, {})
         with record_inputs(model, layers) as seen:
-            return _Captured(asked.reading.run(), weights, seen)
+            return _Captured(probe.reading.run(), weights, seen)
 
 
-def _maps(asked: Asked, seen: _Captured) -> list[Maps]:
+def _maps(probe: Probe, seen: _Captured) -> list[Maps]:
     """One for each part of the model, in its order."""
     parts: dict[str, list[str]] = {}
     for name in seen.weights:
         parts.setdefault(part_of(name), []).append(name)
-    kernels = attention_layers(asked.reading.model)
+    kernels = attention_layers(probe.reading.model)
     found = []
     for part, names in parts.items():
-        queries, keys = asked.reading.axes[part]
+        queries, keys = probe.reading.axes[part]
         # a layer that is called once a step (an RNN decoder's) gives its rows one by one
         weights = [torch.cat(seen.weights[name], dim=2)[0].float() for name in names]
         normalised = all(kernels[name].normalised for name in names)
@@ -180,7 +179,7 @@ def _maps(asked: Asked, seen: _Captured) -> list[Maps]:
             kinds=[
                 head_kinds(
                     own,
-                    asked.reading.pieces[keys],
+                    probe.reading.pieces[keys],
                     own=queries == keys,
                     causal=part == "decoder",
                     window=_window(kernels[name]),
@@ -229,9 +228,9 @@ def _with_derived(
     return found
 
 
-def _side(asked: Asked, name: str) -> Side:
-    reading = asked.reading
-    words, picture = reading.words.get(name, ()), asked.pictures.get(name)
+def _side(probe: Probe, name: str) -> Side:
+    reading = probe.reading
+    words, picture = reading.words.get(name, ()), probe.images.get(name)
     if picture is None:
         return Side(tokens=reading.pieces[name], words=words)
     return Side(
@@ -244,32 +243,24 @@ def _side(asked: Asked, name: str) -> Side:
     )
 
 
-def _speaks(asked: Asked) -> bool:
-    try:
-        speaker_of(asked.reading.model)
-    except UsageError:
-        return False
-    return True
-
-
-def attributions_of(asked: Asked, given: Tensor) -> list[Attribution]:
+def attributions_of(probe: Probe, given: Tensor) -> list[Attribution]:
     """gradient x input for the likeliest answer at each place, the last 32 at most: its logit is
     followed back to all that was read. given: what the reading gave."""
-    says = asked.says
-    if says is None:
+    readout = probe.readout
+    if readout is None:
         return []
     found = []
-    best = says.rows(given).argmax(-1).tolist()
+    best = readout.logits(given).argmax(-1).tolist()
     for row in range(len(best))[-MOST_ATTRIBUTED:]:
         column = best[row]
-        scores = gradient_x_input(asked.reading, _one_of(says, row, column))
-        (name,) = says.names([column])
+        scores = gradient_x_input(probe.reading, _one_of(readout, row, column))
+        (name,) = readout.names([column])
         found += [
             Attribution(
                 measure="gradient x input",
                 side=side,
                 of=name,
-                place=says.places[row],
+                place=readout.positions[row],
                 scores=values.tolist(),
             )
             for side, values in scores.items()
@@ -277,22 +268,22 @@ def attributions_of(asked: Asked, given: Tensor) -> list[Attribution]:
     return found
 
 
-def _one_of(says: Says, row: int, column: int) -> Callable[[Tensor], Tensor]:
+def _one_of(readout: Readout, row: int, column: int) -> Callable[[Tensor], Tensor]:
     """One logit of what a reading gives."""
-    return lambda given: says.rows(given)[row, column]
+    return lambda given: readout.logits(given)[row, column]
 
 
 @torch.no_grad()
-def importance_of(asked: Asked, given: Tensor) -> dict[str, list[list[float]]]:
+def importance_of(probe: Probe, given: Tensor) -> dict[str, list[list[float]]]:
     """Of each head how far the log-probability of the likeliest answers (mean over places; of a
     number, the number) falls when it is off: `head_importance`. given: what the reading gave."""
-    says, reading = asked.says, asked.reading
-    if says is None or not len(says.places):
+    readout, reading = probe.readout, probe.reading
+    if readout is None or not len(readout.positions):
         return {}
-    best = says.rows(given).argmax(-1, keepdim=True)
+    best = readout.logits(given).argmax(-1, keepdim=True)
 
     def metric() -> float:
-        rows = says.rows(reading.run()).float()
+        rows = readout.logits(reading.run()).float()
         return float((rows if rows.shape[1] == 1 else rows.log_softmax(-1)).gather(1, best).mean())
 
     return head_importance(reading.model, metric)

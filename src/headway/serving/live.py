@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from headway.bundle import Bundle, CaptionerBundle, ImageClassifierBundle, ImageEncoderBundle
+from headway.bundle import WRITTEN, Bundle
 from headway.errors import UsageError
 from headway.inspection.ablation import Head, without_heads
-from headway.inspection.asking import WRITTEN
 from headway.inspection.document import Document, Frame
 from headway.inspection.walk import walk
 from headway.inspection.watch import watch
@@ -34,7 +33,7 @@ class BundleViewer:
 
     @property
     def looks_at_pictures(self) -> bool:
-        return isinstance(self.bundle, ImageEncoderBundle | ImageClassifierBundle | CaptionerBundle)
+        return self.bundle.inputs.modality == "image"
 
     def first(self) -> Document:
         """Of a model that reads one text, what it makes of `SENTENCE`; of others nothing yet."""

@@ -1,0 +1,26 @@
+"""The most probable predictions at each position, from what a forward pass returned."""
+
+from __future__ import annotations
+
+from headway.bundle import Readout
+from headway.inspection.document import Guess
+from headway.shapes import Tensor
+
+
+def top_guesses(readout: Readout | None, output: Tensor, top: int) -> list[Guess]:
+    """The `top` most probable classes or tokens at each position, p = softmax(logits).
+
+    output: what the model returned. Empty for a model that gives vectors or a single number.
+    """
+    if readout is None:
+        return []
+    logits = readout.logits(output).float()
+    if logits.shape[1] < 2:
+        return []
+    best = logits.softmax(-1).topk(min(top, logits.shape[1]))
+    return [
+        Guess(place=position, tokens=readout.names(ids), probabilities=probabilities)
+        for position, ids, probabilities in zip(
+            readout.positions, best.indices.tolist(), best.values.tolist(), strict=True
+        )
+    ]

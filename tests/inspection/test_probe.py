@@ -1,0 +1,230 @@
+"""The Bundle contract, kept by every kind of bundle, and what its probe says of the logits."""
+
+import pytest
+import torch
+from torch import nn
+
+from headway.bundle import (
+    FAMILIES,
+    BeamSearching,
+    Bundle,
+    ImageEncoding,
+    Probe,
+    Readout,
+    WordsBundle,
+)
+from headway.errors import UsageError
+from headway.inspection.beams import beam_tree
+from headway.inspection.walk import walk
+from headway.inspection.watch import watch
+from headway.models import WordsConfig, words_model
+from headway.settings import override
+from headway.text import Vocabulary
+from tests.inspection.bundles import (
+    BUNDLES,
+    SENTENCE,
+    answerer,
+    bert_classifier,
+    captioner,
+    encoder,
+    gpt,
+    image_encoder,
+    tagger,
+    translator,
+)
+from tests.inspection.test_watch import given_of
+from tests.test_captioner_bundle import PICTURES
+from tests.test_vision_bundle import classifier
+
+ALL = pytest.mark.parametrize("name", BUNDLES)
+
+
+def probed(name, **options):
+    make, given = BUNDLES[name]
+    bundle = make()
+    inputs, named = given_of(bundle, given)
+    return bundle, bundle.probe(*inputs, **{**named, **options})
+
+
+def logits_of(probe):
+    with torch.inference_mode():
+        return probe.readout.logits(probe.reading.run())
+
+
+def best_names(probe):
+    """The name of the greatest logit at each position."""
+    return [probe.readout.names([i])[0] for i in logits_of(probe).argmax(-1).tolist()]
+
+
+@ALL
+def test_every_bundle_keeps_the_contract(name, tmp_path):
+    bundle, probe = probed(name)
+    assert isinstance(bundle, Bundle) and type(bundle) in {f.bundle for f in FAMILIES.values()}
+    assert probe.kind == bundle.kind and probe.reading.model is bundle.model
+    assert bundle.device == torch.device("cpu") and bundle.config is bundle.model.config
+    assert isinstance(bundle, BeamSearching) == bundle.inputs.target
+    assert set(probe.images) == {"picture"} & set(probe.reading.pieces)
+    assert bool(probe.images) == (bundle.inputs.modality == "image")
+    assert set(probe.tokenizers) == set(probe.reading.ids)
+    for side, ids in probe.reading.ids.items():
+        assert len(ids) == len(probe.reading.pieces[side])
+        assert hasattr(probe.tokenizers[side], "encode")
+    bundle.save(tmp_path / "model")
+    assert (tmp_path / "model" / "config.json").is_file()
+
+
+@ALL
+def test_a_readout_names_every_logit_at_positions_of_its_side(name):
+    _, probe = probed(name)
+    if probe.readout is None:
+        assert probe.answer == ""
+        return
+    logits, readout = logits_of(probe), probe.readout
+    assert len(logits) == len(readout.positions)
+    names = readout.names(range(logits.shape[1]))
+    assert len(names) == logits.shape[1] and all(isinstance(each, str) for each in names)
+    follows = name.startswith("gpt") and name != "gpt classifier"  # also the token after the end
+    count = len(probe.reading.pieces[readout.side]) + follows
+    assert all(0 <= position < count for position in readout.positions)
+    assert readout.equation.startswith("z = ") and callable(readout.function)
+
+
+def test_the_greatest_logits_are_the_answer_of_every_kind():
+    for make, given in (
+        (bert_classifier, (SENTENCE,)),
+        (lambda: bert_classifier(pairs=True), (SENTENCE, "A dog.")),
+        (BUNDLES["gpt classifier"][0], ("the fox eats",)),
+        (classifier, (PICTURES[2],)),
+    ):
+        probe = make().probe(*given)
+        assert best_names(probe) == [probe.answer]
+    probe = encoder(max_length=40).probe("The [MASK] waves to the [MASK].")
+    assert ", ".join(best_names(probe)) == probe.answer and len(probe.readout.positions) == 2
+    (tagged,) = tagger().tag([SENTENCE])
+    probe = tagger().probe(SENTENCE)
+    assert best_names(probe) == [word.tag for word in tagged.words]
+    assert probe.answer == ", ".join(f"{span.text} ({span.label})" for span in tagged.spans)
+
+
+def test_a_language_models_logits_are_of_the_token_after_each():
+    bundle = gpt()
+    probe = bundle.probe("the fox eats", written=5)
+    begun = len(bundle.tokenizer.begin("the fox eats"))
+    pieces = probe.reading.pieces["text"]
+    named = dict(zip(probe.readout.positions, best_names(probe), strict=True))
+    assert [named[i] for i in range(begun, len(pieces))] == pieces[begun:]
+    assert len(pieces) > begun and bundle.probe("the fox eats", written=0).answer == ""
+
+
+def test_an_answers_logits_are_of_its_first_and_its_last_token():
+    bundle = answerer()
+    probe = bundle.probe("Who waves?", SENTENCE)
+    output = probe.reading.run()
+    begin, end = probe.readout.positions
+    assert [begin, end] == output[0].argmax(0).tolist()
+    assert best_names(probe) == [probe.reading.pieces["text"][i] for i in (begin, end)]
+    assert probe.answer == bundle.answer("Who waves?", SENTENCE)[0].text
+
+
+@pytest.mark.parametrize(
+    ("make", "given"), [(translator, "two dogs play"), (captioner, PICTURES[1])]
+)
+def test_a_search_trace_is_of_the_output_that_a_probe_shows(make, given):
+    bundle = make()
+    trace, probe = bundle.trace_search(given), bundle.probe(given)
+    assert probe.reading.ids["read"] == [trace.first, *trace.best]
+    assert trace.names([trace.first]) == probe.reading.pieces["read"][:1]
+    assert any((*each.before, each.token) == (*trace.best, *trace.end) for each in trace.candidates)
+
+
+def test_a_word_model_keeps_the_contract_and_cannot_be_probed():
+    vocabulary = Vocabulary.count(["the fox eats the lemon"], 9)
+    config = override(WordsConfig(), {"vocabulary": vocabulary.size}, "test")
+    bundle = WordsBundle(words_model(config), vocabulary)
+    assert isinstance(bundle, Bundle) and bundle.device == torch.device("cpu")
+    with pytest.raises(UsageError, match="a word model has no attention to look at"):
+        bundle.probe("fox")
+
+
+def test_an_image_encoder_used_alone_is_recognised_by_what_it_has():
+    assert isinstance(image_encoder(), ImageEncoding) and isinstance(classifier(), ImageEncoding)
+    assert not isinstance(captioner(), ImageEncoding) and not isinstance(gpt(), ImageEncoding)
+
+
+@pytest.mark.parametrize(
+    ("make", "given", "named", "message"),
+    [
+        (tagger, ("a", "b"), {}, "a tagger reads one input, and there is a second one"),
+        (image_encoder, (PICTURES[0],), {"target": "a"}, "a image encoder writes nothing"),
+        (translator, ("a",), {"language": "de"}, "a translator is asked for no language"),
+        (encoder, (3,), {}, "nothing to look at in an empty text"),
+        (answerer, ("Who?",), {}, "an answer is looked for in a text, and there is none"),
+    ],
+)
+def test_an_input_that_a_bundle_does_not_read_is_refused(make, given, named, message):
+    with pytest.raises(UsageError, match=message):
+        make().probe(*given, **named)
+
+
+def test_a_tree_is_of_an_input_that_the_bundle_reads():
+    with pytest.raises(UsageError, match="asked for no language"):
+        beam_tree(translator(), "two dogs", language="de")
+    with pytest.raises(UsageError, match="empty text"):
+        beam_tree(translator(), " ")
+
+
+class WordNumbers(Bundle):
+    """A bundle that Headway does not have: one number for each token of a text."""
+
+    kind = "number tagger"
+
+    def __init__(self):
+        self.encoder = encoder(max_length=40, masked_words=False)
+        self.model, self.head = self.encoder.model, nn.Linear(24, 1)
+
+    @classmethod
+    def open(cls, model, folder, facts):
+        return cls()
+
+    def save(self, folder, *, overwrite=False):
+        self.encoder.save(folder, overwrite=overwrite)
+
+    @property
+    def config(self):
+        return self.model.config
+
+    def numbers(self, hidden):
+        return self.head(hidden[0])
+
+    def _probe(self, request):
+        reading = self.encoder.reading(request.input)
+        with torch.inference_mode():
+            numbers = self.numbers(reading.run())[:, 0]
+        readout = Readout(
+            side="text",
+            positions=range(len(numbers)),
+            logits=self.numbers,
+            names=lambda ids: ["the number" for _ in ids],
+            equation="z = x w + b",
+            function=WordNumbers.numbers,
+        )
+        answer = " ".join(f"{number:.2f}" for number in numbers.tolist())
+        tokenizers = {"text": self.encoder.tokenizer}
+        return Probe(
+            kind=self.kind, reading=reading, answer=answer, readout=readout, tokenizers=tokenizers
+        )
+
+
+def test_a_bundle_from_elsewhere_is_inspected_by_the_contract_alone():
+    bundle = WordNumbers()
+    frame = watch(bundle, SENTENCE)
+    count = len(frame.sides["text"].tokens)
+    assert len(frame.answer.split()) == count and frame.label == "number tagger"
+    assert frame.guesses == [] and frame.lens is None
+    assert {each.place for each in frame.attributions} == set(range(count))
+    assert {each.of for each in frame.attributions} == {"the number"}
+    (step,) = (each for each in walk(bundle, SENTENCE) if each.title == "Logits")
+    assert step.equation == "z = x w + b"
+    assert step.source.startswith("tests/inspection/test_probe.py:")
+    with pytest.raises(UsageError, match="a number tagger reads one input"):
+        watch(bundle, SENTENCE, "A second text.")
