@@ -1,9 +1,12 @@
 """Which combinations of model, kernel and property `make test` tries."""
 
 from collections.abc import Sequence
+from itertools import product
 from typing import Any
 
 import pytest
+
+from tests.zoo import BUILT_WITH
 
 Triple = tuple[Any, Any, Any]
 
@@ -27,15 +30,17 @@ def pairwise(first: Sequence[Any], second: Sequence[Any], third: Sequence[Any]) 
 
 
 def combinations(models: Sequence[str], kernels: Sequence[str], checks: Sequence[Any]) -> list[Any]:
-    """All triples as parameters of a test; those that are not in `pairwise` are marked `grid`."""
-    chosen = pairwise(models, kernels, checks)
+    """All triples as parameters of a test; what only `make test-all` tries is marked `grid`.
+
+    `make test` tries every model with the kernel that it is built with on every property, and the
+    other kernels `pairwise`.
+    """
+    chosen = pairwise(models, kernels, checks) | set(product(models, [BUILT_WITH], checks))
     return [
         pytest.param(
             *(name, kernel, check),
             id=f"{name}-{kernel}-{check.__name__}",
             marks=() if (name, kernel, check) in chosen else pytest.mark.grid,
         )
-        for name in models
-        for kernel in kernels
-        for check in checks
+        for name, kernel, check in product(models, kernels, checks)
     ]

@@ -7,7 +7,7 @@ import pytest
 from headway.attention import MultiHeadAttention
 from tests.properties.pairwise import pairwise
 from tests.properties.test_properties import ALL, IMAGE_KERNELS, OF_IMAGES
-from tests.zoo import KERNELS, MODELS, VITS, with_kernel
+from tests.zoo import BUILT_WITH, KERNELS, MODELS, VITS, with_kernel
 
 AXES = {
     "models": (list(MODELS), list(KERNELS), ALL),
@@ -46,3 +46,9 @@ def test_every_kernel_meets_every_property_where_a_decoder_attends_to_itself():
     real = {pair: attends_to_itself_with(*pair) for pair in product(MODELS, KERNELS)}
     met = {(kernel, check) for name, kernel, check in selection if real[name, kernel]}
     assert met == set(product(KERNELS, ALL))
+
+
+def test_models_are_built_with_the_kernel_that_meets_every_property():
+    for build in (*(family.build for family in MODELS.values()), *VITS.values()):
+        layers = [part for part in build().modules() if isinstance(part, MultiHeadAttention)]
+        assert {type(layer.kernel) for layer in layers} <= {type(KERNELS[BUILT_WITH](1, 1, 1))}

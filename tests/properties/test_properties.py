@@ -1,7 +1,7 @@
 """design.md, "Numbers that must hold everywhere", over every model x kernel.
 
-`make test` tries a selection in which any two of model, kernel and property meet
-(`tests/properties/pairwise.py`); `make test-all` tries them all.
+`make test` tries every model as it is built, and a selection in which any two of model, kernel and
+property meet (`tests/properties/pairwise.py`); `make test-all` tries all combinations.
 """
 
 import pytest
