@@ -14,12 +14,12 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	$$p -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help demo test test-slow check fix bench clean
+.PHONY: help demo test test-all check fix bench clean
 
 help:
 	@echo "make demo        install, train a small translator, evaluate it, look inside (TARGET=de ...)"
 	@echo "make test        install what tests need, run them"
-	@echo "make test-slow   the long tests too"
+	@echo "make test-all    the long tests and every combination too"
 	@echo "make check       format, lint, types, import rules"
 	@echo "make fix         format, and mend what the linter can"
 	@echo "make bench       speed beside other libraries"
@@ -56,7 +56,7 @@ demo: $(VENV)/.demo
 test: $(VENV)/.dev
 	@$(PY) -m pytest -n auto --dist worksteal
 
-test-slow: $(VENV)/.dev
+test-all: $(VENV)/.dev
 	@$(PY) -m pytest -n auto --dist worksteal -m "not gpu"
 
 check: $(VENV)/.dev

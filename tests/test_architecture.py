@@ -5,6 +5,8 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -30,6 +32,11 @@ def name_of(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 def tracked() -> list[Path]:
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
@@ -42,37 +49,56 @@ def tracked() -> list[Path]:
     return found or PYTHON
 
 
-@pytest.mark.parametrize("path", PYTHON, ids=name_of)
-def test_files_are_short_and_no_drawer(path):
-    assert len(path.read_text().split("\n")) <= 401, "more than 400 lines"
-    assert path.stem not in DRAWERS, "a name that says nothing"
+def offenders(paths: Iterable[Path], check: Callable[[Path], Iterator[str]]) -> str:
+    """What `check` says of all files, a line each: the file, and what is wrong in it."""
+    return "\n".join(f"{name_of(path)}: {fault}" for path in paths for fault in check(path))
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=name_of)
-def test_functions_are_short_and_constructors_have_few_arguments(path):
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            length = node.end_lineno - node.lineno + 1
-            assert length <= 60, f"{node.name} has {length} lines"
-            if node.name == "__init__":
+def test_files_are_short_and_no_drawer():
+    def check(path: Path) -> Iterator[str]:
+        if len(path.read_text().split("\n")) > 401:
+            yield "more than 400 lines"
+        if path.stem in DRAWERS:
+            yield "a name that says nothing"
+
+    assert not (found := offenders(PYTHON, check)), found
+
+
+def test_functions_are_short_and_constructors_have_few_arguments():
+    def check(path: Path) -> Iterator[str]:
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                length = node.end_lineno - node.lineno + 1
                 arguments = node.args.posonlyargs + node.args.args + node.args.kwonlyargs
-                assert len(arguments) - 1 <= 8, f"{len(arguments) - 1} arguments"
+                if length > 60:
+                    yield f"{node.name} has {length} lines"
+                if node.name == "__init__" and len(arguments) - 1 > 8:
+                    yield f"a constructor with {len(arguments) - 1} arguments"
+
+    assert not (found := offenders(SOURCES, check)), found
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=name_of)
-def test_sources_are_finished_and_nothing_in_them_runs_what_a_file_says(path):
-    text = path.read_text()
-    assert not UNFINISHED.search(text)
-    assert not (found := FORBIDDEN.search(text)), found
+def test_sources_are_finished_and_nothing_in_them_runs_what_a_file_says():
+    def check(path: Path) -> Iterator[str]:
+        for pattern in (UNFINISHED, FORBIDDEN):
+            if match := pattern.search(path.read_text()):
+                yield repr(match[0])
+
+    assert not (found := offenders(SOURCES, check)), found
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=name_of)
-def test_everything_public_says_what_it_is(path):
-    tree = ast.parse(path.read_text())
-    assert ast.get_docstring(tree), "the file has no docstring"
-    for node in tree.body:
-        if isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith("_"):
-            assert ast.get_docstring(node) or is_tiny(node), f"{node.name} has no docstring"
+def test_everything_public_says_what_it_is():
+    def check(path: Path) -> Iterator[str]:
+        tree = parsed(path)
+        if not ast.get_docstring(tree):
+            yield "the file has no docstring"
+        for node in tree.body:
+            if not isinstance(node, ast.ClassDef | ast.FunctionDef) or node.name.startswith("_"):
+                continue
+            if not ast.get_docstring(node) and not is_tiny(node):
+                yield f"{node.name} has no docstring"
+
+    assert not (found := offenders(SOURCES, check)), found
 
 
 def test_no_constant_has_the_docstring_of_another_thing():

@@ -47,6 +47,8 @@ KERNELS: dict[str, Callable[[int, int, int], Kernel]] = {
     "window": lambda heads, query, key: SlidingWindow(3),
 }
 """Made for so many heads, and queries and keys of these widths."""
+BUILT_WITH = "fused dot"
+"""The kernel of a model whose configuration names none."""
 
 _tiny = TranslatorConfig(
     model_dim=24,

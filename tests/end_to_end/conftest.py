@@ -1,25 +1,16 @@
-"""The command line in the tests' own process, where torch is loaded already."""
-
-import io
+"""The command line in the folder of a test file."""
 
 import pytest
 
-from headway.cli.main import main
+from tests.end_to_end.small import headway
 
 
 @pytest.fixture
-def here(place, monkeypatch, capsys):
+def here(place):
     """Runs words in the folder that the test file's `place` made: (standard output, talk)."""
-    monkeypatch.chdir(place)
 
     def run(*words: str, given: str | bytes = "", code: int = 0) -> tuple[str, str]:
-        raw = given.encode() if isinstance(given, str) else given
-        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(raw)))
-        with pytest.raises(SystemExit) as leaving:
-            main(words)
-        said = capsys.readouterr()
-        assert leaving.value.code == code, said.err
-        assert "Traceback" not in said.err
-        return said.out, said.err
+        done = headway(*words, cwd=place, text=given, check=code)
+        return done.stdout, done.stderr
 
     return run

@@ -1,10 +1,17 @@
 """A tiny language pair, and a tiny translator for it, through the real command line."""
 
+import io
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+
+import pytest
+import torch
+
+from headway.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -52,24 +59,52 @@ def train_words(data: Path, run: str, *more: str) -> list[str]:
 def headway(
     *words: str, cwd: Path, text: str | bytes = "", check: int | None = 0
 ) -> subprocess.CompletedProcess[str]:
-    """Run the command line as a user does, in a pipe."""
-    raw = text.encode() if isinstance(text, str) else text
+    """Run the command line in this process, where torch is loaded already, as in a pipe.
+
+    `check` is the expected exit code; None for any.
+    """
+    torch.set_num_threads(1)
+    streams = {name: io.TextIOWrapper(io.BytesIO(), "utf-8") for name in ("stdout", "stderr")}
+    standard_input = io.TextIOWrapper(io.BytesIO(raw(text)), "utf-8")
+    program = str(ROOT / "src" / "headway" / "__main__.py")
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as end:
+        patch.chdir(cwd)
+        patch.setattr("sys.argv", [program, *words])
+        for name, stream in {**streams, "stdin": standard_input}.items():
+            patch.setattr(f"sys.{name}", stream)
+        main()
+    printed = (stream.buffer.getvalue() for stream in streams.values())
+    return finished(words, int(end.value.code or 0), *printed, check)
+
+
+def headway_process(
+    *words: str, cwd: Path, text: str | bytes = "", check: int | None = 0
+) -> subprocess.CompletedProcess[str]:
+    """As `headway`, in a process of its own (3 seconds), where the process is what is tested."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         [sys.executable, "-m", "headway", *words],
         cwd=cwd,
-        input=raw,
+        input=raw(text),
         capture_output=True,
         env=environment,
         timeout=120,
         check=False,
     )
-    found = subprocess.CompletedProcess(
-        done.args, done.returncode, done.stdout.decode(), done.stderr.decode()
-    )
-    if check is not None:
-        assert found.returncode == check, found.stderr
-    return found
+    return finished(words, done.returncode, done.stdout, done.stderr, check)
+
+
+def raw(text: str | bytes) -> bytes:
+    return text.encode() if isinstance(text, str) else text
+
+
+def finished(
+    words: Sequence[str], code: int, output: bytes, errors: bytes, check: int | None
+) -> subprocess.CompletedProcess[str]:
+    done = subprocess.CompletedProcess(words, code, output.decode(), errors.decode())
+    assert "Traceback" not in done.stderr, done.stderr
+    assert check is None or code == check, done.stderr
+    return done
 
 
 def rows(path: Path) -> list[dict]:

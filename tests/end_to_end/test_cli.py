@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from tests.end_to_end.small import headway, rows, train_words, write_corpus
+from tests.end_to_end.small import headway, headway_process, rows, train_words, write_corpus
 
 ABSENT = "mps" if sys.platform == "linux" else "cuda"
 
@@ -18,7 +18,7 @@ def place(tmp_path_factory):
     """A folder with data and one finished run."""
     folder = tmp_path_factory.mktemp("work")
     write_corpus(folder / "data")
-    done = headway(*train_words(folder / "data", "r", "--steps", "30"), cwd=folder)
+    done = headway_process(*train_words(folder / "data", "r", "--steps", "30"), cwd=folder)
     (folder / "said").write_text(done.stderr)
     assert done.stdout == ""
     return folder
@@ -26,10 +26,12 @@ def place(tmp_path_factory):
 
 def fails(code: int, *words: str, cwd, text: str | bytes = "") -> str:
     """The command must fail with `code`, in a few lines, without a traceback; what it said."""
-    done = headway(*words, cwd=cwd, text=text, check=code)
-    assert "Traceback" not in done.stderr
-    error = done.stderr[done.stderr.index("error:") :].strip()
-    assert len(error.split("\n")) <= 3, done.stderr
+    return error_in(headway(*words, cwd=cwd, text=text, check=code).stderr)
+
+
+def error_in(said: str) -> str:
+    error = said[said.index("error:") :].strip()
+    assert len(error.split("\n")) <= 3, said
     return error
 
 
@@ -74,7 +76,7 @@ def test_evaluation_prints_scores_with_signatures_and_as_json(place):
 
 def test_one_line_in_is_one_line_out_whatever_the_lines_hold(place):
     lines = "the red fox sees the dog\n\nthe baker\u2028paints\x85the tree\n   \nthe old dog\n"
-    done = headway("translate", "runs/r", cwd=place, text=lines)
+    done = headway_process("translate", "runs/r", cwd=place, text=lines)
     assert done.stdout.count("\n") == 5
     out = done.stdout.split("\n")
     assert out[1] == "" and out[3] == "" and done.stderr == ""
@@ -183,8 +185,9 @@ def test_wrong_words_are_answered_in_three_lines(place, words, code, part):
 
 
 def test_bad_bytes_on_standard_input_name_the_line(place):
-    said = fails(3, "translate", "runs/r", cwd=place, text=b"fine\n\xff\xfe\n")
-    assert "line 2" in said
+    raw = b"fine\n\xff\xfe\n"
+    done = headway_process("translate", "runs/r", cwd=place, text=raw, check=3)
+    assert "line 2" in error_in(done.stderr)
 
 
 def test_damaged_weights_and_a_foreign_pickle_are_bad_data(place, tmp_path):

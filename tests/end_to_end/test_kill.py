@@ -5,13 +5,14 @@ import random
 import shutil
 import signal
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from headway.cli.main import main
 from headway.folders import verify_folder
-from tests.end_to_end.small import headway, rows, train_words, write_corpus
+from tests.end_to_end.small import headway, headway_process, rows, train_words, write_corpus
 from tests.manifests import flip_one_bit
 
 STEPS = "40"
@@ -55,61 +56,78 @@ def history(folder: Path) -> list[dict]:
     return [{k: v for k, v in row.items() if k not in clocks} for row in found]
 
 
-def kill_and_resume(tmp_path: Path, count: int) -> None:
-    data = write_corpus(tmp_path / "data")
-    took = run_to_end(train_words(data, "whole", *MORE), tmp_path)
-    whole = tmp_path / "runs" / "whole"
+@dataclass(frozen=True)
+class Whole:
+    """A run that nothing interrupted. place: a folder with `data` and `runs`. took: seconds."""
+
+    place: Path
+    took: float
+
+    @property
+    def data(self) -> Path:
+        return self.place / "data"
+
+    @property
+    def run(self) -> Path:
+        return self.place / "runs" / "whole"
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    place = tmp_path_factory.mktemp("kill")
+    data = write_corpus(place / "data")
+    return Whole(place, run_to_end(train_words(data, "whole", *MORE), place))
+
+
+def kill_and_resume(whole: Whole, count: int) -> None:
     chance = random.Random(7)
     in_a_save = 0
     for i in range(count):
-        name = f"killed-{i}"
-        words, folder = train_words(data, name, *MORE), tmp_path / "runs" / name
-        child = start(words, tmp_path)
-        time.sleep(chance.uniform(0.02, 0.95) * took)
+        name = f"killed-{i}-of-{count}"
+        words, folder = train_words(whole.data, name, *MORE), whole.place / "runs" / name
+        child = start(words, whole.place)
+        time.sleep(chance.uniform(0.02, 0.95) * whole.took)
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
         in_a_save += any((folder / "checkpoints").glob("*.tmp-*"))
-        run_to_end(words, tmp_path)  # the same command, nothing else: unattended
-        assert final(folder) == final(whole), f"kill {i}: other weights"
-        assert history(folder) == history(whole), f"kill {i}: another history"
+        run_to_end(words, whole.place)  # the same command, nothing else: unattended
+        assert final(folder) == final(whole.run), f"kill {i}: other weights"
+        assert history(folder) == history(whole.run), f"kill {i}: another history"
         best = Path("model", "model.safetensors")
-        assert (folder / best).read_bytes() == (whole / best).read_bytes()
+        assert (folder / best).read_bytes() == (whole.run / best).read_bytes()
         assert not list(folder.glob("**/*.tmp-*")), "litter"
     print(f"{count} of {count} killed runs resumed bit-identical; {in_a_save} died in a save")
 
 
-def test_kill_9_at_random_moments_then_resume_is_bit_identical(tmp_path):
-    kill_and_resume(tmp_path, 6)
+def test_kill_9_at_random_moments_then_resume_is_bit_identical(whole):
+    kill_and_resume(whole, 6)
 
 
 @pytest.mark.slow
-def test_kill_9_at_25_random_moments(tmp_path):
-    kill_and_resume(tmp_path, 25)
+def test_kill_9_at_25_random_moments(whole):
+    kill_and_resume(whole, 25)
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-def test_asked_to_stop_it_finishes_the_step_saves_and_goes_on_bit_identical(tmp_path, how):
-    data = write_corpus(tmp_path / "data")
-    took = run_to_end(train_words(data, "whole", *MORE), tmp_path)
-    words = train_words(data, "asked", *MORE)
-    child = start(words, tmp_path)
-    time.sleep(0.6 * took)
+def test_asked_to_stop_it_finishes_the_step_saves_and_goes_on_bit_identical(whole, how):
+    name = f"asked-{how.name}"
+    words = train_words(whole.data, name, *MORE)
+    child = start(words, whole.place)
+    time.sleep(0.6 * whole.took)
     os.kill(child, how)
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) in {130, 0}  # 0 when it was just done
-    run_to_end(words, tmp_path)
-    assert final(tmp_path / "runs" / "asked") == final(tmp_path / "runs" / "whole")
+    run_to_end(words, whole.place)
+    assert final(whole.place / "runs" / name) == final(whole.run)
 
 
-def test_steps_in_two_halves_by_the_real_command_are_the_steps_in_one(tmp_path):
+def test_steps_in_two_halves_by_the_real_command_are_the_steps_in_one(whole):
     """Dropout on, three micro-batches a step, stopped in mid-epoch."""
-    data = write_corpus(tmp_path / "data")
-    headway(*train_words(data, "whole", *MORE), cwd=tmp_path)
-    headway(*train_words(data, "halves", *MORE, "--steps", "13"), cwd=tmp_path)
-    halves = tmp_path / "runs" / "halves"
-    done = headway("train", "--resume", str(halves), "--steps", STEPS, cwd=tmp_path)
+    place, halves = whole.place, whole.place / "runs" / "halves"
+    headway(*train_words(whole.data, "halves", *MORE, "--steps", "13"), cwd=place)
+    done = headway_process("train", "--resume", str(halves), "--steps", STEPS, cwd=place)
     assert "resumed from step 13" in done.stderr
-    assert final(halves) == final(tmp_path / "runs" / "whole")
+    assert final(halves) == final(whole.run)
 
 
 def test_blocks_that_are_recomputed_end_bit_identical_and_so_does_muon_in_two_halves(tmp_path):

@@ -30,6 +30,20 @@ def causality(family: Family, model: Any) -> None:
         assert not torch.equal(before[:, j], after[:, j]), f"output {j} did not change"
 
 
+def causality_with_dropout(family: Family, model: Any) -> None:
+    """As `causality`, while training: the same units are dropped, whatever the later tokens."""
+    model.train()
+    rows, read = [[4, 5, 2], [6, 7, 8, 2]], some_targets(2, 6)
+    changed = read.clone()
+    changed[:, 4] = 3 + (read[:, 4] - 2) % 8
+    outputs = []
+    for targets in (read, changed):
+        torch.manual_seed(7)
+        outputs.append(family.full(model, rows, targets))
+    assert torch.equal(outputs[0][:, :4], outputs[1][:, :4])
+    assert not torch.equal(outputs[0][:, 4:], outputs[1][:, 4:])
+
+
 @torch.no_grad()
 def padding(family: Family, model: Any) -> None:
     """What stands in the padding, and how much there is of it, changes nothing."""

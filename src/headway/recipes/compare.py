@@ -55,6 +55,12 @@ class Measured:
     entropies: dict[str, float]
     alignments: list[dict[str, Any]]
 
+    @classmethod
+    def from_json(cls, saved: dict[str, Any]) -> Measured:
+        """What `asdict` wrote: JSON makes lists of its tuples."""
+        rows = {name: [tuple(row) for row in saved[name]] for name in ("by_length", "curve")}
+        return cls(**{**saved, **rows})
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -128,11 +134,11 @@ def _measured(folder: Path, config: RunConfig, who: tuple[str, str, int], beam: 
     if place.is_file():
         saved = read_json(place)
         if isinstance(saved, dict) and saved.get("beam") == beam:
-            return Measured(**saved["measured"])
+            return Measured.from_json(saved["measured"])
     found = _measure(folder, config, who, beam)
     text = json.dumps({"beam": beam, "measured": asdict(found)}, ensure_ascii=False)
     write_file(place, (text + "\n").encode())
-    return Measured(**json.loads(text)["measured"])
+    return Measured.from_json(json.loads(text)["measured"])
 
 
 def _measure(folder: Path, config: RunConfig, who: tuple[str, str, int], beam: int) -> Measured:

@@ -54,7 +54,7 @@ def _by_variant(found: Comparison) -> dict[str, list[Measured]]:
     }
 
 
-def _spread(values: Sequence[float], form: str) -> str:
+def _spread(values: Sequence[int | float], form: str) -> str:
     """Mean, and over several seeds the standard deviation."""
     text = format(statistics.fmean(values), form)
     return text if len(values) < 2 else f"{text} ± {format(statistics.stdev(values), form)}"
