@@ -236,7 +236,7 @@ def test_one_flipped_bit_in_any_file_is_refused_and_the_file_named(tmp_path, nam
     assert error.value.where == str(tmp_path / "m" / name)
 
 
-def test_a_flipped_bit_of_a_weight_is_read_where_nobody_verifies(tmp_path):
+def test_a_flipped_bit_of_a_weight_is_read_without_verification(tmp_path):
     make().save(tmp_path / "m")
     flip_one_bit(tmp_path / "m" / "model.safetensors")
     headway.load(tmp_path / "m", verify=False)

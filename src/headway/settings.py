@@ -43,8 +43,8 @@ class Most(int):
         return self
 
 
-# Far above what anybody trains today, and low enough that a slip of the keyboard ends in a message
-# and not in a process that fills the memory or never ends.
+# Far above the largest models of today, and low enough that a typing error ends in a message, not
+# in a process that fills the memory or never ends.
 MOST = Most(10**9, "no setting needs more")
 WIDTH = Most(2**17, "one matrix of that width squared takes 64 GB")
 LAYERS = Most(1024, "the deepest models have about a hundred")
@@ -56,7 +56,7 @@ BEAMS = Most(1024, "each beam is a sequence of its own; more than 100 rarely cha
 PIXELS = Most(2**14, "images are read at up to 16,384 pixels a side")
 THREADS = Most(1024, "more threads than processors only slow each other down")
 PENALTY = Most(10, "beyond that the longest output ranks first, whatever it says")
-COPIES = Most(10_000, "the work grows with it")
+COPIES = Most(10_000, "time and memory grow in proportion")
 
 
 def setting(default: Any, help: str, **limits: float | int) -> Any:
