@@ -30,7 +30,7 @@ from tests.test_vision_bundle import pixels_of
 from tests.training.test_words import a_bundle as words
 
 VALUES = ("nan", "inf", "-1", "0", "1000000000")
-SECONDS = 10.0
+SECONDS = 10.0  # of processor time: a busy machine is no failure
 LIMITS = {"gt": operator.gt, "ge": operator.ge, "lt": operator.lt, "le": operator.le}
 MADE: dict[str, Any] = {
     "translator": translator,
@@ -100,9 +100,9 @@ def place(tmp_path_factory) -> Path:
 
 def ends_well(run: Any, *words: str, seconds: float = SECONDS) -> tuple[int, str]:
     """The exit code and what was written to standard error: an answer, or an error that is ours."""
-    began = time.monotonic()
+    began = time.process_time()
     code, shown = run(*words)
-    assert time.monotonic() - began < seconds, words
+    assert time.process_time() - began < seconds, words
     assert code in (0, 1, 2, 3, 4), (words, shown)
     assert "unexpected" not in shown and "Traceback" not in shown, (words, shown)
     if code:
