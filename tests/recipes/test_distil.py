@@ -161,8 +161,7 @@ def test_a_student_can_go_on_from_an_earlier_one(places, tmp_path):
 
 def test_what_cannot_be_is_refused_without_a_folder(places, tmp_path):
     teacher = places[0]
-    rows = [(f"{i} apples", "odd" if i % 2 else "even") for i in range(40)]
-    other = write_table(tmp_path / "other.tsv", rows, "text\tlabel")
+    other = write_table(tmp_path / "other.tsv", [("a", "odd"), ("b", "even")] * 20, "text\tlabel")
     deep = write_encoder(tmp_path / "deep", num_layers=3)
     nothing = dict.fromkeys(("embedding", "hidden", "attention"), 0.0)
     inside = {f"distillation__{name}": value for name, value in nothing.items()}
