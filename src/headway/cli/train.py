@@ -116,8 +116,7 @@ def train(
     config
         A YAML file of settings; flags win over it.
     dry_run
-        Build everything, train for a few steps, evaluate a few batches, and report the memory and
-        time that the run would need.
+        Train and evaluate a few batches, and report the memory and time that the run would need.
     json
         The outcome as one JSON object on standard output.
     quiet
