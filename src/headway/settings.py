@@ -55,6 +55,7 @@ BATCH = Most(2**24, "such a batch does not fit in memory")
 BEAMS = Most(1024, "each beam is a sequence of its own; more than 100 rarely change the output")
 PIXELS = Most(2**14, "images are read at up to 16,384 pixels a side")
 THREADS = Most(1024, "more threads than processors only slow each other down")
+SEED = Most(2**63 - 1, "random generators take 63 bits")
 PENALTY = Most(10, "beyond that the longest output ranks first, whatever it says")
 COPIES = Most(10_000, "time and memory grow in proportion")
 

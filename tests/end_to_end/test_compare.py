@@ -19,8 +19,8 @@ variants:
     model: {encoder: rnn, decoder: rnn, attention: additive}
   transformer:
   too-fast:
-    optimizer.lr: 1.0e+30
-    training.clip: 1.0e+30
+    optimizer.lr: 1.0e+9
+    training.clip: 1.0e+9
 """
 
 

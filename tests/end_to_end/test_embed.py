@@ -278,7 +278,7 @@ def test_a_dry_run_keeps_nothing_and_settings_are_shown(place, here):
     ("words", "code", "part"),
     [
         ("fill enc hello", 2, "no [MASK] in 'hello'"),
-        ("fill enc [MASK] --top 0", 2, "--top 0"),
+        ("fill enc [MASK] --top 0", 2, "--top"),
         ("fill headless [MASK]", 2, "no head for hidden words"),
         ("fill nowhere [MASK]", 2, "no config.json"),
         ("embed enc t.txt --output v.txt", 2, ".npz or .tsv or .jsonl"),
@@ -294,7 +294,7 @@ def test_a_dry_run_keeps_nothing_and_settings_are_shown(place, here):
         ("embed enc t.jsonl", 3, "t.jsonl:1"),
         ("embed enc t.tsv --column words", 2, "--column NAME"),
         ("similar enc fox empty.txt", 3, "no text"),
-        ("similar enc fox t.txt --top 0", 2, "--top 0"),
+        ("similar enc fox t.txt --top 0", 2, "--top"),
         ("train embed", 2, "no pairs"),
         ("train embed p.tsv", 2, "--from RUN"),
         ("train embed p.tsv --from enc --model tiny", 2, "has its size"),

@@ -25,7 +25,7 @@ from headway.decoding.rules import (
 )
 from headway.decoding.speculative import PromptLookup
 from headway.errors import UsageError
-from headway.settings import BEAMS, LENGTH, PENALTY, setting
+from headway.settings import BEAMS, LENGTH, PENALTY, SEED, setting
 from headway.text import TextTokenizer
 
 LONGEST_PROMPT = 2**15  # tokens, of a model whose positions have no end
@@ -71,7 +71,7 @@ class GenerationConfig:
         1.0, "exponent of beam search's length penalty", ge=0, le=PENALTY
     )
     samples: int = setting(1, "outputs for each prompt", gt=0, le=BEAMS)
-    seed: int = setting(0, "sample i of prompt j is drawn from seed + i, whatever j", ge=0)
+    seed: int = setting(0, "sample i of prompt j is drawn from seed + i, whatever j", ge=0, le=SEED)
     alternatives: int = setting(
         0, "so many of the likeliest tokens are told at each place", ge=0, le=BEAMS
     )

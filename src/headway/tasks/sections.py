@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import Any
 
 from headway.errors import UsageError
-from headway.settings import COPIES, setting
+from headway.settings import COPIES, SEED, setting
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _TIME = re.compile(r"(?:(\d+(?:\.\d+)?) ?([smhd]) ?)+")
@@ -49,7 +49,7 @@ class LoopConfig:
     average: float = setting(
         0.998, "decay of the running average of the weights; 0 switches it off", ge=0, lt=1
     )
-    seed: int = setting(42, "everything random follows from it", ge=0)
+    seed: int = setting(42, "everything random follows from it", ge=0, le=SEED)
 
     def __post_init__(self) -> None:
         if self.time is not None:
