@@ -182,6 +182,11 @@ def edges(field: Field) -> list[str]:
     return found
 
 
+def exact(value: str) -> float | int:
+    """The number: a whole one is not rounded."""
+    return int(value) if value.lstrip("-").isdigit() else float(value)
+
+
 def test_no_setting_is_without_limits():
     for name in RECIPES:
         config = recipe(name)
@@ -201,7 +206,7 @@ def test_every_setting_at_and_beyond_its_limits_is_taken_or_refused_by_name():
     }
     for (key, *_), (config, field) in settings.items():
         for value in (*VALUES, *edges(field)):
-            inside = all(LIMITS[bound](float(value), x) for bound, x in field.limits.items())
+            inside = all(LIMITS[bound](exact(value), x) for bound, x in field.limits.items())
             try:
                 override(config, {key: value}, COMMAND_LINE)
             except UsageError as error:  # within its limits a value may not go with the others

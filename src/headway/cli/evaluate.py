@@ -89,8 +89,8 @@ class WindowFlags:
 
     length: Annotated[
         int | None,
-        Parameter(
-            help="Of a language model: window length in tokens; if unset, training.length of the "
+        number(
+            "Of a language model: window length in tokens; if unset, training.length of the "
             "run, or the model's context, at most 1,024."
         ),
     ] = None

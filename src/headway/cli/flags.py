@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,8 @@ def check_number(kind: Any, value: Any, least: float | int = -MOST, most: Most =
     for number in value if isinstance(value, list | tuple) else (value,):
         if isinstance(number, bool) or not isinstance(number, int | float):
             continue
+        if math.isnan(number):
+            raise ValueError("Must be a finite number.")
         if not number >= least:
             raise ValueError(f"Must be a number of at least {least:,}.")
         if not number <= most:
@@ -49,6 +52,8 @@ LengthPenalty = Annotated[
     ),
 ]
 Count = Annotated[int, Parameter(validator=between(1, MOST))]
+FLOPS = Most(10**18, "no machine and no text is that large")
+TokenCount = Annotated[float, Parameter(validator=between(-MOST, FLOPS))]
 Port = Annotated[int, Parameter(validator=between(0, Most(65_535, "ports end there")))]
 
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from headway.cli.console import data, data_json
-from headway.cli.flags import number
+from headway.cli.flags import FLOPS, TokenCount, between, number
 from headway.errors import UsageError, did_you_mean
+from headway.settings import MOST
 
 if TYPE_CHECKING:
     from headway.models import GPTConfig
@@ -30,7 +31,10 @@ class GPUFlags:
         Literal["a100", "h100", "h200"] | None,
         Parameter(help="Kind of GPU, for its FLOP/s and memory; a100 unless --tflops."),
     ] = None
-    tflops: Annotated[float | None, number("10^12 FLOP/s of one GPU instead.")] = None
+    tflops: Annotated[
+        float | None,
+        Parameter(validator=between(-MOST, FLOPS), help="10^12 FLOP/s of one GPU instead."),
+    ] = None
     mfu: Annotated[
         float | None,
         number("Share of these FLOP/s that goes into the model; 0.4, with --gpus 0 all."),
@@ -81,7 +85,7 @@ def plan(
     /,
     *,
     gpus: int = 1,
-    tokens: float | None = None,
+    tokens: TokenCount | None = None,
     tensor: Annotated[tuple[int, ...], Parameter(consume_multiple=True)] = (),
     hardware: GPUFlags | None = None,
     step: StepFlags | None = None,
