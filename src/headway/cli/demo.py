@@ -36,7 +36,7 @@ def demo(*, target: str = "fr", machine: MachineFlags = ON_THIS_MACHINE) -> None
         "data.train": str(fetched.folder),
         "data.source": "en",
         "data.target": target,
-        **{f"machine.{name}": value for name, value in vars(machine).items()},
+        **{f"machine.{name}": value for name, value in machine.settings.items()},
     }
     outcome = run_training(recipe("emoji-names", ("headway demo", flags)), folder)
     if outcome.stop == "interrupted":

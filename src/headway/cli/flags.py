@@ -101,13 +101,17 @@ class MachineFlags:
         ),
     ] = None
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Those flags that are settings of `MachineConfig`, by name."""
+        return {"device": self.device, "dtype": self.dtype, "threads": self.threads}
+
     def prepare(self) -> Loader:
         """Set the process up; an unknown or absent device is refused."""
         from headway.machine import MachineConfig, prepare
         from headway.settings import override
 
-        settings = {"device": self.device, "dtype": self.dtype, "threads": self.threads}
-        machine = prepare(override(MachineConfig(), settings, COMMAND_LINE))
+        machine = prepare(override(MachineConfig(), self.settings, COMMAND_LINE))
         return Loader(**vars(machine), verify=self.verify, family=self.family)
 
 
