@@ -280,18 +280,18 @@ class TaggerBundle(Bundle):
     ) -> list[Float[Tensor, "W C"]]:
         """The logits of each word's tag, a matrix for each row, on the CPU.
 
-        progress: called with the number of rows processed so far.
+        progress: called before each batch with the number of rows processed so far.
         """
         logits: list[Tensor] = [torch.empty(0)] * len(rows)
         done = 0
         for chosen in shortest_first([row.ids for row in rows], ROWS):
+            progress(done)
             ids = [rows[i].ids for i in chosen]
             batch = collate_framed(ids, None, self.reader.tokenizer.marks.pad).to(str(self.device))
             of_batch = self.model(batch.tokens, batch.keys).float()  # B T C
             for row, i in enumerate(chosen):
                 logits[i] = of_batch[row, list(rows[i].firsts)].cpu()
             done += len(chosen)
-            progress(done)
         return logits
 
     def _best(self, rows: Sequence[WordRow]) -> list[list[tuple[int, float]]]:

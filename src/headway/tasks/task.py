@@ -54,8 +54,11 @@ class Task(Protocol):
         self, bundle: Any, examples: Sequence[Any], progress: Callable[[int], None] = ...
     ) -> Scores:
         """The scores of a bundle: the only evaluation of the task, in training and out of it.
-        progress: called with the number of examples processed so far. DataError for an example
-        with a label that the model does not have."""
+
+        progress: called before each batch with a count of what was processed so far; an exception
+        that it raises ends the evaluation. DataError for an example with a label that the model
+        does not have.
+        """
         ...
 
     def show_prediction(self, bundle: Any, prediction: Any) -> Styled:

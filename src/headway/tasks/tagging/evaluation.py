@@ -23,8 +23,8 @@ def evaluate(
     """F1, precision and recall of spans where the tags mark spans; accuracy; the loss.
 
     accuracy = correctly tagged words / words. loss = -1/N sum log P(tag of word), in nats, over all
-    N words. progress: called with the number of rows processed so far. DataError where there is no
-    word, and for a tag that the model does not have.
+    N words. progress: called before each batch with the number of rows processed so far. DataError
+    where there is no word, and for a tag that the model does not have.
     """
     numbers = {tag: i for i, tag in enumerate(bundle.tags)}
     for sentence in sentences:
