@@ -194,10 +194,6 @@ class TaggerBundle(Bundle):
     def tags(self) -> tuple[str, ...]:
         return self.reader.tags
 
-    @property
-    def device(self) -> torch.device:
-        return next(self.model.parameters()).device
-
     def tag(self, texts: Sequence[str | Sequence[str]]) -> list[Tagged]:
         """Each text's words with their tags, and the spans that these make.
 

@@ -32,6 +32,7 @@ def text_verb(name: str) -> Callable[..., None]:
         place = machine.prepare()
         bundle: Any = place.load(run)
         check_kind(bundle, entry.kind, run)
+        line_of = task(name).show_prediction
         number = 0
         for chunk in chunks(arguments_or_lines(text, entry.unit), from_input=not text):
             with place.precision():
@@ -41,7 +42,7 @@ def text_verb(name: str) -> Callable[..., None]:
                 if json:
                     data_json({"line": number, **asdict(prediction)})
                 else:
-                    show(task(name).show_prediction(bundle, prediction))
+                    show(line_of(bundle, prediction))
 
     predict.__doc__ = f"""{entry.help.rstrip()}
 

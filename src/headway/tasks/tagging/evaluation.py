@@ -39,9 +39,10 @@ def evaluate(
     of_words = torch.cat(logits)  # N C, in the order of the sentences
     right = torch.tensor([numbers[tag] for tags in targets for tag in tags])
     loss = F.cross_entropy(of_words, right).item()
-    best = iter(of_words.argmax(-1).tolist())
-    predictions = [[bundle.tags[next(best)] for _ in tags] for tags in targets]
-    accuracy = (of_words.argmax(-1) == right).double().mean().item()
+    best = of_words.argmax(-1)
+    names_of_best = (bundle.tags[i] for i in best.tolist())
+    predictions = [[next(names_of_best) for _ in tags] for tags in targets]
+    accuracy = (best == right).double().mean().item()
     metrics = [Metric("accuracy", accuracy), Metric("loss", loss, higher_is_better=False)]
     counts = {"words": len(right), "sentences": len(sentences)}
     if tags_spans(bundle.tags):

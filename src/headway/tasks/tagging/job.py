@@ -15,7 +15,6 @@ from torch import nn
 from headway.bundle import EncoderBundle, TaggerBundle
 from headway.data.by_length import ByLength
 from headway.data.spans import tags_spans
-from headway.data.tagged import TaggedBatch, TaggedTexts
 from headway.machine import Machine
 from headway.models import BertTagger
 from headway.settings import override
@@ -34,27 +33,23 @@ class TagJob:
     def __init__(
         self, config: TagRunConfig, prepared: PreparedTags, start: EncoderBundle, machine: Machine
     ) -> None:
-        self.spans = tags_spans(prepared.reader.tags)
         self.prepared, self.start, self.machine = prepared, start, machine
         training, train = config.training, prepared.train
         counts = Counter(tag for row in train.tags for tag in row)
         weights = balanced(counts, len(prepared.reader.tags)) if training.balance else ()
         self.objective = TaggingObjective(weights)
-        self.pad = start.tokenizer.marks.pad
+        pad = start.tokenizer.marks.pad
         lengths = [len(row.ids) for row in train.rows]
         self.rows = ByLength(
             lengths,
-            lambda chosen: self._batch(train, chosen),
+            lambda chosen: train.batch(chosen, pad, machine.device),
             training.rows,
             training.seed,
         )
         decided: dict[str, Any] = planned_steps(training, self.rows.batches_an_epoch, 600, 3.0)
-        if not self.spans:
+        if not tags_spans(prepared.reader.tags):
             decided["evaluation.metric"] = "accuracy"
         self.config: TagRunConfig = override(config, decided, "the tagged sentences")
-
-    def _batch(self, texts: TaggedTexts, chosen: list[int]) -> TaggedBatch:
-        return texts.batch(chosen, self.pad, self.machine.device)
 
     def build(self) -> nn.Module:
         given, asked = self.config.model, self.config.training
