@@ -72,7 +72,8 @@ def sentences(count: int) -> list[str]:
 
 def ours(settings: Settings) -> Worker:
     """`EncoderBundle.embed`."""
-    from headway.bundle import EncoderBundle, load_as
+    from headway.bundle import EncoderBundle
+    from headway.tasks.opening import load_as
 
     bundle = load_as(
         EncoderBundle, os.environ.get("HEADWAY_ENCODER_BUNDLE") or str(encoder_folder())

@@ -77,7 +77,8 @@ def _batch(tokenize: Callable[[str], list[int]]) -> torch.Tensor:
 
 def ours(settings: Settings) -> Worker:
     from headway.attention import record_attention, record_inputs
-    from headway.bundle import EncoderBundle, load_as
+    from headway.bundle import EncoderBundle
+    from headway.tasks.opening import load_as
 
     bundle = load_as(EncoderBundle, str(encoder_folder()))
     batch, model = _batch(bundle.tokenizer.encode), bundle.model

@@ -43,8 +43,7 @@ class Most(int):
         return self
 
 
-# Far above the largest models of today, and low enough that a typing error ends in a message, not
-# in a process that fills the memory or never ends.
+# Far above the largest models of today; a typing error ends in a message, not in a full memory.
 MOST = Most(10**9, "no setting needs more")
 WIDTH = Most(2**17, "one matrix of that width squared takes 64 GB")
 LAYERS = Most(1024, "the deepest models have about a hundred")
@@ -61,18 +60,20 @@ COPIES = Most(10_000, "time and memory grow in proportion")
 
 
 def setting(default: Any, help: str, **limits: float | int) -> Any:
-    """A documented field: `lr: float = setting(7e-4, "peak learning rate", gt=0)`.
-
-    limits: gt, ge, lt, le. Checked wherever a value comes from outside. A number without an upper
-    limit is at most `MOST`, one without a lower limit at least -MOST.
-    """
+    """A documented field: `lr: float = setting(7e-4, "peak learning rate", gt=0)`. limits: gt, ge,
+    lt, le, for values from outside; numbers without are from -MOST to `MOST`."""
     if unknown := limits.keys() - _LIMITS.keys():
         raise ValueError(f"{unknown=} limits, there are {', '.join(_LIMITS)}")
     return dataclasses.field(default=default, metadata={"help": help, "limits": limits})
 
 
+def required(help: str) -> Any:
+    """A documented field without a default, of one input of a model."""
+    return dataclasses.field(metadata={"help": help, "limits": {}})
+
+
 def section(config_class: type[T]) -> T:
-    """A nested configuration with its own defaults."""
+    """A nested configuration."""
     return dataclasses.field(default_factory=config_class)
 
 

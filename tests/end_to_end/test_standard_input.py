@@ -12,8 +12,6 @@ from headway.bundle import (
     ClassifierBundle,
     ClassReader,
     EncoderBundle,
-    TaggerBundle,
-    TagReader,
     TextBundle,
     TranslatorBundle,
 )
@@ -32,6 +30,7 @@ from headway.models import (
     Translator,
     TranslatorConfig,
 )
+from headway.tasks.tagging.bundle import TaggerBundle, TagReader
 from headway.text import MarkedTokenizer, TextPieces, TokenizerPair
 
 SENTENCES = ["the red fox sings", "a café by the lake", "two dogs play", "[MASK] in the garden"]

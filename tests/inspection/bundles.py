@@ -13,8 +13,6 @@ from headway.bundle import (
     CaptionerBundle,
     ClassifierBundle,
     ClassReader,
-    TaggerBundle,
-    TagReader,
     TextBundle,
 )
 from headway.models import (
@@ -25,6 +23,7 @@ from headway.models import (
     GPTConfig,
     TextClassifier,
 )
+from headway.tasks.tagging.bundle import TaggerBundle, TagReader
 from headway.text import TextPieces
 from tests.small_encoder import TEXTS, encoder
 from tests.test_bundle import make

@@ -10,9 +10,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch.testing import assert_close
 
-from headway.bundle import ImageEncoderBundle, load
+from headway.bundle import ImageEncoderBundle
 from headway.data.images import as_pixels
 from headway.inspection.looking import look_with_heads
+from headway.tasks.opening import load
 
 transformers = pytest.importorskip("transformers")
 

@@ -8,13 +8,14 @@ import torch
 import torch.nn.functional as F
 
 from headway import load
-from headway.bundle import EncoderBundle, load_as
+from headway.bundle import EncoderBundle
 from headway.data.masked_rows import IGNORED
 from headway.errors import DataError, UsageError
 from headway.machine import MachineConfig, prepare
 from headway.recipes import recipe, saved, train
 from headway.recipes.encoder import ENCODER, EncoderJob
 from headway.recipes.encoder_data import prepare_encoder
+from headway.tasks.opening import load_as
 from headway.training import read_metrics
 
 NAMES = ["fox", "baker", "owl", "miller", "crab"]

@@ -8,12 +8,13 @@ import pytest
 import torch
 
 from headway import load
-from headway.bundle import TextBundle, load_as
+from headway.bundle import TextBundle
 from headway.errors import DataError, HeadwayError, UsageError
 from headway.machine import MachineConfig, prepare
 from headway.recipes import recipe, saved, train
 from headway.recipes.language import LANGUAGE, LanguageJob
 from headway.recipes.language_data import PreparedLanguage, prepare_language
+from headway.tasks.opening import load_as
 from headway.tensors import read_tensors
 from headway.text import Characters, TextPieces
 from headway.training import read_metrics

@@ -7,24 +7,33 @@ import pytest
 
 from headway.evaluation.scores import Metric, Scores
 from headway.recipes import RECIPES
-from headway.tasks.registry import TASKS, task, task_of_kind
-from headway.tasks.task import Task
+from headway.tasks.opening import families, spec_of
+from headway.tasks.registry import TASKS, task, task_of_config, tasks_of_kind
+from headway.tasks.task import Predicting, Task
 
 
 @pytest.mark.parametrize("name", TASKS)
 def test_an_entry_is_what_its_task_is(name):
     entry, found = TASKS[name], task(name)
-    assert isinstance(found, Task) and found.name == name and found.kind == entry.kind
-    assert task_of_kind(entry.kind) is found
+    assert isinstance(found, Task) and found.name == name and found in tasks_of_kind(entry.kind)
+    assert set(found.bundles) == set(entry.families)
+    assert {spec.bundle.kind for spec in found.bundles.values()} <= {entry.kind}
+    assert isinstance(found, Predicting) == (entry.verb is not None)
     for recipe, make in found.recipes.items():
         assert RECIPES[recipe] is make and make.__doc__
-        assert type(make()) is found.config
+        assert type(make()) is found.config and task_of_config(make()) is found
     assert all("{run}" in command for command in found.next_commands)
-    assert entry.verb in found.next_commands[0]
+    assert entry.verb is None or found.next_commands[0].startswith(entry.verb)
 
 
-def test_an_unregistered_kind_has_no_task():
-    assert task_of_kind("oracle") is None
+@pytest.mark.parametrize("family", families())
+def test_every_family_of_models_is_opened_as_what_it_is(family):
+    spec = spec_of(family)
+    assert spec is not None and spec.config.family == family
+
+
+def test_an_unregistered_kind_or_family_has_no_task():
+    assert tasks_of_kind("oracle") == [] and spec_of("oracle") is None
 
 
 def test_names_verbs_and_help_are_known_without_torch():

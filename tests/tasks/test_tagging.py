@@ -9,12 +9,13 @@ import pytest
 import torch
 
 from headway import load
-from headway.bundle import TaggerBundle, TagReader
 from headway.cli.main import main
 from headway.errors import DataError, UsageError
 from headway.recipes import recipe, saved, train
 from headway.tasks import registry
+from headway.tasks.tagging.bundle import TaggerBundle, TagReader
 from headway.tasks.tagging.data import tagged_sentences
+from headway.tasks.task import NO_OPTIONS
 from headway.training import read_metrics
 from tests.tiny_encoder import save_encoder, sentences, tagged, write_conll
 
@@ -82,7 +83,7 @@ def test_training_python_and_the_command_line_give_the_same_scores(learned, monk
     validations = read_metrics(learned / "metrics.jsonl", "valid")
     (best,) = [row for row in validations if row["is_best"]][-1:]
     task, bundle = registry.task("tagging"), load(learned)
-    held_out = task.held_out(saved(learned))
+    held_out = task.held_out(bundle, learned, saved(learned), NO_OPTIONS)
     scores = task.evaluate(bundle, held_out)
     assert scores.numbers() == {name: best[name] for name in scores.numbers()}
     assert list(scores.numbers()) == ["f1", "precision", "recall", "accuracy", "loss"]
@@ -105,7 +106,7 @@ def test_training_python_and_the_command_line_give_the_same_scores(learned, monk
 
 def test_the_loss_is_the_cross_entropy_of_each_word_alone(learned):
     task, bundle = registry.task("tagging"), load(learned)
-    held_out = task.held_out(saved(learned))[:5]
+    held_out = task.held_out(bundle, learned, saved(learned), NO_OPTIONS)[:5]
     nats = []
     for sentence in held_out:
         rows = bundle.reader.encode([sentence.words])[0]
@@ -122,7 +123,7 @@ def test_nothing_to_evaluate_and_an_unknown_tag_are_refused_with_their_line(lear
         task.evaluate(bundle, [])
     (tmp_path / "t.conll").write_text("Ada\tO\n\nLee\tB-zoo\n")
     with pytest.raises(DataError, match="'B-zoo'") as error:
-        task.evaluate(bundle, task.read([tmp_path / "t.conll"], None))
+        task.evaluate(bundle, task.read(bundle, [tmp_path / "t.conll"], None, NO_OPTIONS))
     assert error.value.where.endswith("t.conll:3")
 
 

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from headway.errors import DataError
+from headway.evaluation.scores import Metric, Scores
 from headway.training import (
     Checkpointing,
     Evaluation,
@@ -108,7 +109,11 @@ def test_the_log_drops_what_will_happen_again_and_a_torn_line(tmp_path):
 def evaluation(values, **more) -> tuple[Evaluation, list[int]]:
     kept: list[int] = []
     found = Evaluation(
-        lambda model: {"bleu": values.pop(0)}, "bleu", 1, lambda: kept.append(1), **more
+        lambda model: Scores((Metric("bleu", values.pop(0)),)),
+        "bleu",
+        1,
+        lambda: kept.append(1),
+        **more,
     )
     return found, kept
 
@@ -121,6 +126,42 @@ def test_the_best_is_kept_and_patience_ends_the_run():
         observer.after_step(run, REPORT)
     assert (run.best, run.best_step, len(kept)) == (3.0, 2, 2)
     assert run.stop == "early stop" and run.stale == 3
+
+
+def losses(values) -> Evaluation:
+    return Evaluation(
+        lambda model: Scores((Metric("loss", values.pop(0), higher_is_better=False),)),
+        "loss",
+        1,
+        lambda: None,
+    )
+
+
+def test_the_lowest_loss_is_the_best():
+    run = fresh()
+    observer = losses([2.0, 1.5, 1.8])
+    for _ in range(3):
+        run.step += 1
+        observer.after_step(run, REPORT)
+    assert (run.best, run.best_step, run.metric) == (1.5, 2, "loss")
+
+
+def test_the_best_of_an_earlier_version_which_negated_it_stays_the_best():
+    run = fresh()
+    run.best, run.best_step, run.step = -1.5, 4, 5
+    observer = losses([1.8, 1.2])
+    observer.evaluate(run)
+    assert (run.best, run.best_step) == (1.5, 4)
+    run.step = 6
+    observer.evaluate(run)
+    assert (run.best, run.best_step) == (1.2, 6)
+
+
+def test_the_best_of_another_metric_is_no_measure():
+    run = fresh()
+    run.best, run.metric, run.step = 0.1, "accuracy", 5
+    losses([1.8]).evaluate(run)
+    assert (run.best, run.metric, run.best_step) == (1.8, "loss", 5)
 
 
 def test_an_evaluation_happens_once_a_step_and_is_made_up_for_after_a_resume():
@@ -157,7 +198,7 @@ def test_averaged_weights_are_evaluated_and_trained_ones_go_on():
 
     def look(model):
         seen.append(model[0].weight.detach().clone())
-        return {"bleu": 1.0}
+        return Scores((Metric("bleu", 1.0),))
 
     Evaluation(look, "bleu", 1, lambda: None).evaluate(run)
     assert torch.equal(seen[0], run.average.weights["0.weight"])

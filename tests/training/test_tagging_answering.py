@@ -6,9 +6,9 @@ import torch.nn.functional as F
 from torch.testing import assert_close
 
 from headway.data.answers import AnswerTexts, Window
-from headway.data.tagged import TaggedTexts, WordRow
 from headway.models import Bert, BertAnswerer, BertConfig, BertTagger
 from headway.tasks.tagging.objective import TaggingObjective
+from headway.tasks.tagging.rows import TaggedTexts, WordRow
 from headway.training import AnsweringObjective
 
 CONFIG = BertConfig(

@@ -1,6 +1,7 @@
 """A saved model and what it can do: config.json, model.safetensors, and its text side.
 
-`headway.load(folder)` is the only way in; what it returns has the verbs of its kind.
+`headway.load(folder)` (`tasks/opening.py`) is the only way in; what it returns has the verbs of its
+kind.
 """
 
 from headway.bundle.answerer import AnswererBundle, AnswerReader, FoundAnswer
@@ -15,9 +16,9 @@ from headway.bundle.contract import (
     ImageEncoding,
     InputSpec,
     ProbeRequest,
+    Truncating,
 )
 from headway.bundle.encoder import EncoderBundle, Guess
-from headway.bundle.families import FAMILIES, Family, check_kind, expect, load, load_as
 from headway.bundle.probe import (
     ImagePatches,
     Probe,
@@ -29,15 +30,13 @@ from headway.bundle.probe import (
     next_token_readout,
     patches_of,
 )
-from headway.bundle.reading import Attention, Reading, attention_of, part_of
-from headway.bundle.tagger import FoundSpan, FoundWord, Tagged, TaggerBundle, TagReader
+from headway.bundle.reading import Attention, Reading, attention_of, framed_reading, part_of
 from headway.bundle.text import TextBundle
 from headway.bundle.translator import Translation, TranslatorBundle
 from headway.bundle.vision import ImageClasses, ImageClassifierBundle, ImageEncoderBundle
 from headway.bundle.words import Neighbour, WordsBundle
 
 __all__ = [
-    "FAMILIES",
     "WRITTEN",
     "AnswerReader",
     "AnswererBundle",
@@ -51,10 +50,7 @@ __all__ = [
     "Classified",
     "ClassifierBundle",
     "EncoderBundle",
-    "Family",
     "FoundAnswer",
-    "FoundSpan",
-    "FoundWord",
     "Guess",
     "ImageClasses",
     "ImageClassifierBundle",
@@ -69,22 +65,17 @@ __all__ = [
     "Reading",
     "Readout",
     "SearchTrace",
-    "TagReader",
-    "Tagged",
-    "TaggerBundle",
     "TextBundle",
     "Texts",
     "Translation",
     "TranslatorBundle",
+    "Truncating",
     "Unembedding",
     "WordsBundle",
     "attention_of",
-    "check_kind",
     "class_names",
-    "expect",
+    "framed_reading",
     "image_patches",
-    "load",
-    "load_as",
     "next_token_readout",
     "part_of",
     "patches_of",

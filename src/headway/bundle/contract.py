@@ -130,6 +130,18 @@ class Bundle(ABC):
 
 
 @runtime_checkable
+class Truncating(Protocol):
+    """A bundle that reads only the first tokens of a long input. input_limit: how many."""
+
+    @property
+    def input_limit(self) -> int: ...
+
+    def input_lengths(self, inputs: Sequence[Any]) -> list[int]:
+        """The number of tokens of each input of `predict`, before any are cut."""
+        ...
+
+
+@runtime_checkable
 class BeamSearching(Protocol):
     """A bundle that writes by beam search and can record everything that the search scored."""
 

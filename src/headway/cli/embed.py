@@ -121,7 +121,8 @@ def _vectors(
     how: tuple[Pooling | None, bool],
 ) -> Float[Tensor, "N D"]:
     """Of texts, or of the pictures that they name. how: pooling, and whether of length 1."""
-    from headway.bundle import EncoderBundle, ImageEncoding, expect
+    from headway.bundle import EncoderBundle, ImageEncoding
+    from headway.tasks.opening import expect
 
     pooling, normalise = how
     if isinstance(bundle, ImageEncoding):

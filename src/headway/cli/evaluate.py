@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -20,7 +20,8 @@ from headway.cli.perplexity import show_perplexity
 from headway.cli.pictures import evaluate_pictures
 from headway.cli.surprise import show_surprise
 from headway.errors import DataError, UsageError
-from headway.tasks.registry import task_of_kind
+from headway.settings import COMMAND_LINE, override
+from headway.tasks.registry import tasks_of_kind
 
 if TYPE_CHECKING:
     from headway.bundle import Bundle, TranslatorBundle
@@ -144,12 +145,15 @@ def evaluate(
     json
         One JSON object.
     """
-    from headway.bundle import TranslatorBundle, expect
+    from headway.bundle import TranslatorBundle
+    from headway.tasks.opening import expect
 
     place = machine.prepare()
     bundle = place.load(run)
     with place.precision():
-        if _of_a_task(bundle, run, path, json):
+        chosen = {**_chosen(search, FIVE_BEAMS), **_chosen(pairs, OF_THE_RUN)}
+        chosen |= {**_chosen(sight, NO_PICTURES), **_chosen(windows, OF_THE_MODEL)}
+        if _of_a_task(bundle, run, path, chosen, json):
             return
         if _of_pictures(bundle, (run, path), sight, search, json):
             return
@@ -161,19 +165,28 @@ def evaluate(
         _scores(translator, _pairs(translator, run, path, pairs), search, json)
 
 
-def _of_a_task(bundle: Bundle, run: Path, path: Path | None, json: bool) -> bool:
+def _chosen(flags: Any, usual: Any) -> dict[str, Any]:
+    """The flags that are not at their defaults."""
+    return {name: value for name, value in vars(flags).items() if value != getattr(usual, name)}
+
+
+def _of_a_task(
+    bundle: Bundle, run: Path, path: Path | None, chosen: dict[str, Any], json: bool
+) -> bool:
     """Whether a task evaluates it; then its scores on the examples of a file, or on those that the
-    run held out, were shown."""
+    run held out, were shown. chosen: flags that are not at their defaults."""
     from headway.recipes import saved
 
-    task = task_of_kind(bundle.kind)
-    if task is None:
+    tasks = tasks_of_kind(bundle.kind)
+    if not tasks:
         return False
+    task = tasks[0]
+    options = override(task.evaluation(), chosen, COMMAND_LINE)
     config = saved(run) if (run / "run.yaml").is_file() else None
     if path is not None:
-        examples = task.read([path], config)
+        examples = task.read(bundle, [path], config, options)
     elif config is not None:
-        examples = task.held_out(config)
+        examples = task.held_out(bundle, run, config, options)
     else:
         raise UsageError(
             f"{run} has no run.yaml, which names the data it was trained on",
@@ -182,7 +195,7 @@ def _of_a_task(bundle: Bundle, run: Path, path: Path | None, json: bool) -> bool
     if not examples:
         raise DataError("there is no example to evaluate on", str(path or run))
     with talk.status(f"evaluating on {len(examples):,} examples"):
-        scores = task.evaluate(bundle, examples)
+        scores = task.evaluate(bundle, examples, options)
     if json:
         data_json(scores.as_dict())
     else:

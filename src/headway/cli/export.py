@@ -85,8 +85,8 @@ def _written(bundle: Any, place: Path, family: str | None) -> Exported:
 
 def _opened(run: Path) -> Any:
     """A bundle whose model has a form there."""
-    from headway.bundle import load
     from headway.interop import Model
+    from headway.tasks.opening import load
 
     bundle: Any = load(run)
     if not isinstance(bundle.model, Model):

@@ -134,8 +134,9 @@ def _sentence(text: str, word: str, *targets: str) -> Callable[[Path, ModelFlags
 
 
 def _agreement(path: Path, models: ModelFlags, opened: Opened) -> None:
-    from headway.bundle import TranslatorBundle, expect
+    from headway.bundle import TranslatorBundle
     from headway.inspection.figures import alignment_picture
+    from headway.tasks.opening import expect
 
     assert models.translator is not None
     bundle = expect(TranslatorBundle, opened(models.translator), models.translator)
@@ -145,8 +146,9 @@ def _agreement(path: Path, models: ModelFlags, opened: Opened) -> None:
 def _words(path: Path, models: ModelFlags, opened: Opened) -> None:
     import torch
 
-    from headway.bundle import WordsBundle, expect
+    from headway.bundle import WordsBundle
     from headway.inspection.figures import embeddings_picture
+    from headway.tasks.opening import expect
 
     assert models.words is not None
     bundle = expect(WordsBundle, opened(models.words), models.words)
@@ -155,9 +157,10 @@ def _words(path: Path, models: ModelFlags, opened: Opened) -> None:
 
 
 def _caption(path: Path, models: ModelFlags, opened: Opened) -> None:
-    from headway.bundle import CaptionerBundle, expect
+    from headway.bundle import CaptionerBundle
     from headway.inspection.looking import look
     from headway.inspection.overlays import overlays
+    from headway.tasks.opening import expect
 
     assert models.captioner is not None and models.picture is not None
     bundle = expect(CaptionerBundle, opened(models.captioner), models.captioner)

@@ -66,13 +66,13 @@ class Loader(Machine):
 
     def load(self, folder: str | Path) -> Bundle:
         """The model of a run or a folder, on this machine's device."""
-        from headway.bundle import load
+        from headway.tasks.opening import load
 
         return load(folder, self.device, verify=self.verify, family=self.family)
 
     def load_as(self, wanted: type[B], folder: str | Path) -> B:
         """The same, which must be of this class: for verbs that only one kind of model has."""
-        from headway.bundle import expect
+        from headway.tasks.opening import expect
 
         return expect(wanted, self.load(folder), folder)
 

@@ -43,11 +43,12 @@ from headway.cli.runs import runs_app
 from headway.cli.similar import similar
 from headway.cli.train import train
 from headway.cli.translate import translate
-from headway.cli.verbs import text_verb
+from headway.cli.verbs import named_verb, verb_command
 from headway.cli.words import words_app
 from headway.errors import HeadwayError, OutOfMemory, UsageError, is_out_of_memory
 from headway.files import cannot_open
 from headway.machine import limit_memory
+from headway.tasks.registry import verbs
 
 HELP = {"--help", "-h"}
 
@@ -84,7 +85,6 @@ app.command(ui)
 app.command(report_run, name="report")
 app.command(look)
 app.command(figures)
-app.command(text_verb("tagging"), name="tag")
 app.command(answer)
 app.command(words_app)
 app.command(export)
@@ -93,6 +93,8 @@ app.command(lecture)
 app.command(runs_app)
 app.command(config_app)
 app.command(doctor)
+for verb in verbs():
+    app.command(named_verb(verb), name=verb)
 
 INTERRUPTED = 130
 
@@ -105,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
     if debug:
-        app(words, exit_on_error=False, print_error=False, result_action="return_value")
+        _call(words)
         return
     try:
         with warnings_on_one_line():
@@ -118,7 +120,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _run(words: list[str]) -> int:
     try:
         words = utf8_arguments(words)
-        app(words, exit_on_error=False, print_error=False, result_action="return_value")
+        _call(words)
         if words[:1] == ["train"] and HELP.intersection(words):
             data("Settings (headway config explain):")
             explain(recipe=_recipe_in(words))
@@ -149,6 +151,19 @@ def _run(words: list[str]) -> int:
         report_bug(error)
         return 1
     return 0
+
+
+def _call(words: list[str]) -> None:
+    if words and words[0] in verbs():
+        import_verb(words[0])
+    app(words, exit_on_error=False, print_error=False, result_action="return_value")
+
+
+def import_verb(verb: str) -> None:
+    """Import the tasks of a verb, whose inputs and options are its flags; the others wait, so that
+    `headway --help` needs no torch."""
+    del app[verb]
+    app.command(verb_command(verb), name=verb)
 
 
 def _no_name(error: UnicodeEncodeError) -> UsageError:

@@ -15,7 +15,7 @@ from headway.cli.screen import Screen
 from headway.errors import UsageError
 from headway.files import check_name
 from headway.settings import COMMAND_LINE, read_yaml
-from headway.tasks.registry import task_of_kind
+from headway.tasks.registry import task_of_config
 
 if TYPE_CHECKING:
     from headway.recipes import AnyRunConfig, DryRun, Outcome
@@ -61,6 +61,7 @@ NEXT = {
     ),
     "image-classifier": ("classify {run} PICTURES", "eval {run} --confusion confusion.png"),
     "image-encoder": ("embed {run} PICTURES --plot pictures.png", "eval {run}"),
+    "tagger": ('tag {run} "..."', "eval {run}"),
     "captioner": (
         "caption {run} PICTURES",
         "caption {run} PICTURE --plot words.png",
@@ -135,15 +136,15 @@ def train(
     outcome = run_training(settings, folder, history, quiet=quiet or json)
     if json:
         data_json({**vars(outcome), "folder": str(outcome.folder)})
-    _say_what_is_next(outcome, settings.model.family, quiet)
+    _say_what_is_next(outcome, settings, quiet)
 
 
-def _say_what_is_next(outcome: Outcome, family: str, quiet: bool) -> None:
+def _say_what_is_next(outcome: Outcome, settings: AnyRunConfig, quiet: bool) -> None:
     if outcome.stop == "interrupted":
         talk.print(f"saved     go on with: {program()} train --resume {outcome.folder}")
         raise SystemExit(130)
-    task = task_of_kind(family)
-    verbs = NEXT[family] if task is None else task.next_commands
+    task = task_of_config(settings)
+    verbs = NEXT[settings.model.family] if task is None else task.next_commands
     if not quiet:
         calls = (f"{program()} {verb.format(run=outcome.folder)}" for verb in verbs)
         talk.print("next      " + " · ".join(calls), markup=False)

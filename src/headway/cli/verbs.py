@@ -1,62 +1,129 @@
-"""The verbs of tasks, made from their entries in the registry: inputs in, predictions out."""
+"""The verbs of tasks, made from the registry and the tasks: inputs in, predictions out."""
 
 from __future__ import annotations
 
+import dataclasses
 import sys
-from collections.abc import Callable
+import typing
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from inspect import Parameter as Argument
+from inspect import Signature
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+from cyclopts import Parameter
 
 from headway.cli.console import data, data_json, on_output
-from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
-from headway.cli.inputs import arguments_or_lines, chunks
-from headway.tasks.registry import TASKS, task
+from headway.cli.flags import ON_THIS_MACHINE, MachineFlags, check_number
+from headway.cli.inputs import Truncated, arguments_or_lines, chunks
+from headway.cli.pictures import picture_paths
+from headway.errors import UsageError
+from headway.settings import COMMAND_LINE, override
+from headway.tasks.registry import TASKS, Entry, task, verbs
 
 if TYPE_CHECKING:
-    from headway.tasks.task import Styled
+    from headway.machine import Machine
+    from headway.tasks.task import Predicting, Styled
+
+TEXT_FILES = (".txt", ".md", ".gz")
 
 
-def text_verb(name: str) -> Callable[..., None]:
-    """The verb of a task that reads one text at a time: `headway VERB RUN [TEXT ...]`."""
-    entry = TASKS[name]
+def named_verb(verb: str) -> Callable[..., None]:
+    """The command before its tasks are imported: its name and its help."""
 
-    def predict(
-        run: str,
-        /,
-        *text: str,
-        json: bool = False,
-        machine: MachineFlags = ON_THIS_MACHINE,
-    ) -> None:
-        from headway.bundle import check_kind
+    def predict() -> None:
+        raise AssertionError(f"{verb} is called only after it was made by `verb_command`")
 
+    predict.__doc__ = _help(verb)
+    predict.__name__ = verb
+    return predict
+
+
+def verb_command(verb: str) -> Callable[..., None]:
+    """The command `headway VERB RUN [INPUT ...]` of the tasks whose models predict under that name.
+
+    Its flags are the further fields of the tasks' inputs, and their options. Which task it is
+    follows from the model; a flag that only another task has is refused.
+    """
+    from headway.tasks.opening import check_kind
+
+    names = verbs()[verb]
+    tasks = {TASKS[name].kind: cast("Predicting", task(name)) for name in names}
+    entries = {TASKS[name].kind: TASKS[name] for name in names}
+    flags = _flags(list(tasks.values()))
+
+    def predict(run: str, /, *inputs: str, **chosen: Any) -> None:
+        json: bool = chosen.pop("json", False)
+        machine: MachineFlags = chosen.pop("machine", ON_THIS_MACHINE)
         place = machine.prepare()
-        bundle: Any = place.load(run)
-        check_kind(bundle, entry.kind, run)
-        line_of = task(name).show_prediction
-        number = 0
-        for chunk in chunks(arguments_or_lines(text, entry.unit), from_input=not text):
-            with place.precision():
-                predictions = bundle.predict(chunk)
-            for prediction in predictions:
-                number += 1
-                if json:
-                    data_json({"line": number, **asdict(prediction)})
-                else:
-                    show(line_of(bundle, prediction))
+        bundle = place.load(run)
+        check_kind(bundle, run, *tasks)
+        predicting, entry = tasks[bundle.kind], entries[bundle.kind]
+        changed = {name: value for name, value in chosen.items() if value != flags[name].default}
+        fixed, options = _split(predicting, verb, changed)
+        given = _inputs(predicting, entry, inputs, fixed)
+        lists = chunks(given, from_input=not inputs)
+        _predict(predicting, entry, bundle, options, lists, place, json=json)
 
-    predict.__doc__ = f"""{entry.help.rstrip()}
+    parameters = [
+        Argument("run", Argument.POSITIONAL_ONLY, annotation=str),
+        Argument("inputs", Argument.VAR_POSITIONAL, annotation=str),
+        *flags.values(),
+        Argument("json", Argument.KEYWORD_ONLY, default=False, annotation=bool),
+        Argument(
+            "machine", Argument.KEYWORD_ONLY, default=ON_THIS_MACHINE, annotation=MachineFlags
+        ),
+    ]
+    # cyclopts reads both
+    predict.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    predict.__annotations__ = {each.name: each.annotation for each in parameters}
+    predict.__doc__ = f"""{_help(verb)}
 
     Parameters
     ----------
     run
         A run folder or a model folder.
-    text
-        Texts; if there are none, standard input is read line by line.
+    inputs
+        {_about_inputs(entries, tasks)}
     json
-        One JSON object per line, with character positions and probabilities.
+        One JSON object per line.
     """
-    predict.__name__ = entry.verb
+    predict.__name__ = verb
     return predict
+
+
+def _predict(
+    predicting: Predicting,
+    entry: Entry,
+    bundle: Any,
+    options: Any,
+    lists: Iterator[list[Any]],
+    place: Machine,
+    *,
+    json: bool,
+) -> None:
+    """Show the prediction of each input; lists: inputs that are processed together."""
+    from headway.bundle import Truncating
+
+    number = 0
+    truncated = None
+    if isinstance(bundle, Truncating):
+        truncated = Truncated(bundle.input_limit, entry.unit)
+    for inputs in lists:
+        with place.precision():
+            predictions = bundle.predict(inputs, options, first=number + 1)
+        for prediction in predictions:
+            number += 1
+            if json:
+                data_json({"line": number, **asdict(prediction)})
+            else:
+                for line in predicting.show_prediction(bundle, prediction, options):
+                    show(line)
+        if truncated is not None:
+            truncated.add(bundle.input_lengths(inputs))
+    if truncated is not None:
+        truncated.report()
 
 
 def show(line: Styled) -> None:
@@ -67,3 +134,99 @@ def show(line: Styled) -> None:
         on_output(highlight=False, soft_wrap=True).print(Text.assemble(*line))
     else:
         data("".join(part for part, _ in line))
+
+
+def _help(verb: str) -> str:
+    return "\n\n    ".join(TASKS[name].help.strip() for name in verbs()[verb])
+
+
+def _about_inputs(entries: Mapping[str, Entry], tasks: Mapping[str, Predicting]) -> str:
+    """What the arguments are, in a sentence for each task."""
+    sentences = []
+    for kind, predicting in tasks.items():
+        first = dataclasses.fields(predicting.input)[0]
+        described = str(first.metadata["help"])
+        where = (
+            "files, or folders of them"
+            if _is_image(predicting)
+            else f"without any, standard input is read, one {entries[kind].unit} per line"
+        )
+        sentences.append(f"Of a {kind}: {described}; {where}.")
+    return " ".join(sentences)
+
+
+def _is_image(predicting: Predicting) -> bool:
+    """Whether the verb reads image files, and not texts."""
+    first = dataclasses.fields(predicting.input)[0]
+    return typing.get_type_hints(predicting.input)[first.name] is Path
+
+
+def _flags(tasks: Sequence[Predicting]) -> dict[str, Argument]:
+    """The flags of all of these tasks. One that several have means the same in each."""
+    flags: dict[str, Argument] = {}
+    for predicting in tasks:
+        for owner, skipped in ((predicting.input, 1), (predicting.options, 0)):
+            hints = typing.get_type_hints(owner)
+            for field in dataclasses.fields(owner)[skipped:]:
+                help_ = str(field.metadata["help"])
+                default: Any = field.default
+                if default is dataclasses.MISSING:
+                    default = Argument.empty if len(tasks) == 1 else None
+                flags.setdefault(
+                    field.name,
+                    Argument(
+                        field.name,
+                        Argument.KEYWORD_ONLY,
+                        default=default,
+                        annotation=Annotated[
+                            hints[field.name], Parameter(help=help_, validator=check_number)
+                        ],
+                    ),
+                )
+    return flags
+
+
+def _split(predicting: Predicting, verb: str, chosen: Mapping[str, Any]) -> tuple[Any, Any]:
+    """The further fields of every input, and the options. UsageError for a flag that this task does
+    not have, or for one without which nothing can be read."""
+    _, *further = dataclasses.fields(predicting.input)
+    of_input = {field.name for field in further}
+    of_options = {field.name for field in dataclasses.fields(predicting.options)}
+    for name in chosen:
+        if name not in of_input | of_options:
+            raise UsageError(f"--{name.replace('_', '-')} is not for this kind of model")
+    for field in further:
+        if field.default is dataclasses.MISSING and field.name not in chosen:
+            raise UsageError(f"headway {verb} needs --{field.name}", hint=field.metadata["help"])
+    fixed = {name: _contents(name, chosen[name]) for name in chosen if name in of_input}
+    changes = {name: value for name, value in chosen.items() if name in of_options}
+    return fixed, override(predicting.options(), changes, COMMAND_LINE)
+
+
+def _contents(name: str, value: Any) -> Any:
+    """What stands in the text file of that name, or the text itself."""
+    from headway.data.formats import read_lines
+
+    if not isinstance(value, str):
+        return value
+    path = Path(value)
+    may_be_file = len(value) < 256 and "\n" not in value and value.strip() != ""
+    if may_be_file and path.is_file():
+        return "\n".join(read_lines(path))
+    if may_be_file and path.suffix in TEXT_FILES and len(value.split()) == 1:
+        raise UsageError("no such file", value, f"--{name} FILE, or the text itself in quotes")
+    return value
+
+
+def _inputs(
+    predicting: Predicting, entry: Entry, arguments: Sequence[str], fixed: Mapping[str, Any]
+) -> Iterator[Any]:
+    """The inputs, one at a time: texts of the command line or of standard input, or images."""
+    first = dataclasses.fields(predicting.input)[0].name
+    values: Iterator[Any]
+    if _is_image(predicting):
+        values = iter(picture_paths(arguments))
+    else:
+        values = arguments_or_lines(arguments, entry.unit)
+    for value in values:
+        yield predicting.input(**{first: value}, **fixed)

@@ -126,7 +126,8 @@ def _chosen(bundle: WordsBundle, words: Sequence[str], count: int) -> list[str]:
 
 
 def _opened(run: Path) -> WordsBundle:
-    from headway.bundle import WordsBundle, load_as
+    from headway.bundle import WordsBundle
+    from headway.tasks.opening import load_as
 
     return load_as(WordsBundle, run)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -21,18 +22,36 @@ class Metric:
 
 
 @dataclass(frozen=True)
+class Confusion:
+    """Which classes were predicted for which: counts[t][p] examples of the class labels[t] were
+    predicted to be labels[p]."""
+
+    labels: Sequence[str]
+    counts: Sequence[Sequence[int]]
+
+
+@dataclass(frozen=True)
 class Scores:
     """The result of an evaluation.
 
     metrics: the primary one first. counts: how much was evaluated, and what the metrics count.
+    samples: a few examples with the outputs, for a person to read: name of a part -> its text, in
+    the order in which they are shown. details: whatever else the evaluation says, for JSON.
     """
 
     metrics: tuple[Metric, ...]
     counts: Mapping[str, int] = field(default_factory=dict)
+    samples: Sequence[Mapping[str, str]] = ()
+    confusion: Confusion | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    def metric(self, name: str) -> Metric:
+        """The metric of that name. KeyError if there is none."""
+        return {metric.name: metric for metric in self.metrics}[name]
 
     def __getitem__(self, name: str) -> float:
         """The value of a metric."""
-        return self.numbers()[name]
+        return self.metric(name).value
 
     def __contains__(self, name: str) -> bool:
         return name in self.numbers()
@@ -41,6 +60,6 @@ class Scores:
         """Name of a metric -> its value, in order."""
         return {metric.name: metric.value for metric in self.metrics}
 
-    def as_dict(self) -> dict[str, float | int]:
-        """Metrics and counts, for JSON."""
-        return {**self.numbers(), **self.counts}
+    def as_dict(self) -> dict[str, Any]:
+        """Metrics, counts and details, for JSON."""
+        return {**self.numbers(), **self.counts, **self.details}

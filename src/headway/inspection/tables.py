@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import headway
 from headway.inspection.document import Numbers, Step
 from headway.shapes import Tensor
 
@@ -61,7 +60,7 @@ def source_of(function: Callable[..., Any]) -> str:
     plain = inspect.unwrap(function)
     file = inspect.getsourcefile(plain)
     assert file is not None
-    path, home = Path(file).resolve(), Path(headway.__file__).resolve().parent
+    path, home = Path(file).resolve(), Path(__file__).resolve().parents[1]
     shown = f"{plain.__module__.replace('.', '/')}.py"
     if path.is_relative_to(home):
         shown = f"src/headway/{path.relative_to(home).as_posix()}"

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from headway.blocks import recompute
-from headway.bundle import CaptionerBundle, TextBundle, load_as
+from headway.bundle import CaptionerBundle, TextBundle
 from headway.data.captions import CaptionBatch, CaptionBatches
 from headway.errors import UsageError
 from headway.evaluation import cider_d, mean_nats, score_against_several
@@ -36,6 +36,7 @@ from headway.recipes.vision import open_images, size_of, taken
 from headway.recipes.vision_config import SHAPE
 from headway.settings import override
 from headway.tasks.job import Emit, Family, Job, moved
+from headway.tasks.opening import load_as
 from headway.training import CaptionObjective, Stream
 
 TOGETHER = 64  # pictures captioned at once

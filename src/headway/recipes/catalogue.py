@@ -35,7 +35,7 @@ from headway.recipes.language_config import (
     LanguageTrainingConfig,
 )
 from headway.recipes.vision_config import VisionRunConfig
-from headway.settings import differences, override, read_yaml
+from headway.settings import differences, fields_of, override, read_yaml
 from headway.tasks import tagging
 from headway.tasks.sections import CheckpointConfig
 from headway.tasks.tagging.config import TagRunConfig
@@ -248,7 +248,12 @@ def saved(folder: Path) -> AnyRunConfig:
         raise UsageError(f"{folder} is not a run folder: it has no run.yaml")
     values = read_yaml(path)
     named = values.get("recipe", RunConfig.recipe)
-    return override(type(recipe(named))(), values, str(path))
+    usual = type(recipe(named))()
+    metric = values.get("evaluation.metric")
+    if isinstance(metric, str) and metric not in fields_of(usual)["evaluation.metric"].expects:
+        # an earlier version negated what is better where it is lower
+        values["evaluation.metric"] = metric.removeprefix("negative_")
+    return override(usual, values, str(path))
 
 
 def check_same(folder: Path, settings: AnyRunConfig) -> None:

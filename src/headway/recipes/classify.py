@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from headway.blocks import add_lora, merge_lora
-from headway.bundle import ClassifierBundle, EncoderBundle, TextBundle, load
+from headway.bundle import ClassifierBundle, EncoderBundle, TextBundle
 from headway.data.by_length import ByLength
 from headway.data.framed import shortest_first
 from headway.errors import UsageError
@@ -31,6 +31,7 @@ from headway.settings import override
 from headway.shapes import Float, Tensor
 from headway.tasks.finetuning import balanced, copy_of
 from headway.tasks.job import Emit, Family, Job, planned_steps, prepare_blocks
+from headway.tasks.opening import load
 from headway.training import ClassificationObjective, RegressionObjective, Stream
 
 

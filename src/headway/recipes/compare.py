@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from headway.bundle import TranslatorBundle, load_as
+from headway.bundle import TranslatorBundle
 from headway.data.formats import Pair, read_pairs
 from headway.errors import DataError, HeadwayError, UsageError
 from headway.evaluation import score_translations
@@ -22,6 +22,7 @@ from headway.recipes.plans import Plan
 from headway.recipes.prepare import splits_of
 from headway.recipes.run import Outcome
 from headway.recipes.translate import check
+from headway.tasks.opening import load_as
 from headway.training import read_metrics
 
 GROUPS = 5  # of test sentences by source length, equally many in each

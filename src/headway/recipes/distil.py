@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from headway.blocks.watch import layer_map, stack_of, watch_blocks
-from headway.bundle import Bundle, load
+from headway.bundle import Bundle
 from headway.errors import UsageError
 from headway.machine import Machine
 from headway.models import body_of, parameter_count, student_config, student_of, with_body
@@ -22,6 +22,7 @@ from headway.recipes.distil_config import StagedConfig, StudentRunConfig
 from headway.recipes.distil_kinds import KINDS, Course
 from headway.settings import override
 from headway.tasks.job import Emit, Family, Job
+from headway.tasks.opening import load
 from headway.training import (
     DistillationConfig,
     DistillationObjective,

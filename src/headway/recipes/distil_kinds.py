@@ -14,14 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 
 from headway.attention import Documents
-from headway.bundle import (
-    AnswererBundle,
-    Bundle,
-    ClassifierBundle,
-    EncoderBundle,
-    TaggerBundle,
-    TextBundle,
-)
+from headway.bundle import AnswererBundle, Bundle, ClassifierBundle, EncoderBundle, TextBundle
 from headway.data.answers import AnswerBatch
 from headway.data.augmented import AugmentedTexts, Neighbours
 from headway.data.by_length import ByLength
@@ -30,7 +23,6 @@ from headway.data.formats import check_unlabelled, read_unlabelled
 from headway.data.framed import FramedBatch
 from headway.data.masked_rows import MaskedBatch
 from headway.data.packing import IGNORED, TextBatch
-from headway.data.tagged import TaggedBatch
 from headway.errors import UsageError
 from headway.machine import Machine
 from headway.models import body_of
@@ -70,10 +62,14 @@ from headway.recipes.language_config import (
 )
 from headway.recipes.language_data import check_sources, prepare_language
 from headway.recipes.text_data import check_room, check_text
+from headway.tasks import tagging
+from headway.tasks.evaluating import evaluated_by
 from headway.tasks.job import Emit
+from headway.tasks.tagging.bundle import TaggerBundle
 from headway.tasks.tagging.config import TagRunConfig, TagTrainingConfig
 from headway.tasks.tagging.data import check_tags, prepare_tags_as
 from headway.tasks.tagging.job import TagJob
+from headway.tasks.tagging.rows import TaggedBatch
 from headway.text import MarkedTokenizer
 from headway.training import Stream, View
 
@@ -223,7 +219,7 @@ def _tags(
     return Course(
         rows=job.rows,
         views=views,
-        evaluate=job.evaluate,
+        evaluate=evaluated_by(tagging.TASK, job, machine),
         bundle=lambda model: TaggerBundle(model, reader),
         unit="sentences",
         decided={

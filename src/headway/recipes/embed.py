@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from headway.bundle import EncoderBundle, load_as
+from headway.bundle import EncoderBundle
 from headway.data.by_length import ByLength
 from headway.data.framed import collate_framed, shortest_first
 from headway.data.similar import SimilarPairs, share_texts
@@ -25,6 +25,7 @@ from headway.settings import override
 from headway.shapes import Float, Tensor
 from headway.tasks.finetuning import copy_of
 from headway.tasks.job import Emit, Family, Job, planned_steps, prepare_blocks
+from headway.tasks.opening import load_as
 from headway.training import ContrastiveObjective, CosineObjective, Objective, Stream, text_vectors
 
 Encode = Callable[[Sequence[Sequence[int]]], Tensor]

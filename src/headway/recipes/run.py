@@ -13,6 +13,7 @@ import torch
 
 from headway.bundle.files import verify_files
 from headway.errors import DataError, HeadwayError
+from headway.evaluation.scores import Metric, Scores
 from headway.files import lock, write_file
 from headway.folders import sweep
 from headway.machine import Machine
@@ -47,7 +48,8 @@ from headway.recipes.vision_config import VisionRunConfig
 from headway.recipes.words import WORDS
 from headway.settings import write_yaml
 from headway.tasks import tagging
-from headway.tasks.job import Compared, Emit, Family, Job
+from headway.tasks.evaluating import scores_of
+from headway.tasks.job import Compared, Emit, Evaluated, Family, Job, SelfEvaluating
 from headway.tasks.sections import parse_time
 from headway.tasks.tagging.config import TagRunConfig
 from headway.tasks.task import Task
@@ -151,7 +153,7 @@ def train(
             run.emit("resumed", path=str(resumed), skipped=skipped)
             _check_best(run, folder / "model")
         every = [*observers] if dry_run is None else [*observers, dry_run]
-        return _train(job, machine, (run, save), every, go_on, folder)
+        return _train(family, job, machine, (run, save), every, go_on, folder)
 
 
 @contextmanager
@@ -213,7 +215,24 @@ def _announce(run: TrainingState, job: Job, machine: Machine) -> None:
     )
 
 
+def _scores(
+    task: Family | Task,
+    job: Job,
+    model: Any,
+    run: TrainingState,
+    machine: Machine,
+    go_on: GoOn,
+) -> Scores:
+    """How good the model is on what the run holds out; samples are told."""
+    if isinstance(job, Evaluated) and isinstance(task, Task):
+        return scores_of(task, job, model, machine, run.emit, go_on.from_here())
+    assert isinstance(job, SelfEvaluating)
+    numbers = job.evaluate(model, run.emit, go_on.from_here())
+    return Scores(tuple(Metric(name, value) for name, value in numbers.items()))
+
+
 def _train(
+    task: Family | Task,
     job: Job,
     machine: Machine,
     run_and_save: tuple[TrainingState, Checkpointing],
@@ -226,11 +245,11 @@ def _train(
     example = job.example() if isinstance(job, Watchable) else None
     glimpses = None if example is None else Glimpses(folder / GLIMPSES, example)
 
-    def evaluate(model: Any) -> dict[str, float]:
-        numbers = job.evaluate(model, run.emit, go_on.from_here())
+    def evaluate(model: Any) -> Scores:
+        scores = _scores(task, job, model, run, machine, go_on)
         if glimpses is not None:
             glimpses.keep(job.bundle(model), run.step)
-        return numbers
+        return scores
 
     evaluation = Evaluation(
         evaluate,

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from headway.blocks import patchify
-from headway.bundle import ImageClassifierBundle, ImageEncoderBundle, load
+from headway.bundle import ImageClassifierBundle, ImageEncoderBundle
 from headway.data.image_batches import ImageBatches, in_order
 from headway.data.image_reader import ImageReader
 from headway.errors import UsageError
@@ -29,6 +29,7 @@ from headway.recipes.vision_data import PreparedImages, check_pictures, prepare_
 from headway.settings import override
 from headway.shapes import Float, Int, Tensor
 from headway.tasks.job import Emit, Family, Job, moved, planned_steps, prepare_blocks
+from headway.tasks.opening import load
 from headway.training import ImageObjective, Stream
 
 PRINCIPAL = 2000  # pictures whose patches tell the principal components

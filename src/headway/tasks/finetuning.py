@@ -10,10 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from headway.bundle import EncoderBundle, load_as
+from headway.bundle import EncoderBundle
 from headway.errors import DataError, UsageError
 from headway.files import read_json, write_file
 from headway.models import Bert
+from headway.tasks.opening import load_as
 
 HINT = "--from RUN or --from MODEL, an encoder of BERT's family"
 

@@ -24,7 +24,7 @@ Emit = Callable[[Event], None]
 
 @runtime_checkable
 class Job(Protocol):
-    """One run of a family, after its data was prepared.
+    """One training run of a task, after its data was prepared.
 
     config: the run's, with what the data decided (vocabulary sizes) filled in.
     """
@@ -42,13 +42,6 @@ class Job(Protocol):
         """Batches from there on, without end."""
         ...
 
-    def evaluate(
-        self, model: Any, emit: Callable[..., None], go_on: Callable[..., None]
-    ) -> dict[str, float]:
-        """Numbers by name. emit(kind, **values) shows samples; go_on() is called often, and raises
-        `Interrupted` when the run is asked to stop."""
-        ...
-
     def bundle(self, model: Any) -> Bundle:
         """The model as it is used and saved."""
         ...
@@ -59,12 +52,36 @@ class Job(Protocol):
 
 
 @runtime_checkable
+class Evaluated(Protocol):
+    """A `Job` that its task evaluates. held_out: the examples that `Task.evaluate` gets each time.
+    evaluation: its options."""
+
+    @property
+    def held_out(self) -> Any: ...
+
+    @property
+    def evaluation(self) -> Any: ...
+
+
+@runtime_checkable
 class Compared(Protocol):
     """A `Job` that is compared with the model that it starts from or learns from."""
 
-    def baseline(self, go_on: Callable[..., None]) -> str | None:
+    def baseline(self, progress: Callable[..., None]) -> str | None:
         """A note on what that model scores on the held-out data, before training; None to show
-        none. go_on: as in `Job.evaluate`."""
+        none. progress: as in `Task.evaluate`."""
+        ...
+
+
+@runtime_checkable
+class SelfEvaluating(Protocol):
+    """A `Job` that evaluates a model itself, and not by the evaluation of its task."""
+
+    def evaluate(
+        self, model: Any, emit: Callable[..., None], go_on: Callable[..., None]
+    ) -> dict[str, float]:
+        """Numbers by name. emit(kind, **values) shows samples; go_on() is called often, and raises
+        `Interrupted` when the run is asked to stop."""
         ...
 
 

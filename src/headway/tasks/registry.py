@@ -15,23 +15,26 @@ if TYPE_CHECKING:
 class Entry:
     """A task before it is imported.
 
-    path: "module:name" of its `Task`. kind: of its bundles. verb: the command that predicts. unit:
-    what one input is called. help: of the verb.
+    path: "module:name" of its `Task`. kind: of its bundles. families: of the models that it opens,
+    as their config.json names them. verb: the command that predicts, made of the task's `input` and
+    `options`; None if a command of its own uses the models. unit: what one input is called. help:
+    of the verb; its first line is shown by `headway --help`.
     """
 
     path: str
     kind: str
-    verb: str
-    unit: str
-    help: str
+    families: tuple[str, ...] = ()
+    verb: str | None = None
+    unit: str = "text"
+    help: str = ""
 
 
 TASKS: dict[str, Entry] = {
     "tagging": Entry(
         path="headway.tasks.tagging:TASK",
         kind="tagger",
+        families=("bert-tagger",),
         verb="tag",
-        unit="text",
         help="""Tag the words of texts: named entities, slots or parts of speech.
 
     Reads the arguments, or one text per line from standard input. Prints one line per text:
@@ -47,11 +50,31 @@ TASKS: dict[str, Entry] = {
 def task(name: str) -> Task:
     """The task of that name, imported."""
     module, _, attribute = TASKS[name].path.partition(":")
-    found: Task = getattr(import_module(module), attribute)
-    return found
+    loaded: Task = getattr(import_module(module), attribute)
+    return loaded
 
 
-def task_of_kind(kind: str) -> Task | None:
-    """The task whose bundles are of that kind, if it is registered."""
-    names = [name for name, entry in TASKS.items() if entry.kind == kind]
+def tasks_of_kind(kind: str) -> list[Task]:
+    """The tasks that evaluate bundles of that kind."""
+    return [task(name) for name, entry in TASKS.items() if entry.kind == kind]
+
+
+def task_of_config(config: object) -> Task | None:
+    """The task whose runs are configured so."""
+    tasks = (task(name) for name in TASKS)
+    return next((task for task in tasks if type(config) is task.config), None)
+
+
+def task_of_family(family: object) -> Task | None:
+    """The task that opens models of that family, as config.json names it."""
+    names = [name for name, entry in TASKS.items() if family in entry.families]
     return task(names[0]) if names else None
+
+
+def verbs() -> dict[str, list[str]]:
+    """Verb -> the names of the tasks whose bundles predict under it."""
+    names: dict[str, list[str]] = {}
+    for name, entry in TASKS.items():
+        if entry.verb is not None:
+            names.setdefault(entry.verb, []).append(name)
+    return names

@@ -8,9 +8,13 @@ reads and evaluates examples, and says how predictions and scores look in a term
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from torch import nn
+
+from headway.bundle import Bundle
 from headway.evaluation.scores import Scores
 from headway.machine import Machine
 from headway.tasks.job import Emit, Job
@@ -19,19 +23,45 @@ Styled = list[tuple[str, str]]
 """A line of text in parts, each with its style on a terminal ("" for none)."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class BundleSpec:
+    """How a saved model of one family is opened.
+
+    config: the class of the model's configuration. model: makes the model from it. bundle: the
+    class of the bundle. foreign: makes the bundle from a model that was read from a Hugging Face
+    folder, that folder and its `model_type`; None if other libraries have no such models.
+    """
+
+    config: type[Any]
+    model: Callable[[Any], nn.Module]
+    bundle: type[Bundle]
+    foreign: Callable[[Any, Path, str], Bundle] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoOptions:
+    """Nothing can be chosen."""
+
+
+NO_OPTIONS = NoOptions()
+
+
 @runtime_checkable
 class Task(Protocol):
     """An application.
 
-    name: of its folder. kind: of its bundles (`bundle.kind`). config: the class of its run
-    configurations. recipes: name -> a run configuration; the docstring says cost and score to
-    expect. next_commands: what to run after training, with {run} for the run folder.
+    name: of its folder. config: the class of its run configurations. recipes: name -> a run
+    configuration; the docstring says cost and score to expect. bundles: how its models are opened,
+    by `family` in their config.json. evaluation: the class of what may be chosen for an evaluation,
+    a dataclass of settings with defaults. next_commands: what to run after training, with {run} for
+    the run folder.
     """
 
     name: str
-    kind: str
     config: type[Any]
     recipes: Mapping[str, Callable[[], Any]]
+    bundles: Mapping[str, BundleSpec]
+    evaluation: type[Any]
     next_commands: Sequence[str]
 
     def check(self, config: Any) -> object:
@@ -42,29 +72,48 @@ class Task(Protocol):
         """The data in the run folder, made or reused; model and objective are named."""
         ...
 
-    def read(self, paths: Sequence[Path], config: Any | None) -> list[Any]:
-        """Examples with what is right about them. config: of the run, for names of columns."""
+    def read(self, bundle: Any, paths: Sequence[Path], config: Any | None, options: Any) -> Any:
+        """The examples of files, with what is right about them; they have a length. config: of the
+        run, for names of columns; None for a model without a run. options: of the evaluation."""
         ...
 
-    def held_out(self, config: Any) -> list[Any]:
+    def held_out(self, bundle: Any, run: Path, config: Any, options: Any) -> Any:
         """The examples of a run that it was not trained on."""
         ...
 
     def evaluate(
-        self, bundle: Any, examples: Sequence[Any], progress: Callable[[int], None] = ...
+        self,
+        bundle: Any,
+        examples: Any,
+        options: Any = ...,
+        progress: Callable[[int], None] = ...,
     ) -> Scores:
         """The scores of a bundle: the only evaluation of the task, in training and out of it.
 
-        progress: called before each batch with a count of what was processed so far; an exception
-        that it raises ends the evaluation. DataError for an example with a label that the model
-        does not have.
+        examples: what `read`, `held_out` or `Job.held_out` gives. progress: called before each
+        batch with a count of what was processed so far; an exception that it raises ends the
+        evaluation. DataError for an example with a label that the model does not have.
         """
-        ...
-
-    def show_prediction(self, bundle: Any, prediction: Any) -> Styled:
-        """One line for one input."""
         ...
 
     def show_scores(self, scores: Scores) -> list[str]:
         """The lines of `headway eval`."""
+        ...
+
+
+@runtime_checkable
+class Predicting(Protocol):
+    """A `Task` whose verb is `Bundle.predict`.
+
+    input, options: the classes of one input and of what may be chosen, dataclasses of settings. The
+    first field of an input is what the verb reads: text (the type str) from its arguments or from
+    the lines of standard input, images (the type Path) from files and folders. Its further fields,
+    and the options, are flags. A prediction is a dataclass, whose fields are what --json prints.
+    """
+
+    input: type[Any]
+    options: type[Any]
+
+    def show_prediction(self, bundle: Any, prediction: Any, options: Any) -> list[Styled]:
+        """The lines for one input."""
         ...

@@ -65,7 +65,8 @@ def load_state(run: TrainingState, folder: Path) -> None:
     for group, saved in zip(run.optimizer.param_groups, state["groups"], strict=True):
         group.update({k: tuple(v) if isinstance(v, list) else v for k, v in saved.items()})
     for name in COUNTERS:
-        setattr(run, name, state["counters"][name])
+        if name in state["counters"]:  # an earlier version had no `metric`
+            setattr(run, name, state["counters"][name])
     torch.set_rng_state(tensors["rng.cpu"])
     if "rng.cuda" in tensors and torch.cuda.is_available():
         torch.cuda.set_rng_state(tensors["rng.cuda"])

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 from torch import nn
 
+from headway.evaluation.scores import Metric, Scores
 from headway.training.state import StepReport, TrainingState
 
-Evaluator = Callable[[nn.Module], dict[str, float]]
-"""Numbers by name; the one the recipe chose says which weights are best."""
+Evaluator = Callable[[nn.Module], Scores]
+"""The scores of a model; the metric that the recipe chose says which weights are best."""
 
 
 class Interrupted(Exception):
@@ -50,8 +51,8 @@ class TimeLimit:
 class Evaluation:
     """Evaluates the averaged weights every so many steps and at the end; keeps the best.
 
-    metric: the number to maximise. keep_best: called with the weights in place. patience: stop
-    after so many evaluations without a new best, None for never.
+    metric: the one that the best weights have the best value of. keep_best: called with the weights
+    in place. patience: stop after so many evaluations without a new best, None for never.
     """
 
     evaluator: Evaluator
@@ -78,17 +79,27 @@ class Evaluation:
         averaged = nullcontext() if run.average is None else run.average.applied(run.model)
         with averaged:
             try:
-                numbers = self.evaluator(run.model)
+                scores = self.evaluator(run.model)
             except Interrupted as interrupted:
                 run.stop = interrupted.stop
                 return
-            is_best = run.best is None or numbers[self.metric] > run.best
+            metric = scores.metric(self.metric)
+            is_best = _is_best(metric, run)
             if is_best:
-                run.best, run.best_step = numbers[self.metric], run.step
+                run.best, run.best_step, run.metric = metric.value, run.step, metric.name
                 self.keep_best()
         run.evaluated = run.step
         run.stale = 0 if is_best else run.stale + 1
         if self.patience is not None and run.stale >= self.patience and run.stop is None:
             run.stop = "early stop"
         took = time.perf_counter() - started
-        run.emit("valid", **numbers, is_best=is_best, took=took, seconds=run.seconds)
+        run.emit("valid", **scores.numbers(), is_best=is_best, took=took, seconds=run.seconds)
+
+
+def _is_best(metric: Metric, run: TrainingState) -> bool:
+    """Whether the value is better than the best of the run so far, if that is of this metric."""
+    if run.best is None:
+        return True
+    if run.metric is None:  # of an earlier version, which negated what is better where lower
+        run.best, run.metric = run.best if metric.higher_is_better else -run.best, metric.name
+    return run.metric != metric.name or metric.is_better_than(run.best)

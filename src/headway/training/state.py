@@ -22,7 +22,7 @@ class TrainingState:
     epoch, position: the next micro-batch to read (`Batches.stream`). Steps are only ever
     interrupted between accumulation windows, so the position inside a window is always 0.
     seconds: time spent in the loop, evaluations included, over all
-    resumes. best: best value of the metric so far.
+    resumes. best: best value of the metric called `metric` so far.
     stale: evaluations since the best. evaluated: the last step that was evaluated.
     unlogged: sums over the steps since the last row of the log.
     """
@@ -36,6 +36,7 @@ class TrainingState:
     targets: int = 0
     seconds: float = 0.0
     best: float | None = None
+    metric: str | None = None
     best_step: int = 0
     stale: int = 0
     evaluated: int = 0
@@ -56,6 +57,7 @@ COUNTERS = (
     "targets",
     "seconds",
     "best",
+    "metric",
     "best_step",
     "stale",
     "evaluated",

@@ -6,26 +6,38 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from headway.bundle import Tagged, TaggerBundle
 from headway.data.formats.tags import TaggedSentence, read_tagged
 from headway.evaluation.scores import Scores
 from headway.machine import Machine
+from headway.models import BertTaggerConfig, bert_tagger
 from headway.tasks.job import Emit, Job
+from headway.tasks.tagging.bundle import Tagged, TaggerBundle, TagInput
 from headway.tasks.tagging.config import TagDataConfig, TagRunConfig, tag
 from headway.tasks.tagging.data import check_tags, tagged_sentences
 from headway.tasks.tagging.evaluation import evaluate
+from headway.tasks.tagging.foreign import from_hugging_face
 from headway.tasks.tagging.job import prepare
 from headway.tasks.tagging.show import prediction_line, score_lines
-from headway.tasks.task import Styled
+from headway.tasks.task import NO_OPTIONS, BundleSpec, NoOptions, Styled
 
 
 class Tagging:
     """The `Task` of tagging."""
 
     name = "tagging"
-    kind = TaggerBundle.kind
     config: type[Any] = TagRunConfig
     recipes: Mapping[str, Callable[[], Any]] = {"tag": tag}
+    bundles: Mapping[str, BundleSpec] = {
+        "bert-tagger": BundleSpec(
+            config=BertTaggerConfig,
+            model=bert_tagger,
+            bundle=TaggerBundle,
+            foreign=from_hugging_face,
+        )
+    }
+    input: type[Any] = TagInput
+    options: type[Any] = NoOptions
+    evaluation: type[Any] = NoOptions
     next_commands: Sequence[str] = ('tag {run} "..."', "eval {run}")
 
     def check(self, config: TagRunConfig) -> None:
@@ -34,23 +46,30 @@ class Tagging:
     def prepare(self, config: TagRunConfig, folder: Path, machine: Machine, emit: Emit) -> Job:
         return prepare(config, folder, machine, emit)
 
-    def read(self, paths: Sequence[Path], config: Any | None) -> list[TaggedSentence]:
-        data = config.data if config is not None else TagDataConfig()
+    def read(
+        self, bundle: TaggerBundle, paths: Sequence[Path], config: Any | None, options: NoOptions
+    ) -> list[TaggedSentence]:
+        data = config.data if isinstance(config, TagRunConfig) else TagDataConfig()
         return list(read_tagged(list(paths), data.column))
 
-    def held_out(self, config: Any) -> list[TaggedSentence]:
+    def held_out(
+        self, bundle: TaggerBundle, run: Path, config: Any, options: NoOptions
+    ) -> list[TaggedSentence]:
         return tagged_sentences(config.data)[1]
 
     def evaluate(
         self,
         bundle: TaggerBundle,
         examples: Sequence[TaggedSentence],
+        options: NoOptions = NO_OPTIONS,
         progress: Callable[[int], None] = lambda done: None,
     ) -> Scores:
         return evaluate(bundle, examples, progress)
 
-    def show_prediction(self, bundle: TaggerBundle, prediction: Tagged) -> Styled:
-        return prediction_line(bundle.tags, prediction)
+    def show_prediction(
+        self, bundle: TaggerBundle, prediction: Tagged, options: NoOptions
+    ) -> list[Styled]:
+        return [prediction_line(bundle.tags, prediction)]
 
     def show_scores(self, scores: Scores) -> list[str]:
         return score_lines(scores)

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from headway.bundle import TagReader
 from headway.data.formats.tags import TaggedSentence, check_tagged, read_tagged
-from headway.data.tagged import TaggedTexts
 from headway.errors import DataError, UsageError
 from headway.tasks.finetuning import check_start, check_unchanged
 from headway.tasks.job import Emit
 from headway.tasks.splits import hold_out
+from headway.tasks.tagging.bundle import TagReader
 from headway.tasks.tagging.config import TagDataConfig, TagRunConfig
+from headway.tasks.tagging.rows import TaggedTexts
 from headway.text import MarkedTokenizer
 
 FILE = "texts.json"

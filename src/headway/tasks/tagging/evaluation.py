@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 import torch
 import torch.nn.functional as F
 
-from headway.bundle import TaggerBundle
 from headway.data.formats.tags import TaggedSentence
 from headway.data.spans import tags_spans
 from headway.errors import DataError
 from headway.evaluation import score_spans
 from headway.evaluation.scores import Metric, Scores
+from headway.tasks.tagging.bundle import TaggerBundle
 
 
 def evaluate(

@@ -6,13 +6,12 @@ Devlin et al. 2019, section 5.3.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
-from headway.bundle import EncoderBundle, TaggerBundle
+from headway.bundle import EncoderBundle
 from headway.data.by_length import ByLength
 from headway.data.spans import tags_spans
 from headway.machine import Machine
@@ -20,10 +19,11 @@ from headway.models import BertTagger
 from headway.settings import override
 from headway.tasks.finetuning import balanced, copy_of, open_start, shape_of
 from headway.tasks.job import Emit, Job, planned_steps, prepare_blocks
+from headway.tasks.tagging.bundle import TaggerBundle
 from headway.tasks.tagging.config import TagRunConfig
 from headway.tasks.tagging.data import PreparedTags, prepare_tags
-from headway.tasks.tagging.evaluation import evaluate
 from headway.tasks.tagging.objective import TaggingObjective
+from headway.tasks.task import NO_OPTIONS
 from headway.training import Stream
 
 
@@ -34,6 +34,7 @@ class TagJob:
         self, config: TagRunConfig, prepared: PreparedTags, start: EncoderBundle, machine: Machine
     ) -> None:
         self.prepared, self.start, self.machine = prepared, start, machine
+        self.held_out, self.evaluation = prepared.held_out, NO_OPTIONS
         training, train = config.training, prepared.train
         counts = Counter(tag for row in train.tags for tag in row)
         weights = balanced(counts, len(prepared.reader.tags)) if training.balance else ()
@@ -60,13 +61,6 @@ class TagJob:
 
     def stream(self, epoch: int, position: int) -> Stream:
         return self.rows.stream(epoch, position)
-
-    def evaluate(
-        self, model: Any, emit: Callable[..., None], go_on: Callable[..., None]
-    ) -> dict[str, float]:
-        """The scores of the held-out sentences: `evaluate`."""
-        with self.machine.precision():
-            return evaluate(self.bundle(model), self.prepared.held_out, go_on).numbers()
 
     def bundle(self, model: Any) -> TaggerBundle:
         return TaggerBundle(model, self.prepared.reader)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 
 from headway.data.packing import IGNORED
-from headway.data.tagged import TaggedBatch
 from headway.models import BertTagger
+from headway.tasks.tagging.rows import TaggedBatch
 from headway.training.objectives.contract import Loss
 
 

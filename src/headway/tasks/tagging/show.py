@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from headway.bundle import Tagged
 from headway.data.spans import tags_spans
 from headway.evaluation.scores import Scores
+from headway.tasks.tagging.bundle import Tagged
 from headway.tasks.task import Styled
 
 

@@ -1,28 +1,29 @@
-"""`headway.load(folder)`: which family a folder holds, and its bundle."""
+"""`headway.load(folder)`: which family of models a folder holds, and its bundle."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from torch import nn
-
 from headway import interop
-from headway.bundle.answerer import AnswererBundle, AnswerReader
-from headway.bundle.caption_reader import CaptionReader
-from headway.bundle.captioner import CaptionerBundle
-from headway.bundle.class_reader import ClassReader, Numbers
-from headway.bundle.classifier import ClassifierBundle
-from headway.bundle.contract import Bundle
-from headway.bundle.encoder import EncoderBundle
+from headway.bundle import (
+    AnswererBundle,
+    AnswerReader,
+    Bundle,
+    CaptionerBundle,
+    CaptionReader,
+    ClassifierBundle,
+    ClassReader,
+    EncoderBundle,
+    ImageClasses,
+    ImageClassifierBundle,
+    ImageEncoderBundle,
+    Numbers,
+    TextBundle,
+    TranslatorBundle,
+    WordsBundle,
+)
 from headway.bundle.files import CONFIG_FILE, check_finite, fill, read_facts, verify_files
-from headway.bundle.tagger import TaggerBundle, TagReader
-from headway.bundle.text import TextBundle
-from headway.bundle.translator import TranslatorBundle
-from headway.bundle.vision import ImageClasses, ImageClassifierBundle, ImageEncoderBundle
-from headway.bundle.words import WordsBundle
 from headway.errors import DataError, UsageError, did_you_mean
 from headway.files import read_json
 from headway.linear import lay_out
@@ -34,8 +35,6 @@ from headway.models import (
     BertClassifier,
     BertClassifierConfig,
     BertConfig,
-    BertTagger,
-    BertTaggerConfig,
     Captioner,
     CaptionerConfig,
     GPTConfig,
@@ -49,13 +48,14 @@ from headway.models import (
     WordsConfig,
     bert_answerer,
     bert_classifier,
-    bert_tagger,
     shapes_only,
     text_classifier,
     vit_classifier,
     words_model,
 )
 from headway.settings import flatten, override
+from headway.tasks.registry import TASKS, task_of_family
+from headway.tasks.task import BundleSpec
 from headway.text import AbsentTokenizer, ForeignTokenizer
 
 FOREIGN = "model_type"
@@ -85,11 +85,6 @@ def _foreign_classifier(model: BertClassifier, place: Path, kind: str) -> Classi
     tokenizer, length = interop.read_marked(place, kind), model.config.bert.max_length
     named = () if numbers else labels
     return ClassifierBundle(model, ClassReader(tokenizer, named, length, numbers, pairs=None))
-
-
-def _foreign_tagger(model: BertTagger, place: Path, kind: str) -> TaggerBundle:
-    tokenizer, length = interop.read_marked(place, kind), model.config.bert.max_length
-    return TaggerBundle(model, TagReader(tokenizer, interop.read_labels(place, kind), length))
 
 
 def _foreign_answerer(model: BertAnswerer, place: Path, kind: str) -> AnswererBundle:
@@ -124,45 +119,53 @@ def _foreign_captioner(model: Captioner, place: Path, kind: str) -> CaptionerBun
     return CaptionerBundle(model, CaptionReader(images, tokenizer, (), LONGEST_CAPTION))
 
 
-FOREIGN_BUNDLES: dict[type[nn.Module], Callable[[Any, Path, str], Bundle]] = {
-    GPT: lambda model, place, kind: TextBundle(model, interop.read_tokenizer(place)),
-    Bert: _foreign_encoder,
-    BertClassifier: _foreign_classifier,
-    BertTagger: _foreign_tagger,
-    BertAnswerer: _foreign_answerer,
-    ViT: _foreign_images,
-    ViTClassifier: _foreign_image_classifier,
-    Captioner: _foreign_captioner,
-}
-"""What a Hugging Face folder holds -> it and what stands beside it there, with its verbs. Called
-with the model, the folder and its `model_type`."""
-
 B = TypeVar("B")
 
 
-@dataclass(frozen=True)
-class Family:
-    """config: its settings. model: makes the model from them. bundle: the model and its verbs."""
-
-    config: type[Any]
-    model: Callable[[Any], nn.Module]
-    bundle: type[Bundle]
-
-
-FAMILIES: dict[str, Family] = {
-    "translator": Family(TranslatorConfig, Translator, TranslatorBundle),
-    "gpt": Family(GPTConfig, GPT, TextBundle),
-    "gpt-classifier": Family(TextClassifierConfig, text_classifier, ClassifierBundle),
-    "bert-classifier": Family(BertClassifierConfig, bert_classifier, ClassifierBundle),
-    "bert": Family(BertConfig, Bert, EncoderBundle),
-    "bert-tagger": Family(BertTaggerConfig, bert_tagger, TaggerBundle),
-    "bert-answerer": Family(BertAnswererConfig, bert_answerer, AnswererBundle),
-    "vit": Family(ViTConfig, ViT, ImageEncoderBundle),
-    "vit-classifier": Family(ViTClassifierConfig, vit_classifier, ImageClassifierBundle),
-    "captioner": Family(CaptionerConfig, Captioner, CaptionerBundle),
-    "words": Family(WordsConfig, words_model, WordsBundle),
+SPECS: dict[str, BundleSpec] = {
+    "translator": BundleSpec(config=TranslatorConfig, model=Translator, bundle=TranslatorBundle),
+    "gpt": BundleSpec(
+        config=GPTConfig,
+        model=GPT,
+        bundle=TextBundle,
+        foreign=lambda model, place, kind: TextBundle(model, interop.read_tokenizer(place)),
+    ),
+    "gpt-classifier": BundleSpec(
+        config=TextClassifierConfig, model=text_classifier, bundle=ClassifierBundle
+    ),
+    "bert-classifier": BundleSpec(
+        config=BertClassifierConfig,
+        model=bert_classifier,
+        bundle=ClassifierBundle,
+        foreign=_foreign_classifier,
+    ),
+    "bert": BundleSpec(
+        config=BertConfig, model=Bert, bundle=EncoderBundle, foreign=_foreign_encoder
+    ),
+    "bert-answerer": BundleSpec(
+        config=BertAnswererConfig,
+        model=bert_answerer,
+        bundle=AnswererBundle,
+        foreign=_foreign_answerer,
+    ),
+    "vit": BundleSpec(
+        config=ViTConfig, model=ViT, bundle=ImageEncoderBundle, foreign=_foreign_images
+    ),
+    "vit-classifier": BundleSpec(
+        config=ViTClassifierConfig,
+        model=vit_classifier,
+        bundle=ImageClassifierBundle,
+        foreign=_foreign_image_classifier,
+    ),
+    "captioner": BundleSpec(
+        config=CaptionerConfig,
+        model=Captioner,
+        bundle=CaptionerBundle,
+        foreign=_foreign_captioner,
+    ),
+    "words": BundleSpec(config=WordsConfig, model=words_model, bundle=WordsBundle),
 }
-"""`family` in config.json -> what it needs."""
+"""`family` in config.json -> how it is opened, of those tasks that are no folder yet."""
 
 
 def load(
@@ -210,11 +213,11 @@ def _open(folder: str | Path, device: str, verify: bool, family: str | None) -> 
         return _foreign(place, device, _named_type(family, place / CONFIG_FILE))
     facts = read_facts(place)
     _check_family(family, str(facts.get("family")), place)
-    known, config = _family(facts, place / CONFIG_FILE)
+    spec, config = _family(facts, place / CONFIG_FILE)
     with shapes_only():
-        model: Any = known.model(config)
+        model: Any = spec.model(config)
     fill(model, place)
-    return known.bundle.open(model.to(device), place, facts)
+    return spec.bundle.open(model.to(device), place, facts)
 
 
 def _check_family(requested: str | None, found: str, place: Path) -> None:
@@ -245,8 +248,11 @@ def _is_hugging_face(values: dict[str, Any]) -> bool:
 
 def _foreign(place: Path, device: str, kind: str) -> Bundle:
     """A Hugging Face folder's model with the tokenizer there. kind: its `model_type`."""
-    foreign: Any = interop.build(*interop.read(place, kind))
-    return FOREIGN_BUNDLES[type(foreign)](foreign.to(device), place, kind)
+    model: Any = interop.build(*interop.read(place, kind))
+    spec = spec_of(model.config.family)
+    if spec is None or spec.foreign is None:
+        raise DataError(f"no task opens a {model.config.family} of another library", str(place))
+    return spec.foreign(model.to(device), place, kind)
 
 
 def _llama2c(path: Path, device: str) -> TextBundle:
@@ -269,19 +275,19 @@ def load_as(wanted: type[B], folder: str | Path, device: str = "cpu") -> B:
 def expect(wanted: type[B], bundle: Bundle, folder: str | Path) -> B:
     """The bundle, loaded from `folder`, as one of this class; UsageError if it is another."""
     if not isinstance(bundle, wanted):
-        raise _other_kind(bundle, getattr(wanted, "kind", "model"), folder)
+        raise _other_kind(bundle, folder, getattr(wanted, "kind", "model"))
     return bundle
 
 
-def check_kind(bundle: Bundle, kind: str, folder: str | Path) -> None:
-    """UsageError if the bundle, loaded from `folder`, is of another kind."""
-    if bundle.kind != kind:
-        raise _other_kind(bundle, kind, folder)
+def check_kind(bundle: Bundle, folder: str | Path, *kinds: str) -> None:
+    """UsageError if the bundle, loaded from `folder`, is of another kind than these."""
+    if bundle.kind not in kinds:
+        raise _other_kind(bundle, folder, *kinds)
 
 
-def _other_kind(bundle: Bundle, kind: str, folder: str | Path) -> UsageError:
+def _other_kind(bundle: Bundle, folder: str | Path, *kinds: str) -> UsageError:
     return UsageError(
-        f"{folder} holds {_one(bundle.kind)}, and this needs {_one(kind)}",
+        f"{folder} holds {_one(bundle.kind)}, and this needs {' or '.join(map(_one, kinds))}",
         hint="headway runs ls says which recipe a run came from",
     )
 
@@ -291,13 +297,24 @@ def _one(kind: str) -> str:
     return f"{'an' if kind[0] in 'aeio' else 'a'} {kind}"
 
 
-def _family(facts: dict[str, Any], path: Path) -> tuple[Family, Any]:
-    """The family that config.json names, and its configuration."""
-    if facts.get("family") not in FAMILIES or not isinstance(facts.get("model"), dict):
-        known = ", ".join(FAMILIES)
+def spec_of(family: object) -> BundleSpec | None:
+    """How models of that family are opened; None if no task does."""
+    task = task_of_family(family)
+    return SPECS.get(str(family)) if task is None else task.bundles[str(family)]
+
+
+def families() -> list[str]:
+    """The families of models that are opened, as their config.json names them."""
+    return [*(family for entry in TASKS.values() for family in entry.families), *SPECS]
+
+
+def _family(facts: dict[str, Any], path: Path) -> tuple[BundleSpec, Any]:
+    """How the family that config.json names is opened, and the configuration of the model."""
+    spec = spec_of(facts.get("family"))
+    if spec is None or not isinstance(facts.get("model"), dict):
+        known = ", ".join(families())
         raise DataError(f"unknown family {facts.get('family')!r}; known: {known}", str(path))
-    family = FAMILIES[facts["family"]]
     try:
-        return family, override(family.config(), flatten(facts["model"]), str(path))
+        return spec, override(spec.config(), flatten(facts["model"]), str(path))
     except UsageError as error:
         raise DataError(error.what, str(path), error.hint) from error

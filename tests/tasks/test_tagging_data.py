@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from headway.data.formats.tags import read_tagged
 from headway.data.spans import WordSpan, spans_of, tags_spans
-from headway.data.tagged import TaggedTexts, WordRow, collate_tagged, word_rows
 from headway.errors import DataError, UsageError
+from headway.tasks.tagging.rows import TaggedTexts, WordRow, collate_tagged, word_rows
 from headway.text import MarkedTokenizer
 
 CORPUS = ["the old baker sees a fox", "Zoë and Ada walk on", "unhappily walking walkers"] * 3

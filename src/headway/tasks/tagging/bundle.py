@@ -14,23 +14,40 @@ from typing import Any, ClassVar
 
 import torch
 
-from headway.bundle.contract import Bundle, ProbeRequest
+from headway.bundle import (
+    Attention,
+    Bundle,
+    Probe,
+    ProbeRequest,
+    Reading,
+    Readout,
+    attention_of,
+    class_names,
+    framed_reading,
+)
 from headway.bundle.files import check_fingerprint, save_files
-from headway.bundle.probe import Probe, Readout, class_names
-from headway.bundle.reading import Attention, Reading, attention_of, framed_reading
 from headway.data.framed import collate_framed, shortest_first
 from headway.data.spans import spans_of, tags_spans
-from headway.data.tagged import WordRow, word_rows
 from headway.errors import DataError, UsageError
 from headway.files import read_json, write_file
 from headway.models import BertTagger, BertTaggerConfig
+from headway.settings import required
 from headway.shapes import Float, Tensor
+from headway.tasks.tagging.rows import WordRow, word_rows
+from headway.tasks.task import NO_OPTIONS, NoOptions
 from headway.text import MarkedTokenizer
 
 TAGS_FILE = "tags.json"
 FORMAT = 1
 ROWS = 32  # rows of words read at once
 SHORTEST = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class TagInput:
+    """One input of a tagger."""
+
+    text: str = required("the text whose words are tagged")
 
 
 @dataclass(frozen=True)
@@ -218,9 +235,11 @@ class TaggerBundle(Bundle):
             found.append(self._named(text, where, best))
         return found
 
-    def predict(self, inputs: Sequence[str | Sequence[str]]) -> list[Tagged]:
+    def predict(
+        self, inputs: Sequence[TagInput], options: NoOptions = NO_OPTIONS, *, first: int = 1
+    ) -> list[Tagged]:
         """`tag`, under the name that every bundle has."""
-        return self.tag(inputs)
+        return self.tag([each.text for each in inputs])
 
     def reading(self, text: str | Sequence[str]) -> Reading:
         """What is read of a text that fits into one row; the answer is the logits of every piece's
