@@ -86,7 +86,7 @@ class SightFlags:
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class WindowFlags:
-    """Of a language model: how a text is cut."""
+    """How a text is cut, and how much of it is evaluated."""
 
     length: Annotated[
         int | None,
@@ -95,6 +95,9 @@ class WindowFlags:
             "run, or the model's context, at most 1,024."
         ),
     ] = None
+    sentences: Annotated[
+        int, number("Of an encoder: maximum number of sentences that are evaluated.")
+    ] = 300
 
 
 FIVE_BEAMS, OF_THE_RUN, NO_PICTURES = SearchFlags(), PairFlags(), SightFlags()
@@ -110,7 +113,6 @@ def evaluate(
     pairs: PairFlags = OF_THE_RUN,
     sight: SightFlags = NO_PICTURES,
     windows: WindowFlags = OF_THE_MODEL,
-    sentences: int = 300,
     json: bool = False,
     machine: MachineFlags = ON_THIS_MACHINE,
 ) -> None:
@@ -140,8 +142,6 @@ def evaluate(
         classifier of pictures: a folder with a folder for each class, .zip or .npz; without it, the
         pictures that the run held out. Of a captioner: a table as the run's own, whose pictures are
         files; without it, the run's pictures called test, or those that it held out.
-    sentences
-        Of an encoder: the most sentences that are looked at.
     json
         One JSON object.
     """
@@ -151,23 +151,28 @@ def evaluate(
     place = machine.prepare()
     bundle = place.load(run)
     with place.precision():
-        chosen = {**_chosen(search, FIVE_BEAMS), **_chosen(pairs, OF_THE_RUN)}
-        chosen |= {**_chosen(sight, NO_PICTURES), **_chosen(windows, OF_THE_MODEL)}
+        usual = (FIVE_BEAMS, OF_THE_RUN, NO_PICTURES, OF_THE_MODEL)
+        chosen = _chosen((search, pairs, sight, windows), usual)
         if _of_a_task(bundle, run, path, chosen, json):
             return
         if _of_pictures(bundle, (run, path), sight, search, json):
             return
         if _of_text(bundle, (run, path), windows.length, place, json):
             return
-        if _of_an_encoder(bundle, (run, path), place, sentences, json):
+        if _of_an_encoder(bundle, (run, path), place, windows.sentences, json):
             return
         translator = expect(TranslatorBundle, bundle, run)
         _scores(translator, _pairs(translator, run, path, pairs), search, json)
 
 
-def _chosen(flags: Any, usual: Any) -> dict[str, Any]:
+def _chosen(flags: Sequence[Any], usual: Sequence[Any]) -> dict[str, Any]:
     """The flags that are not at their defaults."""
-    return {name: value for name, value in vars(flags).items() if value != getattr(usual, name)}
+    return {
+        name: value
+        for group, defaults in zip(flags, usual, strict=True)
+        for name, value in vars(group).items()
+        if value != getattr(defaults, name)
+    }
 
 
 def _of_a_task(

@@ -116,7 +116,7 @@ def _predict(
         for prediction in predictions:
             number += 1
             if json:
-                data_json({"line": number, **asdict(prediction)})
+                data_json({"line": number, **_named(prediction)})
             else:
                 for line in predicting.show_prediction(bundle, prediction, options):
                     show(line)
@@ -134,6 +134,11 @@ def show(line: Styled) -> None:
         on_output(highlight=False, soft_wrap=True).print(Text.assemble(*line))
     else:
         data("".join(part for part, _ in line))
+
+
+def _named(prediction: Any) -> dict[str, Any]:
+    """The fields of a prediction, without those that are None."""
+    return {name: value for name, value in asdict(prediction).items() if value is not None}
 
 
 def _help(verb: str) -> str:
