@@ -12,9 +12,10 @@ from cyclopts import Parameter
 
 from headway.cli.console import data_json, program, talk
 from headway.cli.screen import Screen
+from headway.config_files import read_yaml
 from headway.errors import UsageError
 from headway.files import check_name
-from headway.settings import COMMAND_LINE, read_yaml
+from headway.settings import COMMAND_LINE
 from headway.tasks.registry import task_of_config
 
 if TYPE_CHECKING:
