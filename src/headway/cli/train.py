@@ -172,7 +172,7 @@ def _new(
 def run_folder(name: str) -> Path:
     """runs/NAME."""
     if not name.strip(".") or Path(name).name != name:
-        raise UsageError(f"--run {name}: a name, not a path; the folder is runs/NAME")
+        raise UsageError(f"run {name!r}: a name, not a path; the folder is runs/NAME")
     check_name(name, "--run")
     return Path("runs") / name
 
