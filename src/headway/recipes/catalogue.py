@@ -38,6 +38,7 @@ from headway.recipes.language_config import (
 from headway.recipes.vision_config import VisionRunConfig
 from headway.settings import differences, fields_of, override
 from headway.tasks import tagging
+from headway.tasks.registry import TASKS, task
 from headway.tasks.sections import CheckpointConfig
 from headway.tasks.tagging.config import TagRunConfig
 from headway.training import OptimizerConfig, ScheduleConfig
@@ -215,14 +216,23 @@ RECIPES: dict[str, Callable[[], AnyRunConfig]] = {
 def recipe(name: str, *layers: tuple[str, Mapping[str, Any]]) -> AnyRunConfig:
     """A recipe with changes laid over it, in order: (whose words, {dotted key: value}).
 
-    `model.size` in any layer is applied first, so that other model settings refine it.
+    name: a recipe, or a task, whose first recipe is taken. `model.size` in any layer is applied
+    first, so that other model settings refine it.
     """
-    if name not in RECIPES:
+    resolved_name = resolved(name)
+    if resolved_name is None:
         raise UsageError(
-            f"unknown recipe {name!r}" + did_you_mean(name, RECIPES),
+            f"unknown recipe {name!r}" + did_you_mean(name, [*RECIPES, *TASKS]),
             hint="one of: " + ", ".join(RECIPES),
         )
-    return amended(RECIPES[name](), *layers)
+    return amended(RECIPES[resolved_name](), *layers)
+
+
+def resolved(name: str) -> str | None:
+    """The recipe of that name, or the first one of the task of that name; None if there is none."""
+    if name in RECIPES:
+        return name
+    return next(iter(task(name).recipes)) if name in TASKS else None
 
 
 def amended(config: C, *layers: tuple[str, Mapping[str, Any]]) -> C:
