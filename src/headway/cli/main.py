@@ -8,7 +8,6 @@ from pathlib import Path
 
 from cyclopts import App, CycloptsError, Parameter
 
-from headway.cli.answer import answer
 from headway.cli.caption import caption
 from headway.cli.check import data_app
 from headway.cli.classify import classify
@@ -85,7 +84,6 @@ app.command(ui)
 app.command(report_run, name="report")
 app.command(look)
 app.command(figures)
-app.command(answer)
 app.command(words_app)
 app.command(export)
 app.command(data_app)

@@ -68,7 +68,7 @@ NEXT = {
         "caption {run} PICTURE --plot words.png",
         "eval {run}",
     ),
-    "answerer": ('answer {run} --question "..." --context FILE', "eval {run}"),
+    "answerer": ('answer {run} "..." --context FILE', "eval {run}"),
     "words": (
         "words nearest {run} WORD",
         "words analogy {run} A B C",

@@ -14,7 +14,6 @@ from headway.models import GPTConfig, TranslatorConfig
 from headway.recipes import caption_catalogue as captions
 from headway.recipes import encoder_catalogue as encoders
 from headway.recipes import vision_catalogue as pictures
-from headway.recipes.answer_config import AnswerRunConfig
 from headway.recipes.caption_config import CaptionRunConfig
 from headway.recipes.classify_config import ClassifyRunConfig
 from headway.recipes.config import (
@@ -37,7 +36,8 @@ from headway.recipes.language_config import (
 )
 from headway.recipes.vision_config import VisionRunConfig
 from headway.settings import differences, fields_of, override
-from headway.tasks import tagging
+from headway.tasks import question_answering, tagging
+from headway.tasks.question_answering.config import AnswerRunConfig
 from headway.tasks.registry import TASKS, task
 from headway.tasks.sections import CheckpointConfig
 from headway.tasks.tagging.config import TagRunConfig
@@ -197,7 +197,7 @@ RECIPES: dict[str, Callable[[], AnyRunConfig]] = {
     "pairs": encoders.pairs,
     "regress": encoders.regress,
     **tagging.TASK.recipes,
-    "answer": encoders.answer,
+    **question_answering.TASK.recipes,
     "embed": encoders.embed,
     "distil": encoders.distil,
     "vision": pictures.vision,
