@@ -26,7 +26,7 @@ from headway.recipes.caption_config import CaptionRunConfig
 from headway.recipes.catalogue import AnyRunConfig
 from headway.recipes.classify import CLASSIFICATION
 from headway.recipes.classify_config import ClassifyRunConfig
-from headway.recipes.config import RunConfig, WordsRunConfig
+from headway.recipes.config import RunConfig
 from headway.recipes.dino import DINO
 from headway.recipes.dino_config import DinoRunConfig
 from headway.recipes.distil import DISTILLATION
@@ -45,14 +45,14 @@ from headway.recipes.run_report import PAGE, write_report
 from headway.recipes.translate import TRANSLATION
 from headway.recipes.vision import VISION
 from headway.recipes.vision_config import VisionRunConfig
-from headway.recipes.words import WORDS
 from headway.settings import write_yaml
-from headway.tasks import tagging
+from headway.tasks import tagging, word_vectors
 from headway.tasks.evaluating import scores_of
 from headway.tasks.job import Compared, Emit, Evaluated, Family, Job, SelfEvaluating
 from headway.tasks.sections import parse_time
 from headway.tasks.tagging.config import TagRunConfig
 from headway.tasks.task import Task
+from headway.tasks.word_vectors.config import WordsRunConfig
 from headway.training import (
     Averaging,
     Checkpointing,
@@ -75,7 +75,7 @@ LOGGED = {"plan", "train", "valid", "sample", "saved", "resumed", "finished"}
 
 FAMILIES: dict[type[AnyRunConfig], Family | Task] = {
     RunConfig: TRANSLATION,
-    WordsRunConfig: WORDS,
+    WordsRunConfig: word_vectors.TASK,
     LanguageRunConfig: LANGUAGE,
     ClassifyRunConfig: CLASSIFICATION,
     **dict.fromkeys(KINDS, DISTILLATION),

@@ -42,6 +42,9 @@ TASKS: dict[str, Entry] = {
     rain/NOUN falls/VERB.
     """,
     ),
+    "word_vectors": Entry(
+        path="headway.tasks.word_vectors:TASK", kind="word model", families=("words",)
+    ),
 }
 """Name -> task. The tasks that are not here yet are recipes (`headway.recipes`)."""
 
