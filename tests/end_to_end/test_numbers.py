@@ -11,12 +11,13 @@ import pytest
 import torch
 from PIL import Image
 
-from headway.cli.main import app
+from headway.cli.main import app, import_verb
 from headway.decoding import GenerationConfig
 from headway.errors import UsageError
 from headway.machine import MachineConfig
 from headway.recipes import RECIPES, recipe
 from headway.settings import COMMAND_LINE, MOST, Field, fields_of, override
+from headway.tasks.registry import verbs
 from tests.inspection.bundles import (
     answerer,
     bert_classifier,
@@ -84,6 +85,8 @@ def flags() -> Iterator[tuple[tuple[str, ...], str]]:
                 ):
                     yield path, argument.names[0]
 
+    for verb in verbs():
+        import_verb(verb)
     yield from walk(app, ())
 
 

@@ -12,9 +12,10 @@ from cyclopts import Parameter
 
 from headway.cli.console import data_json, program, talk
 from headway.cli.screen import Screen
+from headway.config_files import read_yaml
 from headway.errors import UsageError
 from headway.files import check_name
-from headway.settings import COMMAND_LINE, read_yaml
+from headway.settings import COMMAND_LINE
 from headway.tasks.registry import task_of_config
 
 if TYPE_CHECKING:
@@ -166,7 +167,7 @@ def _new(
 def run_folder(name: str) -> Path:
     """runs/NAME."""
     if not name.strip(".") or Path(name).name != name:
-        raise UsageError(f"--run {name}: a name, not a path; the folder is runs/NAME")
+        raise UsageError(f"run {name!r}: a name, not a path; the folder is runs/NAME")
     check_name(name, "--run")
     return Path("runs") / name
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from headway.config_files import read_yaml
 from headway.errors import UsageError, did_you_mean
 from headway.machine import MachineConfig
 from headway.models import GPTConfig, TranslatorConfig
@@ -33,7 +34,7 @@ from headway.recipes.language_config import (
     LanguageTrainingConfig,
 )
 from headway.recipes.vision_config import VisionRunConfig
-from headway.settings import differences, fields_of, override, read_yaml
+from headway.settings import differences, fields_of, override
 from headway.tasks import tagging, word_vectors
 from headway.tasks.sections import CheckpointConfig
 from headway.tasks.tagging.config import TagRunConfig
