@@ -14,8 +14,10 @@ from headway.bundle.contract import (
     Bundle,
     ImageEncoding,
     InputSpec,
+    Neighbour,
     ProbeRequest,
     Truncating,
+    WordEmbedding,
 )
 from headway.bundle.encoder import EncoderBundle, Guess
 from headway.bundle.probe import (
@@ -33,7 +35,6 @@ from headway.bundle.reading import Attention, Reading, attention_of, framed_read
 from headway.bundle.text import TextBundle
 from headway.bundle.translator import Translation, TranslatorBundle
 from headway.bundle.vision import ImageClasses, ImageClassifierBundle, ImageEncoderBundle
-from headway.bundle.words import Neighbour, WordsBundle
 
 __all__ = [
     "WRITTEN",
@@ -67,7 +68,7 @@ __all__ = [
     "TranslatorBundle",
     "Truncating",
     "Unembedding",
-    "WordsBundle",
+    "WordEmbedding",
     "attention_of",
     "class_names",
     "framed_reading",

@@ -25,7 +25,7 @@ from headway.recipes.caption_config import CaptionRunConfig
 from headway.recipes.catalogue import AnyRunConfig
 from headway.recipes.classify import CLASSIFICATION
 from headway.recipes.classify_config import ClassifyRunConfig
-from headway.recipes.config import RunConfig, WordsRunConfig
+from headway.recipes.config import RunConfig
 from headway.recipes.dino import DINO
 from headway.recipes.dino_config import DinoRunConfig
 from headway.recipes.distil import DISTILLATION
@@ -44,13 +44,10 @@ from headway.recipes.run_report import PAGE, write_report
 from headway.recipes.translate import TRANSLATION
 from headway.recipes.vision import VISION
 from headway.recipes.vision_config import VisionRunConfig
-from headway.recipes.words import WORDS
-from headway.tasks import question_answering, tagging
 from headway.tasks.evaluating import scores_of
 from headway.tasks.job import Compared, Emit, Evaluated, Family, Job, SelfEvaluating
-from headway.tasks.question_answering.config import AnswerRunConfig
+from headway.tasks.registry import task_of_config
 from headway.tasks.sections import parse_time
-from headway.tasks.tagging.config import TagRunConfig
 from headway.tasks.task import Task
 from headway.training import (
     Averaging,
@@ -74,19 +71,16 @@ LOGGED = {"plan", "train", "valid", "sample", "saved", "resumed", "finished"}
 
 FAMILIES: dict[type[AnyRunConfig], Family | Task] = {
     RunConfig: TRANSLATION,
-    WordsRunConfig: WORDS,
     LanguageRunConfig: LANGUAGE,
     ClassifyRunConfig: CLASSIFICATION,
     **dict.fromkeys(KINDS, DISTILLATION),
     EmbedRunConfig: EMBEDDING,
-    TagRunConfig: tagging.TASK,
-    AnswerRunConfig: question_answering.TASK,
     EncoderRunConfig: ENCODER,
     VisionRunConfig: VISION,
     DinoRunConfig: DINO,
     CaptionRunConfig: CAPTIONING,
 }
-"""The class of a configuration -> what its family brings."""
+"""The class of a configuration -> what its family brings, for those that are no task yet."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +110,7 @@ def train(
     checkpoint, it goes again. `history` is written above the configuration in run.yaml. `dry_run`
     limits training and evaluation, whatever the configuration.
     """
-    family = FAMILIES[type(config)]
+    family = task_of_config(config) or FAMILIES[type(config)]
     family.check(config)
     machine = prepare_machine(config.machine)
     with (

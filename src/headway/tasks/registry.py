@@ -55,6 +55,9 @@ TASKS: dict[str, Entry] = {
     answer and probability, as many as --top requests, with tabs between them.
     """,
     ),
+    "word_vectors": Entry(
+        path="headway.tasks.word_vectors:TASK", kind="word model", families=("words",)
+    ),
 }
 """Name -> task. The tasks that are not here yet are recipes (`headway.recipes`)."""
 
