@@ -15,6 +15,7 @@ from headway.bundle.contract import (
     ImageEncoding,
     InputSpec,
     ProbeRequest,
+    TextEmbedding,
     Truncating,
 )
 from headway.bundle.encoder import EncoderBundle, Guess
@@ -62,6 +63,7 @@ __all__ = [
     "Readout",
     "SearchTrace",
     "TextBundle",
+    "TextEmbedding",
     "Texts",
     "Translation",
     "TranslatorBundle",

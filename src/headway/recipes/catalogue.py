@@ -25,7 +25,6 @@ from headway.recipes.config import (
 )
 from headway.recipes.dino_config import DinoRunConfig
 from headway.recipes.distil_config import StudentRunConfig
-from headway.recipes.embed_config import EmbedRunConfig
 from headway.recipes.encoder_config import EncoderRunConfig
 from headway.recipes.language_config import (
     LanguageDataConfig,
@@ -35,9 +34,10 @@ from headway.recipes.language_config import (
 )
 from headway.recipes.vision_config import VisionRunConfig
 from headway.settings import differences, fields_of, override, read_yaml
-from headway.tasks import question_answering, tagging
+from headway.tasks import question_answering, sentence_embedding, tagging
 from headway.tasks.question_answering.config import AnswerRunConfig
 from headway.tasks.sections import CheckpointConfig
+from headway.tasks.sentence_embedding.config import EmbedRunConfig
 from headway.tasks.tagging.config import TagRunConfig
 from headway.training import OptimizerConfig, ScheduleConfig
 
@@ -196,7 +196,7 @@ RECIPES: dict[str, Callable[[], AnyRunConfig]] = {
     "regress": encoders.regress,
     **tagging.TASK.recipes,
     **question_answering.TASK.recipes,
-    "embed": encoders.embed,
+    **sentence_embedding.TASK.recipes,
     "distil": encoders.distil,
     "vision": pictures.vision,
     "vision-digits": pictures.vision_digits,

@@ -30,8 +30,6 @@ from headway.recipes.dino_config import DinoRunConfig
 from headway.recipes.distil import DISTILLATION
 from headway.recipes.distil_kinds import KINDS
 from headway.recipes.dry_run import DRY_RUN, DryRun, GoOn
-from headway.recipes.embed import EMBEDDING
-from headway.recipes.embed_config import EmbedRunConfig
 from headway.recipes.encoder import ENCODER
 from headway.recipes.encoder_config import EncoderRunConfig
 from headway.recipes.glimpses import FOLDER as GLIMPSES
@@ -45,11 +43,12 @@ from headway.recipes.vision import VISION
 from headway.recipes.vision_config import VisionRunConfig
 from headway.recipes.words import WORDS
 from headway.settings import write_yaml
-from headway.tasks import question_answering, tagging
+from headway.tasks import question_answering, sentence_embedding, tagging
 from headway.tasks.evaluating import scores_of
 from headway.tasks.job import Compared, Emit, Evaluated, Family, Job, SelfEvaluating
 from headway.tasks.question_answering.config import AnswerRunConfig
 from headway.tasks.sections import parse_time
+from headway.tasks.sentence_embedding.config import EmbedRunConfig
 from headway.tasks.tagging.config import TagRunConfig
 from headway.tasks.task import Task
 from headway.training import (
@@ -78,7 +77,7 @@ FAMILIES: dict[type[AnyRunConfig], Family | Task] = {
     LanguageRunConfig: LANGUAGE,
     ClassifyRunConfig: CLASSIFICATION,
     **dict.fromkeys(KINDS, DISTILLATION),
-    EmbedRunConfig: EMBEDDING,
+    EmbedRunConfig: sentence_embedding.TASK,
     TagRunConfig: tagging.TASK,
     AnswerRunConfig: question_answering.TASK,
     EncoderRunConfig: ENCODER,

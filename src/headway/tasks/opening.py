@@ -257,17 +257,18 @@ def load_as(wanted: type[B], folder: str | Path, device: str = "cpu") -> B:
 def expect(wanted: type[B], bundle: Bundle, folder: str | Path) -> B:
     """The bundle, loaded from `folder`, as one of this class; UsageError if it is another."""
     if not isinstance(bundle, wanted):
-        raise _other_kind(bundle, folder, getattr(wanted, "kind", "model"))
+        raise other_kind(bundle, folder, getattr(wanted, "kind", "model"))
     return bundle
 
 
 def check_kind(bundle: Bundle, folder: str | Path, *kinds: str) -> None:
     """UsageError if the bundle, loaded from `folder`, is of another kind than these."""
     if bundle.kind not in kinds:
-        raise _other_kind(bundle, folder, *kinds)
+        raise other_kind(bundle, folder, *kinds)
 
 
-def _other_kind(bundle: Bundle, folder: str | Path, *kinds: str) -> UsageError:
+def other_kind(bundle: Bundle, folder: str | Path, *kinds: str) -> UsageError:
+    """The error for a bundle of another kind than these."""
     return UsageError(
         f"{folder} holds {_one(bundle.kind)}, and this needs {' or '.join(map(_one, kinds))}",
         hint="headway runs ls says which recipe a run came from",
