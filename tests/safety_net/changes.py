@@ -12,5 +12,9 @@ CHANGES: dict[str, str] = {
     "*tag* validation.*.recall": _ONE_EVALUATION,
     "*tag* eval.output.0.loss": _ONE_EVALUATION,
     "words* validation.*.negative_loss": _NOT_NEGATED,
+    "embed-scored validation.*.pearson": (
+        "validation reads 32 texts at once, as `headway eval` does, and not training.rows (the "
+        "seventh digit)"
+    ),
 }
 """Pattern of "case path", as in "tag validation.*.f1" -> the reason. `*` matches anything."""

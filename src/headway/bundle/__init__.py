@@ -16,6 +16,7 @@ from headway.bundle.contract import (
     InputSpec,
     Neighbour,
     ProbeRequest,
+    TextEmbedding,
     Truncating,
     WordEmbedding,
 )
@@ -63,6 +64,7 @@ __all__ = [
     "Readout",
     "SearchTrace",
     "TextBundle",
+    "TextEmbedding",
     "Texts",
     "Translation",
     "TranslatorBundle",

@@ -152,7 +152,6 @@ RECIPES: dict[str, Callable[[], Any]] = {
     "classify": encoders.classify,
     "pairs": encoders.pairs,
     "regress": encoders.regress,
-    "embed": encoders.embed,
     "distil": encoders.distil,
     "vision": pictures.vision,
     "vision-digits": pictures.vision_digits,

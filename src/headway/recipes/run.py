@@ -31,8 +31,6 @@ from headway.recipes.dino_config import DinoRunConfig
 from headway.recipes.distil import DISTILLATION
 from headway.recipes.distil_kinds import KINDS
 from headway.recipes.dry_run import DRY_RUN, DryRun, GoOn
-from headway.recipes.embed import EMBEDDING
-from headway.recipes.embed_config import EmbedRunConfig
 from headway.recipes.encoder import ENCODER
 from headway.recipes.encoder_config import EncoderRunConfig
 from headway.recipes.glimpses import FOLDER as GLIMPSES
@@ -74,7 +72,6 @@ FAMILIES: dict[type[AnyRunConfig], Family | Task] = {
     LanguageRunConfig: LANGUAGE,
     ClassifyRunConfig: CLASSIFICATION,
     **dict.fromkeys(KINDS, DISTILLATION),
-    EmbedRunConfig: EMBEDDING,
     EncoderRunConfig: ENCODER,
     VisionRunConfig: VISION,
     DinoRunConfig: DINO,
