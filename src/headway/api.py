@@ -19,11 +19,10 @@ from headway.cli.screen import Screen
 from headway.cli.train import run_folder
 from headway.errors import UsageError
 from headway.evaluation.scores import Scores
-from headway.recipes import RECIPES, amended, check_same, recipe, saved
+from headway.recipes import amended, check_same, recipe, saved
 from headway.recipes import train as train_run
 from headway.recipes.evaluating import score
 from headway.tasks.opening import load as load
-from headway.tasks.registry import TASKS, task
 from headway.tasks.registry import tasks as tasks
 from headway.training import Event, read_metrics
 
@@ -79,7 +78,7 @@ def train(
     UsageError for settings that cannot work, or if the run in that folder has others; DataError for
     examples that cannot be used.
     """
-    config = recipe(_recipe(name))
+    config = recipe(name)
     changes: dict[str, Any] = dict(settings or {})
     if data is not None:
         paths = _paths(data)
@@ -119,12 +118,6 @@ def evaluate(
     folder = model.folder if isinstance(model, Run) else Path(model)
     bundle = model.bundle if isinstance(model, Run) else load(folder)
     return score(bundle, folder, paths, options)
-
-
-def _recipe(name: str) -> str:
-    if name in TASKS and name not in RECIPES:
-        return next(iter(task(name).recipes))
-    return name
 
 
 def _paths(data: Paths) -> list[Path]:

@@ -43,7 +43,7 @@ MADE: dict[str, Any] = {
     "captioner": captioner,
     "words": words,
 }
-QUESTION = ("answerer", "--question", "Who waves?", "--context", "The old baker waves to a fox.")
+QUESTION = ("answerer", "Who waves?", "--context", "The old baker waves to a fox.")
 CALLS: dict[tuple[str, ...], tuple[str, ...]] = {
     ("demo",): (),
     ("compare",): ("no-such-plan",),
@@ -70,6 +70,9 @@ CALLS: dict[tuple[str, ...], tuple[str, ...]] = {
 }
 """How each verb that takes a number is called, so that nothing else is missing."""
 SERVES = {"0"}  # as a port: any free one, and the server runs
+
+for verb in verbs():
+    import_verb(verb)  # which makes its flags
 
 
 def flags() -> Iterator[tuple[tuple[str, ...], str]]:

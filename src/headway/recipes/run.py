@@ -20,8 +20,6 @@ from headway.folders import sweep
 from headway.machine import Machine
 from headway.machine import prepare as prepare_machine
 from headway.models import parameter_count
-from headway.recipes.answer import ANSWERING
-from headway.recipes.answer_config import AnswerRunConfig
 from headway.recipes.caption import CAPTIONING
 from headway.recipes.caption_config import CaptionRunConfig
 from headway.recipes.catalogue import AnyRunConfig
@@ -46,9 +44,10 @@ from headway.recipes.run_report import PAGE, write_report
 from headway.recipes.translate import TRANSLATION
 from headway.recipes.vision import VISION
 from headway.recipes.vision_config import VisionRunConfig
-from headway.tasks import tagging, word_vectors
+from headway.tasks import question_answering, tagging, word_vectors
 from headway.tasks.evaluating import scores_of
 from headway.tasks.job import Compared, Emit, Evaluated, Family, Job, SelfEvaluating
+from headway.tasks.question_answering.config import AnswerRunConfig
 from headway.tasks.sections import parse_time
 from headway.tasks.tagging.config import TagRunConfig
 from headway.tasks.task import Task
@@ -81,7 +80,7 @@ FAMILIES: dict[type[AnyRunConfig], Family | Task] = {
     **dict.fromkeys(KINDS, DISTILLATION),
     EmbedRunConfig: EMBEDDING,
     TagRunConfig: tagging.TASK,
-    AnswerRunConfig: ANSWERING,
+    AnswerRunConfig: question_answering.TASK,
     EncoderRunConfig: ENCODER,
     VisionRunConfig: VISION,
     DinoRunConfig: DINO,

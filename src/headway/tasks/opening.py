@@ -7,8 +7,6 @@ from typing import Any, TypeVar
 
 from headway import interop
 from headway.bundle import (
-    AnswererBundle,
-    AnswerReader,
     Bundle,
     CaptionerBundle,
     CaptionReader,
@@ -29,8 +27,6 @@ from headway.linear import lay_out
 from headway.models import (
     GPT,
     Bert,
-    BertAnswerer,
-    BertAnswererConfig,
     BertClassifier,
     BertClassifierConfig,
     BertConfig,
@@ -44,7 +40,6 @@ from headway.models import (
     ViTClassifier,
     ViTClassifierConfig,
     ViTConfig,
-    bert_answerer,
     bert_classifier,
     shapes_only,
     text_classifier,
@@ -66,7 +61,6 @@ FOREIGN_KEYS = {
 """Others that only they have: enough to recognise a folder whose `model_type` is missing."""
 
 LONGEST_CAPTION = 64  # pieces, where a folder does not tell
-WINDOW, STRIDE = 256, 96  # of an answerer whose folder does not tell what it was trained with
 
 
 def _foreign_encoder(model: Bert, place: Path, kind: str) -> EncoderBundle:
@@ -82,12 +76,6 @@ def _foreign_classifier(model: BertClassifier, place: Path, kind: str) -> Classi
     tokenizer, length = interop.read_marked(place, kind), model.config.bert.max_length
     named = () if numbers else labels
     return ClassifierBundle(model, ClassReader(tokenizer, named, length, numbers, pairs=None))
-
-
-def _foreign_answerer(model: BertAnswerer, place: Path, kind: str) -> AnswererBundle:
-    window = min(WINDOW, model.config.bert.max_length)
-    reader = AnswerReader(interop.read_marked(place, kind), window, min(STRIDE, window // 2))
-    return AnswererBundle(model, reader)
 
 
 def _foreign_images(model: ViT, place: Path, kind: str) -> ImageEncoderBundle:
@@ -138,12 +126,6 @@ SPECS: dict[str, BundleSpec] = {
     ),
     "bert": BundleSpec(
         config=BertConfig, model=Bert, bundle=EncoderBundle, foreign=_foreign_encoder
-    ),
-    "bert-answerer": BundleSpec(
-        config=BertAnswererConfig,
-        model=bert_answerer,
-        bundle=AnswererBundle,
-        foreign=_foreign_answerer,
     ),
     "vit": BundleSpec(
         config=ViTConfig, model=ViT, bundle=ImageEncoderBundle, foreign=_foreign_images

@@ -46,6 +46,18 @@ TASKS: dict[str, Entry] = {
     "word_vectors": Entry(
         path="headway.tasks.word_vectors:TASK", kind="word model", families=("words",)
     ),
+    "question_answering": Entry(
+        path="headway.tasks.question_answering:TASK",
+        kind="question answerer",
+        families=("bert-answerer",),
+        verb="answer",
+        unit="question",
+        help="""Answer questions by words of a text.
+
+    Reads the arguments, or one question per line from standard input. Prints one line per question:
+    answer and probability, as many as --top requests, with tabs between them.
+    """,
+    ),
 }
 """Name -> task. The tasks that are not here yet are recipes (`headway.recipes`)."""
 
