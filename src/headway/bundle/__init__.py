@@ -8,7 +8,8 @@ from headway.bundle.answerer import AnswererBundle, AnswerReader, FoundAnswer
 from headway.bundle.caption_reader import CaptionReader
 from headway.bundle.captioner import Caption, CaptionerBundle
 from headway.bundle.class_reader import ClassReader, Numbers, Texts
-from headway.bundle.classifier import Classified, ClassifierBundle
+from headway.bundle.classified import Classified
+from headway.bundle.classifier import ClassifierBundle
 from headway.bundle.contract import (
     WRITTEN,
     BeamSearching,
