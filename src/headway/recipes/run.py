@@ -36,7 +36,7 @@ from headway.recipes.embed_config import EmbedRunConfig
 from headway.recipes.encoder import ENCODER
 from headway.recipes.encoder_config import EncoderRunConfig
 from headway.recipes.glimpses import FOLDER as GLIMPSES
-from headway.recipes.glimpses import Glimpses, Watchable
+from headway.recipes.glimpses import Glimpses
 from headway.recipes.language import LANGUAGE
 from headway.recipes.language_config import LanguageRunConfig
 from headway.recipes.memory import memory_explained
@@ -46,7 +46,7 @@ from headway.recipes.vision import VISION
 from headway.recipes.vision_config import VisionRunConfig
 from headway.tasks import question_answering, tagging, word_vectors
 from headway.tasks.evaluating import scores_of
-from headway.tasks.job import Compared, Emit, Evaluated, Family, Job, SelfEvaluating
+from headway.tasks.job import Compared, Emit, Evaluated, Family, Job, SelfEvaluating, Watchable
 from headway.tasks.question_answering.config import AnswerRunConfig
 from headway.tasks.sections import parse_time
 from headway.tasks.tagging.config import TagRunConfig
