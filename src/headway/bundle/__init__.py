@@ -7,7 +7,8 @@ kind.
 from headway.bundle.caption_reader import CaptionReader
 from headway.bundle.captioner import Caption, CaptionerBundle
 from headway.bundle.class_reader import ClassReader, Numbers, Texts
-from headway.bundle.classifier import Classified, ClassifierBundle
+from headway.bundle.classified import Classified
+from headway.bundle.classifier import ClassifierBundle
 from headway.bundle.contract import (
     WRITTEN,
     BeamSearching,

@@ -34,7 +34,7 @@ from headway.recipes.dry_run import DRY_RUN, DryRun, GoOn
 from headway.recipes.encoder import ENCODER
 from headway.recipes.encoder_config import EncoderRunConfig
 from headway.recipes.glimpses import FOLDER as GLIMPSES
-from headway.recipes.glimpses import Glimpses, Watchable
+from headway.recipes.glimpses import Glimpses
 from headway.recipes.language import LANGUAGE
 from headway.recipes.language_config import LanguageRunConfig
 from headway.recipes.memory import memory_explained
@@ -43,7 +43,7 @@ from headway.recipes.translate import TRANSLATION
 from headway.recipes.vision import VISION
 from headway.recipes.vision_config import VisionRunConfig
 from headway.tasks.evaluating import scores_of
-from headway.tasks.job import Compared, Emit, Evaluated, Family, Job, SelfEvaluating
+from headway.tasks.job import Compared, Emit, Evaluated, Family, Job, SelfEvaluating, Watchable
 from headway.tasks.registry import task_of_config
 from headway.tasks.sections import parse_time
 from headway.tasks.task import Task

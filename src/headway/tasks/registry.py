@@ -44,6 +44,9 @@ TASKS: dict[str, Entry] = {
     rain/NOUN falls/VERB.
     """,
     ),
+    "word_vectors": Entry(
+        path="headway.tasks.word_vectors:TASK", kind="word model", families=("words",)
+    ),
     "question_answering": Entry(
         path="headway.tasks.question_answering:TASK",
         kind="question answerer",
@@ -55,9 +58,6 @@ TASKS: dict[str, Entry] = {
     Reads the arguments, or one question per line from standard input. Prints one line per question:
     answer and probability, as many as --top requests, with tabs between them.
     """,
-    ),
-    "word_vectors": Entry(
-        path="headway.tasks.word_vectors:TASK", kind="word model", families=("words",)
     ),
     "sentence_embedding": Entry(
         path="headway.tasks.sentence_embedding:TASK",
