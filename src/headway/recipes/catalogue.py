@@ -27,7 +27,7 @@ from headway.recipes.language_config import (
     LanguageTrainingConfig,
 )
 from headway.settings import differences, fields_of, override
-from headway.tasks.registry import TASKS, task
+from headway.tasks.registry import TASKS, task, tasks
 from headway.tasks.sections import CheckpointConfig
 from headway.training import OptimizerConfig, ScheduleConfig
 
@@ -166,7 +166,7 @@ RECIPES: dict[str, Callable[[], Any]] = {
 }
 
 
-for _name in TASKS:
+for _name in tasks():
     RECIPES |= task(_name).recipes
 
 
