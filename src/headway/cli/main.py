@@ -154,8 +154,8 @@ def _call(words: list[str]) -> None:
 
 
 def register_verbs(imported: Sequence[str]) -> None:
-    """Make the verbs of all tasks commands. Of those that are `imported` the tasks are too, as their
-    inputs and options are the flags; the others wait, so that `headway --help` needs no torch."""
+    """Make the verbs of all tasks commands. Tasks of those `imported` are imported, as their inputs
+    and options are the flags; the others wait, so that `headway --help` needs no torch."""
     for verb in verbs():
         if verb in app:
             del app[verb]
