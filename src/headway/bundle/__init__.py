@@ -17,6 +17,7 @@ from headway.bundle.contract import (
     InputSpec,
     Neighbour,
     ProbeRequest,
+    TextGenerating,
     Truncating,
     WordEmbedding,
 )
@@ -64,6 +65,7 @@ __all__ = [
     "Readout",
     "SearchTrace",
     "TextBundle",
+    "TextGenerating",
     "Texts",
     "Translation",
     "TranslatorBundle",

@@ -37,16 +37,15 @@ from headway.recipes.encoder import ENCODER
 from headway.recipes.encoder_config import EncoderRunConfig
 from headway.recipes.glimpses import FOLDER as GLIMPSES
 from headway.recipes.glimpses import Glimpses
-from headway.recipes.language import LANGUAGE
-from headway.recipes.language_config import LanguageRunConfig
 from headway.recipes.memory import memory_explained
 from headway.recipes.run_report import PAGE, write_report
 from headway.recipes.translate import TRANSLATION
 from headway.recipes.vision import VISION
 from headway.recipes.vision_config import VisionRunConfig
-from headway.tasks import question_answering, tagging, word_vectors
+from headway.tasks import language_modeling, question_answering, tagging, word_vectors
 from headway.tasks.evaluating import scores_of
 from headway.tasks.job import Compared, Emit, Evaluated, Family, Job, SelfEvaluating, Watchable
+from headway.tasks.language_modeling.config import LanguageRunConfig
 from headway.tasks.question_answering.config import AnswerRunConfig
 from headway.tasks.sections import parse_time
 from headway.tasks.tagging.config import TagRunConfig
@@ -75,7 +74,7 @@ LOGGED = {"plan", "train", "valid", "sample", "saved", "resumed", "finished"}
 FAMILIES: dict[type[AnyRunConfig], Family | Task] = {
     RunConfig: TRANSLATION,
     WordsRunConfig: word_vectors.TASK,
-    LanguageRunConfig: LANGUAGE,
+    LanguageRunConfig: language_modeling.TASK,
     ClassifyRunConfig: CLASSIFICATION,
     **dict.fromkeys(KINDS, DISTILLATION),
     EmbedRunConfig: EMBEDDING,
@@ -226,8 +225,10 @@ def _scores(
     if isinstance(job, Evaluated) and isinstance(task, Task):
         return scores_of(task, job, model, machine, run.emit, go_on.from_here())
     assert isinstance(job, SelfEvaluating)
-    numbers = job.evaluate(model, run.emit, go_on.from_here())
-    return Scores(tuple(Metric(name, value) for name, value in numbers.items()))
+    scores = job.evaluate(model, run.emit, go_on.from_here())
+    if isinstance(scores, Scores):
+        return scores
+    return Scores(tuple(Metric(name, value) for name, value in scores.items()))
 
 
 def _train(

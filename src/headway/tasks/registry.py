@@ -43,6 +43,9 @@ TASKS: dict[str, Entry] = {
     rain/NOUN falls/VERB.
     """,
     ),
+    "language_modeling": Entry(
+        path="headway.tasks.language_modeling:TASK", kind="language model", families=("gpt",)
+    ),
     "word_vectors": Entry(
         path="headway.tasks.word_vectors:TASK", kind="word model", families=("words",)
     ),
