@@ -17,5 +17,9 @@ CHANGES: dict[str, str] = {
     "*gpt* validation.*.perplexity": "validation logs the perplexity, as `headway eval` gives it",
     "gpt-lora validation.*.nats": _MERGED,
     "gpt-lora validation.*.bits_per_byte": _MERGED,
+    "embed-scored validation.*.pearson": (
+        "validation reads 32 texts at once, as `headway eval` does, and not training.rows (the "
+        "seventh digit)"
+    ),
 }
 """Pattern of "case path", as in "tag validation.*.f1" -> the reason. `*` matches anything."""

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 import torch
 from torch import nn
 
+from headway.blocks import Pooling
 from headway.bundle.probe import Probe, SearchTrace
 from headway.data.image_reader import ImageReader
 from headway.decoding import Continuation
@@ -202,6 +203,29 @@ class WordEmbedding(Protocol):
 
     def analogy(self, a: str, b: str, c: str, count: int = 10) -> list[Neighbour]:
         """a is to b as c is to what? The words nearest to b - a + c, without the three."""
+        ...
+
+
+@runtime_checkable
+class TextEmbedding(Protocol):
+    """A bundle that gives texts vectors. pooling: how, if not set; length: the number of tokens
+    that it reads of a text, special tokens included."""
+
+    pooling: Pooling
+    length: int
+
+    def embed(
+        self,
+        texts: Sequence[str],
+        *,
+        pooling: Pooling | None = None,
+        normalise: bool = True,
+    ) -> Float[Tensor, "N D"]:
+        """One vector for each text."""
+        ...
+
+    def lengths(self, texts: Sequence[str]) -> list[int]:
+        """The number of tokens of each text, before any are cut."""
         ...
 
 

@@ -13,13 +13,12 @@ from headway.cli.caption import evaluate_captioner
 from headway.cli.classify import evaluate_classifier
 from headway.cli.console import data, data_json, talk
 from headway.cli.flags import ON_THIS_MACHINE, BeamWidth, LengthPenalty, MachineFlags, number
-from headway.cli.likeness import judges_likeness, show_likeness
 from headway.cli.neighbours import evaluate_neighbours
 from headway.cli.pictures import evaluate_pictures
 from headway.cli.surprise import show_surprise
 from headway.errors import DataError, UsageError
 from headway.settings import COMMAND_LINE, override
-from headway.tasks.registry import tasks_of_kind
+from headway.tasks.registry import evaluating_task
 
 if TYPE_CHECKING:
     from headway.bundle import Bundle, TranslatorBundle
@@ -178,12 +177,11 @@ def _of_a_task(
     run held out, were shown. chosen: flags that are not at their defaults."""
     from headway.recipes import saved
 
-    tasks = tasks_of_kind(bundle.kind)
-    if not tasks:
-        return False
-    task = tasks[0]
-    options = override(task.evaluation(), chosen, COMMAND_LINE)
     config = saved(run) if (run / "run.yaml").is_file() else None
+    task = evaluating_task(bundle.kind, path, config)
+    if task is None:
+        return False
+    options = override(task.evaluation(), chosen, COMMAND_LINE)
     if path is not None:
         examples = task.read(bundle, [path], config, options)
     elif config is not None:
@@ -244,8 +242,6 @@ def _of_an_encoder(
         evaluate_classifier(bundle, *places, json)
     elif not isinstance(bundle, EncoderBundle):
         return False
-    elif judges_likeness(*places):
-        show_likeness(bundle, places, machine, json)
     else:
         show_surprise(bundle, places, sentences, json, machine)
     return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from headway.config_files import read_yaml
 from headway.errors import UsageError, did_you_mean
@@ -14,46 +14,19 @@ from headway.models import TranslatorConfig
 from headway.recipes import caption_catalogue as captions
 from headway.recipes import encoder_catalogue as encoders
 from headway.recipes import vision_catalogue as pictures
-from headway.recipes.caption_config import CaptionRunConfig
-from headway.recipes.classify_config import ClassifyRunConfig
 from headway.recipes.config import (
     DataConfig,
     EvaluationConfig,
     RunConfig,
     TrainingConfig,
 )
-from headway.recipes.dino_config import DinoRunConfig
-from headway.recipes.distil_config import StudentRunConfig
-from headway.recipes.embed_config import EmbedRunConfig
-from headway.recipes.encoder_config import EncoderRunConfig
-from headway.recipes.vision_config import VisionRunConfig
 from headway.settings import differences, fields_of, override
-from headway.tasks import language_modeling, question_answering, tagging, word_vectors
-from headway.tasks.language_modeling.config import LanguageRunConfig
-from headway.tasks.question_answering.config import AnswerRunConfig
 from headway.tasks.registry import TASKS, task
 from headway.tasks.sections import CheckpointConfig
-from headway.tasks.tagging.config import TagRunConfig
-from headway.tasks.word_vectors.config import WordsRunConfig
 from headway.training import OptimizerConfig, ScheduleConfig
 
-AnyRunConfig = (
-    RunConfig
-    | WordsRunConfig
-    | LanguageRunConfig
-    | EncoderRunConfig
-    | ClassifyRunConfig
-    | TagRunConfig
-    | AnswerRunConfig
-    | EmbedRunConfig
-    | VisionRunConfig
-    | DinoRunConfig
-    | StudentRunConfig
-    | CaptionRunConfig
-)
-"""The configuration of a run, of whatever family."""
-
-C = TypeVar("C", bound=AnyRunConfig)
+AnyRunConfig = Any
+"""The configuration of a run, of whatever task: a dataclass with sections (`tasks.sections`)."""
 
 
 def translate() -> RunConfig:
@@ -103,12 +76,10 @@ def emoji_names() -> RunConfig:
     )
 
 
-RECIPES: dict[str, Callable[[], AnyRunConfig]] = {
+RECIPES: dict[str, Callable[[], Any]] = {
     "translate": translate,
     "translate-multi30k": translate_multi30k,
     "emoji-names": emoji_names,
-    **word_vectors.TASK.recipes,
-    **language_modeling.TASK.recipes,
     "bert": encoders.bert,
     "bert-tiny": encoders.bert_tiny,
     "bert-domain": encoders.bert_domain,
@@ -116,9 +87,6 @@ RECIPES: dict[str, Callable[[], AnyRunConfig]] = {
     "classify": encoders.classify,
     "pairs": encoders.pairs,
     "regress": encoders.regress,
-    **tagging.TASK.recipes,
-    **question_answering.TASK.recipes,
-    "embed": encoders.embed,
     "distil": encoders.distil,
     "vision": pictures.vision,
     "vision-digits": pictures.vision_digits,
@@ -131,6 +99,10 @@ RECIPES: dict[str, Callable[[], AnyRunConfig]] = {
     "caption": captions.caption,
     "caption-emoji": captions.caption_emoji,
 }
+
+
+for _name in TASKS:
+    RECIPES |= task(_name).recipes
 
 
 def recipe(name: str, *layers: tuple[str, Mapping[str, Any]]) -> AnyRunConfig:
@@ -155,7 +127,7 @@ def resolved(name: str) -> str | None:
     return next(iter(task(name).recipes)) if name in TASKS else None
 
 
-def amended(config: C, *layers: tuple[str, Mapping[str, Any]]) -> C:
+def amended(config: AnyRunConfig, *layers: tuple[str, Mapping[str, Any]]) -> AnyRunConfig:
     """`config` with changes laid over it."""
     sizes = type(config.model).sizes
     for where, changes in layers:

@@ -31,8 +31,6 @@ from headway.recipes.dino_config import DinoRunConfig
 from headway.recipes.distil import DISTILLATION
 from headway.recipes.distil_kinds import KINDS
 from headway.recipes.dry_run import DRY_RUN, DryRun, GoOn
-from headway.recipes.embed import EMBEDDING
-from headway.recipes.embed_config import EmbedRunConfig
 from headway.recipes.encoder import ENCODER
 from headway.recipes.encoder_config import EncoderRunConfig
 from headway.recipes.glimpses import FOLDER as GLIMPSES
@@ -42,15 +40,11 @@ from headway.recipes.run_report import PAGE, write_report
 from headway.recipes.translate import TRANSLATION
 from headway.recipes.vision import VISION
 from headway.recipes.vision_config import VisionRunConfig
-from headway.tasks import language_modeling, question_answering, tagging, word_vectors
 from headway.tasks.evaluating import scores_of
 from headway.tasks.job import Compared, Emit, Evaluated, Family, Job, SelfEvaluating, Watchable
-from headway.tasks.language_modeling.config import LanguageRunConfig
-from headway.tasks.question_answering.config import AnswerRunConfig
+from headway.tasks.registry import task_of_config
 from headway.tasks.sections import parse_time
-from headway.tasks.tagging.config import TagRunConfig
 from headway.tasks.task import Task
-from headway.tasks.word_vectors.config import WordsRunConfig
 from headway.training import (
     Averaging,
     Checkpointing,
@@ -73,19 +67,14 @@ LOGGED = {"plan", "train", "valid", "sample", "saved", "resumed", "finished"}
 
 FAMILIES: dict[type[AnyRunConfig], Family | Task] = {
     RunConfig: TRANSLATION,
-    WordsRunConfig: word_vectors.TASK,
-    LanguageRunConfig: language_modeling.TASK,
     ClassifyRunConfig: CLASSIFICATION,
     **dict.fromkeys(KINDS, DISTILLATION),
-    EmbedRunConfig: EMBEDDING,
-    TagRunConfig: tagging.TASK,
-    AnswerRunConfig: question_answering.TASK,
     EncoderRunConfig: ENCODER,
     VisionRunConfig: VISION,
     DinoRunConfig: DINO,
     CaptionRunConfig: CAPTIONING,
 }
-"""The class of a configuration -> what its family brings."""
+"""The class of a configuration -> what its family brings, for those that are no task yet."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +104,7 @@ def train(
     checkpoint, it goes again. `history` is written above the configuration in run.yaml. `dry_run`
     limits training and evaluation, whatever the configuration.
     """
-    family = FAMILIES[type(config)]
+    family = task_of_config(config) or FAMILIES[type(config)]
     family.check(config)
     machine = prepare_machine(config.machine)
     with (
