@@ -18,7 +18,7 @@ from headway.recipes.classify_data import labelled_texts, prepare_texts
 from headway.training import read_metrics
 from tests.recipes.small_encoder import COUNTS, PAIRS, TEXTS, write_encoder, write_table
 from tests.recipes.test_classify import TINY
-from tests.recipes.test_language import STORY, configured
+from tests.tasks.test_language_modeling import STORY, configured
 
 ROWS = {
     "classify": (TEXTS, "text\tlabel"),

@@ -18,6 +18,7 @@ from headway.bundle.contract import (
     Neighbour,
     ProbeRequest,
     TextEmbedding,
+    TextGenerating,
     Truncating,
     WordEmbedding,
 )
@@ -75,6 +76,7 @@ __all__ = [
     "SearchTrace",
     "TextBundle",
     "TextEmbedding",
+    "TextGenerating",
     "Texts",
     "Translation",
     "TranslatorBundle",

@@ -14,7 +14,6 @@ from headway.cli.classify import evaluate_classifier
 from headway.cli.console import data, data_json, talk
 from headway.cli.flags import ON_THIS_MACHINE, BeamWidth, LengthPenalty, MachineFlags, number
 from headway.cli.neighbours import evaluate_neighbours
-from headway.cli.perplexity import show_perplexity
 from headway.cli.pictures import evaluate_pictures
 from headway.cli.surprise import show_surprise
 from headway.errors import DataError, UsageError
@@ -155,8 +154,6 @@ def evaluate(
             return
         if _of_pictures(bundle, (run, path), sight, search, json):
             return
-        if _of_text(bundle, (run, path), windows.length, place, json):
-            return
         if _of_an_encoder(bundle, (run, path), place, windows.sentences, json):
             return
         translator = expect(TranslatorBundle, bundle, run)
@@ -233,24 +230,6 @@ def _of_pictures(
     else:
         return False
     return True
-
-
-def _of_text(
-    bundle: Bundle,
-    places: tuple[Path, Path | None],
-    length: int | None,
-    machine: Machine,
-    json: bool,
-) -> bool:
-    """Whether it is a language model; then its scores were shown."""
-    from headway.bundle import TextBundle
-
-    if isinstance(bundle, TextBundle):
-        show_perplexity(bundle, *places, length, machine, json)
-        return True
-    if length is not None:
-        raise UsageError("--length is for language models")
-    return False
 
 
 def _of_an_encoder(

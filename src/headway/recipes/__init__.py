@@ -14,7 +14,6 @@ from headway.recipes.classify_config import ClassifyRunConfig
 from headway.recipes.config import RunConfig
 from headway.recipes.dry_run import DryRun
 from headway.recipes.encoder_config import EncoderRunConfig
-from headway.recipes.language_config import LanguageRunConfig
 from headway.recipes.run import Outcome, train
 
 __all__ = [
@@ -23,7 +22,6 @@ __all__ = [
     "ClassifyRunConfig",
     "DryRun",
     "EncoderRunConfig",
-    "LanguageRunConfig",
     "Outcome",
     "RunConfig",
     "amended",

@@ -24,6 +24,7 @@ from headway.data.masked_rows import MaskedBatch
 from headway.data.packing import IGNORED, TextBatch
 from headway.data.word_rows import WordBatch
 from headway.errors import UsageError
+from headway.evaluation.scores import Scores
 from headway.machine import Machine
 from headway.models import body_of
 from headway.models.bert_tasks import drop_heads
@@ -51,16 +52,16 @@ from headway.recipes.encoder_config import (
     EncoderTrainingConfig,
 )
 from headway.recipes.encoder_data import prepare_encoder
-from headway.recipes.language import LanguageJob
-from headway.recipes.language_config import (
+from headway.tasks import language_modeling, question_answering, tagging
+from headway.tasks.evaluating import evaluated_by
+from headway.tasks.job import Emit
+from headway.tasks.language_modeling.config import (
     LanguageDataConfig,
     LanguageRunConfig,
     LanguageTrainingConfig,
 )
-from headway.recipes.language_data import check_sources, prepare_language
-from headway.tasks import question_answering, tagging
-from headway.tasks.evaluating import evaluated_by
-from headway.tasks.job import Emit
+from headway.tasks.language_modeling.data import check_sources, prepare_language
+from headway.tasks.language_modeling.job import LanguageJob
 from headway.tasks.question_answering.bundle import AnswererBundle
 from headway.tasks.question_answering.config import AnswerRunConfig, AnswerTrainingConfig
 from headway.tasks.question_answering.data import check_answers, prepare_answers_as
@@ -85,7 +86,7 @@ class Rows(Protocol):
     def stream(self, epoch: int, position: int) -> Stream: ...
 
 
-Scored = Callable[[Any, Callable[..., None], Callable[..., None]], dict[str, float]]
+Scored = Callable[[Any, Callable[..., None], Callable[..., None]], Scores | dict[str, float]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -291,7 +292,7 @@ def _language(
     return Course(
         rows=job.rows,
         views=_documents,
-        evaluate=job.evaluate,
+        evaluate=evaluated_by(language_modeling.TASK, job, machine),
         bundle=lambda model: TextBundle(model, teacher.tokenizer),
         unit="rows",
     )

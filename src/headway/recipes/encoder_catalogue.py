@@ -28,7 +28,7 @@ from headway.recipes.encoder_config import (
     EncoderRunConfig,
     EncoderTrainingConfig,
 )
-from headway.recipes.language_config import LanguageEvaluationConfig
+from headway.tasks.language_modeling.config import LanguageEvaluationConfig
 from headway.tasks.question_answering.config import AnswerEvaluationConfig
 from headway.tasks.sections import CheckpointConfig
 from headway.tasks.tagging.config import TagEvaluationConfig

@@ -35,8 +35,6 @@ from headway.recipes.encoder import ENCODER
 from headway.recipes.encoder_config import EncoderRunConfig
 from headway.recipes.glimpses import FOLDER as GLIMPSES
 from headway.recipes.glimpses import Glimpses
-from headway.recipes.language import LANGUAGE
-from headway.recipes.language_config import LanguageRunConfig
 from headway.recipes.memory import memory_explained
 from headway.recipes.run_report import PAGE, write_report
 from headway.recipes.translate import TRANSLATION
@@ -69,7 +67,6 @@ LOGGED = {"plan", "train", "valid", "sample", "saved", "resumed", "finished"}
 
 FAMILIES: dict[type[AnyRunConfig], Family | Task] = {
     RunConfig: TRANSLATION,
-    LanguageRunConfig: LANGUAGE,
     ClassifyRunConfig: CLASSIFICATION,
     **dict.fromkeys(KINDS, DISTILLATION),
     EncoderRunConfig: ENCODER,
@@ -217,8 +214,10 @@ def _scores(
     if isinstance(job, Evaluated) and isinstance(task, Task):
         return scores_of(task, job, model, machine, run.emit, go_on.from_here())
     assert isinstance(job, SelfEvaluating)
-    numbers = job.evaluate(model, run.emit, go_on.from_here())
-    return Scores(tuple(Metric(name, value) for name, value in numbers.items()))
+    scores = job.evaluate(model, run.emit, go_on.from_here())
+    if isinstance(scores, Scores):
+        return scores
+    return Scores(tuple(Metric(name, value) for name, value in scores.items()))
 
 
 def _train(

@@ -31,12 +31,10 @@ def scores_of(
 
 def evaluated_by(
     task: Task, job: Any, machine: Machine
-) -> Callable[[Any, Callable[..., None], Callable[..., None]], dict[str, float]]:
+) -> Callable[[Any, Callable[..., None], Callable[..., None]], Scores]:
     """The same as a function of the model, for a student or its teacher."""
 
-    def evaluate(
-        model: Any, emit: Callable[..., None], progress: Callable[..., None]
-    ) -> dict[str, float]:
-        return scores_of(task, job, model, machine, emit, progress).numbers()
+    def evaluate(model: Any, emit: Callable[..., None], progress: Callable[..., None]) -> Scores:
+        return scores_of(task, job, model, machine, emit, progress)
 
     return evaluate

@@ -14,6 +14,7 @@ from torch import nn
 from headway.blocks import recompute
 from headway.bundle import Bundle
 from headway.errors import UsageError
+from headway.evaluation.scores import Scores
 from headway.machine import Machine, MachineConfig
 from headway.tasks.sections import BlocksLoopConfig, FineTuningConfig
 from headway.training import Event, Objective, Stream, freeze
@@ -95,9 +96,12 @@ class SelfEvaluating(Protocol):
 
     def evaluate(
         self, model: Any, emit: Callable[..., None], go_on: Callable[..., None]
-    ) -> dict[str, float]:
-        """Numbers by name. emit(kind, **values) shows samples; go_on() is called often, and raises
-        `Interrupted` when the run is asked to stop."""
+    ) -> Scores | dict[str, float]:
+        """Its scores, or numbers by name, higher ones being better.
+
+        emit(kind, **values) shows samples; go_on() is called often, and raises `Interrupted` when
+        the run is asked to stop.
+        """
         ...
 
 

@@ -25,14 +25,12 @@ from headway.errors import DataError, UsageError, did_you_mean
 from headway.files import read_json
 from headway.linear import lay_out
 from headway.models import (
-    GPT,
     Bert,
     BertClassifier,
     BertClassifierConfig,
     BertConfig,
     Captioner,
     CaptionerConfig,
-    GPTConfig,
     TextClassifierConfig,
     Translator,
     TranslatorConfig,
@@ -109,12 +107,6 @@ B = TypeVar("B")
 
 SPECS: dict[str, BundleSpec] = {
     "translator": BundleSpec(config=TranslatorConfig, model=Translator, bundle=TranslatorBundle),
-    "gpt": BundleSpec(
-        config=GPTConfig,
-        model=GPT,
-        bundle=TextBundle,
-        foreign=lambda model, place, kind: TextBundle(model, interop.read_tokenizer(place)),
-    ),
     "gpt-classifier": BundleSpec(
         config=TextClassifierConfig, model=text_classifier, bundle=ClassifierBundle
     ),

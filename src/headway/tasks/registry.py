@@ -48,6 +48,9 @@ OWN: dict[str, Entry] = {
     rain/NOUN falls/VERB.
     """,
     ),
+    "language_modeling": Entry(
+        path="headway.tasks.language_modeling:TASK", kind="language model", families=("gpt",)
+    ),
     "word_vectors": Entry(
         path="headway.tasks.word_vectors:TASK", kind="word model", families=("words",)
     ),
