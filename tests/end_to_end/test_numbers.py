@@ -26,7 +26,7 @@ from tests.inspection.bundles import (
     tagger,
     translator,
 )
-from tests.test_vision_bundle import pixels_of
+from tests.tasks.test_image_bundles import pixels_of
 from tests.training.test_words import a_bundle as words
 
 VALUES = ("nan", "inf", "-1", "0", "1000000000")

@@ -20,6 +20,7 @@ from headway.bundle.contract import (
     Truncating,
 )
 from headway.bundle.encoder import EncoderBundle, Guess
+from headway.bundle.image_encoder import ImageEncoderBundle
 from headway.bundle.probe import (
     ImagePatches,
     Probe,
@@ -34,7 +35,6 @@ from headway.bundle.probe import (
 from headway.bundle.reading import Attention, Reading, attention_of, framed_reading, part_of
 from headway.bundle.text import TextBundle
 from headway.bundle.translator import Translation, TranslatorBundle
-from headway.bundle.vision import ImageClasses, ImageClassifierBundle, ImageEncoderBundle
 from headway.bundle.words import Neighbour, WordsBundle
 
 __all__ = [
@@ -53,8 +53,6 @@ __all__ = [
     "EncoderBundle",
     "FoundAnswer",
     "Guess",
-    "ImageClasses",
-    "ImageClassifierBundle",
     "ImageEncoderBundle",
     "ImageEncoding",
     "ImagePatches",

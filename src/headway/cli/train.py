@@ -59,8 +59,6 @@ NEXT = {
         "embed {run} TEXTS --output vectors.npz",
         "embed {run} TEXTS --plot texts.svg",
     ),
-    "image-classifier": ("classify {run} PICTURES", "eval {run} --confusion confusion.png"),
-    "image-encoder": ("embed {run} PICTURES --plot pictures.png", "eval {run}"),
     "tagger": ('tag {run} "..."', "eval {run}"),
     "captioner": (
         "caption {run} PICTURES",

@@ -12,7 +12,6 @@ from headway.machine import MachineConfig
 from headway.models import GPTConfig, TranslatorConfig
 from headway.recipes import caption_catalogue as captions
 from headway.recipes import encoder_catalogue as encoders
-from headway.recipes import vision_catalogue as pictures
 from headway.recipes.answer_config import AnswerRunConfig
 from headway.recipes.caption_config import CaptionRunConfig
 from headway.recipes.classify_config import ClassifyRunConfig
@@ -24,7 +23,6 @@ from headway.recipes.config import (
     WordsEvaluationConfig,
     WordsRunConfig,
 )
-from headway.recipes.dino_config import DinoRunConfig
 from headway.recipes.distil_config import StudentRunConfig
 from headway.recipes.embed_config import EmbedRunConfig
 from headway.recipes.encoder_config import EncoderRunConfig
@@ -34,10 +32,11 @@ from headway.recipes.language_config import (
     LanguageRunConfig,
     LanguageTrainingConfig,
 )
-from headway.recipes.vision_config import VisionRunConfig
 from headway.settings import differences, fields_of, override, read_yaml
-from headway.tasks import tagging
+from headway.tasks import image_classification, self_distillation, tagging
+from headway.tasks.image_classification.config import VisionRunConfig
 from headway.tasks.sections import CheckpointConfig
+from headway.tasks.self_distillation.config import DinoRunConfig
 from headway.tasks.tagging.config import TagRunConfig
 from headway.training import OptimizerConfig, ScheduleConfig
 
@@ -198,10 +197,8 @@ RECIPES: dict[str, Callable[[], AnyRunConfig]] = {
     "answer": encoders.answer,
     "embed": encoders.embed,
     "distil": encoders.distil,
-    "vision": pictures.vision,
-    "vision-digits": pictures.vision_digits,
-    "sound": pictures.sound,
-    "dino": pictures.dino,
+    **image_classification.TASK.recipes,
+    **self_distillation.TASK.recipes,
     "distil-tag": encoders.distil_tag,
     "distil-answer": encoders.distil_answer,
     "distil-gpt": encoders.distil_gpt,

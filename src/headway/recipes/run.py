@@ -27,8 +27,6 @@ from headway.recipes.catalogue import AnyRunConfig
 from headway.recipes.classify import CLASSIFICATION
 from headway.recipes.classify_config import ClassifyRunConfig
 from headway.recipes.config import RunConfig, WordsRunConfig
-from headway.recipes.dino import DINO
-from headway.recipes.dino_config import DinoRunConfig
 from headway.recipes.distil import DISTILLATION
 from headway.recipes.distil_kinds import KINDS
 from headway.recipes.dry_run import DRY_RUN, DryRun, GoOn
@@ -43,14 +41,14 @@ from headway.recipes.language_config import LanguageRunConfig
 from headway.recipes.memory import memory_explained
 from headway.recipes.run_report import PAGE, write_report
 from headway.recipes.translate import TRANSLATION
-from headway.recipes.vision import VISION
-from headway.recipes.vision_config import VisionRunConfig
 from headway.recipes.words import WORDS
 from headway.settings import write_yaml
-from headway.tasks import tagging
+from headway.tasks import image_classification, self_distillation, tagging
 from headway.tasks.evaluating import scores_of
+from headway.tasks.image_classification.config import VisionRunConfig
 from headway.tasks.job import Compared, Emit, Evaluated, Family, Job, SelfEvaluating, Watchable
 from headway.tasks.sections import parse_time
+from headway.tasks.self_distillation.config import DinoRunConfig
 from headway.tasks.tagging.config import TagRunConfig
 from headway.tasks.task import Task
 from headway.training import (
@@ -83,8 +81,8 @@ FAMILIES: dict[type[AnyRunConfig], Family | Task] = {
     TagRunConfig: tagging.TASK,
     AnswerRunConfig: ANSWERING,
     EncoderRunConfig: ENCODER,
-    VisionRunConfig: VISION,
-    DinoRunConfig: DINO,
+    VisionRunConfig: image_classification.TASK,
+    DinoRunConfig: self_distillation.TASK,
     CaptionRunConfig: CAPTIONING,
 }
 """The class of a configuration -> what its family brings."""

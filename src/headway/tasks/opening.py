@@ -15,9 +15,6 @@ from headway.bundle import (
     ClassifierBundle,
     ClassReader,
     EncoderBundle,
-    ImageClasses,
-    ImageClassifierBundle,
-    ImageEncoderBundle,
     Numbers,
     TextBundle,
     TranslatorBundle,
@@ -41,16 +38,11 @@ from headway.models import (
     TextClassifierConfig,
     Translator,
     TranslatorConfig,
-    ViT,
-    ViTClassifier,
-    ViTClassifierConfig,
-    ViTConfig,
     WordsConfig,
     bert_answerer,
     bert_classifier,
     shapes_only,
     text_classifier,
-    vit_classifier,
     words_model,
 )
 from headway.settings import flatten, override
@@ -91,17 +83,6 @@ def _foreign_answerer(model: BertAnswerer, place: Path, kind: str) -> AnswererBu
     window = min(WINDOW, model.config.bert.max_length)
     reader = AnswerReader(interop.read_marked(place, kind), window, min(STRIDE, window // 2))
     return AnswererBundle(model, reader)
-
-
-def _foreign_images(model: ViT, place: Path, kind: str) -> ImageEncoderBundle:
-    return ImageEncoderBundle(model, interop.read_image_reader(place, model.config, kind))
-
-
-def _foreign_image_classifier(
-    model: ViTClassifier, place: Path, kind: str
-) -> ImageClassifierBundle:
-    reader = interop.read_image_reader(place, model.config.vit, kind)
-    return ImageClassifierBundle(model, ImageClasses(reader, interop.read_labels(place, kind)))
 
 
 def _foreign_captioner(model: Captioner, place: Path, kind: str) -> CaptionerBundle:
@@ -147,15 +128,6 @@ SPECS: dict[str, BundleSpec] = {
         model=bert_answerer,
         bundle=AnswererBundle,
         foreign=_foreign_answerer,
-    ),
-    "vit": BundleSpec(
-        config=ViTConfig, model=ViT, bundle=ImageEncoderBundle, foreign=_foreign_images
-    ),
-    "vit-classifier": BundleSpec(
-        config=ViTClassifierConfig,
-        model=vit_classifier,
-        bundle=ImageClassifierBundle,
-        foreign=_foreign_image_classifier,
     ),
     "captioner": BundleSpec(
         config=CaptionerConfig,

@@ -42,6 +42,14 @@ TASKS: dict[str, Entry] = {
     rain/NOUN falls/VERB.
     """,
     ),
+    "image_classification": Entry(
+        path="headway.tasks.image_classification:TASK",
+        kind="image classifier",
+        families=("vit-classifier",),
+    ),
+    "self_distillation": Entry(
+        path="headway.tasks.self_distillation:TASK", kind="image encoder", families=("vit",)
+    ),
 }
 """Name -> task. The tasks that are not here yet are recipes (`headway.recipes`)."""
 
