@@ -11,12 +11,13 @@ import pytest
 import torch
 from PIL import Image
 
-from headway.cli.main import app
+from headway.cli.main import app, import_verb
 from headway.decoding import GenerationConfig
 from headway.errors import UsageError
 from headway.machine import MachineConfig
 from headway.recipes import RECIPES, recipe
 from headway.settings import COMMAND_LINE, MOST, Field, fields_of, override
+from headway.tasks.registry import verbs
 from tests.inspection.bundles import (
     answerer,
     bert_classifier,
@@ -42,7 +43,7 @@ MADE: dict[str, Any] = {
     "captioner": captioner,
     "words": words,
 }
-QUESTION = ("answerer", "--question", "Who waves?", "--context", "The old baker waves to a fox.")
+QUESTION = ("answerer", "Who waves?", "--context", "The old baker waves to a fox.")
 CALLS: dict[tuple[str, ...], tuple[str, ...]] = {
     ("demo",): (),
     ("compare",): ("no-such-plan",),
@@ -69,6 +70,9 @@ CALLS: dict[tuple[str, ...], tuple[str, ...]] = {
 }
 """How each verb that takes a number is called, so that nothing else is missing."""
 SERVES = {"0"}  # as a port: any free one, and the server runs
+
+for verb in verbs():
+    import_verb(verb)  # which makes its flags
 
 
 def flags() -> Iterator[tuple[tuple[str, ...], str]]:

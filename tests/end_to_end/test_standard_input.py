@@ -7,8 +7,6 @@ import pytest
 import torch
 
 from headway.bundle import (
-    AnswererBundle,
-    AnswerReader,
     ClassifierBundle,
     ClassReader,
     EncoderBundle,
@@ -30,6 +28,7 @@ from headway.models import (
     Translator,
     TranslatorConfig,
 )
+from headway.tasks.question_answering.bundle import AnswererBundle, AnswerReader
 from headway.tasks.tagging.bundle import TaggerBundle, TagReader
 from headway.text import MarkedTokenizer, TextPieces, TokenizerPair
 
@@ -159,7 +158,7 @@ def test_questions_of_standard_input_are_those_of_a_file(case, place, outcome):
     lines = lines_of(TEXTS[case], place)
     words = ["answer", "answerer", "--context", "the red fox sings by the lake"]
     found = outcome(words, TEXTS[case])
-    alone = [outcome([*words, "--question", line]) for line in lines]
+    alone = [outcome([*words, line]) for line in lines]
     assert found == (0, "".join(out for _, out, _ in alone), "")
 
 
@@ -206,7 +205,7 @@ def test_a_question_that_is_cut_is_reported_and_one_that_fills_the_window_is_ref
     code, out, err = outcome(words, b"who is it\n" + b"dogs " * 20 + b"\n")
     assert code == 0 and len(out.splitlines()) == 2
     assert "! question 2 has 20 tokens; the first 10 are read" in err
-    for given in ([], ["--question", "dogs " * 3000]):
+    for given in ([], ["dogs " * 3000]):
         code, out, err = outcome([*words, *given], b"dogs " * 3000)
         assert code == 2 and out == ""
         assert "3,000 tokens, and this model reads at most 24 of question and context" in err
@@ -221,7 +220,10 @@ def test_a_line_that_is_too_long_is_named_by_its_number_beyond_the_first_lines_t
 
 @pytest.mark.parametrize("verb", [*VERBS, "answer", "chat", "train"])
 def test_an_argument_that_is_no_text_is_refused_with_its_number(verb, outcome):
-    start = {"answer": ["answer", "answerer", "--question"], "chat": ["chat", "gpt", "--system"]}
+    start = {
+        "answer": ["answer", "answerer", "--context", "x"],
+        "chat": ["chat", "gpt", "--system"],
+    }
     words = start.get(verb, VERBS.get(verb, "train classify").split())
     code, out, err = outcome([*words, "caf\udce9"])
     assert code == 2 and not out

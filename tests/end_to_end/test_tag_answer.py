@@ -55,7 +55,7 @@ def test_training_says_what_it_does_and_leaves_bundles(place):
     said = (place / "said-answer").read_text()
     for part in ("windows of at most 20 tokens", "valid step=90 f1=", "exact=", "7 windows"):
         assert part in said, part
-    assert "answer runs/a --question" in said
+    assert "answer runs/a" in said
     names = {path.name for path in (place / "runs" / "a" / "model").iterdir()}
     assert names == {
         "MANIFEST.json",
@@ -99,7 +99,7 @@ def test_words_have_their_tags_beside_them_where_tags_mark_no_spans(place, here)
 
 
 def test_questions_are_answered_by_the_words_of_a_text_or_a_file(here):
-    asked = ("answer", "runs/a", "--question", "who is there ?", "--context")
+    asked = ("answer", "runs/a", "who is there ?", "--context")
     words, share = here(*asked, CONTEXT)[0].strip().split("\t")
     assert words == "Cleo Quinn" and 0 < float(share) <= 1
     assert here(*asked, "story.txt")[0].startswith("Cleo Quinn\t")
@@ -160,10 +160,10 @@ def test_a_dry_run_keeps_nothing_and_settings_are_shown(place, here):
         ("train answer t.json", 2, "--from"),
         ("train answer t.conll --from m", 2, ".jsonl"),
         ("train answer moved.jsonl --from m", 3, "moved.jsonl:1"),
-        ("answer runs/t --question who --context x", 2, "needs a question answerer"),
-        ("answer runs/a --question who --context nowhere.txt", 2, "no such file"),
-        ("answer runs/a --question who", 2, "context"),
-        ("answer runs/a --question who --context x --top 0", 2, "--top"),
+        ("answer runs/t who --context x", 2, "needs a question answerer"),
+        ("answer runs/a who --context nowhere.txt", 2, "no such file"),
+        ("answer runs/a who", 2, "context"),
+        ("answer runs/a who --context x --top 0", 2, "top=0"),
         ("eval runs/a/model", 2, "name a file"),
     ],
 )

@@ -8,8 +8,6 @@ import torch
 from torch import nn
 
 from headway.bundle import (
-    AnswererBundle,
-    AnswerReader,
     CaptionerBundle,
     ClassifierBundle,
     ClassReader,
@@ -23,6 +21,7 @@ from headway.models import (
     GPTConfig,
     TextClassifier,
 )
+from headway.tasks.question_answering.bundle import AnswererBundle, AnswerReader
 from headway.tasks.tagging.bundle import TaggerBundle, TagReader
 from headway.text import TextPieces
 from tests.small_encoder import TEXTS, encoder

@@ -5,11 +5,11 @@ import torch
 import torch.nn.functional as F
 from torch.testing import assert_close
 
-from headway.data.answers import AnswerTexts, Window
 from headway.models import Bert, BertAnswerer, BertConfig, BertTagger
+from headway.tasks.question_answering.objective import AnsweringObjective
+from headway.tasks.question_answering.windows import AnswerTexts, Window
 from headway.tasks.tagging.objective import TaggingObjective
 from headway.tasks.tagging.rows import TaggedTexts, WordRow
-from headway.training import AnsweringObjective
 
 CONFIG = BertConfig(
     model_dim=24, num_heads=3, ffn_dim=40, num_layers=2, max_length=12, vocabulary=19

@@ -4,7 +4,6 @@
 kind.
 """
 
-from headway.bundle.answerer import AnswererBundle, AnswerReader, FoundAnswer
 from headway.bundle.caption_reader import CaptionReader
 from headway.bundle.captioner import Caption, CaptionerBundle
 from headway.bundle.class_reader import ClassReader, Numbers, Texts
@@ -39,8 +38,6 @@ from headway.bundle.words import Neighbour, WordsBundle
 
 __all__ = [
     "WRITTEN",
-    "AnswerReader",
-    "AnswererBundle",
     "Attention",
     "BeamSearching",
     "Bundle",
@@ -51,7 +48,6 @@ __all__ = [
     "Classified",
     "ClassifierBundle",
     "EncoderBundle",
-    "FoundAnswer",
     "Guess",
     "ImageEncoderBundle",
     "ImageEncoding",

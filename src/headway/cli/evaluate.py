@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from headway.cli.answer import evaluate_answerer
 from headway.cli.caption import evaluate_captioner
 from headway.cli.classify import evaluate_classifier
 from headway.cli.console import data, data_json, talk
@@ -276,12 +275,10 @@ def _of_an_encoder(
     bundle: Bundle, places: tuple[Path, Path | None], machine: Machine, sentences: int, json: bool
 ) -> bool:
     """Whether it is an encoder or made of one; then its scores were shown."""
-    from headway.bundle import AnswererBundle, ClassifierBundle, EncoderBundle
+    from headway.bundle import ClassifierBundle, EncoderBundle
 
     if isinstance(bundle, ClassifierBundle):
         evaluate_classifier(bundle, *places, json)
-    elif isinstance(bundle, AnswererBundle):
-        evaluate_answerer(bundle, *places, json)
     elif not isinstance(bundle, EncoderBundle):
         return False
     elif judges_likeness(*places):

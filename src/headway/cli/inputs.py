@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from headway.cli.console import talk
 from headway.errors import UsageError
+from headway.tasks.truncation import Truncation
 
 CHUNK = 512  # lines processed together; enough to sort by length, few enough to answer soon
 NAME = "standard input"
@@ -74,36 +75,10 @@ def chunks(texts: Iterable[T], *, from_input: bool) -> Iterator[list[T]]:
         yield chunk
 
 
-class Truncated:
-    """Counts the inputs of which a model reads only the first tokens, and reports them.
-
-    limit: the number of tokens that it reads of one. unit: what an input is.
-    """
-
-    def __init__(self, limit: int, unit: str = "text") -> None:
-        self.limit, self.unit = limit, unit
-        self._inputs = self._longer = 0
-        self._first = (0, 0)
-
-    def add(self, lengths: Sequence[int]) -> None:
-        """The numbers of tokens of the next inputs, before any are cut."""
-        for length in lengths:
-            self._inputs += 1
-            if length > self.limit:
-                self._longer += 1
-                self._first = self._first if self._longer > 1 else (self._inputs, length)
+class Truncated(Truncation):
+    """Reports inputs of a verb of which a model reads only the first tokens."""
 
     def report(self) -> None:
         """One line on stderr, if an input was cut."""
-        number, length = self._first
-        if self._longer == 1:
-            what = f"{self.unit} {number} has {length:,} tokens; the first {self.limit:,} are read"
-        elif self._longer:
-            what = (
-                f"{self._longer:,} of {self._inputs:,} {self.unit}s have more than "
-                f"{self.limit:,} tokens (the first is {self.unit} {number} with {length:,}); "
-                f"the first {self.limit:,} of each are read"
-            )
-        else:
-            return
-        talk.print(f"          ! {what}", markup=False)
+        if self.message is not None:
+            talk.print(f"          ! {self.message}", markup=False)

@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from headway.config_files import read_yaml
 from headway.errors import UsageError, did_you_mean
 from headway.machine import MachineConfig
 from headway.models import GPTConfig, TranslatorConfig
 from headway.recipes import caption_catalogue as captions
 from headway.recipes import encoder_catalogue as encoders
-from headway.recipes.answer_config import AnswerRunConfig
 from headway.recipes.caption_config import CaptionRunConfig
 from headway.recipes.classify_config import ClassifyRunConfig
 from headway.recipes.config import (
@@ -32,9 +32,11 @@ from headway.recipes.language_config import (
     LanguageRunConfig,
     LanguageTrainingConfig,
 )
-from headway.settings import differences, fields_of, override, read_yaml
-from headway.tasks import image_classification, self_distillation, tagging
+from headway.settings import differences, fields_of, override
+from headway.tasks import image_classification, question_answering, self_distillation, tagging
 from headway.tasks.image_classification.config import VisionRunConfig
+from headway.tasks.question_answering.config import AnswerRunConfig
+from headway.tasks.registry import TASKS, task
 from headway.tasks.sections import CheckpointConfig
 from headway.tasks.self_distillation.config import DinoRunConfig
 from headway.tasks.tagging.config import TagRunConfig
@@ -194,7 +196,7 @@ RECIPES: dict[str, Callable[[], AnyRunConfig]] = {
     "pairs": encoders.pairs,
     "regress": encoders.regress,
     **tagging.TASK.recipes,
-    "answer": encoders.answer,
+    **question_answering.TASK.recipes,
     "embed": encoders.embed,
     "distil": encoders.distil,
     **image_classification.TASK.recipes,
@@ -211,14 +213,23 @@ RECIPES: dict[str, Callable[[], AnyRunConfig]] = {
 def recipe(name: str, *layers: tuple[str, Mapping[str, Any]]) -> AnyRunConfig:
     """A recipe with changes laid over it, in order: (whose words, {dotted key: value}).
 
-    `model.size` in any layer is applied first, so that other model settings refine it.
+    name: a recipe, or a task, whose first recipe is taken. `model.size` in any layer is applied
+    first, so that other model settings refine it.
     """
-    if name not in RECIPES:
+    resolved_name = resolved(name)
+    if resolved_name is None:
         raise UsageError(
-            f"unknown recipe {name!r}" + did_you_mean(name, RECIPES),
+            f"unknown recipe {name!r}" + did_you_mean(name, [*RECIPES, *TASKS]),
             hint="one of: " + ", ".join(RECIPES),
         )
-    return amended(RECIPES[name](), *layers)
+    return amended(RECIPES[resolved_name](), *layers)
+
+
+def resolved(name: str) -> str | None:
+    """The recipe of that name, or the first one of the task of that name; None if there is none."""
+    if name in RECIPES:
+        return name
+    return next(iter(task(name).recipes)) if name in TASKS else None
 
 
 def amended(config: C, *layers: tuple[str, Mapping[str, Any]]) -> C:

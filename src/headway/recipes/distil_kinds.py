@@ -14,8 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 
 from headway.attention import Documents
-from headway.bundle import AnswererBundle, Bundle, ClassifierBundle, EncoderBundle, TextBundle
-from headway.data.answers import AnswerBatch
+from headway.bundle import Bundle, ClassifierBundle, EncoderBundle, TextBundle
 from headway.data.augmented import AugmentedTexts, Neighbours
 from headway.data.by_length import ByLength
 from headway.data.corruption import MaskingConfig
@@ -27,9 +26,6 @@ from headway.errors import UsageError
 from headway.machine import Machine
 from headway.models import body_of
 from headway.models.bert_tasks import drop_heads
-from headway.recipes.answer import AnswerJob
-from headway.recipes.answer_config import AnswerRunConfig, AnswerTrainingConfig
-from headway.recipes.answer_data import check_answers, prepare_answers_as
 from headway.recipes.classify import score_texts
 from headway.recipes.classify_config import METRICS
 from headway.recipes.classify_data import (
@@ -62,9 +58,14 @@ from headway.recipes.language_config import (
 )
 from headway.recipes.language_data import check_sources, prepare_language
 from headway.recipes.text_data import check_room, check_text
-from headway.tasks import tagging
+from headway.tasks import question_answering, tagging
 from headway.tasks.evaluating import evaluated_by
 from headway.tasks.job import Emit
+from headway.tasks.question_answering.bundle import AnswererBundle
+from headway.tasks.question_answering.config import AnswerRunConfig, AnswerTrainingConfig
+from headway.tasks.question_answering.data import check_answers, prepare_answers_as
+from headway.tasks.question_answering.job import AnswerJob
+from headway.tasks.question_answering.windows import AnswerBatch
 from headway.tasks.tagging.bundle import TaggerBundle
 from headway.tasks.tagging.config import TagRunConfig, TagTrainingConfig
 from headway.tasks.tagging.data import check_tags, prepare_tags_as
@@ -248,7 +249,7 @@ def _answers(
 ) -> Course:
     own, reader = _answer_config(config), teacher.reader
     typed = teacher.model.config.bert.token_types > 1
-    prepared = prepare_answers_as(own, reader, typed, folder, emit)
+    prepared = prepare_answers_as(config.data, reader, typed, folder, emit)
     encoder = EncoderBundle(teacher.model.bert, reader.tokenizer)
     job = AnswerJob(own, prepared, encoder, machine)
 
@@ -258,7 +259,7 @@ def _answers(
     return Course(
         rows=job.rows,
         views=views,
-        evaluate=job.evaluate,
+        evaluate=evaluated_by(question_answering.TASK, job, machine),
         bundle=lambda model: AnswererBundle(model, reader),
         unit="windows",
         decided={"data.window": reader.window, "data.stride": reader.stride},

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from headway.models import BertConfig
-from headway.recipes.answer_config import AnswerEvaluationConfig, AnswerRunConfig
 from headway.recipes.classify_config import (
     ClassifyDataConfig,
     ClassifyEvaluationConfig,
@@ -31,6 +30,7 @@ from headway.recipes.encoder_config import (
     EncoderTrainingConfig,
 )
 from headway.recipes.language_config import LanguageEvaluationConfig
+from headway.tasks.question_answering.config import AnswerEvaluationConfig
 from headway.tasks.sections import CheckpointConfig
 from headway.tasks.tagging.config import TagEvaluationConfig
 from headway.training import OptimizerConfig, ScheduleConfig
@@ -145,21 +145,6 @@ def regress() -> ClassifyRunConfig:
     """
     data = ClassifyDataConfig(label="score", kind="number")
     return replace(classify(), recipe="regress", data=data)
-
-
-def answer() -> AnswerRunConfig:
-    """An answerer of questions from an encoder and answered questions (--from MODEL), SQuAD's way.
-
-    It says where in a given text the answer begins and ends. The rate suits encoders of some 20
-    million; --optimizer.lr 5e-5 is the paper's, for one of 110 million.
-    """
-    return AnswerRunConfig(
-        recipe="answer",
-        optimizer=OptimizerConfig(lr=2e-4, beta2=0.999, eps=1e-8, weight_decay=0.01),
-        schedule=ScheduleConfig(kind="linear", warmup=50, final=0.0),
-        evaluation=AnswerEvaluationConfig(every=250),
-        checkpoint=CheckpointConfig(every=250),
-    )
 
 
 def embed() -> EmbedRunConfig:

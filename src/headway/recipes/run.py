@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from headway.bundle.files import verify_files
+from headway.config_files import write_yaml
 from headway.errors import DataError, HeadwayError
 from headway.evaluation.scores import Metric, Scores
 from headway.files import lock, write_file
@@ -19,8 +20,6 @@ from headway.folders import sweep
 from headway.machine import Machine
 from headway.machine import prepare as prepare_machine
 from headway.models import parameter_count
-from headway.recipes.answer import ANSWERING
-from headway.recipes.answer_config import AnswerRunConfig
 from headway.recipes.caption import CAPTIONING
 from headway.recipes.caption_config import CaptionRunConfig
 from headway.recipes.catalogue import AnyRunConfig
@@ -42,11 +41,11 @@ from headway.recipes.memory import memory_explained
 from headway.recipes.run_report import PAGE, write_report
 from headway.recipes.translate import TRANSLATION
 from headway.recipes.words import WORDS
-from headway.settings import write_yaml
-from headway.tasks import image_classification, self_distillation, tagging
+from headway.tasks import image_classification, question_answering, self_distillation, tagging
 from headway.tasks.evaluating import scores_of
 from headway.tasks.image_classification.config import VisionRunConfig
 from headway.tasks.job import Compared, Emit, Evaluated, Family, Job, SelfEvaluating, Watchable
+from headway.tasks.question_answering.config import AnswerRunConfig
 from headway.tasks.sections import parse_time
 from headway.tasks.self_distillation.config import DinoRunConfig
 from headway.tasks.tagging.config import TagRunConfig
@@ -79,7 +78,7 @@ FAMILIES: dict[type[AnyRunConfig], Family | Task] = {
     **dict.fromkeys(KINDS, DISTILLATION),
     EmbedRunConfig: EMBEDDING,
     TagRunConfig: tagging.TASK,
-    AnswerRunConfig: ANSWERING,
+    AnswerRunConfig: question_answering.TASK,
     EncoderRunConfig: ENCODER,
     VisionRunConfig: image_classification.TASK,
     DinoRunConfig: self_distillation.TASK,

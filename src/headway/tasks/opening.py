@@ -7,8 +7,6 @@ from typing import Any, TypeVar
 
 from headway import interop
 from headway.bundle import (
-    AnswererBundle,
-    AnswerReader,
     Bundle,
     CaptionerBundle,
     CaptionReader,
@@ -20,15 +18,13 @@ from headway.bundle import (
     TranslatorBundle,
     WordsBundle,
 )
-from headway.bundle.files import CONFIG_FILE, check_finite, fill, read_facts, verify_files
+from headway.bundle.files import CONFIG_FILE, PACKAGES, check_finite, fill, read_facts, verify_files
 from headway.errors import DataError, UsageError, did_you_mean
 from headway.files import read_json
 from headway.linear import lay_out
 from headway.models import (
     GPT,
     Bert,
-    BertAnswerer,
-    BertAnswererConfig,
     BertClassifier,
     BertClassifierConfig,
     BertConfig,
@@ -39,7 +35,6 @@ from headway.models import (
     Translator,
     TranslatorConfig,
     WordsConfig,
-    bert_answerer,
     bert_classifier,
     shapes_only,
     text_classifier,
@@ -61,7 +56,6 @@ FOREIGN_KEYS = {
 """Others that only they have: enough to recognise a folder whose `model_type` is missing."""
 
 LONGEST_CAPTION = 64  # pieces, where a folder does not tell
-WINDOW, STRIDE = 256, 96  # of an answerer whose folder does not tell what it was trained with
 
 
 def _foreign_encoder(model: Bert, place: Path, kind: str) -> EncoderBundle:
@@ -77,12 +71,6 @@ def _foreign_classifier(model: BertClassifier, place: Path, kind: str) -> Classi
     tokenizer, length = interop.read_marked(place, kind), model.config.bert.max_length
     named = () if numbers else labels
     return ClassifierBundle(model, ClassReader(tokenizer, named, length, numbers, pairs=None))
-
-
-def _foreign_answerer(model: BertAnswerer, place: Path, kind: str) -> AnswererBundle:
-    window = min(WINDOW, model.config.bert.max_length)
-    reader = AnswerReader(interop.read_marked(place, kind), window, min(STRIDE, window // 2))
-    return AnswererBundle(model, reader)
 
 
 def _foreign_captioner(model: Captioner, place: Path, kind: str) -> CaptionerBundle:
@@ -122,12 +110,6 @@ SPECS: dict[str, BundleSpec] = {
     ),
     "bert": BundleSpec(
         config=BertConfig, model=Bert, bundle=EncoderBundle, foreign=_foreign_encoder
-    ),
-    "bert-answerer": BundleSpec(
-        config=BertAnswererConfig,
-        model=bert_answerer,
-        bundle=AnswererBundle,
-        foreign=_foreign_answerer,
     ),
     "captioner": BundleSpec(
         config=CaptionerConfig,
@@ -289,4 +271,6 @@ def _family(facts: dict[str, Any], path: Path) -> tuple[BundleSpec, Any]:
     try:
         return spec, override(spec.config(), flatten(facts["model"]), str(path))
     except UsageError as error:
-        raise DataError(error.what, str(path), error.hint) from error
+        packages = ", ".join(map(str, facts.get(PACKAGES) or []))
+        hint = f"it was saved with the package {packages}: install that" if packages else error.hint
+        raise DataError(error.what, str(path), hint) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -50,6 +51,18 @@ TASKS: dict[str, Entry] = {
     "self_distillation": Entry(
         path="headway.tasks.self_distillation:TASK", kind="image encoder", families=("vit",)
     ),
+    "question_answering": Entry(
+        path="headway.tasks.question_answering:TASK",
+        kind="question answerer",
+        families=("bert-answerer",),
+        verb="answer",
+        unit="question",
+        help="""Answer questions by words of a text.
+
+    Reads the arguments, or one question per line from standard input. Prints one line per question:
+    answer and probability, as many as --top requests, with tabs between them.
+    """,
+    ),
 }
 """Name -> task. The tasks that are not here yet are recipes (`headway.recipes`)."""
 
@@ -86,3 +99,8 @@ def verbs() -> dict[str, list[str]]:
         if entry.verb is not None:
             names.setdefault(entry.verb, []).append(name)
     return names
+
+
+def tasks() -> dict[str, Sequence[str]]:
+    """Name of a task -> the recipes that train its models."""
+    return {name: list(task(name).recipes) for name in TASKS}

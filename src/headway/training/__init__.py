@@ -5,7 +5,6 @@ from headway.training.checkpoints import Checkpointing, load_state, save_state
 from headway.training.log import MetricsLog, StepLog, read_metrics
 from headway.training.loop import NonFinite, Stream, fit
 from headway.training.objectives import (
-    AnsweringObjective,
     CaptionObjective,
     ClassificationObjective,
     ContrastiveObjective,
@@ -39,7 +38,6 @@ from headway.training.signals import StopRequest, graceful_stop
 from headway.training.state import Event, Observer, StepReport, TrainingState
 
 __all__ = [
-    "AnsweringObjective",
     "Averaging",
     "CaptionObjective",
     "Checkpointing",

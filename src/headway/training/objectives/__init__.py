@@ -1,6 +1,5 @@
 """What to learn: a model and a batch in, a summed loss and the number of targets out."""
 
-from headway.training.objectives.answering import AnsweringObjective
 from headway.training.objectives.captions import CaptionObjective
 from headway.training.objectives.classification import (
     ClassificationObjective,
@@ -36,7 +35,6 @@ from headway.training.objectives.words import (
 )
 
 __all__ = [
-    "AnsweringObjective",
     "CaptionObjective",
     "ClassificationObjective",
     "ContrastiveObjective",

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 
-from headway.data.answers import AnswerBatch
 from headway.models import BertAnswerer
+from headway.tasks.question_answering.windows import AnswerBatch
 from headway.training.objectives.contract import Loss
 
 

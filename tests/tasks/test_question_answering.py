@@ -9,14 +9,23 @@ import pytest
 import torch
 
 from headway import load
-from headway.bundle import AnswererBundle, AnswerReader
-from headway.bundle.answerer import LONGEST, best_spans, merged
-from headway.data.answers import Window, covered
+from headway.cli.main import main
 from headway.data.formats.questions import Answer, Question, read_questions
-from headway.errors import DataError, UsageError
+from headway.errors import DataError, HeadwayWarning, UsageError
 from headway.evaluation import score_answers
 from headway.recipes import recipe, saved, train
-from headway.recipes.answer_data import answered_questions, learned_answer
+from headway.tasks import registry
+from headway.tasks.question_answering.bundle import (
+    LONGEST,
+    AnswererBundle,
+    AnswerInput,
+    AnswerReader,
+    best_spans,
+    merged,
+)
+from headway.tasks.question_answering.config import AnswerScoring
+from headway.tasks.question_answering.data import answered_questions, learned_answer
+from headway.tasks.question_answering.windows import Window, covered
 from headway.text import MarkedTokenizer
 from headway.training import read_metrics
 from tests.tiny_encoder import save_encoder, write_squad
@@ -125,6 +134,61 @@ def test_an_answerer_learns_and_says_where_answers_stand(learned):
         assert context[each.start : each.end] == each.text == each.text.strip()
         assert 0 <= each.probability <= best.probability <= 1
     assert len({(each.start, each.end) for each in (best, *others)}) == 3
+
+
+def test_training_python_and_the_command_line_give_the_same_scores(learned, capsys):
+    """The evaluation of the saved model equals that of the step it was saved at, and its exact
+    matches those of the predictions."""
+    validations = read_metrics(learned / "metrics.jsonl", "valid")
+    (best,) = [row for row in validations if row["is_best"]][-1:]
+    task, bundle = registry.task("question_answering"), load(learned)
+    held_out = task.held_out(bundle, learned, saved(learned), AnswerScoring())
+    some = AnswerScoring(questions=saved(learned).evaluation.questions)
+    assert len(held_out) > some.questions
+    scores = task.evaluate(bundle, held_out, some)
+    assert scores.numbers() == {name: best[name] for name in scores.numbers()}
+    assert list(scores.numbers()) == ["f1", "exact"] and scores.counts == {"questions": 9}
+    scores = task.evaluate(bundle, held_out)
+    with pytest.raises(SystemExit) as leaving:
+        main(["eval", str(learned), "--json"])
+    assert leaving.value.code == 0
+    assert json.loads(capsys.readouterr().out) == scores.as_dict()
+    inputs = [AnswerInput(question=each.question, context=each.context) for each in held_out]
+    predictions = [each.answers[0].text for each in bundle.predict(inputs)]
+    exact = [
+        text in {answer.text for answer in each.answers}
+        for text, each in zip(predictions, held_out, strict=True)
+    ]
+    assert scores["exact"] == pytest.approx(sum(exact) / len(exact))
+    assert scores.counts == {"questions": len(held_out)}
+
+
+def test_questions_without_an_answer_are_not_evaluated(learned, texts, tmp_path):
+    task, bundle = registry.task("question_answering"), load(learned)
+    one_question(tmp_path / "none.json", is_impossible=True, answers=[], question="who " * 12)
+    paths = [Path(texts), tmp_path / "none.json"]
+    with pytest.warns(HeadwayWarning, match="^1 questions have no answer: left out"):
+        assert len(task.read(bundle, paths, None, AnswerScoring())) == 60
+    with pytest.raises(DataError, match="no answer in its context"):
+        task.evaluate(bundle, list(read_questions(paths)))
+    with pytest.raises(DataError, match="no question"):
+        task.evaluate(bundle, [])
+    one_question(tmp_path / "long.json", question="who " * 12)
+    with pytest.warns(HeadwayWarning, match="question 1 has 12 tokens; the first 8 are read"):
+        task.read(bundle, [tmp_path / "long.json"], None, AnswerScoring())
+
+
+def test_the_number_of_an_input_that_is_refused_is_named(learned):
+    bundle = load(learned)
+    inputs = [AnswerInput(question=question, context="x") for question in ("who ?", " ")]
+    with pytest.raises(UsageError, match="question 8"):
+        bundle.predict(inputs, first=7)
+    inputs = [
+        AnswerInput(question="who ?", context="x"),
+        AnswerInput(question="x " * 30, context="x"),
+    ]
+    with pytest.raises(UsageError, match=r"30 tokens(.|\n)*question 2"):
+        bundle.predict(inputs)
 
 
 def test_an_answer_is_found_anywhere_in_a_long_context(learned):

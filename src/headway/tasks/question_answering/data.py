@@ -6,13 +6,13 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from headway.bundle import AnswerReader
-from headway.data.answers import AnswerTexts, Window, covered
 from headway.data.formats.questions import Answer, Question, check_questions, read_questions
 from headway.errors import DataError, UsageError
-from headway.recipes.answer_config import AnswerDataConfig, AnswerRunConfig
 from headway.tasks.finetuning import check_start, check_unchanged
 from headway.tasks.job import Emit
+from headway.tasks.question_answering.bundle import AnswerReader
+from headway.tasks.question_answering.config import AnswerDataConfig, AnswerRunConfig
+from headway.tasks.question_answering.windows import AnswerTexts, Window, covered
 from headway.tasks.splits import hold_out
 from headway.text import MarkedTokenizer
 
@@ -21,11 +21,11 @@ FILE = "texts.json"
 
 @dataclass(frozen=True)
 class PreparedQuestions:
-    """What an answerer learns from, and the questions that it is asked now and then."""
+    """What a question-answering model is trained on, encoded, and the held-out questions."""
 
     reader: AnswerReader
     train: AnswerTexts
-    valid: list[Question]
+    held_out: list[Question]
 
 
 def check_answers(config: AnswerRunConfig) -> None:
@@ -93,14 +93,14 @@ def prepare_answers(
     data, (room, typed) = config.data, shape
     window = data.window if room is None else min(data.window, room)
     reader = AnswerReader(tokenizer, window, data.stride)
-    return prepare_answers_as(config, reader, typed, folder, emit)
+    return prepare_answers_as(data, reader, typed, folder, emit)
 
 
 def prepare_answers_as(
-    config: AnswerRunConfig, reader: AnswerReader, typed: bool, folder: Path, emit: Emit
+    data: AnswerDataConfig, reader: AnswerReader, typed: bool, folder: Path, emit: Emit
 ) -> PreparedQuestions:
     """The same for a model that has its windows already."""
-    train, valid = answered_questions(config.data)
+    train, valid = answered_questions(data)
     encoded = _encoded(train, reader, typed)
     room = reader.question_room
     longer = sum(length > room for length in reader.lengths([each.question for each in train]))
@@ -115,9 +115,7 @@ def prepare_answers_as(
     without = sum(target == (0, 0) for target in encoded.targets)
     text = f"{len(encoded.windows):,} windows of at most {reader.window} tokens to train on, "
     emit({"kind": "note", "text": text + f"{without:,} of them without the answer"})
-    most = config.evaluation.questions
-    chosen = [valid[i * len(valid) // most] for i in range(most)] if len(valid) > most else valid
-    return PreparedQuestions(reader, encoded, chosen)
+    return PreparedQuestions(reader, encoded, valid)
 
 
 def learned_answer(question: Question) -> Answer:

@@ -8,10 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.data.answers import AnswerTexts, Window, collate_windows, covered, windows
 from headway.data.by_length import ByLength
 from headway.data.formats.questions import Answer, read_questions
 from headway.errors import DataError, UsageError
+from headway.tasks.question_answering.windows import (
+    AnswerTexts,
+    Window,
+    collate_windows,
+    covered,
+    windows,
+)
 from headway.text import Marks
 
 MARKS = Marks(pad=0, start=1, end=2, mask=3)

@@ -5,33 +5,66 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
 
-from headway.bundle.contract import Bundle, InputSpec, ProbeRequest
+from headway.bundle import (
+    Attention,
+    Bundle,
+    InputSpec,
+    Probe,
+    ProbeRequest,
+    Reading,
+    Readout,
+    attention_of,
+    framed_reading,
+)
 from headway.bundle.files import check_fingerprint, save_files
-from headway.bundle.probe import Probe, Readout
-from headway.bundle.reading import Attention, Reading, attention_of, framed_reading
-from headway.data.answers import Window, collate_windows, question_room, windows
 from headway.data.framed import shortest_first
 from headway.errors import DataError, UsageError
 from headway.files import read_json, write_file
 from headway.models import BertAnswerer, BertAnswererConfig
+from headway.settings import required, setting
 from headway.shapes import Bool, Float, Tensor
+from headway.tasks.question_answering.windows import (
+    Window,
+    collate_windows,
+    question_room,
+    windows,
+)
 from headway.text import MarkedTokenizer
 
 WINDOWS_FILE = "windows.json"
 FORMAT = 1
 ROWS = 16  # windows read at once
+QUESTIONS = 8  # whose windows are read together: a context may be long
 LONGEST = 30  # tokens of an answer
 SHORTEST = 8
 
 Span = tuple[float, int, int]
 """Score of an answer, and its first and last token in the context."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerInput:
+    """One input of a question-answering model."""
+
+    question: str = required("the question")
+    context: str = required(
+        "Text that holds the answer, or a file of it (.txt, .md, plain or .gz)."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerOptions:
+    top: int = setting(1, "Number of answers to each question, the most probable first.", gt=0)
+
+
+ONE_ANSWER = AnswerOptions()
 
 
 @dataclass(frozen=True)
@@ -43,6 +76,14 @@ class FoundAnswer:
     probability: float
     start: int
     end: int
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A question and the most probable answers to it, the best first."""
+
+    question: str
+    answers: tuple[FoundAnswer, ...]
 
 
 @dataclass(frozen=True)
@@ -198,28 +239,76 @@ class AnswererBundle(Bundle):
         first `reader.question_room` tokens are read. UsageError for one that is longer than a
         window.
         """
-        (length,) = self.reader.lengths([question])
-        if length > self.reader.window:
-            raise UsageError(
-                f"the question has {length:,} tokens, and this model reads at most "
-                f"{self.reader.window:,} of question and context together",
-                hint=f"ask in at most {self.reader.question_room} tokens",
-            )
+        self._check_room([question])
         return self.answer_all([(question, context)], top)[0]
 
-    def answer_all(self, pairs: Sequence[tuple[str, str]], top: int = 1) -> list[list[FoundAnswer]]:
-        """`answer` of each (question, context); what one gets does not depend on the others."""
+    def predict(
+        self,
+        inputs: Sequence[AnswerInput],
+        options: AnswerOptions = ONE_ANSWER,
+        *,
+        first: int = 1,
+    ) -> list[Answered]:
+        """`answer` of each input. first: the number of the first one, in errors."""
+        self._check_room([each.question for each in inputs], first)
+        pairs = [(each.question, each.context) for each in inputs]
+        answers = self.answer_all(pairs, options.top, first=first)
+        return [
+            Answered(each.question, tuple(found))
+            for each, found in zip(inputs, answers, strict=True)
+        ]
+
+    @property
+    def input_limit(self) -> int:
+        """The number of tokens that are read of a question."""
+        return self.reader.question_room
+
+    def input_lengths(self, inputs: Sequence[AnswerInput]) -> list[int]:
+        """The number of tokens of each question, before any are cut."""
+        return self.reader.lengths([each.question for each in inputs])
+
+    def _check_room(self, questions: Sequence[str], first: int = 1) -> None:
+        """UsageError for a question that is longer than a window."""
+        for number, length in enumerate(self.reader.lengths(questions), start=first):
+            if length > self.reader.window:
+                raise UsageError(
+                    f"the question has {length:,} tokens, and this model reads at most "
+                    f"{self.reader.window:,} of question and context together",
+                    f"question {number}",
+                    f"ask in at most {self.reader.question_room} tokens",
+                )
+
+    def answer_all(
+        self,
+        pairs: Sequence[tuple[str, str]],
+        top: int = 1,
+        progress: Callable[[int], None] = lambda done: None,
+        *,
+        first: int = 1,
+    ) -> list[list[FoundAnswer]]:
+        """`answer` of each (question, context); what one gets does not depend on the others.
+
+        progress: called before each batch with the number of questions answered so far. first: the
+        number of the first question, in errors.
+        """
         if top < 1:
             raise UsageError(f"{top=} must be at least 1")
-        asked, found = self._found(pairs, top)
-        return [
-            _named(each, context, merged(own, top))
-            for each, own, (_, context) in zip(asked, found, pairs, strict=True)
-        ]
+        _check_texts(pairs, first)
+        answers: list[list[FoundAnswer]] = []
+        while len(answers) < len(pairs):
+            progress(len(answers))
+            batch = pairs[len(answers) : len(answers) + QUESTIONS]
+            asked, found = self._found(batch, top)
+            answers += [
+                _named(each, context, merged(own, top))
+                for each, own, (_, context) in zip(asked, found, batch, strict=True)
+            ]
+        return answers
 
     def reading(self, question: str, context: str) -> Reading:
         """What is read of the window in which the best answer stands; the answer is the logits of
         its first and its last token."""
+        _check_texts([(question, context)])
         (asked,), (found,) = self._found([(question, context)], 1)
         best = max(range(len(found)), key=lambda i: found[i][0][0] if found[i] else -math.inf)
         window = asked.windows[best]
@@ -269,10 +358,6 @@ class AnswererBundle(Bundle):
         self, pairs: Sequence[tuple[str, str]], top: int
     ) -> tuple[list[Asked], list[list[list[Span]]]]:
         """Of each pair what is read, and of each window of it the `top` likeliest answers."""
-        for question, context in pairs:
-            if not question.strip() or not context.strip():
-                what = "context" if question.strip() else "question"
-                raise UsageError(f"the {what} is empty")
         asked = [self.reader.encode(question, context) for question, context in pairs]
         every = [window for each in asked for window in each.windows]
         found: list[list[Span]] = [[] for _ in every]
@@ -291,6 +376,14 @@ class AnswererBundle(Bundle):
         """Write config.json, model.safetensors, tokenizer.json and windows.json durably:
         `files.save_files`."""
         save_files(folder, self.model, self.reader, overwrite)
+
+
+def _check_texts(pairs: Sequence[tuple[str, str]], first: int = 1) -> None:
+    """UsageError for an empty question or context."""
+    for number, (question, context) in enumerate(pairs, start=first):
+        if not question.strip() or not context.strip():
+            what = "context" if question.strip() else "question"
+            raise UsageError(f"the {what} is empty", f"question {number}")
 
 
 def _named(asked: Asked, context: str, spans: Sequence[Span]) -> list[FoundAnswer]:

@@ -1,0 +1,104 @@
+"""Extractive question answering: words of a text that answer. Devlin et al. 2019, section 4.2."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from headway.data.formats.questions import Question, read_questions
+from headway.errors import HeadwayWarning
+from headway.evaluation.scores import Scores
+from headway.machine import Machine
+from headway.models import BertAnswererConfig, bert_answerer
+from headway.tasks.job import Emit, Job
+from headway.tasks.question_answering.bundle import (
+    Answered,
+    AnswererBundle,
+    AnswerInput,
+    AnswerOptions,
+)
+from headway.tasks.question_answering.config import AnswerRunConfig, AnswerScoring, answer
+from headway.tasks.question_answering.data import answered_questions, check_answers
+from headway.tasks.question_answering.evaluation import ALL_QUESTIONS, evaluate
+from headway.tasks.question_answering.foreign import from_hugging_face
+from headway.tasks.question_answering.job import prepare
+from headway.tasks.question_answering.show import prediction_line, score_line
+from headway.tasks.task import BundleSpec, Styled
+from headway.tasks.truncation import warn_of_truncation
+
+
+class QuestionAnswering:
+    """The `Task` of question answering."""
+
+    name = "question_answering"
+    config: type[Any] = AnswerRunConfig
+    recipes: Mapping[str, Callable[[], Any]] = {"answer": answer}
+    bundles: Mapping[str, BundleSpec] = {
+        "bert-answerer": BundleSpec(
+            config=BertAnswererConfig,
+            model=bert_answerer,
+            bundle=AnswererBundle,
+            foreign=from_hugging_face,
+        )
+    }
+    input: type[Any] = AnswerInput
+    options: type[Any] = AnswerOptions
+    evaluation: type[Any] = AnswerScoring
+    next_commands: Sequence[str] = ('answer {run} "..." --context FILE', "eval {run}")
+
+    def check(self, config: AnswerRunConfig) -> None:
+        check_answers(config)
+
+    def prepare(self, config: AnswerRunConfig, folder: Path, machine: Machine, emit: Emit) -> Job:
+        return prepare(config, folder, machine, emit)
+
+    def read(
+        self,
+        bundle: AnswererBundle,
+        paths: Sequence[Path],
+        config: Any | None,
+        options: AnswerScoring,
+    ) -> list[Question]:
+        """Those that have an answer."""
+        every = list(read_questions(list(paths)))
+        answered = [question for question in every if question.answers]
+        if len(answered) < len(every):
+            text = f"{len(every) - len(answered):,} questions have no answer: left out"
+            warnings.warn(text, HeadwayWarning, stacklevel=2)
+        _warn(bundle, answered)
+        return answered
+
+    def held_out(
+        self, bundle: AnswererBundle, run: Path, config: Any, options: AnswerScoring
+    ) -> list[Question]:
+        questions = answered_questions(config.data)[1]
+        _warn(bundle, questions)
+        return questions
+
+    def evaluate(
+        self,
+        bundle: AnswererBundle,
+        examples: Sequence[Question],
+        options: AnswerScoring = ALL_QUESTIONS,
+        progress: Callable[[int], None] = lambda done: None,
+    ) -> Scores:
+        return evaluate(bundle, examples, options, progress)
+
+    def show_prediction(
+        self, bundle: AnswererBundle, prediction: Answered, options: AnswerOptions
+    ) -> list[Styled]:
+        return [prediction_line(prediction)]
+
+    def show_scores(self, scores: Scores) -> list[str]:
+        return [score_line(scores)]
+
+
+def _warn(bundle: AnswererBundle, questions: Sequence[Question]) -> None:
+    """Of those that are cut."""
+    lengths = bundle.reader.lengths([each.question for each in questions])
+    warn_of_truncation(lengths, bundle.reader.question_room, "question")
+
+
+TASK = QuestionAnswering()

@@ -1,0 +1,47 @@
+"""How good a question-answering model is: exact matches and F1, by the rules of SQuAD."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from headway.data.formats.questions import Question
+from headway.errors import DataError
+from headway.evaluation import score_answers
+from headway.evaluation.scores import Metric, Scores
+from headway.tasks.question_answering.bundle import AnswererBundle
+from headway.tasks.question_answering.config import AnswerScoring
+
+ALL_QUESTIONS = AnswerScoring()
+
+
+def evaluate(
+    bundle: AnswererBundle,
+    questions: Sequence[Question],
+    options: AnswerScoring = ALL_QUESTIONS,
+    progress: Callable[[int], None] = lambda done: None,
+) -> Scores:
+    """F1 and exact match of the most probable answers (`score_answers`).
+
+    progress: called before each batch with the number of questions answered so far. DataError where
+    there is no question, and for one without an answer.
+    """
+    if not questions:
+        raise DataError("there is no question to evaluate on")
+    for question in questions:
+        if not question.answers:
+            raise DataError(f"question {question.id} has no answer in its context", question.where)
+    chosen = _evenly(questions, options.questions)
+    pairs = [(question.question, question.context) for question in chosen]
+    answers = bundle.answer_all(pairs, progress=progress)
+    predictions = [best[0].text if best else "" for best in answers]
+    targets = [[answer.text for answer in question.answers] for question in chosen]
+    scores = score_answers(predictions, targets)
+    metrics = (Metric("f1", scores.f1), Metric("exact", scores.exact))
+    return Scores(metrics, {"questions": scores.questions})
+
+
+def _evenly(questions: Sequence[Question], most: int | None) -> Sequence[Question]:
+    """At most that many, at equal distances."""
+    if most is None or len(questions) <= most:
+        return questions
+    return [questions[i * len(questions) // most] for i in range(most)]
