@@ -10,6 +10,15 @@ _SAME_BATCHES = (
     "of one size (the last digits)"
 )
 _LINEAR_TOO = "validation while training gives all that `headway eval` gives"
+_NATS_TOO = "`headway eval` gives all that validation while training gives"
+_ONE_OBJECT = (
+    "`headway eval --json` prints one object for a captioner, as its help says: the means, and the "
+    "scores of each language in it"
+)
+_LANGUAGE_OF_CAPTION = (
+    "`headway caption --json` prints one object for each image, whatever languages are requested; "
+    "each caption names its own"
+)
 
 CHANGES: dict[str, str] = {
     "*tag* validation.*.loss": _ONE_EVALUATION,
@@ -21,5 +30,10 @@ CHANGES: dict[str, str] = {
     "vision* eval.output.0.loss": _SAME_BATCHES,
     "dino validation.*.spread": _SAME_BATCHES,
     "dino validation.*.linear": _LINEAR_TOO,
+    "caption* validation.*.negative_nats": _NOT_NEGATED,
+    "caption* validation.*.nats": _SAME_BATCHES,
+    "caption* eval.output.0.nats": _NATS_TOO,
+    "caption-emoji eval.output.*": _ONE_OBJECT,
+    "caption-emoji predict.output.*": _LANGUAGE_OF_CAPTION,
 }
 """Pattern of "case path", as in "tag validation.*.f1" -> the reason. `*` matches anything."""

@@ -4,8 +4,6 @@
 kind.
 """
 
-from headway.bundle.caption_reader import CaptionReader
-from headway.bundle.captioner import Caption, CaptionerBundle
 from headway.bundle.class_reader import ClassReader, Numbers, Texts
 from headway.bundle.classified import Classified
 from headway.bundle.classifier import ClassifierBundle
@@ -41,9 +39,6 @@ __all__ = [
     "Attention",
     "BeamSearching",
     "Bundle",
-    "Caption",
-    "CaptionReader",
-    "CaptionerBundle",
     "ClassReader",
     "Classified",
     "ClassifierBundle",

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from cyclopts import App, CycloptsError, Parameter
 
-from headway.cli.caption import caption
 from headway.cli.check import data_app
 from headway.cli.classify import classify
 from headway.cli.compare import compare
@@ -75,7 +74,6 @@ app.command(translate)
 app.command(generate)
 app.command(chat)
 app.command(classify)
-app.command(caption)
 app.command(fill)
 app.command(embed)
 app.command(similar)

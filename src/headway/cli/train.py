@@ -61,11 +61,6 @@ NEXT = {
         "embed {run} TEXTS --plot texts.svg",
     ),
     "tagger": ('tag {run} "..."', "eval {run}"),
-    "captioner": (
-        "caption {run} PICTURES",
-        "caption {run} PICTURE --plot words.png",
-        "eval {run}",
-    ),
     "answerer": ('answer {run} "..." --context FILE', "eval {run}"),
     "words": (
         "words nearest {run} WORD",

@@ -11,9 +11,7 @@ from headway.config_files import read_yaml
 from headway.errors import UsageError, did_you_mean
 from headway.machine import MachineConfig
 from headway.models import GPTConfig, TranslatorConfig
-from headway.recipes import caption_catalogue as captions
 from headway.recipes import encoder_catalogue as encoders
-from headway.recipes.caption_config import CaptionRunConfig
 from headway.recipes.classify_config import ClassifyRunConfig
 from headway.recipes.config import (
     DataConfig,
@@ -33,7 +31,14 @@ from headway.recipes.language_config import (
     LanguageTrainingConfig,
 )
 from headway.settings import differences, fields_of, override
-from headway.tasks import image_classification, question_answering, self_distillation, tagging
+from headway.tasks import (
+    captioning,
+    image_classification,
+    question_answering,
+    self_distillation,
+    tagging,
+)
+from headway.tasks.captioning.config import CaptionRunConfig
 from headway.tasks.image_classification.config import VisionRunConfig
 from headway.tasks.question_answering.config import AnswerRunConfig
 from headway.tasks.registry import TASKS, task
@@ -205,8 +210,7 @@ RECIPES: dict[str, Callable[[], AnyRunConfig]] = {
     "distil-answer": encoders.distil_answer,
     "distil-gpt": encoders.distil_gpt,
     "distil-encoder": encoders.distil_encoder,
-    "caption": captions.caption,
-    "caption-emoji": captions.caption_emoji,
+    **captioning.TASK.recipes,
 }
 
 

@@ -20,8 +20,6 @@ from headway.folders import sweep
 from headway.machine import Machine
 from headway.machine import prepare as prepare_machine
 from headway.models import parameter_count
-from headway.recipes.caption import CAPTIONING
-from headway.recipes.caption_config import CaptionRunConfig
 from headway.recipes.catalogue import AnyRunConfig
 from headway.recipes.classify import CLASSIFICATION
 from headway.recipes.classify_config import ClassifyRunConfig
@@ -41,7 +39,14 @@ from headway.recipes.memory import memory_explained
 from headway.recipes.run_report import PAGE, write_report
 from headway.recipes.translate import TRANSLATION
 from headway.recipes.words import WORDS
-from headway.tasks import image_classification, question_answering, self_distillation, tagging
+from headway.tasks import (
+    captioning,
+    image_classification,
+    question_answering,
+    self_distillation,
+    tagging,
+)
+from headway.tasks.captioning.config import CaptionRunConfig
 from headway.tasks.evaluating import scores_of
 from headway.tasks.image_classification.config import VisionRunConfig
 from headway.tasks.job import Compared, Emit, Evaluated, Family, Job, SelfEvaluating, Watchable
@@ -82,7 +87,7 @@ FAMILIES: dict[type[AnyRunConfig], Family | Task] = {
     EncoderRunConfig: ENCODER,
     VisionRunConfig: image_classification.TASK,
     DinoRunConfig: self_distillation.TASK,
-    CaptionRunConfig: CAPTIONING,
+    CaptionRunConfig: captioning.TASK,
 }
 """The class of a configuration -> what its family brings."""
 

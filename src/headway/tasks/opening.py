@@ -8,8 +8,6 @@ from typing import Any, TypeVar
 from headway import interop
 from headway.bundle import (
     Bundle,
-    CaptionerBundle,
-    CaptionReader,
     ClassifierBundle,
     ClassReader,
     EncoderBundle,
@@ -28,8 +26,6 @@ from headway.models import (
     BertClassifier,
     BertClassifierConfig,
     BertConfig,
-    Captioner,
-    CaptionerConfig,
     GPTConfig,
     TextClassifierConfig,
     Translator,
@@ -43,7 +39,6 @@ from headway.models import (
 from headway.settings import flatten, override
 from headway.tasks.registry import TASKS, task_of_family
 from headway.tasks.task import BundleSpec
-from headway.text import AbsentTokenizer, ForeignTokenizer
 
 FOREIGN = "model_type"
 """A key that config.json has in Hugging Face folders and not in ours."""
@@ -73,21 +68,6 @@ def _foreign_classifier(model: BertClassifier, place: Path, kind: str) -> Classi
     return ClassifierBundle(model, ClassReader(tokenizer, named, length, numbers, pairs=None))
 
 
-def _foreign_captioner(model: Captioner, place: Path, kind: str) -> CaptionerBundle:
-    """It speaks one language: captions begin with the token that its folder names."""
-    tokenizer = interop.read_tokenizer(place)
-    told = read_json(place / CONFIG_FILE)
-    start = told.get("decoder_start_token_id")
-    if isinstance(tokenizer, AbsentTokenizer):
-        tokenizer.size = model.config.gpt.vocabulary
-    elif type(start) is int:
-        tokenizer = ForeignTokenizer.of_json(
-            tokenizer.engine_json, start, tokenizer.eos, str(place / CONFIG_FILE)
-        )
-    images = interop.read_captioner_images(place, model.config.vit)
-    return CaptionerBundle(model, CaptionReader(images, tokenizer, (), LONGEST_CAPTION))
-
-
 B = TypeVar("B")
 
 
@@ -110,12 +90,6 @@ SPECS: dict[str, BundleSpec] = {
     ),
     "bert": BundleSpec(
         config=BertConfig, model=Bert, bundle=EncoderBundle, foreign=_foreign_encoder
-    ),
-    "captioner": BundleSpec(
-        config=CaptionerConfig,
-        model=Captioner,
-        bundle=CaptionerBundle,
-        foreign=_foreign_captioner,
     ),
     "words": BundleSpec(config=WordsConfig, model=words_model, bundle=WordsBundle),
 }

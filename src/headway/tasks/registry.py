@@ -63,6 +63,18 @@ TASKS: dict[str, Entry] = {
     answer and probability, as many as --top requests, with tabs between them.
     """,
     ),
+    "captioning": Entry(
+        path="headway.tasks.captioning:TASK",
+        kind="captioner",
+        families=("captioner",),
+        verb="caption",
+        unit="image",
+        help="""Write captions of images.
+
+    Prints one line per image: its file, a tab, the caption. headway caption RUN a.png folder/
+    --language fr
+    """,
+    ),
 }
 """Name -> task. The tasks that are not here yet are recipes (`headway.recipes`)."""
 

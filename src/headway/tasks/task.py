@@ -117,3 +117,14 @@ class Predicting(Protocol):
     def show_prediction(self, bundle: Any, prediction: Any, options: Any) -> list[Styled]:
         """The lines for one input."""
         ...
+
+
+@runtime_checkable
+class Drawing(Protocol):
+    """A `Predicting` task whose predictions can be drawn (`--plot`). plotted: what a plot shows."""
+
+    plotted: str
+
+    def draw(self, bundle: Any, prediction: Any, options: Any, path: Path) -> None:
+        """Write the plot of one prediction to a new file. UsageError for what cannot be drawn."""
+        ...

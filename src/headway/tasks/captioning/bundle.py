@@ -1,4 +1,4 @@
-"""A captioner with what it reads pictures and writes texts by: pictures in, sentences out."""
+"""A captioner with its image reader and tokenizer: images in, sentences out."""
 
 from __future__ import annotations
 
@@ -9,12 +9,20 @@ from typing import Any, ClassVar
 
 import torch
 
-from headway.bundle.caption_reader import CaptionReader
-from headway.bundle.contract import Bundle, InputSpec, ProbeRequest
+from headway.bundle import (
+    Attention,
+    Bundle,
+    InputSpec,
+    Probe,
+    ProbeRequest,
+    Reading,
+    SearchTrace,
+    attention_of,
+    image_patches,
+    next_token_readout,
+)
 from headway.bundle.files import check_fingerprint, save_files
 from headway.bundle.image_encoder import Picture, batches_of, check_reader, image_of, names_of
-from headway.bundle.probe import Probe, SearchTrace, image_patches, next_token_readout
-from headway.bundle.reading import Attention, Reading, attention_of
 from headway.decoding import (
     Candidate,
     Forbidden,
@@ -33,8 +41,83 @@ from headway.decoding import (
 )
 from headway.errors import DataError, UsageError
 from headway.models import Captioner, CaptionerConfig
-from headway.settings import override
+from headway.settings import BEAMS, PENALTY, SEED, override, required, setting
 from headway.shapes import Float, Tensor
+from headway.tasks.captioning.reader import CaptionReader
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaptionInput:
+    """One input of a captioner."""
+
+    image: Path = required("images (.png .jpg .webp), or sounds (.wav) for a captioner of sounds")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaptionOptions:
+    """What may be chosen for a prediction."""
+
+    language: str | None = setting(
+        None,
+        "Language of the caption, a column of the training captions; several with commas. If "
+        "unset, the first.",
+    )
+    beam: int = setting(4, "Beam width; 1 is greedy.", gt=0, le=BEAMS)
+    top: int = setting(
+        1, "Number of captions of each image, best first, with their scores.", gt=0, le=BEAMS
+    )
+    length_penalty: float = setting(
+        1.0,
+        "Exponent of ((5 + length) / 6), by which the sum of log-probabilities is divided.",
+        ge=0,
+        le=PENALTY,
+    )
+    layer: int | None = setting(
+        None, "Decoder block of the plot, from 0; if unset, the last.", ge=0
+    )
+    sample: int = setting(0, "Number of captions to sample instead of searching.", ge=0, le=BEAMS)
+    temperature: float = setting(
+        0.8,
+        "Sampling temperature; lower values are more deterministic, higher ones more random, 0 is "
+        "greedy.",
+        ge=0,
+    )
+    top_k: int | None = setting(None, "Sample from the k most probable tokens.", gt=0)
+    top_p: float | None = setting(
+        None, "Sample from the most probable tokens of this total probability.", gt=0, le=1
+    )
+    seed: int = setting(0, "Random seed; sample i has seed + i.", ge=0, le=SEED)
+
+    def __post_init__(self) -> None:
+        if self.top > self.beam:
+            raise ValueError(f"--top {self.top}: must be between 1 and the beam width, {self.beam}")
+
+    @property
+    def languages(self) -> list[str | None]:
+        """The languages to write; None is the model's first."""
+        return [None] if self.language is None else [*self.language.split(",")]
+
+
+DEFAULTS = CaptionOptions()
+
+
+@dataclass(frozen=True, kw_only=True)
+class WrittenCaption:
+    """One caption. language: None if the model writes one without a name. The rest: `Caption`."""
+
+    language: str | None
+    text: str
+    score: float
+    log_probability: float
+    finished: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaptionedFile:
+    """An image file and its captions: those of each language, best first."""
+
+    file: str
+    captions: tuple[WrittenCaption, ...]
 
 
 @dataclass(frozen=True)
@@ -101,6 +184,62 @@ class CaptionerBundle(Bundle):
         that it speaks; None: the first."""
         found = self.search(pictures, language=language, beam=beam, length_penalty=length_penalty)
         return [best[0].text for best in found]
+
+    def predict(
+        self,
+        inputs: Sequence[CaptionInput],
+        options: CaptionOptions = DEFAULTS,
+        *,
+        first: int = 1,
+    ) -> list[CaptionedFile]:
+        """The captions of image files, by `search` or by `sample`."""
+        for language in options.languages:
+            self.reader.first(language)  # refuses one that the model does not write
+        images = [item.image for item in inputs]
+        by_language = [self._written(images, language, options) for language in options.languages]
+        return [
+            CaptionedFile(
+                file=str(image),
+                captions=tuple(caption for captions in by_language for caption in captions[i]),
+            )
+            for i, image in enumerate(images)
+        ]
+
+    def _written(
+        self, images: Sequence[Path], language: str | None, options: CaptionOptions
+    ) -> list[list[WrittenCaption]]:
+        if options.sample:
+            captions = self.sample(
+                images,
+                language=language,
+                samples=options.sample,
+                temperature=options.temperature,
+                top_k=options.top_k,
+                top_p=options.top_p,
+                seed=options.seed,
+            )
+        else:
+            captions = self.search(
+                images,
+                language=language,
+                beam=options.beam,
+                num_best=options.top,
+                length_penalty=options.length_penalty,
+            )
+        name = language or next(iter(self.languages), None)
+        return [
+            [
+                WrittenCaption(
+                    language=name,
+                    text=caption.text,
+                    score=caption.score,
+                    log_probability=caption.log_probability,
+                    finished=caption.finished,
+                )
+                for caption in of_image
+            ]
+            for of_image in captions
+        ]
 
     def search(
         self,
