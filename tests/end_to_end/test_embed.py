@@ -12,7 +12,7 @@ from headway.errors import UsageError
 from headway.models import Bert, BertConfig
 from headway.text import MarkedTokenizer
 from tests.end_to_end.small import headway
-from tests.recipes.test_embed import PAIRS, SCORED, scored, table
+from tests.tasks.test_sentence_embedding import PAIRS, SCORED, scored, table
 
 TEXTS = [first for first, _ in PAIRS][::7]
 TINY = [
@@ -236,10 +236,10 @@ def test_an_encoder_is_trained_evaluated_and_used(place, here):
     said = headway(*train("e", "--steps", "40"), cwd=place).stderr
     for part in (
         "each first text is to find its second among the 8",
-        "before training: accuracy 0.",
+        "before training: reciprocal_rank 0.",
         "2 layers, d=24, 3 heads",
         "batches of 8 pairs",
-        "valid step=40 accuracy=",
+        "valid step=40 reciprocal_rank=",
         "best reciprocal_rank",
         'similar runs/e "..." TEXTS',
     ):

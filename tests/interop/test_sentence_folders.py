@@ -9,9 +9,10 @@ import torch.nn.functional as F
 
 from headway import load
 from headway.bundle import EncoderBundle
+from headway.data.framed import collate_framed
 from headway.errors import DataError, UsageError
 from headway.interop import export, read_sentence_folder
-from headway.recipes.embed import vectors_of
+from headway.training import text_vectors
 from tests.end_to_end.small import headway
 from tests.small_encoder import TEXTS, encoder
 
@@ -172,11 +173,11 @@ def test_what_is_exported_makes_the_same_vectors_there(tmp_path, pooling, length
 
 
 def test_training_goes_on_with_the_vectors_that_the_model_has(place):
-    from headway.machine import Machine
-
     bundle = load(place)
     assert isinstance(bundle, EncoderBundle)
     reader = bundle.tokenizer
     ids = [reader.marks.frame(reader.encode(text), room=19)[0] for text in TEXTS]
-    found = vectors_of(bundle, ids, Machine("cpu", "float32", 1))
+    batch = collate_framed(ids, None, reader.marks.pad)
+    with torch.inference_mode():
+        found = text_vectors(bundle.model, batch, bundle.pooling)
     torch.testing.assert_close(found, bundle.embed(TEXTS), rtol=0, atol=1e-5)

@@ -35,5 +35,10 @@ CHANGES: dict[str, str] = {
     "caption* eval.output.0.nats": _NATS_TOO,
     "caption-emoji eval.output.*": _ONE_OBJECT,
     "caption-emoji predict.output.*": _LANGUAGE_OF_CAPTION,
+    "words* validation.*.negative_loss": _NOT_NEGATED,
+    "embed-scored validation.*.pearson": (
+        "validation reads 32 texts at once, as `headway eval` does, and not training.rows (the "
+        "seventh digit)"
+    ),
 }
 """Pattern of "case path", as in "tag validation.*.f1" -> the reason. `*` matches anything."""

@@ -2,13 +2,14 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from headway.evaluation.scores import Metric, Scores
 from headway.recipes import RECIPES
 from headway.tasks.opening import families, spec_of
-from headway.tasks.registry import TASKS, task, task_of_config, tasks_of_kind
+from headway.tasks.registry import TASKS, evaluating_task, task, task_of_config, tasks_of_kind
 from headway.tasks.task import Predicting, Task
 
 
@@ -30,6 +31,18 @@ def test_an_entry_is_what_its_task_is(name):
 def test_every_family_of_models_is_opened_as_what_it_is(family):
     spec = spec_of(family)
     assert spec is not None and spec.config.family == family
+
+
+def test_a_file_or_the_run_says_which_of_several_tasks_evaluates_a_model():
+    embedding = task("sentence_embedding")
+    for name in ("pairs.tsv", "pairs.csv", "pairs.jsonl.gz"):
+        assert evaluating_task("text encoder", Path(name), None) is embedding
+    assert evaluating_task("text encoder", Path("story.txt"), embedding.config()) is not embedding
+    assert evaluating_task("text encoder", None, embedding.config()) is embedding
+    assert evaluating_task("text encoder", None, None) is None
+    tagging = task("tagging")
+    assert evaluating_task("tagger", Path("x.tsv"), None) is tagging
+    assert evaluating_task("tagger", None, None) is tagging
 
 
 def test_an_unregistered_kind_or_family_has_no_task():

@@ -13,8 +13,11 @@ from headway.bundle.contract import (
     Bundle,
     ImageEncoding,
     InputSpec,
+    Neighbour,
     ProbeRequest,
+    TextEmbedding,
     Truncating,
+    WordEmbedding,
 )
 from headway.bundle.encoder import EncoderBundle, Guess
 from headway.bundle.image_encoder import ImageEncoderBundle
@@ -32,7 +35,6 @@ from headway.bundle.probe import (
 from headway.bundle.reading import Attention, Reading, attention_of, framed_reading, part_of
 from headway.bundle.text import TextBundle
 from headway.bundle.translator import Translation, TranslatorBundle
-from headway.bundle.words import Neighbour, WordsBundle
 
 __all__ = [
     "WRITTEN",
@@ -56,12 +58,13 @@ __all__ = [
     "Readout",
     "SearchTrace",
     "TextBundle",
+    "TextEmbedding",
     "Texts",
     "Translation",
     "TranslatorBundle",
     "Truncating",
     "Unembedding",
-    "WordsBundle",
+    "WordEmbedding",
     "attention_of",
     "class_names",
     "framed_reading",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, get_args
@@ -104,7 +104,6 @@ class EncoderBundle(Bundle):
                 found[owner].append([Guess(word, value) for word, value in pairs])
         return found
 
-    @torch.inference_mode()
     def embed(
         self,
         texts: Sequence[str],
@@ -119,17 +118,33 @@ class EncoderBundle(Bundle):
         the others. Reimers and Gurevych 2019, section 3.
         """
         _check_list(texts)
-        how = pooling or self.pooling
         rows = [
-            self.tokenizer.marks.frame(ids, room=self.length)
+            self.tokenizer.marks.frame(ids, room=self.length)[0]
             for ids in self.tokenizer.encode_batch(texts)
         ]
-        found = torch.zeros(len(rows), self.config.model_dim, device=self.device)
-        for chosen in shortest_first([ids for ids, _ in rows], ROWS):
-            batch = self._batch([rows[i][0] for i in chosen])
+        vectors = self.pooled(rows, pooling or self.pooling)
+        return F.normalize(vectors, dim=-1) if normalise else vectors
+
+    @torch.inference_mode()
+    def pooled(
+        self,
+        rows: Sequence[Sequence[int]],
+        pooling: Pooling,
+        progress: Callable[[int], None] = lambda done: None,
+    ) -> Float[Tensor, "N D"]:
+        """The vectors of encoded texts, special tokens included, of any length.
+
+        progress: called before each batch with the number of texts processed so far.
+        """
+        vectors = torch.zeros(len(rows), self.config.model_dim, device=self.device)
+        done = 0
+        for chosen in shortest_first(rows, ROWS):
+            progress(done)
+            batch = self._batch([rows[i] for i in chosen])
             hidden = self.model.encode(batch.tokens, batch.keys, batch.types)
-            found[chosen] = text_pooled(hidden, batch.keys, how).float()
-        return F.normalize(found, dim=-1) if normalise else found
+            vectors[chosen] = text_pooled(hidden, batch.keys, pooling).float()
+            done += len(chosen)
+        return vectors
 
     def lengths(self, texts: Sequence[str]) -> list[int]:
         """The number of tokens of each text, special tokens included, before `embed` cuts any."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from headway.blocks import Pooling
-    from headway.bundle import Bundle, EncoderBundle
+    from headway.bundle import Bundle, TextEmbedding
     from headway.machine import Machine
     from headway.shapes import Float, Tensor
 
@@ -121,15 +121,16 @@ def _vectors(
     how: tuple[Pooling | None, bool],
 ) -> Float[Tensor, "N D"]:
     """Of texts, or of the pictures that they name. how: pooling, and whether of length 1."""
-    from headway.bundle import EncoderBundle, ImageEncoding
-    from headway.tasks.opening import expect
+    from headway.bundle import ImageEncoding, TextEmbedding
+    from headway.tasks.opening import other_kind
 
     pooling, normalise = how
     if isinstance(bundle, ImageEncoding):
         with place.precision():
             return bundle.embed(texts, pooling=pooling, normalise=normalise).cpu()
-    encoder = expect(EncoderBundle, bundle, run)
-    return vectors_of(encoder, texts, place, pooling, normalise)
+    if not isinstance(bundle, TextEmbedding):
+        raise other_kind(bundle, run, "text encoder")
+    return vectors_of(bundle, texts, place, pooling, normalise)
 
 
 def _check_paths(output: Path | None, plot: Path | None) -> None:
@@ -153,7 +154,7 @@ def _check_texts(texts: Sequence[str], what: str, output: Path | None, plot: Pat
 
 
 def vectors_of(
-    bundle: EncoderBundle,
+    bundle: TextEmbedding,
     texts: Sequence[str],
     place: Machine,
     pooling: Pooling | None = None,

@@ -12,13 +12,12 @@ from cyclopts import Parameter
 from headway.cli.classify import evaluate_classifier
 from headway.cli.console import data, data_json, talk
 from headway.cli.flags import ON_THIS_MACHINE, BeamWidth, LengthPenalty, MachineFlags, number
-from headway.cli.likeness import judges_likeness, show_likeness
 from headway.cli.perplexity import show_perplexity
 from headway.cli.surprise import show_surprise
 from headway.errors import DataError, UsageError
 from headway.files import check_new_file
 from headway.settings import COMMAND_LINE, override
-from headway.tasks.registry import tasks_of_kind
+from headway.tasks.registry import evaluating_task
 
 if TYPE_CHECKING:
     from headway.bundle import Bundle, TranslatorBundle
@@ -178,14 +177,14 @@ def _of_a_task(
     run held out, were shown. chosen: flags that are not at their defaults."""
     from headway.recipes import saved
 
-    tasks = tasks_of_kind(bundle.kind)
-    if not tasks:
+    config = saved(run) if (run / "run.yaml").is_file() else None
+    task = evaluating_task(bundle.kind, path, config)
+    if task is None:
         return False
-    task, plot = tasks[0], chosen.pop("confusion", None)
+    plot = chosen.pop("confusion", None)
     if plot is not None:
         check_new_file(plot)
     options = override(task.evaluation(), chosen, COMMAND_LINE)
-    config = saved(run) if (run / "run.yaml").is_file() else None
     if path is not None:
         examples = task.read(bundle, [path], config, options)
     elif config is not None:
@@ -266,8 +265,6 @@ def _of_an_encoder(
         evaluate_classifier(bundle, *places, json)
     elif not isinstance(bundle, EncoderBundle):
         return False
-    elif judges_likeness(*places):
-        show_likeness(bundle, places, machine, json)
     else:
         show_surprise(bundle, places, sentences, json, machine)
     return True

@@ -13,7 +13,7 @@ from headway.cli.texts import ARRAYS, gather
 from headway.errors import DataError, UsageError
 
 if TYPE_CHECKING:
-    from headway.bundle import EncoderBundle
+    from headway.bundle import TextEmbedding
     from headway.machine import Machine
     from headway.shapes import Float, Tensor
 
@@ -51,10 +51,13 @@ def similar(
     json
         One JSON object a line.
     """
-    from headway.bundle import EncoderBundle
+    from headway.bundle import TextEmbedding
+    from headway.tasks.opening import other_kind
 
     place = machine.prepare()
-    bundle = place.load_as(EncoderBundle, run)
+    bundle = place.load(run)
+    if not isinstance(bundle, TextEmbedding):
+        raise other_kind(bundle, run, "text encoder")
     if any(Path(thing).suffix == ARRAYS for thing in texts):
         found, cosines = _searched(bundle, query, texts, place)
     else:
@@ -69,7 +72,7 @@ def similar(
 
 
 def _searched(
-    bundle: EncoderBundle, query: str, texts: Sequence[str], place: Machine
+    bundle: TextEmbedding, query: str, texts: Sequence[str], place: Machine
 ) -> tuple[list[str], Float[Tensor, " N"]]:
     """The texts of a file of vectors, each once, and their cosines with the query."""
     import torch

@@ -55,18 +55,8 @@ NEXT = {
     "bert": ('fill {run} "... [MASK] ..."', "eval {run}"),
     "encoder": ("train classify TEXTS --from {run}", "embed {run} TEXTS --output vectors.npz"),
     "classifier": ('classify {run} "..."', "eval {run}"),
-    "embedder": (
-        'similar {run} "..." TEXTS',
-        "embed {run} TEXTS --output vectors.npz",
-        "embed {run} TEXTS --plot texts.svg",
-    ),
     "tagger": ('tag {run} "..."', "eval {run}"),
     "answerer": ('answer {run} "..." --context FILE', "eval {run}"),
-    "words": (
-        "words nearest {run} WORD",
-        "words analogy {run} A B C",
-        "words scatter {run} --out words.svg",
-    ),
 }
 """Family of a model -> what can be done with a run of it, where no task says so."""
 

@@ -5,25 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from headway.config_files import read_yaml
 from headway.errors import UsageError, did_you_mean
 from headway.machine import MachineConfig
 from headway.models import GPTConfig, TranslatorConfig
 from headway.recipes import encoder_catalogue as encoders
-from headway.recipes.classify_config import ClassifyRunConfig
 from headway.recipes.config import (
     DataConfig,
     EvaluationConfig,
     RunConfig,
     TrainingConfig,
-    WordsEvaluationConfig,
-    WordsRunConfig,
 )
-from headway.recipes.distil_config import StudentRunConfig
-from headway.recipes.embed_config import EmbedRunConfig
-from headway.recipes.encoder_config import EncoderRunConfig
 from headway.recipes.language_config import (
     LanguageDataConfig,
     LanguageEvaluationConfig,
@@ -31,39 +25,12 @@ from headway.recipes.language_config import (
     LanguageTrainingConfig,
 )
 from headway.settings import differences, fields_of, override
-from headway.tasks import (
-    captioning,
-    image_classification,
-    question_answering,
-    self_distillation,
-    tagging,
-)
-from headway.tasks.captioning.config import CaptionRunConfig
-from headway.tasks.image_classification.config import VisionRunConfig
-from headway.tasks.question_answering.config import AnswerRunConfig
 from headway.tasks.registry import TASKS, task
 from headway.tasks.sections import CheckpointConfig
-from headway.tasks.self_distillation.config import DinoRunConfig
-from headway.tasks.tagging.config import TagRunConfig
 from headway.training import OptimizerConfig, ScheduleConfig
 
-AnyRunConfig = (
-    RunConfig
-    | WordsRunConfig
-    | LanguageRunConfig
-    | EncoderRunConfig
-    | ClassifyRunConfig
-    | TagRunConfig
-    | AnswerRunConfig
-    | EmbedRunConfig
-    | VisionRunConfig
-    | DinoRunConfig
-    | StudentRunConfig
-    | CaptionRunConfig
-)
-"""The configuration of a run, of whatever family."""
-
-C = TypeVar("C", bound=AnyRunConfig)
+AnyRunConfig = Any
+"""The configuration of a run, of whatever task: a dataclass with sections (`tasks.sections`)."""
 
 
 def translate() -> RunConfig:
@@ -110,22 +77,6 @@ def emoji_names() -> RunConfig:
         training=TrainingConfig(steps=900, tokens=2048, average=0.995),
         evaluation=EvaluationConfig(every=300, sentences=400),
         checkpoint=CheckpointConfig(every=300),
-    )
-
-
-def words() -> WordsRunConfig:
-    """Word vectors from plain text: skip-gram with negative sampling, 100 numbers a word.
-
-    About a minute and a half for 3,000 steps on one core, whatever the length of the text (370,000
-    words a second). Neighbours and analogies to expect: docs/results.md. A text of a few lines
-    wants --data.min-count 1 --training.subsample 0.
-    """
-    return WordsRunConfig(
-        recipe="words",
-        optimizer=OptimizerConfig(lr=3e-3),
-        schedule=ScheduleConfig(kind="cosine", warmup=100, final=0.05),
-        evaluation=WordsEvaluationConfig(every=500),
-        checkpoint=CheckpointConfig(every=1000),
     )
 
 
@@ -185,11 +136,10 @@ def gpt_shakespeare() -> LanguageRunConfig:
     )
 
 
-RECIPES: dict[str, Callable[[], AnyRunConfig]] = {
+RECIPES: dict[str, Callable[[], Any]] = {
     "translate": translate,
     "translate-multi30k": translate_multi30k,
     "emoji-names": emoji_names,
-    "words": words,
     "gpt": gpt,
     "gpt-tiny": gpt_tiny,
     "gpt-shakespeare": gpt_shakespeare,
@@ -200,18 +150,16 @@ RECIPES: dict[str, Callable[[], AnyRunConfig]] = {
     "classify": encoders.classify,
     "pairs": encoders.pairs,
     "regress": encoders.regress,
-    **tagging.TASK.recipes,
-    **question_answering.TASK.recipes,
-    "embed": encoders.embed,
     "distil": encoders.distil,
-    **image_classification.TASK.recipes,
-    **self_distillation.TASK.recipes,
     "distil-tag": encoders.distil_tag,
     "distil-answer": encoders.distil_answer,
     "distil-gpt": encoders.distil_gpt,
     "distil-encoder": encoders.distil_encoder,
-    **captioning.TASK.recipes,
 }
+
+
+for _name in TASKS:
+    RECIPES |= task(_name).recipes
 
 
 def recipe(name: str, *layers: tuple[str, Mapping[str, Any]]) -> AnyRunConfig:
@@ -236,7 +184,7 @@ def resolved(name: str) -> str | None:
     return next(iter(task(name).recipes)) if name in TASKS else None
 
 
-def amended(config: C, *layers: tuple[str, Mapping[str, Any]]) -> C:
+def amended(config: AnyRunConfig, *layers: tuple[str, Mapping[str, Any]]) -> AnyRunConfig:
     """`config` with changes laid over it."""
     sizes = type(config.model).sizes
     for where, changes in layers:

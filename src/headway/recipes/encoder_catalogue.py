@@ -22,7 +22,6 @@ from headway.recipes.distil_config import (
     DistilRunConfig,
     DistilTagRunConfig,
 )
-from headway.recipes.embed_config import EmbedEvaluationConfig, EmbedRunConfig
 from headway.recipes.encoder_config import (
     EncoderDataConfig,
     EncoderEvaluationConfig,
@@ -145,21 +144,6 @@ def regress() -> ClassifyRunConfig:
     """
     data = ClassifyDataConfig(label="score", kind="number")
     return replace(classify(), recipe="regress", data=data)
-
-
-def embed() -> EmbedRunConfig:
-    """A sentence encoder from an encoder and pairs of similar texts (--from ENCODER).
-
-    Each first text learns to find its second among those of the batch; where pairs have scores,
-    cosines learn to be the scores. The rate suits an encoder that was pre-trained by others.
-    """
-    return EmbedRunConfig(
-        recipe="embed",
-        optimizer=OptimizerConfig(lr=2e-5, beta2=0.999, eps=1e-8, weight_decay=0.01),
-        schedule=ScheduleConfig(kind="cosine", warmup=50, final=0.0),
-        evaluation=EmbedEvaluationConfig(every=100),
-        checkpoint=CheckpointConfig(every=100),
-    )
 
 
 _STUDENT_OPTIMIZER = OptimizerConfig(lr=5e-4, beta2=0.99, eps=1e-8, weight_decay=0.01)

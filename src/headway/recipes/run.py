@@ -23,12 +23,10 @@ from headway.models import parameter_count
 from headway.recipes.catalogue import AnyRunConfig
 from headway.recipes.classify import CLASSIFICATION
 from headway.recipes.classify_config import ClassifyRunConfig
-from headway.recipes.config import RunConfig, WordsRunConfig
+from headway.recipes.config import RunConfig
 from headway.recipes.distil import DISTILLATION
 from headway.recipes.distil_kinds import KINDS
 from headway.recipes.dry_run import DRY_RUN, DryRun, GoOn
-from headway.recipes.embed import EMBEDDING
-from headway.recipes.embed_config import EmbedRunConfig
 from headway.recipes.encoder import ENCODER
 from headway.recipes.encoder_config import EncoderRunConfig
 from headway.recipes.glimpses import FOLDER as GLIMPSES
@@ -38,22 +36,10 @@ from headway.recipes.language_config import LanguageRunConfig
 from headway.recipes.memory import memory_explained
 from headway.recipes.run_report import PAGE, write_report
 from headway.recipes.translate import TRANSLATION
-from headway.recipes.words import WORDS
-from headway.tasks import (
-    captioning,
-    image_classification,
-    question_answering,
-    self_distillation,
-    tagging,
-)
-from headway.tasks.captioning.config import CaptionRunConfig
 from headway.tasks.evaluating import scores_of
-from headway.tasks.image_classification.config import VisionRunConfig
 from headway.tasks.job import Compared, Emit, Evaluated, Family, Job, SelfEvaluating, Watchable
-from headway.tasks.question_answering.config import AnswerRunConfig
+from headway.tasks.registry import task_of_config
 from headway.tasks.sections import parse_time
-from headway.tasks.self_distillation.config import DinoRunConfig
-from headway.tasks.tagging.config import TagRunConfig
 from headway.tasks.task import Task
 from headway.training import (
     Averaging,
@@ -77,19 +63,12 @@ LOGGED = {"plan", "train", "valid", "sample", "saved", "resumed", "finished"}
 
 FAMILIES: dict[type[AnyRunConfig], Family | Task] = {
     RunConfig: TRANSLATION,
-    WordsRunConfig: WORDS,
     LanguageRunConfig: LANGUAGE,
     ClassifyRunConfig: CLASSIFICATION,
     **dict.fromkeys(KINDS, DISTILLATION),
-    EmbedRunConfig: EMBEDDING,
-    TagRunConfig: tagging.TASK,
-    AnswerRunConfig: question_answering.TASK,
     EncoderRunConfig: ENCODER,
-    VisionRunConfig: image_classification.TASK,
-    DinoRunConfig: self_distillation.TASK,
-    CaptionRunConfig: captioning.TASK,
 }
-"""The class of a configuration -> what its family brings."""
+"""The class of a configuration -> what its family brings, for those that are no task yet."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +98,7 @@ def train(
     checkpoint, it goes again. `history` is written above the configuration in run.yaml. `dry_run`
     limits training and evaluation, whatever the configuration.
     """
-    family = FAMILIES[type(config)]
+    family = task_of_config(config) or FAMILIES[type(config)]
     family.check(config)
     machine = prepare_machine(config.machine)
     with (

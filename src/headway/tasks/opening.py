@@ -14,7 +14,6 @@ from headway.bundle import (
     Numbers,
     TextBundle,
     TranslatorBundle,
-    WordsBundle,
 )
 from headway.bundle.files import CONFIG_FILE, PACKAGES, check_finite, fill, read_facts, verify_files
 from headway.errors import DataError, UsageError, did_you_mean
@@ -30,11 +29,9 @@ from headway.models import (
     TextClassifierConfig,
     Translator,
     TranslatorConfig,
-    WordsConfig,
     bert_classifier,
     shapes_only,
     text_classifier,
-    words_model,
 )
 from headway.settings import flatten, override
 from headway.tasks.registry import TASKS, task_of_family
@@ -91,7 +88,6 @@ SPECS: dict[str, BundleSpec] = {
     "bert": BundleSpec(
         config=BertConfig, model=Bert, bundle=EncoderBundle, foreign=_foreign_encoder
     ),
-    "words": BundleSpec(config=WordsConfig, model=words_model, bundle=WordsBundle),
 }
 """`family` in config.json -> how it is opened, of those tasks that are no folder yet."""
 
@@ -203,17 +199,18 @@ def load_as(wanted: type[B], folder: str | Path, device: str = "cpu") -> B:
 def expect(wanted: type[B], bundle: Bundle, folder: str | Path) -> B:
     """The bundle, loaded from `folder`, as one of this class; UsageError if it is another."""
     if not isinstance(bundle, wanted):
-        raise _other_kind(bundle, folder, getattr(wanted, "kind", "model"))
+        raise other_kind(bundle, folder, getattr(wanted, "kind", "model"))
     return bundle
 
 
 def check_kind(bundle: Bundle, folder: str | Path, *kinds: str) -> None:
     """UsageError if the bundle, loaded from `folder`, is of another kind than these."""
     if bundle.kind not in kinds:
-        raise _other_kind(bundle, folder, *kinds)
+        raise other_kind(bundle, folder, *kinds)
 
 
-def _other_kind(bundle: Bundle, folder: str | Path, *kinds: str) -> UsageError:
+def other_kind(bundle: Bundle, folder: str | Path, *kinds: str) -> UsageError:
+    """The error for a bundle, loaded from `folder`, of another kind than these."""
     return UsageError(
         f"{folder} holds {_one(bundle.kind)}, and this needs {' or '.join(map(_one, kinds))}",
         hint="headway runs ls says which recipe a run came from",

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -43,13 +44,8 @@ TASKS: dict[str, Entry] = {
     rain/NOUN falls/VERB.
     """,
     ),
-    "image_classification": Entry(
-        path="headway.tasks.image_classification:TASK",
-        kind="image classifier",
-        families=("vit-classifier",),
-    ),
-    "self_distillation": Entry(
-        path="headway.tasks.self_distillation:TASK", kind="image encoder", families=("vit",)
+    "word_vectors": Entry(
+        path="headway.tasks.word_vectors:TASK", kind="word model", families=("words",)
     ),
     "question_answering": Entry(
         path="headway.tasks.question_answering:TASK",
@@ -62,6 +58,18 @@ TASKS: dict[str, Entry] = {
     Reads the arguments, or one question per line from standard input. Prints one line per question:
     answer and probability, as many as --top requests, with tabs between them.
     """,
+    ),
+    "sentence_embedding": Entry(
+        path="headway.tasks.sentence_embedding:TASK",
+        kind="text encoder",
+    ),
+    "image_classification": Entry(
+        path="headway.tasks.image_classification:TASK",
+        kind="image classifier",
+        families=("vit-classifier",),
+    ),
+    "self_distillation": Entry(
+        path="headway.tasks.self_distillation:TASK", kind="image encoder", families=("vit",)
     ),
     "captioning": Entry(
         path="headway.tasks.captioning:TASK",
@@ -90,6 +98,21 @@ def task(name: str) -> Task:
 def tasks_of_kind(kind: str) -> list[Task]:
     """The tasks that evaluate bundles of that kind."""
     return [task(name) for name, entry in TASKS.items() if entry.kind == kind]
+
+
+def evaluating_task(kind: str, path: Path | None, config: object) -> Task | None:
+    """The task that evaluates a bundle of that kind on a file, or on what its run held out.
+
+    config: of the run; None for a model without a run. None if there is no such task.
+    """
+    from headway.tasks.task import Selective
+
+    for task in tasks_of_kind(kind):
+        if not isinstance(task, Selective):
+            return task
+        if type(config) is task.config if path is None else task.reads(path):
+            return task
+    return None
 
 
 def task_of_config(config: object) -> Task | None:

@@ -102,6 +102,16 @@ class Task(Protocol):
 
 
 @runtime_checkable
+class Selective(Protocol):
+    """A `Task` that shares the kind of its bundles with other tasks, and evaluates its own runs
+    only, or files that it reads."""
+
+    def reads(self, path: Path) -> bool:
+        """Whether the examples of that file or folder are evaluated by this task."""
+        ...
+
+
+@runtime_checkable
 class Predicting(Protocol):
     """A `Task` whose verb is `Bundle.predict`.
 

@@ -1,4 +1,4 @@
-"""All that the training run of a sentence encoder is told."""
+"""Configuration of a sentence-embedding run, and the recipe."""
 
 from __future__ import annotations
 
@@ -54,6 +54,18 @@ class EmbedEvaluationConfig(ObservationConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
+class EmbedScoring:
+    """How an evaluation is made."""
+
+    pairs: int | None = setting(
+        None,
+        "Maximum number of pairs, the first ones; if unset, 5,000 pairs without scores, of which "
+        "each is compared with all others, or all pairs with scores.",
+        gt=1,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class EmbedRunConfig:
     """One training run of a sentence encoder, from an encoder (`training.start`)."""
 
@@ -76,3 +88,18 @@ class EmbedRunConfig:
     def name(self) -> str:
         """What the run is called unless the user names it: its recipe."""
         return self.recipe
+
+
+def embed() -> EmbedRunConfig:
+    """A sentence encoder from an encoder and pairs of similar texts (--from ENCODER).
+
+    Each first text learns to find its second among those of the batch; where pairs have scores,
+    cosines learn to be the scores. The rate suits an encoder that was pre-trained by others.
+    """
+    return EmbedRunConfig(
+        recipe="embed",
+        optimizer=OptimizerConfig(lr=2e-5, beta2=0.999, eps=1e-8, weight_decay=0.01),
+        schedule=ScheduleConfig(kind="cosine", warmup=50, final=0.0),
+        evaluation=EmbedEvaluationConfig(every=100),
+        checkpoint=CheckpointConfig(every=100),
+    )

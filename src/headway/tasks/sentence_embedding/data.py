@@ -9,9 +9,9 @@ from pathlib import Path
 from headway.data.formats import SimilarTexts, check_table, read_similar
 from headway.data.similar import SimilarPairs
 from headway.errors import DataError, UsageError
-from headway.recipes.embed_config import EmbedDataConfig, EmbedRunConfig
 from headway.tasks.finetuning import check_unchanged
 from headway.tasks.job import Emit
+from headway.tasks.sentence_embedding.config import EmbedDataConfig, EmbedRunConfig
 from headway.tasks.splits import hold_out
 from headway.text import MarkedTokenizer
 
@@ -20,11 +20,11 @@ FILE = "pairs.json"
 
 @dataclass(frozen=True)
 class PreparedPairs:
-    """What a sentence encoder learns from. Scores of `train` lie between 0 and 1; those of `valid`
-    are as they were given."""
+    """What a sentence encoder is trained and evaluated on. Scores of `train` lie between 0 and 1;
+    those of `held_out` are as they are in the files."""
 
     train: SimilarPairs
-    valid: SimilarPairs
+    held_out: SimilarPairs
 
 
 def check_pairs(config: EmbedRunConfig) -> None:
@@ -98,9 +98,9 @@ def prepare_pairs(
     prepared = PreparedPairs(
         _scaled(encoded(train, tokenizer, length)), encoded(valid, tokenizer, length)
     )
-    seen = [[s.first, s.second, s.scores] for s in (prepared.train, prepared.valid)]
+    seen = [[s.first, s.second, s.scores] for s in (prepared.train, prepared.held_out)]
     check_unchanged(folder / FILE, tokenizer.fingerprint, seen)
-    for name, side in (("train", prepared.train), ("valid", prepared.valid)):
+    for name, side in (("train", prepared.train), ("valid", prepared.held_out)):
         emit({"kind": "prepared", "what": name, "count": len(side), "unit": "pairs"})
         full = sum(len(row) == length for texts in (side.first, side.second) for row in texts)
         if full:

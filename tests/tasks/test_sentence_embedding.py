@@ -8,12 +8,17 @@ import torch
 
 from headway import load
 from headway.bundle import EncoderBundle
+from headway.cli.main import main
+from headway.data.similar import SimilarPairs
 from headway.errors import DataError, UsageError
 from headway.machine import MachineConfig, prepare
 from headway.models import Bert, BertConfig
 from headway.recipes import recipe, saved, train
-from headway.recipes.embed import EmbedJob, likeness
-from headway.recipes.embed_data import prepare_pairs, similar_texts
+from headway.tasks import registry
+from headway.tasks.sentence_embedding.config import EmbedScoring
+from headway.tasks.sentence_embedding.data import prepare_pairs, similar_texts
+from headway.tasks.sentence_embedding.evaluation import scores_of_vectors
+from headway.tasks.sentence_embedding.job import EmbedJob
 from headway.text import MarkedTokenizer
 from headway.training import ContrastiveObjective, CosineObjective, read_metrics
 from tests.recipes.test_language import weights
@@ -112,6 +117,25 @@ def test_an_encoder_learns_to_find_what_means_the_same(start, learned):
     assert found(load(start)) < found(bundle) / 2
 
 
+def test_training_python_and_the_command_line_give_the_same_scores(learned, capsys):
+    validations = read_metrics(learned / "metrics.jsonl", "valid")
+    (best,) = [row for row in validations if row["is_best"]][-1:]
+    task, bundle, config = registry.task("sentence_embedding"), load(learned), saved(learned)
+    held_out = task.held_out(bundle, learned, config, EmbedScoring())
+    assert len(held_out) < config.evaluation.pairs
+    scores = task.evaluate(bundle, held_out)
+    assert scores.numbers() == {name: best[name] for name in scores.numbers()}
+    assert list(scores.numbers()) == ["reciprocal_rank", "accuracy"]
+    with pytest.raises(SystemExit) as leaving:
+        main(["eval", str(learned), "--json"])
+    assert leaving.value.code == 0
+    assert json.loads(capsys.readouterr().out) == scores.as_dict()
+    few = task.evaluate(bundle, held_out, EmbedScoring(pairs=3))
+    assert few.counts == {"pairs": 3} and few["accuracy"] >= scores["accuracy"] / 2
+    with pytest.raises(DataError, match="1 pairs are too few"):
+        task.evaluate(bundle, SimilarPairs(held_out.first[:1], held_out.second[:1]))
+
+
 def test_scores_are_learned_and_measured_by_their_order(start, tmp_path):
     config = embedding(
         scored(tmp_path / "s.tsv"),
@@ -152,7 +176,7 @@ def test_the_job_follows_from_the_pairs(start, pairs, tmp_path):
     assert jobs[0].objective == ContrastiveObjective(20.0, True)
     assert jobs[1].objective == CosineObjective()
     assert sorted(set(jobs[1].prepared.train.scores)) == pytest.approx([0, 1 / 3, 2 / 3, 1])
-    assert set(jobs[1].prepared.valid.scores) <= {0, 1, 2, 3}
+    assert set(jobs[1].held_out.scores) <= {0, 1, 2, 3}
     model = jobs[0].build()
     for name, parameter in model.named_parameters():
         assert torch.equal(parameter, bundle.model.get_parameter(name)), name
@@ -161,18 +185,17 @@ def test_the_job_follows_from_the_pairs(start, pairs, tmp_path):
 
 
 def test_likeness_leaves_out_rivals_that_are_partners_too(start):
-    from headway.data.similar import SimilarPairs
-
     vectors = {1: [1.0, 0.0], 2: [1.0, 0.0], 3: [0.0, 1.0], 4: [0.6, 0.8]}
 
-    def encode(rows):
-        return torch.tensor([vectors[row[0]] for row in rows])
+    def likeness(pairs):
+        sides = ([vectors[row[0]] for row in rows] for rows in (pairs.first, pairs.second))
+        return scores_of_vectors(*map(torch.tensor, sides), pairs).numbers()
 
-    found = likeness(SimilarPairs([[1], [1], [3]], [[2], [4], [4]]), 9, encode)
+    found = likeness(SimilarPairs([[1], [1], [3]], [[2], [4], [4]]))
     assert found == {"accuracy": 1.0, "reciprocal_rank": 1.0}
-    rival = likeness(SimilarPairs([[1], [3]], [[4], [2]]), 9, encode)
+    rival = likeness(SimilarPairs([[1], [3]], [[4], [2]]))
     assert rival == {"accuracy": 0.0, "reciprocal_rank": 0.5}
-    few = likeness(SimilarPairs([[1], [3], [1]], [[2], [4], [3]], [3.0, 2.0, 9.0]), 2, encode)
+    few = likeness(SimilarPairs([[1], [3]], [[2], [4]], [3.0, 2.0]))
     assert few == {"spearman": pytest.approx(1.0), "pearson": pytest.approx(1.0)}
 
 

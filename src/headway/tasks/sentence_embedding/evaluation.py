@@ -1,0 +1,70 @@
+"""How good vectors of texts are: cosines against scores, or retrieval of a pair's other text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+import torch.nn.functional as F
+
+from headway.bundle import EncoderBundle
+from headway.data.similar import SimilarPairs, share_texts
+from headway.errors import DataError
+from headway.evaluation import pearson, places_of_right, spearman
+from headway.evaluation.scores import Metric, Scores
+from headway.shapes import Float, Tensor
+from headway.tasks.sentence_embedding.config import EmbedScoring
+
+MOST = 5000  # pairs without scores: each text is compared with all others
+USUAL = EmbedScoring()
+
+
+def evaluate(
+    bundle: EncoderBundle,
+    pairs: SimilarPairs,
+    options: EmbedScoring = USUAL,
+    progress: Callable[[int], None] = lambda done: None,
+) -> Scores:
+    """`scores_of_vectors` of the first pairs. Texts are read as they are encoded in `pairs`.
+
+    progress: called before each batch with the number of texts processed so far. DataError for
+    fewer than two pairs.
+    """
+    if len(pairs) < 2:
+        raise DataError(f"{len(pairs)} pairs are too few to evaluate on")
+    most = options.pairs or (MOST if pairs.scores is None else len(pairs))
+    scores = None if pairs.scores is None else pairs.scores[:most]
+    chosen = SimilarPairs(pairs.first[:most], pairs.second[:most], scores)
+    first = _vectors(bundle, chosen.first, progress)
+    second = _vectors(bundle, chosen.second, lambda done: progress(len(first) + done))
+    return scores_of_vectors(first, second, chosen)
+
+
+def _vectors(
+    bundle: EncoderBundle, rows: Sequence[Sequence[int]], progress: Callable[[int], None]
+) -> Float[Tensor, "N D"]:
+    """Of length 1."""
+    return F.normalize(bundle.pooled(rows, bundle.pooling, progress), dim=-1).cpu()
+
+
+def scores_of_vectors(
+    first: Float[Tensor, "N D"], second: Float[Tensor, "N D"], pairs: SimilarPairs
+) -> Scores:
+    """How well the cosines of vectors of length 1 agree with pairs.
+
+    With scores: spearman and pearson, of cosines and scores. Without: each first text retrieves its
+    second among all second texts; reciprocal_rank is the mean of 1 / its rank, accuracy the
+    fraction of ranks that are 1. Texts of other pairs that are also partners are left out.
+    """
+    if pairs.scores is not None:
+        cosines, scores = (first * second).sum(-1), torch.tensor(pairs.scores)
+        metrics = {"spearman": spearman(cosines, scores), "pearson": pearson(cosines, scores)}
+    else:
+        shared = share_texts(pairs.first, pairs.second)
+        ranks = places_of_right(first @ second.T, shared).double()
+        metrics = {
+            "reciprocal_rank": (1 / ranks).mean().item(),
+            "accuracy": (ranks == 1).double().mean().item(),
+        }
+    numbers = tuple(Metric(name, value) for name, value in metrics.items())
+    return Scores(numbers, {"pairs": len(pairs)})

@@ -1,0 +1,11 @@
+"""How a terminal shows the scores of vectors of texts."""
+
+from __future__ import annotations
+
+from headway.evaluation.scores import Scores
+
+
+def score_line(scores: Scores) -> str:
+    """All metrics, and the number of pairs."""
+    numbers = (f"{name} {value:.4f}" for name, value in scores.numbers().items())
+    return "   ".join([*numbers, f"{scores.counts['pairs']:,} pairs"])
