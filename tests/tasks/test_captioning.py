@@ -16,10 +16,11 @@ from headway.machine import MachineConfig, prepare
 from headway.models import GPT, GPTConfig, ViT, ViTConfig
 from headway.recipes import check_same, recipe, saved, train
 from headway.tasks.captioning import TASK
-from headway.tasks.captioning.bundle import CaptionerBundle, CaptionInput, CaptionOptions
+from headway.tasks.captioning.bundle import CaptionerBundle
 from headway.tasks.captioning.data import captioned_images
 from headway.tasks.captioning.evaluation import CaptionEvaluation
 from headway.tasks.captioning.job import CaptionJob
+from headway.tasks.captioning.prediction import CaptionInput, CaptionOptions
 from headway.text import TextPieces
 from headway.training import CaptionObjective, read_metrics
 from tests.data.pictures import png

@@ -9,12 +9,7 @@ from typing import Any
 from headway.evaluation.scores import Scores
 from headway.machine import Machine
 from headway.models import Captioner, CaptionerConfig
-from headway.tasks.captioning.bundle import (
-    CaptionedFile,
-    CaptionerBundle,
-    CaptionInput,
-    CaptionOptions,
-)
+from headway.tasks.captioning.bundle import CaptionerBundle
 from headway.tasks.captioning.config import CaptionRunConfig, caption, caption_emoji
 from headway.tasks.captioning.data import (
     CaptionExamples,
@@ -25,6 +20,7 @@ from headway.tasks.captioning.data import (
 from headway.tasks.captioning.evaluation import DEFAULTS, CaptionEvaluation, evaluate
 from headway.tasks.captioning.foreign import from_hugging_face
 from headway.tasks.captioning.job import prepare
+from headway.tasks.captioning.prediction import CaptionedFile, CaptionInput, CaptionOptions
 from headway.tasks.captioning.show import draw_words, prediction_lines, score_lines
 from headway.tasks.job import Emit, Job
 from headway.tasks.task import BundleSpec, Styled

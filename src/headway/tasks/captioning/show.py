@@ -10,7 +10,8 @@ from headway.errors import UsageError
 from headway.evaluation.scores import Scores
 from headway.inspection.looking import look
 from headway.inspection.overlays import overlays
-from headway.tasks.captioning.bundle import CaptionedFile, CaptionerBundle, CaptionOptions
+from headway.tasks.captioning.bundle import CaptionerBundle
+from headway.tasks.captioning.prediction import CaptionedFile, CaptionOptions
 from headway.tasks.task import Styled
 
 
