@@ -10,20 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headway.config_files import YAML_LIMIT, read_yaml, write_yaml
 from headway.errors import DataError, UsageError
 from headway.settings import (
-    YAML_LIMIT,
     differences,
     explain,
     fields_of,
     flat,
     flatten,
     override,
-    read_yaml,
     section,
     setting,
     to_dict,
-    write_yaml,
 )
 
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headway.tasks.opening import load
+    from headway.api import Run, evaluate, load, tasks, train
 
-__all__ = ["__version__", "load"]
+__all__ = ["Run", "__version__", "evaluate", "load", "tasks", "train"]
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    """`headway.load` brings torch in only when somebody asks for it."""
-    if name == "load":
-        from headway.tasks.opening import load
-
-        return load
+    """`headway.load` and the others bring torch in only when somebody asks for them."""
+    if name in __all__:
+        return getattr(import_module("headway.api"), name)
     raise AttributeError(f"module 'headway' has no attribute {name!r}")

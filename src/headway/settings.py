@@ -9,19 +9,15 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
-import yaml
-
-from headway.errors import DataError, UsageError, closest
-from headway.files import read_bytes
+from headway.errors import UsageError, closest
 
 T = TypeVar("T")
-YAML_LIMIT = 2**20
 COMMAND_LINE = "the command line"
 _WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _LIMITS: dict[str, tuple[str, Any]] = {
@@ -59,12 +55,20 @@ PENALTY = Most(10, "beyond that the longest output ranks first, whatever it says
 COPIES = Most(10_000, "time and memory grow in proportion")
 
 
-def setting(default: Any, help: str, **limits: float | int) -> Any:
-    """A documented field: `lr: float = setting(7e-4, "peak learning rate", gt=0)`. limits: gt, ge,
-    lt, le, for values from outside; numbers without are from -MOST to `MOST`."""
+def setting(
+    default: Any, help: str, *, names: Collection[str] | None = None, **limits: float | int
+) -> Any:
+    """A documented field: `lr: float = setting(7e-4, "peak learning rate", gt=0)`.
+
+    limits: gt, ge, lt, le. Checked wherever a value comes from outside. A number without an upper
+    limit is at most `MOST`, one without a lower limit at least -MOST. names: of a text, those that
+    it may be; a registry, which other packages can extend.
+    """
     if unknown := limits.keys() - _LIMITS.keys():
         raise ValueError(f"{unknown=} limits, there are {', '.join(_LIMITS)}")
-    return dataclasses.field(default=default, metadata={"help": help, "limits": limits})
+    return dataclasses.field(
+        default=default, metadata={"help": help, "limits": limits, "names": names}
+    )
 
 
 def required(help: str) -> Any:
@@ -86,10 +90,13 @@ class Field:
     default: Any
     help: str
     limits: Mapping[str, float | int]
+    names: Collection[str] | None = None
 
     @property
     def expects(self) -> str:
         """What may stand there, in words."""
+        if self.names is not None:
+            return "one of " + ", ".join(self.names)
         own = {name: limit for name, limit in self.limits.items() if abs(limit) != MOST}
         bounds = [f"{_LIMITS[name][0]} {_shown(limit)}" for name, limit in own.items()]
         return " ".join([_type_name(self.type), " and ".join(bounds)]).strip()
@@ -110,7 +117,8 @@ def fields_of(config: Any) -> dict[str, Field]:
         else:
             kind, meta = types_by_name[item.name], item.metadata
             limits = _with_defaults(kind, meta.get("limits", {}))
-            found[item.name] = Field(item.name, kind, value, meta.get("help", ""), limits)
+            help, names = meta.get("help", ""), meta.get("names")
+            found[item.name] = Field(item.name, kind, value, help, limits, names)
     return found
 
 
@@ -181,7 +189,7 @@ def _rebuild(config: Any, tree: Mapping[str, Any], where: str) -> Any:
 def to_dict(config: Any) -> dict[str, Any]:
     """Nested plain values, for YAML and JSON."""
     return {
-        f.name: to_dict(value) if dataclasses.is_dataclass(value) else _plain(value)
+        f.name: to_dict(value) if dataclasses.is_dataclass(value) else plain(value)
         for f in dataclasses.fields(config)
         for value in [getattr(config, f.name)]
     }
@@ -217,13 +225,15 @@ def explain(config: Any, key: str) -> str:
         meant = closest(name, leaves) or _by_last_part(name, leaves)
         raise UsageError(f"no option {key}" + (f". Did you mean {meant}?" if meant else ""))
     field = leaves[name]
-    return f"{name}: {field.expects}, default {_plain(field.default)}\n  {field.help}"
+    return f"{name}: {field.expects}, default {plain(field.default)}\n  {field.help}"
 
 
 def _checked(field: Field, value: Any, where: str) -> Any:
     """`value`, parsed if it is text, of the right type and within its limits."""
     try:
         parsed = _parse(field.type, value)
+        if field.names is not None and parsed not in field.names:
+            raise ValueError
     except (ValueError, TypeError, OverflowError):
         raise UsageError(f"{field.key}={value}: must be {field.expects}", where) from None
     _check_limits(field, parsed, value, where)
@@ -300,9 +310,10 @@ def _fail() -> Any:
     raise ValueError
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """As YAML and JSON have it."""
     if isinstance(value, tuple):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     return str(value) if isinstance(value, Path) else value
 
 
@@ -315,85 +326,3 @@ def _type_name(kind: Any) -> str:
         return f"a list, each {_type_name(get_args(kind)[0])}"
     names = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
     return names.get(kind, "a path")
-
-
-class _PlainLoader(yaml.SafeLoader):
-    """Refuses a key that stands twice (the first would be lost silently) and every alias.
-
-    A few lines of aliases of aliases make billions of values, and settings need none.
-    """
-
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):
-            alias: Any = self.peek_event()  # type: ignore[no-untyped-call]
-            problem = "aliases (*name) are not used here"
-            raise yaml.MarkedYAMLError(problem=problem, problem_mark=alias.start_mark)
-        return super().compose_node(parent, index)
-
-
-def _mapping(loader: _PlainLoader, node: yaml.MappingNode) -> dict[Any, Any]:
-    seen = set()
-    for key, _ in node.value:
-        name = key.value if isinstance(key, yaml.ScalarNode) else None
-        if name in seen or name is None:
-            problem = f"the key {name!r} stands twice" if name else "a key must be a plain name"
-            raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
-        seen.add(name)
-    return loader.construct_mapping(node, deep=True)
-
-
-_PlainLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
-
-
-def read_yaml(path: Path) -> dict[str, Any]:
-    """A YAML file as dotted keys. Only plain values: nothing in it can run.
-
-    DataError names the file and, where the parser knows it, the line.
-    """
-    text = read_bytes(path, YAML_LIMIT)
-    try:
-        loaded = _PlainLoader(text).get_single_data()
-    except yaml.MarkedYAMLError as error:
-        line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise DataError(f"not valid YAML: {error.problem}", f"{path}{line}") from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise DataError(f"not valid YAML: {error}", str(path)) from error
-    if loaded is None:
-        return {}
-    if not isinstance(loaded, dict) or not all(isinstance(key, str) for key in loaded):
-        raise DataError("must be names and values (key: value)", str(path))
-    return flatten(loaded)
-
-
-def write_yaml(config: Any, history: Sequence[str] = ()) -> str:
-    """The configuration as YAML, each value beside what it means; `history` on top."""
-    head = "".join(f"# {' '.join(line.split())}\n" for line in history)
-    return head + "\n".join(_yaml_lines(config, "")) + "\n"
-
-
-def _yaml_lines(config: Any, indent: str) -> Iterator[str]:
-    for item in dataclasses.fields(config):
-        value = getattr(config, item.name)
-        if dataclasses.is_dataclass(value):
-            yield f"{indent}{item.name}:"
-            yield from _yaml_lines(value, indent + "  ")
-        else:
-            help = " ".join(item.metadata.get("help", "").split())
-            line = _yaml_line(item.name, _plain(value))
-            yield f"{indent}{line}" + (f"  # {help}" if help else "")
-
-
-def _yaml_line(name: str, value: Any) -> str:
-    """On one line, whatever the value: the comment stands beside it."""
-    width = 2**31 - 1
-    for style in (None, '"'):  # only in double quotes are line breaks written as escapes
-        text = yaml.safe_dump(
-            {name: value},
-            allow_unicode=style is None,
-            default_flow_style=True,
-            default_style=style,
-            width=width,
-        )
-        if len(text.splitlines()) == 1:
-            break
-    return text.strip()[1:-1]

@@ -3,7 +3,6 @@
 from dataclasses import replace
 from functools import cache
 from itertools import product
-from typing import get_args
 
 import pytest
 import torch
@@ -13,7 +12,7 @@ from headway.attention import Kernel
 from headway.bundle import TranslatorBundle
 from headway.decoding import Forbidden, Limits, greedy_search
 from headway.models import Translator, TranslatorConfig
-from headway.models.choices import PositionScheme, Score
+from headway.models.choices import SCHEMES, SCORES
 from headway.text import TokenizerPair
 
 SMALL = TranslatorConfig(
@@ -57,7 +56,7 @@ def attends(model):
     return any(isinstance(module, Kernel) for module in model.modules())
 
 
-@pytest.mark.parametrize("score", get_args(Score))
+@pytest.mark.parametrize("score", SCORES)
 @pytest.mark.parametrize(
     ("encoder", "decoder"),
     list(product(*SIDES)),
@@ -92,7 +91,7 @@ def tokenizers():
     "changes",
     [
         {"encoder": encoder, "decoder": decoder, "attention": score, **more}
-        for encoder, decoder, score in product(*SIDES, get_args(Score))
+        for encoder, decoder, score in product(*SIDES, SCORES)
         for more in ({}, {"cell": "lstm", "input_feeding": True, "bidirectional": False})
     ],
     ids=lambda changes: " ".join(map(str, changes.values())),
@@ -118,7 +117,7 @@ def test_every_combination_writes_what_its_logits_say_and_comes_back_from_disk(c
     assert torch.equal(again(SOURCE, TARGET, KEYS), model(SOURCE, TARGET, KEYS))
 
 
-@pytest.mark.parametrize("scheme", get_args(PositionScheme))
+@pytest.mark.parametrize("scheme", SCHEMES)
 def test_every_position_scheme_but_none_makes_order_matter(scheme):
     model = Translator(replace(SMALL, positions=scheme, max_length=16)).eval()
     shuffled = SOURCE[:1, [2, 0, 3, 1, 4]]

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from headway.errors import DataError, UsageError
+from headway.extensions import packages_of
 from headway.files import read_json, write_file
 from headway.folders import MANIFEST, replaced_folder, verify_folder
 from headway.models.contracts import set_parameters
@@ -22,6 +23,8 @@ from headway.tensors import read_tensors, write_tensors
 FORMAT = 1
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
+PACKAGES = "packages"
+"""A key of config.json: packages that the model needs besides Headway."""
 
 
 @runtime_checkable
@@ -57,6 +60,8 @@ def save_files(
         "model": to_dict(config),
         **(more or {}),
     }
+    if packages := packages_of(config):
+        facts[PACKAGES] = packages
     with replaced_folder(folder) as place:
         text.save(place)
         write_file(place / CONFIG_FILE, (json.dumps(facts, indent=1) + "\n").encode())

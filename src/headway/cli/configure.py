@@ -21,8 +21,8 @@ def show(name: str = "translate", /) -> None:
     name
         A recipe (translate, words, ...: headway train --help) or a run folder.
     """
+    from headway.config_files import write_yaml
     from headway.recipes import recipe
-    from headway.settings import write_yaml
 
     saved = Path(name) / "run.yaml"
     if saved.is_file():

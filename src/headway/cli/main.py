@@ -12,9 +12,8 @@ from headway.cli.caption import caption
 from headway.cli.check import data_app
 from headway.cli.classify import classify
 from headway.cli.compare import compare
-from headway.cli.configure import config_app, explain
+from headway.cli.configure import config_app
 from headway.cli.console import (
-    data,
     finish,
     on_output,
     prepare_streams,
@@ -41,6 +40,7 @@ from headway.cli.report import report as report_run
 from headway.cli.runs import runs_app
 from headway.cli.similar import similar
 from headway.cli.train import train
+from headway.cli.train_help import show_help
 from headway.cli.translate import translate
 from headway.cli.verbs import named_verb, verb_command
 from headway.cli.words import words_app
@@ -120,8 +120,7 @@ def _run(words: list[str]) -> int:
         words = utf8_arguments(words)
         _call(words)
         if words[:1] == ["train"] and HELP.intersection(words):
-            data("Settings (headway config explain):")
-            explain(recipe=_recipe_in(words))
+            show_help(words[1:])
     except CycloptsError as error:
         report(UsageError(" ".join(str(error).split()), hint="headway --help"))
         return UsageError.exit_code
@@ -179,13 +178,6 @@ def _no_such_path(error: OSError) -> int:
     failed = cannot_open(Path(error.filename), error)
     report(failed)
     return failed.exit_code
-
-
-def _recipe_in(words: list[str]) -> str:
-    """The recipe that help is wanted for."""
-    from headway.recipes import RECIPES
-
-    return next((word for word in words[1:] if word in RECIPES), "translate")
 
 
 def _no_memory(error: BaseException) -> int:

@@ -52,7 +52,7 @@ def show(place: Path, /, *, json: bool = False) -> None:
     json
         One JSON object.
     """
-    from headway.settings import read_yaml
+    from headway.config_files import read_yaml
     from headway.training import read_metrics
 
     if not (place / "run.yaml").is_file():
@@ -74,7 +74,7 @@ def show(place: Path, /, *, json: bool = False) -> None:
 
 
 def _summary(place: Path) -> dict[str, Any]:
-    from headway.settings import read_yaml
+    from headway.config_files import read_yaml
     from headway.training import read_metrics
 
     config = read_yaml(place / "run.yaml")

@@ -12,9 +12,10 @@ from cyclopts import Parameter
 
 from headway.cli.console import data_json, program, talk
 from headway.cli.screen import Screen
+from headway.config_files import read_yaml
 from headway.errors import UsageError
 from headway.files import check_name
-from headway.settings import COMMAND_LINE, read_yaml
+from headway.settings import COMMAND_LINE
 from headway.tasks.registry import task_of_config
 
 if TYPE_CHECKING:
@@ -83,23 +84,9 @@ def train(
 ) -> None:
     """headway train RECIPE [DATA] [--SETTING VALUE ...]: train a model, or go on training it.
 
-    RECIPE, and what DATA is to it (plain files or .gz; --from MODEL starts from another model):
-
-    translate: pairs of sentences, a .tsv file, a folder with train and valid files, or what two
-    aligned files share (data/train for data/train.en and data/train.de). words: text files, .txt,
-    or .tsv with --column NAME. gpt, gpt-tiny, gpt-shakespeare; bert, bert-tiny, bert-domain,
-    roberta; distil-gpt, distil-encoder: .txt, .md and .jsonl files, folders of them, or
-    python-docs. classify, pairs, regress, distil: .tsv, .csv or .jsonl with the columns text and
-    label (two texts: sentence1, sentence2; numbers: score). embed: the same with first and second.
-    tag, distil-tag: .conll, .conllu or .jsonl. answer, distil-answer: SQuAD's .json, or .jsonl.
-    vision, dino, sound: a folder with a folder of pictures (or .wav) for each class, .zip, .npz,
-    .parquet, or digits. caption: .tsv, .csv or .jsonl with the columns image and caption (or
-    --data.images ARRAYS.npz). translate-multi30k, emoji-names, vision-digits, caption-emoji: none.
-
-    Every setting is a flag: --model.size small --optimizer.lr 1e-3 --training.steps 2000.
-    `headway config explain` lists them all. Short for the commonest: --source --target --valid
-    --test --column --steps --epochs --time --seed --device --dtype --threads --compile, and --model
-    for --model.size: tiny, small, base, big, or rnn (with --model.attention additive, none, ...).
+    RECIPE is one of the recipes below, or a task, whose first recipe is taken. DATA is what it
+    trains on: plain files or .gz (headway train RECIPE --help says which). --from MODEL starts from
+    another model. Every setting is a flag: --model.size small --optimizer.lr 1e-3 --steps 2000.
 
     A run of the same name and configuration is continued where it stopped.
 
@@ -166,7 +153,7 @@ def _new(
 def run_folder(name: str) -> Path:
     """runs/NAME."""
     if not name.strip(".") or Path(name).name != name:
-        raise UsageError(f"--run {name}: a name, not a path; the folder is runs/NAME")
+        raise UsageError(f"run {name!r}: a name, not a path; the folder is runs/NAME")
     check_name(name, "--run")
     return Path("runs") / name
 

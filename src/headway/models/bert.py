@@ -27,7 +27,7 @@ from headway.blocks import (
 from headway.blocks.feedforward import ACTIVATIONS
 from headway.linear import Linear
 from headway.models import choices
-from headway.models.choices import PositionScheme
+from headway.models.choices import KERNELS, SCHEMES
 from headway.models.contracts import init_normal
 from headway.settings import COPIES, HEADS, LAYERS, LENGTH, VOCABULARY, WIDTH, setting
 from headway.shapes import Bool, Float, Int, Tensor
@@ -87,13 +87,11 @@ class BertConfig:
     activation: Literal["relu", "gelu", "gelu-tanh", "silu"] = setting(
         "gelu", "nonlinearity of the feed-forward layers"
     )
-    positions: PositionScheme = setting("learned", "how a token knows its place")
+    positions: str = setting("learned", "how a token knows its place", names=SCHEMES)
     first_place: int = setting(
         0, "rows of a learned table before the first token's", ge=0, le=LENGTH
     )
-    attention: Literal[
-        "scaled-dot", "dot", "bilinear", "additive", "linear", "linear-elu", "window"
-    ] = setting("scaled-dot", "the score of every attention")
+    attention: str = setting("scaled-dot", "the score of every attention", names=KERNELS)
     window: int = setting(128, "keys to each side with attention=window", gt=0, le=LENGTH)
     max_length: int = setting(
         512, "longest text, its marks included; a learned table ends there", gt=0, le=LENGTH

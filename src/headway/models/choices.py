@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable
+from typing import Protocol
 
 from headway.attention import (
     Additive,
@@ -19,35 +20,66 @@ from headway.attention import (
     SlidingWindow,
 )
 from headway.blocks import Added, Concatenated, LearnedTable, NoPositions, SinusoidalTable
+from headway.extensions import Extended, Names
 
-Score = Literal[
-    "scaled-dot", "dot", "bilinear", "additive", "linear", "linear-elu", "window", "none"
-]
-PositionScheme = Literal["sinusoidal", "learned", "none", "rotary", "alibi", "relative"]
+KernelFactory = Callable[[int, int], Kernel]
+"""(num_heads, head_dim) -> the kernel of one attention layer; queries, keys and values have
+head_dim dimensions in each head."""
+
+KERNELS: Extended[KernelFactory] = Extended(
+    {
+        "scaled-dot": lambda num_heads, head_dim: FusedDot(),
+        "dot": lambda num_heads, head_dim: Dot(),
+        "bilinear": lambda num_heads, head_dim: Bilinear(num_heads, head_dim, head_dim),
+        "additive": lambda num_heads, head_dim: Additive(num_heads, head_dim, head_dim, head_dim),
+        "linear": lambda num_heads, head_dim: LinearDot(),
+        "linear-elu": lambda num_heads, head_dim: LinearElu(),
+        "window": lambda num_heads, head_dim: FusedDot(),  # between two sequences: `kernel`
+    },
+    "headway.kernels",
+)
+SCORES = Names(KERNELS, ("none",))
+"""What a translator's attention may be: "none" is an RNN decoder that sees one vector only."""
 
 
-def kernel(score: Score, num_heads: int, head_dim: int, window: int | None) -> Kernel:
+class PositionFactory(Protocol):
+    """Makes what happens to positions inside each self-attention of a stack."""
+
+    def __call__(self, num_heads: int, head_dim: int, *, causal: bool) -> AttentionPositions: ...
+
+
+def _rotary(num_heads: int, head_dim: int, *, causal: bool) -> AttentionPositions:
+    return Rotary(head_dim)
+
+
+def _alibi(num_heads: int, head_dim: int, *, causal: bool) -> AttentionPositions:
+    return Alibi(num_heads)
+
+
+def _relative(num_heads: int, head_dim: int, *, causal: bool) -> AttentionPositions:
+    return RelativeBuckets(num_heads, causal=causal)
+
+
+POSITIONS: Extended[PositionFactory] = Extended(
+    {"rotary": _rotary, "alibi": _alibi, "relative": _relative}, "headway.positions"
+)
+SCHEMES = Names(POSITIONS, ("sinusoidal", "learned", "none"))
+"""What positions may be: those inside attention, and those that join the word vectors."""
+
+
+def kernel(score: str, num_heads: int, head_dim: int, window: int | None) -> Kernel:
     """The kernel of that name, with queries and keys of width head_dim.
 
     window: for a sliding window; None between two sequences, where there can be none. "none" (an
     RNN decoder without attention) leaves other attentions at the scaled dot.
     """
-    if score == "bilinear":
-        return Bilinear(num_heads, head_dim, head_dim)
-    if score == "additive":
-        return Additive(num_heads, head_dim, head_dim, head_dim)
     if score == "window" and window is not None:
         return SlidingWindow(window)
-    simple: dict[str, type[Dot | LinearDot | LinearElu]] = {
-        "dot": Dot,
-        "linear": LinearDot,
-        "linear-elu": LinearElu,
-    }
-    return simple[score]() if score in simple else FusedDot()
+    return FusedDot() if score == "none" else KERNELS[score](num_heads, head_dim)
 
 
 def input_positions(
-    scheme: PositionScheme, model_dim: int, position_dim: int, max_length: int
+    scheme: str, model_dim: int, position_dim: int, max_length: int
 ) -> Added | Concatenated | NoPositions:
     """What joins the word vectors; nothing for a scheme that lives inside attention.
 
@@ -64,7 +96,7 @@ def input_positions(
 
 
 def attention_positions(
-    scheme: PositionScheme,
+    scheme: str,
     num_heads: int,
     head_dim: int,
     *,
@@ -74,8 +106,4 @@ def attention_positions(
     """What happens inside each self-attention of a stack; None for a scheme at the input."""
     if scheme == "rotary":
         return Rotary(head_dim, rotary_base)
-    if scheme == "alibi":
-        return Alibi(num_heads)
-    if scheme == "relative":
-        return RelativeBuckets(num_heads, causal=causal)
-    return None
+    return POSITIONS[scheme](num_heads, head_dim, causal=causal) if scheme in POSITIONS else None

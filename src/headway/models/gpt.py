@@ -32,7 +32,7 @@ from headway.blocks import (
 from headway.blocks.feedforward import ACTIVATIONS
 from headway.linear import Linear
 from headway.models import choices
-from headway.models.choices import PositionScheme
+from headway.models.choices import KERNELS, SCHEMES
 from headway.models.contracts import init_normal
 from headway.settings import HEADS, LAYERS, LENGTH, VOCABULARY, WIDTH, setting
 from headway.shapes import Bool, Float, Int, Tensor
@@ -105,11 +105,9 @@ class GPTConfig:
         "gelu-tanh", "nonlinearity of the feed-forward layers; swiglu adds a gate"
     )
     bias: bool = setting(True, "linear layers add a bias")
-    positions: PositionScheme = setting("learned", "how a token knows its place")
+    positions: str = setting("learned", "how a token knows its place", names=SCHEMES)
     rotary_base: float = setting(10_000.0, "of positions=rotary: greater reaches farther", gt=1)
-    attention: Literal[
-        "scaled-dot", "dot", "bilinear", "additive", "linear", "linear-elu", "window"
-    ] = setting("scaled-dot", "the score of every attention")
+    attention: str = setting("scaled-dot", "the score of every attention", names=KERNELS)
     window: int = setting(128, "keys that attention=window looks back over", gt=0, le=LENGTH)
     max_length: int = setting(
         256, "longest text to train on; a learned table ends there", gt=0, le=LENGTH

@@ -40,7 +40,7 @@ from headway.blocks import (
 from headway.blocks.feedforward import ACTIVATIONS
 from headway.linear import Linear
 from headway.models import choices
-from headway.models.choices import PositionScheme, Score
+from headway.models.choices import SCHEMES, SCORES
 from headway.models.contracts import init_weights
 from headway.settings import HEADS, LAYERS, LENGTH, VOCABULARY, WIDTH, setting
 from headway.shapes import Bool, Float, Int, Tensor
@@ -55,8 +55,10 @@ class TranslatorConfig:
         "transformer", "what reads the source"
     )
     decoder: Literal["transformer", "rnn"] = setting("transformer", "what writes the target")
-    attention: Score = setting(
-        "scaled-dot", "the score of every attention; none: an RNN decoder sees one vector only"
+    attention: str = setting(
+        "scaled-dot",
+        "the score of every attention; none: an RNN decoder sees one vector only",
+        names=SCORES,
     )
     window: int = setting(16, "keys that attention=window looks back over", gt=0, le=LENGTH)
     cell: Literal["gru", "lstm"] = setting("gru", "of recurrent encoders and decoders")
@@ -72,8 +74,10 @@ class TranslatorConfig:
     dropout: float = setting(0.1, "share of activations dropped while training", ge=0, lt=1)
     norm: Literal["pre", "post"] = setting("pre", "norm before each sublayer, or after its sum")
     activation: Literal["relu", "gelu"] = setting("relu", "nonlinearity of the feed-forward layers")
-    positions: PositionScheme = setting(
-        "sinusoidal", "how a token knows its place; recurrent networks need and get none"
+    positions: str = setting(
+        "sinusoidal",
+        "how a token knows its place; recurrent networks need and get none",
+        names=SCHEMES,
     )
     position_dim: int = setting(
         0,

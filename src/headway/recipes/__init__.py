@@ -7,6 +7,7 @@ from headway.recipes.catalogue import (
     check_same,
     config_classes,
     recipe,
+    resolved,
     saved,
 )
 from headway.recipes.classify_config import ClassifyRunConfig
@@ -30,6 +31,7 @@ __all__ = [
     "check_same",
     "config_classes",
     "recipe",
+    "resolved",
     "saved",
     "train",
 ]

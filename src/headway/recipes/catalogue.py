@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from headway.config_files import read_yaml
 from headway.errors import UsageError, did_you_mean
 from headway.machine import MachineConfig
 from headway.models import GPTConfig, TranslatorConfig
@@ -33,9 +34,10 @@ from headway.recipes.language_config import (
     LanguageTrainingConfig,
 )
 from headway.recipes.vision_config import VisionRunConfig
-from headway.settings import differences, fields_of, override, read_yaml
+from headway.settings import differences, fields_of, override
 from headway.tasks import question_answering, sentence_embedding, tagging
 from headway.tasks.question_answering.config import AnswerRunConfig
+from headway.tasks.registry import TASKS, task
 from headway.tasks.sections import CheckpointConfig
 from headway.tasks.sentence_embedding.config import EmbedRunConfig
 from headway.tasks.tagging.config import TagRunConfig
@@ -214,14 +216,23 @@ RECIPES: dict[str, Callable[[], AnyRunConfig]] = {
 def recipe(name: str, *layers: tuple[str, Mapping[str, Any]]) -> AnyRunConfig:
     """A recipe with changes laid over it, in order: (whose words, {dotted key: value}).
 
-    `model.size` in any layer is applied first, so that other model settings refine it.
+    name: a recipe, or a task, whose first recipe is taken. `model.size` in any layer is applied
+    first, so that other model settings refine it.
     """
-    if name not in RECIPES:
+    resolved_name = resolved(name)
+    if resolved_name is None:
         raise UsageError(
-            f"unknown recipe {name!r}" + did_you_mean(name, RECIPES),
+            f"unknown recipe {name!r}" + did_you_mean(name, [*RECIPES, *TASKS]),
             hint="one of: " + ", ".join(RECIPES),
         )
-    return amended(RECIPES[name](), *layers)
+    return amended(RECIPES[resolved_name](), *layers)
+
+
+def resolved(name: str) -> str | None:
+    """The recipe of that name, or the first one of the task of that name; None if there is none."""
+    if name in RECIPES:
+        return name
+    return next(iter(task(name).recipes)) if name in TASKS else None
 
 
 def amended(config: C, *layers: tuple[str, Mapping[str, Any]]) -> C:

@@ -9,8 +9,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from headway.config_files import read_yaml
 from headway.errors import UsageError, did_you_mean
-from headway.settings import read_yaml
 
 NAME = re.compile(r"[\w+=-][\w.+=-]*")
 

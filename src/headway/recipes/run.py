@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from headway.bundle.files import verify_files
+from headway.config_files import write_yaml
 from headway.errors import DataError, HeadwayError
 from headway.evaluation.scores import Metric, Scores
 from headway.files import lock, write_file
@@ -42,7 +43,6 @@ from headway.recipes.translate import TRANSLATION
 from headway.recipes.vision import VISION
 from headway.recipes.vision_config import VisionRunConfig
 from headway.recipes.words import WORDS
-from headway.settings import write_yaml
 from headway.tasks import question_answering, sentence_embedding, tagging
 from headway.tasks.evaluating import scores_of
 from headway.tasks.job import Compared, Emit, Evaluated, Family, Job, SelfEvaluating

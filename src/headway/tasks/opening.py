@@ -21,7 +21,7 @@ from headway.bundle import (
     TranslatorBundle,
     WordsBundle,
 )
-from headway.bundle.files import CONFIG_FILE, check_finite, fill, read_facts, verify_files
+from headway.bundle.files import CONFIG_FILE, PACKAGES, check_finite, fill, read_facts, verify_files
 from headway.errors import DataError, UsageError, did_you_mean
 from headway.files import read_json
 from headway.linear import lay_out
@@ -300,4 +300,6 @@ def _family(facts: dict[str, Any], path: Path) -> tuple[BundleSpec, Any]:
     try:
         return spec, override(spec.config(), flatten(facts["model"]), str(path))
     except UsageError as error:
-        raise DataError(error.what, str(path), error.hint) from error
+        packages = ", ".join(map(str, facts.get(PACKAGES) or []))
+        hint = f"it was saved with the package {packages}: install that" if packages else error.hint
+        raise DataError(error.what, str(path), hint) from error

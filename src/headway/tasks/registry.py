@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -110,3 +111,8 @@ def verbs() -> dict[str, list[str]]:
         if entry.verb is not None:
             names.setdefault(entry.verb, []).append(name)
     return names
+
+
+def tasks() -> dict[str, Sequence[str]]:
+    """Name of a task -> the recipes that train its models."""
+    return {name: list(task(name).recipes) for name in TASKS}

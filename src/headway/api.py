@@ -1,0 +1,125 @@
+"""Headway in Python: train, evaluate, load, and which tasks there are.
+
+run = headway.train("tagging", data="names.conll", start="MiniLM/", steps=500)
+run.bundle.tag(["Ada met Charles"])
+headway.evaluate(run.bundle, "test.conll")["f1"]
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from headway.bundle import Bundle
+from headway.cli.screen import Screen
+from headway.cli.train import run_folder
+from headway.errors import UsageError
+from headway.evaluation.scores import Scores
+from headway.recipes import amended, check_same, recipe, saved
+from headway.recipes import train as train_run
+from headway.recipes.evaluating import score
+from headway.tasks.opening import load as load
+from headway.tasks.registry import tasks as tasks
+from headway.training import Event, read_metrics
+
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A training run on disk. stop: why it ended: "done", "time", "early stop" or "interrupted"."""
+
+    folder: Path
+    stop: str
+
+    @cached_property
+    def config(self) -> Any:
+        """What it was configured with; all that the data decided is filled in."""
+        return saved(self.folder)
+
+    @cached_property
+    def bundle(self) -> Bundle:
+        """The best model, ready to use."""
+        return load(self.folder)
+
+    @cached_property
+    def scores(self) -> Scores:
+        """The scores of the best model on what the run held out, as `headway eval` gives them."""
+        return score(self.bundle, self.folder)
+
+    def history(self, kind: str = "valid") -> list[dict[str, Any]]:
+        """The rows of the log: "valid" for evaluations, "train" for steps."""
+        return read_metrics(self.folder / "metrics.jsonl", kind)
+
+
+def train(
+    name: str,
+    *,
+    data: Paths | None = None,
+    start: str | os.PathLike[str] | None = None,
+    steps: int | None = None,
+    run: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    listeners: Sequence[Callable[[Event], None]] = (),
+    quiet: bool = False,
+) -> Run:
+    """Train a model, or go on where a run of the same name and settings stopped.
+
+    name: a task (`tasks()`), whose first recipe is taken, or a recipe (`headway train --help`).
+    data: the file or files to train on. start: the model to start from. steps: updates. run: its
+    name; its folder is runs/NAME, NAME being the recipe's if unset. settings: any others, by dotted
+    name: {"optimizer.lr": 1e-4}. listeners: called with every event of the log. quiet: nothing is
+    shown on standard error.
+
+    UsageError for settings that cannot work, or if the run in that folder has others; DataError for
+    examples that cannot be used.
+    """
+    config = recipe(name)
+    changes: dict[str, Any] = dict(settings or {})
+    if data is not None:
+        paths = _paths(data)
+        takes_many = isinstance(config.data.train, tuple)
+        if len(paths) > 1 and not takes_many:
+            raise UsageError(f"{name} is trained on one file or folder, and there are {len(paths)}")
+        changes["data.train"] = tuple(map(str, paths)) if takes_many else str(paths[0])
+    if start is not None:
+        changes["training.start"] = os.fspath(start)
+    if steps is not None:
+        changes["training.steps"] = steps
+    config = amended(config, ("headway.train", changes))
+    folder = run_folder(run or config.name)
+    check_same(folder, config)
+    screen = Screen(quiet)
+    try:
+        outcome = train_run(config, folder, listeners=[screen, *listeners], observers=[screen])
+    finally:
+        screen.close()
+    return Run(folder, outcome.stop)
+
+
+def evaluate(
+    model: Bundle | Run | str | os.PathLike[str], data: Paths | None = None, **options: Any
+) -> Scores:
+    """The scores of a model on examples with what is right about them: those of `headway eval`.
+
+    model: a bundle, a run, or the folder of one. data: files of examples; if unset, those that the
+    run held out, which a bundle alone does not know. options: those of the task's evaluation, such
+    as `beam` of a translator.
+
+    UsageError for an unknown option; DataError for an example that the model cannot be asked about.
+    """
+    paths = None if data is None else _paths(data)
+    if isinstance(model, Bundle):
+        return score(model, None, paths, options)
+    folder = model.folder if isinstance(model, Run) else Path(model)
+    bundle = model.bundle if isinstance(model, Run) else load(folder)
+    return score(bundle, folder, paths, options)
+
+
+def _paths(data: Paths) -> list[Path]:
+    several = [data] if isinstance(data, str | os.PathLike) else data
+    return [Path(path) for path in several]

@@ -1,0 +1,85 @@
+"""What `headway train --help` says after the flags: the recipes, or the settings of one."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+from collections.abc import Iterator, Sequence
+from inspect import getdoc
+from typing import TYPE_CHECKING, Any
+
+from headway.cli.console import data
+
+if TYPE_CHECKING:
+    from headway.settings import Field
+
+COLUMN = 36  # where the meanings of settings begin
+RECIPES_COLUMN = 22
+WIDEST = 110
+
+
+def show_help(words: Sequence[str]) -> None:
+    """The settings of the recipe or task among the words, grouped; else every recipe in a line."""
+    from headway.recipes import RECIPES, resolved
+
+    name = next((word for word in words if resolved(word) is not None), None)
+    if name is None:
+        data("Recipes (headway train RECIPE --help lists the settings of one):")
+        for recipe, make in RECIPES.items():
+            data(_line(recipe, _first_sentence(make), RECIPES_COLUMN))
+        return
+    recipe = str(resolved(name))
+    data(f"Recipe {recipe}:")
+    data(textwrap.indent(getdoc(RECIPES[recipe]) or "", "  "))
+    for line in settings_lines(RECIPES[recipe]()):
+        data(line)
+
+
+def settings_lines(config: Any) -> Iterator[str]:
+    """Every setting as a flag with its default and its meaning: the commonest first, then by
+    section."""
+    from headway.cli.train import SHORT
+    from headway.settings import fields_of
+
+    fields = fields_of(config)
+    common = {key: flag for flag, key in SHORT.items() if key in fields}
+    yield "\nMost used, by their short names (DATA is --data.train):"
+    if sizes := type(config.model).sizes:
+        yield _line("--model SIZE", f"settings of the model together: {', '.join(sizes)}")
+    for key, flag in common.items():
+        yield _setting(flag, fields[key])
+    section = ""
+    for key, field in fields.items():
+        name, dot, _ = key.partition(".")
+        if key in common or not dot:
+            continue
+        if name != section:
+            section = name
+            yield f"\n{name}:"
+        yield _setting(key, field)
+
+
+def _setting(flag: str, field: Field) -> str:
+    from headway.settings import plain
+
+    default = plain(field.default)
+    shown = "" if default in (None, "", []) else str(default).lower()
+    if isinstance(default, str | int | float) and not isinstance(default, bool):
+        shown = str(default)
+    choices = f" ({field.expects})" if field.expects.startswith("one of") else ""
+    return _line(f"--{flag.replace('_', '-')} {shown}".rstrip(), field.help + choices)
+
+
+def _line(name: str, meaning: str, column: int = COLUMN) -> str:
+    """The name, and the meaning in a column beside it, or below a longer name."""
+    width = min(WIDEST, shutil.get_terminal_size((WIDEST, 24)).columns)
+    lines = textwrap.wrap(meaning, max(30, width - column), break_on_hyphens=False) or [""]
+    first = f"  {name}"
+    beside = first.ljust(column) + lines.pop(0) if len(first) < column else first
+    return "\n".join([beside, *(" " * column + line for line in lines)]).rstrip()
+
+
+def _first_sentence(make: Any) -> str:
+    """Of the docstring; all of its first paragraph's first sentence."""
+    paragraph = " ".join((getdoc(make) or "").split("\n\n")[0].split())
+    return paragraph.partition(". ")[0].rstrip(".") + "."

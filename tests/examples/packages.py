@@ -1,0 +1,55 @@
+"""The packages in `examples/`, installed for a while as a user would install them."""
+
+import importlib
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from headway.extensions import Extended
+from headway.models.choices import KERNELS, POSITIONS
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+REGISTRIES: tuple[Extended, ...] = (KERNELS, POSITIONS)
+_places: dict[str, str] = {}
+
+
+@contextmanager
+def installed(name: str, folder: Path) -> Iterator[None]:
+    """Install the package of `examples/NAME` with pip into a folder that Python searches."""
+    source, place = folder / "source", folder / "site"
+    shutil.copytree(EXAMPLES / name, source)
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
+    command += ["--no-build-isolation", "--disable-pip-version-check", "--target", str(place)]
+    done = subprocess.run([*command, str(source)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    sys.path.append(str(place))
+    _places[name] = str(place)
+    _forget()
+    try:
+        yield
+    finally:
+        sys.path.remove(_places.pop(name))
+        sys.modules.pop(name, None)
+        _forget()
+
+
+@contextmanager
+def uninstalled(name: str) -> Iterator[None]:
+    """Python does not find the installed package in the block."""
+    sys.path.remove(_places[name])
+    _forget()
+    try:
+        yield
+    finally:
+        sys.path.append(_places[name])
+        _forget()
+
+
+def _forget() -> None:
+    """Look for packages again: a process looks once."""
+    importlib.invalidate_caches()
+    for registry in REGISTRIES:
+        vars(registry).pop("_entries", None)

@@ -1,0 +1,83 @@
+"""The example package that adds a score: installed, used in a translator, saved, loaded, missed."""
+
+import json
+import sys
+
+import pytest
+import torch
+
+from headway import load
+from headway.attention import Mask
+from headway.bundle import TranslatorBundle
+from headway.errors import DataError, UsageError
+from headway.models import GPTConfig, TranslatorConfig
+from headway.models.choices import KERNELS, SCORES
+from headway.settings import COMMAND_LINE, explain, override
+from tests.end_to_end.small import headway, train_words, write_corpus
+from tests.examples.packages import installed, uninstalled
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory):
+    with installed("cosine_kernel", tmp_path_factory.mktemp("packages")):
+        yield
+
+
+@pytest.fixture(scope="module")
+def run(package, tmp_path_factory):
+    """A translator with that score, trained by the command line."""
+    folder = tmp_path_factory.mktemp("cosine")
+    words = train_words(write_corpus(folder / "corpus"), "small", "--steps", "4")
+    headway(*words, "--model.attention", "cosine", "--quiet", cwd=folder)
+    return folder / "runs" / "small"
+
+
+def test_its_name_stands_among_the_scores_of_every_model(package):
+    assert (
+        "cosine" in KERNELS and "cosine" in SCORES and KERNELS.package("cosine") == "cosine-kernel"
+    )
+    assert KERNELS.package("dot") is None
+    assert "cosine" in explain(TranslatorConfig(), "attention")
+    assert override(GPTConfig(), {"attention": "cosine"}, COMMAND_LINE).attention == "cosine"
+
+
+def test_it_is_the_softmax_of_scaled_cosines(package):
+    kernel = KERNELS["cosine"](2, 4)
+    with torch.no_grad():
+        kernel.scale.copy_(torch.tensor([3.0, 5.0]))
+    q, k, v = (torch.randn(1, 2, length, 4) for length in (3, 5, 5))
+    expected = torch.empty(1, 2, 3, 4)
+    for head, scale in enumerate((3.0, 5.0)):
+        for t in range(3):
+            cosines = torch.cosine_similarity(q[0, head, t][None], k[0, head])
+            expected[0, head, t] = (scale * cosines).softmax(0) @ v[0, head]
+    torch.testing.assert_close(kernel(q, k, v, Mask()), expected)
+    longer = kernel(7.0 * q, 0.1 * k, v, Mask())
+    torch.testing.assert_close(longer, expected)  # length says nothing
+
+
+def test_a_translator_with_it_is_trained_saved_and_loaded_again(run):
+    bundle = load(run)
+    assert isinstance(bundle, TranslatorBundle) and bundle.config.attention == "cosine"
+    scales = [p for name, p in bundle.model.named_parameters() if name.endswith("kernel.scale")]
+    assert len(scales) == 5 and any((scale != 10.0).any() for scale in scales)
+    assert len(bundle.translate(["the old fox sees the tree"])) == 1
+    facts = json.loads((run / "model" / "config.json").read_text())
+    assert facts["packages"] == ["cosine-kernel"] and facts["model"]["attention"] == "cosine"
+
+
+def test_without_the_package_its_name_is_in_the_error(run):
+    with uninstalled("cosine_kernel"):
+        with pytest.raises(DataError, match="attention=cosine") as error:
+            load(run)
+        assert "install" in str(error.value) and "cosine-kernel" in str(error.value)
+        with pytest.raises(UsageError, match="one of scaled-dot"):
+            override(TranslatorConfig(), {"attention": "cosine"}, COMMAND_LINE)
+    assert "cosine" in KERNELS
+
+
+def test_a_package_that_cannot_be_imported_is_named(package, monkeypatch):
+    monkeypatch.setitem(sys.modules, "cosine_kernel", None)
+    with pytest.raises(UsageError, match="cannot be imported") as error:
+        KERNELS["cosine"]
+    assert "cosine-kernel" in str(error.value)
