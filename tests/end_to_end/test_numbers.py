@@ -27,8 +27,8 @@ from tests.inspection.bundles import (
     tagger,
     translator,
 )
+from tests.tasks.test_word_vectors import a_bundle as words
 from tests.test_vision_bundle import pixels_of
-from tests.training.test_words import a_bundle as words
 
 VALUES = ("nan", "inf", "-1", "0", "1000000000")
 SECONDS = 10.0  # of processor time: a busy machine is no failure
@@ -88,6 +88,8 @@ def flags() -> Iterator[tuple[tuple[str, ...], str]]:
                 ):
                     yield path, argument.names[0]
 
+    for verb in verbs():
+        import_verb(verb)
     yield from walk(app, ())
 
 

@@ -76,6 +76,15 @@ def test_words_are_drawn_as_points(place, here):
     assert "exists already" in here("words", "scatter", "runs/r", "--out", "all.svg", code=2)[1]
 
 
+def test_a_word_model_is_evaluated_on_held_out_lines_and_on_files(place, here):
+    logged = [row for row in rows(place / "runs/r/metrics.jsonl") if row["kind"] == "valid"]
+    (best,) = [row for row in logged if row["is_best"]][-1:]
+    lines = here("eval", "runs/r")[0].strip().split("\n")
+    assert lines[0] == f"loss {best['loss']:.4f} nats per target" and len(lines) == 2
+    scores = json.loads(here("eval", "runs/r", "t.txt", "--json")[0])
+    assert scores["words"] == len((place / "t.txt").read_text().split()) and scores["loss"] > 0
+
+
 def test_runs_and_settings_of_words_are_shown(here):
     assert "loss" in here("runs", "show", "runs/r")[0]
     assert "words" in here("runs", "ls")[0]
@@ -137,14 +146,19 @@ def test_a_dry_run_and_a_note_on_short_texts(place, here):
         ("words scatter runs/r fox dog Fox --out words.svg", 2, "too few"),
         ("words scatter runs/r fox dog breadd --out words.svg", 2, "bread, the closest"),
         ("translate runs/r hello", 2, "needs a translator"),
-        ("eval runs/r t.txt", 2, "needs a translator"),
+        ("eval runs/r nowhere.txt", 2, "no such file"),
+        ("eval runs/r empty.txt", 3, "no example"),
+        ("eval runs/short", 2, "held out no text"),
     ],
 )
 def test_wrong_words_are_answered_in_three_lines(place, here, words, code, part):
     (place / "empty.txt").write_text("\n12\n")
     (place / "lonely.txt").write_text("fox\ndog\nfox\n")
+    (place / "few.txt").write_text("the fox runs\n" * 3)
     (place / "rare.txt").write_text("fox eats dog\n")
     (place / "table.tsv").write_text("a b\tc d\n")
+    if "runs/short" in words and not (place / "runs/short").exists():
+        here("train", "words", "few.txt", "--run", "short", *TINY, "--steps", "2")
     said = here(*words.split(), code=code)[1]
     error = said[said.index("error:") :].strip()
     assert part in error and len(error.split("\n")) <= 3, said

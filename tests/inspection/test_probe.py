@@ -10,7 +10,6 @@ from headway.bundle import (
     ImageEncoding,
     Probe,
     Readout,
-    WordsBundle,
 )
 from headway.errors import UsageError
 from headway.inspection.beams import beam_tree
@@ -19,6 +18,7 @@ from headway.inspection.watch import watch
 from headway.models import WordsConfig, words_model
 from headway.settings import override
 from headway.tasks.opening import spec_of
+from headway.tasks.word_vectors.bundle import WordsBundle
 from headway.text import Vocabulary
 from tests.inspection.bundles import (
     BUNDLES,

@@ -7,13 +7,13 @@ import torch
 from torch.testing import assert_close
 
 from headway.attention import record_inputs
-from headway.bundle import WordsBundle
 from headway.errors import UsageError
 from headway.inspection.ablation import without_heads
 from headway.inspection.lens import lens_logits
 from headway.inspection.streams import stacks_of
 from headway.inspection.watch import watch
 from headway.models import WordsConfig, words_model
+from headway.tasks.word_vectors.bundle import WordsBundle
 from headway.text import Vocabulary
 from tests.inspection.bundles import (
     BUNDLES,

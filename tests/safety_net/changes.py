@@ -4,6 +4,7 @@ _ONE_EVALUATION = (
     "training and `headway eval` evaluate taggers by one function: it sums the loss over all words "
     "at once and not batch by batch (the eighth digit), and gives precision and recall in both"
 )
+_NOT_NEGATED = "metrics are not negated any more: a metric says itself that lower is better"
 
 CHANGES: dict[str, str] = {
     "*tag* validation.*.loss": _ONE_EVALUATION,
@@ -14,5 +15,6 @@ CHANGES: dict[str, str] = {
         "validation reads 32 texts at once, as `headway eval` does, and not training.rows (the "
         "seventh digit)"
     ),
+    "words* validation.*.negative_loss": _NOT_NEGATED,
 }
 """Pattern of "case path", as in "tag validation.*.f1" -> the reason. `*` matches anything."""

@@ -7,16 +7,19 @@ kind.
 from headway.bundle.caption_reader import CaptionReader
 from headway.bundle.captioner import Caption, CaptionerBundle
 from headway.bundle.class_reader import ClassReader, Numbers, Texts
-from headway.bundle.classifier import Classified, ClassifierBundle
+from headway.bundle.classified import Classified
+from headway.bundle.classifier import ClassifierBundle
 from headway.bundle.contract import (
     WRITTEN,
     BeamSearching,
     Bundle,
     ImageEncoding,
     InputSpec,
+    Neighbour,
     ProbeRequest,
     TextEmbedding,
     Truncating,
+    WordEmbedding,
 )
 from headway.bundle.encoder import EncoderBundle, Guess
 from headway.bundle.probe import (
@@ -34,7 +37,6 @@ from headway.bundle.reading import Attention, Reading, attention_of, framed_read
 from headway.bundle.text import TextBundle
 from headway.bundle.translator import Translation, TranslatorBundle
 from headway.bundle.vision import ImageClasses, ImageClassifierBundle, ImageEncoderBundle
-from headway.bundle.words import Neighbour, WordsBundle
 
 __all__ = [
     "WRITTEN",
@@ -69,7 +71,7 @@ __all__ = [
     "TranslatorBundle",
     "Truncating",
     "Unembedding",
-    "WordsBundle",
+    "WordEmbedding",
     "attention_of",
     "class_names",
     "framed_reading",

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
 
 from headway.bundle.class_reader import ClassReader, Texts
+from headway.bundle.classified import Classified
 from headway.bundle.contract import Bundle, InputSpec, ProbeRequest
 from headway.bundle.files import check_fingerprint, save_files
 from headway.bundle.probe import Probe, Readout, class_names
@@ -27,14 +27,6 @@ from headway.shapes import Float, Tensor
 from headway.text import MarkedTokenizer, load_tokenizer, word_places
 
 ROWS = 64  # texts classified at once
-
-
-@dataclass(frozen=True)
-class Classified:
-    """What a text is. probabilities: of every label, the likeliest first, together 1."""
-
-    label: str
-    probabilities: dict[str, float]
 
 
 class ClassifierBundle(Bundle):
@@ -82,7 +74,9 @@ class ClassifierBundle(Bundle):
         """
         if self.reader.numbers is not None:
             raise UsageError("this model gives numbers, not classes", hint="bundle.score(texts)")
-        return [self._named(row) for row in self._logits(texts).softmax(-1).tolist()]
+        return [
+            Classified.ranked(self.labels, row) for row in self._logits(texts).softmax(-1).tolist()
+        ]
 
     def score(self, texts: Sequence[Texts]) -> list[float]:
         """The number of each text, in order, on the scale of the training's labels.
@@ -182,10 +176,6 @@ class ClassifierBundle(Bundle):
             equation=equation,
             function=function,
         )
-
-    def _named(self, shares: list[float]) -> Classified:
-        ranked = sorted(zip(self.labels, shares, strict=True), key=lambda pair: -pair[1])
-        return Classified(ranked[0][0], dict(ranked))
 
     def save(self, folder: Path, *, overwrite: bool = False) -> None:
         """Write config.json, model.safetensors, tokenizer.json and classes.json durably:

@@ -17,6 +17,7 @@ from headway.data.image_reader import ImageReader
 from headway.errors import UsageError
 from headway.models import ViT
 from headway.shapes import Float, Tensor
+from headway.text import Vocabulary
 
 WRITTEN = 12
 """Maximum number of tokens that a language model writes in a probe, if not set."""
@@ -150,6 +151,34 @@ class BeamSearching(Protocol):
         self, input: Any, *, language: str | None = None, beam: int = 4
     ) -> SearchTrace:
         """The search for the best output of one input; at least two beams."""
+        ...
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """A word, and the cosine between its vector and the vector that was searched for."""
+
+    word: str
+    cosine: float
+
+
+@runtime_checkable
+class WordEmbedding(Protocol):
+    """A bundle with a vector for each word of a vocabulary. UsageError for an unknown word."""
+
+    @property
+    def vocabulary(self) -> Vocabulary: ...
+
+    def vector(self, word: str) -> Float[Tensor, " D"]:
+        """The vector of one word."""
+        ...
+
+    def nearest(self, word: str, count: int = 10) -> list[Neighbour]:
+        """The `count` words of greatest cosine with `word`, nearest first, without itself."""
+        ...
+
+    def analogy(self, a: str, b: str, c: str, count: int = 10) -> list[Neighbour]:
+        """a is to b as c is to what? The words nearest to b - a + c, without the three."""
         ...
 
 

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from headway.bundle.classifier import Classified
+from headway.bundle.classified import Classified
 from headway.bundle.contract import Bundle, InputSpec, ProbeRequest
 from headway.bundle.files import check_fingerprint, save_files
 from headway.bundle.probe import Probe, Readout, class_names, image_patches

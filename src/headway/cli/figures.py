@@ -146,12 +146,14 @@ def _agreement(path: Path, models: ModelFlags, opened: Opened) -> None:
 def _words(path: Path, models: ModelFlags, opened: Opened) -> None:
     import torch
 
-    from headway.bundle import WordsBundle
+    from headway.bundle import WordEmbedding
     from headway.inspection.figures import embeddings_picture
-    from headway.tasks.opening import expect
+    from headway.tasks.opening import other_kind
 
     assert models.words is not None
-    bundle = expect(WordsBundle, opened(models.words), models.words)
+    bundle = opened(models.words)
+    if not isinstance(bundle, WordEmbedding):
+        raise other_kind(bundle, models.words, "word model")
     chosen = bundle.vocabulary.words[1 : 1 + SHOWN]
     embeddings_picture(path, chosen, torch.stack([bundle.vector(word) for word in chosen]).cpu())
 

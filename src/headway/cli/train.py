@@ -64,11 +64,6 @@ NEXT = {
         "eval {run}",
     ),
     "answerer": ('answer {run} "..." --context FILE', "eval {run}"),
-    "words": (
-        "words nearest {run} WORD",
-        "words analogy {run} A B C",
-        "words scatter {run} --out words.svg",
-    ),
 }
 """Family of a model -> what can be done with a run of it, where no task says so."""
 

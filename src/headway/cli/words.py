@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from cyclopts import App
 
 from headway.cli.console import data, data_json, talk
-from headway.cli.flags import Count
+from headway.cli.flags import ON_THIS_MACHINE, Count, MachineFlags
 from headway.errors import UsageError
 from headway.files import check_new_file
 
 if TYPE_CHECKING:
-    from headway.bundle import Neighbour, WordsBundle
+    from headway.bundle import Neighbour, WordEmbedding
 
 words_app = App(name="words", help="Neighbours, analogies and pictures of learned words.")
 
@@ -22,7 +22,14 @@ SHOWN = 60  # words drawn when none are named
 
 
 @words_app.command
-def nearest(run: Path, /, *words: str, count: Count = 10, json: bool = False) -> None:
+def nearest(
+    run: Path,
+    /,
+    *words: str,
+    count: Count = 10,
+    json: bool = False,
+    machine: MachineFlags = ON_THIS_MACHINE,
+) -> None:
     """The words whose vectors point most nearly the same way, by the cosine.
 
     Parameters
@@ -36,11 +43,11 @@ def nearest(run: Path, /, *words: str, count: Count = 10, json: bool = False) ->
     json
         One JSON object a word.
     """
-    bundle = _opened(run)
+    bundle = _opened(run, machine)
     if not words:
         raise UsageError("which word?", hint=f"headway words nearest {run} WORD")
-    found = [bundle.nearest(word, count) for word in words]
-    for word, neighbours in zip(words, found, strict=True):
+    lists = [bundle.nearest(word, count) for word in words]
+    for word, neighbours in zip(words, lists, strict=True):
         if json:
             data_json({"word": word, "nearest": _plain(neighbours)})
         else:
@@ -48,7 +55,17 @@ def nearest(run: Path, /, *words: str, count: Count = 10, json: bool = False) ->
 
 
 @words_app.command
-def analogy(run: Path, a: str, b: str, c: str, /, *, count: Count = 5, json: bool = False) -> None:
+def analogy(
+    run: Path,
+    a: str,
+    b: str,
+    c: str,
+    /,
+    *,
+    count: Count = 5,
+    json: bool = False,
+    machine: MachineFlags = ON_THIS_MACHINE,
+) -> None:
     """A is to B as C is to what?
 
     Parameters
@@ -66,16 +83,22 @@ def analogy(run: Path, a: str, b: str, c: str, /, *, count: Count = 5, json: boo
     json
         One JSON object.
     """
-    found = _opened(run).analogy(a, b, c, count)
+    answers = _opened(run, machine).analogy(a, b, c, count)
     if json:
-        data_json({"a": a, "b": b, "c": c, "answers": _plain(found)})
+        data_json({"a": a, "b": b, "c": c, "answers": _plain(answers)})
     else:
-        data(f"{a} : {b} = {c} : {_row(found)}")
+        data(f"{a} : {b} = {c} : {_row(answers)}")
 
 
 @words_app.command
 def scatter(
-    run: Path, /, *words: str, out: Path | None = None, count: Count = SHOWN, json: bool = False
+    run: Path,
+    /,
+    *words: str,
+    out: Path | None = None,
+    count: Count = SHOWN,
+    json: bool = False,
+    machine: MachineFlags = ON_THIS_MACHINE,
 ) -> None:
     """Draw words as points, by the two directions in which their vectors differ most (PCA).
 
@@ -98,7 +121,7 @@ def scatter(
         raise UsageError(f"--out {out}: must end in .svg or .png")
     if out is not None:
         check_new_file(out)
-    bundle = _opened(run)
+    bundle = _opened(run, machine)
     chosen = _chosen(bundle, words, count)
 
     import torch
@@ -106,7 +129,7 @@ def scatter(
     from headway.inspection.plots import scatter as draw
     from headway.inspection.projection import principal_components
 
-    vectors = torch.stack([bundle.vector(word) for word in chosen])
+    vectors = torch.stack([bundle.vector(word) for word in chosen]).cpu()
     points = [(x, y) for x, y in principal_components(vectors).tolist()]
     if out is not None:
         draw(out, points, chosen, title=f"{len(chosen)} words of {run}")
@@ -115,7 +138,7 @@ def scatter(
         data_json({word: list(point) for word, point in zip(chosen, points, strict=True)})
 
 
-def _chosen(bundle: WordsBundle, words: Sequence[str], count: int) -> list[str]:
+def _chosen(bundle: WordEmbedding, words: Sequence[str], count: int) -> list[str]:
     """The words to draw, each once and as the model spells it; a plane needs three."""
     known = bundle.vocabulary
     chosen = words or known.words[1 : 1 + count]
@@ -125,16 +148,19 @@ def _chosen(bundle: WordsBundle, words: Sequence[str], count: int) -> list[str]:
     return spelled
 
 
-def _opened(run: Path) -> WordsBundle:
-    from headway.bundle import WordsBundle
-    from headway.tasks.opening import load_as
+def _opened(run: Path, machine: MachineFlags) -> WordEmbedding:
+    from headway.bundle import WordEmbedding
+    from headway.tasks.opening import other_kind
 
-    return load_as(WordsBundle, run)
+    bundle = machine.prepare().load(run)
+    if not isinstance(bundle, WordEmbedding):
+        raise other_kind(bundle, run, "word model")
+    return bundle
 
 
-def _plain(found: Sequence[Neighbour]) -> list[dict[str, Any]]:
-    return [{"word": one.word, "cosine": round(one.cosine, 4)} for one in found]
+def _plain(neighbours: Sequence[Neighbour]) -> list[dict[str, Any]]:
+    return [{"word": one.word, "cosine": round(one.cosine, 4)} for one in neighbours]
 
 
-def _row(found: Sequence[Neighbour]) -> str:
-    return "  ".join(f"{one.word} {one.cosine:.2f}" for one in found)
+def _row(neighbours: Sequence[Neighbour]) -> str:
+    return "  ".join(f"{one.word} {one.cosine:.2f}" for one in neighbours)

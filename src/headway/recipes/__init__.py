@@ -11,7 +11,7 @@ from headway.recipes.catalogue import (
     saved,
 )
 from headway.recipes.classify_config import ClassifyRunConfig
-from headway.recipes.config import RunConfig, WordsRunConfig
+from headway.recipes.config import RunConfig
 from headway.recipes.dry_run import DryRun
 from headway.recipes.encoder_config import EncoderRunConfig
 from headway.recipes.language_config import LanguageRunConfig
@@ -26,7 +26,6 @@ __all__ = [
     "LanguageRunConfig",
     "Outcome",
     "RunConfig",
-    "WordsRunConfig",
     "amended",
     "check_same",
     "config_classes",

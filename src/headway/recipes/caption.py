@@ -31,11 +31,10 @@ from headway.recipes.caption_data import (
     referenced,
     spoken,
 )
-from headway.recipes.glimpses import Example
 from headway.recipes.vision import open_images, size_of, taken
 from headway.recipes.vision_config import SHAPE
 from headway.settings import override
-from headway.tasks.job import Emit, Family, Job, moved
+from headway.tasks.job import Emit, Example, Family, Job, moved
 from headway.tasks.opening import load_as
 from headway.training import CaptionObjective, Stream
 

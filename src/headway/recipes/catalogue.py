@@ -21,8 +21,6 @@ from headway.recipes.config import (
     EvaluationConfig,
     RunConfig,
     TrainingConfig,
-    WordsEvaluationConfig,
-    WordsRunConfig,
 )
 from headway.recipes.dino_config import DinoRunConfig
 from headway.recipes.distil_config import StudentRunConfig
@@ -35,12 +33,13 @@ from headway.recipes.language_config import (
 )
 from headway.recipes.vision_config import VisionRunConfig
 from headway.settings import differences, fields_of, override
-from headway.tasks import question_answering, sentence_embedding, tagging
+from headway.tasks import question_answering, sentence_embedding, tagging, word_vectors
 from headway.tasks.question_answering.config import AnswerRunConfig
 from headway.tasks.registry import TASKS, task
 from headway.tasks.sections import CheckpointConfig
 from headway.tasks.sentence_embedding.config import EmbedRunConfig
 from headway.tasks.tagging.config import TagRunConfig
+from headway.tasks.word_vectors.config import WordsRunConfig
 from headway.training import OptimizerConfig, ScheduleConfig
 
 AnyRunConfig = (
@@ -109,22 +108,6 @@ def emoji_names() -> RunConfig:
     )
 
 
-def words() -> WordsRunConfig:
-    """Word vectors from plain text: skip-gram with negative sampling, 100 numbers a word.
-
-    About a minute and a half for 3,000 steps on one core, whatever the length of the text (370,000
-    words a second). Neighbours and analogies to expect: docs/results.md. A text of a few lines
-    wants --data.min-count 1 --training.subsample 0.
-    """
-    return WordsRunConfig(
-        recipe="words",
-        optimizer=OptimizerConfig(lr=3e-3),
-        schedule=ScheduleConfig(kind="cosine", warmup=100, final=0.05),
-        evaluation=WordsEvaluationConfig(every=500),
-        checkpoint=CheckpointConfig(every=1000),
-    )
-
-
 def gpt() -> LanguageRunConfig:
     """A language model on your own text: 6 layers, width 384, today's blocks, 8,000 pieces.
 
@@ -185,7 +168,7 @@ RECIPES: dict[str, Callable[[], AnyRunConfig]] = {
     "translate": translate,
     "translate-multi30k": translate_multi30k,
     "emoji-names": emoji_names,
-    "words": words,
+    **word_vectors.TASK.recipes,
     "gpt": gpt,
     "gpt-tiny": gpt_tiny,
     "gpt-shakespeare": gpt_shakespeare,

@@ -7,9 +7,14 @@ from typing import Any, ClassVar, Literal
 
 from headway.data.formats import Columns
 from headway.machine import MachineConfig
-from headway.recipes.language_config import LoRAConfig
 from headway.settings import BATCH, LENGTH, section, setting
-from headway.tasks.sections import CheckpointConfig, FineTuningConfig, ObservationConfig, left_open
+from headway.tasks.sections import (
+    CheckpointConfig,
+    FineTuningConfig,
+    LoRAConfig,
+    ObservationConfig,
+    left_open,
+)
 from headway.training import OptimizerConfig, ScheduleConfig
 
 SUITED = "none: what suits the model it starts from"

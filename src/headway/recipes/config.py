@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from headway.machine import MachineConfig
-from headway.models import TranslatorConfig, WordsConfig
-from headway.settings import BATCH, BEAMS, COPIES, LENGTH, PENALTY, VOCABULARY, section, setting
-from headway.tasks.sections import BlocksLoopConfig, CheckpointConfig, LoopConfig, ObservationConfig
+from headway.models import TranslatorConfig
+from headway.settings import BATCH, BEAMS, LENGTH, PENALTY, VOCABULARY, section, setting
+from headway.tasks.sections import BlocksLoopConfig, CheckpointConfig, ObservationConfig
 from headway.training import OptimizerConfig, ScheduleConfig
 
 
@@ -71,63 +71,3 @@ class RunConfig:
         """What the run is called unless the user names it: its recipe and languages."""
         sides = [side for side in (self.data.source, self.data.target) if side]
         return "-".join([self.recipe, *sides])
-
-
-@dataclass(frozen=True, kw_only=True)
-class TextConfig:
-    """Plain text, and which of its words are learned."""
-
-    train: tuple[str, ...] = setting(
-        (), "text files, one sentence or paragraph a line: .txt or .tsv, plain or .gz"
-    )
-    column: str | None = setting(
-        None, "of .tsv files: name or number of the column that holds the text"
-    )
-    vocabulary: int = setting(30_000, "most frequent words kept", gt=0, le=VOCABULARY)
-    min_count: int = setting(5, "words that stand less often are left out", gt=0)
-    held_out: float = setting(
-        0.02, "share of the lines kept from training, to choose the best model by", ge=0, lt=1
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class WordsTrainingConfig(LoopConfig):
-    steps: int = setting(3000, "updates", gt=0)
-    average: float = setting(
-        0.0, "decay of the running average of the weights; 0 switches it off", ge=0, lt=1
-    )
-    rows: int = setting(4096, "words visited for one batch", gt=0, le=BATCH)
-    window: int = setting(5, "neighbours looked at on each side, 1 to this many", gt=0, le=LENGTH)
-    negatives: int = setting(
-        5, "weight of the noise: so many sampled words for a neighbour", gt=0, le=COPIES
-    )
-    subsample: float = setting(
-        1e-3, "words more frequent than this share are visited less often; 0: all always", ge=0
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class WordsEvaluationConfig(ObservationConfig):
-    metric: Literal["negative_loss"] = setting("negative_loss", "what the kept model is best by")
-
-
-@dataclass(frozen=True, kw_only=True)
-class WordsRunConfig:
-    """One training run of word vectors."""
-
-    recipe: str = setting("words", "name of the recipe this came from")
-    data: TextConfig = section(TextConfig)
-    model: WordsConfig = section(WordsConfig)
-    optimizer: OptimizerConfig = section(OptimizerConfig)
-    schedule: ScheduleConfig = section(ScheduleConfig)
-    training: WordsTrainingConfig = section(WordsTrainingConfig)
-    evaluation: WordsEvaluationConfig = section(WordsEvaluationConfig)
-    checkpoint: CheckpointConfig = section(CheckpointConfig)
-    machine: MachineConfig = section(MachineConfig)
-
-    decided_by_data: ClassVar[frozenset[str]] = frozenset({"model.vocabulary"})
-
-    @property
-    def name(self) -> str:
-        """What the run is called unless the user names it: its recipe and kind."""
-        return f"{self.recipe}-{self.model.kind}"

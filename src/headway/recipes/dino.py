@@ -23,12 +23,11 @@ from headway.evaluation import neighbours_accuracy, spread
 from headway.machine import Machine
 from headway.models import SelfDistilled, ViT, start_vit
 from headway.recipes.dino_config import DinoRunConfig
-from headway.recipes.glimpses import Example
 from headway.recipes.vision import ImageStart, decided_of, open_images
 from headway.recipes.vision_data import PreparedImages, check_pictures, prepare_pictures
 from headway.settings import override
 from headway.shapes import Float, Int, Tensor
-from headway.tasks.job import Emit, Family, Job, moved, prepare_blocks
+from headway.tasks.job import Emit, Example, Family, Job, moved, prepare_blocks
 from headway.training import SelfDistillationObjective, Stream
 
 

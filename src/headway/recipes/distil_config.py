@@ -8,10 +8,15 @@ from typing import Any, ClassVar, Literal
 from headway.machine import MachineConfig
 from headway.recipes.classify_config import ClassifyDataConfig, ClassifyEvaluationConfig
 from headway.recipes.language_config import LanguageEvaluationConfig
-from headway.recipes.text_config import TextDataConfig
 from headway.settings import BATCH, COPIES, HEADS, LAYERS, LENGTH, WIDTH, section, setting
 from headway.tasks.question_answering.config import AnswerDataConfig, AnswerEvaluationConfig
-from headway.tasks.sections import CheckpointConfig, LoopConfig, ObservationConfig, left_open
+from headway.tasks.sections import (
+    CheckpointConfig,
+    LoopConfig,
+    ObservationConfig,
+    TextDataConfig,
+    left_open,
+)
 from headway.tasks.tagging.config import TagDataConfig, TagEvaluationConfig
 from headway.training import (
     DistillationConfig,

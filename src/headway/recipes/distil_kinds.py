@@ -57,7 +57,6 @@ from headway.recipes.language_config import (
     LanguageTrainingConfig,
 )
 from headway.recipes.language_data import check_sources, prepare_language
-from headway.recipes.text_data import check_room, check_text
 from headway.tasks import question_answering, tagging
 from headway.tasks.evaluating import evaluated_by
 from headway.tasks.job import Emit
@@ -71,6 +70,7 @@ from headway.tasks.tagging.config import TagRunConfig, TagTrainingConfig
 from headway.tasks.tagging.data import check_tags, prepare_tags_as
 from headway.tasks.tagging.job import TagJob
 from headway.tasks.tagging.rows import TaggedBatch
+from headway.tasks.text_data import check_room, check_text
 from headway.text import MarkedTokenizer
 from headway.training import Stream, View
 

@@ -31,10 +31,9 @@ from headway.models import Bert, start_from
 from headway.recipes.encoder_config import EncoderRunConfig
 from headway.recipes.encoder_data import PreparedSentences, check_encoder, prepare_encoder
 from headway.recipes.encoder_scores import HELD_OUT, score_rows, sources_of
-from headway.recipes.glimpses import Example
-from headway.recipes.text_data import opened
 from headway.settings import override
-from headway.tasks.job import Emit, Family, prepare_blocks
+from headway.tasks.job import Emit, Example, Family, prepare_blocks
+from headway.tasks.text_data import opened
 from headway.training import MaskedWords, Stream
 
 

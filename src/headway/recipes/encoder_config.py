@@ -8,9 +8,13 @@ from typing import Literal
 from headway.data.corruption import MaskingConfig
 from headway.machine import MachineConfig
 from headway.models import BertConfig
-from headway.recipes.text_config import TextDataConfig
 from headway.settings import BATCH, COPIES, LENGTH, VOCABULARY, section, setting
-from headway.tasks.sections import BlocksLoopConfig, CheckpointConfig, ObservationConfig
+from headway.tasks.sections import (
+    BlocksLoopConfig,
+    CheckpointConfig,
+    ObservationConfig,
+    TextDataConfig,
+)
 from headway.training import OptimizerConfig, ScheduleConfig
 
 

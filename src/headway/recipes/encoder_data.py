@@ -13,9 +13,9 @@ from headway.data.documents import Part, read_documents
 from headway.data.sentences import SentenceCorpus, prepare_sentences, sentences_of
 from headway.errors import DataError, UsageError
 from headway.recipes.encoder_config import EncoderDataConfig, EncoderRunConfig
-from headway.recipes.text_data import Halves, check_text, held_out, prepared
 from headway.tasks.job import Emit
 from headway.tasks.opening import load_as
+from headway.tasks.text_data import Halves, check_text, held_out, prepared
 from headway.text import MarkedTokenizer, extended, new_words
 from headway.text.foreign import FILE
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any
 
 import torch
 
@@ -14,27 +14,12 @@ from headway.files import parse_json
 from headway.inspection.document import Document
 from headway.inspection.page import encode, header_json
 from headway.inspection.watch import watch
+from headway.tasks.job import Example
 from headway.tensors import read_tensors, write_tensors
 
 FOLDER = "glimpses"
 HEADER = "header"
 CELLS = 1_000_000  # weights of one glimpse, at most
-
-
-class Example(NamedTuple):
-    """What a job shows of its held-out data: as `watch` takes it."""
-
-    given: Any
-    second: str | None = None
-    target: str | None = None
-    language: str | None = None
-
-
-@runtime_checkable
-class Watchable(Protocol):
-    """A `Job` that can show one held-out example."""
-
-    def example(self) -> Example | None: ...
 
 
 @dataclass(frozen=True)

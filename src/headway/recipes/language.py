@@ -19,13 +19,12 @@ from headway.decoding import GenerationConfig, generate
 from headway.errors import UsageError
 from headway.machine import Machine
 from headway.models import GPT
-from headway.recipes.glimpses import Example
 from headway.recipes.language_config import LanguageRunConfig
 from headway.recipes.language_data import PreparedLanguage, check_sources, prepare_language
 from headway.recipes.language_scores import Windows, language_scores
-from headway.recipes.text_data import opened
 from headway.settings import override
-from headway.tasks.job import Emit, Family, prepare_blocks
+from headway.tasks.job import Emit, Example, Family, prepare_blocks
+from headway.tasks.text_data import opened
 from headway.training import Stream, TextObjective
 
 WATCHED = 40  # tokens whose attention is kept as the run goes on

@@ -7,9 +7,14 @@ from typing import Literal
 
 from headway.machine import MachineConfig
 from headway.models import GPTConfig
-from headway.recipes.text_config import TextDataConfig
-from headway.settings import BATCH, COPIES, LENGTH, VOCABULARY, WIDTH, section, setting
-from headway.tasks.sections import BlocksLoopConfig, CheckpointConfig, ObservationConfig
+from headway.settings import BATCH, COPIES, LENGTH, VOCABULARY, section, setting
+from headway.tasks.sections import (
+    BlocksLoopConfig,
+    CheckpointConfig,
+    LoRAConfig,
+    ObservationConfig,
+    TextDataConfig,
+)
 from headway.training import OptimizerConfig, ScheduleConfig
 
 
@@ -36,18 +41,6 @@ class LanguageTrainingConfig(BlocksLoopConfig):
     length: int = setting(256, "tokens of a row", gt=0, le=LENGTH)
     start: str | None = setting(
         None, "fine-tune this: a run, a model, or a Hugging Face folder (short: --from)"
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class LoRAConfig:
-    """Fine-tuning by low-rank adapters (Hu et al. 2021), merged into the weights that are saved."""
-
-    rank: int = setting(0, "rank of each adapter; 0 trains all weights", ge=0, le=WIDTH)
-    alpha: float = setting(16.0, "adapters count alpha / rank", gt=0)
-    dropout: float = setting(0.0, "share of an adapter's inputs dropped", ge=0, lt=1)
-    targets: tuple[str, ...] = setting(
-        (), "patterns of layers, such as *.query; none: all of attention and feed-forward"
     )
 
 

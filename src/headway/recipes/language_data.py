@@ -11,9 +11,9 @@ from headway.data.documents import Part, read_documents
 from headway.data.text_corpus import TextCorpus, prepare_text
 from headway.errors import UsageError
 from headway.recipes.language_config import LanguageDataConfig, LanguageRunConfig
-from headway.recipes.text_data import Halves, check_text, held_out, prepared
 from headway.tasks.job import Emit
 from headway.tasks.opening import load_as
+from headway.tasks.text_data import Halves, check_text, held_out, prepared
 from headway.text import Characters, TextPieces, TextTokenizer, load_tokenizer
 from headway.text.pieces import FILE
 

@@ -22,7 +22,7 @@ from headway.models import GPT
 from headway.recipes.catalogue import AnyRunConfig
 from headway.recipes.distil_config import DistilLanguageRunConfig
 from headway.recipes.language_config import LanguageRunConfig
-from headway.recipes.text_config import TextDataConfig
+from headway.tasks.sections import TextDataConfig
 from headway.training import TextObjective
 
 BATCH_TOKENS = 4096  # tokens scored at once where no run says how many

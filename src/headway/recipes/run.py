@@ -25,7 +25,7 @@ from headway.recipes.caption_config import CaptionRunConfig
 from headway.recipes.catalogue import AnyRunConfig
 from headway.recipes.classify import CLASSIFICATION
 from headway.recipes.classify_config import ClassifyRunConfig
-from headway.recipes.config import RunConfig, WordsRunConfig
+from headway.recipes.config import RunConfig
 from headway.recipes.dino import DINO
 from headway.recipes.dino_config import DinoRunConfig
 from headway.recipes.distil import DISTILLATION
@@ -34,7 +34,7 @@ from headway.recipes.dry_run import DRY_RUN, DryRun, GoOn
 from headway.recipes.encoder import ENCODER
 from headway.recipes.encoder_config import EncoderRunConfig
 from headway.recipes.glimpses import FOLDER as GLIMPSES
-from headway.recipes.glimpses import Glimpses, Watchable
+from headway.recipes.glimpses import Glimpses
 from headway.recipes.language import LANGUAGE
 from headway.recipes.language_config import LanguageRunConfig
 from headway.recipes.memory import memory_explained
@@ -42,15 +42,15 @@ from headway.recipes.run_report import PAGE, write_report
 from headway.recipes.translate import TRANSLATION
 from headway.recipes.vision import VISION
 from headway.recipes.vision_config import VisionRunConfig
-from headway.recipes.words import WORDS
-from headway.tasks import question_answering, sentence_embedding, tagging
+from headway.tasks import question_answering, sentence_embedding, tagging, word_vectors
 from headway.tasks.evaluating import scores_of
-from headway.tasks.job import Compared, Emit, Evaluated, Family, Job, SelfEvaluating
+from headway.tasks.job import Compared, Emit, Evaluated, Family, Job, SelfEvaluating, Watchable
 from headway.tasks.question_answering.config import AnswerRunConfig
 from headway.tasks.sections import parse_time
 from headway.tasks.sentence_embedding.config import EmbedRunConfig
 from headway.tasks.tagging.config import TagRunConfig
 from headway.tasks.task import Task
+from headway.tasks.word_vectors.config import WordsRunConfig
 from headway.training import (
     Averaging,
     Checkpointing,
@@ -73,7 +73,7 @@ LOGGED = {"plan", "train", "valid", "sample", "saved", "resumed", "finished"}
 
 FAMILIES: dict[type[AnyRunConfig], Family | Task] = {
     RunConfig: TRANSLATION,
-    WordsRunConfig: WORDS,
+    WordsRunConfig: word_vectors.TASK,
     LanguageRunConfig: LANGUAGE,
     ClassifyRunConfig: CLASSIFICATION,
     **dict.fromkeys(KINDS, DISTILLATION),

@@ -19,10 +19,9 @@ from headway.evaluation import mean_nats, score_translations
 from headway.machine import Machine
 from headway.models import Translator
 from headway.recipes.config import RunConfig
-from headway.recipes.glimpses import Example
 from headway.recipes.prepare import Prepared, prepare_data, splits_of
 from headway.settings import override
-from headway.tasks.job import Emit, Family
+from headway.tasks.job import Emit, Example, Family
 from headway.training import Stream, TranslationObjective
 
 

@@ -23,12 +23,11 @@ from headway.errors import UsageError
 from headway.evaluation import class_scores
 from headway.machine import Machine
 from headway.models import ViT, ViTClassifier, ViTConfig, start_vit
-from headway.recipes.glimpses import Example
 from headway.recipes.vision_config import EPOCHS, SHAPE, PicturesViTConfig, VisionRunConfig
 from headway.recipes.vision_data import PreparedImages, check_pictures, prepare_pictures
 from headway.settings import override
 from headway.shapes import Float, Int, Tensor
-from headway.tasks.job import Emit, Family, Job, moved, planned_steps, prepare_blocks
+from headway.tasks.job import Emit, Example, Family, Job, moved, planned_steps, prepare_blocks
 from headway.tasks.opening import load
 from headway.training import ImageObjective, Stream
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import nn
@@ -61,6 +61,22 @@ class Evaluated(Protocol):
 
     @property
     def evaluation(self) -> Any: ...
+
+
+class Example(NamedTuple):
+    """What a job shows of its held-out data: as `watch` takes it."""
+
+    given: Any
+    second: str | None = None
+    target: str | None = None
+    language: str | None = None
+
+
+@runtime_checkable
+class Watchable(Protocol):
+    """A `Job` that can show one held-out example."""
+
+    def example(self) -> Example | None: ...
 
 
 @runtime_checkable

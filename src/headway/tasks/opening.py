@@ -19,7 +19,6 @@ from headway.bundle import (
     Numbers,
     TextBundle,
     TranslatorBundle,
-    WordsBundle,
 )
 from headway.bundle.files import CONFIG_FILE, PACKAGES, check_finite, fill, read_facts, verify_files
 from headway.errors import DataError, UsageError, did_you_mean
@@ -41,12 +40,10 @@ from headway.models import (
     ViTClassifier,
     ViTClassifierConfig,
     ViTConfig,
-    WordsConfig,
     bert_classifier,
     shapes_only,
     text_classifier,
     vit_classifier,
-    words_model,
 )
 from headway.settings import flatten, override
 from headway.tasks.registry import TASKS, task_of_family
@@ -145,7 +142,6 @@ SPECS: dict[str, BundleSpec] = {
         bundle=CaptionerBundle,
         foreign=_foreign_captioner,
     ),
-    "words": BundleSpec(config=WordsConfig, model=words_model, bundle=WordsBundle),
 }
 """`family` in config.json -> how it is opened, of those tasks that are no folder yet."""
 
@@ -268,7 +264,7 @@ def check_kind(bundle: Bundle, folder: str | Path, *kinds: str) -> None:
 
 
 def other_kind(bundle: Bundle, folder: str | Path, *kinds: str) -> UsageError:
-    """The error for a bundle of another kind than these."""
+    """The error for a bundle, loaded from `folder`, of another kind than these."""
     return UsageError(
         f"{folder} holds {_one(bundle.kind)}, and this needs {' or '.join(map(_one, kinds))}",
         hint="headway runs ls says which recipe a run came from",

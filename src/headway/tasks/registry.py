@@ -44,6 +44,9 @@ TASKS: dict[str, Entry] = {
     rain/NOUN falls/VERB.
     """,
     ),
+    "word_vectors": Entry(
+        path="headway.tasks.word_vectors:TASK", kind="word model", families=("words",)
+    ),
     "question_answering": Entry(
         path="headway.tasks.question_answering:TASK",
         kind="question answerer",

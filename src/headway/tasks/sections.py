@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
+from headway.data.documents import Split
 from headway.errors import UsageError
-from headway.settings import COPIES, SEED, setting
+from headway.settings import COPIES, SEED, WIDTH, setting
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _TIME = re.compile(r"(?:(\d+(?:\.\d+)?) ?([smhd]) ?)+")
@@ -96,3 +97,32 @@ class ObservationConfig:
 class CheckpointConfig:
     every: int = setting(500, "steps between checkpoints", gt=0)
     keep: int = setting(2, "newest checkpoints kept", ge=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextDataConfig:
+    """Which running text a model learns from."""
+
+    train: tuple[str, ...] = setting(
+        (), "text: .txt, .md or .jsonl files, plain or .gz, folders of them, or python-docs"
+    )
+    valid: tuple[str, ...] = setting((), "held-out text; none keeps the end of each of train")
+    held_out: float = setting(0.05, "share of the text kept so", gt=0, lt=1)
+    split: Split = setting(
+        "file",
+        "what is a document of a text file: all of it, a paragraph, a line, or what follows a "
+        "title as WikiText writes it",
+    )
+    key: str = setting("text", "what holds the text in a line of a .jsonl file")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoRAConfig:
+    """Fine-tuning by low-rank adapters (Hu et al. 2021), merged into the weights that are saved."""
+
+    rank: int = setting(0, "rank of each adapter; 0 trains all weights", ge=0, le=WIDTH)
+    alpha: float = setting(16.0, "adapters count alpha / rank", gt=0)
+    dropout: float = setting(0.0, "share of an adapter's inputs dropped", ge=0, lt=1)
+    targets: tuple[str, ...] = setting(
+        (), "patterns of layers, such as *.query; none: all of attention and feed-forward"
+    )

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
 
-from headway.bundle.contract import Bundle, ProbeRequest
+from headway.bundle import Bundle, Neighbour, Probe, ProbeRequest
 from headway.bundle.files import check_fingerprint, save_files
-from headway.bundle.probe import Probe
 from headway.errors import DataError, UsageError
 from headway.models import NextWord, WordsConfig, WordVectors
 from headway.shapes import Float, Tensor
 from headway.text import Vocabulary
-
-
-@dataclass(frozen=True)
-class Neighbour:
-    """A word, and the cosine between its vector and what was asked for."""
-
-    word: str
-    cosine: float
 
 
 class WordsBundle(Bundle):

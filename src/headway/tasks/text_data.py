@@ -11,9 +11,9 @@ from typing import Protocol, TypeVar, runtime_checkable
 from headway.bundle import EncoderBundle, TextBundle
 from headway.data.documents import COLLECTIONS, Part, read_documents, text_files
 from headway.errors import DataError, UsageError
-from headway.recipes.text_config import TextDataConfig
 from headway.tasks.job import Emit
 from headway.tasks.opening import load_as
+from headway.tasks.sections import TextDataConfig
 
 
 @runtime_checkable

@@ -1,0 +1,128 @@
+"""How well a word model predicts: its loss on text, and the perplexity of next words."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from headway.data.formats import read_texts
+from headway.data.windows import Windows, WindowSettings
+from headway.data.words import WordCorpus, prepare_words
+from headway.errors import DataError, UsageError
+from headway.evaluation.scores import Metric, Scores
+from headway.models import WordsConfig
+from headway.tasks.word_vectors.bundle import WordsBundle
+from headway.tasks.word_vectors.config import TextConfig, WordsRunConfig, WordsTrainingConfig
+from headway.tasks.word_vectors.data import check_files
+from headway.training import NegativeSampling, NextWordObjective, Objective
+
+BATCHES = 50  # evaluated at most
+
+
+@dataclass(frozen=True, kw_only=True)
+class WordExamples:
+    """A text whose words are predicted as in training.
+
+    corpus: the text, encoded. settings: how words and their neighbours become examples.
+    negatives: the weight of the noise.
+    """
+
+    corpus: WordCorpus
+    settings: WindowSettings
+    negatives: int
+
+    def __len__(self) -> int:
+        """The number of words."""
+        return self.corpus.words
+
+
+def objective_of(model: WordsConfig, negatives: int) -> Objective:
+    """What a word model of that kind is trained for. negatives: weight of the noise."""
+    return NextWordObjective() if model.kind == "next-word" else NegativeSampling(negatives)
+
+
+def window_settings(model: WordsConfig, training: WordsTrainingConfig, seed: int) -> WindowSettings:
+    """How words and their neighbours become the examples of a run."""
+    return WindowSettings(
+        kind=model.kind,
+        rows=training.rows,
+        window=training.window,
+        subsample=training.subsample,
+        seed=seed,
+    )
+
+
+def examples_of(
+    corpus: WordCorpus, model: WordsConfig, training: WordsTrainingConfig
+) -> WordExamples:
+    """The examples of a text: the same ones each time, whatever the seed of the training."""
+    settings = window_settings(model, training, seed=0)
+    return WordExamples(corpus=corpus, settings=settings, negatives=training.negatives)
+
+
+def read_examples(bundle: WordsBundle, paths: Sequence[Path], config: Any | None) -> WordExamples:
+    """The examples of text files. config: of the run, for the column of .tsv files and the settings
+    of the examples; without one, those of the recipe's defaults."""
+    check_files(paths)
+    data, training = TextConfig(), WordsTrainingConfig()
+    if isinstance(config, WordsRunConfig):
+        data, training = config.data, config.training
+    with tempfile.TemporaryDirectory() as folder:  # the file stays mapped after it is removed
+        lines = read_texts(list(paths), data.column)
+        corpus = prepare_words(lines, bundle.vocabulary, Path(folder) / "text")
+    return examples_of(corpus, bundle.config, training)
+
+
+def held_out_examples(bundle: WordsBundle, run: Path, config: WordsRunConfig) -> WordExamples:
+    """The examples of the text that a run held out. UsageError if it held out none."""
+    folder = run / "data" / "valid"
+    if not folder.is_dir():
+        raise UsageError(
+            "the run held out no text, or it was removed",
+            str(folder),
+            f"name a text file: headway eval {run} FILE",
+        )
+    return examples_of(WordCorpus.open(folder, bundle.vocabulary), bundle.config, config.training)
+
+
+@torch.inference_mode()
+def evaluate(
+    bundle: WordsBundle,
+    examples: WordExamples,
+    progress: Callable[[int], None] = lambda done: None,
+) -> Scores:
+    """Mean loss of a target in nats; of next-word models also its exponential, the perplexity.
+
+    The loss is that of training (`NegativeSampling` or `NextWordObjective`). At most BATCHES
+    batches of one pass over the text are evaluated. progress: called before each batch with the
+    number of targets so far. DataError where no known word is beside another.
+    """
+    config = bundle.config
+    is_next_word = config.kind == "next-word"
+    if not examples or not (is_next_word or examples.corpus.has_neighbours):
+        raise DataError(
+            "no known word stands beside another, so there is nothing to predict",
+            hint="a text with more words of the model's vocabulary",
+        )
+    objective = objective_of(config, examples.negatives)
+    counts = bundle.vocabulary.counts
+    windows = Windows(examples.corpus, counts, examples.settings, str(bundle.device))
+    total, count = 0.0, 0
+    for epoch, _, batch in islice(windows.stream(0, 0), BATCHES):
+        progress(count)
+        loss = objective(bundle.model, batch)
+        total, count = total + loss.nats.item(), count + loss.count
+        if epoch:
+            break
+    nats = total / count
+    metrics = [Metric("loss", nats, higher_is_better=False)]
+    if is_next_word:
+        metrics.append(Metric("perplexity", math.exp(min(nats, 50.0)), higher_is_better=False))
+    return Scores(tuple(metrics), {"targets": count, "words": len(examples)})

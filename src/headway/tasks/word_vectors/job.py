@@ -1,0 +1,80 @@
+"""Word vectors as a run: text in, a vector for each word out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from headway.data.windows import Windows
+from headway.errors import DataError
+from headway.machine import Machine
+from headway.models import words_model
+from headway.settings import override
+from headway.tasks.job import Emit, Job
+from headway.tasks.task import NO_OPTIONS
+from headway.tasks.word_vectors.bundle import WordsBundle
+from headway.tasks.word_vectors.config import WordsRunConfig
+from headway.tasks.word_vectors.data import PreparedText, prepare_text
+from headway.tasks.word_vectors.evaluation import examples_of, objective_of, window_settings
+from headway.training import Stream
+
+WORTH_A_NOTE = 0.2  # of the words that subsampling leaves
+
+
+class WordsJob:
+    """A `Job`: a word model and the text it learns from."""
+
+    def __init__(self, config: WordsRunConfig, prepared: PreparedText, machine: Machine) -> None:
+        size = {"model.vocabulary": prepared.vocabulary.size}
+        self.config: WordsRunConfig = override(config, size, "the vocabulary")
+        self.prepared = prepared
+        model, training = self.config.model, config.training
+        self.objective = objective_of(model, training.negatives)
+        settings = window_settings(model, training, training.seed)
+        counts = prepared.vocabulary.counts
+        self.windows = Windows(prepared.train, counts, settings, machine.device)
+        self.held_out, self.evaluation = examples_of(prepared.valid, model, training), NO_OPTIONS
+
+    def build(self) -> nn.Module:
+        return words_model(self.config.model)
+
+    def stream(self, epoch: int, position: int) -> Stream:
+        return self.windows.stream(epoch, position)
+
+    def bundle(self, model: Any) -> WordsBundle:
+        return WordsBundle(model, self.prepared.vocabulary)
+
+    def plan(self) -> dict[str, Any]:
+        model, training = self.config.model, self.config.training
+        return {
+            "model": f"{model.kind}, {model.vocabulary - 1:,} words, d={model.dim}",
+            "batches": f"{training.rows * training.accumulate:,} words",
+            "batches_an_epoch": self.windows.batches_an_epoch(),
+            "unit": "pairs",
+        }
+
+
+def prepare(config: WordsRunConfig, folder: Path, machine: Machine, emit: Emit) -> Job:
+    """The text, encoded in the run folder."""
+    job = WordsJob(config, prepare_text(config.data, folder, emit), machine)
+    _check_examples(job, emit)
+    return job
+
+
+def _check_examples(job: WordsJob, emit: Emit) -> None:
+    """Refuse a text without neighbours; say so when subsampling leaves little of it."""
+    if job.config.model.kind == "next-word":
+        return
+    if not job.prepared.train.has_neighbours:
+        raise DataError(
+            "no known word stands beside another, so there is nothing to learn",
+            ", ".join(job.config.data.train),
+            "whole sentences on a line; --data.min-count 1 keeps every word",
+        )
+    counts = job.windows.counts
+    left = float((job.windows.keep * counts).sum() / counts.sum())
+    if left < WORTH_A_NOTE:
+        text = f"subsampling leaves {left:.0%} of the words: a short text wants "
+        emit({"kind": "note", "text": text + "--training.subsample 0"})
