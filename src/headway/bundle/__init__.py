@@ -22,6 +22,7 @@ from headway.bundle.contract import (
     WordEmbedding,
 )
 from headway.bundle.encoder import EncoderBundle, Guess
+from headway.bundle.image_encoder import ImageEncoderBundle
 from headway.bundle.probe import (
     ImagePatches,
     Probe,
@@ -36,7 +37,6 @@ from headway.bundle.probe import (
 from headway.bundle.reading import Attention, Reading, attention_of, framed_reading, part_of
 from headway.bundle.text import TextBundle
 from headway.bundle.translator import Translation, TranslatorBundle
-from headway.bundle.vision import ImageClasses, ImageClassifierBundle, ImageEncoderBundle
 
 __all__ = [
     "WRITTEN",
@@ -51,8 +51,6 @@ __all__ = [
     "ClassifierBundle",
     "EncoderBundle",
     "Guess",
-    "ImageClasses",
-    "ImageClassifierBundle",
     "ImageEncoderBundle",
     "ImageEncoding",
     "ImagePatches",

@@ -13,7 +13,6 @@ from headway.machine import MachineConfig
 from headway.models import GPTConfig, TranslatorConfig
 from headway.recipes import caption_catalogue as captions
 from headway.recipes import encoder_catalogue as encoders
-from headway.recipes import vision_catalogue as pictures
 from headway.recipes.caption_config import CaptionRunConfig
 from headway.recipes.classify_config import ClassifyRunConfig
 from headway.recipes.config import (
@@ -22,7 +21,6 @@ from headway.recipes.config import (
     RunConfig,
     TrainingConfig,
 )
-from headway.recipes.dino_config import DinoRunConfig
 from headway.recipes.distil_config import StudentRunConfig
 from headway.recipes.encoder_config import EncoderRunConfig
 from headway.recipes.language_config import (
@@ -31,12 +29,20 @@ from headway.recipes.language_config import (
     LanguageRunConfig,
     LanguageTrainingConfig,
 )
-from headway.recipes.vision_config import VisionRunConfig
 from headway.settings import differences, fields_of, override
-from headway.tasks import question_answering, sentence_embedding, tagging, word_vectors
+from headway.tasks import (
+    image_classification,
+    question_answering,
+    self_distillation,
+    sentence_embedding,
+    tagging,
+    word_vectors,
+)
+from headway.tasks.image_classification.config import VisionRunConfig
 from headway.tasks.question_answering.config import AnswerRunConfig
 from headway.tasks.registry import TASKS, task
 from headway.tasks.sections import CheckpointConfig
+from headway.tasks.self_distillation.config import DinoRunConfig
 from headway.tasks.sentence_embedding.config import EmbedRunConfig
 from headway.tasks.tagging.config import TagRunConfig
 from headway.tasks.word_vectors.config import WordsRunConfig
@@ -183,10 +189,8 @@ RECIPES: dict[str, Callable[[], AnyRunConfig]] = {
     **question_answering.TASK.recipes,
     **sentence_embedding.TASK.recipes,
     "distil": encoders.distil,
-    "vision": pictures.vision,
-    "vision-digits": pictures.vision_digits,
-    "sound": pictures.sound,
-    "dino": pictures.dino,
+    **image_classification.TASK.recipes,
+    **self_distillation.TASK.recipes,
     "distil-tag": encoders.distil_tag,
     "distil-answer": encoders.distil_answer,
     "distil-gpt": encoders.distil_gpt,

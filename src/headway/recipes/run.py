@@ -26,8 +26,6 @@ from headway.recipes.catalogue import AnyRunConfig
 from headway.recipes.classify import CLASSIFICATION
 from headway.recipes.classify_config import ClassifyRunConfig
 from headway.recipes.config import RunConfig
-from headway.recipes.dino import DINO
-from headway.recipes.dino_config import DinoRunConfig
 from headway.recipes.distil import DISTILLATION
 from headway.recipes.distil_kinds import KINDS
 from headway.recipes.dry_run import DRY_RUN, DryRun, GoOn
@@ -40,13 +38,20 @@ from headway.recipes.language_config import LanguageRunConfig
 from headway.recipes.memory import memory_explained
 from headway.recipes.run_report import PAGE, write_report
 from headway.recipes.translate import TRANSLATION
-from headway.recipes.vision import VISION
-from headway.recipes.vision_config import VisionRunConfig
-from headway.tasks import question_answering, sentence_embedding, tagging, word_vectors
+from headway.tasks import (
+    image_classification,
+    question_answering,
+    self_distillation,
+    sentence_embedding,
+    tagging,
+    word_vectors,
+)
 from headway.tasks.evaluating import scores_of
+from headway.tasks.image_classification.config import VisionRunConfig
 from headway.tasks.job import Compared, Emit, Evaluated, Family, Job, SelfEvaluating, Watchable
 from headway.tasks.question_answering.config import AnswerRunConfig
 from headway.tasks.sections import parse_time
+from headway.tasks.self_distillation.config import DinoRunConfig
 from headway.tasks.sentence_embedding.config import EmbedRunConfig
 from headway.tasks.tagging.config import TagRunConfig
 from headway.tasks.task import Task
@@ -81,8 +86,8 @@ FAMILIES: dict[type[AnyRunConfig], Family | Task] = {
     TagRunConfig: tagging.TASK,
     AnswerRunConfig: question_answering.TASK,
     EncoderRunConfig: ENCODER,
-    VisionRunConfig: VISION,
-    DinoRunConfig: DINO,
+    VisionRunConfig: image_classification.TASK,
+    DinoRunConfig: self_distillation.TASK,
     CaptionRunConfig: CAPTIONING,
 }
 """The class of a configuration -> what its family brings."""
