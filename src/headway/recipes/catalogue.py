@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from headway.config_files import read_yaml
 from headway.errors import UsageError, did_you_mean
@@ -13,16 +13,12 @@ from headway.machine import MachineConfig
 from headway.models import GPTConfig, TranslatorConfig
 from headway.recipes import caption_catalogue as captions
 from headway.recipes import encoder_catalogue as encoders
-from headway.recipes.caption_config import CaptionRunConfig
-from headway.recipes.classify_config import ClassifyRunConfig
 from headway.recipes.config import (
     DataConfig,
     EvaluationConfig,
     RunConfig,
     TrainingConfig,
 )
-from headway.recipes.distil_config import StudentRunConfig
-from headway.recipes.encoder_config import EncoderRunConfig
 from headway.recipes.language_config import (
     LanguageDataConfig,
     LanguageEvaluationConfig,
@@ -30,41 +26,12 @@ from headway.recipes.language_config import (
     LanguageTrainingConfig,
 )
 from headway.settings import differences, fields_of, override
-from headway.tasks import (
-    image_classification,
-    question_answering,
-    self_distillation,
-    sentence_embedding,
-    tagging,
-    word_vectors,
-)
-from headway.tasks.image_classification.config import VisionRunConfig
-from headway.tasks.question_answering.config import AnswerRunConfig
 from headway.tasks.registry import TASKS, task
 from headway.tasks.sections import CheckpointConfig
-from headway.tasks.self_distillation.config import DinoRunConfig
-from headway.tasks.sentence_embedding.config import EmbedRunConfig
-from headway.tasks.tagging.config import TagRunConfig
-from headway.tasks.word_vectors.config import WordsRunConfig
 from headway.training import OptimizerConfig, ScheduleConfig
 
-AnyRunConfig = (
-    RunConfig
-    | WordsRunConfig
-    | LanguageRunConfig
-    | EncoderRunConfig
-    | ClassifyRunConfig
-    | TagRunConfig
-    | AnswerRunConfig
-    | EmbedRunConfig
-    | VisionRunConfig
-    | DinoRunConfig
-    | StudentRunConfig
-    | CaptionRunConfig
-)
-"""The configuration of a run, of whatever family."""
-
-C = TypeVar("C", bound=AnyRunConfig)
+AnyRunConfig = Any
+"""The configuration of a run, of whatever task: a dataclass with sections (`tasks.sections`)."""
 
 
 def translate() -> RunConfig:
@@ -170,11 +137,10 @@ def gpt_shakespeare() -> LanguageRunConfig:
     )
 
 
-RECIPES: dict[str, Callable[[], AnyRunConfig]] = {
+RECIPES: dict[str, Callable[[], Any]] = {
     "translate": translate,
     "translate-multi30k": translate_multi30k,
     "emoji-names": emoji_names,
-    **word_vectors.TASK.recipes,
     "gpt": gpt,
     "gpt-tiny": gpt_tiny,
     "gpt-shakespeare": gpt_shakespeare,
@@ -185,12 +151,7 @@ RECIPES: dict[str, Callable[[], AnyRunConfig]] = {
     "classify": encoders.classify,
     "pairs": encoders.pairs,
     "regress": encoders.regress,
-    **tagging.TASK.recipes,
-    **question_answering.TASK.recipes,
-    **sentence_embedding.TASK.recipes,
     "distil": encoders.distil,
-    **image_classification.TASK.recipes,
-    **self_distillation.TASK.recipes,
     "distil-tag": encoders.distil_tag,
     "distil-answer": encoders.distil_answer,
     "distil-gpt": encoders.distil_gpt,
@@ -198,6 +159,10 @@ RECIPES: dict[str, Callable[[], AnyRunConfig]] = {
     "caption": captions.caption,
     "caption-emoji": captions.caption_emoji,
 }
+
+
+for _name in TASKS:
+    RECIPES |= task(_name).recipes
 
 
 def recipe(name: str, *layers: tuple[str, Mapping[str, Any]]) -> AnyRunConfig:
@@ -222,7 +187,7 @@ def resolved(name: str) -> str | None:
     return next(iter(task(name).recipes)) if name in TASKS else None
 
 
-def amended(config: C, *layers: tuple[str, Mapping[str, Any]]) -> C:
+def amended(config: AnyRunConfig, *layers: tuple[str, Mapping[str, Any]]) -> AnyRunConfig:
     """`config` with changes laid over it."""
     sizes = type(config.model).sizes
     for where, changes in layers:

@@ -11,7 +11,7 @@ from headway.errors import DataError, UsageError
 from headway.evaluation.scores import Scores
 from headway.recipes.catalogue import saved
 from headway.settings import override
-from headway.tasks.registry import tasks_of_kind
+from headway.tasks.registry import evaluating_task
 
 
 def score(
@@ -26,13 +26,14 @@ def score(
     run: the folder of the bundle. options: settings of the evaluation by name; where: whose words
     they are. UsageError if no task evaluates such a bundle, or if there is nothing to evaluate on.
     """
-    tasks = tasks_of_kind(bundle.kind)
-    if not tasks:
-        raise UsageError(f"there is no evaluation of a {bundle.kind}")
-    task = tasks[0]
-    settings = override(task.evaluation(), options, where)
     is_run = run is not None and (run / "run.yaml").is_file()
     config = saved(run) if run is not None and is_run else None
+    task = evaluating_task(bundle.kind, paths[0] if paths else None, config)
+    if task is None:
+        raise UsageError(
+            f"no task evaluates a {bundle.kind} on {paths[0] if paths else 'the data of its run'}"
+        )
+    settings = override(task.evaluation(), options, where)
     if paths is not None:
         examples = task.read(bundle, paths, config, settings)
     elif run is not None and config is not None:

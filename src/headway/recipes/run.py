@@ -38,24 +38,11 @@ from headway.recipes.language_config import LanguageRunConfig
 from headway.recipes.memory import memory_explained
 from headway.recipes.run_report import PAGE, write_report
 from headway.recipes.translate import TRANSLATION
-from headway.tasks import (
-    image_classification,
-    question_answering,
-    self_distillation,
-    sentence_embedding,
-    tagging,
-    word_vectors,
-)
 from headway.tasks.evaluating import scores_of
-from headway.tasks.image_classification.config import VisionRunConfig
 from headway.tasks.job import Compared, Emit, Evaluated, Family, Job, SelfEvaluating, Watchable
-from headway.tasks.question_answering.config import AnswerRunConfig
+from headway.tasks.registry import task_of_config
 from headway.tasks.sections import parse_time
-from headway.tasks.self_distillation.config import DinoRunConfig
-from headway.tasks.sentence_embedding.config import EmbedRunConfig
-from headway.tasks.tagging.config import TagRunConfig
 from headway.tasks.task import Task
-from headway.tasks.word_vectors.config import WordsRunConfig
 from headway.training import (
     Averaging,
     Checkpointing,
@@ -78,19 +65,13 @@ LOGGED = {"plan", "train", "valid", "sample", "saved", "resumed", "finished"}
 
 FAMILIES: dict[type[AnyRunConfig], Family | Task] = {
     RunConfig: TRANSLATION,
-    WordsRunConfig: word_vectors.TASK,
     LanguageRunConfig: LANGUAGE,
     ClassifyRunConfig: CLASSIFICATION,
     **dict.fromkeys(KINDS, DISTILLATION),
-    EmbedRunConfig: sentence_embedding.TASK,
-    TagRunConfig: tagging.TASK,
-    AnswerRunConfig: question_answering.TASK,
     EncoderRunConfig: ENCODER,
-    VisionRunConfig: image_classification.TASK,
-    DinoRunConfig: self_distillation.TASK,
     CaptionRunConfig: CAPTIONING,
 }
-"""The class of a configuration -> what its family brings."""
+"""The class of a configuration -> what its family brings, for those that are no task yet."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +101,7 @@ def train(
     checkpoint, it goes again. `history` is written above the configuration in run.yaml. `dry_run`
     limits training and evaluation, whatever the configuration.
     """
-    family = FAMILIES[type(config)]
+    family = task_of_config(config) or FAMILIES[type(config)]
     family.check(config)
     machine = prepare_machine(config.machine)
     with (
