@@ -9,6 +9,7 @@ _SAME_BATCHES = (
     "training and `headway eval` evaluate image models by one function: on the logits, in batches "
     "of one size (the last digits)"
 )
+_LOSS_TOO = "`headway eval` gives all that validation while training gives"
 _LINEAR_TOO = "validation while training gives all that `headway eval` gives"
 
 CHANGES: dict[str, str] = {
@@ -21,6 +22,13 @@ CHANGES: dict[str, str] = {
         "seventh digit)"
     ),
     "words* validation.*.negative_loss": _NOT_NEGATED,
+    "classify* validation.*.negative_loss": _NOT_NEGATED,
+    "pairs* validation.*.negative_loss": _NOT_NEGATED,
+    "regress* validation.*.negative_mse": _NOT_NEGATED,
+    "distil* validation.*.negative_loss": _NOT_NEGATED,
+    "classify* eval.output.0.loss": _LOSS_TOO,
+    "pairs* eval.output.0.loss": _LOSS_TOO,
+    "distil eval.output.0.loss": _LOSS_TOO,
     "vision* validation.*.negative_loss": _NOT_NEGATED,
     "sound validation.*.negative_loss": _NOT_NEGATED,
     "vision* eval.output.0.loss": _SAME_BATCHES,

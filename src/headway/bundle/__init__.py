@@ -6,9 +6,7 @@ kind.
 
 from headway.bundle.caption_reader import CaptionReader
 from headway.bundle.captioner import Caption, CaptionerBundle
-from headway.bundle.class_reader import ClassReader, Numbers, Texts
 from headway.bundle.classified import Classified
-from headway.bundle.classifier import ClassifierBundle
 from headway.bundle.contract import (
     WRITTEN,
     BeamSearching,
@@ -46,9 +44,7 @@ __all__ = [
     "Caption",
     "CaptionReader",
     "CaptionerBundle",
-    "ClassReader",
     "Classified",
-    "ClassifierBundle",
     "EncoderBundle",
     "Guess",
     "ImageEncoderBundle",
@@ -56,7 +52,6 @@ __all__ = [
     "ImagePatches",
     "InputSpec",
     "Neighbour",
-    "Numbers",
     "Probe",
     "ProbeRequest",
     "Reading",
@@ -64,7 +59,6 @@ __all__ = [
     "SearchTrace",
     "TextBundle",
     "TextEmbedding",
-    "Texts",
     "Translation",
     "TranslatorBundle",
     "Truncating",
