@@ -8,8 +8,6 @@ import torch
 from torch import nn
 
 from headway.bundle import (
-    ClassifierBundle,
-    ClassReader,
     TextBundle,
 )
 from headway.models import (
@@ -21,6 +19,8 @@ from headway.models import (
     TextClassifier,
 )
 from headway.tasks.captioning.bundle import CaptionerBundle
+from headway.tasks.classification.bundle import ClassifierBundle
+from headway.tasks.classification.reader import ClassReader
 from headway.tasks.question_answering.bundle import AnswererBundle, AnswerReader
 from headway.tasks.tagging.bundle import TaggerBundle, TagReader
 from headway.text import TextPieces

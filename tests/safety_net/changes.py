@@ -9,6 +9,7 @@ _SAME_BATCHES = (
     "training and `headway eval` evaluate image models by one function: on the logits, in batches "
     "of one size (the last digits)"
 )
+_LOSS_TOO = "`headway eval` gives all that validation while training gives"
 _LINEAR_TOO = "validation while training gives all that `headway eval` gives"
 _NATS_TOO = "`headway eval` gives all that validation while training gives"
 _ONE_OBJECT = (
@@ -25,6 +26,18 @@ CHANGES: dict[str, str] = {
     "*tag* validation.*.precision": _ONE_EVALUATION,
     "*tag* validation.*.recall": _ONE_EVALUATION,
     "*tag* eval.output.0.loss": _ONE_EVALUATION,
+    "embed-scored validation.*.pearson": (
+        "validation reads 32 texts at once, as `headway eval` does, and not training.rows (the "
+        "seventh digit)"
+    ),
+    "words* validation.*.negative_loss": _NOT_NEGATED,
+    "classify* validation.*.negative_loss": _NOT_NEGATED,
+    "pairs* validation.*.negative_loss": _NOT_NEGATED,
+    "regress* validation.*.negative_mse": _NOT_NEGATED,
+    "distil* validation.*.negative_loss": _NOT_NEGATED,
+    "classify* eval.output.0.loss": _LOSS_TOO,
+    "pairs* eval.output.0.loss": _LOSS_TOO,
+    "distil eval.output.0.loss": _LOSS_TOO,
     "vision* validation.*.negative_loss": _NOT_NEGATED,
     "sound validation.*.negative_loss": _NOT_NEGATED,
     "vision* eval.output.0.loss": _SAME_BATCHES,
@@ -35,10 +48,5 @@ CHANGES: dict[str, str] = {
     "caption* eval.output.0.nats": _NATS_TOO,
     "caption-emoji eval.output.*": _ONE_OBJECT,
     "caption-emoji predict.output.*": _LANGUAGE_OF_CAPTION,
-    "words* validation.*.negative_loss": _NOT_NEGATED,
-    "embed-scored validation.*.pearson": (
-        "validation reads 32 texts at once, as `headway eval` does, and not training.rows (the "
-        "seventh digit)"
-    ),
 }
 """Pattern of "case path", as in "tag validation.*.f1" -> the reason. `*` matches anything."""

@@ -4,9 +4,7 @@
 kind.
 """
 
-from headway.bundle.class_reader import ClassReader, Numbers, Texts
 from headway.bundle.classified import Classified
-from headway.bundle.classifier import ClassifierBundle
 from headway.bundle.contract import (
     WRITTEN,
     BeamSearching,
@@ -41,9 +39,7 @@ __all__ = [
     "Attention",
     "BeamSearching",
     "Bundle",
-    "ClassReader",
     "Classified",
-    "ClassifierBundle",
     "EncoderBundle",
     "Guess",
     "ImageEncoderBundle",
@@ -51,7 +47,6 @@ __all__ = [
     "ImagePatches",
     "InputSpec",
     "Neighbour",
-    "Numbers",
     "Probe",
     "ProbeRequest",
     "Reading",
@@ -59,7 +54,6 @@ __all__ = [
     "SearchTrace",
     "TextBundle",
     "TextEmbedding",
-    "Texts",
     "Translation",
     "TranslatorBundle",
     "Truncating",

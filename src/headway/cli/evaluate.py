@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from headway.cli.classify import evaluate_classifier
 from headway.cli.console import data, data_json, talk
 from headway.cli.flags import ON_THIS_MACHINE, BeamWidth, LengthPenalty, MachineFlags, number
 from headway.cli.perplexity import show_perplexity
@@ -259,14 +258,11 @@ def _of_an_encoder(
     bundle: Bundle, places: tuple[Path, Path | None], machine: Machine, sentences: int, json: bool
 ) -> bool:
     """Whether it is an encoder or made of one; then its scores were shown."""
-    from headway.bundle import ClassifierBundle, EncoderBundle
+    from headway.bundle import EncoderBundle
 
-    if isinstance(bundle, ClassifierBundle):
-        evaluate_classifier(bundle, *places, json)
-    elif not isinstance(bundle, EncoderBundle):
+    if not isinstance(bundle, EncoderBundle):
         return False
-    else:
-        show_surprise(bundle, places, sentences, json, machine)
+    show_surprise(bundle, places, sentences, json, machine)
     return True
 
 

@@ -62,10 +62,11 @@ def export(
 
 def _written(bundle: Any, place: Path, family: str | None) -> Exported:
     """By the function for its kind. UsageError for what has no form there."""
-    from headway.bundle import ClassifierBundle, EncoderBundle
+    from headway.bundle import EncoderBundle
     from headway.interop import SentenceFolder, export_captioner, export_images
     from headway.interop import export as write
     from headway.models import Captioner
+    from headway.tasks.classification.bundle import ClassifierBundle
 
     reader = getattr(bundle, "reader", bundle)  # with tasks the tokenizer stands beside the labels
     if isinstance(bundle.model, Captioner):

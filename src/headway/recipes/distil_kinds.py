@@ -14,7 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 
 from headway.attention import Documents
-from headway.bundle import Bundle, ClassifierBundle, EncoderBundle, TextBundle
+from headway.bundle import Bundle, EncoderBundle, TextBundle
 from headway.data.augmented import AugmentedTexts, Neighbours
 from headway.data.by_length import ByLength
 from headway.data.corruption import MaskingConfig
@@ -26,14 +26,6 @@ from headway.errors import UsageError
 from headway.machine import Machine
 from headway.models import body_of
 from headway.models.bert_tasks import drop_heads
-from headway.recipes.classify import score_texts
-from headway.recipes.classify_config import METRICS
-from headway.recipes.classify_data import (
-    PreparedTexts,
-    check_files,
-    check_metric,
-    prepare_as,
-)
 from headway.recipes.distil_config import (
     DistilAnswerRunConfig,
     DistilEncoderRunConfig,
@@ -57,8 +49,16 @@ from headway.recipes.language_config import (
     LanguageTrainingConfig,
 )
 from headway.recipes.language_data import check_sources, prepare_language
-from headway.tasks import question_answering, tagging
-from headway.tasks.evaluating import evaluated_by
+from headway.tasks import classification, question_answering, tagging
+from headway.tasks.classification.bundle import ClassifierBundle
+from headway.tasks.classification.config import METRICS
+from headway.tasks.classification.data import (
+    PreparedTexts,
+    check_files,
+    check_metric,
+    prepare_as,
+)
+from headway.tasks.evaluating import HeldOut, Scored, evaluated_by
 from headway.tasks.job import Emit
 from headway.tasks.question_answering.bundle import AnswererBundle
 from headway.tasks.question_answering.config import AnswerRunConfig, AnswerTrainingConfig
@@ -83,9 +83,6 @@ class Rows(Protocol):
     def batches_an_epoch(self) -> int: ...
 
     def stream(self, epoch: int, position: int) -> Stream: ...
-
-
-Scored = Callable[[Any, Callable[..., None], Callable[..., None]], dict[str, float]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,7 +140,10 @@ def _classes(
     extra = list(read_unlabelled([Path(name) for name in data.extra], data.columns))
     prepared = prepare_as(data, teacher.reader, extra, folder, emit)
     texts, pad = _augmented(config, prepared, teacher), teacher.reader.pad
-
+    judged = HeldOut(
+        held_out=prepared.held_out,
+        bundle=lambda model: ClassifierBundle(model, prepared.reader),
+    )
     return Course(
         rows=ByLength(
             texts.lengths,
@@ -152,8 +152,8 @@ def _classes(
             seed,
         ),
         views=lambda batch: [_view(batch)],
-        evaluate=lambda model, emit, go_on: score_texts(model, prepared, rows, machine, go_on),
-        bundle=lambda model: ClassifierBundle(model, prepared.reader),
+        evaluate=evaluated_by(classification.TASK, judged, machine),
+        bundle=judged.bundle,
         unit="texts",
         decided={
             "data.max_length": teacher.reader.max_length,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -14,6 +14,7 @@ from torch import nn
 from headway.blocks import recompute
 from headway.bundle import Bundle
 from headway.errors import UsageError
+from headway.evaluation.scores import Scores
 from headway.machine import Machine, MachineConfig
 from headway.tasks.sections import BlocksLoopConfig, FineTuningConfig
 from headway.training import Event, Objective, Stream, freeze
@@ -95,9 +96,12 @@ class SelfEvaluating(Protocol):
 
     def evaluate(
         self, model: Any, emit: Callable[..., None], go_on: Callable[..., None]
-    ) -> dict[str, float]:
-        """Numbers by name. emit(kind, **values) shows samples; go_on() is called often, and raises
-        `Interrupted` when the run is asked to stop."""
+    ) -> Scores | Mapping[str, float]:
+        """Scores; or numbers by name, of which higher is better.
+
+        emit(kind, **values) shows samples; go_on() is called often, and raises `Interrupted` when
+        the run is asked to stop.
+        """
         ...
 
 

@@ -8,10 +8,7 @@ from typing import Any, TypeVar
 from headway import interop
 from headway.bundle import (
     Bundle,
-    ClassifierBundle,
-    ClassReader,
     EncoderBundle,
-    Numbers,
     TextBundle,
     TranslatorBundle,
 )
@@ -22,16 +19,11 @@ from headway.linear import lay_out
 from headway.models import (
     GPT,
     Bert,
-    BertClassifier,
-    BertClassifierConfig,
     BertConfig,
     GPTConfig,
-    TextClassifierConfig,
     Translator,
     TranslatorConfig,
-    bert_classifier,
     shapes_only,
-    text_classifier,
 )
 from headway.settings import flatten, override
 from headway.tasks.registry import TASKS, task_of_family
@@ -56,15 +48,6 @@ def _foreign_encoder(model: Bert, place: Path, kind: str) -> EncoderBundle:
     return EncoderBundle(model, interop.read_marked(place, kind), how.pooling, how.length)
 
 
-def _foreign_classifier(model: BertClassifier, place: Path, kind: str) -> ClassifierBundle:
-    """Its numbers, of a model of one output, are what it gives; it may read one text or two."""
-    labels = interop.read_labels(place, kind)
-    numbers = Numbers(0.0, 1.0) if len(labels) == 1 else None
-    tokenizer, length = interop.read_marked(place, kind), model.config.bert.max_length
-    named = () if numbers else labels
-    return ClassifierBundle(model, ClassReader(tokenizer, named, length, numbers, pairs=None))
-
-
 B = TypeVar("B")
 
 
@@ -75,15 +58,6 @@ SPECS: dict[str, BundleSpec] = {
         model=GPT,
         bundle=TextBundle,
         foreign=lambda model, place, kind: TextBundle(model, interop.read_tokenizer(place)),
-    ),
-    "gpt-classifier": BundleSpec(
-        config=TextClassifierConfig, model=text_classifier, bundle=ClassifierBundle
-    ),
-    "bert-classifier": BundleSpec(
-        config=BertClassifierConfig,
-        model=bert_classifier,
-        bundle=ClassifierBundle,
-        foreign=_foreign_classifier,
     ),
     "bert": BundleSpec(
         config=BertConfig, model=Bert, bundle=EncoderBundle, foreign=_foreign_encoder
@@ -211,13 +185,14 @@ def check_kind(bundle: Bundle, folder: str | Path, *kinds: str) -> None:
 
 def other_kind(bundle: Bundle, folder: str | Path, *kinds: str) -> UsageError:
     """The error for a bundle, loaded from `folder`, of another kind than these."""
+    needed = " or ".join(map(with_article, kinds))
     return UsageError(
-        f"{folder} holds {_one(bundle.kind)}, and this needs {' or '.join(map(_one, kinds))}",
+        f"{folder} holds {with_article(bundle.kind)}, and this needs {needed}",
         hint="headway runs ls says which recipe a run came from",
     )
 
 
-def _one(kind: str) -> str:
+def with_article(kind: str) -> str:
     """With its article."""
     return f"{'an' if kind[0] in 'aeio' else 'a'} {kind}"
 

@@ -47,6 +47,18 @@ TASKS: dict[str, Entry] = {
     "word_vectors": Entry(
         path="headway.tasks.word_vectors:TASK", kind="word model", families=("words",)
     ),
+    "classification": Entry(
+        path="headway.tasks.classification:TASK",
+        kind="classifier",
+        families=("gpt-classifier", "bert-classifier"),
+        verb="classify",
+        help="""Classify texts, pairs of texts, images or sounds.
+
+    Prints one line per input: label and probability, as many as --top requests, with tabs between
+    them; or the number, of a model of numbers. Of a model of pairs, a line of standard input is two
+    texts with a tab between them, and --second is the second text of every argument.
+    """,
+    ),
     "question_answering": Entry(
         path="headway.tasks.question_answering:TASK",
         kind="question answerer",
@@ -67,6 +79,9 @@ TASKS: dict[str, Entry] = {
         path="headway.tasks.image_classification:TASK",
         kind="image classifier",
         families=("vit-classifier",),
+        verb="classify",
+        unit="image",
+        help="Lines of images begin with the file.",
     ),
     "self_distillation": Entry(
         path="headway.tasks.self_distillation:TASK", kind="image encoder", families=("vit",)
