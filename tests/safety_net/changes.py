@@ -11,7 +11,6 @@ _SAME_BATCHES = (
 )
 _LOSS_TOO = "`headway eval` gives all that validation while training gives"
 _LINEAR_TOO = "validation while training gives all that `headway eval` gives"
-_NATS_TOO = "`headway eval` gives all that validation while training gives"
 _ONE_OBJECT = (
     "`headway eval --json` prints one object for a captioner, as its help says: the means, and the "
     "scores of each language in it"
@@ -20,17 +19,22 @@ _LANGUAGE_OF_CAPTION = (
     "`headway caption --json` prints one object for each image, whatever languages are requested; "
     "each caption names its own"
 )
+_MERGED = "adapters are evaluated as they are saved: merged into the weights"
 
 CHANGES: dict[str, str] = {
     "*tag* validation.*.loss": _ONE_EVALUATION,
     "*tag* validation.*.precision": _ONE_EVALUATION,
     "*tag* validation.*.recall": _ONE_EVALUATION,
     "*tag* eval.output.0.loss": _ONE_EVALUATION,
+    "words* validation.*.negative_loss": _NOT_NEGATED,
+    "*gpt* validation.*.negative_nats": _NOT_NEGATED,
+    "*gpt* validation.*.perplexity": "validation logs the perplexity, as `headway eval` gives it",
+    "gpt-lora validation.*.nats": _MERGED,
+    "gpt-lora validation.*.bits_per_byte": _MERGED,
     "embed-scored validation.*.pearson": (
         "validation reads 32 texts at once, as `headway eval` does, and not training.rows (the "
         "seventh digit)"
     ),
-    "words* validation.*.negative_loss": _NOT_NEGATED,
     "classify* validation.*.negative_loss": _NOT_NEGATED,
     "pairs* validation.*.negative_loss": _NOT_NEGATED,
     "regress* validation.*.negative_mse": _NOT_NEGATED,
@@ -45,7 +49,7 @@ CHANGES: dict[str, str] = {
     "dino validation.*.linear": _LINEAR_TOO,
     "caption* validation.*.negative_nats": _NOT_NEGATED,
     "caption* validation.*.nats": _SAME_BATCHES,
-    "caption* eval.output.0.nats": _NATS_TOO,
+    "caption* eval.output.0.nats": _LOSS_TOO,
     "caption-emoji eval.output.*": _ONE_OBJECT,
     "caption-emoji predict.output.*": _LANGUAGE_OF_CAPTION,
 }

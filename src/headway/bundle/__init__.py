@@ -14,6 +14,7 @@ from headway.bundle.contract import (
     Neighbour,
     ProbeRequest,
     TextEmbedding,
+    TextGenerating,
     Truncating,
     WordEmbedding,
 )
@@ -30,15 +31,24 @@ from headway.bundle.probe import (
     next_token_readout,
     patches_of,
 )
-from headway.bundle.reading import Attention, Reading, attention_of, framed_reading, part_of
+from headway.bundle.reading import (
+    Attention,
+    Reading,
+    attention_of,
+    framed_reading,
+    part_of,
+    word_outputs,
+)
 from headway.bundle.text import TextBundle
 from headway.bundle.translator import Translation, TranslatorBundle
+from headway.bundle.with_reader import BundleWithReader
 
 __all__ = [
     "WRITTEN",
     "Attention",
     "BeamSearching",
     "Bundle",
+    "BundleWithReader",
     "Classified",
     "EncoderBundle",
     "Guess",
@@ -54,6 +64,7 @@ __all__ = [
     "SearchTrace",
     "TextBundle",
     "TextEmbedding",
+    "TextGenerating",
     "Translation",
     "TranslatorBundle",
     "Truncating",
@@ -66,4 +77,5 @@ __all__ = [
     "next_token_readout",
     "part_of",
     "patches_of",
+    "word_outputs",
 ]

@@ -11,7 +11,6 @@ from cyclopts import Parameter
 
 from headway.cli.console import data, data_json, talk
 from headway.cli.flags import ON_THIS_MACHINE, BeamWidth, LengthPenalty, MachineFlags, number
-from headway.cli.perplexity import show_perplexity
 from headway.cli.surprise import show_surprise
 from headway.errors import DataError, UsageError
 from headway.files import check_new_file
@@ -151,8 +150,6 @@ def evaluate(
         if _of_a_task(bundle, run, path, chosen, json):
             return
         _check_sight(bundle, sight)
-        if _of_text(bundle, (run, path), windows.length, place, json):
-            return
         if _of_an_encoder(bundle, (run, path), place, windows.sentences, json):
             return
         translator = expect(TranslatorBundle, bundle, run)
@@ -234,24 +231,6 @@ def _check_sight(bundle: Bundle, sight: SightFlags) -> None:
         raise UsageError("--known is for image encoders")
     if sight.worst:
         raise UsageError("--worst is for captioners")
-
-
-def _of_text(
-    bundle: Bundle,
-    places: tuple[Path, Path | None],
-    length: int | None,
-    machine: Machine,
-    json: bool,
-) -> bool:
-    """Whether it is a language model; then its scores were shown."""
-    from headway.bundle import TextBundle
-
-    if isinstance(bundle, TextBundle):
-        show_perplexity(bundle, *places, length, machine, json)
-        return True
-    if length is not None:
-        raise UsageError("--length is for language models")
-    return False
 
 
 def _of_an_encoder(

@@ -13,7 +13,6 @@ from headway.recipes.catalogue import (
 from headway.recipes.config import RunConfig
 from headway.recipes.dry_run import DryRun
 from headway.recipes.encoder_config import EncoderRunConfig
-from headway.recipes.language_config import LanguageRunConfig
 from headway.recipes.run import Outcome, train
 
 __all__ = [
@@ -21,7 +20,6 @@ __all__ = [
     "AnyRunConfig",
     "DryRun",
     "EncoderRunConfig",
-    "LanguageRunConfig",
     "Outcome",
     "RunConfig",
     "amended",

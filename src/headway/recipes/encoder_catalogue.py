@@ -20,8 +20,8 @@ from headway.recipes.encoder_config import (
     EncoderRunConfig,
     EncoderTrainingConfig,
 )
-from headway.recipes.language_config import LanguageEvaluationConfig
 from headway.tasks.classification.config import ClassifyEvaluationConfig
+from headway.tasks.language_modeling.config import LanguageEvaluationConfig
 from headway.tasks.question_answering.config import AnswerEvaluationConfig
 from headway.tasks.sections import CheckpointConfig
 from headway.tasks.tagging.config import TagEvaluationConfig
