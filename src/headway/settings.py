@@ -71,9 +71,11 @@ def setting(
     )
 
 
-def required(help: str) -> Any:
-    """A documented field without a default, of one input of a model."""
-    return dataclasses.field(metadata={"help": help, "limits": {}})
+def required(help: str, *, may_be_file: bool = False) -> Any:
+    """A documented field without a default, of one input of a model. may_be_file: the text may also
+    be the name of a file that holds it."""
+    metadata = {"help": help, "limits": {}, "may_be_file": may_be_file}
+    return dataclasses.field(metadata=metadata)
 
 
 def section(config_class: type[T]) -> T:

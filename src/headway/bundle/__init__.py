@@ -4,11 +4,7 @@
 kind.
 """
 
-from headway.bundle.caption_reader import CaptionReader
-from headway.bundle.captioner import Caption, CaptionerBundle
-from headway.bundle.class_reader import ClassReader, Numbers, Texts
 from headway.bundle.classified import Classified
-from headway.bundle.classifier import ClassifierBundle
 from headway.bundle.contract import (
     WRITTEN,
     BeamSearching,
@@ -23,6 +19,7 @@ from headway.bundle.contract import (
     WordEmbedding,
 )
 from headway.bundle.encoder import EncoderBundle, Guess
+from headway.bundle.image_encoder import ImageEncoderBundle
 from headway.bundle.probe import (
     ImagePatches,
     Probe,
@@ -44,7 +41,6 @@ from headway.bundle.reading import (
 )
 from headway.bundle.text import TextBundle
 from headway.bundle.translator import Translation, TranslatorBundle
-from headway.bundle.vision import ImageClasses, ImageClassifierBundle, ImageEncoderBundle
 from headway.bundle.with_reader import BundleWithReader
 
 __all__ = [
@@ -53,22 +49,14 @@ __all__ = [
     "BeamSearching",
     "Bundle",
     "BundleWithReader",
-    "Caption",
-    "CaptionReader",
-    "CaptionerBundle",
-    "ClassReader",
     "Classified",
-    "ClassifierBundle",
     "EncoderBundle",
     "Guess",
-    "ImageClasses",
-    "ImageClassifierBundle",
     "ImageEncoderBundle",
     "ImageEncoding",
     "ImagePatches",
     "InputSpec",
     "Neighbour",
-    "Numbers",
     "Probe",
     "ProbeRequest",
     "Reading",
@@ -77,7 +65,6 @@ __all__ = [
     "TextBundle",
     "TextEmbedding",
     "TextGenerating",
-    "Texts",
     "Translation",
     "TranslatorBundle",
     "Truncating",

@@ -11,9 +11,7 @@ from headway.config_files import read_yaml
 from headway.errors import UsageError, did_you_mean
 from headway.machine import MachineConfig
 from headway.models import TranslatorConfig
-from headway.recipes import caption_catalogue as captions
 from headway.recipes import encoder_catalogue as encoders
-from headway.recipes import vision_catalogue as pictures
 from headway.recipes.config import (
     DataConfig,
     EvaluationConfig,
@@ -84,20 +82,11 @@ RECIPES: dict[str, Callable[[], Any]] = {
     "bert-tiny": encoders.bert_tiny,
     "bert-domain": encoders.bert_domain,
     "roberta": encoders.roberta,
-    "classify": encoders.classify,
-    "pairs": encoders.pairs,
-    "regress": encoders.regress,
     "distil": encoders.distil,
-    "vision": pictures.vision,
-    "vision-digits": pictures.vision_digits,
-    "sound": pictures.sound,
-    "dino": pictures.dino,
     "distil-tag": encoders.distil_tag,
     "distil-answer": encoders.distil_answer,
     "distil-gpt": encoders.distil_gpt,
     "distil-encoder": encoders.distil_encoder,
-    "caption": captions.caption,
-    "caption-emoji": captions.caption_emoji,
 }
 
 

@@ -1,0 +1,280 @@
+"""A classifier with its tokenizer and its labels: texts in, what they are out."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+
+from headway.bundle import (
+    Attention,
+    Bundle,
+    Classified,
+    InputSpec,
+    Probe,
+    ProbeRequest,
+    Reading,
+    Readout,
+    attention_of,
+    class_names,
+    framed_reading,
+)
+from headway.bundle.files import check_fingerprint, save_files
+from headway.data.framed import collate_framed, shortest_first
+from headway.errors import DataError, UsageError
+from headway.models import (
+    BertClassifier,
+    BertClassifierConfig,
+    TextClassifier,
+    TextClassifierConfig,
+)
+from headway.settings import required, setting
+from headway.shapes import Float, Tensor
+from headway.tasks.classification.reader import ClassReader, Texts
+from headway.text import MarkedTokenizer, load_tokenizer, word_places
+
+ROWS = 64  # texts classified at once
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassInput:
+    """One input of a classifier of texts."""
+
+    text: str = required("the text that is classified")
+    second: str | None = setting(None, "Second text, for a model that classifies pairs.")
+
+    @property
+    def texts(self) -> Texts:
+        """What is read at once."""
+        return self.text if self.second is None else (self.text, self.second)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassOptions:
+    top: int | None = setting(
+        None,
+        "Number of labels of each input, most probable first; if unset, 1 of a text, 5 of an "
+        "image, with --json all.",
+        gt=0,
+    )
+
+
+DEFAULTS = ClassOptions()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassifiedText:
+    """A text, or a pair, with its number, or with its label and the probabilities of as many labels
+    as were requested, the most probable first."""
+
+    text: str
+    second: str | None = None
+    number: float | None = None
+    label: str | None = None
+    probabilities: dict[str, float] | None = None
+
+
+class ClassifierBundle(Bundle):
+    """A classifier, of a language model or an encoder, with what it reads and what it says.
+
+    One that was trained on numbers has no labels, and scores texts instead.
+    """
+
+    kind: ClassVar[str] = "classifier"
+    inputs: ClassVar[InputSpec] = InputSpec(second=True)
+    model: TextClassifier | BertClassifier
+
+    def __init__(self, model: TextClassifier | BertClassifier, reader: ClassReader) -> None:
+        if reader.outputs != model.config.num_classes:
+            raise DataError(
+                f"there are {reader.outputs} labels, the model has "
+                f"{model.config.num_classes} classes",
+                hint="the model and the labels are not from the same training",
+            )
+        self.model = model.eval()
+        self.reader = reader
+
+    @classmethod
+    def open(
+        cls, model: TextClassifier | BertClassifier, folder: Path, facts: dict[str, Any]
+    ) -> ClassifierBundle:
+        """The model with tokenizer and labels beside it, which must be those of `facts`."""
+        marked = isinstance(model, BertClassifier)
+        reader = ClassReader.load(folder, MarkedTokenizer.load if marked else load_tokenizer)
+        check_fingerprint(facts, reader.fingerprint, folder)
+        return cls(model, reader)
+
+    @property
+    def config(self) -> TextClassifierConfig | BertClassifierConfig:
+        return self.model.config
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return self.reader.labels
+
+    def classify(self, texts: Sequence[Texts]) -> list[Classified]:
+        """What each text is, in order. What one gets does not depend on the others.
+
+        texts: strings, or of a model of pairs (first, second). UsageError for a model of numbers.
+        """
+        if self.reader.numbers is not None:
+            raise UsageError("this model gives numbers, not classes", hint="bundle.score(texts)")
+        return [
+            Classified.ranked(self.labels, row) for row in self.logits(texts).softmax(-1).tolist()
+        ]
+
+    def score(self, texts: Sequence[Texts]) -> list[float]:
+        """The number of each text, in order, on the scale of the training's labels.
+
+        Their range is `reader.numbers`; what is found may lie a little outside. UsageError for a
+        model of classes.
+        """
+        if self.reader.numbers is None:
+            raise UsageError("this model gives classes, not numbers", hint="bundle.classify(texts)")
+        return [self.reader.numbers.restored(z) for z in self.logits(texts)[:, 0].tolist()]
+
+    def on_their_scale(self) -> TextClassifier | BertClassifier:
+        """The model of numbers whose head gives y itself: z deviation + mean is a linear layer's,
+        so that y = (deviation w) h + (deviation b + mean). A copy."""
+        numbers = self.reader.numbers
+        if numbers is None:
+            raise UsageError("this model gives classes, not numbers", hint="bundle.model")
+        model = copy.deepcopy(self.model)
+        with torch.no_grad():
+            model.head.weight.mul_(numbers.deviation)
+            model.head.bias.mul_(numbers.deviation).add_(numbers.mean)
+        return model
+
+    def predict(
+        self, inputs: Sequence[ClassInput], options: ClassOptions = DEFAULTS, *, first: int = 1
+    ) -> list[ClassifiedText]:
+        """`classify` of each input, or `score`. first: the number of the first one, in errors."""
+        logits = self.logits([each.texts for each in inputs], first=first)
+        if self.reader.numbers is not None:
+            numbers = map(self.reader.numbers.restored, logits[:, 0].tolist())
+            return [
+                ClassifiedText(text=each.text, second=each.second, number=number)
+                for each, number in zip(inputs, numbers, strict=True)
+            ]
+        predictions = []
+        for each, row in zip(inputs, logits.softmax(-1).tolist(), strict=True):
+            classified = Classified.ranked(self.labels, row)
+            predictions.append(
+                ClassifiedText(
+                    text=each.text,
+                    second=each.second,
+                    label=classified.label,
+                    probabilities=dict(islice(classified.probabilities.items(), options.top)),
+                )
+            )
+        return predictions
+
+    @property
+    def input_limit(self) -> int:
+        """The number of tokens that are read of a text, or of two together."""
+        return self.reader.max_length
+
+    def input_lengths(self, inputs: Sequence[ClassInput]) -> list[int]:
+        """The number of tokens of each input, before any are cut."""
+        return self.reader.lengths([each.texts for each in inputs])
+
+    @torch.inference_mode()
+    def logits(
+        self,
+        texts: Sequence[Texts],
+        progress: Callable[[int], None] = lambda done: None,
+        *,
+        first: int = 1,
+    ) -> Float[Tensor, "N C"]:
+        """What the head gives for each text, in order.
+
+        progress: called before each batch with the number of texts processed so far. first: the
+        number of the first text, in errors.
+        """
+        if isinstance(texts, str):
+            raise UsageError("texts must be a list of texts, not one string", hint="[text]")
+        rows, types = self.reader.encode(texts, first)
+        found = torch.zeros(len(rows), self.reader.outputs, device=self.device)
+        done = 0
+        for chosen in shortest_first(rows, ROWS):
+            progress(done)
+            done += len(chosen)
+            batch = collate_framed(
+                [rows[i] for i in chosen], [types[i] for i in chosen], self.reader.pad
+            ).to(str(self.device))
+            found[chosen] = self.model(batch.tokens, batch.keys, batch.types).float()
+        return found
+
+    def reading(self, text: str, second: str | None = None) -> Reading:
+        """What is read of one text, or two; the answer is the logits of its class."""
+        (ids,), (types,) = self.reader.encode([text if second is None else (text, second)])
+        if isinstance(self.reader.tokenizer, MarkedTokenizer):
+            return framed_reading(self.model, self.reader.tokenizer, ids, types, within="bert.")
+        batch = collate_framed([ids], [types], self.reader.pad).to(str(self.device))
+        return Reading(
+            model=self.model,
+            run=lambda: self.model(batch.tokens, batch.keys, batch.types),
+            pieces={"text": self.reader.tokenizer.pieces(ids)},
+            axes={"decoder": ("text", "text")},
+            embeddings={"text": "gpt.embedding"},
+            ids={"text": ids},
+            words={"text": word_places(self.reader.tokenizer, ids)},
+        )
+
+    def attention(
+        self,
+        text: str,
+        second: str | None = None,
+        layers: Sequence[str] = (),
+        heads: Sequence[int] = (),
+    ) -> Attention:
+        """Attention weights while one text, or two, are read. layers, heads: those to keep; none:
+        all."""
+        return attention_of(self.reading(text, second), layers, heads)
+
+    def _probe(self, request: ProbeRequest) -> Probe:
+        text, second = request.input, request.second
+        reading = self.reading(text, second)
+        texts = text if second is None else (text, second)
+        labels = self.labels
+        if self.reader.numbers is not None:
+            answer, labels = f"{self.score([texts])[0]:.3g}", ("the number",)
+        else:
+            answer = self.classify([texts])[0].label
+        return Probe(
+            kind=self.kind,
+            reading=reading,
+            answer=answer,
+            readout=self._readout(labels, len(reading.ids["text"])),
+            tokenizers={"text": self.reader.tokenizer},
+        )
+
+    def _readout(self, labels: Sequence[str], length: int) -> Readout:
+        """At the position whose vector has read all of the text: [CLS], or a language model's last
+        token."""
+        position, equation = length - 1, "z = x_last W_cᵀ"
+        function: Callable[..., Any] = TextClassifier.classify
+        if isinstance(self.model, BertClassifier):
+            config = self.model.config
+            first = f"{self.model.bert.config.pooler}(x_[CLS] W + b)"
+            vector = "mean_t x_t" if config.pooling == "mean" else first
+            position, equation = 0, f"z = {vector} W_c + b_c"
+            function = BertClassifier.classify
+        return Readout(
+            side="text",
+            positions=[position],
+            logits=lambda output: output,
+            names=class_names(labels),
+            equation=equation,
+            function=function,
+        )
+
+    def save(self, folder: Path, *, overwrite: bool = False) -> None:
+        """Write config.json, model.safetensors, tokenizer.json and classes.json durably:
+        `files.save_files`."""
+        save_files(folder, self.model, self.reader, overwrite)

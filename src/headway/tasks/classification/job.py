@@ -1,0 +1,190 @@
+"""A training run of a classifier: from a language model or an encoder and labelled texts.
+
+Radford et al. 2018, sections 3.2 and 3.3; Devlin et al. 2019, sections 3.2 and 4.1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from headway.blocks import add_lora, merge_lora
+from headway.bundle import EncoderBundle, TextBundle
+from headway.data.by_length import ByLength
+from headway.errors import UsageError
+from headway.machine import Machine
+from headway.models import GPT, Bert, BertClassifier, TextClassifier
+from headway.settings import override
+from headway.tasks.classification.bundle import ClassifierBundle
+from headway.tasks.classification.config import METRICS, ClassifyRunConfig
+from headway.tasks.classification.data import PreparedTexts, prepare_texts
+from headway.tasks.finetuning import balanced, copy_of
+from headway.tasks.job import Emit, Job, planned_steps, prepare_blocks
+from headway.tasks.opening import load
+from headway.tasks.task import NO_OPTIONS
+from headway.training import ClassificationObjective, RegressionObjective, Stream
+
+
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    """What a classifier is made from, and what suits it.
+
+    make: the classifier, from a bundle, the run's settings and the number of outputs. body: its
+    attribute that is the model it starts from; reads: the body's method that it reads texts by.
+    writes: the body predicts next words. lr: its rate. steps, passes: so many updates, or passes
+    over the texts where those are more. warmup: of so many updates.
+    """
+
+    make: Callable[[Any, ClassifyRunConfig, int], nn.Module]
+    body: str
+    reads: str
+    writes: bool
+    lr: float
+    steps: int
+    passes: float
+    warmup: Callable[[int], int]
+
+
+def _of_gpt(start: TextBundle, config: ClassifyRunConfig, outputs: int) -> TextClassifier:
+    gpt = GPT(replace(start.config, dropout=config.model.dropout))
+    gpt.load_state_dict(start.model.state_dict())
+    return TextClassifier(gpt, outputs, config.model.head_dropout)
+
+
+def _of_encoder(start: EncoderBundle, config: ClassifyRunConfig, outputs: int) -> BertClassifier:
+    bert = copy_of(start, config.model.dropout)
+    return BertClassifier(bert, outputs, config.model.pooling, config.model.head_dropout)
+
+
+STARTS: dict[type[Any], Start] = {
+    TextBundle: Start(
+        make=_of_gpt,
+        body="gpt",
+        reads="hidden",
+        writes=True,
+        lr=1e-3,
+        steps=600,
+        passes=0.0,
+        warmup=lambda steps: 20,
+    ),
+    EncoderBundle: Start(
+        make=_of_encoder,
+        body="bert",
+        reads="encode",
+        writes=False,
+        lr=1e-4,
+        steps=500,
+        passes=3.0,
+        warmup=lambda steps: math.ceil(0.08 * steps),
+    ),
+}
+"""The class of the bundle that a classifier starts from -> what becomes of it: what `--from` names
+decides which kind of classifier it is."""
+
+
+class ClassifyJob:
+    """A `Job`: a model that reads texts, a head on it, and texts of known classes or numbers."""
+
+    def __init__(
+        self,
+        config: ClassifyRunConfig,
+        prepared: PreparedTexts,
+        start: TextBundle | EncoderBundle,
+        machine: Machine,
+    ) -> None:
+        self.prepared, self.start, self.machine = prepared, start, machine
+        self.held_out, self.evaluation = prepared.held_out, NO_OPTIONS
+        self.kind = STARTS[type(start)]
+        self.pad = prepared.reader.pad
+        training = config.training
+        train = prepared.train
+        self.rows = ByLength(
+            train.lengths,
+            lambda chosen: train.batch(chosen, self.pad).to(machine.device),
+            training.rows,
+            training.seed,
+        )
+        self.config = _fitted(config, self.kind, self.rows.batches_an_epoch)
+        auxiliary = training.auxiliary if self.kind.writes else 0.0
+        self.objective: ClassificationObjective | RegressionObjective
+        if prepared.reader.numbers is not None:
+            self.objective = RegressionObjective(auxiliary)
+        else:
+            weights = (
+                balanced(Counter(train.targets), prepared.reader.outputs)
+                if training.balance
+                else ()
+            )
+            self.objective = ClassificationObjective(auxiliary, weights)
+
+    def build(self) -> nn.Module:
+        config, kind = self.config, self.kind
+        model = kind.make(self.start, config, self.prepared.reader.outputs)
+        body = model.get_submodule(kind.body)
+        if config.lora.rank:
+            _adapt(body, config)
+        prepare_blocks(model, config.training, config.machine, body, kind.reads)
+        return model
+
+    def stream(self, epoch: int, position: int) -> Stream:
+        return self.rows.stream(epoch, position)
+
+    def bundle(self, model: Any) -> ClassifierBundle:
+        plain = merge_lora(deepcopy(model)) if self.config.lora.rank else model
+        return ClassifierBundle(plain, self.prepared.reader)
+
+    def plan(self) -> dict[str, Any]:
+        body, training, reader = self.start.config, self.config.training, self.prepared.reader
+        says = "a number" if reader.numbers is not None else f"{reader.outputs} classes"
+        unit = "pairs" if reader.pairs else "texts"
+        return {
+            "model": f"{body.num_layers} layers, d={body.model_dim}, {body.num_heads} heads, "
+            f"{says}",
+            "batches": f"{training.rows * training.accumulate:,} {unit}",
+            "batches_an_epoch": self.rows.batches_an_epoch,
+            "unit": unit,
+        }
+
+
+def _fitted(config: ClassifyRunConfig, kind: Start, batches: int) -> ClassifyRunConfig:
+    """With what was left to the start and the texts. UsageError if steps and epochs disagree."""
+    planned = planned_steps(config.training, batches, kind.steps, kind.passes)
+    warmup, rate, metric = config.schedule.warmup, config.optimizer.lr, config.evaluation.metric
+    decided = {
+        **planned,
+        "schedule.warmup": kind.warmup(*planned.values()) if warmup is None else warmup,
+        "optimizer.lr": kind.lr if rate is None else rate,
+        "evaluation.metric": METRICS[config.data.kind][0] if metric is None else metric,
+    }
+    return override(config, decided, "the model to start from")
+
+
+def _adapt(body: nn.Module, config: ClassifyRunConfig) -> None:
+    """Adapters in the body, which alone train there; and its pooler, which may be new."""
+    lora = config.lora
+    try:
+        add_lora(body, lora.rank, lora.alpha, lora.dropout, lora.targets or None)
+    except ValueError as error:
+        raise UsageError(f"lora: {error}") from error
+    if isinstance(body, Bert) and body.pooler is not None:
+        body.pooler.requires_grad_(True)
+
+
+def prepare(config: ClassifyRunConfig, folder: Path, machine: Machine, emit: Emit) -> Job:
+    """The texts, encoded, and the model that is fine-tuned."""
+    start = load(str(config.training.start))
+    if not isinstance(start, TextBundle | EncoderBundle):
+        kinds = " or a ".join(kind.kind for kind in STARTS)
+        raise UsageError(
+            f"{config.training.start} holds a {start.kind}; a classifier is made from a {kinds}",
+            hint="headway train gpt-tiny TEXT makes one",
+        )
+    prepared = prepare_texts(config, start.tokenizer, start.model.max_length, folder, emit)
+    return ClassifyJob(config, prepared, start, machine)

@@ -1,0 +1,189 @@
+"""Captioners as bundles: saved, loaded, asked."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch.testing import assert_close
+
+import headway
+from headway.data.image_reader import ImageReader
+from headway.errors import DataError, UsageError
+from headway.inspection.looking import look
+from headway.inspection.overlays import overlays
+from headway.models import Captioner, CaptionerConfig, GPTConfig, ViTConfig
+from headway.tasks.captioning.bundle import CaptionerBundle
+from headway.tasks.captioning.reader import CaptionReader
+from headway.text import Characters, TextPieces
+from tests.data.pictures import pixels_of, png
+
+TEXTS = ["a cat", "an old dog", "the red cat sleeps", "ein Hund", "die alte Katze"] * 4
+TOKENIZER = TextPieces.train([f" {text}" for text in TEXTS], 280)
+IMAGES = ImageReader(height=8, width=12, mean=(0.5,) * 3, deviation=(0.3,) * 3, shorter=12)
+READER = CaptionReader(IMAGES, TOKENIZER, ("en", "de"), 6)
+PICTURES = [pixels_of(8, 12, seed=1), pixels_of(20, 11, seed=2), pixels_of(9, 30, 1, seed=3)]
+
+
+def bundle_of(reader=READER, registers=1):
+    vit = ViTConfig(
+        **{"model_dim": 12, "num_heads": 3, "ffn_dim": 20, "num_layers": 1, "patch_width": 3},
+        image_size=8,
+        image_width=12,
+        registers=registers,
+    )
+    gpt = GPTConfig(
+        **{"model_dim": 24, "num_heads": 4, "ffn_dim": 40, "num_layers": 2, "max_length": 9},
+        vocabulary=reader.size,
+        tie_output=False,
+    )
+    model = Captioner(CaptionerConfig(vit=vit, gpt=gpt))
+    for weight in (*model.decoder.parameters(), model.output.weight):
+        if weight.ndim > 1:  # sharper than untrained ones are, so that pictures matter
+            torch.nn.init.normal_(weight, std=0.6)
+    return CaptionerBundle(model, reader)
+
+
+@pytest.fixture
+def saved(tmp_path):
+    bundle = bundle_of()
+    bundle.save(tmp_path / "model")
+    return bundle, tmp_path / "model"
+
+
+def test_a_saved_captioner_loads_as_itself(saved):
+    bundle, folder = saved
+    names = {path.name for path in folder.iterdir()}
+    beside = {"images.json", "tokenizer.json", "captions.json"}
+    assert names == {"MANIFEST.json", "config.json", "model.safetensors"} | beside
+    again = headway.load(folder)
+    assert isinstance(again, CaptionerBundle) and again.config == bundle.config
+    assert (again.languages, again.longest) == (("en", "de"), 6)
+    assert again.search(PICTURES, num_best=2) == bundle.search(PICTURES, num_best=2)
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_pictures_of_any_size_and_kind_get_what_they_get_alone(beam):
+    bundle = bundle_of()
+    together = bundle.caption([*PICTURES, png(PICTURES[1])], language="de", beam=beam)
+    assert together[3] == together[1] and len(set(together)) > 1
+    for picture, found in zip(PICTURES, together, strict=False):
+        assert bundle.caption([picture], language="de", beam=beam) == [found]
+
+
+def test_a_caption_begins_with_the_token_of_its_language_and_never_holds_one():
+    bundle = bundle_of()
+    read = []
+    bundle.model.embedding.register_forward_pre_hook(lambda _, given: read.append(given[0]))
+    for language, first in ((None, READER.size - 2), ("de", READER.size - 1)):
+        read.clear()
+        found = bundle.search(PICTURES, language=language, beam=3, num_best=3)
+        assert read[0].unique().tolist() == [first]
+        assert all(max(c.tokens, default=0) < TOKENIZER.size for best in found for c in best)
+        assert all(len(c.tokens) <= 6 for best in found for c in best)
+        for row in bundle.sample(PICTURES, language=language, samples=3, temperature=2.0):
+            assert all(max(c.tokens, default=0) < TOKENIZER.size for c in row)
+    with pytest.raises(UsageError, match="does not speak 'fr'"):
+        bundle.caption(PICTURES, language="fr")
+
+
+def test_a_model_of_one_language_begins_with_the_tokenizers_own_token():
+    reader = replace(READER, languages=())
+    bundle = bundle_of(reader)
+    assert reader.first(None) == TOKENIZER.bos and reader.specials == []
+    bundle.caption(PICTURES[:1])
+    with pytest.raises(UsageError, match="does not speak"):
+        bundle.caption(PICTURES[:1], language="en")
+
+
+def test_words_have_the_same_pieces_at_the_beginning_of_a_caption_and_inside_it():
+    (cat,), (red,) = READER.encode(["cat"]), READER.encode(["red cat"])
+    assert red[-len(cat) :] == cat
+    for text in TEXTS:
+        assert READER.decode(READER.encode([text])[0]) == text
+    assert READER.pieces([TOKENIZER.size + 1, TOKENIZER.eos]) == ["<de>", "</s>"]
+
+
+def test_samples_follow_from_their_seed_alone_and_greedy_is_temperature_nought():
+    bundle = bundle_of()
+    drawn = bundle.sample(PICTURES, samples=3, temperature=1.5, seed=5)
+    alone = bundle.sample(PICTURES[2:], samples=2, temperature=1.5, seed=6)[0]
+    assert [one.tokens for one in drawn[2][1:]] == [one.tokens for one in alone]
+    assert_close(drawn[2][1].score, alone[0].score, rtol=1e-5, atol=0)
+    assert len({one.text for row in drawn for one in row}) > 3
+    greedy = bundle.search(PICTURES, beam=1)
+    cold = bundle.sample(PICTURES, temperature=0.0)
+    assert [row[0].tokens for row in cold] == [best[0].tokens for best in greedy]
+
+
+@pytest.mark.parametrize("registers", [0, 2])
+def test_attention_is_of_every_piece_over_every_patch(registers):
+    bundle = bundle_of(registers=registers)
+    found = bundle.attention(PICTURES[1], "the red cat", language="de")
+    assert found.source[: 1 + registers] == ["[CLS]", "[R1]", "[R2]"][: 1 + registers]
+    assert found.source[1 + registers :] == [f"{r},{c}" for r in range(2) for c in range(4)]
+    assert "".join(found.target) == " the red cat</s>"
+    across = found.maps["decoder.blocks.1.cross"]
+    assert across.shape == (4, len(found.target), 9 + registers)
+    assert_close(across.sum(-1), torch.ones(4, len(found.target)), rtol=0, atol=1e-5)
+    with pytest.raises(UsageError, match="positions end at 8"):
+        bundle.attention(PICTURES[1], "x y z " * 4)
+
+
+def test_what_a_word_looks_at_is_the_mean_over_heads_and_pieces_of_the_last_block():
+    bundle = bundle_of()
+    seen = look(bundle, PICTURES[1], "the zq cat", language="en")
+    assert seen.names == ["the", "zq", "cat", "</s>"]
+    assert seen.maps.shape == (4, 2, 4) and seen.reach == (8, 12)
+    found = bundle.attention(PICTURES[1], "the zq cat", language="en")
+    weights = found.maps["decoder.blocks.1.cross"].mean(0)
+    places = [i for i, piece in enumerate(found.target) if i and set(piece.strip()) <= set("zq")]
+    assert len(places) > 1  # a word of several pieces
+    wanted = weights[places].mean(0)[2:]  # without [CLS] and the register
+    assert_close(seen.maps[1].flatten(), wanted)
+    assert_close(seen.maps[1, 1, 2], wanted[6])
+    first = look(bundle, PICTURES[1], "the zq cat", language="en", layer=0)
+    assert not torch.allclose(first.maps, seen.maps)
+    with pytest.raises(UsageError, match="blocks 0 to 1"):
+        look(bundle, PICTURES[1], "cat", layer=2)
+
+
+def test_the_picture_of_it_is_the_same_every_time_and_shows_every_word(tmp_path):
+    seen = look(bundle_of(), PICTURES[1], "the $red cat", language="en")
+    for name in ("a.svg", "b.svg"):
+        overlays(tmp_path / name, seen, title="t", one_scale=True)
+    text = (tmp_path / "a.svg").read_text()
+    assert text == (tmp_path / "b.svg").read_text()
+    for word, share in zip(seen.names, seen.maps.sum((1, 2)).tolist(), strict=True):
+        assert f"{word.replace('<', '&lt;').replace('>', '&gt;')}  {share:.0%}" in text
+    with pytest.raises(ValueError, match="1 names for"):
+        overlays(tmp_path / "c.svg", replace(seen, names=["a"]), title="")
+    assert not (tmp_path / "c.svg").exists()
+
+
+def test_other_tokens_another_reader_and_damaged_files_are_refused(saved):
+    bundle, folder = saved
+    with pytest.raises(DataError, match="tokens, the model has"):
+        CaptionerBundle(bundle.model, replace(READER, languages=("en",)))
+    grey = replace(IMAGES, mean=(0.5,), deviation=(0.5,))
+    with pytest.raises(DataError, match="channels"):
+        CaptionerBundle(bundle.model, replace(READER, images=grey))
+    good = json.loads((folder / "captions.json").read_text())
+    for change in (
+        *({"format": 2}, {"languages": ["en", "en"]}, {"languages": "en"}, {"longest": 0}),
+        {"longest": True},
+    ):
+        (folder / "captions.json").write_text(json.dumps({**good, **change}))
+        with pytest.raises(DataError):
+            headway.load(folder, verify=False)
+    (folder / "captions.json").write_text(json.dumps({**good, "languages": ["de", "en"]}))
+    with pytest.raises(DataError, match="trained with"):
+        headway.load(folder, verify=False)
+
+
+def test_a_tokenizer_of_characters_will_do():
+    reader = CaptionReader(IMAGES, Characters.train([*TEXTS, " "]), (), 6)
+    assert reader.first(None) == reader.tokenizer.bos
+    found = bundle_of(reader).caption([np.zeros((8, 12), np.uint8)])
+    assert len(found) == 1

@@ -1,0 +1,342 @@
+"""Classifiers as a run: reading labelled texts, fine-tuning, going on, and the bundle."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from headway import load
+from headway.cli.main import main
+from headway.data.by_length import ByLength
+from headway.data.formats import Columns, read_labelled
+from headway.data.labelled import LabelledTexts
+from headway.errors import DataError, HeadwayWarning, UsageError
+from headway.machine import MachineConfig, prepare
+from headway.recipes import recipe, saved, train
+from headway.tasks import registry
+from headway.tasks.classification.bundle import ClassifierBundle, ClassInput, ClassOptions
+from headway.tasks.classification.data import labelled_texts, prepare_texts
+from headway.tasks.classification.job import ClassifyJob
+from headway.tasks.classification.reader import ClassReader
+from headway.tasks.task import NO_OPTIONS
+from headway.text import Characters
+from headway.training import read_metrics
+from tests.tasks.test_language_modeling import STORY, configured, weights
+
+ANIMALS, TOOLS = ["fox", "owl", "crab", "toad", "hare"], ["saw", "rake", "drum", "spade", "lamp"]
+PLACES = ["by the lake", "in a shed", "near us", "on the hill", "at home", "below", "up there"]
+TEXTS = [
+    (f"{place} is a {name}", label)
+    for place in PLACES
+    for label, names in (("animal", ANIMALS), ("tool", TOOLS))
+    for name in names
+]
+TINY = {
+    "training.rows": 6,
+    "training.steps": 6,
+    "data.held_out": 0.2,
+    "data.max_length": 60,
+    "evaluation.every": 3,
+    "checkpoint.every": 3,
+    "schedule.kind": "constant",  # one that does not look at the end
+    "schedule.warmup": 2,
+    "machine.threads": 1,
+    "machine.device": "cpu",
+}
+
+
+def table(path, rows=TEXTS, header="text\tlabel"):
+    path.write_text("\n".join([header, *("\t".join(row) for row in rows)]) + "\n")
+    return str(path)
+
+
+def classifying(text, start, **changes):
+    dotted = {key.replace("__", "."): value for key, value in changes.items()}
+    given = {"data.train": text, "training.start": str(start)}
+    return recipe("classify", ("test", {**TINY, **given, **dotted}))
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory):
+    """A language model to start from."""
+    folder = tmp_path_factory.mktemp("first")
+    (folder / "t.txt").write_text(STORY + "".join(f"{text}\n" for text, _ in TEXTS))
+    train(configured(str(folder / "t.txt"), model__model_dim=16), folder / "run")
+    return folder / "run"
+
+
+@pytest.fixture
+def texts(tmp_path):
+    return table(tmp_path / "t.tsv")
+
+
+@pytest.fixture(scope="module")
+def learned(first, tmp_path_factory):
+    """A classifier that learned what it can."""
+    folder = tmp_path_factory.mktemp("learned")
+    how = {"training__steps": 120, "optimizer__lr": 1e-2, "schedule__kind": "cosine"}
+    more = {"evaluation__every": 20, "data__held_out": 0.4, "model__dropout": 0.0}
+    config = classifying(table(folder / "t.tsv"), first, **how, **more)
+    train(config, folder / "run")
+    return folder / "run"
+
+
+def read(path, **names):
+    found = read_labelled([Path(path)], Columns(**names))
+    return [(each.text, each.label) for each in found]
+
+
+# --- reading -----------------------------------------------------------------------------------
+
+
+def test_tables_and_objects_hold_the_same_texts(tmp_path):
+    rows = [('a "b", c', "0"), ("d", "1")]
+    (tmp_path / "a.tsv").write_text('label\ttext\tmore\n0\ta "b", c\tx\n\n1\t d \ty\n')
+    (tmp_path / "a.csv").write_text('text,label\r\n"a ""b"", c",0\r\nd,1\r\n')
+    lines = '{"text": "a \\"b\\", c", "label": 0}\n\n{"label": "1", "text": "d"}\n'
+    with gzip.open(tmp_path / "a.jsonl.gz", "wt") as file:
+        file.write(lines)
+    for name in ("a.tsv", "a.csv", "a.jsonl.gz"):
+        assert read(tmp_path / name) == rows, name
+    assert read(tmp_path / "a.tsv", text="more", label="label") == [("x", "0"), ("y", "1")]
+    (tmp_path / "b.csv").write_text('text,label\n"two\nlines",0\nd,1\n')
+    assert [each.where.split(":")[-1] for each in read_labelled([tmp_path / "b.csv"])] == ["3", "4"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "kind", "part"),
+    [
+        ("a.tsv", "text\tlabel\nx\ty\nx\n", DataError, r"a.tsv:3"),
+        ("a.tsv", "text\tlabel\nx\ty\tz\n", DataError, r"3 cells, the first line 2\n.*a.tsv:2"),
+        ("a.tsv", "text\tlabel\n\ty\n", DataError, r"'text' is empty\n.*a.tsv:2"),
+        ("a.tsv", "text\tlabel\nx\t \n", DataError, r"'label' is empty\n.*a.tsv:2"),
+        ("a.tsv", "sentence\tlabel\nx\ty\n", UsageError, r"no column 'text'(.|\n)*--data.text"),
+        ("a.tsv", "text\tlabel\tlabel\nx\ty\tz\n", UsageError, "more than one column 'label'"),
+        ("a.csv", 'text,label\n"x,y\n', DataError, r"not CSV"),
+        ("a.csv", "text,label\nx,y,z\n", DataError, r"a.csv:2"),
+        ("a.jsonl", '{"text": "x"}\n', DataError, r"'label' is no text or number\n.*a.jsonl:1"),
+        ("a.jsonl", '{"text": "x", "label": true}\n', DataError, r"a.jsonl:1"),
+        ("a.jsonl", '{"text": "x", "label": 1}\n{\n', DataError, r"not valid JSON(.|\n)*a.jsonl:2"),
+        ("a.jsonl", '{"text": "\\ud800", "label": 1}\n', DataError, r"lone surrogate(.|\n)*:1"),
+        (
+            "a.jsonl",
+            '{"text": "x", "label": "\\udfff"}\n',
+            DataError,
+            r"lone surrogate(.|\n)*:1",
+        ),
+        (
+            "a.jsonl",
+            '{"text": "x", "text": "y", "label": 1}\n',
+            DataError,
+            r"twice(.|\n)*:1",
+        ),
+        ("a.jsonl", "[1]\n", DataError, r"not a JSON object"),
+        ("a.xlsx", "text\tlabel\n", UsageError, r".tsv, .tab, .csv, .jsonl"),
+    ],
+)
+def test_what_is_no_labelled_text_is_refused_with_its_line(tmp_path, name, content, kind, part):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(kind, match=part):
+        read(tmp_path / name)
+
+
+def test_an_epoch_has_every_text_once_in_an_order_of_its_own():
+    texts = LabelledTexts([[1] * (1 + i % 7) for i in range(53)], [i % 3 for i in range(53)])
+    rows = ByLength(texts.lengths, lambda chosen: texts.batch(chosen, 0), rows=4, seed=5)
+    first_, second = rows.epoch(0), rows.epoch(1)
+    for batches in (first_, second):
+        assert sorted(i for batch in batches for i in batch) == list(range(53))
+    assert first_ != second and first_ == ByLength(texts.lengths, texts.batch, 4, 5).epoch(0)
+    assert len(first_) == rows.batches_an_epoch == 14
+    stream = rows.stream(0, 12)
+    seen = [(epoch, place, batch.indices) for epoch, place, batch in (next(stream), next(stream))]
+    assert seen == [(0, 13, tuple(first_[12])), (1, 0, tuple(first_[13]))]
+    assert next(stream)[2].indices == tuple(second[0])
+
+
+# --- training ----------------------------------------------------------------------------------
+
+
+def test_a_text_is_held_out_by_what_it_says_wherever_it_stands(texts, tmp_path):
+    twice = (texts, table(tmp_path / "again.tsv", TEXTS[::-1]))
+    kept, held = labelled_texts(classifying(twice, "x").data)
+    assert len(kept) + len(held) == 2 * len(TEXTS) and 8 <= len(held) <= 48
+    assert not {each.text for each in kept} & {each.text for each in held}
+
+
+def test_a_class_that_occurs_only_in_held_out_texts_is_learned(texts, tmp_path):
+    held = labelled_texts(classifying(texts, "x").data)[1][0]
+    rows = [(text, "rare" if text == held.text else label) for text, label in TEXTS]
+    notes = []
+    rare = classifying(table(tmp_path / "rare.tsv", rows), "x").data
+    kept, out = labelled_texts(rare, notes.append)
+    assert "rare" in {each.label for each in kept} and "rare" not in {each.label for each in out}
+    assert "to hold out stay in training" in notes[0]["text"]
+
+
+def test_a_classifier_learns_and_says_what_texts_are(learned):
+    rows = read_metrics(learned / "metrics.jsonl", "valid")
+    assert rows[-1]["loss"] < rows[0]["loss"] / 2 and rows[-1]["accuracy"] > 0.9
+    bundle = load(learned)
+    assert isinstance(bundle, ClassifierBundle) and bundle.labels == ("animal", "tool")
+    asked = ["in a shed is a crab", "below is a rake", "up there is a hare"]
+    found = bundle.classify(asked)
+    assert [each.label for each in found] == ["animal", "tool", "animal"]
+    for each in found:
+        shares = list(each.probabilities.values())
+        assert sum(shares) == pytest.approx(1.0) and shares == sorted(shares, reverse=True)
+        assert next(iter(each.probabilities)) == each.label
+
+
+def test_what_a_text_is_does_not_depend_on_the_others(learned):
+    bundle = load(learned)
+    asked = ["the crab is in a shed", "", "a lamp", "the owl " * 40]
+    together = bundle.classify(asked)
+    for text, each in zip(asked, together, strict=True):
+        (alone,) = bundle.classify([text])
+        for label, share in alone.probabilities.items():
+            assert share == pytest.approx(each.probabilities[label], abs=1e-5)
+    assert bundle.classify([]) == []
+    with pytest.raises(UsageError, match="list of texts"):
+        bundle.classify("a lamp")
+
+
+def test_training_python_and_the_command_line_give_the_same_scores(learned, capsys):
+    """The evaluation of the saved model equals that of the step it was saved at, in every number,
+    and its accuracy that of the predictions."""
+    validations = read_metrics(learned / "metrics.jsonl", "valid")
+    (best,) = [row for row in validations if row["is_best"]][-1:]
+    task, bundle = registry.task("classification"), load(learned)
+    held_out = task.held_out(bundle, learned, saved(learned), NO_OPTIONS)
+    scores = task.evaluate(bundle, held_out)
+    assert scores.numbers() == {name: best[name] for name in scores.numbers()}
+    assert list(scores.numbers()) == ["accuracy", "macro_f1", "matthews", "loss"]
+    with pytest.raises(SystemExit) as leaving:
+        main(["eval", str(learned), "--json"])
+    assert leaving.value.code == 0
+    assert json.loads(capsys.readouterr().out) == scores.as_dict()
+    inputs = [ClassInput(text=each.text) for each in held_out]
+    predictions = bundle.predict(inputs, ClassOptions(top=1))
+    right = sum(a.label == b.label for a, b in zip(predictions, held_out, strict=True))
+    assert right == scores.counts["right"] and right / len(held_out) == scores["accuracy"]
+    assert all(list(each.probabilities) == [each.label] for each in predictions)
+    assert sum(map(sum, scores.confusion.counts)) == len(held_out)
+    assert sum(scores.confusion.counts[i][i] for i in range(2)) == right
+
+
+def test_nothing_to_evaluate_and_an_unknown_label_are_refused_with_their_line(learned, tmp_path):
+    task, bundle = registry.task("classification"), load(learned)
+    with pytest.raises(DataError, match="no text to evaluate on"):
+        task.evaluate(bundle, [])
+    path = Path(table(tmp_path / "t.tsv", [("a lamp", "tool"), ("an oak", "plant")]))
+    texts = task.read(bundle, [path], None, NO_OPTIONS)
+    with pytest.raises(DataError, match=r"'plant'(.|\n)*t.tsv:3"):
+        task.evaluate(bundle, texts)
+    table(tmp_path / "long.tsv", [("a lamp " * 60, "tool")])
+    with pytest.warns(HeadwayWarning, match="text 1 has .* tokens; the first 60 are read"):
+        task.read(bundle, [tmp_path / "long.tsv"], None, NO_OPTIONS)
+
+
+def test_accuracy_is_that_of_the_saved_model_on_the_held_out_texts(learned):
+    best = max(row["accuracy"] for row in read_metrics(learned / "metrics.jsonl", "valid"))
+    held = labelled_texts(saved(learned).data)[1]
+    found = load(learned).classify([each.text for each in held])
+    right = sum(a.label == b.label for a, b in zip(found, held, strict=True))
+    assert right / len(held) == pytest.approx(best) and best > 0.8
+
+
+def test_the_language_model_below_is_that_of_the_start(first, texts, tmp_path):
+    start = load(first)
+    config = classifying(texts, first, model__dropout=0.3, model__head_dropout=0.4)
+    data = prepare_texts(config, start.tokenizer, 9, tmp_path, lambda event: None)
+    machine = prepare(MachineConfig(device="cpu", threads=1))
+    model = ClassifyJob(config, data, start, machine).build()
+    for name, parameter in start.model.named_parameters():
+        assert torch.equal(parameter, model.gpt.get_parameter(name)), name
+    assert (model.gpt.config.dropout, model.dropout.p) == (0.3, 0.4)
+    assert max(len(row) for row in data.train.rows) == 9
+    assert all(row[-1] == start.tokenizer.eos for row in data.train.rows)
+
+
+@pytest.mark.parametrize(
+    "how",
+    [{}, {"training__recompute": True, "training__average": 0.9}, {"training__auxiliary": 0.0}],
+    ids=["plain", "recompute-average", "no-auxiliary"],
+)
+def test_steps_in_two_halves_are_the_steps_in_one(first, texts, tmp_path, how):
+    train(classifying(texts, first, **how), tmp_path / "whole")
+    train(classifying(texts, first, **how, training__steps=3), tmp_path / "halves")
+    train(classifying(texts, first, **how), tmp_path / "halves")
+    for name in ("checkpoints/step-6/state.safetensors", "model/model.safetensors"):
+        assert (tmp_path / "halves" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_other_texts_are_no_way_to_go_on(first, texts, tmp_path):
+    train(classifying(texts, first, training__steps=3), tmp_path / "run")
+    before = weights(tmp_path / "run")
+    table(Path(texts), [*TEXTS, ("one more lamp", "tool")])
+    with pytest.raises(DataError, match="not those that the run began"):
+        train(classifying(texts, first), tmp_path / "run")
+    assert all(torch.equal(before[k], v) for k, v in weights(tmp_path / "run").items())
+
+
+# --- what is refused ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind", "part"),
+    [
+        ({"data__train": ()}, UsageError, "no texts to learn from"),
+        ({"data__train": ("nowhere.tsv",)}, UsageError, "nowhere.tsv"),
+        ({"data__valid": ("nowhere.tsv",)}, UsageError, "nowhere.tsv"),
+        ({"training__start": None}, UsageError, "--from RUN"),
+        ({"training__start": "nowhere"}, UsageError, "nowhere"),
+        ({"training__start": "LEARNED"}, UsageError, "holds a classifier; .* a language model"),
+        ({"data__text": "sentence"}, UsageError, "'sentence'"),
+        ({"data__train": ("one.tsv",)}, DataError, "all have the label 'tool'"),
+        ({"data__train": ("empty.tsv",)}, DataError, "there are none"),
+        ({"data__train": ("few.tsv",)}, DataError, "--data.valid"),
+        ({"data__valid": ("other.tsv",)}, DataError, r"'plant' does not stand(.|\n)*other.tsv:3"),
+    ],
+)
+def test_what_cannot_work_is_refused_and_leaves_no_folder(
+    first, learned, texts, tmp_path, monkeypatch, changes, kind, part
+):
+    monkeypatch.chdir(tmp_path)
+    table(tmp_path / "one.tsv", [("a saw", "tool"), ("a lamp", "tool")])
+    table(tmp_path / "empty.tsv", [])
+    table(tmp_path / "few.tsv", [("a saw", "tool"), ("a saw", "animal")])
+    table(tmp_path / "other.tsv", [("a saw", "tool"), ("an oak", "plant")])
+    if changes.get("training__start") == "LEARNED":
+        changes = {"training__start": str(learned)}
+    config = classifying(texts, first, **changes)
+    with pytest.raises(kind, match=part):
+        train(config, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_character_that_the_start_does_not_know_is_refused_with_its_line(texts, tmp_path):
+    (tmp_path / "t.txt").write_text(STORY)
+    train(configured(str(tmp_path / "t.txt"), data__tokenizer="characters"), tmp_path / "letters")
+    with pytest.raises(DataError, match=r"does not know the character 'y'(.|\n)*t.tsv:2"):
+        train(classifying(texts, tmp_path / "letters"), tmp_path / "new")
+
+
+def test_a_named_size_is_refused_as_the_start_has_one():
+    with pytest.raises(UsageError, match="starts from has its size"):
+        recipe("classify", ("test", {"model.size": "tiny"}))
+
+
+def test_labels_of_another_training_are_refused(learned, tmp_path):
+    bundle = load(learned)
+    bundle.save(tmp_path / "model")
+    path = tmp_path / "model" / "classes.json"
+    facts = json.loads(path.read_text())
+    for labels, part in ((["tool", "animal"], "trained with"), (["a", "a"], "not a list")):
+        path.write_text(json.dumps({**facts, "labels": labels}))
+        with pytest.raises(DataError, match=part):
+            load(tmp_path / "model", verify=False)
+    with pytest.raises(DataError, match="3 labels"):
+        ClassifierBundle(bundle.model, ClassReader(Characters("ab"), ("x", "y", "z"), 9))

@@ -1,0 +1,389 @@
+"""Classifiers of encoders as a run: classes, pairs, numbers, and what fine-tuning can be told."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+from headway import load
+from headway.errors import DataError, UsageError
+from headway.evaluation import class_scores, number_scores
+from headway.machine import MachineConfig, prepare
+from headway.models import BertClassifier
+from headway.recipes import check_same, recipe, saved, train
+from headway.tasks import registry
+from headway.tasks.classification.bundle import ClassifierBundle, ClassInput
+from headway.tasks.classification.data import labelled_texts, prepare_texts
+from headway.tasks.classification.job import ClassifyJob
+from headway.tasks.classification.reader import Numbers
+from headway.tasks.task import NO_OPTIONS
+from headway.training import read_metrics
+from tests.recipes.small_encoder import COUNTS, PAIRS, TEXTS, write_encoder, write_table
+from tests.tasks.test_classification import TINY
+from tests.tasks.test_language_modeling import STORY, configured
+
+ROWS = {
+    "classify": (TEXTS, "text\tlabel"),
+    "pairs": (PAIRS, "sentence1\tsentence2\tlabel"),
+    "regress": (COUNTS, "text\tscore"),
+}
+LEARNS = {
+    "training.steps": 250,
+    "optimizer.lr": 3e-3,
+    "schedule.kind": "cosine",
+    "evaluation.every": 50,
+    "checkpoint.every": 250,
+    "data.held_out": 0.3,
+    "model.dropout": 0.0,
+    "model.head_dropout": 0.0,
+    "training.rows": 40,
+}
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory):
+    return write_encoder(tmp_path_factory.mktemp("encoder") / "bert")
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tables")
+    return {name: write_table(folder / f"{name}.tsv", *what) for name, what in ROWS.items()}
+
+
+def fine_tuning(name, tables, start, **changes):
+    """Two underscores stand for a dot."""
+    dotted = {key.replace("__", "."): value for key, value in changes.items()}
+    given = {"data.train": tables[name], "training.start": str(start)}
+    return recipe(name, ("test", {**TINY, **given, **dotted}))
+
+
+@pytest.fixture(scope="module")
+def learned(encoder, tables, tmp_path_factory):
+    """learned(recipe) -> a run of it that learned what it can."""
+    folder = tmp_path_factory.mktemp("learned")
+
+    def run(name):
+        if not (folder / name).exists():
+            train(fine_tuning(name, tables, encoder, **LEARNS), folder / name)
+        return folder / name
+
+    return run
+
+
+def job_of(name, tables, encoder, folder, **changes):
+    start, config = load(encoder), fine_tuning(name, tables, encoder, **changes)
+    data = prepare_texts(config, start.tokenizer, 24, folder, lambda event: None)
+    return ClassifyJob(config, data, start, prepare(MachineConfig(device="cpu", threads=1)))
+
+
+# --- learning ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["classify", "pairs"])
+def test_classes_are_learned_and_scored_as_the_saved_model_says(learned, name):
+    rows = read_metrics(learned(name) / "metrics.jsonl", "valid")
+    best = max(rows, key=lambda row: row["accuracy"])
+    bundle = load(learned(name))
+    assert isinstance(bundle, ClassifierBundle) and isinstance(bundle.model, BertClassifier)
+    held = labelled_texts(saved(learned(name)).data)[1]
+    found = [each.label for each in bundle.classify([each.texts for each in held])]
+    numbers = {label: i for i, label in enumerate(bundle.labels)}
+    sides = [[numbers[x] for x in side] for side in (found, [each.label for each in held])]
+    for key, value in class_scores(*sides).items():
+        assert value == pytest.approx(best[key]), key
+    assert best["accuracy"] > 0.9 and best["macro_f1"] > 0.9 and best["matthews"] > 0.8
+
+
+def test_numbers_are_learned_and_given_back_on_their_own_scale(learned):
+    rows = read_metrics(learned("regress") / "metrics.jsonl", "valid")
+    best = max(rows, key=lambda row: row["pearson"])
+    bundle = load(learned("regress"))
+    held = labelled_texts(saved(learned("regress")).data)[1]
+    found = bundle.score([each.text for each in held])
+    scores = number_scores(found, [each.number for each in held])
+    for key, value in scores.items():
+        assert value == pytest.approx(best[key], abs=1e-4), key
+    assert best["pearson"] > 0.9 and best["mse"] < 0.5
+    assert (bundle.reader.numbers.lowest, bundle.reader.numbers.highest) == (1.0, 5.5)
+    assert bundle.labels == () and "loss" not in best
+
+
+@pytest.mark.parametrize("name", ["pairs", "regress"])
+def test_training_and_python_give_the_same_scores_of_pairs_and_numbers(learned, name):
+    validations = read_metrics(learned(name) / "metrics.jsonl", "valid")
+    (best,) = [row for row in validations if row["is_best"]][-1:]
+    task, bundle = registry.task("classification"), load(learned(name))
+    held_out = task.held_out(bundle, learned(name), saved(learned(name)), NO_OPTIONS)
+    scores = task.evaluate(bundle, held_out)
+    assert scores.numbers() == {name: best[name] for name in scores.numbers()}
+    if name == "pairs":
+        assert scores.counts["pairs"] == len(held_out)
+    else:
+        assert list(scores.numbers()) == ["pearson", "spearman", "mse"]
+        assert not scores.metric("mse").higher_is_better
+        inputs = [ClassInput(text=each.text) for each in held_out]
+        numbers = [each.number for each in bundle.predict(inputs)]
+        assert numbers == bundle.score([each.text for each in held_out])
+
+
+def test_an_earlier_runs_negated_metric_is_read(learned, tmp_path):
+    text = (learned("pairs") / "run.yaml").read_text()
+    (tmp_path / "run.yaml").write_text(text.replace("metric: accuracy", "metric: negative_loss"))
+    assert saved(tmp_path).evaluation.metric == "loss"
+
+
+def test_what_one_gets_does_not_depend_on_the_others(learned):
+    pairs = load(learned("pairs"))
+    asked = [("the owl is below", "it is alive"), ("the saw is up there", "it is " + "a " * 40)]
+    together = pairs.classify([*asked, ("a", "b")])
+    for pair, each in zip(asked, together, strict=False):
+        (alone,) = pairs.classify([pair])
+        assert alone.probabilities == pytest.approx(each.probabilities, abs=1e-5)
+    numbers = load(learned("regress"))
+    assert numbers.score(["two foxs below"]) == pytest.approx(
+        numbers.score(["a long text " * 9, "two foxs below"])[1:], abs=1e-5
+    )
+
+
+def test_the_second_text_is_read_as_the_second(learned):
+    bundle = load(learned("pairs"))
+    rows, types = bundle.reader.encode([("the owl", "it is alive")])
+    marks, encode = bundle.reader.tokenizer.marks, bundle.reader.tokenizer.encode
+    first, second = encode("the owl"), encode("it is alive")
+    assert rows == [[marks.start, *first, marks.end, *second, marks.end]]
+    assert types == [[0] * (2 + len(first)) + [1] * (1 + len(second))]
+
+
+def test_what_a_model_does_not_read_or_say_is_refused(learned):
+    with pytest.raises(UsageError, match="reads two texts at once, and there is one"):
+        load(learned("pairs")).classify(["alone"])
+    with pytest.raises(UsageError, match="reads one text at once, and there is two"):
+        load(learned("classify")).classify([("a", "b")])
+    with pytest.raises(UsageError, match="gives numbers, not classes"):
+        load(learned("regress")).classify(["a"])
+    with pytest.raises(UsageError, match="gives classes, not numbers"):
+        load(learned("classify")).score(["a"])
+    with pytest.raises(UsageError, match="list of texts"):
+        load(learned("regress")).score("a")
+
+
+def test_a_language_model_judges_pairs_and_numbers_too(tables, tmp_path):
+    (tmp_path / "t.txt").write_text(STORY + "".join(f"{' '.join(row)}\n" for row in PAIRS))
+    train(configured(str(tmp_path / "t.txt"), model__model_dim=16), tmp_path / "gpt")
+    for name in ("pairs", "regress"):
+        train(fine_tuning(name, tables, tmp_path / "gpt"), tmp_path / name)
+    bundle = load(tmp_path / "pairs")
+    (row,), (types,) = bundle.reader.encode([("the owl", "it")])
+    tokenizer = bundle.reader.tokenizer
+    end = tokenizer.eos
+    assert row == [*tokenizer.begin("the owl"), end, *tokenizer.encode("it"), end]
+    assert sum(types) == 1 + len(tokenizer.encode("it"))
+    assert bundle.classify([("the owl is below", "it is alive")])[0].label in {"same", "other"}
+    assert -20 < load(tmp_path / "regress").score(["two owls below"])[0] < 20
+
+
+def test_an_encoder_with_one_kind_of_text_reads_pairs(tables, tmp_path):
+    for types in (0, 1):
+        start = write_encoder(tmp_path / f"bert-{types}", token_types=types)
+        train(fine_tuning("pairs", tables, start), tmp_path / f"run-{types}")
+        assert len(load(tmp_path / f"run-{types}").classify([("a fox", "it is alive")])) == 1
+
+
+# --- what fine-tuning can be told --------------------------------------------------------------
+
+
+def test_the_encoder_below_is_that_of_the_start(encoder, tables, tmp_path):
+    how = {"model__dropout": 0.3, "model__head_dropout": 0.4}
+    start = load(encoder).model
+    for pooling, pooler in (("first", "tanh"), ("mean", "none")):
+        job = job_of("classify", tables, encoder, tmp_path, **how, model__pooling=pooling)
+        model = job.build()
+        assert (model.bert.config.dropout, model.dropout.p) == (0.3, 0.4)
+        assert (model.bert.config.pooler, model.config.pooling) == (pooler, pooling)
+        for name, parameter in model.bert.named_parameters():
+            assert torch.equal(parameter, start.get_parameter(name)), name
+    assert start.masked_words is not None, "the start itself stays whole"
+
+
+def test_what_is_left_open_suits_the_start_and_the_texts(encoder, tables, tmp_path):
+    given = {"data.train": tables["classify"], "training.start": str(encoder)}
+    config = recipe("classify", ("test", {**given, "machine.device": "cpu"}))
+    data = prepare_texts(config, load(encoder).tokenizer, 24, tmp_path, lambda event: None)
+    machine = prepare(MachineConfig(device="cpu", threads=1))
+    found = ClassifyJob(config, data, load(encoder), machine).config
+    assert (found.optimizer.lr, found.training.steps, found.schedule.warmup) == (1e-4, 500, 40)
+    assert found.evaluation.metric == "accuracy" and found.training.epochs is None
+    epochs = recipe("classify", ("test", {**given, "training.epochs": 2.5, "training.rows": 10}))
+    found = ClassifyJob(epochs, data, load(encoder), machine).config
+    batches = -(-len(data.train.rows) // 10)
+    assert found.training.steps == -(-5 * batches // 2)
+    both = replace(epochs, training=replace(epochs.training, steps=3))
+    with pytest.raises(UsageError, match=r"steps=3 is not training\.epochs=2\.5"):
+        ClassifyJob(both, data, load(encoder), machine)
+
+
+def test_the_same_words_go_on_with_what_the_run_found_out(encoder, tables, tmp_path):
+    how = {"training__steps": None, "training__epochs": 0.5, "optimizer__lr": None}
+    config = fine_tuning("classify", tables, encoder, **how)
+    train(config, tmp_path / "run")
+    before = saved(tmp_path / "run")
+    assert before.training.steps and before.optimizer.lr == 1e-4
+    check_same(tmp_path / "run", config)
+    check_same(tmp_path / "run", before)
+    other = fine_tuning("classify", tables, encoder, **how, training__rows=5)
+    with pytest.raises(UsageError, match="rows"):
+        check_same(tmp_path / "run", other)
+
+
+@pytest.mark.parametrize(
+    ("name", "how"),
+    [
+        ("pairs", {"optimizer__layer_decay": 0.8, "training__balance": True}),
+        ("regress", {"training__frozen": 1, "training__recompute": True}),
+        ("classify", {"lora__rank": 2, "model__pooling": "first", "training__average": 0.9}),
+    ],
+    ids=["layer-decay", "frozen", "lora"],
+)
+def test_steps_in_two_halves_are_the_steps_in_one(encoder, tables, tmp_path, name, how):
+    train(fine_tuning(name, tables, encoder, **how), tmp_path / "whole")
+    train(fine_tuning(name, tables, encoder, **how, training__steps=3), tmp_path / "halves")
+    train(fine_tuning(name, tables, encoder, **how), tmp_path / "halves")
+    for part in ("checkpoints/step-6/state.safetensors", "model/model.safetensors"):
+        assert (tmp_path / "halves" / part).read_bytes() == (tmp_path / "whole" / part).read_bytes()
+
+
+def test_frozen_blocks_are_those_of_the_start_and_the_others_are_not(encoder, tables, tmp_path):
+    train(fine_tuning("classify", tables, encoder, training__frozen=1), tmp_path / "run")
+    start, model = load(encoder).model, load(tmp_path / "run").model
+    kept = {
+        name: torch.equal(parameter, start.get_parameter(name))
+        for name, parameter in model.bert.named_parameters()
+    }
+    assert {n for n, same in kept.items() if same} == {
+        n for n in kept if n.startswith("embedding") or ".blocks.0." in n
+    }
+
+
+def test_adapters_change_the_blocks_and_leave_plain_layers(encoder, tables, tmp_path):
+    how = {"lora__rank": 2, "optimizer__lr": 1e-2, "model__pooling": "first"}
+    train(fine_tuning("classify", tables, encoder, **how), tmp_path / "run")
+    start, model = load(encoder).model, load(tmp_path / "run").model
+    names = dict(model.named_parameters())
+    assert not any("lora" in name for name in names)
+    changed = {
+        name.removeprefix("bert.")
+        for name, parameter in names.items()
+        if name.startswith("bert.")
+        and not torch.equal(parameter, start.get_parameter(name.removeprefix("bert.")))
+    }
+    assert any(".blocks.0.attention" in name for name in changed)
+    assert "pooler.project.weight" in changed and "embedding.words.tokens.weight" not in changed
+
+
+def test_balance_makes_each_class_count_as_much_as_any_other(encoder, tmp_path):
+    rows = [("the fox is below", "a")] * 6 + [("the saw is below", "b")] * 3
+    rows += [("a lamp is below", "c")] * 3
+    table = {"classify": write_table(tmp_path / "t.tsv", rows, "text\tlabel")}
+    valid = write_table(tmp_path / "v.tsv", rows, "text\tlabel")
+    how = {"data__valid": valid, "training__balance": True}
+    job = job_of("classify", table, encoder, tmp_path, **how)
+    assert job.objective.weights == pytest.approx((12 / 18, 12 / 9, 12 / 9))
+    assert sum(job.objective.weights[c] for c in job.prepared.train.targets) == pytest.approx(12)
+
+
+@pytest.mark.parametrize(
+    ("name", "metric"),
+    [("classify", "macro_f1"), ("pairs", "loss"), ("regress", "spearman")],
+)
+def test_the_kept_model_is_best_by_what_was_asked(encoder, tables, tmp_path, name, metric):
+    config = fine_tuning(name, tables, encoder, evaluation__metric=metric, evaluation__every=2)
+    outcome = train(config, tmp_path / "run")
+    rows = read_metrics(tmp_path / "run" / "metrics.jsonl", "valid")
+    best = min if metric == "loss" else max
+    assert outcome.best == best(row[metric] for row in rows)
+
+
+def test_no_better_for_so_many_evaluations_ends_the_run(encoder, tables, tmp_path):
+    how = {"evaluation__patience": 2, "evaluation__every": 1, "training__steps": 40}
+    config = fine_tuning("classify", tables, encoder, **how, optimizer__lr=1e-9)
+    outcome = train(config, tmp_path / "run")
+    assert outcome.stop == "early stop" and outcome.step == 3
+
+
+# --- what is refused ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "kind", "part"),
+    [
+        ("pairs", {"data__second": "answer"}, UsageError, r"'answer'(.|\n)*--data.second"),
+        ("pairs", {"data__second": "sentence1"}, UsageError, "one column holds one thing"),
+        ("pairs", {"data__train": ("half.tsv",)}, DataError, r"'sentence2' is empty\n.*half.tsv:3"),
+        ("pairs", {"data__kind": "number"}, DataError, r"'same' is no number\n.*pairs.tsv:2"),
+        (
+            "regress",
+            {"data__valid": ("word.tsv",)},
+            DataError,
+            r"'many' is no number\n.*word.tsv:3",
+        ),
+        ("regress", {"data__train": ("nan.tsv",)}, DataError, r"'nan' is no number\n.*nan.tsv:2"),
+        ("regress", {"data__train": ("huge.tsv",)}, DataError, r"-1e\+18 to 1e\+18\n.*huge.tsv:3"),
+        ("regress", {"data__valid": ("huge.tsv",)}, DataError, r"-1e\+18 to 1e\+18\n.*huge.tsv:3"),
+        ("regress", {"data__train": ("one.tsv",)}, DataError, "different numbers are needed"),
+        ("regress", {"evaluation__metric": "accuracy"}, UsageError, "one of pearson, spearman"),
+        ("regress", {"training__balance": True}, UsageError, "weighs classes"),
+        ("classify", {"evaluation__metric": "pearson"}, UsageError, "one of accuracy"),
+        ("classify", {"training__frozen": 3}, UsageError, "3 blocks cannot be frozen"),
+        ("classify", {"training__frozen": 1, "lora__rank": 2}, UsageError, "adapters"),
+        ("classify", {"lora__rank": 99}, UsageError, "lora: rank=99"),
+        ("classify", {"training__epochs": 1.0}, UsageError, "--training.epochs none"),
+        ("classify", {"data__valid": ("other.tsv",)}, DataError, r"'plant' does not (.|\n)*tsv:3"),
+    ],
+)
+def test_what_cannot_work_is_refused_and_leaves_no_folder(
+    encoder, tables, tmp_path, monkeypatch, name, changes, kind, part
+):
+    monkeypatch.chdir(tmp_path)
+    write_table(tmp_path / "half.tsv", [("a", "b", "c"), ("a", " ", "c")], ROWS["pairs"][1])
+    write_table(tmp_path / "huge.tsv", [("a", "1"), ("b", "1e308")], ROWS["regress"][1])
+    write_table(tmp_path / "word.tsv", [("a", "1"), ("b", "many")], ROWS["regress"][1])
+    write_table(tmp_path / "nan.tsv", [("a", "nan"), ("b", "1")], ROWS["regress"][1])
+    write_table(tmp_path / "one.tsv", [("a", "1"), ("b", "1.0")], ROWS["regress"][1])
+    write_table(tmp_path / "other.tsv", [("a saw", "tool"), ("oak", "plant")], ROWS["classify"][1])
+    with pytest.raises(kind, match=part):
+        train(fine_tuning(name, tables, encoder, **changes), tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_key_that_an_object_lacks_is_refused_with_its_line(encoder, tmp_path):
+    lines = [{"text": "a fox", "score": 1.5}, {"text": "an owl", "score": None}]
+    (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    tables = {"regress": str(tmp_path / "t.jsonl")}
+    with pytest.raises(DataError, match=r"'score' is no text or number\n.*t.jsonl:2"):
+        train(fine_tuning("regress", tables, encoder), tmp_path / "new")
+
+
+def test_a_reader_that_was_changed_is_refused(learned, tmp_path):
+    load(learned("regress")).save(tmp_path / "model")
+    path = tmp_path / "model" / "classes.json"
+    facts = json.loads(path.read_text())
+    numbers = facts["numbers"]
+    for changed, part in (
+        ({"numbers": {**numbers, "mean": 0.0}}, "trained with"),
+        ({"numbers": {**numbers, "deviation": 0}}, "not a list"),
+        ({"numbers": 3}, "not a list"),
+        ({"labels": ["a", "b"]}, "not a list"),
+        ({"pairs": 1}, "not a list"),
+    ):
+        path.write_text(json.dumps({**facts, **changed}))
+        with pytest.raises(DataError, match=part):
+            load(tmp_path / "model", verify=False)
+
+
+def test_numbers_go_to_the_models_scale_and_back():
+    numbers = Numbers.of([1.0, 2.0, 4.0, 5.0])
+    assert (numbers.mean, numbers.lowest, numbers.highest) == (3.0, 1.0, 5.0)
+    assert numbers.deviation == pytest.approx(2.5**0.5)
+    assert numbers.restored(numbers.scaled(4.25)) == pytest.approx(4.25)
