@@ -8,9 +8,17 @@ import pytest
 import torch
 from hypothesis import settings
 
+from tests import shape_checks
+
+shape_checks.install()
 # A busy machine is no failure, and a run that is red must be red again.
 settings.register_profile("headway", deadline=None, derandomize=True)
 settings.load_profile("headway")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    shape_checks.start_test()
 
 
 @pytest.fixture(autouse=True)
