@@ -1,8 +1,8 @@
 """Shapes and types of `headway`'s functions, checked by jaxtyping and beartype while tests run.
 
-jaxtyping's own hook checks every call, which takes four fifths of the time of a search in a tiny
+jaxtyping's own hook checks every call, which is four fifths of the time of a search in a tiny
 model. Here a call is checked when it is the first of its kind in a test: the same function, and
-arguments of the same types and shapes. Whatever a test passes that it has not passed yet is checked.
+arguments of the same types and shapes.
 """
 
 import functools
