@@ -7,6 +7,7 @@ arguments of the same types and shapes.
 
 import functools
 from collections.abc import Callable
+from dataclasses import is_dataclass
 from types import FunctionType
 from typing import Any
 
@@ -17,6 +18,7 @@ from torch import Tensor
 _check_every_call = jaxtyping.jaxtyped
 _checked: set[tuple[Any, ...]] = set()
 """The calls of this test that need no check any more: the function's code, and `_kind`s."""
+_PLAIN = {int, float, str, bool, type(None), dict}
 
 
 def install() -> None:
@@ -40,7 +42,9 @@ def _first_calls(*, typechecker: Any) -> Callable[[Any], Any]:
         if isinstance(decorated, property):
             parts = (decorated.fget, decorated.fset, decorated.fdel)
             return property(*(part and decorate(part) for part in parts))
-        return _check_every_call(decorated, typechecker=typechecker)  # a class
+        if is_dataclass(decorated) and "__init__" in vars(decorated):
+            decorated.__init__ = _of_function(decorated.__init__, typechecker)
+        return decorated
 
     return decorate
 
@@ -66,7 +70,9 @@ def _of_function(function: FunctionType, typechecker: Any) -> Callable[..., Any]
 
 def _kind(value: Any) -> Any:
     """The type, for an array its shape too, and for a sequence the kind of its first item."""
+    kind = type(value)
+    if kind in _PLAIN:
+        return kind
     if isinstance(value, (Tensor, np.ndarray)):
         return value.shape, value.dtype
-    kind = type(value)
     return (kind, _kind(value[0])) if kind in (list, tuple) and value else kind
