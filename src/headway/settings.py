@@ -7,6 +7,7 @@ everywhere. Values that come as text are parsed by the field's type.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
@@ -97,7 +98,7 @@ class Field:
 def fields_of(config: Any) -> dict[str, Field]:
     """Every leaf of a configuration (its values are the defaults), by dotted key."""
     found: dict[str, Field] = {}
-    types_by_name = typing.get_type_hints(type(config))
+    types_by_name = _types_by_name(config.__class__)
     for item in dataclasses.fields(config):
         value = getattr(config, item.name)
         if dataclasses.is_dataclass(value):
@@ -111,6 +112,12 @@ def fields_of(config: Any) -> dict[str, Field]:
             limits = _with_defaults(kind, meta.get("limits", {}))
             found[item.name] = Field(item.name, kind, value, meta.get("help", ""), limits)
     return found
+
+
+@functools.cache
+def _types_by_name(section: type) -> dict[str, Any]:
+    """Of the fields; resolving annotations takes far longer than reading them."""
+    return typing.get_type_hints(section)
 
 
 def _with_defaults(kind: Any, limits: Mapping[str, float | int]) -> Mapping[str, float | int]:

@@ -1,5 +1,6 @@
 """Every number that the command line takes, at its worst: an answer or a clear error, at once."""
 
+import functools
 import io
 import operator
 import time
@@ -71,7 +72,8 @@ CALLS: dict[tuple[str, ...], tuple[str, ...]] = {
 SERVES = {"0"}  # as a port: any free one, and the server runs
 
 
-def flags() -> Iterator[tuple[tuple[str, ...], str]]:
+@functools.cache
+def flags() -> list[tuple[tuple[str, ...], str]]:
     """(verb, flag) of each flag of the command line that takes a number or several."""
 
     def walk(command: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -84,7 +86,7 @@ def flags() -> Iterator[tuple[tuple[str, ...], str]]:
                 ):
                     yield path, argument.names[0]
 
-    yield from walk(app, ())
+    return list(walk(app, ()))
 
 
 @pytest.fixture(scope="module")
