@@ -24,6 +24,7 @@ from headway.files import read_bytes
 T = TypeVar("T")
 YAML_LIMIT = 2**20
 COMMAND_LINE = "the command line"
+_types_by_name = functools.cache(typing.get_type_hints)
 _WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _LIMITS: dict[str, tuple[str, Any]] = {
     "gt": ("more than", lambda value, limit: value > limit),
@@ -112,12 +113,6 @@ def fields_of(config: Any) -> dict[str, Field]:
             limits = _with_defaults(kind, meta.get("limits", {}))
             found[item.name] = Field(item.name, kind, value, meta.get("help", ""), limits)
     return found
-
-
-@functools.cache
-def _types_by_name(section: type) -> dict[str, Any]:
-    """Of the fields; resolving annotations takes far longer than reading them."""
-    return typing.get_type_hints(section)
 
 
 def _with_defaults(kind: Any, limits: Mapping[str, float | int]) -> Mapping[str, float | int]:
