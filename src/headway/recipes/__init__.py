@@ -12,7 +12,6 @@ from headway.recipes.catalogue import (
 )
 from headway.recipes.config import RunConfig
 from headway.recipes.dry_run import DryRun
-from headway.recipes.encoder_config import EncoderRunConfig
 from headway.recipes.language_config import LanguageRunConfig
 from headway.recipes.run import Outcome, train
 
@@ -20,7 +19,6 @@ __all__ = [
     "RECIPES",
     "AnyRunConfig",
     "DryRun",
-    "EncoderRunConfig",
     "LanguageRunConfig",
     "Outcome",
     "RunConfig",

@@ -34,14 +34,6 @@ from headway.recipes.distil_config import (
     DistilTagRunConfig,
     StudentRunConfig,
 )
-from headway.recipes.encoder import EncoderJob
-from headway.recipes.encoder_config import (
-    EncoderDataConfig,
-    EncoderEvaluationConfig,
-    EncoderRunConfig,
-    EncoderTrainingConfig,
-)
-from headway.recipes.encoder_data import prepare_encoder
 from headway.recipes.language import LanguageJob
 from headway.recipes.language_config import (
     LanguageDataConfig,
@@ -60,6 +52,14 @@ from headway.tasks.classification.data import (
 )
 from headway.tasks.evaluating import HeldOut, Scored, evaluated_by
 from headway.tasks.job import Emit
+from headway.tasks.masked_language_modeling.config import (
+    EncoderDataConfig,
+    EncoderEvaluationConfig,
+    EncoderRunConfig,
+    EncoderTrainingConfig,
+)
+from headway.tasks.masked_language_modeling.data import prepare_encoder
+from headway.tasks.masked_language_modeling.job import EncoderJob
 from headway.tasks.question_answering.bundle import AnswererBundle
 from headway.tasks.question_answering.config import AnswerRunConfig, AnswerTrainingConfig
 from headway.tasks.question_answering.data import check_answers, prepare_answers_as

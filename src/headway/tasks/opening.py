@@ -10,7 +10,6 @@ from headway.bundle import (
     Bundle,
     CaptionerBundle,
     CaptionReader,
-    EncoderBundle,
     TextBundle,
     TranslatorBundle,
 )
@@ -20,8 +19,6 @@ from headway.files import read_json
 from headway.linear import lay_out
 from headway.models import (
     GPT,
-    Bert,
-    BertConfig,
     Captioner,
     CaptionerConfig,
     GPTConfig,
@@ -45,12 +42,6 @@ FOREIGN_KEYS = {
 """Others that only they have: enough to recognise a folder whose `model_type` is missing."""
 
 LONGEST_CAPTION = 64  # pieces, where a folder does not tell
-
-
-def _foreign_encoder(model: Bert, place: Path, kind: str) -> EncoderBundle:
-    """With how sentence-transformers makes its vectors, where the folder says so."""
-    how = interop.read_sentence_folder(place)
-    return EncoderBundle(model, interop.read_marked(place, kind), how.pooling, how.length)
 
 
 def _foreign_captioner(model: Captioner, place: Path, kind: str) -> CaptionerBundle:
@@ -78,9 +69,6 @@ SPECS: dict[str, BundleSpec] = {
         model=GPT,
         bundle=TextBundle,
         foreign=lambda model, place, kind: TextBundle(model, interop.read_tokenizer(place)),
-    ),
-    "bert": BundleSpec(
-        config=BertConfig, model=Bert, bundle=EncoderBundle, foreign=_foreign_encoder
     ),
     "captioner": BundleSpec(
         config=CaptionerConfig,
