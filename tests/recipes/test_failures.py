@@ -9,7 +9,7 @@ from headway.recipes import RECIPES, recipe, train
 from headway.recipes.memory import less_memory
 from headway.settings import flat, override
 from headway.training import NonFinite
-from tests.recipes.test_language import STORY, TINY
+from tests.tasks.test_language_modeling import STORY, TINY
 
 
 def configured(folder, **changes):

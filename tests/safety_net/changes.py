@@ -13,12 +13,17 @@ _LOSS_TOO = "`headway eval` gives all that validation while training gives"
 _ALL_TOGETHER = "`headway eval` of an encoder gives what validation gives, of all texts together"
 _A_METRIC = "pseudo-perplexity is a metric, also of validation in runs that go on from a model"
 _LINEAR_TOO = "validation while training gives all that `headway eval` gives"
+_MERGED = "adapters are evaluated as they are saved: merged into the weights"
 
 CHANGES: dict[str, str] = {
     "*tag* validation.*.loss": _ONE_EVALUATION,
     "*tag* validation.*.precision": _ONE_EVALUATION,
     "*tag* validation.*.recall": _ONE_EVALUATION,
     "*tag* eval.output.0.loss": _ONE_EVALUATION,
+    "*gpt* validation.*.negative_nats": _NOT_NEGATED,
+    "*gpt* validation.*.perplexity": "validation logs the perplexity, as `headway eval` gives it",
+    "gpt-lora validation.*.nats": _MERGED,
+    "gpt-lora validation.*.bits_per_byte": _MERGED,
     "embed-scored validation.*.pearson": (
         "validation reads 32 texts at once, as `headway eval` does, and not training.rows (the "
         "seventh digit)"

@@ -23,7 +23,7 @@ from headway.tasks.classification.reader import ClassReader
 from headway.tasks.task import NO_OPTIONS
 from headway.text import Characters
 from headway.training import read_metrics
-from tests.recipes.test_language import STORY, configured, weights
+from tests.tasks.test_language_modeling import STORY, configured, weights
 
 ANIMALS, TOOLS = ["fox", "owl", "crab", "toad", "hare"], ["saw", "rake", "drum", "spade", "lamp"]
 PLACES = ["by the lake", "in a shed", "near us", "on the hill", "at home", "below", "up there"]

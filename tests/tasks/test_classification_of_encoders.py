@@ -20,8 +20,8 @@ from headway.tasks.classification.reader import Numbers
 from headway.tasks.task import NO_OPTIONS
 from headway.training import read_metrics
 from tests.recipes.small_encoder import COUNTS, PAIRS, TEXTS, write_encoder, write_table
-from tests.recipes.test_language import STORY, configured
 from tests.tasks.test_classification import TINY
+from tests.tasks.test_language_modeling import STORY, configured
 
 ROWS = {
     "classify": (TEXTS, "text\tlabel"),

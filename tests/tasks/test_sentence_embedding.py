@@ -21,7 +21,7 @@ from headway.tasks.sentence_embedding.evaluation import scores_of_vectors
 from headway.tasks.sentence_embedding.job import EmbedJob
 from headway.text import MarkedTokenizer
 from headway.training import ContrastiveObjective, CosineObjective, read_metrics
-from tests.recipes.test_language import weights
+from tests.tasks.test_language_modeling import weights
 
 WHO = {"fox": "renard", "owl": "hibou", "crab": "crabe", "toad": "crapaud", "hare": "lievre"}
 DOES = {"sleeps": "dort", "sings": "chante", "eats": "mange", "runs": "court"}
@@ -271,7 +271,7 @@ def test_what_cannot_work_is_refused_and_leaves_no_folder(
 
 
 def test_another_kind_of_model_is_no_start(pairs, tmp_path):
-    from tests.recipes.test_language import STORY, configured
+    from tests.tasks.test_language_modeling import STORY, configured
 
     (tmp_path / "t.txt").write_text(STORY)
     train(configured(str(tmp_path / "t.txt"), training__steps=1), tmp_path / "gpt")

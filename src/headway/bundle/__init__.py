@@ -16,6 +16,7 @@ from headway.bundle.contract import (
     Neighbour,
     ProbeRequest,
     TextEmbedding,
+    TextGenerating,
     Truncating,
     WordEmbedding,
 )
@@ -32,15 +33,24 @@ from headway.bundle.probe import (
     next_token_readout,
     patches_of,
 )
-from headway.bundle.reading import Attention, Reading, attention_of, framed_reading, part_of
+from headway.bundle.reading import (
+    Attention,
+    Reading,
+    attention_of,
+    framed_reading,
+    part_of,
+    word_outputs,
+)
 from headway.bundle.text import TextBundle
 from headway.bundle.translator import Translation, TranslatorBundle
+from headway.bundle.with_reader import BundleWithReader
 
 __all__ = [
     "WRITTEN",
     "Attention",
     "BeamSearching",
     "Bundle",
+    "BundleWithReader",
     "Caption",
     "CaptionReader",
     "CaptionerBundle",
@@ -62,6 +72,7 @@ __all__ = [
     "SearchTrace",
     "TextBundle",
     "TextEmbedding",
+    "TextGenerating",
     "Translation",
     "TranslatorBundle",
     "Truncating",
@@ -74,4 +85,5 @@ __all__ = [
     "next_token_readout",
     "part_of",
     "patches_of",
+    "word_outputs",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
@@ -14,10 +14,11 @@ from torch import nn
 from headway.blocks import Pooling
 from headway.bundle.probe import Probe, SearchTrace
 from headway.data.image_reader import ImageReader
+from headway.decoding import Continuation
 from headway.errors import UsageError
 from headway.models import ViT
 from headway.shapes import Float, Tensor
-from headway.text import Vocabulary
+from headway.text import TextTokenizer, Vocabulary
 
 WRITTEN = 12
 """Maximum number of tokens that a language model writes in a probe, if not set."""
@@ -151,6 +152,29 @@ class BeamSearching(Protocol):
         self, input: Any, *, language: str | None = None, beam: int = 4
     ) -> SearchTrace:
         """The search for the best output of one input; at least two beams."""
+        ...
+
+
+@runtime_checkable
+class TextGenerating(Protocol):
+    """A bundle that continues texts."""
+
+    tokenizer: TextTokenizer
+
+    @property
+    def config(self) -> Any: ...
+
+    def generate(
+        self, prompts: Sequence[str], *, draft: Any = None, **settings: Any
+    ) -> list[list[Continuation]]:
+        """Continuations of each prompt, in order; settings as in `GenerationConfig`.
+
+        draft: a smaller bundle with the same tokenizer, which proposes tokens.
+        """
+        ...
+
+    def stream(self, prompt: str, *, draft: Any = None, **settings: Any) -> Iterator[str]:
+        """The continuation of one prompt, token by token, no character ever split."""
         ...
 
 

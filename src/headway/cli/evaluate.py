@@ -12,7 +12,6 @@ from cyclopts import Parameter
 from headway.cli.caption import evaluate_captioner
 from headway.cli.console import data, data_json, talk
 from headway.cli.flags import ON_THIS_MACHINE, BeamWidth, LengthPenalty, MachineFlags, number
-from headway.cli.perplexity import show_perplexity
 from headway.errors import DataError, UsageError
 from headway.files import check_new_file
 from headway.settings import COMMAND_LINE, override
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from headway.bundle import Bundle, TranslatorBundle
     from headway.data.formats import Pair, PairFiles
     from headway.evaluation.scores import Scores
-    from headway.machine import Machine
 
 
 @Parameter(name="*")
@@ -152,8 +150,6 @@ def evaluate(
             return
         if _of_pictures(bundle, (run, path), sight, search, json):
             return
-        if _of_text(bundle, (run, path), windows.length, place, json):
-            return
         translator = expect(TranslatorBundle, bundle, run)
         _scores(translator, _pairs(translator, run, path, pairs), search, json)
 
@@ -251,24 +247,6 @@ def _of_pictures(
     how = (search.beam, search.length_penalty, sight.worst)
     evaluate_captioner(bundle, *places, how, json)
     return True
-
-
-def _of_text(
-    bundle: Bundle,
-    places: tuple[Path, Path | None],
-    length: int | None,
-    machine: Machine,
-    json: bool,
-) -> bool:
-    """Whether it is a language model; then its scores were shown."""
-    from headway.bundle import TextBundle
-
-    if isinstance(bundle, TextBundle):
-        show_perplexity(bundle, *places, length, machine, json)
-        return True
-    if length is not None:
-        raise UsageError("--length is for language models")
-    return False
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from headway.files import read_bytes
 from headway.settings import COMMAND_LINE, override
 
 if TYPE_CHECKING:
-    from headway.bundle import TextBundle
+    from headway.bundle import TextGenerating
     from headway.decoding import Continuation, GenerationConfig
 
 PROMPT_LIMIT = 2**24
@@ -58,7 +58,7 @@ def generate(
     bundle, settings, prompts, place = _opened(words, machine)
     examples = "" if few_shot is None else _text(few_shot)
     prompts = list(arguments_or_lines(prompts, "prompt"))
-    proposer = None if draft is None else _draft(draft, place)
+    proposer = None if draft is None else _loaded(draft, place)
     alone = len(prompts) == 1 and settings.samples == 1 and settings.beam == 1
     with place.precision():
         if alone and not json:
@@ -116,8 +116,7 @@ def chat(
 
 def _opened(
     words: Sequence[str], machine: MachineFlags
-) -> tuple[TextBundle, GenerationConfig, list[str], Any]:
-    from headway.bundle import TextBundle
+) -> tuple[TextGenerating, GenerationConfig, list[str], Any]:
     from headway.decoding import GenerationConfig
 
     things, flags = split_words(words, {})
@@ -130,7 +129,7 @@ def _opened(
         written["stop"] = tuple(flags["stop"].replace("\\n", "\n").split(","))
     settings = override(GenerationConfig(), written, COMMAND_LINE)
     place = machine.prepare()
-    bundle = place.load_as(TextBundle, things[0])
+    bundle = _loaded(things[0], place)
     return bundle, settings, [thing.replace("\\n", "\n") for thing in things[1:]], place
 
 
@@ -141,18 +140,23 @@ def _text(path: Path) -> str:
         raise DataError(f"not UTF-8: {error}", str(path)) from error
 
 
-def _draft(folder: str, place: Loader) -> TextBundle:
-    from headway.bundle import TextBundle
+def _loaded(folder: str, place: Loader) -> TextGenerating:
+    """The language model of a run or a folder."""
+    from headway.bundle import TextGenerating
+    from headway.tasks.opening import other_kind
 
-    return place.load_as(TextBundle, folder)
+    bundle = place.load(folder)
+    if not isinstance(bundle, TextGenerating):
+        raise other_kind(bundle, folder, "language model")
+    return bundle
 
 
 def _show_live(
-    bundle: TextBundle,
+    bundle: TextGenerating,
     shown: str,
     prompt: str,
     settings: GenerationConfig,
-    draft: TextBundle | None = None,
+    draft: TextGenerating | None = None,
 ) -> str:
     """Write the output as it comes, and return it."""
     data_part(shown)
@@ -164,7 +168,9 @@ def _show_live(
     return "".join(pieces)
 
 
-def _as_dict(bundle: TextBundle, prompt: str, sample: int, output: Continuation) -> dict[str, Any]:
+def _as_dict(
+    bundle: TextGenerating, prompt: str, sample: int, output: Continuation
+) -> dict[str, Any]:
     return {
         "prompt": prompt,
         "sample": sample,
@@ -184,7 +190,7 @@ def _as_dict(bundle: TextBundle, prompt: str, sample: int, output: Continuation)
     }
 
 
-def _fitting(bundle: TextBundle, system: str, turns: list[str], answer: int) -> str:
+def _fitting(bundle: TextGenerating, system: str, turns: list[str], answer: int) -> str:
     """The conversation, without its oldest turns if there is no room; the last one always stays."""
     room = bundle.config.max_length - min(answer, bundle.config.max_length // 2)
 

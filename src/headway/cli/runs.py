@@ -80,7 +80,7 @@ def _summary(place: Path) -> dict[str, Any]:
     config = read_yaml(place / "run.yaml")
     log = place / "metrics.jsonl"
     metric = config.get("evaluation.metric", "bleu")
-    values = [row[metric] for row in read_metrics(log, "valid")]
+    best = [row[metric] for row in read_metrics(log, "valid") if row["is_best"]]
     steps = [row["step"] for row in read_metrics(log, "train")]
     finished = read_metrics(log, "finished")
     return {
@@ -88,7 +88,7 @@ def _summary(place: Path) -> dict[str, Any]:
         "recipe": config.get("recipe"),
         "step": max([*steps, *(row["step"] for row in finished)], default=0),
         "metric": metric,
-        "best": max(values, default=None),
+        "best": best[-1] if best else None,
         "state": finished[-1]["stop"] if finished else "not finished",
         "changed": (log if log.exists() else place / "run.yaml").stat().st_mtime,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -61,5 +62,8 @@ class Scores:
         return {metric.name: metric.value for metric in self.metrics}
 
     def as_dict(self) -> dict[str, Any]:
-        """Metrics, counts and details, for JSON."""
-        return {**self.numbers(), **self.counts, **self.details}
+        """Metrics, counts and details, for JSON. A metric that is not finite is None."""
+        numbers = {
+            name: value if math.isfinite(value) else None for name, value in self.numbers().items()
+        }
+        return {**numbers, **self.counts, **self.details}

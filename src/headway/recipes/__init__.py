@@ -12,14 +12,12 @@ from headway.recipes.catalogue import (
 )
 from headway.recipes.config import RunConfig
 from headway.recipes.dry_run import DryRun
-from headway.recipes.language_config import LanguageRunConfig
 from headway.recipes.run import Outcome, train
 
 __all__ = [
     "RECIPES",
     "AnyRunConfig",
     "DryRun",
-    "LanguageRunConfig",
     "Outcome",
     "RunConfig",
     "amended",

@@ -10,7 +10,7 @@ from typing import Any
 from headway.config_files import read_yaml
 from headway.errors import UsageError, did_you_mean
 from headway.machine import MachineConfig
-from headway.models import GPTConfig, TranslatorConfig
+from headway.models import TranslatorConfig
 from headway.recipes import caption_catalogue as captions
 from headway.recipes import encoder_catalogue as encoders
 from headway.recipes.config import (
@@ -19,14 +19,8 @@ from headway.recipes.config import (
     RunConfig,
     TrainingConfig,
 )
-from headway.recipes.language_config import (
-    LanguageDataConfig,
-    LanguageEvaluationConfig,
-    LanguageRunConfig,
-    LanguageTrainingConfig,
-)
 from headway.settings import differences, fields_of, override
-from headway.tasks.registry import TASKS, task
+from headway.tasks.registry import TASKS, task, tasks
 from headway.tasks.sections import CheckpointConfig
 from headway.training import OptimizerConfig, ScheduleConfig
 
@@ -81,69 +75,10 @@ def emoji_names() -> RunConfig:
     )
 
 
-def gpt() -> LanguageRunConfig:
-    """A language model on your own text: 6 layers, width 384, today's blocks, 8,000 pieces.
-
-    For some megabytes of text and an hour or two on a laptop. --from MODEL fine-tunes instead, and
-    --lora.rank 8 trains small adapters only.
-    """
-    return LanguageRunConfig(
-        recipe="gpt",
-        model=GPTConfig(**GPTConfig.sizes["modern-mini"]),  # type: ignore[arg-type]
-        optimizer=OptimizerConfig(lr=2e-3, beta2=0.95, eps=1e-8, weight_decay=0.1),
-        schedule=ScheduleConfig(kind="warmup-stable-decay", warmup=100, final=0.0),
-        evaluation=LanguageEvaluationConfig(every=250),
-        checkpoint=CheckpointConfig(every=250),
-    )
-
-
-def gpt_tiny() -> LanguageRunConfig:
-    """A small language model to see it work: 4 layers, width 128, 2,000 pieces.
-
-    headway train gpt-tiny --data python-docs: under 3 minutes on 2 cores, nothing to download.
-    """
-    return LanguageRunConfig(
-        recipe="gpt-tiny",
-        data=LanguageDataConfig(vocabulary=2000),
-        model=GPTConfig(**GPTConfig.sizes["modern-char"]),  # type: ignore[arg-type]
-        optimizer=OptimizerConfig(lr=4e-3, beta2=0.95, eps=1e-8, weight_decay=0.1),
-        schedule=ScheduleConfig(kind="warmup-stable-decay", warmup=50, final=0.0),
-        training=LanguageTrainingConfig(steps=800, rows=8, length=128),
-        evaluation=LanguageEvaluationConfig(every=200),
-        checkpoint=CheckpointConfig(every=200),
-    )
-
-
-def gpt_shakespeare() -> LanguageRunConfig:
-    """The classroom's character model: tiny Shakespeare, from $HEADWAY_DATA/lm.
-
-    nanoGPT's setting for a CPU: 4 layers, 4 heads, width 128, context 64, 12 rows, 2,000 steps;
-    about two minutes. --model modern-char for today's blocks. Losses: docs/results.md.
-    """
-    folder = os.environ.get("HEADWAY_DATA")
-
-    def half(name: str) -> tuple[str, ...]:
-        return (str(Path(folder, "lm", f"tinyshakespeare.{name}.txt.gz")),) if folder else ()
-
-    return LanguageRunConfig(
-        recipe="gpt-shakespeare",
-        data=LanguageDataConfig(train=half("train"), valid=half("valid"), tokenizer="characters"),
-        model=GPTConfig(**GPTConfig.sizes["char"]),  # type: ignore[arg-type]
-        optimizer=OptimizerConfig(lr=2e-3, beta2=0.99, eps=1e-8, weight_decay=0.1),
-        schedule=ScheduleConfig(kind="cosine", warmup=100, final=0.1),
-        training=LanguageTrainingConfig(steps=2000, rows=12, length=64),
-        evaluation=LanguageEvaluationConfig(every=500),
-        checkpoint=CheckpointConfig(every=500),
-    )
-
-
 RECIPES: dict[str, Callable[[], Any]] = {
     "translate": translate,
     "translate-multi30k": translate_multi30k,
     "emoji-names": emoji_names,
-    "gpt": gpt,
-    "gpt-tiny": gpt_tiny,
-    "gpt-shakespeare": gpt_shakespeare,
     "distil": encoders.distil,
     "distil-tag": encoders.distil_tag,
     "distil-answer": encoders.distil_answer,
@@ -154,7 +89,7 @@ RECIPES: dict[str, Callable[[], Any]] = {
 }
 
 
-for _name in TASKS:
+for _name in tasks():
     RECIPES |= task(_name).recipes
 
 

@@ -22,6 +22,7 @@ from headway.data.formats import check_unlabelled, read_unlabelled
 from headway.data.framed import FramedBatch
 from headway.data.masked_rows import MaskedBatch
 from headway.data.packing import IGNORED, TextBatch
+from headway.data.word_rows import WordBatch
 from headway.errors import UsageError
 from headway.machine import Machine
 from headway.models import body_of
@@ -34,14 +35,7 @@ from headway.recipes.distil_config import (
     DistilTagRunConfig,
     StudentRunConfig,
 )
-from headway.recipes.language import LanguageJob
-from headway.recipes.language_config import (
-    LanguageDataConfig,
-    LanguageRunConfig,
-    LanguageTrainingConfig,
-)
-from headway.recipes.language_data import check_sources, prepare_language
-from headway.tasks import classification, question_answering, tagging
+from headway.tasks import classification, language_modeling, question_answering, tagging
 from headway.tasks.classification.bundle import ClassifierBundle
 from headway.tasks.classification.config import METRICS
 from headway.tasks.classification.data import (
@@ -52,6 +46,13 @@ from headway.tasks.classification.data import (
 )
 from headway.tasks.evaluating import HeldOut, Scored, evaluated_by
 from headway.tasks.job import Emit
+from headway.tasks.language_modeling.config import (
+    LanguageDataConfig,
+    LanguageRunConfig,
+    LanguageTrainingConfig,
+)
+from headway.tasks.language_modeling.data import check_sources, prepare_language
+from headway.tasks.language_modeling.job import LanguageJob
 from headway.tasks.masked_language_modeling.config import (
     EncoderDataConfig,
     EncoderEvaluationConfig,
@@ -69,7 +70,6 @@ from headway.tasks.tagging.bundle import TaggerBundle
 from headway.tasks.tagging.config import TagRunConfig, TagTrainingConfig
 from headway.tasks.tagging.data import check_tags, prepare_tags_as
 from headway.tasks.tagging.job import TagJob
-from headway.tasks.tagging.rows import TaggedBatch
 from headway.tasks.text_data import check_room, check_text
 from headway.text import MarkedTokenizer
 from headway.training import Stream, View
@@ -214,8 +214,8 @@ def _tags(
     encoder = EncoderBundle(teacher.model.bert, reader.tokenizer)
     job = TagJob(_tag_config(config), prepared, encoder, machine)
 
-    def views(batch: TaggedBatch) -> list[View]:
-        return [replace(_view(batch.texts), asked=batch.tags != IGNORED)]
+    def views(batch: WordBatch) -> list[View]:
+        return [replace(_view(batch.texts), asked=batch.words)]
 
     return Course(
         rows=job.rows,
@@ -291,7 +291,7 @@ def _language(
     return Course(
         rows=job.rows,
         views=_documents,
-        evaluate=job.evaluate,
+        evaluate=evaluated_by(language_modeling.TASK, job, machine),
         bundle=lambda model: TextBundle(model, teacher.tokenizer),
         unit="rows",
     )

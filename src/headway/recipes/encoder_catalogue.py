@@ -11,8 +11,8 @@ from headway.recipes.distil_config import (
     DistilRunConfig,
     DistilTagRunConfig,
 )
-from headway.recipes.language_config import LanguageEvaluationConfig
 from headway.tasks.classification.config import ClassifyEvaluationConfig
+from headway.tasks.language_modeling.config import LanguageEvaluationConfig
 from headway.tasks.question_answering.config import AnswerEvaluationConfig
 from headway.tasks.tagging.config import TagEvaluationConfig
 from headway.training import OptimizerConfig, ScheduleConfig

@@ -18,10 +18,8 @@ from headway.errors import DataError, UsageError, did_you_mean
 from headway.files import read_json
 from headway.linear import lay_out
 from headway.models import (
-    GPT,
     Captioner,
     CaptionerConfig,
-    GPTConfig,
     Translator,
     TranslatorConfig,
     shapes_only,
@@ -64,12 +62,6 @@ B = TypeVar("B")
 
 SPECS: dict[str, BundleSpec] = {
     "translator": BundleSpec(config=TranslatorConfig, model=Translator, bundle=TranslatorBundle),
-    "gpt": BundleSpec(
-        config=GPTConfig,
-        model=GPT,
-        bundle=TextBundle,
-        foreign=lambda model, place, kind: TextBundle(model, interop.read_tokenizer(place)),
-    ),
     "captioner": BundleSpec(
         config=CaptionerConfig,
         model=Captioner,

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
 from headway.blocks import add_lora, merge_lora
 from headway.bundle import TextBundle
 from headway.data.packing import TextRows
-from headway.decoding import GenerationConfig, generate
 from headway.errors import UsageError
 from headway.machine import Machine
 from headway.models import GPT
-from headway.recipes.language_config import LanguageRunConfig
-from headway.recipes.language_data import PreparedLanguage, check_sources, prepare_language
-from headway.recipes.language_scores import Windows, language_scores
 from headway.settings import override
-from headway.tasks.job import Emit, Example, Family, prepare_blocks
+from headway.tasks.job import Emit, Example, Job, prepare_blocks
+from headway.tasks.language_modeling.config import LanguageRunConfig, LanguageScoring
+from headway.tasks.language_modeling.data import PreparedLanguage, prepare_language
+from headway.tasks.language_modeling.evaluation import ScoredText, Windows
 from headway.tasks.text_data import opened
 from headway.training import Stream, TextObjective
 
@@ -41,8 +38,12 @@ class LanguageJob:
         machine: Machine,
     ) -> None:
         self.config = _fitted(config, prepared, start)
-        self.prepared, self.start, self.machine = prepared, start, machine
+        self.prepared, self.start = prepared, start
         training, data = self.config.training, self.config.data
+        shown = self.config.evaluation
+        self.evaluation = LanguageScoring(sample=shown.sample, prompt=shown.prompt)
+        windows = Windows(length=training.length, rows=training.rows, tokens=shown.tokens)
+        self.held_out = ScoredText(corpus=prepared.valid, windows=windows)
         self.objective = TextObjective()
         self.rows = TextRows(
             prepared.train,
@@ -68,28 +69,6 @@ class LanguageJob:
 
     def stream(self, epoch: int, position: int) -> Stream:
         return self.rows.stream(epoch, position)
-
-    @torch.inference_mode()
-    def evaluate(
-        self, model: Any, emit: Callable[..., None], go_on: Callable[..., None]
-    ) -> dict[str, float]:
-        """Nats per token and bits per byte of held-out text, in windows as long as training's."""
-        training = self.config.training
-        windows = Windows(training.length, training.rows, self.config.evaluation.tokens)
-        scores = language_scores(model, self.prepared.valid, windows, self.machine, go_on)
-        self._show_sample(model, emit)
-        nats, bits = scores.nats, scores.bits_per_byte
-        return {"nats": nats, "negative_nats": -nats, "bits_per_byte": bits}
-
-    def _show_sample(self, model: GPT, emit: Callable[..., None]) -> None:
-        """A few words, so that a person sees what the numbers mean."""
-        asked = self.config.evaluation
-        if not asked.sample:
-            return
-        settings = GenerationConfig(max_tokens=asked.sample)
-        with self.machine.precision():
-            found = generate(model, self.prepared.tokenizer, [asked.prompt], settings)
-        emit("sample", prompt=asked.prompt, output=found[0][0].text)
 
     def example(self) -> Example:
         first = self.prepared.valid.ids[:WATCHED].tolist()
@@ -124,7 +103,8 @@ def _fitted(
     return override(config, decided, "the tokenizer")
 
 
-def _prepare(config: LanguageRunConfig, folder: Path, machine: Machine, emit: Emit) -> LanguageJob:
+def prepare(config: LanguageRunConfig, folder: Path, machine: Machine, emit: Emit) -> Job:
+    """Tokenizer and shards in the run folder, and the model that is fine-tuned, if any."""
     training = config.training
     start = opened(TextBundle, training.start, training.length) if training.start else None
     prepared = prepare_language(config, start, folder, emit)
@@ -147,6 +127,3 @@ def _check_prompt(job: LanguageJob) -> None:
             f"evaluation.prompt has {asked} tokens, and the model sees {room}",
             hint="a shorter prompt",
         )
-
-
-LANGUAGE = Family(check=check_sources, prepare=_prepare)

@@ -10,8 +10,8 @@ from headway.bundle import TextBundle
 from headway.data.documents import Part, read_documents
 from headway.data.text_corpus import TextCorpus, prepare_text
 from headway.errors import UsageError
-from headway.recipes.language_config import LanguageDataConfig, LanguageRunConfig
 from headway.tasks.job import Emit
+from headway.tasks.language_modeling.config import LanguageDataConfig, LanguageRunConfig
 from headway.tasks.opening import load_as
 from headway.tasks.text_data import Halves, check_text, held_out, prepared
 from headway.text import Characters, TextPieces, TextTokenizer, load_tokenizer

@@ -1,7 +1,8 @@
-"""The language family as a run: what is held out, what is resumed, what is fine-tuned."""
+"""Language models as a run: what is held out, what is resumed, what is fine-tuned."""
 
 import gzip
 import json
+import math
 from dataclasses import asdict
 
 import pytest
@@ -12,8 +13,13 @@ from headway.bundle import TextBundle
 from headway.errors import DataError, HeadwayError, UsageError
 from headway.machine import MachineConfig, prepare
 from headway.recipes import recipe, saved, train
-from headway.recipes.language import LANGUAGE, LanguageJob
-from headway.recipes.language_data import PreparedLanguage, prepare_language
+from headway.tasks import registry
+from headway.tasks.language_modeling.data import (
+    PreparedLanguage,
+    check_sources,
+    prepare_language,
+)
+from headway.tasks.language_modeling.job import LanguageJob
 from headway.tasks.opening import load_as
 from headway.tensors import read_tensors
 from headway.text import Characters, TextPieces
@@ -64,7 +70,7 @@ def first(tmp_path_factory):
 
 
 def prepared(config, folder):
-    LANGUAGE.check(config)
+    check_sources(config)
     folder.mkdir(parents=True, exist_ok=True)
     return prepare_language(config, None, folder, lambda event: None)
 
@@ -95,8 +101,10 @@ def job_of(config, start_folder, tmp_path):
     return LanguageJob(config, data, start, prepare(MachineConfig(device="cpu", threads=1)))
 
 
-def quiet(*args, **kwargs):
-    """Nothing to tell, and nobody who asks to stop."""
+def nats_of(job, model):
+    """Of the job's held-out text, by the evaluation of its task."""
+    task = registry.task("language_modeling")
+    return task.evaluate(job.bundle(model), job.held_out, job.evaluation)["nats"]
 
 
 # --- what is held out --------------------------------------------------------------------------
@@ -224,7 +232,7 @@ def test_a_model_learns_and_its_run_tells_nats_and_bits(story, tmp_path):
     assert after["nats"] < before["nats"] < 3.5
     # one character a byte, and the held-out text is one document behind a </s>
     assert after["bits_per_byte"] == pytest.approx(after["nats"] / 0.6931, rel=1e-3)
-    assert after["negative_nats"] == -after["nats"]
+    assert after["perplexity"] == pytest.approx(math.exp(after["nats"]))
     rates = [row["lr"] for row in read_metrics(tmp_path / "run" / "metrics.jsonl", "train")]
     assert rates[-1] < rates[0] / 5  # decayed at the end
 
@@ -234,7 +242,7 @@ def test_the_held_out_loss_is_that_of_every_token_once(first):
     bundle = load(first)
     row = read_metrics(first / "metrics.jsonl", "valid")[-1]
     best = saved(first)
-    found = prepare_language(best, None, first, quiet)
+    found = prepare_language(best, None, first, lambda event: None)
     ids, length = found.valid.ids.astype(int).tolist(), best.training.length
     total = 0.0
     for start in range(0, len(ids) - 1, length):
@@ -259,7 +267,7 @@ def test_a_start_gives_its_weights_its_sizes_and_its_tokenizer(first, story, tmp
     expected = asdict(own.config) | {"dropout": 0.3}
     assert asdict(job.config.model) == expected
     last = read_metrics(first / "metrics.jsonl", "valid")[-1]
-    assert job.evaluate(model.eval(), quiet, quiet)["nats"] == pytest.approx(last["nats"], rel=1e-6)
+    assert nats_of(job, model) == pytest.approx(last["nats"], rel=1e-6)
 
 
 def test_adapters_alone_train_and_are_merged_under_plain_names(first, story, tmp_path):
@@ -279,8 +287,7 @@ def test_at_the_first_evaluation_an_adapted_model_is_its_start(first, story, tmp
     config = configured(story, training__start=str(first), lora__rank=3)
     job = job_of(config, first, tmp_path)
     last = read_metrics(first / "metrics.jsonl", "valid")[-1]
-    found = job.evaluate(job.build().eval(), quiet, quiet)
-    assert found["nats"] == pytest.approx(last["nats"], rel=1e-6)
+    assert nats_of(job, job.build()) == pytest.approx(last["nats"], rel=1e-6)
 
 
 # --- what is refused ---------------------------------------------------------------------------

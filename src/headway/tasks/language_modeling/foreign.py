@@ -1,0 +1,14 @@
+"""Language models of Hugging Face folders (`...ForCausalLM`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from headway import interop
+from headway.bundle import TextBundle
+from headway.models import GPT
+
+
+def from_hugging_face(model: GPT, folder: Path, model_type: str) -> TextBundle:
+    """The model with the tokenizer of the folder."""
+    return TextBundle(model, interop.read_tokenizer(folder))
