@@ -11,8 +11,9 @@ from torch.testing import assert_close
 
 from headway.data.augmentation import AugmentationConfig
 from headway.data.formats.images import LabelledImage
-from headway.data.image_batches import ImageBatches, in_order
+from headway.data.image_batches import ImageBatches
 from headway.data.image_corpus import ImageCorpus, mean_and_deviation, prepare_images
+from headway.data.image_examples import FileExamples, PreparedExamples
 from headway.data.image_reader import ImageReader
 from headway.errors import DataError
 from tests.data.pictures import pixels_of, png
@@ -145,11 +146,11 @@ def test_mixed_pictures_are_the_shares_of_the_two(corpus):
         assert len(others) == 1 and batch.others[i] == corpus.labels[others[0]]
 
 
-def test_for_evaluation_pictures_come_as_they_are(corpus):
-    parts = list(in_order(corpus, READER.normalised, 4))
-    assert [len(labels) for _, labels in parts] == [4, 4, 2]
-    assert_close(
-        torch.cat([pixels for pixels, _ in parts]),
-        torch.from_numpy(corpus.pixels.astype(np.float32) / 255),
-    )
-    assert torch.cat([labels for _, labels in parts]).tolist() == corpus.labels.tolist()
+def test_for_evaluation_images_are_the_prepared_ones_or_those_of_their_files(corpus):
+    prepared, files = PreparedExamples(corpus), FileExamples(images())
+    assert len(prepared) == len(files) == len(corpus)
+    assert list(prepared.labels) == list(files.labels) == [image.label for image in images()]
+    pixels = prepared.batch(range(len(corpus)), READER)
+    assert_close(pixels, torch.from_numpy(corpus.pixels.astype(np.float32) / 255))
+    assert torch.equal(files.batch([3, 1], READER), pixels[[3, 1]])
+    assert files.where(2) == images()[2].where and prepared.where(2).endswith("image 3")

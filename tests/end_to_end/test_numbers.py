@@ -27,8 +27,8 @@ from tests.inspection.bundles import (
     tagger,
     translator,
 )
+from tests.tasks.test_image_bundles import pixels_of
 from tests.tasks.test_word_vectors import a_bundle as words
-from tests.test_vision_bundle import pixels_of
 
 VALUES = ("nan", "inf", "-1", "0", "1000000000")
 SECONDS = 10.0  # of processor time: a busy machine is no failure

@@ -25,9 +25,9 @@ from headway.tasks.question_answering.bundle import AnswererBundle, AnswerReader
 from headway.tasks.tagging.bundle import TaggerBundle, TagReader
 from headway.text import TextPieces
 from tests.small_encoder import TEXTS, encoder
+from tests.tasks.test_image_bundles import CONFIG, READER, classifier
 from tests.test_bundle import make
 from tests.test_captioner_bundle import PICTURES, bundle_of
-from tests.test_vision_bundle import CONFIG, READER, classifier
 
 PIECES = TextPieces.train([*TEXTS, "the fox eats the lemon and the dog eats the bread"] * 3, 300)
 GPT_SHAPE: dict[str, Any] = {

@@ -5,7 +5,12 @@ _ONE_EVALUATION = (
     "at once and not batch by batch (the eighth digit), and gives precision and recall in both"
 )
 _MERGED = "adapters are evaluated as they are saved: merged into the weights"
-_NOT_NEGATED = "metrics are not negated any more: a metric says itself that lower is better"
+_NOT_NEGATED = "a metric says whether lower is better, so no metric is negated any more"
+_SAME_BATCHES = (
+    "training and `headway eval` evaluate image models by one function: on the logits, in batches "
+    "of one size (the last digits)"
+)
+_LINEAR_TOO = "validation while training gives all that `headway eval` gives"
 
 CHANGES: dict[str, str] = {
     "*tag* validation.*.loss": _ONE_EVALUATION,
@@ -21,5 +26,10 @@ CHANGES: dict[str, str] = {
         "validation reads 32 texts at once, as `headway eval` does, and not training.rows (the "
         "seventh digit)"
     ),
+    "vision* validation.*.negative_loss": _NOT_NEGATED,
+    "sound validation.*.negative_loss": _NOT_NEGATED,
+    "vision* eval.output.0.loss": _SAME_BATCHES,
+    "dino validation.*.spread": _SAME_BATCHES,
+    "dino validation.*.linear": _LINEAR_TOO,
 }
 """Pattern of "case path", as in "tag validation.*.f1" -> the reason. `*` matches anything."""

@@ -23,6 +23,7 @@ from headway.bundle.contract import (
     WordEmbedding,
 )
 from headway.bundle.encoder import EncoderBundle, Guess
+from headway.bundle.image_encoder import ImageEncoderBundle
 from headway.bundle.probe import (
     ImagePatches,
     Probe,
@@ -37,7 +38,6 @@ from headway.bundle.probe import (
 from headway.bundle.reading import Attention, Reading, attention_of, framed_reading, part_of
 from headway.bundle.text import TextBundle
 from headway.bundle.translator import Translation, TranslatorBundle
-from headway.bundle.vision import ImageClasses, ImageClassifierBundle, ImageEncoderBundle
 
 __all__ = [
     "WRITTEN",
@@ -52,8 +52,6 @@ __all__ = [
     "ClassifierBundle",
     "EncoderBundle",
     "Guess",
-    "ImageClasses",
-    "ImageClassifierBundle",
     "ImageEncoderBundle",
     "ImageEncoding",
     "ImagePatches",

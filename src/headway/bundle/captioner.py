@@ -12,9 +12,9 @@ import torch
 from headway.bundle.caption_reader import CaptionReader
 from headway.bundle.contract import Bundle, InputSpec, ProbeRequest
 from headway.bundle.files import check_fingerprint, save_files
+from headway.bundle.image_encoder import Picture, batches_of, check_reader, image_of, names_of
 from headway.bundle.probe import Probe, SearchTrace, image_patches, next_token_readout
 from headway.bundle.reading import Attention, Reading, attention_of
-from headway.bundle.vision import Picture, batches_of, check_reader, image_of, names_of
 from headway.decoding import (
     Candidate,
     Forbidden,

@@ -62,7 +62,8 @@ def classify(
     json
         One JSON object a line, with the probabilities of the labels that --top asks for.
     """
-    from headway.bundle import ClassifierBundle, ImageClassifierBundle
+    from headway.bundle import ClassifierBundle
+    from headway.tasks.image_classification.bundle import ImageClassifierBundle
     from headway.tasks.opening import expect
 
     if top is not None and top < 1:

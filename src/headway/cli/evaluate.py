@@ -13,16 +13,16 @@ from headway.cli.caption import evaluate_captioner
 from headway.cli.classify import evaluate_classifier
 from headway.cli.console import data, data_json, talk
 from headway.cli.flags import ON_THIS_MACHINE, BeamWidth, LengthPenalty, MachineFlags, number
-from headway.cli.neighbours import evaluate_neighbours
-from headway.cli.pictures import evaluate_pictures
 from headway.cli.surprise import show_surprise
 from headway.errors import DataError, UsageError
+from headway.files import check_new_file
 from headway.settings import COMMAND_LINE, override
 from headway.tasks.registry import evaluating_task
 
 if TYPE_CHECKING:
     from headway.bundle import Bundle, TranslatorBundle
     from headway.data.formats import Pair, PairFiles
+    from headway.evaluation.scores import Scores
     from headway.machine import Machine
 
 
@@ -63,8 +63,7 @@ class SightFlags:
     confusion: Annotated[
         Path | None,
         Parameter(
-            help="Of a classifier of pictures: a plot (.png, .svg, .pdf) of what was taken for "
-            "what."
+            help="New file (.png, .svg, .pdf) for a plot of the confusion matrix, if there is one."
         ),
     ] = None
     known: Annotated[
@@ -181,6 +180,9 @@ def _of_a_task(
     task = evaluating_task(bundle.kind, path, config)
     if task is None:
         return False
+    plot = chosen.pop("confusion", None)
+    if plot is not None:
+        check_new_file(plot)
     options = override(task.evaluation(), chosen, COMMAND_LINE)
     if path is not None:
         examples = task.read(bundle, [path], config, options)
@@ -200,7 +202,28 @@ def _of_a_task(
     else:
         for line in task.show_scores(scores):
             data(line)
+    if plot is not None:
+        _draw_confusion(plot, scores, bundle, len(examples))
     return True
+
+
+def _draw_confusion(path: Path, scores: Scores, bundle: Bundle, count: int) -> None:
+    """The confusion matrix of the scores, as a plot. UsageError if they have none."""
+    from headway.inspection.plots import confusion_matrix
+
+    if scores.confusion is None:
+        raise _no_confusion(bundle)
+    metric = scores.metrics[0]
+    title = f"{count:,} examples, {metric.name.replace('_', ' ')} {metric.value:.3f}"
+    confusion_matrix(path, scores.confusion.counts, scores.confusion.labels, title=title)
+    talk.print(f"drawn     {path}", markup=False)
+
+
+def _no_confusion(bundle: Bundle) -> UsageError:
+    return UsageError(
+        f"--confusion: the evaluation of a {bundle.kind} has no confusion matrix",
+        hint="that of a classifier has one",
+    )
 
 
 def _of_pictures(
@@ -211,24 +234,18 @@ def _of_pictures(
     json: bool,
 ) -> bool:
     """Whether it looks at pictures; then its scores were shown."""
-    from headway.bundle import CaptionerBundle, ImageClassifierBundle, ImageEncoderBundle
+    from headway.bundle import CaptionerBundle
 
-    confusion, known = sight.confusion, sight.known
-    if confusion is not None and not isinstance(bundle, ImageClassifierBundle):
-        raise UsageError("--confusion is for classifiers of pictures")
-    if known is not None and not isinstance(bundle, ImageEncoderBundle):
+    if sight.confusion is not None:
+        raise _no_confusion(bundle)
+    if sight.known is not None:
         raise UsageError("--known is for image encoders")
     if sight.worst and not isinstance(bundle, CaptionerBundle):
         raise UsageError("--worst is for captioners")
-    if isinstance(bundle, ImageClassifierBundle):
-        evaluate_pictures(bundle, places, confusion, json)
-    elif isinstance(bundle, ImageEncoderBundle):
-        evaluate_neighbours(bundle, places, known, json)
-    elif isinstance(bundle, CaptionerBundle):
-        how = (search.beam, search.length_penalty, sight.worst)
-        evaluate_captioner(bundle, *places, how, json)
-    else:
+    if not isinstance(bundle, CaptionerBundle):
         return False
+    how = (search.beam, search.length_penalty, sight.worst)
+    evaluate_captioner(bundle, *places, how, json)
     return True
 
 

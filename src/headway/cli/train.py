@@ -55,8 +55,6 @@ NEXT = {
     "bert": ('fill {run} "... [MASK] ..."', "eval {run}"),
     "encoder": ("train classify TEXTS --from {run}", "embed {run} TEXTS --output vectors.npz"),
     "classifier": ('classify {run} "..."', "eval {run}"),
-    "image-classifier": ("classify {run} PICTURES", "eval {run} --confusion confusion.png"),
-    "image-encoder": ("embed {run} PICTURES --plot pictures.png", "eval {run}"),
     "tagger": ('tag {run} "..."', "eval {run}"),
     "captioner": (
         "caption {run} PICTURES",

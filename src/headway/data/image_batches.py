@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from headway.data.augmentation import Augmentation, AugmentationConfig, mixed_share
@@ -118,18 +117,3 @@ class ImageBatches:
         other = int(random.integers(len(self.corpus)))
         second = self.augmentation(self.corpus.image(other), random)
         return torch.lerp(second, image, share), other, share
-
-
-def in_order(
-    corpus: ImageCorpus,
-    normalise: Normalise,
-    rows: int,
-    chosen: npt.NDArray[np.int64] | None = None,
-) -> Iterator[tuple[Float[Tensor, "B C Y X"], Int[Tensor, " B"]]]:
-    """All pictures, or those chosen, as they are, with their classes: for evaluation."""
-    places = np.arange(len(corpus)) if chosen is None else chosen
-    for start in range(0, len(places), rows):
-        some = places[start : start + rows]
-        pixels = torch.from_numpy(np.array(corpus.pixels[some]))
-        labels = np.array(corpus.labels[some], np.int64)
-        yield normalise(pixels), torch.from_numpy(labels)

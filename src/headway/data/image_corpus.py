@@ -92,10 +92,9 @@ def write_images(
 ) -> None:
     """The files of an `ImageCorpus`, in the folder `place`, which is there."""
     numbers = {label: i for i, label in enumerate(classes)}
-    needed = sized.shorter or max(sized.height, sized.width)
     with (place / PIXELS_FILE).open("xb") as file:
         for count, image in enumerate(images, start=1):
-            file.write(sized_pixels(image, sized, needed).transpose(2, 0, 1).tobytes())
+            file.write(sized_pixels(image, sized).transpose(2, 0, 1).tobytes())
             if count % CHUNK == 0:
                 progress(count)
     labels = np.array([numbers[image.label] for image in images], _LABEL)
@@ -105,9 +104,9 @@ def write_images(
     write_file(place / FACTS_FILE, json.dumps(facts, ensure_ascii=False, indent=1).encode())
 
 
-def sized_pixels(image: LabelledImage, sized: ImageReader, needed: int) -> npt.NDArray[np.uint8]:
+def sized_pixels(image: LabelledImage, sized: ImageReader) -> npt.NDArray[np.uint8]:
     """One picture as `sized` wants it. DataError names it."""
-    pixels = image.pixels(at_least=needed)
+    pixels = image.pixels(at_least=sized.shorter or max(sized.height, sized.width))
     try:
         return sized.sized(pixels)
     except DataError as error:

@@ -31,9 +31,9 @@ from headway.recipes.caption_data import (
     referenced,
     spoken,
 )
-from headway.recipes.vision import open_images, size_of, taken
-from headway.recipes.vision_config import SHAPE
 from headway.settings import override
+from headway.tasks.image_config import SHAPE
+from headway.tasks.image_start import open_image_start, settings_of_start, size_settings
 from headway.tasks.job import Emit, Example, Family, Job, moved
 from headway.tasks.opening import load_as
 from headway.training import CaptionObjective, Stream
@@ -171,20 +171,20 @@ def _fitted(
 ) -> CaptionRunConfig:
     """With what was left to the data, and the shapes of the models to start from."""
     asked, usual = config.model, caption().model
-    decided = size_of("model.vit", prepared.reader.images)
+    decided = size_settings("model.vit", prepared.reader.images)
     if starts.encoder is not None:
         seen = starts.encoder.vit.config
-        decided = taken("model.vit", asked.vit, usual.vit, seen, SHAPE) | decided
+        decided = settings_of_start("model.vit", asked.vit, usual.vit, seen, SHAPE) | decided
     if starts.decoder is not None:
         written = starts.decoder.model.config
-        decided |= taken("model.gpt", asked.gpt, usual.gpt, written, WRITES)
+        decided |= settings_of_start("model.gpt", asked.gpt, usual.gpt, written, WRITES)
     decided["model.gpt.vocabulary"] = prepared.reader.size
     return override(config, decided, "the data and the models to start from")
 
 
 def _prepare(config: CaptionRunConfig, folder: Path, machine: Machine, emit: Emit) -> Job:
     training = config.training
-    encoder = open_images(training.encoder, "a captioner")
+    encoder = open_image_start(training.encoder, "a captioner")
     decoder = None if training.decoder is None else load_as(TextBundle, training.decoder)
     room = None if decoder is None else decoder.model.max_length
     if room is not None and room <= config.data.max_length:

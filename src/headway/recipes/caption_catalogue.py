@@ -15,7 +15,7 @@ from headway.recipes.caption_config import (
     CaptionRunConfig,
     CaptionTrainingConfig,
 )
-from headway.recipes.vision_config import PicturesViTConfig
+from headway.tasks.image_config import ImageEncoderSettings
 from headway.training import OptimizerConfig, ScheduleConfig
 
 
@@ -30,7 +30,7 @@ def caption() -> CaptionRunConfig:
     gpt = GPTConfig(
         model_dim=128, num_heads=4, ffn_dim=512, num_layers=3, dropout=0.1, max_length=64
     )
-    vit = PicturesViTConfig(model_dim=128, num_heads=4, ffn_dim=512, num_layers=4, dropout=0.1)
+    vit = ImageEncoderSettings(model_dim=128, num_heads=4, ffn_dim=512, num_layers=4, dropout=0.1)
     return CaptionRunConfig(
         recipe="caption",
         augmentation=AugmentationConfig(flip=0.0, padding=2),

@@ -9,18 +9,14 @@ from headway.data.augmentation import AugmentationConfig
 from headway.data.formats.captions import SPLIT
 from headway.machine import MachineConfig
 from headway.models import CaptionerConfig, GPTConfig
-from headway.recipes.vision_config import (
-    PicturesDataConfig,
-    PicturesViTConfig,
-    decided_by_pictures,
-)
 from headway.settings import BATCH, BEAMS, LENGTH, PENALTY, VOCABULARY, section, setting
+from headway.tasks.image_config import ImageDataConfig, ImageEncoderSettings, decided_by_images
 from headway.tasks.sections import BlocksLoopConfig, CheckpointConfig, ObservationConfig
 from headway.training import OptimizerConfig, ScheduleConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class CaptionDataConfig(PicturesDataConfig):
+class CaptionDataConfig(ImageDataConfig):
     train: str | None = setting(
         None, "a table of captions: .tsv or .csv with a header, or .jsonl, plain or .gz"
     )
@@ -42,7 +38,7 @@ class CaptionDataConfig(PicturesDataConfig):
 class CaptionModelConfig:
     """The two halves' shapes; that of a half to start from is its own, but for its dropout."""
 
-    vit: PicturesViTConfig = section(PicturesViTConfig)
+    vit: ImageEncoderSettings = section(ImageEncoderSettings)
     gpt: GPTConfig = section(GPTConfig)
 
     family: ClassVar[str] = "captioner"
@@ -104,7 +100,7 @@ class CaptionRunConfig:
     def decided_by_data(self) -> frozenset[str]:
         """Settings that follow from the data, or from the models it starts from."""
         training, vit = self.training, self.model.vit
-        decided = {"model.gpt.vocabulary", *decided_by_pictures(vit, training.encoder, "model.vit")}
+        decided = {"model.gpt.vocabulary", *decided_by_images(vit, training.encoder, "model.vit")}
         if training.decoder is not None:
             decided |= {f"model.gpt.{name}" for name in WRITES}
         return frozenset(decided)

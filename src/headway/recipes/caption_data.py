@@ -7,16 +7,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from headway.bundle import CaptionReader, ImageEncoderBundle, TextBundle
+from headway.bundle import CaptionReader, ImageEncoding, TextBundle
 from headway.bundle.caption_reader import FILE
-from headway.bundle.vision import ImageClassifierBundle
 from headway.data.captions import CaptionCorpus, Spoken, prepare_captions
 from headway.data.formats import check_table
 from headway.data.formats.captions import CaptionColumns, CaptionedImage, read_captions, split_of
 from headway.data.image_corpus import mean_and_deviation
 from headway.errors import DataError, UsageError
 from headway.recipes.caption_config import CaptionDataConfig, CaptionRunConfig
-from headway.recipes.vision_data import content, note_dark, sized_reader
+from headway.tasks.image_data import content, note_dark, sized_reader
 from headway.tasks.job import Emit
 from headway.tasks.splits import hold_out
 from headway.text import TextPieces, TextTokenizer
@@ -28,7 +27,7 @@ SPLITS = ("train", "valid")
 class Starts:
     """The models that the halves begin as, where they do."""
 
-    encoder: ImageEncoderBundle | ImageClassifierBundle | None = None
+    encoder: ImageEncoding | None = None
     decoder: TextBundle | None = None
 
 

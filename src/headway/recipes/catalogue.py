@@ -13,7 +13,6 @@ from headway.machine import MachineConfig
 from headway.models import TranslatorConfig
 from headway.recipes import caption_catalogue as captions
 from headway.recipes import encoder_catalogue as encoders
-from headway.recipes import vision_catalogue as pictures
 from headway.recipes.config import (
     DataConfig,
     EvaluationConfig,
@@ -88,10 +87,6 @@ RECIPES: dict[str, Callable[[], Any]] = {
     "pairs": encoders.pairs,
     "regress": encoders.regress,
     "distil": encoders.distil,
-    "vision": pictures.vision,
-    "vision-digits": pictures.vision_digits,
-    "sound": pictures.sound,
-    "dino": pictures.dino,
     "distil-tag": encoders.distil_tag,
     "distil-answer": encoders.distil_answer,
     "distil-gpt": encoders.distil_gpt,

@@ -26,8 +26,6 @@ from headway.recipes.catalogue import AnyRunConfig
 from headway.recipes.classify import CLASSIFICATION
 from headway.recipes.classify_config import ClassifyRunConfig
 from headway.recipes.config import RunConfig
-from headway.recipes.dino import DINO
-from headway.recipes.dino_config import DinoRunConfig
 from headway.recipes.distil import DISTILLATION
 from headway.recipes.distil_kinds import KINDS
 from headway.recipes.dry_run import DRY_RUN, DryRun, GoOn
@@ -38,8 +36,6 @@ from headway.recipes.glimpses import Glimpses
 from headway.recipes.memory import memory_explained
 from headway.recipes.run_report import PAGE, write_report
 from headway.recipes.translate import TRANSLATION
-from headway.recipes.vision import VISION
-from headway.recipes.vision_config import VisionRunConfig
 from headway.tasks.evaluating import scores_of
 from headway.tasks.job import Compared, Emit, Evaluated, Family, Job, SelfEvaluating, Watchable
 from headway.tasks.registry import task_of_config
@@ -70,8 +66,6 @@ FAMILIES: dict[type[AnyRunConfig], Family | Task] = {
     ClassifyRunConfig: CLASSIFICATION,
     **dict.fromkeys(KINDS, DISTILLATION),
     EncoderRunConfig: ENCODER,
-    VisionRunConfig: VISION,
-    DinoRunConfig: DINO,
     CaptionRunConfig: CAPTIONING,
 }
 """The class of a configuration -> what its family brings, for those that are no task yet."""

@@ -13,9 +13,6 @@ from headway.bundle import (
     ClassifierBundle,
     ClassReader,
     EncoderBundle,
-    ImageClasses,
-    ImageClassifierBundle,
-    ImageEncoderBundle,
     Numbers,
     TextBundle,
     TranslatorBundle,
@@ -34,14 +31,9 @@ from headway.models import (
     TextClassifierConfig,
     Translator,
     TranslatorConfig,
-    ViT,
-    ViTClassifier,
-    ViTClassifierConfig,
-    ViTConfig,
     bert_classifier,
     shapes_only,
     text_classifier,
-    vit_classifier,
 )
 from headway.settings import flatten, override
 from headway.tasks.registry import TASKS, task_of_family
@@ -76,17 +68,6 @@ def _foreign_classifier(model: BertClassifier, place: Path, kind: str) -> Classi
     return ClassifierBundle(model, ClassReader(tokenizer, named, length, numbers, pairs=None))
 
 
-def _foreign_images(model: ViT, place: Path, kind: str) -> ImageEncoderBundle:
-    return ImageEncoderBundle(model, interop.read_image_reader(place, model.config, kind))
-
-
-def _foreign_image_classifier(
-    model: ViTClassifier, place: Path, kind: str
-) -> ImageClassifierBundle:
-    reader = interop.read_image_reader(place, model.config.vit, kind)
-    return ImageClassifierBundle(model, ImageClasses(reader, interop.read_labels(place, kind)))
-
-
 def _foreign_captioner(model: Captioner, place: Path, kind: str) -> CaptionerBundle:
     """It speaks one language: captions begin with the token that its folder names."""
     tokenizer = interop.read_tokenizer(place)
@@ -118,15 +99,6 @@ SPECS: dict[str, BundleSpec] = {
     ),
     "bert": BundleSpec(
         config=BertConfig, model=Bert, bundle=EncoderBundle, foreign=_foreign_encoder
-    ),
-    "vit": BundleSpec(
-        config=ViTConfig, model=ViT, bundle=ImageEncoderBundle, foreign=_foreign_images
-    ),
-    "vit-classifier": BundleSpec(
-        config=ViTClassifierConfig,
-        model=vit_classifier,
-        bundle=ImageClassifierBundle,
-        foreign=_foreign_image_classifier,
     ),
     "captioner": BundleSpec(
         config=CaptionerConfig,

@@ -50,6 +50,14 @@ TASKS: dict[str, Entry] = {
     "word_vectors": Entry(
         path="headway.tasks.word_vectors:TASK", kind="word model", families=("words",)
     ),
+    "image_classification": Entry(
+        path="headway.tasks.image_classification:TASK",
+        kind="image classifier",
+        families=("vit-classifier",),
+    ),
+    "self_distillation": Entry(
+        path="headway.tasks.self_distillation:TASK", kind="image encoder", families=("vit",)
+    ),
     "question_answering": Entry(
         path="headway.tasks.question_answering:TASK",
         kind="question answerer",

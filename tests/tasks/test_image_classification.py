@@ -9,14 +9,22 @@ import torch
 from torch.testing import assert_close
 
 from headway import load
-from headway.bundle import ImageClassifierBundle, ImageEncoderBundle
+from headway.bundle import ImageEncoderBundle
+from headway.cli.main import main
+from headway.data.image_examples import FileExamples
 from headway.data.image_reader import ImageReader
 from headway.errors import DataError, UsageError
+from headway.evaluation.scores import Scores
 from headway.machine import MachineConfig, prepare
 from headway.models import ViT, ViTConfig
 from headway.recipes import check_same, recipe, saved, train
-from headway.recipes.vision import VISION, VisionJob, scores
-from headway.recipes.vision_data import labelled_images, prepare_pictures
+from headway.tasks import registry
+from headway.tasks.image_classification import TASK
+from headway.tasks.image_classification.bundle import ImageClassifierBundle
+from headway.tasks.image_classification.evaluation import metrics_of
+from headway.tasks.image_classification.job import VisionJob
+from headway.tasks.image_data import labelled_images, prepare_labelled_images
+from headway.tasks.task import NO_OPTIONS
 from headway.training import read_metrics
 from tests.data.pictures import png, write_shades
 
@@ -49,11 +57,14 @@ def configured(shades, **changes):
     return recipe("vision", ("test", {**TINY, "data.train": shades, **dotted}))
 
 
+def prepared(config, folder, reader=None, emit=lambda event: None):
+    return prepare_labelled_images(config.data, config.model, reader, folder, emit)
+
+
 def job_of(config, folder, start=None):
     place = prepare(MachineConfig(threads=1))
     reader = None if start is None else start.reader
-    prepared = prepare_pictures(config, reader, folder, lambda event: None)
-    return VisionJob(config, prepared, start, place)
+    return VisionJob(config, prepared(config, folder, reader), start, place)
 
 
 def test_two_shades_are_told_apart_and_the_best_model_is_kept(shades, tmp_path):
@@ -70,6 +81,48 @@ def test_two_shades_are_told_apart_and_the_best_model_is_kept(shades, tmp_path):
     check_same(tmp_path / "run", configured(shades))
     with pytest.raises(UsageError, match="model_dim"):
         check_same(tmp_path / "run", configured(shades, model__model_dim=48))
+
+
+def test_training_python_and_the_command_line_give_the_same_scores(tmp_path, capsys):
+    """The evaluation of the saved model equals that of the step it was saved at, in every number,
+    also if images are resized."""
+    write_shades(tmp_path / "all", count=12, size=(12, 9))
+    run, config = tmp_path / "run", configured(str(tmp_path / "all"), model__image_size=8)
+    train(config, run)
+    (best,) = [row for row in read_metrics(run / "metrics.jsonl", "valid") if row["is_best"]][-1:]
+    bundle = load(run)
+    held_out = TASK.held_out(bundle, run, saved(run), NO_OPTIONS)
+    counts = []
+    scores = TASK.evaluate(bundle, held_out, progress=counts.append)
+    assert scores.numbers() == {name: best[name] for name in scores.numbers()}
+    assert list(scores.numbers()) == ["accuracy", "macro_f1", "matthews", "loss"]
+    assert counts == [0] and registry.task("image_classification") is TASK
+    with pytest.raises(SystemExit) as leaving:
+        main(["eval", str(run), "--json"])
+    assert leaving.value.code == 0
+    assert json.loads(capsys.readouterr().out) == scores.as_dict()
+    predictions = bundle.classify([image.data() for image in held_out.images])
+    pairs = list(zip(predictions, held_out.labels, strict=True))
+    right = sum(prediction.label == label for prediction, label in pairs)
+    assert scores.counts == {"right": right, "pictures": len(pairs)}
+    nats = [-np.log(prediction.probabilities[label]) for prediction, label in pairs]
+    assert scores["loss"] == pytest.approx(np.mean(nats), rel=1e-5)
+    assert scores.confusion.labels == bundle.labels
+    for t, true in enumerate(bundle.labels):
+        own = [prediction.label for prediction, label in pairs if label == true]
+        assert scores.confusion.counts[t] == [own.count(label) for label in bundle.labels]
+
+
+def test_an_unknown_class_is_refused_with_its_file(shades, tmp_path):
+    train(configured(shades, training__steps=4), tmp_path / "run")
+    bundle = load(tmp_path / "run")
+    folder = write_shades(tmp_path / "other", count=1)
+    (folder / "dark").rename(folder / "blue")
+    with pytest.raises(DataError, match="class 'blue'") as error:
+        TASK.evaluate(bundle, TASK.read(bundle, [folder], None, NO_OPTIONS))
+    assert error.value.where.endswith("blue/0.png")
+    with pytest.raises(DataError, match="no picture"):
+        TASK.evaluate(bundle, FileExamples([]))
 
 
 def test_a_stopped_run_goes_on_to_the_same_bits(shades, tmp_path):
@@ -127,11 +180,11 @@ def test_named_validation_pictures_are_taken_as_they_are(shades, tmp_path):
 def test_prepared_pictures_are_used_again_and_their_mean_is_what_they_are_read_by(shades, tmp_path):
     events = []
     for _ in range(2):
-        found = prepare_pictures(configured(shades), None, tmp_path, events.append)
+        found = prepared(configured(shades), tmp_path, emit=events.append)
     reused = [event["reused"] for event in events if event["kind"] == "prepared"]
     assert reused == [False, False, True, True]
     pixels = torch.from_numpy(np.array(found.train.pixels))
-    seen = found.classes.reader.normalised(pixels)
+    seen = found.reader.normalised(pixels)
     assert_close(seen.mean((0, 2, 3)), torch.zeros(3), rtol=0, atol=1e-5)
     assert_close(seen.std((0, 2, 3), correction=0), torch.ones(3), rtol=0, atol=1e-4)
 
@@ -140,9 +193,9 @@ def test_pictures_of_several_sizes_need_a_size(shades, tmp_path):
     write_shades(tmp_path / "more", count=2, size=(12, 9))
     both = (shades, str(tmp_path / "more"))
     with pytest.raises(UsageError, match="pictures of 2 sizes"):
-        prepare_pictures(configured(both), None, tmp_path / "a", lambda event: None)
+        prepared(configured(both), tmp_path / "a")
     config = configured(both, model__image_size=16, model__image_width=8, model__channels=1)
-    found = prepare_pictures(config, None, tmp_path / "b", lambda event: None)
+    found = prepared(config, tmp_path / "b")
     assert found.train.sizes == (1, 16, 8)
 
 
@@ -150,9 +203,9 @@ def test_grey_pictures_have_one_channel_and_dark_ones_are_told_of(tmp_path):
     images = np.random.default_rng(0).integers(0, 17, (40, 8, 8), dtype=np.uint8)
     np.savez(tmp_path / "d.npz", images=images, labels=np.arange(40) % 11)
     events = []
-    found = prepare_pictures(configured(str(tmp_path / "d.npz")), None, tmp_path, events.append)
+    found = prepared(configured(str(tmp_path / "d.npz")), tmp_path, emit=events.append)
     assert found.train.sizes == (1, 8, 8)
-    assert found.classes.labels == tuple(str(i) for i in range(11))  # 2 before 10
+    assert found.labels == tuple(str(i) for i in range(11))  # 2 before 10
     notes = " ".join(event["text"] for event in events if event["kind"] == "note")
     assert "brightest pixel is 16 of 255" in notes and "11 classes; to say" in notes
 
@@ -188,7 +241,7 @@ def test_a_start_gives_its_shape_its_values_and_its_way_to_read(shades, start, t
     bundle = load(start)
     job = job_of(config, tmp_path, bundle)
     assert job.config.model.positions == "learned" and job.config.model.image_size == 16
-    assert job.prepared.classes.reader == bundle.reader
+    assert job.prepared.reader == bundle.reader
     model = job.build()
     for name, value in bundle.model.state_dict().items():
         assert torch.equal(model.vit.state_dict()[name], value), name
@@ -206,7 +259,7 @@ def test_a_start_may_see_larger_pictures_and_no_other_shape(shades, start, tmp_p
     bundle = load(start)
     config = configured(shades, training__start=str(start), model__image_size=24)
     job = job_of(config, tmp_path / "a", bundle)
-    reader = job.prepared.classes.reader
+    reader = job.prepared.reader
     assert (reader.height, reader.shorter, reader.mean) == (24, 30, bundle.reader.mean)
     assert job.build().vit.embedding.positions.vectors.shape == (36, 24)
     config = configured(shades, training__start=str(start), model__patch_size=8)
@@ -225,7 +278,7 @@ def test_a_start_may_see_larger_pictures_and_no_other_shape(shades, start, tmp_p
 )
 def test_what_cannot_work_is_refused_before_anything_is_made(changes, reason, shades):
     with pytest.raises(UsageError, match=reason):
-        VISION.check(configured(shades, **changes))
+        TASK.check(configured(shades, **changes))
 
 
 def test_pictures_of_one_class_are_no_task(tmp_path):
@@ -245,10 +298,11 @@ def test_epochs_and_steps_must_agree(shades, tmp_path):
 
 def test_of_many_classes_the_right_one_among_the_five_likeliest_counts():
     logits = torch.eye(8) * 3 + torch.arange(8.0) / 10
-    found = scores(logits, torch.tensor([0, 1, 2, 3, 4, 5, 6, 0]))
-    assert found["accuracy"] == 7 / 8 and found["top5"] == 7 / 8
-    found = scores(logits, torch.tensor([0, 1, 2, 3, 4, 5, 6, 6]))
-    assert found["top5"] == 1.0 and found["loss"] == -found["negative_loss"]
+    scores = Scores(metrics_of(logits, torch.tensor([0, 1, 2, 3, 4, 5, 6, 0])))
+    assert scores["accuracy"] == 7 / 8 and scores["top5"] == 7 / 8
+    scores = Scores(metrics_of(logits, torch.tensor([0, 1, 2, 3, 4, 5, 6, 6])))
+    assert scores["top5"] == 1.0 and not scores.metric("loss").higher_is_better
+    assert "top5" not in Scores(metrics_of(logits[:, :5], torch.tensor([0] * 8)))
 
 
 def test_the_run_folder_says_how_pictures_are_read(shades, tmp_path):

@@ -1,4 +1,7 @@
-"""Encoders of pictures that teach themselves, as a run."""
+"""Image encoders that learn without labels, as a run."""
+
+import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -6,9 +9,15 @@ import torch
 
 from headway import load
 from headway.bundle import ImageEncoderBundle
-from headway.errors import UsageError
+from headway.cli.main import main
+from headway.data.image_examples import FileExamples
+from headway.errors import DataError, UsageError
+from headway.evaluation import linear_accuracy, neighbours_accuracy, spread
 from headway.inspection.looking import look_with_heads
 from headway.recipes import check_same, recipe, saved, train
+from headway.tasks.self_distillation import TASK
+from headway.tasks.self_distillation.data import Neighbourhood
+from headway.tasks.self_distillation.evaluation import NeighbourOptions
 from headway.training import read_metrics
 from tests.data.pictures import pixels_of, png, write_shades
 
@@ -54,6 +63,67 @@ def test_neighbours_of_shades_are_of_their_class_and_the_teacher_is_kept(shades,
     config = saved(tmp_path / "run")
     assert (config.model.image_size, config.model.channels) == (8, 3)
     check_same(tmp_path / "run", configured(shades, views__colour=0.0))
+
+
+def test_training_python_and_the_command_line_give_the_same_scores(tmp_path, capsys):
+    """The evaluation of the saved teacher equals that of the step it was saved at, in every number,
+    also if images are resized."""
+    write_shades(tmp_path / "all", count=12, size=(12, 9))
+    run, config = tmp_path / "run", configured(str(tmp_path / "all"), model__image_size=8)
+    train(config, run)
+    (best,) = [row for row in read_metrics(run / "metrics.jsonl", "valid") if row["is_best"]][-1:]
+    bundle, options = load(run), NeighbourOptions()
+    held_out = TASK.held_out(bundle, run, saved(run), options)
+    scores = TASK.evaluate(bundle, held_out)
+    assert scores.numbers() == {name: best[name] for name in scores.numbers()}
+    assert list(scores.numbers()) == ["knn", "linear", "spread"]
+    with pytest.raises(SystemExit) as leaving:
+        main(["eval", str(run), "--json"])
+    assert leaving.value.code == 0
+    assert json.loads(capsys.readouterr().out) == scores.as_dict()
+    known, images = held_out.known, held_out.images
+    assert scores.counts == {"known": len(known), "pictures": len(images)}
+    numbers = {label: i for i, label in enumerate(sorted(set(known.labels)))}
+    sides = []
+    for side in (known, images):
+        vectors = bundle.embed([image.data() for image in side.images], normalise=False)
+        sides += [vectors, torch.tensor([numbers[label] for label in side.labels])]
+    assert scores["knn"] == neighbours_accuracy(*sides)
+    assert scores["linear"] == pytest.approx(linear_accuracy(*sides), abs=1e-3)
+    assert scores["spread"] == pytest.approx(spread(sides[2]), abs=1e-5)
+
+
+def test_known_images_may_be_others_and_fewer(shades, tmp_path):
+    run = tmp_path / "run"
+    train(configured(shades, training__steps=3, evaluation__pictures=2), run)
+    bundle = load(run)
+    other = write_shades(tmp_path / "other", count=3)
+    options = NeighbourOptions(known=other, known_limit=4, neighbours=1)
+    for examples in (
+        TASK.held_out(bundle, run, saved(run), options),
+        TASK.read(bundle, [Path(shades)], None, options),
+    ):
+        assert len(examples.known) == 6 and len(examples) in (len(examples.images), 24)
+        scores = TASK.evaluate(bundle, examples, options)
+        assert scores.counts == {"known": 4, "pictures": len(examples)}
+    (other / "dark").rename(other / "blue")
+    with pytest.raises(DataError, match="no known picture shows 'dark'"):
+        TASK.evaluate(bundle, TASK.read(bundle, [Path(shades)], None, options))
+
+
+def test_images_of_one_class_are_enough_to_learn_without_labels(tmp_path):
+    folder = write_shades(tmp_path / "all", count=12)
+    for path in (folder / "light").iterdir():
+        path.unlink()
+    config = configured(str(folder))
+    train(config, tmp_path / "run")
+    rows = read_metrics(tmp_path / "run" / "metrics.jsonl", "valid")
+    assert rows[-1]["spread"] > 0 and "knn" not in rows[-1]
+    assert saved(tmp_path / "run").evaluation.metric == "spread"
+    check_same(tmp_path / "run", config)
+    bundle, images = load(tmp_path / "run"), FileExamples([])
+    with pytest.raises(DataError, match="no picture"):
+        TASK.evaluate(bundle, Neighbourhood(images, images))
 
 
 def test_a_stopped_run_goes_on_to_the_same_bits(shades, tmp_path):

@@ -1,4 +1,4 @@
-"""From a person's pictures to pictures of one size in the run folder; what exists is reused."""
+"""From images with labels to images of one size in the run folder; what exists is reused."""
 
 from __future__ import annotations
 
@@ -7,82 +7,82 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from headway.bundle import ImageClasses
 from headway.data.formats.images import LabelledImage, LabelledImages
 from headway.data.image_corpus import ImageCorpus, mean_and_deviation, prepare_images
 from headway.data.image_reader import FILE, ImageReader
 from headway.data.image_sources import check_source, read_images
 from headway.errors import DataError, UsageError
-from headway.recipes.dino_config import DinoRunConfig
-from headway.recipes.vision_config import (
-    PicturesDataConfig,
-    PicturesViTConfig,
-    VisionDataConfig,
-    VisionRunConfig,
+from headway.tasks.image_config import (
+    ImageDataConfig,
+    ImageEncoderSettings,
+    LabelledImageDataConfig,
 )
 from headway.tasks.job import Emit
 from headway.tasks.splits import hold_out
 
-DARK = 64  # pictures whose brightest pixel is darker are told of
-
-
-PictureRunConfig = VisionRunConfig | DinoRunConfig
+DARK = 64
+"""A note is shown if the brightest pixel of all images is darker."""
 
 
 @dataclass(frozen=True)
 class PreparedImages:
-    """What a classifier of pictures learns from."""
+    """Images of one size to train on and to validate on. reader: how they are read."""
 
-    classes: ImageClasses
+    reader: ImageReader
     train: ImageCorpus
     valid: ImageCorpus
 
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The names of the classes, in the order of their numbers."""
+        return self.train.classes
 
-def check_pictures(config: PictureRunConfig) -> None:
-    """UsageError unless there are pictures, and the settings agree."""
-    data, training = config.data, config.training
+
+def check_images(data: LabelledImageDataConfig, recipe: str) -> None:
+    """UsageError unless there are images."""
     if not data.train:
         raise UsageError(
             "there are no pictures to learn from",
-            hint=f"headway train {config.recipe} FOLDER, with a folder in it for each class; or a "
+            hint=f"headway train {recipe} FOLDER, with a folder in it for each class; or a "
             ".zip, .npz or .parquet file, or --data digits",
         )
     for source in (*data.train, *data.valid):
         check_source(source)
-    if not isinstance(config, VisionRunConfig):
-        return
-    if config.model.projection == "pca" and training.start is not None:
-        raise UsageError("a model to start from brings its projection of patches")
-    if config.training.frozen is not None and training.start is None:
-        raise UsageError("training.frozen keeps what was learned, and nothing was", hint="--from")
 
 
-def prepare_pictures(
-    config: PictureRunConfig, start: ImageReader | None, folder: Path, emit: Emit
+def prepare_labelled_images(
+    data: LabelledImageDataConfig,
+    model: ImageEncoderSettings,
+    start: ImageReader | None,
+    folder: Path,
+    emit: Emit,
+    *,
+    least_classes: int = 2,
 ) -> PreparedImages:
-    """The pictures in `folder`, made once; and how they are read. start: how the model to start
-    from reads."""
+    """The images in `folder`, made once; and how they are read.
+
+    start: how the model to start from reads images.
+    """
     place = folder / "data"
     if all((path).exists() for path in (folder / FILE, place / "train", place / "valid")):
         train, valid = ImageCorpus.open(place / "train"), ImageCorpus.open(place / "valid")
-        reader = ImageReader.load(folder)
         _tell(train, valid, emit, reused=True)
-        return PreparedImages(ImageClasses(reader, train.classes), train, valid)
-    given = labelled_images(config.data, emit)
-    labels = tuple(_ordered({image.label for image in given.train}))
-    told = ", ".join(config.data.train), "--model.image-size 64"
-    sized = sized_reader(config.model, config.data, start, given.train, told)
-    made = {}
-    for name, images in (("train", given.train), ("valid", given.valid)):
+        return PreparedImages(ImageReader.load(folder), train, valid)
+    examples = labelled_images(data, emit, least_classes)
+    labels = tuple(_ordered({image.label for image in examples.train}))
+    told = ", ".join(data.train), "--model.image-size 64"
+    sized = sized_reader(model, data, start, examples.train, told)
+    corpora = {}
+    for name, images in (("train", examples.train), ("valid", examples.valid)):
         if (place / name).exists():
-            made[name] = ImageCorpus.open(place / name)
+            corpora[name] = ImageCorpus.open(place / name)
             continue
 
         def progress(done: int, name: str = name) -> None:
             emit({"kind": "preparing", "what": name, "done": done, "unit": "pictures"})
 
-        made[name] = prepare_images(images, labels, sized, place / name, progress)
-    train, valid = made["train"], made["valid"]
+        corpora[name] = prepare_images(images, labels, sized, place / name, progress)
+    train, valid = corpora["train"], corpora["valid"]
     reader = sized
     if start is None:
         mean, deviation = mean_and_deviation(train)
@@ -90,21 +90,26 @@ def prepare_pictures(
     note_dark(train, emit)
     _tell(train, valid, emit, reused=False)
     reader.save(folder)
-    return PreparedImages(ImageClasses(reader, labels), train, valid)
+    return PreparedImages(reader, train, valid)
 
 
-def labelled_images(data: VisionDataConfig, emit: Emit = lambda event: None) -> LabelledImages:
+def labelled_images(
+    data: LabelledImageDataConfig,
+    emit: Emit = lambda event: None,
+    least_classes: int = 2,
+) -> LabelledImages:
     """What is trained on, and what is held out: data.valid, or what train's sources have for that,
     or some of them.
 
     Which of them follows from an image's content (`hold_out`), so that one that occurs twice is not
     on both sides. The first image of a class that no training image has is not held out. DataError
-    where a side is empty or has a class that is not learned.
+    where a side is empty or has a class that is not learned, and for fewer classes than
+    `least_classes`.
     """
-    found = read_images(data.train)
-    train, valid = found.train, found.valid
-    if found.test:
-        text = f"{len(found.test):,} pictures called test are left for headway eval"
+    sources = read_images(data.train)
+    train, valid = sources.train, sources.valid
+    if sources.test:
+        text = f"{len(sources.test):,} pictures called test are left for headway eval"
         emit({"kind": "note", "text": text})
     if data.valid:
         if valid:
@@ -120,18 +125,21 @@ def labelled_images(data: VisionDataConfig, emit: Emit = lambda event: None) -> 
             emit=emit,
             unit="images",
         )
-    _check_classes(train, valid, data)
+    _check_classes(train, valid, data, least_classes)
     return LabelledImages(train, valid)
 
 
 def content(image: LabelledImage) -> bytes:
     """What decides whether it is held out."""
-    found = image.data()
-    return found if isinstance(found, bytes) else found.tobytes()
+    data = image.data()
+    return data if isinstance(data, bytes) else data.tobytes()
 
 
 def _check_classes(
-    train: Sequence[LabelledImage], valid: Sequence[LabelledImage], data: VisionDataConfig
+    train: Sequence[LabelledImage],
+    valid: Sequence[LabelledImage],
+    data: LabelledImageDataConfig,
+    least_classes: int,
 ) -> None:
     sources = ", ".join(data.train)
     if not train or not valid:
@@ -142,7 +150,7 @@ def _check_classes(
             "--data.valid FOLDER, or another --data.held-out",
         )
     labels = {image.label for image in train}
-    if len(labels) < 2:
+    if len(labels) < least_classes:
         raise DataError(f"pictures of two classes are needed: all show {labels.pop()!r}", sources)
     for image in valid:
         if image.label not in labels:
@@ -159,8 +167,8 @@ def _ordered(labels: set[str]) -> list[str]:
 
 
 def sized_reader(
-    model: PicturesViTConfig,
-    data: PicturesDataConfig,
+    model: ImageEncoderSettings,
+    data: ImageDataConfig,
     start: ImageReader | None,
     images: Sequence[LabelledImage],
     told: tuple[str, str],
@@ -215,6 +223,8 @@ def _tell(train: ImageCorpus, valid: ImageCorpus, emit: Emit, *, reused: bool) -
     for corpus in (train, valid):
         facts = {"what": corpus.folder.name, "count": len(corpus), "unit": "pictures"}
         emit({"kind": "prepared", **facts, "reused": reused})
+    if len(train.classes) < 2:
+        return
     number, count = Counter(valid.labels.tolist()).most_common(1)[0]
     emit(
         {

@@ -1,4 +1,4 @@
-"""All that the training run of an encoder of pictures that teaches itself is told."""
+"""Configuration of a self-distillation run, and the recipe."""
 
 from __future__ import annotations
 
@@ -7,14 +7,18 @@ from typing import ClassVar, Literal
 
 from headway.data.image_views import ViewConfig
 from headway.machine import MachineConfig
-from headway.recipes.vision_config import PicturesViTConfig, VisionDataConfig, decided_by_pictures
 from headway.settings import BATCH, LENGTH, WIDTH, section, setting
+from headway.tasks.image_config import (
+    ImageEncoderSettings,
+    LabelledImageDataConfig,
+    decided_by_images,
+)
 from headway.tasks.sections import BlocksLoopConfig, CheckpointConfig, ObservationConfig
 from headway.training import OptimizerConfig, ScheduleConfig, SelfDistillationConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class DinoModelConfig(PicturesViTConfig):
+class DinoModelConfig(ImageEncoderSettings):
     """The encoder's shape, and that of the head, which is thrown away afterwards."""
 
     hidden_dim: int = setting(512, "inner width of the head", gt=0, le=WIDTH)
@@ -43,7 +47,7 @@ class DinoTrainingConfig(BlocksLoopConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class DinoEvaluationConfig(ObservationConfig):
-    metric: Literal["knn", "spread"] = setting(
+    metric: Literal["knn", "linear", "spread"] = setting(
         "knn",
         "what the kept teacher is best by: neighbours of the same class; spread: of its "
         "vectors, where there are no classes",
@@ -57,7 +61,7 @@ class DinoRunConfig:
     """One training run of an encoder of pictures without labels."""
 
     recipe: str = setting("dino", "name of the recipe this came from")
-    data: VisionDataConfig = section(VisionDataConfig)
+    data: LabelledImageDataConfig = section(LabelledImageDataConfig)
     views: ViewConfig = section(ViewConfig)
     model: DinoModelConfig = section(DinoModelConfig)
     teacher: SelfDistillationConfig = section(SelfDistillationConfig)
@@ -71,9 +75,28 @@ class DinoRunConfig:
     @property
     def decided_by_data(self) -> frozenset[str]:
         """Settings that follow from the pictures, or from the model it starts from."""
-        return decided_by_pictures(self.model, self.training.start)
+        decided = decided_by_images(self.model, self.training.start)
+        return decided | {"evaluation.metric"}
 
     @property
     def name(self) -> str:
         """What the run is called unless the user names it: its recipe."""
         return self.recipe
+
+
+def dino() -> DinoRunConfig:
+    """An encoder of pictures that learns without labels: DINO, with a momentum teacher and
+    multi-crop.
+
+    For some thousand small pictures on a laptop; costs and scores: docs/results.md. Classes, where
+    the pictures stand in folders of them, are for the scores alone. headway train vision PICTURES
+    --from RUN goes on with labels.
+    """
+    return DinoRunConfig(
+        recipe="dino",
+        model=DinoModelConfig(),
+        optimizer=OptimizerConfig(lr=1e-3, beta2=0.999, eps=1e-8, weight_decay=0.04),
+        schedule=ScheduleConfig(kind="cosine", warmup=100, final=0.01),
+        evaluation=DinoEvaluationConfig(every=250),
+        checkpoint=CheckpointConfig(every=250),
+    )

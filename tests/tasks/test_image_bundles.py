@@ -9,10 +9,11 @@ import torch
 from torch.testing import assert_close
 
 import headway
-from headway.bundle import ImageClasses, ImageClassifierBundle, ImageEncoderBundle
+from headway.bundle import ImageEncoderBundle
 from headway.data.image_reader import ImageReader
 from headway.errors import DataError, UsageError
 from headway.models import ViT, ViTClassifier, ViTConfig
+from headway.tasks.image_classification.bundle import ImageClasses, ImageClassifierBundle
 from tests.data.pictures import pixels_of, png
 
 CONFIG = ViTConfig(

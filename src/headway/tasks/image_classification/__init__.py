@@ -1,0 +1,86 @@
+"""Image classification: images and sounds in, classes out. Dosovitskiy et al. 2021."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from headway.data.image_examples import FileExamples, ImageExamples
+from headway.evaluation.scores import Scores
+from headway.machine import Machine
+from headway.models import ViTClassifierConfig, vit_classifier
+from headway.tasks.image_classification.bundle import ImageClassifierBundle
+from headway.tasks.image_classification.config import (
+    VisionRunConfig,
+    sound,
+    vision,
+    vision_digits,
+)
+from headway.tasks.image_classification.data import check, held_out_images, images_of_files
+from headway.tasks.image_classification.evaluation import evaluate
+from headway.tasks.image_classification.foreign import from_hugging_face
+from headway.tasks.image_classification.job import prepare
+from headway.tasks.image_classification.show import score_line
+from headway.tasks.job import Emit, Job
+from headway.tasks.task import NO_OPTIONS, BundleSpec, NoOptions
+
+
+class ImageClassification:
+    """The `Task` of image classification."""
+
+    name = "image_classification"
+    config: type[Any] = VisionRunConfig
+    recipes: Mapping[str, Callable[[], Any]] = {
+        "vision": vision,
+        "vision-digits": vision_digits,
+        "sound": sound,
+    }
+    bundles: Mapping[str, BundleSpec] = {
+        "vit-classifier": BundleSpec(
+            config=ViTClassifierConfig,
+            model=vit_classifier,
+            bundle=ImageClassifierBundle,
+            foreign=from_hugging_face,
+        )
+    }
+    evaluation: type[Any] = NoOptions
+    next_commands: Sequence[str] = (
+        "classify {run} PICTURES",
+        "eval {run} --confusion confusion.png",
+    )
+
+    def check(self, config: VisionRunConfig) -> None:
+        check(config)
+
+    def prepare(self, config: VisionRunConfig, folder: Path, machine: Machine, emit: Emit) -> Job:
+        return prepare(config, folder, machine, emit)
+
+    def read(
+        self,
+        bundle: ImageClassifierBundle,
+        paths: Sequence[Path],
+        config: Any | None,
+        options: NoOptions,
+    ) -> FileExamples:
+        return images_of_files(paths)
+
+    def held_out(
+        self, bundle: ImageClassifierBundle, run: Path, config: Any, options: NoOptions
+    ) -> FileExamples:
+        return held_out_images(config, run)
+
+    def evaluate(
+        self,
+        bundle: ImageClassifierBundle,
+        examples: ImageExamples,
+        options: NoOptions = NO_OPTIONS,
+        progress: Callable[[int], None] = lambda done: None,
+    ) -> Scores:
+        return evaluate(bundle, examples, progress)
+
+    def show_scores(self, scores: Scores) -> list[str]:
+        return [score_line(scores)]
+
+
+TASK = ImageClassification()

@@ -1,0 +1,66 @@
+"""How good an image classifier is: accuracy, F1, cross-entropy, confusion matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+
+from headway.data.image_examples import ImageExamples
+from headway.errors import DataError
+from headway.evaluation import class_scores, confusion
+from headway.evaluation.scores import Confusion, Metric, Scores
+from headway.shapes import Float, Int, Tensor
+from headway.tasks.image_classification.bundle import ImageClassifierBundle
+
+BATCH = 32  # images classified at once
+TOP = 5
+
+
+def evaluate(
+    bundle: ImageClassifierBundle,
+    images: ImageExamples,
+    progress: Callable[[int], None] = lambda done: None,
+) -> Scores:
+    """`metrics_of` the logits of all images, and which classes were predicted for which.
+
+    progress: called before each batch with the number of images classified so far. DataError if
+    there is no image, and for a class that the model does not have.
+    """
+    numbers = {label: i for i, label in enumerate(bundle.labels)}
+    for i, label in enumerate(images.labels):
+        if label not in numbers:
+            raise DataError(f"the model does not know the class {label!r}", images.where(i))
+    if not len(images):
+        raise DataError("there is no picture to evaluate on")
+    parts = []
+    for start in range(0, len(images), BATCH):
+        progress(start)
+        batch = images.batch(range(start, min(start + BATCH, len(images))), bundle.reader)
+        parts.append(bundle.logits(batch.to(bundle.device)).cpu())
+    logits = torch.cat(parts)
+    true = [numbers[label] for label in images.labels]
+    predicted = logits.argmax(-1).tolist()
+    return Scores(
+        metrics_of(logits, torch.tensor(true)),
+        {
+            "right": sum(a == b for a, b in zip(predicted, true, strict=True)),
+            "pictures": len(images),
+        },
+        confusion=Confusion(bundle.labels, confusion(predicted, true, len(bundle.labels))),
+    )
+
+
+def metrics_of(logits: Float[Tensor, "N C"], labels: Int[Tensor, " N"]) -> tuple[Metric, ...]:
+    """`class_scores`; of more than five classes the top-5 accuracy; the mean cross-entropy in
+    nats."""
+    metrics = [
+        Metric(name, value)
+        for name, value in class_scores(logits.argmax(-1).tolist(), labels.tolist()).items()
+    ]
+    if logits.shape[1] > TOP:
+        is_among = (logits.topk(TOP, dim=-1).indices == labels[:, None]).any(1)
+        metrics.append(Metric("top5", float(is_among.float().mean())))
+    loss = F.cross_entropy(logits, labels).item()
+    return (*metrics, Metric("loss", loss, higher_is_better=False))

@@ -1,0 +1,16 @@
+"""Image classifiers of Hugging Face folders (`...ForImageClassification`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from headway import interop
+from headway.models import ViTClassifier
+from headway.tasks.image_classification.bundle import ImageClasses, ImageClassifierBundle
+
+
+def from_hugging_face(model: ViTClassifier, folder: Path, model_type: str) -> ImageClassifierBundle:
+    """The model with how its folder says that images are read, and the names of its classes."""
+    reader = interop.read_image_reader(folder, model.config.vit, model_type)
+    labels = interop.read_labels(folder, model_type)
+    return ImageClassifierBundle(model, ImageClasses(reader, labels))

@@ -1,0 +1,114 @@
+"""A training run of an image classifier: a Vision Transformer from scratch, or from an encoder.
+
+Dosovitskiy et al. 2021, section 3; how it is trained on few images: Touvron et al. 2021.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from headway.blocks import patchify
+from headway.bundle import ImageEncoding
+from headway.data.image_batches import ImageBatches
+from headway.data.image_examples import PreparedExamples
+from headway.machine import Machine
+from headway.models import ViT, ViTClassifier, ViTConfig, start_vit
+from headway.settings import override
+from headway.shapes import Float, Tensor
+from headway.tasks.image_classification.bundle import ImageClasses, ImageClassifierBundle
+from headway.tasks.image_classification.config import EPOCHS, VisionRunConfig
+from headway.tasks.image_data import PreparedImages, prepare_labelled_images
+from headway.tasks.image_start import decided_settings, open_image_start
+from headway.tasks.job import Emit, Example, Job, moved, planned_steps, prepare_blocks
+from headway.tasks.task import NO_OPTIONS
+from headway.training import ImageObjective, Stream
+
+PRINCIPAL = 2000
+"""Number of images whose patches give the principal components."""
+
+
+class VisionJob:
+    """A `Job`: images with labels, and a ViT. start: what it is initialised from, or None."""
+
+    def __init__(
+        self,
+        config: VisionRunConfig,
+        prepared: PreparedImages,
+        start: ImageEncoding | None,
+        machine: Machine,
+    ) -> None:
+        self.prepared, self.start, self.machine = prepared, start, machine
+        self.held_out, self.evaluation = PreparedExamples(prepared.valid), NO_OPTIONS
+        self.rows = ImageBatches(
+            prepared.train,
+            prepared.reader.normalised,
+            config.augmentation,
+            config.training.rows,
+            config.training.seed,
+        )
+        self.config = _fitted(config, prepared, start, self.rows.batches_an_epoch)
+        self.objective = ImageObjective(config.training.smoothing)
+
+    def build(self) -> nn.Module:
+        config = self.config
+        shape = config.model.vit
+        vit = ViT(shape) if self.start is None else start_vit(self.start.vit, shape)
+        if config.model.projection == "pca":
+            vit.embedding.patches.fix(self._some_patches(shape))
+        classes = len(self.prepared.labels)
+        model = ViTClassifier(vit, classes, config.model.pooling, config.model.head_dropout)
+        prepare_blocks(model, config.training, config.machine, vit, "encode")
+        return model
+
+    def _some_patches(self, shape: ViTConfig) -> Float[Tensor, "N I"]:
+        """Of training pictures, the same ones for the same seed."""
+        train = self.prepared.train
+        random = np.random.default_rng(self.config.training.seed)
+        chosen = np.sort(random.permutation(len(train))[:PRINCIPAL])
+        images = self.prepared.reader.normalised(torch.from_numpy(train.pixels[chosen]))
+        return patchify(images, *shape.patch).flatten(0, 1)
+
+    def stream(self, epoch: int, position: int) -> Stream:
+        return moved(self.rows.stream(epoch, position), self.machine.device)
+
+    def example(self) -> Example:
+        return Example(self.prepared.valid.pixels[0].transpose(1, 2, 0))
+
+    def bundle(self, model: Any) -> ImageClassifierBundle:
+        return ImageClassifierBundle(
+            model, ImageClasses(self.prepared.reader, self.prepared.labels)
+        )
+
+    def plan(self) -> dict[str, Any]:
+        shape, training = self.config.model, self.config.training
+        (y, x), (height, width) = shape.vit.image, shape.patch
+        return {
+            "model": f"{shape.num_layers} layers, d={shape.model_dim}, {shape.num_heads} heads, "
+            f"pictures of {y} x {x} x {shape.channels} in patches of {height} x {width}, "
+            f"{len(self.prepared.labels)} classes",
+            "batches": f"{training.rows * training.accumulate:,} pictures",
+            "batches_an_epoch": self.rows.batches_an_epoch,
+            "unit": "pictures",
+        }
+
+
+def _fitted(
+    config: VisionRunConfig, prepared: PreparedImages, start: ImageEncoding | None, batches: int
+) -> VisionRunConfig:
+    """With the settings that the images and the start decide. UsageError where they disagree."""
+    decided: dict[str, Any] = planned_steps(config.training, batches, 1, EPOCHS)
+    decided |= decided_settings(config.model, prepared.reader, start)
+    return override(config, decided, "the pictures" if start is None else "the model")
+
+
+def prepare(config: VisionRunConfig, folder: Path, machine: Machine, emit: Emit) -> Job:
+    """The images, made one size, and the encoder to start from."""
+    start = open_image_start(config.training.start, "a classifier of pictures")
+    reader = None if start is None else start.reader
+    images = prepare_labelled_images(config.data, config.model, reader, folder, emit)
+    return VisionJob(config, images, start, machine)

@@ -1,0 +1,55 @@
+"""The images that an image encoder is evaluated on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headway.data.image_examples import FileExamples, ImageExamples
+from headway.data.image_sources import read_images
+from headway.errors import UsageError
+from headway.tasks.image_config import LabelledImageDataConfig
+from headway.tasks.image_data import labelled_images
+
+
+@dataclass(frozen=True)
+class Neighbourhood:
+    """Images to evaluate on, and other ones, whose labels are known and vote."""
+
+    images: ImageExamples
+    known: ImageExamples
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+
+def images_of_files(paths: Sequence[Path], known: Path | None) -> Neighbourhood:
+    """The images of these files and folders. known: where the known images are; None: nine tenths
+    of those at `paths`."""
+    sources = tuple(map(str, paths))
+    if known is None:
+        return _parted(LabelledImageDataConfig(train=sources))
+    return Neighbourhood(_all_of(*sources), _all_of(str(known)))
+
+
+def held_out_images(config: Any, run: Path, known: Path | None) -> Neighbourhood:
+    """The images that a run held out. known: where the known images are; None: those that the run
+    was trained on. UsageError unless the run was trained on labelled images."""
+    data = getattr(config, "data", None)
+    if not isinstance(data, LabelledImageDataConfig):
+        raise UsageError(
+            f"{run} does not say what it was trained on", hint="name a folder of pictures"
+        )
+    images = _parted(data)
+    return images if known is None else Neighbourhood(images.images, _all_of(str(known)))
+
+
+def _parted(data: LabelledImageDataConfig) -> Neighbourhood:
+    images = labelled_images(data, least_classes=1)
+    return Neighbourhood(FileExamples(images.valid), FileExamples(images.train))
+
+
+def _all_of(*sources: str) -> FileExamples:
+    return FileExamples(read_images(sources).every)

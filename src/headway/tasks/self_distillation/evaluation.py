@@ -1,0 +1,96 @@
+"""How good an image encoder is that was trained without labels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from headway.bundle import ImageEncoderBundle
+from headway.data.image_examples import ImageExamples
+from headway.errors import DataError
+from headway.evaluation import linear_accuracy, neighbours_accuracy, spread
+from headway.evaluation.scores import Metric, Scores
+from headway.settings import LENGTH, setting
+from headway.shapes import Float, Int, Tensor
+from headway.tasks.self_distillation.data import Neighbourhood
+
+BATCH = 32  # images encoded at once
+
+
+@dataclass(frozen=True, kw_only=True)
+class NeighbourOptions:
+    """What may be chosen for an evaluation."""
+
+    known: Path | None = setting(
+        None,
+        "images with known labels; if unset, nine tenths of the images, or the run's training "
+        "images",
+    )
+    known_limit: int | None = setting(
+        None, "maximum number of known images, evenly spaced; if unset, all", gt=0
+    )
+    neighbours: int = setting(20, "number of nearest neighbours that vote", gt=0, le=LENGTH)
+
+
+DEFAULTS = NeighbourOptions()
+
+
+def evaluate(
+    bundle: ImageEncoderBundle,
+    examples: Neighbourhood,
+    options: NeighbourOptions = DEFAULTS,
+    progress: Callable[[int], None] = lambda done: None,
+) -> Scores:
+    """k-nearest-neighbour accuracy, the accuracy of a linear classifier of the vectors, and their
+    spread; if the known images have one label only, the spread alone.
+
+    A vector is that of [CLS], or the mean of the patches' if there is no [CLS]. Caron et al. 2021,
+    section 4.1. progress: called before each batch with the number of images encoded so far.
+    DataError for a label that no known image has.
+    """
+    known, images = examples.known, examples.images
+    numbers = {label: i for i, label in enumerate(sorted(set(known.labels)))}
+    for i, label in enumerate(images.labels):
+        if label not in numbers:
+            raise DataError(f"no known picture shows {label!r}", images.where(i))
+    if not len(images) or not len(known):
+        raise DataError("there is no picture to evaluate on, or none that is known")
+    limit = min(options.known_limit or len(known), len(known))
+    chosen = [i * len(known) // limit for i in range(limit)]
+    vectors = _vectors(bundle, images, range(len(images)), progress)
+    metrics = [Metric("spread", spread(vectors))]
+    counts = {"known": len(chosen), "pictures": len(images)}
+    if len(numbers) > 1:
+        known_vectors = _vectors(bundle, known, chosen, lambda done: progress(len(images) + done))
+        labels = _numbers(known, chosen, numbers)
+        true = _numbers(images, range(len(images)), numbers)
+        with torch.autocast("cpu", enabled=False):
+            nearest = neighbours_accuracy(known_vectors, labels, vectors, true, options.neighbours)
+            linear = linear_accuracy(known_vectors, labels, vectors, true)
+        metrics = [Metric("knn", nearest), Metric("linear", linear), *metrics]
+    return Scores(tuple(metrics), counts)
+
+
+def _vectors(
+    bundle: ImageEncoderBundle,
+    images: ImageExamples,
+    chosen: Sequence[int],
+    progress: Callable[[int], None],
+) -> Float[Tensor, "N D"]:
+    """Of the chosen images, on the CPU."""
+    vectors = []
+    for start in range(0, len(chosen), BATCH):
+        progress(start)
+        batch = images.batch(chosen[start : start + BATCH], bundle.reader)
+        vectors.append(bundle.encode(batch.to(bundle.device)).cpu())
+    return torch.cat(vectors)
+
+
+def _numbers(
+    images: ImageExamples, chosen: Sequence[int], numbers: dict[str, int]
+) -> Int[Tensor, " N"]:
+    labels = images.labels
+    return torch.tensor([numbers[labels[i]] for i in chosen])

@@ -1,0 +1,14 @@
+"""Image encoders of Hugging Face folders: ViT, DINO, DINOv2."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from headway import interop
+from headway.bundle import ImageEncoderBundle
+from headway.models import ViT
+
+
+def from_hugging_face(model: ViT, folder: Path, model_type: str) -> ImageEncoderBundle:
+    """The model with how its folder says that images are read."""
+    return ImageEncoderBundle(model, interop.read_image_reader(folder, model.config, model_type))

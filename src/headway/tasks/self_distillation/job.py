@@ -1,0 +1,106 @@
+"""A training run of self-distillation: images in, a Vision Transformer out.
+
+Caron et al. 2021 (DINO). The labels of the images are used by the scores alone.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from headway.blocks import PrototypeHead
+from headway.bundle import ImageEncoderBundle, ImageEncoding
+from headway.data.image_examples import PreparedExamples
+from headway.data.image_views import ViewBatches
+from headway.machine import Machine
+from headway.models import SelfDistilled, ViT, start_vit
+from headway.settings import override
+from headway.tasks.image_data import PreparedImages, prepare_labelled_images
+from headway.tasks.image_start import decided_settings, open_image_start
+from headway.tasks.job import Emit, Example, Job, moved, prepare_blocks
+from headway.tasks.self_distillation.config import DinoRunConfig
+from headway.tasks.self_distillation.data import Neighbourhood
+from headway.tasks.self_distillation.evaluation import NeighbourOptions
+from headway.training import SelfDistillationObjective, Stream
+
+
+class DinoJob:
+    """A `Job`: images, and a ViT. start: what it is initialised from, or None."""
+
+    def __init__(
+        self,
+        config: DinoRunConfig,
+        prepared: PreparedImages,
+        start: ImageEncoding | None,
+        machine: Machine,
+    ) -> None:
+        decided = decided_settings(config.model, prepared.reader, start)
+        if len(prepared.labels) < 2:
+            decided["evaluation.metric"] = "spread"
+        self.config: DinoRunConfig = override(config, decided, "the pictures")
+        self.prepared, self.start, self.machine = prepared, start, machine
+        model, training = self.config.model, self.config.training
+        self.rows = ViewBatches(
+            prepared.train,
+            prepared.reader.normalised,
+            config.views,
+            model.patch,
+            training.rows,
+            training.seed,
+        )
+        self.held_out = Neighbourhood(
+            PreparedExamples(prepared.valid), PreparedExamples(prepared.train)
+        )
+        self.evaluation = NeighbourOptions(
+            known_limit=config.evaluation.pictures, neighbours=config.evaluation.neighbours
+        )
+        self.objective = SelfDistillationObjective(config.teacher, training.steps)
+
+    def build(self) -> nn.Module:
+        config = self.config
+        shape = config.model.vit
+        vit = ViT(shape) if self.start is None else start_vit(self.start.vit, shape)
+        head = PrototypeHead(
+            shape.model_dim,
+            config.model.hidden_dim,
+            config.model.bottleneck,
+            config.model.prototypes,
+        )
+        model = SelfDistilled(vit, head, config.teacher.teacher_start)
+        prepare_blocks(model, config.training, config.machine, model.student, "encode")
+        return model
+
+    def stream(self, epoch: int, position: int) -> Stream:
+        return moved(self.rows.stream(epoch, position), self.machine.device)
+
+    def example(self) -> Example:
+        return Example(self.prepared.valid.pixels[0].transpose(1, 2, 0))
+
+    def bundle(self, model: Any) -> ImageEncoderBundle:
+        """The teacher, which is the better of the two (Caron et al. 2021, section 5.2)."""
+        return ImageEncoderBundle(model.teacher, self.prepared.reader)
+
+    def plan(self) -> dict[str, Any]:
+        shape, training, views = self.config.model, self.config.training, self.config.views
+        (y, x), (height, width), small = shape.vit.image, shape.patch, self.rows.small
+        return {
+            "model": f"{shape.num_layers} layers, d={shape.model_dim}, {shape.num_heads} heads, "
+            f"pictures of {y} x {x} x {shape.channels} in patches of {height} x {width}, and a "
+            "teacher",
+            "batches": f"{training.rows * training.accumulate:,} pictures, each in {views.whole} "
+            f"large views and {views.local} of {small[0]} x {small[1]}",
+            "batches_an_epoch": self.rows.batches_an_epoch,
+            "unit": "pictures",
+        }
+
+
+def prepare(config: DinoRunConfig, folder: Path, machine: Machine, emit: Emit) -> Job:
+    """The images, made one size, and the encoder to start from."""
+    start = open_image_start(config.training.start, "an encoder of pictures")
+    reader = None if start is None else start.reader
+    images = prepare_labelled_images(
+        config.data, config.model, reader, folder, emit, least_classes=1
+    )
+    return DinoJob(config, images, start, machine)
