@@ -37,7 +37,6 @@ from headway.bundle.probe import (
 )
 from headway.bundle.reading import Attention, Reading, attention_of, framed_reading, part_of
 from headway.bundle.text import TextBundle
-from headway.bundle.translator import Translation, TranslatorBundle
 
 __all__ = [
     "WRITTEN",
@@ -67,8 +66,6 @@ __all__ = [
     "TextEmbedding",
     "TextGenerating",
     "Texts",
-    "Translation",
-    "TranslatorBundle",
     "Truncating",
     "Unembedding",
     "WordEmbedding",

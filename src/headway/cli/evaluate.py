@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -20,8 +20,7 @@ from headway.settings import COMMAND_LINE, override
 from headway.tasks.registry import evaluating_task
 
 if TYPE_CHECKING:
-    from headway.bundle import Bundle, TranslatorBundle
-    from headway.data.formats import Pair, PairFiles
+    from headway.bundle import Bundle
     from headway.evaluation.scores import Scores
     from headway.machine import Machine
 
@@ -92,8 +91,12 @@ class WindowFlags:
         ),
     ] = None
     sentences: Annotated[
-        int, number("Of an encoder: maximum number of sentences that are evaluated.")
-    ] = 300
+        int | None,
+        number(
+            "Maximum number of sentences that are evaluated: of an encoder 300 if unset, of a "
+            "translator all, or evaluation.sentences of its validation pairs."
+        ),
+    ] = None
 
 
 FIVE_BEAMS, OF_THE_RUN, NO_PICTURES = SearchFlags(), PairFlags(), SightFlags()
@@ -141,9 +144,6 @@ def evaluate(
     json
         One JSON object.
     """
-    from headway.bundle import TranslatorBundle
-    from headway.tasks.opening import expect
-
     place = machine.prepare()
     bundle = place.load(run)
     with place.precision():
@@ -155,8 +155,7 @@ def evaluate(
             return
         if _of_an_encoder(bundle, (run, path), place, windows.sentences, json):
             return
-        translator = expect(TranslatorBundle, bundle, run)
-        _scores(translator, _pairs(translator, run, path, pairs), search, json)
+        raise UsageError(f"there is no evaluation of a {bundle.kind}")
 
 
 def _chosen(flags: Sequence[Any], usual: Sequence[Any]) -> dict[str, Any]:
@@ -250,7 +249,11 @@ def _of_pictures(
 
 
 def _of_an_encoder(
-    bundle: Bundle, places: tuple[Path, Path | None], machine: Machine, sentences: int, json: bool
+    bundle: Bundle,
+    places: tuple[Path, Path | None],
+    machine: Machine,
+    sentences: int | None,
+    json: bool,
 ) -> bool:
     """Whether it is an encoder or made of one; then its scores were shown."""
     from headway.bundle import ClassifierBundle, EncoderBundle
@@ -260,65 +263,5 @@ def _of_an_encoder(
     elif not isinstance(bundle, EncoderBundle):
         return False
     else:
-        show_surprise(bundle, places, sentences, json, machine)
+        show_surprise(bundle, places, 300 if sentences is None else sentences, json, machine)
     return True
-
-
-@dataclass(frozen=True)
-class ScoredPairs:
-    """Pairs to translate, and what they are called on the screen."""
-
-    pairs: Sequence[Pair]
-    name: str
-
-
-def _scores(bundle: TranslatorBundle, scored: ScoredPairs, search: SearchFlags, json: bool) -> None:
-    """BLEU and chrF of what the model makes of the source sides."""
-    from headway.evaluation import score_translations
-
-    beam, length_penalty, pairs = search.beam, search.length_penalty, scored.pairs
-    if not pairs:
-        raise DataError("there is no pair to evaluate on", scored.name)
-    with talk.status(f"translating {len(pairs):,} sentences, beam {beam}"):
-        outputs = bundle.translate(
-            [pair.source for pair in pairs], beam=beam, length_penalty=length_penalty
-        )
-    scores = score_translations(outputs, [pair.target for pair in pairs])
-    if json:
-        data_json({**asdict(scores), "beam": beam, "length_penalty": length_penalty})
-        return
-    how = f"beam {beam}, length penalty {length_penalty:g}"
-    data(f"{scored.name}: {scores.sentences:,} sentences, {how}")
-    data(f"BLEU {scores.bleu:.2f}   {scores.bleu_signature}")
-    data(f"chrF {scores.chrf:.2f}   {scores.chrf_signature}")
-
-
-def _pairs(bundle: TranslatorBundle, run: Path, path: Path | None, flags: PairFlags) -> ScoredPairs:
-    """The pairs to evaluate on."""
-    from headway.data.formats import pair_files
-    from headway.recipes import RunConfig, saved
-    from headway.recipes.config import DataConfig
-    from headway.recipes.prepare import splits_of, validation_pairs
-    from headway.recipes.translate import translatable
-
-    config = saved(run) if (run / "run.yaml").is_file() else None
-    languages = config.data if isinstance(config, RunConfig) else DataConfig()
-    if path is not None:
-        source, target = flags.source or languages.source, flags.target or languages.target
-        return _of_files(pair_files(path, source, target))
-    if not isinstance(config, RunConfig):
-        raise UsageError(f"{run} does not say what it was trained on", hint="name a file of pairs")
-    if flags.split == "valid":
-        name = f"validation pairs of {run}"
-        return ScoredPairs(translatable(validation_pairs(config.data), config, bundle), name)
-    files = splits_of(config.data).test
-    if files is None:
-        raise UsageError("the run has no test pairs", hint="name a file, or --split valid")
-    return _of_files(files)
-
-
-def _of_files(files: PairFiles) -> ScoredPairs:
-    from headway.data.formats import read_pairs
-
-    pairs = [pair for pair in read_pairs(files) if pair.source and pair.target]
-    return ScoredPairs(pairs, files.describe())

@@ -41,7 +41,6 @@ from headway.cli.runs import runs_app
 from headway.cli.similar import similar
 from headway.cli.train import train
 from headway.cli.train_help import show_help
-from headway.cli.translate import translate
 from headway.cli.verbs import named_verb, verb_command
 from headway.cli.words import words_app
 from headway.errors import HeadwayError, OutOfMemory, UsageError, is_out_of_memory
@@ -71,7 +70,6 @@ app.command(train)
 app.command(compare)
 app.command(plan)
 app.command(evaluate, name="eval")
-app.command(translate)
 app.command(generate)
 app.command(chat)
 app.command(classify)

@@ -11,7 +11,6 @@ from headway.recipes.catalogue import (
     saved,
 )
 from headway.recipes.classify_config import ClassifyRunConfig
-from headway.recipes.config import RunConfig
 from headway.recipes.dry_run import DryRun
 from headway.recipes.encoder_config import EncoderRunConfig
 from headway.recipes.run import Outcome, train
@@ -23,7 +22,6 @@ __all__ = [
     "DryRun",
     "EncoderRunConfig",
     "Outcome",
-    "RunConfig",
     "amended",
     "check_same",
     "config_classes",

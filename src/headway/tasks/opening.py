@@ -15,7 +15,6 @@ from headway.bundle import (
     EncoderBundle,
     Numbers,
     TextBundle,
-    TranslatorBundle,
 )
 from headway.bundle.files import CONFIG_FILE, PACKAGES, check_finite, fill, read_facts, verify_files
 from headway.errors import DataError, UsageError, did_you_mean
@@ -29,8 +28,6 @@ from headway.models import (
     Captioner,
     CaptionerConfig,
     TextClassifierConfig,
-    Translator,
-    TranslatorConfig,
     bert_classifier,
     shapes_only,
     text_classifier,
@@ -87,7 +84,6 @@ B = TypeVar("B")
 
 
 SPECS: dict[str, BundleSpec] = {
-    "translator": BundleSpec(config=TranslatorConfig, model=Translator, bundle=TranslatorBundle),
     "gpt-classifier": BundleSpec(
         config=TextClassifierConfig, model=text_classifier, bundle=ClassifierBundle
     ),
