@@ -67,6 +67,10 @@ class Extended(Mapping[str, T]):
     def __len__(self) -> int:
         return len(list(iter(self)))
 
+    def forget(self) -> None:
+        """Look for installed packages again at the next look-up."""
+        vars(self).pop("_entries", None)
+
     def package(self, name: str) -> str | None:
         """The package that provides a name; None for Headway's own."""
         return None if name in self.own else _package_of(self._entries[name][0])

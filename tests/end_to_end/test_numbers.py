@@ -11,7 +11,7 @@ import pytest
 import torch
 from PIL import Image
 
-from headway.cli.main import app, import_verb
+from headway.cli.main import app, register_verbs
 from headway.decoding import GenerationConfig
 from headway.errors import UsageError
 from headway.machine import MachineConfig
@@ -71,8 +71,7 @@ CALLS: dict[tuple[str, ...], tuple[str, ...]] = {
 """How each verb that takes a number is called, so that nothing else is missing."""
 SERVES = {"0"}  # as a port: any free one, and the server runs
 
-for verb in verbs():
-    import_verb(verb)  # which makes its flags
+register_verbs(list(verbs()))  # which makes their flags
 
 
 def flags() -> Iterator[tuple[tuple[str, ...], str]]:
@@ -88,8 +87,7 @@ def flags() -> Iterator[tuple[tuple[str, ...], str]]:
                 ):
                     yield path, argument.names[0]
 
-    for verb in verbs():
-        import_verb(verb)
+    register_verbs(list(verbs()))
     yield from walk(app, ())
 
 

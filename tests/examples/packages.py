@@ -10,9 +10,12 @@ from pathlib import Path
 
 from headway.extensions import Extended
 from headway.models.choices import KERNELS, POSITIONS
+from headway.recipes import RECIPES
+from headway.tasks.registry import forget, task, tasks
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 REGISTRIES: tuple[Extended, ...] = (KERNELS, POSITIONS)
+OWN = dict(RECIPES)
 _places: dict[str, str] = {}
 
 
@@ -32,7 +35,8 @@ def installed(name: str, folder: Path) -> Iterator[None]:
         yield
     finally:
         sys.path.remove(_places.pop(name))
-        sys.modules.pop(name, None)
+        for module in [each for each in sys.modules if each.split(".")[0] == name]:
+            del sys.modules[module]
         _forget()
 
 
@@ -52,4 +56,9 @@ def _forget() -> None:
     """Look for packages again: a process looks once."""
     importlib.invalidate_caches()
     for registry in REGISTRIES:
-        vars(registry).pop("_entries", None)
+        registry.forget()
+    forget()
+    RECIPES.clear()
+    RECIPES.update(OWN)
+    for name in tasks():
+        RECIPES.update(task(name).recipes)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from headway.data.formats.tags import read_tagged
 from headway.data.spans import WordSpan, spans_of, tags_spans
+from headway.data.word_rows import WordTargets, word_rows
 from headway.errors import DataError, UsageError
-from headway.tasks.tagging.rows import TaggedTexts, WordRow, collate_tagged, word_rows
 from headway.text import MarkedTokenizer
 
 CORPUS = ["the old baker sees a fox", "Zoë and Ada walk on", "unhappily walking walkers"] * 3
@@ -137,9 +137,9 @@ def test_the_first_piece_of_each_word_carries_its_tag(tokenizer):
     ((row,),) = word_rows(tokenizer, [words], 40)
     assert list(row.ids) == [tokenizer.marks.start, *ids, tokenizer.marks.end]
     assert list(row.firsts) == [1 + places.index(i) for i in range(3)]
-    batch = collate_tagged([row, row], [[5, 6, 7], [7, 6, 5]], tokenizer.marks.pad)
-    asked = batch.tags != -1
-    assert asked.sum().item() == 6 and batch.tags[1][asked[1]].tolist() == [7, 6, 5]
+    batch = WordTargets([row, row], [[5, 6, 7], [7, 6, 5]]).batch([0, 1], tokenizer.marks.pad)
+    assert batch.words.nonzero()[:, 1].tolist() == [*row.firsts, *row.firsts]
+    assert batch.targets.tolist() == [5, 6, 7, 7, 6, 5]
     assert batch.texts.types is None
 
 
@@ -164,8 +164,3 @@ def test_words_without_pieces_and_words_too_long_keep_their_place(tokenizer):
     assert sum(len(row.firsts) for row in rows) == 4 and all(len(row.ids) <= 8 for row in rows)
     assert rows[0].ids[rows[0].firsts[1]] == tokenizer.marks.mask
     assert word_rows(tokenizer, [[]], 8) == [[]]
-
-
-def test_parts_are_put_together_again():
-    texts = TaggedTexts([WordRow([1, 2], [])] * 4, [[0]] * 4, [0, 0, 1, 2])
-    assert texts.joined([[1, 2], [3], [4], []]) == [[1, 2, 3], [4], []]

@@ -5,23 +5,22 @@ import torch
 import torch.nn.functional as F
 from torch.testing import assert_close
 
+from headway.data.word_rows import WordRow, WordTargets
 from headway.models import Bert, BertAnswerer, BertConfig, BertTagger
 from headway.tasks.question_answering.objective import AnsweringObjective
 from headway.tasks.question_answering.windows import AnswerTexts, Window
 from headway.tasks.tagging.objective import TaggingObjective
-from headway.tasks.tagging.rows import TaggedTexts, WordRow
 
 CONFIG = BertConfig(
     model_dim=24, num_heads=3, ffn_dim=40, num_layers=2, max_length=12, vocabulary=19
 )
-TAGGED = TaggedTexts(
+TAGGED = WordTargets(
     [
         WordRow([1, 5, 6, 7, 2], [1, 3]),
         WordRow([1, 8, 2], [1]),
         WordRow([1, 9, 9, 9, 9, 4, 2], [1]),
     ],
     [[2, 0], [3], [1]],
-    [0, 1, 2],
 )
 ANSWERS = AnswerTexts(
     [
@@ -45,7 +44,7 @@ def test_a_tag_is_asked_at_the_first_piece_of_its_word_and_nowhere_else():
     model, objective, texts = tagger()
     loss = objective(model, texts.batch([0, 1, 2], 0))
     expected = 0.0
-    for row, tags in zip(texts.rows, texts.tags, strict=True):
+    for row, tags in zip(texts.rows, texts.targets, strict=True):
         tokens = torch.tensor([row.ids])
         logits = model(tokens, torch.ones_like(tokens, dtype=torch.bool))[0]
         for place, tag in zip(row.firsts, tags, strict=True):

@@ -35,14 +35,23 @@ from headway.bundle.probe import (
     next_token_readout,
     patches_of,
 )
-from headway.bundle.reading import Attention, Reading, attention_of, framed_reading, part_of
+from headway.bundle.reading import (
+    Attention,
+    Reading,
+    attention_of,
+    framed_reading,
+    part_of,
+    word_outputs,
+)
 from headway.bundle.text import TextBundle
+from headway.bundle.with_reader import BundleWithReader
 
 __all__ = [
     "WRITTEN",
     "Attention",
     "BeamSearching",
     "Bundle",
+    "BundleWithReader",
     "Caption",
     "CaptionReader",
     "CaptionerBundle",
@@ -76,4 +85,5 @@ __all__ = [
     "next_token_readout",
     "part_of",
     "patches_of",
+    "word_outputs",
 ]

@@ -9,10 +9,13 @@ import torch
 from torch import nn
 
 from headway.attention import record_attention
-from headway.data.framed import collate_framed
+from headway.data.framed import collate_framed, shortest_first
+from headway.data.word_rows import WordRow
 from headway.errors import UsageError
 from headway.shapes import Float, Tensor
 from headway.text import MarkedTokenizer, word_places
+
+WORD_ROWS = 32  # rows of words read at once
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +81,30 @@ def framed_reading(
         ids={"text": list(ids)},
         words={"text": word_places(tokenizer, ids)},
     )
+
+
+@torch.inference_mode()
+def word_outputs(
+    model: nn.Module,
+    rows: Sequence[WordRow],
+    pad: int,
+    progress: Callable[[int], None] = lambda done: None,
+) -> list[Float[Tensor, "W ..."]]:
+    """The model's outputs at the first piece of each word, a tensor for each row, on the CPU.
+
+    progress: called before each batch with the number of rows processed so far.
+    """
+    device = str(next(model.parameters()).device)
+    outputs: list[Tensor] = [torch.empty(0)] * len(rows)
+    done = 0
+    for chosen in shortest_first([row.ids for row in rows], WORD_ROWS):
+        progress(done)
+        batch = collate_framed([rows[i].ids for i in chosen], None, pad).to(device)
+        of_batch = model(batch.tokens, batch.keys).float()
+        for row, i in enumerate(chosen):
+            outputs[i] = of_batch[row, list(rows[i].firsts)].cpu()
+        done += len(chosen)
+    return outputs
 
 
 @torch.inference_mode()

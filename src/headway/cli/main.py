@@ -89,8 +89,6 @@ app.command(lecture)
 app.command(runs_app)
 app.command(config_app)
 app.command(doctor)
-for verb in verbs():
-    app.command(named_verb(verb), name=verb)
 
 INTERRUPTED = 130
 
@@ -149,16 +147,17 @@ def _run(words: list[str]) -> int:
 
 
 def _call(words: list[str]) -> None:
-    if words and words[0] in verbs():
-        import_verb(words[0])
+    register_verbs(words[:1])
     app(words, exit_on_error=False, print_error=False, result_action="return_value")
 
 
-def import_verb(verb: str) -> None:
-    """Import the tasks of a verb, whose inputs and options are its flags; the others wait, so that
-    `headway --help` needs no torch."""
-    del app[verb]
-    app.command(verb_command(verb), name=verb)
+def register_verbs(imported: Sequence[str]) -> None:
+    """Make the verbs of all tasks commands. Tasks of those `imported` are imported, as their inputs
+    and options are the flags; the others wait, so that `headway --help` needs no torch."""
+    for verb in verbs():
+        if verb in app:
+            del app[verb]
+        app.command(verb_command(verb) if verb in imported else named_verb(verb), name=verb)
 
 
 def _no_name(error: UnicodeEncodeError) -> UsageError:

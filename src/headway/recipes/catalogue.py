@@ -11,7 +11,7 @@ from headway.errors import UsageError, did_you_mean
 from headway.recipes import caption_catalogue as captions
 from headway.recipes import encoder_catalogue as encoders
 from headway.settings import differences, fields_of, override
-from headway.tasks.registry import TASKS, task
+from headway.tasks.registry import TASKS, task, tasks
 
 AnyRunConfig = Any
 """The configuration of a run, of whatever task: a dataclass with sections (`tasks.sections`)."""
@@ -35,7 +35,7 @@ RECIPES: dict[str, Callable[[], Any]] = {
 }
 
 
-for _name in TASKS:
+for _name in tasks():
     RECIPES |= task(_name).recipes
 
 

@@ -22,6 +22,7 @@ from headway.data.formats import check_unlabelled, read_unlabelled
 from headway.data.framed import FramedBatch
 from headway.data.masked_rows import MaskedBatch
 from headway.data.packing import IGNORED, TextBatch
+from headway.data.word_rows import WordBatch
 from headway.errors import UsageError
 from headway.evaluation.scores import Scores
 from headway.machine import Machine
@@ -70,7 +71,6 @@ from headway.tasks.tagging.bundle import TaggerBundle
 from headway.tasks.tagging.config import TagRunConfig, TagTrainingConfig
 from headway.tasks.tagging.data import check_tags, prepare_tags_as
 from headway.tasks.tagging.job import TagJob
-from headway.tasks.tagging.rows import TaggedBatch
 from headway.tasks.text_data import check_room, check_text
 from headway.text import MarkedTokenizer
 from headway.training import Stream, View
@@ -215,8 +215,8 @@ def _tags(
     encoder = EncoderBundle(teacher.model.bert, reader.tokenizer)
     job = TagJob(_tag_config(config), prepared, encoder, machine)
 
-    def views(batch: TaggedBatch) -> list[View]:
-        return [replace(_view(batch.texts), asked=batch.tags != IGNORED)]
+    def views(batch: WordBatch) -> list[View]:
+        return [replace(_view(batch.texts), asked=batch.words)]
 
     return Course(
         rows=job.rows,

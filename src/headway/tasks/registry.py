@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from headway.errors import HeadwayWarning, UsageError
+from headway.extensions import Extended
 
 if TYPE_CHECKING:
     from headway.tasks.task import Task
@@ -31,7 +35,7 @@ class Entry:
     help: str = ""
 
 
-TASKS: dict[str, Entry] = {
+OWN: dict[str, Entry] = {
     "translation": Entry(
         path="headway.tasks.translation:TASK",
         kind="translator",
@@ -87,20 +91,50 @@ TASKS: dict[str, Entry] = {
         kind="text encoder",
     ),
 }
-"""Name -> task. The tasks that are not here yet are recipes (`headway.recipes`)."""
+
+TASKS: Extended[Entry] = Extended(OWN, "headway.tasks")
+"""Name -> task: Headway's, and those of installed packages. What is no task yet is a recipe
+(`headway.recipes`)."""
+
+
+@cache
+def _entries() -> dict[str, Entry]:
+    """All tasks. One whose package cannot be imported is left out with a warning."""
+    entries = {}
+    for name in TASKS:
+        try:
+            entries[name] = TASKS[name]
+        except UsageError as error:
+            warnings.warn(str(error), HeadwayWarning, stacklevel=2)
+    return entries
+
+
+def forget() -> None:
+    """Look for tasks again: a process that installs a package while it runs needs it."""
+    TASKS.forget()
+    _entries.cache_clear()
+    task.cache_clear()
 
 
 @cache
 def task(name: str) -> Task:
     """The task of that name, imported."""
     module, _, attribute = TASKS[name].path.partition(":")
-    loaded: Task = getattr(import_module(module), attribute)
+    try:
+        loaded: Task = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        package = TASKS.package(name)
+        if package is None:
+            raise
+        raise UsageError(
+            f"the task {name} cannot be imported: {error}", package, f"pip install {package}"
+        ) from error
     return loaded
 
 
 def tasks_of_kind(kind: str) -> list[Task]:
     """The tasks that evaluate bundles of that kind."""
-    return [task(name) for name, entry in TASKS.items() if entry.kind == kind]
+    return [task(name) for name, entry in _entries().items() if entry.kind == kind]
 
 
 def evaluating_task(kind: str, path: Path | None, config: object) -> Task | None:
@@ -120,20 +154,20 @@ def evaluating_task(kind: str, path: Path | None, config: object) -> Task | None
 
 def task_of_config(config: object) -> Task | None:
     """The task whose runs are configured so."""
-    tasks = (task(name) for name in TASKS)
+    tasks = (task(name) for name in _entries())
     return next((task for task in tasks if type(config) is task.config), None)
 
 
 def task_of_family(family: object) -> Task | None:
     """The task that opens models of that family, as config.json names it."""
-    names = [name for name, entry in TASKS.items() if family in entry.families]
+    names = [name for name, entry in _entries().items() if family in entry.families]
     return task(names[0]) if names else None
 
 
 def verbs() -> dict[str, list[str]]:
     """Verb -> the names of the tasks whose bundles predict under it."""
     names: dict[str, list[str]] = {}
-    for name, entry in TASKS.items():
+    for name, entry in _entries().items():
         if entry.verb is not None:
             names.setdefault(entry.verb, []).append(name)
     return names
@@ -141,4 +175,4 @@ def verbs() -> dict[str, list[str]]:
 
 def tasks() -> dict[str, Sequence[str]]:
     """Name of a task -> the recipes that train its models."""
-    return {name: list(task(name).recipes) for name in TASKS}
+    return {name: list(task(name).recipes) for name in _entries()}

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any
+from typing import Any, ClassVar
 
 from headway.data.documents import Split
 from headway.errors import UsageError
-from headway.settings import COPIES, SEED, WIDTH, setting
+from headway.machine import MachineConfig
+from headway.settings import BATCH, COPIES, SEED, WIDTH, section, setting
+from headway.training import OptimizerConfig, ScheduleConfig
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _TIME = re.compile(r"(?:(\d+(?:\.\d+)?) ?([smhd]) ?)+")
@@ -86,6 +88,13 @@ class FineTuningConfig(BlocksLoopConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
+class RowsConfig(FineTuningConfig):
+    """With batches of so many examples."""
+
+    rows: int = setting(16, "examples of a batch", gt=0, le=BATCH)
+
+
+@dataclass(frozen=True, kw_only=True)
 class ObservationConfig:
     """When a run is evaluated, and when that ends it."""
 
@@ -97,6 +106,41 @@ class ObservationConfig:
 class CheckpointConfig:
     every: int = setting(500, "steps between checkpoints", gt=0)
     keep: int = setting(2, "newest checkpoints kept", ge=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSettings:
+    """The sections of a run. A task declares its own data and model, and training and evaluation
+    where they have more settings."""
+
+    recipe: str = setting("", "name of the recipe this came from")
+    data: Any = None
+    model: Any = None
+    optimizer: OptimizerConfig = section(OptimizerConfig)
+    schedule: ScheduleConfig = section(ScheduleConfig)
+    training: LoopConfig = section(LoopConfig)
+    evaluation: ObservationConfig = section(ObservationConfig)
+    checkpoint: CheckpointConfig = section(CheckpointConfig)
+    machine: MachineConfig = section(MachineConfig)
+
+    @property
+    def decided_by_data(self) -> frozenset[str]:
+        """Settings that follow from the examples."""
+        return left_open(self, "training.steps")
+
+    @property
+    def name(self) -> str:
+        """What the run is called unless the user names it: its recipe."""
+        return self.recipe
+
+
+@dataclass(frozen=True, kw_only=True)
+class StartedModelConfig:
+    """Of a model that has the shape of the one that it starts from, with a head on top."""
+
+    dropout: float = setting(0.1, "share of activations dropped while training", ge=0, lt=1)
+
+    sizes: ClassVar[dict[str, dict[str, Any]]] = {}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,6 +17,7 @@ from torch import nn
 from headway.bundle import Bundle
 from headway.evaluation.scores import Scores
 from headway.machine import Machine
+from headway.settings import required
 from headway.tasks.job import Emit, Job
 
 Styled = list[tuple[str, str]]
@@ -44,6 +45,27 @@ class NoOptions:
 
 
 NO_OPTIONS = NoOptions()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextInput:
+    """One text."""
+
+    text: str = required("a text")
+
+
+class TaskDefaults:
+    """What a `Task` has unless it says otherwise: nothing to choose, and its scores in one line."""
+
+    options: type[Any] = NoOptions
+    evaluation: type[Any] = NoOptions
+
+    def show_scores(self, scores: Scores) -> list[str]:
+        """Every metric with its value."""
+        numbers = (
+            f"{name.replace('_', ' ')} {value:.3f}" for name, value in scores.numbers().items()
+        )
+        return ["   ".join(numbers)]
 
 
 @runtime_checkable

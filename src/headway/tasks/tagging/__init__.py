@@ -11,17 +11,17 @@ from headway.evaluation.scores import Scores
 from headway.machine import Machine
 from headway.models import BertTaggerConfig, bert_tagger
 from headway.tasks.job import Emit, Job
-from headway.tasks.tagging.bundle import Tagged, TaggerBundle, TagInput
+from headway.tasks.tagging.bundle import Tagged, TaggerBundle
 from headway.tasks.tagging.config import TagDataConfig, TagRunConfig, tag
 from headway.tasks.tagging.data import check_tags, tagged_sentences
 from headway.tasks.tagging.evaluation import evaluate
 from headway.tasks.tagging.foreign import from_hugging_face
 from headway.tasks.tagging.job import prepare
 from headway.tasks.tagging.show import prediction_line, score_lines
-from headway.tasks.task import NO_OPTIONS, BundleSpec, NoOptions, Styled
+from headway.tasks.task import NO_OPTIONS, BundleSpec, NoOptions, Styled, TaskDefaults, TextInput
 
 
-class Tagging:
+class Tagging(TaskDefaults):
     """The `Task` of tagging."""
 
     name = "tagging"
@@ -35,9 +35,7 @@ class Tagging:
             foreign=from_hugging_face,
         )
     }
-    input: type[Any] = TagInput
-    options: type[Any] = NoOptions
-    evaluation: type[Any] = NoOptions
+    input: type[Any] = TextInput
     next_commands: Sequence[str] = ('tag {run} "..."', "eval {run}")
 
     def check(self, config: TagRunConfig) -> None:

@@ -10,13 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
-
-import torch
+from typing import ClassVar
 
 from headway.bundle import (
     Attention,
-    Bundle,
+    BundleWithReader,
     Probe,
     ProbeRequest,
     Reading,
@@ -24,30 +22,20 @@ from headway.bundle import (
     attention_of,
     class_names,
     framed_reading,
+    word_outputs,
 )
-from headway.bundle.files import check_fingerprint, save_files
-from headway.data.framed import collate_framed, shortest_first
 from headway.data.spans import spans_of, tags_spans
+from headway.data.word_rows import WordRow, word_rows
 from headway.errors import DataError, UsageError
 from headway.files import read_json, write_file
-from headway.models import BertTagger, BertTaggerConfig
-from headway.settings import required
+from headway.models import BertTagger
 from headway.shapes import Float, Tensor
-from headway.tasks.tagging.rows import WordRow, word_rows
-from headway.tasks.task import NO_OPTIONS, NoOptions
+from headway.tasks.task import NO_OPTIONS, NoOptions, TextInput
 from headway.text import MarkedTokenizer
 
 TAGS_FILE = "tags.json"
 FORMAT = 1
-ROWS = 32  # rows of words read at once
 SHORTEST = 8
-
-
-@dataclass(frozen=True, kw_only=True)
-class TagInput:
-    """One input of a tagger."""
-
-    text: str = required("the text whose words are tagged")
 
 
 @dataclass(frozen=True)
@@ -174,38 +162,22 @@ def _is_punctuation(letter: str) -> bool:
     return sign or unicodedata.category(letter).startswith("P")
 
 
-class TaggerBundle(Bundle):
+class TaggerBundle(BundleWithReader):
     """A `BertTagger` with what it reads and the names of its tags."""
 
     kind: ClassVar[str] = "tagger"
+    reader_class = TagReader
     model: BertTagger
+    reader: TagReader
 
     def __init__(self, model: BertTagger, reader: TagReader) -> None:
-        config = model.config
-        if len(reader.tags) != config.num_tags:
+        if len(reader.tags) != model.config.num_tags:
             raise DataError(
-                f"there are {len(reader.tags)} names of tags, the model has {config.num_tags}",
+                f"there are {len(reader.tags)} names of tags, the model has "
+                f"{model.config.num_tags}",
                 hint="the model and the tags are not from the same training",
             )
-        if reader.tokenizer.size > config.bert.vocabulary:
-            raise DataError(
-                f"the tokenizer has {reader.tokenizer.size:,} pieces, the model "
-                f"{config.bert.vocabulary:,}",
-                hint="the model and the tokenizer are not from the same training",
-            )
-        self.model = model.eval()
-        self.reader = reader
-
-    @classmethod
-    def open(cls, model: BertTagger, folder: Path, facts: dict[str, Any]) -> TaggerBundle:
-        """The model with tokenizer and tags beside it, which must be those of `facts`."""
-        reader = TagReader.load(folder)
-        check_fingerprint(facts, reader.fingerprint, folder)
-        return cls(model, reader)
-
-    @property
-    def config(self) -> BertTaggerConfig:
-        return self.model.config
+        super().__init__(model, reader)
 
     @property
     def tags(self) -> tuple[str, ...]:
@@ -236,7 +208,7 @@ class TaggerBundle(Bundle):
         return found
 
     def predict(
-        self, inputs: Sequence[TagInput], options: NoOptions = NO_OPTIONS, *, first: int = 1
+        self, inputs: Sequence[TextInput], options: NoOptions = NO_OPTIONS, *, first: int = 1
     ) -> list[Tagged]:
         """`tag`, under the name that every bundle has."""
         return self.tag([each.text for each in inputs])
@@ -289,25 +261,11 @@ class TaggerBundle(Bundle):
             tokenizers={"text": self.reader.tokenizer},
         )
 
-    @torch.inference_mode()
     def word_logits(
         self, rows: Sequence[WordRow], progress: Callable[[int], None] = lambda done: None
     ) -> list[Float[Tensor, "W C"]]:
-        """The logits of each word's tag, a matrix for each row, on the CPU.
-
-        progress: called before each batch with the number of rows processed so far.
-        """
-        logits: list[Tensor] = [torch.empty(0)] * len(rows)
-        done = 0
-        for chosen in shortest_first([row.ids for row in rows], ROWS):
-            progress(done)
-            ids = [rows[i].ids for i in chosen]
-            batch = collate_framed(ids, None, self.reader.tokenizer.marks.pad).to(str(self.device))
-            of_batch = self.model(batch.tokens, batch.keys).float()  # B T C
-            for row, i in enumerate(chosen):
-                logits[i] = of_batch[row, list(rows[i].firsts)].cpu()
-            done += len(chosen)
-        return logits
+        """The logits of each word's tag: `word_outputs`."""
+        return word_outputs(self.model, rows, self.tokenizer.marks.pad, progress)
 
     def _best(self, rows: Sequence[WordRow]) -> list[list[tuple[int, float]]]:
         """Of each word of each row the number and the probability of its most probable tag."""
@@ -333,11 +291,6 @@ class TaggerBundle(Bundle):
             share = math.prod(word.probability for word in own)
             spans.append(FoundSpan(span.label, text[start:end], start, end, share))
         return Tagged(text, words, tuple(spans))
-
-    def save(self, folder: Path, *, overwrite: bool = False) -> None:
-        """Write config.json, model.safetensors, tokenizer.json and tags.json durably:
-        `files.save_files`."""
-        save_files(folder, self.model, self.reader, overwrite)
 
 
 def _joined(words: Sequence[str]) -> list[tuple[int, int]]:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Literal
 
-from headway.machine import MachineConfig
-from headway.settings import BATCH, LENGTH, section, setting
-from headway.tasks.sections import CheckpointConfig, FineTuningConfig, ObservationConfig, left_open
+from headway.settings import LENGTH, section, setting
+from headway.tasks.sections import (
+    CheckpointConfig,
+    ObservationConfig,
+    RowsConfig,
+    RunSettings,
+    StartedModelConfig,
+)
 from headway.training import OptimizerConfig, ScheduleConfig
 
 
@@ -34,21 +39,16 @@ class TagDataConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaggerModelConfig:
+class TaggerModelConfig(StartedModelConfig):
     """The model is the one that it starts from, with a matrix for the tags on top."""
 
-    dropout: float = setting(0.1, "share of activations dropped while training", ge=0, lt=1)
     head_dropout: float = setting(
         0.1, "share of each word's vector dropped while training", ge=0, lt=1
     )
 
-    family: ClassVar[str] = "tagger"
-    sizes: ClassVar[dict[str, dict[str, Any]]] = {}
-
 
 @dataclass(frozen=True, kw_only=True)
-class TagTrainingConfig(FineTuningConfig):
-    rows: int = setting(16, "sentences of a batch", gt=0, le=BATCH)
+class TagTrainingConfig(RowsConfig):
     balance: bool = setting(
         False, "rare tags count more: each tag as much as any other, O and names alike"
     )
@@ -62,28 +62,19 @@ class TagEvaluationConfig(ObservationConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TagRunConfig:
+class TagRunConfig(RunSettings):
     """One training run of a tagger, from an encoder (`training.start`)."""
 
     recipe: str = setting("tag", "name of the recipe this came from")
     data: TagDataConfig = section(TagDataConfig)
     model: TaggerModelConfig = section(TaggerModelConfig)
-    optimizer: OptimizerConfig = section(OptimizerConfig)
-    schedule: ScheduleConfig = section(ScheduleConfig)
     training: TagTrainingConfig = section(TagTrainingConfig)
     evaluation: TagEvaluationConfig = section(TagEvaluationConfig)
-    checkpoint: CheckpointConfig = section(CheckpointConfig)
-    machine: MachineConfig = section(MachineConfig)
 
     @property
     def decided_by_data(self) -> frozenset[str]:
         """Settings that follow from the examples."""
-        return left_open(self, "training.steps") | {"evaluation.metric"}
-
-    @property
-    def name(self) -> str:
-        """What the run is called unless the user names it: its recipe."""
-        return self.recipe
+        return super().decided_by_data | {"evaluation.metric"}
 
 
 def tag() -> TagRunConfig:

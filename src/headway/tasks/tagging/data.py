@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 
 from headway.data.formats.tags import TaggedSentence, check_tagged, read_tagged
+from headway.data.word_rows import WordTargets
 from headway.errors import DataError, UsageError
 from headway.tasks.finetuning import check_start, check_unchanged
 from headway.tasks.job import Emit
 from headway.tasks.splits import hold_out
 from headway.tasks.tagging.bundle import TagReader
 from headway.tasks.tagging.config import TagDataConfig, TagRunConfig
-from headway.tasks.tagging.rows import TaggedTexts
 from headway.text import MarkedTokenizer
 
 FILE = "texts.json"
@@ -25,7 +24,7 @@ class PreparedTags:
     """What a tagger is trained on, encoded, and the held-out sentences."""
 
     reader: TagReader
-    train: TaggedTexts
+    train: WordTargets
     held_out: list[TaggedSentence]
 
 
@@ -120,31 +119,22 @@ def _prepared(
 ) -> PreparedTags:
     """Encoded, noted in the run folder and told."""
     length = reader.max_length
-    train, valid = (_encoded(side, reader) for side in given)
-    seen = [[[list(row.ids) for row in side.rows], side.tags] for side in (train, valid)]
-    check_unchanged(folder / FILE, reader.fingerprint, seen)
-    for name, texts, side in zip(("train", "valid"), given, (train, valid), strict=True):
-        emit({"kind": "prepared", "what": name, "count": len(texts), "unit": "sentences"})
-        if len(side.rows) > len(texts):
-            cut = len({i for i, j in pairwise(side.sentences) if i == j})
+    numbers = {tag: i for i, tag in enumerate(reader.tags)}
+    sides, seen = [], []
+    for name, sentences in zip(("train", "valid"), given, strict=True):
+        rows_of = reader.encode([sentence.words for sentence in sentences])
+        tags_of = [[numbers[tag] for tag in sentence.tags] for sentence in sentences]
+        sides.append(side := WordTargets.of(rows_of, tags_of))
+        seen.append([[list(row.ids) for row in side.rows], side.targets])
+        emit({"kind": "prepared", "what": name, "count": len(sentences), "unit": "sentences"})
+        if cut := sum(len(rows) > 1 for rows in rows_of):
             text = f"{cut:,} sentences of {name} are longer than {length} pieces: read in parts"
             emit({"kind": "note", "text": text})
+    check_unchanged(folder / FILE, reader.fingerprint, seen)
     counts = Counter(tag for each in given[1] for tag in each.tags)
     tag, count = counts.most_common(1)[0]
     text = (
         f"{len(reader.tags)} tags; to say {tag!r} always is right for {count / counts.total():.1%}"
     )
     emit({"kind": "note", "text": text})
-    return PreparedTags(reader, train, given[1])
-
-
-def _encoded(sentences: list[TaggedSentence], reader: TagReader) -> TaggedTexts:
-    numbers = {tag: i for i, tag in enumerate(reader.tags)}
-    rows, tags, owners = [], [], []
-    for i, own in enumerate(reader.encode([each.words for each in sentences])):
-        left = iter(sentences[i].tags)
-        for row in own:
-            rows.append(row)
-            tags.append([numbers[next(left)] for _ in row.firsts])
-            owners.append(i)
-    return TaggedTexts(rows, tags, owners)
+    return PreparedTags(reader, sides[0], given[1])

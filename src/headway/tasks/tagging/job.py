@@ -9,70 +9,56 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from torch import nn
-
 from headway.bundle import EncoderBundle
-from headway.data.by_length import ByLength
 from headway.data.spans import tags_spans
+from headway.data.word_rows import WordBatch
 from headway.machine import Machine
-from headway.models import BertTagger
-from headway.settings import override
-from headway.tasks.finetuning import balanced, copy_of, open_start, shape_of
-from headway.tasks.job import Emit, Job, planned_steps, prepare_blocks
+from headway.models import Bert, BertTagger
+from headway.tasks.encoder_job import EncoderJob
+from headway.tasks.finetuning import balanced, open_start, shape_of
+from headway.tasks.job import Emit, Job
 from headway.tasks.tagging.bundle import TaggerBundle
 from headway.tasks.tagging.config import TagRunConfig
 from headway.tasks.tagging.data import PreparedTags, prepare_tags
 from headway.tasks.tagging.objective import TaggingObjective
 from headway.tasks.task import NO_OPTIONS
-from headway.training import Stream
 
 
-class TagJob:
+class TagJob(EncoderJob):
     """A `Job`: an encoder, a head on every word, and sentences with tags."""
 
     def __init__(
         self, config: TagRunConfig, prepared: PreparedTags, start: EncoderBundle, machine: Machine
     ) -> None:
-        self.prepared, self.start, self.machine = prepared, start, machine
+        self.prepared, self.reader = prepared, prepared.reader
         self.held_out, self.evaluation = prepared.held_out, NO_OPTIONS
-        training, train = config.training, prepared.train
-        counts = Counter(tag for row in train.tags for tag in row)
-        weights = balanced(counts, len(prepared.reader.tags)) if training.balance else ()
-        self.objective = TaggingObjective(weights)
-        pad = start.tokenizer.marks.pad
-        lengths = [len(row.ids) for row in train.rows]
-        self.rows = ByLength(
-            lengths,
-            lambda chosen: train.batch(chosen, pad, machine.device),
-            training.rows,
-            training.seed,
+        train, tags = prepared.train, prepared.reader.tags
+        counts = Counter(tag for row in train.targets for tag in row)
+        self.objective = TaggingObjective(
+            balanced(counts, len(tags)) if config.training.balance else ()
         )
-        decided: dict[str, Any] = planned_steps(training, self.rows.batches_an_epoch, 600, 3.0)
-        if not tags_spans(prepared.reader.tags):
-            decided["evaluation.metric"] = "accuracy"
-        self.config: TagRunConfig = override(config, decided, "the tagged sentences")
+        super().__init__(
+            config,
+            start,
+            machine,
+            [len(row.ids) for row in train.rows],
+            least=600,
+            passes=3.0,
+            decided={} if tags_spans(tags) else {"evaluation.metric": "accuracy"},
+        )
 
-    def build(self) -> nn.Module:
-        given, asked = self.config.model, self.config.training
-        bert = copy_of(self.start, given.dropout)
-        model = BertTagger(bert, len(self.prepared.reader.tags), given.head_dropout)
-        prepare_blocks(model, asked, self.config.machine, bert, "encode")
-        return model
+    def batch(self, chosen: list[int]) -> WordBatch:
+        return self.prepared.train.batch(chosen, self.pad, self.machine.device)
 
-    def stream(self, epoch: int, position: int) -> Stream:
-        return self.rows.stream(epoch, position)
+    def with_head(self, bert: Bert) -> BertTagger:
+        return BertTagger(bert, len(self.reader.tags), self.config.model.head_dropout)
 
     def bundle(self, model: Any) -> TaggerBundle:
-        return TaggerBundle(model, self.prepared.reader)
+        return TaggerBundle(model, self.reader)
 
-    def plan(self) -> dict[str, Any]:
-        training = self.config.training
-        return {
-            "model": f"{shape_of(self.start)}, {len(self.prepared.reader.tags)} tags",
-            "batches": f"{training.rows * training.accumulate:,} sentences",
-            "batches_an_epoch": self.rows.batches_an_epoch,
-            "unit": "words",
-        }
+    @property
+    def described(self) -> str:
+        return f"{shape_of(self.start)}, {len(self.reader.tags)} tags"
 
 
 def prepare(config: TagRunConfig, folder: Path, machine: Machine, emit: Emit) -> Job:

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 import torch.nn.functional as F
 
-from headway.data.packing import IGNORED
+from headway.data.word_rows import WordBatch
 from headway.models import BertTagger
-from headway.tasks.tagging.rows import TaggedBatch
 from headway.training.objectives.contract import Loss
 
 
@@ -22,12 +21,11 @@ class TaggingObjective:
 
     weights: tuple[float, ...] = ()
 
-    def __call__(self, model: BertTagger, batch: TaggedBatch) -> Loss:
+    def __call__(self, model: BertTagger, batch: WordBatch) -> Loss:
         texts = batch.texts
-        asked = batch.tags != IGNORED  # B T
-        logits = model(texts.tokens, texts.keys, texts.types)[asked].float()
-        each = F.cross_entropy(logits, batch.tags[asked], reduction="none")
-        nats = each.detach().sum()
+        logits = model(texts.tokens, texts.keys, texts.types)[batch.words].float()  # B T C -> N C
+        losses = F.cross_entropy(logits, batch.targets, reduction="none")
+        nats = losses.detach().sum()
         if self.weights:
-            each = each * each.new_tensor(self.weights)[batch.tags[asked]]
-        return Loss(each.sum(), nats, len(logits))
+            losses = losses * losses.new_tensor(self.weights)[batch.targets]
+        return Loss(losses.sum(), nats, len(logits))

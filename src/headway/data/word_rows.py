@@ -1,4 +1,4 @@
-"""Sentences with a tag at each word, as an encoder reads them: rows of pieces, and batches."""
+"""Sentences with a target at each word, as an encoder reads them: rows of pieces, and batches."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from headway.data.batches import padded
+import torch
+
 from headway.data.framed import FramedBatch, collate_framed
-from headway.data.packing import IGNORED
-from headway.shapes import Int, Tensor
+from headway.shapes import Bool, Shaped, Tensor
 from headway.text import MarkedTokenizer
 
 
@@ -69,54 +69,49 @@ def _row(tokenizer: MarkedTokenizer, words: Sequence[list[int]]) -> WordRow:
 
 
 @dataclass(frozen=True)
-class TaggedBatch:
-    """tags: the number of a word's tag at its first piece, -1 at what is not asked for. indices:
-    where in the data the rows stand."""
+class WordBatch:
+    """words: True at the first piece of each word. targets: of the words, row by row. indices: the
+    numbers of the rows in the data."""
 
     examples: ClassVar[str] = "sentences"  # what `indices` count, for messages
     texts: FramedBatch
-    tags: Int[Tensor, "B T"]
+    words: Bool[Tensor, "B T"]
+    targets: Shaped[Tensor, " N"]
     indices: tuple[int, ...] = ()
 
-    def to(self, device: str) -> TaggedBatch:
+    def to(self, device: str) -> WordBatch:
         """The same on another device."""
-        return TaggedBatch(self.texts.to(device), self.tags.to(device), self.indices)
-
-
-def collate_tagged(
-    rows: Sequence[WordRow],
-    tags: Sequence[Sequence[int]],
-    pad: int,
-    indices: Sequence[int] = (),
-) -> TaggedBatch:
-    """Rows with the number of each word's tag, as one batch."""
-    targets = []
-    for row, numbers in zip(rows, tags, strict=True):
-        target = [IGNORED] * len(row.ids)
-        for place, number in zip(row.firsts, numbers, strict=True):
-            target[place] = number
-        targets.append(target)
-    texts = collate_framed([row.ids for row in rows], None, pad)
-    return TaggedBatch(texts, padded(targets, IGNORED)[0], tuple(indices))
+        words, targets = self.words.to(device), self.targets.to(device)
+        return WordBatch(self.texts.to(device), words, targets, self.indices)
 
 
 @dataclass(frozen=True)
-class TaggedTexts:
-    """rows: of all sentences, in order. tags: a number for each word of each row. sentences: which
-    sentence each row is of, from 0."""
+class WordTargets:
+    """rows: of all sentences, in order. targets: for each word of each row a class or a number."""
 
     rows: Sequence[WordRow]
-    tags: Sequence[Sequence[int]]
-    sentences: Sequence[int]
+    targets: Sequence[Sequence[int | float]]
 
-    def batch(self, indices: Sequence[int], pad: int, device: str = "cpu") -> TaggedBatch:
-        """The rows that stand there."""
-        rows, tags = [self.rows[i] for i in indices], [self.tags[i] for i in indices]
-        return collate_tagged(rows, tags, pad, indices).to(device)
+    @classmethod
+    def of(
+        cls, rows_of: Sequence[Sequence[WordRow]], targets_of: Sequence[Sequence[int | float]]
+    ) -> WordTargets:
+        """Of sentences, each with its rows and the targets of its words."""
+        rows: list[WordRow] = []
+        targets: list[list[int | float]] = []
+        for own, of_words in zip(rows_of, targets_of, strict=True):
+            left = iter(of_words)
+            for row in own:
+                rows.append(row)
+                targets.append([next(left) for _ in row.firsts])
+        return cls(rows, targets)
 
-    def joined(self, rows: Sequence[Sequence[int]]) -> list[list[int]]:
-        """Numbers for each word of each row, as whole sentences."""
-        found: list[list[int]] = [[] for _ in range(1 + max(self.sentences, default=-1))]
-        for sentence, numbers in zip(self.sentences, rows, strict=True):
-            found[sentence] += numbers
-        return found
+    def batch(self, indices: Sequence[int], pad: int, device: str = "cpu") -> WordBatch:
+        """The rows of these numbers."""
+        rows = [self.rows[i] for i in indices]
+        texts = collate_framed([row.ids for row in rows], None, pad)
+        words = torch.zeros_like(texts.keys)
+        for row, firsts in zip(words, (row.firsts for row in rows), strict=True):
+            row[list(firsts)] = True
+        targets = torch.tensor([target for i in indices for target in self.targets[i]])
+        return WordBatch(texts, words, targets, tuple(indices)).to(device)

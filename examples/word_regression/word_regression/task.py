@@ -1,0 +1,169 @@
+"""Training, evaluation and what the terminal shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from headway.data.formats import read_rows
+from headway.data.word_rows import WordBatch, WordTargets, word_rows
+from headway.errors import DataError, UsageError
+from headway.evaluation import pearson
+from headway.evaluation.scores import Metric, Scores
+from headway.machine import Machine
+from headway.models import Bert
+from headway.settings import section, setting
+from headway.tasks.encoder_job import EncoderJob
+from headway.tasks.finetuning import check_start, check_unchanged, open_start
+from headway.tasks.job import Emit
+from headway.tasks.sections import (
+    ObservationConfig,
+    RowsConfig,
+    RunSettings,
+    StartedModelConfig,
+)
+from headway.tasks.splits import hold_out
+from headway.tasks.task import NO_OPTIONS, BundleSpec, NoOptions, Styled, TaskDefaults, TextInput
+from headway.training import Loss, OptimizerConfig
+from word_regression.model import (
+    Rated,
+    WordRegressor,
+    WordRegressorBundle,
+    WordRegressorConfig,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataConfig:
+    train: tuple[str, ...] = setting((), ".jsonl files of lines with words and numbers")
+    held_out: float = setting(0.1, "share of the sentences held out", gt=0, lt=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationConfig(ObservationConfig):
+    metric: str = setting("mse", "what the best model is chosen by", names=("mse", "pearson"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig(RunSettings):
+    recipe: str = setting("rate", "name of the recipe this came from")
+    data: DataConfig = section(DataConfig)
+    model: StartedModelConfig = section(StartedModelConfig)
+    training: RowsConfig = section(RowsConfig)
+    evaluation: EvaluationConfig = section(EvaluationConfig)
+
+
+def rate() -> RunConfig:
+    """A number for every word, from an encoder and sentences with numbers (--from MODEL)."""
+    return RunConfig(optimizer=OptimizerConfig(lr=5e-4), evaluation=EvaluationConfig(every=100))
+
+
+@dataclass(frozen=True)
+class Sentence:
+    words: list[str]
+    numbers: list[float]
+
+
+def read_sentences(paths: Sequence[Path]) -> list[Sentence]:
+    sentences = []
+    for path in paths:
+        for line, row in read_rows(path, {"words": "words", "numbers": "numbers"}):
+            words, numbers = row.get("words"), row.get("numbers")
+            if not (isinstance(words, list) and isinstance(numbers, list) and words):
+                raise DataError("words and numbers must be lists", f"{path}:{line}")
+            if len(words) != len(numbers) or not all(type(n) in (int, float) for n in numbers):
+                raise DataError(f"{len(words)} numbers are needed", f"{path}:{line}")
+            sentences.append(Sentence([*map(str, words)], [*map(float, numbers)]))
+    return sentences
+
+
+def split(data: DataConfig) -> tuple[list[Sentence], list[Sentence]]:
+    sentences = read_sentences([Path(name) for name in data.train])
+    train, valid = hold_out(sentences, lambda one: " ".join(one.words), data.held_out)
+    if not train or not valid:
+        raise DataError("too few sentences to learn from and to hold out", ", ".join(data.train))
+    return train, valid
+
+
+def squared_error(model: WordRegressor, batch: WordBatch) -> Loss:
+    """sum (y - y*)^2 over the words."""
+    numbers = model(batch.texts.tokens, batch.texts.keys)[batch.words].float()
+    total = (numbers - batch.targets).square().sum()
+    return Loss(total, total.detach(), len(numbers))
+
+
+class RateJob(EncoderJob):
+    objective = staticmethod(squared_error)
+    evaluation = NO_OPTIONS
+
+    def __init__(self, config: RunConfig, start: Any, machine: Machine, folder: Path) -> None:
+        train, self.held_out = split(config.data)
+        sides = [[[one.words, one.numbers] for one in side] for side in (train, self.held_out)]
+        check_unchanged(folder / "texts.json", start.tokenizer.fingerprint, sides)
+        rows = word_rows(start.tokenizer, [one.words for one in train], start.config.max_length)
+        self.train = WordTargets.of(rows, [one.numbers for one in train])
+        lengths = [len(row.ids) for row in self.train.rows]
+        super().__init__(config, start, machine, lengths, least=300)
+
+    def batch(self, chosen: list[int]) -> WordBatch:
+        return self.train.batch(chosen, self.pad, self.machine.device)
+
+    def with_head(self, bert: Bert) -> WordRegressor:
+        return WordRegressor(bert)
+
+    def bundle(self, model: Any) -> WordRegressorBundle:
+        return WordRegressorBundle(model, self.start.tokenizer)
+
+
+class WordRegression(TaskDefaults):
+    name = "word_regression"
+    config: type[Any] = RunConfig
+    recipes: Mapping[str, Callable[[], Any]] = {"rate": rate}
+    bundles: Mapping[str, BundleSpec] = {
+        "word-regressor": BundleSpec(
+            config=WordRegressorConfig,
+            model=lambda config: WordRegressor(Bert(config.bert)),
+            bundle=WordRegressorBundle,
+        )
+    }
+    input: type[Any] = TextInput
+    next_commands: Sequence[str] = ('rate {run} "..."', "eval {run}")
+
+    def check(self, config: RunConfig) -> None:
+        if not config.data.train:
+            raise UsageError("there are no sentences", hint="headway train rate FILE --from MODEL")
+        check_start(config.training.start, "a word regressor")
+
+    def prepare(self, config: RunConfig, folder: Path, machine: Machine, emit: Emit) -> RateJob:
+        return RateJob(config, open_start(config.training.start), machine, folder)
+
+    def read(self, bundle: Any, paths: Sequence[Path], config: Any, options: Any) -> list[Sentence]:
+        return read_sentences(paths)
+
+    def held_out(self, bundle: Any, run: Path, config: Any, options: Any) -> list[Sentence]:
+        return split(config.data)[1]
+
+    def evaluate(
+        self,
+        bundle: WordRegressorBundle,
+        examples: Sequence[Sentence],
+        options: NoOptions = NO_OPTIONS,
+        progress: Callable[[int], None] = lambda done: None,
+    ) -> Scores:
+        numbers = bundle.numbers([one.words for one in examples], progress)
+        y = torch.tensor([number for own in numbers for number in own])
+        true = torch.tensor([number for one in examples for number in one.numbers])
+        mse = (y - true).square().mean().item()
+        metrics = (Metric("mse", mse, higher_is_better=False), Metric("pearson", pearson(y, true)))
+        return Scores(metrics, {"words": len(y)})
+
+    def show_prediction(self, bundle: Any, prediction: Rated, options: Any) -> list[Styled]:
+        pairs = zip(prediction.words, prediction.numbers, strict=True)
+        return [[(" ".join(f"{word}/{number:.1f}" for word, number in pairs), "")]]
+
+
+TASK = WordRegression()
