@@ -114,7 +114,7 @@ def test_a_dry_run_keeps_nothing_and_settings_are_shown(place, here):
         ("train classify t.tsv --from runs/lm --model tiny", 2, "has its size"),
         ("train classify t.tsv --from runs/lm --run c --steps 9", 2, "other settings"),
         ("classify runs/lm hello", 2, "needs a classifier"),
-        ("classify runs/c hello --top 0", 2, "--top"),
+        ("classify runs/c hello --top 0", 2, "top=0"),
         ("generate runs/c hello", 2, "needs a language model"),
         ("eval runs/c plants.tsv", 3, "plants.tsv:2"),
         ("eval runs/c/model", 2, "name a file"),

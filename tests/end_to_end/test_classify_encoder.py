@@ -72,6 +72,8 @@ def test_pairs_come_from_a_table_or_a_pipe_too(place, here):
     own = here("classify", "runs/p", "--file", "p.tsv")[0]
     assert piped == table == "".join(own.splitlines(keepends=True)[:4])
     assert len(own.splitlines()) == len(PAIRS)
+    alike = here("classify", "runs/p", *(a for a, _ in pairs), "--second", pairs[0][1])[0]
+    assert alike.splitlines()[0] == piped.splitlines()[0] and len(alike.splitlines()) == len(pairs)
     apart = [here("classify", "runs/p", a, "--second", b)[0] for a, b in pairs]
     assert [line.split("\t")[0] for line in apart] == [
         line.split("\t")[0] for line in piped.splitlines()
@@ -82,7 +84,7 @@ def test_eval_scores_what_was_held_out_or_a_file(place, here):
     own = json.loads(here("eval", "runs/p", "--json")[0])
     shown = json.loads(here("runs", "show", "runs/p", "--json")[0])
     assert shown["best"] == pytest.approx(own["accuracy"]) and own["accuracy"] > 0.8
-    assert set(own) == {"accuracy", "macro_f1", "matthews", "right", "pairs"}
+    assert set(own) == {"accuracy", "macro_f1", "matthews", "loss", "right", "pairs"}
     numbers = json.loads(here("eval", "runs/n", "n.tsv", "--json")[0])
     assert set(numbers) == {"pearson", "spearman", "mse", "texts"} and numbers["texts"] == len(
         COUNTS
@@ -123,7 +125,8 @@ def test_the_plain_command_chooses_steps_and_rate(place, here):
         ("train classify t.tsv --from runs/c", 2, "text encoder"),
         ("classify runs/p alone", 2, "reads two texts"),
         ("classify runs/c one --second two", 2, "reads one text"),
-        ("classify runs/p one more --second two", 2, "one text and --second"),
+        ("classify runs/p one --file p.tsv --second two", 2, "--file"),
+        ("classify runs/p --data.text seen", 2, "--data.text names a column"),
         ("classify runs/c one --file t.tsv", 2, "--file"),
         ("classify runs/p --file t.tsv", 2, "'sentence1'"),
         ("classify runs/c --file nowhere.tsv", 2, "nowhere.tsv"),

@@ -7,8 +7,6 @@ import pytest
 import torch
 
 from headway.bundle import (
-    ClassifierBundle,
-    ClassReader,
     EncoderBundle,
     TextBundle,
 )
@@ -27,6 +25,8 @@ from headway.models import (
     Translator,
     TranslatorConfig,
 )
+from headway.tasks.classification.bundle import ClassifierBundle
+from headway.tasks.classification.reader import ClassReader
 from headway.tasks.question_answering.bundle import AnswererBundle, AnswerReader
 from headway.tasks.tagging.bundle import TaggerBundle, TagReader
 from headway.tasks.translation.bundle import TranslatorBundle

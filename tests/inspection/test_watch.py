@@ -28,8 +28,8 @@ from tests.inspection.bundles import (
     tagger,
     translator,
 )
+from tests.tasks.test_captioner_bundle import PICTURES
 from tests.tasks.test_image_bundles import LABELS, classifier
-from tests.test_captioner_bundle import PICTURES
 
 ALL = pytest.mark.parametrize("name", BUNDLES)
 
@@ -276,8 +276,9 @@ def test_what_cannot_be_watched_is_told(make, given, named, message):
 
 
 def test_a_model_of_numbers_has_no_guesses_but_can_be_followed_back():
-    from headway.bundle import ClassifierBundle, ClassReader, Numbers
     from headway.models import BertClassifier
+    from headway.tasks.classification.bundle import ClassifierBundle
+    from headway.tasks.classification.reader import ClassReader, Numbers
 
     own = encoder(max_length=40)
     reader = ClassReader(own.tokenizer, (), 40, Numbers(3.0, 2.0, 0.0, 5.0))

@@ -10,13 +10,14 @@ import transformers
 from torch import nn
 
 import headway
-import headway.bundle
-from headway.bundle import ClassifierBundle, ClassReader, EncoderBundle
-from headway.bundle.class_reader import Numbers
+from headway.bundle import EncoderBundle
 from headway.cli.main import main
 from headway.errors import HeadwayError, UsageError
 from headway.interop import export, exported, marked, read, read_labels, read_marked
 from headway.models import Bert, BertAnswerer, BertClassifier, BertConfig, BertTagger
+from headway.tasks import opening
+from headway.tasks.classification.bundle import ClassifierBundle
+from headway.tasks.classification.reader import ClassReader, Numbers
 from headway.text import MarkedTokenizer
 from tests.end_to_end.small import headway as run_headway
 from tests.interop.test_marked import ODD, STORY, agree, sentence_pieces, two_files
@@ -187,7 +188,7 @@ def test_the_command_writes_the_names_that_stand_beside_the_tokenizer(
     ):
         reader = SimpleNamespace(tokenizer=tokenizer, **facts)
         bundle = SimpleNamespace(model=BertTagger(Bert(TINY), 3), reader=reader, kind="tagger")
-        monkeypatch.setattr(headway.bundle, "load", lambda folder, bundle=bundle: bundle)
+        monkeypatch.setattr(opening, "load", lambda folder, bundle=bundle: bundle)
         place = tmp_path / f"hf{len(facts)}{'tags' in facts}"
         with pytest.raises(SystemExit) as left:
             main(["export", "r", "--to", "hf", "--out", str(place)])
@@ -230,7 +231,7 @@ def test_numbers_are_exported_on_their_own_scale(tmp_path):
     (tmp_path / "empty.tsv").write_text("")
     assert "error:" in run_headway("eval", "r/hf", "empty.tsv", cwd=tmp_path, check=3).stderr
     assert torch.equal(bundle.model.head.weight, model.head.weight)  # nothing of it was changed
-    assert not bundle._logits(texts).requires_grad  # reading keeps nothing for gradients
+    assert not bundle.logits(texts).requires_grad  # reading keeps nothing for gradients
     assert not bundle.on_their_scale().head.weight.is_inference()
 
 

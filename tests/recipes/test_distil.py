@@ -6,17 +6,18 @@ import pytest
 import torch
 
 from headway import load
-from headway.bundle import ClassifierBundle, ClassReader
 from headway.errors import DataError, UsageError
 from headway.machine import MachineConfig, prepare
 from headway.models import GPT, GPTConfig, TextClassifier
 from headway.recipes import recipe, saved, train
 from headway.recipes.distil import DISTILLATION
+from headway.tasks.classification.bundle import ClassifierBundle
+from headway.tasks.classification.reader import ClassReader
 from headway.text import TextPieces
 from headway.training import read_metrics
 from tests.recipes.small_encoder import COUNTS, TEXTS, write_encoder, write_table
-from tests.recipes.test_classify import TINY
-from tests.recipes.test_classify_encoder import LEARNS
+from tests.tasks.test_classification import TINY
+from tests.tasks.test_classification_of_encoders import LEARNS
 
 
 @pytest.fixture(scope="module")

@@ -4,14 +4,23 @@ _ONE_EVALUATION = (
     "training and `headway eval` evaluate taggers by one function: it sums the loss over all words "
     "at once and not batch by batch (the eighth digit), and gives precision and recall in both"
 )
-_MERGED = "adapters are evaluated as they are saved: merged into the weights"
 _NOT_NEGATED = "a metric says whether lower is better, so no metric is negated any more"
 _SAME_BATCHES = (
     "training and `headway eval` evaluate image models by one function: on the logits, in batches "
     "of one size (the last digits)"
 )
 _NATS_TOO = "`headway eval` of a translator gives the nats too, and says of which pairs"
+_LOSS_TOO = "`headway eval` gives all that validation while training gives"
 _LINEAR_TOO = "validation while training gives all that `headway eval` gives"
+_ONE_OBJECT = (
+    "`headway eval --json` prints one object for a captioner, as its help says: the means, and the "
+    "scores of each language in it"
+)
+_LANGUAGE_OF_CAPTION = (
+    "`headway caption --json` prints one object for each image, whatever languages are requested; "
+    "each caption names its own"
+)
+_MERGED = "adapters are evaluated as they are saved: merged into the weights"
 
 CHANGES: dict[str, str] = {
     "*tag* validation.*.loss": _ONE_EVALUATION,
@@ -39,10 +48,22 @@ CHANGES: dict[str, str] = {
         "validation reads 32 texts at once, as `headway eval` does, and not training.rows (the "
         "seventh digit)"
     ),
+    "classify* validation.*.negative_loss": _NOT_NEGATED,
+    "pairs* validation.*.negative_loss": _NOT_NEGATED,
+    "regress* validation.*.negative_mse": _NOT_NEGATED,
+    "distil* validation.*.negative_loss": _NOT_NEGATED,
+    "classify* eval.output.0.loss": _LOSS_TOO,
+    "pairs* eval.output.0.loss": _LOSS_TOO,
+    "distil eval.output.0.loss": _LOSS_TOO,
     "vision* validation.*.negative_loss": _NOT_NEGATED,
     "sound validation.*.negative_loss": _NOT_NEGATED,
     "vision* eval.output.0.loss": _SAME_BATCHES,
     "dino validation.*.spread": _SAME_BATCHES,
     "dino validation.*.linear": _LINEAR_TOO,
+    "caption* validation.*.negative_nats": _NOT_NEGATED,
+    "caption* validation.*.nats": _SAME_BATCHES,
+    "caption* eval.output.0.nats": _LOSS_TOO,
+    "caption-emoji eval.output.*": _ONE_OBJECT,
+    "caption-emoji predict.output.*": _LANGUAGE_OF_CAPTION,
 }
 """Pattern of "case path", as in "tag validation.*.f1" -> the reason. `*` matches anything."""

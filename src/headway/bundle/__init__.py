@@ -4,11 +4,7 @@
 kind.
 """
 
-from headway.bundle.caption_reader import CaptionReader
-from headway.bundle.captioner import Caption, CaptionerBundle
-from headway.bundle.class_reader import ClassReader, Numbers, Texts
 from headway.bundle.classified import Classified
-from headway.bundle.classifier import ClassifierBundle
 from headway.bundle.contract import (
     WRITTEN,
     BeamSearching,
@@ -52,12 +48,7 @@ __all__ = [
     "BeamSearching",
     "Bundle",
     "BundleWithReader",
-    "Caption",
-    "CaptionReader",
-    "CaptionerBundle",
-    "ClassReader",
     "Classified",
-    "ClassifierBundle",
     "EncoderBundle",
     "Guess",
     "ImageEncoderBundle",
@@ -65,7 +56,6 @@ __all__ = [
     "ImagePatches",
     "InputSpec",
     "Neighbour",
-    "Numbers",
     "Probe",
     "ProbeRequest",
     "Reading",
@@ -74,7 +64,6 @@ __all__ = [
     "TextBundle",
     "TextEmbedding",
     "TextGenerating",
-    "Texts",
     "Truncating",
     "Unembedding",
     "WordEmbedding",

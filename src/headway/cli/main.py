@@ -8,9 +8,7 @@ from pathlib import Path
 
 from cyclopts import App, CycloptsError, Parameter
 
-from headway.cli.caption import caption
 from headway.cli.check import data_app
-from headway.cli.classify import classify
 from headway.cli.compare import compare
 from headway.cli.configure import config_app
 from headway.cli.console import (
@@ -72,8 +70,6 @@ app.command(plan)
 app.command(evaluate, name="eval")
 app.command(generate)
 app.command(chat)
-app.command(classify)
-app.command(caption)
 app.command(fill)
 app.command(embed)
 app.command(similar)

@@ -1,22 +1,16 @@
-"""Images on the command line: their files, and what they show."""
+"""Images on the command line: their files, and the folders that they are in."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headway.cli.console import data, data_json
 from headway.cli.texts import Texts
 from headway.errors import UsageError
 
 if TYPE_CHECKING:
     from headway.bundle import Bundle
-    from headway.tasks.image_classification.bundle import ImageClassifierBundle
-
-CHUNK = 256  # pictures looked at before something is shown
-TOP = 5
 
 
 def picture_paths(things: Sequence[str]) -> list[Path]:
@@ -43,21 +37,3 @@ def gather_pictures(things: Sequence[str], label: str | None) -> Texts:
     return Texts(
         [str(path) for path in paths], None if label is None else [p.parent.name for p in paths]
     )
-
-
-def classify_pictures(
-    bundle: ImageClassifierBundle, things: Sequence[str], top: int | None, json: bool
-) -> None:
-    """A line for each: the file, then labels and probabilities, the likeliest first."""
-    paths, number = picture_paths(things), 0
-    for start in range(0, len(paths), CHUNK):
-        chunk = paths[start : start + CHUNK]
-        for path, each in zip(chunk, bundle.classify(chunk), strict=True):
-            number += 1
-            best = dict(islice(each.probabilities.items(), top or (None if json else TOP)))
-            if json:
-                row = {"line": number, "file": str(path), "label": each.label}
-                data_json({**row, "probabilities": best})
-            else:
-                found = (f"{label}\t{share:.3f}" for label, share in best.items())
-                data("\t".join([str(path), *found]))

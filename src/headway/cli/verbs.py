@@ -9,24 +9,28 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from inspect import Parameter as Argument
 from inspect import Signature
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from cyclopts import Parameter
 
-from headway.cli.console import data, data_json, on_output
+from headway.cli.console import data, data_json, on_output, talk
 from headway.cli.flags import ON_THIS_MACHINE, MachineFlags, check_number
-from headway.cli.inputs import Truncated, arguments_or_lines, chunks
+from headway.cli.inputs import NAME, Truncated, arguments_or_lines, chunks, standard_input
 from headway.cli.pictures import picture_paths
 from headway.errors import UsageError
+from headway.files import check_new_file
 from headway.settings import COMMAND_LINE, override
 from headway.tasks.registry import TASKS, Entry, task, verbs
 
 if TYPE_CHECKING:
     from headway.machine import Machine
-    from headway.tasks.task import Predicting, Styled
+    from headway.tasks.task import Predicting, Styled, TableReading
 
 TEXT_FILES = (".txt", ".md", ".gz")
+TABLE, COLUMN = "file", "data_"
+"""The flag that names a table of inputs, and how the names begin of those that name its columns."""
 
 
 def named_verb(verb: str) -> Callable[..., None]:
@@ -47,24 +51,34 @@ def verb_command(verb: str) -> Callable[..., None]:
     follows from the model; a flag that only another task has is refused.
     """
     from headway.tasks.opening import check_kind
+    from headway.tasks.task import TableReading
 
     names = verbs()[verb]
     tasks = {TASKS[name].kind: cast("Predicting", task(name)) for name in names}
     entries = {TASKS[name].kind: TASKS[name] for name in names}
-    flags = _flags(list(tasks.values()))
+    flags = _flags(list(tasks.values())) | _plot_flag(list(tasks.values()))
 
     def predict(run: str, /, *inputs: str, **chosen: Any) -> None:
         json: bool = chosen.pop("json", False)
         machine: MachineFlags = chosen.pop("machine", ON_THIS_MACHINE)
+        plot: Path | None = chosen.pop("plot", None)
+        if plot is not None:
+            check_new_file(plot)
         place = machine.prepare()
         bundle = place.load(run)
         check_kind(bundle, run, *tasks)
         predicting, entry = tasks[bundle.kind], entries[bundle.kind]
         changed = {name: value for name, value in chosen.items() if value != flags[name].default}
+        table = _taken(changed) if isinstance(predicting, TableReading) else {}
         fixed, options = _split(predicting, verb, changed)
-        given = _inputs(predicting, entry, inputs, fixed)
-        lists = chunks(given, from_input=not inputs)
-        _predict(predicting, entry, bundle, options, lists, place, json=json)
+        if isinstance(predicting, TableReading) and table:
+            given = _of_table(predicting, bundle, run, table, [*inputs, *fixed])
+        else:
+            given = _inputs(predicting, entry, bundle, inputs, fixed)
+        if plot is not None:
+            given = iter([_only(given, predicting, entry)])
+        lists = chunks(given, from_input=not inputs and not table)
+        _predict(predicting, entry, bundle, options, lists, place, json=json, plot=plot)
 
     parameters = [
         Argument("run", Argument.POSITIONAL_ONLY, annotation=str),
@@ -102,8 +116,10 @@ def _predict(
     place: Machine,
     *,
     json: bool,
+    plot: Path | None,
 ) -> None:
-    """Show the prediction of each input; lists: inputs that are processed together."""
+    """Show the prediction of each input; lists: inputs that are processed together. plot: where it
+    is drawn, if there is one."""
     from headway.bundle import Truncating
 
     number = 0
@@ -115,6 +131,8 @@ def _predict(
             predictions = bundle.predict(inputs, options, first=number + 1)
         for prediction in predictions:
             number += 1
+            if plot is not None:
+                _draw(predicting, bundle, prediction, options, plot, place)
             if json:
                 data_json({"line": number, **_named(prediction)})
             else:
@@ -124,6 +142,26 @@ def _predict(
             truncated.add(bundle.input_lengths(inputs))
     if truncated is not None:
         truncated.report()
+
+
+def _only(inputs: Iterator[Any], predicting: Predicting, entry: Entry) -> Any:
+    """The input whose prediction is drawn. UsageError for several, or if the task draws none."""
+    from headway.tasks.task import Drawing
+
+    if not isinstance(predicting, Drawing):
+        raise UsageError("--plot is not for this kind of model")
+    first_two = list(islice(inputs, 2))
+    if len(first_two) != 1:
+        raise UsageError(f"--plot is for one {entry.unit}")
+    return first_two[0]
+
+
+def _draw(
+    predicting: Any, bundle: Any, prediction: Any, options: Any, path: Path, place: Machine
+) -> None:
+    with place.precision():
+        predicting.draw(bundle, prediction, options, path)
+    talk.print(f"drawn     {path}", markup=False)
 
 
 def show(line: Styled) -> None:
@@ -137,8 +175,12 @@ def show(line: Styled) -> None:
 
 
 def _named(prediction: Any) -> dict[str, Any]:
-    """The fields of a prediction, without those that are None."""
-    return {name: value for name, value in asdict(prediction).items() if value is not None}
+    """The fields of a prediction and of what is in it, without those that are None."""
+
+    def without_none(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+        return {name: value for name, value in fields if value is not None}
+
+    return asdict(prediction, dict_factory=without_none)
 
 
 def _help(verb: str) -> str:
@@ -147,6 +189,8 @@ def _help(verb: str) -> str:
 
 def _about_inputs(entries: Mapping[str, Entry], tasks: Mapping[str, Predicting]) -> str:
     """What the arguments are, in a sentence for each task."""
+    from headway.tasks.opening import with_article
+
     sentences = []
     for kind, predicting in tasks.items():
         first = dataclasses.fields(predicting.input)[0]
@@ -156,7 +200,7 @@ def _about_inputs(entries: Mapping[str, Entry], tasks: Mapping[str, Predicting])
             if _is_image(predicting)
             else f"without any, standard input is read, one {entries[kind].unit} per line"
         )
-        sentences.append(f"Of a {kind}: {described}; {where}.")
+        sentences.append(f"Of {with_article(kind)}: {described}; {where}.")
     return " ".join(sentences)
 
 
@@ -168,27 +212,54 @@ def _is_image(predicting: Predicting) -> bool:
 
 def _flags(tasks: Sequence[Predicting]) -> dict[str, Argument]:
     """The flags of all of these tasks. One that several have means the same in each."""
+    from headway.tasks.task import TableReading
+
     flags: dict[str, Argument] = {}
     for predicting in tasks:
-        for owner, skipped in ((predicting.input, 1), (predicting.options, 0)):
+        _, *further = dataclasses.fields(predicting.input)
+        for owner, fields in (
+            (predicting.input, further),
+            (predicting.options, dataclasses.fields(predicting.options)),
+        ):
             hints = typing.get_type_hints(owner)
-            for field in dataclasses.fields(owner)[skipped:]:
-                help_ = str(field.metadata["help"])
+            for field in fields:
                 default: Any = field.default
                 if default is dataclasses.MISSING:
                     default = Argument.empty if len(tasks) == 1 else None
-                flags.setdefault(
-                    field.name,
-                    Argument(
-                        field.name,
-                        Argument.KEYWORD_ONLY,
-                        default=default,
-                        annotation=Annotated[
-                            hints[field.name], Parameter(help=help_, validator=check_number)
-                        ],
-                    ),
-                )
+                flag = _flag(field.name, hints[field.name], field.metadata["help"], default)
+                flags.setdefault(field.name, flag)
+        if isinstance(predicting, TableReading):
+            help_ = "Table of inputs: .tsv or .csv with a header, or .jsonl, plain or .gz."
+            flags.setdefault(TABLE, _flag(TABLE, Path | None, help_, None))
+            hints = typing.get_type_hints(predicting.columns)
+            for field in dataclasses.fields(predicting.columns):
+                name = COLUMN + field.name
+                flags[name] = _flag(name, hints[field.name], field.metadata["help"], field.default)
     return flags
+
+
+def _plot_flag(tasks: Sequence[Predicting]) -> dict[str, Argument]:
+    """--plot, if one of the tasks draws its predictions."""
+    from headway.tasks.task import Drawing
+
+    plots = [task.plotted for task in tasks if isinstance(task, Drawing)]
+    if not plots:
+        return {}
+    help_ = f"New file (.png, .svg, .pdf) for a plot of one prediction: {'; '.join(plots)}."
+    return {"plot": _flag("plot", Path | None, help_, None)}
+
+
+def _flag(name: str, kind: Any, help: str, default: Any) -> Argument:
+    parameter = Parameter(name=_spelled(name), help=help, validator=check_number)
+    annotation = Annotated[kind, parameter]
+    return Argument(name, Argument.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _spelled(name: str) -> str:
+    """A flag as it is written: --top, --data.text."""
+    if name.startswith(COLUMN):
+        name = f"data.{name.removeprefix(COLUMN)}"
+    return f"--{name.replace('_', '-')}"
 
 
 def _split(predicting: Predicting, verb: str, chosen: Mapping[str, Any]) -> tuple[Any, Any]:
@@ -199,34 +270,76 @@ def _split(predicting: Predicting, verb: str, chosen: Mapping[str, Any]) -> tupl
     of_options = {field.name for field in dataclasses.fields(predicting.options)}
     for name in chosen:
         if name not in of_input | of_options:
-            raise UsageError(f"--{name.replace('_', '-')} is not for this kind of model")
+            raise UsageError(f"{_spelled(name)} is not for this kind of model")
+    fixed = {}
     for field in further:
-        if field.default is dataclasses.MISSING and field.name not in chosen:
-            raise UsageError(f"headway {verb} needs --{field.name}", hint=field.metadata["help"])
-    fixed = {name: _contents(name, chosen[name]) for name in chosen if name in of_input}
+        if field.name in chosen:
+            value, may_be_file = chosen[field.name], field.metadata.get("may_be_file")
+            fixed[field.name] = _contents(field.name, value) if may_be_file else value
+        elif field.default is dataclasses.MISSING:
+            needed = _spelled(field.name)
+            raise UsageError(f"headway {verb} needs {needed}", hint=field.metadata["help"])
     changes = {name: value for name, value in chosen.items() if name in of_options}
     return fixed, override(predicting.options(), changes, COMMAND_LINE)
 
 
-def _contents(name: str, value: Any) -> Any:
+def _contents(name: str, value: str) -> str:
     """What stands in the text file of that name, or the text itself."""
     from headway.data.formats import read_lines
 
-    if not isinstance(value, str):
-        return value
     path = Path(value)
     may_be_file = len(value) < 256 and "\n" not in value and value.strip() != ""
     if may_be_file and path.is_file():
         return "\n".join(read_lines(path))
     if may_be_file and path.suffix in TEXT_FILES and len(value.split()) == 1:
-        raise UsageError("no such file", value, f"--{name} FILE, or the text itself in quotes")
+        hint = f"{_spelled(name)} FILE, or the text itself in quotes"
+        raise UsageError("no such file", value, hint)
     return value
 
 
-def _inputs(
-    predicting: Predicting, entry: Entry, arguments: Sequence[str], fixed: Mapping[str, Any]
+def _taken(chosen: dict[str, Any]) -> dict[str, Any]:
+    """The flags of a table, taken out of those that were chosen."""
+    names = [name for name in chosen if name == TABLE or name.startswith(COLUMN)]
+    return {name: chosen.pop(name) for name in names}
+
+
+def _of_table(
+    predicting: TableReading, bundle: Any, run: str, table: Mapping[str, Any], others: Sequence[str]
 ) -> Iterator[Any]:
-    """The inputs, one at a time: texts of the command line or of standard input, or images."""
+    """The inputs in a table. others: what there is of inputs on the command line beside it."""
+    from headway.recipes import saved
+
+    if TABLE not in table:
+        raise UsageError(f"{_spelled(next(iter(table)))} names a column of a table", hint="--file")
+    if others:
+        raise UsageError(
+            "--file names a table of inputs, and there are inputs on the command line, too",
+            hint="give one of them",
+        )
+    folder, path = Path(run), table[TABLE]
+    config = saved(folder) if (folder / "run.yaml").is_file() else None
+    names = {name.removeprefix(COLUMN): table[name] for name in table if name != TABLE}
+    columns = override(predicting.columns(), names, COMMAND_LINE)
+    return predicting.read_table(bundle, path, config, columns)
+
+
+def _inputs(
+    predicting: Predicting,
+    entry: Entry,
+    bundle: Any,
+    arguments: Sequence[str],
+    fixed: Mapping[str, Any],
+) -> Iterator[Any]:
+    """The inputs, one at a time: texts of the command line or of standard input, or images.
+
+    fixed: the further fields of all of them.
+    """
+    from headway.tasks.task import LineReading
+
+    if isinstance(predicting, LineReading) and not arguments and not fixed:
+        for number, line in enumerate(standard_input(entry.unit), start=1):
+            yield predicting.read_line(bundle, line, f"{NAME}, line {number}")
+        return
     first = dataclasses.fields(predicting.input)[0].name
     values: Iterator[Any]
     if _is_image(predicting):

@@ -10,7 +10,6 @@ from headway.recipes.catalogue import (
     resolved,
     saved,
 )
-from headway.recipes.classify_config import ClassifyRunConfig
 from headway.recipes.dry_run import DryRun
 from headway.recipes.encoder_config import EncoderRunConfig
 from headway.recipes.run import Outcome, train
@@ -18,7 +17,6 @@ from headway.recipes.run import Outcome, train
 __all__ = [
     "RECIPES",
     "AnyRunConfig",
-    "ClassifyRunConfig",
     "DryRun",
     "EncoderRunConfig",
     "Outcome",

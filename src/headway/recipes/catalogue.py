@@ -8,7 +8,6 @@ from typing import Any
 
 from headway.config_files import read_yaml
 from headway.errors import UsageError, did_you_mean
-from headway.recipes import caption_catalogue as captions
 from headway.recipes import encoder_catalogue as encoders
 from headway.settings import differences, fields_of, override
 from headway.tasks.registry import TASKS, task, tasks
@@ -22,16 +21,11 @@ RECIPES: dict[str, Callable[[], Any]] = {
     "bert-tiny": encoders.bert_tiny,
     "bert-domain": encoders.bert_domain,
     "roberta": encoders.roberta,
-    "classify": encoders.classify,
-    "pairs": encoders.pairs,
-    "regress": encoders.regress,
     "distil": encoders.distil,
     "distil-tag": encoders.distil_tag,
     "distil-answer": encoders.distil_answer,
     "distil-gpt": encoders.distil_gpt,
     "distil-encoder": encoders.distil_encoder,
-    "caption": captions.caption,
-    "caption-emoji": captions.caption_emoji,
 }
 
 

@@ -5,7 +5,7 @@ Jiao et al. 2020 (TinyBERT), section 3; Sanh et al. 2019 (what a student begins 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -82,7 +82,7 @@ class DistilJob:
     @torch.inference_mode()
     def evaluate(
         self, model: Any, emit: Callable[..., None], go_on: Callable[..., None]
-    ) -> Scores | dict[str, float]:
+    ) -> Scores | Mapping[str, float]:
         """The student's scores on what is held out; of an encoder, how far it is from its
         teacher."""
         if self.course.evaluate is not None:

@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal
 
 from headway.machine import MachineConfig
-from headway.recipes.classify_config import ClassifyDataConfig, ClassifyEvaluationConfig
 from headway.settings import BATCH, COPIES, HEADS, LAYERS, LENGTH, WIDTH, section, setting
+from headway.tasks.classification.config import ClassifyDataConfig, ClassifyEvaluationConfig
 from headway.tasks.language_modeling.config import LanguageEvaluationConfig
 from headway.tasks.question_answering.config import AnswerDataConfig, AnswerEvaluationConfig
 from headway.tasks.sections import (

@@ -14,7 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 
 from headway.attention import Documents
-from headway.bundle import Bundle, ClassifierBundle, EncoderBundle, TextBundle
+from headway.bundle import Bundle, EncoderBundle, TextBundle
 from headway.data.augmented import AugmentedTexts, Neighbours
 from headway.data.by_length import ByLength
 from headway.data.corruption import MaskingConfig
@@ -24,18 +24,9 @@ from headway.data.masked_rows import MaskedBatch
 from headway.data.packing import IGNORED, TextBatch
 from headway.data.word_rows import WordBatch
 from headway.errors import UsageError
-from headway.evaluation.scores import Scores
 from headway.machine import Machine
 from headway.models import body_of
 from headway.models.bert_tasks import drop_heads
-from headway.recipes.classify import score_texts
-from headway.recipes.classify_config import METRICS
-from headway.recipes.classify_data import (
-    PreparedTexts,
-    check_files,
-    check_metric,
-    prepare_as,
-)
 from headway.recipes.distil_config import (
     DistilAnswerRunConfig,
     DistilEncoderRunConfig,
@@ -52,8 +43,16 @@ from headway.recipes.encoder_config import (
     EncoderTrainingConfig,
 )
 from headway.recipes.encoder_data import prepare_encoder
-from headway.tasks import language_modeling, question_answering, tagging
-from headway.tasks.evaluating import evaluated_by
+from headway.tasks import classification, language_modeling, question_answering, tagging
+from headway.tasks.classification.bundle import ClassifierBundle
+from headway.tasks.classification.config import METRICS
+from headway.tasks.classification.data import (
+    PreparedTexts,
+    check_files,
+    check_metric,
+    prepare_as,
+)
+from headway.tasks.evaluating import HeldOut, Scored, evaluated_by
 from headway.tasks.job import Emit
 from headway.tasks.language_modeling.config import (
     LanguageDataConfig,
@@ -84,9 +83,6 @@ class Rows(Protocol):
     def batches_an_epoch(self) -> int: ...
 
     def stream(self, epoch: int, position: int) -> Stream: ...
-
-
-Scored = Callable[[Any, Callable[..., None], Callable[..., None]], Scores | dict[str, float]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,7 +140,10 @@ def _classes(
     extra = list(read_unlabelled([Path(name) for name in data.extra], data.columns))
     prepared = prepare_as(data, teacher.reader, extra, folder, emit)
     texts, pad = _augmented(config, prepared, teacher), teacher.reader.pad
-
+    judged = HeldOut(
+        held_out=prepared.held_out,
+        bundle=lambda model: ClassifierBundle(model, prepared.reader),
+    )
     return Course(
         rows=ByLength(
             texts.lengths,
@@ -153,8 +152,8 @@ def _classes(
             seed,
         ),
         views=lambda batch: [_view(batch)],
-        evaluate=lambda model, emit, go_on: score_texts(model, prepared, rows, machine, go_on),
-        bundle=lambda model: ClassifierBundle(model, prepared.reader),
+        evaluate=evaluated_by(classification.TASK, judged, machine),
+        bundle=judged.bundle,
         unit="texts",
         decided={
             "data.max_length": teacher.reader.max_length,

@@ -3,17 +3,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from headway.models import BertConfig
-from headway.recipes.classify_config import (
-    ClassifyDataConfig,
-    ClassifyEvaluationConfig,
-    ClassifyOptimizerConfig,
-    ClassifyRunConfig,
-    ClassifyScheduleConfig,
-)
 from headway.recipes.distil_config import (
     DistilAnswerRunConfig,
     DistilEncoderEvaluationConfig,
@@ -28,6 +20,7 @@ from headway.recipes.encoder_config import (
     EncoderRunConfig,
     EncoderTrainingConfig,
 )
+from headway.tasks.classification.config import ClassifyEvaluationConfig
 from headway.tasks.language_modeling.config import LanguageEvaluationConfig
 from headway.tasks.question_answering.config import AnswerEvaluationConfig
 from headway.tasks.sections import CheckpointConfig
@@ -109,41 +102,6 @@ def roberta() -> EncoderRunConfig:
         schedule=ScheduleConfig(kind="linear", warmup=200),
         evaluation=EncoderEvaluationConfig(every=500),
     )
-
-
-def classify() -> ClassifyRunConfig:
-    """A classifier from a language model or an encoder and labelled texts (--from MODEL).
-
-    Of a language model GPT-1's way: a linear head on the last token, all weights trained, its own
-    loss beside it, 600 steps; --optimizer.lr 6.25e-5 is the paper's, for one of 117 million. Of an
-    encoder BERT's way: a head on the text's vector, 3 passes over the texts. Costs and scores:
-    docs/results.md. --data.second COLUMN judges pairs, --data.kind number learns numbers.
-    """
-    return ClassifyRunConfig(
-        recipe="classify",
-        optimizer=ClassifyOptimizerConfig(beta2=0.99, eps=1e-8, weight_decay=0.01),
-        schedule=ClassifyScheduleConfig(kind="cosine", final=0.0),
-        evaluation=ClassifyEvaluationConfig(every=100),
-        checkpoint=CheckpointConfig(every=100),
-    )
-
-
-def pairs() -> ClassifyRunConfig:
-    """A classifier of pairs of texts (inference, paraphrase): columns sentence1, sentence2, label.
-
-    As classify, which it is; --data.text, --data.second and --data.label name other columns.
-    """
-    data = ClassifyDataConfig(text="sentence1", second="sentence2")
-    return replace(classify(), recipe="pairs", data=data)
-
-
-def regress() -> ClassifyRunConfig:
-    """Numbers of texts, from texts with a column score: as classify, by the squared error.
-
-    --data.text sentence1 --data.second sentence2 for pairs (how alike two texts are).
-    """
-    data = ClassifyDataConfig(label="score", kind="number")
-    return replace(classify(), recipe="regress", data=data)
 
 
 _STUDENT_OPTIMIZER = OptimizerConfig(lr=5e-4, beta2=0.99, eps=1e-8, weight_decay=0.01)

@@ -14,17 +14,13 @@ import torch
 from headway.bundle.files import verify_files
 from headway.config_files import write_yaml
 from headway.errors import DataError, HeadwayError
-from headway.evaluation.scores import Metric, Scores
+from headway.evaluation.scores import Scores
 from headway.files import lock, write_file
 from headway.folders import sweep
 from headway.machine import Machine
 from headway.machine import prepare as prepare_machine
 from headway.models import parameter_count
-from headway.recipes.caption import CAPTIONING
-from headway.recipes.caption_config import CaptionRunConfig
 from headway.recipes.catalogue import AnyRunConfig
-from headway.recipes.classify import CLASSIFICATION
-from headway.recipes.classify_config import ClassifyRunConfig
 from headway.recipes.distil import DISTILLATION
 from headway.recipes.distil_kinds import KINDS
 from headway.recipes.dry_run import DRY_RUN, DryRun, GoOn
@@ -34,7 +30,7 @@ from headway.recipes.glimpses import FOLDER as GLIMPSES
 from headway.recipes.glimpses import Glimpses
 from headway.recipes.memory import memory_explained
 from headway.recipes.run_report import PAGE, write_report
-from headway.tasks.evaluating import scores_of
+from headway.tasks.evaluating import as_scores, scores_of
 from headway.tasks.job import Compared, Emit, Evaluated, Family, Job, SelfEvaluating, Watchable
 from headway.tasks.registry import task_of_config
 from headway.tasks.sections import parse_time
@@ -60,10 +56,8 @@ from headway.training import (
 LOGGED = {"plan", "train", "valid", "sample", "saved", "resumed", "finished"}
 
 FAMILIES: dict[type[AnyRunConfig], Family | Task] = {
-    ClassifyRunConfig: CLASSIFICATION,
     **dict.fromkeys(KINDS, DISTILLATION),
     EncoderRunConfig: ENCODER,
-    CaptionRunConfig: CAPTIONING,
 }
 """The class of a configuration -> what its family brings, for those that are no task yet."""
 
@@ -205,10 +199,7 @@ def _scores(
     if isinstance(job, Evaluated) and isinstance(task, Task):
         return scores_of(task, job, model, machine, run.emit, go_on.from_here())
     assert isinstance(job, SelfEvaluating)
-    scores = job.evaluate(model, run.emit, go_on.from_here())
-    if isinstance(scores, Scores):
-        return scores
-    return Scores(tuple(Metric(name, value) for name, value in scores.items()))
+    return as_scores(job.evaluate(model, run.emit, go_on.from_here()))
 
 
 def _train(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -96,8 +96,8 @@ class SelfEvaluating(Protocol):
 
     def evaluate(
         self, model: Any, emit: Callable[..., None], go_on: Callable[..., None]
-    ) -> Scores | dict[str, float]:
-        """Its scores, or numbers by name, higher ones being better.
+    ) -> Scores | Mapping[str, float]:
+        """Scores; or numbers by name, of which higher is better.
 
         emit(kind, **values) shows samples; go_on() is called often, and raises `Interrupted` when
         the run is asked to stop.

@@ -8,12 +8,7 @@ from typing import Any, TypeVar
 from headway import interop
 from headway.bundle import (
     Bundle,
-    CaptionerBundle,
-    CaptionReader,
-    ClassifierBundle,
-    ClassReader,
     EncoderBundle,
-    Numbers,
     TextBundle,
 )
 from headway.bundle.files import CONFIG_FILE, PACKAGES, check_finite, fill, read_facts, verify_files
@@ -22,20 +17,12 @@ from headway.files import read_json
 from headway.linear import lay_out
 from headway.models import (
     Bert,
-    BertClassifier,
-    BertClassifierConfig,
     BertConfig,
-    Captioner,
-    CaptionerConfig,
-    TextClassifierConfig,
-    bert_classifier,
     shapes_only,
-    text_classifier,
 )
 from headway.settings import flatten, override
 from headway.tasks.registry import TASKS, task_of_family
 from headway.tasks.task import BundleSpec
-from headway.text import AbsentTokenizer, ForeignTokenizer
 
 FOREIGN = "model_type"
 """A key that config.json has in Hugging Face folders and not in ours."""
@@ -56,51 +43,12 @@ def _foreign_encoder(model: Bert, place: Path, kind: str) -> EncoderBundle:
     return EncoderBundle(model, interop.read_marked(place, kind), how.pooling, how.length)
 
 
-def _foreign_classifier(model: BertClassifier, place: Path, kind: str) -> ClassifierBundle:
-    """Its numbers, of a model of one output, are what it gives; it may read one text or two."""
-    labels = interop.read_labels(place, kind)
-    numbers = Numbers(0.0, 1.0) if len(labels) == 1 else None
-    tokenizer, length = interop.read_marked(place, kind), model.config.bert.max_length
-    named = () if numbers else labels
-    return ClassifierBundle(model, ClassReader(tokenizer, named, length, numbers, pairs=None))
-
-
-def _foreign_captioner(model: Captioner, place: Path, kind: str) -> CaptionerBundle:
-    """It speaks one language: captions begin with the token that its folder names."""
-    tokenizer = interop.read_tokenizer(place)
-    told = read_json(place / CONFIG_FILE)
-    start = told.get("decoder_start_token_id")
-    if isinstance(tokenizer, AbsentTokenizer):
-        tokenizer.size = model.config.gpt.vocabulary
-    elif type(start) is int:
-        tokenizer = ForeignTokenizer.of_json(
-            tokenizer.engine_json, start, tokenizer.eos, str(place / CONFIG_FILE)
-        )
-    images = interop.read_captioner_images(place, model.config.vit)
-    return CaptionerBundle(model, CaptionReader(images, tokenizer, (), LONGEST_CAPTION))
-
-
 B = TypeVar("B")
 
 
 SPECS: dict[str, BundleSpec] = {
-    "gpt-classifier": BundleSpec(
-        config=TextClassifierConfig, model=text_classifier, bundle=ClassifierBundle
-    ),
-    "bert-classifier": BundleSpec(
-        config=BertClassifierConfig,
-        model=bert_classifier,
-        bundle=ClassifierBundle,
-        foreign=_foreign_classifier,
-    ),
     "bert": BundleSpec(
         config=BertConfig, model=Bert, bundle=EncoderBundle, foreign=_foreign_encoder
-    ),
-    "captioner": BundleSpec(
-        config=CaptionerConfig,
-        model=Captioner,
-        bundle=CaptionerBundle,
-        foreign=_foreign_captioner,
     ),
 }
 """`family` in config.json -> how it is opened, of those tasks that are no folder yet."""
@@ -225,13 +173,14 @@ def check_kind(bundle: Bundle, folder: str | Path, *kinds: str) -> None:
 
 def other_kind(bundle: Bundle, folder: str | Path, *kinds: str) -> UsageError:
     """The error for a bundle, loaded from `folder`, of another kind than these."""
+    needed = " or ".join(map(with_article, kinds))
     return UsageError(
-        f"{folder} holds {_one(bundle.kind)}, and this needs {' or '.join(map(_one, kinds))}",
+        f"{folder} holds {with_article(bundle.kind)}, and this needs {needed}",
         hint="headway runs ls says which recipe a run came from",
     )
 
 
-def _one(kind: str) -> str:
+def with_article(kind: str) -> str:
     """With its article."""
     return f"{'an' if kind[0] in 'aeio' else 'a'} {kind}"
 

@@ -66,13 +66,17 @@ OWN: dict[str, Entry] = {
     "word_vectors": Entry(
         path="headway.tasks.word_vectors:TASK", kind="word model", families=("words",)
     ),
-    "image_classification": Entry(
-        path="headway.tasks.image_classification:TASK",
-        kind="image classifier",
-        families=("vit-classifier",),
-    ),
-    "self_distillation": Entry(
-        path="headway.tasks.self_distillation:TASK", kind="image encoder", families=("vit",)
+    "classification": Entry(
+        path="headway.tasks.classification:TASK",
+        kind="classifier",
+        families=("gpt-classifier", "bert-classifier"),
+        verb="classify",
+        help="""Classify texts, pairs of texts, images or sounds.
+
+    Prints one line per input: label and probability, as many as --top requests, with tabs between
+    them; or the number, of a model of numbers. Of a model of pairs, a line of standard input is two
+    texts with a tab between them, and --second is the second text of every argument.
+    """,
     ),
     "question_answering": Entry(
         path="headway.tasks.question_answering:TASK",
@@ -89,6 +93,29 @@ OWN: dict[str, Entry] = {
     "sentence_embedding": Entry(
         path="headway.tasks.sentence_embedding:TASK",
         kind="text encoder",
+    ),
+    "image_classification": Entry(
+        path="headway.tasks.image_classification:TASK",
+        kind="image classifier",
+        families=("vit-classifier",),
+        verb="classify",
+        unit="image",
+        help="Lines of images begin with the file.",
+    ),
+    "self_distillation": Entry(
+        path="headway.tasks.self_distillation:TASK", kind="image encoder", families=("vit",)
+    ),
+    "captioning": Entry(
+        path="headway.tasks.captioning:TASK",
+        kind="captioner",
+        families=("captioner",),
+        verb="caption",
+        unit="image",
+        help="""Write captions of images.
+
+    Prints one line per image: its file, a tab, the caption. headway caption RUN a.png folder/
+    --language fr
+    """,
     ),
 }
 

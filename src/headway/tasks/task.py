@@ -7,7 +7,7 @@ reads and evaluates examples, and says how predictions and scores look in a term
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -148,4 +148,40 @@ class Predicting(Protocol):
 
     def show_prediction(self, bundle: Any, prediction: Any, options: Any) -> list[Styled]:
         """The lines for one input."""
+        ...
+
+
+@runtime_checkable
+class Drawing(Protocol):
+    """A `Predicting` task whose predictions can be drawn (`--plot`). plotted: what a plot shows."""
+
+    plotted: str
+
+    def draw(self, bundle: Any, prediction: Any, options: Any, path: Path) -> None:
+        """Write the plot of one prediction to a new file. UsageError for what cannot be drawn."""
+        ...
+
+
+@runtime_checkable
+class LineReading(Protocol):
+    """A `Predicting` whose inputs may have several fields on one line of standard input."""
+
+    def read_line(self, bundle: Any, line: str, where: str) -> Any:
+        """The input on a line. where: the number of the line, for errors. DataError for a line that
+        is no input."""
+        ...
+
+
+@runtime_checkable
+class TableReading(Protocol):
+    """A `Predicting` that reads inputs from a table, too (--file). columns: the class of what the
+    columns are called, a dataclass of settings with defaults, which are the flags --data.NAME."""
+
+    columns: type[Any]
+
+    def read_table(
+        self, bundle: Any, path: Path, config: Any | None, columns: Any
+    ) -> Iterator[Any]:
+        """The inputs in the table, in order. config: of the model's run; None for a model without a
+        run."""
         ...

@@ -10,7 +10,12 @@ from headway.data.image_examples import FileExamples, ImageExamples
 from headway.evaluation.scores import Scores
 from headway.machine import Machine
 from headway.models import ViTClassifierConfig, vit_classifier
-from headway.tasks.image_classification.bundle import ImageClassifierBundle
+from headway.tasks.image_classification.bundle import (
+    ClassifiedImage,
+    ImageClassifierBundle,
+    ImageClassOptions,
+    ImageInput,
+)
 from headway.tasks.image_classification.config import (
     VisionRunConfig,
     sound,
@@ -21,9 +26,9 @@ from headway.tasks.image_classification.data import check, held_out_images, imag
 from headway.tasks.image_classification.evaluation import evaluate
 from headway.tasks.image_classification.foreign import from_hugging_face
 from headway.tasks.image_classification.job import prepare
-from headway.tasks.image_classification.show import score_line
+from headway.tasks.image_classification.show import prediction_line, score_line
 from headway.tasks.job import Emit, Job
-from headway.tasks.task import NO_OPTIONS, BundleSpec, NoOptions
+from headway.tasks.task import NO_OPTIONS, BundleSpec, NoOptions, Styled
 
 
 class ImageClassification:
@@ -44,6 +49,8 @@ class ImageClassification:
             foreign=from_hugging_face,
         )
     }
+    input: type[Any] = ImageInput
+    options: type[Any] = ImageClassOptions
     evaluation: type[Any] = NoOptions
     next_commands: Sequence[str] = (
         "classify {run} PICTURES",
@@ -78,6 +85,14 @@ class ImageClassification:
         progress: Callable[[int], None] = lambda done: None,
     ) -> Scores:
         return evaluate(bundle, examples, progress)
+
+    def show_prediction(
+        self,
+        bundle: ImageClassifierBundle,
+        prediction: ClassifiedImage,
+        options: ImageClassOptions,
+    ) -> list[Styled]:
+        return [prediction_line(prediction, options)]
 
     def show_scores(self, scores: Scores) -> list[str]:
         return [score_line(scores)]

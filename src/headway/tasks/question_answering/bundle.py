@@ -55,7 +55,7 @@ class AnswerInput:
 
     question: str = required("the question")
     context: str = required(
-        "Text that holds the answer, or a file of it (.txt, .md, plain or .gz)."
+        "Text that holds the answer, or a file of it (.txt, .md, plain or .gz).", may_be_file=True
     )
 
 

@@ -8,15 +8,19 @@ import pytest
 import torch
 
 from headway import load
-from headway.bundle import ClassifierBundle, ClassReader
+from headway.cli.main import main
 from headway.data.by_length import ByLength
 from headway.data.formats import Columns, read_labelled
 from headway.data.labelled import LabelledTexts
-from headway.errors import DataError, UsageError
+from headway.errors import DataError, HeadwayWarning, UsageError
 from headway.machine import MachineConfig, prepare
 from headway.recipes import recipe, saved, train
-from headway.recipes.classify import ClassifyJob
-from headway.recipes.classify_data import labelled_texts, prepare_texts
+from headway.tasks import registry
+from headway.tasks.classification.bundle import ClassifierBundle, ClassInput, ClassOptions
+from headway.tasks.classification.data import labelled_texts, prepare_texts
+from headway.tasks.classification.job import ClassifyJob
+from headway.tasks.classification.reader import ClassReader
+from headway.tasks.task import NO_OPTIONS
 from headway.text import Characters
 from headway.training import read_metrics
 from tests.tasks.test_language_modeling import STORY, configured, weights
@@ -197,6 +201,42 @@ def test_what_a_text_is_does_not_depend_on_the_others(learned):
     assert bundle.classify([]) == []
     with pytest.raises(UsageError, match="list of texts"):
         bundle.classify("a lamp")
+
+
+def test_training_python_and_the_command_line_give_the_same_scores(learned, capsys):
+    """The evaluation of the saved model equals that of the step it was saved at, in every number,
+    and its accuracy that of the predictions."""
+    validations = read_metrics(learned / "metrics.jsonl", "valid")
+    (best,) = [row for row in validations if row["is_best"]][-1:]
+    task, bundle = registry.task("classification"), load(learned)
+    held_out = task.held_out(bundle, learned, saved(learned), NO_OPTIONS)
+    scores = task.evaluate(bundle, held_out)
+    assert scores.numbers() == {name: best[name] for name in scores.numbers()}
+    assert list(scores.numbers()) == ["accuracy", "macro_f1", "matthews", "loss"]
+    with pytest.raises(SystemExit) as leaving:
+        main(["eval", str(learned), "--json"])
+    assert leaving.value.code == 0
+    assert json.loads(capsys.readouterr().out) == scores.as_dict()
+    inputs = [ClassInput(text=each.text) for each in held_out]
+    predictions = bundle.predict(inputs, ClassOptions(top=1))
+    right = sum(a.label == b.label for a, b in zip(predictions, held_out, strict=True))
+    assert right == scores.counts["right"] and right / len(held_out) == scores["accuracy"]
+    assert all(list(each.probabilities) == [each.label] for each in predictions)
+    assert sum(map(sum, scores.confusion.counts)) == len(held_out)
+    assert sum(scores.confusion.counts[i][i] for i in range(2)) == right
+
+
+def test_nothing_to_evaluate_and_an_unknown_label_are_refused_with_their_line(learned, tmp_path):
+    task, bundle = registry.task("classification"), load(learned)
+    with pytest.raises(DataError, match="no text to evaluate on"):
+        task.evaluate(bundle, [])
+    path = Path(table(tmp_path / "t.tsv", [("a lamp", "tool"), ("an oak", "plant")]))
+    texts = task.read(bundle, [path], None, NO_OPTIONS)
+    with pytest.raises(DataError, match=r"'plant'(.|\n)*t.tsv:3"):
+        task.evaluate(bundle, texts)
+    table(tmp_path / "long.tsv", [("a lamp " * 60, "tool")])
+    with pytest.warns(HeadwayWarning, match="text 1 has .* tokens; the first 60 are read"):
+        task.read(bundle, [tmp_path / "long.tsv"], None, NO_OPTIONS)
 
 
 def test_accuracy_is_that_of_the_saved_model_on_the_held_out_texts(learned):

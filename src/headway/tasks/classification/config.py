@@ -1,8 +1,8 @@
-"""All that the training run of a classifier is told."""
+"""Configuration of a classification run, and the recipes: classes, pairs and numbers."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 from headway.data.formats import Columns
@@ -20,8 +20,8 @@ from headway.training import OptimizerConfig, ScheduleConfig
 SUITED = "none: what suits the model it starts from"
 
 METRICS = {
-    "class": ("accuracy", "macro_f1", "matthews", "negative_loss"),
-    "number": ("pearson", "spearman", "negative_mse"),
+    "class": ("accuracy", "macro_f1", "matthews", "loss"),
+    "number": ("pearson", "spearman", "mse"),
 }
 """What labels are -> what the kept model can be best by."""
 
@@ -104,10 +104,10 @@ class ClassifyEvaluationConfig(ObservationConfig):
             "accuracy",
             "macro_f1",
             "matthews",
-            "negative_loss",
+            "loss",
             "pearson",
             "spearman",
-            "negative_mse",
+            "mse",
         ]
         | None
     ) = setting(None, "what the kept model is best by; none: accuracy, of numbers pearson")
@@ -138,3 +138,38 @@ class ClassifyRunConfig:
     def name(self) -> str:
         """What the run is called unless the user names it: its recipe."""
         return self.recipe
+
+
+def classify() -> ClassifyRunConfig:
+    """A classifier from a language model or an encoder and labelled texts (--from MODEL).
+
+    Of a language model GPT-1's way: a linear head on the last token, all weights trained, its own
+    loss beside it, 600 steps; --optimizer.lr 6.25e-5 is the paper's, for one of 117 million. Of an
+    encoder BERT's way: a head on the text's vector, 3 passes over the texts. Costs and scores:
+    docs/results.md. --data.second COLUMN judges pairs, --data.kind number learns numbers.
+    """
+    return ClassifyRunConfig(
+        recipe="classify",
+        optimizer=ClassifyOptimizerConfig(beta2=0.99, eps=1e-8, weight_decay=0.01),
+        schedule=ClassifyScheduleConfig(kind="cosine", final=0.0),
+        evaluation=ClassifyEvaluationConfig(every=100),
+        checkpoint=CheckpointConfig(every=100),
+    )
+
+
+def pairs() -> ClassifyRunConfig:
+    """A classifier of pairs of texts (inference, paraphrase): columns sentence1, sentence2, label.
+
+    As classify, which it is; --data.text, --data.second and --data.label name other columns.
+    """
+    data = ClassifyDataConfig(text="sentence1", second="sentence2")
+    return replace(classify(), recipe="pairs", data=data)
+
+
+def regress() -> ClassifyRunConfig:
+    """Numbers of texts, from texts with a column score: as classify, by the squared error.
+
+    --data.text sentence1 --data.second sentence2 for pairs (how alike two texts are).
+    """
+    data = ClassifyDataConfig(label="score", kind="number")
+    return replace(classify(), recipe="regress", data=data)

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from headway.bundle import ClassReader, Numbers
-from headway.data.formats import LabelledText, check_table, read_labelled
+from headway.data.formats import LabelledText, check_table, read_labelled, read_rows
 from headway.data.labelled import LabelledTexts
 from headway.errors import DataError, UsageError
-from headway.recipes.classify_config import METRICS, ClassifyDataConfig, ClassifyRunConfig
+from headway.tasks.classification.bundle import ClassifierBundle
+from headway.tasks.classification.config import (
+    METRICS,
+    ClassifyDataConfig,
+    ClassifyRunConfig,
+    classify,
+    pairs,
+    regress,
+)
+from headway.tasks.classification.reader import ClassReader, Numbers
 from headway.tasks.finetuning import check_unchanged
 from headway.tasks.job import Emit
 from headway.tasks.splits import hold_out
@@ -23,11 +31,12 @@ FILE = "texts.json"
 
 @dataclass(frozen=True)
 class PreparedTexts:
-    """What a classifier learns from. extra: rows and types of texts without labels."""
+    """What a classifier is trained on, encoded, and the held-out texts. extra: rows and types of
+    texts without labels."""
 
     reader: ClassReader
     train: LabelledTexts
-    valid: LabelledTexts
+    held_out: list[LabelledText]
     extra: tuple[list[list[int]], list[list[int]]] = ([], [])
 
 
@@ -198,7 +207,7 @@ def _prepared(
     emit({"kind": "note", "text": _baseline(reader, given[1])})
     if extra:
         emit({"kind": "prepared", "what": "extra", "count": len(extra), "unit": unit})
-    return PreparedTexts(reader, sides[0], sides[1], others)
+    return PreparedTexts(reader, sides[0], given[1], others)
 
 
 def _reader(
@@ -256,3 +265,20 @@ def _encoded(texts: Sequence[LabelledText], reader: ClassReader) -> LabelledText
         return LabelledTexts(rows, [reader.numbers.scaled(each.number) for each in texts], second)
     numbers = {label: i for i, label in enumerate(reader.labels)}
     return LabelledTexts(rows, [numbers[each.label] for each in texts], second)
+
+
+def columns_of(bundle: ClassifierBundle, path: Path, config: object) -> ClassifyDataConfig:
+    """What the columns of a table are called: as in the configuration of the model's run, or else
+    as the recipes expect them. Of a model that does not say whether it reads pairs, as those of
+    pairs if the table has them."""
+    data = getattr(config, "data", None)
+    if isinstance(data, ClassifyDataConfig):
+        return data
+    reads_pairs = bundle.reader.pairs
+    if reads_pairs is None:
+        _, first = next(read_rows(path, {}), (0, {}))
+        reads_pairs = pairs().data.second in first
+    names = pairs().data if reads_pairs else classify().data
+    if bundle.reader.numbers is None:
+        return names
+    return replace(names, kind="number", label=regress().data.label)

@@ -1,4 +1,4 @@
-"""Classifiers as a run: a language model or an encoder and labelled texts in, a classifier out.
+"""A training run of a classifier: from a language model or an encoder and labelled texts.
 
 Radford et al. 2018, sections 3.2 and 3.3; Devlin et al. 2019, sections 3.2 and 4.1.
 """
@@ -13,25 +13,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-import torch.nn.functional as F
 from torch import nn
 
 from headway.blocks import add_lora, merge_lora
-from headway.bundle import ClassifierBundle, EncoderBundle, TextBundle
+from headway.bundle import EncoderBundle, TextBundle
 from headway.data.by_length import ByLength
-from headway.data.framed import shortest_first
 from headway.errors import UsageError
-from headway.evaluation import class_scores, number_scores
 from headway.machine import Machine
 from headway.models import GPT, Bert, BertClassifier, TextClassifier
-from headway.recipes.classify_config import METRICS, ClassifyRunConfig
-from headway.recipes.classify_data import PreparedTexts, check_texts, prepare_texts
 from headway.settings import override
-from headway.shapes import Float, Tensor
+from headway.tasks.classification.bundle import ClassifierBundle
+from headway.tasks.classification.config import METRICS, ClassifyRunConfig
+from headway.tasks.classification.data import PreparedTexts, prepare_texts
 from headway.tasks.finetuning import balanced, copy_of
-from headway.tasks.job import Emit, Family, Job, planned_steps, prepare_blocks
+from headway.tasks.job import Emit, Job, planned_steps, prepare_blocks
 from headway.tasks.opening import load
+from headway.tasks.task import NO_OPTIONS
 from headway.training import ClassificationObjective, RegressionObjective, Stream
 
 
@@ -103,6 +100,7 @@ class ClassifyJob:
         machine: Machine,
     ) -> None:
         self.prepared, self.start, self.machine = prepared, start, machine
+        self.held_out, self.evaluation = prepared.held_out, NO_OPTIONS
         self.kind = STARTS[type(start)]
         self.pad = prepared.reader.pad
         training = config.training
@@ -138,13 +136,6 @@ class ClassifyJob:
     def stream(self, epoch: int, position: int) -> Stream:
         return self.rows.stream(epoch, position)
 
-    def evaluate(
-        self, model: Any, emit: Callable[..., None], go_on: Callable[..., None]
-    ) -> dict[str, float]:
-        """Scores on the held-out texts."""
-        rows = self.config.training.rows
-        return score_texts(model, self.prepared, rows, self.machine, go_on)
-
     def bundle(self, model: Any) -> ClassifierBundle:
         plain = merge_lora(deepcopy(model)) if self.config.lora.rank else model
         return ClassifierBundle(plain, self.prepared.reader)
@@ -160,30 +151,6 @@ class ClassifyJob:
             "batches_an_epoch": self.rows.batches_an_epoch,
             "unit": unit,
         }
-
-
-@torch.inference_mode()
-def score_texts(
-    model: Any,
-    prepared: PreparedTexts,
-    rows: int,
-    machine: Machine,
-    go_on: Callable[..., None],
-) -> dict[str, float]:
-    """Of held-out texts, `rows` at once, `class_scores` and the mean loss, or `number_scores`."""
-    valid, reader = prepared.valid, prepared.reader
-    logits = torch.zeros(len(valid.rows), reader.outputs)
-    for chosen in shortest_first(valid.rows, rows):
-        go_on()
-        batch = valid.batch(chosen, reader.pad).to(machine.device)
-        with machine.precision():
-            logits[chosen] = model(batch.tokens, batch.keys, batch.types).float().cpu()
-    if reader.numbers is None:
-        return _of_classes(logits, [int(target) for target in valid.targets])
-    restored = reader.numbers.restored
-    found, true = logits[:, 0].tolist(), [float(z) for z in valid.targets]
-    scores = number_scores([*map(restored, found)], [*map(restored, true)])
-    return {**scores, "negative_mse": -scores["mse"]}
 
 
 def _fitted(config: ClassifyRunConfig, kind: Start, batches: int) -> ClassifyRunConfig:
@@ -210,12 +177,8 @@ def _adapt(body: nn.Module, config: ClassifyRunConfig) -> None:
         body.pooler.requires_grad_(True)
 
 
-def _of_classes(logits: Float[Tensor, "N C"], true: list[int]) -> dict[str, float]:
-    loss = F.cross_entropy(logits, torch.tensor(true)).item()
-    return {**class_scores(logits.argmax(-1).tolist(), true), "loss": loss, "negative_loss": -loss}
-
-
-def _prepare(config: ClassifyRunConfig, folder: Path, machine: Machine, emit: Emit) -> Job:
+def prepare(config: ClassifyRunConfig, folder: Path, machine: Machine, emit: Emit) -> Job:
+    """The texts, encoded, and the model that is fine-tuned."""
     start = load(str(config.training.start))
     if not isinstance(start, TextBundle | EncoderBundle):
         kinds = " or a ".join(kind.kind for kind in STARTS)
@@ -225,7 +188,3 @@ def _prepare(config: ClassifyRunConfig, folder: Path, machine: Machine, emit: Em
         )
     prepared = prepare_texts(config, start.tokenizer, start.model.max_length, folder, emit)
     return ClassifyJob(config, prepared, start, machine)
-
-
-CLASSIFICATION = Family(check=check_texts, prepare=_prepare)
-"""How a classifier of texts is trained: its check and its preparation."""

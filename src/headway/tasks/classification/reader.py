@@ -76,19 +76,23 @@ class ClassReader:
             return self.tokenizer.marks.pad
         return self.tokenizer.eos
 
-    def encode(self, texts: Sequence[Texts]) -> tuple[list[list[int]], list[list[int]]]:
+    def encode(
+        self, texts: Sequence[Texts], first: int = 1
+    ) -> tuple[list[list[int]], list[list[int]]]:
         """(ids, types: 1 for tokens of a second text).
 
         Of an encoder's tokenizer `Marks.frame`. Of a language model's <bos> text <eos>, or <bos>
-        text <eos> text <eos>: the last token has read the whole of it. UsageError for two texts
-        where one is read, and for one where two are.
+        text <eos> text <eos>: the last token has read the whole of it. first: the number of the
+        first input, in errors. UsageError for two texts where one is read, and for one where two
+        are.
         """
-        for text in texts:
+        for number, text in enumerate(texts, start=first):
             if self.pairs is not None and isinstance(text, str) == self.pairs:
                 reads, given = ("two texts", "one") if self.pairs else ("one text", "two")
                 raise UsageError(
                     f"this model reads {reads} at once, and there is {given}: {str(text)[:60]!r}",
-                    hint='(first, second); headway classify RUN "..." --second "..."',
+                    f"text {number}",
+                    '(first, second); headway classify RUN "..." --second "..."',
                 )
         framed = self._framed(texts, self.max_length)
         return [ids for ids, _ in framed], [types for _, types in framed]

@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
 
-from headway.bundle.class_reader import ClassReader, Texts
-from headway.bundle.classified import Classified
-from headway.bundle.contract import Bundle, InputSpec, ProbeRequest
+from headway.bundle import (
+    Attention,
+    Bundle,
+    Classified,
+    InputSpec,
+    Probe,
+    ProbeRequest,
+    Reading,
+    Readout,
+    attention_of,
+    class_names,
+    framed_reading,
+)
 from headway.bundle.files import check_fingerprint, save_files
-from headway.bundle.probe import Probe, Readout, class_names
-from headway.bundle.reading import Attention, Reading, attention_of, framed_reading
 from headway.data.framed import collate_framed, shortest_first
 from headway.errors import DataError, UsageError
 from headway.models import (
@@ -23,10 +33,50 @@ from headway.models import (
     TextClassifier,
     TextClassifierConfig,
 )
+from headway.settings import required, setting
 from headway.shapes import Float, Tensor
+from headway.tasks.classification.reader import ClassReader, Texts
 from headway.text import MarkedTokenizer, load_tokenizer, word_places
 
 ROWS = 64  # texts classified at once
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassInput:
+    """One input of a classifier of texts."""
+
+    text: str = required("the text that is classified")
+    second: str | None = setting(None, "Second text, for a model that classifies pairs.")
+
+    @property
+    def texts(self) -> Texts:
+        """What is read at once."""
+        return self.text if self.second is None else (self.text, self.second)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassOptions:
+    top: int | None = setting(
+        None,
+        "Number of labels of each input, most probable first; if unset, 1 of a text, 5 of an "
+        "image, with --json all.",
+        gt=0,
+    )
+
+
+DEFAULTS = ClassOptions()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassifiedText:
+    """A text, or a pair, with its number, or with its label and the probabilities of as many labels
+    as were requested, the most probable first."""
+
+    text: str
+    second: str | None = None
+    number: float | None = None
+    label: str | None = None
+    probabilities: dict[str, float] | None = None
 
 
 class ClassifierBundle(Bundle):
@@ -75,7 +125,7 @@ class ClassifierBundle(Bundle):
         if self.reader.numbers is not None:
             raise UsageError("this model gives numbers, not classes", hint="bundle.score(texts)")
         return [
-            Classified.ranked(self.labels, row) for row in self._logits(texts).softmax(-1).tolist()
+            Classified.ranked(self.labels, row) for row in self.logits(texts).softmax(-1).tolist()
         ]
 
     def score(self, texts: Sequence[Texts]) -> list[float]:
@@ -86,7 +136,7 @@ class ClassifierBundle(Bundle):
         """
         if self.reader.numbers is None:
             raise UsageError("this model gives classes, not numbers", hint="bundle.classify(texts)")
-        return [self.reader.numbers.restored(z) for z in self._logits(texts)[:, 0].tolist()]
+        return [self.reader.numbers.restored(z) for z in self.logits(texts)[:, 0].tolist()]
 
     def on_their_scale(self) -> TextClassifier | BertClassifier:
         """The model of numbers whose head gives y itself: z deviation + mean is a linear layer's,
@@ -100,13 +150,60 @@ class ClassifierBundle(Bundle):
             model.head.bias.mul_(numbers.deviation).add_(numbers.mean)
         return model
 
+    def predict(
+        self, inputs: Sequence[ClassInput], options: ClassOptions = DEFAULTS, *, first: int = 1
+    ) -> list[ClassifiedText]:
+        """`classify` of each input, or `score`. first: the number of the first one, in errors."""
+        logits = self.logits([each.texts for each in inputs], first=first)
+        if self.reader.numbers is not None:
+            numbers = map(self.reader.numbers.restored, logits[:, 0].tolist())
+            return [
+                ClassifiedText(text=each.text, second=each.second, number=number)
+                for each, number in zip(inputs, numbers, strict=True)
+            ]
+        predictions = []
+        for each, row in zip(inputs, logits.softmax(-1).tolist(), strict=True):
+            classified = Classified.ranked(self.labels, row)
+            predictions.append(
+                ClassifiedText(
+                    text=each.text,
+                    second=each.second,
+                    label=classified.label,
+                    probabilities=dict(islice(classified.probabilities.items(), options.top)),
+                )
+            )
+        return predictions
+
+    @property
+    def input_limit(self) -> int:
+        """The number of tokens that are read of a text, or of two together."""
+        return self.reader.max_length
+
+    def input_lengths(self, inputs: Sequence[ClassInput]) -> list[int]:
+        """The number of tokens of each input, before any are cut."""
+        return self.reader.lengths([each.texts for each in inputs])
+
     @torch.inference_mode()
-    def _logits(self, texts: Sequence[Texts]) -> Float[Tensor, "N C"]:
+    def logits(
+        self,
+        texts: Sequence[Texts],
+        progress: Callable[[int], None] = lambda done: None,
+        *,
+        first: int = 1,
+    ) -> Float[Tensor, "N C"]:
+        """What the head gives for each text, in order.
+
+        progress: called before each batch with the number of texts processed so far. first: the
+        number of the first text, in errors.
+        """
         if isinstance(texts, str):
             raise UsageError("texts must be a list of texts, not one string", hint="[text]")
-        rows, types = self.reader.encode(texts)
+        rows, types = self.reader.encode(texts, first)
         found = torch.zeros(len(rows), self.reader.outputs, device=self.device)
+        done = 0
         for chosen in shortest_first(rows, ROWS):
+            progress(done)
+            done += len(chosen)
             batch = collate_framed(
                 [rows[i] for i in chosen], [types[i] for i in chosen], self.reader.pad
             ).to(str(self.device))

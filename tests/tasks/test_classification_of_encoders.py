@@ -7,17 +7,20 @@ import pytest
 import torch
 
 from headway import load
-from headway.bundle import ClassifierBundle, Numbers
 from headway.errors import DataError, UsageError
 from headway.evaluation import class_scores, number_scores
 from headway.machine import MachineConfig, prepare
 from headway.models import BertClassifier
 from headway.recipes import check_same, recipe, saved, train
-from headway.recipes.classify import ClassifyJob
-from headway.recipes.classify_data import labelled_texts, prepare_texts
+from headway.tasks import registry
+from headway.tasks.classification.bundle import ClassifierBundle, ClassInput
+from headway.tasks.classification.data import labelled_texts, prepare_texts
+from headway.tasks.classification.job import ClassifyJob
+from headway.tasks.classification.reader import Numbers
+from headway.tasks.task import NO_OPTIONS
 from headway.training import read_metrics
 from tests.recipes.small_encoder import COUNTS, PAIRS, TEXTS, write_encoder, write_table
-from tests.recipes.test_classify import TINY
+from tests.tasks.test_classification import TINY
 from tests.tasks.test_language_modeling import STORY, configured
 
 ROWS = {
@@ -105,6 +108,30 @@ def test_numbers_are_learned_and_given_back_on_their_own_scale(learned):
     assert best["pearson"] > 0.9 and best["mse"] < 0.5
     assert (bundle.reader.numbers.lowest, bundle.reader.numbers.highest) == (1.0, 5.5)
     assert bundle.labels == () and "loss" not in best
+
+
+@pytest.mark.parametrize("name", ["pairs", "regress"])
+def test_training_and_python_give_the_same_scores_of_pairs_and_numbers(learned, name):
+    validations = read_metrics(learned(name) / "metrics.jsonl", "valid")
+    (best,) = [row for row in validations if row["is_best"]][-1:]
+    task, bundle = registry.task("classification"), load(learned(name))
+    held_out = task.held_out(bundle, learned(name), saved(learned(name)), NO_OPTIONS)
+    scores = task.evaluate(bundle, held_out)
+    assert scores.numbers() == {name: best[name] for name in scores.numbers()}
+    if name == "pairs":
+        assert scores.counts["pairs"] == len(held_out)
+    else:
+        assert list(scores.numbers()) == ["pearson", "spearman", "mse"]
+        assert not scores.metric("mse").higher_is_better
+        inputs = [ClassInput(text=each.text) for each in held_out]
+        numbers = [each.number for each in bundle.predict(inputs)]
+        assert numbers == bundle.score([each.text for each in held_out])
+
+
+def test_an_earlier_runs_negated_metric_is_read(learned, tmp_path):
+    text = (learned("pairs") / "run.yaml").read_text()
+    (tmp_path / "run.yaml").write_text(text.replace("metric: accuracy", "metric: negative_loss"))
+    assert saved(tmp_path).evaluation.metric == "loss"
 
 
 def test_what_one_gets_does_not_depend_on_the_others(learned):
@@ -268,13 +295,14 @@ def test_balance_makes_each_class_count_as_much_as_any_other(encoder, tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "metric"),
-    [("classify", "macro_f1"), ("pairs", "negative_loss"), ("regress", "spearman")],
+    [("classify", "macro_f1"), ("pairs", "loss"), ("regress", "spearman")],
 )
 def test_the_kept_model_is_best_by_what_was_asked(encoder, tables, tmp_path, name, metric):
     config = fine_tuning(name, tables, encoder, evaluation__metric=metric, evaluation__every=2)
     outcome = train(config, tmp_path / "run")
     rows = read_metrics(tmp_path / "run" / "metrics.jsonl", "valid")
-    assert outcome.best == max(row[metric] for row in rows)
+    best = min if metric == "loss" else max
+    assert outcome.best == best(row[metric] for row in rows)
 
 
 def test_no_better_for_so_many_evaluations_ends_the_run(encoder, tables, tmp_path):

@@ -1,0 +1,64 @@
+"""How good a classifier is: accuracy, F1, Matthews, cross-entropy; or correlations and error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+import torch.nn.functional as F
+
+from headway.data.formats import LabelledText
+from headway.errors import DataError
+from headway.evaluation import class_scores, confusion, number_scores
+from headway.evaluation.scores import Confusion, Metric, Scores
+from headway.tasks.classification.bundle import ClassifierBundle
+
+
+def evaluate(
+    bundle: ClassifierBundle,
+    texts: Sequence[LabelledText],
+    progress: Callable[[int], None] = lambda done: None,
+) -> Scores:
+    """`class_scores`, the mean cross-entropy in nats and the confusion matrix; of a model of
+    numbers `number_scores`.
+
+    progress: called before each batch with the number of texts processed so far. DataError where
+    there is no text, for a label that the model does not have, and for one that is no number where
+    it must be.
+    """
+    if not texts:
+        raise DataError("there is no text to evaluate on")
+    unit = "texts" if isinstance(texts[0].texts, str) else "pairs"
+    if bundle.reader.numbers is not None:
+        true = [text.number for text in texts]
+        logits = bundle.logits([text.texts for text in texts], progress)[:, 0]
+        predicted = [bundle.reader.numbers.restored(z) for z in logits.tolist()]
+        metrics = tuple(
+            Metric(name, value, higher_is_better=name != "mse")
+            for name, value in number_scores(predicted, true).items()
+        )
+        return Scores(metrics, {unit: len(texts)})
+    numbers = {label: i for i, label in enumerate(bundle.labels)}
+    for text in texts:
+        if text.label not in numbers:
+            raise DataError(f"the model does not know the label {text.label!r}", text.where)
+    return _of_classes(bundle, texts, [numbers[text.label] for text in texts], unit, progress)
+
+
+def _of_classes(
+    bundle: ClassifierBundle,
+    texts: Sequence[LabelledText],
+    classes: list[int],
+    unit: str,
+    progress: Callable[[int], None],
+) -> Scores:
+    logits = bundle.logits([text.texts for text in texts], progress).cpu()
+    predicted = logits.argmax(-1).tolist()
+    loss = F.cross_entropy(logits, torch.tensor(classes)).item()
+    metrics = [Metric(name, value) for name, value in class_scores(predicted, classes).items()]
+    right = sum(a == b for a, b in zip(predicted, classes, strict=True))
+    return Scores(
+        (*metrics, Metric("loss", loss, higher_is_better=False)),
+        {"right": right, unit: len(texts)},
+        confusion=Confusion(bundle.labels, confusion(predicted, classes, len(bundle.labels))),
+    )
