@@ -17,9 +17,10 @@ from headway.errors import UsageError
 from headway.settings import COMMAND_LINE
 
 if TYPE_CHECKING:
-    from headway.recipes import Outcome, RunConfig
+    from headway.recipes import Outcome
     from headway.recipes.compare import Comparison
     from headway.recipes.plans import Plan
+    from headway.tasks.translation.config import TranslationRunConfig
 
 INTERRUPTED = 130
 
@@ -75,7 +76,7 @@ def compare(
     def announce(variant: str, number: int, total: int) -> None:
         talk.rule(f"{number} of {total}  {variant}", align="left", style="dim")
 
-    def train(config: RunConfig, place: Path) -> Outcome:
+    def train(config: TranslationRunConfig, place: Path) -> Outcome:
         return run_training(config, place, quiet=quiet or json)
 
     found = run_plan(plan, configs, folder, train, beam=beam, announce=announce)

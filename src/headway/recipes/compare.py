@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from headway.bundle import TranslatorBundle
 from headway.data.formats import Pair, read_pairs
 from headway.errors import DataError, HeadwayError, UsageError
 from headway.evaluation import score_translations
@@ -17,18 +16,19 @@ from headway.inspection import align, attention_entropies
 from headway.machine import prepare as prepare_machine
 from headway.models import parameter_count
 from headway.recipes.catalogue import check_same, recipe
-from headway.recipes.config import RunConfig
 from headway.recipes.plans import Plan
-from headway.recipes.prepare import splits_of
 from headway.recipes.run import Outcome
-from headway.recipes.translate import check
 from headway.tasks.opening import load_as
+from headway.tasks.translation.bundle import TranslatorBundle
+from headway.tasks.translation.config import TranslationRunConfig
+from headway.tasks.translation.data import splits_of
+from headway.tasks.translation.job import check
 from headway.training import read_metrics
 
 GROUPS = 5  # of test sentences by source length, equally many in each
 LOOKED_AT = 100  # sentences whose attention's entropy is measured
 
-Trainer = Callable[[RunConfig, Path], Outcome]
+Trainer = Callable[[TranslationRunConfig, Path], Outcome]
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Comparison:
     interrupted: bool
 
 
-def settings_of(plan: Plan, common: Sequence[tuple[str, Any]]) -> dict[str, RunConfig]:
+def settings_of(plan: Plan, common: Sequence[tuple[str, Any]]) -> dict[str, TranslationRunConfig]:
     """The configuration of every run; what cannot work is said before anything is trained.
 
     `common`: layers of settings over the plan's own (the command line's).
@@ -82,7 +82,7 @@ def settings_of(plan: Plan, common: Sequence[tuple[str, Any]]) -> dict[str, RunC
     for variant, seed, name in plan.runs():
         layers = [("the plan", plan.common), *common, (f"variant {variant.name}", variant.changes)]
         config = recipe(plan.recipe, *layers, ("seeds", {"training.seed": seed}))
-        if not isinstance(config, RunConfig):
+        if not isinstance(config, TranslationRunConfig):
             raise UsageError(f"{plan.recipe} cannot be compared: only translators can so far")
         check(config)
         found[name] = config
@@ -91,7 +91,7 @@ def settings_of(plan: Plan, common: Sequence[tuple[str, Any]]) -> dict[str, RunC
 
 def compare(
     plan: Plan,
-    configs: dict[str, RunConfig],
+    configs: dict[str, TranslationRunConfig],
     folder: Path,
     train: Trainer,
     *,
@@ -129,7 +129,9 @@ def is_finished(folder: Path) -> bool:
     return bool(ends) and ends[-1]["stop"] != "interrupted"
 
 
-def _measured(folder: Path, config: RunConfig, who: tuple[str, str, int], beam: int) -> Measured:
+def _measured(
+    folder: Path, config: TranslationRunConfig, who: tuple[str, str, int], beam: int
+) -> Measured:
     """Measure a finished run, or read what was measured before with the same beam."""
     place = folder / "comparison.json"
     if place.is_file():
@@ -142,7 +144,9 @@ def _measured(folder: Path, config: RunConfig, who: tuple[str, str, int], beam: 
     return Measured.from_json(json.loads(text)["measured"])
 
 
-def _measure(folder: Path, config: RunConfig, who: tuple[str, str, int], beam: int) -> Measured:
+def _measure(
+    folder: Path, config: TranslationRunConfig, who: tuple[str, str, int], beam: int
+) -> Measured:
     machine = prepare_machine(config.machine)
     bundle = load_as(TranslatorBundle, folder, machine.device)
     pairs = _pairs(config)
@@ -152,7 +156,7 @@ def _measure(folder: Path, config: RunConfig, who: tuple[str, str, int], beam: i
     log = folder / "metrics.jsonl"
     valid, train = read_metrics(log, "valid"), read_metrics(log, "train")
     name, variant, seed = who
-    best = max(valid, key=lambda row: row[config.evaluation.metric])
+    best = [row for row in valid if row["is_best"]][-1]
     return Measured(
         name=name,
         variant=variant,
@@ -173,7 +177,7 @@ def _measure(folder: Path, config: RunConfig, who: tuple[str, str, int], beam: i
     )
 
 
-def _pairs(config: RunConfig) -> list[Pair]:
+def _pairs(config: TranslationRunConfig) -> list[Pair]:
     """Test pairs; validation pairs where there is no test set."""
     splits = splits_of(config.data)
     files = splits.test or splits.valid
