@@ -36,13 +36,13 @@ class SearchFlags:
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class PairFlags:
-    """Of a translator: on which pairs it is scored."""
+    """On which of its examples a translator or a captioner is scored."""
 
     split: Annotated[
         Literal["test", "valid"],
         Parameter(
-            help="Which of the run's own pairs: the test pairs, or the validation pairs that "
-            "were translated while training (--beam 1 gives the logged scores)."
+            help="Which of the run's own pairs or captioned images: those for testing, or those "
+            "of the validation while training (--beam 1 gives the logged scores)."
         ),
     ] = "test"
     source: Annotated[
