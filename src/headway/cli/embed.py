@@ -83,18 +83,26 @@ def embed(
     _check_paths(output, plot)
     place = machine.prepare()
     bundle = place.load(run)
-    if isinstance(bundle, ImageEncoding):
-        found, what = gather_pictures(texts, label), "pictures"
-    elif isinstance(bundle, TextEmbedding):
-        found, what = gather(texts, column, label), "texts"
-    else:
+    if not isinstance(bundle, TextEmbedding | ImageEncoding):
         raise other_kind(bundle, run, "text encoder", "image encoder")
+    found, what = _inputs(bundle, texts, column, label)
     _check_texts(found.texts, what, output, plot)
     vectors = _vectors(bundle, found.texts, place, (pooling, not raw))
     if output is None and plot is None:
         for line in (_objects if json else _table)(found, vectors.numpy()):
             data(line)
     _write_files((output, plot), vectors, found, what, run)
+
+
+def _inputs(
+    bundle: TextEmbedding | ImageEncoding, names: Sequence[str], column: str, label: str | None
+) -> tuple[Texts, str]:
+    """Texts, or the names of pictures; and which of the two they are."""
+    from headway.bundle import ImageEncoding
+
+    if isinstance(bundle, ImageEncoding):
+        return gather_pictures(names, label), "pictures"
+    return gather(names, column, label), "texts"
 
 
 def _write_files(

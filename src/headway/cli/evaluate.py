@@ -11,17 +11,15 @@ from cyclopts import Parameter
 
 from headway.cli.console import data, data_json, talk
 from headway.cli.flags import ON_THIS_MACHINE, BeamWidth, LengthPenalty, MachineFlags, number
-from headway.cli.surprise import show_surprise
 from headway.errors import DataError, UsageError
 from headway.files import check_new_file
 from headway.settings import COMMAND_LINE, override
-from headway.tasks.registry import evaluating_task
+from headway.tasks.registry import evaluating_task, tasks_of_kind
 
 if TYPE_CHECKING:
     from headway.bundle import Bundle, TranslatorBundle
     from headway.data.formats import Pair, PairFiles
     from headway.evaluation.scores import Scores
-    from headway.machine import Machine
 
 
 @Parameter(name="*")
@@ -150,8 +148,6 @@ def evaluate(
         if _of_a_task(bundle, run, path, chosen, json):
             return
         _check_sight(bundle, sight)
-        if _of_an_encoder(bundle, (run, path), place, windows.sentences, json):
-            return
         translator = expect(TranslatorBundle, bundle, run)
         _scores(translator, _pairs(translator, run, path, pairs), search, json)
 
@@ -175,6 +171,11 @@ def _of_a_task(
 
     config = saved(run) if (run / "run.yaml").is_file() else None
     task = evaluating_task(bundle.kind, path, config)
+    if task is None and tasks_of_kind(bundle.kind):
+        raise UsageError(
+            f"{run} does not say what it was trained on",
+            hint=f"name a file: headway eval {run} FILE",
+        )
     if task is None:
         return False
     plot = chosen.pop("confusion", None)
@@ -231,18 +232,6 @@ def _check_sight(bundle: Bundle, sight: SightFlags) -> None:
         raise UsageError("--known is for image encoders")
     if sight.worst:
         raise UsageError("--worst is for captioners")
-
-
-def _of_an_encoder(
-    bundle: Bundle, places: tuple[Path, Path | None], machine: Machine, sentences: int, json: bool
-) -> bool:
-    """Whether it is an encoder or made of one; then its scores were shown."""
-    from headway.bundle import EncoderBundle
-
-    if not isinstance(bundle, EncoderBundle):
-        return False
-    show_surprise(bundle, places, sentences, json, machine)
-    return True
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,6 @@ from headway.cli.embed import embed
 from headway.cli.evaluate import evaluate
 from headway.cli.export import export
 from headway.cli.figures import figures
-from headway.cli.fill import fill
 from headway.cli.flags import check_number
 from headway.cli.generate import chat, generate
 from headway.cli.inputs import utf8_arguments
@@ -72,7 +71,6 @@ app.command(evaluate, name="eval")
 app.command(translate)
 app.command(generate)
 app.command(chat)
-app.command(fill)
 app.command(embed)
 app.command(similar)
 app.command(inspect)

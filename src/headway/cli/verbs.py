@@ -71,10 +71,9 @@ def verb_command(verb: str) -> Callable[..., None]:
         changed = {name: value for name, value in chosen.items() if value != flags[name].default}
         table = _taken(changed) if isinstance(predicting, TableReading) else {}
         fixed, options = _split(predicting, verb, changed)
+        given = _inputs(predicting, entry, bundle, inputs, fixed)
         if isinstance(predicting, TableReading) and table:
             given = _of_table(predicting, bundle, run, table, [*inputs, *fixed])
-        else:
-            given = _inputs(predicting, entry, bundle, inputs, fixed)
         if plot is not None:
             given = iter([_only(given, predicting, entry)])
         lists = chunks(given, from_input=not inputs and not table)

@@ -12,14 +12,12 @@ from headway.recipes.catalogue import (
 )
 from headway.recipes.config import RunConfig
 from headway.recipes.dry_run import DryRun
-from headway.recipes.encoder_config import EncoderRunConfig
 from headway.recipes.run import Outcome, train
 
 __all__ = [
     "RECIPES",
     "AnyRunConfig",
     "DryRun",
-    "EncoderRunConfig",
     "Outcome",
     "RunConfig",
     "amended",

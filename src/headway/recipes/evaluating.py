@@ -31,7 +31,8 @@ def score(
     task = evaluating_task(bundle.kind, paths[0] if paths else None, config)
     if task is None:
         raise UsageError(
-            f"no task evaluates a {bundle.kind} on {paths[0] if paths else 'the data of its run'}"
+            f"no task evaluates a {bundle.kind} on {paths[0] if paths else 'the data of its run'}",
+            hint=f"name a file of examples: headway eval {run or 'RUN'} FILE",
         )
     settings = override(task.evaluation(), options, where)
     if paths is not None:

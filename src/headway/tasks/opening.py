@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 from headway import interop
 from headway.bundle import (
     Bundle,
-    EncoderBundle,
     TextBundle,
     TranslatorBundle,
 )
@@ -17,8 +16,6 @@ from headway.errors import DataError, UsageError, did_you_mean
 from headway.files import read_json
 from headway.linear import lay_out
 from headway.models import (
-    Bert,
-    BertConfig,
     Translator,
     TranslatorConfig,
     shapes_only,
@@ -40,20 +37,11 @@ FOREIGN_KEYS = {
 LONGEST_CAPTION = 64  # pieces, where a folder does not tell
 
 
-def _foreign_encoder(model: Bert, place: Path, kind: str) -> EncoderBundle:
-    """With how sentence-transformers makes its vectors, where the folder says so."""
-    how = interop.read_sentence_folder(place)
-    return EncoderBundle(model, interop.read_marked(place, kind), how.pooling, how.length)
-
-
 B = TypeVar("B")
 
 
 SPECS: dict[str, BundleSpec] = {
     "translator": BundleSpec(config=TranslatorConfig, model=Translator, bundle=TranslatorBundle),
-    "bert": BundleSpec(
-        config=BertConfig, model=Bert, bundle=EncoderBundle, foreign=_foreign_encoder
-    ),
 }
 """`family` in config.json -> how it is opened, of those tasks that are no folder yet."""
 
