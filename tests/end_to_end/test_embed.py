@@ -278,7 +278,7 @@ def test_a_dry_run_keeps_nothing_and_settings_are_shown(place, here):
     ("words", "code", "part"),
     [
         ("fill enc hello", 2, "no [MASK] in 'hello'"),
-        ("fill enc [MASK] --top 0", 2, "--top"),
+        ("fill enc [MASK] --top 0", 2, "top=0"),
         ("fill headless [MASK]", 2, "no head for hidden words"),
         ("fill nowhere [MASK]", 2, "no config.json"),
         ("embed enc t.txt --output v.txt", 2, ".npz or .tsv or .jsonl"),
@@ -299,7 +299,7 @@ def test_a_dry_run_keeps_nothing_and_settings_are_shown(place, here):
         ("train embed p.tsv", 2, "--from RUN"),
         ("train embed p.tsv --from enc --model tiny", 2, "has its size"),
         ("train embed t.tsv --from enc", 2, "--data.first"),
-        ("eval enc", 2, "name a file of pairs"),
+        ("eval enc", 2, "name a file"),
         ("eval enc t.tsv", 2, "no column 'first'"),
         ("translate enc hello", 2, "needs a translator"),
     ],

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-import headway.bundle
 from headway.cli.main import main
 from headway.models import Translator, TranslatorConfig
+from headway.tasks import opening
 from tests.interop.test_export import TINY, Bytes, opened, shaken
 
 
@@ -18,7 +18,7 @@ def exported(tmp_path, monkeypatch, capsys):
 
     def run(model, *words):
         bundle = SimpleNamespace(model=model, tokenizer=Bytes(), kind="some model")
-        monkeypatch.setattr(headway.bundle, "load", lambda folder: bundle)
+        monkeypatch.setattr(opening, "load", lambda folder: bundle)
         monkeypatch.chdir(tmp_path)
         (tmp_path / "r").mkdir(exist_ok=True)
         with pytest.raises(SystemExit) as left:

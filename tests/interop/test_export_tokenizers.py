@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import pytest
 import transformers
 
-import headway.bundle
 from headway.cli.main import main
 from headway.errors import HeadwayError
 from headway.interop import export, read_llama2c_tokenizer, read_tokenizer
+from headway.tasks import opening
 from headway.text import Characters, TextPieces
 from tests.interop.test_export import PROMPT, STORY, TINY, shaken
 from tests.interop.test_tokenizers import ODD, llama_like, small_gpt2
@@ -87,7 +87,7 @@ def test_a_foreign_file_that_says_something_else_is_found(tmp_path, monkeypatch)
 @pytest.mark.parametrize("kind", [pieces, characters, llama])
 def test_the_command_exports_each_kind(kind, tmp_path, monkeypatch, capsys):
     bundle = SimpleNamespace(model=shaken(WIDE), tokenizer=kind(tmp_path), kind="some model")
-    monkeypatch.setattr(headway.bundle, "load", lambda folder: bundle)
+    monkeypatch.setattr(opening, "load", lambda folder: bundle)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "r").mkdir()
     with pytest.raises(SystemExit) as left:

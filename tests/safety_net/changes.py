@@ -11,6 +11,8 @@ _SAME_BATCHES = (
 )
 _NATS_TOO = "`headway eval` of a translator gives the nats too, and says of which pairs"
 _LOSS_TOO = "`headway eval` gives all that validation while training gives"
+_ALL_TOGETHER = "`headway eval` of an encoder gives what validation gives, of all texts together"
+_A_METRIC = "pseudo-perplexity is a metric, also of validation in runs that go on from a model"
 _LINEAR_TOO = "validation while training gives all that `headway eval` gives"
 _ONE_OBJECT = (
     "`headway eval --json` prints one object for a captioner, as its help says: the means, and the "
@@ -55,11 +57,17 @@ CHANGES: dict[str, str] = {
     "classify* eval.output.0.loss": _LOSS_TOO,
     "pairs* eval.output.0.loss": _LOSS_TOO,
     "distil eval.output.0.loss": _LOSS_TOO,
+    "* validation.*.negative_mlm_nats": _NOT_NEGATED,
+    "* eval.output.0.mlm_*": _ALL_TOGETHER,
+    "* eval.output.0.nsp_*": _ALL_TOGETHER,
+    "* eval.output.0.below_unigram": _ALL_TOGETHER,
+    "* *.pseudo_perplexity_per_*": _A_METRIC,
     "vision* validation.*.negative_loss": _NOT_NEGATED,
     "sound validation.*.negative_loss": _NOT_NEGATED,
     "vision* eval.output.0.loss": _SAME_BATCHES,
     "dino validation.*.spread": _SAME_BATCHES,
     "dino validation.*.linear": _LINEAR_TOO,
+    "dino checkpoint": "checkpoints hold the centre of DINO's teacher, without which runs differ",
     "caption* validation.*.negative_nats": _NOT_NEGATED,
     "caption* validation.*.nats": _SAME_BATCHES,
     "caption* eval.output.0.nats": _LOSS_TOO,

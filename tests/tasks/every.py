@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.end_to_end.small import headway
-from tests.safety_net.cases import CASES, HF_ENCODER, with_prerequisites
+from tests.safety_net.cases import CASES, HF_ENCODER, with_prerequisites, words
 from tests.safety_net.tiny_data import write_all
 
 
@@ -15,11 +15,13 @@ from tests.safety_net.tiny_data import write_all
 class TaskCase:
     """case: a run of the safety net. inspected: what `headway inspect` looks at; none if the model
     attends to nothing. exports: whether Hugging Face has such models. one_class: a few lines of
-    examples whose labels are all the same, where there must be two."""
+    examples whose labels are all the same, where there must be two. more: flags with which
+    Hugging Face can represent the model."""
 
     case: str
     inspected: tuple[str, ...]
     exports: bool = True
+    more: tuple[str, ...] = ()
     one_class: str | None = None
 
 
@@ -28,14 +30,27 @@ EVERY: dict[str, TaskCase] = {
     "language_modeling": TaskCase("gpt-tiny", ("The fox",)),
     "masked_language_modeling": TaskCase(HF_ENCODER, ("The [MASK] sees .",)),
     "classification": TaskCase(
-        "classify", ("the toad is at home",), one_class="text\tlabel\na toad\tx\na rake\tx\n"
+        "classify",
+        ("the toad is at home",),
+        one_class="text\tlabel\n" + "a toad\tx\na rake\tx\n" * 9,
+        more=words("--model.pooling first"),
     ),
-    "tagging": TaskCase("tag", ("in the lake Zoë waits .",), one_class="a\tO\nlake\tO\n\nby\tO\n"),
+    "tagging": TaskCase(
+        "tag", ("in the lake Zoë waits .",), one_class="a\tO\nlake\tO\n\nby\tO\n\n" * 9
+    ),
     "question_answering": TaskCase("answer", ("who is there ?", "Zoë waits here")),
     "sentence_embedding": TaskCase("embed", ("the toad is at home",)),
-    "image_classification": TaskCase("vision", ("dark.png",)),
-    "self_distillation": TaskCase("dino", ("dark.png",)),
-    "captioning": TaskCase("caption", ("dark.png",)),
+    "image_classification": TaskCase(
+        "vision", ("dark.png",), more=words("--model.positions learned --model.pooling first")
+    ),
+    "self_distillation": TaskCase("dino", ("dark.png",), more=words("--model.positions learned")),
+    "captioning": TaskCase(
+        "caption",
+        ("dark.png",),
+        more=words(
+            "--model.vit.positions learned --model.vit.model-dim 32 --model.vit.num-heads 4"
+        ),
+    ),
     "word_vectors": TaskCase("words", (), exports=False),
 }
 """Name of a task -> a tiny run of it."""
@@ -60,7 +75,8 @@ def place_of(name: str, make: Callable[[str], Path]) -> Path:
 def arguments(case: str) -> list[str]:
     """Those of `headway train`, starting from a model that Hugging Face has too."""
     starts = {f"runs/{one}": f"runs/{other}" for one, other in STARTS.items()}
-    return [starts.get(word, word) for word in CASES[case].train]
+    more = [word for task in EVERY.values() if task.case == case for word in task.more]
+    return [*(starts.get(word, word) for word in CASES[case].train), *more]
 
 
 def command(case: str, data: str | None = None) -> list[str]:

@@ -37,7 +37,9 @@ def test_a_file_or_the_run_says_which_of_several_tasks_evaluates_a_model():
     embedding = task("sentence_embedding")
     for name in ("pairs.tsv", "pairs.csv", "pairs.jsonl.gz"):
         assert evaluating_task("text encoder", Path(name), None) is embedding
-    assert evaluating_task("text encoder", Path("story.txt"), embedding.config()) is not embedding
+    masked = task("masked_language_modeling")
+    assert evaluating_task("text encoder", Path("story.txt"), embedding.config()) is masked
+    assert evaluating_task("text encoder", None, masked.config()) is masked
     assert evaluating_task("text encoder", None, embedding.config()) is embedding
     assert evaluating_task("text encoder", None, None) is None
     tagging = task("tagging")

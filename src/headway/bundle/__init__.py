@@ -18,7 +18,7 @@ from headway.bundle.contract import (
     Truncating,
     WordEmbedding,
 )
-from headway.bundle.encoder import EncoderBundle, Guess
+from headway.bundle.encoder import EncoderBundle, Filled, FillInput, FillOptions, Guess
 from headway.bundle.image_encoder import ImageEncoderBundle
 from headway.bundle.probe import (
     ImagePatches,
@@ -50,6 +50,9 @@ __all__ = [
     "BundleWithReader",
     "Classified",
     "EncoderBundle",
+    "FillInput",
+    "FillOptions",
+    "Filled",
     "Guess",
     "ImageEncoderBundle",
     "ImageEncoding",

@@ -18,6 +18,7 @@ from headway.bundle.reading import Attention, Reading, attention_of, framed_read
 from headway.data.framed import FramedBatch, collate_framed, shortest_first
 from headway.errors import DataError, UsageError
 from headway.models import Bert, BertConfig
+from headway.settings import required, setting
 from headway.shapes import Float, Tensor
 from headway.text import MarkedTokenizer
 
@@ -34,6 +35,29 @@ class Guess:
 
     word: str
     probability: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class FillInput:
+    """One input whose masked words are predicted."""
+
+    text: str = required("text with [MASK] where a word is predicted, once or several times")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FillOptions:
+    top: int = setting(5, "Number of words for each [MASK], the most probable first.", gt=0)
+
+
+FIVE_WORDS = FillOptions()
+
+
+@dataclass(frozen=True)
+class Filled:
+    """A text, and for each [MASK] in it the most probable words, the best first."""
+
+    text: str
+    guesses: tuple[tuple[Guess, ...], ...]
 
 
 class EncoderBundle(Bundle):
@@ -103,6 +127,16 @@ class EncoderBundle(Bundle):
                 pairs = zip(self.tokenizer.words(best), own, strict=True)
                 found[owner].append([Guess(word, value) for word, value in pairs])
         return found
+
+    def predict(
+        self, inputs: Sequence[FillInput], options: FillOptions = FIVE_WORDS, *, first: int = 1
+    ) -> list[Filled]:
+        """`fill` of each input."""
+        texts = [each.text for each in inputs]
+        return [
+            Filled(text, tuple(map(tuple, guesses)))
+            for text, guesses in zip(texts, self.fill(texts, options.top, first), strict=True)
+        ]
 
     def embed(
         self,

@@ -23,10 +23,9 @@ from headway.cli.console import (
 from headway.cli.demo import demo
 from headway.cli.doctor import doctor, version
 from headway.cli.embed import embed
-from headway.cli.evaluate import evaluate
+from headway.cli.evaluate import evaluate_command, named_evaluate
 from headway.cli.export import export
 from headway.cli.figures import figures
-from headway.cli.fill import fill
 from headway.cli.flags import check_number
 from headway.cli.generate import chat, generate
 from headway.cli.inputs import utf8_arguments
@@ -67,10 +66,8 @@ app.command(demo)
 app.command(train)
 app.command(compare)
 app.command(plan)
-app.command(evaluate, name="eval")
 app.command(generate)
 app.command(chat)
-app.command(fill)
 app.command(embed)
 app.command(similar)
 app.command(inspect)
@@ -150,10 +147,14 @@ def _call(words: list[str]) -> None:
 def register_verbs(imported: Sequence[str]) -> None:
     """Make the verbs of all tasks commands. Tasks of those `imported` are imported, as their inputs
     and options are the flags; the others wait, so that `headway --help` needs no torch."""
-    for verb in verbs():
-        if verb in app:
-            del app[verb]
-        app.command(verb_command(verb) if verb in imported else named_verb(verb), name=verb)
+    commands = {
+        verb: verb_command(verb) if verb in imported else named_verb(verb) for verb in verbs()
+    }
+    commands["eval"] = evaluate_command() if "eval" in imported else named_evaluate()
+    for name, command in commands.items():
+        if name in app:
+            del app[name]
+        app.command(command, name=name)
 
 
 def _no_name(error: UnicodeEncodeError) -> UsageError:

@@ -51,7 +51,6 @@ NEXT = {
         "eval {run}",
         "export {run} --to hf",
     ),
-    "bert": ('fill {run} "... [MASK] ..."', "eval {run}"),
     "encoder": ("train classify TEXTS --from {run}", "embed {run} TEXTS --output vectors.npz"),
     "classifier": ('classify {run} "..."', "eval {run}"),
     "tagger": ('tag {run} "..."', "eval {run}"),

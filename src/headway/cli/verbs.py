@@ -71,15 +71,22 @@ def verb_command(verb: str) -> Callable[..., None]:
         changed = {name: value for name, value in chosen.items() if value != flags[name].default}
         table = _taken(changed) if isinstance(predicting, TableReading) else {}
         fixed, options = _split(predicting, verb, changed)
+        given = _inputs(predicting, entry, bundle, inputs, fixed)
         if isinstance(predicting, TableReading) and table:
             given = _of_table(predicting, bundle, run, table, [*inputs, *fixed])
-        else:
-            given = _inputs(predicting, entry, bundle, inputs, fixed)
         if plot is not None:
             given = iter([_only(given, predicting, entry)])
         lists = chunks(given, from_input=not inputs and not table)
         _predict(predicting, entry, bundle, options, lists, place, json=json, plot=plot)
 
+    _declare(predict, verb, flags, _about_inputs(entries, tasks))
+    return predict
+
+
+def _declare(
+    predict: Callable[..., None], verb: str, flags: Mapping[str, Argument], about_inputs: str
+) -> None:
+    """Give the command of a verb its parameters and its help."""
     parameters = [
         Argument("run", Argument.POSITIONAL_ONLY, annotation=str),
         Argument("inputs", Argument.VAR_POSITIONAL, annotation=str),
@@ -99,12 +106,11 @@ def verb_command(verb: str) -> Callable[..., None]:
     run
         A run folder or a model folder.
     inputs
-        {_about_inputs(entries, tasks)}
+        {about_inputs}
     json
         One JSON object per line.
     """
     predict.__name__ = verb
-    return predict
 
 
 def _predict(

@@ -43,13 +43,15 @@ class PseudoPerplexity:
 
 @torch.inference_mode()
 def pseudo_perplexity(
-    bundle: EncoderBundle, texts: Sequence[str], go_on: Callable[[], object] = lambda: None
+    bundle: EncoderBundle,
+    texts: Sequence[str],
+    progress: Callable[[int], object] = lambda done: None,
 ) -> PseudoPerplexity:
     """-sum_t log P(w_t | all w but w_t), each token hidden alone. Salazar et al. 2020, section 2.
 
     A text is read by itself, in parts where it is longer than the model's places. Costs one row
-    for each token. go_on is called before every batch. UsageError for a model that guesses no
-    words, or no text.
+    for each token. progress: called before each batch with the number of tokens processed so far.
+    UsageError for a model that guesses no words, or no text.
     """
     if bundle.model.masked_words is None:
         raise UsageError("this model has no head for hidden words: it has no pseudo-perplexity")
@@ -67,7 +69,7 @@ def pseudo_perplexity(
     rows.sort(key=lambda row: len(row[0]))  # stable: little padding
     total = 0.0
     for start in range(0, len(rows), ROWS):
-        go_on()
+        progress(start)
         chosen = rows[start : start + ROWS]
         batch, places = _hidden(chosen, bundle)
         hidden = bundle.model.encode(batch.tokens, batch.keys, batch.types)

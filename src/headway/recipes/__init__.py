@@ -11,14 +11,12 @@ from headway.recipes.catalogue import (
     saved,
 )
 from headway.recipes.dry_run import DryRun
-from headway.recipes.encoder_config import EncoderRunConfig
 from headway.recipes.run import Outcome, train
 
 __all__ = [
     "RECIPES",
     "AnyRunConfig",
     "DryRun",
-    "EncoderRunConfig",
     "Outcome",
     "amended",
     "check_same",

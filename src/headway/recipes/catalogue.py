@@ -17,10 +17,6 @@ AnyRunConfig = Any
 
 
 RECIPES: dict[str, Callable[[], Any]] = {
-    "bert": encoders.bert,
-    "bert-tiny": encoders.bert_tiny,
-    "bert-domain": encoders.bert_domain,
-    "roberta": encoders.roberta,
     "distil": encoders.distil,
     "distil-tag": encoders.distil_tag,
     "distil-answer": encoders.distil_answer,

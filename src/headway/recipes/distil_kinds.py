@@ -35,14 +35,6 @@ from headway.recipes.distil_config import (
     DistilTagRunConfig,
     StudentRunConfig,
 )
-from headway.recipes.encoder import EncoderJob
-from headway.recipes.encoder_config import (
-    EncoderDataConfig,
-    EncoderEvaluationConfig,
-    EncoderRunConfig,
-    EncoderTrainingConfig,
-)
-from headway.recipes.encoder_data import prepare_encoder
 from headway.tasks import classification, language_modeling, question_answering, tagging
 from headway.tasks.classification.bundle import ClassifierBundle
 from headway.tasks.classification.config import METRICS
@@ -61,6 +53,14 @@ from headway.tasks.language_modeling.config import (
 )
 from headway.tasks.language_modeling.data import check_sources, prepare_language
 from headway.tasks.language_modeling.job import LanguageJob
+from headway.tasks.masked_language_modeling.config import (
+    EncoderDataConfig,
+    EncoderEvaluationConfig,
+    EncoderRunConfig,
+    EncoderTrainingConfig,
+)
+from headway.tasks.masked_language_modeling.data import prepare_encoder
+from headway.tasks.masked_language_modeling.job import EncoderJob
 from headway.tasks.question_answering.bundle import AnswererBundle
 from headway.tasks.question_answering.config import AnswerRunConfig, AnswerTrainingConfig
 from headway.tasks.question_answering.data import check_answers, prepare_answers_as

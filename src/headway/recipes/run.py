@@ -24,8 +24,6 @@ from headway.recipes.catalogue import AnyRunConfig
 from headway.recipes.distil import DISTILLATION
 from headway.recipes.distil_kinds import KINDS
 from headway.recipes.dry_run import DRY_RUN, DryRun, GoOn
-from headway.recipes.encoder import ENCODER
-from headway.recipes.encoder_config import EncoderRunConfig
 from headway.recipes.glimpses import FOLDER as GLIMPSES
 from headway.recipes.glimpses import Glimpses
 from headway.recipes.memory import memory_explained
@@ -57,7 +55,6 @@ LOGGED = {"plan", "train", "valid", "sample", "saved", "resumed", "finished"}
 
 FAMILIES: dict[type[AnyRunConfig], Family | Task] = {
     **dict.fromkeys(KINDS, DISTILLATION),
-    EncoderRunConfig: ENCODER,
 }
 """The class of a configuration -> what its family brings, for those that are no task yet."""
 

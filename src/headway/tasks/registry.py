@@ -90,6 +90,17 @@ OWN: dict[str, Entry] = {
     answer and probability, as many as --top requests, with tabs between them.
     """,
     ),
+    "masked_language_modeling": Entry(
+        path="headway.tasks.masked_language_modeling:TASK",
+        kind="text encoder",
+        families=("bert",),
+        verb="fill",
+        help="""Predict masked words: headway fill RUN "Paris is the [MASK] of France."
+
+    Reads the arguments, or one text per line from standard input. A text may have several [MASK],
+    each of which is predicted by itself. ## begins a prediction that continues the word before it.
+    """,
+    ),
     "sentence_embedding": Entry(
         path="headway.tasks.sentence_embedding:TASK",
         kind="text encoder",

@@ -1,4 +1,4 @@
-"""Encoders as a run: text in, the model that guesses hidden words of held-out text best out.
+"""A training run of a text encoder: from text to a model that predicts masked words.
 
 Devlin et al. 2019 (BERT), Liu et al. 2019 (RoBERTa); going on in a domain: Gururangan et al. 2020.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ import torch
 from torch import nn
 
 from headway.bundle import EncoderBundle
-from headway.data.framed import collate_framed
 from headway.data.masked_rows import (
     IGNORED,
     MaskedBatch,
@@ -25,14 +24,24 @@ from headway.data.masked_rows import (
     rows_in_order,
     words_a_row,
 )
-from headway.evaluation import PseudoPerplexity, pseudo_perplexity
+from headway.evaluation import pseudo_perplexity
 from headway.machine import Machine
 from headway.models import Bert, start_from
-from headway.recipes.encoder_config import EncoderRunConfig
-from headway.recipes.encoder_data import PreparedSentences, check_encoder, prepare_encoder
-from headway.recipes.encoder_scores import HELD_OUT, score_rows, sources_of
 from headway.settings import override
-from headway.tasks.job import Emit, Example, Family, prepare_blocks
+from headway.tasks.job import Emit, Example, prepare_blocks
+from headway.tasks.masked_language_modeling.config import EncoderRunConfig, EncoderScoring
+from headway.tasks.masked_language_modeling.data import (
+    PreparedSentences,
+    held_out_sentences,
+    prepare_encoder,
+)
+from headway.tasks.masked_language_modeling.evaluation import entropy, evenly
+from headway.tasks.masked_language_modeling.rows import (
+    HELD_OUT,
+    HeldOutText,
+    held_out_folders,
+    sources_of,
+)
 from headway.tasks.text_data import opened
 from headway.training import MaskedWords, Stream
 
@@ -52,7 +61,19 @@ class EncoderJob:
         tokenizer = prepared.tokenizer
         train = sources_of(self.config, prepared.train, tokenizer, 0)
         self.rows = MaskedRows(train, machine.device)
-        self.held_out = sources_of(self.config, prepared.valid, tokenizer, HELD_OUT)
+        sources = sources_of(self.config, prepared.valid, tokenizer, HELD_OUT)
+        names = held_out_folders(self.config, Path())
+        self.held_out = HeldOutText(
+            sources=dict(zip(names, sources, strict=True)),
+            batch_size=config.training.rows,
+            read_sentences=partial(held_out_sentences, config.data),
+        )
+        evaluation = config.evaluation
+        self.evaluation = EncoderScoring(
+            rows=-(-evaluation.rows // len(sources)),
+            sentences=0 if start is None else evaluation.sentences,
+            sample=evaluation.sample,
+        )
         self.objective = MaskedWords(words_a_row(self.rows.sources[0]))
 
     def build(self) -> nn.Module:
@@ -65,25 +86,11 @@ class EncoderJob:
     def stream(self, epoch: int, position: int) -> Stream:
         return self.rows.stream(epoch, position)
 
-    @torch.inference_mode()
-    def evaluate(
-        self, model: Any, emit: Callable[..., None], go_on: Callable[..., None]
-    ) -> dict[str, float]:
-        """Of held-out rows that hide the same words each time: nats a hidden word and the share
-        guessed right, nats a pair and the share judged right, and how many nats the words are below
-        their unigram entropy."""
-        sums = score_rows(model, self.held_out_batches(), self.machine, go_on)
-        self._show_sample(model, emit)
-        self._tell_surprise(model, emit, go_on)
-        numbers = sums.numbers()
-        nats = numbers["mlm_nats"]
-        return {**numbers, "negative_mlm_nats": -nats, "below_unigram": self.unigram[0] - nats}
-
     def held_out_batches(self) -> Iterator[MaskedBatch]:
         """The same rows, with the same words hidden, each time."""
-        most = -(-self.config.evaluation.rows // len(self.held_out))
-        for source in self.held_out:
-            yield from rows_in_order(source, self.config.training.rows, most, self.machine.device)
+        text, device = self.held_out, self.machine.device
+        for source in text.sources.values():
+            yield from rows_in_order(source, text.batch_size, self.evaluation.rows, device)
 
     @cached_property
     def unigram(self) -> tuple[float, float]:
@@ -101,30 +108,7 @@ class EncoderJob:
         seen[list(self.prepared.tokenizer.special_ids)] = 0
         there = hidden > 0
         shares = hidden[there] / hidden.sum()
-        entropy = -float((shares * np.log(shares)).sum())
-        return entropy, -float((shares * np.log(seen[there] / seen.sum())).sum())
-
-    def _show_sample(self, model: Bert, emit: Callable[..., None]) -> None:
-        """A held-out sentence with a hidden word, so that a person sees what the numbers mean."""
-        asked, tokenizer = self.config.evaluation.sample, self.prepared.tokenizer
-        found = _to_guess(self.prepared, self.config.training.length) if asked else None
-        if found is None:
-            return
-        ids, place = found
-        shown = [*ids[:place], tokenizer.marks.mask, *ids[place + 1 :]]
-        framed, _ = tokenizer.marks.frame(shown)
-        batch = collate_framed([framed], None, tokenizer.marks.pad).to(self.machine.device)
-        with self.machine.precision():
-            hidden = model.encode(batch.tokens, batch.keys)
-            shares = model.words(hidden[:, place + 1]).float().softmax(-1)[0, : tokenizer.size]
-        best = shares.topk(min(asked, tokenizer.size))
-        words = tokenizer.pieces(best.indices.tolist())
-        guesses = zip(words, best.values.tolist(), strict=True)
-        (mask, true) = tokenizer.pieces([tokenizer.marks.mask, ids[place]])
-        before, after = tokenizer.decode(ids[:place]), tokenizer.decode(ids[place + 1 :])
-        prompt = f"{before} {mask} {after}".strip()
-        output = ", ".join(f"{word} {share:.2f}" for word, share in guesses)
-        emit("sample", prompt=prompt, output=f"{output} (it was: {true})")
+        return entropy(hidden), -float((shares * np.log(seen[there] / seen.sum())).sum())
 
     @cached_property
     def sentences(self) -> list[str]:
@@ -134,28 +118,20 @@ class EncoderJob:
         texts = [self.prepared.tokenizer.decode(corpus.sentence(int(i))) for i in chosen]
         return [text for text in texts if text]
 
-    @cached_property
-    def surprise_before(self) -> PseudoPerplexity | None:
-        """Of the model that it starts from, on `sentences`."""
-        if self.start is None or self.start.model.masked_words is None:
-            return None
-        self.start.model.to(self.machine.device)
-        return pseudo_perplexity(self.start, self.sentences)
-
-    def _tell_surprise(
-        self, model: Bert, emit: Callable[..., None], go_on: Callable[..., None]
-    ) -> None:
-        """Where it goes on from a model: how much better it knows this text by now."""
+    def baseline(self, progress: Callable[..., None]) -> str | None:
+        """The pseudo-perplexity of the model that it starts from."""
         if self.start is None:
-            return
-        now = pseudo_perplexity(
-            EncoderBundle(model, self.prepared.tokenizer), self.sentences, go_on
+            return None
+        if self.start.model.masked_words is None:
+            return "the model to start from has no head for hidden words: it begins with a new one"
+        self.start.model.to(self.machine.device)
+        sentences = evenly(self.held_out.sentences, self.evaluation.sentences)
+        with self.machine.precision():
+            before = pseudo_perplexity(self.start, sentences, progress)
+        return (
+            f"before: pseudo-perplexity {before.a_word:,.1f} a word "
+            f"({math.log(before.a_word):.3f} nats), {before.fertility:.3f} tokens a word"
         )
-        before = self.surprise_before
-        compared = "" if before is None else f", {before.a_word:,.1f} before"
-        tokens = "" if before is None else f", {before.fertility:.3f} before"
-        text = f"pseudo-perplexity {now.a_word:,.1f} a word{compared}; {now.fertility:.3f} tokens"
-        emit("note", text=f"{text} a word{tokens} ({len(self.sentences)} held-out sentences)")
 
     def example(self) -> Example | None:
         short = (text for text in self.sentences if 5 <= len(text.split()) <= 30)
@@ -179,25 +155,6 @@ class EncoderJob:
         }
 
 
-def _to_guess(prepared: PreparedSentences, room: int) -> tuple[list[int], int] | None:
-    """(a held-out sentence of some length, the place of its longest word that is one piece)."""
-    tokenizer, corpus = prepared.tokenizer, prepared.valid[0]
-    continues = [*tokenizer.continues(), False]
-    fitting = np.flatnonzero((corpus.lengths >= 6) & (corpus.lengths <= min(30, room - 2)))
-    for number in fitting[len(fitting) // 2 :].tolist():
-        ids = corpus.sentence(number)
-        after = [*ids[1:], -1]
-        pieces = tokenizer.pieces(ids)
-        places = [
-            place
-            for place, (i, following) in enumerate(zip(ids, after, strict=True))
-            if not (continues[i] or continues[following] or i in tokenizer.special_ids)
-        ]
-        if places:
-            return ids, max(places, key=lambda place: len(pieces[place]))
-    return None
-
-
 def _fitted(
     config: EncoderRunConfig, prepared: PreparedSentences, start: EncoderBundle | None
 ) -> EncoderRunConfig:
@@ -215,7 +172,8 @@ def _fitted(
     )
 
 
-def _prepare(config: EncoderRunConfig, folder: Path, machine: Machine, emit: Emit) -> EncoderJob:
+def prepare(config: EncoderRunConfig, folder: Path, machine: Machine, emit: Emit) -> EncoderJob:
+    """The sentences, encoded, and the encoder that training goes on from, if any."""
     training = config.training
     start = opened(EncoderBundle, training.start, training.length) if training.start else None
     prepared = prepare_encoder(config, start, folder, emit)
@@ -224,9 +182,9 @@ def _prepare(config: EncoderRunConfig, folder: Path, machine: Machine, emit: Emi
     def note(text: str) -> None:
         emit({"kind": "note", "text": text})
 
-    entropy, cost = job.unigram
+    least, cost = job.unigram
     note(
-        f"the hidden words held out have a unigram entropy of {entropy:.3f} nats; by the training "
+        f"the hidden words held out have a unigram entropy of {least:.3f} nats; by the training "
         f"text's frequencies they cost {cost:.3f}"
     )
     if job.config.model.next_sentence:
@@ -245,25 +203,9 @@ def _prepare(config: EncoderRunConfig, folder: Path, machine: Machine, emit: Emi
                 f"in the first {passes} second texts that stand elsewhere come from all the texts, "
                 "then from their own (--training.mixed)"
             )
-    if start is not None:
-        if config.optimizer.kind == "muon":
-            note(
-                f"the rates of the recipe {config.recipe} suit models that begin from nothing: "
-                "headway train bert-domain goes on more carefully"
-            )
-        _tell_start(job, note)
+    if start is not None and config.optimizer.kind == "muon":
+        note(
+            f"the rates of the recipe {config.recipe} suit models that begin from nothing: "
+            "headway train bert-domain goes on more carefully"
+        )
     return job
-
-
-def _tell_start(job: EncoderJob, note: Callable[[str], None]) -> None:
-    before = job.surprise_before
-    if before is None:
-        note("the model to start from has no head for hidden words: it begins with a new one")
-        return
-    note(
-        f"before: pseudo-perplexity {before.a_word:,.1f} a word ({math.log(before.a_word):.3f} "
-        f"nats), {before.fertility:.3f} tokens a word"
-    )
-
-
-ENCODER = Family(check=check_encoder, prepare=_prepare)

@@ -1,6 +1,8 @@
 """The encoder family as a run: what it learns, what is resumed, what it goes on from."""
 
+import json
 from dataclasses import asdict
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,13 +10,16 @@ import torch
 import torch.nn.functional as F
 
 from headway import load
-from headway.bundle import EncoderBundle
+from headway.bundle import EncoderBundle, FillInput, FillOptions
+from headway.cli.main import main
 from headway.data.masked_rows import IGNORED
 from headway.errors import DataError, UsageError
 from headway.machine import MachineConfig, prepare
 from headway.recipes import recipe, saved, train
-from headway.recipes.encoder import ENCODER, EncoderJob
-from headway.recipes.encoder_data import prepare_encoder
+from headway.tasks import registry
+from headway.tasks.masked_language_modeling.config import EncoderScoring
+from headway.tasks.masked_language_modeling.data import check_encoder, prepare_encoder
+from headway.tasks.masked_language_modeling.job import EncoderJob
 from headway.tasks.opening import load_as
 from headway.training import read_metrics
 
@@ -26,6 +31,7 @@ STORIES = [
     for name in NAMES
 ]
 STORIES = [STORIES[7 * i % 30] for i in range(30)]  # the last ones have nothing to themselves
+TASK = registry.task("masked_language_modeling")
 TINY = {
     "model.model_dim": 12,
     "model.num_heads": 2,
@@ -77,7 +83,7 @@ def quiet(*args, **kwargs):
 
 
 def job_of(config, folder, start=None, emit=quiet):
-    ENCODER.check(config)
+    check_encoder(config)
     folder.mkdir(parents=True, exist_ok=True)
     found = prepare_encoder(config, start, folder, emit)
     return EncoderJob(config, found, start, prepare(MachineConfig(device="cpu", threads=1)))
@@ -131,7 +137,6 @@ def test_an_encoder_learns_words_and_pairs_and_its_bundle_fills(story, tmp_path)
     train(config, tmp_path / "run", listeners=[heard.append])
     before, after = numbers(tmp_path / "run")
     assert after["mlm_nats"] < before["mlm_nats"] and after["below_unigram"] > 0.3
-    assert after["negative_mlm_nats"] == -after["mlm_nats"]
     assert {"mlm_accuracy", "nsp_loss", "nsp_accuracy"} <= set(after)
     found = load(tmp_path / "run")
     assert isinstance(found, EncoderBundle)
@@ -147,14 +152,62 @@ def test_without_pairs_nothing_is_said_of_pairs(story, tmp_path):
     assert load(tmp_path / "run").config.next_sentence is False
 
 
+@pytest.mark.parametrize("texts", [1, 2])
+def test_training_python_and_the_command_line_give_the_same_scores(story, tmp_path, capsys, texts):
+    """The evaluation of the saved model equals that of the step it was saved at, in every number
+    of each kind; a model to start from has pseudo-perplexity, too."""
+    (tmp_path / "other.txt").write_text("\n".join(STORIES[:12]) + "\n")
+    several = (story, str(tmp_path / "other.txt"))[:texts]
+    train(configured(several, evaluation__every=6), tmp_path / "start")
+    how = {"training__start": str(tmp_path / "start"), "evaluation__every": 6}
+    train(configured(several, **how), tmp_path / "run")
+    for name, sentences in (("start", 0), ("run", 3)):
+        run = tmp_path / name
+        (row,) = numbers(run)
+        bundle, options = load(run), EncoderScoring(sentences=sentences)
+        held_out = TASK.held_out(bundle, run, saved(run), options)
+        scores = TASK.evaluate(bundle, held_out, options)
+        assert scores.numbers() == {name: row[name] for name in scores.numbers()}
+        assert ("pseudo_perplexity_per_word" in scores) == (sentences > 0)
+        with pytest.raises(SystemExit) as leaving:
+            main(["eval", str(run), "--json"])
+        assert leaving.value.code == 0
+        printed = json.loads(capsys.readouterr().out)
+        assert printed == TASK.evaluate(bundle, held_out).as_dict()
+        assert printed["sentences"] > 3 and list(printed["held_out_rows"]) == list(several)
+        assert printed["mlm_nats"] == row["mlm_nats"]
+        assert printed["pseudo_perplexity"]["a_word"] == printed["pseudo_perplexity_per_word"]
+
+
+def test_a_text_file_has_pseudo_perplexity_alone(first, story):
+    bundle = load(first)
+    text = TASK.read(bundle, [Path(story)], None, EncoderScoring())
+    scores = TASK.evaluate(bundle, text, EncoderScoring(sentences=4))
+    assert list(scores.numbers()) == ["pseudo_perplexity_per_token", "pseudo_perplexity_per_word"]
+    assert scores.counts["sentences"] <= 4 < len(text) and scores.details["held_out_rows"] == {}
+    assert not any(metric.higher_is_better for metric in scores.metrics)
+    with pytest.raises(DataError, match="no text to evaluate on"):
+        TASK.evaluate(bundle, text, EncoderScoring(sentences=0))
+
+
+def test_predictions_have_the_number_of_their_text_in_errors(first):
+    bundle = load(first)
+    inputs = [FillInput(text="the fox [MASK] a lemon."), FillInput(text="no mask")]
+    with pytest.raises(UsageError, match="text 9"):
+        bundle.predict(inputs, first=8)
+    (filled,) = bundle.predict(inputs[:1], FillOptions(top=2))
+    assert filled.guesses == (tuple(bundle.fill([inputs[0].text], 2)[0][0]),)
+
+
 def test_the_held_out_numbers_are_those_of_the_definition(first):
     config = saved(first)
     job = job_of(config, first)
     model, row = load(first).model, numbers(first)[-1]
     nats = words = right = pairs = judged = 0
-    plan = job.held_out[0].plan(0)
+    (source,) = job.held_out.sources.values()
+    plan = source.plan(0)
     for index in range(len(plan)):
-        shown, types, targets = job.held_out[0].row(plan, index, 0)
+        shown, types, targets = source.row(plan, index, 0)
         with torch.inference_mode():
             hidden = model.encode(torch.tensor([shown]), None, torch.tensor([types]))
             logits, follows = model.words(hidden)[0], model.follows(hidden)[0]
@@ -174,9 +227,10 @@ def test_the_held_out_numbers_are_those_of_the_definition(first):
 
 def test_the_unigram_entropy_is_that_of_the_hidden_words(first):
     job = job_of(saved(first), first)
-    plan, words = job.held_out[0].plan(0), []
+    (source,) = job.held_out.sources.values()
+    plan, words = source.plan(0), []
     for index in range(len(plan)):
-        words += [t for t in job.held_out[0].row(plan, index, 0)[2] if t != IGNORED]
+        words += [t for t in source.row(plan, index, 0)[2] if t != IGNORED]
     shares = np.unique(words, return_counts=True)[1] / len(words)
     entropy, cost = job.unigram
     assert entropy == pytest.approx(float(-(shares * np.log(shares)).sum()))
@@ -226,7 +280,7 @@ def test_a_start_gives_its_weights_its_sizes_and_its_tokenizer(first, story, tmp
     assert asdict(job.config.model) == asdict(own.config) | {"dropout": 0.3}
     assert job.prepared.tokenizer.fingerprint == own.tokenizer.fingerprint
     last = numbers(first)[-1]
-    found = job.evaluate(model.eval(), quiet, quiet)
+    found = TASK.evaluate(job.bundle(model), job.held_out, job.evaluation)
     assert found["mlm_nats"] == pytest.approx(last["mlm_nats"], rel=1e-6)
 
 
@@ -246,7 +300,8 @@ def test_new_pieces_shorten_the_text_and_are_said_to(first, tmp_path):
     notes = [event["text"] for event in heard if event["kind"] == "note"]
     assert any("tokens a word with the old pieces" in text for text in notes)
     assert any(text.startswith("before: pseudo-perplexity") for text in notes)
-    assert sum("before;" in text for text in notes) == 2  # each evaluation tells both
+    before, after = numbers(tmp_path / "run")
+    assert 1 < after["pseudo_perplexity_per_word"] < before["pseudo_perplexity_per_word"]
 
 
 def test_a_start_without_the_head_gets_a_new_one(first, story, tmp_path):

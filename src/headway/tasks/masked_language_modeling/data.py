@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -12,8 +12,8 @@ from headway.bundle import EncoderBundle
 from headway.data.documents import Part, read_documents
 from headway.data.sentences import SentenceCorpus, prepare_sentences, sentences_of
 from headway.errors import DataError, UsageError
-from headway.recipes.encoder_config import EncoderDataConfig, EncoderRunConfig
 from headway.tasks.job import Emit
+from headway.tasks.masked_language_modeling.config import EncoderDataConfig, EncoderRunConfig
 from headway.tasks.opening import load_as
 from headway.tasks.text_data import Halves, check_text, held_out, prepared
 from headway.text import MarkedTokenizer, extended, new_words
@@ -95,21 +95,23 @@ def prepare_encoder(
     return PreparedSentences(tokenizer, train, valid, new)
 
 
-def sentences_to_judge(data: EncoderDataConfig | None, path: Path | None, most: int) -> list[str]:
-    """At most so many sentences, evenly from the text at `path`, or from what `data` holds out.
+def sentences_of_files(paths: Sequence[Path], data: EncoderDataConfig) -> list[str]:
+    """The sentences of text files or folders. DataError if there are none."""
+    parts = read_documents([str(path) for path in paths], data.split, data.key)
+    return _sentences(parts, ", ".join(map(str, paths)))
 
-    DataError if there are none.
-    """
-    how = EncoderDataConfig() if data is None else data
-    if path is not None:
-        parts = read_documents([str(path)], how.split, how.key)
-    else:
-        parts = held_out(how, [Halves(source, how, lambda event: None) for source in how.train])
+
+def held_out_sentences(data: EncoderDataConfig) -> list[str]:
+    """The sentences that a run holds out, as they are in its text. DataError if there are none."""
+    halves = [Halves(source, data, lambda event: None) for source in data.train]
+    return _sentences(held_out(data, halves), ", ".join(data.valid or data.train))
+
+
+def _sentences(parts: Iterator[Part], where: str) -> list[str]:
     texts = [part.text for part in sentences_of(parts)]
     if not texts:
-        where = ", ".join(how.valid or how.train) if path is None else str(path)
         raise DataError("there is no text to evaluate on", where)
-    return texts[:: -(-len(texts) // most)]
+    return texts
 
 
 def _tokenizer(

@@ -1,9 +1,9 @@
-"""All that the pre-training run of an encoder is told."""
+"""Configuration of a pre-training run of a text encoder, and the recipes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from headway.data.corruption import MaskingConfig
 from headway.machine import MachineConfig
@@ -65,13 +65,24 @@ class EncoderTrainingConfig(BlocksLoopConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderEvaluationConfig(ObservationConfig):
-    metric: Literal["negative_mlm_nats"] = setting(
-        "negative_mlm_nats", "what the kept model is best by"
-    )
+    metric: Literal["mlm_nats"] = setting("mlm_nats", "what the kept model is best by")
     rows: int = setting(400, "held-out rows looked at each time", gt=0, le=BATCH)
     sample: int = setting(5, "guesses shown at a hidden word each time; 0: none", ge=0, le=COPIES)
     sentences: int = setting(
         40, "of runs that go on from a model: held-out sentences for pseudo-perplexity", gt=0
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderScoring:
+    """How an evaluation is made."""
+
+    rows: int = setting(2000, "Maximum number of held-out rows of each text.", gt=0, le=BATCH)
+    sentences: int = setting(
+        300, "Maximum number of sentences for pseudo-perplexity, taken evenly; 0: none.", ge=0
+    )
+    sample: int = setting(
+        0, "Number of predictions shown for one masked word; 0: none.", ge=0, le=COPIES
     )
 
 
@@ -106,3 +117,80 @@ class EncoderRunConfig:
     def name(self) -> str:
         """What the run is called unless the user names it: its recipe."""
         return self.recipe
+
+
+_ENCODER_OPTIMIZER = OptimizerConfig(
+    kind="muon", lr=2e-3, muon_lr=1e-2, eps=1e-8, weight_decay=0.01
+)
+
+
+def _encoder_model(layers: int, width: int, heads: int, **others: Any) -> BertConfig:
+    """A size as BERT has it, with norms that need no slow start, and positions that tell a word its
+    neighbours from the first step: a learned table must first learn them (docs/results.md)."""
+    shape = {"num_layers": layers, "model_dim": width, "num_heads": heads, "ffn_dim": 4 * width}
+    today = {"max_length": 128, "norm": "pre", "positions": "rotary"}
+    return BertConfig(**{**today, **shape, **others})
+
+
+def bert() -> EncoderRunConfig:
+    """An encoder pre-trained on your own text: hidden words, next sentences; 6 layers of 256.
+
+    For some megabytes of text and an hour or two on a laptop. Several texts (languages) are mixed
+    by --data.smoothing. Rotary positions, norms before the sublayers and Muon for the matrices take
+    a fraction of the steps; the paper's, which Hugging Face's form has too, are --model.positions
+    learned --model.norm post --optimizer.kind adamw --optimizer.lr 1e-4.
+    """
+    return EncoderRunConfig(
+        recipe="bert",
+        model=_encoder_model(6, 256, 4),
+        optimizer=_ENCODER_OPTIMIZER,
+        schedule=ScheduleConfig(kind="linear", warmup=200),
+        evaluation=EncoderEvaluationConfig(every=500),
+    )
+
+
+def bert_domain() -> EncoderRunConfig:
+    """An encoder goes on with its pre-training on the text of a domain: --from MODEL.
+
+    --data.new-pieces 1000 gives it words of that text. Pseudo-perplexity and tokens a word are told
+    before and after. Gururangan et al. 2020.
+    """
+    return EncoderRunConfig(
+        recipe="bert-domain",
+        optimizer=OptimizerConfig(lr=1e-4, eps=1e-8, weight_decay=0.01),
+        schedule=ScheduleConfig(kind="linear", warmup=50),
+        training=EncoderTrainingConfig(steps=1000, rows=16),
+        evaluation=EncoderEvaluationConfig(every=200),
+        checkpoint=CheckpointConfig(every=200),
+    )
+
+
+def bert_tiny() -> EncoderRunConfig:
+    """A small encoder to see it work: 4 layers, width 128, 2,000 word pieces.
+
+    headway train bert-tiny --data python-docs: a few minutes on 2 cores, nothing to download.
+    """
+    return EncoderRunConfig(
+        recipe="bert-tiny",
+        data=EncoderDataConfig(vocabulary=2000, held_out=0.1),
+        model=_encoder_model(4, 128, 4, dropout=0.0),
+        optimizer=_ENCODER_OPTIMIZER,
+        schedule=ScheduleConfig(kind="linear", warmup=100),
+        training=EncoderTrainingConfig(steps=2000, rows=16, length=64),
+        evaluation=EncoderEvaluationConfig(every=500),
+    )
+
+
+def roberta() -> EncoderRunConfig:
+    """An encoder by hidden words alone: rows full of sentences, other words hidden each epoch.
+
+    Liu et al. 2019. Else as the recipe bert, and what it costs; capitals are kept.
+    """
+    return EncoderRunConfig(
+        recipe="roberta",
+        data=EncoderDataConfig(lower=False),
+        model=_encoder_model(6, 256, 4, token_types=0, next_sentence=False, pooler="none"),
+        optimizer=_ENCODER_OPTIMIZER,
+        schedule=ScheduleConfig(kind="linear", warmup=200),
+        evaluation=EncoderEvaluationConfig(every=500),
+    )

@@ -1,0 +1,122 @@
+"""Masked language modelling: text encoders that predict masked words and next sentences.
+
+Devlin et al. 2019 (BERT), Liu et al. 2019 (RoBERTa).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from headway.bundle import EncoderBundle, Filled, FillInput, FillOptions
+from headway.data.formats import TABLES, ending
+from headway.errors import HeadwayWarning
+from headway.evaluation.scores import Scores
+from headway.machine import Machine
+from headway.models import Bert, BertConfig
+from headway.tasks.job import Emit, Job
+from headway.tasks.masked_language_modeling.config import (
+    EncoderDataConfig,
+    EncoderRunConfig,
+    EncoderScoring,
+    bert,
+    bert_domain,
+    bert_tiny,
+    roberta,
+)
+from headway.tasks.masked_language_modeling.data import (
+    check_encoder,
+    held_out_sentences,
+    sentences_of_files,
+)
+from headway.tasks.masked_language_modeling.evaluation import USUAL, evaluate
+from headway.tasks.masked_language_modeling.foreign import from_hugging_face
+from headway.tasks.masked_language_modeling.job import prepare
+from headway.tasks.masked_language_modeling.rows import (
+    HeldOutText,
+    held_out_folders,
+    held_out_sources,
+)
+from headway.tasks.masked_language_modeling.show import prediction_lines, score_lines
+from headway.tasks.task import BundleSpec, Styled
+
+
+class MaskedLanguageModeling:
+    """The `Task` of masked language modelling."""
+
+    name = "masked_language_modeling"
+    config: type[Any] = EncoderRunConfig
+    recipes: Mapping[str, Callable[[], Any]] = {
+        "bert": bert,
+        "bert-tiny": bert_tiny,
+        "bert-domain": bert_domain,
+        "roberta": roberta,
+    }
+    bundles: Mapping[str, BundleSpec] = {
+        "bert": BundleSpec(
+            config=BertConfig, model=Bert, bundle=EncoderBundle, foreign=from_hugging_face
+        )
+    }
+    input: type[Any] = FillInput
+    options: type[Any] = FillOptions
+    evaluation: type[Any] = EncoderScoring
+    next_commands: Sequence[str] = ('fill {run} "... [MASK] ..."', "eval {run}")
+
+    def check(self, config: EncoderRunConfig) -> None:
+        check_encoder(config)
+
+    def prepare(self, config: EncoderRunConfig, folder: Path, machine: Machine, emit: Emit) -> Job:
+        return prepare(config, folder, machine, emit)
+
+    def reads(self, path: Path) -> bool:
+        """Whether it is text and not a table."""
+        return ending(path) not in TABLES
+
+    def read(
+        self,
+        bundle: EncoderBundle,
+        paths: Sequence[Path],
+        config: Any | None,
+        options: EncoderScoring,
+    ) -> HeldOutText:
+        data = config.data if isinstance(config, EncoderRunConfig) else EncoderDataConfig()
+        read_sentences = partial(sentences_of_files, paths, data)
+        return HeldOutText(sources={}, batch_size=1, read_sentences=read_sentences)
+
+    def held_out(
+        self, bundle: EncoderBundle, run: Path, config: Any, options: EncoderScoring
+    ) -> HeldOutText:
+        """Of a run whose prepared rows were removed, the sentences alone."""
+        folders = held_out_folders(config, run).values()
+        missing = [str(folder) for folder in folders if not folder.is_dir()]
+        if missing:
+            text = f"masked words are not evaluated, there is no {', '.join(missing)}"
+            warnings.warn(text, HeadwayWarning, stacklevel=2)
+        return HeldOutText(
+            sources={} if missing else held_out_sources(bundle, config, run),
+            batch_size=config.training.rows,
+            read_sentences=partial(held_out_sentences, config.data),
+        )
+
+    def evaluate(
+        self,
+        bundle: EncoderBundle,
+        examples: HeldOutText,
+        options: EncoderScoring = USUAL,
+        progress: Callable[[int], None] = lambda done: None,
+    ) -> Scores:
+        return evaluate(bundle, examples, options, progress)
+
+    def show_prediction(
+        self, bundle: EncoderBundle, prediction: Filled, options: FillOptions
+    ) -> list[Styled]:
+        return prediction_lines(prediction)
+
+    def show_scores(self, scores: Scores) -> list[str]:
+        return score_lines(scores)
+
+
+TASK = MaskedLanguageModeling()
