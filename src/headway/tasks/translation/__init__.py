@@ -88,6 +88,30 @@ class Translating:
     ) -> Scores:
         return evaluate(bundle, examples, options, progress)
 
+    def comparison_options(self, config: TranslationRunConfig) -> Mapping[str, Any]:
+        from headway.tasks.translation import comparison
+
+        return comparison.comparison_options(config)
+
+    def evaluate_in_depth(
+        self, bundle: TranslatorBundle, examples: TranslationExamples, options: TranslationScoring
+    ) -> Scores:
+        from headway.tasks.translation import comparison
+
+        return comparison.evaluate_in_depth(bundle, examples, options)
+
+    def comparison_tables(self, variants: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[str]:
+        from headway.tasks.translation import comparison
+
+        return comparison.tables(variants)
+
+    def comparison_plots(
+        self, variants: Mapping[str, Sequence[Mapping[str, Any]]], folder: Path, title: str
+    ) -> list[tuple[str, str]]:
+        from headway.tasks.translation import comparison
+
+        return comparison.plots(variants, folder, title)
+
     def show_prediction(
         self, bundle: TranslatorBundle, prediction: Translated, options: TranslateOptions
     ) -> list[Styled]:
