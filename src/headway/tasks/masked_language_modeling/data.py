@@ -87,6 +87,13 @@ def prepare_encoder(
         valid = [shards("valid", lambda: held_out(data, halves))]
     else:
         valid = each("valid", Halves.valid)
+    for corpora, side in ((train, "train on"), (valid, "hold out")):
+        if not sum(corpus.tokens for corpus in corpora):
+            raise DataError(
+                f"there is no text to {side}",
+                ", ".join(data.train),
+                "more text, --valid FILE, or another --data.held-out",
+            )
     new: list[list[int]] = []
     if start is not None:
         old = start.tokenizer
