@@ -1,5 +1,6 @@
 """What every test shares: seeds, threads, and the door to real data."""
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,9 +9,21 @@ import pytest
 import torch
 from hypothesis import settings
 
+from tests import shape_checks
+
+shape_checks.install()
 # A busy machine is no failure, and a run that is red must be red again.
 settings.register_profile("headway", deadline=None, derandomize=True)
 settings.load_profile("headway")
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # what was imported stays: no collection need look through it again
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    shape_checks.start_test()
 
 
 @pytest.fixture(autouse=True)

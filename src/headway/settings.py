@@ -7,6 +7,7 @@ everywhere. Values that come as text are parsed by the field's type.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import types
 import typing
 from collections.abc import Collection, Mapping, Sequence
@@ -19,6 +20,7 @@ from headway.errors import UsageError, closest
 
 T = TypeVar("T")
 COMMAND_LINE = "the command line"
+_types_by_name = functools.cache(typing.get_type_hints)
 _WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _LIMITS: dict[str, tuple[str, Any]] = {
     "gt": ("more than", lambda value, limit: value > limit),
@@ -107,7 +109,7 @@ class Field:
 def fields_of(config: Any) -> dict[str, Field]:
     """Every leaf of a configuration (its values are the defaults), by dotted key."""
     found: dict[str, Field] = {}
-    types_by_name = typing.get_type_hints(type(config))
+    types_by_name = _types_by_name(config.__class__)
     for item in dataclasses.fields(config):
         value = getattr(config, item.name)
         if dataclasses.is_dataclass(value):

@@ -153,7 +153,7 @@ STILL = AugmentationConfig(flip=0.0, padding=0)
 
 
 def test_a_batch_holds_each_picture_once_and_all_its_captions(corpus):
-    found = batches(corpus, STILL).batch([2, 0])
+    found = batches(corpus, STILL).batch([2, 0], 0)
     assert found.of.tolist() == [0, 1, 1] and found.indices == (2, 0)
     assert found.read.tolist() == [[1, 7, 0], [1, 5, 6], [3, 8, 0]]
     assert found.targets.tolist() == [[7, 2, 0], [5, 6, 2], [8, 2, 0]]
@@ -175,4 +175,3 @@ def test_an_epoch_has_every_picture_with_a_caption_once_and_can_be_entered_anywh
     assert torch.equal(again.images, first[3][2].images)
     seen = {batch.images.sum().item() for *_, batch in first if batch.indices == (0,)}
     assert len(seen) == 3  # moved otherwise in every epoch
-    assert [b.indices for b in batches(corpus, STILL).in_order()] == [(0, 2)]

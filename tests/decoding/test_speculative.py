@@ -54,7 +54,7 @@ def counts_of(rows):
 def test_outputs_come_as_often_as_their_probability_says(kind, rules):
     model, prompt = gpt(3, vocabulary=5), [3, 4, 0, 3]
     rows = speculated(
-        model, [prompt], asked(rules, max_tokens=3), [list(range(4000))], drafts(5)[kind]
+        model, [prompt], asked(rules, max_tokens=3), [list(range(1500))], drafts(5)[kind]
     )
     assert surprise(counts_of(rows), every_output(model, prompt, 3, rules)) < 4
 
@@ -71,7 +71,7 @@ def test_without_the_residual_distribution_the_outputs_are_seen_to_be_wrong(monk
 
     monkeypatch.setattr(speculative, "_keep_or_replace", careless)
     model, prompt = gpt(3, vocabulary=5), [3, 4, 0, 3]
-    rows = speculated(model, [prompt], asked(max_tokens=3), [list(range(4000))], drafts(5)["far"])
+    rows = speculated(model, [prompt], asked(max_tokens=3), [list(range(1500))], drafts(5)["far"])
     assert surprise(counts_of(rows), every_output(model, prompt, 3)) > 8
 
 

@@ -63,10 +63,10 @@ def test_pictures_get_a_line_each_in_the_language_asked_for(here):
     cells = [line.split("\t") for line in best]
     assert [cell[0] for cell in cells] == ["b.png"] * 3 and cells[0][2] == SAID[200][0]
     assert [float(cell[1]) for cell in cells] == sorted((float(c[1]) for c in cells), reverse=True)
-    (row,) = here("caption", "runs/c", "a.png", "--language", "de,en", "--json")[0].splitlines()[1:]
-    row = json.loads(row)
-    assert (row["line"], row["file"], row["language"]) == (1, "a.png", "en")
-    assert row["captions"][0]["text"] == SAID[40][0] and row["captions"][0]["finished"]
+    row = json.loads(here("caption", "runs/c", "a.png", "--language", "de,en", "--json")[0])
+    assert (row["line"], row["file"]) == (1, "a.png")
+    assert [caption["language"] for caption in row["captions"]] == ["de", "en"]
+    assert row["captions"][1]["text"] == SAID[40][0] and row["captions"][1]["finished"]
 
 
 def test_captions_are_drawn_by_their_seed(here):
@@ -84,7 +84,7 @@ def test_where_the_model_looks_becomes_a_picture_once(here, place):
     assert all(f">{word}  " in text for word in SAID[40][0].split())
     assert "exists already" in here("caption", "runs/c", "a.png", "--plot", "words.svg", code=2)[1]
     said = here("caption", "runs/c", "a.png", "b.png", "--plot", "two.svg", code=2)[1]
-    assert "one picture" in said and not (place / "two.svg").exists()
+    assert "one image" in said and not (place / "two.svg").exists()
     said = here("caption", "runs/c", "a.png", "--plot", "x.svg", "--layer", "1", code=2)[1]
     assert "blocks 0 to 0" in said and not (place / "x.svg").exists()
 
@@ -92,10 +92,12 @@ def test_where_the_model_looks_becomes_a_picture_once(here, place):
 def test_eval_scores_every_language_on_the_pictures_called_test_or_on_a_table(here, place):
     said = here("eval", "runs/c")[0]
     assert "en: 4 pictures (test), beam 5" in said and "de: 4 pictures (test)" in said
-    assert said.count("CIDEr-D 10.00") == 2 and said.count("BLEU 100.00") == 2
-    rows = [json.loads(line) for line in here("eval", "runs/c", "c.tsv", "--json")[0].splitlines()]
+    assert said.count("\nCIDEr-D 10.00") == 2 and said.count("\nBLEU 100.00") == 2
+    assert "mean of 2 languages: CIDEr-D 10.00   BLEU 100.00" in said
+    scores = json.loads(here("eval", "runs/c", "c.tsv", "--json")[0])
+    rows = scores["languages"]
     assert [(row["language"], row["pictures"]) for row in rows] == [("en", 20), ("de", 20)]
-    assert rows[0]["cider"] == pytest.approx(10) and rows[0]["split"] == "c.tsv"
+    assert rows[0]["cider"] == pytest.approx(10) and scores["split"] == "c.tsv"
 
 
 def test_an_export_is_written_where_the_halves_have_the_form_and_refused_where_not(here, place):
@@ -129,7 +131,7 @@ def test_wrong_things_are_refused_with_their_place(here, place):
 def test_the_worst_captions_are_shown_with_what_should_have_been_said(here):
     out = here("eval", "runs/c", "--worst", "1")[0]
     assert out.count("said    ") == 2 and out.count("should  ") == 2  # of each language
-    told = json.loads(here("eval", "runs/c", "--worst", "2", "--json")[0].splitlines()[0])
-    scores = [each["cider"] for each in told["worst"]]
+    rows = json.loads(here("eval", "runs/c", "--worst", "2", "--json")[0])["languages"]
+    scores = [failure["cider"] for failure in rows[0]["worst"]]
     assert len(scores) == 2 and scores == sorted(scores)
-    assert set(told["worst"][0]) == {"picture", "cider", "said", "should"}
+    assert set(rows[0]["worst"][0]) == {"picture", "cider", "said", "should"}

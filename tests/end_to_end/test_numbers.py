@@ -1,5 +1,6 @@
 """Every number that the command line takes, at its worst: an answer or a clear error, at once."""
 
+import functools
 import io
 import operator
 import time
@@ -74,7 +75,8 @@ SERVES = {"0"}  # as a port: any free one, and the server runs
 register_verbs(list(verbs()))  # which makes their flags
 
 
-def flags() -> Iterator[tuple[tuple[str, ...], str]]:
+@functools.cache
+def flags() -> list[tuple[tuple[str, ...], str]]:
     """(verb, flag) of each flag of the command line that takes a number or several."""
 
     def walk(command: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -88,7 +90,7 @@ def flags() -> Iterator[tuple[tuple[str, ...], str]]:
                     yield path, argument.names[0]
 
     register_verbs(list(verbs()))
-    yield from walk(app, ())
+    return list(walk(app, ()))
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,6 @@ import torch
 from torch import nn
 
 from headway.bundle import (
-    CaptionerBundle,
     TextBundle,
 )
 from headway.models import (
@@ -19,15 +18,16 @@ from headway.models import (
     GPTConfig,
     TextClassifier,
 )
+from headway.tasks.captioning.bundle import CaptionerBundle
 from headway.tasks.classification.bundle import ClassifierBundle
 from headway.tasks.classification.reader import ClassReader
 from headway.tasks.question_answering.bundle import AnswererBundle, AnswerReader
 from headway.tasks.tagging.bundle import TaggerBundle, TagReader
 from headway.text import TextPieces
 from tests.small_encoder import TEXTS, encoder
+from tests.tasks.test_captioner_bundle import PICTURES, bundle_of
 from tests.tasks.test_image_bundles import CONFIG, READER, classifier
 from tests.test_bundle import make
-from tests.test_captioner_bundle import PICTURES, bundle_of
 
 PIECES = TextPieces.train([*TEXTS, "the fox eats the lemon and the dog eats the bread"] * 3, 300)
 GPT_SHAPE: dict[str, Any] = {

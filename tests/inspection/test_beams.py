@@ -8,7 +8,7 @@ from headway.errors import UsageError
 from headway.inspection.beams import beam_tree, tree_of
 from headway.inspection.watch import watch
 from tests.inspection.bundles import captioner, gpt, translator
-from tests.test_captioner_bundle import PICTURES
+from tests.tasks.test_captioner_bundle import PICTURES
 from tests.zoo import MODELS, limits, some_rows
 
 

@@ -33,8 +33,8 @@ from tests.inspection.bundles import (
     translator,
 )
 from tests.inspection.test_watch import given_of
+from tests.tasks.test_captioner_bundle import PICTURES
 from tests.tasks.test_image_bundles import classifier
-from tests.test_captioner_bundle import PICTURES
 
 ALL = pytest.mark.parametrize("name", BUNDLES)
 

@@ -16,7 +16,7 @@ from headway.inspection.tracing import tracing
 from headway.inspection.walk import walk, walk_through
 from tests.inspection.bundles import BUNDLES, MODERN, captioner, gpt, image_encoder, translator
 from tests.inspection.test_watch import given_of
-from tests.test_captioner_bundle import PICTURES
+from tests.tasks.test_captioner_bundle import PICTURES
 
 WHOLE = Tables(rows=999, columns=9999)
 WALKABLE = [name for name in BUNDLES if name not in ("rnn", "rnn feeding")]

@@ -28,8 +28,8 @@ from tests.inspection.bundles import (
     tagger,
     translator,
 )
+from tests.tasks.test_captioner_bundle import PICTURES
 from tests.tasks.test_image_bundles import LABELS, classifier
-from tests.test_captioner_bundle import PICTURES
 
 ALL = pytest.mark.parametrize("name", BUNDLES)
 

@@ -11,11 +11,12 @@ from safetensors.torch import load_file, save_file
 from torch.testing import assert_close
 
 import headway
-from headway.bundle import CaptionerBundle, CaptionReader
 from headway.data.image_reader import ImageReader
 from headway.errors import DataError, UsageError
 from headway.interop import build, export_captioner, read
 from headway.models import Captioner, CaptionerConfig, GPTConfig, ViTConfig
+from headway.tasks.captioning.bundle import CaptionerBundle
+from headway.tasks.captioning.reader import CaptionReader
 from headway.text import TextPieces
 from tests.data.pictures import pixels_of
 

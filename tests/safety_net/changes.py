@@ -13,6 +13,14 @@ _LOSS_TOO = "`headway eval` gives all that validation while training gives"
 _ALL_TOGETHER = "`headway eval` of an encoder gives what validation gives, of all texts together"
 _A_METRIC = "pseudo-perplexity is a metric, also of validation in runs that go on from a model"
 _LINEAR_TOO = "validation while training gives all that `headway eval` gives"
+_ONE_OBJECT = (
+    "`headway eval --json` prints one object for a captioner, as its help says: the means, and the "
+    "scores of each language in it"
+)
+_LANGUAGE_OF_CAPTION = (
+    "`headway caption --json` prints one object for each image, whatever languages are requested; "
+    "each caption names its own"
+)
 _MERGED = "adapters are evaluated as they are saved: merged into the weights"
 
 CHANGES: dict[str, str] = {
@@ -20,6 +28,7 @@ CHANGES: dict[str, str] = {
     "*tag* validation.*.precision": _ONE_EVALUATION,
     "*tag* validation.*.recall": _ONE_EVALUATION,
     "*tag* eval.output.0.loss": _ONE_EVALUATION,
+    "words* validation.*.negative_loss": _NOT_NEGATED,
     "*gpt* validation.*.negative_nats": _NOT_NEGATED,
     "*gpt* validation.*.perplexity": "validation logs the perplexity, as `headway eval` gives it",
     "gpt-lora validation.*.nats": _MERGED,
@@ -28,7 +37,6 @@ CHANGES: dict[str, str] = {
         "validation reads 32 texts at once, as `headway eval` does, and not training.rows (the "
         "seventh digit)"
     ),
-    "words* validation.*.negative_loss": _NOT_NEGATED,
     "classify* validation.*.negative_loss": _NOT_NEGATED,
     "pairs* validation.*.negative_loss": _NOT_NEGATED,
     "regress* validation.*.negative_mse": _NOT_NEGATED,
@@ -46,5 +54,11 @@ CHANGES: dict[str, str] = {
     "vision* eval.output.0.loss": _SAME_BATCHES,
     "dino validation.*.spread": _SAME_BATCHES,
     "dino validation.*.linear": _LINEAR_TOO,
+    "dino checkpoint": "checkpoints hold the centre of DINO's teacher, without which runs differ",
+    "caption* validation.*.negative_nats": _NOT_NEGATED,
+    "caption* validation.*.nats": _SAME_BATCHES,
+    "caption* eval.output.0.nats": _LOSS_TOO,
+    "caption-emoji eval.output.*": _ONE_OBJECT,
+    "caption-emoji predict.output.*": _LANGUAGE_OF_CAPTION,
 }
 """Pattern of "case path", as in "tag validation.*.f1" -> the reason. `*` matches anything."""

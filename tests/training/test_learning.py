@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.testing import assert_close
 
+from headway.data.batches import TranslationBatch
 from headway.training import (
     Loss,
     NonFinite,
@@ -20,6 +21,8 @@ from headway.training import (
     fit,
 )
 from headway.training.objectives import cross_entropy
+from headway.training.objectives.translation import TranslationObjective
+from tests.zoo import MODELS, sources
 
 N, D, V = 23, 6, 11
 
@@ -241,3 +244,17 @@ def test_batches_of_ones_own_are_repeated_and_an_optimizer_keeps_its_rate():
     fit(state, batches, objective, [Watch()], steps=1, clip=100.0)
     assert rates == [0.25]
     assert model.weight.item() == pytest.approx(before - 0.25 * 1.0)  # a mean over the batch
+
+
+def test_padding_of_targets_counts_for_nothing():
+    model = MODELS["translator"].build()
+    source, keys = sources([[4, 5, 2], [6, 2]])
+    read, wanted = torch.tensor([[1, 3, 4], [1, 5, 0]]), torch.tensor([[3, 4, 2], [5, 2, 0]])
+    objective = TranslationObjective(pad=0, smoothing=0.1)
+    both = objective(model, TranslationBatch(source, keys, read, wanted, (0, 1)))
+    longer = TranslationBatch(source[:1], None, read[:1], wanted[:1], (0,))
+    shorter = TranslationBatch(source[1:, :2], None, read[1:, :2], wanted[1:, :2], (1,))
+    alone = [objective(model, batch) for batch in (longer, shorter)]
+    assert both.count == sum(one.count for one in alone) == 5
+    assert_close(both.total, alone[0].total + alone[1].total, rtol=1e-5, atol=1e-5)
+    assert_close(both.nats, alone[0].nats + alone[1].nats, rtol=1e-5, atol=1e-5)

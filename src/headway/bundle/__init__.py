@@ -4,8 +4,6 @@
 kind.
 """
 
-from headway.bundle.caption_reader import CaptionReader
-from headway.bundle.captioner import Caption, CaptionerBundle
 from headway.bundle.classified import Classified
 from headway.bundle.contract import (
     WRITTEN,
@@ -51,9 +49,6 @@ __all__ = [
     "BeamSearching",
     "Bundle",
     "BundleWithReader",
-    "Caption",
-    "CaptionReader",
-    "CaptionerBundle",
     "Classified",
     "EncoderBundle",
     "FillInput",

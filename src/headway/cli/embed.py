@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from headway.cli.console import data, program, talk
 from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
 from headway.cli.inputs import Truncated
-from headway.cli.pictures import gather_pictures, sees_pictures
+from headway.cli.pictures import gather_pictures
 from headway.cli.texts import Texts, gather
 from headway.errors import UsageError
 from headway.files import check_new_file
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from headway.blocks import Pooling
-    from headway.bundle import Bundle, TextEmbedding
+    from headway.bundle import ImageEncoding, TextEmbedding
     from headway.machine import Machine
     from headway.shapes import Float, Tensor
 
@@ -77,20 +77,32 @@ def embed(
     json
         JSON objects instead of the table on standard output.
     """
+    from headway.bundle import ImageEncoding, TextEmbedding
+    from headway.tasks.opening import other_kind
 
     _check_paths(output, plot)
     place = machine.prepare()
     bundle = place.load(run)
-    if sees_pictures(bundle):
-        found, what = gather_pictures(texts, label), "pictures"
-    else:
-        found, what = gather(texts, column, label), "texts"
+    if not isinstance(bundle, TextEmbedding | ImageEncoding):
+        raise other_kind(bundle, run, "text encoder", "image encoder")
+    found, what = _inputs(bundle, texts, column, label)
     _check_texts(found.texts, what, output, plot)
-    vectors = _vectors(bundle, run, found.texts, place, (pooling, not raw))
+    vectors = _vectors(bundle, found.texts, place, (pooling, not raw))
     if output is None and plot is None:
         for line in (_objects if json else _table)(found, vectors.numpy()):
             data(line)
     _write_files((output, plot), vectors, found, what, run)
+
+
+def _inputs(
+    bundle: TextEmbedding | ImageEncoding, names: Sequence[str], column: str, label: str | None
+) -> tuple[Texts, str]:
+    """Texts, or the names of pictures; and which of the two they are."""
+    from headway.bundle import ImageEncoding
+
+    if isinstance(bundle, ImageEncoding):
+        return gather_pictures(names, label), "pictures"
+    return gather(names, column, label), "texts"
 
 
 def _write_files(
@@ -114,22 +126,18 @@ def _write_files(
 
 
 def _vectors(
-    bundle: Bundle,
-    run: str,
+    bundle: TextEmbedding | ImageEncoding,
     texts: Sequence[str],
     place: Machine,
     how: tuple[Pooling | None, bool],
 ) -> Float[Tensor, "N D"]:
     """Of texts, or of the pictures that they name. how: pooling, and whether of length 1."""
-    from headway.bundle import ImageEncoding, TextEmbedding
-    from headway.tasks.opening import other_kind
+    from headway.bundle import ImageEncoding
 
     pooling, normalise = how
     if isinstance(bundle, ImageEncoding):
         with place.precision():
             return bundle.embed(texts, pooling=pooling, normalise=normalise).cpu()
-    if not isinstance(bundle, TextEmbedding):
-        raise other_kind(bundle, run, "text encoder")
     return vectors_of(bundle, texts, place, pooling, normalise)
 
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from headway.cli.caption import evaluate_captioner
 from headway.cli.console import data, data_json, talk
 from headway.cli.flags import ON_THIS_MACHINE, BeamWidth, LengthPenalty, MachineFlags, number
 from headway.errors import DataError, UsageError
@@ -148,8 +147,7 @@ def evaluate(
         chosen = _chosen((search, pairs, sight, windows), usual)
         if _of_a_task(bundle, run, path, chosen, json):
             return
-        if _of_pictures(bundle, (run, path), sight, search, json):
-            return
+        _check_sight(bundle, sight)
         translator = expect(TranslatorBundle, bundle, run)
         _scores(translator, _pairs(translator, run, path, pairs), search, json)
 
@@ -226,27 +224,14 @@ def _no_confusion(bundle: Bundle) -> UsageError:
     )
 
 
-def _of_pictures(
-    bundle: Bundle,
-    places: tuple[Path, Path | None],
-    sight: SightFlags,
-    search: SearchFlags,
-    json: bool,
-) -> bool:
-    """Whether it looks at pictures; then its scores were shown."""
-    from headway.bundle import CaptionerBundle
-
+def _check_sight(bundle: Bundle, sight: SightFlags) -> None:
+    """UsageError for a flag of image tasks; the model is of none."""
     if sight.confusion is not None:
         raise _no_confusion(bundle)
     if sight.known is not None:
         raise UsageError("--known is for image encoders")
-    if sight.worst and not isinstance(bundle, CaptionerBundle):
+    if sight.worst:
         raise UsageError("--worst is for captioners")
-    if not isinstance(bundle, CaptionerBundle):
-        return False
-    how = (search.beam, search.length_penalty, sight.worst)
-    evaluate_captioner(bundle, *places, how, json)
-    return True
 
 
 @dataclass(frozen=True)

@@ -62,13 +62,14 @@ def export(
 
 def _written(bundle: Any, place: Path, family: str | None) -> Exported:
     """By the function for its kind. UsageError for what has no form there."""
-    from headway.bundle import CaptionerBundle, EncoderBundle
+    from headway.bundle import EncoderBundle
     from headway.interop import SentenceFolder, export_captioner, export_images
     from headway.interop import export as write
+    from headway.models import Captioner
     from headway.tasks.classification.bundle import ClassifierBundle
 
     reader = getattr(bundle, "reader", bundle)  # with tasks the tokenizer stands beside the labels
-    if isinstance(bundle, CaptionerBundle):
+    if isinstance(bundle.model, Captioner):
         parts = (bundle.reader.images, bundle.reader.tokenizer)
         return export_captioner(bundle.model, *parts, place, bundle.languages, family)
     if sees_pictures(bundle):

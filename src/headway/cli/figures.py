@@ -159,13 +159,13 @@ def _words(path: Path, models: ModelFlags, opened: Opened) -> None:
 
 
 def _caption(path: Path, models: ModelFlags, opened: Opened) -> None:
-    from headway.bundle import CaptionerBundle
     from headway.inspection.looking import look
     from headway.inspection.overlays import overlays
-    from headway.tasks.opening import expect
+    from headway.tasks.opening import check_kind
 
     assert models.captioner is not None and models.picture is not None
-    bundle = expect(CaptionerBundle, opened(models.captioner), models.captioner)
+    bundle = opened(models.captioner)
+    check_kind(bundle, models.captioner, "captioner")
     seen = look(bundle, models.picture)
     overlays(path, seen, title=" ".join(seen.names[:-1]), one_scale=True)
 

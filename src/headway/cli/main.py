@@ -8,7 +8,6 @@ from pathlib import Path
 
 from cyclopts import App, CycloptsError, Parameter
 
-from headway.cli.caption import caption
 from headway.cli.check import data_app
 from headway.cli.compare import compare
 from headway.cli.configure import config_app
@@ -72,7 +71,6 @@ app.command(evaluate, name="eval")
 app.command(translate)
 app.command(generate)
 app.command(chat)
-app.command(caption)
 app.command(embed)
 app.command(similar)
 app.command(inspect)

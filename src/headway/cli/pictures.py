@@ -1,4 +1,4 @@
-"""Images on the command line: their files, and what they show."""
+"""Images on the command line: their files, and the folders that they are in."""
 
 from __future__ import annotations
 
@@ -11,9 +11,6 @@ from headway.errors import UsageError
 
 if TYPE_CHECKING:
     from headway.bundle import Bundle
-
-CHUNK = 256  # pictures looked at before something is shown
-TOP = 5
 
 
 def picture_paths(things: Sequence[str]) -> list[Path]:

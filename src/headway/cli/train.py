@@ -55,11 +55,6 @@ NEXT = {
     "encoder": ("train classify TEXTS --from {run}", "embed {run} TEXTS --output vectors.npz"),
     "classifier": ('classify {run} "..."', "eval {run}"),
     "tagger": ('tag {run} "..."', "eval {run}"),
-    "captioner": (
-        "caption {run} PICTURES",
-        "caption {run} PICTURE --plot words.png",
-        "eval {run}",
-    ),
     "answerer": ('answer {run} "..." --context FILE', "eval {run}"),
 }
 """Family of a model -> what can be done with a run of it, where no task says so."""

@@ -9,16 +9,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from inspect import Parameter as Argument
 from inspect import Signature
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from cyclopts import Parameter
 
-from headway.cli.console import data, data_json, on_output
+from headway.cli.console import data, data_json, on_output, talk
 from headway.cli.flags import ON_THIS_MACHINE, MachineFlags, check_number
 from headway.cli.inputs import NAME, Truncated, arguments_or_lines, chunks, standard_input
 from headway.cli.pictures import picture_paths
 from headway.errors import UsageError
+from headway.files import check_new_file
 from headway.settings import COMMAND_LINE, override
 from headway.tasks.registry import TASKS, Entry, task, verbs
 
@@ -54,11 +56,14 @@ def verb_command(verb: str) -> Callable[..., None]:
     names = verbs()[verb]
     tasks = {TASKS[name].kind: cast("Predicting", task(name)) for name in names}
     entries = {TASKS[name].kind: TASKS[name] for name in names}
-    flags = _flags(list(tasks.values()))
+    flags = _flags(list(tasks.values())) | _plot_flag(list(tasks.values()))
 
     def predict(run: str, /, *inputs: str, **chosen: Any) -> None:
         json: bool = chosen.pop("json", False)
         machine: MachineFlags = chosen.pop("machine", ON_THIS_MACHINE)
+        plot: Path | None = chosen.pop("plot", None)
+        if plot is not None:
+            check_new_file(plot)
         place = machine.prepare()
         bundle = place.load(run)
         check_kind(bundle, run, *tasks)
@@ -66,13 +71,22 @@ def verb_command(verb: str) -> Callable[..., None]:
         changed = {name: value for name, value in chosen.items() if value != flags[name].default}
         table = _taken(changed) if isinstance(predicting, TableReading) else {}
         fixed, options = _split(predicting, verb, changed)
+        given = _inputs(predicting, entry, bundle, inputs, fixed)
         if isinstance(predicting, TableReading) and table:
             given = _of_table(predicting, bundle, run, table, [*inputs, *fixed])
-        else:
-            given = _inputs(predicting, entry, bundle, inputs, fixed)
+        if plot is not None:
+            given = iter([_only(given, predicting, entry)])
         lists = chunks(given, from_input=not inputs and not table)
-        _predict(predicting, entry, bundle, options, lists, place, json=json)
+        _predict(predicting, entry, bundle, options, lists, place, json=json, plot=plot)
 
+    _declare(predict, verb, flags, _about_inputs(entries, tasks))
+    return predict
+
+
+def _declare(
+    predict: Callable[..., None], verb: str, flags: Mapping[str, Argument], about_inputs: str
+) -> None:
+    """Give the command of a verb its parameters and its help."""
     parameters = [
         Argument("run", Argument.POSITIONAL_ONLY, annotation=str),
         Argument("inputs", Argument.VAR_POSITIONAL, annotation=str),
@@ -92,12 +106,11 @@ def verb_command(verb: str) -> Callable[..., None]:
     run
         A run folder or a model folder.
     inputs
-        {_about_inputs(entries, tasks)}
+        {about_inputs}
     json
         One JSON object per line.
     """
     predict.__name__ = verb
-    return predict
 
 
 def _predict(
@@ -109,8 +122,10 @@ def _predict(
     place: Machine,
     *,
     json: bool,
+    plot: Path | None,
 ) -> None:
-    """Show the prediction of each input; lists: inputs that are processed together."""
+    """Show the prediction of each input; lists: inputs that are processed together. plot: where it
+    is drawn, if there is one."""
     from headway.bundle import Truncating
 
     number = 0
@@ -122,6 +137,8 @@ def _predict(
             predictions = bundle.predict(inputs, options, first=number + 1)
         for prediction in predictions:
             number += 1
+            if plot is not None:
+                _draw(predicting, bundle, prediction, options, plot, place)
             if json:
                 data_json({"line": number, **_named(prediction)})
             else:
@@ -131,6 +148,26 @@ def _predict(
             truncated.add(bundle.input_lengths(inputs))
     if truncated is not None:
         truncated.report()
+
+
+def _only(inputs: Iterator[Any], predicting: Predicting, entry: Entry) -> Any:
+    """The input whose prediction is drawn. UsageError for several, or if the task draws none."""
+    from headway.tasks.task import Drawing
+
+    if not isinstance(predicting, Drawing):
+        raise UsageError("--plot is not for this kind of model")
+    first_two = list(islice(inputs, 2))
+    if len(first_two) != 1:
+        raise UsageError(f"--plot is for one {entry.unit}")
+    return first_two[0]
+
+
+def _draw(
+    predicting: Any, bundle: Any, prediction: Any, options: Any, path: Path, place: Machine
+) -> None:
+    with place.precision():
+        predicting.draw(bundle, prediction, options, path)
+    talk.print(f"drawn     {path}", markup=False)
 
 
 def show(line: Styled) -> None:
@@ -144,8 +181,12 @@ def show(line: Styled) -> None:
 
 
 def _named(prediction: Any) -> dict[str, Any]:
-    """The fields of a prediction, without those that are None."""
-    return {name: value for name, value in asdict(prediction).items() if value is not None}
+    """The fields of a prediction and of what is in it, without those that are None."""
+
+    def without_none(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+        return {name: value for name, value in fields if value is not None}
+
+    return asdict(prediction, dict_factory=without_none)
 
 
 def _help(verb: str) -> str:
@@ -201,6 +242,17 @@ def _flags(tasks: Sequence[Predicting]) -> dict[str, Argument]:
                 name = COLUMN + field.name
                 flags[name] = _flag(name, hints[field.name], field.metadata["help"], field.default)
     return flags
+
+
+def _plot_flag(tasks: Sequence[Predicting]) -> dict[str, Argument]:
+    """--plot, if one of the tasks draws its predictions."""
+    from headway.tasks.task import Drawing
+
+    plots = [task.plotted for task in tasks if isinstance(task, Drawing)]
+    if not plots:
+        return {}
+    help_ = f"New file (.png, .svg, .pdf) for a plot of one prediction: {'; '.join(plots)}."
+    return {"plot": _flag("plot", Path | None, help_, None)}
 
 
 def _flag(name: str, kind: Any, help: str, default: Any) -> Argument:

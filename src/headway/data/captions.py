@@ -118,6 +118,27 @@ class CaptionBatch:
         )
 
 
+def by_image(captions: Sequence[Spoken]) -> dict[int, list[tuple[int, ...]]]:
+    """Number of an image -> its captions."""
+    grouped: dict[int, list[tuple[int, ...]]] = {}
+    for caption in captions:
+        grouped.setdefault(caption.picture, []).append(caption.ids)
+    return grouped
+
+
+def collate_captions(
+    images: Float[Tensor, "M C Y X"],
+    captions: Sequence[Sequence[tuple[int, ...]]],
+    indices: Sequence[int],
+) -> CaptionBatch:
+    """Images as the model reads them, with the captions of each, as one batch."""
+    owners = [(i, ids) for i, of_image in enumerate(captions) for ids in of_image]
+    read, real = padded([ids[:-1] for _, ids in owners], 0)
+    targets, _ = padded([ids[1:] for _, ids in owners], 0)
+    of = torch.tensor([i for i, _ in owners])
+    return CaptionBatch(images, of, read, targets, real, tuple(indices))
+
+
 class CaptionBatches:
     """An epoch has every picture that has a caption once, with all its captions, so that it is
     looked at once for them; the order follows from (seed, epoch), and how a picture is changed from
@@ -134,9 +155,7 @@ class CaptionBatches:
     ) -> None:
         self.images, self.normalise = images, normalise
         self.augmentation, self.rows, self.seed = Augmentation(augmentation), rows, seed
-        self.captions: dict[int, list[tuple[int, ...]]] = {}
-        for each in captions:
-            self.captions.setdefault(each.picture, []).append(each.ids)
+        self.captions = by_image(captions)
         self.pictures = sorted(self.captions)
 
     @property
@@ -151,22 +170,11 @@ class CaptionBatches:
 
         return shuffled(len(self.pictures), self.rows, self.seed, make, epoch, position)
 
-    def batch(self, pictures: Sequence[int], epoch: int | None = None) -> CaptionBatch:
-        """These pictures as they are seen in that epoch; None: as they are."""
+    def batch(self, pictures: Sequence[int], epoch: int) -> CaptionBatch:
+        """These pictures as they are seen in that epoch."""
         images = torch.stack([self._seen(picture, epoch) for picture in pictures])
-        said = [(i, ids) for i, each in enumerate(pictures) for ids in self.captions[each]]
-        read, real = padded([ids[:-1] for _, ids in said], 0)
-        targets, _ = padded([ids[1:] for _, ids in said], 0)
-        of = torch.tensor([i for i, _ in said])
-        return CaptionBatch(self.normalise(images * 255), of, read, targets, real, tuple(pictures))
+        captions = [self.captions[picture] for picture in pictures]
+        return collate_captions(self.normalise(images * 255), captions, pictures)
 
-    def in_order(self) -> Iterator[CaptionBatch]:
-        """All pictures once, as they are: for evaluation."""
-        for start in range(0, len(self.pictures), self.rows):
-            yield self.batch(self.pictures[start : start + self.rows])
-
-    def _seen(self, picture: int, epoch: int | None) -> Float[Tensor, "C Y X"]:
-        image = self.images.image(picture)
-        if epoch is None:
-            return image
-        return self.augmentation(image, seen_by(self.seed, epoch, picture))
+    def _seen(self, picture: int, epoch: int) -> Float[Tensor, "C Y X"]:
+        return self.augmentation(self.images.image(picture), seen_by(self.seed, epoch, picture))

@@ -11,7 +11,6 @@ from headway.config_files import read_yaml
 from headway.errors import UsageError, did_you_mean
 from headway.machine import MachineConfig
 from headway.models import TranslatorConfig
-from headway.recipes import caption_catalogue as captions
 from headway.recipes import encoder_catalogue as encoders
 from headway.recipes.config import (
     DataConfig,
@@ -84,8 +83,6 @@ RECIPES: dict[str, Callable[[], Any]] = {
     "distil-answer": encoders.distil_answer,
     "distil-gpt": encoders.distil_gpt,
     "distil-encoder": encoders.distil_encoder,
-    "caption": captions.caption,
-    "caption-emoji": captions.caption_emoji,
 }
 
 

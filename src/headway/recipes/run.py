@@ -20,8 +20,6 @@ from headway.folders import sweep
 from headway.machine import Machine
 from headway.machine import prepare as prepare_machine
 from headway.models import parameter_count
-from headway.recipes.caption import CAPTIONING
-from headway.recipes.caption_config import CaptionRunConfig
 from headway.recipes.catalogue import AnyRunConfig
 from headway.recipes.config import RunConfig
 from headway.recipes.distil import DISTILLATION
@@ -60,7 +58,6 @@ LOGGED = {"plan", "train", "valid", "sample", "saved", "resumed", "finished"}
 FAMILIES: dict[type[AnyRunConfig], Family | Task] = {
     RunConfig: TRANSLATION,
     **dict.fromkeys(KINDS, DISTILLATION),
-    CaptionRunConfig: CAPTIONING,
 }
 """The class of a configuration -> what its family brings, for those that are no task yet."""
 

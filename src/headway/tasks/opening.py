@@ -8,8 +8,6 @@ from typing import Any, TypeVar
 from headway import interop
 from headway.bundle import (
     Bundle,
-    CaptionerBundle,
-    CaptionReader,
     TextBundle,
     TranslatorBundle,
 )
@@ -18,8 +16,6 @@ from headway.errors import DataError, UsageError, did_you_mean
 from headway.files import read_json
 from headway.linear import lay_out
 from headway.models import (
-    Captioner,
-    CaptionerConfig,
     Translator,
     TranslatorConfig,
     shapes_only,
@@ -27,7 +23,6 @@ from headway.models import (
 from headway.settings import flatten, override
 from headway.tasks.registry import TASKS, task_of_family
 from headway.tasks.task import BundleSpec
-from headway.text import AbsentTokenizer, ForeignTokenizer
 
 FOREIGN = "model_type"
 """A key that config.json has in Hugging Face folders and not in ours."""
@@ -42,32 +37,11 @@ FOREIGN_KEYS = {
 LONGEST_CAPTION = 64  # pieces, where a folder does not tell
 
 
-def _foreign_captioner(model: Captioner, place: Path, kind: str) -> CaptionerBundle:
-    """It speaks one language: captions begin with the token that its folder names."""
-    tokenizer = interop.read_tokenizer(place)
-    told = read_json(place / CONFIG_FILE)
-    start = told.get("decoder_start_token_id")
-    if isinstance(tokenizer, AbsentTokenizer):
-        tokenizer.size = model.config.gpt.vocabulary
-    elif type(start) is int:
-        tokenizer = ForeignTokenizer.of_json(
-            tokenizer.engine_json, start, tokenizer.eos, str(place / CONFIG_FILE)
-        )
-    images = interop.read_captioner_images(place, model.config.vit)
-    return CaptionerBundle(model, CaptionReader(images, tokenizer, (), LONGEST_CAPTION))
-
-
 B = TypeVar("B")
 
 
 SPECS: dict[str, BundleSpec] = {
     "translator": BundleSpec(config=TranslatorConfig, model=Translator, bundle=TranslatorBundle),
-    "captioner": BundleSpec(
-        config=CaptionerConfig,
-        model=Captioner,
-        bundle=CaptionerBundle,
-        foreign=_foreign_captioner,
-    ),
 }
 """`family` in config.json -> how it is opened, of those tasks that are no folder yet."""
 

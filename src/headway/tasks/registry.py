@@ -66,17 +66,6 @@ OWN: dict[str, Entry] = {
     texts with a tab between them, and --second is the second text of every argument.
     """,
     ),
-    "image_classification": Entry(
-        path="headway.tasks.image_classification:TASK",
-        kind="image classifier",
-        families=("vit-classifier",),
-        verb="classify",
-        unit="image",
-        help="Lines of images begin with the file.",
-    ),
-    "self_distillation": Entry(
-        path="headway.tasks.self_distillation:TASK", kind="image encoder", families=("vit",)
-    ),
     "question_answering": Entry(
         path="headway.tasks.question_answering:TASK",
         kind="question answerer",
@@ -103,6 +92,29 @@ OWN: dict[str, Entry] = {
     "sentence_embedding": Entry(
         path="headway.tasks.sentence_embedding:TASK",
         kind="text encoder",
+    ),
+    "image_classification": Entry(
+        path="headway.tasks.image_classification:TASK",
+        kind="image classifier",
+        families=("vit-classifier",),
+        verb="classify",
+        unit="image",
+        help="Lines of images begin with the file.",
+    ),
+    "self_distillation": Entry(
+        path="headway.tasks.self_distillation:TASK", kind="image encoder", families=("vit",)
+    ),
+    "captioning": Entry(
+        path="headway.tasks.captioning:TASK",
+        kind="captioner",
+        families=("captioner",),
+        verb="caption",
+        unit="image",
+        help="""Write captions of images.
+
+    Prints one line per image: its file, a tab, the caption. headway caption RUN a.png folder/
+    --language fr
+    """,
     ),
 }
 

@@ -152,6 +152,17 @@ class Predicting(Protocol):
 
 
 @runtime_checkable
+class Drawing(Protocol):
+    """A `Predicting` task whose predictions can be drawn (`--plot`). plotted: what a plot shows."""
+
+    plotted: str
+
+    def draw(self, bundle: Any, prediction: Any, options: Any, path: Path) -> None:
+        """Write the plot of one prediction to a new file. UsageError for what cannot be drawn."""
+        ...
+
+
+@runtime_checkable
 class LineReading(Protocol):
     """A `Predicting` whose inputs may have several fields on one line of standard input."""
 

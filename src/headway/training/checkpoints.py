@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,9 +37,12 @@ def load_state(run: TrainingState, folder: Path) -> None:
     tensors = read_tensors(folder / "state.safetensors")
     state = read_json(folder / "state.json")
     own = _tensors(run)
-    missing = [name for name in own if name not in tensors and not name.startswith("optimizer.")]
+    optional = ("optimizer.", "buffer.")  # of buffers, an earlier version saved none
+    missing = [name for name in own if name not in tensors and not name.startswith(optional)]
     unknown = [
-        name for name in tensors if _owner(name) not in {"model", "average", "optimizer", "rng"}
+        name
+        for name in tensors
+        if _owner(name) not in {"model", "buffer", "average", "optimizer", "rng"}
     ]
     if missing or unknown:
         raise DataError(
@@ -54,6 +58,8 @@ def load_state(run: TrainingState, folder: Path) -> None:
             "train with the configuration it was made with, or start a new run",
         )
     _fill({f"model.{n}": p for n, p in run.model.named_parameters()}, tensors, where)
+    buffers = {f"buffer.{name}": buffer for name, buffer in _buffers(run)}
+    _fill({name: buffer for name, buffer in buffers.items() if name in tensors}, tensors, where)
     if run.average is not None:
         _fill({f"average.{n}": w for n, w in run.average.weights.items()}, tensors, where)
     for name, parameter in run.model.named_parameters():
@@ -81,6 +87,7 @@ def _tensors(run: TrainingState) -> dict[str, Tensor]:
     tensors = {f"model.{n}": p.detach() for n, p in run.model.named_parameters()}
     if run.average is not None:
         tensors |= {f"average.{name}": weight for name, weight in run.average.weights.items()}
+    tensors |= {f"buffer.{name}": buffer for name, buffer in _buffers(run)}
     for parameter, moments in run.optimizer.state.items():
         for key, value in moments.items():
             tensors[f"optimizer.{names[id(parameter)]}.{key}"] = value
@@ -88,6 +95,12 @@ def _tensors(run: TrainingState) -> dict[str, Tensor]:
     if torch.cuda.is_available():
         tensors["rng.cuda"] = torch.cuda.get_rng_state()
     return tensors
+
+
+def _buffers(run: TrainingState) -> Iterator[tuple[str, Tensor]]:
+    """What a model keeps from step to step besides its parameters, such as running means."""
+    persistent = run.model.state_dict(keep_vars=True)
+    return ((name, b) for name, b in run.model.named_buffers() if name in persistent)
 
 
 @torch.no_grad()

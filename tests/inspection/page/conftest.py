@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Dialog, Page, Route, sync_playwright
 
 from headway.inspection.page import encode, write_page
 from tests.inspection.page.documents import everything, hostile, report
@@ -46,11 +46,46 @@ def pages(tmp_path_factory) -> dict[str, Path]:
     return {name: folder / f"{name}.html" for name in made}
 
 
+class Tabs:
+    """Pages in one context without a network, used again: a new one is two new processes."""
+
+    def __init__(self, browser: Browser) -> None:
+        self.wrong: list[str] = []
+        self.free: list[Page] = []
+        self._context = browser.new_context()
+        self._context.set_offline(True)
+        self._context.route("**/*", self._route)
+
+    def _route(self, route: Route) -> None:
+        if route.request.url.startswith(("http:", "https:", "ws:", "wss:", "ftp:")):
+            self.wrong.append(f"request: {route.request.url}")
+            route.abort()
+        else:
+            route.continue_()
+
+    def new(self, script: str) -> Page:
+        """script: run in every document before its own."""
+        page = self._context.new_page()
+        page.add_init_script(WATCH + script)
+        page.on("console", lambda said: said.type == "error" and self.wrong.append(said.text))
+        page.on("pageerror", lambda error: self.wrong.append(str(error)))
+        page.on("dialog", self._dismiss)
+        return page
+
+    def _dismiss(self, dialog: Dialog) -> None:
+        self.wrong.append(f"dialog: {dialog.message}")
+        dialog.dismiss()
+
+
+@pytest.fixture(scope="session")
+def tabs(browser) -> Tabs:
+    return Tabs(browser)
+
+
 @pytest.fixture
-def opened(browser, pages):
+def opened(tabs, pages):
     """opened(file or name, "view=text") -> a page. Requests, errors, violations fail the test."""
-    wrong: list[str] = []
-    contexts = []
+    used: list[Page] = []
 
     def open_page(
         file: Path | str,
@@ -59,36 +94,23 @@ def opened(browser, pages):
         width=1200,
         height=900,
         scheme="light",
-        script=None,
-        **more,
+        motion="no-preference",
+        script="",
     ) -> Page:
-        context = browser.new_context(
-            viewport={"width": width, "height": height}, color_scheme=scheme, **more
-        )
-        contexts.append(context)
-        page = context.new_page()
-
-        def route(request):
-            if request.request.url.startswith(("http:", "https:", "ws:", "wss:", "ftp:")):
-                wrong.append(f"request: {request.request.url}")
-                request.abort()
-            else:
-                request.continue_()
-
-        context.route("**/*", route)
-        context.set_offline(True)
-        page.add_init_script(WATCH + (script or ""))
-        page.on("console", lambda said: said.type == "error" and wrong.append(said.text))
-        page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on(
-            "dialog", lambda dialog: (wrong.append(f"dialog: {dialog.message}"), dialog.dismiss())
-        )
+        page = tabs.free.pop() if tabs.free and not script else tabs.new(script)
+        if not script:
+            used.append(page)
+        page.set_viewport_size({"width": width, "height": height})
+        page.emulate_media(color_scheme=scheme, reduced_motion=motion)
         path = pages[file] if isinstance(file, str) else file
         page.goto(f"file://{path}#{hash_}")
         page.locator("nav button[aria-current]").wait_for()
         return page
 
+    tabs.wrong.clear()
     yield open_page
-    for context in contexts:
-        context.close()
-    assert not wrong, wrong
+    for page in used:
+        page.mouse.move(0, 0)
+        page.goto("about:blank")
+    tabs.free += used
+    assert not tabs.wrong, tabs.wrong

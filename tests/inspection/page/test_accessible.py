@@ -48,7 +48,7 @@ def test_dark_and_light_are_followed_while_open(opened):
 
 
 def test_nothing_moves_for_those_who_asked_for_calm(opened):
-    page = opened("all", "view=text", reduced_motion="reduce")
+    page = opened("all", "view=text", motion="reduce")
     assert (
         page.locator(".token").first.evaluate("one => getComputedStyle(one).transitionDuration")
         == "0s"

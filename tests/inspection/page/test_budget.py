@@ -84,7 +84,7 @@ def test_no_task_is_long_and_a_head_is_changed_within_a_frame(opened, large, vie
         longest = max(page.evaluate("window.long"), default=0)
         median = sorted(drawn)[len(drawn) // 2]
         seen.append((round(paint), round(longest), round(median, 1)))
-        page.context.close()
+        page.close()
         if paint <= 2000 and longest <= 100 and median <= 16:
             return
     pytest.fail(f"first paint, longest task and median of a head, in milliseconds: {seen}")

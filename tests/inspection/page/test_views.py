@@ -235,7 +235,7 @@ def test_the_text_can_be_turned_round(opened):
 
 
 def test_lines_are_few_and_stop_at_the_chosen_mass(opened, tmp_path):
-    page = opened("all", "view=lines&layer=3", accept_downloads=True)
+    page = opened("all", "view=lines&layer=3")
     page.get_by_role("combobox", name="Lines of").select_option("all")
     with page.expect_download() as got:
         page.get_by_role("button", name="CSV").click()

@@ -8,16 +8,22 @@ import torch
 from torch.testing import assert_close
 
 from headway import load
-from headway.bundle import CaptionerBundle, ImageEncoderBundle, TextBundle
+from headway.bundle import ImageEncoderBundle, TextBundle
+from headway.cli.main import main
 from headway.data.image_reader import ImageReader
 from headway.errors import DataError, UsageError
 from headway.machine import MachineConfig, prepare
 from headway.models import GPT, GPTConfig, ViT, ViTConfig
 from headway.recipes import check_same, recipe, saved, train
-from headway.recipes.caption import CAPTIONING, CaptionJob
-from headway.recipes.caption_data import captioned_images
+from headway.tasks.captioning import TASK
+from headway.tasks.captioning.bundle import CaptionerBundle
+from headway.tasks.captioning.data import captioned_images
+from headway.tasks.captioning.evaluation import CaptionEvaluation
+from headway.tasks.captioning.job import CaptionJob
+from headway.tasks.captioning.prediction import CaptionInput, CaptionOptions
 from headway.text import TextPieces
 from headway.training import CaptionObjective, read_metrics
+from tests.data.pictures import png
 
 TINY = {
     **{"model.vit.model_dim": 24, "model.vit.num_heads": 3, "model.vit.ffn_dim": 40},
@@ -60,7 +66,7 @@ def configured(place, **changes):
 
 def job_of(config, folder):
     machine = prepare(MachineConfig(threads=1))
-    return CAPTIONING.prepare(config, folder, machine, lambda event: None)
+    return TASK.prepare(config, folder, machine, lambda event: None)
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +100,95 @@ def test_the_run_tells_its_scores_and_samples_and_keeps_the_best(trained):
         config.model.vit.image_size == 8 and config.model.gpt.vocabulary == load(folder).reader.size
     )
     check_same(folder, config)
+
+
+def test_training_python_and_the_command_line_give_the_same_scores(trained, capsys):
+    """The evaluation of the saved model equals that of the step it was saved at, in every number,
+    with the same options."""
+    from headway.evaluation import cider_d
+
+    run, events = trained
+    (best,) = [row for row in read_metrics(run / "metrics.jsonl", "valid") if row["is_best"]][-1:]
+    bundle, config = load(run), saved(run)
+    options = CaptionEvaluation(beam=1, worst=1, samples=2)
+    held_out = TASK.held_out(bundle, run, config, options)
+    scores = TASK.evaluate(bundle, held_out, options)
+    assert scores.numbers() == {name: best[name] for name in scores.numbers()}
+    assert list(scores.numbers()) == ["cider", "bleu", "chrf", "nats"]
+    assert held_out.split == "valid" and scores.counts == {"pictures": 8}
+    shown = [event for event in events if event["kind"] == "sample"][-4:]
+    assert [{k: e[k] for k in ("language", "reference", "output")} for e in shown] == list(
+        scores.samples
+    )
+    with pytest.raises(SystemExit) as leaving:
+        main(["eval", str(run), "--beam", "1", "--worst", "1", "--json"])
+    assert leaving.value.code == 0
+    assert json.loads(capsys.readouterr().out) == scores.as_dict()
+    for row in scores.details["languages"]:
+        images = [captioned.image.pixels() for captioned in captioned_images(config.data)["valid"]]
+        outputs = bundle.caption(images, language=row["language"], beam=1)
+        ciders = cider_d(outputs, [held_out.captions[i][row["language"]] for i in range(8)])
+        assert row["cider"] == pytest.approx(sum(ciders) / 8) and row["pictures"] == 8
+        assert row["worst"][0]["cider"] == min(ciders)
+    means = [sum(row["cider"] for row in scores.details["languages"]) / 2]
+    assert scores["cider"] == pytest.approx(means[0])
+
+
+def test_nats_are_of_every_token_of_the_captions_in_each_language(trained):
+    bundle, run = load(trained[0]), trained[0]
+    options = CaptionEvaluation(beam=1)
+    held_out = TASK.held_out(bundle, run, saved(run), options)
+    scores, total = TASK.evaluate(bundle, held_out, options), [0.0, 0]
+    for row in scores.details["languages"]:
+        nats = []
+        for i, captions in enumerate(held_out.captions):
+            images = held_out.images.batch([i], bundle.reader.images)
+            for ids in bundle.reader.encode(captions[row["language"]]):
+                read = torch.tensor([[bundle.reader.first(row["language"]), *ids]])
+                with torch.no_grad():
+                    logs = bundle.model(images, read)[0].double().log_softmax(-1)
+                targets = [*ids, bundle.reader.tokenizer.eos]
+                nats += [-logs[t, i].item() for t, i in enumerate(targets)]
+        assert row["nats"] == pytest.approx(sum(nats) / len(nats), rel=1e-4)
+        total = [total[0] + sum(nats), total[1] + len(nats)]
+    assert scores["nats"] == pytest.approx(total[0] / total[1], rel=1e-4)
+    assert not scores.metric("nats").higher_is_better
+
+
+def test_a_language_with_captions_of_one_image_is_left_out_and_without_any_there_are_no_scores(
+    trained, tmp_path
+):
+    run, bundle = trained[0], load(trained[0])
+    images = captioned_images(saved(run).data)["valid"]
+    for i in range(3):
+        (tmp_path / f"{i}.png").write_bytes(png(images[i].image.pixels()))
+    text = "\n".join(["image\ten\tde", "0.png\ta\tb", "1.png\tc\t", "2.png\td\t"])
+    (tmp_path / "t.tsv").write_text(text)
+    examples = TASK.read(bundle, [tmp_path / "t.tsv"], None, CaptionEvaluation())
+    assert (len(examples), examples.columns) == (3, ("en", "de"))
+    scores = TASK.evaluate(bundle, examples)
+    assert [row["language"] for row in scores.details["languages"]] == ["en"]
+    assert scores["cider"] == scores.details["languages"][0]["cider"]
+    (tmp_path / "t.tsv").write_text("\n".join(text.split("\n")[:2]))
+    examples = TASK.read(bundle, [tmp_path / "t.tsv"], saved(run), CaptionEvaluation())
+    with pytest.raises(DataError, match="two images"):
+        TASK.evaluate(bundle, examples)
+
+
+def test_a_prediction_has_the_captions_of_every_language_that_was_requested(trained, tmp_path):
+    bundle, path = load(trained[0]), tmp_path / "a.png"
+    path.write_bytes(png(np.full((8, 8, 3), SHADES["dark"], np.uint8)))
+    inputs = [CaptionInput(image=path)]
+    (both,) = bundle.predict(inputs, CaptionOptions(language="de,en", top=2))
+    assert both.file == str(path)
+    assert [caption.language for caption in both.captions] == ["de", "de", "en", "en"]
+    assert [both.captions[i].text for i in (2, 0)] == list(SAID["dark"])
+    (first,) = bundle.predict(inputs)
+    assert [(c.language, c.text) for c in first.captions] == [("en", SAID["dark"][0])]
+    with pytest.raises(UsageError, match="does not speak 'fr'"):
+        bundle.predict(inputs, CaptionOptions(language="en,fr"))
+    with pytest.raises(ValueError, match="--top 5"):
+        CaptionOptions(top=5)
 
 
 def test_a_run_that_was_interrupted_ends_as_one_that_was_not(place, tmp_path):
@@ -216,7 +311,7 @@ def test_what_does_not_fit_the_models_to_start_from_is_refused(place, tmp_path):
 )
 def test_what_cannot_work_is_refused_before_anything_is_made(changes, what, place):
     with pytest.raises(UsageError) as told:
-        CAPTIONING.check(configured(place, **changes))
+        TASK.check(configured(place, **changes))
     assert what in told.value.what
 
 
@@ -244,8 +339,8 @@ def test_the_objective_counts_every_real_token_once_by_its_own_picture(place, tm
 def test_prepared_data_is_reused(place, tmp_path):
     events = []
     config, machine = configured(place), prepare(MachineConfig(threads=1))
-    first = CAPTIONING.prepare(config, tmp_path, machine, lambda event: None)
-    again = CAPTIONING.prepare(config, tmp_path, machine, events.append)
+    first = TASK.prepare(config, tmp_path, machine, lambda event: None)
+    again = TASK.prepare(config, tmp_path, machine, events.append)
     assert again.prepared.reader.fingerprint == first.prepared.reader.fingerprint
     assert all(event["reused"] for event in events if event["kind"] == "prepared")
     assert json.loads((tmp_path / "captions.json").read_text())["languages"] == ["en", "de"]

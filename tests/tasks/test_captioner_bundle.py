@@ -9,12 +9,13 @@ import torch
 from torch.testing import assert_close
 
 import headway
-from headway.bundle import CaptionerBundle, CaptionReader
 from headway.data.image_reader import ImageReader
 from headway.errors import DataError, UsageError
 from headway.inspection.looking import look
 from headway.inspection.overlays import overlays
 from headway.models import Captioner, CaptionerConfig, GPTConfig, ViTConfig
+from headway.tasks.captioning.bundle import CaptionerBundle
+from headway.tasks.captioning.reader import CaptionReader
 from headway.text import Characters, TextPieces
 from tests.data.pictures import pixels_of, png
 

@@ -1,4 +1,4 @@
-"""A captioner with what it reads pictures and writes texts by: pictures in, sentences out."""
+"""A captioner with its image reader and tokenizer: images in, sentences out."""
 
 from __future__ import annotations
 
@@ -9,12 +9,20 @@ from typing import Any, ClassVar
 
 import torch
 
-from headway.bundle.caption_reader import CaptionReader
-from headway.bundle.contract import Bundle, InputSpec, ProbeRequest
+from headway.bundle import (
+    Attention,
+    Bundle,
+    InputSpec,
+    Probe,
+    ProbeRequest,
+    Reading,
+    SearchTrace,
+    attention_of,
+    image_patches,
+    next_token_readout,
+)
 from headway.bundle.files import check_fingerprint, save_files
 from headway.bundle.image_encoder import Picture, batches_of, check_reader, image_of, names_of
-from headway.bundle.probe import Probe, SearchTrace, image_patches, next_token_readout
-from headway.bundle.reading import Attention, Reading, attention_of
 from headway.decoding import (
     Candidate,
     Forbidden,
@@ -35,6 +43,14 @@ from headway.errors import DataError, UsageError
 from headway.models import Captioner, CaptionerConfig
 from headway.settings import override
 from headway.shapes import Float, Tensor
+from headway.tasks.captioning.prediction import (
+    BEST,
+    CaptionedFile,
+    CaptionInput,
+    CaptionOptions,
+    WrittenCaption,
+)
+from headway.tasks.captioning.reader import CaptionReader
 
 
 @dataclass(frozen=True)
@@ -101,6 +117,62 @@ class CaptionerBundle(Bundle):
         that it speaks; None: the first."""
         found = self.search(pictures, language=language, beam=beam, length_penalty=length_penalty)
         return [best[0].text for best in found]
+
+    def predict(
+        self,
+        inputs: Sequence[CaptionInput],
+        options: CaptionOptions = BEST,
+        *,
+        first: int = 1,
+    ) -> list[CaptionedFile]:
+        """The captions of image files, by `search` or by `sample`."""
+        for language in options.languages:
+            self.reader.first(language)  # refuses one that the model does not write
+        images = [item.image for item in inputs]
+        by_language = [self._written(images, language, options) for language in options.languages]
+        return [
+            CaptionedFile(
+                file=str(image),
+                captions=tuple(caption for captions in by_language for caption in captions[i]),
+            )
+            for i, image in enumerate(images)
+        ]
+
+    def _written(
+        self, images: Sequence[Path], language: str | None, options: CaptionOptions
+    ) -> list[list[WrittenCaption]]:
+        if options.sample:
+            captions = self.sample(
+                images,
+                language=language,
+                samples=options.sample,
+                temperature=options.temperature,
+                top_k=options.top_k,
+                top_p=options.top_p,
+                seed=options.seed,
+            )
+        else:
+            captions = self.search(
+                images,
+                language=language,
+                beam=options.beam,
+                num_best=options.top,
+                length_penalty=options.length_penalty,
+            )
+        name = language or next(iter(self.languages), None)
+        return [
+            [
+                WrittenCaption(
+                    language=name,
+                    text=caption.text,
+                    score=caption.score,
+                    log_probability=caption.log_probability,
+                    finished=caption.finished,
+                )
+                for caption in of_image
+            ]
+            for of_image in captions
+        ]
 
     def search(
         self,

@@ -1,20 +1,28 @@
-"""From a person's pictures and captions to pictures of one size, captions and a tokenizer in the
-run folder; what exists is reused."""
+"""From images with captions to images of one size, captions and a tokenizer in the run folder; what
+exists is reused. And the examples that a captioner is evaluated on."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from headway.bundle import CaptionReader, ImageEncoding, TextBundle
-from headway.bundle.caption_reader import FILE
+from headway.bundle import ImageEncoding, TextBundle
 from headway.data.captions import CaptionCorpus, Spoken, prepare_captions
 from headway.data.formats import check_table
-from headway.data.formats.captions import CaptionColumns, CaptionedImage, read_captions, split_of
+from headway.data.formats.captions import (
+    CaptionColumns,
+    CaptionedImage,
+    Captions,
+    read_captions,
+    split_of,
+)
 from headway.data.image_corpus import mean_and_deviation
+from headway.data.image_examples import FileExamples, ImageExamples, PreparedExamples
 from headway.errors import DataError, UsageError
-from headway.recipes.caption_config import CaptionDataConfig, CaptionRunConfig
+from headway.tasks.captioning.config import CaptionDataConfig, CaptionRunConfig
+from headway.tasks.captioning.reader import FILE, CaptionReader
 from headway.tasks.image_data import content, note_dark, sized_reader
 from headway.tasks.job import Emit
 from headway.tasks.splits import hold_out
@@ -25,7 +33,7 @@ SPLITS = ("train", "valid")
 
 @dataclass(frozen=True)
 class Starts:
-    """The models that the halves begin as, where they do."""
+    """The models that encoder and decoder are initialised from; None: from scratch."""
 
     encoder: ImageEncoding | None = None
     decoder: TextBundle | None = None
@@ -156,36 +164,84 @@ def _tokenizer(
     return tokenizer
 
 
-def spoken(
-    corpus: CaptionCorpus, columns: Sequence[str], reader: CaptionReader
+def caption_tokens(
+    captions: Sequence[Captions], columns: Sequence[str], reader: CaptionReader, longest: int
 ) -> tuple[list[Spoken], int]:
-    """All captions as tokens, and how many are longer than `reader.longest` and left out."""
-    found, longer = [], 0
+    """All captions as tokens, and how many have more than `longest` pieces and are left out."""
+    kept, longer = [], 0
     for language in columns:
         first = reader.first(language if reader.languages else None)
-        said = [
-            (picture, text)
-            for picture, row in enumerate(corpus.captions)
-            for text in row.get(language, ())
+        texts = [
+            (image, text)
+            for image, by_language in enumerate(captions)
+            for text in by_language.get(language, ())
         ]
-        ids = reader.encode([text for _, text in said])
-        for (picture, _), pieces in zip(said, ids, strict=True):
-            if len(pieces) > reader.longest:
+        ids = reader.encode([text for _, text in texts])
+        for (image, _), pieces in zip(texts, ids, strict=True):
+            if len(pieces) > longest:
                 longer += 1
             else:
-                found.append(Spoken(picture, (first, *pieces, reader.tokenizer.eos)))
-    if not found:
-        raise DataError("no caption is short enough", hint="a greater --data.max-length")
-    return found, longer
+                kept.append(Spoken(image, (first, *pieces, reader.tokenizer.eos)))
+    return kept, longer
 
 
-def referenced(corpus: CaptionCorpus, language: str, most: int) -> Iterator[tuple[int, list[str]]]:
-    """At most so many pictures, spread evenly, with what was said of each in that language."""
-    there = [i for i, row in enumerate(corpus.captions) if language in row]
-    count = min(most, len(there))
-    for place in range(count):
-        picture = there[place * len(there) // count]
-        yield picture, list(corpus.captions[picture][language])
+@dataclass(frozen=True)
+class CaptionExamples:
+    """Images with reference captions. captions: of each image, by language. columns: the languages.
+    split: what the images are called, for the screen."""
+
+    images: ImageExamples
+    captions: Sequence[Captions]
+    columns: tuple[str, ...]
+    split: str
+
+    def __len__(self) -> int:
+        return len(self.captions)
+
+    def chosen(self, language: str, limit: int | None) -> list[int]:
+        """The images with a caption in that language; at most so many, evenly spaced."""
+        places = [i for i, captions in enumerate(self.captions) if language in captions]
+        count = len(places) if limit is None else min(limit, len(places))
+        return [places[i * len(places) // count] for i in range(count)]
+
+
+def prepared_examples(corpus: CaptionCorpus, columns: tuple[str, ...]) -> CaptionExamples:
+    """The examples that a run validates on."""
+    name = corpus.images.folder.name
+    return CaptionExamples(PreparedExamples(corpus.images), corpus.captions, columns, name)
+
+
+def examples_of_files(
+    paths: Sequence[Path], config: Any | None, languages: tuple[str, ...]
+) -> CaptionExamples:
+    """The images of tables, whatever split they are in. config: of the run, for the names of
+    columns; languages: of the model, which name the columns if there is no run."""
+    if isinstance(config, CaptionRunConfig):
+        data = config.data
+    else:
+        data = CaptionDataConfig(text=languages or CaptionDataConfig().text)
+    columns = CaptionColumns(text=data.text, image=data.image, split=None)
+    images = [image for path in paths for image in read_captions(path, columns)]
+    return _of_images(images, data.text, ", ".join(map(str, paths)))
+
+
+def held_out_examples(config: Any, run: Path) -> CaptionExamples:
+    """The images that the run's table calls test; without any, those that were held out.
+    UsageError unless the run trained a captioner."""
+    if not isinstance(config, CaptionRunConfig):
+        raise UsageError(
+            f"{run} does not say what it was trained on", hint="name a run folder: runs/NAME"
+        )
+    splits = captioned_images(config.data)
+    name = "test" if splits["test"] else "valid"
+    return _of_images(splits[name], config.data.text, name)
+
+
+def _of_images(
+    images: Sequence[CaptionedImage], columns: tuple[str, ...], split: str
+) -> CaptionExamples:
+    files = FileExamples([captioned.image for captioned in images])
+    return CaptionExamples(files, [captioned.captions for captioned in images], columns, split)
 
 
 def _tell(train: CaptionCorpus, valid: CaptionCorpus, emit: Emit, *, reused: bool) -> None:

@@ -1,0 +1,248 @@
+"""How good a captioner is: CIDEr-D, BLEU, chrF, and nats per token, in each language."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from headway.data.captions import by_image, collate_captions
+from headway.errors import DataError
+from headway.evaluation import CorpusScores, cider_d, score_against_several
+from headway.evaluation.scores import Metric, Scores
+from headway.settings import BEAMS, PENALTY, setting
+from headway.tasks.captioning.bundle import CaptionerBundle
+from headway.tasks.captioning.data import CaptionExamples, caption_tokens
+from headway.training.objectives.cross_entropy import cross_entropy_sum
+
+BATCH = 32  # images read at once
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaptionEvaluation:
+    """What may be chosen for an evaluation."""
+
+    beam: int = setting(5, "beam width (1: greedy)", gt=0, le=BEAMS)
+    length_penalty: float = setting(1.0, "exponent of the length penalty", ge=0, le=PENALTY)
+    images: int | None = setting(
+        None,
+        "maximum number of images captioned in each language, evenly spaced; if unset, all",
+        gt=1,
+    )
+    worst: int = setting(0, "number of captions with the lowest CIDEr-D to show", ge=0)
+    samples: int = setting(0, "number of captions shown while training", ge=0, le=BEAMS)
+
+
+DEFAULTS = CaptionEvaluation()
+
+
+def evaluate(
+    bundle: CaptionerBundle,
+    examples: CaptionExamples,
+    options: CaptionEvaluation = DEFAULTS,
+    progress: Callable[[int], None] = lambda done: None,
+) -> Scores:
+    """CIDEr-D, BLEU and chrF of the captions that the model writes, the means over languages; and
+    nats, the mean of -log P(token) over all tokens of the reference captions.
+
+    Captions longer than the model writes are left out of the nats; a language in which fewer than
+    two images have captions, of all. progress: called before each batch with the number of images
+    read so far. DataError if no language is left.
+    """
+    count = _Count(progress)
+    nats = _nats(bundle, examples, count)
+    languages = []
+    for language in examples.columns:
+        chosen = examples.chosen(language, options.images)
+        if len(chosen) > 1 and nats[language].tokens:
+            outputs = _captions(bundle, examples, language, chosen, options, count)
+            references = [examples.captions[i][language] for i in chosen]
+            ciders = cider_d(outputs, references)
+            corpus = score_against_several(outputs, references)
+            languages.append(
+                _Language(language, nats[language].mean, chosen, outputs, ciders, corpus)
+            )
+    if not languages:
+        raise DataError("two images with captions that the model can write are needed, at least")
+    return _scores(bundle, examples, options, nats, languages)
+
+
+@dataclass
+class _Count:
+    """The number of images read so far, told before each batch."""
+
+    progress: Callable[[int], None]
+    images: int = 0
+
+    def begin(self, batch: int) -> None:
+        self.progress(self.images)
+        self.images += batch
+
+
+@dataclass
+class _Nats:
+    """A sum over tokens."""
+
+    total: float = 0.0
+    tokens: int = 0
+
+    @property
+    def mean(self) -> float:
+        return self.total / self.tokens
+
+
+@dataclass(frozen=True)
+class _Language:
+    """The scores of one language. chosen: the images, whose captions are `outputs`."""
+
+    name: str
+    nats: float
+    chosen: list[int]
+    outputs: list[str]
+    ciders: list[float]
+    corpus: CorpusScores
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        cider = sum(self.ciders) / len(self.ciders)
+        return {
+            "cider": cider,
+            "bleu": self.corpus.bleu,
+            "chrf": self.corpus.chrf,
+            "nats": self.nats,
+        }
+
+    @property
+    def signatures(self) -> dict[str, str]:
+        return {
+            "bleu_signature": self.corpus.bleu_signature,
+            "chrf_signature": self.corpus.chrf_signature,
+        }
+
+
+@torch.inference_mode()
+def _nats(bundle: CaptionerBundle, examples: CaptionExamples, count: _Count) -> dict[str, _Nats]:
+    """Of each language. An image is encoded once for all its captions."""
+    model, reader, device = bundle.model, bundle.reader, bundle.device
+    firsts = {
+        language: reader.first(language if reader.languages else None)
+        for language in examples.columns
+    }
+    tokens, _ = caption_tokens(examples.captions, examples.columns, reader, bundle.longest)
+    captions = by_image(tokens)
+    images = sorted(captions)
+    sums = {language: _Nats() for language in examples.columns}
+    for start in range(0, len(images), BATCH):
+        chosen = images[start : start + BATCH]
+        count.begin(len(chosen))
+        pixels = examples.images.batch(chosen, reader.images)
+        batch = collate_captions(pixels, [captions[i] for i in chosen], chosen).to(str(device))
+        hidden = model.decode(batch.read, model.encode(batch.images)[batch.of])
+        for language, first in firsts.items():
+            real = batch.real & (batch.read[:, :1] == first)
+            targets = batch.targets[real]
+            if len(targets):
+                _, nats = cross_entropy_sum(hidden[real], model.output.weight, targets)
+                sums[language].total += nats.item()
+                sums[language].tokens += len(targets)
+    return sums
+
+
+def _captions(
+    bundle: CaptionerBundle,
+    examples: CaptionExamples,
+    language: str,
+    chosen: Sequence[int],
+    options: CaptionEvaluation,
+    count: _Count,
+) -> list[str]:
+    """The best caption of each of the chosen images."""
+    captions: list[str] = []
+    named = language if bundle.languages else None
+    for start in range(0, len(chosen), BATCH):
+        some = chosen[start : start + BATCH]
+        count.begin(len(some))
+        pixels = examples.images.batch(some, bundle.reader.images)
+        how = (options.beam, 1, options.length_penalty)
+        captions += [best[0].text for best in bundle.search_images(pixels, named, how)]
+    return captions
+
+
+def _scores(
+    bundle: CaptionerBundle,
+    examples: CaptionExamples,
+    options: CaptionEvaluation,
+    nats: dict[str, _Nats],
+    languages: Sequence[_Language],
+) -> Scores:
+    """The means, and the details of each language; those of a single one stand beside the
+    metrics."""
+    used = [nats[language.name] for language in languages]
+    overall = sum(one.total for one in used) / sum(one.tokens for one in used)
+    means = {
+        name: sum(language.metrics[name] for language in languages) / len(languages)
+        for name in ("cider", "bleu", "chrf")
+    }
+    details: dict[str, Any] = {"split": examples.split}
+    details |= {"beam": options.beam, "length_penalty": options.length_penalty}
+    rows = [_details(language, examples, options.worst) for language in languages]
+    if len(examples.columns) == 1:
+        details |= {name: value for name, value in rows[0].items() if name not in means}
+        del details["nats"], details["pictures"]
+    else:
+        details["languages"] = rows
+    captioned = {i for language in languages for i in language.chosen}
+    return Scores(
+        (
+            *(Metric(name, value) for name, value in means.items()),
+            Metric("nats", overall, higher_is_better=False),
+        ),
+        {"pictures": len(captioned)},
+        [
+            sample
+            for language in languages
+            for sample in _samples(bundle, examples, language, options.samples)
+        ],
+        details=details,
+    )
+
+
+def _details(language: _Language, examples: CaptionExamples, worst: int) -> dict[str, Any]:
+    """For JSON: the scores of a language, and its worst captions."""
+    row = {
+        "language": language.name,
+        **language.metrics,
+        **language.signatures,
+        "pictures": len(language.chosen),
+    }
+    if not worst:
+        return row
+    order = sorted(range(len(language.chosen)), key=lambda i: language.ciders[i])[:worst]
+    row["worst"] = [
+        {
+            "picture": examples.images.where(language.chosen[i]),
+            "cider": language.ciders[i],
+            "said": language.outputs[i],
+            "should": list(examples.captions[language.chosen[i]][language.name]),
+        }
+        for i in order
+    ]
+    return row
+
+
+def _samples(
+    bundle: CaptionerBundle,
+    examples: CaptionExamples,
+    language: _Language,
+    count: int,
+) -> list[dict[str, str]]:
+    """A few captions, evenly spaced, beside a reference."""
+    samples = []
+    named = {"language": language.name} if bundle.languages else {}
+    for i in range(count):
+        place = (2 * i + 1) * len(language.chosen) // (2 * count)
+        reference = examples.captions[language.chosen[place]][language.name][0]
+        samples.append({**named, "reference": reference, "output": language.outputs[place]})
+    return samples

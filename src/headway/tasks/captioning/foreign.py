@@ -1,0 +1,31 @@
+"""Captioners of Hugging Face folders (`VisionEncoderDecoderModel`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from headway import interop
+from headway.bundle.files import CONFIG_FILE
+from headway.files import read_json
+from headway.models import Captioner
+from headway.tasks.captioning.bundle import CaptionerBundle
+from headway.tasks.captioning.reader import CaptionReader
+from headway.text import AbsentTokenizer, ForeignTokenizer
+
+LONGEST = 64
+"""Maximum number of tokens of a caption, which these folders do not name."""
+
+
+def from_hugging_face(model: Captioner, folder: Path, model_type: str) -> CaptionerBundle:
+    """The model with tokenizer and image reader of the folder. It writes one language: captions
+    begin with the token that config.json names."""
+    tokenizer = interop.read_tokenizer(folder)
+    start = read_json(folder / CONFIG_FILE).get("decoder_start_token_id")
+    if isinstance(tokenizer, AbsentTokenizer):
+        tokenizer.size = model.config.gpt.vocabulary
+    elif type(start) is int:
+        tokenizer = ForeignTokenizer.of_json(
+            tokenizer.engine_json, start, tokenizer.eos, str(folder / CONFIG_FILE)
+        )
+    images = interop.read_captioner_images(folder, model.config.vit)
+    return CaptionerBundle(model, CaptionReader(images, tokenizer, (), LONGEST))

@@ -1,0 +1,151 @@
+"""A training run of a captioner: images and captions in, a captioner out.
+
+Show, Attend and Tell (Xu et al. 2015) with Transformers; from scratch, or from an image encoder and
+a language model (Rothe et al. 2020).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from headway.blocks import recompute
+from headway.bundle import TextBundle
+from headway.data.captions import CaptionBatches, CaptionCorpus
+from headway.errors import DataError, UsageError
+from headway.machine import Machine
+from headway.models import Captioner, start_vit, start_writing
+from headway.settings import override
+from headway.tasks.captioning.bundle import CaptionerBundle
+from headway.tasks.captioning.config import WRITES, CaptionRunConfig, caption
+from headway.tasks.captioning.data import (
+    PreparedCaptions,
+    Starts,
+    caption_tokens,
+    prepare_all,
+    prepared_examples,
+)
+from headway.tasks.captioning.evaluation import CaptionEvaluation
+from headway.tasks.image_config import SHAPE
+from headway.tasks.image_start import open_image_start, settings_of_start, size_settings
+from headway.tasks.job import Emit, Example, Job, moved
+from headway.tasks.opening import load_as
+from headway.training import CaptionObjective, Stream
+
+
+class CaptionJob:
+    """A `Job`: images with captions, and a captioner."""
+
+    def __init__(
+        self, config: CaptionRunConfig, prepared: PreparedCaptions, starts: Starts, machine: Machine
+    ) -> None:
+        self.config = _fitted(config, prepared, starts)
+        self.prepared, self.starts, self.machine = prepared, starts, machine
+        self.rows, self.longer = self._batches(prepared.train)
+        self._batches(prepared.valid)  # refused now if it has no caption that is short enough
+        self.objective = CaptionObjective(config.training.smoothing)
+        self.held_out = prepared_examples(prepared.valid, config.data.text)
+        settings = config.evaluation
+        self.evaluation = CaptionEvaluation(
+            beam=settings.beam,
+            length_penalty=settings.length_penalty,
+            images=settings.pictures,
+            samples=settings.samples,
+        )
+
+    def _batches(self, corpus: CaptionCorpus) -> tuple[CaptionBatches, int]:
+        config, reader = self.config, self.prepared.reader
+        columns = config.data.text
+        captions, longer = caption_tokens(corpus.captions, columns, reader, reader.longest)
+        if not captions:
+            raise DataError("no caption is short enough", hint="a greater --data.max-length")
+        batches = CaptionBatches(
+            corpus.images,
+            captions,
+            reader.images.normalised,
+            config.augmentation,
+            config.training.rows,
+            config.training.seed,
+        )
+        return batches, longer
+
+    def build(self) -> nn.Module:
+        config, tokenizer = self.config, self.prepared.reader.tokenizer
+        model = Captioner(config.model.captioner)
+        if self.starts.encoder is not None:
+            model.vit = start_vit(self.starts.encoder.vit, model.config.vit)
+            model.vit.requires_grad_(not config.training.frozen)
+        if self.starts.decoder is not None:
+            start_writing(model, self.starts.decoder.model, tokenizer.size, tokenizer.bos)
+        if config.training.recompute:
+            recompute(model)
+        if config.machine.compile:
+            halves: Any = model
+            halves.encode = torch.compile(model.encode)
+            halves.decode = torch.compile(model.decode, dynamic=True)
+        return model
+
+    def stream(self, epoch: int, position: int) -> Stream:
+        return moved(self.rows.stream(epoch, position), self.machine.device)
+
+    def example(self) -> Example | None:
+        corpus, language = self.prepared.valid, self.config.data.text[0]
+        chosen = self.held_out.chosen(language, 1)
+        if not chosen:
+            return None
+        named = language if self.prepared.reader.languages else None
+        pixels = corpus.images.pixels[chosen[0]].transpose(1, 2, 0)
+        return Example(pixels, target=corpus.captions[chosen[0]][language][0], language=named)
+
+    def bundle(self, model: Any) -> CaptionerBundle:
+        return CaptionerBundle(model, self.prepared.reader)
+
+    def plan(self) -> dict[str, Any]:
+        model, training = self.config.model.captioner, self.config.training
+        (y, x), (height, width) = model.vit.image, model.vit.patch
+        languages = ", ".join(self.prepared.reader.languages)
+        return {
+            "model": f"pictures of {y} x {x} x {model.vit.channels} in patches of {height} x "
+            f"{width}, {model.vit.num_layers}+{model.gpt.num_layers} layers, "
+            f"d={model.vit.model_dim}+{model.gpt.model_dim}"
+            + (f", speaks {languages}" if languages else ""),
+            "batches": f"{training.rows * training.accumulate:,} pictures"
+            + (f" ({self.longer:,} captions left out as too long)" if self.longer else ""),
+            "batches_an_epoch": self.rows.batches_an_epoch,
+            "unit": "tok",
+        }
+
+
+def _fitted(
+    config: CaptionRunConfig, prepared: PreparedCaptions, starts: Starts
+) -> CaptionRunConfig:
+    """With the settings that the data and the models to start from decide."""
+    requested, defaults = config.model, caption().model
+    decided = size_settings("model.vit", prepared.reader.images)
+    if starts.encoder is not None:
+        vit = starts.encoder.vit.config
+        decided = settings_of_start("model.vit", requested.vit, defaults.vit, vit, SHAPE) | decided
+    if starts.decoder is not None:
+        gpt = starts.decoder.model.config
+        decided |= settings_of_start("model.gpt", requested.gpt, defaults.gpt, gpt, WRITES)
+    decided["model.gpt.vocabulary"] = prepared.reader.size
+    return override(config, decided, "the data and the models to start from")
+
+
+def prepare(config: CaptionRunConfig, folder: Path, machine: Machine, emit: Emit) -> Job:
+    """Images, captions and tokenizer, and the models to start from."""
+    training = config.training
+    encoder = open_image_start(training.encoder, "a captioner")
+    decoder = None if training.decoder is None else load_as(TextBundle, training.decoder)
+    room = None if decoder is None else decoder.model.max_length
+    if room is not None and room <= config.data.max_length:
+        raise UsageError(
+            f"captions of {config.data.max_length} pieces do not fit into the {room} places that "
+            f"{training.decoder} knows",
+            hint=f"--data.max-length {room - 1}",
+        )
+    starts = Starts(encoder, decoder)
+    return CaptionJob(config, prepare_all(config, starts, folder, emit), starts, machine)

@@ -1,0 +1,82 @@
+"""What a captioner predicts from, what may be chosen, and what comes out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from headway.settings import BEAMS, PENALTY, SEED, required, setting
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaptionInput:
+    """One input of a captioner."""
+
+    image: Path = required("images (.png .jpg .webp), or sounds (.wav) for a captioner of sounds")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaptionOptions:
+    """What may be chosen for a prediction."""
+
+    language: str | None = setting(
+        None,
+        "Language of the caption, a column of the training captions; several with commas. If "
+        "unset, the first.",
+    )
+    beam: int = setting(4, "Beam width; 1 is greedy.", gt=0, le=BEAMS)
+    top: int = setting(
+        1, "Number of captions of each image, best first, with their scores.", gt=0, le=BEAMS
+    )
+    length_penalty: float = setting(
+        1.0,
+        "Exponent of ((5 + length) / 6), by which the sum of log-probabilities is divided.",
+        ge=0,
+        le=PENALTY,
+    )
+    layer: int | None = setting(
+        None, "Decoder block of the plot, from 0; if unset, the last.", ge=0
+    )
+    sample: int = setting(0, "Number of captions to sample instead of searching.", ge=0, le=BEAMS)
+    temperature: float = setting(
+        0.8,
+        "Sampling temperature; lower values are more deterministic, higher ones more random, 0 is "
+        "greedy.",
+        ge=0,
+    )
+    top_k: int | None = setting(None, "Sample from the k most probable tokens.", gt=0)
+    top_p: float | None = setting(
+        None, "Sample from the most probable tokens of this total probability.", gt=0, le=1
+    )
+    seed: int = setting(0, "Random seed; sample i has seed + i.", ge=0, le=SEED)
+
+    def __post_init__(self) -> None:
+        if self.top > self.beam:
+            raise ValueError(f"--top {self.top}: must be between 1 and the beam width, {self.beam}")
+
+    @property
+    def languages(self) -> list[str | None]:
+        """The languages to write; None is the model's first."""
+        return [None] if self.language is None else [*self.language.split(",")]
+
+
+BEST = CaptionOptions()
+
+
+@dataclass(frozen=True, kw_only=True)
+class WrittenCaption:
+    """One caption. language: None if the model writes one without a name. The rest: `Caption`."""
+
+    language: str | None
+    text: str
+    score: float
+    log_probability: float
+    finished: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaptionedFile:
+    """An image file and its captions: those of each language, best first."""
+
+    file: str
+    captions: tuple[WrittenCaption, ...]

@@ -1,0 +1,70 @@
+"""How a terminal shows captions and the scores of a captioner."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from headway.errors import UsageError
+from headway.evaluation.scores import Scores
+from headway.inspection.looking import look
+from headway.inspection.overlays import overlays
+from headway.tasks.captioning.bundle import CaptionerBundle
+from headway.tasks.captioning.prediction import CaptionedFile, CaptionOptions
+from headway.tasks.task import Styled
+
+
+def prediction_lines(prediction: CaptionedFile, options: CaptionOptions) -> list[Styled]:
+    """A line for each caption: file, language, score and text with tabs between them; the language
+    if several were requested, the score if there are several captions."""
+    several = len(prediction.captions) > len(options.languages)
+    lines: list[Styled] = []
+    for caption in prediction.captions:
+        cells = [prediction.file]
+        if len(options.languages) > 1:
+            cells.append(str(caption.language))
+        if several:
+            cells.append(f"{caption.score:.4f}")
+        # one caption, one line, whatever the model wrote
+        lines.append([("\t".join([*cells, " ".join(caption.text.split())]), "")])
+    return lines
+
+
+def draw_words(
+    bundle: CaptionerBundle, prediction: CaptionedFile, options: CaptionOptions, path: Path
+) -> None:
+    """Where in the image the model attends for each word of the first caption. UsageError if
+    several languages were requested."""
+    if len(options.languages) > 1:
+        raise UsageError("--plot is for one language")
+    (language,), text = options.languages, prediction.captions[0].text
+    maps = look(bundle, prediction.file, text, language=language, layer=options.layer)
+    overlays(path, maps, title=text, one_scale=True)
+
+
+def score_lines(scores: Scores) -> list[str]:
+    """The scores of each language, and their means if there are several."""
+    values = scores.as_dict()
+    languages = values.get("languages") or [values]
+    lines = [line for row in languages for line in _language_lines(row, values)]
+    if len(languages) > 1:
+        means = "   ".join(f"{title} {values[name]:.2f}" for name, title in TITLES.items())
+        lines.append(f"mean of {len(languages)} languages: {means}   nats {values['nats']:.3f}")
+    return lines
+
+
+TITLES = {"cider": "CIDEr-D", "bleu": "BLEU", "chrf": "chrF"}
+
+
+def _language_lines(row: Mapping[str, Any], values: Mapping[str, Any]) -> Iterator[str]:
+    where = f"{row['pictures']:,} pictures ({values['split']})"
+    yield f"{row['language']}: {where}, beam {values['beam']}"
+    yield f"CIDEr-D {row['cider']:.2f}"
+    yield f"BLEU {row['bleu']:.2f}   {row['bleu_signature']}"
+    yield f"chrF {row['chrf']:.2f}   {row['chrf_signature']}"
+    yield f"nats {row['nats']:.3f}   per token of the reference captions"
+    for failure in row.get("worst", ()):
+        yield f"{failure['cider']:.2f}  {failure['picture']}"
+        yield f"      said    {failure['said']}"
+        yield f"      should  {' | '.join(failure['should'])}"

@@ -1,0 +1,78 @@
+"""Shapes and types of `headway`'s functions, checked by jaxtyping and beartype while tests run.
+
+jaxtyping's own hook checks every call, which is four fifths of the time of a search in a tiny
+model. Here a call is checked when it is the first of its kind in a test: the same function, and
+arguments of the same types and shapes.
+"""
+
+import functools
+from collections.abc import Callable
+from dataclasses import is_dataclass
+from types import FunctionType
+from typing import Any
+
+import jaxtyping
+import numpy as np
+from torch import Tensor
+
+_check_every_call = jaxtyping.jaxtyped
+_checked: set[tuple[Any, ...]] = set()
+"""The calls of this test that need no check any more: the function's code, and `_kind`s."""
+_PLAIN = {int, float, str, bool, type(None), dict}
+
+
+def install() -> None:
+    """Check the functions of `headway`, which is not imported yet."""
+    jaxtyping.install_import_hook("headway", "beartype.beartype")
+    # The hook puts @jaxtyping.jaxtyped(typechecker=...) before every function and class.
+    jaxtyping.jaxtyped = _first_calls
+
+
+def start_test() -> None:
+    """Check every kind of call anew, so that no test depends on those before it."""
+    _checked.clear()
+
+
+def _first_calls(*, typechecker: Any) -> Callable[[Any], Any]:
+    def decorate(decorated: Any) -> Any:
+        if isinstance(decorated, FunctionType):
+            return _of_function(decorated, typechecker)
+        if isinstance(decorated, (classmethod, staticmethod)):
+            return type(decorated)(decorate(decorated.__func__))
+        if isinstance(decorated, property):
+            parts = (decorated.fget, decorated.fset, decorated.fdel)
+            return property(*(part and decorate(part) for part in parts))
+        if is_dataclass(decorated) and "__init__" in vars(decorated):
+            decorated.__init__ = _of_function(decorated.__init__, typechecker)
+        return decorated
+
+    return decorate
+
+
+def _of_function(function: FunctionType, typechecker: Any) -> Callable[..., Any]:
+    code = id(function.__code__)  # functions inside functions are made anew by every call
+    check: Callable[..., Any] | None = None
+
+    @functools.wraps(function)
+    def call(*arguments: Any, **named: Any) -> Any:
+        __tracebackhide__ = True
+        nonlocal check
+        kinds = (code, *map(_kind, arguments), *named, *map(_kind, named.values()))
+        if kinds in _checked:
+            return function(*arguments, **named)
+        _checked.add(kinds)
+        if check is None:  # making it takes a millisecond, and many functions are never called
+            check = _check_every_call(function, typechecker=typechecker)
+        return check(*arguments, **named)
+
+    return call
+
+
+def _kind(value: Any) -> Any:
+    """The type, for an array its shape too, and for a sequence the kind of its first item."""
+    kind = type(value)
+    if kind in _PLAIN:
+        return kind
+    if isinstance(value, (Tensor, np.ndarray)):
+        return value.shape, value.dtype
+    return (kind, _kind(value[0])) if kind in (list, tuple) and value else kind

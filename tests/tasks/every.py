@@ -1,0 +1,90 @@
+"""A tiny run of every task, for what must hold for all of them. A new task joins by one line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.end_to_end.small import headway
+from tests.safety_net.cases import CASES, HF_ENCODER, with_prerequisites, words
+from tests.safety_net.tiny_data import write_all
+
+
+@dataclass(frozen=True)
+class TaskCase:
+    """case: a run of the safety net. inspected: what `headway inspect` looks at; none if the model
+    attends to nothing. exports: whether Hugging Face has such models. one_class: a few lines of
+    examples whose labels are all the same, where there must be two. more: flags with which
+    Hugging Face can represent the model."""
+
+    case: str
+    inspected: tuple[str, ...]
+    exports: bool = True
+    more: tuple[str, ...] = ()
+    one_class: str | None = None
+
+
+EVERY: dict[str, TaskCase] = {
+    "translation": TaskCase("translate", ("the fox sees the lemon",), exports=False),
+    "language_modeling": TaskCase("gpt-tiny", ("The fox",)),
+    "masked_language_modeling": TaskCase(HF_ENCODER, ("The [MASK] sees .",)),
+    "classification": TaskCase(
+        "classify",
+        ("the toad is at home",),
+        one_class="text\tlabel\n" + "a toad\tx\na rake\tx\n" * 9,
+        more=words("--model.pooling first"),
+    ),
+    "tagging": TaskCase(
+        "tag", ("in the lake Zoë waits .",), one_class="a\tO\nlake\tO\n\nby\tO\n\n" * 9
+    ),
+    "question_answering": TaskCase("answer", ("who is there ?", "Zoë waits here")),
+    "sentence_embedding": TaskCase("embed", ("the toad is at home",)),
+    "image_classification": TaskCase(
+        "vision", ("dark.png",), more=words("--model.positions learned --model.pooling first")
+    ),
+    "self_distillation": TaskCase("dino", ("dark.png",), more=words("--model.positions learned")),
+    "captioning": TaskCase(
+        "caption",
+        ("dark.png",),
+        more=words(
+            "--model.vit.positions learned --model.vit.model-dim 32 --model.vit.num-heads 4"
+        ),
+    ),
+    "word_vectors": TaskCase("words", (), exports=False),
+}
+"""Name of a task -> a tiny run of it."""
+
+STARTS = {"bert-tiny": HF_ENCODER}
+FOLDERS: dict[str, Path] = {}
+
+
+def place_of(name: str, make: Callable[[str], Path]) -> Path:
+    """The folder in which the run of that task, and all that it starts from, was trained: once."""
+    if name not in FOLDERS:
+        folder = make(name)
+        write_all(folder)
+        starts = [STARTS.get(start, start) for start in CASES[EVERY[name].case].after]
+        for case in with_prerequisites(starts):
+            train(folder, case, case)
+        train(folder, EVERY[name].case, EVERY[name].case)
+        FOLDERS[name] = folder
+    return FOLDERS[name]
+
+
+def arguments(case: str) -> list[str]:
+    """Those of `headway train`, starting from a model that Hugging Face has too."""
+    starts = {f"runs/{one}": f"runs/{other}" for one, other in STARTS.items()}
+    more = [word for task in EVERY.values() if task.case == case for word in task.more]
+    return [*(starts.get(word, word) for word in CASES[case].train), *more]
+
+
+def command(case: str, data: str | None = None) -> list[str]:
+    """`headway train` of a case of the safety net, on other data if that is named."""
+    own, *rest = arguments(case)
+    return ["train", CASES[case].recipe, data or own, *rest]
+
+
+def train(folder: Path, case: str, run: str, *more: str) -> None:
+    """Train a case under another name of the run."""
+    headway(*command(case), "--run", run, "--quiet", *more, cwd=folder)

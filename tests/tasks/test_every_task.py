@@ -1,0 +1,244 @@
+"""What holds for every task: it trains, is evaluated by one function, predicts, resumes, is looked
+into and exported, and refuses bad input with a clear error and nothing written."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+import headway as library
+from headway.bundle import Bundle
+from headway.recipes import recipe, saved
+from headway.recipes import train as train_run
+from headway.tasks.registry import OWN, TASKS, task
+from headway.training import read_metrics
+from tests.end_to_end.small import headway
+from tests.inspection.bundles import answerer, tagger
+from tests.safety_net.cases import CASES
+from tests.tasks.every import EVERY, command, place_of, train
+
+NAMES = [name for name in EVERY if name in OWN]
+EVALUATED_AS_TRAINED = {
+    "translation": ("--split", "valid", "--beam", "1"),
+    "captioning": ("--beam", "1"),
+}
+"""Flags of `headway eval` that make it the evaluation of training."""
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def name(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def place(name, tmp_path_factory):
+    return place_of(name, lambda task: tmp_path_factory.mktemp(task))
+
+
+@pytest.fixture(scope="module")
+def run(name, place):
+    return place / "runs" / EVERY[name].case
+
+
+def parameters(folder: Path) -> dict[str, torch.Tensor]:
+    return dict(library.load(folder).model.named_parameters())
+
+
+def test_every_task_is_tried_here():
+    assert set(OWN) <= set(EVERY)
+
+
+def test_a_run_leaves_its_settings_its_log_and_a_bundle_of_the_tasks_kind(name, run):
+    bundle = library.load(run)
+    assert isinstance(bundle, Bundle) and bundle.kind == TASKS[name].kind
+    config = saved(run)
+    assert type(config) is task(name).config
+    valid = read_metrics(run / "metrics.jsonl", "valid")
+    assert len(valid) == 2 and config.evaluation.metric in valid[0]
+    assert not any(key.startswith("negative") for key in valid[0])
+
+
+def test_a_saved_bundle_is_the_same_again(run, tmp_path):
+    bundle = library.load(run)
+    bundle.save(tmp_path / "copy")
+    again = library.load(tmp_path / "copy")
+    assert type(again) is type(bundle) and again.config == bundle.config
+    for (key, first), second in zip(
+        bundle.model.named_parameters(), again.model.parameters(), strict=True
+    ):
+        assert torch.equal(first, second), key
+
+
+def test_its_command_predicts_in_json_and_the_same_each_time(name, place, run):
+    words = [word.replace("{run}", str(run)) for word in CASES[EVERY[name].case].prediction]
+    first, second = (headway(*words, cwd=place).stdout for _ in range(2))
+    assert first == second and first.strip()
+    for line in first.splitlines():
+        assert isinstance(json.loads(line), dict)
+
+
+def test_a_run_killed_between_checkpoints_ends_as_one_that_was_not(name, place, run):
+    """It dies after step 3 of 4, and goes on at the checkpoint of step 2."""
+
+    class Killed(BaseException):
+        pass
+
+    class Killer:
+        def after_step(self, state, report):
+            if state.step == 3:
+                raise Killed
+
+    short = ["--steps", "4", "--checkpoint.every", "2", "--evaluation.every", "4"]
+    train(place, EVERY[name].case, "whole", *short)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(place)
+        config = saved(place / "runs" / "whole")
+        with pytest.raises(Killed):
+            train_run(config, Path("runs", "killed"), observers=[Killer()])
+        assert not Path("runs", "killed", "model").exists()
+        train_run(config, Path("runs", "killed"))
+    whole, killed = (parameters(place / "runs" / each) for each in ("whole", "killed"))
+    for key, value in whole.items():
+        assert torch.equal(value, killed[key]), key
+    logs = [
+        read_metrics(place / "runs" / each / "metrics.jsonl", "train")
+        for each in ("whole", "killed")
+    ]
+    assert [row["loss"] for row in logs[0]] == [row["loss"] for row in logs[1]]
+
+
+def test_training_the_command_line_and_python_evaluate_alike(name, place, run, monkeypatch):
+    monkeypatch.chdir(place)
+    valid = read_metrics(run / "metrics.jsonl", "valid")
+    best = [row for row in valid if row["is_best"]][-1]
+    flags = EVALUATED_AS_TRAINED.get(name, ())
+    printed = json.loads(headway("eval", str(run), *flags, "--json", cwd=place).stdout)
+    options = dict(zip((flag.strip("-") for flag in flags[::2]), flags[1::2], strict=True))
+    scores = library.evaluate(run, **options)
+    metric = saved(run).evaluation.metric
+    assert scores.metrics and scores.as_dict() == pytest.approx(printed, nan_ok=True)
+    shared = set(scores.numbers()) & set(best)
+    assert metric in shared
+    for key in shared:
+        assert scores[key] == best[key], key
+
+
+def test_it_is_looked_into(name, place, run):
+    if not EVERY[name].inspected:
+        pytest.skip("word vectors attend to nothing")
+    headway("inspect", str(run), *EVERY[name].inspected, "--html", "page.html", cwd=place)
+    page = (place / "page.html").read_text()
+    assert "<html" in page and len(page) > 10_000
+    (place / "page.html").unlink()
+
+
+def test_it_is_exported_where_hugging_face_has_such_models(name, place, run, tmp_path):
+    out = str(tmp_path / "hf")
+    done = headway("export", str(run), "--to", "hf", "--out", out, cwd=place, check=None)
+    if not EVERY[name].exports:
+        assert done.returncode == 2 and not Path(out).exists()
+        return
+    assert done.returncode == 0, done.stderr
+    again, before = library.load(out), library.load(run)
+    assert again.kind == before.kind
+    shapes = [sorted(tuple(p.shape) for p in each.model.parameters()) for each in (again, before)]
+    assert shapes[0] == shapes[1]
+
+
+BAD = {
+    "a missing file": lambda path: path.unlink() if path.is_file() else shutil.rmtree(path),
+    "an empty file": lambda path: path.write_bytes(b""),
+    "NUL bytes": lambda path: path.write_bytes(bytes(400)),
+    "UTF-16": lambda path: path.write_bytes("a\tb\nc\td\n".encode("utf-16")),
+    "not UTF-8": lambda path: path.write_bytes(b"text\tlabel\nfirst\t\xff\xfe\nsecond\tb\n"),
+    "wrong columns": lambda path: path.write_text("one;two;three\n1;2;3\n4;5;6\n"),
+    "one line": lambda path: path.write_text("x"),
+    "white space": lambda path: path.write_text(" \n\t\n  \n"),
+    "a folder": lambda path: path.mkdir(),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_bad_examples_are_refused_and_nothing_is_written(what, name, place, tmp_path):
+    source = CASES[EVERY[name].case].train[0]
+    if what == "wrong columns" and source == "text.txt":
+        pytest.skip("running text has no columns")
+    bad = tmp_path / Path(source).name
+    if (place / source).is_dir():
+        bad.mkdir()
+        bad = bad / "train.tsv" if name == "translation" else bad / "only" / "1.png"
+        bad.parent.mkdir(exist_ok=True)
+    bad.write_bytes(b"")
+    if what == "a folder":
+        bad.unlink()
+    BAD[what](bad)
+    _assert_refused(place, command(EVERY[name].case, str(tmp_path / Path(source).name)))
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        ("--training.stepss", "4"),
+        ("--steps", "-1"),
+        ("--optimizer.lr", "nan"),
+        ("--evaluation.metric", "luck"),
+    ],
+    ids=" ".join,
+)
+def test_bad_settings_are_refused_and_nothing_is_written(setting, name, place):
+    _assert_refused(place, [*command(EVERY[name].case), *setting])
+
+
+def test_one_class_only_is_refused(name, place, tmp_path):
+    content = EVERY[name].one_class
+    if content is None:
+        pytest.skip("there are no classes, or one is enough")
+    bad = tmp_path / CASES[EVERY[name].case].train[0]
+    bad.write_text(content)
+    _assert_refused(place, command(EVERY[name].case, str(bad)))
+
+
+def test_another_tasks_model_is_refused(name, place, tmp_path):
+    other = tmp_path / "other"
+    (answerer() if name == "tagging" else tagger()).save(other)
+    words = [word.replace("{run}", str(other)) for word in CASES[EVERY[name].case].prediction]
+    refused = headway(*words, cwd=place, check=None)
+    assert refused.returncode == 2 and " holds a" in refused.stderr, refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
+def test_a_model_of_a_family_that_no_task_opens_is_refused(name, place, run, tmp_path):
+    other = tmp_path / "other"
+    library.load(run).save(other)
+    facts = json.loads((other / "config.json").read_text())
+    (other / "config.json").write_text(json.dumps({**facts, "family": "oracle"}))
+    (other / "MANIFEST.json").unlink()
+    words = [word.replace("{run}", str(other)) for word in CASES[EVERY[name].case].prediction]
+    refused = headway(*words, cwd=place, check=None)
+    assert refused.returncode == 3 and "oracle" in refused.stderr
+
+
+def test_a_truncated_model_folder_is_refused(name, place, run, tmp_path):
+    model = tmp_path / "model"
+    shutil.copytree(run / "model", model)
+    weights = model / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    words = [word.replace("{run}", str(model)) for word in CASES[EVERY[name].case].prediction]
+    refused = headway(*words, cwd=place, check=None)
+    assert refused.returncode == 3 and "model.safetensors" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
+def _assert_refused(place: Path, words: list[str]) -> None:
+    before = sorted(place.rglob("*"))
+    refused = headway(*words, "--run", "refused", "--quiet", cwd=place, check=None)
+    assert refused.returncode in (2, 3), refused.stdout + refused.stderr
+    assert refused.stderr.startswith("error: ") and "Traceback" not in refused.stderr
+    assert "headway-error.log" not in refused.stderr, refused.stderr
+    assert sorted(place.rglob("*")) == before
+
+
+def test_recipes_of_a_task_are_found_by_its_name(name):
+    assert type(recipe(name)) is task(name).config

@@ -1,0 +1,38 @@
+"""Whatever a test passes to a function of `headway` that it has not passed yet is checked."""
+
+import pytest
+import torch
+from jaxtyping import TypeCheckError
+
+from headway.attention import Mask
+from headway.attention.kernel import masked_softmax
+from headway.models import GPT, GPTConfig
+
+
+def test_a_wrong_shape_and_a_wrong_type_are_found_after_right_ones():
+    allowed = Mask(causal=True).dense(3, 4)
+    masked_softmax(torch.randn(2, 2, 3, 4), allowed)
+    masked_softmax(torch.randn(2, 2, 3, 4), allowed)
+    for scores, mask in (
+        (torch.randn(2, 2, 3, 5), allowed),
+        (torch.randn(2, 2, 3, 4), allowed.float()),
+        (torch.randn(2, 3, 4), allowed),
+    ):
+        with pytest.raises(TypeCheckError):
+            masked_softmax(scores, mask)
+
+
+def test_values_of_a_dataclass_are_checked():
+    Mask(keys=torch.ones(2, 3, dtype=torch.bool))
+    with pytest.raises(TypeCheckError):
+        Mask(keys=torch.ones(2, 3))
+
+
+def test_a_method_is_checked_where_a_model_calls_it(monkeypatch):
+    config = GPTConfig(model_dim=8, num_heads=2, ffn_dim=8, num_layers=1, vocabulary=5)
+    model = GPT(config).eval()
+    tokens = torch.zeros(1, 3, dtype=torch.long)
+    model(tokens)
+    monkeypatch.setattr(model.embedding, "forward", lambda *_, **__: torch.zeros(4, 8))
+    with pytest.raises(TypeCheckError):
+        model(torch.zeros(1, 4, dtype=torch.long))
