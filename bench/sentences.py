@@ -19,7 +19,7 @@ from bench.translation import SENTENCES
 from headway.data.formats import read_pairs
 from headway.files import write_file
 from headway.recipes import recipe, train
-from headway.recipes.prepare import splits_of
+from headway.tasks.translation.data import splits_of
 
 SYNTHETIC_PAIRS, SYNTHETIC_TEST, LEXICON = 20_000, 1000, 6000
 
@@ -82,7 +82,7 @@ def _train(folder: Path, steps: int) -> None:
         "training.average": 0.0,
         "evaluation.every": steps,
         "evaluation.sentences": 50,
-        "evaluation.metric": "negative_nats",
+        "evaluation.metric": "nats",
         "checkpoint.every": steps,
     }
     if source_of_data() == "synthetic":

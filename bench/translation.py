@@ -18,9 +18,9 @@ import headway
 from bench.marian import Specials, to_marian
 from bench.report import Row, row
 from bench.sides import Answer, Settings, Side, Worker, faster_attention, interleave
-from headway.bundle import TranslatorBundle
 from headway.data.batches import collate_sources
 from headway.decoding import Forbidden, Limits, beam_search
+from headway.tasks.translation.bundle import TranslatorBundle
 
 BEAM, BATCH = 4, 64
 SENTENCES = "sentences.txt"  # in the run folder, one a line

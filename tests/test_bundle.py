@@ -7,9 +7,9 @@ import pytest
 import torch
 
 import headway
-from headway.bundle import TranslatorBundle
 from headway.errors import DataError, HeadwayError, UsageError
 from headway.models import Translator, TranslatorConfig
+from headway.tasks.translation.bundle import TranslatorBundle
 from headway.tensors import read_tensors, write_tensors
 from headway.text import TokenizerPair
 from tests.manifests import flip_one_bit

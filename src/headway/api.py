@@ -21,7 +21,7 @@ from headway.errors import UsageError
 from headway.evaluation.scores import Scores
 from headway.recipes import amended, check_same, recipe, saved
 from headway.recipes import train as train_run
-from headway.recipes.evaluating import score
+from headway.recipes.evaluating import evaluate_model
 from headway.tasks.opening import load as load
 from headway.tasks.registry import tasks as tasks
 from headway.training import Event, read_metrics
@@ -49,7 +49,7 @@ class Run:
     @cached_property
     def scores(self) -> Scores:
         """The scores of the best model on what the run held out, as `headway eval` gives them."""
-        return score(self.bundle, self.folder)
+        return evaluate_model(self.bundle, self.folder).scores
 
     def history(self, kind: str = "valid") -> list[dict[str, Any]]:
         """The rows of the log: "valid" for evaluations, "train" for steps."""
@@ -114,10 +114,10 @@ def evaluate(
     """
     paths = None if data is None else _paths(data)
     if isinstance(model, Bundle):
-        return score(model, None, paths, options)
+        return evaluate_model(model, None, paths, options).scores
     folder = model.folder if isinstance(model, Run) else Path(model)
     bundle = model.bundle if isinstance(model, Run) else load(folder)
-    return score(bundle, folder, paths, options)
+    return evaluate_model(bundle, folder, paths, options).scores
 
 
 def _paths(data: Paths) -> list[Path]:

@@ -40,8 +40,10 @@ def test_the_others_survive_a_variant_that_fails(compared):
     facts = read_json(place / "runs" / "compare-ladder" / "report.json")
     assert [run["variant"] for run in facts["runs"]] == ["bottleneck", "additive", "transformer"]
     assert list(facts["failed"]) == ["too-fast-seed42"] and not facts["complete"]
-    assert all(run["steps"] == 20 and run["sentences"] == 10 for run in facts["runs"])
-    assert facts["runs"][0]["alignments"] == [] and len(facts["runs"][1]["alignments"]) == 2
+    assert all(run["steps"] == 20 for run in facts["runs"])
+    assert all(run["counts"]["sentences"] == 10 for run in facts["runs"])
+    alignments = [run["details"]["alignments"] for run in facts["runs"]]
+    assert alignments[0] == [] and len(alignments[1]) == 2
 
 
 def test_the_report_says_everything_in_words_numbers_and_pictures(compared):
@@ -51,7 +53,8 @@ def test_the_report_says_everything_in_words_numbers_and_pictures(compared):
     assert " ".join(words) in text and "# Ladder" in text and "too-fast-seed42 failed" in text
     for row in ("| bottleneck |", "| additive |", "| transformer |"):
         assert row in done.stdout and text.count(row) == 3  # scores, lengths, entropies
-    pictures = {"bleu.svg", "loss.svg", "lengths.svg", "alignment-1.svg", "alignment-2.svg"}
+    pictures = {"bleu.svg", "loss-by-step.svg", "lengths.svg"}
+    pictures |= {"alignment-1.svg", "alignment-2.svg"}
     for name in pictures:
         assert f"({name})" in text and "transformer" in (folder / name).read_text()
     assert "bottleneck" not in (folder / "alignment-1.svg").read_text()
@@ -90,6 +93,51 @@ def test_values_of_a_setting_and_several_seeds(compared):
     }
 
 
+def test_scores_are_those_of_headway_eval_and_the_best_are_bold(compared):
+    place, _, done = compared
+    run = place / "runs" / "compare-ladder" / "transformer-seed42"
+    scores = json.loads(headway("eval", str(run), "--beam", "2", "--json", cwd=place).stdout)
+    facts = read_json(place / "runs" / "compare-ladder" / "report.json")
+    (measured,) = [run for run in facts["runs"] if run["variant"] == "transformer"]
+    values = {metric["name"]: metric["value"] for metric in measured["metrics"]}
+    assert values == {name: scores[name] for name in ("bleu", "chrf", "nats")}
+    nats = {
+        run["variant"]: metric["value"]
+        for run in facts["runs"]
+        for metric in run["metrics"]
+        if metric["name"] == "nats"
+    }
+    best = min(nats, key=nats.get)  # lower is better
+    for line in done.stdout.splitlines():
+        for variant, value in nats.items():
+            if line.startswith(f"| {variant} |"):
+                assert (f"**{value:.3f}**" in line) == (variant == best)
+    assert "Lower is better: nats." in done.stdout
+
+
+def test_models_of_any_task_are_compared(tmp_path):
+    text = "".join(f"the {a} eats {b} at home\n" for a in ("fox", "dog", "owl") for b in "xyz") * 20
+    (tmp_path / "t.txt").write_text(text)
+    sizes = ("--model.model-dim", "12", "--model.num-heads", "2", "--model.num-kv-heads", "1")
+    done = headway(
+        *("compare", "gpt-tiny", "t.txt", *sizes, "--model.ffn-dim", "20", "--steps", "4"),
+        *("--training.length", "10", "--data.vocabulary", "270", "--evaluation.every", "2"),
+        *("--vary", "model.num-layers=1,2", "--threads", "1", "--quiet"),
+        cwd=tmp_path,
+    )
+    assert "| variant | parameters | nats | bits_per_byte | perplexity | steps" in done.stdout
+    folder = tmp_path / "runs" / "compare-gpt-tiny"
+    assert "num_layers=2" in (folder / "nats.svg").read_text()
+    assert not (folder / "lengths.svg").exists()
+    done = headway(
+        *("compare", "words", "t.txt", "--vary", "model.kind=skip-gram,next-word", "--steps", "4"),
+        *("--data.min-count", "1", "--data.held-out", "0.2", "--threads", "1", "--quiet"),
+        cwd=tmp_path,
+    )
+    rows = [line.split(" | ") for line in done.stdout.splitlines() if line.startswith("| kind=")]
+    assert [row[3] == "-" for row in rows] == [True, False]  # the perplexity of next words
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -100,7 +148,8 @@ def test_values_of_a_setting_and_several_seeds(compared):
         ("compare translate data --vary model.num_heads=1", "at least two variants"),
         ("compare translate data --vary model.num_head=1,2", "Did you mean model.num_heads?"),
         ("compare translate data --vary model.num_heads=1,x", "must be a whole number"),
-        ("compare words data --vary model.dim=2,3", "only translators"),
+        ("compare distil data --vary training.steps=2,3", "no task evaluates its models"),
+        ("compare words data --vary model.dim=2,3", "a folder, not a file"),
         ("compare missing.yaml", "missing.yaml"),
     ],
 )

@@ -72,7 +72,7 @@ CALLS: dict[tuple[str, ...], tuple[str, ...]] = {
 """How each verb that takes a number is called, so that nothing else is missing."""
 SERVES = {"0"}  # as a port: any free one, and the server runs
 
-register_verbs(list(verbs()))  # which makes their flags
+register_verbs([*verbs(), "eval"])  # which makes their flags
 
 
 @functools.cache
@@ -89,7 +89,7 @@ def flags() -> list[tuple[tuple[str, ...], str]]:
                 ):
                     yield path, argument.names[0]
 
-    register_verbs(list(verbs()))
+    register_verbs([*verbs(), "eval"])
     return list(walk(app, ()))
 
 

@@ -9,7 +9,6 @@ import torch
 from headway.bundle import (
     EncoderBundle,
     TextBundle,
-    TranslatorBundle,
 )
 from headway.cli.main import main
 from headway.data.formats import read_lines
@@ -30,6 +29,7 @@ from headway.tasks.classification.bundle import ClassifierBundle
 from headway.tasks.classification.reader import ClassReader
 from headway.tasks.question_answering.bundle import AnswererBundle, AnswerReader
 from headway.tasks.tagging.bundle import TaggerBundle, TagReader
+from headway.tasks.translation.bundle import TranslatorBundle
 from headway.text import MarkedTokenizer, TextPieces, TokenizerPair
 
 SENTENCES = ["the red fox sings", "a café by the lake", "two dogs play", "[MASK] in the garden"]

@@ -8,11 +8,11 @@ import torch
 
 from headway import load
 from headway.attention import Mask
-from headway.bundle import TranslatorBundle
 from headway.errors import DataError, UsageError
 from headway.models import GPTConfig, TranslatorConfig
 from headway.models.choices import KERNELS, SCORES
 from headway.settings import COMMAND_LINE, explain, override
+from headway.tasks.translation.bundle import TranslatorBundle
 from tests.end_to_end.small import headway, train_words, write_corpus
 from tests.examples.packages import installed, uninstalled
 

@@ -9,10 +9,10 @@ import torch
 
 import headway
 from headway.attention import Kernel
-from headway.bundle import TranslatorBundle
 from headway.decoding import Forbidden, Limits, greedy_search
 from headway.models import Translator, TranslatorConfig
 from headway.models.choices import SCHEMES, SCORES
+from headway.tasks.translation.bundle import TranslatorBundle
 from headway.text import TokenizerPair
 
 SMALL = TranslatorConfig(

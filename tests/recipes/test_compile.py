@@ -50,7 +50,7 @@ TRANSLATION = {
     "data.vocabulary": 300,
     "training.tokens": 220,
     "evaluation.sentences": 1,
-    "evaluation.metric": "negative_nats",
+    "evaluation.metric": "nats",
 }
 
 

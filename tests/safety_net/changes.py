@@ -9,6 +9,7 @@ _SAME_BATCHES = (
     "training and `headway eval` evaluate image models by one function: on the logits, in batches "
     "of one size (the last digits)"
 )
+_NATS_TOO = "`headway eval` of a translator gives the nats too, and says of which pairs"
 _LOSS_TOO = "`headway eval` gives all that validation while training gives"
 _ALL_TOGETHER = "`headway eval` of an encoder gives what validation gives, of all texts together"
 _A_METRIC = "pseudo-perplexity is a metric, also of validation in runs that go on from a model"
@@ -28,6 +29,18 @@ CHANGES: dict[str, str] = {
     "*tag* validation.*.precision": _ONE_EVALUATION,
     "*tag* validation.*.recall": _ONE_EVALUATION,
     "*tag* eval.output.0.loss": _ONE_EVALUATION,
+    "translate* validation.*.negative_nats": _NOT_NEGATED,
+    "emoji-names validation.*.negative_nats": _NOT_NEGATED,
+    "translate* eval.output.0.nats": _NATS_TOO,
+    "emoji-names eval.output.0.nats": _NATS_TOO,
+    "translate* eval.output.0.target_tokens": _NATS_TOO,
+    "emoji-names eval.output.0.target_tokens": _NATS_TOO,
+    "translate* eval.output.0.pairs": _NATS_TOO,
+    "emoji-names eval.output.0.pairs": _NATS_TOO,
+    "translate-multi30k validation.*.nats": (
+        "validation computes in float32 and not in bfloat16, as it translates and as "
+        "`headway eval` does: their scores are equal"
+    ),
     "words* validation.*.negative_loss": _NOT_NEGATED,
     "*gpt* validation.*.negative_nats": _NOT_NEGATED,
     "*gpt* validation.*.perplexity": "validation logs the perplexity, as `headway eval` gives it",

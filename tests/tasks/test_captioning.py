@@ -1,6 +1,7 @@
 """Captioners as a run."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from headway.data.image_reader import ImageReader
 from headway.errors import DataError, UsageError
 from headway.machine import MachineConfig, prepare
 from headway.models import GPT, GPTConfig, ViT, ViTConfig
-from headway.recipes import check_same, recipe, saved, train
+from headway.recipes import amended, check_same, recipe, saved, train
 from headway.tasks.captioning import TASK
 from headway.tasks.captioning.bundle import CaptionerBundle
 from headway.tasks.captioning.data import captioned_images
@@ -132,6 +133,21 @@ def test_training_python_and_the_command_line_give_the_same_scores(trained, caps
         assert row["worst"][0]["cider"] == min(ciders)
     means = [sum(row["cider"] for row in scores.details["languages"]) / 2]
     assert scores["cider"] == pytest.approx(means[0])
+
+
+def test_images_called_test_are_evaluated_unless_those_of_validation_are_requested(trained):
+    run, bundle = trained[0], load(trained[0])
+    config = saved(run)
+    table = Path(config.data.train)
+    lines = table.read_text().split("\n")
+    changed = table.with_name("with-test.tsv")
+    changed.write_text(
+        "\n".join([*lines[:-3], *(line.replace("valid", "test") for line in lines[-3:])])
+    )
+    config = amended(config, ("test", {"data.train": str(changed)}))
+    for split, count in (("test", 3), ("valid", 5)):
+        held_out = TASK.held_out(bundle, run, config, CaptionEvaluation(split=split))
+        assert (held_out.split, len(held_out)) == (split, count)
 
 
 def test_nats_are_of_every_token_of_the_captions_in_each_language(trained):

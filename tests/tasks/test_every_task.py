@@ -22,7 +22,7 @@ from tests.tasks.every import EVERY, command, place_of, train
 NAMES = [name for name in EVERY if name in OWN]
 EVALUATED_AS_TRAINED = {
     "translation": ("--split", "valid", "--beam", "1"),
-    "captioning": ("--beam", "1"),
+    "captioning": ("--split", "valid", "--beam", "1"),
 }
 """Flags of `headway eval` that make it the evaluation of training."""
 

@@ -40,7 +40,6 @@ from headway.bundle.reading import (
     word_outputs,
 )
 from headway.bundle.text import TextBundle
-from headway.bundle.translator import Translation, TranslatorBundle
 from headway.bundle.with_reader import BundleWithReader
 
 __all__ = [
@@ -68,8 +67,6 @@ __all__ = [
     "TextBundle",
     "TextEmbedding",
     "TextGenerating",
-    "Translation",
-    "TranslatorBundle",
     "Truncating",
     "Unembedding",
     "WordEmbedding",

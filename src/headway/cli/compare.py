@@ -6,7 +6,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
@@ -17,7 +17,7 @@ from headway.errors import UsageError
 from headway.settings import COMMAND_LINE
 
 if TYPE_CHECKING:
-    from headway.recipes import Outcome, RunConfig
+    from headway.recipes import Outcome
     from headway.recipes.compare import Comparison
     from headway.recipes.plans import Plan
 
@@ -40,6 +40,7 @@ def compare(
     (recipe, seeds, common, variants), or a recipe with --vary:
 
     headway compare translate pairs.tsv --vary model.num_heads=1,2,4 --time 10m
+    headway compare gpt-tiny python-docs --vary optimizer.lr=1e-3,4e-3 --seeds 1 2
 
     Settings are those of `headway train` and hold for all variants. Everything is kept in
     runs/NAME: one run folder a variant and seed, report.md, report.json, and pictures. The same
@@ -52,7 +53,7 @@ def compare(
     seeds
         Train every variant with each of these; the report gives mean and standard deviation.
     beam
-        Beam width for the report's scores.
+        Beam width for the report's scores, of models that search.
     run
         Name of the comparison; its folder is runs/NAME.
     json
@@ -75,10 +76,10 @@ def compare(
     def announce(variant: str, number: int, total: int) -> None:
         talk.rule(f"{number} of {total}  {variant}", align="left", style="dim")
 
-    def train(config: RunConfig, place: Path) -> Outcome:
+    def train(config: Any, place: Path) -> Outcome:
         return run_training(config, place, quiet=quiet or json)
 
-    found = run_plan(plan, configs, folder, train, beam=beam, announce=announce)
+    found = run_plan(plan, configs, folder, train, options={"beam": beam}, announce=announce)
     machine = str(prepare(next(iter(configs.values())).machine))
     write_report(found, folder, _command(), machine)
     _say(found, folder, json)

@@ -60,11 +60,11 @@ def demo(*, target: str = "fr", machine: MachineFlags = ON_THIS_MACHINE) -> None
 
 def _measure(folder: Path, pairs_folder: Path, target: str) -> None:
     """Scores on held-out names, five of them side by side, one alignment."""
-    from headway.bundle import TranslatorBundle
     from headway.data.formats import read_lines
     from headway.evaluation import score_translations
     from headway.inspection import align, heat_map
     from headway.tasks.opening import load_as
+    from headway.tasks.translation.bundle import TranslatorBundle
 
     rows = [line.split("\t") for line in read_lines(pairs_folder / "test.tsv")][1:]
     bundle = load_as(TranslatorBundle, folder)

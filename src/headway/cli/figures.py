@@ -134,12 +134,12 @@ def _sentence(text: str, word: str, *targets: str) -> Callable[[Path, ModelFlags
 
 
 def _agreement(path: Path, models: ModelFlags, opened: Opened) -> None:
-    from headway.bundle import TranslatorBundle
     from headway.inspection.figures import alignment_picture
-    from headway.tasks.opening import expect
+    from headway.tasks.opening import check_kind
 
     assert models.translator is not None
-    bundle = expect(TranslatorBundle, opened(models.translator), models.translator)
+    bundle = opened(models.translator)
+    check_kind(bundle, models.translator, "translator")
     alignment_picture(path, bundle, AGREEMENT)
 
 

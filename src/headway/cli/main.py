@@ -23,7 +23,7 @@ from headway.cli.console import (
 from headway.cli.demo import demo
 from headway.cli.doctor import doctor, version
 from headway.cli.embed import embed
-from headway.cli.evaluate import evaluate
+from headway.cli.evaluate import evaluate_command, named_evaluate
 from headway.cli.export import export
 from headway.cli.figures import figures
 from headway.cli.flags import check_number
@@ -38,7 +38,6 @@ from headway.cli.runs import runs_app
 from headway.cli.similar import similar
 from headway.cli.train import train
 from headway.cli.train_help import show_help
-from headway.cli.translate import translate
 from headway.cli.verbs import named_verb, verb_command
 from headway.cli.words import words_app
 from headway.errors import HeadwayError, OutOfMemory, UsageError, is_out_of_memory
@@ -67,8 +66,6 @@ app.command(demo)
 app.command(train)
 app.command(compare)
 app.command(plan)
-app.command(evaluate, name="eval")
-app.command(translate)
 app.command(generate)
 app.command(chat)
 app.command(embed)
@@ -150,10 +147,14 @@ def _call(words: list[str]) -> None:
 def register_verbs(imported: Sequence[str]) -> None:
     """Make the verbs of all tasks commands. Tasks of those `imported` are imported, as their inputs
     and options are the flags; the others wait, so that `headway --help` needs no torch."""
-    for verb in verbs():
-        if verb in app:
-            del app[verb]
-        app.command(verb_command(verb) if verb in imported else named_verb(verb), name=verb)
+    commands = {
+        verb: verb_command(verb) if verb in imported else named_verb(verb) for verb in verbs()
+    }
+    commands["eval"] = evaluate_command() if "eval" in imported else named_evaluate()
+    for name, command in commands.items():
+        if name in app:
+            del app[name]
+        app.command(command, name=name)
 
 
 def _no_name(error: UnicodeEncodeError) -> UsageError:

@@ -45,7 +45,6 @@ SHORT = {
 """Flags that everybody needs, and the settings they stand for."""
 
 NEXT = {
-    "translator": ("eval {run}", 'translate {run} "..."', 'translate {run} --align "..."'),
     "gpt": (
         'generate {run} "..."',
         "chat {run}",

@@ -10,7 +10,6 @@ from headway.recipes.catalogue import (
     resolved,
     saved,
 )
-from headway.recipes.config import RunConfig
 from headway.recipes.dry_run import DryRun
 from headway.recipes.run import Outcome, train
 
@@ -19,7 +18,6 @@ __all__ = [
     "AnyRunConfig",
     "DryRun",
     "Outcome",
-    "RunConfig",
     "amended",
     "check_same",
     "config_classes",

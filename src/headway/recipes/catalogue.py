@@ -2,82 +2,21 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from headway.config_files import read_yaml
 from headway.errors import UsageError, did_you_mean
-from headway.machine import MachineConfig
-from headway.models import TranslatorConfig
 from headway.recipes import encoder_catalogue as encoders
-from headway.recipes.config import (
-    DataConfig,
-    EvaluationConfig,
-    RunConfig,
-    TrainingConfig,
-)
 from headway.settings import differences, fields_of, override
 from headway.tasks.registry import TASKS, task, tasks
-from headway.tasks.sections import CheckpointConfig
-from headway.training import OptimizerConfig, ScheduleConfig
 
 AnyRunConfig = Any
 """The configuration of a run, of whatever task: a dataclass with sections (`tasks.sections`)."""
 
 
-def translate() -> RunConfig:
-    """A Transformer translator on your own sentence pairs: 4 + 4 layers, width 128.
-
-    For some ten thousand to a few hundred thousand pairs on a laptop.
-    """
-    return RunConfig(recipe="translate")
-
-
-def translate_multi30k() -> RunConfig:
-    """Multi30k English-German (29,000 picture captions), from $HEADWAY_DATA/mt.
-
-    Cost and score: docs/results.md. Small data, so strong dropout and many epochs; the vocabulary
-    of 8,000 and the 4 + 4 layers of width 128 are the size that this data supports.
-    """
-    folder = os.environ.get("HEADWAY_DATA")
-    return RunConfig(
-        recipe="translate-multi30k",
-        data=DataConfig(
-            train=str(Path(folder, "mt", "multi30k")) if folder else None,
-            source="en",
-            target="de",
-        ),
-        model=TranslatorConfig(dropout=0.3),
-        optimizer=OptimizerConfig(lr=5e-3),
-        schedule=ScheduleConfig(warmup=1000),
-        training=TrainingConfig(steps=12_000, average=0.9985),
-        machine=MachineConfig(dtype="bfloat16"),
-    )
-
-
-def emoji_names() -> RunConfig:
-    """Names of emoji, English to another language: what `make demo` trains.
-
-    Two to three minutes on 2 cores for BLEU 85 and more on held-out names.
-    """
-    return RunConfig(
-        recipe="emoji-names",
-        data=DataConfig(vocabulary=2000, max_length=100),
-        model=TranslatorConfig(dropout=0.1, encoder_layers=3, decoder_layers=3),
-        optimizer=OptimizerConfig(lr=3e-3),
-        schedule=ScheduleConfig(kind="cosine", warmup=200, final=0.02),
-        training=TrainingConfig(steps=900, tokens=2048, average=0.995),
-        evaluation=EvaluationConfig(every=300, sentences=400),
-        checkpoint=CheckpointConfig(every=300),
-    )
-
-
 RECIPES: dict[str, Callable[[], Any]] = {
-    "translate": translate,
-    "translate-multi30k": translate_multi30k,
-    "emoji-names": emoji_names,
     "distil": encoders.distil,
     "distil-tag": encoders.distil_tag,
     "distil-answer": encoders.distil_answer,
@@ -135,7 +74,7 @@ def saved(folder: Path) -> AnyRunConfig:
     if not path.is_file():
         raise UsageError(f"{folder} is not a run folder: it has no run.yaml")
     values = read_yaml(path)
-    named = values.get("recipe", RunConfig.recipe)
+    named = values.get("recipe", "translate")
     usual = type(recipe(named))()
     metric = values.get("evaluation.metric")
     if isinstance(metric, str) and metric not in fields_of(usual)["evaluation.metric"].expects:

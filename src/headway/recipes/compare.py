@@ -1,66 +1,57 @@
-"""Training the variants of a plan, one after the other, and measuring what came out."""
+"""Training the variants of a plan, one after the other, and evaluating what came out."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from headway.bundle import TranslatorBundle
-from headway.data.formats import Pair, read_pairs
-from headway.errors import DataError, HeadwayError, UsageError
-from headway.evaluation import score_translations
+from headway.errors import HeadwayError, UsageError
+from headway.evaluation.scores import Metric, Scores
 from headway.files import lock, read_json, write_file
-from headway.inspection import align, attention_entropies
 from headway.machine import prepare as prepare_machine
 from headway.models import parameter_count
-from headway.recipes.catalogue import check_same, recipe
-from headway.recipes.config import RunConfig
+from headway.recipes.catalogue import AnyRunConfig, check_same, recipe
 from headway.recipes.plans import Plan
-from headway.recipes.prepare import splits_of
 from headway.recipes.run import Outcome
-from headway.recipes.translate import check
-from headway.tasks.opening import load_as
+from headway.settings import override
+from headway.tasks.opening import load
+from headway.tasks.registry import task_of_config
+from headway.tasks.task import Comparing, Task
 from headway.training import read_metrics
 
-GROUPS = 5  # of test sentences by source length, equally many in each
-LOOKED_AT = 100  # sentences whose attention's entropy is measured
+FORMAT = 2  # of comparison.json
 
-Trainer = Callable[[RunConfig, Path], Outcome]
+Trainer = Callable[[AnyRunConfig, Path], Outcome]
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What one finished run is like. Scores on the test pairs, or validation where there is none.
+    """What one finished run is like.
 
-    by_length: (fewest, most source words, BLEU) a group. curve: (seconds, step, nats, BLEU) of each
-    evaluation. entropies: layer -> mean over heads, 0 = one key, 1 = all alike.
+    metrics, counts, details: its scores on the test data of its task, or on what it held out.
+    validations: the numbers of each evaluation while training, with its step and its second.
     """
 
     name: str
     variant: str
     seed: int
     parameters: int
-    bleu: float
-    chrf: float
-    signature: str
-    sentences: int
-    nats: float
+    metrics: list[Metric]
+    counts: dict[str, int]
+    details: dict[str, Any]
     steps: int
     seconds: float
     targets_per_second: float
-    by_length: list[tuple[int, int, float]]
-    curve: list[tuple[float, int, float, float]]
-    entropies: dict[str, float]
-    alignments: list[dict[str, Any]]
+    validations: list[dict[str, float]]
 
     @classmethod
     def from_json(cls, saved: dict[str, Any]) -> Measured:
-        """What `asdict` wrote: JSON makes lists of its tuples."""
-        rows = {name: [tuple(row) for row in saved[name]] for name in ("by_length", "curve")}
-        return cls(**{**saved, **rows})
+        """What `asdict` wrote."""
+        return cls(**{**saved, "metrics": [Metric(**metric) for metric in saved["metrics"]]})
 
 
 @dataclass(frozen=True)
@@ -68,59 +59,83 @@ class Comparison:
     """All that is known: finished runs, failed ones with their errors, and whether it is all."""
 
     plan: Plan
+    task: Task
     measured: list[Measured]
     failed: dict[str, str]
     interrupted: bool
 
+    def by_variant(self) -> dict[str, list[Measured]]:
+        """Name of a variant -> its finished runs, one for each seed."""
+        return {
+            variant.name: runs
+            for variant in self.plan.variants
+            if (runs := [run for run in self.measured if run.variant == variant.name])
+        }
 
-def settings_of(plan: Plan, common: Sequence[tuple[str, Any]]) -> dict[str, RunConfig]:
+    def metrics(self) -> dict[str, Metric]:
+        """The metrics that any run has, by name."""
+        metrics: dict[str, Metric] = {}
+        for run in self.measured:
+            for metric in run.metrics:
+                metrics.setdefault(metric.name, metric)
+        return metrics
+
+
+def settings_of(plan: Plan, common: Sequence[tuple[str, Any]]) -> dict[str, AnyRunConfig]:
     """The configuration of every run; what cannot work is said before anything is trained.
 
     `common`: layers of settings over the plan's own (the command line's).
     """
-    found = {}
+    configs = {}
     for variant, seed, name in plan.runs():
         layers = [("the plan", plan.common), *common, (f"variant {variant.name}", variant.changes)]
         config = recipe(plan.recipe, *layers, ("seeds", {"training.seed": seed}))
-        if not isinstance(config, RunConfig):
-            raise UsageError(f"{plan.recipe} cannot be compared: only translators can so far")
-        check(config)
-        found[name] = config
-    return found
+        _task_of(config).check(config)
+        configs[name] = config
+    return configs
+
+
+def _task_of(config: AnyRunConfig) -> Task:
+    task = task_of_config(config)
+    if task is None:
+        raise UsageError(f"{config.recipe} cannot be compared: no task evaluates its models")
+    return task
 
 
 def compare(
     plan: Plan,
-    configs: dict[str, RunConfig],
+    configs: Mapping[str, AnyRunConfig],
     folder: Path,
     train: Trainer,
     *,
-    beam: int = 5,
+    options: Mapping[str, Any] = {},
     announce: Callable[[str, int, int], None] = lambda name, number, total: None,
 ) -> Comparison:
-    """Train and measure each run in `folder`/NAME. Call it again to go on where it stopped.
+    """Train and evaluate each run in `folder`/NAME. Call it again to go on where it stopped.
 
-    A finished run is not trained again, a measured one not measured again. A run that fails is
-    noted, and the others go on. `train` gets a configuration and a folder; `announce` hears the
-    name of the run that begins and which of how many it is.
+    A finished run is not trained again, an evaluated one not evaluated again. A run that fails is
+    noted, and the others go on. `train` gets a configuration and a folder; options: of the
+    evaluation, those that the task has; `announce` is called with the name of the run that begins
+    and which of how many it is.
     """
     measured: list[Measured] = []
     failed: dict[str, str] = {}
+    task = _task_of(next(iter(configs.values())))
     with lock(folder):
         for name, config in configs.items():
             check_same(folder / name, config)
         runs = list(plan.runs())
         for number, (variant, seed, name) in enumerate(runs, start=1):
-            place, config = folder / name, configs[name]
+            path, config = folder / name, configs[name]
             try:
-                if not is_finished(place):
+                if not is_finished(path):
                     announce(name, number, len(runs))
-                    if train(config, place).stop == "interrupted":
-                        return Comparison(plan, measured, failed, True)
-                measured.append(_measured(place, config, (name, variant.name, seed), beam))
+                    if train(config, path).stop == "interrupted":
+                        return Comparison(plan, task, measured, failed, True)
+                measured.append(_measured(path, config, (name, variant.name, seed), options))
             except Exception as error:
                 failed[name] = str(error) if isinstance(error, HeadwayError) else repr(error)
-    return Comparison(plan, measured, failed, False)
+    return Comparison(plan, task, measured, failed, False)
 
 
 def is_finished(folder: Path) -> bool:
@@ -129,94 +144,61 @@ def is_finished(folder: Path) -> bool:
     return bool(ends) and ends[-1]["stop"] != "interrupted"
 
 
-def _measured(folder: Path, config: RunConfig, who: tuple[str, str, int], beam: int) -> Measured:
-    """Measure a finished run, or read what was measured before with the same beam."""
-    place = folder / "comparison.json"
-    if place.is_file():
-        saved = read_json(place)
-        if isinstance(saved, dict) and saved.get("beam") == beam:
+def _measured(
+    folder: Path, config: AnyRunConfig, who: tuple[str, str, int], options: Mapping[str, Any]
+) -> Measured:
+    """Evaluate a finished run, or read what an evaluation with the same options gave before."""
+    task = _task_of(config)
+    has = {field.name for field in dataclasses.fields(task.evaluation)}
+    chosen = {name: value for name, value in options.items() if name in has}
+    if isinstance(task, Comparing):
+        chosen |= task.comparison_options(config)
+    path, key = folder / "comparison.json", {"format": FORMAT, "options": chosen}
+    if path.is_file():
+        saved = read_json(path)
+        if isinstance(saved, dict) and {name: saved.get(name) for name in key} == key:
             return Measured.from_json(saved["measured"])
-    found = _measure(folder, config, who, beam)
-    text = json.dumps({"beam": beam, "measured": asdict(found)}, ensure_ascii=False)
-    write_file(place, (text + "\n").encode())
+    measured = _measure(folder, config, who, override(task.evaluation(), chosen, "the comparison"))
+    text = json.dumps({**key, "measured": asdict(measured)}, ensure_ascii=False)
+    write_file(path, (text + "\n").encode())
     return Measured.from_json(json.loads(text)["measured"])
 
 
-def _measure(folder: Path, config: RunConfig, who: tuple[str, str, int], beam: int) -> Measured:
-    machine = prepare_machine(config.machine)
-    bundle = load_as(TranslatorBundle, folder, machine.device)
-    pairs = _pairs(config)
+def _measure(
+    folder: Path, config: AnyRunConfig, who: tuple[str, str, int], options: Any
+) -> Measured:
+    machine, task = prepare_machine(config.machine), _task_of(config)
+    bundle = load(folder, machine.device)
     with machine.precision():
-        outputs = bundle.translate([pair.source for pair in pairs], beam=beam)
-    scores = score_translations(outputs, [pair.target for pair in pairs])
+        scores = _scores(task, bundle, task.held_out(bundle, folder, config, options), options)
     log = folder / "metrics.jsonl"
     valid, train = read_metrics(log, "valid"), read_metrics(log, "train")
     name, variant, seed = who
-    best = max(valid, key=lambda row: row[config.evaluation.metric])
     return Measured(
         name=name,
         variant=variant,
         seed=seed,
         parameters=parameter_count(bundle.model),
-        bleu=scores.bleu,
-        chrf=scores.chrf,
-        signature=scores.bleu_signature,
-        sentences=scores.sentences,
-        nats=best["nats"],
+        metrics=list(scores.metrics),
+        counts=dict(scores.counts),
+        details=dict(scores.details),
         steps=valid[-1]["step"],
         seconds=valid[-1]["seconds"],
         targets_per_second=_mean([row["targets_per_second"] for row in train]),
-        by_length=_by_length(pairs, outputs),
-        curve=[(row["seconds"], row["step"], row["nats"], row["bleu"]) for row in valid],
-        entropies=_entropies(bundle, pairs),
-        alignments=_alignments(bundle, pairs),
+        validations=[_numbers(row) for row in valid],
     )
 
 
-def _pairs(config: RunConfig) -> list[Pair]:
-    """Test pairs; validation pairs where there is no test set."""
-    splits = splits_of(config.data)
-    files = splits.test or splits.valid
-    if files is None:
-        raise DataError("there are no held-out pairs to compare on", hint="name some: --test FILE")
-    return [pair for pair in read_pairs(files) if pair.source and pair.target]
+def _scores(task: Task, bundle: Any, examples: Any, options: Any) -> Scores:
+    if isinstance(task, Comparing):
+        return task.evaluate_in_depth(bundle, examples, options)
+    return task.evaluate(bundle, examples, options)
+
+
+def _numbers(row: Mapping[str, Any]) -> dict[str, float]:
+    """Those of a row of the log, without truth values."""
+    return {name: float(value) for name, value in row.items() if type(value) in (int, float)}
 
 
 def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values) if values else 0.0
-
-
-def _by_length(pairs: list[Pair], outputs: list[str]) -> list[tuple[int, int, float]]:
-    """BLEU of equally large groups of sentences, shortest first; equal lengths stay together."""
-    lengths = [len(pair.source.split()) for pair in pairs]
-    ordered = sorted(lengths)
-    edges = sorted({ordered[i * len(ordered) // GROUPS] for i in range(1, GROUPS)})
-    groups: list[tuple[int, int, float]] = []
-    for low, high in zip([0, *edges], [*edges, ordered[-1] + 1], strict=True):
-        chosen = [i for i, length in enumerate(lengths) if low <= length < high]
-        if chosen:
-            scores = score_translations(
-                [outputs[i] for i in chosen], [pairs[i].target for i in chosen]
-            )
-            own = [lengths[i] for i in chosen]
-            groups.append((min(own), max(own), scores.bleu))
-    return groups
-
-
-def _entropies(bundle: TranslatorBundle, pairs: list[Pair]) -> dict[str, float]:
-    chosen = pairs[:: max(1, len(pairs) // LOOKED_AT)][:LOOKED_AT]
-    found = attention_entropies(bundle, [p.source for p in chosen], [p.target for p in chosen])
-    return {layer: _mean(heads) for layer, heads in found.items()}
-
-
-def _alignments(bundle: TranslatorBundle, pairs: list[Pair]) -> list[dict[str, Any]]:
-    """Of the same sentences in every run, the reference as target; none without attention."""
-    ordered = sorted(pairs, key=lambda pair: len(pair.source.split()))
-    chosen = [ordered[len(ordered) // 2], ordered[len(ordered) * 9 // 10]]
-    found = []
-    for pair in chosen:
-        try:
-            found.append(align(bundle, pair.source, pair.target).as_dict())
-        except UsageError:
-            return []
-    return found

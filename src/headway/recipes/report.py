@@ -4,54 +4,105 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from headway.evaluation.scores import Metric
 from headway.files import write_file
-from headway.inspection.plots import Panel, attention_pictures, grouped_bars, line_plot
+from headway.inspection.plots import line_plot
 from headway.recipes.compare import Comparison, Measured
+from headway.tasks.task import Comparing
+
+LOSSES = ("nats", "loss")  # of which one is drawn by steps, if it is logged
 
 
-def write_report(found: Comparison, folder: Path, command: str, machine: str) -> None:
+def write_report(comparison: Comparison, folder: Path, command: str, machine: str) -> None:
     """report.md, report.json and pictures in `folder`, each durably; older ones are replaced."""
-    pictures = _pictures(found, folder) if found.measured else []
+    plots = _plots(comparison, folder) if comparison.measured else []
     facts = {
-        "title": found.plan.title,
-        "recipe": found.plan.recipe,
+        "title": comparison.plan.title,
+        "recipe": comparison.plan.recipe,
         "command": command,
         "machine": machine,
-        "complete": not found.interrupted and not found.failed,
-        "runs": [asdict(run) for run in found.measured],
-        "failed": found.failed,
+        "complete": not comparison.interrupted and not comparison.failed,
+        "runs": [asdict(run) for run in comparison.measured],
+        "failed": comparison.failed,
     }
     write_file(folder / "report.json", (json.dumps(facts, ensure_ascii=False) + "\n").encode())
+    task = comparison.task
     parts = [
-        f"# {found.plan.title}",
+        f"# {comparison.plan.title}",
         f"`{command}`, on {machine}.",
-        _state(found),
-        table(found),
-        *(_length_table(found) if found.measured else []),
-        *(_entropy_table(found) if found.measured else []),
-        *(f"![{title}]({name})" for title, name in pictures),
+        _state(comparison),
+        table(comparison),
+        *(
+            task.comparison_tables(_details(comparison))
+            if comparison.measured and isinstance(task, Comparing)
+            else []
+        ),
+        *(f"![{title}]({name})" for title, name in plots),
     ]
     write_file(folder / "report.md", ("\n\n".join(p for p in parts if p) + "\n").encode())
 
 
-def _state(found: Comparison) -> str:
-    lines = [f"- {name} failed: {' '.join(error.split())}" for name, error in found.failed.items()]
-    if found.interrupted:
+def _state(comparison: Comparison) -> str:
+    lines = [
+        f"- {name} failed: {' '.join(error.split())}" for name, error in comparison.failed.items()
+    ]
+    if comparison.interrupted:
         lines.append("- Interrupted: the same command goes on where it stopped.")
     return "\n".join(lines)
 
 
-def _by_variant(found: Comparison) -> dict[str, list[Measured]]:
-    return {
-        variant.name: runs
-        for variant in found.plan.variants
-        if (runs := [run for run in found.measured if run.variant == variant.name])
+def _details(comparison: Comparison) -> dict[str, list[Mapping[str, Any]]]:
+    return {name: [run.details for run in runs] for name, runs in comparison.by_variant().items()}
+
+
+def table(comparison: Comparison) -> str:
+    """One line for each variant, with all metrics; over several seeds mean and standard deviation.
+    The best value of a metric is bold."""
+    if not comparison.measured:
+        return "No run is finished yet."
+    variants, metrics = comparison.by_variant(), comparison.metrics()
+    headings = ["variant", "parameters", *metrics, "steps", "targets/s", "minutes"]
+    lines = [
+        "| " + " | ".join(headings) + " |",
+        "|---" + "|--:" * (len(headings) - 1) + "|",
+    ]
+    columns = [_column(metric, variants) for metric in metrics.values()]
+    for name, runs in variants.items():
+        cells = [
+            name,
+            f"{runs[0].parameters / 1e6:.2f} M",
+            *(column[name] for column in columns),
+            _spread([run.steps for run in runs], ",.0f"),
+            _spread([run.targets_per_second for run in runs], ",.0f"),
+            _spread([run.seconds / 60 for run in runs], ".1f"),
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join([*lines, "", _legend(comparison)])
+
+
+def _column(metric: Metric, variants: Mapping[str, Sequence[Measured]]) -> dict[str, str]:
+    """Name of a variant -> its value of the metric; "-" if its models have none."""
+    values = {
+        name: [each.value for run in runs for each in run.metrics if each.name == metric.name]
+        for name, runs in variants.items()
     }
+    means = {name: statistics.fmean(own) for name, own in values.items() if own}
+    best = (max if metric.higher_is_better else min)(means.values())
+    cells = {}
+    for name, own in values.items():
+        cell = _spread(own, _form(metric)) if own else "-"
+        cells[name] = f"**{cell}**" if means.get(name) == best else cell
+    return cells
+
+
+def _form(metric: Metric) -> str:
+    """Scores from 0 to 100, such as BLEU, with two places; everything else with three."""
+    return ".2f" if metric.signature else ".3f"
 
 
 def _spread(values: Sequence[int | float], form: str) -> str:
@@ -60,126 +111,61 @@ def _spread(values: Sequence[int | float], form: str) -> str:
     return text if len(values) < 2 else f"{text} ± {format(statistics.stdev(values), form)}"
 
 
-def table(found: Comparison) -> str:
-    """One line a variant; over several seeds mean and standard deviation."""
-    if not found.measured:
-        return "No run is finished yet."
-    one = found.measured[0]
-    lines = [
-        "| variant | parameters | BLEU | chrF | valid. nats | steps | target tokens/s | minutes |",
-        "|---|--:|--:|--:|--:|--:|--:|--:|",
+def _legend(comparison: Comparison) -> str:
+    """On how much was evaluated, which way is better, and how metrics with a name are computed."""
+    counts = comparison.measured[0].counts
+    metrics = comparison.metrics().values()
+    lower = [metric.name for metric in metrics if not metric.higher_is_better]
+    parts = []
+    if counts:
+        shown = (f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items())
+        parts.append(f"Evaluated on {', '.join(shown)}.")
+    if lower:
+        parts.append(f"Lower is better: {', '.join(lower)}.")
+    parts += [
+        f"{metric.name}: `{metric.signature.replace('|', ' ')}`."
+        for metric in metrics
+        if metric.signature
     ]
-    for name, runs in _by_variant(found).items():
-        cells = [
-            name,
-            f"{runs[0].parameters / 1e6:.2f} M",
-            _spread([run.bleu for run in runs], ".2f"),
-            _spread([run.chrf for run in runs], ".2f"),
-            _spread([run.nats for run in runs], ".3f"),
-            _spread([run.steps for run in runs], ",.0f"),
-            _spread([run.targets_per_second for run in runs], ",.0f"),
-            _spread([run.seconds / 60 for run in runs], ".1f"),
-        ]
-        lines.append("| " + " | ".join(cells) + " |")
-    lines += ["", f"BLEU on {one.sentences:,} sentences, `{one.signature.replace('|', ' ')}`; "]
-    lines[-1] += "validation nats a target token at the kept step."
-    return "\n".join(lines)
+    return " ".join(parts)
 
 
-def _groups(found: Comparison) -> list[str]:
-    return [
-        f"{low}" if low == high else f"{low}-{high}" for low, high, _ in found.measured[0].by_length
-    ]
-
-
-def _length_bleu(runs: Sequence[Measured]) -> list[float]:
-    """BLEU of each length group, mean over seeds (all runs have the same test sentences)."""
-    groups = zip(*(run.by_length for run in runs), strict=True)
-    return [statistics.fmean(bleu for _, _, bleu in group) for group in groups]
-
-
-def _length_table(found: Comparison) -> list[str]:
-    names = _groups(found)
-    lines = [
-        "| BLEU at source words | " + " | ".join(names) + " |",
-        "|---" * (len(names) + 1) + "|",
-    ]
-    for name, runs in _by_variant(found).items():
-        lines.append(f"| {name} | " + " | ".join(f"{b:.1f}" for b in _length_bleu(runs)) + " |")
-    return ["\n".join(lines)]
-
-
-KINDS = {
-    "encoder": "encoder, self",
-    "decoder": "decoder, self",
-    "cross": "cross",
-}
-
-
-def _kind(layer: str) -> str:
-    return KINDS["cross" if layer.endswith(".cross") else layer.split(".")[0]]
-
-
-def _entropy_table(found: Comparison) -> list[str]:
-    """Mean entropy of attention, layer by layer from the first: what depth does to it."""
-    lines = [
-        "| attention entropy / log keys, by layer | " + " | ".join(KINDS.values()) + " |",
-        "|---" * (len(KINDS) + 1) + "|",
-    ]
-    for name, runs in _by_variant(found).items():
-        cells = []
-        for kind in KINDS.values():
-            layers = [layer for layer in runs[0].entropies if _kind(layer) == kind]
-            means = [statistics.fmean(run.entropies[layer] for run in runs) for layer in layers]
-            cells.append(" ".join(f"{mean:.2f}" for mean in means) or "-")
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    return ["\n".join(lines)]
-
-
-def _pictures(found: Comparison, folder: Path) -> list[tuple[str, str]]:
+def _plots(comparison: Comparison, folder: Path) -> list[tuple[str, str]]:
     """Draw what there is: (title, file name)."""
-    by_variant = _by_variant(found)
-    curves: dict[str, list[tuple[float, float]]] = {}
-    nats: dict[str, list[tuple[float, float]]] = {}
-    for run in found.measured:
-        name = run.variant if len(found.plan.seeds) == 1 else run.name
-        curves[name] = [(seconds / 60, bleu) for seconds, _, _, bleu in run.curve]
-        nats[name] = [(float(step), nat) for _, step, nat, _ in run.curve]
-    title = found.plan.title
-    drawn = [("BLEU by time", "bleu.svg"), ("Loss by step", "loss.svg")]
-    line_plot(
-        folder / "bleu.svg",
-        curves,
-        title=f"{title}: validation BLEU",
-        x_label="minutes of training",
-        y_label="BLEU",
-    )
-    line_plot(
-        folder / "loss.svg",
-        nats,
-        title=f"{title}: validation loss",
-        x_label="steps",
-        y_label="nats a target token",
-    )
-    grouped_bars(
-        folder / "lengths.svg",
-        _groups(found),
-        {name: _length_bleu(runs) for name, runs in by_variant.items()},
-        title=f"{title}: BLEU by sentence length",
-        x_label="source words",
-        y_label="BLEU",
-    )
-    drawn.append(("BLEU by sentence length", "lengths.svg"))
-    for i in range(max(len(run.alignments) for run in found.measured)):
-        panels = [
-            _panel(name, runs[0].alignments[i])
-            for name, runs in by_variant.items()
-            if len(runs[0].alignments) > i
-        ]
-        attention_pictures(folder / f"alignment-{i + 1}.svg", panels[:12], title="alignment")
-        drawn.append((f"Alignment of sentence {i + 1}", f"alignment-{i + 1}.svg"))
+    title, one = comparison.plan.title, comparison.measured[0]
+    logged = one.validations[-1]
+    drawn = []
+    primary = one.metrics[0].name
+    if primary in logged:
+        line_plot(
+            folder / f"{primary}.svg",
+            _curves(comparison, primary, lambda row: row["seconds"] / 60),
+            title=f"{title}: validation {primary}",
+            x_label="minutes of training",
+            y_label=primary,
+        )
+        drawn.append((f"{primary} by time", f"{primary}.svg"))
+    loss = next((name for name in LOSSES if name in logged), None)
+    if loss is not None:
+        line_plot(
+            folder / "loss-by-step.svg",
+            _curves(comparison, loss, lambda row: row["step"]),
+            title=f"{title}: validation {loss}",
+            x_label="steps",
+            y_label=loss,
+        )
+        drawn.append((f"{loss} by step", "loss-by-step.svg"))
+    if isinstance(comparison.task, Comparing):
+        drawn += comparison.task.comparison_plots(_details(comparison), folder, title)
     return drawn
 
 
-def _panel(name: str, alignment: dict[str, Any]) -> Panel:
-    return Panel(name, alignment["target"], alignment["source"], alignment["weights"])
+def _curves(
+    comparison: Comparison, metric: str, x: Callable[[Mapping[str, float]], float]
+) -> dict[str, list[tuple[float, float]]]:
+    """A line for each run: a number of its validations."""
+    is_one_seed = len(comparison.plan.seeds) == 1
+    return {
+        run.variant if is_one_seed else run.name: [(x(row), row[metric]) for row in run.validations]
+        for run in comparison.measured
+    }

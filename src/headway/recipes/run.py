@@ -21,7 +21,6 @@ from headway.machine import Machine
 from headway.machine import prepare as prepare_machine
 from headway.models import parameter_count
 from headway.recipes.catalogue import AnyRunConfig
-from headway.recipes.config import RunConfig
 from headway.recipes.distil import DISTILLATION
 from headway.recipes.distil_kinds import KINDS
 from headway.recipes.dry_run import DRY_RUN, DryRun, GoOn
@@ -29,7 +28,6 @@ from headway.recipes.glimpses import FOLDER as GLIMPSES
 from headway.recipes.glimpses import Glimpses
 from headway.recipes.memory import memory_explained
 from headway.recipes.run_report import PAGE, write_report
-from headway.recipes.translate import TRANSLATION
 from headway.tasks.evaluating import as_scores, scores_of
 from headway.tasks.job import Compared, Emit, Evaluated, Family, Job, SelfEvaluating, Watchable
 from headway.tasks.registry import task_of_config
@@ -56,7 +54,6 @@ from headway.training import (
 LOGGED = {"plan", "train", "valid", "sample", "saved", "resumed", "finished"}
 
 FAMILIES: dict[type[AnyRunConfig], Family | Task] = {
-    RunConfig: TRANSLATION,
     **dict.fromkeys(KINDS, DISTILLATION),
 }
 """The class of a configuration -> what its family brings, for those that are no task yet."""

@@ -6,20 +6,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from headway import interop
-from headway.bundle import (
-    Bundle,
-    TextBundle,
-    TranslatorBundle,
-)
+from headway.bundle import Bundle, TextBundle
 from headway.bundle.files import CONFIG_FILE, PACKAGES, check_finite, fill, read_facts, verify_files
 from headway.errors import DataError, UsageError, did_you_mean
 from headway.files import read_json
 from headway.linear import lay_out
-from headway.models import (
-    Translator,
-    TranslatorConfig,
-    shapes_only,
-)
+from headway.models import shapes_only
 from headway.settings import flatten, override
 from headway.tasks.registry import TASKS, task_of_family
 from headway.tasks.task import BundleSpec
@@ -34,16 +26,7 @@ FOREIGN_KEYS = {
 }
 """Others that only they have: enough to recognise a folder whose `model_type` is missing."""
 
-LONGEST_CAPTION = 64  # pieces, where a folder does not tell
-
-
 B = TypeVar("B")
-
-
-SPECS: dict[str, BundleSpec] = {
-    "translator": BundleSpec(config=TranslatorConfig, model=Translator, bundle=TranslatorBundle),
-}
-"""`family` in config.json -> how it is opened, of those tasks that are no folder yet."""
 
 
 def load(
@@ -180,12 +163,12 @@ def with_article(kind: str) -> str:
 def spec_of(family: object) -> BundleSpec | None:
     """How models of that family are opened; None if no task does."""
     task = task_of_family(family)
-    return SPECS.get(str(family)) if task is None else task.bundles[str(family)]
+    return None if task is None else task.bundles[str(family)]
 
 
 def families() -> list[str]:
     """The families of models that are opened, as their config.json names them."""
-    return [*(family for entry in TASKS.values() for family in entry.families), *SPECS]
+    return [family for entry in TASKS.values() for family in entry.families]
 
 
 def _family(facts: dict[str, Any], path: Path) -> tuple[BundleSpec, Any]:

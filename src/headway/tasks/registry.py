@@ -36,6 +36,18 @@ class Entry:
 
 
 OWN: dict[str, Entry] = {
+    "translation": Entry(
+        path="headway.tasks.translation:TASK",
+        kind="translator",
+        families=("translator",),
+        verb="translate",
+        unit="sentence",
+        help="""Translate sentences.
+
+    Reads the arguments, or one sentence per line from standard input. Prints one line per sentence;
+    with --nbest, one line per translation.
+    """,
+    ),
     "tagging": Entry(
         path="headway.tasks.tagging:TASK",
         kind="tagger",

@@ -152,6 +152,32 @@ class Predicting(Protocol):
 
 
 @runtime_checkable
+class Comparing(Protocol):
+    """A `Task` of which `headway compare` shows more than the scores.
+
+    Variants: name of a variant -> the details of the scores of its runs, one for each seed.
+    """
+
+    def comparison_options(self, config: Any) -> Mapping[str, Any]:
+        """Options of the evaluation that follow from the configuration of a run."""
+        ...
+
+    def evaluate_in_depth(self, bundle: Any, examples: Any, options: Any) -> Scores:
+        """As `Task.evaluate`; its details, for JSON, hold what the tables and plots show."""
+        ...
+
+    def comparison_tables(self, variants: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[str]:
+        """Tables in Markdown."""
+        ...
+
+    def comparison_plots(
+        self, variants: Mapping[str, Sequence[Mapping[str, Any]]], folder: Path, title: str
+    ) -> list[tuple[str, str]]:
+        """Draws plots in `folder`; their titles and file names."""
+        ...
+
+
+@runtime_checkable
 class Drawing(Protocol):
     """A `Predicting` task whose predictions can be drawn (`--plot`). plotted: what a plot shows."""
 

@@ -68,7 +68,7 @@ class Captioning:
     def held_out(
         self, bundle: CaptionerBundle, run: Path, config: Any, options: CaptionEvaluation
     ) -> CaptionExamples:
-        return held_out_examples(config, run)
+        return held_out_examples(config, run, options.split)
 
     def evaluate(
         self,

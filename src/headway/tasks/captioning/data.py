@@ -225,15 +225,15 @@ def examples_of_files(
     return _of_images(images, data.text, ", ".join(map(str, paths)))
 
 
-def held_out_examples(config: Any, run: Path) -> CaptionExamples:
-    """The images that the run's table calls test; without any, those that were held out.
-    UsageError unless the run trained a captioner."""
+def held_out_examples(config: Any, run: Path, split: str) -> CaptionExamples:
+    """The images that the run's table calls test, if there are any and `split` is test; else those
+    that the run validates on. UsageError unless the run trained a captioner."""
     if not isinstance(config, CaptionRunConfig):
         raise UsageError(
             f"{run} does not say what it was trained on", hint="name a run folder: runs/NAME"
         )
     splits = captioned_images(config.data)
-    name = "test" if splits["test"] else "valid"
+    name = "test" if split == "test" and splits["test"] else "valid"
     return _of_images(splits[name], config.data.text, name)
 
 

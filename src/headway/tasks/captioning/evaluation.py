@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -30,6 +30,11 @@ class CaptionEvaluation:
         None,
         "maximum number of images captioned in each language, evenly spaced; if unset, all",
         gt=1,
+    )
+    split: Literal["test", "valid"] = setting(
+        "test",
+        "which of the run's own images: those called test, if there are any, or those of its "
+        "validation",
     )
     worst: int = setting(0, "number of captions with the lowest CIDEr-D to show", ge=0)
     samples: int = setting(0, "number of captions shown while training", ge=0, le=BEAMS)

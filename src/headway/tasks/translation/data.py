@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -10,8 +10,8 @@ from pathlib import Path
 from headway.data.corpora import Corpus, prepare
 from headway.data.formats import Pair, PairFiles, Splits, locate, pair_files, read_pairs
 from headway.errors import DataError, UsageError
-from headway.recipes.config import DataConfig
 from headway.tasks.splits import is_held_out
+from headway.tasks.translation.config import TranslationDataConfig
 from headway.text import TokenizerPair
 from headway.training import Event
 
@@ -31,7 +31,7 @@ class Prepared:
     valid_pairs: list[Pair]
 
 
-def splits_of(config: DataConfig) -> Splits:
+def splits_of(config: TranslationDataConfig) -> Splits:
     """The files behind a data configuration."""
     if config.train is None:
         raise UsageError(
@@ -47,7 +47,9 @@ def splits_of(config: DataConfig) -> Splits:
     return Splits(found.train, named(config.valid, found.valid), named(config.test, found.test))
 
 
-def prepare_data(config: DataConfig, folder: Path, emit: Callable[[Event], None]) -> Prepared:
+def prepare_data(
+    config: TranslationDataConfig, folder: Path, emit: Callable[[Event], None]
+) -> Prepared:
     """Tokenizer and shards in `folder`, made once. `emit` hears what happens and how far it is."""
     splits = splits_of(config)
     tokenizers = _tokenizers(config, splits, folder, emit)
@@ -72,11 +74,33 @@ def prepare_data(config: DataConfig, folder: Path, emit: Callable[[Event], None]
     return Prepared(tokenizers, train, valid, _with_both_sides(valid_pairs()))
 
 
-def validation_pairs(config: DataConfig) -> list[Pair]:
+def validation_pairs(config: TranslationDataConfig) -> list[Pair]:
     """The pairs that a run with this configuration validates on, as in `Prepared.valid_pairs`:
     those of the validation file, or those that it holds out of its training pairs."""
+    return _with_both_sides(held_out_pairs(config))
+
+
+def held_out_pairs(config: TranslationDataConfig) -> Iterator[Pair]:
+    """All pairs that a run with this configuration is not trained on: those of the validation file,
+    or those that it holds out of its training pairs."""
     _, valid_pairs = _readers(splits_of(config))
-    return _with_both_sides(valid_pairs())
+    return valid_pairs()
+
+
+def translatable(
+    pairs: Sequence[Pair], tokenizers: TokenizerPair, longest: int, where: str
+) -> list[Pair]:
+    """The validation pairs whose source has at most `longest` tokens. where: the file that they are
+    of. DataError if there is none."""
+    sources = tokenizers.source.encode_batch([pair.source for pair in pairs])
+    short = [p for p, ids in zip(pairs, sources, strict=True) if len(ids) <= longest]
+    if not short:
+        raise DataError(
+            f"no validation sentence has at most {longest:,} tokens",
+            where,
+            "--data.valid FILE with shorter ones",
+        )
+    return short
 
 
 def _with_both_sides(pairs: Iterator[Pair]) -> list[Pair]:
@@ -84,7 +108,7 @@ def _with_both_sides(pairs: Iterator[Pair]) -> list[Pair]:
 
 
 def _tokenizers(
-    config: DataConfig, splits: Splits, folder: Path, emit: Callable[[Event], None]
+    config: TranslationDataConfig, splits: Splits, folder: Path, emit: Callable[[Event], None]
 ) -> TokenizerPair:
     if any(folder.glob("tokenizer*.json")):
         tokenizers = TokenizerPair.load(folder)

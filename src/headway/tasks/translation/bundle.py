@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
 
-from headway.bundle.contract import Bundle, InputSpec, ProbeRequest
+from headway.bundle import (
+    Attention,
+    Bundle,
+    InputSpec,
+    Probe,
+    ProbeRequest,
+    Reading,
+    SearchTrace,
+    attention_of,
+    next_token_readout,
+)
 from headway.bundle.files import check_fingerprint, save_files
-from headway.bundle.probe import Probe, SearchTrace, next_token_readout
-from headway.bundle.reading import Attention, Reading, attention_of
 from headway.data.batches import collate_sources
 from headway.decoding import (
     Candidate,
@@ -26,15 +34,73 @@ from headway.decoding import (
 )
 from headway.errors import DataError, UsageError
 from headway.models import Translator, TranslatorConfig
+from headway.settings import BEAMS, MOST, PENALTY, required, setting
 from headway.text import TokenizerPair, word_places
 
 ROWS = 64  # sentences decoded together; longer ones fewer, so that memory stays bounded
 TOKENS = 4096  # the longest text too: a search takes time that grows with its length squared
 
 
+@dataclass(frozen=True, kw_only=True)
+class TranslateInput:
+    """One input of a translator."""
+
+    text: str = required("the sentence that is translated")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TranslateOptions:
+    """How translations are searched for and shown."""
+
+    beam: int = setting(4, "Beam width; 1 is greedy.", gt=0, le=BEAMS)
+    nbest: int = setting(
+        1,
+        "Number of translations of each sentence, best first: line number, score, text.",
+        gt=0,
+        le=MOST,
+    )
+    length_penalty: float = setting(
+        1.0,
+        "Exponent of ((5 + length) / 6), by which the sum of log-probabilities is divided.",
+        ge=0,
+        le=PENALTY,
+    )
+    scores: bool = setting(False, "Print the score before each translation.")
+    align: bool = setting(False, "Draw which source words each translated word attends to.")
+
+
+FOUR_BEAMS = TranslateOptions()
+
+
+@dataclass(frozen=True)
+class RankedTranslation:
+    """One translation of an output. log_probability in nats; score is what the search ranked by.
+    finished: whether the model ended it, and not the limit of its length."""
+
+    text: str
+    score: float
+    log_probability: float
+    finished: bool
+
+
+@dataclass(frozen=True)
+class Translated:
+    """A sentence and its translations, best first.
+
+    line: the number of the input. alignment: the words of both sides, and for each target word its
+    weights on the source words (`inspection.Alignment.as_dict`); None if it was not requested, or
+    if the translation is empty.
+    """
+
+    line: int
+    source: str
+    translations: tuple[RankedTranslation, ...]
+    alignment: Mapping[str, Any] | None = None
+
+
 @dataclass(frozen=True)
 class Translation:
-    """One translation. log_probability in nats; score is what the search ranked by."""
+    """One translation as the search gives it: as `RankedTranslation`, with its tokens."""
 
     text: str
     score: float
@@ -79,8 +145,7 @@ class TranslatorBundle(Bundle):
     @property
     def longest(self) -> int:
         """The most tokens of a text that is translated."""
-        room = self.model.max_source
-        return TOKENS if room is None else min(TOKENS, room - 1)
+        return longest_source(self.model)
 
     def translate(
         self, texts: Sequence[str], *, beam: int = 4, length_penalty: float = 1.0
@@ -88,6 +153,50 @@ class TranslatorBundle(Bundle):
         """The best translation of each text, in the order given. beam=1 is greedy."""
         found = self.search(texts, beam=beam, length_penalty=length_penalty)
         return [best[0].text for best in found]
+
+    def predict(
+        self,
+        inputs: Sequence[TranslateInput],
+        options: TranslateOptions = FOUR_BEAMS,
+        *,
+        first: int = 1,
+    ) -> list[Translated]:
+        """The best translations of each input, in order, and which words they attend to.
+
+        first: the number of the first input. UsageError for more translations than beams, and for
+        an alignment by a model that has none.
+        """
+        if options.align:
+            from headway.inspection import check_aligns
+
+            check_aligns(self)
+        if options.nbest > options.beam:
+            raise UsageError(
+                f"--nbest {options.nbest}: must be between 1 and the beam width, {options.beam}"
+            )
+        texts = [each.text for each in inputs]
+        lists = self.search(
+            texts,
+            beam=options.beam,
+            num_best=options.nbest,
+            length_penalty=options.length_penalty,
+            first=first,
+        )
+        outputs = []
+        for line, (text, translations) in enumerate(zip(texts, lists, strict=True), start=first):
+            ranked = tuple(
+                RankedTranslation(each.text, each.score, each.log_probability, each.finished)
+                for each in translations
+            )
+            words = self._aligned(text, ranked[0].text) if options.align else None
+            outputs.append(Translated(line, text, ranked, words))
+        return outputs
+
+    def _aligned(self, source: str, target: str) -> dict[str, Any] | None:
+        """Which source words each target word attends to; None for an empty translation."""
+        from headway.inspection import align
+
+        return align(self, source, target).as_dict() if target else None
 
     def search(
         self,
@@ -252,6 +361,12 @@ class TranslatorBundle(Bundle):
     def save(self, folder: Path, *, overwrite: bool = False) -> None:
         """Write config.json, model.safetensors and the tokenizers durably: `files.save_files`."""
         save_files(folder, self.model, self.tokenizer, overwrite)
+
+
+def longest_source(model: Translator) -> int:
+    """The most tokens of a text that the model translates."""
+    room = model.max_source
+    return TOKENS if room is None else min(TOKENS, room - 1)
 
 
 def _groups(ids: list[list[int]]) -> Iterator[list[int]]:

@@ -1,0 +1,124 @@
+"""Translation: sentences of one language in, sentences of another out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from headway.evaluation.scores import Scores
+from headway.machine import Machine
+from headway.models import Translator, TranslatorConfig
+from headway.tasks.job import Emit, Job
+from headway.tasks.task import BundleSpec, Styled
+from headway.tasks.translation.bundle import (
+    Translated,
+    TranslateInput,
+    TranslateOptions,
+    TranslatorBundle,
+)
+from headway.tasks.translation.config import (
+    TranslationRunConfig,
+    TranslationScoring,
+    emoji_names,
+    translate,
+    translate_multi30k,
+)
+from headway.tasks.translation.evaluation import (
+    FIVE_BEAMS,
+    TranslationExamples,
+    evaluate,
+    held_out_examples,
+    read_examples,
+)
+from headway.tasks.translation.job import check, prepare
+from headway.tasks.translation.show import prediction_lines, score_lines
+
+
+class Translating:
+    """The `Task` of translation."""
+
+    name = "translation"
+    config: type[Any] = TranslationRunConfig
+    recipes: Mapping[str, Callable[[], Any]] = {
+        "translate": translate,
+        "translate-multi30k": translate_multi30k,
+        "emoji-names": emoji_names,
+    }
+    bundles: Mapping[str, BundleSpec] = {
+        "translator": BundleSpec(config=TranslatorConfig, model=Translator, bundle=TranslatorBundle)
+    }
+    input: type[Any] = TranslateInput
+    options: type[Any] = TranslateOptions
+    evaluation: type[Any] = TranslationScoring
+    next_commands: Sequence[str] = (
+        'translate {run} "..."',
+        'translate {run} --align "..."',
+        "eval {run}",
+    )
+
+    def check(self, config: TranslationRunConfig) -> None:
+        check(config)
+
+    def prepare(
+        self, config: TranslationRunConfig, folder: Path, machine: Machine, emit: Emit
+    ) -> Job:
+        return prepare(config, folder, machine, emit)
+
+    def read(
+        self,
+        bundle: TranslatorBundle,
+        paths: Sequence[Path],
+        config: Any | None,
+        options: TranslationScoring,
+    ) -> TranslationExamples:
+        return read_examples(bundle, paths, config, options)
+
+    def held_out(
+        self, bundle: TranslatorBundle, run: Path, config: Any, options: TranslationScoring
+    ) -> TranslationExamples:
+        return held_out_examples(bundle, run, config, options)
+
+    def evaluate(
+        self,
+        bundle: TranslatorBundle,
+        examples: TranslationExamples,
+        options: TranslationScoring = FIVE_BEAMS,
+        progress: Callable[[int], None] = lambda done: None,
+    ) -> Scores:
+        return evaluate(bundle, examples, options, progress)
+
+    def comparison_options(self, config: TranslationRunConfig) -> Mapping[str, Any]:
+        from headway.tasks.translation import comparison
+
+        return comparison.comparison_options(config)
+
+    def evaluate_in_depth(
+        self, bundle: TranslatorBundle, examples: TranslationExamples, options: TranslationScoring
+    ) -> Scores:
+        from headway.tasks.translation import comparison
+
+        return comparison.evaluate_in_depth(bundle, examples, options)
+
+    def comparison_tables(self, variants: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[str]:
+        from headway.tasks.translation import comparison
+
+        return comparison.tables(variants)
+
+    def comparison_plots(
+        self, variants: Mapping[str, Sequence[Mapping[str, Any]]], folder: Path, title: str
+    ) -> list[tuple[str, str]]:
+        from headway.tasks.translation import comparison
+
+        return comparison.plots(variants, folder, title)
+
+    def show_prediction(
+        self, bundle: TranslatorBundle, prediction: Translated, options: TranslateOptions
+    ) -> list[Styled]:
+        return prediction_lines(prediction, options)
+
+    def show_scores(self, scores: Scores) -> list[str]:
+        return score_lines(scores)
+
+
+TASK = Translating()

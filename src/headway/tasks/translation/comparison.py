@@ -1,0 +1,157 @@
+"""What a comparison shows of translators: BLEU by length, attention entropies, alignments."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from headway.data.formats import Pair
+from headway.errors import UsageError
+from headway.evaluation import score_translations
+from headway.evaluation.scores import Scores
+from headway.inspection import align, attention_entropies
+from headway.inspection.plots import Panel, attention_pictures, grouped_bars
+from headway.tasks.translation.bundle import TranslatorBundle
+from headway.tasks.translation.config import TranslationRunConfig, TranslationScoring
+from headway.tasks.translation.data import splits_of
+from headway.tasks.translation.evaluation import TranslationExamples, evaluate
+
+GROUPS = 5  # of sentences by source length, equally many in each
+ATTENDED = 100  # sentences whose attention's entropy is measured
+PANELS = 12  # of a picture, at most
+KINDS = {"encoder": "encoder, self", "decoder": "decoder, self", "cross": "cross"}
+
+Variants = Mapping[str, Sequence[Mapping[str, Any]]]
+"""Name of a variant -> the details of the scores of its runs, one for each seed."""
+
+
+def comparison_options(config: TranslationRunConfig) -> dict[str, Any]:
+    """The validation pairs where there are no test pairs."""
+    return {} if splits_of(config.data).test is not None else {"split": "valid"}
+
+
+def evaluate_in_depth(
+    bundle: TranslatorBundle, examples: TranslationExamples, options: TranslationScoring
+) -> Scores:
+    """The scores, with details for JSON.
+
+    by_length: (fewest source words, most, BLEU) of each group of sentences of like length.
+    entropies: layer -> mean over its heads, 0 = one key, 1 = all alike. alignments: of the same two
+    sentences for every model, the reference as target; none without attention.
+    """
+    scores = evaluate(bundle, examples, replace(options, samples=len(examples)))
+    outputs = [sample["output"] for sample in scores.samples]
+    pairs = list(examples.pairs)
+    details = {
+        **scores.details,
+        "by_length": _by_length(pairs, outputs),
+        "entropies": _entropies(bundle, pairs),
+        "alignments": _alignments(bundle, pairs),
+    }
+    return replace(scores, samples=(), details=details)
+
+
+def tables(variants: Variants) -> list[str]:
+    """BLEU by length and the entropies, as Markdown."""
+    return [_length_table(variants), _entropy_table(variants)]
+
+
+def plots(variants: Variants, folder: Path, title: str) -> list[tuple[str, str]]:
+    """Draws BLEU by length and the alignments in `folder`; their titles and file names."""
+    grouped_bars(
+        folder / "lengths.svg",
+        _groups(variants),
+        {name: _length_bleu(runs) for name, runs in variants.items()},
+        title=f"{title}: BLEU by sentence length",
+        x_label="source words",
+        y_label="BLEU",
+    )
+    drawn = [("BLEU by sentence length", "lengths.svg")]
+    firsts = {name: runs[0]["alignments"] for name, runs in variants.items()}
+    for i in range(max(map(len, firsts.values()))):
+        panels = [
+            Panel(name, words[i]["target"], words[i]["source"], words[i]["weights"])
+            for name, words in firsts.items()
+            if len(words) > i
+        ]
+        name = f"alignment-{i + 1}.svg"
+        attention_pictures(folder / name, panels[:PANELS], title="alignment")
+        drawn.append((f"Alignment of sentence {i + 1}", name))
+    return drawn
+
+
+def _by_length(pairs: Sequence[Pair], outputs: Sequence[str]) -> list[tuple[int, int, float]]:
+    """BLEU of equally large groups of sentences, shortest first; equal lengths stay together."""
+    lengths = [len(pair.source.split()) for pair in pairs]
+    ordered = sorted(lengths)
+    edges = sorted({ordered[i * len(ordered) // GROUPS] for i in range(1, GROUPS)})
+    groups: list[tuple[int, int, float]] = []
+    for low, high in zip([0, *edges], [*edges, ordered[-1] + 1], strict=True):
+        chosen = [i for i, length in enumerate(lengths) if low <= length < high]
+        if chosen:
+            scores = score_translations(
+                [outputs[i] for i in chosen], [pairs[i].target for i in chosen]
+            )
+            of_group = [lengths[i] for i in chosen]
+            groups.append((min(of_group), max(of_group), scores.bleu))
+    return groups
+
+
+def _entropies(bundle: TranslatorBundle, pairs: Sequence[Pair]) -> dict[str, float]:
+    chosen = pairs[:: max(1, len(pairs) // ATTENDED)][:ATTENDED]
+    by_head = attention_entropies(bundle, [p.source for p in chosen], [p.target for p in chosen])
+    return {layer: statistics.fmean(heads) for layer, heads in by_head.items()}
+
+
+def _alignments(bundle: TranslatorBundle, pairs: Sequence[Pair]) -> list[dict[str, Any]]:
+    ordered = sorted(pairs, key=lambda pair: len(pair.source.split()))
+    chosen = [ordered[len(ordered) // 2], ordered[len(ordered) * 9 // 10]]
+    try:
+        return [align(bundle, pair.source, pair.target).as_dict() for pair in chosen]
+    except UsageError:
+        return []
+
+
+def _groups(variants: Variants) -> list[str]:
+    first = next(iter(variants.values()))[0]
+    return [f"{low}" if low == high else f"{low}-{high}" for low, high, _ in first["by_length"]]
+
+
+def _length_bleu(runs: Sequence[Mapping[str, Any]]) -> list[float]:
+    """BLEU of each length group, mean over seeds (all runs have the same test sentences)."""
+    groups = zip(*(run["by_length"] for run in runs), strict=True)
+    return [statistics.fmean(bleu for _, _, bleu in group) for group in groups]
+
+
+def _length_table(variants: Variants) -> str:
+    names = _groups(variants)
+    lines = [
+        "| BLEU at source words | " + " | ".join(names) + " |",
+        "|---" * (len(names) + 1) + "|",
+    ]
+    for name, runs in variants.items():
+        lines.append(f"| {name} | " + " | ".join(f"{b:.1f}" for b in _length_bleu(runs)) + " |")
+    return "\n".join(lines)
+
+
+def _entropy_table(variants: Variants) -> str:
+    """Mean entropy of attention, layer by layer from the first: what depth does to it."""
+    lines = [
+        "| attention entropy / log keys, by layer | " + " | ".join(KINDS.values()) + " |",
+        "|---" * (len(KINDS) + 1) + "|",
+    ]
+    for name, runs in variants.items():
+        cells = []
+        for kind in KINDS:
+            layers = [layer for layer in runs[0]["entropies"] if _kind(layer) == kind]
+            means = [statistics.fmean(run["entropies"][layer] for run in runs) for layer in layers]
+            cells.append(" ".join(f"{mean:.2f}" for mean in means) or "-")
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _kind(layer: str) -> str:
+    return "cross" if layer.endswith(".cross") else layer.split(".")[0]

@@ -1,0 +1,147 @@
+"""Translation as a run: sentence pairs in, the translator with the best BLEU out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from headway.blocks import recompute
+from headway.data.batches import Batches
+from headway.data.bucketing import Buckets
+from headway.errors import UsageError
+from headway.machine import Machine
+from headway.models import Translator, shapes_only
+from headway.settings import override
+from headway.tasks.job import Emit, Example, Job
+from headway.tasks.translation.bundle import TranslatorBundle, longest_source
+from headway.tasks.translation.config import TranslationRunConfig, TranslationScoring
+from headway.tasks.translation.data import Prepared, prepare_data, splits_of, translatable
+from headway.tasks.translation.evaluation import TranslationExamples
+from headway.training import Stream, TranslationObjective
+
+
+class TranslationJob:
+    """A `Job`: a translator, its shards and its validation pairs."""
+
+    def __init__(self, config: TranslationRunConfig, prepared: Prepared, machine: Machine) -> None:
+        self.config = _fitted(config, prepared)
+        self.prepared, self.machine = prepared, machine
+        training, corpus, shown = config.training, prepared.train, config.evaluation
+        self.buckets = Buckets(
+            corpus.source_lengths, corpus.target_lengths, training.tokens, training.seed
+        )
+        pad = prepared.tokenizers.target.pad
+        self.objective = TranslationObjective(pad, training.smoothing)
+        with shapes_only():
+            self.longest = longest_source(Translator(self.config.model))
+        where = config.data.valid or config.data.train or ""
+        chosen = prepared.valid_pairs[: shown.sentences]
+        self.held_out = TranslationExamples(
+            pairs=translatable(chosen, prepared.tokenizers, self.longest, where),
+            corpus=prepared.valid,
+            tokens=training.tokens,
+            name="validation pairs",
+        )
+        self.evaluation = TranslationScoring(
+            beam=shown.beam,
+            length_penalty=shown.length_penalty,
+            split="valid",
+            sentences=shown.sentences,
+            samples=shown.samples,
+            float32=True,
+        )
+
+    def build(self) -> nn.Module:
+        model: Any = Translator(self.config.model)
+        if self.config.training.recompute:
+            recompute(model)
+        if self.config.machine.compile:  # the halves that training calls; shapes change each batch
+            model.encode = torch.compile(model.encode, dynamic=True)
+            model.decode = torch.compile(model.decode, dynamic=True)
+        return model  # type: ignore[no-any-return]
+
+    def stream(self, epoch: int, position: int) -> Stream:
+        prepared = self.prepared
+        batches = Batches(prepared.train, self.buckets, prepared.tokenizers, self.machine.device)
+        return batches.stream(epoch, position)
+
+    def example(self) -> Example | None:
+        short = (p for p in self.prepared.valid_pairs if 4 <= len(p.source.split()) <= 20)
+        pair = next(short, None)
+        return None if pair is None else Example(pair.source, target=pair.target)
+
+    def bundle(self, model: Any) -> TranslatorBundle:
+        return TranslatorBundle(model, self.prepared.tokenizers)
+
+    def plan(self) -> dict[str, Any]:
+        first = self.buckets.epoch(0)
+        padding, training = self.buckets.padding(first), self.config.training
+        tokens = training.tokens * training.accumulate
+        return {
+            "model": _shape(self.config),
+            "batches": f"{tokens:,} tokens, {padding:.1%} padding",
+            "batches_an_epoch": len(first),
+            "unit": "tok",
+        }
+
+
+def _fitted(config: TranslationRunConfig, prepared: Prepared) -> TranslationRunConfig:
+    """The vocabulary sizes are what the tokenizer came out with."""
+    tokenizers = prepared.tokenizers
+    changes: dict[str, Any] = {
+        "model.source_vocabulary": tokenizers.source.size,
+        "model.target_vocabulary": tokenizers.target.size,
+    }
+    if not tokenizers.joint:
+        changes["model.share_embeddings"] = False
+    return override(config, changes, "the tokenizer")
+
+
+def _shape(config: TranslationRunConfig) -> str:
+    """The model in a few words."""
+    model = config.model
+    kinds = {
+        "transformer": "Transformer",
+        "rnn": model.cell.upper(),
+        "feed-forward": "feed-forward",
+    }
+    reads, writes = kinds[model.encoder], kinds[model.decoder]
+    facts = [
+        f"{reads if reads == writes else f'{reads} to {writes}'} "
+        f"{model.encoder_layers}+{model.decoder_layers} layers",
+        f"d={model.model_dim}",
+        "no attention" if model.attention == "none" else f"{model.attention} attention",
+        f"{model.num_heads} heads" if model.num_heads > 1 else "1 head",
+    ]
+    if (model.encoder, model.decoder) != ("rnn", "rnn"):
+        facts += [f"{model.norm}-norm", f"{model.positions} positions"]
+    return ", ".join([*facts, "tied" if model.tie_output else "untied"])
+
+
+def prepare(config: TranslationRunConfig, folder: Path, machine: Machine, emit: Emit) -> Job:
+    """Tokenizers and shards in the run folder. Validation sentences that are too long to be
+    translated are counted in a note."""
+    job = TranslationJob(config, prepare_data(config.data, folder, emit), machine)
+    sentences = job.prepared.valid_pairs[: config.evaluation.sentences]
+    if too_long := len(sentences) - len(job.held_out):
+        text = (
+            f"{too_long:,} validation sentences of more than {job.longest:,} tokens are not "
+            "translated"
+        )
+        emit({"kind": "note", "text": text})
+    return job
+
+
+def check(config: TranslationRunConfig) -> None:
+    """UsageError or DataError for what cannot work, before anything is made."""
+    splits_of(config.data)
+    model, longest = config.model, config.data.max_length
+    if model.positions == "learned" and model.max_length <= longest:
+        raise UsageError(
+            f"model.max_length={model.max_length} learned positions do not hold pairs of up to "
+            f"data.max_length={longest} pieces and their </s>",
+            hint=f"--model.max-length {longest + 1} or --data.max-length {model.max_length - 1}",
+        )

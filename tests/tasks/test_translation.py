@@ -1,0 +1,185 @@
+"""Translators as a run: what is too long to translate, the scores, and predictions."""
+
+import json
+import shutil
+
+import pytest
+import torch
+
+from headway import load
+from headway.cli.main import main
+from headway.data.batches import collate_sources
+from headway.errors import DataError, UsageError
+from headway.evaluation import score_translations
+from headway.recipes import recipe, saved, train
+from headway.settings import override
+from headway.tasks import registry
+from headway.tasks.translation.bundle import TranslateInput, TranslateOptions
+from headway.tasks.translation.config import TranslationScoring
+from headway.training import read_metrics
+from tests.end_to_end.small import sentences
+from tests.test_bundle import make
+
+TASK = registry.task("translation")
+TINY = {
+    "model.model_dim": 24,
+    "model.num_heads": 3,
+    "model.ffn_dim": 40,
+    "model.encoder_layers": 1,
+    "model.decoder_layers": 1,
+    "data.vocabulary": 300,
+    "training.tokens": 220,
+    "training.steps": 2,
+    "schedule.warmup": 1,
+    "evaluation.sentences": 4,
+    "evaluation.every": 2,
+    "checkpoint.every": 2,
+    "machine.threads": 1,
+    "machine.device": "cpu",
+}
+
+
+def configured(folder, valid):
+    for name, pairs in (("train", sentences()[20:]), ("valid", valid)):
+        rows = "\n".join(f"{source}\t{target}" for source, target in pairs)
+        (folder / f"{name}.tsv").write_text(rows + "\n")
+    data = {"data.train": str(folder / "train.tsv"), "data.valid": str(folder / "valid.tsv")}
+    return recipe("translate", ("test", {**TINY, **data}))
+
+
+def test_a_validation_sentence_that_is_too_long_is_left_out_of_the_scores(tmp_path):
+    pairs = [*sentences()[:3], ("ax" * 3000, "ein Wort")]
+    events = []
+    train(configured(tmp_path, pairs), tmp_path / "run", listeners=[events.append])
+    notes = [event["text"] for event in events if event["kind"] == "note"]
+    assert "1 validation sentences of more than 4,096 tokens are not translated" in notes
+    assert any(event["kind"] == "valid" for event in events)
+
+
+def test_validation_sentences_that_are_all_too_long_are_refused(tmp_path):
+    pairs = [("ax" * 3000, "ein Wort")] * 4 + sentences()[:3]
+    with pytest.raises(DataError, match="no validation sentence has at most 4,096 tokens"):
+        train(configured(tmp_path, pairs), tmp_path / "run")
+
+
+@pytest.mark.parametrize("held_out", [True, False], ids=["held out of train", "a file"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_training_python_and_the_command_line_give_the_same_scores(
+    tmp_path, capsys, held_out, dtype
+):
+    pairs = [*sentences()[:3], ("ax" * 3000, "ein Wort"), *sentences()[3:9]]
+    config = configured(tmp_path, pairs)
+    changes = {"training.steps": 40, "optimizer.lr": 1e-2, "evaluation.every": 40}
+    if held_out:
+        changes |= {"data.valid": None}
+        (tmp_path / "valid.tsv").unlink()
+    config = override(config, {**changes, "machine.dtype": dtype}, "test")
+    train(config, tmp_path / "run")
+    (logged,) = read_metrics(tmp_path / "run" / "metrics.jsonl", "valid")
+    options = TranslationScoring(split="valid", beam=1)
+    bundle = load(tmp_path / "run")
+    held = TASK.held_out(bundle, tmp_path / "run", saved(tmp_path / "run"), options)
+    scores = TASK.evaluate(bundle, held, options)
+    assert list(scores.numbers()) == ["bleu", "chrf", "nats"]
+    assert scores.numbers() == {name: logged[name] for name in scores.numbers()}
+    assert scores["chrf"] > 0 and scores.counts["sentences"] in (3, 4)
+    assert not scores.metric("nats").higher_is_better and scores.metric("bleu").higher_is_better
+    with pytest.raises(SystemExit) as leaving:
+        main(["eval", str(tmp_path / "run"), "--split", "valid", "--beam", "1", "--json"])
+    assert not leaving.value.code
+    assert json.loads(capsys.readouterr().out) == scores.as_dict()
+    shutil.rmtree(tmp_path / "run" / "data")  # the pairs are encoded again
+    again = TASK.held_out(bundle, tmp_path / "run", saved(tmp_path / "run"), options)
+    assert TASK.evaluate(bundle, again, options).numbers() == scores.numbers()
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A run that has learned something."""
+    folder = tmp_path_factory.mktemp("translation")
+    changes = {"training.steps": 60, "optimizer.lr": 1e-2, "evaluation.every": 60}
+    train(override(configured(folder, sentences()[:9]), changes, "test"), folder / "run")
+    return folder / "run"
+
+
+def test_the_scores_of_a_file_are_those_of_its_translations(run, tmp_path):
+    pairs = sentences()[10:18]
+    rows = [f"{source}\t{target}" for source, target in pairs]
+    (tmp_path / "t.tsv").write_text("\n".join([*rows, "without\t"]) + "\n")
+    bundle, options = load(run), TranslationScoring(beam=2, samples=2)
+    examples = TASK.read(bundle, [tmp_path / "t.tsv"], None, options)
+    scores = TASK.evaluate(bundle, examples, options)
+    outputs = bundle.translate([source for source, _ in pairs], beam=2)
+    expected = score_translations(outputs, [target for _, target in pairs])
+    assert (scores["bleu"], scores["chrf"]) == (expected.bleu, expected.chrf)
+    assert scores.metric("bleu").signature == expected.bleu_signature
+    assert scores.metric("chrf").signature == expected.chrf_signature
+    assert len(examples) == scores.counts["sentences"] == 8
+    nats = []
+    for source, target in pairs:
+        ids = bundle.tokenizer.target.encode(target)
+        sides = bundle.tokenizer.source.encode(source), ids
+        tokens, _ = collate_sources([sides[0]], bundle.tokenizer.source)
+        read = torch.tensor([[bundle.tokenizer.target.bos, *ids]])
+        with torch.inference_mode():
+            log_p = bundle.model(tokens, read)[0].double().log_softmax(-1)
+        written = [*ids, bundle.tokenizer.target.eos]
+        nats += [-log_p[t, token].item() for t, token in enumerate(written)]
+    assert scores["nats"] == pytest.approx(sum(nats) / len(nats), rel=1e-4)
+    assert scores.counts["target_tokens"] == len(nats)
+    places = [2, 6]
+    assert [sample["output"] for sample in scores.samples] == [outputs[i] for i in places]
+    assert [sample["source"] for sample in scores.samples] == [pairs[i][0] for i in places]
+    lines = TASK.show_scores(scores)
+    assert lines[0].endswith("8 sentences, beam 2, length penalty 1")
+    assert lines[1] == f"BLEU {expected.bleu:.2f}   {expected.bleu_signature}"
+
+
+def test_the_first_sentences_are_translated_on_request(run, tmp_path):
+    bundle = load(run)
+    for options, count in (
+        (TranslationScoring(split="valid"), 4),
+        (TranslationScoring(split="valid", sentences=3), 3),
+        (TranslationScoring(split="valid", sentences=100), 9),
+    ):
+        assert len(TASK.held_out(bundle, run, saved(run), options)) == count
+    rows = [f"{source}\t{target}" for source, target in sentences()[:7]]
+    (tmp_path / "t.tsv").write_text("\n".join(rows) + "\n")
+    chosen = TASK.read(bundle, [tmp_path / "t.tsv"], None, TranslationScoring(sentences=5))
+    assert [pair.source for pair in chosen.pairs] == [source for source, _ in sentences()[:5]]
+
+
+def test_a_run_without_test_pairs_and_a_file_without_pairs_are_refused(run, tmp_path):
+    bundle = load(run)
+    with pytest.raises(UsageError, match="no test pairs"):
+        TASK.held_out(bundle, run, saved(run), TranslationScoring())
+    (tmp_path / "t.tsv").write_text("one side\t\n")
+    with pytest.raises(DataError, match="no pair to evaluate on"):
+        TASK.read(bundle, [tmp_path / "t.tsv"], None, TranslationScoring())
+
+
+def test_a_prediction_holds_the_translations_of_the_search_and_their_alignment(run):
+    bundle = load(run)
+    texts = ["the old dog sees the fox", "", "the tree"]
+    options = TranslateOptions(beam=3, nbest=2, align=True)
+    outputs = bundle.predict([TranslateInput(text=text) for text in texts], options, first=5)
+    searched = bundle.search(texts, beam=3, num_best=2)
+    for line, (text, output, found) in enumerate(zip(texts, outputs, searched, strict=True), 5):
+        assert (output.line, output.source) == (line, text)
+        assert [t.text for t in output.translations] == [t.text for t in found]
+        assert [t.score for t in output.translations] == [t.score for t in found]
+        assert (output.alignment is None) == (not found[0].text)
+    assert outputs[0].alignment["source"] == [*texts[0].split(), "</s>"]
+    lines = TASK.show_prediction(bundle, outputs[0], options)
+    assert len(lines) == 3 and lines[0][0][0].startswith("5\t")
+    (plain,) = bundle.predict([TranslateInput(text=texts[0])])
+    assert plain.alignment is None and len(plain.translations) == 1
+    with pytest.raises(UsageError, match="--nbest 5: must be between 1 and the beam width, 4"):
+        bundle.predict([TranslateInput(text="a")], TranslateOptions(nbest=5))
+
+
+def test_a_model_without_attention_has_no_alignment(tmp_path):
+    torch.manual_seed(0)
+    bundle = make(decoder="rnn", attention="none", num_heads=1)
+    with pytest.raises(UsageError, match="attention=none gives no alignment"):
+        bundle.predict([TranslateInput(text="a")], TranslateOptions(align=True))
