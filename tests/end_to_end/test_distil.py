@@ -91,7 +91,7 @@ def students(place, here):
         ("distil-answer", ("the teacher's f1", "7 windows", "exact=", "answer runs/")),
         ("distil", ("the teacher's accuracy", "7 texts", "macro_f1=", "classify runs/distil ")),
         ("distil-encoder", ("7 rows", "difference=", "train classify TEXTS --from runs/")),
-        ("distil-gpt", ("the teacher's negative nats", "7 rows", "nats=", "generate runs/")),
+        ("distil-gpt", ("the teacher's nats", "7 rows", "nats=", "generate runs/")),
     ],
 )
 def test_training_says_what_it_does_and_leaves_a_smaller_model_of_the_kind(

@@ -8,13 +8,13 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 
 from headway.bundle import (
     Attention,
-    Bundle,
+    BundleWithReader,
     InputSpec,
     Probe,
     ProbeRequest,
@@ -23,11 +23,10 @@ from headway.bundle import (
     attention_of,
     framed_reading,
 )
-from headway.bundle.files import check_fingerprint, save_files
 from headway.data.framed import shortest_first
 from headway.errors import DataError, UsageError
 from headway.files import read_json, write_file
-from headway.models import BertAnswerer, BertAnswererConfig
+from headway.models import BertAnswerer
 from headway.settings import required, setting
 from headway.shapes import Bool, Float, Tensor
 from headway.tasks.question_answering.windows import (
@@ -203,34 +202,14 @@ def merged(found: Sequence[Sequence[Span]], top: int) -> list[Span]:
     return [(score, first, last) for (first, last), score in ranked[:top]]
 
 
-class AnswererBundle(Bundle):
+class AnswererBundle(BundleWithReader):
     """A `BertAnswerer` with what it reads."""
 
     kind: ClassVar[str] = "question answerer"
     inputs: ClassVar[InputSpec] = InputSpec(second=True)
+    reader_class = AnswerReader
     model: BertAnswerer
-
-    def __init__(self, model: BertAnswerer, reader: AnswerReader) -> None:
-        config = model.config.bert
-        if reader.tokenizer.size > config.vocabulary:
-            raise DataError(
-                f"the tokenizer has {reader.tokenizer.size:,} pieces, the model "
-                f"{config.vocabulary:,}",
-                hint="the model and the tokenizer are not from the same training",
-            )
-        self.model = model.eval()
-        self.reader = reader
-
-    @classmethod
-    def open(cls, model: BertAnswerer, folder: Path, facts: dict[str, Any]) -> AnswererBundle:
-        """The model with tokenizer and windows beside it, which must be those of `facts`."""
-        reader = AnswerReader.load(folder)
-        check_fingerprint(facts, reader.fingerprint, folder)
-        return cls(model, reader)
-
-    @property
-    def config(self) -> BertAnswererConfig:
-        return self.model.config
+    reader: AnswerReader
 
     def answer(self, question: str, context: str, top: int = 1) -> list[FoundAnswer]:
         """The `top` likeliest pieces of the context, the best first.
@@ -371,11 +350,6 @@ class AnswererBundle(Bundle):
                 found[i] = own
         left = iter(found)
         return asked, [[next(left) for _ in each.windows] for each in asked]
-
-    def save(self, folder: Path, *, overwrite: bool = False) -> None:
-        """Write config.json, model.safetensors, tokenizer.json and windows.json durably:
-        `files.save_files`."""
-        save_files(folder, self.model, self.reader, overwrite)
 
 
 def _check_texts(pairs: Sequence[tuple[str, str]], first: int = 1) -> None:
