@@ -33,9 +33,7 @@ def compare(
     json: bool = False,
     quiet: Annotated[bool, Parameter(name=["--quiet", "-q"])] = False,
 ) -> None:
-    """Train variants of a recipe on the same data, and report on all of them.
-
-    headway compare PLAN [DATA] [--SETTING VALUE ...]
+    """Train variants of a recipe, report on all: headway compare PLAN [DATA] [--SETTING VALUE ...].
 
     PLAN is one that comes with Headway (ladder, scores, positions,
     extrapolation, heads, depth), a .yaml file
