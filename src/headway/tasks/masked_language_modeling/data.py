@@ -87,6 +87,13 @@ def prepare_encoder(
         valid = [shards("valid", lambda: held_out(data, halves))]
     else:
         valid = each("valid", Halves.valid)
+    for what, corpora in (("left to train on", train), ("held out", valid)):
+        if not all(corpus.tokens for corpus in corpora):
+            raise DataError(
+                f"the text that is {what} has no tokens",
+                ", ".join(data.train),
+                "a longer text, or --data.valid FILE",
+            )
     new: list[list[int]] = []
     if start is not None:
         old = start.tokenizer
