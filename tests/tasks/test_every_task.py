@@ -21,6 +21,7 @@ from tests.tasks.every import EVERY, command, place_of, train
 
 NAMES = [name for name in EVERY if name in OWN]
 EVALUATED_AS_TRAINED = {
+    "masked_language_modeling": ("--rows", "20"),
     "translation": ("--split", "valid", "--beam", "1"),
     "masked_language_modeling": ("--rows", "20", "--sentences", "0"),
     "captioning": ("--split", "valid", "--beam", "1"),
@@ -243,3 +244,10 @@ def _assert_refused(place: Path, words: list[str]) -> None:
 
 def test_recipes_of_a_task_are_found_by_its_name(name):
     assert type(recipe(name)) is task(name).config
+
+
+def test_its_variants_are_compared(name, place):
+    words = ["compare", *command(EVERY[name].case)[1:], "--steps", "2", "--run", "compared"]
+    varied = ["--vary", "training.seed=1,2", "--evaluation.every", "2", "--json", "--quiet"]
+    report = json.loads(headway(*words, *varied, cwd=place).stdout)
+    assert "seed=1" in json.dumps(report) and "seed=2" in json.dumps(report)

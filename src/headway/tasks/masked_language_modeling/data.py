@@ -87,12 +87,12 @@ def prepare_encoder(
         valid = [shards("valid", lambda: held_out(data, halves))]
     else:
         valid = each("valid", Halves.valid)
-    for what, corpora in (("left to train on", train), ("held out", valid)):
+    for corpora, side in ((train, "train on"), (valid, "hold out")):
         if not all(corpus.tokens for corpus in corpora):
             raise DataError(
-                f"the text that is {what} has no tokens",
+                f"there is no text to {side}",
                 ", ".join(data.train),
-                "a longer text, or --data.valid FILE",
+                "more text, --valid FILE, or another --data.held-out",
             )
     new: list[list[int]] = []
     if start is not None:
