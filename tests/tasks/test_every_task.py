@@ -23,7 +23,6 @@ NAMES = [name for name in EVERY if name in OWN]
 EVALUATED_AS_TRAINED = {
     "masked_language_modeling": ("--rows", "20"),
     "translation": ("--split", "valid", "--beam", "1"),
-    "masked_language_modeling": ("--rows", "20", "--sentences", "0"),
     "captioning": ("--split", "valid", "--beam", "1"),
 }
 """Flags of `headway eval` that make it the evaluation of training."""
