@@ -13,7 +13,7 @@ SHOWN = 5
 
 
 def demo(*, target: str = "fr", machine: MachineFlags = ON_THIS_MACHINE) -> None:
-    """Learn the names of emoji from English to another language, measure it, look inside it.
+    """Train a small translator, evaluate it and look inside it, in minutes.
 
     Three minutes on two cores. Run again, it reuses what is there.
 
