@@ -20,13 +20,12 @@ from headway.tasks.distillation.config import (
     for_task,
     for_teacher,
     students_of,
-    teaching_task,
     upgraded,
 )
 from headway.tasks.distillation.evaluation import ComparedBatches, TaskExamples
 from headway.tasks.distillation.job import check, prepare
 from headway.tasks.job import Emit, Job
-from headway.tasks.registry import task_of_family
+from headway.tasks.registry import task, task_of_family
 from headway.tasks.task import NO_OPTIONS, BundleSpec, NoOptions, Task, TaskDefaults
 from headway.tasks.teaching import StagedConfig
 
@@ -53,11 +52,9 @@ class Distillation(TaskDefaults):
 
     def commands_after(self, config: DistilRunConfig) -> Sequence[str]:
         """Those of the teacher's task, unless it has others for students."""
-        taught = teaching_task(str(config.training.task))
-        students = students_of(taught.name)
-        assert students is not None
-        own = students.next_commands
-        return taught.next_commands if own is None else own
+        name = str(config.training.task)
+        commands = students_of(name).next_commands
+        return task(name).next_commands if commands is None else commands
 
     def check(self, config: DistilRunConfig) -> None:
         check(config)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from headway.errors import UsageError
 from headway.settings import HEADS, LAYERS, WIDTH, section, setting
 from headway.tasks.opening import family_of, with_article
-from headway.tasks.registry import TASKS, task, task_of_family
+from headway.tasks.registry import TASKS, task, task_of_family, tasks
 from headway.tasks.sections import ObservationConfig, RunSettings
 from headway.tasks.task import Task
 from headway.tasks.teaching import StagedConfig, Students, StudentTrainingConfig, Teaching
@@ -87,8 +87,8 @@ class DistilRunConfig(RunSettings):
     @property
     def decided_by_data(self) -> frozenset[str]:
         """Settings that follow from the examples, or from the teacher."""
-        students = students_of(self.training.task)
-        return frozenset() if students is None else students.decided(self)
+        name = self.training.task
+        return frozenset() if name is None else students_of(name).decided(self)
 
 
 def distil() -> DistilRunConfig:
@@ -109,34 +109,29 @@ def distil() -> DistilRunConfig:
     )
 
 
-def students_of(name: str | None) -> Students | None:
-    """How students of the models of that task are taught; None if they can have none."""
-    teaching = task(name) if name is not None and name in TASKS else None
-    return teaching.students if isinstance(teaching, Teaching) else None
-
-
-def teaching_task(name: str) -> Task:
-    """The task of that name. UsageError unless its models can have students."""
-    if students_of(name) is None:
-        names = ", ".join(task for task in TASKS if students_of(task) is not None)
-        raise UsageError(
-            f"training.task={name}: must be one of {names}",
-            hint="leave it out: the teacher decides it",
-        )
-    return task(name)
+def students_of(name: str) -> Students:
+    """How students of the models of that task are taught. UsageError if they can have none."""
+    taught = task(name) if name in tasks() else None
+    if isinstance(taught, Teaching):
+        return taught.students
+    names = [name for name in tasks() if isinstance(task(name), Teaching)]
+    raise UsageError(
+        f"training.task={name}: must be one of {', '.join(names)}",
+        hint="leave it out: the teacher decides it",
+    )
 
 
 def task_of_teacher(teacher: str | Path) -> Task:
     """The task of the model in that folder. UsageError unless it can have students."""
-    teaching = task_of_family(family_of(teacher))
-    if teaching is None or not isinstance(teaching, Teaching):
-        kind = with_article("model" if teaching is None else TASKS[teaching.name].kind)
-        kinds = [TASKS[name].kind for name in TASKS if students_of(name) is not None]
-        raise UsageError(
-            f"{teacher} holds {kind}, which can have no students",
-            hint=f"--teacher RUN, of a {', '.join(kinds[:-1])} or {kinds[-1]}",
-        )
-    return teaching
+    taught = task_of_family(family_of(teacher))
+    if taught is not None and isinstance(taught, Teaching):
+        return taught
+    kind = "model" if taught is None else TASKS[taught.name].kind
+    kinds = [TASKS[name].kind for name in tasks() if isinstance(task(name), Teaching)]
+    raise UsageError(
+        f"{teacher} holds {with_article(kind)}, which can have no students",
+        hint=f"--teacher RUN, of a {', '.join(kinds[:-1])} or {kinds[-1]}",
+    )
 
 
 def for_teacher(config: DistilRunConfig, settings: Mapping[str, Any]) -> DistilRunConfig:
@@ -164,8 +159,7 @@ def without_teacher() -> UsageError:
 def for_task(config: DistilRunConfig, name: str) -> DistilRunConfig:
     """The configuration with the sections of that task. UsageError if its models have no
     students."""
-    students = students_of(teaching_task(name).name)
-    assert students is not None
+    students = students_of(name)
     return replace(
         config,
         data=students.data,

@@ -22,12 +22,12 @@ from headway.tasks.distillation.config import (
     DistilRunConfig,
     students_of,
     task_of_teacher,
-    teaching_task,
     without_teacher,
 )
 from headway.tasks.distillation.evaluation import ComparedBatches, TaskExamples
 from headway.tasks.job import Emit, Job
 from headway.tasks.opening import load
+from headway.tasks.registry import task
 from headway.tasks.task import NO_OPTIONS
 from headway.tasks.teaching import Course, StagedConfig, Students
 from headway.training import (
@@ -57,7 +57,7 @@ class DistilJob:
         self.objective = DistillationObjective(self.teacher, course.views)
         if course.compared is None:
             self.held_out = TaskExamples(
-                task=teaching_task(str(config.training.task)),
+                task=task(str(config.training.task)),
                 examples=course.held_out,
                 options=course.evaluation,
             )
@@ -201,8 +201,7 @@ def check(config: DistilRunConfig) -> None:
     training, weights = config.training, config.distillation
     if training.teacher is None or training.task is None:
         raise without_teacher()
-    students = students_of(teaching_task(training.task).name)
-    assert students is not None
+    students = students_of(training.task)
     _check_sections(config, students)
     if not config.data.train:
         raise UsageError(
@@ -250,7 +249,6 @@ def prepare(config: DistilRunConfig, folder: Path, machine: Machine, emit: Emit)
             hint="--run OTHERNAME for a new run",
         )
     students = students_of(taught.name)
-    assert students is not None
     teacher = load(str(training.teacher))
     teacher.model.to(machine.device)
     course = students.prepare(config, teacher, folder, machine, emit)
