@@ -132,9 +132,12 @@ def test_every_package_has_its_place_in_the_layers():
     assert modules - {"__init__", "__main__"} <= placed
 
 
-@pytest.mark.parametrize("package", ["inspection", "serving"])
-def test_inspection_and_serving_know_bundles_only_by_their_contract(package):
-    """Neither imports a concrete bundle class, so neither can dispatch on one."""
+BY_CONTRACT = ["cli", "inspection", "interop", "serving", "training", "decoding"]
+
+
+@pytest.mark.parametrize("package", BY_CONTRACT)
+def test_bundles_are_known_only_by_their_contract(package):
+    """None imports a concrete bundle class, so none can dispatch on one."""
     for path in sorted((ROOT / "src" / "headway" / package).rglob("*.py")):
         names = set(re.findall(r"\b[A-Z]\w*Bundle\b", path.read_text()))
         assert not names, f"{name_of(path)} names {', '.join(sorted(names))}"

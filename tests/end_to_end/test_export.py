@@ -2,13 +2,14 @@
 
 import json
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 
+from headway.bundle import TextBundle
 from headway.cli.main import main
-from headway.models import Translator, TranslatorConfig
+from headway.models import GPT, Translator, TranslatorConfig
 from headway.tasks import opening
+from headway.tasks.translation.bundle import TranslatorBundle
 from tests.interop.test_export import TINY, Bytes, opened, shaken
 
 
@@ -17,7 +18,9 @@ def exported(tmp_path, monkeypatch, capsys):
     """exported(model, *words) -> exit code, what was printed, what was said."""
 
     def run(model, *words):
-        bundle = SimpleNamespace(model=model, tokenizer=Bytes(), kind="some model")
+        kind = TextBundle if isinstance(model, GPT) else TranslatorBundle
+        bundle = object.__new__(kind)  # without its checks: the tokenizer has pieces of its own
+        bundle.model, bundle.tokenizer = model, Bytes()
         monkeypatch.setattr(opening, "load", lambda folder: bundle)
         monkeypatch.chdir(tmp_path)
         (tmp_path / "r").mkdir(exist_ok=True)
@@ -49,7 +52,7 @@ def test_json_and_a_place_and_a_family_of_ones_own(exported, tmp_path):
 def test_what_cannot_be_done_is_refused_and_leaves_nothing(exported, tmp_path):
     translator = Translator(TranslatorConfig(model_dim=12, num_heads=2))
     for model, words, reason in [
-        (translator, ("--to", "hf"), "holds a some model"),
+        (translator, ("--to", "hf"), "holds a translator"),
         (shaken(TINY), ("--to", "hf", "--family", "lama"), "unknown family 'lama'"),
         (shaken(TINY), ("--to", "hf", "--family", "llama"), "it can be a GPT2LMHeadModel"),
         (shaken(TINY), ("--to", "nowhere"), "nowhere"),

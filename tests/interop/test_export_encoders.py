@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -18,6 +17,7 @@ from headway.models import Bert, BertAnswerer, BertClassifier, BertConfig, BertT
 from headway.tasks import opening
 from headway.tasks.classification.bundle import ClassifierBundle
 from headway.tasks.classification.reader import ClassReader, Numbers
+from headway.tasks.tagging.bundle import TaggerBundle, TagReader
 from headway.text import MarkedTokenizer
 from tests.end_to_end.small import headway as run_headway
 from tests.interop.test_marked import ODD, STORY, agree, sentence_pieces, two_files
@@ -182,18 +182,12 @@ def test_the_command_writes_the_names_that_stand_beside_the_tokenizer(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "r").mkdir()
     tags, tokenizer = ("O", "B-place", "I-place"), trained()
-    for facts, code in (
-        ({"labels": tags}, 0),
-        ({"tags": tags}, 0),
-    ):
-        reader = SimpleNamespace(tokenizer=tokenizer, **facts)
-        bundle = SimpleNamespace(model=BertTagger(Bert(TINY), 3), reader=reader, kind="tagger")
-        monkeypatch.setattr(opening, "load", lambda folder, bundle=bundle: bundle)
-        place = tmp_path / f"hf{len(facts)}{'tags' in facts}"
-        with pytest.raises(SystemExit) as left:
-            main(["export", "r", "--to", "hf", "--out", str(place)])
-        assert left.value.code == code
-        assert (read_labels(place) == tags) if not code else not place.exists()
+    bundle = TaggerBundle(BertTagger(Bert(TINY), 3), TagReader(tokenizer, tags, 12))
+    monkeypatch.setattr(opening, "load", lambda folder: bundle)
+    with pytest.raises(SystemExit) as left:
+        main(["export", "r", "--to", "hf", "--out", str(tmp_path / "hf")])
+    assert left.value.code == 0
+    assert read_labels(tmp_path / "hf") == tags
 
 
 def test_numbers_are_exported_on_their_own_scale(tmp_path):

@@ -2,11 +2,11 @@
 
 import json
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 import transformers
 
+from headway.bundle import TextBundle
 from headway.cli.main import main
 from headway.errors import HeadwayError
 from headway.interop import export, read_llama2c_tokenizer, read_tokenizer
@@ -86,7 +86,7 @@ def test_a_foreign_file_that_says_something_else_is_found(tmp_path, monkeypatch)
 
 @pytest.mark.parametrize("kind", [pieces, characters, llama])
 def test_the_command_exports_each_kind(kind, tmp_path, monkeypatch, capsys):
-    bundle = SimpleNamespace(model=shaken(WIDE), tokenizer=kind(tmp_path), kind="some model")
+    bundle = TextBundle(shaken(WIDE), kind(tmp_path))
     monkeypatch.setattr(opening, "load", lambda folder: bundle)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "r").mkdir()

@@ -33,7 +33,7 @@ def compare(
     json: bool = False,
     quiet: Annotated[bool, Parameter(name=["--quiet", "-q"])] = False,
 ) -> None:
-    """headway compare PLAN [DATA] [--SETTING VALUE ...]: train variants alike, report on all.
+    """Train variants of a recipe, report on all: headway compare PLAN [DATA] [--SETTING VALUE ...].
 
     PLAN is one that comes with Headway (ladder, scores, positions,
     extrapolation, heads, depth), a .yaml file

@@ -9,7 +9,7 @@ from cyclopts import App
 
 from headway.cli.console import data
 
-config_app = App(name="config", help="See every setting of a recipe or a run.")
+config_app = App(name="config", help="Show or explain the settings of a recipe or a run.")
 
 
 @config_app.command

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 from headway.cli.console import program, talk
 from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
@@ -13,7 +14,7 @@ SHOWN = 5
 
 
 def demo(*, target: str = "fr", machine: MachineFlags = ON_THIS_MACHINE) -> None:
-    """Learn the names of emoji from English to another language, measure it, look inside it.
+    """Train a small translator, evaluate it and look inside it, in minutes.
 
     Three minutes on two cores. Run again, it reuses what is there.
 
@@ -63,11 +64,10 @@ def _measure(folder: Path, pairs_folder: Path, target: str) -> None:
     from headway.data.formats import read_lines
     from headway.evaluation import score_translations
     from headway.inspection import align, heat_map
-    from headway.tasks.opening import load_as
-    from headway.tasks.translation.bundle import TranslatorBundle
+    from headway.tasks.opening import load
 
     rows = [line.split("\t") for line in read_lines(pairs_folder / "test.tsv")][1:]
-    bundle = load_as(TranslatorBundle, folder)
+    bundle: Any = load(folder)  # a translator
     outputs = bundle.translate([row[1] for row in rows], beam=4)
     scores = score_translations(outputs, [row[2] for row in rows])
     talk.rule(f"3  {scores.sentences} held-out names, beam 4")

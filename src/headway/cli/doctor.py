@@ -6,7 +6,7 @@ from headway.cli.console import data, data_json
 
 
 def doctor(*, json: bool = False) -> None:
-    """Show the environment: versions, devices, optional packages, disk. Paste it into issues.
+    """Show versions, devices, optional packages and disk, for bug reports.
 
     Parameters
     ----------

@@ -45,7 +45,7 @@ def embed(
     json: bool = False,
     machine: MachineFlags = ON_THIS_MACHINE,
 ) -> None:
-    """Texts as vectors: headway embed RUN texts.txt --output vectors.npz
+    """Embed texts or images as vectors: headway embed RUN texts.txt --output vectors.npz.
 
     A text's vector is the mean of its pieces' vectors, of length 1: the product of two is their
     cosine. Without --output and --plot they go to standard output, a line a text, tabs between.

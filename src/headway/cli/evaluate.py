@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from headway.bundle import Bundle
     from headway.recipes.evaluating import TaskScores
 
-HELP = """How good a model is on what it was not trained on; what is measured follows from its task.
+HELP = """Evaluate a model; what is measured follows from its task.
 
     The scores are those of the validation while training, computed by the same function. Without a
     path, a run is evaluated on the examples that it held out.

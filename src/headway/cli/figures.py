@@ -49,7 +49,7 @@ def figures(
     models: ModelFlags = NO_MODELS,
     machine: MachineFlags = ON_THIS_MACHINE,
 ) -> None:
-    """The lectures' pictures, drawn from real models: headway figures --encoder MODEL
+    """Draw the figures of the lectures from real models.
 
     positions (sines beside a binary counter), mask (what a causal mask hides), monkey and pizza
     (what "it" looks at), agreement (a translation's alignment), words (a scatter of word vectors),
@@ -121,14 +121,13 @@ def _mask(path: Path, models: ModelFlags, opened: Opened) -> None:
 
 def _sentence(text: str, word: str, *targets: str) -> Callable[[Path, ModelFlags, Opened], None]:
     def draw(path: Path, models: ModelFlags, opened: Opened) -> None:
-        from headway.bundle import EncoderBundle, TextBundle
+        from headway.bundle import attention_of
         from headway.inspection.figures import sentence_picture
 
         assert models.encoder is not None
         bundle = opened(models.encoder)
-        if not isinstance(bundle, EncoderBundle | TextBundle):
-            raise UsageError(f"{models.encoder} holds a {bundle.kind}, not a BERT or a GPT")
-        sentence_picture(path, bundle.attention(text), text, word, targets)
+        attention = attention_of(bundle.probe(text, written=0).reading)
+        sentence_picture(path, attention, text, word, targets)
 
     return draw
 

@@ -32,7 +32,7 @@ def generate(
     json: bool = False,
     machine: MachineFlags = ON_THIS_MACHINE,
 ) -> None:
-    """headway generate RUN [PROMPT ...] [--SETTING VALUE ...]: continue texts.
+    """Continue texts: headway generate RUN [PROMPT ...] [--SETTING VALUE ...].
 
     RUN is a run, a model, or a Hugging Face folder. Without PROMPT, standard input is read, a
     prompt a line; an empty prompt begins a text. One output of one prompt appears as it is
@@ -83,7 +83,7 @@ def chat(
     system: str = "",
     machine: MachineFlags = ON_THIS_MACHINE,
 ) -> None:
-    """headway chat RUN [--SETTING VALUE ...]: talk with a language model, a line at a time.
+    """Talk with a language model: headway chat RUN [--SETTING VALUE ...].
 
     What was said stands before each answer; the oldest turns are dropped when the model's context
     is full. Settings are those of `headway generate`. A model answers only as its training text

@@ -79,7 +79,7 @@ def inspect(
     shown: HeadFlags = LAST,
     machine: MachineFlags = ON_THIS_MACHINE,
 ) -> None:
-    """What a model attends to while it reads: headway inspect RUN "a sentence" --html out.html
+    """Look inside a model as it reads: headway inspect RUN "a sentence" --html out.html.
 
     The page is one file that opens anywhere and asks nobody for anything: all heads of all layers,
     as maps, lines, text, alignment or over the picture; what is inside a head; what the model would
@@ -259,7 +259,7 @@ def ui(
     browser: bool = True,
     machine: MachineFlags = ON_THIS_MACHINE,
 ) -> None:
-    """The same page, live: type a sentence or drop a picture, and watch the model read it.
+    """Serve that page live: type a sentence or drop an image, and watch the model read it.
 
     Heads can be switched off, words changed, and each computation followed number by number. The
     server answers this machine alone (127.0.0.1), and stops with Ctrl-C.

@@ -23,7 +23,7 @@ def lecture(
     overwrite: bool = False,
     threads: int | None = None,
 ) -> None:
-    """Measure a claim of the lectures: a table, a picture, a verdict. Without a name, list them.
+    """Measure a claim of the lectures; without a name, list them.
 
     Parameters
     ----------

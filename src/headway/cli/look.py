@@ -21,7 +21,7 @@ def look(
     share: float = 0.0,
     machine: MachineFlags = ON_THIS_MACHINE,
 ) -> None:
-    """What [CLS] attends to in a picture, head by head: headway look RUN photo.jpg
+    """Show what [CLS] attends to in an image, head by head: headway look RUN photo.jpg.
 
     A picture for each head, bright where its attention is. Heads of DINO outline objects without
     having seen a label.

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, CycloptsError, Group, Parameter
 
 from headway.cli.check import data_app
 from headway.cli.compare import compare
@@ -62,26 +62,30 @@ app = App(
     console=on_output(),
     default_parameter=Parameter(validator=check_number),
 )
-app.command(demo)
-app.command(train)
-app.command(compare)
-app.command(plan)
-app.command(generate)
-app.command(chat)
-app.command(embed)
-app.command(similar)
-app.command(inspect)
-app.command(ui)
-app.command(report_run, name="report")
-app.command(look)
-app.command(figures)
-app.command(words_app)
-app.command(export)
-app.command(data_app)
-app.command(lecture)
-app.command(runs_app)
-app.command(config_app)
-app.command(doctor)
+TRAIN, USE, LOOK, DATA, RUNS, SYSTEM = (
+    Group(name, sort_key=place)
+    for place, name in enumerate(("Train", "Use", "Look inside", "Data", "Runs", "System"))
+)
+app["--help"].group = app["--version"].group = SYSTEM
+app.command(demo, group=TRAIN)
+app.command(train, group=TRAIN)
+app.command(compare, group=TRAIN)
+app.command(plan, group=TRAIN)
+app.command(generate, group=USE)
+app.command(chat, group=USE)
+app.command(embed, group=USE)
+app.command(similar, group=USE)
+app.command(inspect, group=LOOK)
+app.command(ui, group=LOOK)
+app.command(look, group=LOOK)
+app.command(figures, group=LOOK)
+app.command(lecture, group=LOOK)
+app.command(report_run, name="report", group=RUNS)
+app.command(export, group=RUNS)
+app.command(doctor, group=SYSTEM)
+for group, several in ((USE, words_app), (DATA, data_app), (RUNS, runs_app), (SYSTEM, config_app)):
+    several.group = group
+    app.command(several)
 
 INTERRUPTED = 130
 
@@ -154,7 +158,7 @@ def register_verbs(imported: Sequence[str]) -> None:
     for name, command in commands.items():
         if name in app:
             del app[name]
-        app.command(command, name=name)
+        app.command(command, name=name, group=RUNS if name == "eval" else USE)
 
 
 def _no_name(error: UnicodeEncodeError) -> UsageError:

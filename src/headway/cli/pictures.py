@@ -10,7 +10,7 @@ from headway.cli.texts import Texts
 from headway.errors import UsageError
 
 if TYPE_CHECKING:
-    from headway.bundle import Bundle
+    pass
 
 
 def picture_paths(things: Sequence[str]) -> list[Path]:
@@ -20,13 +20,6 @@ def picture_paths(things: Sequence[str]) -> list[Path]:
     if not things:
         raise UsageError("which pictures?", hint="name files, or folders of them")
     return [path for thing in things for path in image_files(Path(thing))]
-
-
-def sees_pictures(bundle: Bundle) -> bool:
-    """Whether it looks at pictures."""
-    from headway.bundle import ImageEncoding
-
-    return isinstance(bundle, ImageEncoding)
 
 
 def gather_pictures(things: Sequence[str], label: str | None) -> Texts:

@@ -91,7 +91,7 @@ def plan(
     step: StepFlags | None = None,
     json: bool = False,
 ) -> None:
-    """What training takes: parameters, FLOPs a token, memory on each GPU, expected time.
+    """Plan a training: parameters, FLOPs per token, memory per GPU, time.
 
     headway plan gpt3-175b --gpus 1024 --tokens 300e9
 

@@ -8,7 +8,7 @@ from headway.cli.console import talk
 
 
 def report(run: Path, /, *, output: Path | None = None) -> None:
-    """Curves, samples over time, attention over time, data and settings of a run, in one file.
+    """Write the report of a run: curves, samples, attention over time, settings.
 
     Training writes it at its end; this writes it anew, while the run goes on or after.
 

@@ -30,7 +30,7 @@ def similar(
     json: bool = False,
     machine: MachineFlags = ON_THIS_MACHINE,
 ) -> None:
-    """The texts nearest to a query, by the cosine: headway similar RUN "..." texts.txt
+    """Find the texts nearest to a query: headway similar RUN "..." texts.txt.
 
     A line each, the nearest first: cosine, tab, text. What `headway embed --output vectors.npz`
     wrote is searched without reading the texts again.

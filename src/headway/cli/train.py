@@ -55,7 +55,7 @@ def train(
     json: bool = False,
     quiet: Annotated[bool, Parameter(name=["--quiet", "-q"])] = False,
 ) -> None:
-    """headway train RECIPE [DATA] [--SETTING VALUE ...]: train a model, or go on training it.
+    """Train a model, or go on training it: headway train RECIPE [DATA] [--SETTING VALUE ...].
 
     RECIPE is one of the recipes below, or a task, whose first recipe is taken. DATA is what it
     trains on: plain files or .gz (headway train RECIPE --help says which). --from MODEL starts from

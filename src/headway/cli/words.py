@@ -16,7 +16,7 @@ from headway.files import check_new_file
 if TYPE_CHECKING:
     from headway.bundle import Neighbour, WordEmbedding
 
-words_app = App(name="words", help="Neighbours, analogies and pictures of learned words.")
+words_app = App(name="words", help="Show neighbours, analogies and scatter plots of word vectors.")
 
 SHOWN = 60  # words drawn when none are named
 

@@ -16,6 +16,7 @@ from torch import nn
 
 from headway.bundle import Bundle
 from headway.evaluation.scores import Scores
+from headway.interop import Exported
 from headway.machine import Machine
 from headway.settings import required
 from headway.tasks.job import Emit, Job
@@ -30,13 +31,16 @@ class BundleSpec:
 
     config: the class of the model's configuration. model: makes the model from it. bundle: the
     class of the bundle. foreign: makes the bundle from a model that was read from a Hugging Face
-    folder, that folder and its `model_type`; None if other libraries have no such models.
+    folder, that folder and its `model_type`. export: writes such a folder from the bundle, as a
+    model of the named family there, or the first that can represent it. None: other libraries have
+    no such models.
     """
 
     config: type[Any]
     model: Callable[[Any], nn.Module]
     bundle: type[Bundle]
     foreign: Callable[[Any, Path, str], Bundle] | None = None
+    export: Callable[[Any, Path, str | None], Exported] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,7 @@ from headway.tasks.captioning.data import (
     held_out_examples,
 )
 from headway.tasks.captioning.evaluation import DEFAULTS, CaptionEvaluation, evaluate
-from headway.tasks.captioning.foreign import from_hugging_face
+from headway.tasks.captioning.foreign import from_hugging_face, to_hugging_face
 from headway.tasks.captioning.job import prepare
 from headway.tasks.captioning.prediction import CaptionedFile, CaptionInput, CaptionOptions
 from headway.tasks.captioning.show import draw_words, prediction_lines, score_lines
@@ -38,6 +38,7 @@ class Captioning:
             model=Captioner,
             bundle=CaptionerBundle,
             foreign=from_hugging_face,
+            export=to_hugging_face,
         )
     }
     input: type[Any] = CaptionInput

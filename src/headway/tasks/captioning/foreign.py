@@ -7,6 +7,7 @@ from pathlib import Path
 from headway import interop
 from headway.bundle.files import CONFIG_FILE
 from headway.files import read_json
+from headway.interop import Exported
 from headway.models import Captioner
 from headway.tasks.captioning.bundle import CaptionerBundle
 from headway.tasks.captioning.reader import CaptionReader
@@ -29,3 +30,9 @@ def from_hugging_face(model: Captioner, folder: Path, model_type: str) -> Captio
         )
     images = interop.read_captioner_images(folder, model.config.vit)
     return CaptionerBundle(model, CaptionReader(images, tokenizer, (), LONGEST))
+
+
+def to_hugging_face(bundle: CaptionerBundle, folder: Path, family: str | None) -> Exported:
+    """The folder of a captioner, with its tokenizer and how it reads images."""
+    parts = (bundle.reader.images, bundle.reader.tokenizer)
+    return interop.export_captioner(bundle.model, *parts, folder, bundle.languages, family)

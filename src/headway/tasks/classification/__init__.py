@@ -30,7 +30,7 @@ from headway.tasks.classification.bundle import (
 from headway.tasks.classification.config import ClassifyRunConfig, classify, pairs, regress
 from headway.tasks.classification.data import check_texts, columns_of, labelled_texts
 from headway.tasks.classification.evaluation import evaluate
-from headway.tasks.classification.foreign import from_hugging_face
+from headway.tasks.classification.foreign import from_hugging_face, to_hugging_face
 from headway.tasks.classification.job import prepare
 from headway.tasks.classification.show import prediction_line, score_line
 from headway.tasks.classification.teaching import STUDENTS
@@ -70,6 +70,7 @@ class Classification:
             model=bert_classifier,
             bundle=ClassifierBundle,
             foreign=from_hugging_face,
+            export=to_hugging_face,
         ),
     }
     input: type[Any] = ClassInput

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from headway import interop
+from headway.interop import Exported
 from headway.models import BertClassifier
 from headway.tasks.classification.bundle import ClassifierBundle
 from headway.tasks.classification.reader import ClassReader, Numbers
@@ -18,3 +20,11 @@ def from_hugging_face(model: BertClassifier, folder: Path, model_type: str) -> C
     tokenizer, length = interop.read_marked(folder, model_type), model.config.bert.max_length
     names = () if numbers else labels
     return ClassifierBundle(model, ClassReader(tokenizer, names, length, numbers, pairs=None))
+
+
+def to_hugging_face(bundle: ClassifierBundle, folder: Path, family: str | None) -> Exported:
+    """The folder of a classifier, with its tokenizer and labels; numbers have their scale in the
+    head."""
+    model: Any = bundle.model if bundle.reader.numbers is None else bundle.on_their_scale()
+    labels = bundle.labels or None
+    return interop.export(model, bundle.reader.tokenizer, folder, family, labels)

@@ -24,7 +24,7 @@ from headway.tasks.image_classification.config import (
 )
 from headway.tasks.image_classification.data import check, held_out_images, images_of_files
 from headway.tasks.image_classification.evaluation import evaluate
-from headway.tasks.image_classification.foreign import from_hugging_face
+from headway.tasks.image_classification.foreign import from_hugging_face, to_hugging_face
 from headway.tasks.image_classification.job import prepare
 from headway.tasks.image_classification.show import prediction_line, score_line
 from headway.tasks.job import Emit, Job
@@ -47,6 +47,7 @@ class ImageClassification:
             model=vit_classifier,
             bundle=ImageClassifierBundle,
             foreign=from_hugging_face,
+            export=to_hugging_face,
         )
     }
     input: type[Any] = ImageInput

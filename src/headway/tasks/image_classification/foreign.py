@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from headway import interop
+from headway.interop import Exported
 from headway.models import ViTClassifier
 from headway.tasks.image_classification.bundle import ImageClasses, ImageClassifierBundle
 
@@ -14,3 +15,8 @@ def from_hugging_face(model: ViTClassifier, folder: Path, model_type: str) -> Im
     reader = interop.read_image_reader(folder, model.config.vit, model_type)
     labels = interop.read_labels(folder, model_type)
     return ImageClassifierBundle(model, ImageClasses(reader, labels))
+
+
+def to_hugging_face(bundle: ImageClassifierBundle, folder: Path, family: str | None) -> Exported:
+    """The folder of an image classifier, with its labels and how it reads images."""
+    return interop.export_images(bundle.model, bundle.reader, folder, family, bundle.labels)

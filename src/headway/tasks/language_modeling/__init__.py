@@ -26,7 +26,7 @@ from headway.tasks.language_modeling.evaluation import (
     held_out_text,
     read_text,
 )
-from headway.tasks.language_modeling.foreign import from_hugging_face
+from headway.tasks.language_modeling.foreign import from_hugging_face, to_hugging_face
 from headway.tasks.language_modeling.job import prepare
 from headway.tasks.language_modeling.show import score_lines
 from headway.tasks.language_modeling.teaching import STUDENTS
@@ -44,7 +44,13 @@ class LanguageModeling:
         "gpt-shakespeare": gpt_shakespeare,
     }
     bundles: Mapping[str, BundleSpec] = {
-        "gpt": BundleSpec(config=GPTConfig, model=GPT, bundle=TextBundle, foreign=from_hugging_face)
+        "gpt": BundleSpec(
+            config=GPTConfig,
+            model=GPT,
+            bundle=TextBundle,
+            foreign=from_hugging_face,
+            export=to_hugging_face,
+        )
     }
     evaluation: type[Any] = LanguageScoring
     students = STUDENTS

@@ -33,7 +33,7 @@ from headway.tasks.masked_language_modeling.data import (
     sentences_of_files,
 )
 from headway.tasks.masked_language_modeling.evaluation import USUAL, evaluate
-from headway.tasks.masked_language_modeling.foreign import from_hugging_face
+from headway.tasks.masked_language_modeling.foreign import from_hugging_face, to_hugging_face
 from headway.tasks.masked_language_modeling.job import prepare
 from headway.tasks.masked_language_modeling.rows import (
     HeldOutText,
@@ -58,7 +58,11 @@ class MaskedLanguageModeling:
     }
     bundles: Mapping[str, BundleSpec] = {
         "bert": BundleSpec(
-            config=BertConfig, model=Bert, bundle=EncoderBundle, foreign=from_hugging_face
+            config=BertConfig,
+            model=Bert,
+            bundle=EncoderBundle,
+            foreign=from_hugging_face,
+            export=to_hugging_face,
         )
     }
     input: type[Any] = FillInput

@@ -88,7 +88,7 @@ def prepare_encoder(
     else:
         valid = each("valid", Halves.valid)
     for corpora, side in ((train, "train on"), (valid, "hold out")):
-        if not sum(corpus.tokens for corpus in corpora):
+        if not all(corpus.tokens for corpus in corpora):
             raise DataError(
                 f"there is no text to {side}",
                 ", ".join(data.train),

@@ -24,6 +24,7 @@ from headway.data.masked_rows import (
     rows_in_order,
     words_a_row,
 )
+from headway.errors import DataError
 from headway.evaluation import pseudo_perplexity
 from headway.machine import Machine
 from headway.models import Bert, start_from
@@ -102,6 +103,13 @@ class EncoderJob:
         targets = [batch.targets[batch.targets != IGNORED] for batch in self.held_out_batches()]
         size = self.prepared.tokenizer.size
         hidden = np.bincount(torch.cat(targets).cpu().numpy(), minlength=size)
+        if not hidden.any():
+            data = self.config.data
+            raise DataError(
+                "the held-out text has no word to mask",
+                ", ".join(data.valid or data.train),
+                "a longer text, or --data.valid FILE",
+            )
         seen = np.ones(size)
         for source in self.rows.sources:
             seen += source.corpus.counts(size)

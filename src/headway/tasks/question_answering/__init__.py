@@ -22,7 +22,7 @@ from headway.tasks.question_answering.bundle import (
 from headway.tasks.question_answering.config import AnswerRunConfig, AnswerScoring, answer
 from headway.tasks.question_answering.data import answered_questions, check_answers
 from headway.tasks.question_answering.evaluation import ALL_QUESTIONS, evaluate
-from headway.tasks.question_answering.foreign import from_hugging_face
+from headway.tasks.question_answering.foreign import from_hugging_face, to_hugging_face
 from headway.tasks.question_answering.job import prepare
 from headway.tasks.question_answering.show import prediction_line, score_line
 from headway.tasks.question_answering.teaching import STUDENTS
@@ -42,6 +42,7 @@ class QuestionAnswering:
             model=bert_answerer,
             bundle=AnswererBundle,
             foreign=from_hugging_face,
+            export=to_hugging_face,
         )
     }
     input: type[Any] = AnswerInput

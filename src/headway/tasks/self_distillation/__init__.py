@@ -15,7 +15,7 @@ from headway.tasks.job import Emit, Job
 from headway.tasks.self_distillation.config import DinoRunConfig, dino
 from headway.tasks.self_distillation.data import Neighbourhood, held_out_images, images_of_files
 from headway.tasks.self_distillation.evaluation import DEFAULTS, NeighbourOptions, evaluate
-from headway.tasks.self_distillation.foreign import from_hugging_face
+from headway.tasks.self_distillation.foreign import from_hugging_face, to_hugging_face
 from headway.tasks.self_distillation.job import prepare
 from headway.tasks.self_distillation.show import score_line
 from headway.tasks.task import BundleSpec
@@ -29,7 +29,11 @@ class SelfDistillation:
     recipes: Mapping[str, Callable[[], Any]] = {"dino": dino}
     bundles: Mapping[str, BundleSpec] = {
         "vit": BundleSpec(
-            config=ViTConfig, model=ViT, bundle=ImageEncoderBundle, foreign=from_hugging_face
+            config=ViTConfig,
+            model=ViT,
+            bundle=ImageEncoderBundle,
+            foreign=from_hugging_face,
+            export=to_hugging_face,
         )
     }
     evaluation: type[Any] = NeighbourOptions

@@ -15,7 +15,7 @@ from headway.tasks.tagging.bundle import Tagged, TaggerBundle
 from headway.tasks.tagging.config import TagDataConfig, TagRunConfig, tag
 from headway.tasks.tagging.data import check_tags, tagged_sentences
 from headway.tasks.tagging.evaluation import evaluate
-from headway.tasks.tagging.foreign import from_hugging_face
+from headway.tasks.tagging.foreign import from_hugging_face, to_hugging_face
 from headway.tasks.tagging.job import prepare
 from headway.tasks.tagging.show import prediction_line, score_lines
 from headway.tasks.tagging.teaching import STUDENTS
@@ -34,6 +34,7 @@ class Tagging(TaskDefaults):
             model=bert_tagger,
             bundle=TaggerBundle,
             foreign=from_hugging_face,
+            export=to_hugging_face,
         )
     }
     input: type[Any] = TextInput
