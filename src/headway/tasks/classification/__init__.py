@@ -33,6 +33,7 @@ from headway.tasks.classification.evaluation import evaluate
 from headway.tasks.classification.foreign import from_hugging_face, to_hugging_face
 from headway.tasks.classification.job import prepare
 from headway.tasks.classification.show import prediction_line, score_line
+from headway.tasks.classification.teaching import STUDENTS
 from headway.tasks.job import Emit, Job
 from headway.tasks.task import NO_OPTIONS, BundleSpec, NoOptions, Styled
 from headway.tasks.truncation import warn_of_truncation
@@ -76,6 +77,7 @@ class Classification:
     options: type[Any] = ClassOptions
     columns: type[Any] = ClassColumns
     evaluation: type[Any] = NoOptions
+    students = STUDENTS
     next_commands: Sequence[str] = ('classify {run} "..."', "eval {run}")
 
     def check(self, config: ClassifyRunConfig) -> None:
