@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.end_to_end.small import headway
-from tests.safety_net.cases import CASES, HF_ENCODER, with_prerequisites, words
+from tests.safety_net.cases import (
+    CASES,
+    FINE_TUNING,
+    HELD_OUT,
+    HF_ENCODER,
+    LOOP,
+    Case,
+    with_prerequisites,
+    words,
+)
 from tests.safety_net.tiny_data import write_all
+from tests.tiny_encoder import sentences
 
 
 @dataclass(frozen=True)
@@ -55,8 +66,17 @@ EVERY: dict[str, TaskCase] = {
         ),
     ),
     "word_vectors": TaskCase("words", (), exports=False),
+    "word_regression": TaskCase("rate", ("in the lake Zoë waits .",), exports=False),
 }
 """Name of a task -> a tiny run of it."""
+OUTSIDE = ("word_regression",)
+"""Those that packages in `examples/` add."""
+NUMBERS = "numbers.jsonl"
+RATE = (*words(f"{NUMBERS} --from runs/bert-tiny"), *HELD_OUT, *FINE_TUNING, *LOOP)
+RUNS = {
+    **CASES,
+    "rate": Case("rate", RATE, (), ("rate", "{run}", "in the lake", "--json"), ("bert-tiny",)),
+}
 
 STARTS = {"bert-tiny": HF_ENCODER}
 FOLDERS: dict[str, Path] = {}
@@ -67,7 +87,9 @@ def place_of(name: str, make: Callable[[str], Path]) -> Path:
     if name not in FOLDERS:
         folder = make(name)
         write_all(folder)
-        before = with_prerequisites(CASES[EVERY[name].case].after)
+        rows = ({"words": s.split(), "numbers": [len(w) for w in s.split()]} for s in sentences())
+        (folder / NUMBERS).write_text("".join(json.dumps(row) + "\n" for row in rows))
+        before = with_prerequisites(RUNS[EVERY[name].case].after)
         for case in with_prerequisites(STARTS.get(case, case) for case in before):
             train(folder, case, case)
         train(folder, EVERY[name].case, EVERY[name].case)
@@ -79,13 +101,13 @@ def arguments(case: str) -> list[str]:
     """Those of `headway train`, starting from a model that Hugging Face has too."""
     starts = {f"runs/{one}": f"runs/{other}" for one, other in STARTS.items()}
     more = [word for task in EVERY.values() if task.case == case for word in task.more]
-    return [*(starts.get(word, word) for word in CASES[case].train), *more]
+    return [*(starts.get(word, word) for word in RUNS[case].train), *more]
 
 
 def command(case: str, data: str | None = None) -> list[str]:
     """`headway train` of a case of the safety net, on other data if that is named."""
     own, *rest = arguments(case)
-    return ["train", CASES[case].recipe, data or own, *rest]
+    return ["train", RUNS[case].recipe, data or own, *rest]
 
 
 def train(folder: Path, case: str, run: str, *more: str) -> None:

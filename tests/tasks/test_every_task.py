@@ -3,6 +3,7 @@ into and exported, and refuses bad input with a clear error and nothing written.
 
 import json
 import shutil
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -15,11 +16,10 @@ from headway.recipes import train as train_run
 from headway.tasks.registry import OWN, TASKS, task
 from headway.training import read_metrics
 from tests.end_to_end.small import headway
+from tests.examples.packages import installed
 from tests.inspection.bundles import answerer, tagger
-from tests.safety_net.cases import CASES
-from tests.tasks.every import EVERY, command, place_of, train
+from tests.tasks.every import EVERY, OUTSIDE, RUNS, command, place_of, train
 
-NAMES = [name for name in EVERY if name in OWN]
 EVALUATED_AS_TRAINED = {
     "masked_language_modeling": ("--rows", "20"),
     "translation": ("--split", "valid", "--beam", "1"),
@@ -28,14 +28,17 @@ EVALUATED_AS_TRAINED = {
 """Flags of `headway eval` that make it the evaluation of training."""
 
 
-@pytest.fixture(scope="module", params=NAMES)
+@pytest.fixture(scope="module", params=EVERY)
 def name(request):
     return request.param
 
 
 @pytest.fixture(scope="module")
 def place(name, tmp_path_factory):
-    return place_of(name, lambda task: tmp_path_factory.mktemp(task))
+    with ExitStack() as packages:
+        if name in OUTSIDE:
+            packages.enter_context(installed(name, tmp_path_factory.mktemp("packages")))
+        yield place_of(name, lambda task: tmp_path_factory.mktemp(task))
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +51,7 @@ def parameters(folder: Path) -> dict[str, torch.Tensor]:
 
 
 def test_every_task_is_tried_here():
-    assert set(OWN) <= set(EVERY)
+    assert set(OWN) | set(OUTSIDE) == set(EVERY)
 
 
 def test_a_run_leaves_its_settings_its_log_and_a_bundle_of_the_tasks_kind(name, run):
@@ -73,7 +76,7 @@ def test_a_saved_bundle_is_the_same_again(run, tmp_path):
 
 
 def test_its_command_predicts_in_json_and_the_same_each_time(name, place, run):
-    words = [word.replace("{run}", str(run)) for word in CASES[EVERY[name].case].prediction]
+    words = [word.replace("{run}", str(run)) for word in RUNS[EVERY[name].case].prediction]
     first, second = (headway(*words, cwd=place).stdout for _ in range(2))
     assert first == second and first.strip()
     for line in first.splitlines():
@@ -163,7 +166,7 @@ BAD = {
 
 @pytest.mark.parametrize("what", BAD)
 def test_bad_examples_are_refused_and_nothing_is_written(what, name, place, tmp_path):
-    source = CASES[EVERY[name].case].train[0]
+    source = RUNS[EVERY[name].case].train[0]
     if what == "wrong columns" and source == "text.txt":
         pytest.skip("running text has no columns")
     bad = tmp_path / Path(source).name
@@ -196,14 +199,14 @@ def test_one_class_only_is_refused(name, place, tmp_path):
     content = EVERY[name].one_class
     if content is None:
         pytest.skip("there are no classes, or one is enough")
-    bad = tmp_path / CASES[EVERY[name].case].train[0]
+    bad = tmp_path / RUNS[EVERY[name].case].train[0]
     bad.write_text(content)
     _assert_refused(place, command(EVERY[name].case, str(bad)))
 
 
 def test_another_tasks_model_is_refused(name, place, tmp_path):
     other = tmp_path / "other"
-    words = [word.replace("{run}", str(other)) for word in CASES[EVERY[name].case].prediction]
+    words = [word.replace("{run}", str(other)) for word in RUNS[EVERY[name].case].prediction]
     (answerer() if words[0] == "tag" else tagger()).save(other)
     refused = headway(*words, cwd=place, check=None)
     assert refused.returncode == 2 and " holds a" in refused.stderr, refused.stderr
@@ -216,7 +219,7 @@ def test_a_model_of_a_family_that_no_task_opens_is_refused(name, place, run, tmp
     facts = json.loads((other / "config.json").read_text())
     (other / "config.json").write_text(json.dumps({**facts, "family": "oracle"}))
     (other / "MANIFEST.json").unlink()
-    words = [word.replace("{run}", str(other)) for word in CASES[EVERY[name].case].prediction]
+    words = [word.replace("{run}", str(other)) for word in RUNS[EVERY[name].case].prediction]
     refused = headway(*words, cwd=place, check=None)
     assert refused.returncode == 3 and "oracle" in refused.stderr
 
@@ -226,7 +229,7 @@ def test_a_truncated_model_folder_is_refused(name, place, run, tmp_path):
     shutil.copytree(run / "model", model)
     weights = model / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-100])
-    words = [word.replace("{run}", str(model)) for word in CASES[EVERY[name].case].prediction]
+    words = [word.replace("{run}", str(model)) for word in RUNS[EVERY[name].case].prediction]
     refused = headway(*words, cwd=place, check=None)
     assert refused.returncode == 3 and "model.safetensors" in refused.stderr
     assert "Traceback" not in refused.stderr
@@ -241,7 +244,7 @@ def _assert_refused(place: Path, words: list[str]) -> None:
     assert sorted(place.rglob("*")) == before
 
 
-def test_recipes_of_a_task_are_found_by_its_name(name):
+def test_recipes_of_a_task_are_found_by_its_name(name, place):
     assert type(recipe(name)) is task(name).config
 
 
