@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from headway.machine import MachineConfig
 from headway.models import GPTConfig
 from headway.settings import BATCH, COPIES, LENGTH, VOCABULARY, section, setting
 from headway.tasks.sections import (
@@ -15,6 +14,7 @@ from headway.tasks.sections import (
     CheckpointConfig,
     LoRAConfig,
     ObservationConfig,
+    RunSettings,
     TextDataConfig,
 )
 from headway.training import OptimizerConfig, ScheduleConfig
@@ -78,19 +78,15 @@ class LanguageScoring:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LanguageRunConfig:
+class LanguageRunConfig(RunSettings):
     """One training run of a language model, from nothing or from another (`training.start`)."""
 
     recipe: str = setting("gpt", "name of the recipe this came from")
     data: LanguageDataConfig = section(LanguageDataConfig)
     model: GPTConfig = section(GPTConfig)
-    optimizer: OptimizerConfig = section(OptimizerConfig)
-    schedule: ScheduleConfig = section(ScheduleConfig)
     training: LanguageTrainingConfig = section(LanguageTrainingConfig)
-    lora: LoRAConfig = section(LoRAConfig)
+    lora: LoRAConfig = section(LoRAConfig, after="training")
     evaluation: LanguageEvaluationConfig = section(LanguageEvaluationConfig)
-    checkpoint: CheckpointConfig = section(CheckpointConfig)
-    machine: MachineConfig = section(MachineConfig)
 
     @property
     def decided_by_data(self) -> frozenset[str]:
@@ -99,11 +95,6 @@ class LanguageRunConfig:
             return frozenset({"model.vocabulary"})
         given = {f"model.{name}" for name in GPTConfig.__dataclass_fields__}
         return frozenset(given - {"model.dropout"})
-
-    @property
-    def name(self) -> str:
-        """What the run is called unless the user names it: its recipe."""
-        return self.recipe
 
 
 def gpt() -> LanguageRunConfig:

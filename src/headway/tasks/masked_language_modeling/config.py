@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from headway.data.corruption import MaskingConfig
-from headway.machine import MachineConfig
 from headway.models import BertConfig
 from headway.settings import BATCH, COPIES, LENGTH, VOCABULARY, section, setting
 from headway.tasks.sections import (
     BlocksLoopConfig,
     CheckpointConfig,
     ObservationConfig,
+    RunSettings,
     TextDataConfig,
 )
 from headway.training import OptimizerConfig, ScheduleConfig
@@ -87,7 +87,7 @@ class EncoderScoring:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EncoderRunConfig:
+class EncoderRunConfig(RunSettings):
     """One pre-training run of an encoder, from nothing or from another (`training.start`).
 
     `model.next_sentence` says what a row is: two texts of which one must tell whether they belong
@@ -96,14 +96,10 @@ class EncoderRunConfig:
 
     recipe: str = setting("bert", "name of the recipe this came from")
     data: EncoderDataConfig = section(EncoderDataConfig)
-    masking: MaskingConfig = section(MaskingConfig)
+    masking: MaskingConfig = section(MaskingConfig, after="data")
     model: BertConfig = section(BertConfig)
-    optimizer: OptimizerConfig = section(OptimizerConfig)
-    schedule: ScheduleConfig = section(ScheduleConfig)
     training: EncoderTrainingConfig = section(EncoderTrainingConfig)
     evaluation: EncoderEvaluationConfig = section(EncoderEvaluationConfig)
-    checkpoint: CheckpointConfig = section(CheckpointConfig)
-    machine: MachineConfig = section(MachineConfig)
 
     @property
     def decided_by_data(self) -> frozenset[str]:
@@ -112,11 +108,6 @@ class EncoderRunConfig:
             return frozenset({"model.vocabulary", "model.max_length"})
         given = {f"model.{name}" for name in BertConfig.__dataclass_fields__}
         return frozenset(given - {"model.dropout"})
-
-    @property
-    def name(self) -> str:
-        """What the run is called unless the user names it: its recipe."""
-        return self.recipe
 
 
 _ENCODER_OPTIMIZER = OptimizerConfig(
