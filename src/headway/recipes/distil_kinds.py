@@ -60,7 +60,7 @@ from headway.tasks.masked_language_modeling.config import (
     EncoderTrainingConfig,
 )
 from headway.tasks.masked_language_modeling.data import prepare_encoder
-from headway.tasks.masked_language_modeling.job import EncoderJob
+from headway.tasks.masked_language_modeling.job import PretrainingJob
 from headway.tasks.question_answering.bundle import AnswererBundle
 from headway.tasks.question_answering.config import AnswerRunConfig, AnswerTrainingConfig
 from headway.tasks.question_answering.data import check_answers, prepare_answers_as
@@ -347,7 +347,7 @@ def _encoder(
     own = _encoder_config(config)
     check_room(teacher, str(config.training.start), config.training.length)
     drop_heads(teacher.model, "none")  # nothing is said, so nobody would learn them
-    job = EncoderJob(own, prepare_encoder(own, teacher, folder, emit), teacher, machine)
+    job = PretrainingJob(own, prepare_encoder(own, teacher, folder, emit), teacher, machine)
 
     def views(batch: MaskedBatch) -> list[View]:
         texts = batch.framed
