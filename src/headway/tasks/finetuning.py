@@ -12,7 +12,7 @@ from typing import Any
 
 from headway.bundle import EncoderBundle
 from headway.errors import DataError, UsageError
-from headway.files import read_json, write_file
+from headway.files import json_bytes, read_json, write_file
 from headway.models import Bert
 from headway.tasks.opening import load_as
 
@@ -59,7 +59,7 @@ def check_unchanged(path: Path, reader: str, sides: Sequence[Any]) -> None:
     seen = hashlib.sha256(json.dumps(sides).encode()).hexdigest()
     facts = {"format": 1, "reader": reader, "sha256": seen}
     if not path.exists():
-        write_file(path, (json.dumps(facts, indent=1) + "\n").encode())
+        write_file(path, json_bytes(facts))
     elif read_json(path) != facts:
         raise DataError(
             "the texts, what is marked in them, or the model to start from are not those that the "
