@@ -34,7 +34,7 @@ from headway.tasks.classification.foreign import from_hugging_face, to_hugging_f
 from headway.tasks.classification.job import prepare
 from headway.tasks.classification.show import prediction_line, score_line
 from headway.tasks.job import Emit, Job
-from headway.tasks.task import NO_OPTIONS, BundleSpec, NoOptions, Styled
+from headway.tasks.task import NO_OPTIONS, BundleSpec, NoOptions, Styled, TaskDefaults
 from headway.tasks.truncation import warn_of_truncation
 
 
@@ -50,7 +50,7 @@ class ClassColumns:
     )
 
 
-class Classification:
+class Classification(TaskDefaults):
     """The `Task` of classification."""
 
     name = "classification"
@@ -75,7 +75,6 @@ class Classification:
     input: type[Any] = ClassInput
     options: type[Any] = ClassOptions
     columns: type[Any] = ClassColumns
-    evaluation: type[Any] = NoOptions
     next_commands: Sequence[str] = ('classify {run} "..."', "eval {run}")
 
     def check(self, config: ClassifyRunConfig) -> None:
