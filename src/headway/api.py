@@ -78,19 +78,19 @@ def train(
     UsageError for settings that cannot work, or if the run in that folder has others; DataError for
     examples that cannot be used.
     """
-    config = recipe(name)
     changes: dict[str, Any] = dict(settings or {})
+    if start is not None:
+        changes["training.start"] = os.fspath(start)
+    if steps is not None:
+        changes["training.steps"] = steps
+    config = recipe(name, ("headway.train", changes))
     if data is not None:
         paths = _paths(data)
         takes_many = isinstance(config.data.train, tuple)
         if len(paths) > 1 and not takes_many:
             raise UsageError(f"{name} is trained on one file or folder, and there are {len(paths)}")
-        changes["data.train"] = tuple(map(str, paths)) if takes_many else str(paths[0])
-    if start is not None:
-        changes["training.start"] = os.fspath(start)
-    if steps is not None:
-        changes["training.steps"] = steps
-    config = amended(config, ("headway.train", changes))
+        train_on = tuple(map(str, paths)) if takes_many else str(paths[0])
+        config = amended(config, ("headway.train", {"data.train": train_on}))
     folder = run_folder(run or config.name)
     check_same(folder, config)
     screen = Screen(quiet)

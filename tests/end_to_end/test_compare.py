@@ -148,7 +148,7 @@ def test_models_of_any_task_are_compared(tmp_path):
         ("compare translate data --vary model.num_heads=1", "at least two variants"),
         ("compare translate data --vary model.num_head=1,2", "Did you mean model.num_heads?"),
         ("compare translate data --vary model.num_heads=1,x", "must be a whole number"),
-        ("compare distil data --vary training.steps=2,3", "no task evaluates its models"),
+        ("compare distil data --vary training.steps=2,3", "needs a teacher"),
         ("compare words data --vary model.dim=2,3", "a folder, not a file"),
         ("compare missing.yaml", "missing.yaml"),
     ],

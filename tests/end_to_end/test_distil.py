@@ -22,21 +22,21 @@ LOOP = [
 ]
 SMALL = ["--model.num-layers", "1", "--model.dropout", "0"]
 STUDENTS = {
-    "distil-tag": ("t.conll", "tagger", "60"),
-    "distil-answer": ("t.json", "answerer", "100"),
+    "tagged": ("t.conll", "tagger", "60"),
+    "answered": ("t.json", "answerer", "100"),
     "distil": ("t.tsv", "classifier", "40"),
-    "distil-encoder": ("t.txt", "m", "40"),
-    "distil-gpt": ("lines.txt", "gpt", "40"),
+    "encoded": ("t.txt", "m", "40"),
+    "written": ("lines.txt", "gpt", "40"),
 }
-"""Recipe -> its data, its teacher, and steps."""
+"""Name of a run -> its data, its teacher, and steps."""
 TEACHERS = {"tag": "tagger", "answer": "answerer", "classify": "classifier", "gpt-tiny": "gpt"}
 
 
-def distil(recipe, run, *more):
-    data, teacher, steps = STUDENTS[recipe]
-    own = ("--training.length", "20") if recipe in {"distil-encoder", "distil-gpt"} else ()
+def distil(student, run, *more):
+    data, teacher, steps = STUDENTS[student]
+    own = ("--training.length", "20") if student in {"encoded", "written"} else ()
     start = teacher if teacher == "m" else f"runs/{teacher}"
-    words = ("train", recipe, data, "--from", start, "--run", run)
+    words = ("train", "distil", data, "--teacher", start, "--run", run)
     asked = () if any(word.startswith("--training.steps") for word in more) else ("--steps", steps)
     return [*words, *asked, *LOOP, *SMALL, *own, *more]
 
@@ -87,11 +87,11 @@ def students(place, here):
 @pytest.mark.parametrize(
     ("recipe", "parts"),
     [
-        ("distil-tag", ("the teacher's f1 on what is held out", "7 sentences", "tag runs/")),
-        ("distil-answer", ("the teacher's f1", "7 windows", "exact=", "answer runs/")),
+        ("tagged", ("the teacher's f1 on what is held out", "7 sentences", "tag runs/")),
+        ("answered", ("the teacher's f1", "7 windows", "exact=", "answer runs/")),
         ("distil", ("the teacher's accuracy", "7 texts", "macro_f1=", "classify runs/distil ")),
-        ("distil-encoder", ("7 rows", "difference=", "train classify TEXTS --from runs/")),
-        ("distil-gpt", ("the teacher's nats", "7 rows", "nats=", "generate runs/")),
+        ("encoded", ("7 rows", "difference=", "train classify TEXTS --from runs/")),
+        ("written", ("the teacher's nats", "7 rows", "nats=", "generate runs/")),
     ],
 )
 def test_training_says_what_it_does_and_leaves_a_smaller_model_of_the_kind(
@@ -112,7 +112,7 @@ def scored(here, run):
     return json.loads(here("eval", f"runs/{run}", "--json")[0])
 
 
-@pytest.mark.parametrize("recipe", ["distil-tag", "distil-answer", "distil"])
+@pytest.mark.parametrize("recipe", ["tagged", "answered", "distil"])
 def test_students_do_what_their_teachers_do_on_what_was_held_out(students, here, recipe):
     students(recipe)
     student, teacher = (scored(here, run) for run in (recipe, STUDENTS[recipe][1]))
@@ -129,27 +129,27 @@ def valid(run, name):
 
 
 def test_a_language_models_student_comes_near_it_and_is_its_draft(place, students, here):
-    run, _ = students("distil-gpt")
+    run, _ = students("written")
     assert valid(run, "nats")[-1] < valid(place / "runs" / "gpt", "nats")[-1] + 0.5
     asked = ("generate", "runs/gpt", "the fox", "--max-tokens", "5", "--temperature", "0")
-    assert here(*asked, "--draft", "runs/distil-gpt")[0] == here(*asked)[0]
+    assert here(*asked, "--draft", "runs/written")[0] == here(*asked)[0]
 
 
 def test_general_distillation_is_gone_on_with_for_a_task(students, here):
-    run, _ = students("distil-encoder")
+    run, _ = students("encoded")
     found = valid(run, "difference")
     assert len(found) == 2 and found[1] < found[0]
     student = load(run)
     assert student.model.masked_words is None and student.model.pooler is None
-    here(*distil("distil", "second", "--training.student", "runs/distil-encoder"))
+    here(*distil("distil", "second", "--training.student", "runs/encoded"))
     assert scored(here, "second")["accuracy"] > 0.9
-    tag = ("train", "tag", "t.conll", "--from", "runs/distil-encoder", "--run", "fine", *LOOP)
+    tag = ("train", "tag", "t.conll", "--from", "runs/encoded", "--run", "fine", *LOOP)
     assert "1 layers, d=24" in here(*tag, "--steps", "2")[1]
 
 
-@pytest.mark.parametrize("recipe", ["distil-answer", "distil-encoder", "distil-gpt"])
+@pytest.mark.parametrize("recipe", ["answered", "encoded", "written"])
 def test_the_same_command_goes_on_where_it_stopped(place, here, recipe):
-    stages = () if recipe == "distil-encoder" else ("--distillation.inside-first", "0.5")
+    stages = () if recipe == "encoded" else ("--distillation.inside-first", "0.5")
     for run, steps in (("whole", "8"), ("halves", "8")):
         time = ("--time", "0.001s") if run == "halves" else ()
         here(*distil(recipe, f"{recipe}-{run}", *stages, f"--training.steps={steps}", *time))
@@ -164,24 +164,28 @@ def test_the_same_command_goes_on_where_it_stopped(place, here, recipe):
     ("words", "code", "part"),
     [
         ("train distil", 2, "needs a teacher"),
-        ("train distil-tag --from runs/tagger", 2, "train distil-tag FILE"),
-        ("train distil-answer --from runs/answerer", 2, "train distil-answer FILE"),
-        ("train distil-gpt --from runs/gpt", 2, "train distil-gpt FILE"),
-        ("train distil-encoder --from m", 2, "train distil-encoder FILE"),
-        ("train distil t.tsv --from runs/tagger", 2, "train distil-tag DATA"),
-        ("train distil-tag t.conll --from m", 2, "train distil-encoder DATA"),
-        ("train distil-encoder t.txt --from runs/gpt", 2, "train distil-gpt DATA"),
-        ("train distil-encoder t.txt --from m --distillation.prediction 1", 2, "unknown option"),
-        ("train distil-encoder t.txt --from m --training.length 90", 2, "--training.length 60"),
-        ("train distil-gpt lines.txt --from runs/gpt --model.embedding-dim 4", 2, "embedding_dim"),
-        ("train distil t.tsv --from runs/classifier --training.recompute", 2, "unknown option"),
-        ("train distil t.tsv --from runs/classifier --compile", 2, "--compile"),
-        ("train distil t.tsv --from runs/classifier --model.num-heads 2", 2, "--model.num-heads 3"),
-        ("train distil t.tsv --from runs/classifier --data.extra t.json", 2, ".jsonl"),
-        ("train distil t.tsv --from runs/classifier --data.extra none.txt", 2, "no such file"),
-        ("train distil t.tsv --from runs/classifier --training.student runs/gpt", 2, "language"),
-        ("train distil t.tsv --from runs/classifier --training.student other", 2, "tokenizer"),
-        ("train distil-tag other.conll --from runs/tagger", 3, "other.conll:1"),
+        ("train distil t.tsv", 2, "--teacher RUN"),
+        ("train distil t.tsv --from runs/classifier", 2, "--teacher runs/classifier"),
+        ("train distil t.tsv --teacher nowhere", 2, "nowhere holds no model"),
+        ("train distil --teacher runs/tagger", 2, "train distil FILE --teacher runs/tagger"),
+        ("train distil --teacher runs/gpt", 2, "train distil FILE --teacher runs/gpt"),
+        ("train distil t.tsv --teacher runs/tagger", 3, "t.tsv"),
+        ("train distil-tag t.conll --teacher runs/tagger", 2, "unknown recipe 'distil-tag'"),
+        ("train distil t.txt --teacher m --distillation.prediction 1", 2, "unknown option"),
+        ("train distil t.txt --teacher m --training.length 90", 2, "--training.length 60"),
+        ("train distil lines.txt --teacher runs/gpt --model.embedding-dim 4", 2, "embedding_dim"),
+        ("train distil t.tsv --teacher runs/classifier --training.recompute", 2, "unknown option"),
+        ("train distil t.tsv --teacher runs/classifier --compile", 2, "--compile"),
+        (
+            "train distil t.tsv --teacher runs/classifier --model.num-heads 2",
+            2,
+            "--model.num-heads 3",
+        ),
+        ("train distil t.tsv --teacher runs/classifier --data.extra t.json", 2, ".jsonl"),
+        ("train distil t.tsv --teacher runs/classifier --data.extra none.txt", 2, "no such file"),
+        ("train distil t.tsv --teacher runs/classifier --training.student runs/gpt", 2, "language"),
+        ("train distil t.tsv --teacher runs/classifier --training.student other", 2, "tokenizer"),
+        ("train distil other.conll --teacher runs/tagger", 3, "other.conll:1"),
     ],
 )
 def test_wrong_words_are_answered_in_three_lines(place, here, words, code, part):
@@ -190,3 +194,24 @@ def test_wrong_words_are_answered_in_three_lines(place, here, words, code, part)
     error = said[said.index("error:") :].strip()
     assert part in error and len(error.split("\n")) <= 3, said
     assert not (place / "runs" / "wrong").exists()
+
+
+def test_help_lists_the_settings_for_the_teacher(place, here):
+    def flags(*words):
+        text = here("train", "distil", *words, "--help")[0]
+        return {word for word in text.split("Most used", 1)[1].split() if word.startswith("--")}
+
+    shared, of_classes, of_text = (
+        flags(),
+        flags("--teacher", "runs/classifier"),
+        flags("--teacher", "runs/gpt"),
+    )
+    assert {"--teacher", "--data", "--distillation.hidden", "--model.num-layers"} <= shared
+    assert "--data.augment" in of_classes - shared - of_text
+    assert "--training.length" in of_text - shared - of_classes
+
+
+def test_another_students_run_of_the_same_name_is_kept(place, students, here):
+    run, _ = students("tagged")
+    said = here(*distil("answered", "tagged"), code=2)[1]
+    assert "runs/tagged is a run of distil" in said and (run / "model").exists()

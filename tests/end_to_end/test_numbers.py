@@ -16,7 +16,7 @@ from headway.cli.main import app, register_verbs
 from headway.decoding import GenerationConfig
 from headway.errors import UsageError
 from headway.machine import MachineConfig
-from headway.recipes import RECIPES, recipe
+from headway.recipes import RECIPES, configurations, recipe
 from headway.settings import COMMAND_LINE, MOST, Field, fields_of, override
 from headway.tasks.registry import verbs
 from tests.inspection.bundles import (
@@ -193,22 +193,25 @@ def exact(value: str) -> float | int:
     return int(value) if value.lstrip("-").isdigit() else float(value)
 
 
+def every_configuration():
+    return [*(recipe(name) for name in RECIPES), *configurations()]
+
+
 def test_no_setting_is_without_limits():
-    for name in RECIPES:
-        config = recipe(name)
+    for config in every_configuration():
         numbers = {
             key
             for key, field in fields_of(config).items()
             if {"int", "float"} & set(str(field.type).replace("'", " ").split())
         }
-        assert numbers <= dict(numeric(config)).keys(), name
+        assert numbers <= dict(numeric(config)).keys(), config
 
 
 def test_every_setting_at_and_beyond_its_limits_is_taken_or_refused_by_name():
     settings = {
-        (key, *sorted(field.limits.items())): (recipe(name), field)
-        for name in RECIPES
-        for key, field in numeric(recipe(name))
+        (key, *sorted(field.limits.items())): (config, field)
+        for config in every_configuration()
+        for key, field in numeric(config)
     }
     for (key, *_), (config, field) in settings.items():
         for value in (*VALUES, *edges(field)):

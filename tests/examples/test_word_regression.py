@@ -113,3 +113,10 @@ def test_what_cannot_be_learned_from_is_refused_and_nothing_is_written(
     refused = headway(*words, cwd=tmp_path, check=None)
     assert refused.returncode in (2, 3) and message in refused.stderr
     assert "Traceback" not in refused.stderr and not Path(tmp_path, "runs", "rate").exists()
+
+
+def test_variants_of_it_are_compared(place):
+    words = ["compare", "word_regression", "lengths.jsonl", "--from", "start", "--steps", "2"]
+    varied = ["--vary", "optimizer.lr=1e-3,1e-2", "--run", "compared", "--json", "-q"]
+    report = json.loads(headway(*words, *varied, cwd=place).stdout)
+    assert "mse" in json.dumps(report) and (place / "runs" / "compared" / "report.md").is_file()

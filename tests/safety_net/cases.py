@@ -106,7 +106,6 @@ def tuned(
 
 
 def student(
-    recipe: str,
     data: str,
     teacher: str,
     prediction: tuple[str, ...],
@@ -115,8 +114,8 @@ def student(
     after: tuple[str, ...] = (),
 ) -> Case:
     """A student of the run of another case."""
-    train = (data, "--from", f"runs/{teacher}", *STUDENT, *LOOP, *more)
-    return Case(recipe, train, evaluation, prediction, (teacher, *after))
+    train = (data, "--teacher", f"runs/{teacher}", *STUDENT, *LOOP, *more)
+    return Case("distil", train, evaluation, prediction, (teacher, *after))
 
 
 def language(recipe: str, *more: str, after: tuple[str, ...] = ()) -> Case:
@@ -259,11 +258,10 @@ _CASES: dict[str, Case] = {
         *words("--steps none --epochs 3 --training.average 0.9 --data.max-length 8"),
     ),
     # students
-    "distil": student("distil", "classes.tsv", "classify-learned", CLASSIFY, "--data.augment", "1"),
-    "distil-tag": student("distil-tag", "tags.conll", "tag-learned", TAG),
-    "distil-answer": student("distil-answer", "questions.json", "answer-learned", ANSWER),
+    "distil": student("classes.tsv", "classify-learned", CLASSIFY, "--data.augment", "1"),
+    "distil-tag": student("tags.conll", "tag-learned", TAG),
+    "distil-answer": student("questions.json", "answer-learned", ANSWER),
     "distil-gpt": student(
-        "distil-gpt",
         "text.txt",
         "gpt-tiny",
         GENERATE,
@@ -271,7 +269,6 @@ _CASES: dict[str, Case] = {
         evaluation=None,
     ),
     "distil-encoder": student(
-        "distil-encoder",
         "text.txt",
         "bert-tiny",
         EMBED,
@@ -279,7 +276,6 @@ _CASES: dict[str, Case] = {
         evaluation=("similar.tsv",),
     ),
     "distil-second-stage": student(
-        "distil",
         "classes.tsv",
         "classify-learned",
         CLASSIFY,

@@ -54,6 +54,7 @@ CHANGES: dict[str, str] = {
     "pairs* validation.*.negative_loss": _NOT_NEGATED,
     "regress* validation.*.negative_mse": _NOT_NEGATED,
     "distil* validation.*.negative_loss": _NOT_NEGATED,
+    "distil-encoder validation.*.negative_difference": _NOT_NEGATED,
     "classify* eval.output.0.loss": _LOSS_TOO,
     "pairs* eval.output.0.loss": _LOSS_TOO,
     "distil eval.output.0.loss": _LOSS_TOO,

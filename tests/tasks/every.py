@@ -40,6 +40,9 @@ EVERY: dict[str, TaskCase] = {
     ),
     "question_answering": TaskCase("answer", ("who is there ?", "Zoë waits here")),
     "sentence_embedding": TaskCase("embed", ("the toad is at home",)),
+    "distillation": TaskCase(
+        "distil-tag", ("in the lake Zoë waits .",), one_class="a\tO\nlake\tO\n\nby\tO\n\n" * 9
+    ),
     "image_classification": TaskCase(
         "vision", ("dark.png",), more=words("--model.positions learned --model.pooling first")
     ),
@@ -64,8 +67,8 @@ def place_of(name: str, make: Callable[[str], Path]) -> Path:
     if name not in FOLDERS:
         folder = make(name)
         write_all(folder)
-        starts = [STARTS.get(start, start) for start in CASES[EVERY[name].case].after]
-        for case in with_prerequisites(starts):
+        before = with_prerequisites(CASES[EVERY[name].case].after)
+        for case in with_prerequisites(STARTS.get(case, case) for case in before):
             train(folder, case, case)
         train(folder, EVERY[name].case, EVERY[name].case)
         FOLDERS[name] = folder

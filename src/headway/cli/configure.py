@@ -43,7 +43,7 @@ def explain(key: str | None = None, /, *, recipe: str = "translate") -> None:
         Whose settings: those of translate and of words differ.
     """
     from headway.decoding import GenerationConfig
-    from headway.recipes import config_classes
+    from headway.recipes import configurations
     from headway.recipes import recipe as named
     from headway.settings import explain as explain_one
     from headway.settings import fields_of
@@ -54,7 +54,7 @@ def explain(key: str | None = None, /, *, recipe: str = "translate") -> None:
         return
     # What only another recipe or generation has is found too: hints name it without the recipe.
     name = key.replace("-", "_").lstrip("_")
-    kinds = (*config_classes(), GenerationConfig)
-    others: list[Any] = [make() for make in kinds if name in fields_of(make())]
+    every: list[Any] = [*configurations(), GenerationConfig()]
+    others = [other for other in every if name in fields_of(other)]
     chosen = others[0] if others and name not in fields_of(config) else config
     data(explain_one(chosen, name))

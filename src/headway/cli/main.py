@@ -113,7 +113,7 @@ def _run(words: list[str]) -> int:
         words = utf8_arguments(words)
         _call(words)
         if words[:1] == ["train"] and HELP.intersection(words):
-            show_help(words[1:])
+            show_help([word for word in words[1:] if word not in HELP])
     except CycloptsError as error:
         report(UsageError(" ".join(str(error).split()), hint="headway --help"))
         return UsageError.exit_code

@@ -26,6 +26,7 @@ SHORT = {
     "model": "model.size",
     "data": "data.train",
     "from": "training.start",
+    "teacher": "training.teacher",
     "from-encoder": "training.encoder",
     "from-decoder": "training.decoder",
     "source": "data.source",
@@ -44,20 +45,6 @@ SHORT = {
 }
 """Flags that everybody needs, and the settings they stand for."""
 
-NEXT = {
-    "gpt": (
-        'generate {run} "..."',
-        "chat {run}",
-        "eval {run}",
-        "export {run} --to hf",
-    ),
-    "encoder": ("train classify TEXTS --from {run}", "embed {run} TEXTS --output vectors.npz"),
-    "classifier": ('classify {run} "..."', "eval {run}"),
-    "tagger": ('tag {run} "..."', "eval {run}"),
-    "answerer": ('answer {run} "..." --context FILE', "eval {run}"),
-}
-"""Family of a model -> what can be done with a run of it, where no task says so."""
-
 
 def train(
     *words: Annotated[str, Parameter(allow_leading_hyphen=True, show=False)],
@@ -72,7 +59,8 @@ def train(
 
     RECIPE is one of the recipes below, or a task, whose first recipe is taken. DATA is what it
     trains on: plain files or .gz (headway train RECIPE --help says which). --from MODEL starts from
-    another model. Every setting is a flag: --model.size small --optimizer.lr 1e-3 --steps 2000.
+    another model, --teacher MODEL distils one. Every setting is a flag: --model.size small
+    --optimizer.lr 1e-3 --steps 2000.
 
     A run of the same name and configuration is continued where it stopped.
 
@@ -108,13 +96,15 @@ def train(
 
 
 def _say_what_is_next(outcome: Outcome, settings: AnyRunConfig, quiet: bool) -> None:
+    from headway.tasks.task import Derived
+
     if outcome.stop == "interrupted":
         talk.print(f"saved     go on with: {program()} train --resume {outcome.folder}")
         raise SystemExit(130)
     task = task_of_config(settings)
-    verbs = NEXT[settings.model.family] if task is None else task.next_commands
+    commands = task.commands_after(settings) if isinstance(task, Derived) else task.next_commands
     if not quiet:
-        calls = (f"{program()} {verb.format(run=outcome.folder)}" for verb in verbs)
+        calls = (f"{program()} {command.format(run=outcome.folder)}" for command in commands)
         talk.print("next      " + " · ".join(calls), markup=False)
 
 

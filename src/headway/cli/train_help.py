@@ -19,19 +19,27 @@ WIDEST = 110
 
 
 def show_help(words: Sequence[str]) -> None:
-    """The settings of the recipe or task among the words, grouped; else every recipe in a line."""
-    from headway.recipes import RECIPES, resolved
+    """The settings of the recipe or task among the words, grouped; else every recipe in a line. Of
+    a recipe whose settings follow from a teacher, those for --teacher."""
+    from headway.cli.train import SHORT, split_words
+    from headway.recipes import RECIPES, recipe, resolved
+    from headway.settings import COMMAND_LINE
+    from headway.tasks.registry import tasks
 
     name = next((word for word in words if resolved(word) is not None), None)
     if name is None:
-        data("Recipes (headway train RECIPE --help lists the settings of one):")
-        for recipe, make in RECIPES.items():
-            data(_line(recipe, _first_sentence(make), RECIPES_COLUMN))
+        data("Recipes by task (headway train RECIPE --help lists the settings of one):")
+        for task_name, recipes in tasks().items():
+            data(f"\n{task_name}:")
+            for known in recipes:
+                data(_line(known, _first_sentence(RECIPES[known]), RECIPES_COLUMN))
         return
-    recipe = str(resolved(name))
-    data(f"Recipe {recipe}:")
-    data(textwrap.indent(getdoc(RECIPES[recipe]) or "", "  "))
-    for line in settings_lines(RECIPES[recipe]()):
+    make = RECIPES[str(resolved(name))]
+    data(f"Recipe {resolved(name)}:")
+    data(textwrap.indent(getdoc(make) or "", "  "))
+    _, flags = split_words(words)
+    teacher = {key: flags[key] for key in flags if key == SHORT["teacher"]}
+    for line in settings_lines(recipe(name, (COMMAND_LINE, teacher))):
         data(line)
 
 

@@ -8,32 +8,27 @@ from typing import Any
 
 from headway.config_files import read_yaml
 from headway.errors import UsageError, did_you_mean
-from headway.recipes import encoder_catalogue as encoders
-from headway.settings import differences, fields_of, override
-from headway.tasks.registry import TASKS, task, tasks
+from headway.settings import differences, fields_of, flat, override
+from headway.tasks.registry import TASKS, task_of_config, tasks
+from headway.tasks.registry import task as task_named
+from headway.tasks.task import Derived
 
 AnyRunConfig = Any
 """The configuration of a run, of whatever task: a dataclass with sections (`tasks.sections`)."""
 
 
-RECIPES: dict[str, Callable[[], Any]] = {
-    "distil": encoders.distil,
-    "distil-tag": encoders.distil_tag,
-    "distil-answer": encoders.distil_answer,
-    "distil-gpt": encoders.distil_gpt,
-    "distil-encoder": encoders.distil_encoder,
-}
-
+RECIPES: dict[str, Callable[[], Any]] = {}
 
 for _name in tasks():
-    RECIPES |= task(_name).recipes
+    RECIPES |= task_named(_name).recipes
 
 
 def recipe(name: str, *layers: tuple[str, Mapping[str, Any]]) -> AnyRunConfig:
     """A recipe with changes laid over it, in order: (whose words, {dotted key: value}).
 
     name: a recipe, or a task, whose first recipe is taken. `model.size` in any layer is applied
-    first, so that other model settings refine it.
+    first, so that other model settings refine it. Of a `Derived` task, the layers must name the
+    model that decides its sections; without any, they are those that all its runs have.
     """
     resolved_name = resolved(name)
     if resolved_name is None:
@@ -41,14 +36,21 @@ def recipe(name: str, *layers: tuple[str, Mapping[str, Any]]) -> AnyRunConfig:
             f"unknown recipe {name!r}" + did_you_mean(name, [*RECIPES, *TASKS]),
             hint="one of: " + ", ".join(RECIPES),
         )
-    return amended(RECIPES[resolved_name](), *layers)
+    settings = {key: value for _, changes in layers for key, value in changes.items()}
+    return amended(_derived(RECIPES[resolved_name](), settings), *layers)
+
+
+def _derived(config: AnyRunConfig, settings: Mapping[str, Any]) -> AnyRunConfig:
+    """With the sections that follow from the settings, of a task that has such."""
+    task = task_of_config(config)
+    return task.derived(config, settings) if settings and isinstance(task, Derived) else config
 
 
 def resolved(name: str) -> str | None:
     """The recipe of that name, or the first one of the task of that name; None if there is none."""
     if name in RECIPES:
         return name
-    return next(iter(task(name).recipes)) if name in TASKS else None
+    return next(iter(task_named(name).recipes)) if name in TASKS else None
 
 
 def amended(config: AnyRunConfig, *layers: tuple[str, Mapping[str, Any]]) -> AnyRunConfig:
@@ -73,9 +75,9 @@ def saved(folder: Path) -> AnyRunConfig:
     path = folder / "run.yaml"
     if not path.is_file():
         raise UsageError(f"{folder} is not a run folder: it has no run.yaml")
-    values = read_yaml(path)
+    values = _upgraded(read_yaml(path))
     named = values.get("recipe", "translate")
-    usual = type(recipe(named))()
+    usual = _derived(type(recipe(named))(), values)
     metric = values.get("evaluation.metric")
     if isinstance(metric, str) and metric not in fields_of(usual)["evaluation.metric"].expects:
         # an earlier version negated what is better where it is lower
@@ -83,12 +85,20 @@ def saved(folder: Path) -> AnyRunConfig:
     return override(usual, values, str(path))
 
 
+def _upgraded(values: dict[str, Any]) -> dict[str, Any]:
+    """The values of a run.yaml, by the names of today."""
+    for task in map(task_named, tasks()):
+        if isinstance(task, Derived) and values.get("recipe") in task.former_recipes:
+            return dict(task.upgraded(values))
+    return values
+
+
 def check_same(folder: Path, settings: AnyRunConfig) -> None:
     """UsageError if the run in `folder` was configured differently; what data decided aside."""
     if not (folder / "run.yaml").is_file():
         return
     before = saved(folder)
-    if type(before) is not type(settings):
+    if type(before) is not type(settings) or flat(before).keys() != flat(settings).keys():
         raise UsageError(f"{folder} is a run of {before.recipe}", hint="--run OTHERNAME")
     decided = settings.decided_by_data
     found = [d for d in differences(before, settings) if d[0] not in decided]
@@ -101,6 +111,10 @@ def check_same(folder: Path, settings: AnyRunConfig) -> None:
         )
 
 
-def config_classes() -> list[type[AnyRunConfig]]:
-    """The classes of all recipes' configurations, each once."""
-    return list(dict.fromkeys(type(make()) for make in RECIPES.values()))
+def configurations() -> list[AnyRunConfig]:
+    """One for each task, with the settings of all its recipes; of a `Derived` task each variant."""
+    made: list[AnyRunConfig] = []
+    for name in tasks():
+        task = task_named(name)
+        made += task.variants() if isinstance(task, Derived) else [task.config()]
+    return made

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from headway.errors import HeadwayError, UsageError
+from headway.errors import HeadwayError
 from headway.evaluation.scores import Metric, Scores
 from headway.files import lock, read_json, write_file
 from headway.machine import prepare as prepare_machine
@@ -90,16 +90,9 @@ def settings_of(plan: Plan, common: Sequence[tuple[str, Any]]) -> dict[str, AnyR
     for variant, seed, name in plan.runs():
         layers = [("the plan", plan.common), *common, (f"variant {variant.name}", variant.changes)]
         config = recipe(plan.recipe, *layers, ("seeds", {"training.seed": seed}))
-        _task_of(config).check(config)
+        task_of_config(config).check(config)
         configs[name] = config
     return configs
-
-
-def _task_of(config: AnyRunConfig) -> Task:
-    task = task_of_config(config)
-    if task is None:
-        raise UsageError(f"{config.recipe} cannot be compared: no task evaluates its models")
-    return task
 
 
 def compare(
@@ -120,7 +113,7 @@ def compare(
     """
     measured: list[Measured] = []
     failed: dict[str, str] = {}
-    task = _task_of(next(iter(configs.values())))
+    task = task_of_config(next(iter(configs.values())))
     with lock(folder):
         for name, config in configs.items():
             check_same(folder / name, config)
@@ -148,7 +141,7 @@ def _measured(
     folder: Path, config: AnyRunConfig, who: tuple[str, str, int], options: Mapping[str, Any]
 ) -> Measured:
     """Evaluate a finished run, or read what an evaluation with the same options gave before."""
-    task = _task_of(config)
+    task = task_of_config(config)
     has = {field.name for field in dataclasses.fields(task.evaluation)}
     chosen = {name: value for name, value in options.items() if name in has}
     if isinstance(task, Comparing):
@@ -167,7 +160,7 @@ def _measured(
 def _measure(
     folder: Path, config: AnyRunConfig, who: tuple[str, str, int], options: Any
 ) -> Measured:
-    machine, task = prepare_machine(config.machine), _task_of(config)
+    machine, task = prepare_machine(config.machine), task_of_config(config)
     bundle = load(folder, machine.device)
     with machine.precision():
         scores = _scores(task, bundle, task.held_out(bundle, folder, config, options), options)

@@ -1,4 +1,4 @@
-"""Training from a configuration: from files to the best model on disk, whatever the family."""
+"""Training from a configuration: from files to the best model on disk, whatever the task."""
 
 from __future__ import annotations
 
@@ -21,15 +21,13 @@ from headway.machine import Machine
 from headway.machine import prepare as prepare_machine
 from headway.models import parameter_count
 from headway.recipes.catalogue import AnyRunConfig
-from headway.recipes.distil import DISTILLATION
-from headway.recipes.distil_kinds import KINDS
 from headway.recipes.dry_run import DRY_RUN, DryRun, GoOn
 from headway.recipes.glimpses import FOLDER as GLIMPSES
 from headway.recipes.glimpses import Glimpses
 from headway.recipes.memory import memory_explained
 from headway.recipes.run_report import PAGE, write_report
-from headway.tasks.evaluating import as_scores, scores_of
-from headway.tasks.job import Compared, Emit, Evaluated, Family, Job, SelfEvaluating, Watchable
+from headway.tasks.evaluating import scores_of
+from headway.tasks.job import Compared, Emit, Job, Watchable
 from headway.tasks.registry import task_of_config
 from headway.tasks.sections import parse_time
 from headway.tasks.task import Task
@@ -52,11 +50,6 @@ from headway.training import (
 )
 
 LOGGED = {"plan", "train", "valid", "sample", "saved", "resumed", "finished"}
-
-FAMILIES: dict[type[AnyRunConfig], Family | Task] = {
-    **dict.fromkeys(KINDS, DISTILLATION),
-}
-"""The class of a configuration -> what its family brings, for those that are no task yet."""
 
 
 @dataclass(frozen=True)
@@ -86,8 +79,8 @@ def train(
     checkpoint, it goes again. `history` is written above the configuration in run.yaml. `dry_run`
     limits training and evaluation, whatever the configuration.
     """
-    family = task_of_config(config) or FAMILIES[type(config)]
-    family.check(config)
+    task = task_of_config(config)
+    task.check(config)
     machine = prepare_machine(config.machine)
     with (
         _new_or_kept(folder),
@@ -107,7 +100,7 @@ def train(
 
         go_on = GoOn(request, None if dry_run is None else dry_run.batches)
         try:
-            job = family.prepare(config, folder, machine, emit)
+            job = task.prepare(config, folder, machine, emit)
             _tell_baseline(job, go_on, emit)
         except Interrupted:
             return Outcome(folder, "interrupted", 0, None, 0, 0.0)
@@ -115,14 +108,14 @@ def train(
         run, save = _state(job, machine, folder)
         log = MetricsLog(folder / "metrics.jsonl")
         resumed, skipped = save.resume(run)
-        log.rewind(run.step)
+        log.rewind(run.step, run.evaluated)
         run.listeners = [*listeners, lambda e: log(e) if e["kind"] in LOGGED else None]
         _announce(run, job, machine)
         if resumed is not None:
             run.emit("resumed", path=str(resumed), skipped=skipped)
             _check_best(run, folder / "model")
         every = [*observers] if dry_run is None else [*observers, dry_run]
-        return _train(family, job, machine, (run, save), every, go_on, folder)
+        return _train(task, job, machine, (run, save), every, go_on, folder)
 
 
 @contextmanager
@@ -184,23 +177,8 @@ def _announce(run: TrainingState, job: Job, machine: Machine) -> None:
     )
 
 
-def _scores(
-    task: Family | Task,
-    job: Job,
-    model: Any,
-    run: TrainingState,
-    machine: Machine,
-    go_on: GoOn,
-) -> Scores:
-    """How good the model is on what the run holds out; samples are told."""
-    if isinstance(job, Evaluated) and isinstance(task, Task):
-        return scores_of(task, job, model, machine, run.emit, go_on.from_here())
-    assert isinstance(job, SelfEvaluating)
-    return as_scores(job.evaluate(model, run.emit, go_on.from_here()))
-
-
 def _train(
-    task: Family | Task,
+    task: Task,
     job: Job,
     machine: Machine,
     run_and_save: tuple[TrainingState, Checkpointing],
@@ -214,7 +192,7 @@ def _train(
     glimpses = None if example is None else Glimpses(folder / GLIMPSES, example)
 
     def evaluate(model: Any) -> Scores:
-        scores = _scores(task, job, model, run, machine, go_on)
+        scores = scores_of(task, job, model, machine, run.emit, go_on.from_here())
         if glimpses is not None:
             glimpses.keep(job.bundle(model), run.step)
         return scores

@@ -1,11 +1,9 @@
-"""What a family of models brings to a training run; `run.train` does everything else."""
+"""What a task brings to a training run; `run.train` does everything else."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
@@ -14,8 +12,7 @@ from torch import nn
 from headway.blocks import recompute
 from headway.bundle import Bundle
 from headway.errors import UsageError
-from headway.evaluation.scores import Scores
-from headway.machine import Machine, MachineConfig
+from headway.machine import MachineConfig
 from headway.tasks.sections import BlocksLoopConfig, FineTuningConfig
 from headway.training import Event, Objective, Stream, freeze
 
@@ -27,13 +24,20 @@ Emit = Callable[[Event], None]
 class Job(Protocol):
     """One training run of a task, after its data was prepared.
 
-    config: the run's, with what the data decided (vocabulary sizes) filled in.
+    config: the run's, with what the data decided (vocabulary sizes) filled in. held_out: the
+    examples that `Task.evaluate` gets each time. evaluation: its options.
     """
 
     config: Any
 
     @property
     def objective(self) -> Objective: ...
+
+    @property
+    def held_out(self) -> Any: ...
+
+    @property
+    def evaluation(self) -> Any: ...
 
     def build(self) -> nn.Module:
         """The untrained model. The seed was set just before."""
@@ -50,18 +54,6 @@ class Job(Protocol):
     def plan(self) -> dict[str, Any]:
         """For the screen: model and batches in words, unit of the targets, batches_an_epoch."""
         ...
-
-
-@runtime_checkable
-class Evaluated(Protocol):
-    """A `Job` that its task evaluates. held_out: the examples that `Task.evaluate` gets each time.
-    evaluation: its options."""
-
-    @property
-    def held_out(self) -> Any: ...
-
-    @property
-    def evaluation(self) -> Any: ...
 
 
 class Example(NamedTuple):
@@ -91,27 +83,12 @@ class Compared(Protocol):
 
 
 @runtime_checkable
-class SelfEvaluating(Protocol):
-    """A `Job` that evaluates a model itself, and not by the evaluation of its task."""
+class Accompanied(Protocol):
+    """A `Job` whose models are evaluated together with what is not saved of them."""
 
-    def evaluate(
-        self, model: Any, emit: Callable[..., None], go_on: Callable[..., None]
-    ) -> Scores | Mapping[str, float]:
-        """Scores; or numbers by name, of which higher is better.
-
-        emit(kind, **values) shows samples; go_on() is called often, and raises `Interrupted` when
-        the run is asked to stop.
-        """
+    def evaluated(self, model: Any) -> Any:
+        """What `Task.evaluate` gets in place of the bundle."""
         ...
-
-
-@dataclass(frozen=True)
-class Family:
-    """check(config): refuses what cannot work, before anything is made. prepare(config, run
-    folder, machine, emit): makes or reuses the data in the run folder."""
-
-    check: Callable[[Any], object]
-    prepare: Callable[[Any, Path, Machine, Emit], Job]
 
 
 def moved(batches: Iterator[tuple[int, int, Any]], device: str) -> Stream:

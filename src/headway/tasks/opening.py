@@ -51,19 +51,10 @@ def load(
 
 
 def _open(folder: str | Path, device: str, verify: bool, family: str | None) -> Bundle:
-    place = Path(folder)
+    place = _place_of(folder)
     if place.is_file():
         _check_family(family, "llama2.c", place)
         return _llama2c(place, device)
-    if (place / "model" / CONFIG_FILE).is_file():
-        place = place / "model"
-    if not (place / CONFIG_FILE).is_file():
-        place = interop.read_sentence_folder(place).encoder
-    if not (place / CONFIG_FILE).is_file():
-        raise UsageError(
-            f"{folder} holds no model: there is no {CONFIG_FILE}",
-            hint="name a run folder (headway runs ls) or the model folder inside it",
-        )
     if verify:
         verify_files(place)
     values = read_json(place / CONFIG_FILE)
@@ -79,6 +70,38 @@ def _open(folder: str | Path, device: str, verify: bool, family: str | None) -> 
         model: Any = spec.model(config)
     fill(model, place)
     return spec.bundle.open(model.to(device), place, facts)
+
+
+def family_of(folder: str | Path) -> str:
+    """The family of the model in a folder that `load` opens, as its config.json names it.
+
+    A model of another library is opened for it: which of ours it becomes follows from more than its
+    config.json.
+    """
+    place = _place_of(folder)
+    if place.is_dir():
+        values = read_json(place / CONFIG_FILE)
+        if isinstance(values, dict) and FOREIGN not in values and "format" in values:
+            return str(values.get("family"))
+    model: Any = load(folder).model
+    return str(model.config.family)
+
+
+def _place_of(folder: str | Path) -> Path:
+    """The file, or the folder with the config.json. UsageError if there is none."""
+    place = Path(folder)
+    if place.is_file():
+        return place
+    if (place / "model" / CONFIG_FILE).is_file():
+        place = place / "model"
+    if not (place / CONFIG_FILE).is_file():
+        place = interop.read_sentence_folder(place).encoder
+    if not (place / CONFIG_FILE).is_file():
+        raise UsageError(
+            f"{folder} holds no model: there is no {CONFIG_FILE}",
+            hint="name a run folder (headway runs ls) or the model folder inside it",
+        )
+    return place
 
 
 def _check_family(requested: str | None, found: str, place: Path) -> None:

@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 class Entry:
     """A task before it is imported.
 
-    path: "module:name" of its `Task`. kind: of its bundles. families: of the models that it opens,
-    as their config.json names them. verb: the command that predicts, made of the task's `input` and
-    `options`; None if a command of its own uses the models. unit: what one input is called. help:
-    of the verb; its first line is shown by `headway --help`.
+    path: "module:name" of its `Task`. kind: of its bundles; "" if it makes those of other tasks.
+    families: of the models that it opens, as their config.json names them. verb: the command that
+    predicts, made of the task's `input` and `options`; None if a command of its own uses the
+    models. unit: what one input is called. help: of the verb; its first line is shown by `headway
+    --help`.
     """
 
     path: str
@@ -105,6 +106,7 @@ OWN: dict[str, Entry] = {
         path="headway.tasks.sentence_embedding:TASK",
         kind="text encoder",
     ),
+    "distillation": Entry(path="headway.tasks.distillation:TASK", kind=""),
     "image_classification": Entry(
         path="headway.tasks.image_classification:TASK",
         kind="image classifier",
@@ -131,8 +133,7 @@ OWN: dict[str, Entry] = {
 }
 
 TASKS: Extended[Entry] = Extended(OWN, "headway.tasks")
-"""Name -> task: Headway's, and those of installed packages. What is no task yet is a recipe
-(`headway.recipes`)."""
+"""Name -> task: Headway's, and those of installed packages."""
 
 
 @cache
@@ -190,10 +191,12 @@ def evaluating_task(kind: str, path: Path | None, config: object) -> Task | None
     return None
 
 
-def task_of_config(config: object) -> Task | None:
-    """The task whose runs are configured so."""
-    tasks = (task(name) for name in _entries())
-    return next((task for task in tasks if type(config) is task.config), None)
+def task_of_config(config: object) -> Task:
+    """The task whose runs are configured so. UsageError if there is none."""
+    for name in _entries():
+        if type(config) is task(name).config:
+            return task(name)
+    raise UsageError(f"no task has runs that are configured by a {type(config).__name__}")
 
 
 def task_of_family(family: object) -> Task | None:

@@ -142,6 +142,33 @@ class Selective(Protocol):
 
 
 @runtime_checkable
+class Derived(Protocol):
+    """A `Task` whose settings follow from another model, which one of them names.
+
+    former_recipes: names of recipes in the run.yaml of earlier versions.
+    """
+
+    former_recipes: Sequence[str]
+
+    def derived(self, config: Any, settings: Mapping[str, Any]) -> Any:
+        """The configuration with the sections that the model decides which `settings` name, by
+        dotted key. UsageError if they name none."""
+        ...
+
+    def upgraded(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The values of a run.yaml with one of the former recipes, by the names of today."""
+        ...
+
+    def variants(self) -> Sequence[Any]:
+        """A configuration for each kind of model that decides the sections."""
+        ...
+
+    def commands_after(self, config: Any) -> Sequence[str]:
+        """`next_commands` after a run with that configuration."""
+        ...
+
+
+@runtime_checkable
 class Predicting(Protocol):
     """A `Task` whose verb is `Bundle.predict`.
 

@@ -33,6 +33,7 @@ from headway.tasks.classification.evaluation import evaluate
 from headway.tasks.classification.foreign import from_hugging_face, to_hugging_face
 from headway.tasks.classification.job import prepare
 from headway.tasks.classification.show import prediction_line, score_line
+from headway.tasks.classification.teaching import STUDENTS
 from headway.tasks.job import Emit, Job
 from headway.tasks.task import NO_OPTIONS, BundleSpec, NoOptions, Styled, TaskDefaults
 from headway.tasks.truncation import warn_of_truncation
@@ -75,6 +76,7 @@ class Classification(TaskDefaults):
     input: type[Any] = ClassInput
     options: type[Any] = ClassOptions
     columns: type[Any] = ClassColumns
+    students = STUDENTS
     next_commands: Sequence[str] = ('classify {run} "..."', "eval {run}")
 
     def check(self, config: ClassifyRunConfig) -> None:

@@ -29,6 +29,7 @@ from headway.tasks.language_modeling.evaluation import (
 from headway.tasks.language_modeling.foreign import from_hugging_face, to_hugging_face
 from headway.tasks.language_modeling.job import prepare
 from headway.tasks.language_modeling.show import score_lines
+from headway.tasks.language_modeling.teaching import STUDENTS
 from headway.tasks.task import BundleSpec
 
 
@@ -52,6 +53,7 @@ class LanguageModeling:
         )
     }
     evaluation: type[Any] = LanguageScoring
+    students = STUDENTS
     next_commands: Sequence[str] = (
         'generate {run} "..."',
         "chat {run}",

@@ -41,6 +41,7 @@ from headway.tasks.masked_language_modeling.rows import (
     held_out_sources,
 )
 from headway.tasks.masked_language_modeling.show import prediction_lines, score_lines
+from headway.tasks.masked_language_modeling.teaching import STUDENTS
 from headway.tasks.task import BundleSpec, Styled
 
 
@@ -67,6 +68,7 @@ class MaskedLanguageModeling:
     input: type[Any] = FillInput
     options: type[Any] = FillOptions
     evaluation: type[Any] = EncoderScoring
+    students = STUDENTS
     next_commands: Sequence[str] = ('fill {run} "... [MASK] ..."', "eval {run}")
 
     def check(self, config: EncoderRunConfig) -> None:

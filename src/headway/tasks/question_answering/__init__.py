@@ -25,6 +25,7 @@ from headway.tasks.question_answering.evaluation import ALL_QUESTIONS, evaluate
 from headway.tasks.question_answering.foreign import from_hugging_face, to_hugging_face
 from headway.tasks.question_answering.job import prepare
 from headway.tasks.question_answering.show import prediction_line, score_line
+from headway.tasks.question_answering.teaching import STUDENTS
 from headway.tasks.task import BundleSpec, Styled
 from headway.tasks.truncation import warn_of_truncation
 
@@ -47,6 +48,7 @@ class QuestionAnswering:
     input: type[Any] = AnswerInput
     options: type[Any] = AnswerOptions
     evaluation: type[Any] = AnswerScoring
+    students = STUDENTS
     next_commands: Sequence[str] = ('answer {run} "..." --context FILE', "eval {run}")
 
     def check(self, config: AnswerRunConfig) -> None:

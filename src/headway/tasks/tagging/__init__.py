@@ -18,6 +18,7 @@ from headway.tasks.tagging.evaluation import evaluate
 from headway.tasks.tagging.foreign import from_hugging_face, to_hugging_face
 from headway.tasks.tagging.job import prepare
 from headway.tasks.tagging.show import prediction_line, score_lines
+from headway.tasks.tagging.teaching import STUDENTS
 from headway.tasks.task import NO_OPTIONS, BundleSpec, NoOptions, Styled, TaskDefaults, TextInput
 
 
@@ -37,6 +38,7 @@ class Tagging(TaskDefaults):
         )
     }
     input: type[Any] = TextInput
+    students = STUDENTS
     next_commands: Sequence[str] = ('tag {run} "..."', "eval {run}")
 
     def check(self, config: TagRunConfig) -> None:

@@ -1,29 +1,35 @@
-"""Small students as a run: a teacher and its texts in, a smaller model of the same kind out.
+"""A training run of a student: a teacher and its examples in, a smaller model of the same kind out.
 
 Jiao et al. 2020 (TinyBERT), section 3; Sanh et al. 2019 (what a student begins with).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
 from headway.blocks.watch import layer_map, stack_of, watch_blocks
 from headway.bundle import Bundle
 from headway.errors import UsageError
-from headway.evaluation.scores import Scores
 from headway.machine import Machine
 from headway.models import body_of, parameter_count, student_config, student_of, with_body
-from headway.recipes.distil_config import StagedConfig, StudentRunConfig
-from headway.recipes.distil_kinds import KINDS, Course
 from headway.settings import override
-from headway.tasks.job import Emit, Family, Job
+from headway.tasks.distillation.config import (
+    DistilRunConfig,
+    students_of,
+    task_of_teacher,
+    without_teacher,
+)
+from headway.tasks.distillation.evaluation import ComparedBatches, TaskExamples
+from headway.tasks.job import Emit, Job
 from headway.tasks.opening import load
+from headway.tasks.registry import task
+from headway.tasks.task import NO_OPTIONS
+from headway.tasks.teaching import Course, StagedConfig, Students
 from headway.training import (
     DistillationConfig,
     DistillationObjective,
@@ -34,18 +40,33 @@ from headway.training import (
 
 
 class DistilJob:
-    """A `Job`: a trained model, a smaller one that learns to compute the same, and texts.
+    """A `Job`: a trained model, a smaller one that learns to compute the same, and examples.
 
-    What the texts are said to be is for the scores alone; the student learns from its teacher.
+    The labels of the examples are for the scores alone; the student learns from its teacher.
     """
 
+    evaluation = NO_OPTIONS
+    held_out: TaskExamples | ComparedBatches
+
     def __init__(
-        self, config: StudentRunConfig, course: Course, teacher: Bundle, machine: Machine
+        self, config: DistilRunConfig, course: Course, teacher: Bundle, machine: Machine
     ) -> None:
-        self.config: StudentRunConfig = override(config, course.decided, "the teacher")
+        self.config: DistilRunConfig = override(config, course.decided, "the teacher")
         self.course, self.start, self.machine = course, teacher, machine
         self.teacher: nn.Module = teacher.model.to(machine.device).eval()
         self.objective = DistillationObjective(self.teacher, course.views)
+        if course.compared is None:
+            self.held_out = TaskExamples(
+                task=task(str(config.training.task)),
+                examples=course.held_out,
+                options=course.evaluation,
+            )
+        else:
+            self.held_out = ComparedBatches(
+                objective=self.objective,
+                batches=course.compared,
+                weights=self._compared(False),
+            )
 
     def build(self) -> Distilled:
         training = self.config.training
@@ -65,46 +86,36 @@ class DistilJob:
     @property
     def first(self) -> int:
         """Batches of which the insides alone are compared."""
-        training, asked = self.config.training, self.config.distillation
-        share = asked.inside_first if isinstance(asked, StagedConfig) else 0.0
+        training, weights = self.config.training, self.config.distillation
+        share = weights.inside_first if isinstance(weights, StagedConfig) else 0.0
         return round(share * training.steps) * training.accumulate
 
     def _compared(self, inside: bool) -> DistillationConfig:
-        asked = self.config.distillation
-        if not isinstance(asked, StagedConfig):
-            return DistillationConfig(**asdict(asked), prediction=0.0)
-        if not asked.inside_first:
-            return asked
+        weights = self.config.distillation
+        if not isinstance(weights, StagedConfig):
+            return DistillationConfig(**asdict(weights), prediction=0.0)
+        if not weights.inside_first:
+            return weights
         if inside:
-            return replace(asked, prediction=0.0)
-        return replace(asked, embedding=0.0, hidden=0.0, attention=0.0)
+            return replace(weights, prediction=0.0)
+        return replace(weights, embedding=0.0, hidden=0.0, attention=0.0)
 
-    @torch.inference_mode()
-    def evaluate(
-        self, model: Any, emit: Callable[..., None], go_on: Callable[..., None]
-    ) -> Scores | Mapping[str, float]:
-        """The student's scores on what is held out; of an encoder, how far it is from its
-        teacher."""
-        if self.course.evaluate is not None:
-            return self.course.evaluate(model.student, emit, go_on)
-        total, count = 0.0, 0
-        for batch in self.course.held_out():
-            go_on()
-            with self.machine.precision():
-                found = self.objective(model, Lesson(batch, self._compared(False)))
-            total, count = total + found.total.item(), count + found.count
-        return {"difference": total / count, "negative_difference": -total / count}
-
-    def baseline(self, go_on: Callable[..., None]) -> str | None:
+    def baseline(self, progress: Callable[..., None]) -> str | None:
         """The teacher's score, where a student's can be compared with it."""
-        if self.course.evaluate is None:
+        if not isinstance(self.held_out, TaskExamples):
             return None
-        metric = self.config.evaluation.metric
-        score = self.course.evaluate(self.teacher, lambda *_, **__: None, go_on)[metric]
-        return f"the teacher's {metric.replace('_', ' ')} on what is held out: {score:.4f}"
+        metric: str = self.config.evaluation.metric
+        with self.machine.precision():
+            scores = self.held_out.scores(self.course.bundle(self.teacher), progress)
+        name = metric.replace("_", " ")
+        return f"the teacher's {name} on what is held out: {scores[metric]:.4f}"
 
     def bundle(self, model: Any) -> Bundle:
         return self.course.bundle(model.student)
+
+    def evaluated(self, model: Any) -> Bundle | Distilled:
+        """The student; of one without outputs, with the matrices by which it is compared."""
+        return self.bundle(model) if isinstance(self.held_out, TaskExamples) else model
 
     def plan(self) -> dict[str, Any]:
         body, training = body_of(self.teacher).config, self.config.training
@@ -122,7 +133,7 @@ def _width(model: nn.Module) -> int:
     return width
 
 
-def _fresh(config: StudentRunConfig, teacher: nn.Module) -> nn.Module:
+def _fresh(config: DistilRunConfig, teacher: nn.Module) -> nn.Module:
     """A student with what it can take from its teacher; UsageError for an impossible shape."""
     body = body_of(teacher)
     try:
@@ -134,20 +145,20 @@ def _fresh(config: StudentRunConfig, teacher: nn.Module) -> nn.Module:
 
 def _earlier(name: str, teacher: Bundle) -> nn.Module:
     """The student of `training.student`: a model of the teacher's kind, or a body for one."""
-    found = load(name)
-    model: nn.Module = found.model
+    earlier = load(name)
+    model: nn.Module = earlier.model
     if type(model) is type(body_of(teacher.model)):
         model = with_body(teacher.model, model)
     if type(model) is not type(teacher.model):
         raise UsageError(
-            f"training.student={name} holds a {found.kind}, and the teacher is a {teacher.kind}"
+            f"training.student={name} holds a {earlier.kind}, and the teacher is a {teacher.kind}"
         )
-    if _tokenizer(found).fingerprint != _tokenizer(teacher).fingerprint:
+    if _tokenizer(earlier).fingerprint != _tokenizer(teacher).fingerprint:
         raise UsageError(
             f"training.student={name} has another tokenizer than the teacher",
-            hint="headway train distil-encoder TEXT --from ENCODER makes one with the same",
+            hint="headway train distil TEXT --teacher ENCODER makes one with the same",
         )
-    ours, theirs = (_outputs(each) for each in (model, teacher.model))
+    ours, theirs = _outputs(model), _outputs(teacher.model)
     if ours != theirs:
         raise UsageError(f"training.student={name} has {ours} outputs, the teacher {theirs}")
     return model.train()
@@ -163,11 +174,11 @@ def _tokenizer(bundle: Any) -> Any:
     return bundle.reader.tokenizer if hasattr(bundle, "reader") else bundle.tokenizer
 
 
-def _check_pair(student: nn.Module, teacher: nn.Module, config: StudentRunConfig) -> None:
+def _check_pair(student: nn.Module, teacher: nn.Module, config: DistilRunConfig) -> None:
     """UsageError unless what is to be compared can be."""
     ours, theirs = stack_of(student), stack_of(teacher)
-    asked = config.distillation
-    if not asked.looks_inside:
+    weights = config.distillation
+    if not weights.looks_inside:
         return
     try:
         layer_map(len(ours.blocks), len(theirs.blocks))
@@ -177,7 +188,7 @@ def _check_pair(student: nn.Module, teacher: nn.Module, config: StudentRunConfig
     except ValueError as error:
         raise UsageError(f"student and teacher cannot be compared: {error}") from error
     heads = [body_of(model).config.num_heads for model in (student, teacher)]
-    if asked.attention and heads[0] != heads[1]:
+    if weights.attention and heads[0] != heads[1]:
         raise UsageError(
             f"the student has {heads[0]} attention heads, the teacher {heads[1]}: their attention "
             "cannot be compared",
@@ -185,22 +196,30 @@ def _check_pair(student: nn.Module, teacher: nn.Module, config: StudentRunConfig
         )
 
 
-def _check(config: StudentRunConfig) -> None:
-    """UsageError unless there are texts and a teacher, and the settings go together."""
-    asked = config.distillation
-    if config.training.start is None:
+def check(config: DistilRunConfig) -> None:
+    """UsageError unless there are examples and a teacher, and the settings go together."""
+    training, weights = config.training, config.distillation
+    if training.teacher is None or training.task is None:
+        raise without_teacher()
+    students = students_of(training.task)
+    _check_sections(config, students)
+    if not config.data.train:
         raise UsageError(
-            "a student needs a teacher, and none is named",
-            hint="--from RUN; headway train classify TEXTS --from ENCODER makes one",
+            "there are no examples to learn from",
+            hint=f"headway train distil FILE --teacher {training.teacher}",
         )
-    KINDS[type(config)].check(config)
-    says = asked.prediction if isinstance(asked, StagedConfig) else 0.0
-    if not asked.looks_inside and not says:
+    students.check(config)
+    prediction = weights.prediction if isinstance(weights, StagedConfig) else 0.0
+    if not weights.looks_inside and not prediction:
         raise UsageError("all weights of the distillation are 0: there is nothing to learn")
-    if isinstance(asked, StagedConfig) and asked.inside_first and not (asked.looks_inside and says):
+    if (
+        isinstance(weights, StagedConfig)
+        and weights.inside_first
+        and not (weights.looks_inside and prediction)
+    ):
         raise UsageError(
-            f"distillation.inside_first={asked.inside_first:g} needs something to compare in both "
-            "parts, and one has the weight 0",
+            f"distillation.inside_first={weights.inside_first:g} needs something to compare in "
+            "both parts, and one has the weight 0",
             hint="--distillation.inside-first 0",
         )
     if config.machine.compile:
@@ -210,22 +229,27 @@ def _check(config: StudentRunConfig) -> None:
         )
 
 
-def _prepare(config: StudentRunConfig, folder: Path, machine: Machine, emit: Emit) -> Job:
-    kind = KINDS[type(config)]
-    teacher = load(str(config.training.start))
-    if not isinstance(teacher, kind.teacher):
-        makes = [
-            made().recipe for made, other in KINDS.items() if isinstance(teacher, other.teacher)
-        ]
+def _check_sections(config: DistilRunConfig, students: Students) -> None:
+    """UsageError if the configuration was made for the teacher of another task."""
+    if type(config.data) is not type(students.data):
         raise UsageError(
-            f"{config.training.start} holds a {teacher.kind}, and {config.recipe} makes students "
-            f"of a {kind.teacher.kind}",
-            hint=f"headway train {makes[0]} DATA --from {config.training.start}" if makes else None,
+            f"training.task={config.training.task} is not the task of the teacher",
+            hint="leave it out: the teacher decides it",
         )
+
+
+def prepare(config: DistilRunConfig, folder: Path, machine: Machine, emit: Emit) -> Job:
+    """The examples, read as the teacher reads them, and the teacher."""
+    training = config.training
+    taught = task_of_teacher(str(training.teacher))
+    if taught.name != training.task:
+        raise UsageError(
+            f"--teacher {training.teacher} is a model of {taught.name}, and this run learns from "
+            f"one of {training.task}",
+            hint="--run OTHERNAME for a new run",
+        )
+    students = students_of(taught.name)
+    teacher = load(str(training.teacher))
     teacher.model.to(machine.device)
-    course = kind.prepare(config, teacher, folder, machine, emit)
+    course = students.prepare(config, teacher, folder, machine, emit)
     return DistilJob(config, course, teacher, machine)
-
-
-DISTILLATION = Family(check=_check, prepare=_prepare)
-"""All that the training run of a student needs of its family, whatever the kind."""

@@ -1,20 +1,26 @@
-"""A classifier's student: made, trained, resumed, saved, and what is refused."""
+"""Distillation: a student is made, trained, resumed and saved, and what is refused."""
 
+import json
+import shutil
 from itertools import islice
 
 import pytest
 import torch
 
-from headway import load
+from headway import evaluate, load
+from headway.config_files import read_yaml
 from headway.errors import DataError, UsageError
 from headway.machine import MachineConfig, prepare
 from headway.models import GPT, GPTConfig, TextClassifier
 from headway.recipes import recipe, saved, train
-from headway.recipes.distil import DISTILLATION
+from headway.settings import fields_of
 from headway.tasks.classification.bundle import ClassifierBundle
 from headway.tasks.classification.reader import ClassReader
+from headway.tasks.distillation import TASK
+from headway.tasks.registry import TASKS
 from headway.text import TextPieces
 from headway.training import read_metrics
+from tests.inspection.bundles import captioner
 from tests.recipes.small_encoder import COUNTS, TEXTS, write_encoder, write_table
 from tests.tasks.test_classification import TINY
 from tests.tasks.test_classification_of_encoders import LEARNS
@@ -37,7 +43,7 @@ def student(places, **changes):
         **TINY,
         "data.train": table,
         "data.held_out": 0.3,
-        "training.start": str(teacher),
+        "training.teacher": str(teacher),
         "model.num_layers": 1,
         "distillation.inside_first": 0.0,
         "training.steps": 60,
@@ -98,7 +104,7 @@ def test_the_inside_comes_first_then_the_outputs_wherever_a_run_goes_on(places, 
 
 def prepared(config, folder, emit=lambda event: None):
     folder.mkdir(exist_ok=True)
-    return DISTILLATION.prepare(config, folder, prepare(MachineConfig()), emit)
+    return TASK.prepare(config, folder, prepare(MachineConfig()), emit)
 
 
 def test_texts_without_labels_are_learned_from_but_never_those_held_out(places, tmp_path):
@@ -161,7 +167,6 @@ def test_a_student_can_go_on_from_an_earlier_one(places, tmp_path):
 
 
 def test_what_cannot_be_is_refused_without_a_folder(places, tmp_path):
-    teacher = places[0]
     rows = [
         (f"{word} {i}", label) for i in range(20) for word, label in (("a", "odd"), ("b", "even"))
     ]
@@ -170,8 +175,9 @@ def test_what_cannot_be_is_refused_without_a_folder(places, tmp_path):
     nothing = dict.fromkeys(("embedding", "hidden", "attention"), 0.0)
     inside = {f"distillation__{name}": value for name, value in nothing.items()}
     for changes, kind, says in (
-        ({"training__start": None}, UsageError, "needs a teacher"),
-        ({"data__train": ()}, UsageError, "no texts"),
+        ({"training__teacher": None}, UsageError, "needs a teacher"),
+        ({"training__start": "bert"}, UsageError, "which --teacher names"),
+        ({"data__train": ()}, UsageError, "no examples"),
         ({"model__num_layers": 9}, UsageError, "at most"),
         ({"model__num_heads": 2}, UsageError, "2 attention heads, the teacher 3"),
         ({"data__train": other}, DataError, "does not know the label"),
@@ -182,10 +188,66 @@ def test_what_cannot_be_is_refused_without_a_folder(places, tmp_path):
         ({**inside, "distillation__prediction": 0.0}, UsageError, "nothing to learn"),
         ({**inside, "distillation__inside_first": 0.5}, UsageError, "in both parts"),
         ({"machine__compile": True}, UsageError, "cannot be compiled"),
-        ({"training__start": str(teacher.parent / "bert")}, UsageError, "holds a text encoder"),
+        (
+            {"training__task": "translation"},
+            UsageError,
+            "must be one of",
+        ),
+        ({"training__task": "tagging"}, UsageError, "unknown option data.|is a model of class"),
+        ({"training__teacher": str(tmp_path / "gone")}, UsageError, "holds no model"),
         ({"training__student": str(deep)}, UsageError, "student_layers=3 must be at most"),
         ({"training__student": str(tmp_path / "gone")}, UsageError, "gone"),
     ):
         with pytest.raises(kind, match=says):
             train(student(places, **changes), tmp_path / "run")
         assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("changed", [{}, {"evaluation.metric": "negative_loss"}])
+def test_a_run_of_an_earlier_version_is_read(places, tmp_path, changed):
+    """It had a recipe for each task, and called the teacher the start."""
+    config = student(places, evaluation__metric="loss", training__steps=2)
+    train(config, tmp_path / "run")
+    before = saved(tmp_path / "run")
+    values = read_yaml(tmp_path / "run" / "run.yaml")
+    values["training.start"] = values.pop("training.teacher")
+    del values["training.task"]
+    text = "".join(f"{key}: {json.dumps(value)}\n" for key, value in (values | changed).items())
+    (tmp_path / "run" / "run.yaml").write_text(text)
+    assert saved(tmp_path / "run") == before
+
+
+def test_a_runs_teacher_may_be_gone_when_its_student_is_used(places, tmp_path):
+    shutil.copytree(places[0], tmp_path / "teacher")
+    train(student((tmp_path / "teacher", places[1]), training__steps=2), tmp_path / "run")
+    shutil.rmtree(tmp_path / "teacher")
+    assert saved(tmp_path / "run").training.task == "classification"
+    assert evaluate(tmp_path / "run")["accuracy"] > 0
+
+
+def test_the_student_has_the_settings_of_its_teachers_task(places, tmp_path):
+    of_class = recipe("distil", ("test", {"training.teacher": str(places[0])}))
+    assert of_class.data.augment == 0 and of_class.evaluation.metric is None
+    encoder = ("test", {"training.teacher": str(places[0].parent / "bert")})
+    of_encoder = recipe("distillation", encoder)
+    assert of_encoder.evaluation.metric == "difference" and of_encoder.training.length == 128
+    with pytest.raises(UsageError, match=r"unknown option distillation\.prediction"):
+        recipe("distil", encoder, ("test", {"distillation.prediction": 1}))
+    with pytest.raises(UsageError, match="needs a teacher"):
+        recipe("distil", ("test", {"data.augment": 1}))
+
+
+def test_a_teacher_whose_models_have_no_students_is_refused_by_its_kind(tmp_path):
+    captioner().save(tmp_path / "captioner")
+    with pytest.raises(UsageError, match="holds a captioner, which can have no students"):
+        recipe("distil", ("test", {"training.teacher": str(tmp_path / "captioner")}))
+
+
+def test_every_kind_of_student_has_its_own_settings_of_the_same_sections():
+    kinds = TASK.variants()
+    assert len({type(kind.data) for kind in kinds}) == len(kinds) == 5
+    for kind in kinds:
+        assert kind.training.task in TASKS and "evaluation.metric" in fields_of(kind)
+        assert {"data.train", "data.valid", "data.held_out"} <= fields_of(kind).keys()
+        shared = {key for key in fields_of(TASK.config()) if "distillation." not in key}
+        assert shared <= fields_of(kind).keys()

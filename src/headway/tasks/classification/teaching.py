@@ -1,0 +1,119 @@
+"""Students of classifiers: they learn from texts without labels too, and from augmented texts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headway.data.augmented import AugmentedTexts, Neighbours
+from headway.data.by_length import ByLength
+from headway.data.formats import check_unlabelled, read_unlabelled
+from headway.errors import UsageError
+from headway.machine import Machine
+from headway.models import body_of
+from headway.settings import COPIES, setting
+from headway.tasks.classification.bundle import ClassifierBundle
+from headway.tasks.classification.config import (
+    METRICS,
+    ClassifyDataConfig,
+    ClassifyEvaluationConfig,
+)
+from headway.tasks.classification.data import (
+    PreparedTexts,
+    check_files,
+    check_metric,
+    prepare_as,
+)
+from headway.tasks.job import Emit
+from headway.tasks.sections import left_open
+from headway.tasks.teaching import Course, Students, view_of
+from headway.text import MarkedTokenizer
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudentDataConfig(ClassifyDataConfig):
+    """The labels are for the evaluation alone, so texts without any can be added."""
+
+    extra: tuple[str, ...] = setting(
+        (),
+        "texts without labels, which the teacher judges: lines of .txt, or the text column of a "
+        "table; plain or .gz",
+    )
+    augment: int = setting(
+        0,
+        "copies of every text in which words are replaced by words of like vectors",
+        ge=0,
+        le=COPIES,
+    )
+    replaced: float = setting(0.4, "share of a copy's words that are replaced", gt=0, le=1)
+
+
+def _check(config: Any) -> None:
+    check_files(config.data, config.recipe)
+    check_metric(config.evaluation.metric, config.data)
+    for name in config.data.extra:
+        check_unlabelled(Path(name))
+
+
+def _prepare(
+    config: Any, teacher: ClassifierBundle, folder: Path, machine: Machine, emit: Emit
+) -> Course:
+    """The texts, encoded, and how they are read."""
+    data, rows, seed = config.data, config.training.rows, config.training.seed
+    extra = list(read_unlabelled([Path(name) for name in data.extra], data.columns))
+    prepared = prepare_as(data, teacher.reader, extra, folder, emit)
+    texts, pad = _augmented(config, prepared, teacher), teacher.reader.pad
+    return Course(
+        rows=ByLength(
+            texts.lengths,
+            lambda chosen: texts.batch(chosen, pad).to(machine.device),
+            rows,
+            seed,
+        ),
+        views=lambda batch: [view_of(batch)],
+        held_out=prepared.held_out,
+        bundle=lambda model: ClassifierBundle(model, prepared.reader),
+        unit="texts",
+        decided={
+            "data.max_length": teacher.reader.max_length,
+            "evaluation.metric": config.evaluation.metric or METRICS[data.kind][0],
+        },
+    )
+
+
+def _augmented(config: Any, prepared: PreparedTexts, teacher: ClassifierBundle) -> AugmentedTexts:
+    """The texts, those without labels behind them, and copies of all."""
+    data, tokenizer = config.data, teacher.reader.tokenizer
+    rows = [*prepared.train.rows, *prepared.extra[0]]
+    types = None
+    if prepared.train.types is not None:
+        types = [*prepared.train.types, *prepared.extra[1]]
+    if not data.augment:
+        return AugmentedTexts(rows=rows, types=types)
+    if not isinstance(tokenizer, MarkedTokenizer):
+        raise UsageError(
+            "data.augment replaces words of one piece, and this teacher's pieces are no words",
+            hint="leave out --data.augment; --data.extra FILE gives the student more texts",
+        )
+    spelled, special = tokenizer.words(range(tokenizer.size)), tokenizer.special_ids
+    whole = [word.isalpha() and i not in special for i, word in enumerate(spelled)]
+    seen = sorted({i for row in rows for i in row})
+    table = body_of(teacher.model).tokens.weight[: tokenizer.size].detach()
+    return AugmentedTexts(
+        rows=rows,
+        types=types,
+        neighbours=Neighbours.of(table, whole, tokenizer.continues(), seen),
+        copies=data.augment,
+        share=data.replaced,
+        seed=config.training.seed,
+    )
+
+
+STUDENTS = Students(
+    data=StudentDataConfig(),
+    evaluation=ClassifyEvaluationConfig(every=250),
+    check=_check,
+    prepare=_prepare,
+    decided=lambda config: left_open(config, "evaluation.metric") | {"data.max_length"},
+)

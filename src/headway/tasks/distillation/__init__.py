@@ -1,0 +1,105 @@
+"""Distillation: a small student learns what a trained model computes. Jiao et al. 2020 (TinyBERT).
+
+The teacher's task says how its examples are read and its students are evaluated (`Teaching`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from headway.bundle import Bundle
+from headway.errors import UsageError
+from headway.evaluation.scores import Scores
+from headway.machine import Machine
+from headway.tasks.distillation.config import (
+    FORMER,
+    DistilRunConfig,
+    distil,
+    for_task,
+    for_teacher,
+    students_of,
+    upgraded,
+)
+from headway.tasks.distillation.evaluation import ComparedBatches, TaskExamples
+from headway.tasks.distillation.job import check, prepare
+from headway.tasks.job import Emit, Job
+from headway.tasks.registry import task, task_of_family
+from headway.tasks.task import NO_OPTIONS, BundleSpec, NoOptions, Task, TaskDefaults
+from headway.tasks.teaching import StagedConfig
+
+
+class Distillation(TaskDefaults):
+    """The `Task` of distillation. Its students are models of the teacher's task."""
+
+    name = "distillation"
+    config: type[Any] = DistilRunConfig
+    recipes: Mapping[str, Callable[[], Any]] = {"distil": distil}
+    bundles: Mapping[str, BundleSpec] = {}
+    next_commands: Sequence[str] = ("eval {run}",)
+    former_recipes: Sequence[str] = tuple(FORMER)
+
+    def derived(self, config: DistilRunConfig, settings: Mapping[str, Any]) -> DistilRunConfig:
+        """With the sections of the task of the teacher that the settings name."""
+        return for_teacher(config, settings)
+
+    def upgraded(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        return upgraded(values)
+
+    def variants(self) -> Sequence[DistilRunConfig]:
+        return [for_task(distil(), name) for name in FORMER.values()]
+
+    def commands_after(self, config: DistilRunConfig) -> Sequence[str]:
+        """Those of the teacher's task, unless it has others for students."""
+        name = str(config.training.task)
+        commands = students_of(name).next_commands
+        return task(name).next_commands if commands is None else commands
+
+    def check(self, config: DistilRunConfig) -> None:
+        check(config)
+
+    def prepare(self, config: DistilRunConfig, folder: Path, machine: Machine, emit: Emit) -> Job:
+        return prepare(config, folder, machine, emit)
+
+    def read(
+        self, bundle: Bundle, paths: Sequence[Path], config: Any | None, options: NoOptions
+    ) -> TaskExamples:
+        taught = _task_of(bundle)
+        usual = taught.evaluation()
+        examples = taught.read(bundle, paths, config, usual)
+        return TaskExamples(task=taught, examples=examples, options=usual)
+
+    def held_out(
+        self, bundle: Bundle, run: Path, config: DistilRunConfig, options: NoOptions
+    ) -> TaskExamples:
+        """UsageError for a student without outputs: how far it is from its teacher can be computed
+        only while it learns, by matrices that are not saved."""
+        if not isinstance(config.distillation, StagedConfig):
+            raise UsageError(
+                f"{run} holds a student without outputs, which is evaluated only while it learns",
+                hint="name a file of examples, or fine-tune it and evaluate that",
+            )
+        taught = _task_of(bundle)
+        usual = taught.evaluation()
+        examples = taught.held_out(bundle, run, config, usual)
+        return TaskExamples(task=taught, examples=examples, options=usual)
+
+    def evaluate(
+        self,
+        bundle: Any,
+        examples: TaskExamples | ComparedBatches,
+        options: NoOptions = NO_OPTIONS,
+        progress: Callable[[int], None] = lambda done: None,
+    ) -> Scores:
+        return examples.scores(bundle, progress)
+
+
+def _task_of(student: Any) -> Task:
+    """The task whose model the student is."""
+    taught = task_of_family(student.model.config.family)
+    assert taught is not None
+    return taught
+
+
+TASK = Distillation()

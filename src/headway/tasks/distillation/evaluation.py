@@ -1,0 +1,51 @@
+"""How good a student is: the scores of its teacher's task, or its difference from its teacher."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from headway.bundle import Bundle
+from headway.evaluation.scores import Metric, Scores
+from headway.tasks.task import Task
+from headway.training import DistillationConfig, DistillationObjective, Distilled, Lesson
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskExamples:
+    """Examples by which the teacher's task evaluates a student, and the options with which it
+    does."""
+
+    task: Task
+    examples: Any
+    options: Any
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    def scores(self, student: Bundle, progress: Callable[[int], None]) -> Scores:
+        """`Task.evaluate` of the teacher's task."""
+        return self.task.evaluate(student, self.examples, self.options, progress)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparedBatches:
+    """Batches on which a student without outputs is compared with its teacher. weights: of the
+    terms of the difference."""
+
+    objective: DistillationObjective
+    batches: Callable[[], Iterable[Any]]
+    weights: DistillationConfig
+
+    @torch.inference_mode()
+    def scores(self, student: Distilled, progress: Callable[[int], None]) -> Scores:
+        """The mean difference of a text; lower is better."""
+        total, count = 0.0, 0
+        for batch in self.batches():
+            progress(count)
+            loss = self.objective(student, Lesson(batch, self.weights))
+            total, count = total + loss.total.item(), count + loss.count
+        return Scores((Metric("difference", total / count, higher_is_better=False),))

@@ -1,0 +1,105 @@
+"""Students of text encoders: TinyBERT's first stage, which compares no outputs."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from headway.bundle import EncoderBundle
+from headway.data.corruption import MaskingConfig
+from headway.data.masked_rows import MaskedBatch
+from headway.machine import Machine
+from headway.models.bert_tasks import drop_heads
+from headway.settings import BATCH, setting
+from headway.tasks.job import Emit
+from headway.tasks.masked_language_modeling.config import (
+    EncoderDataConfig,
+    EncoderEvaluationConfig,
+    EncoderRunConfig,
+    EncoderTrainingConfig,
+)
+from headway.tasks.masked_language_modeling.data import prepare_encoder
+from headway.tasks.masked_language_modeling.job import PretrainingJob
+from headway.tasks.sections import ObservationConfig, TextDataConfig
+from headway.tasks.teaching import Course, Students, TextStudentTrainingConfig, view_of
+from headway.tasks.text_data import check_room, check_text
+from headway.training import LayersConfig, View
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudentDataConfig(TextDataConfig):
+    """The teacher brings its tokenizer."""
+
+    smoothing: float = setting(
+        0.7, "exponent of the shares of several texts: 1 by length, 0 all alike", ge=0, le=1
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudentEvaluationConfig(ObservationConfig):
+    metric: Literal["difference"] = setting(
+        "difference", "metric that selects the best student: the weighted differences"
+    )
+    rows: int = setting(400, "held-out rows looked at each time", gt=0, le=BATCH)
+
+
+def _as_pre_training(config: Any) -> EncoderRunConfig:
+    """The configuration of a run of an encoder on the same text."""
+    training = config.training
+    return EncoderRunConfig(
+        recipe=config.recipe,
+        data=EncoderDataConfig(**asdict(config.data)),
+        masking=MaskingConfig(hidden=0.0, random=0.0),  # no word is masked
+        training=EncoderTrainingConfig(
+            rows=training.rows,
+            length=training.length,
+            seed=training.seed,
+            start=training.teacher,
+        ),
+        evaluation=EncoderEvaluationConfig(rows=config.evaluation.rows),
+    )
+
+
+def _check(config: Any) -> None:
+    check_text(config.data, config.recipe)
+
+
+def _prepare(
+    config: Any, teacher: EncoderBundle, folder: Path, machine: Machine, emit: Emit
+) -> Course:
+    """The sentences, encoded, and how they are read."""
+    own = _as_pre_training(config)
+    check_room(teacher, str(config.training.teacher), config.training.length)
+    drop_heads(teacher.model, "none")  # no outputs are compared, so no head would be trained
+    job = PretrainingJob(own, prepare_encoder(own, teacher, folder, emit), teacher, machine)
+
+    def views(batch: MaskedBatch) -> list[View]:
+        texts = batch.framed
+
+        def hidden(model: Any) -> Any:
+            return model.encode(texts.tokens, texts.keys, texts.types)
+
+        return [replace(view_of(texts), logits=hidden)]
+
+    return Course(
+        rows=job.rows,
+        views=views,
+        compared=job.held_out_batches,
+        bundle=lambda model: EncoderBundle(drop_heads(model, "none"), teacher.tokenizer),
+        unit="rows",
+    )
+
+
+STUDENTS = Students(
+    data=StudentDataConfig(),
+    evaluation=StudentEvaluationConfig(every=500),
+    training=TextStudentTrainingConfig(),
+    distillation=LayersConfig(),
+    check=_check,
+    prepare=_prepare,
+    next_commands=(
+        "train classify TEXTS --from {run}",
+        "embed {run} TEXTS --output vectors.npz",
+    ),
+)

@@ -1,0 +1,73 @@
+"""Students of taggers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from headway.bundle import EncoderBundle
+from headway.data.word_rows import WordBatch
+from headway.machine import Machine
+from headway.tasks.job import Emit
+from headway.tasks.tagging.bundle import TaggerBundle
+from headway.tasks.tagging.config import (
+    TagDataConfig,
+    TagEvaluationConfig,
+    TagRunConfig,
+    TagTrainingConfig,
+)
+from headway.tasks.tagging.data import check_tags, prepare_tags_as
+from headway.tasks.tagging.job import TagJob
+from headway.tasks.teaching import Course, Students, view_of
+from headway.training import View
+
+
+def _as_tagging(config: Any) -> TagRunConfig:
+    """The configuration of a tagging run on the same examples."""
+    training = config.training
+    return TagRunConfig(
+        recipe=config.recipe,
+        data=config.data,
+        training=TagTrainingConfig(rows=training.rows, seed=training.seed, start=training.teacher),
+        evaluation=config.evaluation,
+    )
+
+
+def _check(config: Any) -> None:
+    check_tags(_as_tagging(config))
+
+
+def _prepare(
+    config: Any, teacher: TaggerBundle, folder: Path, machine: Machine, emit: Emit
+) -> Course:
+    """The sentences, encoded, and how they are read."""
+    reader = teacher.reader
+    prepared = prepare_tags_as(config.data, reader, folder, emit)
+    encoder = EncoderBundle(teacher.model.bert, reader.tokenizer)
+    job = TagJob(_as_tagging(config), prepared, encoder, machine)
+
+    def views(batch: WordBatch) -> list[View]:
+        return [replace(view_of(batch.texts), asked=batch.words)]
+
+    return Course(
+        rows=job.rows,
+        views=views,
+        held_out=job.held_out,
+        evaluation=job.evaluation,
+        bundle=lambda model: TaggerBundle(model, reader),
+        unit="sentences",
+        decided={
+            "data.max_length": reader.max_length,
+            "evaluation.metric": job.config.evaluation.metric,
+        },
+    )
+
+
+STUDENTS = Students(
+    data=TagDataConfig(),
+    evaluation=TagEvaluationConfig(every=250),
+    check=_check,
+    prepare=_prepare,
+    decided=lambda config: frozenset({"data.max_length", "evaluation.metric"}),
+)
