@@ -89,6 +89,12 @@ def check_known(
             raise DataError(unknown if among is None else absent, where)
 
 
+def evenly_spaced(count: int, most: int | None) -> list[int]:
+    """The numbers of at most `most` of `count` examples, at equal distances; None: of all."""
+    chosen = count if most is None else min(most, count)
+    return [i * count // chosen for i in range(chosen)]
+
+
 def _digest(content: str | bytes) -> bytes:
     return hashlib.sha256(content.encode() if isinstance(content, str) else content).digest()
 

@@ -25,7 +25,7 @@ from headway.tasks.captioning.config import CaptionDataConfig, CaptionRunConfig
 from headway.tasks.captioning.reader import FILE, CaptionReader
 from headway.tasks.image_data import content, note_dark, sized_reader
 from headway.tasks.job import Emit
-from headway.tasks.splits import check_sides, hold_out
+from headway.tasks.splits import check_sides, evenly_spaced, hold_out
 from headway.text import TextPieces, TextTokenizer
 
 SPLITS = ("train", "valid")
@@ -198,8 +198,7 @@ class CaptionExamples:
     def chosen(self, language: str, limit: int | None) -> list[int]:
         """The images with a caption in that language; at most so many, evenly spaced."""
         places = [i for i, captions in enumerate(self.captions) if language in captions]
-        count = len(places) if limit is None else min(limit, len(places))
-        return [places[i * len(places) // count] for i in range(count)]
+        return [places[i] for i in evenly_spaced(len(places), limit)]
 
 
 def prepared_examples(corpus: CaptionCorpus, columns: tuple[str, ...]) -> CaptionExamples:

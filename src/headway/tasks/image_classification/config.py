@@ -18,6 +18,7 @@ from headway.tasks.sections import (
     FineTuningConfig,
     ObservationConfig,
     RunSettings,
+    averaging,
     left_open,
 )
 from headway.training import OptimizerConfig, ScheduleConfig
@@ -59,9 +60,7 @@ class VisionModelConfig(ImageEncoderSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class VisionTrainingConfig(FineTuningConfig):
-    average: float = setting(
-        0.998, "decay of the running average of the weights; 0 switches it off", ge=0, lt=1
-    )
+    average: float = averaging(0.998)
     rows: int = setting(64, "pictures of a batch", gt=0, le=BATCH)
     smoothing: float = setting(0.1, "label smoothing", ge=0, lt=1)
     start: str | None = setting(

@@ -16,6 +16,7 @@ from headway.tasks.sections import (
     ObservationConfig,
     RunSettings,
     TextDataConfig,
+    averaging,
 )
 from headway.training import OptimizerConfig, ScheduleConfig
 
@@ -36,9 +37,7 @@ class LanguageDataConfig(TextDataConfig):
 @dataclass(frozen=True, kw_only=True)
 class LanguageTrainingConfig(BlocksLoopConfig):
     steps: int = setting(3000, "updates", gt=0)
-    average: float = setting(
-        0.0, "decay of the running average of the weights; 0 switches it off", ge=0, lt=1
-    )
+    average: float = averaging(0.0)
     rows: int = setting(16, "rows of a batch", gt=0, le=BATCH)
     length: int = setting(256, "tokens of a row", gt=0, le=LENGTH)
     start: str | None = setting(

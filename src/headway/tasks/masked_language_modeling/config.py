@@ -14,6 +14,7 @@ from headway.tasks.sections import (
     ObservationConfig,
     RunSettings,
     TextDataConfig,
+    averaging,
 )
 from headway.training import OptimizerConfig, ScheduleConfig
 
@@ -45,9 +46,7 @@ class EncoderDataConfig(TextDataConfig):
 @dataclass(frozen=True, kw_only=True)
 class EncoderTrainingConfig(BlocksLoopConfig):
     steps: int = setting(6000, "updates", gt=0)
-    average: float = setting(
-        0.0, "decay of the running average of the weights; 0 switches it off", ge=0, lt=1
-    )
+    average: float = averaging(0.0)
     rows: int = setting(32, "rows of a batch", gt=0, le=BATCH)
     length: int = setting(128, "most tokens of a row, its marks included", ge=8, le=LENGTH)
     short: float = setting(0.1, "share of the pairs that aim at a shorter length", ge=0, le=1)

@@ -7,7 +7,13 @@ from typing import Literal
 
 from headway.models import WordsConfig
 from headway.settings import BATCH, COPIES, LENGTH, VOCABULARY, section, setting
-from headway.tasks.sections import CheckpointConfig, LoopConfig, ObservationConfig, RunSettings
+from headway.tasks.sections import (
+    CheckpointConfig,
+    LoopConfig,
+    ObservationConfig,
+    RunSettings,
+    averaging,
+)
 from headway.training import OptimizerConfig, ScheduleConfig
 
 
@@ -31,9 +37,7 @@ class TextConfig:
 @dataclass(frozen=True, kw_only=True)
 class WordsTrainingConfig(LoopConfig):
     steps: int = setting(3000, "updates", gt=0)
-    average: float = setting(
-        0.0, "decay of the running average of the weights; 0 switches it off", ge=0, lt=1
-    )
+    average: float = averaging(0.0)
     rows: int = setting(4096, "words visited for one batch", gt=0, le=BATCH)
     window: int = setting(5, "neighbours looked at on each side, 1 to this many", gt=0, le=LENGTH)
     negatives: int = setting(
