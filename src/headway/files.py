@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from headway.errors import DataError, HeadwayError, UsageError
 
@@ -48,6 +48,20 @@ def write_file(path: Path, data: bytes | Iterable[bytes]) -> None:
         if isinstance(error, OSError):
             raise cannot_write(path, error) from error
         raise
+
+
+def json_bytes(facts: Any) -> bytes:
+    """The contents of a JSON file: indented, UTF-8, with a newline at its end."""
+    return (json.dumps(facts, ensure_ascii=False, indent=1) + "\n").encode()
+
+
+def are_distinct_names(value: Any) -> TypeGuard[list[str]]:
+    """Whether a value of a JSON file is a list of different strings."""
+    return (
+        isinstance(value, list)
+        and all(isinstance(name, str) for name in value)
+        and len(set(value)) == len(value)
+    )
 
 
 def check_name(name: str, where: str) -> None:

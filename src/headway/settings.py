@@ -80,9 +80,19 @@ def required(help: str, *, may_be_file: bool = False) -> Any:
     return dataclasses.field(metadata=metadata)
 
 
-def section(config_class: type[T]) -> T:
-    """A nested configuration."""
-    return dataclasses.field(default_factory=config_class)
+def section(config_class: type[T], *, after: str | None = None) -> T:
+    """A nested configuration. after: the inherited field that it follows in files and in help."""
+    return dataclasses.field(default_factory=config_class, metadata={"after": after})
+
+
+def _in_order(config: Any) -> list[dataclasses.Field[Any]]:
+    """The fields of a configuration, those of `section(after=...)` at their places."""
+    ordered: list[dataclasses.Field[Any]] = []
+    for item in dataclasses.fields(config):
+        after = item.metadata.get("after")
+        names = [other.name for other in ordered]
+        ordered.insert(len(names) if after is None else names.index(after) + 1, item)
+    return ordered
 
 
 @dataclass(frozen=True)
@@ -110,7 +120,7 @@ def fields_of(config: Any) -> dict[str, Field]:
     """Every leaf of a configuration (its values are the defaults), by dotted key."""
     found: dict[str, Field] = {}
     types_by_name = _types_by_name(config.__class__)
-    for item in dataclasses.fields(config):
+    for item in _in_order(config):
         value = getattr(config, item.name)
         if dataclasses.is_dataclass(value):
             inner = fields_of(value).values()
@@ -194,7 +204,7 @@ def to_dict(config: Any) -> dict[str, Any]:
     """Nested plain values, for YAML and JSON."""
     return {
         f.name: to_dict(value) if dataclasses.is_dataclass(value) else plain(value)
-        for f in dataclasses.fields(config)
+        for f in _in_order(config)
         for value in [getattr(config, f.name)]
     }
 

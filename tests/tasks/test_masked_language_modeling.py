@@ -19,7 +19,7 @@ from headway.recipes import recipe, saved, train
 from headway.tasks import registry
 from headway.tasks.masked_language_modeling.config import EncoderScoring
 from headway.tasks.masked_language_modeling.data import check_encoder, prepare_encoder
-from headway.tasks.masked_language_modeling.job import EncoderJob
+from headway.tasks.masked_language_modeling.job import PretrainingJob
 from headway.tasks.opening import load_as
 from headway.training import read_metrics
 
@@ -86,7 +86,7 @@ def job_of(config, folder, start=None, emit=quiet):
     check_encoder(config)
     folder.mkdir(parents=True, exist_ok=True)
     found = prepare_encoder(config, start, folder, emit)
-    return EncoderJob(config, found, start, prepare(MachineConfig(device="cpu", threads=1)))
+    return PretrainingJob(config, found, start, prepare(MachineConfig(device="cpu", threads=1)))
 
 
 def numbers(folder):

@@ -40,7 +40,7 @@ from headway.bundle.reading import (
     word_outputs,
 )
 from headway.bundle.text import TextBundle
-from headway.bundle.with_reader import BundleWithReader
+from headway.bundle.with_reader import BundleWithReader, StoredBundle
 
 __all__ = [
     "WRITTEN",
@@ -64,6 +64,7 @@ __all__ = [
     "Reading",
     "Readout",
     "SearchTrace",
+    "StoredBundle",
     "TextBundle",
     "TextEmbedding",
     "TextGenerating",

@@ -11,13 +11,14 @@ import torch
 import torch.nn.functional as F
 
 from headway.blocks import MaskedWordHead, Pooling, text_pooled
-from headway.bundle.contract import Bundle, InputSpec, ProbeRequest
-from headway.bundle.files import CONFIG_FILE, check_fingerprint, check_pieces, save_files
+from headway.bundle.contract import InputSpec, ProbeRequest
+from headway.bundle.files import CONFIG_FILE, check_pieces, save_files
 from headway.bundle.probe import Probe, Readout, Unembedding
 from headway.bundle.reading import Attention, Reading, attention_of, framed_reading
+from headway.bundle.with_reader import StoredBundle
 from headway.data.framed import FramedBatch, collate_framed, shortest_first
 from headway.errors import DataError, UsageError
-from headway.models import Bert, BertConfig
+from headway.models import Bert
 from headway.settings import required, setting
 from headway.shapes import Float, Tensor
 from headway.text import MarkedTokenizer
@@ -60,7 +61,7 @@ class Filled:
     guesses: tuple[tuple[Guess, ...], ...]
 
 
-class EncoderBundle(Bundle):
+class EncoderBundle(StoredBundle):
     """A BERT of any kind with its tokenizer.
 
     pooling: how `embed` makes a text's vector. length: tokens of a text that it reads, marks
@@ -69,6 +70,7 @@ class EncoderBundle(Bundle):
 
     kind: ClassVar[str] = "text encoder"
     inputs: ClassVar[InputSpec] = InputSpec(second=True)
+    reader_class = MarkedTokenizer
     model: Bert
 
     def __init__(
@@ -79,7 +81,7 @@ class EncoderBundle(Bundle):
         length: int | None = None,
     ) -> None:
         check_pieces(tokenizer.size, model.config.vocabulary)
-        self.model = model.eval()
+        super().__init__(model, tokenizer)
         self.tokenizer = tokenizer
         self.pooling: Pooling = pooling
         self.length = min(length or model.config.max_length, model.config.max_length)
@@ -87,8 +89,7 @@ class EncoderBundle(Bundle):
     @classmethod
     def open(cls, model: Bert, folder: Path, facts: dict[str, Any]) -> EncoderBundle:
         """The model with the tokenizer that stands beside it, which must be that of `facts`."""
-        tokenizer = MarkedTokenizer.load(folder)
-        check_fingerprint(facts, tokenizer.fingerprint, folder)
+        tokenizer = cls.checked_reader(model, folder, facts)
         pooling, length = facts.get("pooling", "mean"), facts.get("length")
         whole = length is None or (type(length) is int and length > MARKS)
         if pooling not in get_args(Pooling) or not whole:
@@ -97,10 +98,6 @@ class EncoderBundle(Bundle):
                 str(folder / CONFIG_FILE),
             )
         return cls(model, tokenizer, pooling, length)
-
-    @property
-    def config(self) -> BertConfig:
-        return self.model.config
 
     @torch.inference_mode()
     def fill(self, texts: Sequence[str], top: int = 5, first: int = 1) -> list[list[list[Guess]]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +12,7 @@ from torch import nn
 
 from headway.errors import DataError, UsageError
 from headway.extensions import packages_of
-from headway.files import read_json, write_file
+from headway.files import json_bytes, read_json, write_file
 from headway.folders import MANIFEST, replaced_folder, verify_folder
 from headway.models.contracts import set_parameters
 from headway.settings import to_dict
@@ -64,7 +63,7 @@ def save_files(
         facts[PACKAGES] = packages
     with replaced_folder(folder) as place:
         text.save(place)
-        write_file(place / CONFIG_FILE, (json.dumps(facts, indent=1) + "\n").encode())
+        write_file(place / CONFIG_FILE, json_bytes(facts))
         weights = {name: p.detach() for name, p in model.named_parameters()}
         write_tensors(place / WEIGHTS_FILE, weights)
 

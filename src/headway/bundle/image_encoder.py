@@ -10,10 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from headway.bundle.contract import Bundle, InputSpec, ProbeRequest
-from headway.bundle.files import check_fingerprint, save_files
+from headway.bundle.contract import InputSpec, ProbeRequest
 from headway.bundle.probe import Probe, image_patches
 from headway.bundle.reading import Attention, Reading, attention_of
+from headway.bundle.with_reader import StoredBundle
 from headway.data.image_reader import ImageReader
 from headway.data.images import as_pixels
 from headway.errors import DataError, UsageError
@@ -27,28 +27,18 @@ Picture = Any
 picture of Pillow's."""
 
 
-class ImageEncoderBundle(Bundle):
+class ImageEncoderBundle(StoredBundle):
     """An encoder of pictures: ViT, DINO, DINOv2."""
 
     kind: ClassVar[str] = "image encoder"
     inputs: ClassVar[InputSpec] = InputSpec(modality="image")
+    reader_class = ImageReader
     model: ViT
 
     def __init__(self, model: ViT, reader: ImageReader) -> None:
         check_reader(reader, model.config)
-        self.model = model.eval()
+        super().__init__(model, reader)
         self.reader = reader
-
-    @classmethod
-    def open(cls, model: ViT, folder: Path, facts: dict[str, Any]) -> ImageEncoderBundle:
-        """The model with the reader that stands beside it, which must be that of `facts`."""
-        reader = ImageReader.load(folder)
-        check_fingerprint(facts, reader.fingerprint, folder)
-        return cls(model, reader)
-
-    @property
-    def config(self) -> ViTConfig:
-        return self.model.config
 
     @property
     def vit(self) -> ViT:
@@ -92,10 +82,6 @@ class ImageEncoderBundle(Bundle):
         return Probe(
             kind=self.kind, reading=reading, answer="", readout=None, images={"picture": patches}
         )
-
-    def save(self, folder: Path, *, overwrite: bool = False) -> None:
-        """Write config.json, model.safetensors and images.json durably: `files.save_files`."""
-        save_files(folder, self.model, self.reader, overwrite)
 
 
 @torch.inference_mode()

@@ -8,10 +8,11 @@ from typing import Any, ClassVar
 
 import torch
 
-from headway.bundle.contract import Bundle, ProbeRequest
-from headway.bundle.files import check_fingerprint, check_pieces, save_files
+from headway.bundle.contract import ProbeRequest
+from headway.bundle.files import check_pieces
 from headway.bundle.probe import Probe, next_token_readout
 from headway.bundle.reading import Attention, Reading, attention_of
+from headway.bundle.with_reader import StoredBundle
 from headway.decoding import (
     Continuation,
     GenerationConfig,
@@ -20,12 +21,12 @@ from headway.decoding import (
     stream,
 )
 from headway.errors import UsageError
-from headway.models import GPT, GPTConfig
+from headway.models import GPT
 from headway.settings import override
 from headway.text import TextTokenizer, load_tokenizer, word_places
 
 
-class TextBundle(Bundle):
+class TextBundle(StoredBundle):
     """A GPT of any kind with its tokenizer."""
 
     kind: ClassVar[str] = "language model"
@@ -33,19 +34,12 @@ class TextBundle(Bundle):
 
     def __init__(self, model: GPT, tokenizer: TextTokenizer) -> None:
         check_pieces(tokenizer.size, model.config.vocabulary)
-        self.model = model.eval()
+        super().__init__(model, tokenizer)
         self.tokenizer = tokenizer
 
     @classmethod
-    def open(cls, model: GPT, folder: Path, facts: dict[str, Any]) -> TextBundle:
-        """The model with the tokenizer that stands beside it, which must be that of `facts`."""
-        tokenizer = load_tokenizer(folder)
-        check_fingerprint(facts, tokenizer.fingerprint, folder)
-        return cls(model, tokenizer)
-
-    @property
-    def config(self) -> GPTConfig:
-        return self.model.config
+    def load_reader(cls, model: GPT, folder: Path) -> TextTokenizer:
+        return load_tokenizer(folder)
 
     def generate(
         self, prompts: Sequence[str], *, draft: TextBundle | None = None, **settings: Any
@@ -130,10 +124,6 @@ class TextBundle(Bundle):
         if room is None:
             return best.tokens, best.text
         return best.tokens[: max(0, room - len(self.tokenizer.begin(text)))], best.text
-
-    def save(self, folder: Path, *, overwrite: bool = False) -> None:
-        """Write config.json, model.safetensors and tokenizer.json durably: `files.save_files`."""
-        save_files(folder, self.model, self.tokenizer, overwrite)
 
 
 def _config(settings: dict[str, Any]) -> GenerationConfig:

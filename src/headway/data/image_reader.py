@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -14,7 +13,7 @@ import torch
 
 from headway.data.images import PIXELS_LIMIT, Pixels, resized, with_channels
 from headway.errors import DataError
-from headway.files import read_json, write_file
+from headway.files import json_bytes, read_json, write_file
 from headway.shapes import Float, Shaped, Tensor
 
 FILE = "images.json"
@@ -93,7 +92,7 @@ class ImageReader:
         return hashlib.sha256(self._json()).hexdigest()
 
     def _json(self) -> bytes:
-        return (json.dumps({"format": FORMAT, **asdict(self)}, indent=1) + "\n").encode()
+        return json_bytes({"format": FORMAT, **asdict(self)})
 
     def save(self, folder: Path) -> None:
         """Write images.json."""

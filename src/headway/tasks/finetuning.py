@@ -6,15 +6,20 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from headway.bundle import EncoderBundle
+from torch import nn
+
+from headway.blocks import add_lora, merge_lora
+from headway.bundle import EncoderBundle, TextBundle
 from headway.errors import DataError, UsageError
-from headway.files import read_json, write_file
+from headway.files import json_bytes, read_json, write_file
 from headway.models import Bert
 from headway.tasks.opening import load_as
+from headway.tasks.sections import LoRAConfig
 
 HINT = "--from RUN or --from MODEL, an encoder of BERT's family"
 
@@ -37,7 +42,22 @@ def copy_of(start: EncoderBundle, dropout: float) -> Bert:
     return bert
 
 
-def shape_of(start: EncoderBundle) -> str:
+def adapt(model: nn.Module, lora: LoRAConfig) -> None:
+    """Add adapters, which alone are trained, if the settings say so. UsageError if no layer has
+    one of the names."""
+    if lora.rank:
+        try:
+            add_lora(model, lora.rank, lora.alpha, lora.dropout, lora.targets or None)
+        except ValueError as error:
+            raise UsageError(f"lora: {error}") from error
+
+
+def without_adapters(model: Any, lora: LoRAConfig) -> Any:
+    """A copy with the adapters merged into the weights; the model itself if it has none."""
+    return merge_lora(deepcopy(model)) if lora.rank else model
+
+
+def shape_of(start: EncoderBundle | TextBundle) -> str:
     """For the screen."""
     shape = start.config
     return f"{shape.num_layers} layers, d={shape.model_dim}, {shape.num_heads} heads"
@@ -59,7 +79,7 @@ def check_unchanged(path: Path, reader: str, sides: Sequence[Any]) -> None:
     seen = hashlib.sha256(json.dumps(sides).encode()).hexdigest()
     facts = {"format": 1, "reader": reader, "sha256": seen}
     if not path.exists():
-        write_file(path, (json.dumps(facts, indent=1) + "\n").encode())
+        write_file(path, json_bytes(facts))
     elif read_json(path) != facts:
         raise DataError(
             "the texts, what is marked in them, or the model to start from are not those that the "

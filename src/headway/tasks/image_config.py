@@ -63,6 +63,15 @@ class ImageEncoderSettings(ViTConfig):
             super().__post_init__()
 
     @property
+    def described(self) -> str:
+        """The encoder in words."""
+        (y, x), (height, width) = self.vit.image, self.patch
+        return (
+            f"{self.num_layers} layers, d={self.model_dim}, {self.num_heads} heads, "
+            f"pictures of {y} x {x} x {self.channels} in patches of {height} x {width}"
+        )
+
+    @property
     def vit(self) -> ViTConfig:
         """The encoder's configuration; what the images decide must be there."""
         return ViTConfig(**{field.name: getattr(self, field.name) for field in fields(ViTConfig)})

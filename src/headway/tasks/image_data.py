@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from headway.data.formats.images import LabelledImage, LabelledImages
 from headway.data.image_corpus import ImageCorpus, mean_and_deviation, prepare_images
@@ -18,7 +19,7 @@ from headway.tasks.image_config import (
     LabelledImageDataConfig,
 )
 from headway.tasks.job import Emit
-from headway.tasks.splits import hold_out
+from headway.tasks.splits import check_known, check_sides, hold_out
 
 DARK = 64
 """A note is shown if the brightest pixel of all images is darker."""
@@ -129,6 +130,16 @@ def labelled_images(
     return LabelledImages(train, valid)
 
 
+def images_of_run(config: Any, run: Path) -> LabelledImageDataConfig:
+    """Which labelled images a run was trained on. UsageError if it was not."""
+    data = getattr(config, "data", None)
+    if not isinstance(data, LabelledImageDataConfig):
+        raise UsageError(
+            f"{run} does not say what it was trained on", hint="name a folder of pictures"
+        )
+    return data
+
+
 def content(image: LabelledImage) -> bytes:
     """What decides whether it is held out."""
     data = image.data()
@@ -142,21 +153,14 @@ def _check_classes(
     least_classes: int,
 ) -> None:
     sources = ", ".join(data.train)
-    if not train or not valid:
-        side = "held out" if train else "left to train on"
-        raise DataError(
-            f"of {len(train) + len(valid):,} pictures none is {side}",
-            sources,
-            "--data.valid FOLDER, or another --data.held-out",
-        )
+    hint = "--data.valid FOLDER, or another --data.held-out"
+    check_sides(train, valid, f"{len(train) + len(valid):,} pictures", sources, hint)
     labels = {image.label for image in train}
     if len(labels) < least_classes:
         raise DataError(f"pictures of two classes are needed: all show {labels.pop()!r}", sources)
-    for image in valid:
-        if image.label not in labels:
-            raise DataError(
-                f"the class {image.label!r} does not stand in the training pictures", image.where
-            )
+    check_known(
+        ((image.label, image.where) for image in valid), labels, "class", "the training pictures"
+    )
 
 
 def _ordered(labels: set[str]) -> list[str]:

@@ -39,6 +39,12 @@ def left_open(config: Any, *keys: str) -> frozenset[str]:
     return frozenset(key for key in keys if attrgetter(key)(config) is None)
 
 
+def averaging(decay: float) -> Any:
+    """The setting for the running average of weights, with its default."""
+    help = "decay of the running average of the weights; 0 switches it off"
+    return setting(decay, help, ge=0, lt=1)
+
+
 @dataclass(frozen=True, kw_only=True)
 class LoopConfig:
     """What the training loop itself is told, whatever it trains."""
@@ -49,9 +55,7 @@ class LoopConfig:
     )
     accumulate: int = setting(1, "batches for each update", gt=0, le=COPIES)
     clip: float = setting(1.0, "largest norm of the gradient", gt=0)
-    average: float = setting(
-        0.998, "decay of the running average of the weights; 0 switches it off", ge=0, lt=1
-    )
+    average: float = averaging(0.998)
     seed: int = setting(42, "everything random follows from it", ge=0, le=SEED)
 
     def __post_init__(self) -> None:
@@ -76,9 +80,7 @@ class FineTuningConfig(BlocksLoopConfig):
         None, "updates; none: training.epochs, or what suits the examples and the start", gt=0
     )
     epochs: float | None = setting(None, "passes over the examples, instead of steps", gt=0)
-    average: float = setting(
-        0.0, "decay of the running average of the weights; 0 switches it off", ge=0, lt=1
-    )
+    average: float = averaging(0.0)
     frozen: int | None = setting(
         None, "so many of the lowest blocks stay as they are, and the embeddings", ge=0
     )

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
+from headway.errors import DataError
 from headway.tasks.job import Emit
 
 T = TypeVar("T")
@@ -56,6 +57,42 @@ def hold_out(
         )
         emit({"kind": "note", "text": text})
     return train, valid
+
+
+def check_sides(
+    train: Sequence[T],
+    valid: Sequence[T],
+    what: str,
+    sources: str,
+    hint: str = "--data.valid FILE, or another --data.held-out",
+) -> None:
+    """DataError unless there are examples to train on and held-out ones. what: all of them, in
+    words; sources: where they come from."""
+    if not train or not valid:
+        side = "held out" if train else "left to train on"
+        raise DataError(f"of {what} none is {side}", sources, hint)
+
+
+def check_known(
+    labelled: Iterable[tuple[str, str]], known: Iterable[str], what: str, among: str | None = None
+) -> None:
+    """DataError for a label that is none of the known ones.
+
+    labelled: each label, and where it is. what: a label, in words. among: the examples that have
+    the known labels; None: those are the labels of a model.
+    """
+    labels = set(known)
+    for label, where in labelled:
+        if label not in labels:
+            unknown = f"the model does not know the {what} {label!r}"
+            absent = f"the {what} {label!r} does not stand in {among}"
+            raise DataError(unknown if among is None else absent, where)
+
+
+def evenly_spaced(count: int, most: int | None) -> list[int]:
+    """The numbers of at most `most` of `count` examples, at equal distances; None: of all."""
+    chosen = count if most is None else min(most, count)
+    return [i * count // chosen for i in range(chosen)]
 
 
 def _digest(content: str | bytes) -> bytes:

@@ -58,6 +58,13 @@ class TextInput:
     text: str = required("a text")
 
 
+def metrics_line(scores: Scores) -> str:
+    """Every metric with its value."""
+    return "   ".join(
+        f"{name.replace('_', ' ')} {value:.3f}" for name, value in scores.numbers().items()
+    )
+
+
 class TaskDefaults:
     """What a `Task` has unless it says otherwise: nothing to choose, and its scores in one line."""
 
@@ -66,10 +73,7 @@ class TaskDefaults:
 
     def show_scores(self, scores: Scores) -> list[str]:
         """Every metric with its value."""
-        numbers = (
-            f"{name.replace('_', ' ')} {value:.3f}" for name, value in scores.numbers().items()
-        )
-        return ["   ".join(numbers)]
+        return [metrics_line(scores)]
 
 
 @runtime_checkable

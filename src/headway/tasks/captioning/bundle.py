@@ -11,17 +11,16 @@ import torch
 
 from headway.bundle import (
     Attention,
-    Bundle,
     InputSpec,
     Probe,
     ProbeRequest,
     Reading,
     SearchTrace,
+    StoredBundle,
     attention_of,
     image_patches,
     next_token_readout,
 )
-from headway.bundle.files import check_fingerprint, save_files
 from headway.bundle.image_encoder import Picture, batches_of, check_reader, image_of, names_of
 from headway.decoding import (
     Candidate,
@@ -40,7 +39,7 @@ from headway.decoding import (
     sample_steps,
 )
 from headway.errors import DataError, UsageError
-from headway.models import Captioner, CaptionerConfig
+from headway.models import Captioner
 from headway.settings import override
 from headway.shapes import Float, Tensor
 from headway.tasks.captioning.prediction import (
@@ -65,11 +64,12 @@ class Caption:
     finished: bool
 
 
-class CaptionerBundle(Bundle):
+class CaptionerBundle(StoredBundle):
     """A captioner with its reader: pictures in, sentences out."""
 
     kind: ClassVar[str] = "captioner"
     inputs: ClassVar[InputSpec] = InputSpec(modality="image", target=True, language=True)
+    reader_class = CaptionReader
     model: Captioner
 
     def __init__(self, model: Captioner, reader: CaptionReader) -> None:
@@ -80,19 +80,8 @@ class CaptionerBundle(Bundle):
                 f"{model.config.gpt.vocabulary:,}",
                 hint="the model and the tokenizer are not from the same training",
             )
-        self.model = model.eval()
+        super().__init__(model, reader)
         self.reader = reader
-
-    @classmethod
-    def open(cls, model: Captioner, folder: Path, facts: dict[str, Any]) -> CaptionerBundle:
-        """The model with the reader that stands beside it, which must be that of `facts`."""
-        reader = CaptionReader.load(folder)
-        check_fingerprint(facts, reader.fingerprint, folder)
-        return cls(model, reader)
-
-    @property
-    def config(self) -> CaptionerConfig:
-        return self.model.config
 
     @property
     def languages(self) -> tuple[str, ...]:
@@ -338,8 +327,3 @@ class CaptionerBundle(Bundle):
             end=(self.reader.tokenizer.eos,) if best.finished else (),
             names=self.reader.pieces,
         )
-
-    def save(self, folder: Path, *, overwrite: bool = False) -> None:
-        """Write config.json, model.safetensors, images.json, tokenizer.json and captions.json
-        durably: `files.save_files`."""
-        save_files(folder, self.model, self.reader, overwrite)

@@ -9,11 +9,10 @@ from typing import Any, ClassVar, Literal
 
 from headway.data.augmentation import AugmentationConfig
 from headway.data.formats.captions import SPLIT
-from headway.machine import MachineConfig
 from headway.models import CaptionerConfig, GPTConfig
 from headway.settings import BATCH, BEAMS, LENGTH, PENALTY, VOCABULARY, section, setting
 from headway.tasks.image_config import ImageDataConfig, ImageEncoderSettings, decided_by_images
-from headway.tasks.sections import BlocksLoopConfig, CheckpointConfig, ObservationConfig
+from headway.tasks.sections import BlocksLoopConfig, ObservationConfig, RunSettings
 from headway.training import OptimizerConfig, ScheduleConfig
 
 
@@ -43,7 +42,6 @@ class CaptionModelConfig:
     vit: ImageEncoderSettings = section(ImageEncoderSettings)
     gpt: GPTConfig = section(GPTConfig)
 
-    family: ClassVar[str] = "captioner"
     sizes: ClassVar[dict[str, dict[str, Any]]] = CaptionerConfig.sizes
 
     @property
@@ -84,19 +82,15 @@ class CaptionEvaluationConfig(ObservationConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CaptionRunConfig:
+class CaptionRunConfig(RunSettings):
     """One training run of a captioner."""
 
     recipe: str = setting("caption", "name of the recipe this came from")
     data: CaptionDataConfig = section(CaptionDataConfig)
-    augmentation: AugmentationConfig = section(AugmentationConfig)
+    augmentation: AugmentationConfig = section(AugmentationConfig, after="data")
     model: CaptionModelConfig = section(CaptionModelConfig)
-    optimizer: OptimizerConfig = section(OptimizerConfig)
-    schedule: ScheduleConfig = section(ScheduleConfig)
     training: CaptionTrainingConfig = section(CaptionTrainingConfig)
     evaluation: CaptionEvaluationConfig = section(CaptionEvaluationConfig)
-    checkpoint: CheckpointConfig = section(CheckpointConfig)
-    machine: MachineConfig = section(MachineConfig)
 
     @property
     def decided_by_data(self) -> frozenset[str]:
@@ -106,11 +100,6 @@ class CaptionRunConfig:
         if training.decoder is not None:
             decided |= {f"model.gpt.{name}" for name in WRITES}
         return frozenset(decided)
-
-    @property
-    def name(self) -> str:
-        """What the run is called unless the user names it: its recipe."""
-        return self.recipe
 
 
 def caption() -> CaptionRunConfig:

@@ -25,7 +25,7 @@ from headway.tasks.captioning.config import CaptionDataConfig, CaptionRunConfig
 from headway.tasks.captioning.reader import FILE, CaptionReader
 from headway.tasks.image_data import content, note_dark, sized_reader
 from headway.tasks.job import Emit
-from headway.tasks.splits import hold_out
+from headway.tasks.splits import check_sides, evenly_spaced, hold_out
 from headway.text import TextPieces, TextTokenizer
 
 SPLITS = ("train", "valid")
@@ -96,11 +96,8 @@ def captioned_images(
     if found["test"]:
         text = f"{len(found['test']):,} pictures called test are left for headway eval"
         emit({"kind": "note", "text": text})
-    for name, side in (("train", "left to train on"), ("valid", "held out")):
-        if not found[name]:
-            raise DataError(
-                f"of {len(every):,} pictures none is {side}", data.train, "--data.held-out 0.2"
-            )
+    every_one, hint = f"{len(every):,} pictures", "--data.held-out 0.2"
+    check_sides(found["train"], found["valid"], every_one, str(data.train), hint)
     for language in data.text:
         if not any(language in captioned.captions for captioned in found["train"]):
             raise DataError(
@@ -201,8 +198,7 @@ class CaptionExamples:
     def chosen(self, language: str, limit: int | None) -> list[int]:
         """The images with a caption in that language; at most so many, evenly spaced."""
         places = [i for i, captions in enumerate(self.captions) if language in captions]
-        count = len(places) if limit is None else min(limit, len(places))
-        return [places[i * len(places) // count] for i in range(count)]
+        return [places[i] for i in evenly_spaced(len(places), limit)]
 
 
 def prepared_examples(corpus: CaptionCorpus, columns: tuple[str, ...]) -> CaptionExamples:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from headway.data.image_reader import ImageReader
 from headway.errors import DataError, UsageError
-from headway.files import read_json, write_file
+from headway.files import are_distinct_names, json_bytes, read_json, write_file
 from headway.text import TextTokenizer, load_tokenizer, word_places
 
 FILE = "captions.json"
@@ -85,7 +84,7 @@ class CaptionReader:
 
     def _json(self) -> bytes:
         facts = {"format": FORMAT, "languages": self.languages, "longest": self.longest}
-        return (json.dumps(facts, ensure_ascii=False, indent=1) + "\n").encode()
+        return json_bytes(facts)
 
     def save(self, folder: Path) -> None:
         """Write images.json, tokenizer.json and captions.json."""
@@ -100,10 +99,9 @@ class CaptionReader:
         facts = read_json(path)
         languages = facts.get("languages") if isinstance(facts, dict) else None
         if (
-            not isinstance(languages, list)
+            not are_distinct_names(languages)
             or facts.get("format") != FORMAT
-            or not all(isinstance(name, str) and name for name in languages)
-            or len(set(languages)) != len(languages)
+            or not all(languages)
             or type(facts.get("longest")) is not int
             or not 0 < facts["longest"] <= LONGEST
         ):

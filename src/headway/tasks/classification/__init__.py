@@ -35,7 +35,7 @@ from headway.tasks.classification.job import prepare
 from headway.tasks.classification.show import prediction_line, score_line
 from headway.tasks.classification.teaching import STUDENTS
 from headway.tasks.job import Emit, Job
-from headway.tasks.task import NO_OPTIONS, BundleSpec, NoOptions, Styled
+from headway.tasks.task import NO_OPTIONS, BundleSpec, NoOptions, Styled, TaskDefaults
 from headway.tasks.truncation import warn_of_truncation
 
 
@@ -51,7 +51,7 @@ class ClassColumns:
     )
 
 
-class Classification:
+class Classification(TaskDefaults):
     """The `Task` of classification."""
 
     name = "classification"
@@ -76,7 +76,6 @@ class Classification:
     input: type[Any] = ClassInput
     options: type[Any] = ClassOptions
     columns: type[Any] = ClassColumns
-    evaluation: type[Any] = NoOptions
     students = STUDENTS
     next_commands: Sequence[str] = ('classify {run} "..."', "eval {run}")
 

@@ -13,25 +13,22 @@ import torch
 
 from headway.bundle import (
     Attention,
-    Bundle,
     Classified,
     InputSpec,
     Probe,
     ProbeRequest,
     Reading,
     Readout,
+    StoredBundle,
     attention_of,
     class_names,
     framed_reading,
 )
-from headway.bundle.files import check_fingerprint, save_files
 from headway.data.framed import collate_framed, shortest_first
 from headway.errors import DataError, UsageError
 from headway.models import (
     BertClassifier,
-    BertClassifierConfig,
     TextClassifier,
-    TextClassifierConfig,
 )
 from headway.settings import required, setting
 from headway.shapes import Float, Tensor
@@ -79,7 +76,7 @@ class ClassifiedText:
     probabilities: dict[str, float] | None = None
 
 
-class ClassifierBundle(Bundle):
+class ClassifierBundle(StoredBundle):
     """A classifier, of a language model or an encoder, with what it reads and what it says.
 
     One that was trained on numbers has no labels, and scores texts instead.
@@ -96,22 +93,14 @@ class ClassifierBundle(Bundle):
                 f"{model.config.num_classes} classes",
                 hint="the model and the labels are not from the same training",
             )
-        self.model = model.eval()
+        super().__init__(model, reader)
         self.reader = reader
 
     @classmethod
-    def open(
-        cls, model: TextClassifier | BertClassifier, folder: Path, facts: dict[str, Any]
-    ) -> ClassifierBundle:
-        """The model with tokenizer and labels beside it, which must be those of `facts`."""
+    def load_reader(cls, model: TextClassifier | BertClassifier, folder: Path) -> ClassReader:
+        """With the tokenizer of a language model or of an encoder, as the model needs it."""
         marked = isinstance(model, BertClassifier)
-        reader = ClassReader.load(folder, MarkedTokenizer.load if marked else load_tokenizer)
-        check_fingerprint(facts, reader.fingerprint, folder)
-        return cls(model, reader)
-
-    @property
-    def config(self) -> TextClassifierConfig | BertClassifierConfig:
-        return self.model.config
+        return ClassReader.load(folder, MarkedTokenizer.load if marked else load_tokenizer)
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -273,8 +262,3 @@ class ClassifierBundle(Bundle):
             equation=equation,
             function=function,
         )
-
-    def save(self, folder: Path, *, overwrite: bool = False) -> None:
-        """Write config.json, model.safetensors, tokenizer.json and classes.json durably:
-        `files.save_files`."""
-        save_files(folder, self.model, self.reader, overwrite)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Literal
 
 from headway.data.formats import Columns
-from headway.machine import MachineConfig
 from headway.settings import BATCH, LENGTH, section, setting
 from headway.tasks.sections import (
     CheckpointConfig,
-    FineTuningConfig,
     LoRAConfig,
     ObservationConfig,
+    RowsConfig,
+    RunSettings,
+    StartedModelConfig,
     left_open,
 )
 from headway.training import OptimizerConfig, ScheduleConfig
@@ -55,19 +56,15 @@ class ClassifyDataConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassifierModelConfig:
+class ClassifierModelConfig(StartedModelConfig):
     """The model is the one that it starts from, with a matrix for the classes on top."""
 
-    dropout: float = setting(0.1, "share of activations dropped while training", ge=0, lt=1)
     head_dropout: float = setting(
         0.1, "share of the text's vector dropped while training", ge=0, lt=1
     )
     pooling: Literal["first", "mean"] = setting(
         "mean", "of an encoder, a text's vector: the pooler's of [CLS], or the mean of all tokens"
     )
-
-    family: ClassVar[str] = "classifier"
-    sizes: ClassVar[dict[str, dict[str, Any]]] = {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +83,7 @@ class ClassifyScheduleConfig(ScheduleConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassifyTrainingConfig(FineTuningConfig):
+class ClassifyTrainingConfig(RowsConfig):
     rows: int = setting(32, "texts of a batch", gt=0, le=BATCH)
     balance: bool = setting(False, "rare classes count more: each class as much as any other")
     auxiliary: float = setting(
@@ -114,7 +111,7 @@ class ClassifyEvaluationConfig(ObservationConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassifyRunConfig:
+class ClassifyRunConfig(RunSettings):
     """One training run of a classifier, from a language model or encoder (`training.start`)."""
 
     recipe: str = setting("classify", "name of the recipe this came from")
@@ -123,21 +120,14 @@ class ClassifyRunConfig:
     optimizer: ClassifyOptimizerConfig = section(ClassifyOptimizerConfig)
     schedule: ClassifyScheduleConfig = section(ClassifyScheduleConfig)
     training: ClassifyTrainingConfig = section(ClassifyTrainingConfig)
-    lora: LoRAConfig = section(LoRAConfig)
+    lora: LoRAConfig = section(LoRAConfig, after="training")
     evaluation: ClassifyEvaluationConfig = section(ClassifyEvaluationConfig)
-    checkpoint: CheckpointConfig = section(CheckpointConfig)
-    machine: MachineConfig = section(MachineConfig)
 
     @property
     def decided_by_data(self) -> frozenset[str]:
         """Settings that follow from the texts, or from the model it starts from."""
         keys = "optimizer.lr", "schedule.warmup", "training.steps", "evaluation.metric"
         return left_open(self, *keys)
-
-    @property
-    def name(self) -> str:
-        """What the run is called unless the user names it: its recipe."""
-        return self.recipe
 
 
 def classify() -> ClassifyRunConfig:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from headway.tasks.classification.config import (
 from headway.tasks.classification.reader import ClassReader, Numbers
 from headway.tasks.finetuning import check_unchanged
 from headway.tasks.job import Emit
-from headway.tasks.splits import hold_out
+from headway.tasks.splits import check_known, check_sides, hold_out
 from headway.text import MarkedTokenizer, TextTokenizer
 
 FILE = "texts.json"
@@ -97,14 +97,11 @@ def labelled_texts(
     _check_labels(given, data, sources)
     if data.valid:
         valid = list(read_labelled([Path(name) for name in data.valid], data.columns))
-        labels = {each.label for each in given}
-        for each in valid:
-            if data.kind == "number":
-                _ = each.number
-            elif each.label not in labels:
-                raise DataError(
-                    f"the label {each.label!r} does not stand in the training texts", each.where
-                )
+        if data.kind == "number":
+            _ = [text.number for text in valid]  # DataError for one that is no number
+        else:
+            labels = {text.label for text in given}
+            check_known(labels_of(valid), labels, "label", "the training texts")
         train, sources = given, ", ".join(data.valid)
     else:
         classes = data.kind == "class"
@@ -116,14 +113,13 @@ def labelled_texts(
             emit=emit,
             unit="texts" if data.second is None else "pairs",
         )
-    if not train or not valid:
-        side = "held out" if train else "left to train on"
-        raise DataError(
-            f"of {len(given):,} texts none is {side}",
-            sources,
-            "--data.valid FILE, or another --data.held-out",
-        )
+    check_sides(train, valid, f"{len(given):,} texts", sources)
     return train, valid
+
+
+def labels_of(texts: Sequence[LabelledText]) -> Iterator[tuple[str, str]]:
+    """Each label, and where it is."""
+    return ((text.label, text.where) for text in texts)
 
 
 def _check_labels(given: Sequence[LabelledText], data: ClassifyDataConfig, sources: str) -> None:
@@ -173,9 +169,8 @@ def prepare_as(
             hint="--data.second COLUMN for pairs, --data.kind number for numbers",
         )
     sides = labelled_texts(data, emit)
-    for each in (*sides[0], *sides[1]):
-        if reader.numbers is None and each.label not in reader.labels:
-            raise DataError(f"the model does not know the label {each.label!r}", each.where)
+    if reader.numbers is None:
+        check_known(labels_of([*sides[0], *sides[1]]), reader.labels, "label")
     held_out = {each.texts for each in sides[1]}
     fresh = [each for each in extra if each.texts not in held_out]
     if len(fresh) < len(extra):

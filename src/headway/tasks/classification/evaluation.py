@@ -12,6 +12,8 @@ from headway.errors import DataError
 from headway.evaluation import class_scores, confusion, number_scores
 from headway.evaluation.scores import Confusion, Metric, Scores
 from headway.tasks.classification.bundle import ClassifierBundle
+from headway.tasks.classification.data import labels_of
+from headway.tasks.splits import check_known
 
 
 def evaluate(
@@ -39,9 +41,7 @@ def evaluate(
         )
         return Scores(metrics, {unit: len(texts)})
     numbers = {label: i for i, label in enumerate(bundle.labels)}
-    for text in texts:
-        if text.label not in numbers:
-            raise DataError(f"the model does not know the label {text.label!r}", text.where)
+    check_known(labels_of(texts), numbers, "label")
     return _of_classes(bundle, texts, [numbers[text.label] for text in texts], unit, progress)
 
 

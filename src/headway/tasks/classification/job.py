@@ -8,14 +8,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable
-from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
-from headway.blocks import add_lora, merge_lora
 from headway.bundle import EncoderBundle, TextBundle
 from headway.data.by_length import ByLength
 from headway.errors import UsageError
@@ -25,7 +23,7 @@ from headway.settings import override
 from headway.tasks.classification.bundle import ClassifierBundle
 from headway.tasks.classification.config import METRICS, ClassifyRunConfig
 from headway.tasks.classification.data import PreparedTexts, prepare_texts
-from headway.tasks.finetuning import balanced, copy_of
+from headway.tasks.finetuning import adapt, balanced, copy_of, shape_of, without_adapters
 from headway.tasks.job import Emit, Job, planned_steps, prepare_blocks
 from headway.tasks.opening import load
 from headway.tasks.task import NO_OPTIONS
@@ -137,16 +135,14 @@ class ClassifyJob:
         return self.rows.stream(epoch, position)
 
     def bundle(self, model: Any) -> ClassifierBundle:
-        plain = merge_lora(deepcopy(model)) if self.config.lora.rank else model
-        return ClassifierBundle(plain, self.prepared.reader)
+        return ClassifierBundle(without_adapters(model, self.config.lora), self.prepared.reader)
 
     def plan(self) -> dict[str, Any]:
-        body, training, reader = self.start.config, self.config.training, self.prepared.reader
+        training, reader = self.config.training, self.prepared.reader
         says = "a number" if reader.numbers is not None else f"{reader.outputs} classes"
         unit = "pairs" if reader.pairs else "texts"
         return {
-            "model": f"{body.num_layers} layers, d={body.model_dim}, {body.num_heads} heads, "
-            f"{says}",
+            "model": f"{shape_of(self.start)}, {says}",
             "batches": f"{training.rows * training.accumulate:,} {unit}",
             "batches_an_epoch": self.rows.batches_an_epoch,
             "unit": unit,
@@ -168,11 +164,7 @@ def _fitted(config: ClassifyRunConfig, kind: Start, batches: int) -> ClassifyRun
 
 def _adapt(body: nn.Module, config: ClassifyRunConfig) -> None:
     """Adapters in the body, which alone train there; and its pooler, which may be new."""
-    lora = config.lora
-    try:
-        add_lora(body, lora.rank, lora.alpha, lora.dropout, lora.targets or None)
-    except ValueError as error:
-        raise UsageError(f"lora: {error}") from error
+    adapt(body, config.lora)
     if isinstance(body, Bert) and body.pooler is not None:
         body.pooler.requires_grad_(True)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import DataError, UsageError
-from headway.files import read_json, write_file
+from headway.files import are_distinct_names, json_bytes, read_json, write_file
 from headway.text import MarkedTokenizer, Marks, TextTokenizer, load_tokenizer
 
 CLASSES_FILE = "classes.json"
@@ -134,7 +133,7 @@ class ClassReader:
             facts["numbers"] = asdict(self.numbers)
         if self.pairs is not False:
             facts["pairs"] = self.pairs
-        return (json.dumps(facts, ensure_ascii=False, indent=1) + "\n").encode()
+        return json_bytes(facts)
 
     def save(self, folder: Path) -> None:
         """Write tokenizer.json and classes.json."""
@@ -161,9 +160,7 @@ def _are_classes(facts: dict[str, Any]) -> bool:
     labels, numbers = facts.get("labels"), facts.get("numbers")
     return (
         facts.get("format") == FORMAT
-        and isinstance(labels, list)
-        and all(isinstance(label, str) for label in labels)
-        and len(set(labels)) == len(labels)
+        and are_distinct_names(labels)
         and type(facts.get("max_length")) is int
         and facts["max_length"] >= 2
         and type(facts.get("pairs", False)) in {bool, type(None)}

@@ -6,7 +6,7 @@ from itertools import islice
 
 from headway.evaluation.scores import Scores
 from headway.tasks.classification.bundle import ClassifiedText, ClassOptions
-from headway.tasks.task import Styled
+from headway.tasks.task import Styled, metrics_line
 
 
 def prediction_line(prediction: ClassifiedText, options: ClassOptions) -> Styled:
@@ -19,7 +19,6 @@ def prediction_line(prediction: ClassifiedText, options: ClassOptions) -> Styled
 
 def score_line(scores: Scores) -> str:
     """The metrics, and how many texts, or pairs, are right."""
-    numbers = (f"{name.replace('_', ' ')} {value:.3f}" for name, value in scores.numbers().items())
     unit, count = list(scores.counts.items())[-1]
     right = f"{scores.counts['right']:,} of " if "right" in scores.counts else ""
-    return "   ".join([*numbers, f"{right}{count:,} {unit}"])
+    return f"{metrics_line(scores)}   {right}{count:,} {unit}"

@@ -28,10 +28,10 @@ from headway.tasks.image_classification.foreign import from_hugging_face, to_hug
 from headway.tasks.image_classification.job import prepare
 from headway.tasks.image_classification.show import prediction_line, score_line
 from headway.tasks.job import Emit, Job
-from headway.tasks.task import NO_OPTIONS, BundleSpec, NoOptions, Styled
+from headway.tasks.task import NO_OPTIONS, BundleSpec, NoOptions, Styled, TaskDefaults
 
 
-class ImageClassification:
+class ImageClassification(TaskDefaults):
     """The `Task` of image classification."""
 
     name = "image_classification"
@@ -52,7 +52,6 @@ class ImageClassification:
     }
     input: type[Any] = ImageInput
     options: type[Any] = ImageClassOptions
-    evaluation: type[Any] = NoOptions
     next_commands: Sequence[str] = (
         "classify {run} PICTURES",
         "eval {run} --confusion confusion.png",

@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 
 from headway.bundle import (
     Attention,
-    Bundle,
     Classified,
     InputSpec,
     Probe,
     ProbeRequest,
     Reading,
     Readout,
+    StoredBundle,
     attention_of,
     class_names,
     image_patches,
 )
-from headway.bundle.files import check_fingerprint, save_files
 from headway.bundle.image_encoder import (
     Picture,
     batches_of,
@@ -36,8 +34,8 @@ from headway.bundle.image_encoder import (
 )
 from headway.data.image_reader import ImageReader
 from headway.errors import DataError
-from headway.files import read_json, write_file
-from headway.models import ViT, ViTClassifier, ViTClassifierConfig
+from headway.files import are_distinct_names, json_bytes, read_json, write_file
+from headway.models import ViT, ViTClassifier
 from headway.settings import required, setting
 from headway.shapes import Float, Tensor
 
@@ -59,7 +57,7 @@ class ImageClasses:
 
     def _json(self) -> bytes:
         facts = {"format": FORMAT, "labels": self.labels}
-        return (json.dumps(facts, ensure_ascii=False, indent=1) + "\n").encode()
+        return json_bytes(facts)
 
     def save(self, folder: Path) -> None:
         """Write images.json and classes.json."""
@@ -72,12 +70,7 @@ class ImageClasses:
         path = folder / CLASSES_FILE
         facts = read_json(path)
         labels = facts.get("labels") if isinstance(facts, dict) else None
-        if (
-            not isinstance(labels, list)
-            or facts.get("format") != FORMAT
-            or not all(isinstance(label, str) for label in labels)
-            or len(set(labels)) != len(labels)
-        ):
+        if not are_distinct_names(labels) or facts.get("format") != FORMAT:
             raise DataError(f"not a list of classes (format {FORMAT})", str(path))
         return cls(ImageReader.load(folder), tuple(labels))
 
@@ -114,11 +107,12 @@ class ClassifiedImage:
     probabilities: dict[str, float]
 
 
-class ImageClassifierBundle(Bundle):
+class ImageClassifierBundle(StoredBundle):
     """An image classifier with its image reader and the names of its classes."""
 
     kind: ClassVar[str] = "image classifier"
     inputs: ClassVar[InputSpec] = InputSpec(modality="image")
+    reader_class = ImageClasses
     model: ViTClassifier
 
     def __init__(self, model: ViTClassifier, classes: ImageClasses) -> None:
@@ -129,21 +123,8 @@ class ImageClassifierBundle(Bundle):
                 f"{model.config.num_classes} classes",
                 hint="the model and the labels are not from the same training",
             )
-        self.model = model.eval()
+        super().__init__(model, classes)
         self.classes = classes
-
-    @classmethod
-    def open(
-        cls, model: ViTClassifier, folder: Path, facts: dict[str, Any]
-    ) -> ImageClassifierBundle:
-        """The model with reader and labels beside it, which must be those of `facts`."""
-        classes = ImageClasses.load(folder)
-        check_fingerprint(facts, classes.fingerprint, folder)
-        return cls(model, classes)
-
-    @property
-    def config(self) -> ViTClassifierConfig:
-        return self.model.config
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -229,8 +210,3 @@ class ImageClassifierBundle(Bundle):
             ),
             images={"picture": image_patches(self.vit, self.reader, request.input)},
         )
-
-    def save(self, folder: Path, *, overwrite: bool = False) -> None:
-        """Write config.json, model.safetensors, images.json and classes.json durably:
-        `files.save_files`."""
-        save_files(folder, self.model, self.classes, overwrite)

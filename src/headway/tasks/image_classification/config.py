@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 from headway.data.augmentation import AugmentationConfig
-from headway.machine import MachineConfig
 from headway.models.vit_classifier import ImagePooling
 from headway.settings import BATCH, section, setting
 from headway.tasks.image_config import (
@@ -14,7 +13,14 @@ from headway.tasks.image_config import (
     LabelledImageDataConfig,
     decided_by_images,
 )
-from headway.tasks.sections import CheckpointConfig, FineTuningConfig, ObservationConfig, left_open
+from headway.tasks.sections import (
+    CheckpointConfig,
+    FineTuningConfig,
+    ObservationConfig,
+    RunSettings,
+    averaging,
+    left_open,
+)
 from headway.training import OptimizerConfig, ScheduleConfig
 
 EPOCHS = 30.0
@@ -36,8 +42,6 @@ class VisionModelConfig(ImageEncoderSettings):
         0.0, "share of the picture's vector dropped while training", ge=0, lt=1
     )
 
-    family: ClassVar[str] = "image-classifier"
-
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.pooling != "mean" and not self.class_token:
@@ -56,9 +60,7 @@ class VisionModelConfig(ImageEncoderSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class VisionTrainingConfig(FineTuningConfig):
-    average: float = setting(
-        0.998, "decay of the running average of the weights; 0 switches it off", ge=0, lt=1
-    )
+    average: float = averaging(0.998)
     rows: int = setting(64, "pictures of a batch", gt=0, le=BATCH)
     smoothing: float = setting(0.1, "label smoothing", ge=0, lt=1)
     start: str | None = setting(
@@ -74,30 +76,21 @@ class VisionEvaluationConfig(ObservationConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class VisionRunConfig:
+class VisionRunConfig(RunSettings):
     """One training run of an image classifier."""
 
     recipe: str = setting("vision", "name of the recipe this came from")
     data: LabelledImageDataConfig = section(LabelledImageDataConfig)
-    augmentation: AugmentationConfig = section(AugmentationConfig)
+    augmentation: AugmentationConfig = section(AugmentationConfig, after="data")
     model: VisionModelConfig = section(VisionModelConfig)
-    optimizer: OptimizerConfig = section(OptimizerConfig)
-    schedule: ScheduleConfig = section(ScheduleConfig)
     training: VisionTrainingConfig = section(VisionTrainingConfig)
     evaluation: VisionEvaluationConfig = section(VisionEvaluationConfig)
-    checkpoint: CheckpointConfig = section(CheckpointConfig)
-    machine: MachineConfig = section(MachineConfig)
 
     @property
     def decided_by_data(self) -> frozenset[str]:
         """Settings that follow from the pictures, or from the model it starts from."""
         decided = decided_by_images(self.model, self.training.start)
         return decided | left_open(self, "training.steps")
-
-    @property
-    def name(self) -> str:
-        """What the run is called unless the user names it: its recipe."""
-        return self.recipe
 
 
 _OPTIMIZER = OptimizerConfig(

@@ -10,8 +10,7 @@ from headway.data.image_examples import FileExamples
 from headway.data.image_sources import read_images
 from headway.errors import UsageError
 from headway.tasks.image_classification.config import VisionRunConfig
-from headway.tasks.image_config import LabelledImageDataConfig
-from headway.tasks.image_data import check_images, labelled_images
+from headway.tasks.image_data import check_images, images_of_run, labelled_images
 
 
 def check(config: VisionRunConfig) -> None:
@@ -31,9 +30,4 @@ def images_of_files(paths: Sequence[Path]) -> FileExamples:
 
 def held_out_images(config: Any, run: Path) -> FileExamples:
     """The images that a run held out. UsageError unless it was trained on labelled images."""
-    data = getattr(config, "data", None)
-    if not isinstance(data, LabelledImageDataConfig):
-        raise UsageError(
-            f"{run} does not say what it was trained on", hint="name a folder of pictures"
-        )
-    return FileExamples(labelled_images(data).valid)
+    return FileExamples(labelled_images(images_of_run(config, run)).valid)

@@ -13,6 +13,7 @@ from headway.evaluation import class_scores, confusion
 from headway.evaluation.scores import Confusion, Metric, Scores
 from headway.shapes import Float, Int, Tensor
 from headway.tasks.image_classification.bundle import ImageClassifierBundle
+from headway.tasks.splits import check_known
 
 BATCH = 32  # images classified at once
 TOP = 5
@@ -29,9 +30,8 @@ def evaluate(
     there is no image, and for a class that the model does not have.
     """
     numbers = {label: i for i, label in enumerate(bundle.labels)}
-    for i, label in enumerate(images.labels):
-        if label not in numbers:
-            raise DataError(f"the model does not know the class {label!r}", images.where(i))
+    labelled = ((label, images.where(i)) for i, label in enumerate(images.labels))
+    check_known(labelled, numbers, "class")
     if not len(images):
         raise DataError("there is no picture to evaluate on")
     parts = []

@@ -85,12 +85,9 @@ class VisionJob:
         )
 
     def plan(self) -> dict[str, Any]:
-        shape, training = self.config.model, self.config.training
-        (y, x), (height, width) = shape.vit.image, shape.patch
+        model, training = self.config.model, self.config.training
         return {
-            "model": f"{shape.num_layers} layers, d={shape.model_dim}, {shape.num_heads} heads, "
-            f"pictures of {y} x {x} x {shape.channels} in patches of {height} x {width}, "
-            f"{len(self.prepared.labels)} classes",
+            "model": f"{model.described}, {len(self.prepared.labels)} classes",
             "batches": f"{training.rows * training.accumulate:,} pictures",
             "batches_an_epoch": self.rows.batches_an_epoch,
             "unit": "pictures",

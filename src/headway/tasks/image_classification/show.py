@@ -6,7 +6,7 @@ from itertools import islice
 
 from headway.evaluation.scores import Scores
 from headway.tasks.image_classification.bundle import ClassifiedImage, ImageClassOptions
-from headway.tasks.task import Styled
+from headway.tasks.task import Styled, metrics_line
 
 TOP = 5
 """Number of labels of each image, if not chosen."""
@@ -21,6 +21,5 @@ def prediction_line(prediction: ClassifiedImage, options: ImageClassOptions) -> 
 
 def score_line(scores: Scores) -> str:
     """The metrics, and how many images are right."""
-    metrics = (f"{name.replace('_', ' ')} {value:.3f}" for name, value in scores.numbers().items())
     right, images = scores.counts["right"], scores.counts["pictures"]
-    return "   ".join([*metrics, f"{right:,} of {images:,} pictures"])
+    return f"{metrics_line(scores)}   {right:,} of {images:,} pictures"

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from headway.machine import MachineConfig
 from headway.models import GPTConfig
 from headway.settings import BATCH, COPIES, LENGTH, VOCABULARY, section, setting
 from headway.tasks.sections import (
@@ -15,7 +14,9 @@ from headway.tasks.sections import (
     CheckpointConfig,
     LoRAConfig,
     ObservationConfig,
+    RunSettings,
     TextDataConfig,
+    averaging,
 )
 from headway.training import OptimizerConfig, ScheduleConfig
 
@@ -36,9 +37,7 @@ class LanguageDataConfig(TextDataConfig):
 @dataclass(frozen=True, kw_only=True)
 class LanguageTrainingConfig(BlocksLoopConfig):
     steps: int = setting(3000, "updates", gt=0)
-    average: float = setting(
-        0.0, "decay of the running average of the weights; 0 switches it off", ge=0, lt=1
-    )
+    average: float = averaging(0.0)
     rows: int = setting(16, "rows of a batch", gt=0, le=BATCH)
     length: int = setting(256, "tokens of a row", gt=0, le=LENGTH)
     start: str | None = setting(
@@ -78,19 +77,15 @@ class LanguageScoring:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LanguageRunConfig:
+class LanguageRunConfig(RunSettings):
     """One training run of a language model, from nothing or from another (`training.start`)."""
 
     recipe: str = setting("gpt", "name of the recipe this came from")
     data: LanguageDataConfig = section(LanguageDataConfig)
     model: GPTConfig = section(GPTConfig)
-    optimizer: OptimizerConfig = section(OptimizerConfig)
-    schedule: ScheduleConfig = section(ScheduleConfig)
     training: LanguageTrainingConfig = section(LanguageTrainingConfig)
-    lora: LoRAConfig = section(LoRAConfig)
+    lora: LoRAConfig = section(LoRAConfig, after="training")
     evaluation: LanguageEvaluationConfig = section(LanguageEvaluationConfig)
-    checkpoint: CheckpointConfig = section(CheckpointConfig)
-    machine: MachineConfig = section(MachineConfig)
 
     @property
     def decided_by_data(self) -> frozenset[str]:
@@ -99,11 +94,6 @@ class LanguageRunConfig:
             return frozenset({"model.vocabulary"})
         given = {f"model.{name}" for name in GPTConfig.__dataclass_fields__}
         return frozenset(given - {"model.dropout"})
-
-    @property
-    def name(self) -> str:
-        """What the run is called unless the user names it: its recipe."""
-        return self.recipe
 
 
 def gpt() -> LanguageRunConfig:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import math
-from copy import deepcopy
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
-from headway.blocks import add_lora, merge_lora
 from headway.bundle import TextBundle
 from headway.data.packing import TextRows
 from headway.errors import UsageError
 from headway.machine import Machine
 from headway.models import GPT
 from headway.settings import override
+from headway.tasks.finetuning import adapt, without_adapters
 from headway.tasks.job import Emit, Example, Job, prepare_blocks
 from headway.tasks.language_modeling.config import LanguageRunConfig, LanguageScoring
 from headway.tasks.language_modeling.data import PreparedLanguage, prepare_language
@@ -58,12 +57,7 @@ class LanguageJob:
         model = GPT(self.config.model)
         if self.start is not None:
             model.load_state_dict(self.start.model.state_dict())
-        lora = self.config.lora
-        if lora.rank:
-            try:
-                add_lora(model, lora.rank, lora.alpha, lora.dropout, lora.targets or None)
-            except ValueError as error:
-                raise UsageError(f"lora: {error}") from error
+        adapt(model, self.config.lora)
         prepare_blocks(model, self.config.training, self.config.machine, model, "hidden")
         return model
 
@@ -75,8 +69,7 @@ class LanguageJob:
         return Example(self.prepared.tokenizer.decode(first))
 
     def bundle(self, model: Any) -> TextBundle:
-        plain = merge_lora(deepcopy(model)) if self.config.lora.rank else model
-        return TextBundle(plain, self.prepared.tokenizer)
+        return TextBundle(without_adapters(model, self.config.lora), self.prepared.tokenizer)
 
     def plan(self) -> dict[str, Any]:
         model, training = self.config.model, self.config.training

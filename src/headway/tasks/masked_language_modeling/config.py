@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from headway.data.corruption import MaskingConfig
-from headway.machine import MachineConfig
 from headway.models import BertConfig
 from headway.settings import BATCH, COPIES, LENGTH, VOCABULARY, section, setting
 from headway.tasks.sections import (
     BlocksLoopConfig,
     CheckpointConfig,
     ObservationConfig,
+    RunSettings,
     TextDataConfig,
+    averaging,
 )
 from headway.training import OptimizerConfig, ScheduleConfig
 
@@ -45,9 +46,7 @@ class EncoderDataConfig(TextDataConfig):
 @dataclass(frozen=True, kw_only=True)
 class EncoderTrainingConfig(BlocksLoopConfig):
     steps: int = setting(6000, "updates", gt=0)
-    average: float = setting(
-        0.0, "decay of the running average of the weights; 0 switches it off", ge=0, lt=1
-    )
+    average: float = averaging(0.0)
     rows: int = setting(32, "rows of a batch", gt=0, le=BATCH)
     length: int = setting(128, "most tokens of a row, its marks included", ge=8, le=LENGTH)
     short: float = setting(0.1, "share of the pairs that aim at a shorter length", ge=0, le=1)
@@ -87,7 +86,7 @@ class EncoderScoring:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EncoderRunConfig:
+class EncoderRunConfig(RunSettings):
     """One pre-training run of an encoder, from nothing or from another (`training.start`).
 
     `model.next_sentence` says what a row is: two texts of which one must tell whether they belong
@@ -96,14 +95,10 @@ class EncoderRunConfig:
 
     recipe: str = setting("bert", "name of the recipe this came from")
     data: EncoderDataConfig = section(EncoderDataConfig)
-    masking: MaskingConfig = section(MaskingConfig)
+    masking: MaskingConfig = section(MaskingConfig, after="data")
     model: BertConfig = section(BertConfig)
-    optimizer: OptimizerConfig = section(OptimizerConfig)
-    schedule: ScheduleConfig = section(ScheduleConfig)
     training: EncoderTrainingConfig = section(EncoderTrainingConfig)
     evaluation: EncoderEvaluationConfig = section(EncoderEvaluationConfig)
-    checkpoint: CheckpointConfig = section(CheckpointConfig)
-    machine: MachineConfig = section(MachineConfig)
 
     @property
     def decided_by_data(self) -> frozenset[str]:
@@ -112,11 +107,6 @@ class EncoderRunConfig:
             return frozenset({"model.vocabulary", "model.max_length"})
         given = {f"model.{name}" for name in BertConfig.__dataclass_fields__}
         return frozenset(given - {"model.dropout"})
-
-    @property
-    def name(self) -> str:
-        """What the run is called unless the user names it: its recipe."""
-        return self.recipe
 
 
 _ENCODER_OPTIMIZER = OptimizerConfig(

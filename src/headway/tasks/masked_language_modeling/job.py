@@ -47,7 +47,7 @@ from headway.tasks.text_data import opened
 from headway.training import MaskedWords, Stream
 
 
-class EncoderJob:
+class PretrainingJob:
     """A `Job`: a BERT and the sentences it learns from. start: what it goes on from, or none."""
 
     def __init__(
@@ -180,12 +180,12 @@ def _fitted(
     )
 
 
-def prepare(config: EncoderRunConfig, folder: Path, machine: Machine, emit: Emit) -> EncoderJob:
+def prepare(config: EncoderRunConfig, folder: Path, machine: Machine, emit: Emit) -> PretrainingJob:
     """The sentences, encoded, and the encoder that training goes on from, if any."""
     training = config.training
     start = opened(EncoderBundle, training.start, training.length) if training.start else None
     prepared = prepare_encoder(config, start, folder, emit)
-    job = EncoderJob(config, prepared, start, machine)
+    job = PretrainingJob(config, prepared, start, machine)
 
     def note(text: str) -> None:
         emit({"kind": "note", "text": text})

@@ -20,7 +20,7 @@ from headway.tasks.masked_language_modeling.config import (
     EncoderTrainingConfig,
 )
 from headway.tasks.masked_language_modeling.data import prepare_encoder
-from headway.tasks.masked_language_modeling.job import EncoderJob
+from headway.tasks.masked_language_modeling.job import PretrainingJob
 from headway.tasks.sections import ObservationConfig, TextDataConfig
 from headway.tasks.teaching import Course, Students, TextStudentTrainingConfig, view_of
 from headway.tasks.text_data import check_room, check_text
@@ -72,7 +72,7 @@ def _prepare(
     own = _as_pre_training(config)
     check_room(teacher, str(config.training.teacher), config.training.length)
     drop_heads(teacher.model, "none")  # no outputs are compared, so no head would be trained
-    job = EncoderJob(own, prepare_encoder(own, teacher, folder, emit), teacher, machine)
+    job = PretrainingJob(own, prepare_encoder(own, teacher, folder, emit), teacher, machine)
 
     def views(batch: MaskedBatch) -> list[View]:
         texts = batch.framed

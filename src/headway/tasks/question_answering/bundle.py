@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from headway.bundle import (
 )
 from headway.data.framed import shortest_first
 from headway.errors import DataError, UsageError
-from headway.files import read_json, write_file
+from headway.files import json_bytes, read_json, write_file
 from headway.models import BertAnswerer
 from headway.settings import required, setting
 from headway.shapes import Bool, Float, Tensor
@@ -135,7 +134,7 @@ class AnswerReader:
 
     def _json(self) -> bytes:
         facts = {"format": FORMAT, "window": self.window, "stride": self.stride}
-        return (json.dumps(facts, indent=1) + "\n").encode()
+        return json_bytes(facts)
 
     def save(self, folder: Path) -> None:
         """Write tokenizer.json and windows.json."""

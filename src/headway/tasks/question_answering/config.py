@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Literal
 
-from headway.machine import MachineConfig
 from headway.settings import BATCH, LENGTH, section, setting
-from headway.tasks.sections import CheckpointConfig, FineTuningConfig, ObservationConfig, left_open
+from headway.tasks.sections import (
+    CheckpointConfig,
+    ObservationConfig,
+    RowsConfig,
+    RunSettings,
+    StartedModelConfig,
+)
 from headway.training import OptimizerConfig, ScheduleConfig
 
 
@@ -32,17 +37,7 @@ class AnswerDataConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnswererModelConfig:
-    """The model is the one that it starts from, with a matrix for begin and end on top."""
-
-    dropout: float = setting(0.1, "share of activations dropped while training", ge=0, lt=1)
-
-    family: ClassVar[str] = "answerer"
-    sizes: ClassVar[dict[str, dict[str, Any]]] = {}
-
-
-@dataclass(frozen=True, kw_only=True)
-class AnswerTrainingConfig(FineTuningConfig):
+class AnswerTrainingConfig(RowsConfig):
     rows: int = setting(16, "windows of a batch", gt=0, le=BATCH)
 
 
@@ -64,28 +59,14 @@ class AnswerScoring:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnswerRunConfig:
+class AnswerRunConfig(RunSettings):
     """One training run of an answerer, from an encoder (`training.start`)."""
 
     recipe: str = setting("answer", "name of the recipe this came from")
     data: AnswerDataConfig = section(AnswerDataConfig)
-    model: AnswererModelConfig = section(AnswererModelConfig)
-    optimizer: OptimizerConfig = section(OptimizerConfig)
-    schedule: ScheduleConfig = section(ScheduleConfig)
+    model: StartedModelConfig = section(StartedModelConfig)
     training: AnswerTrainingConfig = section(AnswerTrainingConfig)
     evaluation: AnswerEvaluationConfig = section(AnswerEvaluationConfig)
-    checkpoint: CheckpointConfig = section(CheckpointConfig)
-    machine: MachineConfig = section(MachineConfig)
-
-    @property
-    def decided_by_data(self) -> frozenset[str]:
-        """Settings that follow from the examples."""
-        return left_open(self, "training.steps")
-
-    @property
-    def name(self) -> str:
-        """What the run is called unless the user names it: its recipe."""
-        return self.recipe
 
 
 def answer() -> AnswerRunConfig:

@@ -13,7 +13,7 @@ from headway.tasks.job import Emit
 from headway.tasks.question_answering.bundle import AnswerReader
 from headway.tasks.question_answering.config import AnswerDataConfig, AnswerRunConfig
 from headway.tasks.question_answering.windows import AnswerTexts, Window, covered
-from headway.tasks.splits import hold_out
+from headway.tasks.splits import check_sides, hold_out
 from headway.text import MarkedTokenizer
 
 FILE = "texts.json"
@@ -51,14 +51,8 @@ def answered_questions(data: AnswerDataConfig) -> tuple[list[Question], list[Que
     if data.valid:
         return given, _answered(data.valid, data.skip_impossible)
     train, valid = hold_out(given, lambda question: question.context, data.held_out)
-    if not train or not valid:
-        side = "held out" if train else "left to train on"
-        contexts = len({each.context for each in given})
-        raise DataError(
-            f"of the questions on {contexts:,} contexts none is {side}",
-            ", ".join(data.train),
-            "--data.valid FILE, or another --data.held-out",
-        )
+    contexts = len({question.context for question in given})
+    check_sides(train, valid, f"the questions on {contexts:,} contexts", ", ".join(data.train))
     return train, valid
 
 

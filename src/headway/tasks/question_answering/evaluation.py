@@ -10,6 +10,7 @@ from headway.evaluation import score_answers
 from headway.evaluation.scores import Metric, Scores
 from headway.tasks.question_answering.bundle import AnswererBundle
 from headway.tasks.question_answering.config import AnswerScoring
+from headway.tasks.splits import evenly_spaced
 
 ALL_QUESTIONS = AnswerScoring()
 
@@ -30,7 +31,7 @@ def evaluate(
     for question in questions:
         if not question.answers:
             raise DataError(f"question {question.id} has no answer in its context", question.where)
-    chosen = _evenly(questions, options.questions)
+    chosen = [questions[i] for i in evenly_spaced(len(questions), options.questions)]
     pairs = [(question.question, question.context) for question in chosen]
     answers = bundle.answer_all(pairs, progress=progress)
     predictions = [best[0].text if best else "" for best in answers]
@@ -38,10 +39,3 @@ def evaluate(
     scores = score_answers(predictions, targets)
     metrics = (Metric("f1", scores.f1), Metric("exact", scores.exact))
     return Scores(metrics, {"questions": scores.questions})
-
-
-def _evenly(questions: Sequence[Question], most: int | None) -> Sequence[Question]:
-    """At most that many, at equal distances."""
-    if most is None or len(questions) <= most:
-        return questions
-    return [questions[i * len(questions) // most] for i in range(most)]

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 from headway.data.image_views import ViewConfig
-from headway.machine import MachineConfig
 from headway.settings import BATCH, LENGTH, WIDTH, section, setting
 from headway.tasks.image_config import (
     ImageEncoderSettings,
     LabelledImageDataConfig,
     decided_by_images,
 )
-from headway.tasks.sections import BlocksLoopConfig, CheckpointConfig, ObservationConfig
+from headway.tasks.sections import (
+    BlocksLoopConfig,
+    CheckpointConfig,
+    ObservationConfig,
+    RunSettings,
+)
 from headway.training import OptimizerConfig, ScheduleConfig, SelfDistillationConfig
 
 
@@ -24,8 +28,6 @@ class DinoModelConfig(ImageEncoderSettings):
     hidden_dim: int = setting(512, "inner width of the head", gt=0, le=WIDTH)
     bottleneck: int = setting(64, "width before its last layer", gt=0, le=WIDTH)
     prototypes: int = setting(1024, "directions that pictures are compared with", gt=1, le=WIDTH)
-
-    family: ClassVar[str] = "image-encoder"
 
     def __post_init__(self) -> None:
         if not self.class_token:
@@ -57,31 +59,22 @@ class DinoEvaluationConfig(ObservationConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DinoRunConfig:
+class DinoRunConfig(RunSettings):
     """One training run of an encoder of pictures without labels."""
 
     recipe: str = setting("dino", "name of the recipe this came from")
     data: LabelledImageDataConfig = section(LabelledImageDataConfig)
-    views: ViewConfig = section(ViewConfig)
+    views: ViewConfig = section(ViewConfig, after="data")
     model: DinoModelConfig = section(DinoModelConfig)
-    teacher: SelfDistillationConfig = section(SelfDistillationConfig)
-    optimizer: OptimizerConfig = section(OptimizerConfig)
-    schedule: ScheduleConfig = section(ScheduleConfig)
+    teacher: SelfDistillationConfig = section(SelfDistillationConfig, after="model")
     training: DinoTrainingConfig = section(DinoTrainingConfig)
     evaluation: DinoEvaluationConfig = section(DinoEvaluationConfig)
-    checkpoint: CheckpointConfig = section(CheckpointConfig)
-    machine: MachineConfig = section(MachineConfig)
 
     @property
     def decided_by_data(self) -> frozenset[str]:
         """Settings that follow from the pictures, or from the model it starts from."""
         decided = decided_by_images(self.model, self.training.start)
         return decided | {"evaluation.metric"}
-
-    @property
-    def name(self) -> str:
-        """What the run is called unless the user names it: its recipe."""
-        return self.recipe
 
 
 def dino() -> DinoRunConfig:

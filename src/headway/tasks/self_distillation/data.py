@@ -9,9 +9,8 @@ from typing import Any
 
 from headway.data.image_examples import FileExamples, ImageExamples
 from headway.data.image_sources import read_images
-from headway.errors import UsageError
 from headway.tasks.image_config import LabelledImageDataConfig
-from headway.tasks.image_data import labelled_images
+from headway.tasks.image_data import images_of_run, labelled_images
 
 
 @dataclass(frozen=True)
@@ -37,12 +36,7 @@ def images_of_files(paths: Sequence[Path], known: Path | None) -> Neighbourhood:
 def held_out_images(config: Any, run: Path, known: Path | None) -> Neighbourhood:
     """The images that a run held out. known: where the known images are; None: those that the run
     was trained on. UsageError unless the run was trained on labelled images."""
-    data = getattr(config, "data", None)
-    if not isinstance(data, LabelledImageDataConfig):
-        raise UsageError(
-            f"{run} does not say what it was trained on", hint="name a folder of pictures"
-        )
-    images = _parted(data)
+    images = _parted(images_of_run(config, run))
     return images if known is None else Neighbourhood(images.images, _all_of(str(known)))
 
 

@@ -16,6 +16,7 @@ from headway.evaluation.scores import Metric, Scores
 from headway.settings import LENGTH, setting
 from headway.shapes import Float, Int, Tensor
 from headway.tasks.self_distillation.data import Neighbourhood
+from headway.tasks.splits import evenly_spaced
 
 BATCH = 32  # images encoded at once
 
@@ -58,8 +59,7 @@ def evaluate(
             raise DataError(f"no known picture shows {label!r}", images.where(i))
     if not len(images) or not len(known):
         raise DataError("there is no picture to evaluate on, or none that is known")
-    limit = min(options.known_limit or len(known), len(known))
-    chosen = [i * len(known) // limit for i in range(limit)]
+    chosen = evenly_spaced(len(known), options.known_limit)
     vectors = _vectors(bundle, images, range(len(images)), progress)
     metrics = [Metric("spread", spread(vectors))]
     counts = {"known": len(chosen), "pictures": len(images)}

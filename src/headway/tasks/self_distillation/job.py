@@ -83,12 +83,10 @@ class DinoJob:
         return ImageEncoderBundle(model.teacher, self.prepared.reader)
 
     def plan(self) -> dict[str, Any]:
-        shape, training, views = self.config.model, self.config.training, self.config.views
-        (y, x), (height, width), small = shape.vit.image, shape.patch, self.rows.small
+        model, training, views = self.config.model, self.config.training, self.config.views
+        small = self.rows.small
         return {
-            "model": f"{shape.num_layers} layers, d={shape.model_dim}, {shape.num_heads} heads, "
-            f"pictures of {y} x {x} x {shape.channels} in patches of {height} x {width}, and a "
-            "teacher",
+            "model": f"{model.described}, and a teacher",
             "batches": f"{training.rows * training.accumulate:,} pictures, each in {views.whole} "
             f"large views and {views.local} of {small[0]} x {small[1]}",
             "batches_an_epoch": self.rows.batches_an_epoch,

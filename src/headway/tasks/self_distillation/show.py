@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from headway.evaluation.scores import Scores
+from headway.tasks.task import metrics_line
 
 
 def score_line(scores: Scores) -> str:
     """The metrics, and how many images they are of."""
-    metrics = (f"{name} {value:.3f}" for name, value in scores.numbers().items())
     images, known = scores.counts["pictures"], scores.counts["known"]
-    return "   ".join([*metrics, f"{images:,} pictures, {known:,} known"])
+    return f"{metrics_line(scores)}   {images:,} pictures, {known:,} known"

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Literal
 
-from headway.machine import MachineConfig
 from headway.settings import BATCH, LENGTH, section, setting
-from headway.tasks.sections import CheckpointConfig, FineTuningConfig, ObservationConfig, left_open
+from headway.tasks.sections import (
+    CheckpointConfig,
+    ObservationConfig,
+    RowsConfig,
+    RunSettings,
+    StartedModelConfig,
+    left_open,
+)
 from headway.training import OptimizerConfig, ScheduleConfig
 
 
@@ -27,17 +33,7 @@ class EmbedDataConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EmbedModelConfig:
-    """The model is the one that it starts from; and so is how a text's vectors become one."""
-
-    dropout: float = setting(0.1, "share of activations dropped while training", ge=0, lt=1)
-
-    family: ClassVar[str] = "embedder"
-    sizes: ClassVar[dict[str, dict[str, Any]]] = {}
-
-
-@dataclass(frozen=True, kw_only=True)
-class EmbedTrainingConfig(FineTuningConfig):
+class EmbedTrainingConfig(RowsConfig):
     rows: int = setting(32, "pairs of a batch: each is held against all others", gt=1, le=BATCH)
     scale: float = setting(20.0, "by what cosines are multiplied before the softmax", gt=0)
     symmetric: bool = setting(False, "find the first text by the second as well")
@@ -66,28 +62,19 @@ class EmbedScoring:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EmbedRunConfig:
+class EmbedRunConfig(RunSettings):
     """One training run of a sentence encoder, from an encoder (`training.start`)."""
 
     recipe: str = setting("embed", "name of the recipe this came from")
     data: EmbedDataConfig = section(EmbedDataConfig)
-    model: EmbedModelConfig = section(EmbedModelConfig)
-    optimizer: OptimizerConfig = section(OptimizerConfig)
-    schedule: ScheduleConfig = section(ScheduleConfig)
+    model: StartedModelConfig = section(StartedModelConfig)
     training: EmbedTrainingConfig = section(EmbedTrainingConfig)
     evaluation: EmbedEvaluationConfig = section(EmbedEvaluationConfig)
-    checkpoint: CheckpointConfig = section(CheckpointConfig)
-    machine: MachineConfig = section(MachineConfig)
 
     @property
     def decided_by_data(self) -> frozenset[str]:
         """Settings that follow from the examples."""
         return left_open(self, "training.steps") | {"evaluation.metric"}
-
-    @property
-    def name(self) -> str:
-        """What the run is called unless the user names it: its recipe."""
-        return self.recipe
 
 
 def embed() -> EmbedRunConfig:

@@ -9,7 +9,7 @@ from pathlib import Path
 from headway.data.formats import SimilarTexts, check_table, read_similar
 from headway.data.similar import SimilarPairs
 from headway.errors import DataError, UsageError
-from headway.tasks.finetuning import check_unchanged
+from headway.tasks.finetuning import check_start, check_unchanged
 from headway.tasks.job import Emit
 from headway.tasks.sentence_embedding.config import EmbedDataConfig, EmbedRunConfig
 from headway.tasks.splits import hold_out
@@ -38,11 +38,7 @@ def check_pairs(config: EmbedRunConfig) -> None:
         )
     for name in (*data.train, *data.valid):
         check_table(Path(name))
-    if config.training.start is None:
-        raise UsageError(
-            "a sentence encoder is made from an encoder, and none is named",
-            hint="--from RUN, a run or a folder that holds a BERT",
-        )
+    check_start(config.training.start, "a sentence encoder")
 
 
 def similar_texts(data: EmbedDataConfig) -> tuple[list[SimilarTexts], list[SimilarTexts]]:

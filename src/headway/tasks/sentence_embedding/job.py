@@ -9,24 +9,24 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from torch import nn
-
 from headway.bundle import EncoderBundle
-from headway.data.by_length import ByLength
+from headway.data.similar import SimilarBatch
 from headway.machine import Machine
+from headway.models import Bert
 from headway.models.bert_tasks import drop_heads
-from headway.settings import override
-from headway.tasks.finetuning import copy_of
-from headway.tasks.job import Emit, Job, planned_steps, prepare_blocks
-from headway.tasks.opening import load_as
+from headway.tasks.encoder_job import EncoderJob
+from headway.tasks.finetuning import open_start, shape_of
+from headway.tasks.job import Emit, Job
 from headway.tasks.sentence_embedding.config import EmbedRunConfig, EmbedScoring
 from headway.tasks.sentence_embedding.data import FILE, PreparedPairs, prepare_pairs
 from headway.tasks.sentence_embedding.evaluation import evaluate
-from headway.training import ContrastiveObjective, CosineObjective, Objective, Stream
+from headway.training import ContrastiveObjective, CosineObjective
 
 
-class EmbedJob:
+class EmbedJob(EncoderJob):
     """A `Job`: an encoder, and pairs of texts that mean the same or nearly."""
+
+    unit = targets = "pairs"
 
     def __init__(
         self,
@@ -36,37 +36,30 @@ class EmbedJob:
         machine: Machine,
         is_new: bool = False,
     ) -> None:
-        self.held_out = prepared.held_out
+        self.prepared, self.held_out = prepared, prepared.held_out
         self.evaluation = EmbedScoring(pairs=config.evaluation.pairs)
-        scored = prepared.held_out.scores is not None
         self.is_new = is_new
-        self.prepared, self.start, self.machine = prepared, start, machine
-        training, self.pad = config.training, start.tokenizer.marks.pad
-        self.objective: Objective = CosineObjective(start.pooling)
+        training = config.training
+        self.objective = CosineObjective(start.pooling)
         if prepared.train.scores is None:
             self.objective = ContrastiveObjective(training.scale, training.symmetric, start.pooling)
-        train = prepared.train
-        self.rows = ByLength(
-            train.lengths,
-            lambda chosen: train.batch(chosen, self.pad).to(machine.device),
-            training.rows,
-            training.seed,
+        scored = prepared.held_out.scores is not None
+        super().__init__(
+            config,
+            start,
+            machine,
+            prepared.train.lengths,
+            least=500,
+            decided={"evaluation.metric": "spearman" if scored else "reciprocal_rank"},
         )
-        decided = {
-            **planned_steps(training, self.rows.batches_an_epoch, 500),
-            "evaluation.metric": "spearman" if scored else "reciprocal_rank",
-        }
-        self.config: EmbedRunConfig = override(config, decided, "the pairs")
 
-    def build(self) -> nn.Module:
-        bert = copy_of(self.start, self.config.model.dropout)
-        # heads that do not learn along fit no more afterwards; the pooler is a start for others
-        drop_heads(bert, bert.config.pooler)
-        prepare_blocks(bert, self.config.training, self.config.machine, bert, "encode")
-        return bert
+    def batch(self, chosen: list[int]) -> SimilarBatch:
+        return self.prepared.train.batch(chosen, self.pad).to(self.machine.device)
 
-    def stream(self, epoch: int, position: int) -> Stream:
-        return self.rows.stream(epoch, position)
+    def with_head(self, bert: Bert) -> Bert:
+        """The encoder alone: heads that are not trained with it would no longer fit. Its pooler is
+        kept, as an initialisation for other tasks."""
+        return drop_heads(bert, bert.config.pooler)
 
     def baseline(self, progress: Callable[..., None]) -> str | None:
         """The scores of the encoder that it starts from, when the run is new."""
@@ -81,20 +74,15 @@ class EmbedJob:
     def bundle(self, model: Any) -> EncoderBundle:
         return EncoderBundle(model, self.start.tokenizer, self.start.pooling, self.start.length)
 
-    def plan(self) -> dict[str, Any]:
-        bert, training = self.start.config, self.config.training
-        return {
-            "model": f"{bert.num_layers} layers, d={bert.model_dim}, {bert.num_heads} heads, "
-            f"a text's vector is {'its mean' if self.start.pooling == 'mean' else '[CLS]'}",
-            "batches": f"{training.rows * training.accumulate:,} pairs",
-            "batches_an_epoch": self.rows.batches_an_epoch,
-            "unit": "pairs",
-        }
+    @property
+    def described(self) -> str:
+        vector = "its mean" if self.start.pooling == "mean" else "[CLS]"
+        return f"{shape_of(self.start)}, a text's vector is {vector}"
 
 
 def prepare(config: EmbedRunConfig, folder: Path, machine: Machine, emit: Emit) -> Job:
     """The pairs, encoded, and the encoder that is fine-tuned."""
-    start = load_as(EncoderBundle, str(config.training.start))
+    start = open_start(config.training.start)
     is_new = not (folder / FILE).exists()
     room = start.config.max_length
     prepared = prepare_pairs(config, start.tokenizer, room, folder, emit)

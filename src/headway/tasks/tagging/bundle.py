@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +26,7 @@ from headway.bundle import (
 from headway.data.spans import spans_of, tags_spans
 from headway.data.word_rows import WordRow, word_rows
 from headway.errors import DataError, UsageError
-from headway.files import read_json, write_file
+from headway.files import are_distinct_names, json_bytes, read_json, write_file
 from headway.models import BertTagger
 from headway.shapes import Float, Tensor
 from headway.tasks.task import NO_OPTIONS, NoOptions, TextInput
@@ -118,7 +117,7 @@ class TagReader:
 
     def _json(self) -> bytes:
         facts = {"format": FORMAT, "tags": self.tags, "max_length": self.max_length}
-        return (json.dumps(facts, ensure_ascii=False, indent=1) + "\n").encode()
+        return json_bytes(facts)
 
     def save(self, folder: Path) -> None:
         """Write tokenizer.json and tags.json."""
@@ -134,9 +133,7 @@ class TagReader:
         if (
             not isinstance(facts, dict)
             or facts.get("format") != FORMAT
-            or not isinstance(tags, list)
-            or not all(isinstance(tag, str) for tag in tags)
-            or len(set(tags)) != len(tags)
+            or not are_distinct_names(tags)
             or type(facts.get("max_length")) is not int
             or facts["max_length"] < SHORTEST
         ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from headway.data.word_rows import WordTargets
 from headway.errors import DataError, UsageError
 from headway.tasks.finetuning import check_start, check_unchanged
 from headway.tasks.job import Emit
-from headway.tasks.splits import hold_out
+from headway.tasks.splits import check_known, check_sides, hold_out
 from headway.tasks.tagging.bundle import TagReader
 from headway.tasks.tagging.config import TagDataConfig, TagRunConfig
 from headway.text import MarkedTokenizer
@@ -59,12 +60,7 @@ def tagged_sentences(
         raise DataError(f"two different tags are needed: {found}", sources)
     if data.valid:
         valid = list(read_tagged([Path(name) for name in data.valid], data.column))
-        for each in valid:
-            for tag in each.tags:
-                if tag not in tags:
-                    raise DataError(
-                        f"the tag {tag!r} does not stand in the training sentences", each.where
-                    )
+        check_known(tags_of(valid), tags, "tag", "the training sentences")
         train, sources = given, ", ".join(data.valid)
     else:
         train, valid = hold_out(
@@ -75,14 +71,13 @@ def tagged_sentences(
             emit=emit,
             unit="sentences",
         )
-    if not train or not valid:
-        side = "held out" if train else "left to train on"
-        raise DataError(
-            f"of {len(given):,} sentences none is {side}",
-            sources,
-            "--data.valid FILE, or another --data.held-out",
-        )
+    check_sides(train, valid, f"{len(given):,} sentences", sources)
     return train, valid
+
+
+def tags_of(sentences: Sequence[TaggedSentence]) -> Iterator[tuple[str, str]]:
+    """Each tag, and where it is."""
+    return ((tag, sentence.where) for sentence in sentences for tag in sentence.tags)
 
 
 def prepare_tags(
@@ -104,10 +99,7 @@ def prepare_tags_as(
 ) -> PreparedTags:
     """The same for a model that has its tags already. DataError for a tag that it has not."""
     given = tagged_sentences(data, emit)
-    for each in (*given[0], *given[1]):
-        for tag in each.tags:
-            if tag not in reader.tags:
-                raise DataError(f"the model does not know the tag {tag!r}", each.where)
+    check_known(tags_of([*given[0], *given[1]]), reader.tags, "tag")
     return _prepared(given, reader, folder, emit)
 
 
@@ -123,8 +115,8 @@ def _prepared(
     sides, seen = [], []
     for name, sentences in zip(("train", "valid"), given, strict=True):
         rows_of = reader.encode([sentence.words for sentence in sentences])
-        tags_of = [[numbers[tag] for tag in sentence.tags] for sentence in sentences]
-        sides.append(side := WordTargets.of(rows_of, tags_of))
+        targets = [[numbers[tag] for tag in sentence.tags] for sentence in sentences]
+        sides.append(side := WordTargets.of(rows_of, targets))
         seen.append([[list(row.ids) for row in side.rows], side.targets])
         emit({"kind": "prepared", "what": name, "count": len(sentences), "unit": "sentences"})
         if cut := sum(len(rows) > 1 for rows in rows_of):

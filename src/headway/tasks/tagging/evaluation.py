@@ -12,7 +12,9 @@ from headway.data.spans import tags_spans
 from headway.errors import DataError
 from headway.evaluation import score_spans
 from headway.evaluation.scores import Metric, Scores
+from headway.tasks.splits import check_known
 from headway.tasks.tagging.bundle import TaggerBundle
+from headway.tasks.tagging.data import tags_of
 
 
 def evaluate(
@@ -27,10 +29,7 @@ def evaluate(
     where there is no word, and for a tag that the model does not have.
     """
     numbers = {tag: i for i, tag in enumerate(bundle.tags)}
-    for sentence in sentences:
-        for tag in sentence.tags:
-            if tag not in numbers:
-                raise DataError(f"the model does not know the tag {tag!r}", sentence.where)
+    check_known(tags_of(sentences), numbers, "tag")
     targets = [sentence.tags for sentence in sentences]
     if not any(targets):
         raise DataError("there is no tagged word to evaluate on")

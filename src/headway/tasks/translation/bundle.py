@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
 
 from headway.bundle import (
     Attention,
-    Bundle,
     InputSpec,
     Probe,
     ProbeRequest,
     Reading,
     SearchTrace,
+    StoredBundle,
     attention_of,
     next_token_readout,
 )
-from headway.bundle.files import check_fingerprint, save_files
 from headway.data.batches import collate_sources
 from headway.decoding import (
     Candidate,
@@ -33,7 +31,7 @@ from headway.decoding import (
     greedy_search,
 )
 from headway.errors import DataError, UsageError
-from headway.models import Translator, TranslatorConfig
+from headway.models import Translator
 from headway.settings import BEAMS, MOST, PENALTY, required, setting
 from headway.text import TokenizerPair, word_places
 
@@ -109,11 +107,12 @@ class Translation:
     finished: bool
 
 
-class TranslatorBundle(Bundle):
+class TranslatorBundle(StoredBundle):
     """A translator with its tokenizers: raw sentences in, sentences out."""
 
     kind: ClassVar[str] = "translator"
     inputs: ClassVar[InputSpec] = InputSpec(target=True)
+    reader_class = TokenizerPair
     model: Translator
 
     def __init__(self, model: Translator, tokenizer: TokenizerPair) -> None:
@@ -128,19 +127,8 @@ class TranslatorBundle(Bundle):
                     f"the {side} tokenizer has {pieces:,} pieces, the model {size:,}",
                     hint="the model and the tokenizer are not from the same training",
                 )
-        self.model = model.eval()
+        super().__init__(model, tokenizer)
         self.tokenizer = tokenizer
-
-    @classmethod
-    def open(cls, model: Translator, folder: Path, facts: dict[str, Any]) -> TranslatorBundle:
-        """The model with the tokenizers that stand beside it, which must be those of `facts`."""
-        tokenizer = TokenizerPair.load(folder)
-        check_fingerprint(facts, tokenizer.fingerprint, folder)
-        return cls(model, tokenizer)
-
-    @property
-    def config(self) -> TranslatorConfig:
-        return self.model.config
 
     @property
     def longest(self) -> int:
@@ -357,10 +345,6 @@ class TranslatorBundle(Bundle):
             end=(target.eos,) if best.finished else (),
             names=target.pieces,
         )
-
-    def save(self, folder: Path, *, overwrite: bool = False) -> None:
-        """Write config.json, model.safetensors and the tokenizers durably: `files.save_files`."""
-        save_files(folder, self.model, self.tokenizer, overwrite)
 
 
 def longest_source(model: Translator) -> int:

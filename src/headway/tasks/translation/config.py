@@ -5,12 +5,17 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Literal
 
 from headway.machine import MachineConfig
 from headway.models import TranslatorConfig
 from headway.settings import BATCH, BEAMS, LENGTH, PENALTY, VOCABULARY, section, setting
-from headway.tasks.sections import BlocksLoopConfig, CheckpointConfig, ObservationConfig
+from headway.tasks.sections import (
+    BlocksLoopConfig,
+    CheckpointConfig,
+    ObservationConfig,
+    RunSettings,
+)
 from headway.training import OptimizerConfig, ScheduleConfig
 
 
@@ -75,23 +80,22 @@ class TranslationScoring:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TranslationRunConfig:
+class TranslationRunConfig(RunSettings):
     """One training run of a translator. `model.size` chooses a named size before other model
     settings apply."""
 
     recipe: str = setting("translate", "name of the recipe this came from")
     data: TranslationDataConfig = section(TranslationDataConfig)
     model: TranslatorConfig = section(TranslatorConfig)
-    optimizer: OptimizerConfig = section(OptimizerConfig)
-    schedule: ScheduleConfig = section(ScheduleConfig)
     training: TranslationTrainingConfig = section(TranslationTrainingConfig)
     evaluation: TranslationEvaluationConfig = section(TranslationEvaluationConfig)
-    checkpoint: CheckpointConfig = section(CheckpointConfig)
-    machine: MachineConfig = section(MachineConfig)
 
-    decided_by_data: ClassVar[frozenset[str]] = frozenset(
-        {"model.source_vocabulary", "model.target_vocabulary", "model.share_embeddings"}
-    )
+    @property
+    def decided_by_data(self) -> frozenset[str]:
+        """Settings that follow from the text."""
+        return frozenset(
+            {"model.source_vocabulary", "model.target_vocabulary", "model.share_embeddings"}
+        )
 
     @property
     def name(self) -> str:

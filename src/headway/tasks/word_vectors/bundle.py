@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 
-from headway.bundle import Bundle, Neighbour, Probe, ProbeRequest
-from headway.bundle.files import check_fingerprint, save_files
+from headway.bundle import Neighbour, Probe, ProbeRequest, StoredBundle
 from headway.errors import DataError, UsageError
-from headway.models import NextWord, WordsConfig, WordVectors
+from headway.models import NextWord, WordVectors
 from headway.shapes import Float, Tensor
 from headway.text import Vocabulary
 
 
-class WordsBundle(Bundle):
+class WordsBundle(StoredBundle):
     """Words in, vectors and words out. Words may be written in any case."""
 
     kind: ClassVar[str] = "word model"
+    reader_class = Vocabulary
     model: NextWord | WordVectors
 
     def __init__(self, model: NextWord | WordVectors, vocabulary: Vocabulary) -> None:
@@ -29,21 +28,8 @@ class WordsBundle(Bundle):
                 f"{model.config.vocabulary:,}",
                 hint="the model and the vocabulary are not from the same training",
             )
-        self.model = model.eval()
+        super().__init__(model, vocabulary)
         self.vocabulary = vocabulary
-
-    @classmethod
-    def open(
-        cls, model: NextWord | WordVectors, folder: Path, facts: dict[str, Any]
-    ) -> WordsBundle:
-        """The model with the vocabulary that stands beside it, which must be that of `facts`."""
-        vocabulary = Vocabulary.load(folder)
-        check_fingerprint(facts, vocabulary.fingerprint, folder)
-        return cls(model, vocabulary)
-
-    @property
-    def config(self) -> WordsConfig:
-        return self.model.config
 
     @property
     def vectors(self) -> Float[Tensor, "V D"]:
@@ -83,7 +69,3 @@ class WordsBundle(Bundle):
         raise UsageError(
             f"a {self.kind} has no attention to look at", hint="any kind but words can be watched"
         )
-
-    def save(self, folder: Path, *, overwrite: bool = False) -> None:
-        """Write config.json, model.safetensors, vocabulary.json durably: `files.save_files`."""
-        save_files(folder, self.model, self.vocabulary, overwrite)

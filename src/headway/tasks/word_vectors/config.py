@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
-from headway.machine import MachineConfig
 from headway.models import WordsConfig
 from headway.settings import BATCH, COPIES, LENGTH, VOCABULARY, section, setting
-from headway.tasks.sections import CheckpointConfig, LoopConfig, ObservationConfig
+from headway.tasks.sections import (
+    CheckpointConfig,
+    LoopConfig,
+    ObservationConfig,
+    RunSettings,
+    averaging,
+)
 from headway.training import OptimizerConfig, ScheduleConfig
 
 
@@ -32,9 +37,7 @@ class TextConfig:
 @dataclass(frozen=True, kw_only=True)
 class WordsTrainingConfig(LoopConfig):
     steps: int = setting(3000, "updates", gt=0)
-    average: float = setting(
-        0.0, "decay of the running average of the weights; 0 switches it off", ge=0, lt=1
-    )
+    average: float = averaging(0.0)
     rows: int = setting(4096, "words visited for one batch", gt=0, le=BATCH)
     window: int = setting(5, "neighbours looked at on each side, 1 to this many", gt=0, le=LENGTH)
     negatives: int = setting(
@@ -51,20 +54,19 @@ class WordsEvaluationConfig(ObservationConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WordsRunConfig:
+class WordsRunConfig(RunSettings):
     """One training run of word vectors."""
 
     recipe: str = setting("words", "name of the recipe this came from")
     data: TextConfig = section(TextConfig)
     model: WordsConfig = section(WordsConfig)
-    optimizer: OptimizerConfig = section(OptimizerConfig)
-    schedule: ScheduleConfig = section(ScheduleConfig)
     training: WordsTrainingConfig = section(WordsTrainingConfig)
     evaluation: WordsEvaluationConfig = section(WordsEvaluationConfig)
-    checkpoint: CheckpointConfig = section(CheckpointConfig)
-    machine: MachineConfig = section(MachineConfig)
 
-    decided_by_data: ClassVar[frozenset[str]] = frozenset({"model.vocabulary"})
+    @property
+    def decided_by_data(self) -> frozenset[str]:
+        """Settings that follow from the text."""
+        return frozenset({"model.vocabulary"})
 
     @property
     def name(self) -> str:
