@@ -10,11 +10,12 @@ from pathlib import Path
 
 from headway.extensions import Extended
 from headway.models.choices import KERNELS, POSITIONS
+from headway.models.registry import MODELS
 from headway.recipes import RECIPES
 from headway.tasks.registry import forget, task, tasks
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-REGISTRIES: tuple[Extended, ...] = (KERNELS, POSITIONS)
+REGISTRIES: tuple[Extended, ...] = (KERNELS, POSITIONS, MODELS)
 OWN = dict(RECIPES)
 _places: dict[str, str] = {}
 

@@ -20,6 +20,7 @@ from headway.data.word_rows import WordRow, word_rows
 from headway.linear import Linear
 from headway.models import Bert, BertConfig
 from headway.models.bert_tasks import drop_heads
+from headway.models.registry import ModelSpec
 from headway.settings import section
 from headway.shapes import Bool, Float, Int, Tensor
 from headway.tasks.task import NO_OPTIONS, NoOptions, TextInput
@@ -48,6 +49,9 @@ class WordRegressor(nn.Module):
     ) -> Float[Tensor, "B T"]:
         numbers: Tensor = self.head(self.bert.encode(tokens, keys, types))[..., 0]
         return numbers
+
+
+MODEL = ModelSpec(WordRegressorConfig, lambda config: WordRegressor(Bert(config.bert)))
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,6 @@ from word_regression.model import (
     Rated,
     WordRegressor,
     WordRegressorBundle,
-    WordRegressorConfig,
 )
 
 
@@ -125,8 +124,6 @@ class WordRegression(TaskDefaults):
     recipes: Mapping[str, Callable[[], Any]] = {"rate": rate}
     bundles: Mapping[str, BundleSpec] = {
         "word-regressor": BundleSpec(
-            config=WordRegressorConfig,
-            model=lambda config: WordRegressor(Bert(config.bert)),
             bundle=WordRegressorBundle,
         )
     }

@@ -12,6 +12,7 @@ from headway.errors import DataError, UsageError, did_you_mean
 from headway.files import read_json
 from headway.linear import lay_out
 from headway.models import shapes_only
+from headway.models.registry import MODELS
 from headway.settings import flatten, override
 from headway.tasks.registry import TASKS, task_of_family
 from headway.tasks.task import BundleSpec
@@ -67,7 +68,7 @@ def _open(folder: str | Path, device: str, verify: bool, family: str | None) -> 
     _check_family(family, str(facts.get("family")), place)
     spec, config = _family(facts, place / CONFIG_FILE)
     with shapes_only():
-        model: Any = spec.model(config)
+        model: Any = MODELS[config.family].make(config)
     fill(model, place)
     return spec.bundle.open(model.to(device), place, facts)
 
@@ -201,7 +202,7 @@ def _family(facts: dict[str, Any], path: Path) -> tuple[BundleSpec, Any]:
         known = ", ".join(families())
         raise DataError(f"unknown family {facts.get('family')!r}; known: {known}", str(path))
     try:
-        return spec, override(spec.config(), flatten(facts["model"]), str(path))
+        return spec, override(MODELS[facts["family"]].config(), flatten(facts["model"]), str(path))
     except UsageError as error:
         packages = ", ".join(map(str, facts.get(PACKAGES) or []))
         hint = f"it was saved with the package {packages}: install that" if packages else error.hint

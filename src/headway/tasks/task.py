@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from torch import nn
-
 from headway.bundle import Bundle
 from headway.evaluation.scores import Scores
 from headway.interop import Exported
@@ -27,17 +25,14 @@ Styled = list[tuple[str, str]]
 
 @dataclass(frozen=True, kw_only=True)
 class BundleSpec:
-    """How a saved model of one family is opened.
+    """How a saved model of one family (`models.registry.MODELS`) is opened.
 
-    config: the class of the model's configuration. model: makes the model from it. bundle: the
-    class of the bundle. foreign: makes the bundle from a model that was read from a Hugging Face
-    folder, that folder and its `model_type`. export: writes such a folder from the bundle, as a
-    model of the named family there, or the first that can represent it. None: other libraries have
-    no such models.
+    bundle: its class. foreign: makes it from a model that was read from a Hugging Face folder, that
+    folder and its `model_type`. export: writes such a folder from the bundle, as a model of the
+    named family there, or the first that can represent it. None: other libraries have no such
+    models.
     """
 
-    config: type[Any]
-    model: Callable[[Any], nn.Module]
     bundle: type[Bundle]
     foreign: Callable[[Any, Path, str], Bundle] | None = None
     export: Callable[[Any, Path, str | None], Exported] | None = None

@@ -34,8 +34,6 @@ class Captioning:
     recipes: Mapping[str, Callable[[], Any]] = {"caption": caption, "caption-emoji": caption_emoji}
     bundles: Mapping[str, BundleSpec] = {
         "captioner": BundleSpec(
-            config=CaptionerConfig,
-            model=Captioner,
             bundle=CaptionerBundle,
             foreign=from_hugging_face,
             export=to_hugging_face,

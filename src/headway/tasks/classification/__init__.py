@@ -62,12 +62,8 @@ class Classification(TaskDefaults):
         "regress": regress,
     }
     bundles: Mapping[str, BundleSpec] = {
-        "gpt-classifier": BundleSpec(
-            config=TextClassifierConfig, model=text_classifier, bundle=ClassifierBundle
-        ),
+        "gpt-classifier": BundleSpec(bundle=ClassifierBundle),
         "bert-classifier": BundleSpec(
-            config=BertClassifierConfig,
-            model=bert_classifier,
             bundle=ClassifierBundle,
             foreign=from_hugging_face,
             export=to_hugging_face,

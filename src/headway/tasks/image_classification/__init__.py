@@ -43,8 +43,6 @@ class ImageClassification(TaskDefaults):
     }
     bundles: Mapping[str, BundleSpec] = {
         "vit-classifier": BundleSpec(
-            config=ViTClassifierConfig,
-            model=vit_classifier,
             bundle=ImageClassifierBundle,
             foreign=from_hugging_face,
             export=to_hugging_face,

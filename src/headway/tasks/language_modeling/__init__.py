@@ -45,8 +45,6 @@ class LanguageModeling:
     }
     bundles: Mapping[str, BundleSpec] = {
         "gpt": BundleSpec(
-            config=GPTConfig,
-            model=GPT,
             bundle=TextBundle,
             foreign=from_hugging_face,
             export=to_hugging_face,

@@ -58,8 +58,6 @@ class MaskedLanguageModeling:
     }
     bundles: Mapping[str, BundleSpec] = {
         "bert": BundleSpec(
-            config=BertConfig,
-            model=Bert,
             bundle=EncoderBundle,
             foreign=from_hugging_face,
             export=to_hugging_face,

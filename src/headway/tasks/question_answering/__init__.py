@@ -38,8 +38,6 @@ class QuestionAnswering:
     recipes: Mapping[str, Callable[[], Any]] = {"answer": answer}
     bundles: Mapping[str, BundleSpec] = {
         "bert-answerer": BundleSpec(
-            config=BertAnswererConfig,
-            model=bert_answerer,
             bundle=AnswererBundle,
             foreign=from_hugging_face,
             export=to_hugging_face,

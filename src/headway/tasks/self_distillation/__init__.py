@@ -29,8 +29,6 @@ class SelfDistillation:
     recipes: Mapping[str, Callable[[], Any]] = {"dino": dino}
     bundles: Mapping[str, BundleSpec] = {
         "vit": BundleSpec(
-            config=ViTConfig,
-            model=ViT,
             bundle=ImageEncoderBundle,
             foreign=from_hugging_face,
             export=to_hugging_face,

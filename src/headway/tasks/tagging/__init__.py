@@ -30,8 +30,6 @@ class Tagging(TaskDefaults):
     recipes: Mapping[str, Callable[[], Any]] = {"tag": tag}
     bundles: Mapping[str, BundleSpec] = {
         "bert-tagger": BundleSpec(
-            config=BertTaggerConfig,
-            model=bert_tagger,
             bundle=TaggerBundle,
             foreign=from_hugging_face,
             export=to_hugging_face,

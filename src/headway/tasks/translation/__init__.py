@@ -45,9 +45,7 @@ class Translating:
         "translate-multi30k": translate_multi30k,
         "emoji-names": emoji_names,
     }
-    bundles: Mapping[str, BundleSpec] = {
-        "translator": BundleSpec(config=TranslatorConfig, model=Translator, bundle=TranslatorBundle)
-    }
+    bundles: Mapping[str, BundleSpec] = {"translator": BundleSpec(bundle=TranslatorBundle)}
     input: type[Any] = TranslateInput
     options: type[Any] = TranslateOptions
     evaluation: type[Any] = TranslationScoring

@@ -30,9 +30,7 @@ class WordVectorLearning:
     name = "word_vectors"
     config: type[Any] = WordsRunConfig
     recipes: Mapping[str, Callable[[], Any]] = {"words": words}
-    bundles: Mapping[str, BundleSpec] = {
-        "words": BundleSpec(config=WordsConfig, model=words_model, bundle=WordsBundle)
-    }
+    bundles: Mapping[str, BundleSpec] = {"words": BundleSpec(bundle=WordsBundle)}
     evaluation: type[Any] = NoOptions
     next_commands: Sequence[str] = (
         "words nearest {run} WORD",

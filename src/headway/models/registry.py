@@ -1,0 +1,54 @@
+"""Every family of models by the name that saved models have: `family` in their config.json."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from headway.extensions import Extended
+from headway.models.bert import Bert, BertConfig
+from headway.models.bert_tasks import (
+    BertAnswererConfig,
+    BertClassifierConfig,
+    BertTaggerConfig,
+    bert_answerer,
+    bert_classifier,
+    bert_tagger,
+)
+from headway.models.captioner import Captioner, CaptionerConfig
+from headway.models.classifier import TextClassifierConfig, text_classifier
+from headway.models.gpt import GPT, GPTConfig
+from headway.models.translator import Translator, TranslatorConfig
+from headway.models.vit import ViT, ViTConfig
+from headway.models.vit_classifier import ViTClassifierConfig, vit_classifier
+from headway.models.words import WordsConfig, words_model
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """config: the class of the configuration, whose `family` is the name. make: makes the model."""
+
+    config: type[Any]
+    make: Callable[[Any], nn.Module]
+
+
+MODELS: Extended[ModelSpec] = Extended(
+    {
+        "translator": ModelSpec(TranslatorConfig, Translator),
+        "gpt": ModelSpec(GPTConfig, GPT),
+        "gpt-classifier": ModelSpec(TextClassifierConfig, text_classifier),
+        "bert": ModelSpec(BertConfig, Bert),
+        "bert-classifier": ModelSpec(BertClassifierConfig, bert_classifier),
+        "bert-tagger": ModelSpec(BertTaggerConfig, bert_tagger),
+        "bert-answerer": ModelSpec(BertAnswererConfig, bert_answerer),
+        "vit": ModelSpec(ViTConfig, ViT),
+        "vit-classifier": ModelSpec(ViTClassifierConfig, vit_classifier),
+        "captioner": ModelSpec(CaptionerConfig, Captioner),
+        "words": ModelSpec(WordsConfig, words_model),
+    },
+    "headway.models",
+)
+"""Name of a family -> its models: Headway's, and those of installed packages."""
