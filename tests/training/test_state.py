@@ -99,11 +99,25 @@ def test_the_log_drops_what_will_happen_again_and_a_torn_line(tmp_path):
         log({"kind": "train", "step": step, "loss": 1 / step})
     with log.path.open("a") as file:
         file.write('{"kind": "train", "st')
-    log.rewind(2)
+    log.rewind(2, 2)
     kept = [json.loads(line) for line in log.path.read_text().strip().split("\n")]
     assert [row["step"] for row in kept] == [1, 2]
     assert [row["loss"] for row in read_metrics(log.path, "train")] == [1.0, 0.5]
     assert read_metrics(log.path, "valid") == []
+
+
+def test_an_evaluation_that_will_happen_again_leaves_the_log(tmp_path):
+    """The checkpoint of a step may be older than the evaluation at that step."""
+    log = MetricsLog(tmp_path / "metrics.jsonl")
+    for step in (2, 4):
+        for kind in ("train", "valid", "sample"):
+            log({"kind": kind, "step": step})
+    log.rewind(4, 2)
+    kept = [json.loads(line) for line in log.path.read_text().splitlines()]
+    assert [(row["kind"], row["step"]) for row in kept] == [
+        *(("train", 2), ("valid", 2), ("sample", 2)),
+        ("train", 4),
+    ]
 
 
 def evaluation(values, **more) -> tuple[Evaluation, list[int]]:

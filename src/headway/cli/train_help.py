@@ -24,12 +24,15 @@ def show_help(words: Sequence[str]) -> None:
     from headway.cli.train import SHORT, split_words
     from headway.recipes import RECIPES, recipe, resolved
     from headway.settings import COMMAND_LINE
+    from headway.tasks.registry import tasks
 
     name = next((word for word in words if resolved(word) is not None), None)
     if name is None:
-        data("Recipes (headway train RECIPE --help lists the settings of one):")
-        for known, make in RECIPES.items():
-            data(_line(known, _first_sentence(make), RECIPES_COLUMN))
+        data("Recipes by task (headway train RECIPE --help lists the settings of one):")
+        for task_name, recipes in tasks().items():
+            data(f"\n{task_name}:")
+            for known in recipes:
+                data(_line(known, _first_sentence(RECIPES[known]), RECIPES_COLUMN))
         return
     make = RECIPES[str(resolved(name))]
     data(f"Recipe {resolved(name)}:")

@@ -108,7 +108,7 @@ def train(
         run, save = _state(job, machine, folder)
         log = MetricsLog(folder / "metrics.jsonl")
         resumed, skipped = save.resume(run)
-        log.rewind(run.step)
+        log.rewind(run.step, run.evaluated)
         run.listeners = [*listeners, lambda e: log(e) if e["kind"] in LOGGED else None]
         _announce(run, job, machine)
         if resumed is not None:

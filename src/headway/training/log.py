@@ -20,8 +20,9 @@ class MetricsLog:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def rewind(self, step: int) -> None:
-        """Keep what happened up to `step`. A half-written last line is dropped too."""
+    def rewind(self, step: int, evaluated: int) -> None:
+        """Keep what happened up to `step`, and the evaluations up to step `evaluated`: a later one
+        happens again. A half-written last line is dropped too."""
         if not self.path.exists():
             return
         kept = []
@@ -30,7 +31,8 @@ class MetricsLog:
                 event = json.loads(line)
             except ValueError:
                 continue
-            if event.get("step", 0) <= step:
+            last = evaluated if event.get("kind") in EVALUATIONS else step
+            if event.get("step", 0) <= last:
                 kept.append(line + b"\n")
         write_file(self.path, b"".join(kept))
 
@@ -51,6 +53,10 @@ def read_metrics(path: Path, kind: str) -> list[Event]:
         if row.get("kind") == kind:
             rows.append(row)
     return rows
+
+
+EVALUATIONS = {"valid", "sample"}
+"""The kinds of rows that an evaluation writes."""
 
 
 @dataclass
