@@ -98,8 +98,14 @@ def check_same(folder: Path, settings: AnyRunConfig) -> None:
     if not (folder / "run.yaml").is_file():
         return
     before = saved(folder)
-    if type(before) is not type(settings) or flat(before).keys() != flat(settings).keys():
+    if type(before) is not type(settings):
         raise UsageError(f"{folder} is a run of {before.recipe}", hint="--run OTHERNAME")
+    if other := sorted(flat(before).keys() ^ flat(settings).keys()):
+        raise UsageError(
+            f"{folder} is a run of {before.recipe} with settings for another kind of model: "
+            f"{', '.join(other[:5])}",
+            hint="--run OTHERNAME",
+        )
     decided = settings.decided_by_data
     found = [d for d in differences(before, settings) if d[0] not in decided]
     if found:
