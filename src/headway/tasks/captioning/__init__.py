@@ -8,7 +8,6 @@ from typing import Any
 
 from headway.evaluation.scores import Scores
 from headway.machine import Machine
-from headway.models import Captioner, CaptionerConfig
 from headway.tasks.captioning.bundle import CaptionerBundle
 from headway.tasks.captioning.config import CaptionRunConfig, caption, caption_emoji
 from headway.tasks.captioning.data import (

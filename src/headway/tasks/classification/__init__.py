@@ -14,12 +14,6 @@ from headway.data.formats import Columns, LabelledText, read_labelled
 from headway.errors import DataError
 from headway.evaluation.scores import Scores
 from headway.machine import Machine
-from headway.models import (
-    BertClassifierConfig,
-    TextClassifierConfig,
-    bert_classifier,
-    text_classifier,
-)
 from headway.settings import setting
 from headway.tasks.classification.bundle import (
     ClassifiedText,

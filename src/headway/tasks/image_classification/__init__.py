@@ -9,19 +9,13 @@ from typing import Any
 from headway.data.image_examples import FileExamples, ImageExamples
 from headway.evaluation.scores import Scores
 from headway.machine import Machine
-from headway.models import ViTClassifierConfig, vit_classifier
 from headway.tasks.image_classification.bundle import (
     ClassifiedImage,
     ImageClassifierBundle,
     ImageClassOptions,
     ImageInput,
 )
-from headway.tasks.image_classification.config import (
-    VisionRunConfig,
-    sound,
-    vision,
-    vision_digits,
-)
+from headway.tasks.image_classification.config import VisionRunConfig, sound, vision, vision_digits
 from headway.tasks.image_classification.data import check, held_out_images, images_of_files
 from headway.tasks.image_classification.evaluation import evaluate
 from headway.tasks.image_classification.foreign import from_hugging_face, to_hugging_face

@@ -9,7 +9,6 @@ from typing import Any
 from headway.bundle import TextBundle
 from headway.evaluation.scores import Scores
 from headway.machine import Machine
-from headway.models import GPT, GPTConfig
 from headway.tasks.job import Emit, Job
 from headway.tasks.language_modeling.config import (
     LanguageRunConfig,

@@ -16,7 +16,6 @@ from headway.data.formats import TABLES, ending
 from headway.errors import HeadwayWarning
 from headway.evaluation.scores import Scores
 from headway.machine import Machine
-from headway.models import Bert, BertConfig
 from headway.tasks.job import Emit, Job
 from headway.tasks.masked_language_modeling.config import (
     EncoderDataConfig,

@@ -11,7 +11,6 @@ from headway.data.formats.questions import Question, read_questions
 from headway.errors import HeadwayWarning
 from headway.evaluation.scores import Scores
 from headway.machine import Machine
-from headway.models import BertAnswererConfig, bert_answerer
 from headway.tasks.job import Emit, Job
 from headway.tasks.question_answering.bundle import (
     Answered,

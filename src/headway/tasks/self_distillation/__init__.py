@@ -9,7 +9,6 @@ from typing import Any
 from headway.bundle import ImageEncoderBundle
 from headway.evaluation.scores import Scores
 from headway.machine import Machine
-from headway.models import ViT, ViTConfig
 from headway.tasks.image_data import check_images
 from headway.tasks.job import Emit, Job
 from headway.tasks.self_distillation.config import DinoRunConfig, dino

@@ -9,7 +9,6 @@ from typing import Any
 from headway.data.formats.tags import TaggedSentence, read_tagged
 from headway.evaluation.scores import Scores
 from headway.machine import Machine
-from headway.models import BertTaggerConfig, bert_tagger
 from headway.tasks.job import Emit, Job
 from headway.tasks.tagging.bundle import Tagged, TaggerBundle
 from headway.tasks.tagging.config import TagDataConfig, TagRunConfig, tag

@@ -8,7 +8,6 @@ from typing import Any
 
 from headway.evaluation.scores import Scores
 from headway.machine import Machine
-from headway.models import Translator, TranslatorConfig
 from headway.tasks.job import Emit, Job
 from headway.tasks.task import BundleSpec, Styled
 from headway.tasks.translation.bundle import (

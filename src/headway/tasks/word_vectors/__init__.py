@@ -8,7 +8,6 @@ from typing import Any
 
 from headway.evaluation.scores import Scores
 from headway.machine import Machine
-from headway.models import WordsConfig, words_model
 from headway.tasks.job import Emit, Job
 from headway.tasks.task import NO_OPTIONS, BundleSpec, NoOptions
 from headway.tasks.word_vectors.bundle import WordsBundle
