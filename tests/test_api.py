@@ -19,6 +19,8 @@ SMALL = {
     "machine.threads": 1,
 }
 
+STUDENT = {"training.rows": 7, "model.num_layers": 1, "machine.threads": 1}
+
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
@@ -81,6 +83,14 @@ def test_the_same_call_goes_on_and_another_is_refused(run):
     assert again.folder == run.folder and again.stop == "done"
     with pytest.raises(UsageError, match="other settings"):
         headway.train("tagging", data="names.conll", start="start", steps=41, quiet=True)
+
+
+def test_a_student_is_trained_from_its_teacher(run):
+    student = headway.train(
+        "distil", data="names.conll", teacher=run.folder, steps=4, settings=STUDENT, quiet=True
+    )
+    assert student.bundle.kind == run.bundle.kind and "f1" in student.scores
+    assert student.bundle.config.bert.num_layers == 1
 
 
 def test_what_cannot_be_trained_is_refused(run):

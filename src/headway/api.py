@@ -61,6 +61,7 @@ def train(
     *,
     data: Paths | None = None,
     start: str | os.PathLike[str] | None = None,
+    teacher: str | os.PathLike[str] | None = None,
     steps: int | None = None,
     run: str | None = None,
     settings: Mapping[str, Any] | None = None,
@@ -70,10 +71,10 @@ def train(
     """Train a model, or go on where a run of the same name and settings stopped.
 
     name: a task (`tasks()`), whose first recipe is taken, or a recipe (`headway train --help`).
-    data: the file or files to train on. start: the model to start from. steps: updates. run: its
-    name; its folder is runs/NAME, NAME being the recipe's if unset. settings: any others, by dotted
-    name: {"optimizer.lr": 1e-4}. listeners: called with every event of the log. quiet: nothing is
-    shown on standard error.
+    data: the file or files to train on. start: the model to start from. teacher: of a student
+    ("distil"). steps: updates. run: its name; its folder is runs/NAME, NAME being the recipe's if
+    unset. settings: any others, by dotted name: {"optimizer.lr": 1e-4}. listeners: called with
+    every event of the log. quiet: nothing is shown on standard error.
 
     UsageError for settings that cannot work, or if the run in that folder has others; DataError for
     examples that cannot be used.
@@ -81,6 +82,8 @@ def train(
     changes: dict[str, Any] = dict(settings or {})
     if start is not None:
         changes["training.start"] = os.fspath(start)
+    if teacher is not None:
+        changes["training.teacher"] = os.fspath(teacher)
     if steps is not None:
         changes["training.steps"] = steps
     config = recipe(name, ("headway.train", changes))

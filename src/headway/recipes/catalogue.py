@@ -8,7 +8,7 @@ from typing import Any
 
 from headway.config_files import read_yaml
 from headway.errors import UsageError, did_you_mean
-from headway.settings import differences, fields_of, flat, override
+from headway.settings import differences, flat, override
 from headway.tasks.registry import TASKS, task_of_config, tasks
 from headway.tasks.registry import task as task_named
 from headway.tasks.task import Derived
@@ -17,10 +17,22 @@ AnyRunConfig = Any
 """The configuration of a run, of whatever task: a dataclass with sections (`tasks.sections`)."""
 
 
-RECIPES: dict[str, Callable[[], Any]] = {}
+def _recipes() -> dict[str, Callable[[], AnyRunConfig]]:
+    """Those of all tasks. UsageError if two tasks have one of the same name."""
+    recipes: dict[str, Callable[[], AnyRunConfig]] = {}
+    owners: dict[str, str] = {}
+    for owner, names in tasks().items():
+        for name in names:
+            if name in recipes:
+                raise UsageError(
+                    f"the tasks {owners[name]} and {owner} both have a recipe called {name}",
+                    hint=f"uninstall the package of {owner}, or rename its recipe",
+                )
+            recipes[name], owners[name] = task_named(owner).recipes[name], owner
+    return recipes
 
-for _name in tasks():
-    RECIPES |= task_named(_name).recipes
+
+RECIPES = _recipes()
 
 
 def recipe(name: str, *layers: tuple[str, Mapping[str, Any]]) -> AnyRunConfig:
@@ -78,8 +90,7 @@ def saved(folder: Path) -> AnyRunConfig:
     values = _upgraded(read_yaml(path))
     named = values.get("recipe", "translate")
     usual = _derived(type(recipe(named))(), values)
-    metric = values.get("evaluation.metric")
-    if isinstance(metric, str) and metric not in fields_of(usual)["evaluation.metric"].expects:
+    if isinstance(metric := values.get("evaluation.metric"), str):
         # an earlier version negated what is better where it is lower
         values["evaluation.metric"] = metric.removeprefix("negative_")
     return override(usual, values, str(path))
