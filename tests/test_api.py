@@ -8,8 +8,8 @@ import torch
 import headway
 from headway.errors import UsageError
 from headway.evaluation.scores import Scores
-from tests.end_to_end.small import headway as command
-from tests.tiny_encoder import save_encoder, sentences, write_conll
+from tests.fixtures.command_line import headway as command
+from tests.fixtures.tiny_encoder import save_encoder, sentences, write_conll
 
 SMALL = {
     "training.rows": 7,

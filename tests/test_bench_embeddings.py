@@ -11,7 +11,7 @@ from bench.sides import Settings
 from torch.testing import assert_close
 
 from headway.bundle import EncoderBundle
-from tests.small_encoder import encoder
+from tests.fixtures.small_encoder import encoder
 
 RENAMED = {
     "embedding.words.tokens.": "embeddings.word_embeddings.",

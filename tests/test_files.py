@@ -11,7 +11,7 @@ from headway.errors import (
     HeadwayError,
 )
 from headway.files import check_new_file, write_file
-from tests.crashes import names
+from tests.fixtures.crashes import names
 
 
 def test_a_file_is_replaced_by_bytes_or_by_pieces(tmp_path):

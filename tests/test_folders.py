@@ -16,7 +16,7 @@ from headway.errors import (
 )
 from headway.files import read_json, write_file
 from headway.folders import new_folder, newest_verified, replaced_folder, sweep, verify_folder
-from tests.crashes import die_at, in_child, names
+from tests.fixtures.crashes import die_at, in_child, names
 
 
 def make(path, content=b"weights" * 9, number=3):

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.inspection.bundles import gpt, translator
+from tests.fixtures.bundles import gpt, translator
 
 SLOW_IMPORTS = {
     *("torch._dynamo", "torch._inductor", "sympy", "transformers", "scipy", "sklearn", "pandas"),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from headway.attention import Documents, FusedDot, Mask, MultiHeadAttention, ScaledDot
-from tests.zoo import KERNELS
+from tests.fixtures.zoo import KERNELS
 
 
 @st.composite

@@ -25,7 +25,7 @@ from headway.attention import (
     window,
 )
 from headway.attention.kernel import masked_softmax
-from tests.zoo import KERNELS
+from tests.fixtures.zoo import KERNELS
 
 B, T, S, H, K, KV = 2, 5, 7, 3, 4, 6
 

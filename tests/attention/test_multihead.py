@@ -3,7 +3,7 @@ import torch
 from torch.testing import assert_close
 
 from headway.attention import KeyValueCache, Mask, MultiHeadAttention, record_attention
-from tests.zoo import KERNELS
+from tests.fixtures.zoo import KERNELS
 
 B, T, S, D, E, H = 2, 5, 7, 12, 9, 3
 

@@ -9,7 +9,7 @@ from torch.testing import assert_close
 
 from headway.blocks import LoRALinear, add_lora, lora_state, merge_lora, recompute
 from headway.models import parameter_count
-from tests import zoo
+from tests.fixtures import zoo
 
 ADAPTABLE = [n for n in zoo.MODELS if n != "rnn without attention"]
 READ = torch.tensor([[1, 5, 9], [1, 3, 8]])

@@ -10,7 +10,7 @@ from torch.testing import assert_close
 from headway.blocks import recompute
 from headway.errors import UsageError
 from headway.models import GPT, GPTConfig, parameter_count
-from tests import zoo
+from tests.fixtures import zoo
 
 WITH_BLOCKS = [
     *("translator", "translator post-norm", "translator relative", "rnn under transformer"),

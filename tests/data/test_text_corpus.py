@@ -9,8 +9,8 @@ from headway.data.documents import Part
 from headway.data.text_corpus import TextCorpus, prepare_text
 from headway.errors import DataError
 from headway.text import Characters, TextPieces
-from tests.data.language import TwoEnds
-from tests.manifests import flip_one_bit, reseal
+from tests.fixtures.manifests import flip_one_bit, reseal
+from tests.fixtures.two_ended_tokenizer import TwoEnds
 
 PARTS = [
     Part("the fox eats\n", True),

@@ -10,7 +10,7 @@ from headway.data.windows import BLOCK, Windows, WindowSettings
 from headway.data.words import WordCorpus, keep_probability, prepare_words, subsampled, uniform
 from headway.errors import DataError, UsageError
 from headway.text import Vocabulary
-from tests.manifests import flip_one_bit, reseal
+from tests.fixtures.manifests import flip_one_bit, reseal
 
 SENTENCES = ["a b c d e f", "", "g", "a x b c", "d a"]
 

@@ -15,7 +15,7 @@ from headway.decoding import (
     stream,
 )
 from headway.errors import UsageError
-from tests.decoding.language import Bytes, gpt
+from tests.fixtures.written_language import Bytes, gpt
 
 TOKENIZER = Bytes()
 PROMPTS = ["", "né", "The theatre", "a\n\nb"]

@@ -29,7 +29,7 @@ from headway.decoding import (
     sample_steps,
 )
 from headway.errors import UsageError
-from tests.decoding.language import EOS, every_output, gpt, some_prompts, surprise
+from tests.fixtures.written_language import EOS, every_output, gpt, some_prompts, surprise
 
 RULES = {
     "none": [],

@@ -9,7 +9,7 @@ import torch
 from headway.decoding import Forbidden, Limits, beam_search, greedy_search, length_penalty
 from headway.errors import DataError
 from headway.models import Translator, TranslatorConfig
-from tests.zoo import BOS, EOS, MODELS, PAD, limits, some_rows
+from tests.fixtures.zoo import BOS, EOS, MODELS, PAD, limits, some_rows
 
 WORDS = (3, 4, 5)
 LONGEST = 4

@@ -21,7 +21,7 @@ from headway.decoding import (
     speculative_steps,
 )
 from headway.decoding.speculative import Proposal
-from tests.decoding.language import EOS, every_output, gpt, some_prompts, surprise
+from tests.fixtures.written_language import EOS, every_output, gpt, some_prompts, surprise
 
 
 def asked(rules=(), **changes):

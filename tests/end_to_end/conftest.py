@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.end_to_end.small import headway
+from tests.fixtures.command_line import headway
 
 
 @pytest.fixture

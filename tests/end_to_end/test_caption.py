@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from tests.data.pictures import png
-from tests.end_to_end.small import headway
+from tests.fixtures.command_line import headway
+from tests.fixtures.pictures import png
 
 TINY = [
     *("--model.vit.model-dim", "24", "--model.vit.num-heads", "3", "--model.vit.ffn-dim", "40"),

@@ -6,8 +6,8 @@ import re
 import pytest
 
 from headway import load
-from tests.end_to_end.small import headway
-from tests.recipes.small_encoder import COUNTS, PAIRS, TEXTS, write_encoder, write_table
+from tests.fixtures.command_line import headway
+from tests.fixtures.small_encoder_runs import COUNTS, PAIRS, TEXTS, write_encoder, write_table
 
 TINY = [
     *("--training.rows", "40", "--data.held-out", "0.3", "--optimizer.lr", "3e-3"),

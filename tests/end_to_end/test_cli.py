@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from tests.end_to_end.small import headway, headway_process, rows, train_words, write_corpus
+from tests.fixtures.command_line import headway, headway_process, rows, train_words, write_corpus
 
 ABSENT = "mps" if sys.platform == "linux" else "cuda"
 
@@ -236,7 +236,7 @@ def test_fetching_emoji_names_and_again(tmp_path):
 def test_a_run_belongs_to_one_process_at_a_time_and_ctrl_c_saves_it(tmp_path):
     import os
 
-    from tests.end_to_end.small import ROOT
+    from tests.fixtures.command_line import ROOT
 
     data = write_corpus(tmp_path / "data")
     words = train_words(data, "r", "--steps", "100000")

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from headway.files import read_json
-from tests.end_to_end.small import TINY, headway, write_corpus
+from tests.fixtures.command_line import TINY, headway, write_corpus
 
 PLAN = """
 title: Ladder

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.small import ROOT, headway
+from tests.fixtures.command_line import ROOT, headway
 
 FULL = Path("/dev/full")
 RUN = "recipe: gpt-tiny\n"

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from tests.data.pictures import pixels_of, png, write_shades
-from tests.end_to_end.small import headway
+from tests.fixtures.command_line import headway
+from tests.fixtures.pictures import pixels_of, png, write_shades
 
 TRAIN = """
 train dino shades --model.model-dim 24 --model.num-heads 3 --model.ffn-dim 40 --model.num-layers 2

@@ -9,11 +9,11 @@ from headway import load
 from headway.cli.train import split_words
 from headway.recipes import recipe, train
 from headway.settings import COMMAND_LINE
-from tests.end_to_end.small import headway
 from tests.end_to_end.test_language import LINES
 from tests.end_to_end.test_language import TINY as GPT
-from tests.small_encoder import encoder
-from tests.tiny_encoder import save_encoder, sentences, write_conll, write_squad
+from tests.fixtures.command_line import headway
+from tests.fixtures.small_encoder import encoder
+from tests.fixtures.tiny_encoder import save_encoder, sentences, write_conll, write_squad
 
 LOOP = [
     *("--schedule.kind", "constant", "--schedule.warmup", "2", "--optimizer.lr", "1e-2"),

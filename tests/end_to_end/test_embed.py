@@ -11,7 +11,7 @@ from headway.cli.texts import gather
 from headway.errors import UsageError
 from headway.models import Bert, BertConfig
 from headway.text import MarkedTokenizer
-from tests.end_to_end.small import headway
+from tests.fixtures.command_line import headway
 from tests.tasks.test_sentence_embedding import PAIRS, SCORED, scored, table
 
 TEXTS = [first for first, _ in PAIRS][::7]

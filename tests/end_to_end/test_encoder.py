@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from headway import load
-from tests.end_to_end.small import headway, rows
+from tests.fixtures.command_line import headway, rows
 
 LINES = [
     f"The {name} {verb} {thing}. It {verb} {thing} again. So does the {name}."

@@ -16,10 +16,10 @@ import torch
 
 from headway.inspection.page import encode
 from headway.recipes.run_report import report_of
-from tests.data.pictures import png
-from tests.end_to_end.small import ROOT, headway
-from tests.inspection.bundles import captioner, gpt, image_encoder, translator
-from tests.small_encoder import encoder
+from tests.fixtures.bundles import captioner, gpt, image_encoder, translator
+from tests.fixtures.command_line import ROOT, headway
+from tests.fixtures.pictures import png
+from tests.fixtures.small_encoder import encoder
 
 TINY_GPT = [
     *("--model.model-dim", "24", "--model.num-heads", "4", "--model.ffn-dim", "40"),

@@ -12,8 +12,8 @@ import pytest
 
 from headway.cli.main import main
 from headway.folders import verify_folder
-from tests.end_to_end.small import headway, headway_process, rows, train_words, write_corpus
-from tests.manifests import flip_one_bit
+from tests.fixtures.command_line import headway, headway_process, rows, train_words, write_corpus
+from tests.fixtures.manifests import flip_one_bit
 
 STEPS = "28"  # no multiple of the steps between evaluations: the last one is at the end
 MORE = ("--steps", STEPS, "--training.accumulate", "3", "--checkpoint.every", "2", "--quiet")

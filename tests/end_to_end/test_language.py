@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.end_to_end.small import headway, rows
+from tests.fixtures.command_line import headway, rows
 
 LINES = [
     f"the {name} {verb} {thing}."

@@ -19,7 +19,7 @@ from headway.machine import MachineConfig
 from headway.recipes import RECIPES, configurations, recipe
 from headway.settings import COMMAND_LINE, MOST, Field, fields_of, override
 from headway.tasks.registry import verbs
-from tests.inspection.bundles import (
+from tests.fixtures.bundles import (
     answerer,
     bert_classifier,
     captioner,

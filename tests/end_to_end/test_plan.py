@@ -7,7 +7,7 @@ import shlex
 import pytest
 
 from headway.cli.main import main
-from tests.end_to_end.small import ROOT, headway
+from tests.fixtures.command_line import ROOT, headway
 
 PAGE = ROOT / "docs" / "plan.md"
 

@@ -5,8 +5,8 @@ import json
 import pytest
 import torch
 
-from tests.end_to_end.small import headway
-from tests.tiny_encoder import save_encoder, sentences, write_conll, write_squad
+from tests.fixtures.command_line import headway
+from tests.fixtures.tiny_encoder import save_encoder, sentences, write_conll, write_squad
 
 LOOP = [
     *("--schedule.kind", "constant", "--schedule.warmup", "2", "--optimizer.lr", "1e-2"),

@@ -6,7 +6,7 @@ import pytest
 
 from headway.recipes import RECIPES
 from headway.settings import fields_of
-from tests.end_to_end.small import headway
+from tests.fixtures.command_line import headway
 
 
 @pytest.fixture

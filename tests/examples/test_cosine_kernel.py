@@ -13,8 +13,8 @@ from headway.models import GPTConfig, TranslatorConfig
 from headway.models.choices import KERNELS, SCORES
 from headway.settings import COMMAND_LINE, explain, override
 from headway.tasks.translation.bundle import TranslatorBundle
-from tests.end_to_end.small import headway, train_words, write_corpus
-from tests.examples.packages import installed, uninstalled
+from tests.fixtures.command_line import headway, train_words, write_corpus
+from tests.fixtures.packages import installed, uninstalled
 
 
 @pytest.fixture(scope="module")

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 import headway as library
-from tests.end_to_end.small import headway
-from tests.examples.packages import EXAMPLES, installed
-from tests.tiny_encoder import save_encoder, sentences
+from tests.fixtures.command_line import headway
+from tests.fixtures.packages import EXAMPLES, installed
+from tests.fixtures.tiny_encoder import save_encoder, sentences
 
 SMALL = ["--steps", "12", "--optimizer.lr", "1e-2", "--evaluation.every", "6", "--threads", "1"]
 TEXT = "in our garden Ada Lee sings ."

@@ -15,7 +15,7 @@ from headway.inspection.ablation import (
     layers_of,
     without_heads,
 )
-from tests.inspection.bundles import BUNDLES, encoder, gpt, translator
+from tests.fixtures.bundles import BUNDLES, encoder, gpt, translator
 
 ALL = pytest.mark.parametrize("name", BUNDLES)
 

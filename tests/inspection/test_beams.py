@@ -7,9 +7,9 @@ from headway.decoding import beam_search
 from headway.errors import UsageError
 from headway.inspection.beams import beam_tree, tree_of
 from headway.inspection.watch import watch
-from tests.inspection.bundles import captioner, gpt, translator
+from tests.fixtures.bundles import captioner, gpt, translator
+from tests.fixtures.zoo import MODELS, limits, some_rows
 from tests.tasks.test_captioner_bundle import PICTURES
-from tests.zoo import MODELS, limits, some_rows
 
 
 @pytest.mark.parametrize("settings", [{"width": 4}, {"width": 4, "groups": 2, "diversity": 0.5}])

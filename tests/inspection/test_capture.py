@@ -7,8 +7,8 @@ from torch.testing import assert_close
 from headway.attention import attention_layers, record_attention
 from headway.bundle import part_of
 from headway.errors import UsageError
-from tests.inspection.bundles import BUNDLES, SENTENCE, answerer, encoder, gpt, tagger, translator
-from tests.small_encoder import tokenizer
+from tests.fixtures.bundles import BUNDLES, SENTENCE, answerer, encoder, gpt, tagger, translator
+from tests.fixtures.small_encoder import tokenizer
 
 ALL = pytest.mark.parametrize("name", BUNDLES)
 

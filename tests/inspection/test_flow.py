@@ -7,7 +7,7 @@ from torch.testing import assert_close
 from headway.errors import UsageError
 from headway.inspection.flow import rolled, rollout, value_weighted
 from headway.inspection.watch import watch
-from tests.inspection.bundles import gpt, translator
+from tests.fixtures.bundles import gpt, translator
 
 
 def test_a_rollout_is_the_sum_over_all_paths():

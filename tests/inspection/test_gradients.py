@@ -5,7 +5,7 @@ import torch
 
 from headway.inspection.gradients import gradient_x_input
 from headway.inspection.watch import watch
-from tests.inspection.bundles import BUNDLES, gpt, translator
+from tests.fixtures.bundles import BUNDLES, gpt, translator
 
 ALL = pytest.mark.parametrize("name", BUNDLES)
 

@@ -5,7 +5,7 @@ import torch
 
 from headway.inspection.ablation import without_heads
 from headway.inspection.watch import METRIC, watch
-from tests.inspection.bundles import BUNDLES
+from tests.fixtures.bundles import BUNDLES
 
 ALONE = {"analyses": ("importance",)}
 

@@ -6,8 +6,8 @@ import torch
 from headway.inspection.document import Frame, Maps, Side
 from headway.inspection.opening import MEAN, Opening, opening, telling
 from headway.inspection.watch import watch
-from tests.inspection.bundles import bert_classifier, gpt, translator
-from tests.inspection.page.documents import caption_frame, image_frame
+from tests.fixtures.bundles import bert_classifier, gpt, translator
+from tests.fixtures.documents import caption_frame, image_frame
 
 WORDS = ["[CLS]", "the", "keeper", "counted", "three", "ships", ".", "[SEP]"]
 N = len(WORDS)

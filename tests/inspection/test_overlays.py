@@ -7,7 +7,7 @@ from PIL import Image
 
 from headway.inspection.looking import Looks
 from headway.inspection.overlays import held, overlays
-from tests.data.pictures import pixels_of
+from tests.fixtures.pictures import pixels_of
 
 
 def test_the_fewest_patches_hold_the_share():

@@ -6,7 +6,7 @@ from torch.testing import assert_close
 
 from headway.errors import UsageError
 from headway.inspection.patching import patch_stream
-from tests.inspection.bundles import encoder, gpt, translator
+from tests.fixtures.bundles import encoder, gpt, translator
 
 
 def of(place, token):

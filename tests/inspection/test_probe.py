@@ -20,7 +20,7 @@ from headway.settings import override
 from headway.tasks.opening import spec_of
 from headway.tasks.word_vectors.bundle import WordsBundle
 from headway.text import Vocabulary
-from tests.inspection.bundles import (
+from tests.fixtures.bundles import (
     BUNDLES,
     SENTENCE,
     answerer,

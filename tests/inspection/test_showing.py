@@ -4,7 +4,7 @@ import html
 import re
 
 from headway.inspection import show
-from tests.inspection.bundles import gpt, translator
+from tests.fixtures.bundles import gpt, translator
 
 
 def test_a_cell_shows_the_page_of_what_was_asked():

@@ -14,7 +14,7 @@ from headway.inspection.guesses import top_guesses
 from headway.inspection.tables import Tables
 from headway.inspection.tracing import tracing
 from headway.inspection.walk import walk, walk_through
-from tests.inspection.bundles import BUNDLES, MODERN, captioner, gpt, image_encoder, translator
+from tests.fixtures.bundles import BUNDLES, MODERN, captioner, gpt, image_encoder, translator
 from tests.inspection.test_watch import given_of
 from tests.tasks.test_captioner_bundle import PICTURES
 

@@ -15,7 +15,7 @@ from headway.inspection.watch import watch
 from headway.models import WordsConfig, words_model
 from headway.tasks.word_vectors.bundle import WordsBundle
 from headway.text import Vocabulary
-from tests.inspection.bundles import (
+from tests.fixtures.bundles import (
     BUNDLES,
     SENTENCE,
     answerer,

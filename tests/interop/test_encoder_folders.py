@@ -11,7 +11,7 @@ from headway.bundle import EncoderBundle
 from headway.errors import UsageError
 from headway.interop import FAMILIES, read, read_labels, write
 from headway.models import Bert, BertAnswerer, BertClassifier, BertConfig, BertTagger
-from tests.interop.damage import change, refused, written
+from tests.fixtures.damage import change, refused, written
 from tests.interop.test_marked import words as word_pieces
 
 TINY = BertConfig(model_dim=12, num_heads=2, ffn_dim=20, num_layers=2, max_length=8, vocabulary=11)

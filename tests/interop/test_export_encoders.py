@@ -19,7 +19,7 @@ from headway.tasks.classification.bundle import ClassifierBundle
 from headway.tasks.classification.reader import ClassReader, Numbers
 from headway.tasks.tagging.bundle import TaggerBundle, TagReader
 from headway.text import MarkedTokenizer
-from tests.end_to_end.small import headway as run_headway
+from tests.fixtures.command_line import headway as run_headway
 from tests.interop.test_marked import ODD, STORY, agree, sentence_pieces, two_files
 
 TINY = BertConfig(

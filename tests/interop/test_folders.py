@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 from headway.errors import UsageError
 from headway.interop import FAMILIES, read, write
 from headway.models import GPT, GPTConfig
-from tests.interop.damage import change, refused, written
+from tests.fixtures.damage import change, refused, written
 
 TINY = GPTConfig(model_dim=12, num_heads=2, ffn_dim=20, num_layers=2, max_length=8, vocabulary=11)
 LLAMA = replace(

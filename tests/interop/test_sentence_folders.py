@@ -13,8 +13,8 @@ from headway.data.framed import collate_framed
 from headway.errors import DataError, UsageError
 from headway.interop import export, read_sentence_folder
 from headway.training import text_vectors
-from tests.end_to_end.small import headway
-from tests.small_encoder import TEXTS, encoder
+from tests.fixtures.command_line import headway
+from tests.fixtures.small_encoder import TEXTS, encoder
 
 MODULES = ["Transformer", "Pooling", "Normalize"]
 

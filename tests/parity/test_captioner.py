@@ -18,7 +18,7 @@ from headway.models import Captioner, CaptionerConfig, GPTConfig, ViTConfig
 from headway.tasks.captioning.bundle import CaptionerBundle
 from headway.tasks.captioning.reader import CaptionReader
 from headway.text import TextPieces
-from tests.data.pictures import pixels_of
+from tests.fixtures.pictures import pixels_of
 
 transformers = pytest.importorskip("transformers")
 

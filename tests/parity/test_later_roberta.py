@@ -8,7 +8,7 @@ from torch.testing import assert_close
 
 import headway
 from headway.interop import build, read
-from tests.small_encoder import TEXTS
+from tests.fixtures.small_encoder import TEXTS
 
 SHAPE = {
     **{"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 3},

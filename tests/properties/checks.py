@@ -8,8 +8,8 @@ from torch.testing import assert_close
 
 from headway.attention import Documents, Kernel, Seen, record_attention, record_inputs
 from headway.decoding import beam_search, greedy_search
+from tests.fixtures.zoo import BOS, PAD, VOCABULARY, Family, limits, some_rows
 from tests.properties.reference import spelled
-from tests.zoo import BOS, PAD, VOCABULARY, Family, limits, some_rows
 
 
 def some_targets(rows: int, length: int) -> Tensor:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.zoo import BUILT_WITH
+from tests.fixtures.zoo import BUILT_WITH
 
 Triple = tuple[Any, Any, Any]
 

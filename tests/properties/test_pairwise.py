@@ -5,9 +5,9 @@ from itertools import combinations, product
 import pytest
 
 from headway.attention import MultiHeadAttention
+from tests.fixtures.zoo import BUILT_WITH, KERNELS, MODELS, VITS, with_kernel
 from tests.properties.pairwise import pairwise
 from tests.properties.test_properties import ALL, IMAGE_KERNELS, OF_IMAGES
-from tests.zoo import BUILT_WITH, KERNELS, MODELS, VITS, with_kernel
 
 AXES = {
     "models": (list(MODELS), list(KERNELS), ALL),

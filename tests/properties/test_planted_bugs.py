@@ -18,8 +18,8 @@ from headway.attention import (
 )
 from headway.blocks import Embeddings, LearnedGrid, Memory, image_embedding, patches, recurrent
 from headway.models import GPT
+from tests.fixtures.zoo import MODELS, VITS, with_kernel
 from tests.properties import checks
-from tests.zoo import MODELS, VITS, with_kernel
 
 FAMILY = MODELS["translator"]
 

@@ -7,9 +7,9 @@ property meet (`tests/properties/pairwise.py`); `make test-all` tries all combin
 import pytest
 import torch
 
+from tests.fixtures.zoo import KERNELS, MODELS, VITS, with_kernel
 from tests.properties import checks
 from tests.properties.pairwise import combinations
-from tests.zoo import KERNELS, MODELS, VITS, with_kernel
 
 ALL = [
     checks.causality,

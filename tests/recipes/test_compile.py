@@ -17,7 +17,7 @@ from headway.blocks.dropout import Dropout
 from headway.errors import UsageError
 from headway.linear import linear
 from headway.machine import MachineConfig, prepare
-from tests.end_to_end.small import ROOT, write_corpus
+from tests.fixtures.command_line import ROOT, write_corpus
 
 TINY = {
     "training.steps": 4,

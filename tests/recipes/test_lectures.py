@@ -16,7 +16,7 @@ from headway.cli.main import main
 from headway.models import TranslatorConfig
 from headway.recipes.lectures import CLAIMS, Claim, Result, gradients, growing_keys, order, scaling
 from headway.recipes.lectures.contract import table
-from tests.end_to_end.small import headway
+from tests.fixtures.command_line import headway
 
 QUICK = {
     "scaling": {"widths": (4, 64, 512), "keys": 12, "queries": 256, "seeds": 2},

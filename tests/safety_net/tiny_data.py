@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.end_to_end.small import sentences as sentence_pairs
-from tests.end_to_end.small import write_corpus
-from tests.tiny_encoder import sentences, write_conll, write_squad
+from tests.fixtures.command_line import sentences as sentence_pairs
+from tests.fixtures.command_line import write_corpus
+from tests.fixtures.tiny_encoder import sentences, write_conll, write_squad
 
 NAMES = ["fox", "baker", "owl", "crab", "child", "toad"]
 ACTIONS = ["sees", "likes", "paints", "carries"]

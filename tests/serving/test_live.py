@@ -4,8 +4,8 @@ import pytest
 
 from headway.errors import UsageError
 from headway.serving import BundleViewer, Question
-from tests.data.pictures import png
-from tests.inspection.bundles import BUNDLES, captioner, gpt, translator
+from tests.fixtures.bundles import BUNDLES, captioner, gpt, translator
+from tests.fixtures.pictures import png
 
 TEXT = "the fox eats the lemon"
 

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.end_to_end.small import headway
+from tests.fixtures.command_line import headway
+from tests.fixtures.tiny_encoder import sentences
 from tests.safety_net.cases import (
     CASES,
     FINE_TUNING,
@@ -19,7 +20,6 @@ from tests.safety_net.cases import (
     words,
 )
 from tests.safety_net.tiny_data import write_all
-from tests.tiny_encoder import sentences
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from headway.models import Captioner, CaptionerConfig, GPTConfig, ViTConfig
 from headway.tasks.captioning.bundle import CaptionerBundle
 from headway.tasks.captioning.reader import CaptionReader
 from headway.text import Characters, TextPieces
-from tests.data.pictures import pixels_of, png
+from tests.fixtures.pictures import pixels_of, png
 
 TEXTS = ["a cat", "an old dog", "the red cat sleeps", "ein Hund", "die alte Katze"] * 4
 TOKENIZER = TextPieces.train([f" {text}" for text in TEXTS], 280)

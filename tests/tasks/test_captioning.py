@@ -24,7 +24,7 @@ from headway.tasks.captioning.job import CaptionJob
 from headway.tasks.captioning.prediction import CaptionInput, CaptionOptions
 from headway.text import TextPieces
 from headway.training import CaptionObjective, read_metrics
-from tests.data.pictures import png
+from tests.fixtures.pictures import png
 
 TINY = {
     **{"model.vit.model_dim": 24, "model.vit.num_heads": 3, "model.vit.ffn_dim": 40},

@@ -19,7 +19,7 @@ from headway.tasks.classification.job import ClassifyJob
 from headway.tasks.classification.reader import Numbers
 from headway.tasks.task import NO_OPTIONS
 from headway.training import read_metrics
-from tests.recipes.small_encoder import COUNTS, PAIRS, TEXTS, write_encoder, write_table
+from tests.fixtures.small_encoder_runs import COUNTS, PAIRS, TEXTS, write_encoder, write_table
 from tests.tasks.test_classification import TINY
 from tests.tasks.test_language_modeling import STORY, configured
 

@@ -20,8 +20,8 @@ from headway.tasks.distillation import TASK
 from headway.tasks.registry import TASKS
 from headway.text import TextPieces
 from headway.training import read_metrics
-from tests.inspection.bundles import captioner
-from tests.recipes.small_encoder import COUNTS, TEXTS, write_encoder, write_table
+from tests.fixtures.bundles import captioner
+from tests.fixtures.small_encoder_runs import COUNTS, TEXTS, write_encoder, write_table
 from tests.tasks.test_classification import TINY
 from tests.tasks.test_classification_of_encoders import LEARNS
 

@@ -15,9 +15,9 @@ from headway.recipes import recipe, saved
 from headway.recipes import train as train_run
 from headway.tasks.registry import OWN, TASKS, task
 from headway.training import read_metrics
-from tests.end_to_end.small import headway
-from tests.examples.packages import installed
-from tests.inspection.bundles import answerer, tagger
+from tests.fixtures.bundles import answerer, tagger
+from tests.fixtures.command_line import headway
+from tests.fixtures.packages import installed
 from tests.tasks.every import EVERY, OUTSIDE, RUNS, command, place_of, train
 
 EVALUATED_AS_TRAINED = {

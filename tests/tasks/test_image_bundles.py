@@ -14,7 +14,7 @@ from headway.data.image_reader import ImageReader
 from headway.errors import DataError, UsageError
 from headway.models import ViT, ViTClassifier, ViTConfig
 from headway.tasks.image_classification.bundle import ImageClasses, ImageClassifierBundle
-from tests.data.pictures import pixels_of, png
+from tests.fixtures.pictures import pixels_of, png
 
 CONFIG = ViTConfig(
     model_dim=24, num_heads=3, ffn_dim=40, num_layers=2, image_size=8, channels=3, registers=1

@@ -28,7 +28,7 @@ from headway.tasks.question_answering.data import answered_questions, learned_an
 from headway.tasks.question_answering.windows import Window, covered
 from headway.text import MarkedTokenizer
 from headway.training import read_metrics
-from tests.tiny_encoder import save_encoder, write_squad
+from tests.fixtures.tiny_encoder import save_encoder, write_squad
 
 TINY = {
     "training.rows": 5,

@@ -17,7 +17,7 @@ from headway.tasks.tagging.bundle import TaggerBundle, TagReader
 from headway.tasks.tagging.data import tagged_sentences
 from headway.tasks.task import NO_OPTIONS
 from headway.training import read_metrics
-from tests.tiny_encoder import save_encoder, sentences, tagged, write_conll
+from tests.fixtures.tiny_encoder import save_encoder, sentences, tagged, write_conll
 
 TINY = {
     "training.rows": 7,

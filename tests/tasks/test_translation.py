@@ -17,8 +17,8 @@ from headway.tasks import registry
 from headway.tasks.translation.bundle import TranslateInput, TranslateOptions
 from headway.tasks.translation.config import TranslationScoring
 from headway.training import read_metrics
-from tests.end_to_end.small import sentences
-from tests.test_bundle import make
+from tests.bundle.test_bundle import make
+from tests.fixtures.command_line import sentences
 
 TASK = registry.task("translation")
 TINY = {

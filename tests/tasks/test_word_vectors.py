@@ -18,7 +18,7 @@ from headway.tasks.task import NO_OPTIONS
 from headway.tasks.word_vectors.bundle import WordsBundle
 from headway.text import Vocabulary
 from headway.training import read_metrics
-from tests.tiny_encoder import save_encoder
+from tests.fixtures.tiny_encoder import save_encoder
 
 KINDS = ["skip-gram", "cbow", "next-word"]
 

@@ -4,8 +4,8 @@ import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from headway.text import Characters, ForeignTokenizer, TextPieces, Tokenizer, word_places
-from tests.small_encoder import TEXTS
-from tests.small_encoder import tokenizer as word_pieces
+from tests.fixtures.small_encoder import TEXTS
+from tests.fixtures.small_encoder import tokenizer as word_pieces
 from tests.text.test_foreign import FOREIGN
 from tests.text.test_marked import spaced
 

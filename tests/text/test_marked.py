@@ -11,7 +11,7 @@ from tokenizers import decoders, models, pre_tokenizers, processors, trainers
 
 from headway.errors import DataError, UsageError
 from headway.text import MarkedTokenizer, Marks
-from tests.small_encoder import TEXTS, tokenizer
+from tests.fixtures.small_encoder import TEXTS, tokenizer
 
 OWN = tokenizer()
 SPELLING = ["[MASK]", "[CLS]", "[SEP]", "[PAD]"]

@@ -22,7 +22,7 @@ from headway.training import (
 )
 from headway.training.objectives import cross_entropy
 from headway.training.objectives.translation import TranslationObjective
-from tests.zoo import MODELS, sources
+from tests.fixtures.zoo import MODELS, sources
 
 N, D, V = 23, 6, 11
 

@@ -25,7 +25,7 @@ from headway.training import (
     optimizer,
     save_state,
 )
-from tests import zoo
+from tests.fixtures import zoo
 
 MUON = OptimizerConfig(kind="muon", lr=0.01, weight_decay=0.1)
 

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Dialog, Page, Route, sync_playwright
 
 from headway.inspection.page import encode, write_page
-from tests.inspection.page.documents import everything, hostile, report
+from tests.fixtures.documents import everything, hostile, report
 
 CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
 ARGUMENTS = [

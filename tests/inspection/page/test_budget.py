@@ -7,7 +7,7 @@ import torch
 
 from headway.inspection.document import Document, Frame, Maps, Side
 from headway.inspection.page import encode, write_page
-from tests.inspection.page.documents import heads
+from tests.fixtures.documents import heads
 
 TOKENS = 512
 OBSERVE = """

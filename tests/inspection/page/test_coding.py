@@ -9,7 +9,7 @@ from hypothesis.extra import numpy as arrays
 
 from headway.errors import DataError
 from headway.inspection.page.coding import coding_of, thumbnails, to_codes, to_weights
-from tests.inspection.page.documents import heads
+from tests.fixtures.documents import heads
 
 SHARES = {"kind": "sqrt", "scale": 1.0}
 

@@ -15,7 +15,7 @@ from headway.inspection.document import Document, Frame, Maps, Side
 from headway.inspection.page import encode
 from headway.inspection.page.coding import to_weights
 from headway.inspection.page.encoding import data_url, header_json
-from tests.inspection.page.documents import encoder_frame, everything, heads, hostile, picture
+from tests.fixtures.documents import encoder_frame, everything, heads, hostile, picture
 
 
 def block(encoded, name, dtype="u1"):

@@ -6,7 +6,7 @@ from playwright.sync_api import expect
 
 from headway.inspection.document import Document, Frame, Maps, Side
 from headway.inspection.page import encode, write_page
-from tests.inspection.page.documents import HOSTILE
+from tests.fixtures.documents import HOSTILE
 
 
 @pytest.mark.parametrize("view", ["text", "grid", "matrix", "lines", "guesses"])

@@ -12,8 +12,8 @@ from playwright.sync_api import expect
 from headway.inspection.document import Document, Frame, Maps, Side
 from headway.serving import BundleViewer, Guard, Question, viewer_app
 from headway.serving.run import ADDRESS, LIMIT
-from tests.inspection.bundles import gpt
-from tests.inspection.page.documents import heads
+from tests.fixtures.bundles import gpt
+from tests.fixtures.documents import heads
 
 TEXT = "the fox eats the lemon"
 

@@ -5,7 +5,7 @@ from playwright.sync_api import expect
 
 from headway.inspection.document import Document, Frame, Guess
 from headway.inspection.page import Widget, encode, write_page
-from tests.inspection.page.documents import TARGET, encoder_frame, report, walk
+from tests.fixtures.documents import TARGET, encoder_frame, report, walk
 
 
 def test_guesses_are_shown_best_first_for_the_chosen_place(opened):

@@ -6,7 +6,7 @@ from playwright.sync_api import expect
 
 from headway.inspection.document import Document, Frame, Maps, Side
 from headway.inspection.page import encode, write_page
-from tests.inspection.page.documents import image_frame
+from tests.fixtures.documents import image_frame
 
 WORDS = ["[CLS]", "the", "keeper", "counted", "three", "ships", "[SEP]"]
 VISIT = [0, 3, 5, 2, 5, 3, 0]

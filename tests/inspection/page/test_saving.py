@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.inspection.page.documents import ENGLISH, HOSTILE, encoder_frame
+from tests.fixtures.documents import ENGLISH, HOSTILE, encoder_frame
 from tests.inspection.page.test_views import VIEWS
 
 

@@ -14,7 +14,7 @@ from playwright.sync_api import expect
 from headway.inspection.document import Document
 from headway.inspection.page import encode, served_page
 from headway.inspection.page.encoding import header_json
-from tests.inspection.page.documents import encoder_frame, walk
+from tests.fixtures.documents import encoder_frame, walk
 
 
 class Server:

@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 
 from headway.inspection.document import Document, Frame, Maps, Side
 from headway.inspection.page import encode, write_page
-from tests.inspection.page.documents import (
+from tests.fixtures.documents import (
     ENGLISH,
     SOURCE,
     TARGET,

@@ -10,7 +10,7 @@ import pytest
 from headway.errors import UsageError
 from headway.inspection.document import Document
 from headway.inspection.page import Widget, encode, page_size, served_page, write_page
-from tests.inspection.page.documents import encoder_frame, hostile
+from tests.fixtures.documents import encoder_frame, hostile
 
 
 @pytest.fixture

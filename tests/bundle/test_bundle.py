@@ -12,7 +12,7 @@ from headway.models import Translator, TranslatorConfig
 from headway.tasks.translation.bundle import TranslatorBundle
 from headway.tensors import read_tensors, write_tensors
 from headway.text import TokenizerPair
-from tests.manifests import flip_one_bit
+from tests.fixtures.manifests import flip_one_bit
 
 SENTENCES = [
     ("the fox eats the lemon", "der fuchs isst die zitrone"),

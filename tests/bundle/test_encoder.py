@@ -8,7 +8,7 @@ from headway import load
 from headway.bundle import EncoderBundle
 from headway.errors import DataError, UsageError
 from headway.text import MarkedTokenizer
-from tests.small_encoder import TEXTS, encoder
+from tests.fixtures.small_encoder import TEXTS, encoder
 from tests.text.test_marked import spaced
 
 
