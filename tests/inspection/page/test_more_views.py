@@ -135,6 +135,8 @@ def test_heads_can_be_sorted_by_what_they_do(opened, order, first):
     elif order == "kind":
         expect(status).to_contain_text("previous token 0.9")
     else:
+        # the page answers a key later than the next line runs: each answer is waited for
+        expect(status).to_contain_text("Layer 4, head 3,")
         low = status.inner_text()
         page.keyboard.press("End")
         expect(status).not_to_have_text(low)
