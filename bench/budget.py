@@ -25,7 +25,7 @@ from headway.data.text_corpus import TextCorpus
 from headway.evaluation import bits_per_byte
 from headway.machine import MachineConfig, prepare
 from headway.models import GPT, parameter_count
-from headway.recipes import saved
+from headway.runs import saved
 from headway.tasks.language_modeling.config import LanguageRunConfig
 from headway.training import read_metrics
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from bench.translation import SENTENCES
 from headway.data.formats import read_pairs
 from headway.files import write_file
-from headway.recipes import recipe, train
+from headway.runs import recipe, train
 from headway.tasks.translation.data import splits_of
 
 SYNTHETIC_PAIRS, SYNTHETIC_TEST, LEXICON = 20_000, 1000, 6000

@@ -25,7 +25,7 @@ from bench.report import Row, row
 from bench.sides import Answer, Settings, Side, Worker, faster_attention, interleave
 from headway.data.batches import TranslationBatch, collate
 from headway.data.bucketing import Buckets
-from headway.data.corpora import Corpus
+from headway.data.parallel_corpus import Corpus
 from headway.machine import Machine
 from headway.models import Translator
 from headway.text import TokenizerPair

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from headway.bundle import Bundle
-from headway.cli.screen import Screen
+from headway.cli.progress import Screen
 from headway.cli.train import run_folder
 from headway.errors import UsageError
 from headway.evaluation.scores import Scores
-from headway.recipes import amended, check_same, recipe, saved
-from headway.recipes import train as train_run
-from headway.recipes.evaluating import evaluate_model
+from headway.runs import amended, check_same, recipe, saved
+from headway.runs import train as train_run
+from headway.runs.evaluation import evaluate_model
 from headway.tasks.opening import load as load
 from headway.tasks.registry import tasks as tasks
 from headway.training import Event, read_metrics

@@ -9,7 +9,7 @@ from headway.bundle import EncoderBundle
 from headway.errors import DataError, UsageError
 from headway.text import MarkedTokenizer
 from tests.fixtures.small_encoder import TEXTS, encoder
-from tests.text.test_marked import spaced
+from tests.text.test_wordpiece import spaced
 
 
 @pytest.fixture(scope="module")

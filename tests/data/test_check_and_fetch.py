@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.data.check import check
+from headway.data.corpus_check import check
 from headway.data.fetch import SPLITS, fetch, fetch_emoji_names
 from headway.data.formats import locate, read_pairs
 from headway.errors import DataError, UsageError

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from headway.data.batches import Batches, collate, collate_sources
 from headway.data.bucketing import Buckets
-from headway.data.corpora import Corpus, prepare
 from headway.data.formats import Pair
+from headway.data.parallel_corpus import Corpus, prepare
 from headway.errors import DataError, HeadwayError, UsageError
 from headway.text import TokenizerPair
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headway.data.check import check
+from headway.data.corpus_check import check
 from headway.data.formats import locate, read_pairs
 from headway.errors import UsageError
 

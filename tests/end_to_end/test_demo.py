@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from headway.cli.main import main
-from headway.recipes import RECIPES
+from headway.runs import RECIPES
 
 
 def test_the_demo_runs_to_its_last_line(tmp_path, monkeypatch, capsys):

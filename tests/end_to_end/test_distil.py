@@ -7,7 +7,7 @@ import torch
 
 from headway import load
 from headway.cli.train import split_words
-from headway.recipes import recipe, train
+from headway.runs import recipe, train
 from headway.settings import COMMAND_LINE
 from tests.end_to_end.test_language import LINES
 from tests.end_to_end.test_language import TINY as GPT

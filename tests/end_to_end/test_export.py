@@ -10,7 +10,7 @@ from headway.cli.main import main
 from headway.models import GPT, Translator, TranslatorConfig
 from headway.tasks import opening
 from headway.tasks.translation.bundle import TranslatorBundle
-from tests.interop.test_export import TINY, Bytes, opened, shaken
+from tests.interop.test_hf_export import TINY, Bytes, opened, shaken
 
 
 @pytest.fixture

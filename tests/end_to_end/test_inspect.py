@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from headway.inspection.page import encode
-from headway.recipes.run_report import report_of
+from headway.runs.report import report_of
 from tests.fixtures.bundles import captioner, gpt, image_encoder, translator
 from tests.fixtures.command_line import ROOT, headway
 from tests.fixtures.pictures import png

@@ -16,7 +16,7 @@ from headway.cli.main import app, register_verbs
 from headway.decoding import GenerationConfig
 from headway.errors import UsageError
 from headway.machine import MachineConfig
-from headway.recipes import RECIPES, configurations, recipe
+from headway.runs import RECIPES, configurations, recipe
 from headway.settings import COMMAND_LINE, MOST, Field, fields_of, override
 from headway.tasks.registry import verbs
 from tests.fixtures.bundles import (

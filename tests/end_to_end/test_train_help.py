@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from headway.recipes import RECIPES
+from headway.runs import RECIPES
 from headway.settings import fields_of
 from tests.fixtures.command_line import headway
 

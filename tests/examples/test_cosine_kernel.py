@@ -10,7 +10,7 @@ from headway import load
 from headway.attention import Mask
 from headway.errors import DataError, UsageError
 from headway.models import GPTConfig, TranslatorConfig
-from headway.models.choices import KERNELS, SCORES
+from headway.models.kernels_and_positions import KERNELS, SCORES
 from headway.settings import COMMAND_LINE, explain, override
 from headway.tasks.translation.bundle import TranslatorBundle
 from tests.fixtures.command_line import headway, train_words, write_corpus

@@ -10,8 +10,8 @@ from torch.testing import assert_close
 import headway
 from headway.bundle import attention_of
 from headway.errors import UsageError
-from headway.inspection.guesses import top_guesses
 from headway.inspection.tables import Tables
+from headway.inspection.top_predictions import top_guesses
 from headway.inspection.tracing import tracing
 from headway.inspection.walk import walk, walk_through
 from tests.fixtures.bundles import BUNDLES, MODERN, captioner, gpt, image_encoder, translator

@@ -9,8 +9,8 @@ from torch.testing import assert_close
 from headway.attention import record_inputs
 from headway.errors import UsageError
 from headway.inspection.ablation import without_heads
-from headway.inspection.lens import lens_logits
-from headway.inspection.streams import stacks_of
+from headway.inspection.block_stacks import stacks_of
+from headway.inspection.logit_lens import lens_logits
 from headway.inspection.watch import watch
 from headway.models import WordsConfig, words_model
 from headway.tasks.word_vectors.bundle import WordsBundle

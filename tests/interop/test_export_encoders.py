@@ -12,7 +12,7 @@ import headway
 from headway.bundle import EncoderBundle
 from headway.cli.main import main
 from headway.errors import HeadwayError, UsageError
-from headway.interop import export, exported, marked, read, read_labels, read_marked
+from headway.interop import encoder_tokenizers, export, hf_export, read, read_labels, read_marked
 from headway.models import Bert, BertAnswerer, BertClassifier, BertConfig, BertTagger
 from headway.tasks import opening
 from headway.tasks.classification.bundle import ClassifierBundle
@@ -20,7 +20,7 @@ from headway.tasks.classification.reader import ClassReader, Numbers
 from headway.tasks.tagging.bundle import TaggerBundle, TagReader
 from headway.text import MarkedTokenizer
 from tests.fixtures.command_line import headway as run_headway
-from tests.interop.test_marked import ODD, STORY, agree, sentence_pieces, two_files
+from tests.interop.test_encoder_tokenizers import ODD, STORY, agree, sentence_pieces, two_files
 
 TINY = BertConfig(
     model_dim=12, num_heads=2, ffn_dim=20, num_layers=2, max_length=48, vocabulary=320
@@ -141,7 +141,7 @@ def test_weights_that_were_written_wrong_are_found_and_removed(name, change, tmp
         value.view(-1)[-1] += change
         return config, tensors | {name: value}
 
-    monkeypatch.setattr(exported, "read", wrong)
+    monkeypatch.setattr(hf_export, "read", wrong)
     with pytest.raises(HeadwayError, match="logits differ by"):
         export(shaken(Bert(TINY)), trained(), tmp_path / "hf")
     assert list(tmp_path.iterdir()) == []
@@ -169,7 +169,7 @@ def test_what_has_no_form_there_leaves_nothing(tmp_path):
 def test_marks_are_set_by_the_file_where_the_tokenizers_own_would_set_others(tmp_path):
     """An engine for two kinds of texts, written for a model with one."""
     tokenizer = albert(tmp_path)
-    marked.write_marked(tokenizer, tmp_path, 48, 1)
+    encoder_tokenizers.write_marked(tokenizer, tmp_path, 48, 1)
     reader = transformers.AutoTokenizer.from_pretrained(tmp_path)
     told = reader("a fox", "the tree", return_token_type_ids=True)
     assert not any(told.token_type_ids)

@@ -12,8 +12,8 @@ from headway.errors import HeadwayError
 from headway.interop import export, read_llama2c_tokenizer, read_tokenizer
 from headway.tasks import opening
 from headway.text import Characters, TextPieces
-from tests.interop.test_export import PROMPT, STORY, TINY, shaken
-from tests.interop.test_tokenizers import ODD, llama_like, small_gpt2
+from tests.interop.test_hf_export import PROMPT, STORY, TINY, shaken
+from tests.interop.test_language_model_tokenizers import ODD, llama_like, small_gpt2
 
 WIDE = replace(TINY, vocabulary=520)
 

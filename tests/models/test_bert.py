@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from headway.data.framed import collate_framed
+from headway.data.encoder_batches import collate_framed
 from headway.models import (
     Bert,
     BertAnswerer,
@@ -21,7 +21,7 @@ from headway.models import (
     bert_tagger,
     parameter_count,
 )
-from headway.models.bert_tasks import drop_heads
+from headway.models.bert_heads import drop_heads
 from headway.settings import flatten, override, to_dict
 
 SMALL = BertConfig(

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from headway.data.labelled import collate_labelled
+from headway.data.labelled_texts import collate_labelled
 from headway.models import (
     GPT,
     GPTConfig,

@@ -11,7 +11,7 @@ import headway
 from headway.attention import Kernel
 from headway.decoding import Forbidden, Limits, greedy_search
 from headway.models import Translator, TranslatorConfig
-from headway.models.choices import SCHEMES, SCORES
+from headway.models.kernels_and_positions import SCHEMES, SCORES
 from headway.tasks.translation.bundle import TranslatorBundle
 from headway.text import TokenizerPair
 

@@ -12,7 +12,7 @@ from torch.testing import assert_close
 
 from headway.bundle import ImageEncoderBundle
 from headway.data.images import as_pixels
-from headway.inspection.looking import look_with_heads
+from headway.inspection.image_attention import look_with_heads
 from headway.tasks.opening import load
 
 transformers = pytest.importorskip("transformers")

@@ -16,7 +16,7 @@ from headway.bundle import ImageEncoderBundle
 from headway.data.image_reader import ImageReader
 from headway.errors import DataError, UsageError
 from headway.interop import build, export_images, read, read_image_reader, read_labels, write
-from headway.interop.preprocessor import write_image_reader
+from headway.interop.preprocessor_config import write_image_reader
 from headway.models import ViT, ViTClassifier, ViTConfig, parameter_count
 from headway.tasks.image_classification.bundle import ImageClassifierBundle
 from tests.parity.test_bert import shaken

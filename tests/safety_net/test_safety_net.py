@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from headway.recipes import RECIPES
+from headway.runs import RECIPES
 from tests.safety_net.cases import CASES, QUICK_CASES, with_prerequisites
 from tests.safety_net.comparison import RECORDS, compare, read_record
 from tests.safety_net.running import run_in_new_process

@@ -11,8 +11,8 @@ from torch.testing import assert_close
 import headway
 from headway.data.image_reader import ImageReader
 from headway.errors import DataError, UsageError
-from headway.inspection.looking import look
-from headway.inspection.overlays import overlays
+from headway.inspection.image_attention import look
+from headway.inspection.image_overlays import overlays
 from headway.models import Captioner, CaptionerConfig, GPTConfig, ViTConfig
 from headway.tasks.captioning.bundle import CaptionerBundle
 from headway.tasks.captioning.reader import CaptionReader

@@ -15,7 +15,7 @@ from headway.data.image_reader import ImageReader
 from headway.errors import DataError, UsageError
 from headway.machine import MachineConfig, prepare
 from headway.models import GPT, GPTConfig, ViT, ViTConfig
-from headway.recipes import amended, check_same, recipe, saved, train
+from headway.runs import amended, check_same, recipe, saved, train
 from headway.tasks.captioning import TASK
 from headway.tasks.captioning.bundle import CaptionerBundle
 from headway.tasks.captioning.data import captioned_images

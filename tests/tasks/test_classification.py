@@ -9,12 +9,12 @@ import torch
 
 from headway import load
 from headway.cli.main import main
-from headway.data.by_length import ByLength
 from headway.data.formats import Columns, read_labelled
-from headway.data.labelled import LabelledTexts
+from headway.data.labelled_texts import LabelledTexts
+from headway.data.length_batches import ByLength
 from headway.errors import DataError, HeadwayWarning, UsageError
 from headway.machine import MachineConfig, prepare
-from headway.recipes import recipe, saved, train
+from headway.runs import recipe, saved, train
 from headway.tasks import registry
 from headway.tasks.classification.bundle import ClassifierBundle, ClassInput, ClassOptions
 from headway.tasks.classification.data import labelled_texts, prepare_texts

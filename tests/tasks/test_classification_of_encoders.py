@@ -11,7 +11,7 @@ from headway.errors import DataError, UsageError
 from headway.evaluation import class_scores, number_scores
 from headway.machine import MachineConfig, prepare
 from headway.models import BertClassifier
-from headway.recipes import check_same, recipe, saved, train
+from headway.runs import check_same, recipe, saved, train
 from headway.tasks import registry
 from headway.tasks.classification.bundle import ClassifierBundle, ClassInput
 from headway.tasks.classification.data import labelled_texts, prepare_texts

@@ -12,7 +12,7 @@ from headway.config_files import read_yaml
 from headway.errors import DataError, UsageError
 from headway.machine import MachineConfig, prepare
 from headway.models import GPT, GPTConfig, TextClassifier
-from headway.recipes import recipe, saved, train
+from headway.runs import recipe, saved, train
 from headway.settings import fields_of
 from headway.tasks.classification.bundle import ClassifierBundle
 from headway.tasks.classification.reader import ClassReader

@@ -11,8 +11,8 @@ import torch
 
 import headway as library
 from headway.bundle import Bundle
-from headway.recipes import recipe, saved
-from headway.recipes import train as train_run
+from headway.runs import recipe, saved
+from headway.runs import train as train_run
 from headway.tasks.registry import OWN, TASKS, task
 from headway.training import read_metrics
 from tests.fixtures.bundles import answerer, tagger

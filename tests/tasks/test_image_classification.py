@@ -17,7 +17,7 @@ from headway.errors import DataError, UsageError
 from headway.evaluation.scores import Scores
 from headway.machine import MachineConfig, prepare
 from headway.models import ViT, ViTConfig
-from headway.recipes import check_same, recipe, saved, train
+from headway.runs import check_same, recipe, saved, train
 from headway.tasks import registry
 from headway.tasks.image_classification import TASK
 from headway.tasks.image_classification.bundle import ImageClassifierBundle

@@ -12,7 +12,7 @@ from headway import load
 from headway.bundle import TextBundle
 from headway.errors import DataError, HeadwayError, UsageError
 from headway.machine import MachineConfig, prepare
-from headway.recipes import recipe, saved, train
+from headway.runs import recipe, saved, train
 from headway.tasks import registry
 from headway.tasks.language_modeling.data import (
     PreparedLanguage,

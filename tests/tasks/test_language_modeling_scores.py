@@ -11,7 +11,7 @@ from headway.cli.main import main
 from headway.errors import DataError, UsageError
 from headway.evaluation.scores import Metric, Scores
 from headway.interop import export
-from headway.recipes import saved, train
+from headway.runs import saved, train
 from headway.tasks import registry
 from headway.tasks.language_modeling.config import LanguageScoring
 from headway.tasks.language_modeling.evaluation import LENGTH_LIMIT, perplexity, windows_of

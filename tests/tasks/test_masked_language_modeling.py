@@ -12,10 +12,10 @@ import torch.nn.functional as F
 from headway import load
 from headway.bundle import EncoderBundle, FillInput, FillOptions
 from headway.cli.main import main
-from headway.data.masked_rows import IGNORED
+from headway.data.masked_batches import IGNORED
 from headway.errors import DataError, UsageError
 from headway.machine import MachineConfig, prepare
-from headway.recipes import recipe, saved, train
+from headway.runs import recipe, saved, train
 from headway.tasks import registry
 from headway.tasks.masked_language_modeling.config import EncoderScoring
 from headway.tasks.masked_language_modeling.data import check_encoder, prepare_encoder

@@ -13,7 +13,7 @@ from headway.cli.main import main
 from headway.data.formats.questions import Answer, Question, read_questions
 from headway.errors import DataError, HeadwayWarning, UsageError
 from headway.evaluation import score_answers
-from headway.recipes import recipe, saved, train
+from headway.runs import recipe, saved, train
 from headway.tasks import registry
 from headway.tasks.question_answering.bundle import (
     LONGEST,

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.data.by_length import ByLength
 from headway.data.formats.questions import Answer, read_questions
+from headway.data.length_batches import ByLength
 from headway.errors import DataError, UsageError
 from headway.tasks.question_answering.windows import (
     AnswerTexts,

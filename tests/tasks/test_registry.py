@@ -8,7 +8,7 @@ import pytest
 
 from headway.evaluation.scores import Metric, Scores
 from headway.models.registry import MODELS
-from headway.recipes import RECIPES
+from headway.runs import RECIPES
 from headway.tasks.opening import families, spec_of
 from headway.tasks.registry import TASKS, evaluating_task, task, task_of_config, tasks_of_kind
 from headway.tasks.task import Predicting, Task

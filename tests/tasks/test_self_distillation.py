@@ -13,8 +13,8 @@ from headway.cli.main import main
 from headway.data.image_examples import FileExamples
 from headway.errors import DataError, UsageError
 from headway.evaluation import linear_accuracy, neighbours_accuracy, spread
-from headway.inspection.looking import look_with_heads
-from headway.recipes import check_same, recipe, saved, train
+from headway.inspection.image_attention import look_with_heads
+from headway.runs import check_same, recipe, saved, train
 from headway.tasks.self_distillation import TASK
 from headway.tasks.self_distillation.data import Neighbourhood
 from headway.tasks.self_distillation.evaluation import NeighbourOptions

@@ -9,11 +9,11 @@ import torch
 from headway import load
 from headway.bundle import EncoderBundle
 from headway.cli.main import main
-from headway.data.similar import SimilarPairs
+from headway.data.similar_pairs import SimilarPairs
 from headway.errors import DataError, UsageError
 from headway.machine import MachineConfig, prepare
 from headway.models import Bert, BertConfig
-from headway.recipes import recipe, saved, train
+from headway.runs import recipe, saved, train
 from headway.tasks import registry
 from headway.tasks.sentence_embedding.config import EmbedScoring
 from headway.tasks.sentence_embedding.data import prepare_pairs, similar_texts

@@ -10,7 +10,7 @@ import pytest
 
 from headway import load
 from headway.errors import DataError
-from headway.recipes import recipe, saved, train
+from headway.runs import recipe, saved, train
 
 RATE = 8000
 SMALL = {

@@ -11,7 +11,7 @@ import torch
 from headway import load
 from headway.cli.main import main
 from headway.errors import DataError, UsageError
-from headway.recipes import recipe, saved, train
+from headway.runs import recipe, saved, train
 from headway.tasks import registry
 from headway.tasks.tagging.bundle import TaggerBundle, TagReader
 from headway.tasks.tagging.data import tagged_sentences

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headway.data.formats.tags import read_tagged
 from headway.data.spans import WordSpan, spans_of, tags_spans
-from headway.data.word_rows import WordTargets, word_rows
+from headway.data.word_targets import WordTargets, word_rows
 from headway.errors import DataError, UsageError
 from headway.text import MarkedTokenizer
 

@@ -11,7 +11,7 @@ from headway.cli.main import main
 from headway.data.batches import collate_sources
 from headway.errors import DataError, UsageError
 from headway.evaluation import score_translations
-from headway.recipes import recipe, saved, train
+from headway.runs import recipe, saved, train
 from headway.settings import override
 from headway.tasks import registry
 from headway.tasks.translation.bundle import TranslateInput, TranslateOptions

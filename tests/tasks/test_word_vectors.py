@@ -9,10 +9,10 @@ import torch
 
 import headway
 from headway.cli.main import main
-from headway.data.windows import Windows
+from headway.data.context_windows import Windows
 from headway.errors import DataError, UsageError
 from headway.models import WordsConfig, WordVectors, words_model
-from headway.recipes import amended, recipe, saved, train
+from headway.runs import amended, recipe, saved, train
 from headway.tasks import registry
 from headway.tasks.task import NO_OPTIONS
 from headway.tasks.word_vectors.bundle import WordsBundle

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch.testing import assert_close
 
-from headway.data.labelled import LabelledBatch, collate_labelled
+from headway.data.labelled_texts import LabelledBatch, collate_labelled
 from headway.models import GPT, Bert, BertClassifier, BertConfig, GPTConfig, TextClassifier
 from headway.training import (
     ClassificationObjective,

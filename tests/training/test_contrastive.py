@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from headway.data.framed import collate_framed
-from headway.data.similar import SimilarPairs
+from headway.data.encoder_batches import collate_framed
+from headway.data.similar_pairs import SimilarPairs
 from headway.models import Bert, BertConfig
 from headway.training import (
     ContrastiveObjective,

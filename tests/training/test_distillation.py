@@ -5,8 +5,8 @@ import torch
 import torch.nn.functional as F
 from torch.testing import assert_close
 
-from headway.blocks.watch import layer_map, stack_of, watch_blocks
-from headway.data.framed import collate_framed
+from headway.blocks.hidden_states import layer_map, stack_of, watch_blocks
+from headway.data.encoder_batches import collate_framed
 from headway.models import (
     GPT,
     Bert,

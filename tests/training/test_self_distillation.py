@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from headway.blocks import PrototypeHead
-from headway.data.image_views import ViewBatch
+from headway.data.multi_crop import ViewBatch
 from headway.models import SelfDistilled, ViT, ViTConfig
 from headway.training import SelfDistillationConfig, SelfDistillationObjective
 from headway.training.state import StepReport, TrainingState

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch.testing import assert_close
 
-from headway.data.word_rows import WordRow, WordTargets
+from headway.data.word_targets import WordRow, WordTargets
 from headway.models import Bert, BertAnswerer, BertConfig, BertTagger
 from headway.tasks.question_answering.objective import AnsweringObjective
 from headway.tasks.question_answering.windows import AnswerTexts, Window

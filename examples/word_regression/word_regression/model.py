@@ -16,10 +16,10 @@ from headway.bundle import (
     framed_reading,
     word_outputs,
 )
-from headway.data.word_rows import WordRow, word_rows
+from headway.data.word_targets import WordRow, word_rows
 from headway.linear import Linear
 from headway.models import Bert, BertConfig
-from headway.models.bert_tasks import drop_heads
+from headway.models.bert_heads import drop_heads
 from headway.models.registry import ModelSpec
 from headway.settings import section
 from headway.shapes import Bool, Float, Int, Tensor

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from headway.data.formats import read_rows
-from headway.data.word_rows import WordBatch, WordTargets, word_rows
+from headway.data.word_targets import WordBatch, WordTargets, word_rows
 from headway.errors import DataError, UsageError
 from headway.evaluation import pearson
 from headway.evaluation.scores import Metric, Scores

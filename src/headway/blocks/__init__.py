@@ -6,7 +6,6 @@ from headway.blocks.dropout import Dropout
 from headway.blocks.embeddings import Embeddings, SegmentEmbeddings
 from headway.blocks.encoder import Encoder, EncoderBlock, FeedForwardBlock
 from headway.blocks.feedforward import FeedForward, GatedFeedForward
-from headway.blocks.grids import GridPositions, LearnedGrid, NoGrid, SinusoidalGrid
 from headway.blocks.heads import MaskedWordHead, Pooler, Pooling, mean_pooled, text_pooled
 from headway.blocks.image_embedding import ImageEmbedding
 from headway.blocks.lora import LoRALinear, add_lora, lora_state, merge_lora
@@ -20,6 +19,7 @@ from headway.blocks.positions import (
     Positions,
     SinusoidalTable,
 )
+from headway.blocks.positions_2d import GridPositions, LearnedGrid, NoGrid, SinusoidalGrid
 from headway.blocks.prototypes import PrototypeHead
 from headway.blocks.recompute import Recomputed, recompute
 from headway.blocks.recurrent import (

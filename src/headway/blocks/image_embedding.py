@@ -6,8 +6,8 @@ import torch
 from torch import nn
 
 from headway.blocks.dropout import Dropout
-from headway.blocks.grids import GridPositions, LearnedGrid
 from headway.blocks.patches import Patches
+from headway.blocks.positions_2d import GridPositions, LearnedGrid
 from headway.shapes import Bool, Float, Tensor
 
 

@@ -4,7 +4,7 @@
 kind.
 """
 
-from headway.bundle.classified import Classified
+from headway.bundle.class_prediction import Classified
 from headway.bundle.contract import (
     WRITTEN,
     BeamSearching,
@@ -19,7 +19,16 @@ from headway.bundle.contract import (
     WordEmbedding,
 )
 from headway.bundle.encoder import EncoderBundle, Filled, FillInput, FillOptions, Guess
+from headway.bundle.forward_pass import (
+    Attention,
+    Reading,
+    attention_of,
+    framed_reading,
+    part_of,
+    word_outputs,
+)
 from headway.bundle.image_encoder import ImageEncoderBundle
+from headway.bundle.language_model import TextBundle
 from headway.bundle.probe import (
     ImagePatches,
     Probe,
@@ -31,15 +40,6 @@ from headway.bundle.probe import (
     next_token_readout,
     patches_of,
 )
-from headway.bundle.reading import (
-    Attention,
-    Reading,
-    attention_of,
-    framed_reading,
-    part_of,
-    word_outputs,
-)
-from headway.bundle.text import TextBundle
 from headway.bundle.with_reader import BundleWithReader, StoredBundle
 
 __all__ = [

@@ -13,10 +13,10 @@ import torch.nn.functional as F
 from headway.blocks import MaskedWordHead, Pooling, text_pooled
 from headway.bundle.contract import InputSpec, ProbeRequest
 from headway.bundle.files import CONFIG_FILE, check_pieces, save_files
+from headway.bundle.forward_pass import Attention, Reading, attention_of, framed_reading
 from headway.bundle.probe import Probe, Readout, Unembedding
-from headway.bundle.reading import Attention, Reading, attention_of, framed_reading
 from headway.bundle.with_reader import StoredBundle
-from headway.data.framed import FramedBatch, collate_framed, shortest_first
+from headway.data.encoder_batches import FramedBatch, collate_framed, shortest_first
 from headway.errors import DataError, UsageError
 from headway.models import Bert
 from headway.settings import required, setting

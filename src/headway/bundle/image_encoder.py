@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from headway.bundle.contract import InputSpec, ProbeRequest
+from headway.bundle.forward_pass import Attention, Reading, attention_of
 from headway.bundle.probe import Probe, image_patches
-from headway.bundle.reading import Attention, Reading, attention_of
 from headway.bundle.with_reader import StoredBundle
 from headway.data.image_reader import ImageReader
 from headway.data.images import as_pixels

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headway.blocks import Decoder, DecoderOnly, Encoder
-from headway.bundle.reading import Reading
+from headway.bundle.forward_pass import Reading
 from headway.data.image_reader import ImageReader
 from headway.data.images import Pixels, as_pixels
 from headway.decoding import Candidate

@@ -11,7 +11,7 @@ from headway.cli.console import data, data_json, program, talk
 from headway.errors import DataError
 
 if TYPE_CHECKING:
-    from headway.data.check import CheckReport
+    from headway.data.corpus_check import CheckReport
     from headway.data.fetch import Fetched
     from headway.data.shakespeare import FetchedTexts
 
@@ -66,7 +66,7 @@ def check(
     json
         One JSON object instead of text.
     """
-    from headway.data.check import check as check_data
+    from headway.data.corpus_check import check as check_data
     from headway.data.formats import locate
 
     report = check_data(locate(path, source, target))

@@ -17,9 +17,9 @@ from headway.errors import UsageError
 from headway.settings import COMMAND_LINE
 
 if TYPE_CHECKING:
-    from headway.recipes import Outcome
-    from headway.recipes.compare import Comparison
-    from headway.recipes.plans import Plan
+    from headway.comparisons.compare import Comparison
+    from headway.comparisons.plans import Plan
+    from headway.runs import Outcome
 
 INTERRUPTED = 130
 
@@ -61,10 +61,10 @@ def compare(
     quiet
         Say nothing while training.
     """
+    from headway.comparisons.compare import compare as run_plan
+    from headway.comparisons.compare import settings_of
+    from headway.comparisons.report import write_report
     from headway.machine import prepare
-    from headway.recipes.compare import compare as run_plan
-    from headway.recipes.compare import settings_of
-    from headway.recipes.report import write_report
 
     things, flags = split_words(words)
     plan, name = _plan(things, vary, seeds)
@@ -87,8 +87,8 @@ def compare(
 
 def _say(found: Comparison, folder: Path, json: bool) -> None:
     """What came out, and by which code it ends."""
+    from headway.comparisons.report import table
     from headway.files import read_json
-    from headway.recipes.report import table
 
     if json:
         data_json(read_json(folder / "report.json"))
@@ -108,8 +108,8 @@ def _plan(things: Sequence[str], vary: Sequence[str], seeds: Sequence[int]) -> t
     """The plan, and what to call it."""
     from dataclasses import replace
 
-    from headway.recipes.lectures.plans import PLANS
-    from headway.recipes.plans import named_plan, read_plan, varied
+    from headway.comparisons.plans import named_plan, read_plan, varied
+    from headway.lectures.plans import PLANS
 
     if not things:
         raise UsageError(f"which plan? One of {', '.join(PLANS)}", hint="headway compare --help")

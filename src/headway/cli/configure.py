@@ -22,7 +22,7 @@ def show(name: str = "translate", /) -> None:
         A recipe (translate, words, ...: headway train --help) or a run folder.
     """
     from headway.config_files import write_yaml
-    from headway.recipes import recipe
+    from headway.runs import recipe
 
     saved = Path(name) / "run.yaml"
     if saved.is_file():
@@ -43,8 +43,8 @@ def explain(key: str | None = None, /, *, recipe: str = "translate") -> None:
         Whose settings: those of translate and of words differ.
     """
     from headway.decoding import GenerationConfig
-    from headway.recipes import configurations
-    from headway.recipes import recipe as named
+    from headway.runs import configurations
+    from headway.runs import recipe as named
     from headway.settings import explain as explain_one
     from headway.settings import fields_of
 

@@ -25,7 +25,7 @@ def demo(*, target: str = "fr", machine: MachineFlags = ON_THIS_MACHINE) -> None
     """
     from headway.cli.check import describe
     from headway.data.fetch import fetch_emoji_names
-    from headway.recipes import recipe
+    from headway.runs import recipe
 
     started = time.monotonic()
     folder = Path("runs") / f"demo-{target}"

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from headway.cli.console import data, program, talk
 from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
+from headway.cli.image_files import gather_pictures
 from headway.cli.inputs import Truncated
-from headway.cli.pictures import gather_pictures
 from headway.cli.texts import Texts, gather
 from headway.errors import UsageError
 from headway.files import check_new_file

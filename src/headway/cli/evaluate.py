@@ -18,7 +18,7 @@ from headway.settings import COMMAND_LINE
 
 if TYPE_CHECKING:
     from headway.bundle import Bundle
-    from headway.recipes.evaluating import TaskScores
+    from headway.runs.evaluation import TaskScores
 
 HELP = """Evaluate a model; what is measured follows from its task.
 
@@ -53,7 +53,7 @@ def evaluate_command() -> Callable[..., None]:
     flags = _flags()
 
     def evaluate(run: Path, path: Path | None = None, /, **chosen: Any) -> None:
-        from headway.recipes.evaluating import evaluate_model
+        from headway.runs.evaluation import evaluate_model
 
         json: bool = chosen.pop("json", False)
         machine: MachineFlags = chosen.pop("machine", ON_THIS_MACHINE)

@@ -158,8 +158,8 @@ def _words(path: Path, models: ModelFlags, opened: Opened) -> None:
 
 
 def _caption(path: Path, models: ModelFlags, opened: Opened) -> None:
-    from headway.inspection.looking import look
-    from headway.inspection.overlays import overlays
+    from headway.inspection.image_attention import look
+    from headway.inspection.image_overlays import overlays
     from headway.tasks.opening import check_kind
 
     assert models.captioner is not None and models.picture is not None
@@ -171,8 +171,8 @@ def _caption(path: Path, models: ModelFlags, opened: Opened) -> None:
 
 def _heads(path: Path, models: ModelFlags, opened: Opened) -> None:
     from headway.bundle import ImageEncoding
-    from headway.inspection.looking import look_with_heads
-    from headway.inspection.overlays import overlays
+    from headway.inspection.image_attention import look_with_heads
+    from headway.inspection.image_overlays import overlays
 
     assert models.vision is not None and models.picture is not None
     bundle = opened(models.vision)

@@ -38,8 +38,8 @@ def lecture(
     threads
         CPU threads.
     """
+    from headway.lectures import CLAIMS
     from headway.machine import MachineConfig, prepare
-    from headway.recipes.lectures import CLAIMS
     from headway.settings import COMMAND_LINE, override
 
     if name is None:
@@ -70,8 +70,8 @@ def lecture(
 
 
 def _list(as_json: bool) -> None:
-    from headway.recipes.lectures import CLAIMS
-    from headway.recipes.lectures.plans import PLANS
+    from headway.lectures import CLAIMS
+    from headway.lectures.plans import PLANS
 
     width = max(map(len, CLAIMS))
     for name, claim in CLAIMS.items():

@@ -43,8 +43,8 @@ def look(
         A line around the patches that hold so much of the attention; 0.6 is usual.
     """
     from headway.bundle import ImageEncoding
-    from headway.inspection.looking import look_with_heads
-    from headway.inspection.overlays import overlays
+    from headway.inspection.image_attention import look_with_heads
+    from headway.inspection.image_overlays import overlays
 
     check_new_file(output)
     if not 0 <= share < 1:

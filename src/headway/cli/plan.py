@@ -15,8 +15,8 @@ from headway.settings import MOST
 
 if TYPE_CHECKING:
     from headway.models import GPTConfig
+    from headway.models.budget import Memory, Split
     from headway.models.cost import Recompute
-    from headway.recipes.budget import Memory, Split
 
 MOST_TERAFLOPS = 1e5
 ASSUMED_MFU = 0.4
@@ -128,8 +128,8 @@ def _sheet(
     hardware: GPUFlags,
     step: StepFlags,
 ) -> Sheet:
+    from headway.models.budget import CHINCHILLA, splits
     from headway.models.cost import parameters
-    from headway.recipes.budget import CHINCHILLA, splits
 
     config = _config(size)
     if gpus < 0:
@@ -171,7 +171,7 @@ def _config(size: str) -> GPTConfig:
 
 def _rate(gpus: int, flags: GPUFlags, dtype: str) -> tuple[float, str, float | None]:
     """FLOP/s of one device, its name, its memory in GB if known."""
-    from headway.recipes.budget import GPUS
+    from headway.models.budget import GPUS
 
     if flags.memory is not None and not flags.memory > 0:
         raise UsageError(f"--memory {flags.memory:g}: GB, above 0")
@@ -213,8 +213,8 @@ def _batch(config: GPTConfig, flags: StepFlags) -> tuple[int, int]:
 
 def _costs(sheet: Sheet) -> list[str]:
     """Parameters, FLOPs and tokens, a line each."""
+    from headway.models.budget import CHINCHILLA, PAPERS
     from headway.models.cost import formula_parameters, parameters
-    from headway.recipes.budget import CHINCHILLA, PAPERS
 
     count, work = parameters(sheet.config), _work(sheet)
     c, paper = sheet.config, PAPERS.get(sheet.size)
@@ -245,8 +245,8 @@ def _time(sheet: Sheet, work: dict[str, float | int]) -> str:
 
 
 def _work(sheet: Sheet) -> dict[str, float | int]:
+    from headway.models.budget import DAY, seconds
     from headway.models.cost import attention_flops, forward_flops, parameters, training_flops
-    from headway.recipes.budget import DAY, seconds
 
     forward = forward_flops(sheet.config, sheet.length)
     training = training_flops(sheet.config, sheet.length)
@@ -264,7 +264,7 @@ def _work(sheet: Sheet) -> dict[str, float | int]:
 
 
 def _memory_of(sheet: Sheet, way: Split) -> Memory:
-    from headway.recipes.budget import PRECISIONS, memory
+    from headway.models.budget import PRECISIONS, memory
 
     return memory(
         *(sheet.config, way, PRECISIONS[sheet.step.dtype]),
@@ -298,8 +298,8 @@ RECOMPUTED: tuple[tuple[str, bool, Recompute], ...] = (
 
 def _activation_table(sheet: Sheet) -> list[str]:
     """GB of activations, a line for each way to hold fewer of them."""
+    from headway.models.budget import PRECISIONS
     from headway.models.cost import activation_bytes
-    from headway.recipes.budget import PRECISIONS
 
     sizes = sorted({way.tensor for way in sheet.ways})
     rows = [["GB of activations", *(f"tensor {k}" if k > 1 else "whole" for k in sizes)]]
@@ -319,7 +319,7 @@ def _activation_table(sheet: Sheet) -> list[str]:
 
 
 def _notes(sheet: Sheet) -> list[str]:
-    from headway.recipes.budget import CHINCHILLA
+    from headway.models.budget import CHINCHILLA
 
     notes = [
         f"Numbers in {sheet.step.dtype}, AdamW. Not counted: communication, what the allocator "
@@ -336,8 +336,8 @@ def _notes(sheet: Sheet) -> list[str]:
 
 def _facts(sheet: Sheet) -> dict[str, Any]:
     """The same for a program, in bytes and seconds."""
+    from headway.models.budget import CHINCHILLA, PAPERS
     from headway.models.cost import formula_parameters, parameters
-    from headway.recipes.budget import CHINCHILLA, PAPERS
 
     count = parameters(sheet.config)
     ways = []

@@ -20,7 +20,7 @@ def report(run: Path, /, *, output: Path | None = None) -> None:
         Another file than report.html in the run folder; it must not be there yet.
     """
     from headway.inspection.page import write_page
-    from headway.recipes.run_report import report_of, write_report
+    from headway.runs.report import report_of, write_report
 
     if output is None:
         written = write_report(run)

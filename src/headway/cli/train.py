@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from headway.cli.console import data_json, program, talk
-from headway.cli.screen import Screen
+from headway.cli.progress import Screen
 from headway.config_files import read_yaml
 from headway.errors import UsageError
 from headway.files import check_name
@@ -19,7 +19,7 @@ from headway.settings import COMMAND_LINE
 from headway.tasks.registry import task_of_config
 
 if TYPE_CHECKING:
-    from headway.recipes import AnyRunConfig, DryRun, Outcome
+    from headway.runs import AnyRunConfig, DryRun, Outcome
     from headway.training import Observer
 
 SHORT = {
@@ -111,7 +111,7 @@ def _say_what_is_next(outcome: Outcome, settings: AnyRunConfig, quiet: bool) -> 
 def _new(
     run: str | None, things: Sequence[str], layers: Sequence[tuple[str, Any]]
 ) -> tuple[AnyRunConfig, Path, list[str]]:
-    from headway.recipes import amended, recipe
+    from headway.runs import amended, recipe
 
     if not things:
         raise UsageError("which recipe?", hint="headway train translate DATA; or headway demo")
@@ -165,7 +165,7 @@ def run_training(
     dry_run: DryRun | None = None,
 ) -> Outcome:
     """Train with the screen on."""
-    from headway.recipes import train as train_run
+    from headway.runs import train as train_run
 
     screen = Screen(quiet)
     every = [screen, *observers]
@@ -184,7 +184,7 @@ def run_training(
 
 def _history(folder: Path, settings: AnyRunConfig) -> list[str]:
     """Refuse to continue a run that was configured differently; else keep its notes."""
-    from headway.recipes import check_same
+    from headway.runs import check_same
 
     check_same(folder, settings)
     return _notes(folder)
@@ -200,7 +200,7 @@ def _notes(folder: Path) -> list[str]:
 def _resumed(
     folder: Path, things: Sequence[str], layers: Sequence[tuple[str, Any]]
 ) -> tuple[AnyRunConfig, Path, list[str]]:
-    from headway.recipes import amended, saved
+    from headway.runs import amended, saved
     from headway.settings import differences
 
     if things:
@@ -218,7 +218,7 @@ def _try_out(settings: AnyRunConfig) -> None:
     """A few real steps in a folder that is thrown away."""
     import resource
 
-    from headway.recipes import DryRun, saved
+    from headway.runs import DryRun, saved
 
     dry_run = DryRun()
     with tempfile.TemporaryDirectory() as folder:

@@ -22,7 +22,7 @@ def show_help(words: Sequence[str]) -> None:
     """The settings of the recipe or task among the words, grouped; else every recipe in a line. Of
     a recipe whose settings follow from a teacher, those for --teacher."""
     from headway.cli.train import SHORT, split_words
-    from headway.recipes import RECIPES, recipe, resolved
+    from headway.runs import RECIPES, recipe, resolved
     from headway.settings import COMMAND_LINE
     from headway.tasks.registry import tasks
 

@@ -17,8 +17,8 @@ from cyclopts import Parameter
 
 from headway.cli.console import data, data_json, on_output, talk
 from headway.cli.flags import ON_THIS_MACHINE, MachineFlags, check_number
+from headway.cli.image_files import picture_paths
 from headway.cli.inputs import NAME, Truncated, arguments_or_lines, chunks, standard_input
-from headway.cli.pictures import picture_paths
 from headway.errors import UsageError
 from headway.files import check_new_file
 from headway.settings import COMMAND_LINE, override
@@ -313,7 +313,7 @@ def _of_table(
     predicting: TableReading, bundle: Any, run: str, table: Mapping[str, Any], others: Sequence[str]
 ) -> Iterator[Any]:
     """The inputs in a table. others: what there is of inputs on the command line beside it."""
-    from headway.recipes import saved
+    from headway.runs import saved
 
     if TABLE not in table:
         raise UsageError(f"{_spelled(next(iter(table)))} names a column of a table", hint="--file")

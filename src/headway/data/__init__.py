@@ -3,6 +3,6 @@
 Only batches and windows need torch.
 """
 
-from headway.data.endless import endless, repeated
+from headway.data.epochs import endless, repeated
 
 __all__ = ["endless", "repeated"]

@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 
 from headway.data.bucketing import Array, Buckets
-from headway.data.corpora import Corpus
+from headway.data.parallel_corpus import Corpus
 from headway.shapes import Bool, Int, Tensor
 from headway.text import Tokenizer, TokenizerPair
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from headway.data.augmentation import Augmentation, AugmentationConfig, mixed_share
-from headway.data.endless import endless
+from headway.data.epochs import endless
 from headway.data.image_corpus import ImageCorpus
 from headway.shapes import Float, Int, Tensor
 

@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from headway.data.corpora import mapped_numbers, verify_corpus
 from headway.data.formats.images import LabelledImage
 from headway.data.image_reader import ImageReader
+from headway.data.parallel_corpus import mapped_numbers, verify_corpus
 from headway.errors import DataError
 from headway.files import read_json, write_file
 from headway.folders import new_folder

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from headway.data.endless import endless
+from headway.data.epochs import endless
 from headway.data.text_corpus import TextCorpus
 from headway.errors import DataError, UsageError
 from headway.shapes import Int, Tensor

@@ -16,8 +16,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from headway.data.corpora import mapped_numbers, verify_corpus
 from headway.data.documents import Part
+from headway.data.parallel_corpus import mapped_numbers, verify_corpus
 from headway.errors import DataError
 from headway.files import read_json, write_file
 from headway.folders import new_folder

@@ -1,15 +1,15 @@
 """How good a model is."""
 
-from headway.evaluation.agreement import class_scores, confusion, number_scores
-from headway.evaluation.answers import AnswerScores, score_answers
+from headway.evaluation.alignment_error import Gold, LinkScores, parse_gold, read_gold, score_links
 from headway.evaluation.bleu import CorpusScores, score_against_several, score_translations
 from headway.evaluation.cider import cider_d
-from headway.evaluation.links import Gold, LinkScores, parse_gold, read_gold, score_links
-from headway.evaluation.neighbours import linear_accuracy, neighbours_accuracy, spread
+from headway.evaluation.classification import class_scores, confusion, number_scores
+from headway.evaluation.nearest_neighbours import linear_accuracy, neighbours_accuracy, spread
 from headway.evaluation.perplexity import bits_per_byte, mean_nats
 from headway.evaluation.pseudo_perplexity import PseudoPerplexity, pseudo_perplexity
-from headway.evaluation.ranks import pearson, places_of_right, ranks, spearman
-from headway.evaluation.spans import SpanScores, score_spans
+from headway.evaluation.ranking import pearson, places_of_right, ranks, spearman
+from headway.evaluation.span_f1 import SpanScores, score_spans
+from headway.evaluation.squad import AnswerScores, score_answers
 
 __all__ = [
     "AnswerScores",

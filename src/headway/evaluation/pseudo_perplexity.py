@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from headway.bundle import EncoderBundle
-from headway.data.framed import FramedBatch, collate_framed
+from headway.data.encoder_batches import FramedBatch, collate_framed
 from headway.errors import UsageError
 
 ROWS = 64  # read at once

@@ -1,18 +1,18 @@
 """Looking inside a model: what it attends to, what that means, and how it comes to its answer."""
 
 from headway.inspection.ablation import head_importance, heads_of, layers_of, without_heads
+from headway.inspection.activation_patching import Patched, patch_stream
 from headway.inspection.alignment import Alignment, align, check_aligns, links
+from headway.inspection.attention_flow import rolled, rollout, value_weighted, weighted
 from headway.inspection.beams import beam_tree
 from headway.inspection.entropy import attention_entropies, relative_entropy
-from headway.inspection.flow import rolled, rollout, value_weighted, weighted
-from headway.inspection.gradients import gradient_x_input
-from headway.inspection.guesses import top_guesses
-from headway.inspection.kinds import head_kinds
-from headway.inspection.lens import lens_logits, logit_lens
-from headway.inspection.patching import Patched, patch_stream
+from headway.inspection.gradient_x_input import gradient_x_input
+from headway.inspection.head_patterns import head_kinds
+from headway.inspection.logit_lens import lens_logits, logit_lens
+from headway.inspection.notebook import show
 from headway.inspection.projection import principal_components
 from headway.inspection.render import heat_map
-from headway.inspection.showing import show
+from headway.inspection.top_predictions import top_guesses
 from headway.inspection.walk import walk
 from headway.inspection.watch import look_at, watch
 

@@ -12,7 +12,7 @@ from torch import nn
 
 from headway.attention import AttentionPositions, MultiHeadAttention
 from headway.blocks import DecoderBlock, EncoderBlock
-from headway.inspection.streams import Stack
+from headway.inspection.block_stacks import Stack
 from headway.shapes import Tensor
 
 

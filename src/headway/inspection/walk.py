@@ -11,10 +11,10 @@ from torch import nn
 from headway.blocks import DecoderBlock, EncoderBlock
 from headway.bundle import Bundle, Probe
 from headway.errors import UsageError
+from headway.inspection.block_stacks import Stack, stacks_of
 from headway.inspection.document import Step
-from headway.inspection.guesses import top_guesses
-from headway.inspection.streams import Stack, stacks_of
 from headway.inspection.tables import Axis, Tables, step
+from headway.inspection.top_predictions import top_guesses
 from headway.inspection.tracing import (
     Trace,
     attention_in,

@@ -20,13 +20,13 @@ from headway.attention import (
 from headway.bundle import WRITTEN, BeamSearching, Bundle, Probe, Readout, part_of
 from headway.errors import UsageError
 from headway.inspection.ablation import head_importance, heads_of, layers_of
+from headway.inspection.attention_flow import rolled, weighted
 from headway.inspection.beams import search_tree
 from headway.inspection.document import Attribution, Frame, Maps, Side, Vectors
-from headway.inspection.flow import rolled, weighted
-from headway.inspection.gradients import gradient_x_input
-from headway.inspection.guesses import top_guesses
-from headway.inspection.kinds import head_kinds
-from headway.inspection.lens import logit_lens, unembedding_of
+from headway.inspection.gradient_x_input import gradient_x_input
+from headway.inspection.head_patterns import head_kinds
+from headway.inspection.logit_lens import logit_lens, unembedding_of
+from headway.inspection.top_predictions import top_guesses
 from headway.models.contracts import parameter_count
 from headway.shapes import Tensor
 

@@ -4,15 +4,15 @@
 `export(model, tokenizer, folder)` writes both and looks whether it went well.
 """
 
-from headway.interop.exported import Exported, export
-from headway.interop.exported_captioner import export_captioner, read_captioner_images
-from headway.interop.exported_images import export_images
-from headway.interop.folders import FAMILIES, Model, build, read, read_labels, write
+from headway.interop.encoder_tokenizers import read_marked
+from headway.interop.hf_export import Exported, export
+from headway.interop.hf_export_captioner import export_captioner, read_captioner_images
+from headway.interop.hf_export_images import export_images
+from headway.interop.hf_folders import FAMILIES, Model, build, read, read_labels, write
+from headway.interop.language_model_tokenizers import read_tokenizer
 from headway.interop.llama2c import read_llama2c, read_llama2c_tokenizer, read_pieces
-from headway.interop.marked import read_marked
-from headway.interop.preprocessor import read_image_reader
-from headway.interop.sentence_folders import SentenceFolder, read_sentence_folder
-from headway.interop.tokenizers import read_tokenizer
+from headway.interop.preprocessor_config import read_image_reader
+from headway.interop.sentence_transformers import SentenceFolder, read_sentence_folder
 
 __all__ = [
     "FAMILIES",

@@ -6,8 +6,8 @@ from typing import Any
 
 from headway.interop import encoders
 from headway.interop.encoders import EMBEDDING, Names, encoder_facts, encoder_family
-from headway.interop.facts import ACTIVATIONS, Facts
-from headway.interop.family import needs
+from headway.interop.hf_config import ACTIVATIONS, Facts
+from headway.interop.weight_names import needs
 from headway.models import BertConfig
 
 INSIDE = {

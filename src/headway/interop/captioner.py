@@ -8,8 +8,8 @@ from typing import Any
 
 from headway.errors import DataError
 from headway.interop import dinov2, gpt2, vit
-from headway.interop.facts import Facts
-from headway.interop.family import Architecture, Family, Part
+from headway.interop.hf_config import Facts
+from headway.interop.weight_names import Architecture, Family, Part
 from headway.models import CaptionerConfig, ViTConfig
 
 SEES, WRITES, BODY = "encoder.", "decoder.", "decoder.transformer."

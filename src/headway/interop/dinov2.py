@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from headway.interop.facts import ACTIVATION_NAMES, ACTIVATIONS, Facts
-from headway.interop.family import Part, layers, needs
+from headway.interop.hf_config import ACTIVATION_NAMES, ACTIVATIONS, Facts
 from headway.interop.vit import BODY, Names, image_family, size_facts, told_sizes
+from headway.interop.weight_names import Part, layers, needs
 from headway.models import ViTConfig
 
 RATIOS = range(1, 17)  # of feed-forward to model width

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from headway.interop.encoders import DEEPEST, EMBEDDING, Names, encoder_family
-from headway.interop.facts import ACTIVATION_NAMES, ACTIVATIONS, Facts
-from headway.interop.family import needs
+from headway.interop.hf_config import ACTIVATION_NAMES, ACTIVATIONS, Facts
+from headway.interop.weight_names import needs
 from headway.models import BertConfig
 
 EPS = 1e-12  # nobody can set it there

@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any
 
 from headway.errors import DataError
-from headway.interop.facts import ACTIVATION_NAMES, Facts, label_facts
-from headway.interop.family import Architecture, Family, Part, layers, needs
+from headway.interop.hf_config import ACTIVATION_NAMES, Facts, label_facts
+from headway.interop.weight_names import Architecture, Family, Part, layers, needs
 from headway.models import BertAnswererConfig, BertClassifierConfig, BertConfig, BertTaggerConfig
 from headway.models.bert import PoolerName
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from headway.interop.facts import ACTIVATION_NAMES, ACTIVATIONS, Facts
-from headway.interop.family import Part, needs
-from headway.interop.language import language_family
+from headway.interop.hf_config import ACTIVATION_NAMES, ACTIVATIONS, Facts
+from headway.interop.language_models import language_family
+from headway.interop.weight_names import Part, needs
 from headway.models import GPTConfig
 
 # Their Conv1D is x W, ours x W^T; queries, keys and values are one matrix of theirs.

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from headway.interop import gpt2
-from headway.interop.facts import Facts
-from headway.interop.family import Part, needs
-from headway.interop.language import language_family
+from headway.interop.hf_config import Facts
+from headway.interop.language_models import language_family
+from headway.interop.weight_names import Part, needs
 from headway.models import GPTConfig
 
 # Their "gelu" is the approximation by tanh.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from headway.interop import llama
-from headway.interop.facts import Facts
-from headway.interop.family import needs
-from headway.interop.language import language_family
+from headway.interop.hf_config import Facts
+from headway.interop.language_models import language_family
+from headway.interop.weight_names import needs
 from headway.models import GPTConfig
 
 

@@ -8,8 +8,8 @@ from typing import Any
 from headway.interop import encoders
 from headway.interop.bert import INSIDE
 from headway.interop.encoders import EMBEDDING, Names, encoder_facts, encoder_family
-from headway.interop.facts import ACTIVATIONS, Facts
-from headway.interop.family import Family, needs
+from headway.interop.hf_config import ACTIVATIONS, Facts
+from headway.interop.weight_names import Family, needs
 from headway.models import BertConfig
 
 _NAMES = Names(

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from headway.interop.facts import ACTIVATION_NAMES, ACTIVATIONS, Facts, label_facts
-from headway.interop.family import Architecture, Family, Part, layers, needs
+from headway.interop.hf_config import ACTIVATION_NAMES, ACTIVATIONS, Facts, label_facts
+from headway.interop.weight_names import Architecture, Family, Part, layers, needs
 from headway.models import ViTClassifierConfig, ViTConfig
 from headway.models.vit_classifier import ImagePooling
 

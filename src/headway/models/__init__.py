@@ -1,8 +1,7 @@
 """The systems: one family a file, each a config, a class and its named sizes."""
 
 from headway.models.bert import Bert, BertConfig
-from headway.models.bert_start import start_from
-from headway.models.bert_tasks import (
+from headway.models.bert_heads import (
     BertAnswerer,
     BertAnswererConfig,
     BertClassifier,
@@ -13,6 +12,7 @@ from headway.models.bert_tasks import (
     bert_classifier,
     bert_tagger,
 )
+from headway.models.bert_initialisation import start_from
 from headway.models.captioner import Captioner, CaptionerConfig, start_writing
 from headway.models.classifier import TextClassifier, TextClassifierConfig, text_classifier
 from headway.models.contracts import (
@@ -24,11 +24,11 @@ from headway.models.contracts import (
 )
 from headway.models.gpt import GPT, GPTConfig
 from headway.models.self_distilled import SelfDistilled
-from headway.models.students import body_of, student_config, student_of, with_body
+from headway.models.student_initialisation import body_of, student_config, student_of, with_body
 from headway.models.translator import Translator, TranslatorConfig
 from headway.models.vit import ViT, ViTConfig, start_vit
 from headway.models.vit_classifier import ViTClassifier, ViTClassifierConfig, vit_classifier
-from headway.models.words import NextWord, WordsConfig, WordVectors, words_model
+from headway.models.word_embeddings import NextWord, WordsConfig, WordVectors, words_model
 
 __all__ = [
     "GPT",

@@ -26,9 +26,9 @@ from headway.blocks import (
 )
 from headway.blocks.feedforward import ACTIVATIONS
 from headway.linear import Linear
-from headway.models import choices
-from headway.models.choices import KERNELS, SCHEMES
+from headway.models import kernels_and_positions
 from headway.models.contracts import init_normal
+from headway.models.kernels_and_positions import KERNELS, SCHEMES
 from headway.settings import COPIES, HEADS, LAYERS, LENGTH, VOCABULARY, WIDTH, setting
 from headway.shapes import Bool, Float, Int, Tensor
 
@@ -237,7 +237,7 @@ class Bert(nn.Module):
 
 def _embedding(config: BertConfig) -> SegmentEmbeddings:
     width = config.embedding_width
-    positions = choices.input_positions(
+    positions = kernels_and_positions.input_positions(
         config.positions, width, 0, config.max_length + config.first_place
     )
     return SegmentEmbeddings(
@@ -251,7 +251,9 @@ def _embedding(config: BertConfig) -> SegmentEmbeddings:
 
 def _encoder(config: BertConfig) -> Encoder:
     width, heads = config.model_dim, config.num_heads
-    within = choices.attention_positions(config.positions, heads, width // heads, causal=False)
+    within = kernels_and_positions.attention_positions(
+        config.positions, heads, width // heads, causal=False
+    )
     count = 1 if config.shared_layers else config.num_layers
     blocks = [_block(config, within) for _ in range(count)]
     norm = LayerNorm(width, config.norm_eps) if config.norm == "pre" else nn.Identity()
@@ -261,7 +263,7 @@ def _encoder(config: BertConfig) -> Encoder:
 def _block(config: BertConfig, within: AttentionPositions | None) -> EncoderBlock:
     """`within`: one object for all blocks, as positions know nothing of depth."""
     width, heads = config.model_dim, config.num_heads
-    kernel = choices.kernel(config.attention, heads, width // heads, config.window)
+    kernel = kernels_and_positions.kernel(config.attention, heads, width // heads, config.window)
     attention = MultiHeadAttention(width, heads, kernel=kernel, positions=within)
     activation = ACTIVATIONS[config.activation]
 

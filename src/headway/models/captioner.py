@@ -11,7 +11,7 @@ from torch import nn
 from headway.attention import Mask, MultiHeadAttention
 from headway.blocks import Decoder, DecoderBlock, DecoderState
 from headway.linear import Linear
-from headway.models import choices
+from headway.models import kernels_and_positions
 from headway.models.contracts import init_normal
 from headway.models.gpt import (
     GPT,
@@ -177,7 +177,7 @@ def _cross(config: CaptionerConfig) -> MultiHeadAttention:
     gpt = config.gpt
     return MultiHeadAttention(
         *(gpt.model_dim, gpt.num_heads),
-        kernel=choices.kernel(gpt.attention, gpt.num_heads, gpt.head_width, None),
+        kernel=kernels_and_positions.kernel(gpt.attention, gpt.num_heads, gpt.head_width, None),
         source_dim=config.vit.model_dim,
         head_dim=gpt.head_width,
         bias=gpt.bias,

@@ -31,9 +31,9 @@ from headway.blocks import (
 )
 from headway.blocks.feedforward import ACTIVATIONS
 from headway.linear import Linear
-from headway.models import choices
-from headway.models.choices import KERNELS, SCHEMES
+from headway.models import kernels_and_positions
 from headway.models.contracts import init_normal
+from headway.models.kernels_and_positions import KERNELS, SCHEMES
 from headway.settings import HEADS, LAYERS, LENGTH, VOCABULARY, WIDTH, setting
 from headway.shapes import Bool, Float, Int, Tensor
 
@@ -260,7 +260,9 @@ class GPT(nn.Module):
 
 def gpt_embeddings(config: GPTConfig) -> Embeddings:
     """Tokens -> what enters the first block."""
-    positions = choices.input_positions(config.positions, config.model_dim, 0, config.max_length)
+    positions = kernels_and_positions.input_positions(
+        config.positions, config.model_dim, 0, config.max_length
+    )
     # sines have size 1, so words must not be 50 times smaller; a learned table starts as small
     scale = None if config.positions == "sinusoidal" else 1.0
     tokens = nn.Embedding(config.vocabulary, config.model_dim)
@@ -269,7 +271,7 @@ def gpt_embeddings(config: GPTConfig) -> Embeddings:
 
 def gpt_positions(config: GPTConfig) -> AttentionPositions | None:
     """What happens inside the self-attentions of a stack; one object for all its layers."""
-    return choices.attention_positions(
+    return kernels_and_positions.attention_positions(
         config.positions,
         config.num_heads,
         config.head_width,
@@ -292,7 +294,7 @@ def _decoder(config: GPTConfig) -> DecoderOnly:
 def gpt_attention(config: GPTConfig, within: AttentionPositions | None) -> MultiHeadAttention:
     """Self-attention. `within`: one object for all layers, as positions know nothing of depth."""
     heads, width = config.num_heads, config.head_width
-    kernel = choices.kernel(config.attention, heads, width, config.window)
+    kernel = kernels_and_positions.kernel(config.attention, heads, width, config.window)
     if config.kv_heads == heads and not config.qk_norm:
         return MultiHeadAttention(
             *(config.model_dim, heads),

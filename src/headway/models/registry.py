@@ -10,7 +10,7 @@ from torch import nn
 
 from headway.extensions import Extended
 from headway.models.bert import Bert, BertConfig
-from headway.models.bert_tasks import (
+from headway.models.bert_heads import (
     BertAnswererConfig,
     BertClassifierConfig,
     BertTaggerConfig,
@@ -24,7 +24,7 @@ from headway.models.gpt import GPT, GPTConfig
 from headway.models.translator import Translator, TranslatorConfig
 from headway.models.vit import ViT, ViTConfig
 from headway.models.vit_classifier import ViTClassifierConfig, vit_classifier
-from headway.models.words import WordsConfig, words_model
+from headway.models.word_embeddings import WordsConfig, words_model
 
 
 @dataclass(frozen=True)

@@ -39,9 +39,9 @@ from headway.blocks import (
 )
 from headway.blocks.feedforward import ACTIVATIONS
 from headway.linear import Linear
-from headway.models import choices
-from headway.models.choices import SCHEMES, SCORES
+from headway.models import kernels_and_positions
 from headway.models.contracts import init_weights
+from headway.models.kernels_and_positions import SCHEMES, SCORES
 from headway.settings import HEADS, LAYERS, LENGTH, VOCABULARY, WIDTH, setting
 from headway.shapes import Bool, Float, Int, Tensor
 
@@ -275,7 +275,7 @@ class Translator(nn.Module):
 def _positions(config: TranslatorConfig, side: str) -> Added | Concatenated | NoPositions:
     if side == "rnn":
         return NoPositions()  # it reads in order
-    return choices.input_positions(
+    return kernels_and_positions.input_positions(
         config.positions, config.model_dim, config.position_dim, config.max_length
     )
 
@@ -286,14 +286,16 @@ def _attention(
     """own: self-attention, with the positions that its stack has inside its attentions."""
     head_dim = config.model_dim // config.num_heads
     window = config.window if own else None
-    kernel = choices.kernel(config.attention, config.num_heads, head_dim, window)
+    kernel = kernels_and_positions.kernel(config.attention, config.num_heads, head_dim, window)
     return MultiHeadAttention(config.model_dim, config.num_heads, kernel=kernel, positions=within)
 
 
 def _within(config: TranslatorConfig, *, causal: bool) -> AttentionPositions | None:
     """One object for all layers of a stack: T5's table of distances is shared by them."""
     head_dim = config.model_dim // config.num_heads
-    return choices.attention_positions(config.positions, config.num_heads, head_dim, causal=causal)
+    return kernels_and_positions.attention_positions(
+        config.positions, config.num_heads, head_dim, causal=causal
+    )
 
 
 def _feedforward(config: TranslatorConfig) -> FeedForward:

@@ -26,7 +26,7 @@ from headway.blocks import (
     SinusoidalGrid,
 )
 from headway.blocks.feedforward import ACTIVATIONS
-from headway.models import choices
+from headway.models import kernels_and_positions
 from headway.models.contracts import init_weights
 from headway.settings import HEADS, LAYERS, PIXELS, WIDTH, setting
 from headway.shapes import Bool, Float, Tensor
@@ -232,7 +232,7 @@ def _embedding(config: ViTConfig) -> ImageEmbedding:
 
 def _block(config: ViTConfig) -> EncoderBlock:
     width, heads = config.model_dim, config.num_heads
-    kernel = choices.kernel(config.attention, heads, width // heads, None)
+    kernel = kernels_and_positions.kernel(config.attention, heads, width // heads, None)
     feedforward: nn.Module
     if config.activation == "swiglu":
         feedforward = GatedFeedForward(width, config.ffn_dim, bias=True)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from torch import nn
 
 from headway.bundle import Bundle, EncoderBundle
-from headway.data.by_length import ByLength
+from headway.data.length_batches import ByLength
 from headway.machine import Machine
 from headway.models import Bert
 from headway.settings import override

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from headway.bundle import Bundle
-from headway.data.framed import FramedBatch
+from headway.data.encoder_batches import FramedBatch
 from headway.machine import Machine
 from headway.settings import BATCH, LENGTH, setting
 from headway.tasks.job import Emit

@@ -1,19 +1,19 @@
 """Strings to ids and back: byte-level BPE tokenizers, one for a corpus or one for each language,
 and vocabularies of whole words."""
 
-from headway.text.absent import AbsentMarkedTokenizer, AbsentTokenizer
 from headway.text.characters import Characters
-from headway.text.contract import TextTokenizer
-from headway.text.extension import extended, new_words
-from headway.text.foreign import ForeignTokenizer
-from headway.text.grouping import word_places
+from headway.text.hf_tokenizer import ForeignTokenizer
 from headway.text.loading import load_tokenizer
-from headway.text.marked import MarkedTokenizer, Marks
-from headway.text.pair import TokenizerPair
-from headway.text.pieces import TextPieces
+from headway.text.missing_tokenizer import AbsentMarkedTokenizer, AbsentTokenizer
+from headway.text.sentence_bpe import Tokenizer
 from headway.text.sentences import split_sentences
-from headway.text.tokenizer import Tokenizer
+from headway.text.text_bpe import TextPieces
+from headway.text.tokenizer import TextTokenizer
+from headway.text.tokenizer_pair import TokenizerPair
 from headway.text.vocabulary import BORDER, Vocabulary, words_of
+from headway.text.vocabulary_extension import extended, new_words
+from headway.text.word_positions import word_places
+from headway.text.wordpiece import MarkedTokenizer, Marks
 
 __all__ = [
     "BORDER",

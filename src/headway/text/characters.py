@@ -10,7 +10,7 @@ from typing import Any
 
 from headway.errors import DataError, UsageError
 from headway.files import read_json, write_file
-from headway.text.byte_pairs import EOS, checked
+from headway.text.bpe import EOS, checked
 
 FORMAT = "headway characters 1"
 FILE = "tokenizer.json"

@@ -1,62 +1,59 @@
-"""The translators' tokenizer: pieces of sentences, a word the same wherever it stands."""
+"""What a language model needs of the strings-to-ids side, whoever made it."""
+
+from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import ClassVar
-
-import tokenizers
-
-from headway.files import write_file
-from headway.text.byte_pairs import BOS, EOS, PAD, BytePairs, readable
+from typing import Protocol, runtime_checkable
 
 
-class Tokenizer(BytePairs):
-    """Byte pairs with <pad>, <s> and </s>, whose ids are `pad`, `bos` and `eos`.
+@runtime_checkable
+class TextTokenizer(Protocol):
+    """Text to ids 0 .. size-1 and back.
 
-    A space is put before the first word, so that a word has the same pieces at the start of a
-    sentence and inside it.
+    bos: what a model reads before the first token of a text. eos: what it writes after the last
+    one; the two may be one token (as GPT-2's <|endoftext|>). fingerprint: sha256 of all that the
+    ids depend on.
     """
 
-    specials: ClassVar[tuple[str, ...]] = (PAD, BOS, EOS)
-    leading_space: ClassVar[bool] = True
+    @property
+    def size(self) -> int: ...
 
-    def __init__(self, engine: tokenizers.Tokenizer) -> None:
-        super().__init__(engine)
-        self.pad, self.bos, self.eos = (self.special_ids[name] for name in self.specials)
+    @property
+    def bos(self) -> int: ...
 
-    def save(self, path: Path) -> None:
-        """Write the tokenizer as one JSON file in the Hugging Face form, durably."""
-        write_file(path, self._json())
+    @property
+    def eos(self) -> int: ...
+
+    @property
+    def fingerprint(self) -> str: ...
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of `text`, without special tokens, whatever stands before or after it."""
+        ...
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """`encode` of each text."""
+        ...
+
+    def begin(self, text: str) -> list[int]:
+        """Ids of `text` where a text begins, as the model saw texts begin while it was trained.
+
+        Never empty: a model must read something before it writes.
+        """
+        ...
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of `ids`; special tokens are skipped, broken characters become U+FFFD.
 
-        decode(encode(text)) == text for every text that does not begin with a space: the first
-        word's space is taken away, as it is the one that `encode` put there. Raises DataError for
-        an id outside 0 .. size-1.
+        decode(encode(text)) == text for every text.
         """
-        return readable(self._raw(ids).removeprefix(b" "))
+        ...
 
-    def words(self, ids: Iterable[int]) -> list[tuple[str, list[int]]]:
-        """Words and, for each, the positions of its pieces in `ids`.
+    def pieces(self, ids: Iterable[int]) -> list[str]:
+        """What each id stands for, to be shown to a person."""
+        ...
 
-        A word begins at each piece that starts with a space, at the first piece, and around special
-        tokens, which are words of their own. The space is left out, so that without special tokens
-        " ".join(word for word, _ in words(ids)) == decode(ids).
-        """
-        groups: list[list[int]] = []
-        known = self._known(ids)
-        after_special = True
-        for position, index in enumerate(known):
-            special = index in self._specials
-            if special or after_special or self._bytes[index].startswith(b" "):
-                groups.append([position])
-            else:
-                groups[-1].append(position)
-            after_special = special
-        return [(self._word([known[p] for p in positions]), positions) for positions in groups]
-
-    def _word(self, ids: Sequence[int]) -> str:
-        if ids[0] in self._specials:
-            return self._specials[ids[0]]
-        return readable(self._raw(ids).removeprefix(b" "))
+    def save(self, folder: Path) -> None:
+        """Write `tokenizer.json` durably; `load_tokenizer` reads it."""
+        ...

@@ -13,7 +13,7 @@ from PIL import Image
 from headway.errors import UsageError
 from headway.inspection.document import Document, Frame, Maps, Side
 from headway.inspection.page import encode
-from headway.inspection.page.coding import to_weights
+from headway.inspection.page.byte_weights import to_weights
 from headway.inspection.page.encoding import data_url, header_json
 from tests.fixtures.documents import encoder_frame, everything, heads, hostile, picture
 

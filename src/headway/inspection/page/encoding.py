@@ -23,8 +23,8 @@ from headway.data.images import Pixels
 from headway.errors import UsageError
 from headway.inspection.document import Document, Frame, Maps, Side, Step, Vectors
 from headway.inspection.entropy import relative_entropy
-from headway.inspection.opening import opening
-from headway.inspection.page.coding import TOP, coding_of, thumbnails, to_codes
+from headway.inspection.first_head import opening
+from headway.inspection.page.byte_weights import TOP, coding_of, thumbnails, to_codes
 
 FORMAT, VERSION = "headway-inspection", 1
 LEVELS = (31, 63, 255)

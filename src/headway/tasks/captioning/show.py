@@ -8,8 +8,8 @@ from typing import Any
 
 from headway.errors import UsageError
 from headway.evaluation.scores import Scores
-from headway.inspection.looking import look
-from headway.inspection.overlays import overlays
+from headway.inspection.image_attention import look
+from headway.inspection.image_overlays import overlays
 from headway.tasks.captioning.bundle import CaptionerBundle
 from headway.tasks.captioning.prediction import CaptionedFile, CaptionOptions
 from headway.tasks.task import Styled

@@ -24,7 +24,7 @@ from headway.bundle import (
     class_names,
     framed_reading,
 )
-from headway.data.framed import collate_framed, shortest_first
+from headway.data.encoder_batches import collate_framed, shortest_first
 from headway.errors import DataError, UsageError
 from headway.models import (
     BertClassifier,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.data.formats import LabelledText, check_table, read_labelled, read_rows
-from headway.data.labelled import LabelledTexts
+from headway.data.labelled_texts import LabelledTexts
 from headway.errors import DataError, UsageError
 from headway.tasks.classification.bundle import ClassifierBundle
 from headway.tasks.classification.config import (

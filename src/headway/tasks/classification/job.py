@@ -15,7 +15,7 @@ from typing import Any
 from torch import nn
 
 from headway.bundle import EncoderBundle, TextBundle
-from headway.data.by_length import ByLength
+from headway.data.length_batches import ByLength
 from headway.errors import UsageError
 from headway.machine import Machine
 from headway.models import GPT, Bert, BertClassifier, TextClassifier

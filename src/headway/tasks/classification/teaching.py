@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headway.data.augmented import AugmentedTexts, Neighbours
-from headway.data.by_length import ByLength
 from headway.data.formats import check_unlabelled, read_unlabelled
+from headway.data.length_batches import ByLength
+from headway.data.word_replacement import AugmentedTexts, Neighbours
 from headway.errors import UsageError
 from headway.machine import Machine
 from headway.models import body_of

@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import nn
 
-from headway.blocks.watch import layer_map, stack_of, watch_blocks
+from headway.blocks.hidden_states import layer_map, stack_of, watch_blocks
 from headway.bundle import Bundle
 from headway.errors import UsageError
 from headway.machine import Machine

@@ -15,7 +15,7 @@ from headway.tasks.language_modeling.config import LanguageDataConfig, LanguageR
 from headway.tasks.opening import load_as
 from headway.tasks.text_data import Halves, check_text, held_out, prepared
 from headway.text import Characters, TextPieces, TextTokenizer, load_tokenizer
-from headway.text.pieces import FILE
+from headway.text.text_bpe import FILE
 
 TRAINED = ("bpe", "characters")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from headway.data.corruption import MaskingConfig
+from headway.data.masking import MaskingConfig
 from headway.models import BertConfig
 from headway.settings import BATCH, COPIES, LENGTH, VOCABULARY, section, setting
 from headway.tasks.sections import (

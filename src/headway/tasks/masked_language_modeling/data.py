@@ -17,7 +17,7 @@ from headway.tasks.masked_language_modeling.config import EncoderDataConfig, Enc
 from headway.tasks.opening import load_as
 from headway.tasks.text_data import Halves, check_text, held_out, prepared
 from headway.text import MarkedTokenizer, extended, new_words
-from headway.text.foreign import FILE
+from headway.text.hf_tokenizer import FILE
 
 COMPARED = 2000  # held-out sentences that fertility is measured on
 

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 
 from headway.bundle import EncoderBundle
-from headway.data.masked_rows import MaskedBatch, rows_in_order
+from headway.data.masked_batches import MaskedBatch, rows_in_order
 from headway.data.sentences import SentenceCorpus
 from headway.errors import DataError, UsageError
 from headway.evaluation import PseudoPerplexity, pseudo_perplexity

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from headway.bundle import EncoderBundle
-from headway.data.masked_rows import (
+from headway.data.masked_batches import (
     IGNORED,
     MaskedBatch,
     MaskedRows,

@@ -8,8 +8,8 @@ from functools import cached_property
 from pathlib import Path
 
 from headway.bundle import EncoderBundle
-from headway.data.corruption import Masking
-from headway.data.masked_rows import RowSettings, Source
+from headway.data.masked_batches import RowSettings, Source
+from headway.data.masking import Masking
 from headway.data.sentence_pairs import Elsewhere
 from headway.data.sentences import SentenceCorpus
 from headway.tasks.masked_language_modeling.config import EncoderRunConfig

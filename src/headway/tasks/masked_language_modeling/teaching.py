@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from headway.bundle import EncoderBundle
-from headway.data.corruption import MaskingConfig
-from headway.data.masked_rows import MaskedBatch
+from headway.data.masked_batches import MaskedBatch
+from headway.data.masking import MaskingConfig
 from headway.machine import Machine
-from headway.models.bert_tasks import drop_heads
+from headway.models.bert_heads import drop_heads
 from headway.settings import BATCH, setting
 from headway.tasks.job import Emit
 from headway.tasks.masked_language_modeling.config import (

@@ -22,7 +22,7 @@ from headway.bundle import (
     attention_of,
     framed_reading,
 )
-from headway.data.framed import shortest_first
+from headway.data.encoder_batches import shortest_first
 from headway.errors import DataError, UsageError
 from headway.files import json_bytes, read_json, write_file
 from headway.models import BertAnswerer

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import torch
 
-from headway.data.framed import FramedBatch, collate_framed
+from headway.data.encoder_batches import FramedBatch, collate_framed
 from headway.shapes import Int, Tensor
 from headway.text import Marks
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from headway.data.image_views import ViewConfig
+from headway.data.multi_crop import ViewConfig
 from headway.settings import BATCH, LENGTH, WIDTH, section, setting
 from headway.tasks.image_config import (
     ImageEncoderSettings,

@@ -13,7 +13,7 @@ from torch import nn
 from headway.blocks import PrototypeHead
 from headway.bundle import ImageEncoderBundle, ImageEncoding
 from headway.data.image_examples import PreparedExamples
-from headway.data.image_views import ViewBatches
+from headway.data.multi_crop import ViewBatches
 from headway.machine import Machine
 from headway.models import SelfDistilled, ViT, start_vit
 from headway.settings import override

@@ -11,7 +11,7 @@ from typing import Any
 
 from headway.bundle import EncoderBundle
 from headway.data.formats import TABLES, SimilarTexts, ending
-from headway.data.similar import SimilarPairs
+from headway.data.similar_pairs import SimilarPairs
 from headway.evaluation.scores import Scores
 from headway.machine import Machine
 from headway.tasks.job import Emit, Job

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headway.data.formats import SimilarTexts, check_table, read_similar
-from headway.data.similar import SimilarPairs
+from headway.data.similar_pairs import SimilarPairs
 from headway.errors import DataError, UsageError
 from headway.tasks.finetuning import check_start, check_unchanged
 from headway.tasks.job import Emit

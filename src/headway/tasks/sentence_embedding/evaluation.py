@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from headway.bundle import EncoderBundle
-from headway.data.similar import SimilarPairs, share_texts
+from headway.data.similar_pairs import SimilarPairs, share_texts
 from headway.errors import DataError
 from headway.evaluation import pearson, places_of_right, spearman
 from headway.evaluation.scores import Metric, Scores

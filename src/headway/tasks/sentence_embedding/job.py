@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from headway.bundle import EncoderBundle
-from headway.data.similar import SimilarBatch
+from headway.data.similar_pairs import SimilarBatch
 from headway.machine import Machine
 from headway.models import Bert
-from headway.models.bert_tasks import drop_heads
+from headway.models.bert_heads import drop_heads
 from headway.tasks.encoder_job import EncoderJob
 from headway.tasks.finetuning import open_start, shape_of
 from headway.tasks.job import Emit, Job

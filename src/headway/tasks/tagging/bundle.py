@@ -24,7 +24,7 @@ from headway.bundle import (
     word_outputs,
 )
 from headway.data.spans import spans_of, tags_spans
-from headway.data.word_rows import WordRow, word_rows
+from headway.data.word_targets import WordRow, word_rows
 from headway.errors import DataError, UsageError
 from headway.files import are_distinct_names, json_bytes, read_json, write_file
 from headway.models import BertTagger

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headway.data.formats.tags import TaggedSentence, check_tagged, read_tagged
-from headway.data.word_rows import WordTargets
+from headway.data.word_targets import WordTargets
 from headway.errors import DataError, UsageError
 from headway.tasks.finetuning import check_start, check_unchanged
 from headway.tasks.job import Emit

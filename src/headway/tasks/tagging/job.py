@@ -11,7 +11,7 @@ from typing import Any
 
 from headway.bundle import EncoderBundle
 from headway.data.spans import tags_spans
-from headway.data.word_rows import WordBatch
+from headway.data.word_targets import WordBatch
 from headway.machine import Machine
 from headway.models import Bert, BertTagger
 from headway.tasks.encoder_job import EncoderJob

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch.nn.functional as F
 
-from headway.data.word_rows import WordBatch
+from headway.data.word_targets import WordBatch
 from headway.models import BertTagger
 from headway.training.objectives.contract import Loss
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.bundle import EncoderBundle
-from headway.data.word_rows import WordBatch
+from headway.data.word_targets import WordBatch
 from headway.machine import Machine
 from headway.tasks.job import Emit
 from headway.tasks.tagging.bundle import TaggerBundle

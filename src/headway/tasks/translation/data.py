@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from headway.data.corpora import Corpus, prepare
 from headway.data.formats import Pair, PairFiles, Splits, locate, pair_files, read_pairs
+from headway.data.parallel_corpus import Corpus, prepare
 from headway.errors import DataError, UsageError
 from headway.tasks.splits import is_held_out
 from headway.tasks.translation.config import TranslationDataConfig

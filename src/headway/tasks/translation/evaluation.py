@@ -13,9 +13,9 @@ import torch
 
 from headway.data.batches import TranslationBatch, collate
 from headway.data.bucketing import Buckets
-from headway.data.corpora import Corpus
-from headway.data.corpora import prepare as prepare_corpus
 from headway.data.formats import Pair, pair_files, read_pairs
+from headway.data.parallel_corpus import Corpus
+from headway.data.parallel_corpus import prepare as prepare_corpus
 from headway.errors import DataError, UsageError
 from headway.evaluation import mean_nats, score_translations
 from headway.evaluation.scores import Metric, Scores

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headway.data.formats import read_texts
-from headway.data.words import WordCorpus, prepare_words
+from headway.data.word_corpus import WordCorpus, prepare_words
 from headway.errors import UsageError
 from headway.tasks.job import Emit
 from headway.tasks.splits import is_held_out

@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
+from headway.data.context_windows import Windows, WindowSettings
 from headway.data.formats import read_texts
-from headway.data.windows import Windows, WindowSettings
-from headway.data.words import WordCorpus, prepare_words
+from headway.data.word_corpus import WordCorpus, prepare_words
 from headway.errors import DataError, UsageError
 from headway.evaluation.scores import Metric, Scores
 from headway.models import WordsConfig

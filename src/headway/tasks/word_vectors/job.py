@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from headway.data.windows import Windows
+from headway.data.context_windows import Windows
 from headway.errors import DataError
 from headway.machine import Machine
 from headway.models import words_model

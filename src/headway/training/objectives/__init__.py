@@ -20,15 +20,15 @@ from headway.training.objectives.distillation import (
     Lesson,
     View,
 )
-from headway.training.objectives.images import ImageObjective
-from headway.training.objectives.masked_words import Judged, MaskedWords, judge
+from headway.training.objectives.image_classification import ImageObjective
+from headway.training.objectives.language_modeling import TextObjective
+from headway.training.objectives.masked_language_modeling import Judged, MaskedWords, judge
 from headway.training.objectives.self_distillation import (
     SelfDistillationConfig,
     SelfDistillationObjective,
 )
-from headway.training.objectives.text import TextObjective
 from headway.training.objectives.translation import TranslationObjective
-from headway.training.objectives.words import (
+from headway.training.objectives.word_vectors import (
     NegativeSampling,
     NextWordObjective,
     negative_sampling_sum,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch.nn.functional as F
 
-from headway.data.labelled import LabelledBatch
+from headway.data.labelled_texts import LabelledBatch
 from headway.models import BertClassifier, TextClassifier
 from headway.shapes import Float, Tensor
 from headway.training.objectives.contract import Loss

@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 
 from headway.blocks import Pooling, text_pooled
-from headway.data.framed import FramedBatch
-from headway.data.similar import SimilarBatch
+from headway.data.encoder_batches import FramedBatch
+from headway.data.similar_pairs import SimilarBatch
 from headway.models import Bert
 from headway.shapes import Bool, Float, Tensor
 from headway.training.objectives.contract import Loss

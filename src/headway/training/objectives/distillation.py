@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from headway.blocks.watch import Inside, layer_map, stack_of, watch_blocks
+from headway.blocks.hidden_states import Inside, layer_map, stack_of, watch_blocks
 from headway.linear import Linear
 from headway.settings import setting
 from headway.shapes import Bool, Float, Tensor

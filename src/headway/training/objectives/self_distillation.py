@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from headway.data.image_views import ViewBatch
+from headway.data.multi_crop import ViewBatch
 from headway.models import SelfDistilled
 from headway.settings import setting
 from headway.training.objectives.contract import Loss

@@ -1,0 +1,130 @@
+"""A language model with its tokenizer: text in, what follows it out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+
+from headway.bundle.contract import ProbeRequest
+from headway.bundle.files import check_pieces
+from headway.bundle.forward_pass import Attention, Reading, attention_of
+from headway.bundle.probe import Probe, next_token_readout
+from headway.bundle.with_reader import StoredBundle
+from headway.decoding import (
+    Continuation,
+    GenerationConfig,
+    ModelDraft,
+    generate,
+    stream,
+)
+from headway.errors import UsageError
+from headway.models import GPT
+from headway.settings import override
+from headway.text import TextTokenizer, load_tokenizer, word_places
+
+
+class TextBundle(StoredBundle):
+    """A GPT of any kind with its tokenizer."""
+
+    kind: ClassVar[str] = "language model"
+    model: GPT
+
+    def __init__(self, model: GPT, tokenizer: TextTokenizer) -> None:
+        check_pieces(tokenizer.size, model.config.vocabulary)
+        super().__init__(model, tokenizer)
+        self.tokenizer = tokenizer
+
+    @classmethod
+    def load_reader(cls, model: GPT, folder: Path) -> TextTokenizer:
+        return load_tokenizer(folder)
+
+    def generate(
+        self, prompts: Sequence[str], *, draft: TextBundle | None = None, **settings: Any
+    ) -> list[list[Continuation]]:
+        """Continuations of each prompt, in order; settings as in `GenerationConfig`.
+
+        What a prompt gets does not depend on the others. draft: a smaller model with the same
+        tokenizer, which proposes tokens: faster, and of the same distribution.
+        """
+        if isinstance(prompts, str):
+            raise UsageError("prompts must be a list of texts, not one string", hint="[text]")
+        config = _config(settings)
+        proposer = self._proposer(draft, config)
+        return generate(self.model, self.tokenizer, prompts, config, proposer)
+
+    def stream(
+        self, prompt: str, *, draft: TextBundle | None = None, **settings: Any
+    ) -> Iterator[str]:
+        """The continuation of one prompt, piece by piece, no character ever split."""
+        config = _config(settings)
+        return stream(self.model, self.tokenizer, prompt, config, self._proposer(draft, config))
+
+    def _proposer(self, draft: TextBundle | None, config: GenerationConfig) -> ModelDraft | None:
+        if draft is None:
+            return None
+        if draft.tokenizer.fingerprint != self.tokenizer.fingerprint:
+            raise UsageError(
+                "the draft has another tokenizer than the model",
+                hint="train it with --data.tokenizer RUN, which takes the tokenizer of RUN",
+            )
+        return ModelDraft(draft.model, config.draft_tokens)
+
+    def reading(self, text: str, written: Sequence[int] = ()) -> Reading:
+        """What is read of a text and of the pieces that were written after it."""
+        ids = [*self.tokenizer.begin(text), *written]
+        room = self.model.max_length
+        if room is not None and len(ids) > room:
+            raise UsageError(
+                f"the text has {len(ids)} pieces, and this model's learned positions end at {room}",
+                hint="look at a part of it",
+            )
+        tokens = torch.tensor([ids], device=self.device)
+        return Reading(
+            model=self.model,
+            run=lambda: self.model(tokens),
+            pieces={"text": self.tokenizer.pieces(ids)},
+            axes={"decoder": ("text", "text")},
+            embeddings={"text": "embedding"},
+            ids={"text": ids},
+            words={"text": word_places(self.tokenizer, ids)},
+        )
+
+    def attention(
+        self, text: str, layers: Sequence[str] = (), heads: Sequence[int] = ()
+    ) -> Attention:
+        """Attention weights while `text` is read; row t is the query that predicts piece t + 1.
+        layers, heads: those to keep; none: all."""
+        return attention_of(self.reading(text), layers, heads)
+
+    def _probe(self, request: ProbeRequest) -> Probe:
+        tokens, answer = self._written(request.input, request.written)
+        reading = self.reading(request.input, tokens)
+        tokenizer, count = self.tokenizer, len(reading.ids["text"])
+        # row t predicts the token at t + 1; the last row, the token after the end
+        positions = range(1, count + 1)
+        return Probe(
+            kind=self.kind,
+            reading=reading,
+            answer=answer,
+            readout=next_token_readout(
+                self.model, "text", positions, tokenizer.size, tokenizer.pieces
+            ),
+            tokenizers={"text": tokenizer},
+        )
+
+    def _written(self, text: str, max_tokens: int) -> tuple[Sequence[int], str]:
+        """The greedy continuation: its tokens, as many as there are positions for, and its text."""
+        if max_tokens < 1:
+            return (), ""
+        ((best,),) = self.generate([text], max_tokens=max_tokens, temperature=0.0)
+        room = self.model.max_length
+        if room is None:
+            return best.tokens, best.text
+        return best.tokens[: max(0, room - len(self.tokenizer.begin(text)))], best.text
+
+
+def _config(settings: dict[str, Any]) -> GenerationConfig:
+    return override(GenerationConfig(), settings, "generation")

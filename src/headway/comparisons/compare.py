@@ -1,0 +1,197 @@
+"""Training the variants of a plan, one after the other, and evaluating what came out."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from headway.comparisons.plans import Plan
+from headway.errors import HeadwayError
+from headway.evaluation.scores import Metric, Scores
+from headway.files import lock, read_json, write_file
+from headway.machine import prepare as prepare_machine
+from headway.models import parameter_count
+from headway.runs.recipes import AnyRunConfig, check_same, recipe
+from headway.runs.run import Outcome
+from headway.settings import override
+from headway.tasks.opening import load
+from headway.tasks.registry import task_of_config
+from headway.tasks.task import Comparing, Task
+from headway.training import read_metrics
+
+FORMAT = 2  # of comparison.json
+
+Trainer = Callable[[AnyRunConfig, Path], Outcome]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one finished run is like.
+
+    metrics, counts, details: its scores on the test data of its task, or on what it held out.
+    validations: the numbers of each evaluation while training, with its step and its second.
+    """
+
+    name: str
+    variant: str
+    seed: int
+    parameters: int
+    metrics: list[Metric]
+    counts: dict[str, int]
+    details: dict[str, Any]
+    steps: int
+    seconds: float
+    targets_per_second: float
+    validations: list[dict[str, float]]
+
+    @classmethod
+    def from_json(cls, saved: dict[str, Any]) -> Measured:
+        """What `asdict` wrote."""
+        return cls(**{**saved, "metrics": [Metric(**metric) for metric in saved["metrics"]]})
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All that is known: finished runs, failed ones with their errors, and whether it is all."""
+
+    plan: Plan
+    task: Task
+    measured: list[Measured]
+    failed: dict[str, str]
+    interrupted: bool
+
+    def by_variant(self) -> dict[str, list[Measured]]:
+        """Name of a variant -> its finished runs, one for each seed."""
+        return {
+            variant.name: runs
+            for variant in self.plan.variants
+            if (runs := [run for run in self.measured if run.variant == variant.name])
+        }
+
+    def metrics(self) -> dict[str, Metric]:
+        """The metrics that any run has, by name."""
+        metrics: dict[str, Metric] = {}
+        for run in self.measured:
+            for metric in run.metrics:
+                metrics.setdefault(metric.name, metric)
+        return metrics
+
+
+def settings_of(plan: Plan, common: Sequence[tuple[str, Any]]) -> dict[str, AnyRunConfig]:
+    """The configuration of every run; what cannot work is said before anything is trained.
+
+    `common`: layers of settings over the plan's own (the command line's).
+    """
+    configs = {}
+    for variant, seed, name in plan.runs():
+        layers = [("the plan", plan.common), *common, (f"variant {variant.name}", variant.changes)]
+        config = recipe(plan.recipe, *layers, ("seeds", {"training.seed": seed}))
+        task_of_config(config).check(config)
+        configs[name] = config
+    return configs
+
+
+def compare(
+    plan: Plan,
+    configs: Mapping[str, AnyRunConfig],
+    folder: Path,
+    train: Trainer,
+    *,
+    options: Mapping[str, Any] = {},
+    announce: Callable[[str, int, int], None] = lambda name, number, total: None,
+) -> Comparison:
+    """Train and evaluate each run in `folder`/NAME. Call it again to go on where it stopped.
+
+    A finished run is not trained again, an evaluated one not evaluated again. A run that fails is
+    noted, and the others go on. `train` gets a configuration and a folder; options: of the
+    evaluation, those that the task has; `announce` is called with the name of the run that begins
+    and which of how many it is.
+    """
+    measured: list[Measured] = []
+    failed: dict[str, str] = {}
+    task = task_of_config(next(iter(configs.values())))
+    with lock(folder):
+        for name, config in configs.items():
+            check_same(folder / name, config)
+        runs = list(plan.runs())
+        for number, (variant, seed, name) in enumerate(runs, start=1):
+            path, config = folder / name, configs[name]
+            try:
+                if not is_finished(path):
+                    announce(name, number, len(runs))
+                    if train(config, path).stop == "interrupted":
+                        return Comparison(plan, task, measured, failed, True)
+                measured.append(_measured(path, config, (name, variant.name, seed), options))
+            except Exception as error:
+                failed[name] = str(error) if isinstance(error, HeadwayError) else repr(error)
+    return Comparison(plan, task, measured, failed, False)
+
+
+def is_finished(folder: Path) -> bool:
+    """Whether the run in `folder` came to its end, and did not just stop."""
+    ends = read_metrics(folder / "metrics.jsonl", "finished")
+    return bool(ends) and ends[-1]["stop"] != "interrupted"
+
+
+def _measured(
+    folder: Path, config: AnyRunConfig, who: tuple[str, str, int], options: Mapping[str, Any]
+) -> Measured:
+    """Evaluate a finished run, or read what an evaluation with the same options gave before."""
+    task = task_of_config(config)
+    has = {field.name for field in dataclasses.fields(task.evaluation)}
+    chosen = {name: value for name, value in options.items() if name in has}
+    if isinstance(task, Comparing):
+        chosen |= task.comparison_options(config)
+    path, key = folder / "comparison.json", {"format": FORMAT, "options": chosen}
+    if path.is_file():
+        saved = read_json(path)
+        if isinstance(saved, dict) and {name: saved.get(name) for name in key} == key:
+            return Measured.from_json(saved["measured"])
+    measured = _measure(folder, config, who, override(task.evaluation(), chosen, "the comparison"))
+    text = json.dumps({**key, "measured": asdict(measured)}, ensure_ascii=False)
+    write_file(path, (text + "\n").encode())
+    return Measured.from_json(json.loads(text)["measured"])
+
+
+def _measure(
+    folder: Path, config: AnyRunConfig, who: tuple[str, str, int], options: Any
+) -> Measured:
+    machine, task = prepare_machine(config.machine), task_of_config(config)
+    bundle = load(folder, machine.device)
+    with machine.precision():
+        scores = _scores(task, bundle, task.held_out(bundle, folder, config, options), options)
+    log = folder / "metrics.jsonl"
+    valid, train = read_metrics(log, "valid"), read_metrics(log, "train")
+    name, variant, seed = who
+    return Measured(
+        name=name,
+        variant=variant,
+        seed=seed,
+        parameters=parameter_count(bundle.model),
+        metrics=list(scores.metrics),
+        counts=dict(scores.counts),
+        details=dict(scores.details),
+        steps=valid[-1]["step"],
+        seconds=valid[-1]["seconds"],
+        targets_per_second=_mean([row["targets_per_second"] for row in train]),
+        validations=[_numbers(row) for row in valid],
+    )
+
+
+def _scores(task: Task, bundle: Any, examples: Any, options: Any) -> Scores:
+    if isinstance(task, Comparing):
+        return task.evaluate_in_depth(bundle, examples, options)
+    return task.evaluate(bundle, examples, options)
+
+
+def _numbers(row: Mapping[str, Any]) -> dict[str, float]:
+    """Those of a row of the log, without truth values."""
+    return {name: float(value) for name, value in row.items() if type(value) in (int, float)}
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else 0.0

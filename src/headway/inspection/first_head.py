@@ -1,0 +1,90 @@
+"""Which head to show first: one whose weights say something."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from headway.inspection.document import Frame, Maps
+from headway.inspection.entropy import relative_entropy
+from headway.inspection.head_patterns import is_delimiter
+from headway.shapes import Bool, Float, Tensor
+
+MEAN = -1  # instead of a head: the mean over all heads of the layer
+
+
+@dataclass(frozen=True)
+class Opening:
+    """map: its name. layer, head: counted from 0; head MEAN for the mean over heads."""
+
+    map: str
+    layer: int
+    head: int
+
+
+def opening(frame: Frame) -> Opening | None:
+    """What a page shows of a frame until its reader chooses; None without attention maps.
+
+    Attention to an image: the last layer, mean over heads. Cross-attention (a translator): the
+    head with the highest `telling` score of all cross-attention layers. Otherwise: of all heads.
+    Where no weights sum to 1, so that there is no score: the last layer, mean over heads.
+    """
+    maps = [one for one in frame.maps if one.measure == "attention"]
+    if not maps:
+        return None
+    of_images = [one for one in maps if frame.sides[one.keys].picture is not None]
+    if of_images:
+        return Opening(of_images[-1].name, len(of_images[-1].layers) - 1, MEAN)
+    crossing = [one for one in maps if one.queries != one.keys]
+    scored = [
+        (score, Opening(one.name, layer, head))
+        for one in crossing or maps
+        if one.normalised
+        for layer, weights in enumerate(one.weights)
+        for head, score in enumerate(telling(weights, *_tokens(frame, one), one.causal).tolist())
+    ]
+    if not scored:
+        return Opening(maps[-1].name, len(maps[-1].layers) - 1, MEAN)
+    return max(scored, key=lambda pair: pair[0])[1]
+
+
+def telling(
+    weights: Float[Tensor, "H T S"],
+    queries: Sequence[str] | None,
+    keys: Sequence[str],
+    causal: bool = False,
+) -> Float[Tensor, " H"]:
+    """Of each head from 0 to 1: the mean over queries of (1 - relative entropy) * (weight on other
+    keys than the expected ones).
+
+    The first factor is high for weights on few keys. The second is low for the patterns that most
+    models have and that depend on positions alone: special tokens and punctuation as keys and,
+    in self-attention (queries is None), the first token, the query itself and its neighbours.
+    Queries that are special tokens or punctuation do not count, unless there are no others.
+    """
+    a = weights.double()
+    own = keys if queries is None else queries
+    sharp = (1 - relative_entropy(a, causal)).clamp(0, 1)  # H T
+    other = (a * ~_expected(len(own), keys, queries is None)).sum(-1)
+    counted = torch.tensor([not is_delimiter(token) for token in own])
+    if not bool(counted.any()):
+        counted = torch.ones_like(counted)
+    return (sharp * other)[:, counted].nanmean(1).nan_to_num(0.0)
+
+
+def _expected(num_queries: int, keys: Sequence[str], own: bool) -> Bool[Tensor, "T S"]:
+    """The cells whose weight says little about a text."""
+    marks = torch.tensor([is_delimiter(token) for token in keys]).expand(num_queries, -1)
+    if not own:
+        return marks
+    place = torch.arange(len(keys))
+    near = (place[:, None] - place[None, :]).abs() <= 1
+    return marks | near | (place == 0)[None, :]
+
+
+def _tokens(frame: Frame, maps: Maps) -> tuple[Sequence[str] | None, Sequence[str]]:
+    """Those of the queries, None if they are the keys, and those of the keys."""
+    keys = frame.sides[maps.keys].tokens
+    return None if maps.queries == maps.keys else frame.sides[maps.queries].tokens, keys

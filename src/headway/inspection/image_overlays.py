@@ -1,0 +1,80 @@
+"""Where a model looks in a picture, drawn over the picture (lectures 3.9, 3.10)."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+
+from headway.inspection.image_attention import Looks
+from headway.inspection.plots import drawable, page
+from headway.shapes import Bool, Float, Tensor
+
+ACROSS = 6  # pictures in a row
+MOST = 120
+INCHES = 1.9  # of a picture's longer side
+FINE = 8  # a line around patches is drawn on a grid so many times finer
+
+
+def overlays(
+    path: Path,
+    looks: Looks,
+    *,
+    title: str = "",
+    outlined: float | None = None,
+    one_scale: bool = False,
+) -> None:
+    """The picture, and once more in grey for each word or head, bright where it looked.
+
+    The title of each says how much of the attention falls on the picture at all. one_scale: the
+    colours of all reach to the greatest weight of any; otherwise each has its own. outlined: a line
+    around the fewest patches that hold this share of the weight (Caron et al. 2021, figure 1: 0.6).
+    """
+    names, maps, pixels = looks.names, looks.maps.double(), looks.pixels
+    if len(names) != len(maps) or not 1 <= len(names) <= MOST:
+        raise ValueError(f"{len(names)} names for {len(maps)} maps; 1 to {MOST} can be drawn")
+    if not maps.isfinite().all() or maps.min() < 0:
+        raise ValueError("weights below 0, or that are no numbers, cannot be drawn")
+    height, width = pixels.shape[:2]
+    down = math.ceil((len(names) + 1) / ACROSS)
+    across = math.ceil((len(names) + 1) / down)
+    scale = INCHES / max(height, width)
+    size = across * (width * scale + 0.2), down * (height * scale + 0.5) + (0.4 if title else 0.1)
+    grey, greatest = pixels.mean(-1), float(maps.max())
+    with page(path, size) as figure:
+        shown = list(figure.subplots(down, across, squeeze=False).flat)
+        for axes in shown:
+            axes.set_axis_off()
+        shown[0].imshow(pixels.squeeze(), cmap="gray", vmin=0, vmax=255)
+        for axes, name, weights in zip(shown[1:], names, maps, strict=False):
+            axes.imshow(grey, cmap="gray", vmin=0, vmax=255)
+            most = (greatest if one_scale else float(weights.max())) or 1.0
+            seen = 0.9 * (weights / most).sqrt().numpy()  # nothing hides what has no weight
+            y, x = looks.reach
+            shade = {"cmap": "plasma", "vmin": 0, "vmax": most, "alpha": seen}
+            axes.imshow(weights.numpy(), extent=(-0.5, x - 0.5, y - 0.5, -0.5), **shade)
+            inside = None if outlined is None else held(weights, outlined)
+            if inside is not None and 0 < inside.sum() < inside.numel():
+                fine = inside.repeat_interleave(FINE, 0).repeat_interleave(FINE, 1).numpy()
+                rows, columns = (
+                    (np.arange(count) + 0.5) * side / count - 0.5
+                    for count, side in zip(fine.shape, looks.reach, strict=True)
+                )
+                axes.contour(columns, rows, fine, levels=[0.5], colors="white", linewidths=0.9)
+            axes.set_xlim(-0.5, width - 0.5)
+            axes.set_ylim(height - 0.5, -0.5)
+            axes.set_title(f"{drawable(name)}  {float(weights.sum()):.0%}", fontsize=9)
+        if title:
+            figure.suptitle(drawable(title), x=0.01, ha="left")
+
+
+def held(weights: Float[Tensor, "r c"], share: float) -> Bool[Tensor, "r c"]:
+    """True at the fewest patches that hold at least `share` of the weight together."""
+    flat = weights.double().flatten()
+    order = flat.argsort(descending=True, stable=True)
+    before = flat[order].cumsum(0) - flat[order]
+    kept = before < share * flat.sum()
+    found = kept.new_zeros(len(flat))
+    found[order] = kept
+    return found.reshape(weights.shape)

@@ -1,0 +1,17 @@
+"""The lectures' claims as experiments: each measured, drawn, and judged by its own numbers.
+
+A claim is a module with `TITLE`, `CLAIM`, `measure()` and `picture(result, path)` (`Claim`);
+`headway lecture NAME` runs it.
+"""
+
+from headway.lectures import gradients, growing_keys, order, scaling
+from headway.lectures.claim import Claim, Result
+
+CLAIMS: dict[str, Claim] = {
+    "scaling": scaling,
+    "order": order,
+    "growing-keys": growing_keys,
+    "gradients": gradients,
+}
+
+__all__ = ["CLAIMS", "Claim", "Result"]

@@ -1,0 +1,196 @@
+"""Why there is a mask: the same numbers as growing the keys step by step (lectures 1.3): claim (f).
+
+The naive way to let no query look ahead is to call attention once for each position, with only the
+keys up to there. The mask gives all positions in one call.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+
+from headway.attention import FusedDot, Kernel, Mask, ScaledDot
+from headway.lectures.claim import judged, table
+from headway.shapes import Float, Tensor
+
+TITLE = "One masked call or a loop of growing keys"
+CLAIM = "the causal mask gives the numbers of the naive loop over growing keys, in less time"
+
+# Largest difference that rounding explains: other sums, in another order.
+TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One kernel at one length. Differences are the largest of any number of the context, in
+    float32 and float64; seconds are medians, in float32."""
+
+    kernel: str
+    length: int
+    difference32: float
+    difference64: float
+    loop_seconds: float
+    mask_seconds: float
+
+    @property
+    def ratio(self) -> float:
+        """How many times as long the loop takes."""
+        return self.loop_seconds / self.mask_seconds
+
+
+@dataclass(frozen=True, kw_only=True)
+class GrowingKeysResult:
+    """Rows by kernel and length, and the shape that all share."""
+
+    rows: tuple[Row, ...]
+    heads: int
+    head_dim: int
+    rounds: int
+    threads: int
+
+    @property
+    def verdict(self) -> str:
+        """Same numbers at every length, and the mask the faster at every length."""
+        single = max(row.difference32 for row in self.rows)
+        double = max(row.difference64 for row in self.rows)
+        same = single <= TOLERANCE[torch.float32] and double <= TOLERANCE[torch.float64]
+        holds = same and all(row.ratio > 1 for row in self.rows)
+        ratios = " and ".join(
+            f"{min(row.ratio for row in rows):.1f} to {max(row.ratio for row in rows):.1f} times "
+            f"({kernel})"
+            for kernel, rows in self._by_kernel().items()
+        )
+        return judged(
+            holds,
+            f"the numbers differ by at most {single:.1g} in float32 and {double:.1g} in float64; "
+            f"the loop takes {ratios} as long as the mask",
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Settings and rows, as plain JSON values."""
+        rows = [{**asdict(row), "ratio": row.ratio} for row in self.rows]
+        return {**asdict(self), "rows": rows}
+
+    def markdown(self) -> str:
+        """One line for each kernel and length."""
+        headings = ("kernel", "T", "difference, float32", "difference, float64")
+        times = ("loop, ms", "mask, ms", "loop / mask")
+        cells = [
+            (
+                *(row.kernel, row.length, row.difference32, row.difference64),
+                *(1e3 * row.loop_seconds, 1e3 * row.mask_seconds, row.ratio),
+            )
+            for row in self.rows
+        ]
+        return (
+            table((*headings, *times), cells)
+            + f"\n\nB1 H{self.heads} K{self.head_dim}, forward only; times are medians of "
+            f"{self.rounds} alternating rounds in float32; CPU threads: {self.threads}."
+        )
+
+    def _by_kernel(self) -> dict[str, list[Row]]:
+        names = dict.fromkeys(row.kernel for row in self.rows)
+        return {name: [row for row in self.rows if row.kernel == name] for name in names}
+
+
+def measure(
+    *,
+    lengths: Sequence[int] = (32, 64, 128, 256, 512, 1024),
+    heads: int = 4,
+    head_dim: int = 32,
+    rounds: int = 7,
+    kernels: Sequence[Kernel] | None = None,
+) -> GrowingKeysResult:
+    """Loop and mask by turns, so that a busy moment of the machine meets both.
+
+    kernels: `ScaledDot` and `FusedDot` unless given. ValueError: no length, no round or no kernel.
+    """
+    kernels = (ScaledDot(), FusedDot()) if kernels is None else kernels
+    if not lengths or not kernels or rounds < 1:
+        raise ValueError(f"{lengths=}, {kernels=} and {rounds=} must not be empty")
+    rows = [
+        _row(kernel, length, heads, head_dim, rounds)
+        for kernel in kernels
+        for length in sorted(lengths)
+    ]
+    return GrowingKeysResult(
+        rows=tuple(rows),
+        heads=heads,
+        head_dim=head_dim,
+        rounds=rounds,
+        threads=torch.get_num_threads(),
+    )
+
+
+def picture(result: GrowingKeysResult, path: Path) -> None:
+    """Time of the loop and of the mask over T, both axes logarithmic."""
+    from headway.inspection.plots import line_plot
+
+    series = {
+        f"{kernel}, {how}": [(float(row.length), getattr(row, f"{how}_seconds")) for row in rows]
+        for kernel, rows in result._by_kernel().items()
+        for how in ("loop", "mask")
+    }
+    line_plot(
+        path,
+        series,
+        title=TITLE,
+        x_label="T, number of positions",
+        y_label="seconds",
+        log_x=True,
+        log_y=True,
+    )
+
+
+def growing_keys(
+    kernel: Kernel,
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B H T K"],
+    v: Float[Tensor, "B H T Kv"],
+) -> Float[Tensor, "B H T Kv"]:
+    """The naive loop: query t sees the first t keys because there are no others."""
+    contexts = [
+        kernel(q[:, :, t : t + 1], k[:, :, : t + 1], v[:, :, : t + 1], Mask())
+        for t in range(q.shape[2])
+    ]
+    return torch.cat(contexts, dim=2)
+
+
+@torch.no_grad()
+def _row(kernel: Kernel, length: int, heads: int, head_dim: int, rounds: int) -> Row:
+    difference = {}
+    for dtype in TOLERANCE:
+        q, k, v = _inputs(length, heads, head_dim, dtype)
+        gap = growing_keys(kernel, q, k, v) - kernel(q, k, v, Mask(causal=True))
+        difference[dtype] = float(gap.abs().max())
+    q, k, v = _inputs(length, heads, head_dim, torch.float32)
+    loop, mask = [], []
+    for _ in range(rounds):
+        loop.append(_seconds(lambda: growing_keys(kernel, q, k, v)))
+        mask.append(_seconds(lambda: kernel(q, k, v, Mask(causal=True))))
+    return Row(
+        kernel=type(kernel).__name__,
+        length=length,
+        difference32=difference[torch.float32],
+        difference64=difference[torch.float64],
+        loop_seconds=median(loop),
+        mask_seconds=median(mask),
+    )
+
+
+def _inputs(length: int, heads: int, head_dim: int, dtype: torch.dtype) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(length)
+    shape = (1, heads, length, head_dim)
+    return [torch.randn(shape, generator=generator, dtype=dtype) for _ in range(3)]
+
+
+def _seconds(run: Callable[[], Tensor]) -> float:
+    started = time.perf_counter()
+    run()
+    return time.perf_counter() - started

@@ -1,0 +1,28 @@
+"""Complete named runs: what to train, on what, for how long, and what to expect."""
+
+from headway.runs.dry_run import DryRun
+from headway.runs.recipes import (
+    RECIPES,
+    AnyRunConfig,
+    amended,
+    check_same,
+    configurations,
+    recipe,
+    resolved,
+    saved,
+)
+from headway.runs.run import Outcome, train
+
+__all__ = [
+    "RECIPES",
+    "AnyRunConfig",
+    "DryRun",
+    "Outcome",
+    "amended",
+    "check_same",
+    "configurations",
+    "recipe",
+    "resolved",
+    "saved",
+    "train",
+]

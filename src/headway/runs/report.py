@@ -1,0 +1,94 @@
+"""The report of a run as one page: curves, samples over time, attention over time, settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from headway.errors import UsageError
+from headway.inspection.document import Document
+from headway.inspection.page import Encoded, encode, write_page
+from headway.runs.attention_over_time import read_glimpses
+from headway.runs.recipes import saved
+from headway.settings import flat
+from headway.training import Event, read_metrics
+
+PAGE = "report.html"
+LEARNED: dict[str, tuple[str, ...]] = {
+    "Loss": ("loss", "nats"),
+    "Learning rate": ("lr",),
+    "Length of the gradient": ("grad_norm",),
+    "Targets a second": ("targets_per_second",),
+}
+"""Title of a curve -> what of the training's rows it shows."""
+ASIDE = {"kind", "step", "epoch", "time", "seconds", "took", "is_best"}
+INPUTS = ("prompt", "source", "language")
+
+
+def report_of(run: Path) -> Encoded:
+    """Header and blocks of the report of a run folder, finished or not. UsageError if it holds no
+    training."""
+    metrics = run / "metrics.jsonl"
+    if not metrics.is_file():
+        raise UsageError(f"{run} is not a run folder: it has no metrics.jsonl")
+    trained, valid = (read_metrics(metrics, kind) for kind in ("train", "valid"))
+    told: dict[str, Any] = {
+        "curves": [*_training_curves(trained), *_held_out_curves(valid)],
+        "samples": _samples(read_metrics(metrics, "sample")),
+        "config": flat(saved(run)),
+        "data": _facts(read_metrics(metrics, "plan")),
+        "result": _facts(read_metrics(metrics, "finished")),
+    }
+    frames, blocks = read_glimpses(run)
+    page = encode(Document(title=f"Training of {run.name}", frames=[]), report=told)
+    return Encoded({**page.header, "frames": frames}, blocks)
+
+
+def write_report(run: Path) -> Path:
+    """`report.html` in the run folder, in place of an older one: it follows from the others."""
+    write_page(run / PAGE, report_of(run), overwrite=True)
+    return run / PAGE
+
+
+def _line(name: str, rows: Iterable[Event], key: str) -> dict[str, Any]:
+    points = [(row["step"], row[key]) for row in rows if isinstance(row.get(key), int | float)]
+    return {"name": name, "steps": [x for x, _ in points], "values": [y for _, y in points]}
+
+
+def _training_curves(rows: list[Event]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = [
+        {"title": title, "lines": [_line(key, rows, key) for key in keys]}
+        for title, keys in LEARNED.items()
+    ]
+    return [one for one in found if any(line["steps"] for line in one["lines"])]
+
+
+def _held_out_curves(rows: list[Event]) -> list[dict[str, Any]]:
+    """Each score of the held-out data; what is only another's negative is left out."""
+    names = dict.fromkeys(name for row in rows for name in row if name not in ASIDE)
+    return [
+        {"title": f"Held out: {name}", "lines": [_line(name, rows, name)]}
+        for name in names
+        if not name.startswith("negative_")
+    ]
+
+
+def _samples(rows: list[Event]) -> list[dict[str, Any]]:
+    """By step: what was asked, what the model said, what it should have said."""
+    steps: dict[int, list[dict[str, Any]]] = {}
+    for row in rows:
+        asked = " · ".join(str(row[name]) for name in INPUTS if row.get(name))
+        item = {"input": asked, "output": row.get("output", ""), "reference": row.get("reference")}
+        steps.setdefault(row["step"], []).append(item)
+    return [{"step": step, "items": items} for step, items in sorted(steps.items())]
+
+
+def _facts(rows: list[Event]) -> Mapping[str, Any]:
+    last = rows[-1] if rows else {}
+    kept = {name: value for name, value in last.items() if name not in ASIDE}
+    return {
+        name: round(value, 4) if isinstance(value, float) else value
+        for name, value in kept.items()
+        if value is not None
+    }

@@ -1,0 +1,235 @@
+"""Training from a configuration: from files to the best model on disk, whatever the task."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from headway.bundle.files import verify_files
+from headway.config_files import write_yaml
+from headway.errors import DataError, HeadwayError
+from headway.evaluation.scores import Scores
+from headway.files import lock, write_file
+from headway.folders import sweep
+from headway.machine import Machine
+from headway.machine import prepare as prepare_machine
+from headway.models import parameter_count
+from headway.runs.attention_over_time import FOLDER as GLIMPSES
+from headway.runs.attention_over_time import Glimpses
+from headway.runs.dry_run import DRY_RUN, DryRun, GoOn
+from headway.runs.out_of_memory import memory_explained
+from headway.runs.recipes import AnyRunConfig
+from headway.runs.report import PAGE, write_report
+from headway.tasks.held_out_scores import scores_of
+from headway.tasks.job import Compared, Emit, Job, Watchable
+from headway.tasks.registry import task_of_config
+from headway.tasks.sections import parse_time
+from headway.tasks.task import Task
+from headway.training import (
+    Averaging,
+    Checkpointing,
+    Evaluation,
+    Event,
+    Interrupted,
+    MetricsLog,
+    Observer,
+    StepLog,
+    TimeLimit,
+    TrainingState,
+    WeightAverage,
+    fit,
+    graceful_stop,
+    learning_rate,
+    optimizer,
+)
+
+LOGGED = {"plan", "train", "valid", "sample", "saved", "resumed", "finished"}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended. stop: done, time, early stop, interrupted, dry run."""
+
+    folder: Path
+    stop: str
+    step: int
+    best: float | None
+    best_step: int
+    seconds: float
+
+
+def train(
+    config: AnyRunConfig,
+    folder: Path,
+    *,
+    listeners: Sequence[Callable[[Event], None]] = (),
+    observers: Sequence[Observer] = (),
+    history: Sequence[str] = (),
+    dry_run: DryRun | None = None,
+) -> Outcome:
+    """Train in `folder`, or go on where a run there stopped. Bit-exact on one machine's CPU.
+
+    The folder is locked while training; made for a run that is refused before its first
+    checkpoint, it goes again. `history` is written above the configuration in run.yaml. `dry_run`
+    limits training and evaluation, whatever the configuration.
+    """
+    task = task_of_config(config)
+    task.check(config)
+    machine = prepare_machine(config.machine)
+    with (
+        _new_or_kept(folder),
+        lock(folder),
+        memory_explained(config),
+        graceful_stop() as request,
+    ):
+        for place in (folder, folder / "data"):
+            if place.is_dir():
+                sweep(place)  # what a killed process left behind
+
+        def emit(event: Event) -> None:
+            for listener in listeners:
+                listener(event)
+            if request:
+                raise Interrupted
+
+        go_on = GoOn(request, None if dry_run is None else dry_run.batches)
+        try:
+            job = task.prepare(config, folder, machine, emit)
+            _tell_baseline(job, go_on, emit)
+        except Interrupted:
+            return Outcome(folder, "interrupted", 0, None, 0, 0.0)
+        write_file(folder / "run.yaml", write_yaml(job.config, history).encode())
+        run, save = _state(job, machine, folder)
+        log = MetricsLog(folder / "metrics.jsonl")
+        resumed, skipped = save.resume(run)
+        log.rewind(run.step, run.evaluated)
+        run.listeners = [*listeners, lambda e: log(e) if e["kind"] in LOGGED else None]
+        _announce(run, job, machine)
+        if resumed is not None:
+            run.emit("resumed", path=str(resumed), skipped=skipped)
+            _check_best(run, folder / "model")
+        every = [*observers] if dry_run is None else [*observers, dry_run]
+        return _train(task, job, machine, (run, save), every, go_on, folder)
+
+
+@contextmanager
+def _new_or_kept(folder: Path) -> Iterator[None]:
+    """A run that is refused before its first checkpoint leaves no folder, if it made one."""
+    is_new = not folder.exists()
+    try:
+        yield
+    except HeadwayError:
+        if is_new and not (folder / "checkpoints").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def _tell_baseline(job: Job, go_on: GoOn, emit: Emit) -> None:
+    """A note on what the model that the run starts from scores; none where a dry run cuts that."""
+    if not isinstance(job, Compared):
+        return
+    try:
+        text = job.baseline(go_on.from_here())
+    except Interrupted as interrupted:
+        if interrupted.stop != DRY_RUN:
+            raise
+        return
+    if text is not None:
+        emit({"kind": "note", "text": text})
+
+
+def _check_best(run: TrainingState, model: Path) -> None:
+    """A damaged best model is forgotten, so that the next evaluation saves one again."""
+    try:
+        if model.exists():
+            verify_files(model)
+    except DataError as error:
+        text = f"the best model is damaged, and will be saved anew: {error.where}: {error.what}"
+        run.emit("note", text=text)
+        run.best, run.best_step, run.evaluated = None, 0, 0
+
+
+def _state(job: Job, machine: Machine, folder: Path) -> tuple[TrainingState, Checkpointing]:
+    training, checkpoint = job.config.training, job.config.checkpoint
+    torch.manual_seed(training.seed)
+    model = job.build().to(machine.device)
+    average = WeightAverage(model, training.average) if training.average else None
+    run = TrainingState(model, optimizer(model, job.config.optimizer), average)
+    return run, Checkpointing(folder / "checkpoints", checkpoint.every, checkpoint.keep)
+
+
+def _announce(run: TrainingState, job: Job, machine: Machine) -> None:
+    training = job.config.training
+    run.emit(
+        "plan",
+        parameters=parameter_count(run.model),
+        machine=str(machine),
+        steps=training.steps,
+        time=training.time,
+        seed=training.seed,
+        **job.plan(),
+    )
+
+
+def _train(
+    task: Task,
+    job: Job,
+    machine: Machine,
+    run_and_save: tuple[TrainingState, Checkpointing],
+    observers: Sequence[Observer],
+    go_on: GoOn,
+    folder: Path,
+) -> Outcome:
+    run, save = run_and_save
+    config, training = job.config, job.config.training
+    example = job.example() if isinstance(job, Watchable) else None
+    glimpses = None if example is None else Glimpses(folder / GLIMPSES, example)
+
+    def evaluate(model: Any) -> Scores:
+        scores = scores_of(task, job, model, machine, run.emit, go_on.from_here())
+        if glimpses is not None:
+            glimpses.keep(job.bundle(model), run.step)
+        return scores
+
+    evaluation = Evaluation(
+        evaluate,
+        config.evaluation.metric,
+        config.evaluation.every,
+        lambda: job.bundle(run.model).save(folder / "model", overwrite=True),
+        config.evaluation.patience,
+    )
+    limit = [TimeLimit(parse_time(training.time))] if training.time else []
+    own = [job.objective] if isinstance(job.objective, Observer) else []
+    evaluation.catch_up(run)
+    fit(
+        run,
+        job.stream(run.epoch, run.position),
+        job.objective,
+        [*own, Averaging(), StepLog(), *limit, *observers, evaluation, save],
+        steps=training.steps,
+        learning_rate=lambda step: learning_rate(
+            config.schedule, config.optimizer.lr, step, training.steps
+        ),
+        accumulate=training.accumulate,
+        clip=training.clip,
+        precision=machine.precision,
+        request=go_on.request,
+    )
+    if run.stop != "interrupted":
+        evaluation.evaluate(run)
+    save.save(run)
+    stop = run.stop or "done"
+    outcome = Outcome(folder, stop, run.step, run.best, run.best_step, run.seconds)
+    best = {"metric": config.evaluation.metric, "best": run.best, "best_step": run.best_step}
+    run.emit("finished", stop=stop, **best, seconds=run.seconds)
+    try:
+        write_report(folder)
+    except HeadwayError as error:  # the training is safe; its picture is not worth a failure
+        run.emit("note", text=f"no {PAGE}: {error}")
+    return outcome

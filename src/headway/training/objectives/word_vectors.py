@@ -1,0 +1,63 @@
+"""Objectives of word vectors: tell true neighbours from noise, or predict the next word."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+
+from headway.data.context_windows import BLOCK, WordBatch
+from headway.models import NextWord, WordVectors
+from headway.shapes import Float, Int, Tensor
+from headway.training.objectives.contract import Loss
+from headway.training.objectives.cross_entropy import cross_entropy_sum
+
+
+@dataclass(frozen=True)
+class NegativeSampling:
+    """-log s(C[o] . h) - k E_n[log s(-C[n] . h)] for each pair of a bag's mean h and a target o.
+
+    s is the logistic function; n is noise. Mikolov et al. 2013b, equation 4. The expectation is
+    estimated by the mean over the 64 sampled words that 64 bags of a batch share, so that it is a
+    product of matrices (shared noise: Ji et al. 2016, "Parallelizing Word2Vec in Shared and
+    Distributed Memory"). k = `negatives` weighs it, and 64 samples estimate it better than k.
+    """
+
+    negatives: int = 5
+
+    def __call__(self, model: WordVectors, batch: WordBatch) -> Loss:
+        h = model.hidden(batch.words, batch.starts)
+        total = negative_sampling_sum(
+            h, model.context.weight, (batch.targets, batch.owner, batch.sampled), self.negatives
+        )
+        return Loss(total, total.detach(), len(batch.targets))
+
+
+def negative_sampling_sum(
+    h: Float[Tensor, "B D"],
+    contexts: Float[Tensor, "V D"],
+    words: tuple[Int[Tensor, " P"], Int[Tensor, " P"], Int[Tensor, "G M"]],
+    negatives: int,
+) -> Float[Tensor, ""]:
+    """The sum of the loss above over P pairs. words: targets, owners, sampled (`WordBatch`)."""
+    targets, owner, sampled = words
+    scores = (h[owner] * F.embedding(targets, contexts)).sum(-1)  # P
+    pairs = torch.bincount(owner, minlength=len(h)).to(h.dtype)  # B
+    missing = len(sampled) * BLOCK - len(h)
+    blocks = F.pad(h, (0, 0, 0, missing)).view(len(sampled), BLOCK, -1)  # G 64 D
+    weights = F.pad(pairs, (0, missing)).view(len(sampled), BLOCK, 1)
+    noise = blocks @ F.embedding(sampled, contexts).transpose(1, 2)  # G 64 M
+    against = (F.softplus(noise) * weights).sum() * (negatives / sampled.shape[1])
+    return F.softplus(-scores).sum() + against
+
+
+@dataclass(frozen=True)
+class NextWordObjective:
+    """-log P(next | word), by a softmax over all words."""
+
+    def __call__(self, model: NextWord, batch: WordBatch) -> Loss:
+        total, nats = cross_entropy_sum(
+            model.hidden(batch.words), model.output.weight, batch.targets
+        )
+        return Loss(total, nats, len(batch.targets))

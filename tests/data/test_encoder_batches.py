@@ -1,0 +1,43 @@
+"""Framed texts as batches."""
+
+import torch
+
+from headway.data.encoder_batches import FramedBatch, collate_framed, shortest_first
+
+ROWS = [[2, 7, 3], [2, 3], [2, 8, 9, 3, 5, 3]]
+TYPES = [[0, 0, 0], [0, 0], [0, 0, 0, 0, 1, 1]]
+
+
+def test_rows_are_padded_at_the_right_and_padding_is_told():
+    batch = collate_framed(ROWS, None, pad=1)
+    assert batch.tokens.tolist() == [[2, 7, 3, 1, 1, 1], [2, 3, 1, 1, 1, 1], ROWS[2]]
+    assert (
+        batch.keys.sum(1).tolist() == [3, 2, 6]
+        and batch.keys[0].tolist() == [True] * 3 + [False] * 3
+    )
+    assert batch.types is None
+
+
+def test_types_are_there_where_a_second_text_is():
+    batch = collate_framed(ROWS, TYPES, pad=1)
+    assert batch.types is not None
+    assert batch.types.tolist() == [[0] * 6, [0] * 6, TYPES[2]]
+    assert collate_framed(ROWS[:2], TYPES[:2], pad=1).types is None
+
+
+def test_a_batch_goes_to_a_device_whole():
+    for types in (None, TYPES):
+        batch = collate_framed(ROWS, types, pad=1)
+        there = batch.to("meta")
+        assert isinstance(there, FramedBatch)
+        assert {there.tokens.device.type, there.keys.device.type} == {"meta"}
+        assert (there.types is None) == (types is None)
+        assert torch.equal(batch.to("cpu").tokens, batch.tokens)
+
+
+def test_all_rows_come_once_the_shortest_first():
+    rows = [[0] * n for n in (5, 1, 3, 2, 4, 1, 0)]
+    found = list(shortest_first(rows, 3))
+    assert [len(part) for part in found] == [3, 3, 1]
+    assert [i for part in found for i in part] == [6, 1, 5, 3, 2, 4, 0]
+    assert list(shortest_first([], 3)) == []

@@ -1,0 +1,353 @@
+"""Sentences on disk, and the rows that are made of them."""
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from headway.data.documents import Part, read_documents
+from headway.data.masked_batches import (
+    IGNORED,
+    MaskedRows,
+    RowSettings,
+    Source,
+    rows_in_order,
+    words_a_row,
+)
+from headway.data.masking import Masking, MaskingConfig
+from headway.data.sentence_pairs import fitted
+from headway.data.sentences import LONGEST, SentenceCorpus, prepare_sentences
+from headway.errors import DataError
+from headway.text import MarkedTokenizer
+
+NAMES = ["Fox", "Baker", "Owl", "Crab", "Miller"]
+THINGS = ["a lemon", "the tree", "some bread", "one boat"]
+STORIES = [
+    f"{name} {thing} one. {name} {thing} two, and so on it goes! {name} {thing} three? "
+    f"{name} {thing} four is unbelievably long. {name} {thing} five."
+    for name in NAMES
+    for thing in THINGS
+]
+LENGTH = 26
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return MarkedTokenizer.train(STORIES, 130)
+
+
+def corpus_of(stories, tokenizer, folder):
+    return prepare_sentences([Part(text, True) for text in stories], tokenizer, folder)
+
+
+@pytest.fixture(scope="module")
+def corpus(tokenizer, tmp_path_factory):
+    return corpus_of(STORIES, tokenizer, tmp_path_factory.mktemp("c") / "c")
+
+
+def source_of(corpus, tokenizer, masking=None, **settings):
+    how = RowSettings(**{"rows": 4, "length": LENGTH, **settings})
+    return Source(corpus, how, Masking.of(masking or MaskingConfig(), tokenizer), tokenizer.marks)
+
+
+def truth(ids, targets):
+    """A row with nothing hidden."""
+    return [i if t == IGNORED else t for i, t in zip(ids, targets, strict=True)]
+
+
+def document_of(corpus, sentence):
+    return int(np.searchsorted(corpus.documents, sentence, side="right")) - 1
+
+
+# --- sentences on disk -------------------------------------------------------------------------
+
+
+def test_sentences_and_documents_come_back(corpus, tokenizer):
+    assert len(corpus) == 5 * len(STORIES) and corpus.documents.tolist() == [*range(0, 101, 5)]
+    assert tokenizer.decode(corpus.sentence(0)) == "fox a lemon one."
+    assert corpus.tokens == sum(len(tokenizer.encode(text)) for text in STORIES)
+    words = Counter(i for text in STORIES for i in tokenizer.encode(text))
+    counts = corpus.counts(tokenizer.size)
+    assert {i: int(n) for i, n in enumerate(counts) if n} == words
+    again = SentenceCorpus.open(corpus.text.folder, tokenizer)
+    assert np.array_equal(again.lengths, corpus.lengths)
+
+
+def test_a_run_over_a_border_of_documents_has_a_mark_there(corpus, tokenizer):
+    pieces = tokenizer.pieces(corpus.run(4, 6).tolist())
+    assert pieces.count("[SEP]") == 1 and "[CLS]" not in pieces
+    assert pieces[pieces.index("[SEP]") + 1] == "fox" and pieces[-1] == "."
+    assert "[SEP]" not in tokenizer.pieces(corpus.run(0, 5).tolist())
+
+
+def test_parts_of_a_document_stay_together_and_empty_documents_go(tokenizer, tmp_path):
+    parts = [Part("a fox. ", True), Part("An owl.", False), Part(" \n", True), Part("B", False)]
+    found = prepare_sentences(parts, tokenizer, tmp_path / "c")
+    assert found.documents.tolist() == [0, 2, 3]
+    long = prepare_sentences([Part("one " * 150, True)], tokenizer, tmp_path / "d")
+    assert long.lengths.tolist() == [LONGEST, LONGEST, 150 - 2 * LONGEST]
+
+
+def test_another_tokenizer_is_refused(corpus):
+    other = MarkedTokenizer.train(STORIES, 110)
+    with pytest.raises(DataError, match="another tokenizer"):
+        SentenceCorpus.open(corpus.text.folder, other)
+
+
+def test_titles_as_wikitext_has_them_begin_documents(tmp_path):
+    text = "before\n = Owls = \n\n Owls read .\n = = Food = = \n Bread .\n = Crabs = \n Slow .\n"
+    (tmp_path / "w.txt").write_text(text)
+    parts = list(read_documents([str(tmp_path / "w.txt")], "title"))
+    assert [part.first for part in parts] == [True, True, True]
+    assert "".join(part.text for part in parts) == text
+    assert parts[1].text.startswith(" = Owls = ") and "Food" in parts[1].text
+
+
+# --- pairs -------------------------------------------------------------------------------------
+
+
+def test_half_of_the_pairs_follow_and_the_others_are_of_another_document(corpus, tokenizer):
+    source, apart, count = source_of(corpus, tokenizer), 0, 0
+    for version in range(20):
+        for first, first_end, second, second_end, elsewhere, _ in source.plan(version).tolist():
+            assert first < first_end and second < second_end
+            home = document_of(corpus, first)
+            assert document_of(corpus, first_end - 1) == home
+            there = {document_of(corpus, second), document_of(corpus, second_end - 1)}
+            if elsewhere:
+                assert len(there) == 1 and home not in there
+            else:
+                assert there == {home} and second == first_end
+            apart, count = apart + elsewhere, count + 1
+    assert abs(apart - count / 2) < 3 * (count / 4) ** 0.5
+    assert count > 500
+
+
+def test_every_sentence_with_a_successor_is_read_as_a_first_or_second_text(corpus, tokenizer):
+    seen = set()
+    for first, first_end, second, second_end, elsewhere, _ in source_of(corpus, tokenizer).plan(0):
+        seen |= set(range(first, first_end))
+        seen |= set() if elsewhere else set(range(second, second_end))
+    last = set((corpus.documents[1:] - 1).tolist())
+    assert set(range(len(corpus))) - seen <= last
+
+
+def test_other_documents_are_chosen_by_their_length_and_all_of_them(tokenizer, tmp_path):
+    stories = ["fox one. " * 40, "owl two. " * 40, "crab three. " * 10]
+    corpus = corpus_of([s.title() for s in stories], tokenizer, tmp_path / "c")
+    source, found = source_of(corpus, tokenizer), Counter()
+    for version in range(60):
+        for row in source.plan(version).tolist():
+            if row[4] and document_of(corpus, row[0]) == 0:
+                found[document_of(corpus, row[2])] += 1
+    assert set(found) == {1, 2}
+    count = sum(found.values())
+    assert abs(found[1] - 0.8 * count) < 3 * (count * 0.16) ** 0.5 and count > 200
+
+
+def test_of_a_single_document_the_other_text_is_far_away(tokenizer, tmp_path):
+    corpus = corpus_of([" ".join(STORIES)], tokenizer, tmp_path / "c")
+    plan = source_of(corpus, tokenizer).plan(0)
+    for first, first_end, second, _, elsewhere, _ in plan.tolist():
+        if elsewhere:
+            assert second < first - 20 or second > first_end + 20
+    assert 0.3 < plan[:, 4].mean() < 0.7
+
+
+def test_documents_of_one_sentence_have_no_next_one(tokenizer, tmp_path):
+    corpus = corpus_of(["a fox", "an owl"], tokenizer, tmp_path / "c")
+    with pytest.raises(DataError, match="two sentences"):
+        source_of(corpus, tokenizer).plan(0)
+    assert len(source_of(corpus, tokenizer, pairs=False).plan(0))
+
+
+def test_a_tenth_of_the_pairs_aim_at_less(corpus, tokenizer, tmp_path):
+    together = corpus_of([" ".join(STORIES)], tokenizer, tmp_path / "c")
+    full = source_of(together, tokenizer, short=0.0)
+    lengths = [len(full.row(full.plan(v), i, v)[0]) for v in range(5) for i in range(20)]
+    assert np.mean(np.array(lengths) == LENGTH) > 0.6
+    source = source_of(together, tokenizer, short=1.0)
+    shorter = [len(source.row(source.plan(v), i, v)[0]) for v in range(5) for i in range(20)]
+    assert np.mean(shorter) < np.mean(lengths) - 3 and max(shorter) <= LENGTH
+
+
+def test_a_row_is_framed_and_typed_and_its_second_text_is_the_planned_one(corpus, tokenizer):
+    source, marks = source_of(corpus, tokenizer), tokenizer.marks
+    plan, cut = source.plan(0), 0
+    for index in range(len(plan)):
+        shown, types, targets = source.row(plan, index, 0)
+        ids = truth(shown, targets)
+        middle = ids.index(marks.end)
+        assert ids[0] == marks.start and ids[-1] == marks.end and ids.count(marks.end) == 2
+        assert types == [0] * (middle + 1) + [1] * (len(ids) - middle - 1)
+        assert len(ids) <= LENGTH
+        wholes = [corpus.run(*plan[index, at : at + 2].tolist()).tolist() for at in (0, 2)]
+        for text, whole in zip((ids[1:middle], ids[middle + 1 : -1]), wholes, strict=True):
+            places = range(len(whole) - len(text) + 1)
+            assert any(whole[at : at + len(text)] == text for at in places)
+            cut += text != whole
+    assert 0 < cut < 2 * len(plan)
+
+
+def test_the_longer_text_gives_way_at_both_ends():
+    first, second, fronts = np.arange(30), np.arange(100, 110), []
+    for seed in range(40):
+        a, b = fitted(first, second, 20, np.random.default_rng(seed))
+        assert len(a) == 10 and b.tolist() == second.tolist()
+        fronts.append(int(a[0]))
+    assert 0 < min(fronts) < 10 < max(fronts) < 20
+    a, b = fitted(first, second, 13, np.random.default_rng(0))
+    assert {len(a), len(b)} == {6, 7}
+    a, b = fitted(second, first, 60, np.random.default_rng(0))
+    assert len(a) + len(b) == 40
+
+
+# --- full sentences ----------------------------------------------------------------------------
+
+
+def test_full_rows_are_full_of_whole_sentences_in_order(corpus, tokenizer):
+    source = source_of(corpus, tokenizer, pairs=False)
+    plan = source.plan(3)
+    assert plan[-1, 1] == len(corpus) and np.array_equal(plan[1:, 0], plan[:-1, 1])
+    assert 0 <= plan[0, 0] < 6 and not plan[:, 2:5].any()
+    assert len({int(source.plan(version)[0, 0]) for version in range(9)}) > 1
+    for index, (first, last) in enumerate(plan[:, :2].tolist()):
+        shown, types, targets = source.row(plan, index, 3)
+        assert truth(shown, targets)[1:-1] == corpus.run(first, last).tolist()
+        assert len(shown) <= LENGTH and not any(types)
+        if last < len(corpus):
+            assert len(corpus.run(first, last + 1)) + 2 > LENGTH
+
+
+def test_a_sentence_longer_than_a_row_is_cut(corpus, tokenizer):
+    source = source_of(corpus, tokenizer, pairs=False, length=8)
+    plan = source.plan(0)
+    assert max(len(source.row(plan, i, 0)[0]) for i in range(len(plan))) == 8
+
+
+# --- batches -----------------------------------------------------------------------------------
+
+
+def take(rows, count, epoch=0, position=0):
+    stream = rows.stream(epoch, position)
+    return [next(stream) for _ in range(count)]
+
+
+def content(batch):
+    """Each row of a batch without its padding: a multiset that batches may be compared by."""
+    lengths = batch.framed.keys.sum(1).tolist()
+    rows = zip(batch.framed.tokens.tolist(), batch.targets.tolist(), lengths, strict=True)
+    return Counter((tuple(ids[:n]), tuple(targets[:n])) for ids, targets, n in rows)
+
+
+def test_a_batch_says_what_its_rows_are(corpus, tokenizer):
+    source = source_of(corpus, tokenizer)
+    plan, rows = source.plan(0), MaskedRows([source])
+    for _, _, batch in take(rows, 5):
+        framed = batch.framed
+        for row, index in enumerate(batch.indices):
+            shown, types, targets = source.row(plan, index, 0)
+            n = len(shown)
+            assert framed.tokens[row, :n].tolist() == shown and framed.keys[row].sum() == n
+            assert framed.types[row, :n].tolist() == types
+            assert batch.targets[row, :n].tolist() == targets
+            assert (batch.targets[row, n:] == IGNORED).all()
+            assert batch.elsewhere[row] == plan[index, 4]
+
+
+def test_full_rows_have_no_second_text_and_nothing_to_judge(corpus, tokenizer):
+    batch = take(MaskedRows([source_of(corpus, tokenizer, pairs=False)]), 1)[0][2]
+    assert batch.elsewhere is None and batch.framed.types is None
+
+
+def test_the_stream_may_be_entered_anywhere(corpus, tokenizer):
+    rows = MaskedRows([source_of(corpus, tokenizer)])
+    given = take(rows, rows.batches_an_epoch + 4)
+    assert (given[-1][0], given[0][:2]) == (1, (0, 1))
+    for at in (2, rows.batches_an_epoch + 1):
+        epoch, position = given[at][:2]
+        again = take(MaskedRows([source_of(corpus, tokenizer)]), 2, epoch, position)
+        for a, b in zip(given[at + 1 :], again, strict=False):
+            assert a[:2] == b[:2] and a[2].framed.tokens.equal(b[2].framed.tokens)
+            assert a[2].targets.equal(b[2].targets)
+
+
+def epoch_of(rows, number):
+    found, stream = Counter(), rows.stream(number, 0)
+    while True:
+        epoch, _, batch = next(stream)
+        found += content(batch)
+        if epoch != number:
+            return found
+
+
+def test_what_is_in_a_row_does_not_depend_on_the_rows_beside_it(corpus, tokenizer):
+    small, large = (
+        epoch_of(MaskedRows([source_of(corpus, tokenizer, rows=rows)]), 1) for rows in (3, 7)
+    )
+    assert small == large
+
+
+def test_dynamic_masking_differs_each_epoch_and_static_masking_comes_again(corpus, tokenizer):
+    dynamic = MaskedRows([source_of(corpus, tokenizer)])
+    seen = [epoch_of(dynamic, number) for number in (0, 1, 2)]
+    assert seen[0] != seen[1] != seen[2] != seen[0]
+    fixed = MaskingConfig(dynamic=False, duplicates=2)
+    static = MaskedRows([source_of(corpus, tokenizer, fixed)])
+    first, second, third = (epoch_of(static, number) for number in (0, 1, 2))
+    assert first == third != second
+    orders = [take(static, 1, epoch)[0][2].indices for epoch in (0, 2)]
+    assert orders[0] != orders[1]
+
+
+def test_seeds_differ(corpus, tokenizer):
+    a, b = (epoch_of(MaskedRows([source_of(corpus, tokenizer, seed=s)]), 0) for s in (1, 2))
+    assert a != b
+
+
+def test_small_texts_are_read_more_often_the_smaller_the_exponent(corpus, tokenizer, tmp_path):
+    small = corpus_of(STORIES[:4], tokenizer, tmp_path / "c")
+    share = small.tokens / (small.tokens + corpus.tokens)
+    for smoothing in (1.0, 0.5, 0.0):
+        sources = [
+            replace(source_of(each, tokenizer, smoothing=smoothing), number=number)
+            for number, each in enumerate((corpus, small))
+        ]
+        rows = MaskedRows(sources)
+        p = np.array([1 - share, share]) ** smoothing
+        assert rows.shares.tolist() == pytest.approx((p / p.sum()).tolist())
+        order = rows._of(1).order
+        assert np.mean(order[:, 0] == 1) == pytest.approx(rows.shares[1], abs=0.02)
+        repeats = Counter(map(tuple, order[order[:, 0] == 1].tolist()))
+        assert max(repeats.values()) == 1  # a second pass has other rows
+        assert sum(epoch_of(rows, 1).values()) == len(order)
+
+
+def test_evaluation_has_the_same_rows_each_time(corpus, tokenizer):
+    source = source_of(corpus, tokenizer)
+    first, again = ([content(b) for b in rows_in_order(source, 5, 17)] for _ in range(2))
+    assert first == again and sum(sum(c.values()) for c in first) == 17
+
+
+def test_words_a_row_is_the_mean_of_what_is_hidden(corpus, tokenizer):
+    for pairs in (True, False):
+        source = source_of(corpus, tokenizer, pairs=pairs)
+        plan = source.plan(0)
+        counts = [sum(t != IGNORED for t in source.row(plan, i, 0)[2]) for i in range(len(plan))]
+        assert words_a_row(source) == pytest.approx(np.mean(counts), rel=0.02)
+
+
+def test_the_same_row_hides_other_words_in_another_version(corpus, tokenizer):
+    source = source_of(corpus, tokenizer, pairs=False)
+    plan = source.plan(0)
+    first, again, other, repeated = (
+        [source.row(plan, index, *which) for index in range(len(plan))]
+        for which in ((0,), (0,), (1,), (0, 1))
+    )
+    assert first == again
+    for rows in (other, repeated):
+        same = sum(a[2] == b[2] for a, b in zip(first, rows, strict=True))
+        assert same < len(plan) / 4
+        whole = [truth(a, targets) for a, _, targets in rows]
+        assert whole == [truth(a, targets) for a, _, targets in first]

@@ -1,0 +1,190 @@
+"""Texts as words: what is visited, what is looked at, what is drawn as noise."""
+
+import gzip
+
+import numpy as np
+import pytest
+
+from headway.data.context_windows import BLOCK, Windows, WindowSettings
+from headway.data.formats import read_texts
+from headway.data.word_corpus import (
+    WordCorpus,
+    keep_probability,
+    prepare_words,
+    subsampled,
+    uniform,
+)
+from headway.errors import DataError, UsageError
+from headway.text import Vocabulary
+from tests.fixtures.manifests import flip_one_bit, reseal
+
+SENTENCES = ["a b c d e f", "", "g", "a x b c", "d a"]
+
+
+@pytest.fixture
+def text(tmp_path):
+    vocabulary = Vocabulary(list("abcdefg"), [3, 2, 2, 2, 1, 1, 1])
+    return prepare_words(SENTENCES, vocabulary, tmp_path / "text"), vocabulary
+
+
+def windows(text, **changes) -> Windows:
+    corpus, vocabulary = text
+    settings = {"kind": "skip-gram", "rows": 4, "window": 2, **changes}
+    return Windows(corpus, vocabulary.counts, WindowSettings(**settings))
+
+
+def one_epoch(made: Windows, epoch: int = 0) -> list:
+    found = []
+    for following, _, batch in made.stream(epoch, 0):
+        found.append(batch)
+        if following > epoch:
+            return found
+
+
+def pairs(made: Windows, epoch: int = 0) -> list[tuple[str, str]]:
+    """(word, neighbour) of a skip-gram epoch, as letters."""
+    found = []
+    for batch in one_epoch(made, epoch):
+        centres = batch.words[batch.owner]
+        both = zip(centres.tolist(), batch.targets.tolist(), strict=True)
+        found += [(" abcdefg"[c], " abcdefg"[t]) for c, t in both]
+    return sorted(found)
+
+
+def test_a_text_is_its_known_words_with_borders_between_sentences(text):
+    corpus, _ = text
+    assert "".join(" abcdefg"[i] for i in corpus.ids) == " abcdef g abc da "
+    assert (corpus.words, corpus.unknown, corpus.has_neighbours) == (12, 1, True)
+
+
+def test_a_text_is_opened_with_its_own_vocabulary_only_and_damage_is_seen(text, tmp_path):
+    corpus, vocabulary = text
+    again = WordCorpus.open(tmp_path / "text", vocabulary)
+    assert np.array_equal(again.ids, corpus.ids)
+    with pytest.raises(DataError, match="another vocabulary"):
+        WordCorpus.open(tmp_path / "text", Vocabulary(["a"], [1]))
+    ids = tmp_path / "text" / "words.bin"
+    raw = ids.read_bytes()
+    flip_one_bit(ids)
+    with pytest.raises(DataError, match="differs from the manifest"):
+        WordCorpus.open(tmp_path / "text", vocabulary)
+    ids.write_bytes(raw[:-4])
+    reseal(tmp_path / "text")
+    with pytest.raises(DataError, match="bytes where"):
+        WordCorpus.open(tmp_path / "text", vocabulary)
+    ids.write_bytes(raw[:-4] + b"\x09\0\0\0")
+    reseal(tmp_path / "text")
+    with pytest.raises(DataError, match="does not have"):
+        WordCorpus.open(tmp_path / "text", vocabulary)
+
+
+def test_neighbours_stand_at_most_the_window_away_in_the_same_sentence(text):
+    near = pairs(windows(text, window=1))
+    sentences = ["abcdef", "abc", "da"]
+    expected = [(s[i], s[i + d]) for s in sentences for i in range(len(s)) for d in (-1, 1)
+                if 0 <= i + d < len(s)]  # fmt: skip
+    assert near == sorted(expected)
+    allowed = {(s[i], s[j]) for s in sentences for i in range(len(s)) for j in range(len(s))
+               if 0 < abs(i - j) <= 2}  # fmt: skip
+    seen = {pair for epoch in range(30) for pair in pairs(windows(text), epoch)}
+    assert seen == allowed
+
+
+def test_the_reach_is_drawn_evenly_from_one_to_the_window(text):
+    """So a neighbour at distance d of window w is seen with probability (w - d + 1) / w."""
+    made, epochs = windows(text, window=3), 900
+    found = [pair for epoch in range(epochs) for pair in pairs(made, epoch)]
+    for neighbour, expected in (("e", 1.0), ("d", 2 / 3), ("c", 1 / 3)):
+        share = found.count(("f", neighbour)) / epochs
+        assert share == pytest.approx(expected, abs=4 * (1 / 4 / epochs) ** 0.5)
+
+
+def test_cbow_turns_each_pair_round(text):
+    made = windows(text, kind="cbow", window=1)
+    found = []
+    for batch in one_epoch(made):
+        assert batch.owner.tolist() == list(range(len(batch.starts)))
+        ends = [*batch.starts.tolist()[1:], len(batch.words)]
+        for start, end, target in zip(batch.starts.tolist(), ends, batch.targets, strict=True):
+            assert end > start
+            found += [(" abcdefg"[target], " abcdefg"[w]) for w in batch.words[start:end]]
+    assert sorted(found) == pairs(windows(text, window=1))
+
+
+def test_next_words_are_all_words_with_the_borders_around_them(text):
+    found = []
+    for batch in one_epoch(windows(text, kind="next-word", subsample=1e-9)):
+        both = zip(batch.words.tolist(), batch.targets.tolist(), strict=True)
+        found += [" abcdefg"[a] + " abcdefg"[b] for a, b in both]
+    whole = " abcdef g abc da "
+    assert sorted(found) == sorted(whole[i : i + 2] for i in range(len(whole) - 1))
+
+
+@pytest.mark.parametrize("kind", ["skip-gram", "cbow", "next-word"])
+def test_a_stream_entered_in_the_middle_goes_on_the_same(text, kind):
+    made = windows(text, kind=kind, subsample=0.05, seed=3)
+    stream = made.stream(0, 0)
+    read = [next(stream) for _ in range(12)]
+    for k in range(11):
+        epoch, position, _ = read[k]
+        other = windows(text, kind=kind, subsample=0.05, seed=3).stream(epoch, position)
+        again, expected = next(other), read[k + 1]
+        assert again[:2] == expected[:2]
+        for name in ("words", "starts", "targets", "owner", "sampled"):
+            assert getattr(again[2], name).equal(getattr(expected[2], name))
+    assert any(not a[2].words.equal(b[2].words) for a, b in zip(read, read[3:], strict=False))
+
+
+def test_subsampling_keeps_each_word_as_often_as_the_formula_says():
+    counts = np.array([0, 700_000, 290_000, 10_000], np.float64)
+    keep = keep_probability(counts, 0.03)
+    assert keep.tolist() == pytest.approx([1, (0.03 / 0.7) ** 0.5, (0.03 / 0.29) ** 0.5, 1])
+    assert keep_probability(counts, 0.0).tolist() == [1, 1, 1, 1]
+    ids = np.repeat(np.arange(4, dtype=np.int32), [500, 400_000, 400_000, 3_000_000])
+    kept = np.bincount(subsampled(ids, keep, 5))
+    for word in range(4):
+        total = int((ids == word).sum())
+        sigma = (total * keep[word] * (1 - keep[word])) ** 0.5
+        assert abs(kept[word] - total * keep[word]) <= 4 * sigma
+    other = subsampled(ids, keep, 6)
+    assert len(other) != len(subsampled(ids, keep, 5)) or not np.array_equal(
+        other, subsampled(ids, keep, 5)
+    )
+
+
+def test_chances_are_even_and_belong_to_their_place():
+    places = np.arange(200_000, dtype=np.uint64)
+    chance = uniform(7, places)
+    counts = np.histogram(chance, 20, (0, 1))[0]
+    assert ((counts - 10_000) ** 2 / 10_000).sum() < 50  # chi square of 19 degrees
+    assert np.array_equal(uniform(7, places[500:900]), chance[500:900])
+    assert abs(np.corrcoef(chance, uniform(8, places))[0, 1]) < 0.02
+
+
+def test_noise_is_drawn_by_the_count_to_the_three_quarters(text):
+    made = windows(text, rows=500)
+    drawn = np.concatenate([made._noise(50, epoch, 3).ravel() for epoch in range(100)])
+    weights = np.array(made.counts) ** 0.75
+    expected = weights / weights.sum()
+    found = np.bincount(drawn, minlength=8) / len(drawn)
+    assert found[0] == 0  # the border is no word
+    assert found == pytest.approx(expected, abs=4 * (0.25 / len(drawn)) ** 0.5)
+    (batch,) = one_epoch(windows(text, rows=500))
+    assert batch.sampled.shape == (1, BLOCK)
+
+
+def test_texts_are_lines_of_files_or_columns_of_tables(tmp_path):
+    (tmp_path / "a.txt").write_text("one\ntwo\tcells\n")
+    table = "en\tde\none\teins\n\ntwo\tzwei\n"
+    with gzip.open(tmp_path / "b.tsv.gz", "wt") as file:
+        file.write(table)
+    both = [tmp_path / "a.txt", tmp_path / "b.tsv.gz"]
+    assert list(read_texts(both, "de")) == ["one", "two\tcells", "eins", "", "zwei"]
+    assert list(read_texts(both[1:], "1")) == ["one", "", "two"]
+    with pytest.raises(UsageError, match="2 columns"):
+        list(read_texts(both))
+    with pytest.raises(UsageError, match="'fr'"):
+        list(read_texts(both, "fr"))
+    (tmp_path / "short.tsv").write_text("a\tb\nc\n")
+    with pytest.raises(DataError, match="1 columns, 2 are needed"):
+        list(read_texts([tmp_path / "short.tsv"], "2"))

@@ -1,0 +1,183 @@
+"""Folders of sentence-transformers: which vectors, of how much of a text."""
+
+import json
+import shutil
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from headway import load
+from headway.bundle import EncoderBundle
+from headway.data.encoder_batches import collate_framed
+from headway.errors import DataError, UsageError
+from headway.interop import export, read_sentence_folder
+from headway.training import text_vectors
+from tests.fixtures.command_line import headway
+from tests.fixtures.small_encoder import TEXTS, encoder
+
+MODULES = ["Transformer", "Pooling", "Normalize"]
+
+
+def write(folder, value, name="modules.json"):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(json.dumps(value))
+
+
+def listed(kinds, paths=("", "1_Pooling", "2_Normalize")):
+    name = "sentence_transformers.models."
+    return [{"type": name + k, "path": p} for k, p in zip(kinds, paths, strict=False)]
+
+
+@pytest.fixture
+def place(tmp_path):
+    """A folder as transformers writes it, with the two files beside."""
+    bundle = encoder()
+    export(bundle.model, bundle.tokenizer, tmp_path / "there")
+    write(tmp_path / "there", listed(MODULES))
+    write(tmp_path / "there" / "1_Pooling", {"pooling_mode_cls_token": True}, "config.json")
+    return tmp_path / "there"
+
+
+def test_a_text_is_what_its_first_vector_says_where_the_folder_says_so(place, tmp_path):
+    bundle = load(place)
+    assert bundle.pooling == "first" and bundle.length == 19
+    reader = bundle.tokenizer
+    for text, found in zip(TEXTS, bundle.embed(TEXTS), strict=True):
+        ids, _ = reader.marks.frame(reader.encode(text), room=19)
+        hidden = bundle.model.encode(torch.tensor([ids]))
+        torch.testing.assert_close(found, F.normalize(hidden[0, 0], dim=-1), rtol=0, atol=1e-5)
+    mean = bundle.embed(TEXTS, pooling="mean")
+    (place / "modules.json").unlink()
+    assert torch.equal(load(place).embed(TEXTS), mean)
+    assert (mean - bundle.embed(TEXTS)).abs().max() > 0.1
+    # and it stays so when it is saved
+    bundle.save(tmp_path / "ours")
+    assert torch.equal(load(tmp_path / "ours").embed(TEXTS), bundle.embed(TEXTS))
+
+
+def test_a_text_is_cut_where_the_folder_says_so(place, tmp_path):
+    write(place, {"max_seq_length": 7, "do_lower_case": False}, "sentence_bert_config.json")
+    bundle = load(place)
+    assert bundle.length == 7
+    ids = bundle.tokenizer.encode(TEXTS[1])
+    hidden = bundle.model.encode(torch.tensor([bundle.tokenizer.marks.frame(ids, room=7)[0]]))
+    expected = F.normalize(hidden[0, 0], dim=-1)
+    torch.testing.assert_close(bundle.embed(TEXTS)[1], expected, rtol=0, atol=1e-5)
+    bundle.save(tmp_path / "ours")
+    assert load(tmp_path / "ours").length == 7
+    write(place, {"max_seq_length": 512}, "sentence_bert_config.json")
+    assert load(place).length == 19  # no more than the model reads
+    write(place, {"max_seq_length": None}, "sentence_bert_config.json")
+    assert load(place).length == 19
+    write(place, {"max_seq_length": 2}, "sentence_bert_config.json")
+    with pytest.raises(DataError, match="max_seq_length"):
+        load(place)
+
+
+def test_the_encoder_may_lie_in_a_folder_of_its_own(place, tmp_path):
+    vectors = load(place).embed(TEXTS)
+    whole = tmp_path / "whole"
+    shutil.copytree(place, whole / "0_Transformer")
+    for name in ("modules.json", "1_Pooling"):
+        shutil.move(whole / "0_Transformer" / name, whole / name)
+    write(whole, listed(MODULES, ("0_Transformer", "1_Pooling", "2_Normalize")))
+    assert torch.equal(load(whole).embed(TEXTS), vectors)
+    assert torch.equal(load(whole / "0_Transformer").embed(TEXTS), vectors)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"pooling_mode": "cls"},
+        {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False},
+    ],
+)
+def test_both_spellings_of_pooling_are_read(place, said):
+    write(place / "1_Pooling", said, "config.json")
+    assert read_sentence_folder(place).pooling == "first"
+    other = {"pooling_mode": "mean", "pooling_mode_mean_tokens": True}
+    for key, value in other.items():
+        write(place / "1_Pooling", {key: value}, "config.json")
+        assert read_sentence_folder(place).pooling == "mean"
+
+
+@pytest.mark.parametrize(
+    ("modules", "pooling", "said"),
+    [
+        (listed(["Transformer", "Dense"]), {}, "'Dense'"),
+        (listed(["Pooling", "Transformer"]), {}, "'Transformer'"),
+        (listed(["Transformer"], ["../.."]), {}, "'../..'"),
+        (listed(["Transformer"], [".."]), {}, "'..'"),
+        (listed(["Transformer"], [7]), {}, "path 7"),
+        (["Transformer"], {}, "list of modules"),
+        ({"0": "Transformer"}, {}, "list of modules"),
+        (listed(MODULES), {"pooling_mode_max_tokens": True}, "'max_tokens'"),
+        (
+            listed(MODULES),
+            {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": True},
+            "'cls+mean'",
+        ),
+        (listed(MODULES), {"pooling_mode": "lasttoken"}, "'lasttoken'"),
+        (listed(MODULES), [], "names and values"),
+    ],
+)
+def test_what_is_not_here_or_not_theirs_is_refused(place, modules, pooling, said):
+    write(place, modules)
+    if pooling != {}:
+        write(place / "1_Pooling", pooling, "config.json")
+    with pytest.raises(DataError, match="json") as error:
+        load(place)
+    assert said in str(error.value)
+
+
+def test_a_folder_of_ours_that_says_nonsense_is_refused(tmp_path):
+    encoder().save(tmp_path / "ours")
+    path = tmp_path / "ours" / "config.json"
+    facts = json.loads(path.read_text())
+    for key, value in (
+        ("pooling", "max"),
+        ("pooling", []),
+        ("length", "7"),
+        ("length", True),
+        ("length", 2),
+    ):
+        path.write_text(json.dumps({**facts, key: value}))
+        with pytest.raises(DataError, match="pooling"):
+            load(tmp_path / "ours", verify=False)
+    del facts["pooling"], facts["length"]  # as folders were before
+    path.write_text(json.dumps(facts))
+    assert load(tmp_path / "ours", verify=False).pooling == "mean"
+    with pytest.raises(UsageError, match="no model"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize(("pooling", "length"), [("first", 9), ("mean", 19)])
+def test_what_is_exported_makes_the_same_vectors_there(tmp_path, pooling, length):
+    plain = encoder()
+    bundle = EncoderBundle(plain.model, plain.tokenizer, pooling, length)
+    bundle.save(tmp_path / "ours")
+    headway("export", "ours", "--to", "hf", "--out", "theirs", cwd=tmp_path)
+    again = load(tmp_path / "theirs")
+    assert (again.pooling, again.length) == (pooling, length)
+    torch.testing.assert_close(again.embed(TEXTS), bundle.embed(TEXTS), rtol=0, atol=1e-5)
+    # as sentence-transformers reads it (seen with 6.2.0: vectors equal to 2e-7)
+    said = json.loads((tmp_path / "theirs" / "1_Pooling" / "config.json").read_text())
+    assert said["pooling_mode_cls_token"] == (pooling == "first")
+    assert said["pooling_mode_mean_tokens"] == (pooling == "mean")
+    assert said["word_embedding_dimension"] == 24
+    named = json.loads((tmp_path / "theirs" / "modules.json").read_text())
+    assert [each["type"].rpartition(".")[2] for each in named] == MODULES
+    length_file = tmp_path / "theirs" / "sentence_bert_config.json"
+    assert json.loads(length_file.read_text())["max_seq_length"] == length
+
+
+def test_training_goes_on_with_the_vectors_that_the_model_has(place):
+    bundle = load(place)
+    assert isinstance(bundle, EncoderBundle)
+    reader = bundle.tokenizer
+    ids = [reader.marks.frame(reader.encode(text), room=19)[0] for text in TEXTS]
+    batch = collate_framed(ids, None, reader.marks.pad)
+    with torch.inference_mode():
+        found = text_vectors(bundle.model, batch, bundle.pooling)
+    torch.testing.assert_close(found, bundle.embed(TEXTS), rtol=0, atol=1e-5)

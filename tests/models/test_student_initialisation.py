@@ -1,0 +1,164 @@
+"""A student begins with what it can take from its teacher."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from headway.attention import Mask
+from headway.blocks import FeedForward, GatedFeedForward
+from headway.blocks.hidden_states import stack_of, watch_blocks
+from headway.models import (
+    GPT,
+    Bert,
+    BertAnswerer,
+    BertClassifier,
+    BertConfig,
+    BertTagger,
+    GPTConfig,
+    body_of,
+    student_config,
+    student_of,
+    with_body,
+)
+
+TEACHER = {"model_dim": 12, "num_heads": 3, "ffn_dim": 20, "num_layers": 4, "vocabulary": 40}
+TOKENS = torch.randint(40, (2, 5), generator=torch.Generator().manual_seed(1))
+
+
+def teacher(**others):
+    torch.manual_seed(3)
+    return Bert(BertConfig(**TEACHER, max_length=9, dropout=0.0, **others)).eval()
+
+
+def test_a_shape_leaves_all_else_as_it_is():
+    config = student_config(teacher().config, {"num_layers": 2, "model_dim": 6, "num_heads": None})
+    assert (config.num_layers, config.model_dim, config.num_heads) == (2, 6, 3)
+    assert config.ffn_dim == 10  # as many times the width
+    assert config.vocabulary == 40 and config.max_length == 9
+
+
+@pytest.mark.parametrize(
+    ("shape", "says"),
+    [
+        ({"num_layers": 5}, "at most"),
+        ({"model_dim": 7}, "multiple"),
+        ({"vocabulary": 7}, "not of a student's shape"),
+    ],
+)
+def test_impossible_shapes_are_refused(shape, says):
+    with pytest.raises(ValueError, match=says):
+        student_config(teacher().config, shape)
+
+
+def test_a_student_of_its_teachers_shape_computes_the_same():
+    model = teacher()
+    student = student_of(model, student_config(model.config, {})).eval()
+    assert_close(student.encode(TOKENS), model.encode(TOKENS))
+    assert student.tokens.weight is not model.tokens.weight
+
+
+def test_a_shallower_student_has_its_teachers_lowest_blocks():
+    model = teacher()
+    student = student_of(model, student_config(model.config, {"num_layers": 2})).eval()
+    with watch_blocks(stack_of(model)) as wanted, watch_blocks(stack_of(student)) as found:
+        model.encode(TOKENS)
+        student.encode(TOKENS)
+    assert torch.equal(found.hidden[2], wanted.hidden[2])
+    assert torch.equal(student.pooler.project.weight, model.pooler.project.weight)
+
+
+def test_heads_of_another_number_are_no_blocks_of_the_teachers():
+    model = teacher()
+    student = student_of(model, student_config(model.config, {"num_heads": 6}))
+    ours, theirs = (each.encoder.blocks[0].attention.query.weight for each in (student, model))
+    assert ours.shape == theirs.shape and not torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize("tie_output", [True, False])
+def test_a_language_models_student_is_made_alike(tie_output):
+    torch.manual_seed(4)
+    shape = {"model_dim": 12, "num_heads": 3, "num_kv_heads": 1, "ffn_dim": 20, "vocabulary": 40}
+    model = GPT(GPTConfig(**shape, num_layers=3, max_length=9, tie_output=tie_output)).eval()
+    same = student_of(model, student_config(model.config, {})).eval()
+    assert_close(same(TOKENS), model(TOKENS))
+    lower = student_of(model, student_config(model.config, {"num_layers": 1})).eval()
+    assert_close(lower.decoder.blocks[0](*_into(model)), model.decoder.blocks[0](*_into(model)))
+    narrow = student_of(model, student_config(model.config, {"model_dim": 6, "num_layers": 1}))
+    values = torch.linalg.svdvals(model.embedding.tokens.weight)
+    assert_close(narrow.embedding.tokens.weight.norm(), values[:6].norm())
+    assert narrow(TOKENS).shape == (2, 5, 40)
+    with pytest.raises(ValueError, match="embedding_dim"):
+        student_config(model.config, {"embedding_dim": 4})
+
+
+def _into(model):
+    return model.embedding(TOKENS), Mask(causal=True)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        lambda bert: BertClassifier(bert, 3, "mean"),
+        lambda bert: BertTagger(bert, 5),
+        BertAnswerer,
+    ],
+)
+def test_a_model_on_a_students_body_has_its_teachers_head_where_that_fits(model):
+    whole = model(teacher()).eval()
+    body = body_of(whole)
+    same = with_body(whole, student_of(body, student_config(body.config, {}))).eval()
+    keys = torch.ones(2, 5, dtype=torch.bool)
+    assert type(same) is type(whole) and same.config == whole.config
+    assert_close(same(TOKENS, keys), whole(TOKENS, keys))
+    shape = {"model_dim": 6, "num_layers": 1}
+    narrow = with_body(whole, student_of(body, student_config(body.config, shape)))
+    assert narrow.head.weight.shape == (whole.head.weight.shape[0], 6)
+    assert narrow.config.bert.num_layers == 1
+
+
+def test_narrow_embeddings_are_the_best_of_their_rank_and_lead_back():
+    model = teacher()
+    student = student_of(model, student_config(model.config, {"embedding_dim": 5})).eval()
+    back = student.tokens.weight @ student.widen.weight.T
+    words = model.tokens.weight
+    values = torch.linalg.svdvals(words)
+    assert_close((back - words).norm(), values[5:].norm(), rtol=1e-4, atol=1e-5)
+    types = model.embedding.types.weight @ student.widen.weight
+    assert_close(student.embedding.types.weight, types)
+
+
+def test_a_narrower_feed_forward_layer_keeps_the_neurons_that_weigh_most():
+    model = teacher()
+    layers = [m for m in model.modules() if isinstance(m, FeedForward)]
+    light = [2, 3, 7, 11, 19]
+    with torch.no_grad():
+        for layer in layers:
+            layer.expand.weight[light] *= 1e-6  # 15 of 20 are left
+    student = student_of(model, student_config(model.config, {"ffn_dim": 15})).eval()
+    with torch.no_grad():
+        for layer in layers:
+            layer.contract.weight[:, light] = 0.0
+    assert_close(student.encode(TOKENS), model.encode(TOKENS))
+    with torch.no_grad():
+        layers[0].contract.weight[:, 4] = 0.0  # one that counts
+    assert (student.encode(TOKENS) - model.encode(TOKENS)).abs().max() > 1e-4
+
+
+def test_a_narrower_gated_layer_of_a_gpt_keeps_the_neurons_that_weigh_most():
+    shape = {"model_dim": 12, "num_heads": 3, "ffn_dim": 20, "vocabulary": 40, "num_layers": 1}
+    model = GPT(GPTConfig(**shape, activation="swiglu")).eval()
+    (layer,) = (m for m in model.modules() if isinstance(m, GatedFeedForward))
+    with torch.no_grad():
+        layer.gate.weight[[0, 5]] *= 1e-6
+    student = student_of(model, student_config(model.config, {"ffn_dim": 18})).eval()
+    assert_close(student(TOKENS), model(TOKENS), rtol=1e-4, atol=1e-4)
+
+
+def test_a_narrower_model_takes_the_embeddings_only():
+    model = teacher()
+    shape = {"num_layers": 1, "model_dim": 6}
+    student = student_of(model, student_config(model.config, shape)).eval()
+    assert student.encode(TOKENS).shape == (2, 5, 6)
+    assert student.tokens.weight.abs().sum() > 0
+    kept = student.tokens.weight.norm() / model.tokens.weight.norm()
+    assert 0.5 < kept < 1  # the six strongest of twelve directions

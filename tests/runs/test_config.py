@@ -1,0 +1,51 @@
+"""Settings that are more than a number."""
+
+import pytest
+
+from headway.errors import UsageError
+from headway.runs import recipe
+from headway.tasks.sections import parse_time
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("90s", 90),
+        ("0.5s", 0.5),
+        ("30m", 1800),
+        ("1.5h", 5400),
+        ("1h30m", 5400),
+        ("1h 30m 5s", 5405),
+        (" 2 h ", 7200),
+        ("366d", 366 * 86_400),
+    ],
+)
+def test_a_time_is_a_number_with_a_unit(text, seconds):
+    assert parse_time(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["5", "5.5", "0", "600"])
+def test_a_number_without_a_unit_is_refused_with_examples(text):
+    with pytest.raises(UsageError, match=f"training.time={text} has no unit") as caught:
+        parse_time(text)
+    assert "30m (minutes)" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "text", ["soon", "", "nan", "inf", "nans", "-5m", "1e9s", "m", "5w", "٣s5"]
+)
+def test_what_is_no_time_is_refused_with_examples(text):
+    with pytest.raises(UsageError, match="is not a time") as caught:
+        parse_time(text)
+    assert "1h30m" in caught.value.hint
+
+
+@pytest.mark.parametrize("text", ["0s", "0.0m", "367d", "9" * 400 + "s"])
+def test_a_time_of_nothing_and_one_of_years_are_refused(text):
+    with pytest.raises(UsageError, match="at most 366d"):
+        parse_time(text)
+
+
+def test_a_recipe_refuses_a_time_at_once():
+    with pytest.raises(UsageError, match="has no unit"):
+        recipe("gpt-tiny", ("test", {"training.time": "5"}))

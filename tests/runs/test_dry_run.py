@@ -1,0 +1,103 @@
+"""`--dry-run` limits the evaluation of every recipe, whatever it is evaluated on."""
+
+from collections import Counter
+from functools import partial
+
+import pytest
+import torch
+from torch.nn.modules.module import register_module_forward_pre_hook
+
+from headway import runs
+from headway.cli.main import main
+from headway.runs import RECIPES, DryRun
+from headway.runs.dry_run import GoOn
+from headway.settings import flat
+from headway.training import Interrupted, StopRequest
+from tests.safety_net.cases import CASES, with_prerequisites
+from tests.safety_net.tiny_data import write_all
+
+QUICK = ("translate", "words", "gpt-tiny", "bert-tiny", "vision", "caption")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    place = tmp_path_factory.mktemp("dry")
+    write_all(place)
+    return place
+
+
+def headway(*words):
+    try:
+        main(list(words))
+    except SystemExit as leaving:
+        assert not leaving.code, words
+
+
+def trained(name, folder):
+    """What the case starts from, trained for a step or two."""
+    for before in with_prerequisites(CASES[name].after):
+        if not (folder / "runs" / before / "model").exists():
+            headway("train", *_words(before), "--run", before, "--steps", "2", "--quiet")
+
+
+def _words(name):
+    return CASES[name].recipe, *CASES[name].train
+
+
+class Evaluated:
+    """How often each module ran outside training: no batch runs one of them more than once, but
+    for what writes token by token."""
+
+    def __init__(self):
+        self.calls = Counter()
+
+    def __call__(self, module, inputs):
+        if not module.training and not torch.is_grad_enabled():
+            self.calls[module] += 1
+
+
+@pytest.mark.parametrize(
+    "name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in RECIPES]
+)
+def test_a_dry_run_evaluates_no_more_batches_than_it_may(name, folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    monkeypatch.delenv("HEADWAY_DATA", raising=False)
+    trained(name, folder)
+    monkeypatch.setattr(runs, "DryRun", partial(DryRun, steps=1, batches=0))
+    evaluated = Evaluated()
+    with register_module_forward_pre_hook(evaluated):
+        headway("train", *_words(name), "--evaluation.every", "1", "--run", "dry", "--dry-run")
+    assert max(evaluated.calls.values(), default=0) <= 1
+    shown = capsys.readouterr().err
+    assert "dry run   no evaluation" in shown and "minutes for" in shown
+    assert not (folder / "runs" / "dry").exists()
+
+
+def test_an_evaluation_is_cut_after_its_batches_and_the_next_one_starts_anew():
+    go_on = GoOn(StopRequest(), batches=2)
+    for _ in range(2):
+        called = go_on.from_here()
+        called(), called(7)
+        with pytest.raises(Interrupted) as cut:
+            called()
+        assert cut.value.stop == "dry run"
+
+
+def test_a_request_to_stop_is_no_dry_run():
+    request = StopRequest()
+    called = GoOn(request).from_here()
+    for _ in range(100):
+        called()
+    request.signal = 2
+    with pytest.raises(Interrupted) as cut:
+        called()
+    assert cut.value.stop == "interrupted"
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_dry_run_changes_nothing_that_a_step_depends_on(name):
+    config = RECIPES[name]()
+    before, after = flat(config), flat(DryRun().configured(config))
+    changed = {key for key in before if before[key] != after[key]}
+    assert changed <= {"training.time", "evaluation.every"}
+    assert after["evaluation.every"] > DryRun().steps

@@ -1,0 +1,149 @@
+import json
+import random
+import string
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway.errors import DataError, UsageError
+from headway.text import MarkedTokenizer, TextPieces, Tokenizer, TokenizerPair
+from headway.text.bpe import _without_long_words
+
+TEXTS = ["The old baker waves.", "The baker bakes bread </s> <pad>", "Der alte Bäcker winkt."] * 9
+TOKENIZER = Tokenizer.train(TEXTS, 330)
+ANY_TEXT = st.text(max_size=40) | st.text(alphabet="a é\n\t\r\u2028\x85\u00a0🦊ก</s>", max_size=40)
+
+
+@given(ANY_TEXT.filter(lambda text: not text.startswith(" ")))
+def test_any_text_comes_back_exactly(text: str) -> None:
+    ids = TOKENIZER.encode(text)
+    assert TOKENIZER.decode(ids) == text
+    assert TOKENIZER.encode_batch([text, text]) == [ids, ids]
+    assert not {TOKENIZER.pad, TOKENIZER.bos, TOKENIZER.eos} & set(ids)
+
+
+@given(ANY_TEXT.filter(lambda text: not text.startswith(" ")))
+def test_words_joined_by_spaces_are_the_text_and_hold_every_piece_once(text: str) -> None:
+    ids = TOKENIZER.encode(text)
+    words = TOKENIZER.words(ids)
+    assert " ".join(word for word, _ in words) == text
+    assert [place for _, places in words for place in places] == list(range(len(ids)))
+
+
+@pytest.mark.parametrize("special", ["<pad>", "<s>", "</s>"])
+def test_text_that_spells_a_special_token_never_becomes_one(special: str, tmp_path: Path) -> None:
+    TOKENIZER.save(tmp_path / "t.json")
+    for tokenizer in (TOKENIZER, Tokenizer.load(tmp_path / "t.json")):
+        ids = tokenizer.encode(f"a{special} {special}")
+        assert not {0, 1, 2} & set(ids)
+        assert tokenizer.decode(ids) == f"a{special} {special}"
+
+
+def test_training_twice_gives_the_same_tokenizer_and_a_file_keeps_it(tmp_path: Path) -> None:
+    assert Tokenizer.train(iter(TEXTS), 330).fingerprint == TOKENIZER.fingerprint
+    TOKENIZER.save(tmp_path / "t.json")
+    loaded = Tokenizer.load(tmp_path / "t.json")
+    assert loaded.fingerprint == TOKENIZER.fingerprint
+    assert (loaded.size, loaded.pad, loaded.bos, loaded.eos) == (TOKENIZER.size, 0, 1, 2)
+    assert Tokenizer.train(TEXTS[:1], 330).fingerprint != TOKENIZER.fingerprint
+
+
+def test_pieces_are_readable_and_specials_are_skipped_by_decode() -> None:
+    ids = [TOKENIZER.bos, *TOKENIZER.encode("The 🦊"), TOKENIZER.eos]
+    pieces = TOKENIZER.pieces(ids)
+    assert (pieces[0], pieces[1], pieces[-1]) == ("<s>", " The", "</s>")
+    assert all(piece == "\ufffd" for piece in pieces[-5:-1])
+    assert TOKENIZER.decode(ids) == "The 🦊"
+    assert [word for word, _ in TOKENIZER.words(ids)] == ["<s>", "The", "🦊", "</s>"]
+
+
+def test_ids_outside_the_vocabulary_and_half_characters_are_errors() -> None:
+    for wrong in (-1, TOKENIZER.size):
+        with pytest.raises(DataError, match=f"token id {wrong} is outside"):
+            TOKENIZER.decode([wrong])
+    with pytest.raises(DataError, match="half of a character"):
+        TOKENIZER.encode("ab\ud800")
+
+
+def test_a_vocabulary_below_the_bytes_is_refused() -> None:
+    with pytest.raises(UsageError, match="vocabulary_size=258"):
+        Tokenizer.train(TEXTS, 258)
+
+
+def test_an_error_in_the_stream_of_texts_reaches_the_caller() -> None:
+    def texts():
+        yield "one"
+        raise DataError("bad line", "file:2")
+
+    with pytest.raises(DataError, match="bad line"):
+        Tokenizer.train(texts(), 300)
+
+
+def test_wrong_files_are_refused_with_the_reason(tmp_path: Path) -> None:
+    TOKENIZER.save(tmp_path / "good.json")
+    good = json.loads((tmp_path / "good.json").read_text())
+    lacking = json.loads(json.dumps(good))
+    lacking["model"]["vocab"]["<other>"] = lacking["model"]["vocab"].pop("<s>")
+    padding = {**good, "padding": {"strategy": "BatchLongest"}}
+    unigram = {**good, "model": {"type": "Unigram"}}
+    file = tmp_path / "wrong.json"
+    for content, reason in [
+        ("{", "not JSON"),
+        ("[]", "no JSON object"),
+        (json.dumps(lacking), "lacks the special tokens <s>"),
+        (json.dumps(padding), "pads"),
+        (json.dumps(unigram), "Unigram"),
+    ]:
+        file.write_text(content)
+        with pytest.raises(DataError, match=reason) as caught:
+            Tokenizer.load(file)
+        assert caught.value.where == str(file)
+
+
+@pytest.mark.parametrize("joint", [True, False])
+def test_a_pair_of_tokenizers_comes_back_from_its_folder(joint: bool, tmp_path: Path) -> None:
+    def pairs():
+        return iter([("the baker waves", "der Bäcker winkt")] * 5)
+
+    pair = TokenizerPair.train(pairs, 290, joint)
+    pair.save(tmp_path)
+    loaded = TokenizerPair.load(tmp_path)
+    assert loaded.joint is joint
+    assert loaded.fingerprint == pair.fingerprint
+    assert (loaded.source is loaded.target) is joint
+    assert loaded.target.decode(pair.target.encode("Bäcker")) == "Bäcker"
+
+
+def test_a_folder_without_tokenizers_or_with_too_many_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"no tokenizer.json here"):
+        TokenizerPair.load(tmp_path)
+    TOKENIZER.save(tmp_path / "tokenizer.json")
+    TOKENIZER.save(tmp_path / "tokenizer.source.json")
+    with pytest.raises(DataError, match=r"both tokenizer.json"):
+        TokenizerPair.load(tmp_path)
+
+
+@pytest.mark.parametrize("train", [Tokenizer.train, TextPieces.train, MarkedTokenizer.train])
+def test_a_word_of_very_many_letters_is_learned_from_within_seconds(train) -> None:
+    pick = random.Random(0)
+    word = "".join(pick.choices(string.ascii_lowercase, k=240_000))
+    start = time.monotonic()
+    tokenizer = train([*TEXTS, word, f"bread {word} bread"], 3000)
+    assert time.monotonic() - start < 20  # uncut it takes minutes
+    assert tokenizer.size > 60
+    start = time.monotonic()
+    assert tokenizer.encode(word)
+    assert time.monotonic() - start < 5
+
+
+def test_texts_are_cut_for_training_only_inside_words_of_more_than_a_thousand_letters() -> None:
+    long, signs = "ab" * 1200, "-" * 1001
+    texts = ["a " * 5000, "x" * 1000, f"so {long}, {signs} end", "", "漢字。" * 400]
+    found = list(_without_long_words(texts))
+    assert found[:2] == texts[:2] and found[-2:] == texts[-2:]
+    cut = found[2:-2]
+    assert "".join(cut) == texts[2] and len(cut) == 4
+    assert cut[0] == f"so {long[:1000]}" and cut[-1] == "- end"

@@ -1,0 +1,142 @@
+"""The loss of hidden words and next sentences; planted faults in it are found."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.testing import assert_close
+
+from headway.data.encoder_batches import FramedBatch
+from headway.data.masked_batches import IGNORED, MaskedBatch
+from headway.models import Bert, BertConfig
+from headway.training import MaskedWords, judge
+
+SMALL = BertConfig(
+    model_dim=12, num_heads=3, ffn_dim=20, num_layers=2, max_length=9, vocabulary=17, dropout=0.0
+)
+
+
+def batch_of(rows: int = 5, length: int = 8, pairs: bool = True) -> MaskedBatch:
+    torch.manual_seed(3)
+    tokens = torch.randint(5, 17, (rows, length))
+    keys = torch.arange(length) < torch.tensor([8, 5, 8, 6, 7])[:rows, None]
+    types = (torch.arange(length) > 3).long().expand(rows, -1) * keys
+    targets = torch.where(torch.rand(rows, length) < 0.4, tokens.flip(1), IGNORED)
+    targets[~keys] = IGNORED
+    elsewhere = torch.tensor([1, 0, 0, 1, 1])[:rows] if pairs else None
+    return MaskedBatch(FramedBatch(tokens, keys, types), targets, elsewhere)
+
+
+def part(batch: MaskedBatch, first: int, last: int) -> MaskedBatch:
+    framed = batch.framed
+    return MaskedBatch(
+        FramedBatch(framed.tokens[first:last], framed.keys[first:last], framed.types[first:last]),
+        batch.targets[first:last],
+        batch.elsewhere[first:last],
+    )
+
+
+@pytest.fixture
+def model():
+    torch.manual_seed(1)
+    model = Bert(SMALL)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.3)
+    return model.eval()
+
+
+def plain(model: Bert, batch: MaskedBatch):
+    """(the words' part, the pairs' part) by the definition, over all places at once."""
+    framed = batch.framed
+    logits = model(framed.tokens, framed.keys, framed.types)
+    words = F.cross_entropy(logits.flatten(0, 1), batch.targets.flatten(), ignore_index=IGNORED)
+    hidden = model.encode(framed.tokens, framed.keys, framed.types)
+    pairs = F.cross_entropy(model.next_sentence(model.pooler(hidden)), batch.elsewhere)
+    return words * (batch.targets != IGNORED).sum(), pairs * len(batch.elsewhere)
+
+
+def test_the_loss_is_torchs_over_the_chosen_places_and_the_pairs(model):
+    batch = batch_of()
+    words, pairs = plain(model, batch)
+    found = MaskedWords(2.5)(model, batch)
+    assert_close(found.total, words + 2.5 * pairs)
+    assert_close(found.nats, words.detach())
+    assert found.count == int((batch.targets != IGNORED).sum()) and not found.nats.requires_grad
+
+
+def test_with_as_many_words_in_each_row_both_parts_are_means(model):
+    batch = batch_of()
+    a_row = float((batch.targets != IGNORED).sum()) / 5
+    words, pairs = plain(model, batch)
+    found = MaskedWords(a_row)(model, batch)
+    assert_close(found.total / found.count, words / found.count + pairs / 5)
+
+
+def test_without_pairs_words_are_all(model):
+    batch = batch_of()
+    found = MaskedWords(2.5)(model, replace(batch, elsewhere=None))
+    assert_close(found.total, plain(model, batch)[0])
+    assert judge(model, replace(batch, elsewhere=None)).follows is None
+
+
+def gradient(model, *losses):
+    model.zero_grad()
+    sum(losses).backward()
+    return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+
+def test_parts_of_any_size_add_up_to_the_whole(model):
+    batch, objective = batch_of(), MaskedWords(1.5)
+    whole = objective(model, batch)
+    parts = [objective(model, part(batch, *cut)) for cut in ((0, 1), (1, 5))]
+    assert sum(p.count for p in parts) == whole.count
+    expected = gradient(model, whole.total)
+    found = gradient(model, *(p.total for p in parts))
+    for name in expected:
+        assert_close(found[name], expected[name], rtol=1e-5, atol=1e-6)
+
+
+def test_what_stands_at_other_places_is_not_learned(model):
+    """Only what is asked counts: another target there changes the loss, elsewhere none is."""
+    batch, objective = batch_of(), MaskedWords(1.0)
+    asked = batch.targets != IGNORED
+    other = replace(batch, targets=torch.where(asked, (batch.targets + 1) % 17, IGNORED))
+    assert objective(model, other).total != objective(model, batch).total
+    assert len(judge(model, batch).targets) == int(asked.sum())
+
+
+FAULTS = {
+    "labels swapped": lambda b: replace(b, elsewhere=1 - b.elsewhere),
+    "types forgotten": lambda b: replace(b, framed=replace(b.framed, types=None)),
+    "types swapped": lambda b: replace(b, framed=replace(b.framed, types=1 - b.framed.types)),
+    "padding read": lambda b: replace(
+        b, framed=replace(b.framed, keys=torch.ones_like(b.framed.keys))
+    ),
+    "loss over places not hidden": lambda b: replace(
+        b, targets=torch.where(b.targets == IGNORED, b.framed.tokens, b.targets)
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_planted_faults_change_the_loss(model, fault):
+    batch = batch_of()
+    right, wrong = (
+        MaskedWords(1.0)(model, each).total.item() for each in (batch, FAULTS[fault](batch))
+    )
+    assert abs(right - wrong) > 1e-3
+
+
+def test_pairs_and_words_are_learned(model):
+    """A few steps on one batch: both parts go down, so both have a gradient of the right sign."""
+    batch, objective = batch_of(), MaskedWords(2.0)
+    optimizer = torch.optim.Adam(model.parameters(), 1e-2)
+    for _ in range(60):
+        optimizer.zero_grad()
+        objective(model, batch).total.backward()
+        optimizer.step()
+    judged = judge(model, batch)
+    assert judged.words.argmax(-1).eq(judged.targets).float().mean() > 0.9
+    assert judged.follows.argmax(-1).tolist() == batch.elsewhere.tolist()
