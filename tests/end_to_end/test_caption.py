@@ -45,11 +45,11 @@ def test_training_says_what_it_does_and_leaves_a_bundle(place):
     said = (place / "said").read_text()
     for part in (
         "data      train: 14 pictures",
-        "4 pictures called test are left for headway eval",
+        "4 images of the test split are left for headway eval",
         "pictures of 8 x 8 x 3 in patches of 4 x 4, 1+1 layers, d=24+32, speaks en, de",
         "cider=",
         "reference  der helle Tag an der See",
-        "caption runs/c PICTURE --plot words.png",
+        "caption runs/c IMAGE --plot words.png",
     ):
         assert part in said, part
 

@@ -101,7 +101,7 @@ def test_a_dry_run_keeps_nothing_and_settings_are_shown(place, here):
 @pytest.mark.parametrize(
     ("words", "code", "part"),
     [
-        ("train classify", 2, "no texts to learn from"),
+        ("train classify", 2, "no training texts are named"),
         ("train classify t.tsv", 2, "--from RUN"),
         ("train classify nowhere.tsv --from runs/lm", 2, "nowhere.tsv"),
         ("train classify t.txt --from runs/lm", 2, ".txt"),

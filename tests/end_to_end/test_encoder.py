@@ -117,7 +117,7 @@ def test_texts_are_mixed_at_first_and_judged_each_by_itself(place, here):
     out, _ = here("eval", "runs/two")
     lines = out.splitlines()
     assert [line.split(":")[0] for line in lines[1:]] == ["t.txt", "u.txt"]
-    assert all("next sentences told" in line and "guessed" in line for line in lines[1:])
+    assert all("next-sentence prediction" in line and "accuracy" in line for line in lines[1:])
     (kept,) = valid(place / "runs" / "two")
     found = json.loads(here("eval", "runs/two", "--json")[0])["held_out_rows"]
     accuracies = [found[text]["nsp_accuracy"] for text in ("t.txt", "u.txt")]
@@ -136,7 +136,7 @@ def test_settings_of_encoders_are_shown(here):
 @pytest.mark.parametrize(
     ("words", "code", "part"),
     [
-        ("train bert-tiny", 2, "no text to learn from"),
+        ("train bert-tiny", 2, "no training text is named"),
         ("train bert-tiny nowhere.txt", 2, "nowhere.txt"),
         ("train bert-tiny t.txt --data.new-pieces 3", 2, "--from"),
         ("train bert-tiny t.txt --masking.share 1", 2, "share"),

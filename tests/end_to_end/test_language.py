@@ -99,7 +99,7 @@ def test_settings_of_language_models_are_shown(here):
 @pytest.mark.parametrize(
     ("words", "code", "part"),
     [
-        ("train gpt-tiny", 2, "no text to learn from"),
+        ("train gpt-tiny", 2, "no training text is named"),
         ("train gpt-tiny nowhere.txt", 2, "nowhere.txt"),
         ("train gpt-tiny t.txt nowhere.txt", 2, "nowhere.txt"),
         ("train gpt-tiny picture.png", 2, ".png"),

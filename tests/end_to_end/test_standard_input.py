@@ -204,7 +204,7 @@ def test_a_question_that_is_cut_is_reported_and_one_that_fills_the_window_is_ref
     words = ["answer", "answerer", "--context", "a red fox"]
     code, out, err = outcome(words, b"who is it\n" + b"dogs " * 20 + b"\n")
     assert code == 0 and len(out.splitlines()) == 2
-    assert "! question 2 has 20 tokens; the first 10 are read" in err
+    assert "! question 2 has 20 tokens and is truncated to the first 10" in err
     for given in ([], ["dogs " * 3000]):
         code, out, err = outcome([*words, *given], b"dogs " * 3000)
         assert code == 2 and out == ""

@@ -74,7 +74,7 @@ def test_accuracy_is_measured_and_what_was_taken_for_what_is_drawn(place, here):
     assert "c.png exists already" in said
     write_shades(place / "strange" / "x", count=1)
     (place / "strange" / "x" / "dark").rename(place / "strange" / "x" / "blue")
-    assert "does not know the class 'blue'" in here("eval", "runs/v", "strange", code=3)[1]
+    assert "the model has no class 'blue'" in here("eval", "runs/v", "strange", code=3)[1]
 
 
 def test_pictures_become_vectors_in_a_file_and_in_a_plot(place, here):

@@ -302,9 +302,9 @@ def test_what_does_not_fit_the_models_to_start_from_is_refused(place, tmp_path):
     for changes, what in (
         (
             {"model__vit__num_layers": 3},
-            "model.vit.num_layers=3, and the model to start from has 2",
+            "model.vit.num_layers=3, but the pre-trained model has 2",
         ),
-        ({"model__gpt__ffn_dim": 56}, "model.gpt.ffn_dim=56, and the model to start from has 48"),
+        ({"model__gpt__ffn_dim": 56}, "model.gpt.ffn_dim=56, but the pre-trained model has 48"),
         ({"data__max_length": 64}, "do not fit into the 64 places"),
         ({"training__encoder": str(tmp_path / "gpt")}, "holds a language model"),
         ({"training__decoder": str(tmp_path / "vit")}, "holds an image encoder"),

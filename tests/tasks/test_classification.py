@@ -235,7 +235,9 @@ def test_nothing_to_evaluate_and_an_unknown_label_are_refused_with_their_line(le
     with pytest.raises(DataError, match=r"'plant'(.|\n)*t.tsv:3"):
         task.evaluate(bundle, texts)
     table(tmp_path / "long.tsv", [("a lamp " * 60, "tool")])
-    with pytest.warns(HeadwayWarning, match="text 1 has .* tokens; the first 60 are read"):
+    with pytest.warns(
+        HeadwayWarning, match="text 1 has .* tokens and is truncated to the first 60"
+    ):
         task.read(bundle, [tmp_path / "long.tsv"], None, NO_OPTIONS)
 
 
@@ -277,7 +279,7 @@ def test_other_texts_are_no_way_to_go_on(first, texts, tmp_path):
     train(classifying(texts, first, training__steps=3), tmp_path / "run")
     before = weights(tmp_path / "run")
     table(Path(texts), [*TEXTS, ("one more lamp", "tool")])
-    with pytest.raises(DataError, match="not those that the run began"):
+    with pytest.raises(DataError, match="have changed since the run started"):
         train(classifying(texts, first), tmp_path / "run")
     assert all(torch.equal(before[k], v) for k, v in weights(tmp_path / "run").items())
 
@@ -288,7 +290,7 @@ def test_other_texts_are_no_way_to_go_on(first, texts, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "kind", "part"),
     [
-        ({"data__train": ()}, UsageError, "no texts to learn from"),
+        ({"data__train": ()}, UsageError, "no training texts are named"),
         ({"data__train": ("nowhere.tsv",)}, UsageError, "nowhere.tsv"),
         ({"data__valid": ("nowhere.tsv",)}, UsageError, "nowhere.tsv"),
         ({"training__start": None}, UsageError, "--from RUN"),

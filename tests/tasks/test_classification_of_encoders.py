@@ -220,7 +220,7 @@ def test_what_is_left_open_suits_the_start_and_the_texts(encoder, tables, tmp_pa
     batches = -(-len(data.train.rows) // 10)
     assert found.training.steps == -(-5 * batches // 2)
     both = replace(epochs, training=replace(epochs.training, steps=3))
-    with pytest.raises(UsageError, match=r"steps=3 is not training\.epochs=2\.5"):
+    with pytest.raises(UsageError, match=r"steps=3 disagrees with training\.epochs=2\.5"):
         ClassifyJob(both, data, load(encoder), machine)
 
 

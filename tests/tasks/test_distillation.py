@@ -122,7 +122,7 @@ def test_texts_without_labels_are_learned_from_but_never_those_held_out(places, 
     count = 2 * len(plain.course.rows._lengths) + 2
     assert len(job.course.rows._lengths) == 3 * count
     (tmp_path / "more.txt").write_text("another text\n")
-    with pytest.raises(DataError, match="not those that the"):
+    with pytest.raises(DataError, match="have changed since the"):
         prepared(config, tmp_path / "job")
 
 
@@ -176,11 +176,11 @@ def test_what_cannot_be_is_refused_without_a_folder(places, tmp_path):
     inside = {f"distillation__{name}": value for name, value in nothing.items()}
     for changes, kind, says in (
         ({"training__teacher": None}, UsageError, "needs a teacher"),
-        ({"training__start": "bert"}, UsageError, "which --teacher names"),
+        ({"training__start": "bert"}, UsageError, "the teacher is named by --teacher"),
         ({"data__train": ()}, UsageError, "no examples"),
         ({"model__num_layers": 9}, UsageError, "at most"),
         ({"model__num_heads": 2}, UsageError, "2 attention heads, the teacher 3"),
-        ({"data__train": other}, DataError, "does not know the label"),
+        ({"data__train": other}, DataError, "the model has no label"),
         ({"data__kind": "number"}, UsageError, "gives classes"),
         ({"data__extra": ("nowhere.txt",)}, UsageError, "no such file"),
         ({"data__second": "label", "data__label": "text"}, UsageError, "one column holds"),
@@ -239,7 +239,7 @@ def test_the_student_has_the_settings_of_its_teachers_task(places, tmp_path):
 
 def test_a_teacher_whose_models_have_no_students_is_refused_by_its_kind(tmp_path):
     captioner().save(tmp_path / "captioner")
-    with pytest.raises(UsageError, match="holds a captioner, which can have no students"):
+    with pytest.raises(UsageError, match="holds a captioner, which cannot be a teacher"):
         recipe("distil", ("test", {"training.teacher": str(tmp_path / "captioner")}))
 
 

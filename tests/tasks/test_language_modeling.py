@@ -296,7 +296,7 @@ def test_at_the_first_evaluation_an_adapted_model_is_its_start(first, story, tmp
 @pytest.mark.parametrize(
     ("changes", "kind", "part"),
     [
-        ({"data__train": ()}, UsageError, "no text to learn from"),
+        ({"data__train": ()}, UsageError, "no training text is named"),
         ({"data__train": ("nowhere.txt",)}, UsageError, "nowhere.txt"),
         ({"data__valid": ("nowhere.txt",)}, UsageError, "nowhere.txt"),
         ({"data__weights": (1.0, 2.0)}, UsageError, "2 numbers for 1 texts"),

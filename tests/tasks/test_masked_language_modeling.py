@@ -328,7 +328,7 @@ def test_a_start_without_the_head_gets_a_new_one(first, story, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "kind", "part"),
     [
-        ({"data__train": ()}, UsageError, "no text to learn from"),
+        ({"data__train": ()}, UsageError, "no training text is named"),
         ({"data__train": ("nowhere.txt",)}, UsageError, "nowhere.txt"),
         ({"data__new_pieces": 4}, UsageError, "a model to start from"),
         ({"recipe": "bert-domain"}, UsageError, "goes on with"),

@@ -167,14 +167,16 @@ def test_questions_without_an_answer_are_not_evaluated(learned, texts, tmp_path)
     task, bundle = registry.task("question_answering"), load(learned)
     one_question(tmp_path / "none.json", is_impossible=True, answers=[], question="who " * 12)
     paths = [Path(texts), tmp_path / "none.json"]
-    with pytest.warns(HeadwayWarning, match="^1 questions have no answer: left out"):
+    with pytest.warns(HeadwayWarning, match="^1 questions without an answer are left out"):
         assert len(task.read(bundle, paths, None, AnswerScoring())) == 60
     with pytest.raises(DataError, match="no answer in its context"):
         task.evaluate(bundle, list(read_questions(paths)))
     with pytest.raises(DataError, match="no question"):
         task.evaluate(bundle, [])
     one_question(tmp_path / "long.json", question="who " * 12)
-    with pytest.warns(HeadwayWarning, match="question 1 has 12 tokens; the first 8 are read"):
+    with pytest.warns(
+        HeadwayWarning, match="question 1 has 12 tokens and is truncated to the first 8"
+    ):
         task.read(bundle, [tmp_path / "long.json"], None, AnswerScoring())
 
 
@@ -263,7 +265,7 @@ def test_steps_in_two_halves_are_the_steps_in_one(start, texts, tmp_path, how):
 def test_other_questions_are_no_way_to_go_on(start, texts, tmp_path):
     train(answering(texts, start, training__steps=3), tmp_path / "run")
     write_squad(Path(texts), seed=1)
-    with pytest.raises(DataError, match="not those that the run began"):
+    with pytest.raises(DataError, match="have changed since the run started"):
         train(answering(texts, start), tmp_path / "run")
 
 
