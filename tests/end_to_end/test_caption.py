@@ -44,9 +44,9 @@ def place(tmp_path_factory):
 def test_training_says_what_it_does_and_leaves_a_bundle(place):
     said = (place / "said").read_text()
     for part in (
-        "data      train: 14 pictures",
+        "data      train: 14 images",
         "4 images of the test split are left for headway eval",
-        "pictures of 8 x 8 x 3 in patches of 4 x 4, 1+1 layers, d=24+32, speaks en, de",
+        "images of 8 x 8 x 3 in patches of 4 x 4, 1+1 layers, d=24+32, languages en, de",
         "cider=",
         "reference  der helle Tag an der See",
         "caption runs/c IMAGE --plot words.png",
@@ -91,7 +91,7 @@ def test_where_the_model_looks_becomes_a_picture_once(here, place):
 
 def test_eval_scores_every_language_on_the_pictures_called_test_or_on_a_table(here, place):
     said = here("eval", "runs/c")[0]
-    assert "en: 4 pictures (test), beam 5" in said and "de: 4 pictures (test)" in said
+    assert "en: 4 images (test), beam 5" in said and "de: 4 images (test)" in said
     assert said.count("\nCIDEr-D 10.00") == 2 and said.count("\nBLEU 100.00") == 2
     assert "mean of 2 languages: CIDEr-D 10.00   BLEU 100.00" in said
     scores = json.loads(here("eval", "runs/c", "c.tsv", "--json")[0])
@@ -112,7 +112,8 @@ def test_an_export_is_written_where_the_halves_have_the_form_and_refused_where_n
 
 def test_wrong_things_are_refused_with_their_place(here, place):
     assert (
-        "does not speak 'fr'" in here("caption", "runs/c", "a.png", "--language", "fr", code=2)[1]
+        "has no captions in the language 'fr'"
+        in here("caption", "runs/c", "a.png", "--language", "fr", code=2)[1]
     )
     assert "no such file" in here("caption", "runs/c", "nowhere.png", code=2)[1]
     assert "which pictures?" in here("caption", "runs/c", code=2)[1]

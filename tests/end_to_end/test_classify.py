@@ -45,7 +45,12 @@ def place(tmp_path_factory):
 
 def test_training_says_what_it_does_and_leaves_a_bundle(place):
     said = (place / "said").read_text()
-    for part in ("2 classes; to say", "2 layers, d=12", "valid step=60 accuracy=", "batches of 6"):
+    for part in (
+        "2 classes; majority baseline",
+        "2 layers, d=12",
+        "valid step=60 accuracy=",
+        "batches of 6",
+    ):
         assert part in said, part
     assert "classify runs/c" in said and "eval runs/c" in said
     names = {path.name for path in (place / "runs" / "c" / "model").iterdir()}

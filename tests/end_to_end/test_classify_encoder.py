@@ -37,7 +37,7 @@ def test_training_says_what_it_does_and_leaves_a_bundle(place):
         said,
         (
             ("2 layers, d=24, 3 heads, 2 classes", "macro_f1=", "batches of 40 texts"),
-            ("2 classes; to say", "matthews=", "batches of 40 pairs"),
+            ("2 classes; majority baseline", "matthews=", "batches of 40 pairs"),
             ("numbers from 1 to 5.5", "3 heads, a number", "spearman=", "best pearson"),
         ),
         strict=True,

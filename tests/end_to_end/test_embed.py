@@ -235,7 +235,7 @@ def test_what_looks_like_a_file_must_be_one(monkeypatch, tmp_path):
 def test_an_encoder_is_trained_evaluated_and_used(place, here):
     said = headway(*train("e", "--steps", "40"), cwd=place).stderr
     for part in (
-        "each first text is to find its second among the 8",
+        "contrastive loss with 7 in-batch negatives per pair",
         "before training: reciprocal_rank 0.",
         "2 layers, d=24, 3 heads",
         "batches of 8 pairs",

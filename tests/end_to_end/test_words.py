@@ -148,7 +148,7 @@ def test_a_dry_run_and_a_note_on_short_texts(place, here):
         ("translate runs/r hello", 2, "needs a translator"),
         ("eval runs/r nowhere.txt", 2, "no such file"),
         ("eval runs/r empty.txt", 3, "no example"),
-        ("eval runs/short", 2, "held out no text"),
+        ("eval runs/short", 2, "has no held-out text"),
     ],
 )
 def test_wrong_words_are_answered_in_three_lines(place, here, words, code, part):

@@ -263,11 +263,11 @@ def words() -> WordsBundle:
         (gpt, ("a", "b"), {}, "reads one input, and there is a second"),
         (gpt, ("a",), {"target": "b"}, "writes nothing that could be given"),
         (translator, ("bread",), {"language": "de"}, "asked for no language"),
-        (answerer, ("Who waves?",), {}, "an answer is looked for in a text"),
+        (answerer, ("Who waves?",), {}, "a question needs a context"),
         (lambda: bert_classifier(pairs=True), ("a dog",), {}, "reads two texts"),
         (gpt, ("a",), {"analyses": ("lense",)}, "unknown analyses lense"),
         (gpt, ("a",), {"layers": ("encoder",)}, "no attention layer 'encoder'"),
-        (captioner, (PICTURES[0],), {"language": "fr"}, "does not speak 'fr'"),
+        (captioner, (PICTURES[0],), {"language": "fr"}, "has no captions in the language 'fr'"),
     ],
 )
 def test_what_cannot_be_watched_is_told(make, given, named, message):

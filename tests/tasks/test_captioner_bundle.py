@@ -84,7 +84,7 @@ def test_a_caption_begins_with_the_token_of_its_language_and_never_holds_one():
         assert all(len(c.tokens) <= 6 for best in found for c in best)
         for row in bundle.sample(PICTURES, language=language, samples=3, temperature=2.0):
             assert all(max(c.tokens, default=0) < TOKENIZER.size for c in row)
-    with pytest.raises(UsageError, match="does not speak 'fr'"):
+    with pytest.raises(UsageError, match="has no captions in the language 'fr'"):
         bundle.caption(PICTURES, language="fr")
 
 
@@ -93,7 +93,7 @@ def test_a_model_of_one_language_begins_with_the_tokenizers_own_token():
     bundle = bundle_of(reader)
     assert reader.first(None) == TOKENIZER.bos and reader.specials == []
     bundle.caption(PICTURES[:1])
-    with pytest.raises(UsageError, match="does not speak"):
+    with pytest.raises(UsageError, match="has no captions in the language"):
         bundle.caption(PICTURES[:1], language="en")
 
 

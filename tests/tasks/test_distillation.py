@@ -118,7 +118,7 @@ def test_texts_without_labels_are_learned_from_but_never_those_held_out(places, 
     job = prepared(config, tmp_path / "job", said.append)
     held_out = len(TEXTS) - len(plain.course.rows._lengths)
     notes = [event["text"] for event in said if event["kind"] == "note"]
-    assert any(note.startswith(f"{held_out} of data.extra are held out") for note in notes)
+    assert any(note.startswith(f"{held_out} texts of data.extra are left out") for note in notes)
     count = 2 * len(plain.course.rows._lengths) + 2
     assert len(job.course.rows._lengths) == 3 * count
     (tmp_path / "more.txt").write_text("another text\n")
@@ -154,7 +154,7 @@ def test_a_language_models_classifier_has_students_too(tmp_path):
     said = [[found.label for found in each.classify(texts)] for each in (teacher, bundle)]
     assert len(set(said[0])) == 2
     assert sum(a == b for a, b in zip(*said, strict=True)) / len(texts) > 0.85
-    with pytest.raises(UsageError, match="pieces are no words"):
+    with pytest.raises(UsageError, match="needs a teacher with a WordPiece tokenizer"):
         train(student((tmp_path / "gpt", table), data__augment=1), tmp_path / "other")
 
 
@@ -181,13 +181,21 @@ def test_what_cannot_be_is_refused_without_a_folder(places, tmp_path):
         ({"model__num_layers": 9}, UsageError, "at most"),
         ({"model__num_heads": 2}, UsageError, "2 attention heads, the teacher 3"),
         ({"data__train": other}, DataError, "the model has no label"),
-        ({"data__kind": "number"}, UsageError, "gives classes"),
+        ({"data__kind": "number"}, UsageError, "predicts classes"),
         ({"data__extra": ("nowhere.txt",)}, UsageError, "no such file"),
-        ({"data__second": "label", "data__label": "text"}, UsageError, "one column holds"),
-        ({"evaluation__metric": "pearson"}, UsageError, "none of labels"),
-        ({**inside, "distillation__prediction": 0.0}, UsageError, "nothing to learn"),
-        ({**inside, "distillation__inside_first": 0.5}, UsageError, "in both parts"),
-        ({"machine__compile": True}, UsageError, "cannot be compiled"),
+        (
+            {"data__second": "label", "data__label": "text"},
+            UsageError,
+            "the columns must be different",
+        ),
+        ({"evaluation__metric": "pearson"}, UsageError, "does not exist for data.kind"),
+        (
+            {**inside, "distillation__prediction": 0.0},
+            UsageError,
+            "all weights of the distillation loss are 0",
+        ),
+        ({**inside, "distillation__inside_first": 0.5}, UsageError, "those of one stage are 0"),
+        ({"machine__compile": True}, UsageError, "does not work with distillation"),
         (
             {"training__task": "translation"},
             UsageError,

@@ -192,7 +192,7 @@ def test_prepared_pictures_are_used_again_and_their_mean_is_what_they_are_read_b
 def test_pictures_of_several_sizes_need_a_size(shades, tmp_path):
     write_shades(tmp_path / "more", count=2, size=(12, 9))
     both = (shades, str(tmp_path / "more"))
-    with pytest.raises(UsageError, match="pictures of 2 sizes"):
+    with pytest.raises(UsageError, match="the images have 2 sizes"):
         prepared(configured(both), tmp_path / "a")
     config = configured(both, model__image_size=16, model__image_width=8, model__channels=1)
     found = prepared(config, tmp_path / "b")
@@ -274,7 +274,7 @@ def test_a_start_may_see_larger_pictures_and_no_other_shape(shades, start, tmp_p
         ({"data__train": ()}, "no training images are named"),
         ({"data__train": "nowhere"}, "no such file or folder"),
         ({"training__frozen": 1}, "nothing was"),
-        ({"model__projection": "pca", "training__start": "x"}, "brings its projection"),
+        ({"model__projection": "pca", "training__start": "x"}, "has its own patch projection"),
     ],
 )
 def test_what_cannot_work_is_refused_before_anything_is_made(changes, reason, shades):
@@ -286,7 +286,7 @@ def test_pictures_of_one_class_are_no_task(tmp_path):
     folder = write_shades(tmp_path / "one")
     for path in (folder / "dark").iterdir():
         path.unlink()
-    with pytest.raises(DataError, match="all show 'light'"):
+    with pytest.raises(DataError, match="all training images have the class 'light'"):
         labelled_images(configured(str(folder)).data)
 
 

@@ -287,7 +287,7 @@ def test_questions_without_an_answer_are_left_out_when_asked(texts, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "kind", "part"),
     [
-        ({"data__train": ()}, UsageError, "no questions to learn from"),
+        ({"data__train": ()}, UsageError, "no training questions are named"),
         ({"data__train": ("nowhere.json",)}, UsageError, "nowhere.json"),
         ({"data__valid": ("nowhere.json",)}, UsageError, "nowhere.json"),
         ({"training__start": None}, UsageError, "--from"),
@@ -321,7 +321,11 @@ def test_windows_of_another_training_are_refused(learned, tmp_path):
     bundle.save(tmp_path / "model")
     path = tmp_path / "model" / "windows.json"
     facts = json.loads(path.read_text())
-    for window, part in ((30, "trained with"), (2, "not the sizes"), ("20", "not the sizes")):
+    for window, part in (
+        (30, "trained with"),
+        (2, "`window` of at least 8"),
+        ("20", "`window` of at least 8"),
+    ):
         path.write_text(json.dumps({**facts, "window": window}))
         with pytest.raises(DataError, match=part):
             load(tmp_path / "model", verify=False)
