@@ -25,11 +25,11 @@ from headway.tasks.sections import LoRAConfig
 HINT = "--from RUN or --from MODEL, an encoder of BERT's family"
 
 
-def check_start(start: str | None, what: str) -> None:
-    """Raise UsageError if no pre-trained encoder is named. what: what is fine-tuned, in words."""
+def check_start(start: str | None, model: str) -> None:
+    """Raise UsageError if no pre-trained encoder is named. model: what is fine-tuned, in words."""
     if start is None:
         raise UsageError(
-            f"{what} is fine-tuned from a pre-trained encoder, and none is named", hint=HINT
+            f"{model} is fine-tuned from a pre-trained encoder, and none is named", hint=HINT
         )
 
 

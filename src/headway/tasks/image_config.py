@@ -15,7 +15,10 @@ class ImageDataConfig:
     """How images are held out for validation and resized."""
 
     held_out: float = setting(
-        0.1, "fraction of the training images that is held out if valid is unset", gt=0, lt=1
+        0.1,
+        "fraction of the training images that is held out if there are no validation images",
+        gt=0,
+        lt=1,
     )
     fit: Literal["crop", "squash", "pad"] = setting(
         "crop",

@@ -12,18 +12,18 @@ from headway.tasks.image_config import SHAPE, ImageEncoderSettings
 from headway.tasks.opening import load
 
 
-def open_image_start(name: str | None, what: str) -> ImageEncoding | None:
+def open_image_start(name: str | None, model: str) -> ImageEncoding | None:
     """Load the pre-trained image encoder, if one is named.
 
-    what: the model that is trained, in words, for the error. Raises UsageError if `name` is a model
-    of another kind.
+    model: the model that is trained, in words, for the error. Raises UsageError if `name` is
+    another kind of model.
     """
     if name is None:
         return None
     start = load(name)
     if not isinstance(start, ImageEncoding):
         raise UsageError(
-            f"{name} holds a {start.kind}; {what} needs a pre-trained image encoder or image "
+            f"{name} holds a {start.kind}; {model} needs a pre-trained image encoder or image "
             "classifier",
             hint="headway train dino IMAGES trains an image encoder",
         )

@@ -65,25 +65,25 @@ def hold_out(
 def check_sides(
     train: Sequence[T],
     valid: Sequence[T],
-    what: str,
+    examples: str,
     sources: str,
     hint: str = "--data.valid FILE, or another --data.held-out",
 ) -> None:
     """Raise DataError if the training or the validation split is empty.
 
-    what: all examples, in words. sources: their files. hint: how to fix it.
+    examples: all examples, in words. sources: their files. hint: how to fix it.
     """
     if not train or not valid:
         split = "validation" if train else "training"
-        raise DataError(f"the {split} split of {what} is empty", sources, hint)
+        raise DataError(f"the {split} split of {examples} is empty", sources, hint)
 
 
 def check_known(
-    labelled: Iterable[tuple[str, str]], known: Iterable[str], what: str, among: str | None = None
+    labelled: Iterable[tuple[str, str]], known: Iterable[str], noun: str, among: str | None = None
 ) -> None:
     """Raise DataError for a label that is not among the known labels.
 
-    labelled: labels with their locations (file and line). what: the word for a label, such as
+    labelled: labels with their locations (file and line). noun: the word for a label, such as
     "class". among: the examples that have the known labels, in words; None: the known labels are
     those of a model.
     """
@@ -92,7 +92,7 @@ def check_known(
         if label not in labels:
             owner = "the model" if among is None else among
             verb = "has" if among is None else "have"
-            raise DataError(f"{owner} {verb} no {what} {label!r}", where)
+            raise DataError(f"{owner} {verb} no {noun} {label!r}", where)
 
 
 def evenly_spaced(count: int, most: int | None) -> list[int]:

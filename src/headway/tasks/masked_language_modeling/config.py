@@ -104,14 +104,14 @@ class EncoderEvaluationConfig(ObservationConfig):
 class EncoderScoring:
     """Options of the evaluation of a text encoder."""
 
-    rows: int = setting(2000, "Maximum number of held-out sequences of each text.", gt=0, le=BATCH)
+    rows: int = setting(2000, "maximum number of held-out sequences of each text", gt=0, le=BATCH)
     sentences: int = setting(
         300,
-        "Maximum number of sentences for pseudo-perplexity, evenly spaced; 0: none.",
+        "maximum number of sentences for pseudo-perplexity, evenly spaced; 0: none",
         ge=0,
     )
     sample: int = setting(
-        0, "Number of predictions shown for one masked word; 0: none.", ge=0, le=COPIES
+        0, "number of predictions that are shown for one masked word; 0: none", ge=0, le=COPIES
     )
 
 

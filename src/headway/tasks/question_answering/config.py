@@ -69,7 +69,7 @@ class AnswerScoring:
     """Options of the evaluation of a question-answering model."""
 
     questions: int | None = setting(
-        None, "Maximum number of questions, evenly spaced; if unset, all.", gt=0
+        None, "maximum number of questions, evenly spaced; if unset, all", gt=0
     )
 
 

@@ -7,6 +7,6 @@ from headway.tasks.task import metrics_line
 
 
 def score_line(scores: Scores) -> str:
-    """Format the metrics, and the numbers of evaluated images and of labelled training images."""
+    """Format the metrics, and the numbers of evaluated images and of labelled neighbours."""
     images, known = scores.counts["pictures"], scores.counts["known"]
-    return f"{metrics_line(scores)}   {images:,} images, {known:,} training images as neighbours"
+    return f"{metrics_line(scores)}   {images:,} images, {known:,} labelled images as neighbours"

@@ -81,8 +81,8 @@ class EmbedScoring:
 
     pairs: int | None = setting(
         None,
-        "Maximum number of pairs, the first ones; if unset, all pairs that have scores, or 5,000 "
-        "pairs without scores, for which every text is compared with all others.",
+        "maximum number of pairs, the first ones; if unset, all pairs that have scores, or 5,000 "
+        "pairs without scores, for which every text is compared with all others",
         gt=1,
     )
 

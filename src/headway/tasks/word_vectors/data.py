@@ -45,11 +45,11 @@ def check_files(paths: Sequence[Path]) -> None:
             raise UsageError(problem, str(path), "name text files: .txt or .tsv, plain or .gz")
 
 
-def _lines(config: TextConfig, emit: Emit, what: str) -> Iterator[str]:
-    paths = [Path(name) for name in config.train]
+def _lines(config: TextConfig, emit: Emit, name: str) -> Iterator[str]:
+    paths = [Path(path) for path in config.train]
     for number, line in enumerate(read_texts(paths, config.column), start=1):
         if number % 20_000 == 0:
-            emit({"kind": "preparing", "what": what, "done": number, "unit": "lines"})
+            emit({"kind": "preparing", "what": name, "done": number, "unit": "lines"})
         yield line
 
 
@@ -58,8 +58,8 @@ def prepare_text(config: TextConfig, folder: Path, emit: Emit) -> PreparedText:
     lines = sum(1 for _ in _lines(config, emit, "lines"))
     fraction = config.held_out if lines >= FEW_LINES else 0.0
 
-    def part(held_out: bool, what: str) -> Iterator[str]:
-        return (x for x in _lines(config, emit, what) if is_held_out(x, fraction) == held_out)
+    def part(held_out: bool, name: str) -> Iterator[str]:
+        return (x for x in _lines(config, emit, name) if is_held_out(x, fraction) == held_out)
 
     if (folder / "vocabulary.json").exists():
         vocabulary, reused = Vocabulary.load(folder), True
