@@ -10,12 +10,13 @@ from headway.bundle import Bundle, TextBundle
 from headway.bundle.files import CONFIG_FILE, PACKAGES, check_finite, fill, read_facts, verify_files
 from headway.errors import DataError, UsageError, did_you_mean
 from headway.files import read_json
-from headway.linear import lay_out
 from headway.models import shapes_only
 from headway.models.registry import MODELS
 from headway.settings import flatten, override
 from headway.tasks.registry import TASKS, task_of_family
 from headway.tasks.task import BundleSpec
+from headway.transforms.fast import contiguous_parameters
+from headway.transforms.fast import fast as make_fast
 
 FOREIGN = "model_type"
 """A key of config.json in Hugging Face folders, which Headway's folders do not have."""
@@ -31,7 +32,12 @@ B = TypeVar("B")
 
 
 def load(
-    folder: str | Path, device: str = "cpu", *, verify: bool = True, family: str | None = None
+    folder: str | Path,
+    device: str = "cpu",
+    *,
+    verify: bool = True,
+    family: str | None = None,
+    fast: bool = True,
 ) -> Bundle:
     """Load a model.
 
@@ -41,15 +47,17 @@ def load(
     Headway model with the hashes in its manifest; False saves about a second per GB. family: the
     `model_type` of a Hugging Face folder whose config.json has none, such as "bert".
 
+    fast: replace plain classes by their fast twins (`transforms/fast/`), and on a CPU move the
+    parameters into one block of memory (`contiguous_parameters`); False keeps the plain code.
+
     A Hugging Face folder without a tokenizer is loaded too; using the tokenizer raises UsageError.
     Raises DataError if a file is missing or damaged, if a weight is not finite, or if model and
     tokenizer do not match.
-
-    On a CPU the parameters are moved into one block of memory; see `linear.lay_out`.
     """
     bundle = _open(folder, device, verify, family)
     check_finite(bundle.model, Path(folder))
-    lay_out(bundle.model)
+    if fast:
+        contiguous_parameters(make_fast(bundle.model))
     return bundle
 
 
