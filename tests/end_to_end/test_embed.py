@@ -295,7 +295,7 @@ def test_a_dry_run_keeps_nothing_and_settings_are_shown(place, here):
         ("embed enc t.tsv --column words", 2, "--column NAME"),
         ("similar enc fox empty.txt", 3, "no text"),
         ("similar enc fox t.txt --top 0", 2, "--top"),
-        ("train embed", 2, "no pairs"),
+        ("train embed", 2, "no training pairs are named"),
         ("train embed p.tsv", 2, "--from RUN"),
         ("train embed p.tsv --from enc --model tiny", 2, "has its size"),
         ("train embed t.tsv --from enc", 2, "--data.first"),

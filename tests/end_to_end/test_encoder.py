@@ -95,7 +95,7 @@ def test_a_model_goes_on_in_a_domain_with_words_of_its_own(place, here):
 
 def test_full_sentences_without_pairs(here):
     said = here("train", "roberta", "t.txt", *TINY, "--run", "r", "--steps", "2")[1]
-    assert "rows of up to 22 tokens" in said and "nsp" not in said
+    assert "sequences of up to 22 tokens" in said and "nsp" not in said
 
 
 def test_an_encoder_is_evaluated_on_what_it_held_out_and_on_a_file(place, here):
@@ -117,7 +117,7 @@ def test_texts_are_mixed_at_first_and_judged_each_by_itself(place, here):
     words = ["train", "bert-tiny", "t.txt", "u.txt", *TINY, "--run", "two", "--steps", "5"]
     said = here(*words, "--training.mixed", "1")[1]
     assert "in the first epoch random second texts are of any text" in said
-    assert "first pass" not in here(*words[:-4], "--dry-run")[1]
+    assert "first epoch" not in here(*words[:-4], "--dry-run")[1]
     out, _ = here("eval", "runs/two")
     lines = out.splitlines()
     assert [line.split(":")[0] for line in lines[1:]] == ["t.txt", "u.txt"]
@@ -146,7 +146,7 @@ def test_settings_of_encoders_are_shown(here):
         ("train bert-tiny t.txt --masking.share 1", 2, "share"),
         ("train bert-tiny t.txt --masking.hidden 0.95", 2, "together"),
         ("train bert-tiny single.txt --data.split line", 3, "two sentences"),
-        ("train bert t.txt --from runs/a --training.length 4000", 2, "places"),
+        ("train bert t.txt --from runs/a --training.length 4000", 2, "positions of the model"),
         ("train bert t.txt --from nowhere", 2, "nowhere"),
         ("train gpt t.txt --from runs/a", 2, "text encoder"),
         ("eval runs/a/model", 2, "does not say"),

@@ -166,7 +166,7 @@ def test_a_dry_run_keeps_nothing_and_settings_are_shown(place, here):
         ("tag m hello", 2, "needs a tagger"),
         ("eval runs/t zoo.conll", 3, "zoo.conll:1"),
         ("eval runs/t/model", 2, "name a file"),
-        ("train answer", 2, "no questions"),
+        ("train answer", 2, "no training questions are named"),
         ("train answer t.json", 2, "--from"),
         ("train answer t.conll --from m", 2, ".jsonl"),
         ("train answer moved.jsonl --from m", 3, "moved.jsonl:1"),

@@ -127,7 +127,7 @@ def test_attention_is_of_every_piece_over_every_patch(registers):
     across = found.maps["decoder.blocks.1.cross"]
     assert across.shape == (4, len(found.target), 9 + registers)
     assert_close(across.sum(-1), torch.ones(4, len(found.target)), rtol=0, atol=1e-5)
-    with pytest.raises(UsageError, match="positions end at 8"):
+    with pytest.raises(UsageError, match="positions for at most 8"):
         bundle.attention(PICTURES[1], "x y z " * 4)
 
 
@@ -164,7 +164,7 @@ def test_the_picture_of_it_is_the_same_every_time_and_shows_every_word(tmp_path)
 
 def test_other_tokens_another_reader_and_damaged_files_are_refused(saved):
     bundle, folder = saved
-    with pytest.raises(DataError, match="tokens, the model has"):
+    with pytest.raises(DataError, match="tokens, but the vocabulary size"):
         CaptionerBundle(bundle.model, replace(READER, languages=("en",)))
     grey = replace(IMAGES, mean=(0.5,), deviation=(0.5,))
     with pytest.raises(DataError, match="channels"):

@@ -298,7 +298,7 @@ def test_other_texts_are_no_way_to_go_on(first, texts, tmp_path):
         ({"training__start": "LEARNED"}, UsageError, "holds a classifier; .* a language model"),
         ({"data__text": "sentence"}, UsageError, "'sentence'"),
         ({"data__train": ("one.tsv",)}, DataError, "all have the label 'tool'"),
-        ({"data__train": ("empty.tsv",)}, DataError, "there are none"),
+        ({"data__train": ("empty.tsv",)}, DataError, "there are no texts"),
         ({"data__train": ("few.tsv",)}, DataError, "--data.valid"),
         ({"data__valid": ("other.tsv",)}, DataError, r"have no label 'plant'(.|\n)*other.tsv:3"),
     ],

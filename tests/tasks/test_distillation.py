@@ -177,7 +177,7 @@ def test_what_cannot_be_is_refused_without_a_folder(places, tmp_path):
     for changes, kind, says in (
         ({"training__teacher": None}, UsageError, "needs a teacher"),
         ({"training__start": "bert"}, UsageError, "the teacher is named by --teacher"),
-        ({"data__train": ()}, UsageError, "no examples"),
+        ({"data__train": ()}, UsageError, "no training examples are named"),
         ({"model__num_layers": 9}, UsageError, "at most"),
         ({"model__num_heads": 2}, UsageError, "2 attention heads, the teacher 3"),
         ({"data__train": other}, DataError, "the model has no label"),
@@ -201,7 +201,11 @@ def test_what_cannot_be_is_refused_without_a_folder(places, tmp_path):
             UsageError,
             "must be one of",
         ),
-        ({"training__task": "tagging"}, UsageError, "unknown option data.|is a model of class"),
+        (
+            {"training__task": "tagging"},
+            UsageError,
+            "unknown option data.|is a model of the task class",
+        ),
         ({"training__teacher": str(tmp_path / "gone")}, UsageError, "holds no model"),
         ({"training__student": str(deep)}, UsageError, "student_layers=3 must be at most"),
         ({"training__student": str(tmp_path / "gone")}, UsageError, "gone"),

@@ -302,7 +302,7 @@ def test_at_the_first_evaluation_an_adapted_model_is_its_start(first, story, tmp
         ({"data__weights": (1.0, 2.0)}, UsageError, "2 numbers for 1 texts"),
         ({"data__weights": (-1.0,)}, UsageError, "weights must be at least 0"),
         ({"data__weights": (0.0,)}, UsageError, "weights must be at least 0"),
-        ({"lora__rank": 1, "optimizer__kind": "muon"}, UsageError, "Muon"),
+        ({"lora__rank": 1, "optimizer__kind": "muon"}, UsageError, "with optimizer.kind=muon"),
         ({"data__tokenizer": "words"}, UsageError, "no such folder"),
         ({"data__tokenizer": "."}, UsageError, "holds no model"),
         ({"training__start": "nowhere"}, UsageError, "nowhere"),

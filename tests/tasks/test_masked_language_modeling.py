@@ -330,8 +330,8 @@ def test_a_start_without_the_head_gets_a_new_one(first, story, tmp_path):
     [
         ({"data__train": ()}, UsageError, "no training text is named"),
         ({"data__train": ("nowhere.txt",)}, UsageError, "nowhere.txt"),
-        ({"data__new_pieces": 4}, UsageError, "a model to start from"),
-        ({"recipe": "bert-domain"}, UsageError, "goes on with"),
+        ({"data__new_pieces": 4}, UsageError, "extends the vocabulary"),
+        ({"recipe": "bert-domain"}, UsageError, "continues the pre-training"),
         ({"data__tokenizer": "nowhere"}, UsageError, "nowhere"),
         ({"training__start": "FIRST", "data__tokenizer": "FIRST"}, UsageError, "leave out"),
         (

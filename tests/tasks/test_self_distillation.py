@@ -122,7 +122,7 @@ def test_images_of_one_class_are_enough_to_learn_without_labels(tmp_path):
     assert saved(tmp_path / "run").evaluation.metric == "spread"
     check_same(tmp_path / "run", config)
     bundle, images = load(tmp_path / "run"), FileExamples([])
-    with pytest.raises(DataError, match="no picture"):
+    with pytest.raises(DataError, match="no images to evaluate"):
         TASK.evaluate(bundle, Neighbourhood(images, images))
 
 

@@ -221,7 +221,7 @@ def test_other_sentences_are_no_way_to_go_on(start, texts, tmp_path):
         ({"data__valid": ("nowhere.conll",)}, UsageError, "nowhere.conll"),
         ({"training__start": None}, UsageError, "--from"),
         ({"training__start": "LEARNED"}, UsageError, "holds a tagger.* needs a text encoder"),
-        ({"data__train": ("one.conll",)}, DataError, "all words have 'O'"),
+        ({"data__train": ("one.conll",)}, DataError, "all words have the tag 'O'"),
         ({"data__train": ("few.conll",)}, DataError, "--data.valid"),
         ({"data__valid": ("other.conll",)}, DataError, r"have no tag 'B-zoo'(.|\n)*other.conll:3"),
         ({"data__train": ("ragged.conll",)}, DataError, "ragged.conll:2"),
