@@ -208,7 +208,7 @@ def test_a_question_that_is_cut_is_reported_and_one_that_fills_the_window_is_ref
     for given in ([], ["dogs " * 3000]):
         code, out, err = outcome([*words, *given], b"dogs " * 3000)
         assert code == 2 and out == ""
-        assert "3,000 tokens, and this model reads at most 24 of question and context" in err
+        assert "3,000 tokens, but the maximum length of question and context together is 24" in err
 
 
 def test_a_line_that_is_too_long_is_named_by_its_number_beyond_the_first_lines_too(outcome):

@@ -264,7 +264,7 @@ def words() -> WordsBundle:
         (gpt, ("a",), {"target": "b"}, "writes nothing that could be given"),
         (translator, ("bread",), {"language": "de"}, "asked for no language"),
         (answerer, ("Who waves?",), {}, "a question needs a context"),
-        (lambda: bert_classifier(pairs=True), ("a dog",), {}, "reads two texts"),
+        (lambda: bert_classifier(pairs=True), ("a dog",), {}, "classifies pairs of texts"),
         (gpt, ("a",), {"analyses": ("lense",)}, "unknown analyses lense"),
         (gpt, ("a",), {"layers": ("encoder",)}, "no attention layer 'encoder'"),
         (captioner, (PICTURES[0],), {"language": "fr"}, "has no captions in the language 'fr'"),

@@ -121,7 +121,7 @@ def test_an_unknown_class_is_refused_with_its_file(shades, tmp_path):
     with pytest.raises(DataError, match="class 'blue'") as error:
         TASK.evaluate(bundle, TASK.read(bundle, [folder], None, NO_OPTIONS))
     assert error.value.where.endswith("blue/0.png")
-    with pytest.raises(DataError, match="no picture"):
+    with pytest.raises(DataError, match="no images to evaluate"):
         TASK.evaluate(bundle, FileExamples([]))
 
 
@@ -273,7 +273,7 @@ def test_a_start_may_see_larger_pictures_and_no_other_shape(shades, start, tmp_p
     [
         ({"data__train": ()}, "no training images are named"),
         ({"data__train": "nowhere"}, "no such file or folder"),
-        ({"training__frozen": 1}, "nothing was"),
+        ({"training__frozen": 1}, "blocks of a pre-trained model, and none is named"),
         ({"model__projection": "pca", "training__start": "x"}, "has its own patch projection"),
     ],
 )

@@ -250,7 +250,9 @@ def test_several_texts_have_shares_pairs_and_held_out_text_of_their_own(story, t
     assert sorted(path.name for path in (tmp_path / "run" / "data").iterdir()) == [
         *("train-1", "train-2", "valid-1", "valid-2")
     ]
-    (said,) = [e["text"] for e in heard if e["kind"] == "note" and "shares of" in e["text"]]
+    (said,) = [
+        e["text"] for e in heard if e["kind"] == "note" and "sampling weights of" in e["text"]
+    ]
     job = job_of(config, tmp_path / "run")
     tokens = np.array([source.corpus.tokens for source in job.rows.sources])
     shares = np.sqrt(tokens) / np.sqrt(tokens).sum()
@@ -317,7 +319,7 @@ def test_a_start_without_the_head_gets_a_new_one(first, story, tmp_path):
         tmp_path / "run",
         listeners=[heard.append],
     )
-    assert any("begins with a new one" in event.get("text", "") for event in heard)
+    assert any("a new one is initialised" in event.get("text", "") for event in heard)
     found = load(tmp_path / "run")
     assert found.model.masked_words is not None and found.model.next_sentence is None
 

@@ -29,11 +29,7 @@ from headway.tasks.sections import (
 from headway.tasks.splits import hold_out
 from headway.tasks.task import NO_OPTIONS, BundleSpec, NoOptions, Styled, TaskDefaults, TextInput
 from headway.training import Loss, OptimizerConfig
-from word_regression.model import (
-    Rated,
-    WordRegressor,
-    WordRegressorBundle,
-)
+from word_regression.model import Rated, WordRegressor, WordRegressorBundle
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,11 +138,7 @@ class WordRegression(TaskDefaults):
     name = "word_regression"
     config: type[Any] = RunConfig
     recipes: Mapping[str, Callable[[], Any]] = {"rate": rate}
-    bundles: Mapping[str, BundleSpec] = {
-        "word-regressor": BundleSpec(
-            bundle=WordRegressorBundle,
-        )
-    }
+    bundles: Mapping[str, BundleSpec] = {"word-regressor": BundleSpec(bundle=WordRegressorBundle)}
     input: type[Any] = TextInput
     next_commands: Sequence[str] = ('rate {run} "..."', "eval {run}")
 

@@ -67,7 +67,7 @@ def evaluate(
                 "add images of that class to --known",
             )
     if not len(images) or not len(known):
-        missing = "images to evaluate" if len(known) else "labelled images as neighbours"
+        missing = "labelled images as neighbours" if len(images) else "images to evaluate"
         raise DataError(f"no {missing}")
     chosen = evenly_spaced(len(known), options.known_limit)
     vectors = _vectors(bundle, images, range(len(images)), progress)
