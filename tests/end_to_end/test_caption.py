@@ -131,7 +131,7 @@ def test_wrong_things_are_refused_with_their_place(here, place):
 
 def test_the_worst_captions_are_shown_with_what_should_have_been_said(here):
     out = here("eval", "runs/c", "--worst", "1")[0]
-    assert out.count("said    ") == 2 and out.count("should  ") == 2  # of each language
+    assert out.count("output      ") == 2 and out.count("references  ") == 2  # of each language
     rows = json.loads(here("eval", "runs/c", "--worst", "2", "--json")[0])["languages"]
     scores = [failure["cider"] for failure in rows[0]["worst"]]
     assert len(scores) == 2 and scores == sorted(scores)

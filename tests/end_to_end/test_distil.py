@@ -90,8 +90,8 @@ def students(place, here):
         ("tagged", ("the teacher's f1 on the held-out examples", "7 sentences", "tag runs/")),
         ("answered", ("the teacher's f1", "7 windows", "exact=", "answer runs/")),
         ("distil", ("the teacher's accuracy", "7 texts", "macro_f1=", "classify runs/distil ")),
-        ("encoded", ("7 rows", "difference=", "train classify TEXTS --from runs/")),
-        ("written", ("the teacher's nats", "7 rows", "nats=", "generate runs/")),
+        ("encoded", ("7 sequences", "difference=", "train classify TEXTS --from runs/")),
+        ("written", ("the teacher's nats", "7 sequences", "nats=", "generate runs/")),
     ],
 )
 def test_training_says_what_it_does_and_leaves_a_smaller_model_of_the_kind(

@@ -192,7 +192,7 @@ def test_inputs_that_are_cut_are_counted_on_one_line(outcome):
     for unit, words in cases.values():
         code, out, err = outcome(words.split(), b"red\n" + long + b"\nfox\n")
         assert (
-            code == 0 and out and re.search(rf"! {unit} 2 has \d+ tokens; the first \d+ are", err)
+            code == 0 and out and re.search(rf"! {unit} 2 has \d+ tokens and is truncated to", err)
         )
         code, _, err = outcome(words.split(), b"red\n" + (long + b"\n") * 600)
         assert code == 0 and len(err.splitlines()) == 1

@@ -37,7 +37,7 @@ def test_training_says_what_it_does_and_leaves_a_bundle(place):
         "images of 8 x 8 x 3 in patches of 4 x 4, 2 classes",
         "batches of 8 images",
         "valid step=15 accuracy=1.000",
-        "classify runs/v PICTURES",
+        "classify runs/v IMAGES",
         "eval runs/v --confusion",
     ):
         assert part in said, part

@@ -157,13 +157,9 @@ def test_the_second_text_is_read_as_the_second(learned):
 
 
 def test_what_a_model_does_not_read_or_say_is_refused(learned):
-    with pytest.raises(
-        UsageError, match="classifies pairs of texts, but the input is a single text"
-    ):
+    with pytest.raises(UsageError, match="pairs of texts, but the input is a single text"):
         load(learned("pairs")).classify(["alone"])
-    with pytest.raises(
-        UsageError, match="classifies single texts, but the input is a pair of texts"
-    ):
+    with pytest.raises(UsageError, match="single texts, but the input is a pair of texts"):
         load(learned("classify")).classify([("a", "b")])
     with pytest.raises(UsageError, match="predicts numbers, not classes"):
         load(learned("regress")).classify(["a"])

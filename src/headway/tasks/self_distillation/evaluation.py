@@ -19,7 +19,7 @@ from headway.tasks.self_distillation.data import Neighbourhood
 from headway.tasks.splits import evenly_spaced
 
 BATCH = 32
-"""Batch size, in images."""
+"""Number of images that are encoded at once."""
 
 
 @dataclass(frozen=True, kw_only=True)
