@@ -118,13 +118,13 @@ def test_what_is_forced_stands_first_and_what_is_forbidden_nowhere():
 def test_edges():
     small = model(max_length=8)
     assert generate(small, TOKENIZER, [], asked()) == []
-    with pytest.raises(UsageError, match="12 tokens are more than the 8"):
+    with pytest.raises(UsageError, match="12 tokens, but the model's context is 8"):
         generate(small, TOKENIZER, ["b", "b" * 11], asked())
     (full,) = generate(small, TOKENIZER, ["b" * 5], asked(min_tokens=12))[0]
     assert (len(full.tokens), full.reason) == (3, "context")
     with pytest.raises(UsageError, match="draft"):
         generate(small, TOKENIZER, ["b"], asked(beam=2), PromptLookup())
-    with pytest.raises(UsageError, match="one output"):
+    with pytest.raises(UsageError, match="one sampled output"):
         next(stream(small, TOKENIZER, "b", asked(samples=2)))
     for wrong in ({"stop": ("",)}, {"beam": 3, "beam_groups": 2}, {"min_tokens": 13}):
         with pytest.raises(ValueError):

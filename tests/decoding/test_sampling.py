@@ -157,7 +157,7 @@ def test_a_text_ends_with_the_context():
     found = [rows[0] for rows in sample(model, prompts, asked(never), [[0]] * 4)]
     assert [len(row.tokens) for row in found] == [1, 3, 9, 9]
     assert [row.reason for row in found] == ["context", "context", "length", "length"]
-    with pytest.raises(UsageError, match="13 tokens are more than the 12"):
+    with pytest.raises(UsageError, match="13 tokens, but the model's context is 12"):
         sample(model, [[3], [4] * 13], asked(), [[0]] * 2)
 
 

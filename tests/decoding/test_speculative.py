@@ -69,7 +69,7 @@ def test_without_the_residual_distribution_the_outputs_are_seen_to_be_wrong(monk
             return token
         return speculative.draw(p[None], [speculative.uniform(row.seed, at)])[0]
 
-    monkeypatch.setattr(speculative, "_keep_or_replace", careless)
+    monkeypatch.setattr(speculative, "_accept_or_resample", careless)
     model, prompt = gpt(3, vocabulary=5), [3, 4, 0, 3]
     rows = speculated(model, [prompt], asked(max_tokens=3), [list(range(1500))], drafts(5)["far"])
     assert surprise(counts_of(rows), every_output(model, prompt, 3)) > 8
@@ -141,6 +141,6 @@ def test_what_followed_last_time_is_proposed_again():
 
 
 def test_a_draft_of_another_vocabulary_is_refused():
-    with pytest.raises(ValueError, match="7 kinds of tokens, the model 11"):
+    with pytest.raises(ValueError, match="vocabulary of 7 tokens, the model of 11"):
         speculated(gpt(), [[3]], asked(), [[0]], ModelDraft(gpt(0, vocabulary=7)))
     assert torch.is_inference_mode_enabled() is False
