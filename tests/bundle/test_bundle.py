@@ -257,7 +257,7 @@ def test_a_weight_that_is_not_finite_is_refused_and_named(tmp_path, number):
     with torch.no_grad():
         bundle.model.decoder.norm.gain[5] = number
     bundle.save(tmp_path / "m")
-    with pytest.raises(DataError, match=r"1 of 24 numbers of decoder\.norm\.gain") as error:
+    with pytest.raises(DataError, match=r"1 of 24 values of decoder\.norm\.gain") as error:
         headway.load(tmp_path / "m")
     assert f"{number} at [5]" in error.value.what and error.value.where == str(tmp_path / "m")
 

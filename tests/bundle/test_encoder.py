@@ -82,7 +82,7 @@ def test_what_pads_a_vocabulary_is_never_guessed():
 def test_a_space_before_a_mask_belongs_to_it_where_pieces_hold_spaces():
     reader = spaced()
     wide = EncoderBundle(encoder(vocabulary=reader.size).model, reader)
-    framed = wide._with_masks("two <mask> and <mask> dogs")
+    framed = wide._framed_with_masks("two <mask> and <mask> dogs")
     pieces = reader.pieces(framed)
     assert pieces[0] == "<s>" and pieces[-1] == "</s>" and pieces.count("<mask>") == 2
     assert "Ġ" not in pieces
@@ -94,10 +94,10 @@ def test_a_space_before_a_mask_belongs_to_it_where_pieces_hold_spaces():
 @pytest.mark.parametrize(
     ("text", "part"),
     [
-        ("no hidden word", r"no \[MASK\] in 'no hidden word'"),
-        ("", r"no \[MASK\] in ''"),
-        ("a [mask]", r"no \[MASK\]"),
-        ("[MASK] " + "dog " * 20, r"has \d+ tokens, and this model reads at most 19"),
+        ("no hidden word", r"the text 'no hidden word' has no \[MASK\]"),
+        ("", r"the text '' has no \[MASK\]"),
+        ("a [mask]", r"has no \[MASK\]"),
+        ("[MASK] " + "dog " * 20, r"has \d+ tokens, but this model accepts at most 19"),
     ],
 )
 def test_what_cannot_be_filled_is_refused(bundle, text, part):
@@ -106,7 +106,7 @@ def test_what_cannot_be_filled_is_refused(bundle, text, part):
 
 
 def test_a_model_without_the_head_says_so_and_one_string_is_no_list(bundle):
-    with pytest.raises(UsageError, match="no head for hidden words"):
+    with pytest.raises(UsageError, match="no head for masked language modelling"):
         encoder(masked_words=False).fill(["a [MASK]"])
     for call in (bundle.fill, bundle.embed):
         with pytest.raises(UsageError, match="list of texts"):
@@ -181,7 +181,7 @@ def test_layers_that_share_their_weights_have_maps_of_their_own():
 
 
 def test_what_is_too_long_to_look_at_is_refused(bundle):
-    with pytest.raises(UsageError, match="reads at most 19"):
+    with pytest.raises(UsageError, match="accepts at most 19"):
         bundle.attention("dog " * 9, "fox " * 9)
 
 
@@ -216,5 +216,5 @@ def test_a_tokenizer_of_another_training_is_refused(tmp_path):
     MarkedTokenizer.train(TEXTS, 110).save(tmp_path / "model")
     with pytest.raises(DataError, match="trained with tokenizer"):
         load(tmp_path / "model", verify=False)
-    with pytest.raises(DataError, match="pieces, the model"):
+    with pytest.raises(DataError, match="tokens, but the model's vocabulary"):
         EncoderBundle(encoder(vocabulary=20).model, made.tokenizer)

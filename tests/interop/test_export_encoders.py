@@ -158,7 +158,7 @@ def test_a_tokenizer_that_was_written_wrong_is_found_and_removed(tmp_path, monke
 def test_what_has_no_form_there_leaves_nothing(tmp_path):
     for config, said in [
         (replace(TINY, norm="pre"), "norm=pre"),
-        (replace(TINY, vocabulary=90), "pieces, the model 90"),
+        (replace(TINY, vocabulary=90), "tokens, but the model's vocabulary 90"),
         (replace(TINY, first_place=2, pooler="none", next_sentence=False), "pad_token_id=0"),
     ]:
         with pytest.raises(UsageError, match=said):

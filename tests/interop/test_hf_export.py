@@ -183,7 +183,7 @@ def test_a_tokenizer_that_has_no_form_there_leaves_nothing(tokenizer, said, tmp_
 def test_a_model_that_has_no_form_there_leaves_nothing(tmp_path):
     with pytest.raises(UsageError, match="cannot be represented"):
         export(shaken(replace(TINY, attention="additive")), Bytes(), tmp_path / "hf")
-    with pytest.raises(UsageError, match="290 pieces, the model 200"):
+    with pytest.raises(UsageError, match="290 tokens, but the model's vocabulary 200"):
         export(shaken(replace(TINY, vocabulary=200)), Bytes(), tmp_path / "hf")
     assert list(tmp_path.iterdir()) == []
 

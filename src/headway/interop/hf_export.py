@@ -70,7 +70,9 @@ def export(
     shape = _shape(model)
     if tokenizer.size > shape.vocabulary:
         raise UsageError(
-            f"the tokenizer has {tokenizer.size:,} pieces, the model {shape.vocabulary:,}"
+            f"the tokenizer has {tokenizer.size:,} tokens, but the model's vocabulary "
+            f"{shape.vocabulary:,}",
+            hint="export the model with the tokenizer that it was trained with",
         )
     with new_folder(folder) as place:
         written = write(model, place, family, _special_ids(tokenizer), labels)
