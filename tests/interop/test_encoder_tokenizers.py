@@ -206,7 +206,7 @@ def test_a_file_that_sets_marks_in_a_way_of_its_own_is_refused(tmp_path):
         single="$A [SEP]", pair="$A [SEP] $B [SEP]", special_tokens=[("[SEP]", 3)]
     )
     engine.save(str(tmp_path / "tokenizer.json"))
-    with pytest.raises(DataError, match="in a way that Headway has no form for"):
+    with pytest.raises(DataError, match="unsupported template of special tokens"):
         read_marked(tmp_path)
 
 
@@ -217,7 +217,7 @@ def test_a_text_that_spells_a_mark_is_a_text(tmp_path):
 
 def test_alberts_pieces_alone_say_what_to_do(tmp_path):
     (tmp_path / "spiece.model").write_bytes(b"\n\x0e")
-    with pytest.raises(UsageError, match=r"spiece.model alone is not read.*save_pretrained"):
+    with pytest.raises(UsageError, match=r"spiece.model alone is not supported.*save_pretrained"):
         read_marked(tmp_path).encode("a")
 
 
@@ -227,19 +227,19 @@ def test_a_mark_that_is_nowhere_is_named(name, tmp_path):
     kept = [piece for piece in pieces_of(True) if piece != name]
     (tmp_path / "vocab.txt").write_text("\n".join(kept) + "\n")
     mark = {"[CLS]": "cls", "[SEP]": "sep"}.get(name, name.strip("[]").lower())
-    with pytest.raises(DataError, match=f"which token is the {mark}_token"):
+    with pytest.raises(DataError, match=f"the tokenizer has no {mark}_token"):
         read_marked(tmp_path)
 
 
 @pytest.mark.parametrize(
     ("files", "said"),
     [
-        ({"tokenizer_config": {"mask_token": "<nowhere>"}}, "must be a piece"),
-        ({"tokenizer_config": {"mask_token": 7}}, "must be a piece"),
+        ({"tokenizer_config": {"mask_token": "<nowhere>"}}, "must be a token of the tokenizer"),
+        ({"tokenizer_config": {"mask_token": 7}}, "must be a token of the tokenizer"),
         ({"tokenizer_config": {"do_lower_case": "yes"}}, "do_lower_case=yes"),
         ({"tokenizer_config": {"strip_accents": 1}}, "strip_accents=1"),
-        ({"tokenizer_config": []}, "names and values"),
-        ({"added_tokens": {"<new>": 150}}, "adds pieces"),
+        ({"tokenizer_config": []}, "JSON object"),
+        ({"added_tokens": {"<new>": 150}}, "adds tokens"),
         ({"tokenizer": {}}, "not a usable tokenizer"),
         ({"tokenizer": [1]}, "not a usable tokenizer"),
     ],
@@ -266,9 +266,9 @@ def test_a_folder_without_a_tokenizer_says_which_files_would_do(tmp_path):
 
 def test_two_files_of_another_kind_are_refused(tmp_path):
     two_files(tmp_path)
-    with pytest.raises(DataError, match="another way than RoBERTa"):
+    with pytest.raises(DataError, match="differently than RoBERTa"):
         read_marked(put(tmp_path, config={"model_type": "gpt2"}))
     put(tmp_path, config={"model_type": "roberta"})
     (tmp_path / "merges.txt").write_text("日 本\n")
-    with pytest.raises(DataError, match="does not go with"):
+    with pytest.raises(DataError, match="does not match"):
         read_marked(tmp_path)

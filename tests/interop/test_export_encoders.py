@@ -150,7 +150,7 @@ def test_weights_that_were_written_wrong_are_found_and_removed(name, change, tmp
 def test_a_tokenizer_that_was_written_wrong_is_found_and_removed(tmp_path, monkeypatch):
     tokenizer = trained()
     monkeypatch.setattr(tokenizer, "encode", lambda text: [7] * len(text))
-    with pytest.raises(HeadwayError, match="the written tokenizer reads"):
+    with pytest.raises(HeadwayError, match="the written tokenizer encodes"):
         export(shaken(Bert(TINY)), tokenizer, tmp_path / "hf")
     assert list(tmp_path.iterdir()) == []
 

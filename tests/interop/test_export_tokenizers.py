@@ -79,7 +79,7 @@ def test_llama2cs_tokenizer_can_be_exported(real_data, tmp_path):
 def test_a_foreign_file_that_says_something_else_is_found(tmp_path, monkeypatch):
     tokenizer = llama(tmp_path)
     monkeypatch.setattr(tokenizer, "begin", lambda text: [tokenizer.eos, *tokenizer.encode(text)])
-    with pytest.raises(HeadwayError, match="the written tokenizer reads"):
+    with pytest.raises(HeadwayError, match="the written tokenizer encodes"):
         export(shaken(WIDE), tokenizer, tmp_path / "hf")
     assert not (tmp_path / "hf").exists()
 

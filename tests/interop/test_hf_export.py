@@ -169,9 +169,9 @@ class Pairs(Letters):
 @pytest.mark.parametrize(
     ("tokenizer", "said"),
     [
-        (Shifted(), "the written tokenizer reads"),
-        (Pairs(), "is no single character"),
-        (Letters("aab"), "stand for the same text"),
+        (Shifted(), "the written tokenizer encodes"),
+        (Pairs(), "is not a single character"),
+        (Letters("aab"), "have the same text"),
     ],
 )
 def test_a_tokenizer_that_has_no_form_there_leaves_nothing(tokenizer, said, tmp_path):

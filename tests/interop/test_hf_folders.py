@@ -56,7 +56,7 @@ def test_a_weight_stored_untransposed_is_refused(folder):
     place = folder("gpt2")
     key = "transformer.h.1.mlp.c_fc.weight"
     change(place, lambda t: t.update({key: t[key].T.contiguous()}))
-    refused(place, "h.1.mlp.c_fc.weight has shape (20, 12), config.json says (12, 20)")
+    refused(place, "h.1.mlp.c_fc.weight has shape (20, 12), but config.json requires (12, 20)")
 
 
 @pytest.mark.parametrize(
@@ -79,13 +79,13 @@ def test_quantised_tensors_are_refused(folder):
     place = folder("llama")
     key = "model.layers.0.mlp.up_proj.weight"
     change(place, lambda t: t.update({key: t[key].to(torch.int8)}))
-    refused(place, f"{key} holds torch.int8")
+    refused(place, f"{key} has dtype torch.int8")
 
 
 def test_a_key_with_and_without_its_prefix_is_refused(folder):
     place = folder("gpt2")
     change(place, lambda t: t.update({"wte.weight": torch.ones(11, 12)}))
-    refused(place, "wte.weight stands there with and without 'transformer.'")
+    refused(place, "wte.weight occurs twice: with and without the prefix 'transformer.'")
 
 
 def test_a_head_that_is_not_the_embedding_is_refused_where_they_are_said_to_be_one(folder):
@@ -160,7 +160,7 @@ def test_a_config_that_is_not_the_tensors_is_refused(folder, family, facts, said
 def test_a_folder_that_is_none(tmp_path):
     refused(tmp_path, "config.json")
     (tmp_path / "config.json").write_text("[]")
-    refused(tmp_path, "must be names and values")
+    refused(tmp_path, "must be a JSON object")
     (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')
     refused(tmp_path, "there is no model.safetensors")
     (tmp_path / "pytorch_model.bin").write_bytes(b"PK")
@@ -170,8 +170,8 @@ def test_a_folder_that_is_none(tmp_path):
 @pytest.mark.parametrize(
     ("index", "said"),
     [
-        ({"weight_map": {"wte.weight": "../model.safetensors"}}, "a shard outside the folder"),
-        ({"weight_map": {"wte.weight": "/etc/model.safetensors"}}, "a shard outside the folder"),
+        ({"weight_map": {"wte.weight": "../model.safetensors"}}, "is not in the folder"),
+        ({"weight_map": {"wte.weight": "/etc/model.safetensors"}}, "is not in the folder"),
         ({"weight_map": {"wte.weight": 3}}, "weight_map"),
         ({"weight_map": ["a"]}, "weight_map"),
         ([], "weight_map"),
@@ -205,7 +205,7 @@ def test_an_index_that_lies_is_refused(folder, index, said):
         (replace(LLAMA, positions="learned"), "llama", "positions=learned"),
         (LLAMA, "qwen3", "qk_norm=False"),
         (replace(QWEN, bias=True), "qwen3", "bias=True"),
-        (TINY, "bert", "it holds other models than a GPT"),
+        (TINY, "bert", "cannot represent a GPT"),
         (TINY, "lama", "unknown family 'lama'"),
     ],
 )
@@ -219,8 +219,8 @@ def test_a_model_that_has_no_form_anywhere_hears_of_every_family(tmp_path):
     with pytest.raises(UsageError) as caught:
         write(GPT(replace(TINY, positions="alibi")), tmp_path)
     for name, family in FAMILIES.items():
-        assert (f"no {name}: " in str(caught.value)) == (GPTConfig in family.kinds())
-    with pytest.raises(UsageError, match="it can be a LlamaForCausalLM"):
+        assert (f"\n{name}: " in str(caught.value)) == (GPTConfig in family.kinds())
+    with pytest.raises(UsageError, match="it can be represented as a LlamaForCausalLM"):
         write(GPT(LLAMA), tmp_path, "gpt2")
 
 

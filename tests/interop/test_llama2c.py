@@ -86,7 +86,7 @@ def by_hand(pieces, text):
 def test_the_real_pieces_join_as_llama2c_joins_them(real_data):
     path = real_data("weights/stories260K/tok512.bin")
     tokenizer = read_llama2c_tokenizer(path)
-    pieces = llama2c._scored(path)
+    pieces = llama2c._scored_tokens(path)
     texts = st.text(max_size=30) | st.text(alphabet="the andw.\n", max_size=40)
 
     @given(texts.filter(lambda text: "\u2581" not in text))
@@ -125,7 +125,7 @@ def test_the_piece_that_scores_most_is_joined_first(ab, bc, ids, tmp_path):
     [
         (FIRST[:2], "are missing"),
         (LETTERS, "must be <unk>"),
-        ([*FIRST, *LETTERS, LETTERS[1]], "stands twice"),
+        ([*FIRST, *LETTERS, LETTERS[1]], "occurs twice"),
         ([*FIRST, (b"", 0.0)], "is empty"),
         ([*FIRST, (b"\xff", 0.0)], "not UTF-8"),
         ([*FIRST, (b"a", float("nan"))], "has the score nan"),
@@ -190,10 +190,10 @@ def test_a_negative_vocabulary_means_a_head_of_its_own(tmp_path):
         ((0, *HEADER[1:]), "dim=0"),
         ((*HEADER[:2], -2, *HEADER[3:]), "n_layers=-2"),
         ((*HEADER[:2], 2**30, *HEADER[3:]), "n_layers"),
-        ((*HEADER[:2], 2**23, *HEADER[3:]), "the header asks for"),
+        ((*HEADER[:2], 2**23, *HEADER[3:]), "the header requires"),
         ((*HEADER[:3], 3, *HEADER[4:]), "num_heads=3"),
         ((*HEADER[:4], 3, *HEADER[5:]), "num_kv_heads=3"),
-        ((*HEADER[:6], 6), "the header asks for"),
+        ((*HEADER[:6], 6), "the header requires"),
         ((0x616B3432, *HEADER[1:]), "not a version-0"),
     ],
 )
@@ -206,7 +206,7 @@ def test_a_header_that_makes_no_sense_is_refused(tmp_path, header, said):
 
 @pytest.mark.parametrize("extra", [-1, 1])
 def test_a_file_of_another_size_is_refused(tmp_path, extra):
-    with pytest.raises(DataError, match="the header asks for"):
+    with pytest.raises(DataError, match="the header requires"):
         read_llama2c(made(tmp_path / "m.bin", extra=extra))
 
 

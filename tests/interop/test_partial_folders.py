@@ -188,7 +188,7 @@ def test_a_gpt_without_a_tokenizer_computes_from_ids_and_refuses_texts(tmp_path,
     assert not (tmp_path / "ours").exists()
     assert headway_exits("generate", tmp_path, "a") == UsageError.exit_code
     shown = capsys.readouterr().err
-    assert "this model has no tokenizer" in shown and "put tokenizer.json there" in shown
+    assert "this model has no tokenizer" in shown and "add tokenizer.json, or" in shown
 
 
 def test_ids_beyond_the_vocabulary_are_one_line_on_standard_error(tmp_path, capsys):

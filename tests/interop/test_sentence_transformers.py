@@ -119,7 +119,7 @@ def test_both_spellings_of_pooling_are_read(place, said):
             "'cls+mean'",
         ),
         (listed(MODULES), {"pooling_mode": "lasttoken"}, "'lasttoken'"),
-        (listed(MODULES), [], "names and values"),
+        (listed(MODULES), [], "JSON object"),
     ],
 )
 def test_what_is_not_here_or_not_theirs_is_refused(place, modules, pooling, said):

@@ -139,7 +139,11 @@ def test_folders_that_have_no_form_here_are_refused(tmp_path):
         ("encoder", {"model_type": "swin"}, "encoder.model_type=swin"),
         ("decoder", {"model_type": "bert"}, "model_type=bert"),
         ("decoder", {"add_cross_attention": False}, "add_cross_attention=False"),
-        ("encoder", {"hidden_size": 12, "pooler_output_size": 12}, "12 wide"),
+        (
+            "encoder",
+            {"hidden_size": 12, "pooler_output_size": 12},
+            "encoder.hidden_size=12, decoder.n_embd=24",
+        ),
     ):
         path.write_text(json.dumps({**good, half: {**good[half], **change}}))
         with pytest.raises(DataError) as told:

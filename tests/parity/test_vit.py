@@ -181,7 +181,7 @@ def test_what_a_config_asks_for_in_vain_is_refused_by_name(change, reason, tmp_p
 
 def test_what_has_no_form_there_is_refused_with_reasons(tmp_path):
     config = replace(TINY, positions="sinusoidal", registers=2, layer_scale=0.1)
-    with pytest.raises(UsageError, match=r"no vit.*positions=sinusoidal.*\n?.*registers=2"):
+    with pytest.raises(UsageError, match=r"vit: .*positions=sinusoidal.*\n?.*registers=2"):
         write(ViT(config), tmp_path)
     with pytest.raises(UsageError, match="pooling=mean"):
         write(ViTClassifier(ViT(TINY), 3, "mean"), tmp_path)
