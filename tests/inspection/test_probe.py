@@ -154,7 +154,7 @@ def test_an_image_encoder_used_alone_is_recognised_by_what_it_has():
 @pytest.mark.parametrize(
     ("make", "given", "named", "message"),
     [
-        (tagger, ("a", "b"), {}, "this tagger takes one input, but a second one was given"),
+        (tagger, ("a", "b"), {}, "this tagger takes one input, not two"),
         (image_encoder, (PICTURES[0],), {"target": "a"}, "this image encoder generates no output"),
         (translator, ("a",), {"language": "de"}, "this translator has no output languages"),
         (encoder, (3,), {}, "must be a text that is not empty"),

@@ -260,7 +260,7 @@ def words() -> WordsBundle:
         ),
         (gpt, ("  ",), {}, "not empty"),
         (gpt, (3,), {}, "not empty"),
-        (gpt, ("a", "b"), {}, "takes one input, but a second one was given"),
+        (gpt, ("a", "b"), {}, "takes one input, not two"),
         (gpt, ("a",), {"target": "b"}, "generates no output, so it takes no target"),
         (translator, ("bread",), {"language": "de"}, "has no output languages"),
         (answerer, ("Who waves?",), {}, "an answer is looked for in a text"),

@@ -118,7 +118,7 @@ class Bundle(ABC):
     ) -> None:
         """Raise UsageError for arguments that `probe` does not accept, according to `inputs`."""
         if second is not None and not self.inputs.second:
-            raise UsageError(f"this {self.kind} takes one input, but a second one was given")
+            raise UsageError(f"this {self.kind} takes one input, not two")
         if target is not None and not self.inputs.target:
             raise UsageError(
                 f"this {self.kind} generates no output, so it takes no target",

@@ -93,7 +93,7 @@ class ImageEncoderBundle(StoredBundle):
 def vectors_of(
     vit: ViT,
     reader: ImageReader,
-    pictures: Sequence[Picture],
+    images: Sequence[Picture],
     pooling: Literal["first", "mean"] | None = None,
     normalise: bool = True,
 ) -> Float[Tensor, "N D"]:
@@ -102,7 +102,7 @@ def vectors_of(
     if pooling == "first" and not vit.config.class_token:
         raise UsageError("pooling=first: this model has no [CLS] token", hint="use pooling=mean")
     device = next(vit.parameters()).device
-    parts = [_encoded(vit, images, pooling) for images in batches_of(reader, pictures, device)]
+    parts = [_encoded(vit, batch, pooling) for batch in batches_of(reader, images, device)]
     vectors = torch.cat(parts) if parts else torch.zeros(0, vit.config.model_dim)
     return F.normalize(vectors, dim=-1) if normalise else vectors
 
@@ -148,14 +148,14 @@ def names_of(vit: ViT, y: int, x: int) -> list[str]:
 
 
 def batches_of(
-    reader: ImageReader, pictures: Sequence[Picture], device: torch.device
+    reader: ImageReader, images: Sequence[Picture], device: torch.device
 ) -> Iterator[Float[Tensor, "B C Y X"]]:
-    """Yield batches of preprocessed images. Raises UsageError if `pictures` is a single image."""
-    if isinstance(pictures, str | bytes | Path):
+    """Yield batches of preprocessed images. Raises UsageError if `images` is a single image."""
+    if isinstance(images, str | bytes | Path):
         raise UsageError("expected a list of images, got a single one", hint="[image]")
-    for start in range(0, len(pictures), BATCH):
-        chunk = pictures[start : start + BATCH]
-        pixels = [as_pixels(image, f"image {start + i + 1}") for i, image in enumerate(chunk)]
+    for start in range(0, len(images), BATCH):
+        chunk = images[start : start + BATCH]
+        pixels = [as_pixels(item, f"image {start + i + 1}") for i, item in enumerate(chunk)]
         yield reader.batch(pixels).to(device)
 
 

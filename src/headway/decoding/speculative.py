@@ -124,7 +124,7 @@ def _verify(
     return chosen, accepted
 
 
-def _accept_or_resample(p: Float[Tensor, V], proposal: Proposal, offset: int, row: Row) -> int:
+def _accept_or_resample(p: Float[Tensor, " V"], proposal: Proposal, offset: int, row: Row) -> int:
     """Return the proposed token if it is accepted; else a sample from max(p - q, 0), normalised,
     which is never the proposed token."""
     token, q = proposal.tokens[offset], proposal.weights[offset]

@@ -25,7 +25,7 @@ from headway.text import AbsentMarkedTokenizer, ForeignTokenizer, MarkedTokenize
 from headway.text.hf_tokenizer import FILE, FILE_LIMIT
 
 WORDS_FILE = "vocab.txt"
-PIECES_FILE = "spiece.model"
+SENTENCEPIECE_FILE = "spiece.model"
 ADDED_FILE = "added_tokens.json"
 DEFAULTS = {
     "pad_token": ("[PAD]", "<pad>"),
@@ -62,9 +62,9 @@ def read_marked(folder: str | Path, model_type: str | None = None) -> MarkedToke
 
 
 def _what_to_do(folder: Path) -> str:
-    if (folder / PIECES_FILE).exists():
+    if (folder / SENTENCEPIECE_FILE).exists():
         return (
-            f"{PIECES_FILE} alone is not supported; create {FILE} in the same folder with "
+            f"{SENTENCEPIECE_FILE} alone is not supported; create {FILE} in the same folder with "
             "transformers.AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)"
         )
     return f"add {FILE}, or {WORDS_FILE}, or {VOCABULARY_FILE} and {MERGES_FILE} to the folder"

@@ -1,4 +1,4 @@
-"""What BERT, RoBERTa, DistilBERT and ALBERT share: the same parts and heads by different names."""
+"""Code shared by BERT, RoBERTa, DistilBERT and ALBERT: the same parts and heads by other names."""
 
 from __future__ import annotations
 

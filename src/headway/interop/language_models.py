@@ -1,5 +1,5 @@
-"""What the families of language models share: one architecture, whose head may be tied to the
-embedding."""
+"""Code shared by the families of language models: one architecture, whose head may be tied to
+the embedding."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def language_family(
     `Family` for the others.
     """
 
-    def config(hf_config: Facts, found: object) -> GPTConfig:
+    def config(hf_config: Facts, keys: object) -> GPTConfig:
         return GPTConfig(**settings(hf_config))
 
     def all_parts(config: GPTConfig) -> Iterator[Part]:
