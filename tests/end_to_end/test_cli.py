@@ -133,7 +133,7 @@ def test_resuming_with_a_change_notes_it_in_the_run(tmp_path):
     done = headway(
         "train", "--resume", "runs/r", "--steps", "8", "--optimizer.lr", "1e-4", cwd=tmp_path
     )
-    assert "optimizer.lr was 0.002, is 0.0001" in done.stderr
+    assert "optimizer.lr changed from 0.002 to 0.0001" in done.stderr
     kept = (tmp_path / "runs" / "r" / "run.yaml").read_text()
     assert "optimizer.lr: 0.002 -> 0.0001" in kept and "lr: 0.0001" in kept
 
@@ -228,7 +228,7 @@ def test_fetching_emoji_names_and_again(tmp_path):
     first = headway("data", "fetch", "emoji-names", "--target", "de", cwd=tmp_path)
     assert "train" in first.stderr and "new combinations" in first.stderr
     again = headway("data", "fetch", "emoji-names", "--target", "de", cwd=tmp_path)
-    assert "already there" in again.stderr
+    assert "(reused)" in again.stderr
     header = (tmp_path / "data" / "emoji-names-en-de" / "train.tsv").read_text().split("\n")[0]
     assert header == "emoji\ten\tde"
 

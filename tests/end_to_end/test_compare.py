@@ -141,9 +141,9 @@ def test_models_of_any_task_are_compared(tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("compare", "which plan?"),
+        ("compare", "the plan is missing"),
         ("compare leader", "Did you mean ladder?"),
-        ("compare ladder a b", "what is 'b'?"),
+        ("compare ladder a b", "unexpected argument 'b'"),
         ("compare translate data --vary model.num_heads", "must be like model.num_heads=1,2,4"),
         ("compare translate data --vary model.num_heads=1", "at least two variants"),
         ("compare translate data --vary model.num_head=1,2", "Did you mean model.num_heads?"),

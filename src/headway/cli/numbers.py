@@ -1,4 +1,4 @@
-"""How a run's numbers are shown, whatever its family evaluates."""
+"""How the metrics of a run are printed, for all tasks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ UNSHOWN = {"took", "seconds", "time"}
 
 
 def metrics(event: Mapping[str, Any]) -> dict[str, float]:
-    """The numbers of a `valid` event, in the evaluator's order; negated ones stand there twice."""
+    """The metrics of a `valid` event, in order, without the negated copies of older versions."""
     return {
         name: value
         for name, value in event.items()
@@ -19,12 +19,12 @@ def metrics(event: Mapping[str, Any]) -> dict[str, float]:
 
 
 def written(name: str, value: float) -> str:
-    """Scores of 0 to 100 (CIDEr-D: to 10) with two places, everything else with three."""
+    """A metric as text: scores from 0 to 100 (CIDEr-D: 10) with two decimals, others with three."""
     return f"{value:.2f}" if name in TITLES else f"{value:.3f}"
 
 
 def best_of(metric: str, value: float) -> str:
-    """What a run is best by, under the name that people know: BLEU 39.11, nats 1.400."""
+    """The metric that selects the best model, with its usual name: BLEU 39.11, nats 1.400."""
     plain = metric.removeprefix("negative_")
     sign = 1 if plain == metric else -1
     return f"{TITLES.get(plain, plain)} {written(plain, sign * value)}"
