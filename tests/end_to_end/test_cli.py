@@ -163,7 +163,7 @@ def test_yaml_and_flags_flags_win(tmp_path):
         ("train translate data --source en --target de --time soon", 2, "30m"),
         ("train translate data --source en --target de --device tpu", 2, "cuda"),
         ("train translate data --source en --target fr", 2, "'fr'"),
-        ("train translate data --source en --target de --device " + ABSENT, 2, "none here"),
+        ("train translate data --source en --target de --device " + ABSENT, 2, "not available"),
         ("train translate nowhere.tsv --source en --target de", 2, "no such file"),
         ("train translate", 2, "no data"),
         ("train transalte data", 2, "Did you mean translate"),

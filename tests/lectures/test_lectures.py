@@ -237,7 +237,7 @@ def test_what_is_there_is_only_replaced_when_asked(command, capfd, tmp_path):
     page = tmp_path / "here" / "order.md"
     page.write_text("mine")
     code, _, error = command(capfd, "order", "--out", "here")
-    assert code == 2 and "order.md would be replaced" in error and "--overwrite" in error
+    assert code == 2 and "files exist already: order.md" in error and "--overwrite" in error
     assert page.read_text() == "mine" and len(list(page.parent.iterdir())) == 1
     assert command(capfd, "order", "--out", "here", "--overwrite")[0] == 0
     assert "It holds" in page.read_text()

@@ -10,6 +10,7 @@ from cyclopts import Parameter
 
 from headway.cli.console import data, data_json
 from headway.cli.flags import FLOPS, TokenCount, between, number
+from headway.cli.numbers import aligned, gigabytes, short_number, time_span
 from headway.errors import UsageError, did_you_mean
 from headway.settings import MOST
 
@@ -246,7 +247,7 @@ def _costs(sheet: Sheet) -> list[str]:
 
     count, work = parameters(sheet.config), _work(sheet)
     c, paper = sheet.config, PAPERS.get(sheet.size)
-    published = f" (published: {_short(paper)})" if paper else ""
+    published = f" (published: {short_number(paper)})" if paper else ""
     best = f"; {CHINCHILLA} per parameter would be {CHINCHILLA * count.total:.3g}"
     best = "" if sheet.tokens == CHINCHILLA * count.total else best
     return [
@@ -267,10 +268,10 @@ def _time(sheet: Sheet, work: dict[str, float | int]) -> str:
     """The line on the devices and the training time."""
     start = f"{sheet.rated} at {sheet.rate / 1e12:g} TFLOP/s x {sheet.mfu:g} (MFU): "
     if sheet.gpus == 0:
-        return start + _span(work["seconds"])
+        return start + time_span(work["seconds"])
     days = work["gpu_days"]
     spent = f"{days:,.0f}" if days >= 100 else f"{days:.3g}"
-    return f"{start}{spent} GPU-days, on {sheet.gpus:,} {_span(work['seconds'])}"
+    return f"{start}{spent} GPU-days, on {sheet.gpus:,} {time_span(work['seconds'])}"
 
 
 def _work(sheet: Sheet) -> dict[str, float | int]:
@@ -313,8 +314,8 @@ def _memory_table(sheet: Sheet) -> list[str]:
         memory = _memory_of(sheet, way)
         sizes = [*vars(memory).values(), memory.total]
         fits_or_not = ["yes" if memory.total <= sheet.room * 1e9 else "no"] if sheet.room else []
-        rows.append([str(way), *map(_gigabytes, sizes), *fits_or_not])
-    return _aligned(rows)
+        rows.append([str(way), *map(gigabytes, sizes), *fits_or_not])
+    return aligned(rows)
 
 
 RECOMPUTED: tuple[tuple[str, bool, Recompute], ...] = (
@@ -343,8 +344,8 @@ def _activation_table(sheet: Sheet) -> list[str]:
             )
             for size in sizes
         )
-        rows.append([name, *map(_gigabytes, bytes_by_size)])
-    return _aligned(rows)
+        rows.append([name, *map(gigabytes, bytes_by_size)])
+    return aligned(rows)
 
 
 def _notes(sheet: Sheet) -> list[str]:
@@ -386,33 +387,3 @@ def _as_dict(sheet: Sheet) -> dict[str, Any]:
         "flops": _work(sheet),
         "ways": ways,
     }
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """The rows as lines of text: the first column is aligned left, the others right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(
-            cell.rjust(width) if column else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in rows
-    ]
-
-
-def _gigabytes(size: int) -> str:
-    return f"{size / 1e9:,.2f}" if size < 1e11 else f"{size / 1e9:,.0f}"
-
-
-def _short(number: float) -> str:
-    """A number of parameters as 175 B or 1542 M."""
-    millions = number / 1e6
-    return f"{millions:g} M" if number < 1.6e9 else f"{number / 1e9:g} B"
-
-
-def _span(seconds: float) -> str:
-    """A duration in days, hours, minutes or seconds, whichever suits its length."""
-    for unit, length in (("days", 86_400), ("hours", 3600), ("minutes", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:,.1f} {unit}"
-    return f"{seconds:.1f} seconds"
