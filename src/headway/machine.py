@@ -22,16 +22,16 @@ _MMAP_THRESHOLD, _TRIM_THRESHOLD = -3, -1  # mallopt's parameter numbers in glib
 @dataclass(frozen=True, kw_only=True)
 class MachineConfig:
     device: Literal["auto", "cpu", "cuda", "mps"] = setting(
-        "auto", "Device that computes; auto selects a GPU if available."
+        "auto", "device that computes; auto selects a GPU if available"
     )
     dtype: Literal["float32", "bfloat16"] = setting(
-        "float32", "Dtype of matrix products; bfloat16 is mixed precision (autocast)."
+        "float32", "dtype of matrix products; bfloat16 is mixed precision (autocast)"
     )
     threads: int | None = setting(
-        None, "Number of CPU threads. If unset, chosen by torch.", gt=0, le=THREADS
+        None, "number of CPU threads; if unset, chosen by torch", gt=0, le=THREADS
     )
     compile: bool = setting(
-        False, "Compile the model with torch.compile; takes minutes at the start of a run."
+        False, "compile the model with torch.compile, which takes minutes at the start of a run"
     )
 
 

@@ -35,7 +35,13 @@ def place(tmp_path_factory):
 
 def test_training_says_what_it_does_and_leaves_a_bundle(place):
     said = (place / "said").read_text()
-    for part in ("vocabulary size 280 (bpe)", "data      train:", "2 layers, d=12", "valid step=5 nats="):
+    parts = (
+        "vocabulary size 280 (bpe)",
+        "data      train:",
+        "2 layers, d=12",
+        "valid step=5 nats=",
+    )
+    for part in parts:
         assert part in said, part
     assert "\n   output " in said
     assert "generate runs/a" in said and "batches of 30 tokens" in said

@@ -38,7 +38,14 @@ def place(tmp_path_factory):
 
 def test_training_says_what_it_does_and_leaves_a_bundle(place):
     said = (place / "said").read_text()
-    for part in ("vocabulary size 13", "skip-gram", "batches of 64 words", "valid step=60 loss=", "next"):
+    parts = (
+        "vocabulary size 13",
+        "skip-gram",
+        "batches of 64 words",
+        "valid step=60 loss=",
+        "next",
+    )
+    for part in parts:
         assert part in said, part
     assert "words nearest runs/r" in said
     run = place / "runs" / "r"

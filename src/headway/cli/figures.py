@@ -84,7 +84,7 @@ def figures(
         if missing[name]:
             raise UsageError(f"figure {name} needs {missing[name]}", hint=f"add {missing[name]}")
     if models.picture is not None and not models.picture.is_file():
-        raise UsageError("no such file", str(models.picture), "check --picture")
+        raise UsageError("no such file", str(models.picture), "check the path of --picture")
     for name in drawn:
         check_new(out / f"{name}.{ending}")
     make_folder(out)
