@@ -123,7 +123,7 @@ def test_settings_of_language_models_are_shown(here):
         ("train gpt-tiny t.txt --run a --steps 9", 2, "other settings"),
         ("train gpt-tini t.txt", 2, "gpt-tiny"),
         ("translate runs/a hello", 2, "needs a translator"),
-        ("eval runs/a/model", 2, "does not say what it was trained on"),
+        ("eval runs/a/model", 2, "has no run.yaml, which names the held-out data"),
         ("eval runs/a nowhere.txt", 2, "nowhere.txt"),
         ("eval runs/a empty.txt", 3, "no text"),
         ("eval runs/a --length 0", 2, "--length 0"),
