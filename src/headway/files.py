@@ -120,11 +120,14 @@ def read_bytes(path: Path, limit: int) -> bytes:
                     f"the file has {size:,} bytes; at most {limit:,} are allowed", str(path)
                 )
             data = file.read(size + 1)
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        reason = error.strerror or error
+        hint = "check the path and its permissions"
+        raise DataError(f"the file cannot be read: {reason}", str(path), hint) from error
+    except ValueError as error:
         if isinstance(error, DataError):
             raise
-        reason = (error.strerror if isinstance(error, OSError) else None) or error
-        raise DataError(f"the file cannot be read: {reason}", str(path)) from error
+        raise DataError(f"the file cannot be read: {error}", str(path)) from error
     # Devices have no size, and a file that is still written has a wrong one.
     if len(data) != size:
         raise DataError("not a plain file, or it changed while it was read", str(path))

@@ -124,7 +124,7 @@ def test_the_same_command_again_continues_and_has_nothing_to_do(place):
 
 def test_other_settings_under_the_same_name_are_refused_and_named(place):
     said = fails(2, *train_words(place / "data", "r", "--steps", "31"), cwd=place)
-    assert "training.steps: 30 there, 31 now" in said and "--resume" in said
+    assert "training.steps: 30 in the run, 31 now" in said and "--resume" in said
 
 
 def test_resuming_with_a_change_notes_it_in_the_run(tmp_path):

@@ -236,7 +236,7 @@ def test_the_live_page_answers_this_machine_alone(place):
         status, said = fetch(f"{address}api/walk", {**asked, "map": "decoder", "place": 1})
         assert status == 200 and len(json.loads(said)["walk"]) > 8
         for body, what in (
-            ({"text": ""}, "nothing"),
+            ({"text": ""}, "the text is missing"),
             ({"text": "a", "heads": [["decoder", 9, 0]]}, "layer 9"),
             ({"txt": "a"}, "txt"),
         ):

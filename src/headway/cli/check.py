@@ -76,8 +76,9 @@ def check(
     else:
         data(_table(report))
     if report.faults:
+        count = len(report.faults)
         raise DataError(
-            f"{len(report.faults)} faults in the data",
+            f"the data has {count} {'fault' if count == 1 else 'faults'}",
             str(path),
             "fix them, or train anyway: empty pairs are skipped, all others are used unchanged",
         )

@@ -82,7 +82,10 @@ def figures(
     drawn = [name for name in chosen if not missing[name]]
     for name in names:
         if missing[name]:
-            raise UsageError(f"figure {name} needs {missing[name]}", hint=f"add {missing[name]}")
+            raise UsageError(
+                f"figure {name} needs {missing[name]}",
+                hint=f"headway figures {name} {missing[name].replace(' ', ' PATH ')} PATH",
+            )
     if models.picture is not None and not models.picture.is_file():
         raise UsageError("no such file", str(models.picture), "check the path of --picture")
     for name in drawn:

@@ -120,7 +120,8 @@ def _run(words: list[str]) -> int:
         if words[:1] == ["train"] and HELP.intersection(words):
             show_help([word for word in words[1:] if word not in HELP])
     except CycloptsError as error:
-        report(UsageError(" ".join(str(error).split()), hint="headway --help"))
+        command = f"headway {words[0]}" if words and words[0] in app else "headway"
+        report(UsageError(" ".join(str(error).split()), hint=f"{command} --help"))
         return UsageError.exit_code
     except HeadwayError as error:
         report(error)

@@ -196,9 +196,9 @@ def _rate(gpus: int, flags: GPUFlags, dtype: str) -> tuple[float, str, float | N
     if flags.memory is not None and not flags.memory > 0:
         raise UsageError(f"--memory {flags.memory:g}: must be more than 0 GB")
     if flags.gpu and (flags.tflops is not None or gpus == 0):
-        other = "--gpus 0" if gpus == 0 else "--tflops"
+        flag = "--gpus 0" if gpus == 0 else "--tflops"
         raise UsageError(
-            f"--gpu {flags.gpu} and {other} cannot be combined", hint="leave one of them out"
+            f"--gpu {flags.gpu} and {flag} cannot be combined", hint="leave one of them out"
         )
     if flags.tflops is not None:
         if not 0 < flags.tflops < MOST_TERAFLOPS:

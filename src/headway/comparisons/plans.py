@@ -36,7 +36,10 @@ class Plan:
     def __post_init__(self) -> None:
         names = [variant.name for variant in self.variants]
         if len(names) < 2:
-            raise UsageError("a comparison needs at least two variants", hint="--vary KEY=A,B")
+            raise UsageError(
+                "a comparison needs at least two variants",
+                hint="several values of a setting: --vary KEY=A,B",
+            )
         for name in names:
             if names.count(name) > 1:
                 raise UsageError(f"two variants are named {name!r}; their names must be different")

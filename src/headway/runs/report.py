@@ -33,7 +33,10 @@ def report_of(run: Path) -> Encoded:
     """
     metrics = run / "metrics.jsonl"
     if not metrics.is_file():
-        raise UsageError(f"{run} is not a run folder: it has no metrics.jsonl")
+        raise UsageError(
+            f"{run} is not a run folder: it has no metrics.jsonl",
+            hint="headway runs ls lists all runs",
+        )
     trained, valid = (read_metrics(metrics, kind) for kind in ("train", "valid"))
     report: dict[str, Any] = {
         "curves": [*_training_curves(trained), *_held_out_curves(valid)],

@@ -88,8 +88,8 @@ class TooLarge(Exception):
     """The body of a request is larger than allowed."""
 
 
-async def _send_error(send: Send, status: int, what: str) -> None:
-    body = json.dumps({"error": what}).encode()
+async def _send_error(send: Send, status: int, message: str) -> None:
+    body = json.dumps({"error": message}).encode()
     headers = [
         (b"content-type", b"application/json"),
         (b"content-length", str(len(body)).encode()),

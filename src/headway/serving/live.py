@@ -22,12 +22,12 @@ class BundleViewer:
 
     def __init__(self, bundle: Bundle, name: str) -> None:
         self.bundle, self.name = bundle, name
-        self._picture: bytes | str | None = None
+        self._image: bytes | str | None = None
 
     def open(self, path: str) -> Document:
         """The first document, for a text or the path of an image from the command line."""
         if self.looks_at_pictures:
-            self._picture = path
+            self._image = path
             return self.look(Question())
         return self.look(Question(text=path))
 
@@ -84,10 +84,10 @@ class BundleViewer:
             if not request.text:
                 raise UsageError("the text is missing", hint="type a text")
             return {"given": request.text, "second": request.second or None, "target": target}
-        self._picture = request.picture or self._picture
-        if self._picture is None:
+        self._image = request.picture or self._image
+        if self._image is None:
             raise UsageError("the image is missing", hint="drop an image")
-        return {"given": self._picture, "target": target}
+        return {"given": self._image, "target": target}
 
 
 def _title_of(head: Head) -> str:

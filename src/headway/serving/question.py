@@ -45,7 +45,7 @@ def parse(request: Any) -> Question:
         text=_text(request, "text"),
         second=_text(request, "second"),
         target=_text(request, "target"),
-        picture=_picture(request.get("picture")),
+        picture=_image(request.get("picture")),
         heads=_heads(request.get("heads", [])),
         maps=_text(request, "map"),
         **{name: _number(request.get(name, 0), name) for name in ("layer", "head", "place")},
@@ -73,7 +73,7 @@ def _number(value: Any, name: str) -> int:
     return value
 
 
-def _picture(value: Any) -> bytes | None:
+def _image(value: Any) -> bytes | None:
     """The image in a data: URL."""
     if value is None:
         return None
