@@ -25,7 +25,6 @@ from tests.fixtures.user_texts import (
 )
 
 NOT_YET = {
-    "attention",
     "blocks",
     "bundle",
     "data",

@@ -30,6 +30,10 @@ class MachineConfig:
     threads: int | None = setting(
         None, "number of CPU threads; if unset, chosen by torch", gt=0, le=THREADS
     )
+    fast: bool = setting(
+        True,
+        "fast implementations of attention, linear layers and dropout; if false, the plain ones",
+    )
     compile: bool = setting(
         False, "compile the model with torch.compile, which takes minutes at the start of a run"
     )

@@ -62,16 +62,17 @@ Port = Annotated[int, Parameter(validator=between(0, Most(65_535, "the largest p
 
 @dataclass(frozen=True)
 class Loader(Machine):
-    """A machine that loads models onto its device. verify, family: as in `headway.load`."""
+    """A machine that loads models onto its device. verify, family, fast: as in `headway.load`."""
 
     verify: bool = True
     family: str | None = None
+    fast: bool = True
 
     def load(self, folder: str | Path) -> Bundle:
         """Load the model of a run folder or a model folder onto the device of this machine."""
         from headway.tasks.opening import load
 
-        return load(folder, self.device, verify=self.verify, family=self.family)
+        return load(folder, self.device, verify=self.verify, family=self.family, fast=self.fast)
 
     def load_as(self, bundle_class: type[B], folder: str | Path) -> B:
         """Load a model that must be of this class. UsageError if it is of another one."""
@@ -110,6 +111,10 @@ class MachineFlags:
         ),
     ] = None
 
+    fast: Annotated[
+        bool, Parameter(help="Use fast implementations of attention and linear layers.")
+    ] = True
+
     @property
     def settings(self) -> dict[str, Any]:
         """The flags that are settings of `MachineConfig`, by name."""
@@ -121,7 +126,7 @@ class MachineFlags:
         from headway.settings import override
 
         machine = prepare(override(MachineConfig(), self.settings, COMMAND_LINE))
-        return Loader(**vars(machine), verify=self.verify, family=self.family)
+        return Loader(**vars(machine), verify=self.verify, family=self.family, fast=self.fast)
 
 
 ON_THIS_MACHINE = MachineFlags()

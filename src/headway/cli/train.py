@@ -41,6 +41,7 @@ SHORT = {
     "device": "machine.device",
     "dtype": "machine.dtype",
     "threads": "machine.threads",
+    "fast": "machine.fast",
     "compile": "machine.compile",
 }
 """Short names of the most used settings."""
