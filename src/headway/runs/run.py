@@ -55,7 +55,7 @@ LOGGED = {"plan", "train", "valid", "sample", "saved", "resumed", "finished"}
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended. stop: done, time, early stop, interrupted, dry run."""
+    """The outcome of a run. stop: why it ended (done, time, early stop, interrupted, dry run)."""
 
     folder: Path
     stop: str
