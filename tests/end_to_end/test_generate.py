@@ -94,7 +94,7 @@ def test_a_conversation_keeps_to_its_turns(here):
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
-        ("generate", 2, "which model?"),
+        ("generate", 2, "the model is missing"),
         ("generate runs/absent x", 2, "holds no model"),
         ("generate runs/a x --top-p 3", 2, "top_p=3"),
         ("generate runs/a x --top-q 3", 2, "Did you mean"),
