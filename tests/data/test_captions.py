@@ -64,10 +64,10 @@ def test_rows_name_picture_files_and_those_of_one_file_belong_together(tmp_path)
 @pytest.mark.parametrize(
     ("rows", "columns", "where", "what"),
     [
-        (ROWS[:2], BOTH, ":3", "2 rows, and"),
-        ((*ROWS, ROWS[0]), BOTH, ":5", "4 rows, and"),
+        (ROWS[:2], BOTH, ":3", "2 rows, but"),
+        ((*ROWS, ROWS[0]), BOTH, ":5", "4 rows, but"),
         ((*ROWS[:2], ("train", " ", "")), BOTH, ":4", "no caption in en, de"),
-        ((*ROWS[:2], ("later", "x", "y")), BOTH, ":4", "split=later"),
+        ((*ROWS[:2], ("later", "x", "y")), BOTH, ":4", "but is later"),
     ],
 )
 def test_rows_that_do_not_fit_are_named_by_file_and_line(rows, columns, where, what, tmp_path):
@@ -81,14 +81,18 @@ def test_pictures_that_are_missing_or_none_are_named_by_file_and_line(tmp_path):
     (tmp_path / "x.txt").write_text("no picture")
     (tmp_path / "y.png").write_bytes(png(pixels_of(4, 6)))
     columns = CaptionColumns(text=("en",), split="part")
-    for name, what in (("z.png", "no such picture"), ("x.txt", "is no .png"), ("", "names no")):
+    for name, what in (
+        ("z.png", "no such image file"),
+        ("x.txt", "must end in .png, .jpg or .webp, but this is x.txt"),
+        ("", "not an image path"),
+    ):
         path = table(tmp_path / "c.tsv", ("image", "en", "part"), (name, "words", "train"))
         with pytest.raises(DataError) as told:
             read_captions(path, columns)
         assert told.value.where == f"{path}:2" and what in told.value.what
     rows = (("y.png", "words", "train"), ("y.png", "more", "valid"))
     path = table(tmp_path / "c.tsv", ("image", "en", "part"), *rows)
-    with pytest.raises(DataError, match="is train in another row, and valid here"):
+    with pytest.raises(DataError, match="split valid here, but in train in an earlier row"):
         read_captions(path, columns)
 
 

@@ -53,14 +53,14 @@ def test_numbers_without_names_are_called_by_their_number(tmp_path):
 @pytest.mark.parametrize(
     ("given", "what"),
     [
-        ({"image": "photo"}, "must be called image or img"),
-        ({"label": "class"}, "must be called label or labels"),
-        ({"labels": (0, 1, 3, 0)}, r"no class 3: 3 names are given"),
+        ({"image": "photo"}, "must be named image or img"),
+        ({"label": "class"}, "must be named label or labels"),
+        ({"labels": (0, 1, 3, 0)}, r"class number 3 has no name: the file names 3"),
         ({"labels": (0, -1, 1, 0)}, "the class number -1 is negative"),
         ({"labels": (0.5, 1.0, 1.0, 1.0)}, "a name or a whole number"),
         ({"labels": (0, None, 1, 2)}, "a name or a whole number"),
-        ({"names": ["a", "a", "b"]}, "one name"),
-        ({"names": [1, 2, 3]}, "no texts"),
+        ({"names": ["a", "a", "b"]}, "must be distinct"),
+        ({"names": [1, 2, 3]}, "must be a list of texts"),
     ],
 )
 def test_what_is_no_set_of_pictures_is_refused_with_its_place(given, what, tmp_path):
@@ -73,7 +73,7 @@ def test_rows_without_a_picture_are_named_when_they_are_opened(tmp_path):
     images = [{"bytes": FILES[0], "path": None}, {"bytes": None, "path": "a.png"}]
     found = read_images([written(tmp_path / "x.parquet", images=images, labels=(0, 1))])
     assert found.train[0].pixels().shape == (3, 4, 3)
-    with pytest.raises(DataError, match=r"no picture(.|\n)*x.parquet\[1\]"):
+    with pytest.raises(DataError, match=r"bytes of an image file(.|\n)*x.parquet\[1\]"):
         found.train[1].pixels()
     bad = read_images([written(tmp_path / "y.parquet", images=[b"GIF89a"], labels=(0,))])
     with pytest.raises(DataError, match=r"y.parquet\[0\]"):

@@ -186,5 +186,5 @@ def test_texts_are_lines_of_files_or_columns_of_tables(tmp_path):
     with pytest.raises(UsageError, match="'fr'"):
         list(read_texts(both, "fr"))
     (tmp_path / "short.tsv").write_text("a\tb\nc\n")
-    with pytest.raises(DataError, match="1 columns, 2 are needed"):
+    with pytest.raises(DataError, match="at least 2 columns, but has 1"):
         list(read_texts([tmp_path / "short.tsv"], "2"))

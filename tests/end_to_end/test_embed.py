@@ -209,7 +209,7 @@ def test_vectors_of_another_model_are_refused_and_damaged_ones_too(here, place, 
     np.savez(path, texts=np.array([print], object), vectors=vectors)
     assert "can run code" in here("similar", "enc", "fox", str(path), code=3)[1]
     path.write_bytes(path.read_bytes()[:90])
-    assert "not an .npz file" in here("similar", "enc", "fox", str(path), code=3)[1]
+    assert "cannot be read as .npz" in here("similar", "enc", "fox", str(path), code=3)[1]
     assert "alone" in here("similar", "enc", "fox", str(path), "t.txt", code=2)[1]
     assert "no such file" in here("similar", "enc", "fox", "nowhere.npz", code=2)[1]
 

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headway.data.formats import Pair, PairFiles, Splits, read_pairs
-from headway.data.formats.lines import place
+from headway.data.formats.lines import location
 from headway.errors import HeadwayError
 from headway.text import TokenizerPair
 
@@ -252,4 +252,4 @@ def _sentence(name: str, files: PairFiles, finding: Finding, what: str, many: st
     lines = ", ".join(str(line) for line in finding.first_lines)
     more = ", …" if finding.count > len(finding.first_lines) else ""
     tail = "" if single else f" (lines {lines}{more})"
-    return f"{name}: {place(files.paths[0], finding.first_lines[0])}: {subject} {what}{tail}"
+    return f"{name}: {location(files.paths[0], finding.first_lines[0])}: {subject} {what}{tail}"

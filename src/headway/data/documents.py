@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from headway.data.formats.lines import ending, place, read_lines
+from headway.data.formats.lines import ending, location, read_lines
 from headway.errors import DataError, UsageError
 
 ENDINGS = (".txt", ".md", ".jsonl")
@@ -130,13 +130,13 @@ def _records(path: Path, key: str) -> Iterator[Part]:
         try:
             record = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise DataError(f"not JSON: {error}", place(path, number)) from error
+            raise DataError(f"not JSON: {error}", location(path, number)) from error
         text = record.get(key) if isinstance(record, dict) else None
         if not isinstance(text, str):
             keys = ", ".join(map(repr, record)) if isinstance(record, dict) else "no object"
             raise DataError(
                 f"there is no text under {key!r} (found: {keys})",
-                place(path, number),
+                location(path, number),
                 "name the key that holds it: --data.key NAME",
             )
         try:
@@ -144,7 +144,7 @@ def _records(path: Path, key: str) -> Iterator[Part]:
         except UnicodeEncodeError as error:  # JSON can spell \ud800 alone
             raise DataError(
                 f"half a character (\\u{ord(text[error.start]):04x}) in the text",
-                place(path, number),
+                location(path, number),
                 "remove it: no text has it",
             ) from error
         if text.strip():
