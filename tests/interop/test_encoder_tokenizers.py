@@ -240,8 +240,8 @@ def test_a_mark_that_is_nowhere_is_named(name, tmp_path):
         ({"tokenizer_config": {"strip_accents": 1}}, "strip_accents=1"),
         ({"tokenizer_config": []}, "names and values"),
         ({"added_tokens": {"<new>": 150}}, "adds pieces"),
-        ({"tokenizer": {}}, "not a usable tokenizer"),
-        ({"tokenizer": [1]}, "not a usable tokenizer"),
+        ({"tokenizer": {}}, "the tokenizer cannot be loaded"),
+        ({"tokenizer": [1]}, "the tokenizer cannot be loaded"),
     ],
 )
 def test_files_that_say_nonsense_are_refused(files, said, tmp_path):

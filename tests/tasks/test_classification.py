@@ -330,7 +330,9 @@ def test_what_cannot_work_is_refused_and_leaves_no_folder(
 def test_a_character_that_the_start_does_not_know_is_refused_with_its_line(texts, tmp_path):
     (tmp_path / "t.txt").write_text(STORY)
     train(configured(str(tmp_path / "t.txt"), data__tokenizer="characters"), tmp_path / "letters")
-    with pytest.raises(DataError, match=r"does not know the character 'y'(.|\n)*t.tsv:2"):
+    with pytest.raises(
+        DataError, match=r"the character 'y' is not in the model's vocabulary(.|\n)*t.tsv:2"
+    ):
         train(classifying(texts, tmp_path / "letters"), tmp_path / "new")
 
 

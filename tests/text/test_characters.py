@@ -50,12 +50,12 @@ def test_an_unknown_character_is_named_with_what_to_do() -> None:
 
 def test_ids_outside_and_texts_of_nothing_are_errors() -> None:
     for wrong in (-1, LETTERS.size):
-        with pytest.raises(DataError, match="outside the alphabet"):
+        with pytest.raises(DataError, match="outside the vocabulary"):
             LETTERS.decode([wrong])
-        with pytest.raises(DataError, match="outside the alphabet"):
+        with pytest.raises(DataError, match="outside the vocabulary"):
             LETTERS.pieces([wrong])
     for empty in ([], [""]):
-        with pytest.raises(DataError, match="no characters"):
+        with pytest.raises(DataError, match="must have at least one character"):
             Characters.train(empty)
     with pytest.raises(DataError, match="half of a character"):
         Characters.train(["\ud800"])

@@ -81,7 +81,7 @@ def test_what_cannot_be_is_an_error() -> None:
         PIECES.encode("a\ud800")
     with pytest.raises(DataError, match="half of a character"):
         TextPieces.train(["a\ud800"], 300)
-    with pytest.raises(UsageError, match="is below 257"):
+    with pytest.raises(UsageError, match="at least 257"):
         TextPieces.train(TEXTS, 256)
 
 
@@ -117,5 +117,5 @@ def test_damaged_and_foreign_files_are_refused(tmp_path: Path) -> None:
         with pytest.raises(DataError):
             load_tokenizer(tmp_path)
     path.unlink()
-    with pytest.raises(DataError, match=r"there is no tokenizer\.json"):
+    with pytest.raises(DataError, match=r"the folder has no tokenizer\.json"):
         load_tokenizer(tmp_path)

@@ -87,7 +87,7 @@ def test_training_is_deterministic_and_keeps_to_its_size():
     many = ["".join(chr(0x4E00 + i) for i in range(start, start + 20)) for start in range(0, 400)]
     for texts in (many, [" ".join(text) for text in many]):
         assert MarkedTokenizer.train(texts, 120).size <= 120
-    with pytest.raises(UsageError, match="below 100"):
+    with pytest.raises(UsageError, match="at least 100"):
         MarkedTokenizer.train(TEXTS, 99)
 
 
