@@ -37,7 +37,7 @@ def test_the_middle_is_cut_out_after_the_shorter_side_was_fitted():
 
 def test_a_thread_of_a_picture_is_refused_before_it_fills_the_memory():
     reader = ImageReader(height=200, width=200, mean=(0.0,), deviation=(1.0,), shorter=200)
-    with pytest.raises(DataError, match="too long and thin"):
+    with pytest.raises(DataError, match="too long and narrow"):
         reader.sized(np.zeros((1, 60_000, 1), np.uint8))
 
 

@@ -105,5 +105,5 @@ def test_a_row_of_marks_hides_nothing(tokenizer):
 
 
 def test_shares_beyond_all_are_refused():
-    with pytest.raises(ValueError, match="together"):
+    with pytest.raises(ValueError, match=r"hidden=0\.8 and random=0\.3 must add up"):
         MaskingConfig(hidden=0.8, random=0.3)

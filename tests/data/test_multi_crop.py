@@ -73,7 +73,7 @@ def test_blur_keeps_the_mean_of_an_even_picture_and_spreads_a_point():
 
 
 def test_impossible_views_are_named():
-    with pytest.raises(ValueError, match="two views"):
+    with pytest.raises(ValueError, match="at least 2 views"):
         ViewConfig(whole=1, local=0)
     with pytest.raises(ValueError, match=r"least=0\.5"):
         ViewConfig(least=0.5)

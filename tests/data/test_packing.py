@@ -256,21 +256,23 @@ def test_a_text_of_one_row_is_enough_and_less_is_refused(tmp_path):
     text = corpus(tmp_path / "short", [7], ends=False)
     (batch,) = an_epoch(TextRows([text], 4, 7))
     assert batch.tokens.tolist() == [text.ids[:-1].tolist()]
-    with pytest.raises(DataError, match="8 tokens is too short for rows of 8") as caught:
+    with pytest.raises(
+        DataError, match="more than 8 tokens, the sequence length, but has 8"
+    ) as caught:
         TextRows([text], 4, 8)
     assert caught.value.where == str(tmp_path / "short")
-    assert "--training.length 7 or less" in str(caught.value)
+    assert "--training.length to 7 or less" in str(caught.value)
 
 
 @pytest.mark.parametrize(
     ("weights", "what"),
     [
-        ([1.0], "1 weights for 2 corpora"),
-        ([1.0, 2.0, 3.0], "3 weights for 2 corpora"),
-        ([1.0, -1.0], "not all positive"),
-        ([1.0, 0.0], "not all positive"),
-        ([1.0, float("nan")], "nan are not all positive"),
-        ([1.0, float("inf")], "not all positive"),
+        ([1.0], "one weight for each of 2 corpora, but there are 1"),
+        ([1.0, 2.0, 3.0], "one weight for each of 2 corpora, but there are 3"),
+        ([1.0, -1.0], "must be positive numbers, but are 1.0,"),
+        ([1.0, 0.0], "must be positive numbers, but are 1.0,"),
+        ([1.0, float("nan")], "must be positive numbers, but are 1.0, nan"),
+        ([1.0, float("inf")], "must be positive numbers, but are 1.0,"),
     ],
 )
 def test_weights_that_make_no_shares_are_refused(tmp_path, weights, what):

@@ -65,12 +65,12 @@ def test_channels_are_averaged():
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"", "not a WAV"),
-        (b"RIFF1234WAVE", "not a WAV"),
-        (b"ID3 some mp3 or other", "not a WAV"),
-        (wav(b""), "without a sample"),
-        (wav(b"\0\0" * 9000, rate=10)[:60], "samples a second"),
-        (wav(b"\0\0" * 8, rate=5), "samples a second"),
+        (b"", "must be a WAV"),
+        (b"RIFF1234WAVE", "must be a WAV"),
+        (b"ID3 some mp3 or other", "must be a WAV"),
+        (wav(b""), "has no samples"),
+        (wav(b"\0\0" * 9000, rate=10)[:60], "of 1,000 to 768,000 Hz are allowed"),
+        (wav(b"\0\0" * 8, rate=5), "of 1,000 to 768,000 Hz are allowed"),
     ],
 )
 def test_what_is_no_sound_is_refused_with_its_name(data, message):
@@ -88,8 +88,8 @@ def test_a_sound_that_ends_before_its_last_sample_is_refused(read, width, channe
     with pytest.raises(DataError) as error:
         read(whole[:-missing], "short.wav")
     assert error.value.what == (
-        "the file is cut short: its header announces 6,000 bytes of samples, and "
-        f"{6000 - missing:,} are there"
+        "the file is truncated: its header declares 6,000 bytes of samples, but "
+        f"it has {6000 - missing:,}"
     )
     assert error.value.where == "short.wav"
 

@@ -70,11 +70,11 @@ def test_a_text_is_opened_with_its_own_vocabulary_only_and_damage_is_seen(text, 
         WordCorpus.open(tmp_path / "text", vocabulary)
     ids.write_bytes(raw[:-4])
     reseal(tmp_path / "text")
-    with pytest.raises(DataError, match="bytes where"):
+    with pytest.raises(DataError, match=r"the file must have .* bytes"):
         WordCorpus.open(tmp_path / "text", vocabulary)
     ids.write_bytes(raw[:-4] + b"\x09\0\0\0")
     reseal(tmp_path / "text")
-    with pytest.raises(DataError, match="does not have"):
+    with pytest.raises(DataError, match="word ids must be from 0 to"):
         WordCorpus.open(tmp_path / "text", vocabulary)
 
 
