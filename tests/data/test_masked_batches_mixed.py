@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from headway.data.masked_batches import MaskedRows
-from headway.data.sentence_pairs import OWN, Elsewhere
+from headway.data.sentence_pairs import SAME_CORPUS, Elsewhere
 from headway.text import MarkedTokenizer
 from tests.data.test_masked_batches import (
     LENGTH,
@@ -49,22 +49,22 @@ def test_texts_apart_come_from_any_corpus_by_its_share_where_they_may(several, n
         ).tolist():
             count += 1
             if not apart:
-                assert second == first_end and which == OWN
+                assert second == first_end and which == SAME_CORPUS
                 continue
-            assert which != number  # its own corpus is OWN
-            there = source.corpus if which == OWN else corpora[which]
+            assert which != number  # its own corpus is SAME_CORPUS
+            there = source.corpus if which == SAME_CORPUS else corpora[which]
             assert second < end <= len(there)
             assert document_of(there, second) == document_of(there, end - 1)
-            if which == OWN and len(there.documents) > 2:
+            if which == SAME_CORPUS and len(there.documents) > 2:
                 assert document_of(there, second) != document_of(there, first)
-            found[number if which == OWN else which] += 1
+            found[number if which == SAME_CORPUS else which] += 1
     total = sum(found.values())
     assert abs(total - count / 2) < 3 * (count / 4) ** 0.5 and total > 300
     tokens = np.array([each.tokens for each in corpora]) ** 0.5
     for which, share in enumerate(tokens / tokens.sum()):
         assert abs(found[which] - share * total) < 4 * (total * share * (1 - share)) ** 0.5
     # without leave, and for evaluation, all are of its own corpus
-    assert (source.plan(0)[:, 5] == OWN).all()
+    assert (source.plan(0)[:, 5] == SAME_CORPUS).all()
 
 
 def test_a_row_reads_its_second_text_where_the_plan_says(several):
@@ -74,14 +74,14 @@ def test_a_row_reads_its_second_text_where_the_plan_says(several):
         shown, types, targets = source.row(plan, index, 3)
         ids, place = np.array(truth(shown, targets)), np.array(types)
         first, second = ids[place == 0][1:-1].tolist(), ids[place == 1][:-1].tolist()
-        there = source.corpus if which == OWN else corpora[which]
+        there = source.corpus if which == SAME_CORPUS else corpora[which]
         for part, text in ((first, source.corpus.run(a, b)), (second, there.run(c, d))):
             whole = text.tolist()  # cut at its ends where both are too long
             cuts = [whole[i : i + len(part)] for i in range(len(whole) - len(part) + 1)]
             assert part in cuts
         assert len(shown) <= LENGTH
         seen.add(which)
-    assert seen == {OWN, 0, 2}
+    assert seen == {SAME_CORPUS, 0, 2}
 
 
 def test_only_the_first_passes_are_mixed_and_may_be_entered_anywhere(several):
@@ -89,7 +89,7 @@ def test_only_the_first_passes_are_mixed_and_may_be_entered_anywhere(several):
     mixed = []
     for epoch in range(4):
         plans = rows._of(epoch).plans
-        mixed.append(any((plan[:, 5] != OWN).any() for each in plans for plan in each))
+        mixed.append(any((plan[:, 5] != SAME_CORPUS).any() for each in plans for plan in each))
     assert mixed == [True, True, False, False]
     given = take(rows, rows.batches_an_epoch + 3)
     epoch, position = given[1][:2]

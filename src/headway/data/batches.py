@@ -53,35 +53,35 @@ def collate(corpus: Corpus, indices: Array, tokenizers: TokenizerPair) -> Transl
     return TranslationBatch(
         source,
         keys,
-        padded([[start, *row] for row in targets], pad)[0],
-        padded([[*row, end] for row in targets], pad)[0],
+        padded([[start, *ids] for ids in targets], pad)[0],
+        padded([[*ids, end] for ids in targets], pad)[0],
         tuple(positions),
     )
 
 
 def collate_sources(
-    rows: Sequence[Sequence[int]], tokenizer: Tokenizer
+    sequences: Sequence[Sequence[int]], tokenizer: Tokenizer
 ) -> tuple[Int[Tensor, "B S"], Bool[Tensor, "B S"] | None]:
     """Return the padded source ids, with </s> at the end of each sequence, and the padding mask.
 
     The mask is True at tokens and False at padding; None if there is no padding.
     """
-    ended = [[*row, tokenizer.eos] for row in rows]
+    ended = [[*sequence, tokenizer.eos] for sequence in sequences]
     source, keys = padded(ended, tokenizer.pad)
     return source, None if bool(keys.all()) else keys
 
 
 def padded(
-    rows: Sequence[Sequence[int]], pad: int
+    sequences: Sequence[Sequence[int]], pad: int
 ) -> tuple[Int[Tensor, "B T"], Bool[Tensor, "B T"]]:
     """Return sequences as one matrix, padded on the right, and a mask that is True at tokens.
 
     Sequences may be empty.
     """
-    longest = max(map(len, rows), default=0)
-    ids = [[*row, *[pad] * (longest - len(row))] for row in rows]
-    lengths = torch.tensor([len(row) for row in rows], dtype=torch.long)
-    matrix = torch.tensor(ids, dtype=torch.long).view(len(rows), longest)
+    longest = max(map(len, sequences), default=0)
+    ids = [[*sequence, *[pad] * (longest - len(sequence))] for sequence in sequences]
+    lengths = torch.tensor([len(sequence) for sequence in sequences], dtype=torch.long)
+    matrix = torch.tensor(ids, dtype=torch.long).view(len(sequences), longest)
     return matrix, torch.arange(longest) < lengths[:, None]
 
 

@@ -50,11 +50,12 @@ class CaptionCorpus:
             or not all(_is_captions(row) for row in rows)
         ):
             raise DataError(
-                f"not the captions (format {FORMAT}) of {len(images):,} pictures",
+                f"the file must have captions (format {FORMAT}) of {len(images):,} images, but "
+                "does not",
                 str(path),
-                "prepare the data again: remove this folder",
+                "delete this folder; training prepares it again",
             )
-        texts = [{name: tuple(said) for name, said in row.items()} for row in rows]
+        texts = [{name: tuple(captions) for name, captions in row.items()} for row in rows]
         return cls(images, texts)
 
 

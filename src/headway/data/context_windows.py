@@ -101,12 +101,12 @@ class Windows:
 
     def stream(self, epoch: int, position: int) -> Iterator[tuple[int, int, WordBatch]]:
         """Yield (next epoch, next position, batch), starting at batch `position` of `epoch`."""
-        rows = self.settings.rows
+        batch_size = self.settings.rows
         while True:
             ids, positions = self.epoch(epoch)
-            last = -(-len(positions) // rows)
+            last = -(-len(positions) // batch_size)
             while position < last:
-                chosen = positions[position * rows : (position + 1) * rows]
+                chosen = positions[position * batch_size : (position + 1) * batch_size]
                 batch = self._batch(ids, chosen, epoch, position)
                 position += 1
                 following = (epoch + 1, 0) if position == last else (epoch, position)

@@ -28,17 +28,17 @@ class FramedBatch:
 
 
 def collate_framed(
-    rows: Sequence[Sequence[int]], types: Sequence[Sequence[int]] | None, pad: int
+    sequences: Sequence[Sequence[int]], types: Sequence[Sequence[int]] | None, pad: int
 ) -> FramedBatch:
     """Return sequences of any lengths as one padded batch; pad: id of the padding token."""
-    tokens, keys = padded(rows, pad)
+    tokens, keys = padded(sequences, pad)
     paired = types is not None and any(map(any, types))
     return FramedBatch(tokens, keys, padded(types, 0)[0] if types is not None and paired else None)
 
 
-def shortest_first(rows: Sequence[Sequence[object]], size: int) -> Iterator[list[int]]:
+def shortest_first(sequences: Sequence[Sequence[object]], size: int) -> Iterator[list[int]]:
     """Yield the indices of all sequences in batches of `size`, sorted by length to reduce
     padding."""
-    order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
+    order = sorted(range(len(sequences)), key=lambda i: len(sequences[i]))
     for start in range(0, len(order), size):
         yield order[start : start + size]

@@ -20,7 +20,7 @@ from headway.files import read_json, write_file
 from headway.folders import new_folder, verify_folder
 
 SPLITS = ("train", "valid", "test")
-FACTS_FILE = "dataset.json"
+DESCRIPTION_FILE = "dataset.json"
 _EMOJI_NAMES = "emoji-names"
 
 
@@ -84,7 +84,7 @@ def fetch_emoji_names(target: str, folder: Path) -> Fetched:
         for split, table in tables.items():
             text = "".join(f"{row}\n" for row in table)
             write_file(temporary / f"{split}.tsv", text.encode("utf-8"))
-        write_file(temporary / FACTS_FILE, json.dumps(description, indent=2).encode("utf-8"))
+        write_file(temporary / DESCRIPTION_FILE, json.dumps(description, indent=2).encode("utf-8"))
     return _fetched(folder, description, reused=False)
 
 
@@ -184,14 +184,14 @@ def _split_of(source: str) -> str:
 def _reused(folder: Path, target: str) -> Fetched:
     try:
         verify_folder(folder)
-        description = read_json(folder / FACTS_FILE)
+        description = read_json(folder / DESCRIPTION_FILE)
         if description["dataset"] == _EMOJI_NAMES and description["target"] == target:
             return _fetched(folder, description, reused=True)
         fault = f"has {description['dataset']} for {description['target']!r}"
     except HeadwayError as error:
         fault = f"is not a complete fetched data set ({error.what})"
     except (KeyError, TypeError):
-        fault = f"has a {FACTS_FILE} of another program"
+        fault = f"has a {DESCRIPTION_FILE} of another program"
     raise UsageError(
         f"the folder exists already and {fault}",
         where=str(folder),
@@ -199,12 +199,12 @@ def _reused(folder: Path, target: str) -> Fetched:
     )
 
 
-def _fetched(folder: Path, facts: dict[str, Any], *, reused: bool) -> Fetched:
+def _fetched(folder: Path, description: dict[str, Any], *, reused: bool) -> Fetched:
     return Fetched(
         folder=folder,
-        target=facts["target"],
-        pairs=dict(facts["pairs"]),
-        skipped=dict(facts["skipped"]),
-        version=facts["version"],
+        target=description["target"],
+        pairs=dict(description["pairs"]),
+        skipped=dict(description["skipped"]),
+        version=description["version"],
         reused=reused,
     )

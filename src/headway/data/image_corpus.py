@@ -20,7 +20,7 @@ from headway.folders import new_folder
 from headway.shapes import Float, Tensor
 
 FORMAT = 1
-FACTS_FILE, PIXELS_FILE, LABELS_FILE = "facts.json", "pixels.bin", "labels.bin"
+DESCRIPTION_FILE, PIXELS_FILE, LABELS_FILE = "facts.json", "pixels.bin", "labels.bin"
 _LABEL = np.dtype("<i4")
 CHUNK = 256
 
@@ -32,11 +32,11 @@ class ImageCorpus:
     of `classes`. sizes: channels, height, width.
     """
 
-    def __init__(self, folder: Path, facts: dict[str, Any]) -> None:
+    def __init__(self, folder: Path, description: dict[str, Any]) -> None:
         self.folder = folder
-        self.classes: tuple[str, ...] = tuple(facts["classes"])
-        self.sizes: tuple[int, int, int] = tuple(facts["sizes"])  # channels, height, width
-        count, values_per_image = facts["count"], int(np.prod(self.sizes))
+        self.classes: tuple[str, ...] = tuple(description["classes"])
+        self.sizes: tuple[int, int, int] = tuple(description["sizes"])  # channels, height, width
+        count, values_per_image = description["count"], int(np.prod(self.sizes))
         pixels = mapped_numbers(folder / PIXELS_FILE, np.dtype(np.uint8), count * values_per_image)
         self.pixels: npt.NDArray[np.uint8] = pixels.reshape(count, *self.sizes)
         self.labels: npt.NDArray[np.int32] = mapped_numbers(folder / LABELS_FILE, _LABEL, count)
@@ -52,7 +52,7 @@ class ImageCorpus:
     def open(cls, folder: Path) -> ImageCorpus:
         """Map the images in `folder`. Raises DataError if the files are damaged."""
         verify_corpus(folder)
-        path, hint = folder / FACTS_FILE, "prepare the data again: remove this folder"
+        path, hint = folder / DESCRIPTION_FILE, "delete this folder; training prepares it again"
         description = read_json(path)
         sizes = description.get("sizes") if isinstance(description, dict) else None
         if (
@@ -110,7 +110,9 @@ def write_images(
     write_file(folder / LABELS_FILE, labels.tobytes())
     sizes = [sized.channels, sized.height, sized.width]
     description = {"format": FORMAT, "count": len(images), "sizes": sizes, "classes": list(classes)}
-    write_file(folder / FACTS_FILE, json.dumps(description, ensure_ascii=False, indent=1).encode())
+    write_file(
+        folder / DESCRIPTION_FILE, json.dumps(description, ensure_ascii=False, indent=1).encode()
+    )
 
 
 def sized_pixels(image: LabelledImage, sized: ImageReader) -> npt.NDArray[np.uint8]:

@@ -46,7 +46,7 @@ class LabelledTexts:
     @property
     def lengths(self) -> list[int]:
         """The number of tokens of each text."""
-        return [len(row) for row in self.rows]
+        return [len(sequence) for sequence in self.rows]
 
     def batch(self, indices: Sequence[int], pad: int) -> LabelledBatch:
         """Return the texts with these indices as a batch."""
@@ -57,16 +57,16 @@ class LabelledTexts:
 
 
 def collate_labelled(
-    rows: Sequence[Sequence[int]],
+    sequences: Sequence[Sequence[int]],
     targets: Targets,
     pad: int,
     indices: Sequence[int] = (),
     types: Sequence[Sequence[int]] | None = None,
 ) -> LabelledBatch:
     """Return texts of any lengths, none empty, with their targets as one batch."""
-    if len(rows) != len(targets) or not all(rows):
+    if len(sequences) != len(targets) or not all(sequences):
         raise ValueError("every text must have a label and at least one token")
-    framed = collate_framed(rows, types, pad)
+    framed = collate_framed(sequences, types, pad)
     return LabelledBatch(
         framed.tokens, framed.keys, framed.types, torch.tensor(targets), tuple(indices)
     )

@@ -44,4 +44,4 @@ class ByLength(Generic[B]):
 
     def stream(self, epoch: int, position: int) -> Iterator[tuple[int, int, B]]:
         """Yield (next epoch, next position, batch), starting at batch `position` of `epoch`."""
-        return endless(self.epoch, lambda rows, _: self.batch(rows), epoch, position)
+        return endless(self.epoch, lambda indices, _: self.batch(indices), epoch, position)

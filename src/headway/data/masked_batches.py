@@ -18,7 +18,7 @@ from headway.data.sentence_pairs import (
     ELSEWHERE,
     FIRST,
     FIRST_END,
-    OWN,
+    SAME_CORPUS,
     SECOND,
     SECOND_END,
     Elsewhere,
@@ -133,7 +133,7 @@ class Source:
             ids, types = self.marks.frame(first.tolist(), room=self.settings.length)
         else:
             second_corpus = self.corpus
-            if corpus_number != OWN and self.anywhere is not None:
+            if corpus_number != SAME_CORPUS and self.anywhere is not None:
                 second_corpus = self.anywhere.corpora[corpus_number]
             second = second_corpus.run(second_at, second_end)
             first, second = fitted(first, second, self.room, random)
@@ -177,11 +177,11 @@ class MaskedRows:
 
     def stream(self, epoch: int, position: int) -> Iterator[tuple[int, int, MaskedBatch]]:
         """Yield (next epoch, next position, batch), starting at batch `position` of `epoch`."""
-        rows = self.settings.rows
+        batch_size = self.settings.rows
 
         def batches(number: int) -> list[npt.NDArray[np.int64]]:
             order = self._of(number).order
-            return [order[start : start + rows] for start in range(0, len(order), rows)]
+            return [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
 
         return endless(
             batches,

@@ -75,27 +75,27 @@ class Masking:
         self, ids: Sequence[int], random: np.random.Generator
     ) -> tuple[list[int], list[int]]:
         """Return (the ids with some masked, the sorted positions of the tokens to predict)."""
-        row = np.array(ids, np.int64)
-        positions = self._chosen(row, random)
+        tokens = np.array(ids, np.int64)
+        positions = self._chosen(tokens, random)
         chances = random.random(len(positions))
         random_tokens = self.ordinary[random.integers(len(self.ordinary), size=len(positions))]
         mask_below, random_from = self.config.hidden, 1 - self.config.random
         # chances in 0 .. 1: [MASK] at the lower end, random tokens at the upper end
-        row[positions[chances < mask_below]] = self.mask
+        tokens[positions[chances < mask_below]] = self.mask
         is_random = chances >= random_from
-        row[positions[is_random]] = random_tokens[is_random]
-        return row.tolist(), positions.tolist()
+        tokens[positions[is_random]] = random_tokens[is_random]
+        return tokens.tolist(), positions.tolist()
 
     def count(self, tokens: int) -> int:
         """Return how many of `tokens` tokens are chosen."""
         return max(1, round(self.config.share * tokens)) if tokens else 0
 
-    def _chosen(self, row: Numbers, random: np.random.Generator) -> Numbers:
-        candidates = np.flatnonzero(~self.is_special[row])
+    def _chosen(self, tokens: Numbers, random: np.random.Generator) -> Numbers:
+        candidates = np.flatnonzero(~self.is_special[tokens])
         count = self.count(len(candidates))
         if not self.config.whole_words:
             return np.sort(random.permutation(candidates)[:count])
-        continues = self.continues[row[candidates]]
+        continues = self.continues[tokens[candidates]]
         continues[1:] &= np.diff(candidates) == 1  # a special token is between
         continues[:1] = False
         words = np.cumsum(~continues) - 1

@@ -196,14 +196,14 @@ def _cut(segments: Sequence[tuple[TextCorpus, int]], length: int) -> TextBatch:
     tokens = np.zeros((len(segments), length), np.int64)
     targets = np.full((len(segments), length), IGNORED, np.int64)
     lengths = []
-    for row, (corpus, start) in enumerate(segments):
+    for index, (corpus, start) in enumerate(segments):
         ids: npt.NDArray[Any] = corpus.ids[start : start + length + 1].astype(np.int64)
         real = len(ids) - 1
-        tokens[row, :real], targets[row, :real] = ids[:-1], ids[1:]
+        tokens[index, :real], targets[index, :real] = ids[:-1], ids[1:]
         low, high = np.searchsorted(corpus.offsets, (start + 1, start + real + 1))
         borders = corpus.offsets[low:high] - start  # starts of documents, 1 ... real
         if corpus.marks_ends:
-            targets[row, borders - 1] = IGNORED
+            targets[index, borders - 1] = IGNORED
         inside = [int(b) for b in borders if b < real]
         ends = [*inside, real, length] if real < length else [*inside, length]
         lengths.append(tuple(int(n) for n in np.diff(ends, prepend=0)))

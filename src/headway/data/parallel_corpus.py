@@ -22,7 +22,7 @@ from headway.text import TokenizerPair
 
 CHUNK = 4096
 FORMAT = 1
-FACTS_FILE = "corpus.json"
+DESCRIPTION_FILE = "corpus.json"
 SIDES = ("source", "target")
 _DTYPES: dict[str, np.dtype[Any]] = {"uint16": np.dtype("<u2"), "uint32": np.dtype("<u4")}
 _OFFSET = np.dtype("<i8")
@@ -55,7 +55,7 @@ class Corpus:
         fingerprints).
         """
         verify_corpus(folder)
-        path = folder / FACTS_FILE
+        path = folder / DESCRIPTION_FILE
         description = read_json(path)
         _check_description(description, path)
         if description["tokenizers"] != tokenizers.fingerprint:
@@ -128,7 +128,7 @@ def prepare(
             "skipped": skipped,
             "tokenizers": tokenizers.fingerprint,
         }
-        write_file(temporary / FACTS_FILE, json.dumps(description, indent=2).encode("utf-8"))
+        write_file(temporary / DESCRIPTION_FILE, json.dumps(description, indent=2).encode("utf-8"))
     return Corpus.open(folder, tokenizers)
 
 

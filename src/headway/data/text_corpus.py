@@ -23,7 +23,7 @@ from headway.files import read_json, write_file
 from headway.folders import new_folder
 
 FORMAT = 1
-FACTS_FILE, IDS_FILE, OFFSETS_FILE = "text.json", "ids.bin", "offsets.bin"
+DESCRIPTION_FILE, IDS_FILE, OFFSETS_FILE = "text.json", "ids.bin", "offsets.bin"
 CHUNK = 64  # number of parts encoded at once
 _DTYPES: dict[str, np.dtype[Any]] = {"uint16": np.dtype("<u2"), "uint32": np.dtype("<u4")}
 _OFFSET = np.dtype("<i8")
@@ -84,7 +84,7 @@ class TextCorpus:
         Raises DataError if the files are damaged or were encoded with another tokenizer.
         """
         verify_corpus(folder)
-        path, hint = folder / FACTS_FILE, "prepare the data again"
+        path, hint = folder / DESCRIPTION_FILE, "prepare the data again"
         description = read_json(path)
         is_complete = (
             isinstance(description, dict)
@@ -169,5 +169,5 @@ def prepare_text(
             "marks_ends": bool(ends),
             "tokenizer": tokenizer.fingerprint,
         }
-        write_file(temporary / FACTS_FILE, json.dumps(description, indent=2).encode())
+        write_file(temporary / DESCRIPTION_FILE, json.dumps(description, indent=2).encode())
     return TextCorpus.open(folder, tokenizer)

@@ -21,7 +21,7 @@ from headway.folders import new_folder
 from headway.text import Vocabulary, words_of
 
 FORMAT = 1
-FACTS_FILE, IDS_FILE = "words.json", "words.bin"
+DESCRIPTION_FILE, IDS_FILE = "words.json", "words.bin"
 _DTYPE = np.dtype("<i4")
 _HASHED = 2**20  # number of positions hashed at once
 
@@ -53,7 +53,7 @@ class WordCorpus:
         Raises DataError if the files are damaged or were encoded with another vocabulary.
         """
         verify_corpus(folder)
-        path = folder / FACTS_FILE
+        path = folder / DESCRIPTION_FILE
         description = read_json(path)
         numbers = ("words", "unknown", "ids")
         if (
@@ -104,7 +104,7 @@ def prepare_words(lines: Iterable[str], vocabulary: Vocabulary, folder: Path) ->
             "ids": words + written + 1,
             "vocabulary": vocabulary.fingerprint,
         }
-        write_file(temporary / FACTS_FILE, json.dumps(description, indent=2).encode())
+        write_file(temporary / DESCRIPTION_FILE, json.dumps(description, indent=2).encode())
     return WordCorpus.open(folder, vocabulary)
 
 

@@ -33,7 +33,7 @@ def read_arrays(source: Path) -> LabelledImages:
     return images_by_split
 
 
-def read_pictures(source: Path, name: str = "images") -> list[LabelledImage]:
+def read_unlabelled_images(source: Path, name: str = "images") -> list[LabelledImage]:
     """Return the images of one array of an .npz file without labels (each label is "").
 
     Raises DataError for a missing array, or one that does not contain images.

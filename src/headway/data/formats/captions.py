@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from headway.data.formats.arrays import read_pictures
+from headway.data.formats.arrays import read_unlabelled_images
 from headway.data.formats.images import SPLITS, TRAIN, LabelledImage
 from headway.data.formats.lines import location
 from headway.data.formats.tables import read_rows
@@ -74,7 +74,7 @@ def _beside(
     rows: Sequence[tuple[int, dict[str, object]]],
     images: Path,
 ) -> list[CaptionedImage]:
-    labelled = read_pictures(images)
+    labelled = read_unlabelled_images(images)
     if len(rows) != len(labelled):
         first = rows[len(labelled)][0] if len(rows) > len(labelled) else rows[-1][0] if rows else 1
         raise DataError(
