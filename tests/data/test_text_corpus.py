@@ -1,4 +1,4 @@
-"""Running text on disk: what went in comes out, and nothing else is let in."""
+"""Running text on disk: it is read back unchanged, and damaged files are refused."""
 
 import json
 

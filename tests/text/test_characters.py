@@ -28,7 +28,7 @@ def test_the_training_text_itself_always_comes_back(text: str) -> None:
     assert letters.size == 1 + len(set(text))
 
 
-def test_characters_stand_in_the_order_of_their_codes_after_the_end() -> None:
+def test_characters_are_in_the_order_of_their_codes_after_the_end_token() -> None:
     assert isinstance(LETTERS, TextTokenizer)
     assert LETTERS.characters == "".join(sorted(ALPHABET)) and LETTERS.size == len(ALPHABET) + 1
     assert LETTERS.bos == LETTERS.eos == 0 and LETTERS.begin("") == [0]

@@ -26,11 +26,11 @@ def test_any_text_comes_back_exactly(text: str) -> None:
 
 
 @given(ANY_TEXT.filter(lambda text: not text.startswith(" ")))
-def test_words_joined_by_spaces_are_the_text_and_hold_every_piece_once(text: str) -> None:
+def test_words_joined_by_spaces_are_the_text_and_have_every_token_once(text: str) -> None:
     ids = TOKENIZER.encode(text)
     words = TOKENIZER.words(ids)
     assert " ".join(word for word, _ in words) == text
-    assert [place for _, places in words for place in places] == list(range(len(ids)))
+    assert [position for _, positions in words for position in positions] == list(range(len(ids)))
 
 
 @pytest.mark.parametrize("special", ["<pad>", "<s>", "</s>"])
@@ -51,7 +51,7 @@ def test_training_twice_gives_the_same_tokenizer_and_a_file_keeps_it(tmp_path: P
     assert Tokenizer.train(TEXTS[:1], 330).fingerprint != TOKENIZER.fingerprint
 
 
-def test_pieces_are_readable_and_specials_are_skipped_by_decode() -> None:
+def test_tokens_are_readable_and_specials_are_skipped_by_decode() -> None:
     ids = [TOKENIZER.bos, *TOKENIZER.encode("The 🦊"), TOKENIZER.eos]
     pieces = TOKENIZER.pieces(ids)
     assert (pieces[0], pieces[1], pieces[-1]) == ("<s>", " The", "</s>")
@@ -142,8 +142,8 @@ def test_a_word_of_very_many_letters_is_learned_from_within_seconds(train) -> No
 def test_texts_are_cut_for_training_only_inside_words_of_more_than_a_thousand_letters() -> None:
     long, signs = "ab" * 1200, "-" * 1001
     texts = ["a " * 5000, "x" * 1000, f"so {long}, {signs} end", "", "漢字。" * 400]
-    found = list(_without_long_words(texts))
-    assert found[:2] == texts[:2] and found[-2:] == texts[-2:]
-    cut = found[2:-2]
+    groups = list(_without_long_words(texts))
+    assert groups[:2] == texts[:2] and groups[-2:] == texts[-2:]
+    cut = groups[2:-2]
     assert "".join(cut) == texts[2] and len(cut) == 4
     assert cut[0] == f"so {long[:1000]}" and cut[-1] == "- end"

@@ -1,4 +1,4 @@
-"""Words out of text, and the list of known ones."""
+"""Splitting text into words, and vocabularies of words."""
 
 import json
 
@@ -38,7 +38,7 @@ def test_frequent_words_come_first_and_ties_go_by_the_alphabet():
     assert made(min_count=2).words == [BORDER, "b", "a", "c"]
 
 
-def test_unknown_words_are_left_out_and_one_asked_for_is_answered_with_the_closest():
+def test_unknown_words_are_left_out_and_an_error_names_the_closest_word():
     vocabulary = Vocabulary(["great", "greet", "awesome"], [3, 2, 1])
     assert vocabulary.encode(["great", "pizza", "awesome"]) == [1, 3]
     assert vocabulary.id_of("GREAT") == 1
@@ -61,7 +61,7 @@ def test_a_vocabulary_comes_back_as_it_was_saved(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "facts",
+    "content",
     [
         [],
         {"format": 2, "words": ["a"], "counts": [1]},
@@ -71,8 +71,8 @@ def test_a_vocabulary_comes_back_as_it_was_saved(tmp_path):
         {"format": 1, "words": ["a", "b"], "counts": [1]},
     ],
 )
-def test_what_is_no_vocabulary_is_refused(tmp_path, facts):
-    (tmp_path / "vocabulary.json").write_text(json.dumps(facts))
+def test_what_is_no_vocabulary_is_refused(tmp_path, content):
+    (tmp_path / "vocabulary.json").write_text(json.dumps(content))
     with pytest.raises(DataError):
         Vocabulary.load(tmp_path)
 

@@ -53,7 +53,7 @@ class CaptionCorpus:
                 f"the file must have captions (format {FORMAT}) of {len(images):,} images, but "
                 "does not",
                 str(path),
-                "delete this folder; training prepares it again",
+                "delete this folder to prepare the data again",
             )
         texts = [{name: tuple(captions) for name, captions in row.items()} for row in rows]
         return cls(images, texts)

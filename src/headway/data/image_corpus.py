@@ -52,7 +52,7 @@ class ImageCorpus:
     def open(cls, folder: Path) -> ImageCorpus:
         """Map the images in `folder`. Raises DataError if the files are damaged."""
         verify_corpus(folder)
-        path, hint = folder / DESCRIPTION_FILE, "delete this folder; training prepares it again"
+        path, hint = folder / DESCRIPTION_FILE, "delete this folder to prepare the data again"
         description = read_json(path)
         sizes = description.get("sizes") if isinstance(description, dict) else None
         if (
