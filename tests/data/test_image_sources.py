@@ -169,7 +169,9 @@ def test_unknown_sources_are_errors_with_the_known_ones(tmp_path):
     with pytest.raises(UsageError, match=r"no such file.*\n.*\n.*digits"):
         check_source(str(tmp_path / "none"))
     (tmp_path / "a.tar").write_bytes(b"")
-    with pytest.raises(UsageError, match=r"folders, .*\.zip, \.npz or \.parquet, but this name ends in \.tar"):
+    with pytest.raises(
+        UsageError, match=r"folders, .*\.zip, \.npz or \.parquet, but this name ends in \.tar"
+    ):
         check_source(str(tmp_path / "a.tar"))
     (tmp_path / "empty").mkdir()
     with pytest.raises(UsageError, match="no file that ends in"):

@@ -94,7 +94,7 @@ def test_pictures_become_vectors_in_a_file_and_in_a_plot(place, here):
     [
         (["classify", "runs/v"], 2, "which pictures?"),
         (["classify", "runs/v", "none.png"], 2, "no such file or folder"),
-        (["classify", "runs/v", "said"], 2, "pictures end in .png, .jpg"),
+        (["classify", "runs/v", "said"], 2, "must end in .png, .jpg"),
         (["classify", "runs/v", "a.png", "--second", "x"], 2, "--second is not for this"),
         (["classify", "runs/v", "bad.png"], 3, "cannot be read as an image"),
         (["fill", "runs/v", "[MASK]"], 2, "holds an image classifier"),
