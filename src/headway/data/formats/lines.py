@@ -147,7 +147,7 @@ def _decoded(
         if number == 1:
             if raw.startswith(_UTF16):
                 raise DataError(
-                    "the text must be UTF-8, but it is UTF-16",
+                    "the text is UTF-16, not UTF-8",
                     where=where(1),
                     hint=f"convert it: iconv -f UTF-16 -t UTF-8 {file_name}",
                 )
@@ -156,8 +156,7 @@ def _decoded(
             yield raw.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
         except UnicodeDecodeError as error:
             raise DataError(
-                "the text must be UTF-8, but "
-                f"byte 0x{raw[error.start]:02x} at position {error.start + 1} is not",
+                f"byte 0x{raw[error.start]:02x} at position {error.start + 1} is not UTF-8",
                 where=where(number),
                 hint=f"convert it, for example: iconv -f WINDOWS-1252 -t UTF-8 {file_name}",
             ) from error
