@@ -14,6 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from headway.files import check_new, write_file
+from headway.inspection.glossary import sentences
 from headway.inspection.page.bundling import bundle
 from headway.inspection.page.encoding import Encoded, header_json
 
@@ -96,8 +97,9 @@ def _digest(text: bytes) -> str:
 
 @cache
 def _script() -> bytes:
-    found = (entry for entry in _ASSETS.iterdir() if entry.name.endswith(".js"))
-    modules = {entry.name.removesuffix(".js"): entry.read_text("utf-8") for entry in found}
+    scripts = (entry for entry in _ASSETS.iterdir() if entry.name.endswith(".js"))
+    modules = {entry.name.removesuffix(".js"): entry.read_text("utf-8") for entry in scripts}
+    modules["sentences"] = f"export const SENTENCES = {header_json(sentences()).decode()};\n"
     return b"\n" + bundle(dict(sorted(modules.items()))).encode()
 
 

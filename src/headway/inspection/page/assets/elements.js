@@ -1,5 +1,6 @@
 // Building blocks of HTML. Whatever text comes in is text: nothing here reads markup, and styles are
 // set on the element itself, since the page's security policy allows none in attributes.
+import {marked, termed} from "./terms.js";
 
 export function el(tag, properties, ...children) {
   const made = document.createElement(tag);
@@ -33,7 +34,7 @@ export function refiller(select) {
 // A labelled choice. choices: [[value, words]].
 export function choice(label, act) {
   const select = el("select", {on: {change: () => act(select.value)}});
-  const element = el("label", {class: "choice"}, el("span", {}, label), select);
+  const element = marked(el("label", {class: "choice"}, el("span", {}, label), select), label);
   const refill = refiller(select);
   const show = (choices, value) => {
     refill(choices, value);
@@ -64,7 +65,7 @@ export function table(caption, heads, rows, properties) {
   return el(
     "table", properties || {},
     el("caption", {}, caption),
-    el("thead", {}, el("tr", {}, heads.map((words) => el("th", {scope: "col"}, words)))),
+    el("thead", {}, el("tr", {}, heads.map((words) => el("th", {scope: "col"}, termed(words))))),
     el("tbody", {}, rows.map((row) => el("tr", {}, row.map(cell)))),
   );
 }

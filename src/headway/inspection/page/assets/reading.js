@@ -3,6 +3,7 @@
 import {el} from "./elements.js";
 import {amount, nameOf, number, quoted, shorten} from "./tokens.js";
 import {colourOf, css} from "./colours.js";
+import {termed} from "./terms.js";
 import {top} from "./weights.js";
 
 export function sentence({map, weights, queries, keys, state}) {
@@ -21,7 +22,7 @@ export function reading(app) {
   const words = el("p", {class: "sentence", "aria-live": "polite", dir: "auto"});
   const body = el("tbody");
   const caption = el("caption");
-  const heads = [el("th", {scope: "col"}, "Token"), el("th", {scope: "col"}, "Place"), el("th", {scope: "col"}, "Weight")];
+  const heads = ["Token", "Position", "Weight"].map((words) => el("th", {scope: "col"}, termed(words)));
   const list = el("table", {class: "top"}, caption, el("thead", {}, el("tr", {}, heads)), body);
   const element = el("aside", {class: "reading", "aria-label": "In words"}, el("h2", {}, "In words"), words, list);
   const update = (now) => {

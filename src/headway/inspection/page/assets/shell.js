@@ -4,6 +4,8 @@ import {button, choice, el, refiller} from "./elements.js";
 import {liveBar} from "./live.js";
 import {reading} from "./reading.js";
 import {savingBar} from "./saving.js";
+import {marked} from "./terms.js";
+import {tooltip} from "./tooltip.js";
 
 const OF_WEIGHTS = new Set(["text", "alignment", "image", "grid", "matrix", "lines", "head", "time", "compare"]);
 const PAPER = "https://arxiv.org/abs/1902.10186";
@@ -19,7 +21,7 @@ function stepper(label, act) {
   const select = el("select", {"aria-label": label, on: {change: () => act(Number(select.value))}});
   const less = button("‹", () => act(Number(select.value) - 1), {"aria-label": `${label}: one back`});
   const more = button("›", () => act(Number(select.value) + 1), {"aria-label": `${label}: one on`});
-  const element = el("div", {class: "choice stepper"}, el("span", {}, label), less, select, more);
+  const element = marked(el("div", {class: "choice stepper"}, el("span", {}, label), less, select, more), label);
   const refill = refiller(select);
   const show = (choices, value) => {
     refill(choices, value);
@@ -61,7 +63,7 @@ export function shell(app) {
   const chosen = el("div", {class: "controls", role: "group", "aria-label": "What is shown"}, frame.element, map.element, layer.element, head.element);
   const live = liveBar(app);
   const main = el("main", {}, stage, words.element);
-  app.root.replaceChildren(el("header", {class: "top"}, title, facts, answer, notes, live.element), nav, chosen, el("div", {class: "beside"}, measures, why, note), problem, main);
+  app.root.replaceChildren(el("header", {class: "top"}, title, facts, answer, notes, live.element), nav, chosen, el("div", {class: "beside"}, measures, why, note), problem, main, tooltip(app.root));
   let shown = null;
 
   const open = () => {
@@ -77,7 +79,7 @@ export function shell(app) {
     const offered = app.views;
     if (nav.childElementCount !== offered.length || [...nav.children].some((one, at) => one.dataset.view !== offered[at].id)) {
       nav.replaceChildren(...offered.map((view) => {
-        const one = button(view.title, () => app.set({view: view.id}));
+        const one = marked(button(view.title, () => app.set({view: view.id})), view.title);
         one.dataset.view = view.id;
         return one;
       }));
@@ -99,7 +101,7 @@ export function shell(app) {
     const said = JSON.stringify([all, current]);
     if (measures.dataset.said === said) return;
     measures.dataset.said = said;
-    measures.replaceChildren(...all.map((one) => button(one, () => app.set(of.includes(one) ? {measure: one} : {measure: one, view: viewOf(now.frame, one)}), {"aria-pressed": String(one === current)})));
+    measures.replaceChildren(...all.map((one) => marked(button(one, () => app.set(of.includes(one) ? {measure: one} : {measure: one, view: viewOf(now.frame, one)}), {"aria-pressed": String(one === current)}), one)));
     why.textContent = ABOUT[current] || "";
     const others = all.filter((one) => one !== "attention");
     note.lastChild.textContent = others.length ? `Compare it with ${others.join(", ")}.` : "";

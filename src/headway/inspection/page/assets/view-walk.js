@@ -2,6 +2,7 @@
 // numbers that this model had for this input.
 import {button, el, scroller} from "./elements.js";
 import {colourOf, css, inkOn} from "./colours.js";
+import {marked} from "./terms.js";
 import {number, shorten, shown} from "./tokens.js";
 
 // One matrix of numbers, tinted; of a larger one the part that is given.
@@ -76,7 +77,7 @@ export const walk = {
       const {walk: steps} = app.header();
       if (local.steps !== steps) {
         Object.assign(local, {steps, at: 0});
-        list.replaceChildren(...steps.map((one, at) => el("li", {}, button(shown(one.title), () => go(at)))));
+        list.replaceChildren(...steps.map((one, at) => el("li", {}, marked(button(shown(one.title), () => go(at)), one.title))));
       }
       show();
     };
