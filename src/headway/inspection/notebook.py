@@ -1,4 +1,4 @@
-"""A look inside in a cell of a notebook."""
+"""The inspection page in a cell of a notebook."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ from headway.inspection.watch import watch
 
 def show(
     bundle: Bundle,
-    given: Any,
+    input: Any,
     second: str | None = None,
     *,
     target: str | None = None,
     language: str | None = None,
     height: int = 720,
 ) -> Widget:
-    """The page of one input, as `headway inspect` writes it: put it last in a cell.
+    """Return the page of one input, as `headway inspect` writes it; the last value of a cell is
+    shown.
 
-    given, second, target, language: as `watch` takes them. height: in pixels. UsageError for what
-    cannot be watched.
+    input, second, target, language: as for `watch`. height: in pixels. Raises UsageError if the
+    model cannot be inspected.
     """
-    frame = watch(bundle, given, second, target=target, language=language, vectors=True)
-    title = given[:80] if isinstance(given, str) else frame.label
+    frame = watch(bundle, input, second, target=target, language=language, vectors=True)
+    title = input[:80] if isinstance(input, str) else frame.label
     return Widget(encode(Document(title=title, frames=[frame])), height)
