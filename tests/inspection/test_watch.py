@@ -251,12 +251,12 @@ def words() -> WordsBundle:
 @pytest.mark.parametrize(
     ("make", "given", "named", "message"),
     [
-        (words, ("fox",), {}, "no attention to look at"),
+        (words, ("fox",), {}, "no attention layers to inspect"),
         (
             lambda: translator(encoder="rnn", decoder="rnn", attention="none"),
             ("two dogs",),
             {},
-            "no attention to look at",
+            "no attention layers to inspect",
         ),
         (gpt, ("  ",), {}, "empty text"),
         (gpt, (3,), {}, "empty text"),

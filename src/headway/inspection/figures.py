@@ -30,22 +30,22 @@ def positions_picture(path: Path, length: int = 50, width: int = 128) -> None:
     bits = max(1, (length - 1).bit_length())
     counter = (torch.arange(length)[:, None] >> torch.arange(bits)) & 1
     with page(path, (10.5, 5.5)) as figure:
-        left, right = figure.subplots(1, 2, width_ratios=(1, 5))
-        left.imshow(counter.numpy(), cmap="Greys", aspect="auto", interpolation="nearest")
-        left.set_title("binary counter", loc="left", fontsize=11)
-        left.set_xticks(range(bits), [str(2**bit) for bit in range(bits)])
-        left.set_xlabel("value of the bit")
-        image = right.imshow(table, cmap="RdBu", vmin=-1, vmax=1, aspect="auto")
-        right.set_title(
+        counter_axes, table_axes = figure.subplots(1, 2, width_ratios=(1, 5))
+        counter_axes.imshow(counter.numpy(), cmap="Greys", aspect="auto", interpolation="nearest")
+        counter_axes.set_title("binary counter", loc="left", fontsize=11)
+        counter_axes.set_xticks(range(bits), [str(2**bit) for bit in range(bits)])
+        counter_axes.set_xlabel("value of the bit")
+        image = table_axes.imshow(table, cmap="RdBu", vmin=-1, vmax=1, aspect="auto")
+        table_axes.set_title(
             f"sinusoidal positions, {length} positions x {width} dimensions",
             loc="left",
             fontsize=11,
         )
-        right.set_xlabel("dimension i")
-        for axes in (left, right):
+        table_axes.set_xlabel("dimension i")
+        for axes in (counter_axes, table_axes):
             axes.set_ylabel("position t")
             axes.grid(visible=False)
-        figure.colorbar(image, ax=right, shrink=0.6, label="PE(t, i)")
+        figure.colorbar(image, ax=table_axes, shrink=0.6, label="PE(t, i)")
 
 
 def mask_picture(path: Path, words: Sequence[str], *, seed: int = 0) -> None:
@@ -88,7 +88,7 @@ def sentence_picture(
             raise UsageError(f"{name} has no self-attention map of the text")
         shares = maps[:, query][:, keys]  # H targets
         scored += [(float(s.max()), layer, head, s, maps[head]) for head, s in enumerate(shares)]
-    best = sorted(scored, key=lambda one: -one[0])[:PANELS]
+    best = sorted(scored, key=lambda entry: -entry[0])[:PANELS]
     titles = [
         f"layer {layer}, head {head + 1}: "
         + ", ".join(f"{t} {x:.0%}" for t, x in zip(targets, shares.tolist(), strict=True))

@@ -35,19 +35,19 @@ def opening(frame: Frame) -> Opening | None:
     with the largest score of all. If no weights sum to 1, so that there is no score: the last
     layer, mean over heads.
     """
-    maps = [one for one in frame.maps if one.measure == "attention"]
+    maps = [m for m in frame.maps if m.measure == "attention"]
     if not maps:
         return None
-    of_images = [one for one in maps if frame.sides[one.keys].picture is not None]
+    of_images = [m for m in maps if frame.sides[m.keys].picture is not None]
     if of_images:
         return Opening(of_images[-1].name, len(of_images[-1].layers) - 1, MEAN)
-    crossing = [one for one in maps if one.queries != one.keys]
+    crossing = [m for m in maps if m.queries != m.keys]
     scored = [
-        (score, Opening(one.name, layer, head))
-        for one in crossing or maps
-        if one.normalised
-        for layer, weights in enumerate(one.weights)
-        for head, score in enumerate(telling(weights, *_tokens(frame, one), one.causal).tolist())
+        (score, Opening(m.name, layer, head))
+        for m in crossing or maps
+        if m.normalised
+        for layer, weights in enumerate(m.weights)
+        for head, score in enumerate(telling(weights, *_tokens(frame, m), m.causal).tolist())
     ]
     if not scored:
         return Opening(maps[-1].name, len(maps[-1].layers) - 1, MEAN)

@@ -59,19 +59,19 @@ def _of_self_attention(
     a: Float[Tensor, "H T T"], tokens: Sequence[str], causal: bool
 ) -> dict[str, Float[Tensor, " H"]]:
     position = torch.arange(len(tokens))
-    apart = (
+    offset = (
         position[None, :] - position[:, None]
     )  # T T: position of the key minus that of the query
     number: dict[str, int] = {}
     ids = torch.tensor([number.setdefault(token, len(number)) for token in tokens])
     equal = ids[None, :] == ids[:, None]
-    behind = apart < 0
+    behind = offset < 0
     patterns: dict[str, Tensor] = {}
-    _add(patterns, "self", a, apart == 0)
-    _add(patterns, "previous token", a, apart == -1)
+    _add(patterns, "self", a, offset == 0)
+    _add(patterns, "previous token", a, offset == -1)
     if not causal:
-        _add(patterns, "next token", a, apart == 1)
-    _add(patterns, "duplicate token", a, equal & (behind if causal else apart != 0))
+        _add(patterns, "next token", a, offset == 1)
+    _add(patterns, "duplicate token", a, equal & (behind if causal else offset != 0))
     followed = torch.zeros_like(equal)
     followed[:, 1:] = (equal & behind)[:, :-1]
     _add(patterns, "induction", a, followed & behind)

@@ -29,7 +29,7 @@ from headway.shapes import Tensor
 
 def walk(
     bundle: Bundle,
-    input: Any,
+    given: Any,
     second: str | None = None,
     *,
     target: str | None = None,
@@ -44,16 +44,16 @@ def walk(
     """Return the steps of the computation at one position, through one head of one layer.
 
     All numbers were recorded while the model ran. Only scores and weights, which fast kernels do
-    not store, are computed again by `Kernel.weights` and `scores`. input, second, target, language,
-    written: as for `Bundle.probe`. map: "encoder", "decoder" or "cross"; if None, cross-attention
-    if there is any, otherwise self-attention. layer, head: counted from 0. place: position of the
-    query; if None, the position of the prediction: a masked token, [CLS], or in generated text the
-    last token.
+    not store, are computed again by `Kernel.weights` and `scores`. given: the text or image.
+    second, target, language, written: as for `Bundle.probe`. map: "encoder", "decoder" or "cross";
+    if None, cross-attention if there is any, otherwise self-attention. layer, head: counted from 0.
+    place: position of the query; if None, the position of the prediction: a masked token, [CLS], or
+    in generated text the last token.
 
     Raises UsageError for a map, layer, head or position that does not exist, and for a recurrent
     network.
     """
-    probe = bundle.probe(input, second, target=target, language=language, written=written)
+    probe = bundle.probe(given, second, target=target, language=language, written=written)
     return walk_through(probe, map=map, layer=layer, head=head, place=place, tables=tables)
 
 
@@ -70,7 +70,7 @@ def walk_through(
     path = _path(probe, map, layer, head, place, tables)
     trace, output = traced(probe.reading.model, probe.reading.run)
     side = probe.reading.axes["decoder" if path.part == "cross" else path.part][0]
-    steps = input_steps(probe, trace, side, path.place, tables)
+    steps = input_steps(probe, trace, side, path.position, tables)
     stream = stream_of(trace, path.stack)
     steps += _layers(path, stream, 0, layer, "Earlier layers")
     steps += _block(path, trace)
@@ -88,7 +88,7 @@ class _Path:
     part: str
     layer: int
     head: int
-    place: int
+    position: int
     tables: Tables
 
     @property
@@ -96,11 +96,11 @@ class _Path:
         """The tokens of the residual stream."""
         reading = self.probe.reading
         side = reading.axes["decoder" if self.part == "cross" else self.part][0]
-        return Axis(reading.pieces[side], self.place)
+        return Axis(reading.pieces[side], self.position)
 
 
 def _path(
-    probe: Probe, part: str | None, layer: int, head: int, place: int | None, tables: Tables
+    probe: Probe, part: str | None, layer: int, head: int, position: int | None, tables: Tables
 ) -> _Path:
     stacks, reading = stacks_of(probe.reading.model), probe.reading
     known = [
@@ -125,11 +125,11 @@ def _path(
         )
     side = reading.axes[part][0]
     count = len(reading.pieces[side])
-    if place is None:
-        place = _prediction_position(probe, side, count)
-    if not 0 <= place < count:
-        raise UsageError(f"{side} has no position {place}: its positions are 0 to {count - 1}")
-    return _Path(probe, stack, part, layer, head, place, tables)
+    if position is None:
+        position = _prediction_position(probe, side, count)
+    if not 0 <= position < count:
+        raise UsageError(f"{side} has no position {position}: its positions are 0 to {count - 1}")
+    return _Path(probe, stack, part, layer, head, position, tables)
 
 
 def _prediction_position(probe: Probe, side: str, count: int) -> int:
@@ -144,7 +144,7 @@ def _layers(path: _Path, stream: list[Tensor], first: int, last: int, title: str
     """Return a step with the outputs of several layers at the position, one row per layer."""
     if first >= last:
         return []
-    rows = torch.stack([stream[i + 1][0, path.place] for i in range(first, last)])
+    rows = torch.stack([stream[i + 1][0, path.position] for i in range(first, last)])
     names = Axis([f"layer {i + 1}" for i in range(first, last)], last - first - 1)
     table = path.tables.table("x", rows, names, Axis())
     return [
@@ -172,8 +172,8 @@ def _block(path: _Path, trace: Trace) -> list[Step]:
                 residual=residual,
                 call=call,
                 head=path.head,
-                queries=Axis(reading.pieces[queries], path.place),
-                keys=Axis(reading.pieces[keys], path.place if keys == queries else 0),
+                queries=Axis(reading.pieces[queries], path.position),
+                keys=Axis(reading.pieces[keys], path.position if keys == queries else 0),
             )
             steps += attention_steps(trace, around_head, path.tables)
         elif name == "feedforward":
@@ -204,7 +204,7 @@ def _sublayers(block: Any, part: str) -> list[tuple[str, str, nn.Module]]:
 def _feedforward(path: _Path, trace: Trace, block: Any, call: int) -> list[Step]:
     network, around = block.feedforward, block.around_feedforward
     before = norm_step(trace, around, call, path.rows, path.tables)
-    inner = trace.given(network.contract, call)[0, path.place]
+    inner = trace.given(network.contract, call)[0, path.position]
     steps = [
         step(
             "Feed-forward",
@@ -213,7 +213,7 @@ def _feedforward(path: _Path, trace: Trace, block: Any, call: int) -> list[Step]
             "FFN(x) = f(x W₁ + b₁) W₂ + b₂",
             type(network).forward,
             path.tables.table("input", trace.given(network, call)[0], path.rows, Axis()),
-            path.tables.table("hidden", inner, Axis([path.rows.names[path.place]]), Axis()),
+            path.tables.table("hidden", inner, Axis([path.rows.names[path.position]]), Axis()),
             path.tables.table("output", trace.gave(network, call)[0], path.rows, Axis()),
         )
     ]
@@ -256,7 +256,7 @@ def _predictions(path: _Path, output: Tensor) -> list[Step]:
     readout = path.probe.readout
     if readout is None or not len(readout.positions):
         return []
-    position = path.place + (
+    position = path.position + (
         path.probe.reading.axes.keys() == {"decoder"} and readout.side == "text"
     )
     positions = list(readout.positions)

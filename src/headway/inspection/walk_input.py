@@ -20,11 +20,11 @@ from headway.inspection.tables import Axis, Tables, step
 from headway.inspection.tracing import Trace
 
 
-def input_steps(probe: Probe, trace: Trace, side: str, place: int, tables: Tables) -> list[Step]:
+def input_steps(probe: Probe, trace: Trace, side: str, position: int, tables: Tables) -> list[Step]:
     """Return the steps that compute the input of the first block of the stack of this side."""
     reading = probe.reading
     module = reading.model.get_submodule(reading.embeddings[side])
-    rows = Axis(reading.pieces[side], place)
+    rows = Axis(reading.pieces[side], position)
     if isinstance(module, ImageEmbedding):
         return _image(trace, module, rows, tables)
     steps = [_ids(probe, side, rows, tables)]

@@ -38,7 +38,7 @@ MOST_ATTRIBUTED = 32  # positions whose predictions are attributed
 
 def watch(
     bundle: Bundle,
-    input: Any,
+    given: Any,
     second: str | None = None,
     *,
     target: str | None = None,
@@ -52,11 +52,12 @@ def watch(
 ) -> Frame:
     """Return the attention maps, predictions and analyses of one input.
 
-    input, second, target, language, written: as for `Bundle.probe`. layers: prefixes of the names
-    of attention layers ("decoder.blocks.3"); if empty, all. vectors: whether queries, keys and
-    norms of values are stored. analyses: what is computed in addition, if the model allows it;
-    "importance", not in the default, needs one more forward pass per head. top: the number of
-    predictions per position. label: name of the frame; if empty, the kind of the model.
+    given: the text or image. second, target, language, written: as for `Bundle.probe`. layers:
+    prefixes of the names of attention layers ("decoder.blocks.3"); if empty, all. vectors: whether
+    queries, keys and norms of values are stored. analyses: what is computed in addition, if the
+    model allows it; "importance", not in the default, needs one more forward pass per head. top:
+    the number of predictions per position. label: name of the frame; if empty, the kind of the
+    model.
 
     The outputs of the model are those of a normal forward pass. Raises UsageError for an unknown
     analysis or layer, and for a model without attention.
@@ -69,17 +70,17 @@ def watch(
         )
     if not attention_layers(bundle.model):
         raise UsageError(
-            "this model has no attention to look at", hint="use a model with attention"
+            "this model has no attention layers to inspect", hint="use a model with attention"
         )
     searches = isinstance(bundle, BeamSearching) and target is None
     if "beam" not in analyses or not searches:
-        probe = bundle.probe(input, second, target=target, language=language, written=written)
+        probe = bundle.probe(given, second, target=target, language=language, written=written)
         return look_at(
             probe, layers=layers, vectors=vectors, analyses=analyses, top=top, label=label
         )
-    bundle.check_input(input, second, language=language)
-    tree, best = search_tree(bundle, input, language=language)
-    probe = bundle.probe(input, second, target=best, language=language)
+    bundle.check_input(given, second, language=language)
+    tree, best = search_tree(bundle, given, language=language)
+    probe = bundle.probe(given, second, target=best, language=language)
     frame = look_at(probe, layers=layers, vectors=vectors, analyses=analyses, top=top, label=label)
     return replace(frame, beam=tree)
 
@@ -222,15 +223,17 @@ def _with_derived(
     layers: Mapping[str, Sequence[str]],
 ) -> Sequence[Maps]:
     """Return the maps and the measures computed from them; rollout needs the maps of all layers."""
-    derived = [one if vectors else replace(one, vectors=()) for one in maps]
+    derived = [attention if vectors else replace(attention, vectors=()) for attention in maps]
     if "rollout" in analyses:
         derived += [
-            rolled(one)
-            for one in maps
-            if one.queries == one.keys and one.normalised and one.layers == layers[one.name]
+            rolled(attention)
+            for attention in maps
+            if attention.queries == attention.keys
+            and attention.normalised
+            and attention.layers == layers[attention.name]
         ]
     if "value-weighted" in analyses:
-        derived += [weighted(one) for one in maps]
+        derived += [weighted(attention) for attention in maps]
     return derived
 
 

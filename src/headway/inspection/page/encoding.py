@@ -132,10 +132,10 @@ def _frame(frame: Frame, blocks: _Blocks, levels: int) -> dict[str, Any]:
         "sides": {name: _side(side) for name, side in frame.sides.items()},
         "maps": [_maps(maps, frame, blocks, levels) for maps in frame.maps],
         "opening": None if (first := opening(frame)) is None else asdict(first),
-        "guesses": [_plain(asdict(guess)) for guess in frame.guesses],
+        "guesses": [_plain(asdict(prediction)) for prediction in frame.guesses],
         "guesses_side": frame.guesses_side,
         "lens": lens and _plain(asdict(lens)),
-        "attributions": [_plain(asdict(one)) for one in frame.attributions],
+        "attributions": [_plain(asdict(attribution)) for attribution in frame.attributions],
         "beam": [_plain(asdict(leaf)) for leaf in frame.beam],
     }
 
@@ -173,7 +173,7 @@ def _maps(maps: Maps, frame: Frame, blocks: _Blocks, levels: int) -> dict[str, A
         "kinds": [[_plain(dict(head)) for head in layer] for layer in maps.kinds],
         "importance": _plain([list(layer) for layer in importance]) if importance else None,
         "metric": frame.metric,
-        "vectors": [_vectors(one, blocks) for one in maps.vectors] or None,
+        "vectors": [_vectors(vectors, blocks) for vectors in maps.vectors] or None,
     }
 
 
@@ -198,8 +198,8 @@ def _vectors(vectors: Vectors, blocks: _Blocks) -> dict[str, Any]:
 def _side(side: Side) -> dict[str, Any]:
     if side.grid is not None and len(side.tokens) - side.beside != side.grid[0] * side.grid[1]:
         raise ValueError(
-            f"{len(side.tokens)} tokens, {side.beside} of them before the patches, do not fit a grid "
-            f"of {side.grid[0]} x {side.grid[1]} patches"
+            f"{len(side.tokens)} tokens, {side.beside} of them before the patches, do not fit "
+            f"a grid of {side.grid[0]} x {side.grid[1]} patches"
         )
     image = side.picture
     return {
@@ -216,11 +216,11 @@ def _side(side: Side) -> dict[str, Any]:
 def _step(step: Step) -> dict[str, Any]:
     arrays = [
         {
-            **{"name": one.name, "shape": list(one.shape)},
-            **{"rows": list(one.rows), "columns": list(one.columns)},
-            "values": _plain(one.values.detach().double().cpu().tolist()),
+            **{"name": array.name, "shape": list(array.shape)},
+            **{"rows": list(array.rows), "columns": list(array.columns)},
+            "values": _plain(array.values.detach().double().cpu().tolist()),
         }
-        for one in step.arrays
+        for array in step.arrays
     ]
     texts = {name: getattr(step, name) for name in ("title", "text", "equation", "source")}
     return {**texts, "arrays": arrays}
