@@ -9,7 +9,7 @@ const HIGH = 30;
 const WIDE = 108;
 
 // Returns the nodes with their depth, children and line; leaves are on consecutive lines.
-export function laidOut(beam) {
+export function treeLayout(beam) {
   const nodes = beam.map((leaf, at) => ({...leaf, at, children: [], depth: 0, line: 0}));
   for (const node of nodes) {
     if (node.parent === null || !nodes[node.parent] || node.parent >= node.at) continue;
@@ -31,7 +31,7 @@ export function laidOut(beam) {
 }
 
 // Returns the part of a tree that is shown: the kept nodes, or all, of the first `steps` steps.
-export function grown(beam, {all, steps}) {
+export function visibleTree(beam, {all, steps}) {
   const positions = new Map(), nodes = [], depths = [];
   beam.forEach((leaf, at) => {
     const above = leaf.parent === null ? null : positions.get(leaf.parent);
@@ -115,14 +115,14 @@ export const beams = {
       },
     });
     const grow = () => {
-      local.tree = laidOut(grown(local.beam, local));
+      local.tree = treeLayout(visibleTree(local.beam, local));
       made.element.style.minWidth = `${(local.tree.depth + 1) * WIDE + 24}px`;
       requestAnimationFrame(() => choose(local.tree.nodes.findLast((one) => one.chosen)?.at ?? 0));
     };
     const update = (now) => {
       if (local.beam !== now.frame.beam) {
         local.beam = now.frame.beam;
-        const {nodes, depth} = laidOut(now.frame.beam);
+        const {nodes, depth} = treeLayout(now.frame.beam);
         local.steps = depth;
         controls.replaceChildren(
           slider("Steps", 1, Math.max(1, depth), 1, depth, String, (steps) => { local.steps = steps; grow(); }),
