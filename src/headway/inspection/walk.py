@@ -25,6 +25,7 @@ from headway.inspection.tracing import (
 from headway.inspection.walk_attention import Around, attention_steps, norm_step, residual_step
 from headway.inspection.walk_input import input_steps
 from headway.shapes import Tensor
+from headway.transforms.fast import plain_class
 
 
 def walk(
@@ -211,7 +212,7 @@ def _feedforward(path: _Path, trace: Trace, block: Any, call: int) -> list[Step]
             "A network with one hidden layer is applied to each position separately. "
             f"{int((inner.abs() > 1e-6).sum())} of its {inner.numel()} hidden units are not 0.",
             "FFN(x) = f(x W₁ + b₁) W₂ + b₂",
-            type(network).forward,
+            plain_class(network).forward,
             path.tables.table("input", trace.given(network, call)[0], path.rows, Axis()),
             path.tables.table("hidden", inner, Axis([path.rows.names[path.position]]), Axis()),
             path.tables.table("output", trace.gave(network, call)[0], path.rows, Axis()),

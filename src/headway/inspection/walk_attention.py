@@ -24,6 +24,7 @@ from headway.inspection.document import Step
 from headway.inspection.tables import Axis, Tables, step
 from headway.inspection.tracing import Trace
 from headway.shapes import Tensor
+from headway.transforms.fast import plain_class
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,7 +158,7 @@ def _projections(trace: Trace, at: Around, inside: _Inside, tables: Tables) -> l
     shared = ""
     make: Callable[..., Tensor] = MultiHeadAttention.forward
     if isinstance(attention, GroupedQueryAttention):
-        make = GroupedQueryAttention._queries
+        make = GroupedQueryAttention.split_queries
         heads = attention.key.out_features // attention.head_dim
         group = at.head * heads // attention.num_heads
         shared = f" Keys and values are those of group {group + 1} of {heads}, shared by its heads."
@@ -202,7 +203,7 @@ def _scores(at: Around, inside: _Inside, tables: Tables) -> list[Step]:
                     "The dot product of a query and a key is large if they point in the same "
                     "direction.",
                     "s = q · k",
-                    type(kernel).scores,
+                    plain_class(kernel).scores,
                     tables.table("q · k", scores / scale, at.queries, at.keys),
                 )
             )
@@ -214,7 +215,7 @@ def _scores(at: Around, inside: _Inside, tables: Tables) -> list[Step]:
                 else f"The variance of a dot product grows with its width {inside.q.shape[-1]}; "
                 "scores are divided by its root so that the softmax does not saturate.",
                 "s = q · k / √K" if steps else ("s = q · k" if scale else "s = score(q, k)"),
-                type(kernel).scores,
+                plain_class(kernel).scores,
                 tables.table("s", scores, at.queries, at.keys),
             )
         )
@@ -234,7 +235,7 @@ def _scores(at: Around, inside: _Inside, tables: Tables) -> list[Step]:
             )
             + f"{largest}: {float(row[best]):.3f}.",
             "a = exp(s) / Σ exp(s)" if shares else "a = score(q, k)",
-            masked_softmax if shares else type(kernel).weights,
+            masked_softmax if shares else plain_class(kernel).weights,
             tables.table("a", weights, at.queries, at.keys),
         )
     )
@@ -275,7 +276,7 @@ def _bias_and_mask(at: Around, inside: _Inside, tables: Tables) -> list[Step]:
             )
         )
     kernel = at.attention.kernel
-    mask = kernel._narrowed(inside.mask) if isinstance(kernel, SlidingWindow) else inside.mask
+    mask = kernel.narrowed(inside.mask) if isinstance(kernel, SlidingWindow) else inside.mask
     size = len(inside.q), len(inside.k)
     allowed = mask.dense(*size, inside.q.device)[0, 0].float()
     if bool((allowed == 1).all()):
@@ -309,7 +310,7 @@ def _sums(trace: Trace, at: Around, inside: _Inside, tables: Tables) -> list[Ste
             "The output of the head for each query is the sum of the values, weighted by "
             "attention.",
             "c_t = Σ_s a_ts v_s",
-            type(kernel).forward,
+            plain_class(kernel).forward,
             tables.table("context", inside.context, at.queries, Axis()),
         ),
         step(
@@ -317,7 +318,7 @@ def _sums(trace: Trace, at: Around, inside: _Inside, tables: Tables) -> list[Ste
             f"The outputs of {at.attention.num_heads} heads are concatenated, and one matrix "
             "projects them to the model dimension.",
             "out = [c¹ … cᴴ] W_O + b_O",
-            MultiHeadAttention._merged,
+            MultiHeadAttention.forward,
             tables.table("heads", merged, at.queries, heads),
             tables.table("out", trace.gave(output, at.call)[0], at.queries, Axis()),
         ),

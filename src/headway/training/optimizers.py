@@ -12,6 +12,7 @@ from torch import nn
 from headway.errors import UsageError
 from headway.settings import setting
 from headway.training.muon import Together, hidden_matrices, muon
+from headway.transforms.freeze import depths
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,42 +74,6 @@ def _scales(model: nn.Module, config: OptimizerConfig) -> dict[int, float]:
         )
     decay = config.layer_decay
     return {id(p): decay ** max(0, blocks - depth[n]) for n, p in model.named_parameters()}
-
-
-def depths(model: nn.Module) -> tuple[dict[str, int], int]:
-    """(depth of each parameter, by name; the number of blocks L).
-
-    l from 1 to L for those of block l, 0 for what the model holds before its first block
-    (embeddings), L + 1 for what it holds after (a pooler, a head). Blocks that share their weights
-    are one. L is 0 for a model that is no stack of blocks, or more than one stack.
-    """
-    names = [name for name, _ in model.named_parameters()]
-    parts = {name: f".{name}".split(".blocks.", 1) for name in names}
-    within = {name: part for name, part in parts.items() if len(part) == 2}
-    if len({stack for stack, _ in within.values()}) != 1:
-        return dict.fromkeys(names, 0), 0
-    numbers = {name: int(inner.split(".", 1)[0]) for name, (_, inner) in within.items()}
-    order = {number: level for level, number in enumerate(sorted(set(numbers.values())), start=1)}
-    found, after = {}, 0
-    for name in names:
-        found[name] = order[numbers[name]] if name in within else after
-        after = len(order) + 1 if name in within else after
-    return found, len(order)
-
-
-def freeze(model: nn.Module, blocks: int) -> None:
-    """What stands before the blocks, and the lowest `blocks` of them, train no more (in place).
-
-    UsageError if there are not so many.
-    """
-    depth, there = depths(model)
-    if not 0 <= blocks <= there or not there:
-        raise UsageError(
-            f"{blocks} blocks cannot be frozen: the model has {there} with weights of their own"
-        )
-    for name, parameter in model.named_parameters():
-        if depth[name] <= blocks:
-            parameter.requires_grad_(False)
 
 
 def _adamw(
