@@ -248,7 +248,7 @@ def test_an_encoder_is_trained_evaluated_and_used(place, here):
     own = json.loads(here("eval", "runs/e", "--json")[0])
     assert own["reciprocal_rank"] == pytest.approx(shown["best"])
     assert here("similar", "runs/e", "the fox sleeps at the lake", "t.txt")[0]
-    assert "no head for hidden words" in here("fill", "runs/e", "a [MASK]", code=2)[1]
+    assert "no head for masked language modelling" in here("fill", "runs/e", "a [MASK]", code=2)[1]
 
 
 def test_an_encoder_is_judged_by_a_file_of_scores(here):
@@ -277,9 +277,9 @@ def test_a_dry_run_keeps_nothing_and_settings_are_shown(place, here):
 @pytest.mark.parametrize(
     ("words", "code", "part"),
     [
-        ("fill enc hello", 2, "no [MASK] in 'hello'"),
+        ("fill enc hello", 2, "the text 'hello' has no [MASK]"),
         ("fill enc [MASK] --top 0", 2, "top=0"),
-        ("fill headless [MASK]", 2, "no head for hidden words"),
+        ("fill headless [MASK]", 2, "no head for masked language modelling"),
         ("fill nowhere [MASK]", 2, "no config.json"),
         ("embed enc t.txt --output v.txt", 2, ".npz or .tsv or .jsonl"),
         ("embed enc t.txt --output there.npz", 2, "exists already"),

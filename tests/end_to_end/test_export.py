@@ -54,7 +54,11 @@ def test_what_cannot_be_done_is_refused_and_leaves_nothing(exported, tmp_path):
     for model, words, reason in [
         (translator, ("--to", "hf"), "holds a translator"),
         (shaken(TINY), ("--to", "hf", "--family", "lama"), "unknown family 'lama'"),
-        (shaken(TINY), ("--to", "hf", "--family", "llama"), "it can be a GPT2LMHeadModel"),
+        (
+            shaken(TINY),
+            ("--to", "hf", "--family", "llama"),
+            "it can be represented as a GPT2LMHeadModel",
+        ),
         (shaken(TINY), ("--to", "nowhere"), "nowhere"),
         (shaken(TINY), ("--to", "hf", "--out", "r"), "exists already"),
     ]:

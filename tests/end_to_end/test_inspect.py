@@ -135,7 +135,7 @@ def test_all_weights_come_as_json(here):
         (["gpt", FOX, "--layer", "9"], "--layer 9: there are 1 to 3"),
         (["gpt", FOX, "--head", "0"], "1 to 6"),
         (["gpt", FOX, "--html", "x.html", "--layers", "9"], "layer 9"),
-        (["gpt", "the fox " * 50], "more than the 40"),
+        (["gpt", "the fox " * 50], "but the model's context is 40 tokens"),
     ],
 )
 def test_what_cannot_be_shown_is_refused_with_reasons(words, what, here, place):
