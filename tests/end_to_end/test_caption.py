@@ -86,7 +86,7 @@ def test_where_the_model_looks_becomes_a_picture_once(here, place):
     said = here("caption", "runs/c", "a.png", "b.png", "--plot", "two.svg", code=2)[1]
     assert "one image" in said and not (place / "two.svg").exists()
     said = here("caption", "runs/c", "a.png", "--plot", "x.svg", "--layer", "1", code=2)[1]
-    assert "blocks 0 to 0" in said and not (place / "x.svg").exists()
+    assert "layers are 0 to 0" in said and not (place / "x.svg").exists()
 
 
 def test_eval_scores_every_language_on_the_pictures_called_test_or_on_a_table(here, place):
