@@ -33,7 +33,6 @@ NOT_YET = {
     "inspection",
     "interop",
     "models",
-    "tasks",
     "text",
     "training",
     "docs",

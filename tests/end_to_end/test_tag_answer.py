@@ -170,7 +170,7 @@ def test_a_dry_run_keeps_nothing_and_settings_are_shown(place, here):
         ("train answer t.json", 2, "--from"),
         ("train answer t.conll --from m", 2, ".jsonl"),
         ("train answer moved.jsonl --from m", 3, "moved.jsonl:1"),
-        ("answer runs/t who --context x", 2, "needs a question answerer"),
+        ("answer runs/t who --context x", 2, "needs a question-answering model"),
         ("answer runs/a who --context nowhere.txt", 2, "no such file"),
         ("answer runs/a who", 2, "context"),
         ("answer runs/a who --context x --top 0", 2, "top=0"),

@@ -294,7 +294,7 @@ def test_questions_without_an_answer_are_left_out_when_asked(texts, tmp_path):
         (
             {"training__start": "LEARNED"},
             UsageError,
-            "holds a question answerer.* needs a text encoder",
+            "holds a question-answering model.* needs a text encoder",
         ),
         ({"data__train": ("few.json",)}, DataError, "--data.valid"),
         ({"data__valid": ("moved.json",)}, DataError, r"q7: the answer 'Ada' (.|\n)*moved.json"),

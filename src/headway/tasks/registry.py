@@ -81,7 +81,7 @@ OWN: dict[str, Entry] = {
     ),
     "question_answering": Entry(
         path="headway.tasks.question_answering:TASK",
-        kind="question answerer",
+        kind="question-answering model",
         families=("bert-answerer",),
         verb="answer",
         unit="question",

@@ -228,7 +228,7 @@ def merged(window_spans: Sequence[Sequence[Span]], top: int) -> list[Span]:
 class AnswererBundle(BundleWithReader):
     """A `BertAnswerer` with its reader."""
 
-    kind: ClassVar[str] = "question answerer"
+    kind: ClassVar[str] = "question-answering model"
     inputs: ClassVar[InputSpec] = InputSpec(second=True)
     reader_class = AnswerReader
     model: BertAnswerer
