@@ -3,7 +3,7 @@
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from tests.inspection.page.test_views import VIEWS
+from tests.fixtures.page_views import VIEWS
 
 SEVERE = {"serious", "critical"}
 
