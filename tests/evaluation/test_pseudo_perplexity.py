@@ -55,7 +55,7 @@ def test_long_texts_are_read_in_parts(bundle):
 
 
 def test_what_has_no_pseudo_perplexity_is_refused(bundle):
-    with pytest.raises(UsageError, match="no word"):
+    with pytest.raises(UsageError, match="have no tokens"):
         pseudo_perplexity(bundle, [""])
     bundle.model.masked_words = None
     with pytest.raises(UsageError, match="no head"):

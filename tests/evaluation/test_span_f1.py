@@ -37,7 +37,7 @@ def test_scores_are_over_all_sentences_together():
 def test_tags_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="2 tags for 1 words"):
         score_spans([["O", "O"]], [["O"]])
-    with pytest.raises(ValueError, match="equally many"):
+    with pytest.raises(ValueError, match="must be equal"):
         score_spans([], [["O"]])
 
 
