@@ -14,8 +14,9 @@ import torch
 from bench.report import Row, row
 from bench.sides import Answer, Settings, Side, Worker, interleave
 from headway.decoding import Likeliest, Sampling, sample
-from headway.linear import lay_out
 from headway.models import GPT, GPTConfig
+from headway.transforms import fast
+from headway.transforms.fast import contiguous_parameters
 
 PEER = "transformers generate"
 PROMPT, WRITTEN, BATCHES = 32, 64, (1, 8)
@@ -36,7 +37,7 @@ def measure(ours: Side, peer: Side, rounds: int, device: str) -> list[Row]:
 
 def ours(settings: Settings) -> Worker:
     model = _model()
-    lay_out(model)  # as `headway.load` does
+    contiguous_parameters(fast(model))  # as `headway.load` does
     sampling = Sampling(eos=-1, max_tokens=WRITTEN, rules=[Likeliest()])
 
     def write(prompts: torch.Tensor) -> list[list[int]]:

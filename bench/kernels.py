@@ -17,10 +17,11 @@ from torch import Tensor
 
 from bench.report import Row, row
 from bench.sides import Answer, Settings, Side, Worker, interleave
-from headway.attention import FusedDot, Mask
+from headway.attention import Mask
 from headway.blocks import Dropout
-from headway.linear import linear
-from headway.training.objectives import cross_entropy_sum
+from headway.transforms import fast
+from headway.transforms.fast import FusedDot, chunked_cross_entropy
+from headway.transforms.fast.linear import linear
 
 HEADS = (256, 4, 14, 32)  # B H T K: captions in a batch of 4,096 tokens
 ACTIVATIONS = (256, 14, 128)  # B T D
@@ -54,7 +55,9 @@ def measure(ours: Side, peer: Side, rounds: int, device: str) -> list[Row]:
 
 def ours(settings: Settings) -> Worker:
     """Headway's kernels."""
-    return _worker(settings, _kernels(_our_attention(), Dropout(0.1), linear, _our_cross_entropy))
+    return _worker(
+        settings, _kernels(_our_attention(), fast(Dropout(0.1)), linear, _our_cross_entropy)
+    )
 
 
 def peer(settings: Settings) -> Worker:
@@ -76,7 +79,7 @@ def _our_attention() -> Callable[..., Tensor]:
 
 
 def _our_cross_entropy(hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
-    return cross_entropy_sum(hidden, weight, targets, SMOOTHING)[0]
+    return chunked_cross_entropy(hidden, weight, targets, SMOOTHING)[0]
 
 
 def _plain_cross_entropy(hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:

@@ -33,6 +33,7 @@ from headway.training import (
     fit,
     optimizer,
 )
+from headway.transforms import fast
 
 PEERS = ("transformers_gpt2", "torch_encoder", "x_transformers")
 NAMES = {
@@ -67,7 +68,7 @@ def ours(settings: Settings) -> Worker:
     machine = Machine("cpu", "float32", settings.threads)
 
     def build(dropout: float) -> Callable[[int], None]:
-        model = GPT(_shape(dropout))
+        model = fast(GPT(_shape(dropout)))
         run = TrainingState(model, optimizer(model, OptimizerConfig(lr=RATE)))
 
         def train(steps: int) -> None:

@@ -26,7 +26,6 @@ from headway.attention import (
     Additive,
     Bilinear,
     Dot,
-    FusedDot,
     Kernel,
     LinearDot,
     LinearElu,
@@ -34,16 +33,18 @@ from headway.attention import (
     ScaledDot,
     SlidingWindow,
 )
+from headway.transforms import fast
+from headway.transforms.fast import FusedDot
 
 SIZES = {"sentences": (64, 4, 32, 32), "long": (1, 4, 1024, 32)}  # B H T K
 KERNELS: dict[str, Callable[[int, int], Kernel]] = {
-    "additive": lambda heads, width: Additive(heads, width, width, width),
-    "bilinear": lambda heads, width: Bilinear(heads, width, width),
-    "dot": lambda heads, width: Dot(),
+    "additive": lambda heads, width: fast(Additive(heads, width, width, width)),
+    "bilinear": lambda heads, width: fast(Bilinear(heads, width, width)),
+    "dot": lambda heads, width: fast(Dot()),
     "fused dot": lambda heads, width: FusedDot(),
     "linear": lambda heads, width: LinearDot(),
     "linear elu": lambda heads, width: LinearElu(),
-    "window of 128": lambda heads, width: SlidingWindow(128),
+    "window of 128": lambda heads, width: fast(SlidingWindow(128)),
 }
 PEER = "reference scaled dot"
 # Additive attention must not need more than twice the reference's memory. Times, and the memory of

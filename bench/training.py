@@ -37,6 +37,7 @@ from headway.training import (
     fit,
     optimizer,
 )
+from headway.transforms import fast
 
 TOKENS, SMOOTHING, CLIP, DROPOUT, RATE = 4096, 0.1, 1.0, 0.1, 3e-4
 PEER = "transformers MarianMTModel"
@@ -149,4 +150,4 @@ def _start(settings: Settings) -> tuple[Translator, list[TranslationBatch], Toke
     batches = [collate(corpus, indices, tokenizers) for indices in chosen]
     torch.manual_seed(0)
     config = replace(headway.load(folder).config, norm="post", dropout=DROPOUT)
-    return Translator(config), batches, tokenizers
+    return fast(Translator(config)), batches, tokenizers

@@ -28,6 +28,9 @@ class MachineConfig:
         "float32", "bfloat16: matrix products in 16 bits (autocast), everything else in 32"
     )
     threads: int | None = setting(None, "CPU threads; none leaves it to torch", gt=0, le=THREADS)
+    fast: bool = setting(
+        True, "fast twins of attention, linear layers and dropout; no: the plain classes, slower"
+    )
     compile: bool = setting(False, "torch.compile the model (minutes once, needs a C++ compiler)")
 
 

@@ -5,19 +5,19 @@ import torch
 from torch.testing import assert_close
 
 from headway.attention import (
-    FlexDot,
-    FusedDot,
     GroupedQueryAttention,
-    KeyValueCache,
     Mask,
     MultiHeadAttention,
     Rotary,
     ScaledDot,
     record_attention,
 )
-from headway.attention import fused as fused_module
 from headway.attention.kernel import spread
 from headway.blocks import RMSNorm
+from headway.transforms import fast
+from headway.transforms.fast import FlexDot, FusedDot
+from headway.transforms.fast import dot as fused_module
+from headway.transforms.fast.cache import PreallocatedKeyValues
 
 B, T, S, D, H, G, K = 2, 5, 7, 24, 6, 2, 4
 
@@ -67,12 +67,13 @@ def test_the_fused_kernels_and_their_gradients_equal_the_reference_on_copies(
 
 def test_decoding_copies_no_shared_keys(monkeypatch):
     """The short path reads the cache as it lies: no tensor of H x S x K is made."""
-    grouped, cache = GroupedQueryAttention(D, H, G), KeyValueCache(B)
-    x = torch.randn(B, 40, D)
+    grouped, cache = fast(GroupedQueryAttention(D, H, G)), PreallocatedKeyValues(B)
+    x, mask = torch.randn(B, 40, D), Mask(causal=True)
     with torch.no_grad():
-        grouped.attend_cached(x, cache)
+        grouped(x, x, mask, cache=cache)
+        last = x[:, :1]
         monkeypatch.setattr(fused_module, "spread", None)
-        step = grouped.attend_cached(x[:, :1], cache)
+        step = grouped(last, last, mask, cache=cache)
     assert step.shape == (B, 1, D)
 
 

@@ -13,18 +13,11 @@ from hypothesis import strategies as st
 from jaxtyping import TypeCheckError
 from torch.testing import assert_close
 
-from headway.attention import (
-    FusedDot,
-    Mask,
-    ScaledDot,
-    SlidingWindow,
-    SoftmaxKernel,
-    additive,
-    fused,
-    linear,
-    window,
-)
+from headway.attention import Mask, ScaledDot, SoftmaxKernel, linear
 from headway.attention.kernel import masked_softmax
+from headway.transforms.fast import FlexDot, FusedDot, additive, plain_class, window
+from headway.transforms.fast import dot as fused
+from headway.transforms.fast import masks as fast_masks
 from tests.fixtures.kernel_inputs import MASKS, B, H, K, S, T, inputs
 from tests.fixtures.zoo import KERNELS
 
@@ -86,10 +79,15 @@ def test_a_kernel_equals_the_sum_written_out_by_hand(name, mask, biased):
 
 
 def slow(kernel, q, k, v, mask, bias):
-    """The slow twin: for a softmax the reference's equation, else weights times values."""
-    if isinstance(kernel, SoftmaxKernel) and not isinstance(kernel, SlidingWindow):
-        return SoftmaxKernel.forward(kernel, q, k, v, mask, bias)
-    return kernel.weights(q, k, mask, bias) @ v
+    """The plain class of a kernel with a softmax; else weights times values."""
+    if not isinstance(kernel, SoftmaxKernel):
+        return kernel.weights(q, k, mask, bias) @ v
+    twin = type(kernel)
+    kernel.__class__ = ScaledDot if twin is FlexDot else plain_class(kernel)
+    try:
+        return kernel(q, k, v, mask, bias)
+    finally:
+        kernel.__class__ = twin
 
 
 @pytest.mark.parametrize("biased", [False, True])
@@ -186,7 +184,7 @@ def test_weights_times_values_is_the_context(name, mask):
     kernel = made(name)
     weights = kernel.weights(q, k, mask)
     assert_close(weights @ v, kernel(q, k, v, mask), rtol=0, atol=5e-6)
-    seen = kernel._narrowed(mask) if name == "window" else mask
+    seen = kernel.narrowed(mask) if name == "window" else mask
     alive = seen.dense(T, S).expand(B, H, T, S)
     assert bool((weights[~alive] == 0).all())
     if kernel.normalised:
@@ -262,14 +260,15 @@ def test_masks_mean_what_they_say(num_queries, earlier, causal, window, seed):
                 allowed = bool(keys[b, s]) and not (causal and s > place)
                 allowed = allowed and not (window is not None and abs(s - place) >= window)
                 assert bool(dense[b, 0, t, s]) == allowed
-    added = mask.additive(num_queries, num_keys, torch.zeros(1))
+    added = fast_masks.additive(mask, num_queries, num_keys, torch.zeros(1))
     assert added is not None and torch.equal(added == 0, dense)
 
 
 def test_a_mask_that_hides_nothing_says_so_and_costs_nothing():
-    assert Mask().additive(3, 4, torch.zeros(1)) is None
-    assert Mask(causal=True).additive(1, 4, torch.zeros(1)) is None  # one new token sees all
-    assert Mask(causal=True).additive(2, 4, torch.zeros(1)) is not None
+    added, causal, like = fast_masks.additive, Mask(causal=True), torch.zeros(1)
+    assert added(Mask(), 3, 4, like) is None
+    assert added(causal, 1, 4, like) is None  # one new token attends to all
+    assert added(causal, 2, 4, like) is not None
     with pytest.raises(ValueError, match="at least 1"):
         Mask(window=0)
     with pytest.raises(ValueError, match="needs causal=True"):

@@ -68,7 +68,7 @@ def test_beams_that_share_keys_get_what_copies_would_get():
     attention = MultiHeadAttention(D, H)
     x, source = torch.randn(6, T, D), torch.randn(2, S, D)
     mask = Mask(keys=torch.arange(S) < torch.tensor([[S], [4]]))
-    shared = attention.attend(x, *attention.keys_values(source), mask)
+    shared = attention(x, attention.keys_values(source), mask)
     copied = attention(
         x, source.repeat_interleave(3, 0), Mask(keys=mask.keys.repeat_interleave(3, 0))
     )
@@ -78,14 +78,14 @@ def test_beams_that_share_keys_get_what_copies_would_get():
 def test_a_cache_grows_past_its_first_room():
     attention, cache = MultiHeadAttention(D, H), KeyValueCache(B)
     x = torch.randn(B, 40, D)
-    pieces = [attention.attend_cached(x[:, t : t + 1], cache) for t in range(40)]
+    pieces = [attention(x[:, [t]], x[:, [t]], Mask(causal=True), cache=cache) for t in range(40)]
     assert_close(torch.cat(pieces, 1), attention(x, x, Mask(causal=True)), rtol=0, atol=1e-5)
 
 
 def test_a_cache_refuses_to_rewind_forward():
     cache = KeyValueCache(2)
     cache.append(torch.zeros(2, 1, 3, 4), torch.zeros(2, 1, 3, 4))
-    with pytest.raises(ValueError, match="cannot rewind a row of 3 tokens to 4"):
+    with pytest.raises(ValueError, match="cannot rewind a sequence of 3 tokens to 4"):
         cache.rewind([4, 0])
 
 

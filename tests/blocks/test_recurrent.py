@@ -261,12 +261,12 @@ def test_input_feeding_reads_the_last_attentional_vector_beside_the_next_word(ce
     """The loop written out: what attention found at t - 1 stands beside word t; zeros at first."""
     found = case(cell, feeding=True, depth=1)
     layers, bridge, readout = found.decoder.layers, found.decoder.bridge, found.decoder.readout
-    keys, values = readout.cross.keys_values(found.memory)
+    source = readout.cross.keys_values(found.memory)
     state, fed = bridge(found.memory, None), torch.zeros(B, D, dtype=torch.float64)
     outputs = []
     for t in range(T):
         states, state = layers(torch.cat((found.x[:, t], fed), dim=-1)[:, None], state)
-        fed = readout(states, keys, values, Mask())[:, 0]
+        fed = readout(states, source, Mask())[:, 0]
         outputs.append(fed)
     assert_close(found.outputs(), torch.stack(outputs, dim=1), rtol=0, atol=1e-12)
 

@@ -161,7 +161,7 @@ def test_rotary_pairs_change_places_so_that_scores_stay(tmp_path):
     attention = model.decoder.blocks[0].attention
     seen = []
     attention.kernel.register_forward_hook(lambda _, inputs, out: seen.append(inputs[:2]))
-    attention.attend(x[None], *attention.keys_values(x[None]), Mask())
+    attention(x[None], attention.keys_values(x[None]), Mask())
     q, k = seen[0]
     for head in range(4):
         for t in range(3):

@@ -10,12 +10,13 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from headway.attention import FusedDot, Mask, ScaledDot
+from headway.attention import Mask, ScaledDot
 from headway.blocks import Added, NoPositions, SinusoidalTable
 from headway.cli.main import main
 from headway.lectures import CLAIMS, Claim, Result, gradients, growing_keys, order, scaling
 from headway.lectures.claim import table
 from headway.models import TranslatorConfig
+from headway.transforms.fast import FusedDot
 from tests.fixtures.command_line import headway
 
 QUICK = {

@@ -14,6 +14,7 @@ from headway.models import Translator, TranslatorConfig
 from headway.models.kernels_and_positions import SCHEMES, SCORES
 from headway.tasks.translation.bundle import TranslatorBundle
 from headway.text import TokenizerPair
+from headway.transforms import fast
 
 SMALL = TranslatorConfig(
     model_dim=12,
@@ -113,8 +114,10 @@ def test_every_combination_writes_what_its_logits_say_and_comes_back_from_disk(c
         written = [*best.tokens, *([2] if best.finished else [])]
         assert logits.argmax(-1).tolist()[: len(written)] == written
     TranslatorBundle(model, tokenizers()).save(tmp_path / "m")
+    plain = headway.load(tmp_path / "m", fast=False).model
+    assert torch.equal(plain(SOURCE, TARGET, KEYS), model(SOURCE, TARGET, KEYS))
     again = headway.load(tmp_path / "m").model
-    assert torch.equal(again(SOURCE, TARGET, KEYS), model(SOURCE, TARGET, KEYS))
+    assert torch.equal(again(SOURCE, TARGET, KEYS), fast(model)(SOURCE, TARGET, KEYS))
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)

@@ -13,6 +13,7 @@ from headway.models.cost import (
     parameters,
     training_flops,
 )
+from headway.transforms import fast
 
 GPT3 = GPTConfig(**GPTConfig.sizes["gpt3-175b"])
 SMALL = {"num_layers": 3, "model_dim": 24, "num_heads": 4, "ffn_dim": 40, "vocabulary": 50}
@@ -126,7 +127,7 @@ def test_activations_of_nothing_are_refused():
 
 def kept_by_torch(config, rows: int) -> int:
     """Bytes that the forward pass keeps for the backward pass, parameters aside."""
-    model = GPT(config).train()
+    model = fast(GPT(config).train())
     own = {p.untyped_storage().data_ptr() for p in model.parameters()}
     kept, held = {}, []
 

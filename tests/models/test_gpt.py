@@ -180,7 +180,7 @@ def test_a_text_longer_than_a_learned_table_is_refused_and_other_schemes_have_no
 def test_the_cache_holds_shared_heads_once():
     model = GPT(replace(SMALL, num_kv_heads=2))
     state = model.start(torch.zeros(5, 7, dtype=torch.long))
-    keys, values = state.caches[0]._stores
+    keys, values, _ = state.caches[0].append(torch.zeros(5, 2, 0, 4), torch.zeros(5, 2, 0, 4))
     assert keys.shape[:2] == values.shape[:2] == (5, 2)
 
 

@@ -35,9 +35,10 @@ from headway.attention import (
     ScaledDot,
     SlidingWindow,
     linear,
-    places,
-    window,
+    positions_after,
 )
+from headway.transforms import fast
+from headway.transforms.fast import window
 
 B, T, S, D, H, K, KV = 2, 5, 7, 24, 3, 8, 6
 DOUBLE, CPU = torch.float64, torch.device("cpu")
@@ -80,7 +81,7 @@ PASTS = {"from the start": (0,), "after 40": (40,), "rows apart": (3, 0)}
 @pytest.mark.parametrize("past", PASTS.values(), ids=PASTS)
 def test_rotary_turns_a_vector_as_llama_does(past):
     q, _, _ = inputs()
-    rotary, here = Rotary(K), places(past, T, CPU)
+    rotary, here = Rotary(K), positions_after(past, T, CPU)
     theirs = torch.tensor(past)[:, None] + torch.arange(T)
     config = LlamaConfig(hidden_size=D, num_attention_heads=H)
     cos, sin = LlamaRotaryEmbedding(config)(q.float(), theirs)
@@ -98,7 +99,7 @@ def test_a_layer_with_rotary_and_a_window_is_mistrals(monkeypatch, size, cached)
     config = MistralConfig(hidden_size=D, num_attention_heads=H, num_key_value_heads=H)
     config._attn_implementation = "sdpa"  # eager takes its softmax in float32
     theirs = MistralAttention(config, 0).double()
-    kernel = ScaledDot() if size is None else SlidingWindow(size)
+    kernel = ScaledDot() if size is None else fast(SlidingWindow(size))
     ours = MultiHeadAttention(D, H, kernel=kernel, bias=False, positions=Rotary(K)).double()
     copy(ours, theirs.q_proj, theirs.k_proj, theirs.v_proj, theirs.o_proj)
     x = torch.randn(B, S, D, dtype=DOUBLE, requires_grad=True)
@@ -108,8 +109,10 @@ def test_a_layer_with_rotary_and_a_window_is_mistrals(monkeypatch, size, cached)
     expected, _ = theirs(x, angles(torch.arange(S)[None]), allowed)
     if cached:
         cache = KeyValueCache(B)
-        pieces = (slice(0, 3), slice(3, 4), slice(4, S))
-        found = torch.cat([ours.attend_cached(x[:, piece], cache) for piece in pieces], dim=1)
+        pieces, causal = (slice(0, 3), slice(3, 4), slice(4, S)), Mask(causal=True)
+        found = torch.cat(
+            [ours(x[:, piece], x[:, piece], causal, cache=cache) for piece in pieces], dim=1
+        )
         assert_close(found, expected, rtol=0, atol=1e-10)
     else:
         assert_same(ours(x, x, Mask(causal=True)), expected, [x])
@@ -141,7 +144,7 @@ def t5(causal):
     config._attn_implementation = "eager"
     theirs = T5Attention(config, has_relative_attention_bias=True, layer_idx=0).double()
     positions = RelativeBuckets(H, causal=causal, num_buckets=8, max_distance=6)
-    ours = MultiHeadAttention(D, H, kernel=Dot(), bias=False, positions=positions).double()
+    ours = MultiHeadAttention(D, H, kernel=fast(Dot()), bias=False, positions=positions).double()
     copy(ours, theirs.q, theirs.k, theirs.v, theirs.o)
     positions.table = theirs.relative_attention_bias.weight
     return theirs, ours, positions
@@ -151,9 +154,9 @@ def t5(causal):
 def test_the_bias_of_each_bucket_is_t5s_also_after_a_past(causal):
     theirs, _, positions = t5(causal)
     expected = theirs.compute_bias(T, S, past_seen_tokens=S - T)
-    found = positions.bias(places((S - T,), T, CPU), S)
+    found = positions.bias(positions_after((S - T,), T, CPU), S)
     assert_same(found, expected, [positions.table])
-    ragged = positions.bias(places((S - T, 0), T, CPU), S)
+    ragged = positions.bias(positions_after((S - T, 0), T, CPU), S)
     assert_close(ragged[:1], expected, rtol=0, atol=0)
     assert_close(ragged[1:], theirs.compute_bias(T, S), rtol=0, atol=0)
 
@@ -175,7 +178,7 @@ def test_alibi_gives_blooms_weights(heads):
     """Bloom adds m s where the paper adds -m (t - s): the same after a softmax over s <= t."""
     scores = torch.randn(B, heads, T, S)
     hidden = ~Mask(causal=True, keys=KEYS).dense(T, S)
-    bias = Alibi(heads).bias(places((S - T,), T, CPU), S)
+    bias = Alibi(heads).bias(positions_after((S - T,), T, CPU), S)
     theirs = build_alibi_tensor(KEYS.long(), heads, torch.float32).view(B, heads, 1, S)
     found, expected = (
         (scores + added).masked_fill(hidden, -torch.inf).softmax(-1) for added in (bias, theirs)
@@ -198,7 +201,7 @@ def test_alibi_is_a_score_mod_of_flex_attention(flex):
     def alibi(score, b, h, t, s):
         return score - slopes[h] * (S - T + t - s).abs()
 
-    bias = Alibi(H).bias(places((S - T,), T, CPU), S)
+    bias = Alibi(H).bias(positions_after((S - T,), T, CPU), S)
     expected = flex(q, k, v, score_mod=alibi)
     assert_close(ScaledDot()(q, k, v, Mask(), bias), expected, rtol=0, atol=1e-10)
 
@@ -216,7 +219,7 @@ def test_a_window_is_a_mask_mod_of_flex_attention(monkeypatch, flex, size, causa
 
     blocks = torchs.create_block_mask(near, None, None, T, S, device="cpu")
     expected = flex(q, k, v, block_mask=blocks)
-    narrow = SlidingWindow(size)(q, k, v, Mask(causal=causal))
+    narrow = fast(SlidingWindow(size))(q, k, v, Mask(causal=causal))
     assert_close(narrow, expected, rtol=0, atol=1e-10)
     masked = ScaledDot()(q, k, v, Mask(causal=causal, window=size))
     assert_close(masked, expected, rtol=0, atol=1e-10)
@@ -236,12 +239,12 @@ def test_a_window_is_transformers_mask_and_torchs_attention_under_it(monkeypatch
     ours = Mask(causal=causal, window=size, keys=KEYS)
     assert torch.equal(ours.dense(T, S), allowed)
     expected = F.scaled_dot_product_attention(q, k, v, attn_mask=allowed)
-    found = SlidingWindow(size)(q, k, v, Mask(causal=causal, keys=KEYS))
+    found = fast(SlidingWindow(size))(q, k, v, Mask(causal=causal, keys=KEYS))
     assert_same(found, expected, [q, k, v])
 
 
 def test_bilinear_scores_are_torchs_bilinear_with_gradients():
-    kernel = Bilinear(H, KV, K).double()
+    kernel = fast(Bilinear(H, KV, K)).double()
     nn.init.normal_(kernel.matrix)
     q = torch.randn(B, H, T, KV, dtype=DOUBLE, requires_grad=True)
     k = torch.randn(B, H, S, K, dtype=DOUBLE, requires_grad=True)
@@ -290,13 +293,13 @@ def test_dot_is_numpys_softmax_of_the_products():
     a, b, c = (x.numpy() for x in (q, k, v))
     future = np.triu(np.ones((T, S), dtype=bool), k=S - T + 1)
     scores = np.where(future, -np.inf, np.einsum("bhtk,bhsk->bhts", a, b))
-    found = Dot()(q, k, v, Mask(causal=True)).numpy()
+    found = fast(Dot())(q, k, v, Mask(causal=True)).numpy()
     np.testing.assert_allclose(found, softmax(scores) @ c, rtol=0, atol=1e-10)
 
 
 @torch.no_grad()
 def test_additive_is_numpys_tanh_layer():
-    kernel = Additive(H, K, K, 5).double()
+    kernel = fast(Additive(H, K, K, 5)).double()
     q, k, v = inputs()
     a, b, c = (x.numpy() for x in (q, k, v))
     first, second, vector = (

@@ -5,19 +5,19 @@ import torch
 
 from headway.attention import (
     Documents,
-    KeyValueCache,
+    KeyValues,
     Mask,
     MultiHeadAttention,
     Rotary,
     Seen,
     SoftmaxKernel,
-    TokenCache,
-    cache,
     linear,
     record,
 )
 from headway.blocks import Embeddings, LearnedGrid, Memory, image_embedding, patches, recurrent
 from headway.models import GPT
+from headway.transforms.fast import cache, masks
+from headway.transforms.fast import multihead as fast_multihead
 from tests.fixtures.zoo import MODELS, VITS, with_kernel
 from tests.properties import checks
 
@@ -41,7 +41,7 @@ def test_a_mask_that_lets_one_future_token_through_fails_causality(monkeypatch):
 
 
 def test_a_mask_that_forgets_padding_fails_padding(monkeypatch):
-    monkeypatch.setattr(Mask, "hides_nothing", lambda self, num_queries: not self.causal)
+    monkeypatch.setattr(masks, "hides_nothing", lambda mask, num_queries: not mask.causal)
     fails(checks.padding)
     fails(checks.batch_invariance)
 
@@ -69,12 +69,13 @@ def test_positions_off_by_one_in_decoding_fail_with_a_cache(monkeypatch):
 
 
 def test_documents_that_see_each_other_fail_packing(monkeypatch):
-    attend = MultiHeadAttention._attend_within
+    unpacked = fast_multihead.unpacked
 
-    def whole_rows(self, x, mask, documents):
-        return attend(self, x, mask, Documents([[x.shape[1]]] * len(x)))
+    def whole_rows(documents):
+        rows, length = documents.numbers.shape
+        return unpacked(Documents([[length]] * rows))
 
-    monkeypatch.setattr(MultiHeadAttention, "_attend_within", whole_rows)
+    monkeypatch.setattr(fast_multihead, "unpacked", whole_rows)
     fails(lambda family, model: checks.packing(model), MODELS["gpt modern"])
 
 
@@ -97,7 +98,7 @@ def test_a_cache_that_does_not_follow_its_beam_fails(monkeypatch):
 
 def test_a_memory_that_does_not_follow_its_sentence_fails(monkeypatch):
     def forgetful(self, rows):
-        self.layers = [(k[: len(rows)], v[: len(rows)]) for k, v in self.layers]
+        self.layers = [KeyValues(k[: len(rows)], v[: len(rows)]) for k, v in self.layers]
         self.keys = None if self.keys is None else self.keys[: len(rows)]
         self.rows = list(range(len(rows)))
 
@@ -106,15 +107,15 @@ def test_a_memory_that_does_not_follow_its_sentence_fails(monkeypatch):
 
 
 def test_a_rewind_that_forgets_nothing_fails(monkeypatch):
-    monkeypatch.setattr(KeyValueCache, "rewind", lambda self, lengths: None)
+    monkeypatch.setattr(cache.PreallocatedTokens, "rewind", lambda self, lengths: None)
     fails(checks.cache_equals_no_cache)
 
 
 def test_swapped_heads_and_positions_fail(monkeypatch):
-    def swapped(self, x):
-        return x.view(x.shape[0], self.num_heads, x.shape[1], -1)
+    def swapped(self, queries):
+        return queries.view(queries.shape[0], self.num_heads, queries.shape[1], -1)
 
-    monkeypatch.setattr(MultiHeadAttention, "_heads", swapped)
+    monkeypatch.setattr(MultiHeadAttention, "split_queries", swapped)
     fails(checks.causality)
 
 
@@ -133,7 +134,7 @@ def test_a_context_taken_from_the_padding_fails_padding(monkeypatch):
 
 
 def test_a_recurrent_state_that_forgets_to_rewind_fails_with_a_cache(monkeypatch):
-    monkeypatch.setattr(TokenCache, "rewind", lambda self, lengths: None)
+    monkeypatch.setattr(cache.PreallocatedTokens, "rewind", lambda self, lengths: None)
     fails(checks.cache_equals_no_cache, MODELS["rnn"])
 
 

@@ -11,12 +11,14 @@ import torch
 import torch.nn.functional as F
 from torch.testing import assert_close
 
-from headway import linear as products
-from headway.attention import Additive, FusedDot, Mask, ScaledDot, fused
+from headway.attention import Additive, Mask, ScaledDot
 from headway.blocks.dropout import Dropout
 from headway.errors import UsageError
-from headway.linear import linear
 from headway.machine import MachineConfig, prepare
+from headway.transforms.fast import FusedDot, fast
+from headway.transforms.fast import dot as fused
+from headway.transforms.fast import linear as products
+from headway.transforms.fast.linear import linear
 from tests.fixtures.command_line import ROOT, write_corpus
 
 TINY = {
@@ -76,7 +78,7 @@ def test_attention_has_no_backward_of_ours_while_compiling(compiling, monkeypatc
 
 
 def test_additive_scores_are_the_equation_while_compiling(monkeypatch):
-    kernel = Additive(3, 16, 16, 5)
+    kernel = fast(Additive(3, 16, 16, 5))
     q, k = torch.randn(2, 3, 5, 16), torch.randn(2, 3, 7, 16)
     wanted = kernel.scores(q, k)
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
@@ -87,7 +89,7 @@ def test_additive_scores_are_the_equation_while_compiling(monkeypatch):
 
 def test_dropout_is_torchs_own_while_compiling(compiling):
     x = torch.ones(50, 7)
-    layer = Dropout(0.3)
+    layer = fast(Dropout(0.3))
     torch.manual_seed(1)
     found = layer(x)
     torch.manual_seed(1)

@@ -17,11 +17,10 @@ from headway.training import (
     StopRequest,
     TrainingState,
     WeightAverage,
-    cross_entropy_sum,
     fit,
 )
-from headway.training.objectives import cross_entropy
 from headway.training.objectives.translation import TranslationObjective
+from headway.transforms.fast import chunked_cross_entropy, cross_entropy
 from tests.fixtures.zoo import MODELS, sources
 
 N, D, V = 23, 6, 11
@@ -38,7 +37,7 @@ def test_the_chunked_loss_and_its_gradients_equal_torchs(monkeypatch, chunk, smo
         hidden = torch.randn(N, D, dtype=torch.float64, requires_grad=True)
         weight = torch.randn(V, D, dtype=torch.float64, requires_grad=True)
         if ours:
-            loss, nats = cross_entropy_sum(hidden, weight, targets, smoothing)
+            loss, nats = chunked_cross_entropy(hidden, weight, targets, smoothing)
             plain = F.cross_entropy(hidden @ weight.T, targets, reduction="sum")
             assert_close(nats, plain.detach(), rtol=0, atol=1e-10)
         else:
@@ -56,7 +55,7 @@ def test_weights_multiply_the_loss_of_each_target(monkeypatch, smoothing):
     targets, weights = torch.randint(0, V, (N,)), torch.rand(N, dtype=torch.float64)
     hidden = torch.randn(N, D, dtype=torch.float64, requires_grad=True)
     weight = torch.randn(V, D, dtype=torch.float64, requires_grad=True)
-    total, nats = cross_entropy_sum(hidden, weight, targets, smoothing, weights)
+    total, nats = chunked_cross_entropy(hidden, weight, targets, smoothing, weights)
     losses = F.cross_entropy(
         hidden @ weight.T, targets, reduction="none", label_smoothing=smoothing
     )
@@ -73,10 +72,10 @@ def test_weights_multiply_the_loss_of_each_target(monkeypatch, smoothing):
 def test_the_chunked_loss_in_float32_is_exact_to_a_millionth_and_survives_extreme_logits():
     hidden, weight = torch.randn(N, D), torch.randn(V, D)
     targets = torch.randint(0, V, (N,))
-    total, _ = cross_entropy_sum(hidden, weight, targets)
+    total, _ = chunked_cross_entropy(hidden, weight, targets)
     expected = F.cross_entropy((hidden @ weight.T).double(), targets, reduction="sum")
     assert float(total) == pytest.approx(float(expected), rel=1e-6)
-    huge, nats = cross_entropy_sum(hidden * 1e4, weight, targets, 0.1)
+    huge, nats = chunked_cross_entropy(hidden * 1e4, weight, targets, 0.1)
     assert math.isfinite(float(huge)) and math.isfinite(float(nats))
 
 
@@ -95,7 +94,7 @@ def test_the_loss_never_holds_all_logits():
     hidden = torch.randn(rows, 4, requires_grad=True)
     weight = torch.randn(vocabulary, 4, requires_grad=True)
     with Watch():
-        loss, _ = cross_entropy_sum(hidden, weight, torch.zeros(rows, dtype=torch.long))
+        loss, _ = chunked_cross_entropy(hidden, weight, torch.zeros(rows, dtype=torch.long))
         loss.backward()
     assert largest == cross_entropy.CHUNK * vocabulary
 

@@ -18,13 +18,12 @@ from headway.training import (
     StopRequest,
     TrainingState,
     cross_entropy_sum,
-    depths,
     fit,
-    freeze,
     load_state,
     optimizer,
     save_state,
 )
+from headway.transforms.freeze import depths, freeze
 from tests.fixtures import zoo
 
 MUON = OptimizerConfig(kind="muon", lr=0.01, weight_decay=0.1)

@@ -17,7 +17,6 @@ from headway.bundle import (
     word_outputs,
 )
 from headway.data.word_targets import WordRow, word_rows
-from headway.linear import Linear
 from headway.models import Bert, BertConfig
 from headway.models.bert_heads import drop_heads
 from headway.models.registry import ModelSpec
@@ -42,7 +41,7 @@ class WordRegressor(nn.Module):
         super().__init__()
         self.bert = drop_heads(bert, "none")
         self.config = WordRegressorConfig(bert=bert.config)
-        self.head = Linear(bert.config.model_dim, 1, device=bert.tokens.weight.device)
+        self.head = nn.Linear(bert.config.model_dim, 1, device=bert.tokens.weight.device)
 
     def forward(
         self, tokens: Int[Tensor, "B T"], keys: Bool[Tensor, "B T"], types: Any = None

@@ -2,11 +2,9 @@
 
 from headway.attention.additive import Additive
 from headway.attention.bilinear import Bilinear
-from headway.attention.cache import KeyValueCache, TokenCache
+from headway.attention.cache import KeyValueCache, KeyValues, TokenCache
 from headway.attention.documents import Documents
 from headway.attention.dot import Dot
-from headway.attention.flex import FlexDot
-from headway.attention.fused import FusedDot
 from headway.attention.grouped import GroupedQueryAttention
 from headway.attention.kernel import Kernel, ScaledDot, SoftmaxKernel
 from headway.attention.linear import LinearDot, LinearElu
@@ -26,7 +24,7 @@ from headway.attention.relative import (
     AttentionPositions,
     RelativeBuckets,
     Rotary,
-    places,
+    positions_after,
 )
 from headway.attention.window import SlidingWindow
 
@@ -38,11 +36,10 @@ __all__ = [
     "Bilinear",
     "Documents",
     "Dot",
-    "FlexDot",
-    "FusedDot",
     "GroupedQueryAttention",
     "Kernel",
     "KeyValueCache",
+    "KeyValues",
     "LinearDot",
     "LinearElu",
     "Mask",
@@ -57,7 +54,7 @@ __all__ = [
     "around_kernels",
     "at_attention",
     "attention_layers",
-    "places",
+    "positions_after",
     "record_attention",
     "record_inputs",
 ]

@@ -1,4 +1,18 @@
-"""The multiplicative score: a learned matrix between query and key."""
+"""Bilinear (multiplicative) score: score(q, k) = q^T W k, with a learned matrix W.
+
+W learns which features of a query should agree with which features of a key. Query and key may
+differ in width.
+
+>>> import torch
+>>> from headway.attention import Bilinear
+>>> words = torch.tensor([[[[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]]])  # B H T K = 1 1 3 2
+>>> bilinear = Bilinear(num_heads=1, query_dim=2, key_dim=2)
+>>> _ = bilinear.matrix.data.copy_(torch.tensor([[[0.0, 3.0], [0.0, 0.0]]]))
+>>> bilinear.scores(words, words)[0, 0].detach()  # 3 x (first feature of q) x (second of k)
+tensor([[0., 3., 3.],
+        [0., 0., 0.],
+        [0., 3., 3.]])
+"""
 
 from __future__ import annotations
 
@@ -7,17 +21,15 @@ import math
 import torch
 from torch import nn
 
-from headway.attention.fused import fused_dot
 from headway.attention.kernel import SoftmaxKernel
-from headway.attention.masks import Mask
 from headway.shapes import Float, Tensor
 
 
 class Bilinear(SoftmaxKernel):
-    """softmax(Q W K^T) V, one matrix W (Kq x K) a head; query and key may differ in width.
+    """softmax(Q W K^T) V, with one matrix W (Kq x K) for each head.
 
-    Luong et al. 2015, section 3.1, "general". W starts as the identity / sqrt(K), so that training
-    begins at the scaled dot product and moves where the data asks.
+    Luong et al. 2015, section 3.1, "general". W is initialised to the identity / sqrt(K): training
+    starts at the scaled dot product.
     """
 
     def __init__(self, num_heads: int, query_dim: int, key_dim: int) -> None:
@@ -33,20 +45,8 @@ class Bilinear(SoftmaxKernel):
     def scores(
         self, q: Float[Tensor, "B H T Kq"], k: Float[Tensor, "B H S K"]
     ) -> Float[Tensor, "B H T S"]:
-        return self._asked(q) @ k.transpose(-1, -2)
+        return self.project(q) @ k.transpose(-1, -2)
 
-    def forward(
-        self,
-        q: Float[Tensor, "B H T Kq"],
-        k: Float[Tensor, "B H S K"],
-        v: Float[Tensor, "B H S Kv"],
-        mask: Mask,
-        bias: Float[Tensor, "#B #H T S"] | None = None,
-    ) -> Float[Tensor, "B H T Kv"]:
-        # Q W is a query for a dot product, which the fused kernel will divide by sqrt(K)
-        query = self._asked(q) * math.sqrt(k.shape[-1])
-        return fused_dot(query.to(k.dtype), k, v, mask, bias)
-
-    def _asked(self, q: Float[Tensor, "B H T Kq"]) -> Float[Tensor, "B H T K"]:
-        """Q W, one product a head for all rows."""
+    def project(self, q: Float[Tensor, "B H T Kq"]) -> Float[Tensor, "B H T K"]:
+        """Return Q W, one product for each head."""
         return torch.einsum("bhtk,hkj->bhtj", q, self.matrix.to(q.dtype))

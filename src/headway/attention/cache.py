@@ -1,11 +1,30 @@
-"""What is kept of the tokens already decoded, so that nothing is computed twice."""
+"""Key/value cache: K <- [K; k_new], V <- [V; v_new].
+
+In causal attention the keys and values of earlier tokens do not depend on later ones. A decoder
+therefore computes them once, keeps them, and processes only the new token at each step: generating
+T tokens costs T steps over at most T keys instead of T full passes.
+
+>>> import torch
+>>> from headway.attention import KeyValueCache
+>>> cache = KeyValueCache(num_rows=1)
+>>> for word in (1.0, 2.0, 3.0):
+...     k, v, mask = cache.append(torch.full((1, 1, 1, 2), word), torch.full((1, 1, 1, 2), -word))
+>>> k[0, 0]  # the keys of all three words
+tensor([[1., 1.],
+        [2., 2.],
+        [3., 3.]])
+>>> cache.rewind([1])  # take the last two words back
+>>> cache.lengths
+[1]
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import torch
+from torch.nn.utils.rnn import pad_sequence
 
 from headway.attention.masks import Mask
 from headway.shapes import Float, Tensor
@@ -13,76 +32,82 @@ from headway.shapes import Float, Tensor
 Cache = TypeVar("Cache", bound="TokenCache")
 
 
-class TokenCache:
-    """What a decoder keeps of each token, for N rows that may differ in length.
+class KeyValues(NamedTuple):
+    """Keys and values of a source, by heads; computed once, used by every query.
 
-    Row n holds its tokens at places 0 ... lengths[n] - 1; what lies behind is leftover and is
-    never looked at. Space doubles when it is full. Passed along and returned as part of a decode
-    state, never stored on a module.
+    M may be smaller than the number N of query sequences: then N / M consecutive ones, the beams of
+    one sentence, share a row.
+    """
+
+    k: Float[Tensor, "M G S K"]
+    v: Float[Tensor, "M G S Kv"]
+
+
+class TokenCache:
+    """Vectors of the tokens decoded so far, for N sequences that may differ in length.
+
+    A cache is passed to a decoder and returned by it as part of the decode state, never stored on
+    a module. `lengths`: the number of tokens of each sequence.
     """
 
     def __init__(self, num_rows: int) -> None:
         self.lengths = [0] * num_rows
-        self._stores: list[Tensor] = []  # each N H capacity K
+        self._tokens: list[list[Tensor]] = []  # for each kind of vector: N tensors "H S K"
 
-    def extend(self, *new: Float[Tensor, "N H T _"]) -> list[Tensor]:
-        """Store T tokens more in each row; all of them so far, "N H S K" each.
+    def extend(self, *new: Float[Tensor, "N H T _"]) -> list[Float[Tensor, "N H S _"]]:
+        """Append T tokens to each sequence; return all vectors, padded at the end with zeros.
 
-        The same kinds of things, in the same order, at every call.
+        Each call passes the same kinds of vectors (keys, values) in the same order.
         """
-        num_new = new[0].shape[2]
-        total = max(self.lengths, default=0) + num_new
-        stores: Sequence[Tensor | None] = self._stores or [None] * len(new)
-        self._stores = [_with_room(s, x, total) for s, x in zip(stores, new, strict=True)]
-        if self.uniform:
-            for store, x in zip(self._stores, new, strict=True):
-                store[:, :, total - num_new : total] = x
-        else:
-            past = torch.tensor(self.lengths, device=new[0].device)
-            rows = torch.arange(len(self.lengths), device=new[0].device)[:, None]
-            where = past[:, None] + torch.arange(num_new, device=new[0].device)
-            for store, x in zip(self._stores, new, strict=True):
-                store[rows, :, where] = x.transpose(1, 2)  # N H T K -> N T H K
-        self.lengths = [length + num_new for length in self.lengths]
-        return [store[:, :, :total] for store in self._stores]
+        if not self._tokens:
+            self._tokens = [[x.new_zeros(x.shape[0], 0, x.shape[2]) for x in kind] for kind in new]
+        self._tokens = [
+            [torch.cat((old, x), dim=1) for old, x in zip(rows, kind, strict=True)]
+            for rows, kind in zip(self._tokens, new, strict=True)
+        ]
+        self.lengths = [length + new[0].shape[2] for length in self.lengths]
+        return [_padded(rows) for rows in self._tokens]
 
     @property
     def uniform(self) -> bool:
-        """Whether all rows are of one length."""
+        """Whether all sequences have the same length."""
         return len(set(self.lengths)) <= 1
 
-    def last(self) -> list[Float[Tensor, "N H K"]]:
-        """The newest token of each row."""
-        if self.uniform:
-            return [store[:, :, self.lengths[0] - 1] for store in self._stores]
-        rows = torch.arange(len(self.lengths), device=self._stores[0].device)
-        where = torch.tensor(self.lengths, device=rows.device) - 1
-        return [store[rows, :, where] for store in self._stores]
+    def last(self) -> list[Float[Tensor, "N H _"]]:
+        """Return the vectors of the last token of each sequence."""
+        return [torch.stack([x[:, -1] for x in rows]) for rows in self._tokens]
 
     def reorder(self, rows: Sequence[int]) -> None:
-        """Row i becomes old row rows[i]; rows may repeat or be dropped."""
+        """Make sequence i the former sequence rows[i]; a row may repeat or be dropped.
+
+        Beam search calls it with the parents of the beams that survive.
+        """
         self.lengths = [self.lengths[row] for row in rows]
-        if self._stores:
-            index = torch.tensor(rows, dtype=torch.long, device=self._stores[0].device)
-            used = max(self.lengths, default=0)
-            self._stores = [_select(store, index, used) for store in self._stores]
+        self._tokens = [[kind[row] for row in rows] for kind in self._tokens]
 
     def rewind(self, lengths: Sequence[int]) -> None:
-        """Take tokens back: row n keeps its first lengths[n]."""
-        for old, new in zip(self.lengths, lengths, strict=True):
-            if not 0 <= new <= old:
-                raise ValueError(f"cannot rewind a row of {old} tokens to {new}")
+        """Take tokens back: sequence n keeps its first lengths[n]. ValueError if it has fewer."""
+        check_rewind(self.lengths, lengths)
         self.lengths = list(lengths)
+        self._tokens = [
+            [x[:, :length] for x, length in zip(kind, lengths, strict=True)]
+            for kind in self._tokens
+        ]
 
     @classmethod
     def join(cls: type[Cache], caches: Sequence[Cache]) -> Cache:
-        """The rows of several caches of one layer in one cache, in order."""
+        """Return one cache with the sequences of several caches of one layer, in order."""
         joined = cls(0)
         joined.lengths = [length for cache in caches for length in cache.lengths]
-        like = next((cache._stores for cache in caches if cache._stores), [])
-        total = max(joined.lengths, default=0)
-        parts = [cache._stores or _empty(like, len(cache.lengths)) for cache in caches]
-        joined._stores = [_stack(stores, total) for stores in zip(*parts, strict=True)]
+        like = next((cache._tokens for cache in caches if cache._tokens), [])
+        for index, kind in enumerate(like):
+            empty = kind[0].new_zeros(kind[0].shape[0], 0, kind[0].shape[2])
+            rows = [
+                row
+                for cache in caches
+                for row in (cache._tokens[index] if cache._tokens else [empty] * len(cache.lengths))
+            ]
+            joined._tokens.append(rows)
         return joined
 
 
@@ -90,45 +115,21 @@ class KeyValueCache(TokenCache):
     """Keys and values of one attention layer."""
 
     def append(
-        self, k: Float[Tensor, "N H T K"], v: Float[Tensor, "N H T Kv"]
-    ) -> tuple[Float[Tensor, "N H S K"], Float[Tensor, "N H S Kv"], Mask]:
-        """Store T new tokens a row; return all keys and values so far and the mask to use."""
+        self, k: Float[Tensor, "N G T K"], v: Float[Tensor, "N G T Kv"]
+    ) -> tuple[Float[Tensor, "N G S K"], Float[Tensor, "N G S Kv"], Mask]:
+        """Append T tokens; return all keys, all values, and the causal mask for the new queries."""
         past = None if self.uniform else torch.tensor(self.lengths, device=k.device)
         keys, values = self.extend(k, v)
         return keys, values, Mask(causal=True, past=past)
 
 
-def _with_room(store: Tensor | None, new: Tensor, total: int) -> Tensor:
-    """`store` with place for `total` tokens; doubled when it grows, so appending stays linear."""
-    if store is None:
-        shape = (*new.shape[:2], max(total, 16), new.shape[3])
-        return new.new_zeros(shape)
-    if store.shape[2] >= total:
-        return store
-    grown = store.new_zeros(*store.shape[:2], max(total, 2 * store.shape[2]), store.shape[3])
-    grown[:, :, : store.shape[2]] = store
-    return grown
+def check_rewind(old: Sequence[int], new: Sequence[int]) -> None:
+    """Raise ValueError unless every new length is at most the old one."""
+    for before, after in zip(old, new, strict=True):
+        if not 0 <= after <= before:
+            raise ValueError(f"cannot rewind a sequence of {before} tokens to {after}")
 
 
-def _select(store: Tensor, index: Tensor, used: int) -> Tensor:
-    """Rows `index`, copying only the positions in use (the capacity stays as it was)."""
-    chosen = store.new_empty(len(index), *store.shape[1:])
-    chosen[:, :, :used] = store[:, :, :used].index_select(0, index)
-    chosen[:, :, used:] = 0  # never attended to, but 0 x NaN would be NaN
-    return chosen
-
-
-def _empty(stores: Sequence[Tensor], num_rows: int) -> list[Tensor]:
-    """Rows that hold no token yet, beside such stores."""
-    return [store.new_zeros(num_rows, store.shape[1], 0, store.shape[3]) for store in stores]
-
-
-def _stack(stores: Sequence[Tensor], total: int) -> Tensor:
-    rows = sum(store.shape[0] for store in stores)
-    out = stores[0].new_zeros(rows, stores[0].shape[1], total, stores[0].shape[3])
-    start = 0
-    for store in stores:
-        used = min(total, store.shape[2])
-        out[start : start + store.shape[0], :, :used] = store[:, :, :used]
-        start += store.shape[0]
-    return out
+def _padded(rows: Sequence[Float[Tensor, "H _ K"]]) -> Float[Tensor, "N H S K"]:
+    """Sequences of different lengths as one tensor; the mask hides the zeros at the end."""
+    return pad_sequence([x.transpose(0, 1) for x in rows], batch_first=True).transpose(1, 2)

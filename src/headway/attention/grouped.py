@@ -1,4 +1,17 @@
-"""Attention whose query heads share keys and values: a smaller cache."""
+"""Grouped-query attention: H query heads share G heads of keys and values.
+
+Query head h attends with key and value head h // (H / G). The cache of a decoder shrinks by H / G;
+G = H is multi-head attention, G = 1 multi-query attention.
+
+>>> import torch
+>>> from headway.attention import GroupedQueryAttention
+>>> attention = GroupedQueryAttention(model_dim=8, num_heads=4, num_kv_heads=2)
+>>> words = torch.randn(1, 3, 8)  # B T D: three words
+>>> attention.split_queries(attention.query(words)).shape  # B H T K: four heads of queries
+torch.Size([1, 4, 3, 2])
+>>> attention.keys_values(words).k.shape  # B G S K: two heads of keys
+torch.Size([1, 2, 3, 2])
+"""
 
 from __future__ import annotations
 
@@ -6,22 +19,18 @@ from collections.abc import Callable
 
 from torch import nn
 
-from headway.attention.kernel import Kernel, spread
+from headway.attention.kernel import Kernel
 from headway.attention.multihead import MultiHeadAttention
 from headway.attention.relative import AttentionPositions
-from headway.linear import Linear
 from headway.shapes import Float, Tensor
 
 
 class GroupedQueryAttention(MultiHeadAttention):
-    """Self-attention with H heads of queries and G of keys and values: H / G share one.
+    """Self-attention with H heads of queries and G of keys and values. Ainslie et al. 2023, 2.2.
 
-    Query head h reads key head h // (H / G). G = H is multi-head, G = 1 multi-query attention; a
-    cache holds G heads. Ainslie et al. 2023, section 2.2.
-
-    head_norm: makes the norm, over K, of every head's queries and another one of the keys, before
-    positions turn them (QK-norm): no weights can then make the scores large. Henry et al. 2020;
-    Dehghani et al. 2023, section 2. Nothing unless given.
+    head_norm: makes the norm, over K, of the queries of every head, and another one of the keys,
+    before positions are applied (QK-norm): scores then stay small whatever the weights. Henry et
+    al. 2020; Dehghani et al. 2023, section 2. No norm unless set.
     """
 
     def __init__(
@@ -41,28 +50,15 @@ class GroupedQueryAttention(MultiHeadAttention):
         )
         if num_kv_heads < 1 or num_heads % num_kv_heads:
             raise ValueError(f"{num_heads=} must be a multiple of {num_kv_heads=}")
-        self.head_dim = self.query.out_features // num_heads
-        self.key = Linear(model_dim, num_kv_heads * self.head_dim, bias=bias)
-        self.value = Linear(model_dim, num_kv_heads * self.head_dim, bias=bias)
+        self.key = nn.Linear(model_dim, num_kv_heads * self.head_dim, bias=bias)
+        self.value = nn.Linear(model_dim, num_kv_heads * self.head_dim, bias=bias)
         self.query_norm = head_norm(self.head_dim)
         self.key_norm = head_norm(self.head_dim)
 
-    def _shared(
-        self, k: Float[Tensor, "M G S K"], v: Float[Tensor, "M G S Kv"]
-    ) -> tuple[Float[Tensor, "M _ S K"], Float[Tensor, "M _ S Kv"]]:
-        """One for each head of the queries, unless the kernel spares itself the copies."""
-        if self.kernel.grouped:
-            return k, v
-        return spread(k, self.num_heads), spread(v, self.num_heads)
-
-    def _queries(self, x: Float[Tensor, "B T HK"]) -> Float[Tensor, "B H T K"]:
-        normed: Tensor = self.query_norm(self._heads(x))
+    def split_queries(self, queries: Float[Tensor, "N T HK"]) -> Float[Tensor, "N H T K"]:
+        normed: Tensor = self.query_norm(super().split_queries(queries))
         return normed
 
-    def _keys(self, x: Float[Tensor, "B S GK"]) -> Float[Tensor, "B G S K"]:
-        normed: Tensor = self.key_norm(self._heads(x))
+    def split_keys(self, keys: Float[Tensor, "M S GK"]) -> Float[Tensor, "M G S K"]:
+        normed: Tensor = self.key_norm(super().split_keys(keys))
         return normed
-
-    def _heads(self, x: Float[Tensor, "B T HK"]) -> Float[Tensor, "B H T K"]:
-        heads = x.view(*x.shape[:2], x.shape[2] // self.head_dim, self.head_dim)
-        return heads.transpose(1, 2)  # B T H K -> B H T K

@@ -1,4 +1,19 @@
-"""The kernel contract, and the reference that every fast kernel is measured against."""
+"""Attention: weights = softmax(scores(Q, K)), context = weights V.
+
+A kernel turns queries, keys and values into context vectors. Each query is compared with every key
+(scores), the scores become weights that sum to 1 (softmax), and the context is the sum of the
+values with these weights. Kernels differ in their scores; the scaled dot product is the reference.
+
+Three words, one head, vectors of width 2; the query of each word is its key:
+
+>>> import torch
+>>> from headway.attention import Mask, ScaledDot
+>>> words = torch.tensor([[[[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]]])  # B H T K = 1 1 3 2
+>>> ScaledDot().weights(words, words, Mask())[0, 0].round(decimals=2)
+tensor([[0.4000, 0.2000, 0.4000],
+        [0.2000, 0.4000, 0.4000],
+        [0.2500, 0.2500, 0.5000]])
+"""
 
 from __future__ import annotations
 
@@ -14,44 +29,47 @@ from headway.shapes import Bool, Float, Tensor
 
 
 class Kernel(nn.Module, abc.ABC):
-    """Turns queries, keys and values into context vectors: scores, weights, weighted sum.
+    """Contract of a kernel: context from queries, keys and values.
 
-    `forward` may compute in any way it likes; `weights` says what the weights were, in float32 or
-    better, and is called only while somebody records (`record_attention`). A query that may attend
-    to nothing gets weights 0 and context 0, never NaN.
+    Keys and values may have G heads, fewer than the H of the queries: each is then shared by H / G
+    query heads (`spread`). A query that may attend to no key gets weights 0 and context 0, never
+    NaN.
 
-    `normalised`: whether a query's weights are positive and sum to 1.
-    `grouped`: whether k and v may have G heads, fewer than q has, each shared by H / G heads of q;
-    other kernels are given them `spread`.
+    `forward` may compute the context in any way; `weights` returns the weights in float32 or
+    better, and is called only while attention is recorded (`record_attention`).
+
+    `normalised`: whether the weights of a query are positive and sum to 1.
     """
 
     normalised: ClassVar[bool] = True
-    grouped: ClassVar[bool] = False
 
     @abc.abstractmethod
     def forward(
         self,
         q: Float[Tensor, "B H T Kq"],
-        k: Float[Tensor, "B H S K"],
-        v: Float[Tensor, "B H S Kv"],
+        k: Float[Tensor, "B G S K"],
+        v: Float[Tensor, "B G S Kv"],
         mask: Mask,
         bias: Float[Tensor, "#B #H T S"] | None = None,
     ) -> Float[Tensor, "B H T Kv"]:
-        """Context: for each query the weighted sum of the values."""
+        """Return the context: for each query the weighted sum of the values."""
 
     @abc.abstractmethod
     def weights(
         self,
         q: Float[Tensor, "B H T Kq"],
-        k: Float[Tensor, "B H S K"],
+        k: Float[Tensor, "B G S K"],
         mask: Mask,
         bias: Float[Tensor, "#B #H T S"] | None = None,
     ) -> Float[Tensor, "B H T S"]:
-        """The weights themselves."""
+        """Return the weight of each key for each query."""
 
 
 def spread(x: Float[Tensor, "B G S K"], num_heads: int) -> Float[Tensor, "B H S K"]:
-    """Keys or values as each of H query heads sees them: head h has head h // (H / G) of x."""
+    """Repeat each head of keys or values for the H / G query heads that share it.
+
+    Query head h reads head h // (H / G).
+    """
     share = num_heads // x.shape[1]
     return x if share == 1 else x.repeat_interleave(share, dim=1)
 
@@ -59,59 +77,59 @@ def spread(x: Float[Tensor, "B G S K"], num_heads: int) -> Float[Tensor, "B H S 
 def masked_softmax(
     scores: Float[Tensor, "B H T S"], allowed: Bool[Tensor, "#B #H T S"]
 ) -> Float[Tensor, "B H T S"]:
-    """softmax over the keys a query may attend to; a query that may attend to none gets zeros.
+    """Softmax over the keys that a query may attend to.
 
-    Such a row would be 0/0. Its scores are set to 0 first, so that neither it nor its gradient is
-    ever NaN, and its weights to 0 afterwards.
+    The mask is applied here: a hidden score becomes -inf, so its weight becomes exp(-inf) = 0. A
+    query without any key would be 0/0; its scores are set to 0 before the softmax and its weights
+    to 0 after it, so that neither they nor their gradients are NaN.
     """
-    dead = ~allowed.any(-1, keepdim=True)
-    scores = scores.masked_fill(~allowed, -torch.inf).masked_fill(dead, 0.0)
+    empty = ~allowed.any(-1, keepdim=True)
+    scores = scores.masked_fill(~allowed, -torch.inf).masked_fill(empty, 0.0)
     return scores.softmax(-1).masked_fill(~allowed, 0.0)
 
 
 class SoftmaxKernel(Kernel):
-    """softmax(scores(Q, K) + bias) V: what all kernels with a softmax share, as the reference.
-
-    A kernel is then one line of mathematics: its `scores`. Faster ones replace `forward` and keep
-    this one as their slow twin.
-    """
+    """softmax(scores(Q, K) + bias) V. A kernel with a softmax defines its `scores` only."""
 
     @abc.abstractmethod
     def scores(
         self, q: Float[Tensor, "B H T Kq"], k: Float[Tensor, "B H S K"]
     ) -> Float[Tensor, "B H T S"]:
-        """How well each key answers each query, before the softmax."""
+        """Return the score of each key for each query, before mask and softmax."""
 
     def forward(
         self,
         q: Float[Tensor, "B H T Kq"],
-        k: Float[Tensor, "B H S K"],
-        v: Float[Tensor, "B H S Kv"],
+        k: Float[Tensor, "B G S K"],
+        v: Float[Tensor, "B G S Kv"],
         mask: Mask,
         bias: Float[Tensor, "#B #H T S"] | None = None,
     ) -> Float[Tensor, "B H T Kv"]:
-        scores = self.scores(q, k)
-        scores = scores if bias is None else scores + bias
-        return masked_softmax(scores, mask.dense(q.shape[2], k.shape[2], q.device)).to(v.dtype) @ v
+        weights = self._weights(q, k, mask, bias)
+        return weights.to(v.dtype) @ spread(v, q.shape[1])
 
     def weights(
         self,
         q: Float[Tensor, "B H T Kq"],
-        k: Float[Tensor, "B H S K"],
+        k: Float[Tensor, "B G S K"],
         mask: Mask,
         bias: Float[Tensor, "#B #H T S"] | None = None,
     ) -> Float[Tensor, "B H T S"]:
         exact = torch.promote_types(q.dtype, torch.float32)
-        scores = self.scores(q.to(exact), k.to(exact))
+        return self._weights(q.to(exact), k.to(exact), mask, bias)
+
+    def _weights(self, q: Tensor, k: Tensor, mask: Mask, bias: Tensor | None) -> Tensor:
+        scores = self.scores(q, spread(k, q.shape[1]))
         scores = scores if bias is None else scores + bias
         return masked_softmax(scores, mask.dense(q.shape[2], k.shape[2], q.device))
 
 
 class ScaledDot(SoftmaxKernel):
-    """softmax(Q K^T / sqrt(K)) V, written as the equation: the reference.
+    """softmax(Q K^T / sqrt(K)) V.
 
-    Why the scale: the dot product of two K-vectors of unit variance has variance K; unscaled, the
-    softmax saturates and its gradient vanishes. Vaswani et al. 2017, section 3.2.1.
+    Why the division: the dot product of two vectors with K independent entries of variance 1 has
+    variance K. Unscaled, large scores saturate the softmax and its gradient vanishes
+    (`headway lecture scaling`). Vaswani et al. 2017, section 3.2.1.
     """
 
     def scores(

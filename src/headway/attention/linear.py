@@ -1,4 +1,16 @@
-"""Attention without softmax: time and memory grow with the length, not with its square."""
+"""Linear attention: context = Q (K^T V), so time grows with the length, not with its square.
+
+Without a softmax the products can be regrouped: K^T V is a K x Kv matrix, however long the
+sequence is. The causal form is recurrent: M_t = M_(t-1) + k_t^T v_t, context_t = q_t M_t.
+
+>>> import torch
+>>> from headway.attention import LinearElu, Mask
+>>> words = torch.tensor([[[[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]]])  # B H T K = 1 1 3 2
+>>> LinearElu().weights(words, words, Mask())[0, 0].round(decimals=2)
+tensor([[0.3300, 0.2700, 0.4000],
+        [0.2700, 0.3300, 0.4000],
+        [0.3000, 0.3000, 0.4000]])
+"""
 
 from __future__ import annotations
 
@@ -7,7 +19,7 @@ from typing import ClassVar
 
 import torch
 
-from headway.attention.kernel import Kernel
+from headway.attention.kernel import Kernel, spread
 from headway.attention.masks import Mask
 from headway.shapes import Float, Tensor
 
@@ -22,11 +34,10 @@ def running_sum(
     *,
     causal: bool,
 ) -> Float[Tensor, "B H T Kv"]:
-    """Q K^T V (causal: only over keys up to each query) in O(T) by multiplying K^T V first.
+    """Return Q K^T V (causal: over keys up to each query) in O(T), multiplying K^T V first.
 
-    Causal: M_t = M_(t-1) + k_t^T v_t, y_t = q_t M_t, the recurrent form, in steps of `CHUNK`
-    tokens. With fewer queries than keys the queries are the last ones. Katharopoulos et al. 2020,
-    section 3.3.
+    The causal form is the recurrence above in steps of `CHUNK` tokens. With fewer queries than keys
+    the queries are the last ones. Katharopoulos et al. 2020, section 3.3.
     """
     if not causal:
         return q @ (k.transpose(-1, -2) @ v)
@@ -46,21 +57,21 @@ def running_sum(
 
 
 def _is_linear(mask: Mask, bias: Tensor | None) -> bool:
-    """What tells single pairs apart, not just keys and an order, needs the scores themselves."""
+    """Whether mask and bias depend on keys and order only; otherwise every score is needed."""
     by_pair = (bias, mask.window, mask.past, mask.documents)
     return all(rule is None for rule in by_pair)
 
 
-def _without_hidden(k: Tensor, mask: Mask) -> Tensor:
-    """Keys that are padding become 0, so that they add nothing to any sum."""
+def _without_padding(k: Tensor, mask: Mask) -> Tensor:
+    """Set the keys of padding to 0, so that they add nothing to any sum."""
     return k if mask.keys is None else k * mask.keys[:, None, :, None].to(k.dtype)
 
 
 class LinearDot(Kernel):
-    """(Q K^T / sqrt(K)) V: scores are the weights, there is no softmax.
+    """(Q K^T / sqrt(K)) V: the scores are the weights, without a softmax.
 
     The lectures' "linear attention", which "does not work too well": weights may be negative, do
-    not sum to 1, and grow with the number of keys. Hidden pairs have weight 0; a bias adds to the
+    not sum to 1, and grow with the number of keys. Masked pairs have weight 0; a bias adds to the
     scores of the others.
     """
 
@@ -69,27 +80,29 @@ class LinearDot(Kernel):
     def forward(
         self,
         q: Float[Tensor, "B H T K"],
-        k: Float[Tensor, "B H S K"],
-        v: Float[Tensor, "B H S Kv"],
+        k: Float[Tensor, "B G S K"],
+        v: Float[Tensor, "B G S Kv"],
         mask: Mask,
         bias: Float[Tensor, "#B #H T S"] | None = None,
     ) -> Float[Tensor, "B H T Kv"]:
+        k, v = spread(k, q.shape[1]), spread(v, q.shape[1])
         if not _is_linear(mask, bias):
             return (self.weights(q, k, mask, bias) @ v).to(v.dtype)
         # sums over all tokens are kept in float32, whatever autocast says of single products
         exact = torch.promote_types(q.dtype, torch.float32)
         with torch.autocast(q.device.type, enabled=False):
             queries = q.to(exact) / math.sqrt(q.shape[-1])
-            keys = _without_hidden(k.to(exact), mask)
+            keys = _without_padding(k.to(exact), mask)
             return running_sum(queries, keys, v.to(exact), causal=mask.causal).to(v.dtype)
 
     def weights(
         self,
         q: Float[Tensor, "B H T K"],
-        k: Float[Tensor, "B H S K"],
+        k: Float[Tensor, "B G S K"],
         mask: Mask,
         bias: Float[Tensor, "#B #H T S"] | None = None,
     ) -> Float[Tensor, "B H T S"]:
+        k = spread(k, q.shape[1])
         exact = torch.promote_types(q.dtype, torch.float32)
         scores = q.to(exact) @ k.to(exact).transpose(-1, -2) / math.sqrt(q.shape[-1])
         scores = scores if bias is None else scores + bias
@@ -102,7 +115,7 @@ def elu_plus_one(x: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
 
 
 class LinearElu(Kernel):
-    """phi(Q) (phi(K)^T V) / phi(Q) sum phi(K), phi = elu + 1: linear attention that is an average.
+    """phi(Q) (phi(K)^T V) / (phi(Q) sum phi(K)), phi = elu + 1: weights are positive, sum to 1.
 
     The softmax's exp(q k) is replaced by phi(q) phi(k), which can be summed over keys first.
     Katharopoulos et al. 2020, equations 5 and 7. A bias b multiplies a pair's weight by exp(b), as
@@ -112,17 +125,18 @@ class LinearElu(Kernel):
     def forward(
         self,
         q: Float[Tensor, "B H T K"],
-        k: Float[Tensor, "B H S K"],
-        v: Float[Tensor, "B H S Kv"],
+        k: Float[Tensor, "B G S K"],
+        v: Float[Tensor, "B G S Kv"],
         mask: Mask,
         bias: Float[Tensor, "#B #H T S"] | None = None,
     ) -> Float[Tensor, "B H T Kv"]:
+        k, v = spread(k, q.shape[1]), spread(v, q.shape[1])
         exact = torch.promote_types(q.dtype, torch.float32)
         if not _is_linear(mask, bias):
             return (self.weights(q, k, mask, bias).to(exact) @ v.to(exact)).to(v.dtype)
         with torch.autocast(q.device.type, enabled=False):
             queries = elu_plus_one(q.to(exact))
-            keys = _without_hidden(elu_plus_one(k.to(exact)), mask)
+            keys = _without_padding(elu_plus_one(k.to(exact)), mask)
             # one more value, always 1: its sum is the normaliser
             values = torch.cat((v, torch.ones_like(v[..., :1])), dim=-1).to(exact)
             sums = running_sum(queries, keys, values, causal=mask.causal)
@@ -131,10 +145,11 @@ class LinearElu(Kernel):
     def weights(
         self,
         q: Float[Tensor, "B H T K"],
-        k: Float[Tensor, "B H S K"],
+        k: Float[Tensor, "B G S K"],
         mask: Mask,
         bias: Float[Tensor, "#B #H T S"] | None = None,
     ) -> Float[Tensor, "B H T S"]:
+        k = spread(k, q.shape[1])
         exact = torch.promote_types(q.dtype, torch.float32)
         scores = elu_plus_one(q.to(exact)) @ elu_plus_one(k.to(exact)).transpose(-1, -2)
         scores = scores if bias is None else scores * bias.exp()

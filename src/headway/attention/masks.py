@@ -1,4 +1,17 @@
-"""Who may attend to whom. True = may attend, everywhere in Headway."""
+"""Attention masks: which query may attend to which key. True = may attend.
+
+A mask is kept as rules (causal, window, padding) and made a boolean matrix where it is applied: in
+`masked_softmax` of `attention/kernel.py`.
+
+>>> import torch
+>>> from headway.attention import Mask
+>>> Mask(causal=True).dense(3, 3)[0, 0].int()  # three words: none attends to a later one
+tensor([[1, 0, 0],
+        [1, 1, 0],
+        [1, 1, 1]], dtype=torch.int32)
+>>> Mask(keys=torch.tensor([[True, True, False]])).dense(1, 3)[0, 0].int()  # the third is padding
+tensor([[1, 1, 0]], dtype=torch.int32)
+"""
 
 from __future__ import annotations
 
@@ -7,22 +20,22 @@ from dataclasses import dataclass
 import torch
 
 from headway.attention.documents import Documents
-from headway.shapes import Bool, Float, Int, Tensor
+from headway.shapes import Bool, Int, Tensor
 
 
 @dataclass(frozen=True)
 class Mask:
-    """What a query may attend to, kept as rules and made dense only where a kernel needs it.
+    """Rules that say which keys a query may attend to.
 
-    causal: query t attends to no key after its own position. With fewer queries than keys the
-        queries are the *last* ones (the earlier keys came from a cache), so query t of T stands
-        at position S - T + t; torch's `is_causal` would count from the first key instead.
-    window: query at position p attends to positions p - window + 1 ... p (and, when not causal,
-        as far to the right).
-    keys: Bool "B S", True where there is a real token; None when nothing is padded.
-    past: Int "B", the position of each row's first query, for rows whose caches differ in length;
-        None when every row stands at S - T.
-    documents: the rows hold several documents, and a query attends to keys of its own only.
+    causal: a query attends to no key after its own position. With fewer queries than keys the
+        queries are the last ones, because the earlier keys come from a cache: query t of T has
+        position S - T + t. (torch's `is_causal` counts from the first key instead.)
+    window: a query at position p attends to positions p - window + 1 ... p; without `causal`, as
+        far to the right too.
+    keys: True where a key is a real token, False where it is padding; None if nothing is padded.
+    past: the position of the first query of each sequence, for caches that differ in length; None
+        if it is S - T for all.
+    documents: a query attends only to keys of its own document (packed sequences).
     """
 
     causal: bool = False
@@ -35,29 +48,14 @@ class Mask:
         if self.window is not None and self.window < 1:
             raise ValueError(f"{self.window=} must be at least 1: a token attends to itself")
         if self.past is not None and not self.causal:
-            raise ValueError("past is where a decoder's rows stand, and needs causal=True")
+            raise ValueError("past is the position of a decoder's queries and needs causal=True")
         if self.documents is not None and (self.past is not None or self.keys is not None):
-            raise ValueError("packed rows are full, and none of them continues another")
-
-    def hides_nothing(self, num_queries: int) -> bool:
-        """True when every query may attend to every key, so that no mask need be applied."""
-        by_position = (self.causal and num_queries > 1) or self.window is not None
-        return not (by_position or self._tells_rows_apart)
-
-    def is_plain_causal(self, num_queries: int, num_keys: int) -> bool:
-        """True for the square causal triangle, the one mask that torch's `is_causal` means too."""
-        plain = self.window is None and not self._tells_rows_apart
-        return self.causal and plain and num_queries == num_keys
-
-    @property
-    def _tells_rows_apart(self) -> bool:
-        """Whether rows of one batch have masks of their own."""
-        return any(rule is not None for rule in (self.keys, self.past, self.documents))
+            raise ValueError("packed sequences have neither padding (keys) nor a cache (past)")
 
     def dense(
         self, num_queries: int, num_keys: int, device: torch.device | None = None
     ) -> Bool[Tensor, "#B 1 T S"]:
-        """The boolean matrix. B is 1 when all rows share it."""
+        """Return the boolean matrix. B is 1 if all sequences share it."""
         if self.past is not None:
             device, first = self.past.device, self.past[:, None, None]
         else:
@@ -79,13 +77,3 @@ class Mask:
             number = self.documents.numbers
             allowed = allowed & (number[:, :, None] == number[:, None, :])
         return allowed[:, None]  # #B T S -> #B 1 T S
-
-    def additive(
-        self, num_queries: int, num_keys: int, like: Tensor
-    ) -> Float[Tensor, "#B 1 T S"] | None:
-        """0 where a query may attend and -inf where not, in `like`'s dtype; None if all may."""
-        if self.hides_nothing(num_queries):
-            return None
-        allowed = self.dense(num_queries, num_keys, like.device)
-        zeros = torch.zeros(allowed.shape, dtype=like.dtype, device=like.device)
-        return zeros.masked_fill_(~allowed, -torch.inf)

@@ -1,36 +1,45 @@
-"""Multi-head attention around any kernel."""
+"""Multi-head attention: concat(head_1 ... head_H) W_O, head_h = kernel(x W_Q^h, s W_K^h, s W_V^h).
+
+H attentions run side by side, each on its own projections of the queries' vectors x and the
+source's vectors s, so that each head can attend to something else. In self-attention s is x; in
+cross-attention s is another sequence: the encoder's output, image patches, sound.
+
+>>> import torch
+>>> from headway.attention import Mask, MultiHeadAttention
+>>> attention = MultiHeadAttention(model_dim=4, num_heads=2, bias=False)
+>>> for projection in (attention.query, attention.key, attention.value, attention.output):
+...     _ = projection.weight.data.copy_(torch.eye(4))
+>>> words = torch.tensor([[[1.0, 0, 0, 0], [0, 1.0, 0, 0], [1.0, 1.0, 0, 0]]])  # B T D = 1 3 4
+>>> attention(words, words, Mask())[0].detach().round(decimals=2)  # head 1 sees 2 of the features
+tensor([[0.8000, 0.6000, 0.0000, 0.0000],
+        [0.6000, 0.8000, 0.0000, 0.0000],
+        [0.7500, 0.7500, 0.0000, 0.0000]])
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from torch import nn
 
-from headway.attention.cache import KeyValueCache
-from headway.attention.documents import Documents
-from headway.attention.fused import FusedDot, added
-from headway.attention.kernel import Kernel
+from headway.attention.cache import KeyValueCache, KeyValues
+from headway.attention.kernel import Kernel, ScaledDot
 from headway.attention.masks import Mask
-from headway.attention.relative import AttentionPositions, places
-from headway.linear import Linear, linears
+from headway.attention.relative import AttentionPositions, added, positions_after
 from headway.shapes import Float, Tensor
 
 
 class MultiHeadAttention(nn.Module):
-    """concat(head_1 ... head_H) W_O, head_h = kernel(x W_Q^h, source W_K^h, source W_V^h).
+    """Multi-head attention around any kernel. Vaswani et al. 2017, section 3.2.2.
 
-    Self-attention is `attention(x, x, mask)`; cross-attention gives another `source`, which may
-    have another width (`source_dim`): text, image patches, sound. `value_dim` is the width of one
-    head's values, K unless given: heads of width 1 concatenate to a vector of width H, which W_O
-    brings back to D. Vaswani et al. 2017, section 3.2.2.
-
-    `positions` (rotary, ALiBi, relative) is for self-attention: it knows where the tokens of one
-    sequence stand.
-
-    Weights of the H heads lie in one matrix each: head h of the queries is the columns
+    The weights of the H heads are stored in one matrix each: head h of the queries is columns
     h K ... (h + 1) K of `query`.
+
+    source_dim: width E of the source, if not D. value_dim: width of the values of one head, K
+    unless set. positions: rotary, ALiBi or relative positions, for self-attention only.
     """
+
+    cache_type: type[KeyValueCache] = KeyValueCache
 
     def __init__(
         self,
@@ -52,130 +61,65 @@ class MultiHeadAttention(nn.Module):
                 raise ValueError(f"{model_dim=} must be a multiple of {num_heads=}")
             head_dim = model_dim // num_heads
         source_dim = model_dim if source_dim is None else source_dim
-        value_dim = head_dim if value_dim is None else value_dim
         self.num_heads = num_heads
-        self.query = Linear(model_dim, num_heads * head_dim, bias=bias)
-        self.key = Linear(source_dim, num_heads * head_dim, bias=bias)
-        self.value = Linear(source_dim, num_heads * value_dim, bias=bias)
-        self.output = Linear(num_heads * value_dim, model_dim, bias=bias)
-        self.kernel = FusedDot() if kernel is None else kernel
+        self.head_dim = head_dim
+        self.value_dim = head_dim if value_dim is None else value_dim
+        self.query = nn.Linear(model_dim, num_heads * head_dim, bias=bias)
+        self.key = nn.Linear(source_dim, num_heads * head_dim, bias=bias)
+        self.value = nn.Linear(source_dim, num_heads * self.value_dim, bias=bias)
+        self.output = nn.Linear(num_heads * self.value_dim, model_dim, bias=bias)
+        self.kernel = ScaledDot() if kernel is None else kernel
         self.positions = positions
 
     def forward(
         self,
-        x: Float[Tensor, "B T D"],
-        source: Float[Tensor, "B S E"],
-        mask: Mask,
-        bias: Float[Tensor, "#B #H T S"] | None = None,
-    ) -> Float[Tensor, "B T D"]:
-        if mask.documents is not None:
-            if source is not x or bias is not None or not mask.causal:
-                raise ValueError("packed documents are for causal self-attention without a bias")
-            return self._attend_within(x, replace(mask, documents=None), mask.documents)
-        if source is not x:
-            return self.attend(x, *self.keys_values(source), mask, bias)
-        queries, keys, values = linears(x, (self.query, self.key, self.value))
-        return self._attend(queries, *self._placed(keys, values), mask, bias)
-
-    def keys_values(
-        self, source: Float[Tensor, "B S E"], past: Sequence[int] = (0,)
-    ) -> tuple[Float[Tensor, "B G S K"], Float[Tensor, "B G S Kv"]]:
-        """Keys and values of `source`: made once a sentence, whatever the number of queries.
-
-        past: how many tokens of each row came before, one number if all agree.
-        """
-        return self._placed(self.key(source), self.value(source), past)
-
-    def attend(
-        self,
         x: Float[Tensor, "N T D"],
-        k: Float[Tensor, "M G S K"],
-        v: Float[Tensor, "M G S Kv"],
+        source: Float[Tensor, "N S E"] | KeyValues,
         mask: Mask,
         bias: Float[Tensor, "#N #H T S"] | None = None,
-        past: Sequence[int] = (0,),
+        cache: KeyValueCache | None = None,
     ) -> Float[Tensor, "N T D"]:
-        """Attention of the queries made from x over keys and values made before.
+        """Attend from x to the source.
 
-        N may be a multiple of M: then N / M consecutive rows (the beams of one sentence) share one
-        row of keys and values, and `mask` may only speak of keys.
+        source: vectors, or their keys and values if they were computed before (`keys_values`), as a
+        decoder does once for each sentence. cache: keys and values of the tokens before x in
+        causal self-attention; those of x are appended, and the mask follows from it.
         """
-        return self._attend(self.query(x), k, v, mask, bias, past)
-
-    def _placed(
-        self,
-        keys: Float[Tensor, "B S GK"],
-        values: Float[Tensor, "B S GKv"],
-        past: Sequence[int] = (0,),
-    ) -> tuple[Float[Tensor, "B G S K"], Float[Tensor, "B G S Kv"]]:
-        """As heads, and the keys with their positions."""
-        k = self._keys(keys)
+        past = [0] if cache is None else list(cache.lengths)
+        k, v = source if isinstance(source, KeyValues) else self.keys_values(source, past)
+        if cache is not None:
+            k, v, mask = cache.append(k, v)
+        q = self.split_queries(self.query(x))
         if self.positions is not None:
-            k = self.positions.rotate(k, places(past, k.shape[2], k.device))
-        return k, self._heads(values)
+            at = positions_after(past, x.shape[1], x.device)
+            q, bias = self.positions.rotate(q, at), added(bias, self.positions.bias(at, k.shape[2]))
+        # beams that share keys are more queries of one row: N H T K -> M H (N/M T) K
+        if q.shape[0] != k.shape[0]:
+            q = q.view(k.shape[0], -1, *q.shape[1:]).transpose(1, 2).flatten(2, 3)
+        context = self.kernel(q, k, v, mask, bias)
+        merged = context.transpose(1, 2).reshape(*x.shape[:2], -1)  # M H (N/M T) Kv -> N T HKv
+        attended: Tensor = self.output(merged)
+        return attended
 
-    def _attend(
-        self,
-        x: Float[Tensor, "N T HK"],
-        k: Float[Tensor, "M G S K"],
-        v: Float[Tensor, "M G S Kv"],
-        mask: Mask,
-        bias: Float[Tensor, "#N #H T S"] | None = None,
-        past: Sequence[int] = (0,),
-    ) -> Float[Tensor, "N T D"]:
-        """`attend`, from the queries of all heads on."""
-        rows = x
-        if x.shape[0] != k.shape[0]:
-            rows = x.view(k.shape[0], -1, x.shape[-1])  # N T HK -> M (N/M T) HK
-        q = self._queries(rows)
+    def keys_values(self, source: Float[Tensor, "M S E"], past: Sequence[int] = (0,)) -> KeyValues:
+        """Project the source, split it into heads, and apply the positions of its keys.
+
+        past: number of tokens of each sequence before the source; one number if all agree.
+        """
+        k = self.split_keys(self.key(source))
         if self.positions is not None:
-            here = places(past, x.shape[1], x.device)
-            q = self.positions.rotate(q, here)
-            bias = added(bias, self.positions.bias(here, k.shape[2]))
-        return self._merged(self.kernel(q, *self._shared(k, v), mask, bias), x)
+            k = self.positions.rotate(k, positions_after(past, k.shape[2], k.device))
+        return KeyValues(k, split_heads(self.value(source), self.value_dim))
 
-    def _attend_within(
-        self, x: Float[Tensor, "B T D"], mask: Mask, documents: Documents
-    ) -> Float[Tensor, "B T D"]:
-        """Self-attention inside each document of packed rows, as if it were a row of its own."""
-        rows = self._queries(self.query(x)), self._keys(self.key(x)), self._heads(self.value(x))
-        contexts = []
-        for q, k, v in zip(*(documents.apart(part) for part in rows), strict=True):
-            bias = None
-            if self.positions is not None:
-                here = places((0,), q.shape[2], x.device)
-                q, k = self.positions.rotate(q, here), self.positions.rotate(k, here)
-                bias = self.positions.bias(here, k.shape[2])
-            contexts.append(self.kernel(q, *self._shared(k, v), mask, bias))
-        return self._merged(documents.together(contexts), x)
+    def split_queries(self, queries: Float[Tensor, "N T HK"]) -> Float[Tensor, "N H T K"]:
+        """Split projected queries into heads."""
+        return split_heads(queries, self.head_dim)
 
-    def _merged(
-        self, context: Float[Tensor, "M H T Kv"], x: Float[Tensor, "N U _"]
-    ) -> Float[Tensor, "N U D"]:
-        merged = context.transpose(1, 2).flatten(2)  # M H T Kv -> M T HKv
-        out: Tensor = self.output(merged.view(*x.shape[:2], -1))
-        return out
+    def split_keys(self, keys: Float[Tensor, "M S GK"]) -> Float[Tensor, "M G S K"]:
+        """Split projected keys into heads."""
+        return split_heads(keys, self.head_dim)
 
-    def attend_cached(
-        self, x: Float[Tensor, "N T D"], cache: KeyValueCache
-    ) -> Float[Tensor, "N T D"]:
-        """Causal self-attention of T new tokens over everything in the cache and themselves."""
-        past = tuple(cache.lengths)
-        queries, keys, values = linears(x, (self.query, self.key, self.value))
-        k, v, mask = cache.append(*self._placed(keys, values, past))
-        return self._attend(queries, k, v, mask, past=past)
 
-    def _shared(
-        self, k: Float[Tensor, "M G S K"], v: Float[Tensor, "M G S Kv"]
-    ) -> tuple[Float[Tensor, "M _ S K"], Float[Tensor, "M _ S Kv"]]:
-        """Keys and values as the kernel takes them."""
-        return k, v
-
-    def _queries(self, x: Float[Tensor, "B T HK"]) -> Float[Tensor, "B H T K"]:
-        return self._heads(x)
-
-    def _keys(self, x: Float[Tensor, "B S GK"]) -> Float[Tensor, "B G S K"]:
-        return self._heads(x)
-
-    def _heads(self, x: Float[Tensor, "B T HK"]) -> Float[Tensor, "B H T K"]:
-        return x.view(*x.shape[:2], self.num_heads, -1).transpose(1, 2)  # B T HK -> B H T K
+def split_heads(x: Float[Tensor, "B T HK"], head_dim: int) -> Float[Tensor, "B H T K"]:
+    """Split the last axis into heads of width `head_dim`, and move the heads forward."""
+    return x.view(*x.shape[:2], -1, head_dim).transpose(1, 2)

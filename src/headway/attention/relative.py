@@ -1,4 +1,21 @@
-"""Positions inside attention: rotations of queries and keys, or a bias for each distance."""
+"""Positions inside attention: rotate queries and keys, or bias the scores by distance.
+
+Attention itself ignores order. A position scheme makes the score of query t and key s depend on
+their distance t - s: by rotating both vectors by angles that grow with the position (rotary), by a
+penalty of m |t - s| (ALiBi), or by a learned number for each distance (relative positions).
+
+>>> import torch
+>>> from headway.attention import Alibi, Rotary
+>>> Alibi(num_heads=8).bias(torch.tensor([[0, 1, 2]]), 3)[0, 0]  # three words, slope 1/2
+tensor([[-0.0000, -0.5000, -1.0000],
+        [-0.5000, -0.0000, -0.5000],
+        [-1.0000, -0.5000, -0.0000]])
+>>> word = torch.tensor([[[[1.0, 0.0]]]]).expand(1, 1, 3, 2)  # the same word at three positions
+>>> Rotary(head_dim=2).rotate(word, torch.tensor([[0, 1, 2]]))[0, 0].round(decimals=2)
+tensor([[ 1.0000,  0.0000],
+        [ 0.5400,  0.8400],
+        [-0.4200,  0.9100]])
+"""
 
 from __future__ import annotations
 
@@ -12,46 +29,54 @@ from torch import nn
 from headway.shapes import Float, Int, Tensor
 
 
-def places(past: Sequence[int], num_tokens: int, device: torch.device) -> Int[Tensor, "#B T"]:
-    """Positions of T new tokens in rows that already hold `past` tokens each.
+def positions_after(
+    past: Sequence[int], num_tokens: int, device: torch.device
+) -> Int[Tensor, "#B T"]:
+    """Return the positions of T new tokens in sequences that already hold `past` tokens.
 
-    One row if all rows agree; `past` may be one number for all.
+    One row if all sequences agree; `past` may be one number for all.
     """
     first = past if len(set(past)) > 1 else past[:1]
     start = torch.tensor(first, device=device)[:, None]
     return start + torch.arange(num_tokens, device=device)
 
 
-class AttentionPositions(nn.Module, abc.ABC):
-    """How self-attention itself knows where tokens stand. Any length, none is too long.
+def added(a: Tensor | None, b: Tensor | None) -> Tensor | None:
+    """Return the sum of two biases, either of which may be missing."""
+    if a is None or b is None:
+        return b if a is None else a
+    return a + b
 
-    A scheme turns the queries and keys (`rotate`) or biases the scores (`bias`); what it does not
-    do stays as it is here.
+
+class AttentionPositions(nn.Module, abc.ABC):
+    """How self-attention depends on positions. No scheme limits the length.
+
+    A scheme overrides `rotate` or `bias`; the other leaves queries, keys and scores unchanged.
     """
 
     def rotate(
         self, x: Float[Tensor, "B H T K"], positions: Int[Tensor, "#B T"]
     ) -> Float[Tensor, "B H T K"]:
-        """Queries or keys, turned by their positions."""
+        """Return queries or keys, rotated by their positions."""
         return x
 
     def bias(self, queries: Int[Tensor, "#B T"], num_keys: int) -> Float[Tensor, "#B H T S"] | None:
-        """What is added to the scores of queries at these positions and keys at 0 ... S - 1."""
+        """Return what is added to the scores of queries at these positions and keys 0 ... S - 1."""
         return None
 
 
 class Rotary(AttentionPositions):
-    """Pair i of a vector at position t is turned by t / base^(2i/K).
+    """Rotary positions (RoPE): pair i of a vector at position t is rotated by t / base^(2i/K).
 
-    The dot product of a query and a key then depends on their distance alone. Pairs are dimensions
-    i and i + K/2, as in Llama's weights. Su et al. 2021, section 3.2 (RoPE). Angles are taken in
-    float64 where there is one.
+    The dot product of a rotated query and a rotated key depends on their distance alone. Pairs are
+    dimensions i and i + K/2, as in Llama's weights. Su et al. 2021, section 3.2. Angles are
+    computed in float64 where the device has it.
     """
 
     def __init__(self, head_dim: int, base: float = 10_000.0) -> None:
         super().__init__()
         if head_dim % 2:
-            raise ValueError(f"{head_dim=} must be even: dimensions are turned in pairs")
+            raise ValueError(f"{head_dim=} must be even: dimensions are rotated in pairs")
         self.head_dim = head_dim
         self.base = base
 
@@ -64,15 +89,15 @@ class Rotary(AttentionPositions):
         angle = angle[:, None]  # #B T K/2 -> #B 1 T K/2
         dtype = torch.promote_types(x.dtype, torch.float32)
         cos, sin = angle.cos().to(dtype), angle.sin().to(dtype)
-        one, other = x.to(dtype).chunk(2, dim=-1)
-        turned = torch.cat((one * cos - other * sin, other * cos + one * sin), dim=-1)
-        return turned.to(x.dtype)
+        first, second = x.to(dtype).chunk(2, dim=-1)
+        rotated = torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
+        return rotated.to(x.dtype)
 
 
 class Alibi(AttentionPositions):
-    """-m_h |t - s| is added to the scores: near tokens count more, by a fixed slope a head.
+    """ALiBi: -m_h |t - s| is added to the scores of head h.
 
-    Slopes are 2^(-8/H), 2^(-16/H), ...; where H is no power of two, those of the power below and
+    Slopes m_h are 2^(-8/H), 2^(-16/H), ...; if H is no power of two, those of the power below and
     then every other one of the power above. Press et al. 2022, section 3.
     """
 
@@ -87,7 +112,7 @@ class Alibi(AttentionPositions):
 
 
 def alibi_slopes(num_heads: int) -> list[float]:
-    """The slope of each head."""
+    """Return the slope of each head."""
     below = 2 ** int(math.log2(num_heads))
     slopes = [2 ** (-8 * (h + 1) / below) for h in range(below)]
     between = [2 ** (-4 * (h + 1) / below) for h in range(0, 2 * below, 2)]
@@ -95,11 +120,11 @@ def alibi_slopes(num_heads: int) -> list[float]:
 
 
 class RelativeBuckets(AttentionPositions):
-    """A learned number a head for each bucket of distances is added to the scores.
+    """Relative positions: a learned number for each head and bucket of distances is added.
 
-    Near distances have a bucket each, farther ones share buckets that grow logarithmically up to
-    `max_distance`; all beyond share the last. Raffel et al. 2020 (T5), section 2.1. `causal`: all
-    buckets for keys behind the query, otherwise half of them for each side.
+    Short distances have a bucket each; longer ones share buckets that grow logarithmically up to
+    `max_distance`, and all beyond share the last. `causal`: all buckets are for keys before the
+    query; otherwise half of them for each side. Raffel et al. 2020 (T5), section 2.1.
     """
 
     def __init__(
@@ -117,7 +142,7 @@ class RelativeBuckets(AttentionPositions):
         nn.init.normal_(self.table, std=0.02)
 
     def buckets(self, ahead: Int[Tensor, "*B"]) -> Int[Tensor, "*B"]:
-        """The bucket of a key `ahead` positions after the query (before it: negative)."""
+        """Return the bucket of keys `ahead` positions after the query (negative: before it)."""
         count = self.num_buckets
         offset = torch.zeros_like(ahead)
         if self.causal:

@@ -1,5 +1,6 @@
 """Figure 1 of "Attention Is All You Need", one box a file."""
 
+from headway.blocks.cells import GRU, LSTM
 from headway.blocks.decoder import Decoder, DecoderBlock
 from headway.blocks.decoder_only import DecoderOnly, DecoderOnlyBlock, DecoderOnlyState
 from headway.blocks.dropout import Dropout
@@ -8,7 +9,6 @@ from headway.blocks.encoder import Encoder, EncoderBlock, FeedForwardBlock
 from headway.blocks.feedforward import FeedForward, GatedFeedForward
 from headway.blocks.heads import MaskedWordHead, Pooler, Pooling, mean_pooled, text_pooled
 from headway.blocks.image_embedding import ImageEmbedding
-from headway.blocks.lora import LoRALinear, add_lora, lora_state, merge_lora
 from headway.blocks.norms import LayerNorm, RMSNorm
 from headway.blocks.patches import Patches, patchify
 from headway.blocks.positions import (
@@ -21,7 +21,6 @@ from headway.blocks.positions import (
 )
 from headway.blocks.positions_2d import GridPositions, LearnedGrid, NoGrid, SinusoidalGrid
 from headway.blocks.prototypes import PrototypeHead
-from headway.blocks.recompute import Recomputed, recompute
 from headway.blocks.recurrent import (
     Bridge,
     LastState,
@@ -35,6 +34,8 @@ from headway.blocks.residual import PostNorm, PreNorm, Residual, ScaledPreNorm
 from headway.blocks.state import DecoderState, Memory
 
 __all__ = [
+    "GRU",
+    "LSTM",
     "Added",
     "Attentional",
     "Bridge",
@@ -58,7 +59,6 @@ __all__ = [
     "LayerNorm",
     "LearnedGrid",
     "LearnedTable",
-    "LoRALinear",
     "MaskedWordHead",
     "MeanState",
     "Memory",
@@ -72,7 +72,6 @@ __all__ = [
     "PreNorm",
     "PrototypeHead",
     "RMSNorm",
-    "Recomputed",
     "RecurrentDecoder",
     "RecurrentEncoder",
     "RecurrentLayers",
@@ -82,12 +81,8 @@ __all__ = [
     "SegmentEmbeddings",
     "SinusoidalGrid",
     "SinusoidalTable",
-    "add_lora",
     "init_recurrent",
-    "lora_state",
     "mean_pooled",
-    "merge_lora",
     "patchify",
-    "recompute",
     "text_pooled",
 ]

@@ -12,6 +12,8 @@ from headway.blocks.residual import Residual
 from headway.blocks.state import DecoderState, Memory
 from headway.shapes import Bool, Float, Tensor
 
+CAUSAL = Mask(causal=True)
+
 
 class DecoderBlock(nn.Module):
     """Masked self-attention, cross-attention, feed-forward, each inside a residual.
@@ -49,9 +51,8 @@ class DecoderBlock(nn.Module):
         self, x: Float[Tensor, "N T D"], cache: KeyValueCache, memory: Memory, layer: int
     ) -> Float[Tensor, "N T D"]:
         """The same for T new tokens, with what came before in `cache`."""
-        k, v = memory.layers[layer]
-        x = self.around_attention(x, lambda y: self.attention.attend_cached(y, cache))
-        x = self.around_cross(x, lambda y: self.cross.attend(y, k, v, memory.mask))
+        x = self.around_attention(x, lambda y: self.attention(y, y, CAUSAL, cache=cache))
+        x = self.around_cross(x, lambda y: self.cross(y, memory.layers[layer], memory.mask))
         return self.around_feedforward(x, self.feedforward)
 
 
@@ -81,7 +82,7 @@ class Decoder(nn.Module):
         num_rows = memory.shape[0]
         blocks = cast("Iterable[DecoderBlock]", self.blocks)
         layers = [block.cross.keys_values(memory) for block in blocks]
-        caches = [KeyValueCache(num_rows) for _ in self.blocks]
+        caches = [block.attention.cache_type(num_rows) for block in blocks]
         return DecoderState(caches, Memory(layers, keys, list(range(num_rows))))
 
     def step(self, x: Float[Tensor, "N T D"], state: DecoderState) -> Float[Tensor, "N T D"]:

@@ -12,6 +12,8 @@ from headway.attention import Documents, KeyValueCache, Mask
 from headway.blocks.encoder import EncoderBlock
 from headway.shapes import Float, Tensor
 
+CAUSAL = Mask(causal=True)
+
 
 class DecoderOnlyBlock(EncoderBlock):
     """Masked self-attention, then feed-forward, each inside a residual: no cross-attention.
@@ -22,7 +24,7 @@ class DecoderOnlyBlock(EncoderBlock):
 
     def step(self, x: Float[Tensor, "N T D"], cache: KeyValueCache) -> Float[Tensor, "N T D"]:
         """The same for T new tokens, with what came before in `cache`."""
-        x = self.around_attention(x, lambda y: self.attention.attend_cached(y, cache))
+        x = self.around_attention(x, lambda y: self.attention(y, y, CAUSAL, cache=cache))
         return self.around_feedforward(x, self.feedforward)
 
 
@@ -53,7 +55,7 @@ class DecoderOnlyState:
     def join(states: Sequence[DecoderOnlyState]) -> DecoderOnlyState:
         """The rows of several states of one model, in order, in one state."""
         layers = zip(*(state.caches for state in states), strict=True)
-        return DecoderOnlyState([KeyValueCache.join(per_layer) for per_layer in layers])
+        return DecoderOnlyState([type(per_layer[0]).join(per_layer) for per_layer in layers])
 
 
 class DecoderOnly(nn.Module):
@@ -77,7 +79,8 @@ class DecoderOnly(nn.Module):
 
     def start(self, num_rows: int) -> DecoderOnlyState:
         """A state of rows that hold no token yet."""
-        return DecoderOnlyState([KeyValueCache(num_rows) for _ in self.blocks])
+        blocks = cast("Iterable[DecoderOnlyBlock]", self.blocks)
+        return DecoderOnlyState([block.attention.cache_type(num_rows) for block in blocks])
 
     def step(self, x: Float[Tensor, "N T D"], state: DecoderOnlyState) -> Float[Tensor, "N T D"]:
         """T new positions of each row; `state` is updated in place."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from torch import nn
 
-from headway.attention import Documents, places
+from headway.attention import Documents, positions_after
 from headway.blocks.dropout import Dropout
 from headway.blocks.positions import Added, Concatenated, NoPositions
 from headway.shapes import Float, Int, Tensor
@@ -44,9 +44,9 @@ class Embeddings(nn.Module):
         documents: those of packed rows, each of which counts from 0; there is no past then.
         """
         longest = (max(past) if past else 0) + tokens.shape[1]
-        where = places(past, tokens.shape[1], tokens.device)
+        where = positions_after(past, tokens.shape[1], tokens.device)
         if documents is not None:
-            longest, where = documents.longest, documents.places
+            longest, where = documents.longest, documents.positions
         if self.positions.max_length is not None and longest > self.positions.max_length:
             raise ValueError(
                 f"{longest} positions are more than the learned table's "

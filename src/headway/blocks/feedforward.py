@@ -9,7 +9,6 @@ import torch.nn.functional as F
 from torch import nn
 
 from headway.blocks.dropout import Dropout
-from headway.linear import Linear, linears
 from headway.shapes import Float, Tensor
 
 Activation = Callable[[Tensor], Tensor]
@@ -38,8 +37,8 @@ class FeedForward(nn.Module):
         bias: bool = True,
     ) -> None:
         super().__init__()
-        self.expand = Linear(model_dim, ffn_dim, bias=bias)
-        self.contract = Linear(ffn_dim, model_dim, bias=bias)
+        self.expand = nn.Linear(model_dim, ffn_dim, bias=bias)
+        self.contract = nn.Linear(ffn_dim, model_dim, bias=bias)
         self.activation = activation
         self.dropout = Dropout(dropout)
 
@@ -64,14 +63,13 @@ class GatedFeedForward(nn.Module):
         bias: bool = False,
     ) -> None:
         super().__init__()
-        self.gate = Linear(model_dim, ffn_dim, bias=bias)
-        self.expand = Linear(model_dim, ffn_dim, bias=bias)
-        self.contract = Linear(ffn_dim, model_dim, bias=bias)
+        self.gate = nn.Linear(model_dim, ffn_dim, bias=bias)
+        self.expand = nn.Linear(model_dim, ffn_dim, bias=bias)
+        self.contract = nn.Linear(ffn_dim, model_dim, bias=bias)
         self.activation = activation
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
-        gate, expanded = linears(x, (self.gate, self.expand))
-        opened = self.activation(gate) * expanded
-        out: Tensor = self.contract(self.dropout(opened))
+        gated = self.activation(self.gate(x)) * self.expand(x)
+        out: Tensor = self.contract(self.dropout(gated))
         return out

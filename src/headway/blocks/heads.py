@@ -8,7 +8,6 @@ from typing import Literal
 import torch
 from torch import nn
 
-from headway.linear import Linear
 from headway.shapes import Bool, Float, Tensor
 
 Pooling = Literal["mean", "first"]
@@ -23,7 +22,7 @@ class Pooler(nn.Module):
 
     def __init__(self, model_dim: int, activation: Callable[[Tensor], Tensor] = torch.tanh) -> None:
         super().__init__()
-        self.project = Linear(model_dim, model_dim)
+        self.project = nn.Linear(model_dim, model_dim)
         self.activation = activation
 
     def forward(self, hidden: Float[Tensor, "B T D"]) -> Float[Tensor, "B D"]:
@@ -46,10 +45,10 @@ class MaskedWordHead(nn.Module):
         norm: nn.Module,
     ) -> None:
         super().__init__()
-        self.transform = Linear(model_dim, embedding_dim)
+        self.transform = nn.Linear(model_dim, embedding_dim)
         self.activation = activation
         self.norm = norm
-        self.output = Linear(embedding_dim, vocabulary)
+        self.output = nn.Linear(embedding_dim, vocabulary)
 
     def forward(self, hidden: Float[Tensor, "*B D"]) -> Float[Tensor, "*B V"]:
         logits: Tensor = self.output(self.norm(self.activation(self.transform(hidden))))

@@ -7,7 +7,6 @@ import math
 import torch
 from torch import nn
 
-from headway.linear import Linear
 from headway.shapes import Float, Tensor
 
 
@@ -38,7 +37,7 @@ class Patches(nn.Module):
     def __init__(self, channels: int, height: int, width: int, model_dim: int) -> None:
         super().__init__()
         self.height, self.width = height, width
-        self.project = Linear(channels * height * width, model_dim)
+        self.project = nn.Linear(channels * height * width, model_dim)
 
     def init_weights(self) -> None:
         """N(0, 1/I): pixels of variance 1 become tokens of variance 1."""

@@ -6,7 +6,6 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from headway.linear import Linear
 from headway.shapes import Float, Tensor
 
 
@@ -18,9 +17,9 @@ class PrototypeHead(nn.Module):
 
     def __init__(self, model_dim: int, hidden_dim: int, bottleneck: int, prototypes: int) -> None:
         super().__init__()
-        self.first = Linear(model_dim, hidden_dim)
-        self.second = Linear(hidden_dim, hidden_dim)
-        self.last = Linear(hidden_dim, bottleneck)
+        self.first = nn.Linear(model_dim, hidden_dim)
+        self.second = nn.Linear(hidden_dim, hidden_dim)
+        self.last = nn.Linear(hidden_dim, bottleneck)
         self.prototypes = nn.Parameter(torch.empty(prototypes, bottleneck))
         if self.prototypes.device.type != "meta":
             self.init_weights()

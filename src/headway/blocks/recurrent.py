@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from headway.attention import Mask
+from headway.blocks.cells import GRU, LSTM
 from headway.blocks.dropout import Dropout
-from headway.linear import Linear
 from headway.shapes import Bool, Float, Int, Tensor
 
 Cell = Literal["gru", "lstm"]
@@ -30,7 +30,7 @@ class RecurrentLayers(nn.Module):
         self, cell: Cell, input_dim: int, hidden_dim: int, num_layers: int, dropout: float = 0.0
     ) -> None:
         super().__init__()
-        kind = nn.GRU if cell == "gru" else nn.LSTM
+        kind = GRU if cell == "gru" else LSTM
         widths = [input_dim] + [hidden_dim] * (num_layers - 1)
         self.layers = nn.ModuleList(kind(width, hidden_dim, batch_first=True) for width in widths)
         self.dropout = Dropout(dropout)
@@ -164,7 +164,7 @@ class Bridge(nn.Module):
     def __init__(self, context: LastState | MeanState, model_dim: int, state_dim: int) -> None:
         super().__init__()
         self.context = context
-        self.project = Linear(model_dim, state_dim)
+        self.project = nn.Linear(model_dim, state_dim)
 
     def forward(
         self, memory: Float[Tensor, "B S D"], keys: Bool[Tensor, "B S"] | None

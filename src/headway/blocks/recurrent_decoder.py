@@ -8,11 +8,10 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from headway.attention import Mask, MultiHeadAttention, TokenCache
+from headway.attention import KeyValues, Mask, MultiHeadAttention, TokenCache
 from headway.blocks.dropout import Dropout
 from headway.blocks.recurrent import Bridge, RecurrentLayers
 from headway.blocks.state import Memory
-from headway.linear import Linear
 from headway.shapes import Bool, Float, Tensor
 
 
@@ -25,16 +24,15 @@ class Attentional(nn.Module):
     def __init__(self, cross: MultiHeadAttention, model_dim: int) -> None:
         super().__init__()
         self.cross = cross
-        self.combine = Linear(2 * model_dim, model_dim)
+        self.combine = nn.Linear(2 * model_dim, model_dim)
 
     def forward(
         self,
         states: Float[Tensor, "N T D"],
-        k: Float[Tensor, "M H S K"],
-        v: Float[Tensor, "M H S Kv"],
+        source: KeyValues,
         mask: Mask,
     ) -> Float[Tensor, "N T D"]:
-        context = self.cross.attend(states, k, v, mask)
+        context = self.cross(states, source, mask)
         return torch.tanh(self.combine(torch.cat((context, states), dim=-1)))
 
 
@@ -84,7 +82,8 @@ class RecurrentState:
         memories = [state.memory for state in states if state.memory is not None]
         if len(memories) not in (0, len(states)):
             raise ValueError("a state without attention cannot join one with: two models")
-        history = TokenCache.join([state.history for state in states])
+        histories = [state.history for state in states]
+        history = type(histories[0]).join(histories)
         return RecurrentState(history, Memory.join(memories) if memories else None)
 
 
@@ -97,6 +96,8 @@ class RecurrentDecoder(nn.Module):
     words must then be read one by one in training too. `layers` reads D (with feeding 2 D) wide
     inputs.
     """
+
+    history_type: type[TokenCache] = TokenCache
 
     def __init__(
         self,
@@ -138,7 +139,7 @@ class RecurrentDecoder(nn.Module):
         rows = memory.shape[0]
         attended = self._keys_values(memory)
         own = None if attended is None else Memory([attended], keys, list(range(rows)))
-        state = RecurrentState(TokenCache(rows), own)
+        state = RecurrentState(self.history_type(rows), own)
         state.push(self._first(memory, keys))
         return state
 
@@ -158,7 +159,7 @@ class RecurrentDecoder(nn.Module):
         self,
         token: Float[Tensor, "N 1 D"],
         state: Float[Tensor, "N Z"],
-        attended: tuple[Tensor, Tensor] | None,
+        attended: KeyValues | None,
         mask: Mask,
     ) -> tuple[Float[Tensor, "N 1 D"], Float[Tensor, "N Z"]]:
         """One position: its output, and the state after it (with feeding: the output too)."""
@@ -177,15 +178,15 @@ class RecurrentDecoder(nn.Module):
     def _read(
         self,
         states: Float[Tensor, "N T D"],
-        attended: tuple[Tensor, Tensor] | None,
+        attended: KeyValues | None,
         mask: Mask,
     ) -> Float[Tensor, "N T D"]:
         if self.readout is None or attended is None:
             return states
-        found: Tensor = self.readout(states, *attended, mask)
-        return found
+        output: Tensor = self.readout(states, attended, mask)
+        return output
 
-    def _keys_values(self, memory: Float[Tensor, "B S D"]) -> tuple[Tensor, Tensor] | None:
+    def _keys_values(self, memory: Float[Tensor, "B S D"]) -> KeyValues | None:
         return None if self.readout is None else self.readout.cross.keys_values(memory)
 
     def _first(

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import torch
 
-from headway.attention import KeyValueCache, Mask
-from headway.shapes import Bool, Float, Tensor
+from headway.attention import KeyValueCache, KeyValues, Mask
+from headway.shapes import Bool, Tensor
 
 
 @dataclass
@@ -19,7 +19,7 @@ class Memory:
     for each sentence; `arrange` keeps it so.
     """
 
-    layers: list[tuple[Float[Tensor, "M H S K"], Float[Tensor, "M H S Kv"]]]
+    layers: list[KeyValues]
     keys: Bool[Tensor, "M S"] | None
     rows: list[int]
 
@@ -41,7 +41,8 @@ class Memory:
         if runs != list(range(self.layers[0][0].shape[0])):
             index = torch.tensor(runs, dtype=torch.long, device=self.layers[0][0].device)
             self.layers = [
-                (k.index_select(0, index), v.index_select(0, index)) for k, v in self.layers
+                KeyValues(k.index_select(0, index), v.index_select(0, index))
+                for k, v in self.layers
             ]
             self.keys = None if self.keys is None else self.keys.index_select(0, index)
         self.rows = [place for place in range(len(runs)) for _ in range(share)]
@@ -66,7 +67,7 @@ class Memory:
                 )
                 for i in (0, 1)
             ]
-            layers.append((stacked[0], stacked[1]))
+            layers.append(KeyValues(*stacked))
         return Memory(layers, torch.cat(keys), list(range(sum(len(p.rows) for p in parts))))
 
 
@@ -105,5 +106,5 @@ class DecoderState:
     def join(states: Sequence[DecoderState]) -> DecoderState:
         """The rows of several states of one model, in order, in one state."""
         layers = zip(*(state.caches for state in states), strict=True)
-        caches = [KeyValueCache.join(per_layer) for per_layer in layers]
+        caches = [type(per_layer[0]).join(per_layer) for per_layer in layers]
         return DecoderState(caches, Memory.join([state.memory for state in states]))

@@ -63,12 +63,13 @@ class Loader(Machine):
 
     verify: bool = True
     family: str | None = None
+    fast: bool = True
 
     def load(self, folder: str | Path) -> Bundle:
         """The model of a run or a folder, on this machine's device."""
         from headway.tasks.opening import load
 
-        return load(folder, self.device, verify=self.verify, family=self.family)
+        return load(folder, self.device, verify=self.verify, family=self.family, fast=self.fast)
 
     def load_as(self, wanted: type[B], folder: str | Path) -> B:
         """The same, which must be of this class: for verbs that only one kind of model has."""
@@ -101,6 +102,10 @@ class MachineFlags:
         ),
     ] = None
 
+    fast: Annotated[
+        bool, Parameter(help="Use the fast twins of attention and linear layers; no: plain code.")
+    ] = True
+
     @property
     def settings(self) -> dict[str, Any]:
         """Those flags that are settings of `MachineConfig`, by name."""
@@ -112,7 +117,7 @@ class MachineFlags:
         from headway.settings import override
 
         machine = prepare(override(MachineConfig(), self.settings, COMMAND_LINE))
-        return Loader(**vars(machine), verify=self.verify, family=self.family)
+        return Loader(**vars(machine), verify=self.verify, family=self.family, fast=self.fast)
 
 
 ON_THIS_MACHINE = MachineFlags()

@@ -41,6 +41,7 @@ SHORT = {
     "device": "machine.device",
     "dtype": "machine.dtype",
     "threads": "machine.threads",
+    "fast": "machine.fast",
     "compile": "machine.compile",
 }
 """Flags that everybody needs, and the settings they stand for."""

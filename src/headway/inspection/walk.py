@@ -25,6 +25,7 @@ from headway.inspection.tracing import (
 from headway.inspection.walk_attention import Around, attention_steps, norm_step, residual_step
 from headway.inspection.walk_input import input_steps
 from headway.shapes import Tensor
+from headway.transforms.fast import plain_class
 
 
 def walk(
@@ -210,7 +211,7 @@ def _feedforward(path: _Path, trace: Trace, block: Any, call: int) -> list[Step]
             "A small network looks at this place alone: the one nonlinearity between attentions. "
             f"{int((inner.abs() > 1e-6).sum())} of its {inner.numel()} inner numbers are not 0.",
             "FFN(x) = f(x W₁ + b₁) W₂ + b₂",
-            type(network).forward,
+            plain_class(network).forward,
             path.tables.table("given", trace.given(network, call)[0], path.rows, Axis()),
             path.tables.table("inner", inner, Axis([path.rows.names[path.place]]), Axis()),
             path.tables.table("found", trace.gave(network, call)[0], path.rows, Axis()),

@@ -24,6 +24,7 @@ from headway.inspection.document import Step
 from headway.inspection.tables import Axis, Tables, step
 from headway.inspection.tracing import Trace
 from headway.shapes import Tensor
+from headway.transforms.fast import plain_class
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,7 +150,7 @@ def _projections(trace: Trace, at: Around, inside: _Inside, tables: Tables) -> l
     shared = ""
     make: Callable[..., Tensor] = MultiHeadAttention.forward
     if isinstance(attention, GroupedQueryAttention):
-        make = GroupedQueryAttention._queries
+        make = GroupedQueryAttention.split_queries
         heads = attention.key.out_features // attention.head_dim
         own = at.head * heads // attention.num_heads
         shared = f" Keys and values are those of head {own + 1} of {heads}, which heads share."
@@ -193,7 +194,7 @@ def _scores(at: Around, inside: _Inside, tables: Tables) -> list[Step]:
                     "Scores",
                     "The product of a query and a key is large where they point one way.",
                     "s = q · k",
-                    type(kernel).scores,
+                    plain_class(kernel).scores,
                     tables.table("q · k", scores / scale, at.queries, at.keys),
                 )
             )
@@ -205,7 +206,7 @@ def _scores(at: Around, inside: _Inside, tables: Tables) -> list[Step]:
                 else f"Products of {inside.q.shape[-1]} numbers have that variance; divided by its "
                 "root, the softmax does not saturate.",
                 "s = q · k / √K" if steps else ("s = q · k" if scale else "s = score(q, k)"),
-                type(kernel).scores,
+                plain_class(kernel).scores,
                 tables.table("s", scores, at.queries, at.keys),
             )
         )
@@ -221,7 +222,7 @@ def _scores(at: Around, inside: _Inside, tables: Tables) -> list[Step]:
             ("Scores become shares of 1. " if shares else "This kernel has no softmax. ")
             + f"{looks}: {float(row[best]):.3f}.",
             "a = exp(s) / Σ exp(s)" if shares else "a = score(q, k)",
-            masked_softmax if shares else type(kernel).weights,
+            masked_softmax if shares else plain_class(kernel).weights,
             tables.table("a", weights, at.queries, at.keys),
         )
     )
@@ -263,7 +264,7 @@ def _bias_and_mask(at: Around, inside: _Inside, tables: Tables) -> list[Step]:
             )
         )
     kernel = at.attention.kernel
-    mask = kernel._narrowed(inside.mask) if isinstance(kernel, SlidingWindow) else inside.mask
+    mask = kernel.narrowed(inside.mask) if isinstance(kernel, SlidingWindow) else inside.mask
     size = len(inside.q), len(inside.k)
     allowed = mask.dense(*size, inside.q.device)[0, 0].float()
     if bool((allowed == 1).all()):
@@ -295,7 +296,7 @@ def _sums(trace: Trace, at: Around, inside: _Inside, tables: Tables) -> list[Ste
             "Weighted sum",
             "The values are summed by the weights: what this head found for each token.",
             "c_t = Σ_s a_ts v_s",
-            type(kernel).forward,
+            plain_class(kernel).forward,
             tables.table("context", inside.context, at.queries, Axis()),
         ),
         step(
@@ -303,7 +304,7 @@ def _sums(trace: Trace, at: Around, inside: _Inside, tables: Tables) -> list[Ste
             f"The contexts of {at.attention.num_heads} heads stand side by side, and one matrix "
             "mixes them back to the model's width.",
             "out = [c¹ … cᴴ] W_O + b_O",
-            MultiHeadAttention._merged,
+            MultiHeadAttention.forward,
             tables.table("heads", together, at.queries, heads),
             tables.table("out", trace.gave(output, at.call)[0], at.queries, Axis()),
         ),

@@ -15,9 +15,10 @@ from typing import Any
 
 import torch
 
-from headway.attention import FusedDot, Kernel, Mask, ScaledDot
+from headway.attention import Kernel, Mask, ScaledDot
 from headway.lectures.claim import judged, table
 from headway.shapes import Float, Tensor
+from headway.transforms.fast import FusedDot
 
 TITLE = "One masked call or a loop of growing keys"
 CLAIM = "the causal mask gives the numbers of the naive loop over growing keys, in less time"

@@ -25,7 +25,6 @@ from headway.blocks import (
     SegmentEmbeddings,
 )
 from headway.blocks.feedforward import ACTIVATIONS
-from headway.linear import Linear
 from headway.models import kernels_and_positions
 from headway.models.contracts import init_normal
 from headway.models.kernels_and_positions import KERNELS, SCHEMES
@@ -153,14 +152,14 @@ class Bert(nn.Module):
         self.config = config
         width, narrow = config.model_dim, config.embedding_width
         self.embedding = _embedding(config)
-        self.widen = nn.Identity() if narrow == width else Linear(narrow, width)
+        self.widen = nn.Identity() if narrow == width else nn.Linear(narrow, width)
         self.encoder = _encoder(config)
         self.pooler = None if config.pooler == "none" else Pooler(width, POOLERS[config.pooler])
         self.masked_words: MaskedWordHead | None = None
         if config.masked_words:
             activation, norm = ACTIVATIONS[config.activation], LayerNorm(narrow, config.norm_eps)
             self.masked_words = MaskedWordHead(width, narrow, config.vocabulary, activation, norm)
-        self.next_sentence = Linear(width, 2) if config.next_sentence else None
+        self.next_sentence = nn.Linear(width, 2) if config.next_sentence else None
         self.tie_weights()
         if self.tokens.weight.device.type != "meta":
             self.init_weights()

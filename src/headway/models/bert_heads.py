@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Literal
 from torch import nn
 
 from headway.blocks import Dropout, Pooler, mean_pooled
-from headway.linear import Linear
 from headway.models.bert import POOLERS, Bert, BertConfig, PoolerName
 from headway.settings import section, setting
 from headway.shapes import Bool, Float, Int, Tensor
@@ -194,9 +193,9 @@ def drop_heads(bert: Bert, pooler: PoolerName) -> Bert:
     return bert
 
 
-def _head(bert: Bert, outputs: int) -> Linear:
+def _head(bert: Bert, outputs: int) -> nn.Linear:
     weight = bert.tokens.weight
-    head = Linear(bert.config.model_dim, outputs, device=weight.device, dtype=weight.dtype)
+    head = nn.Linear(bert.config.model_dim, outputs, device=weight.device, dtype=weight.dtype)
     if weight.device.type != "meta":
         _init_head(head)
     return head

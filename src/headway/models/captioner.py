@@ -10,7 +10,6 @@ from torch import nn
 
 from headway.attention import Mask, MultiHeadAttention
 from headway.blocks import Decoder, DecoderBlock, DecoderState
-from headway.linear import Linear
 from headway.models import kernels_and_positions
 from headway.models.contracts import init_normal
 from headway.models.gpt import (
@@ -83,7 +82,7 @@ class Captioner(nn.Module):
         self.vit = ViT(config.vit)
         self.embedding = gpt_embeddings(config.gpt)
         self.decoder = _decoder(config)
-        self.output = Linear(config.gpt.model_dim, config.gpt.vocabulary, bias=False)
+        self.output = nn.Linear(config.gpt.model_dim, config.gpt.vocabulary, bias=False)
         self.tie_weights()
         if self.output.weight.device.type != "meta":
             self.init_weights()

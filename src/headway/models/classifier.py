@@ -9,7 +9,6 @@ import torch
 from torch import nn
 
 from headway.blocks import Dropout
-from headway.linear import Linear
 from headway.models.gpt import GPT, GPTConfig
 from headway.settings import section, setting
 from headway.shapes import Bool, Float, Int, Tensor
@@ -47,7 +46,7 @@ class TextClassifier(nn.Module):
         self.gpt = gpt
         self.dropout = Dropout(dropout)
         weight = gpt.output.weight
-        self.head = Linear(
+        self.head = nn.Linear(
             gpt.config.model_dim, num_classes, bias=False, device=weight.device, dtype=weight.dtype
         )
         if weight.device.type != "meta":

@@ -30,7 +30,6 @@ from headway.blocks import (
     RMSNorm,
 )
 from headway.blocks.feedforward import ACTIVATIONS
-from headway.linear import Linear
 from headway.models import kernels_and_positions
 from headway.models.contracts import init_normal
 from headway.models.kernels_and_positions import KERNELS, SCHEMES
@@ -184,7 +183,7 @@ class GPT(nn.Module):
         self.config = config
         self.embedding = gpt_embeddings(config)
         self.decoder = _decoder(config)
-        self.output = Linear(config.model_dim, config.vocabulary, bias=False)
+        self.output = nn.Linear(config.model_dim, config.vocabulary, bias=False)
         self.tie_weights()
         if self.output.weight.device.type != "meta":
             self.init_weights()

@@ -11,12 +11,12 @@ from headway.attention import (
     AttentionPositions,
     Bilinear,
     Dot,
-    FusedDot,
     Kernel,
     LinearDot,
     LinearElu,
     RelativeBuckets,
     Rotary,
+    ScaledDot,
     SlidingWindow,
 )
 from headway.blocks import Added, Concatenated, LearnedTable, NoPositions, SinusoidalTable
@@ -28,13 +28,13 @@ head_dim dimensions in each head."""
 
 KERNELS: Extended[KernelFactory] = Extended(
     {
-        "scaled-dot": lambda num_heads, head_dim: FusedDot(),
+        "scaled-dot": lambda num_heads, head_dim: ScaledDot(),
         "dot": lambda num_heads, head_dim: Dot(),
         "bilinear": lambda num_heads, head_dim: Bilinear(num_heads, head_dim, head_dim),
         "additive": lambda num_heads, head_dim: Additive(num_heads, head_dim, head_dim, head_dim),
         "linear": lambda num_heads, head_dim: LinearDot(),
         "linear-elu": lambda num_heads, head_dim: LinearElu(),
-        "window": lambda num_heads, head_dim: FusedDot(),  # between two sequences: `kernel`
+        "window": lambda num_heads, head_dim: ScaledDot(),  # between two sequences: `kernel`
     },
     "headway.kernels",
 )
@@ -75,7 +75,7 @@ def kernel(score: str, num_heads: int, head_dim: int, window: int | None) -> Ker
     """
     if score == "window" and window is not None:
         return SlidingWindow(window)
-    return FusedDot() if score == "none" else KERNELS[score](num_heads, head_dim)
+    return ScaledDot() if score == "none" else KERNELS[score](num_heads, head_dim)
 
 
 def input_positions(

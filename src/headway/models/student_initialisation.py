@@ -11,7 +11,6 @@ from torch import nn
 
 from headway.blocks import FeedForward, GatedFeedForward
 from headway.blocks.hidden_states import stack_of
-from headway.linear import Linear
 from headway.models.bert import Bert, BertConfig
 from headway.models.bert_heads import BertAnswerer, BertClassifier, BertTagger
 from headway.models.classifier import TextClassifier
@@ -96,7 +95,7 @@ def student_of(teacher: B, config: BertConfig | GPTConfig) -> B:
             if taken is not None:
                 values.copy_(taken)
         widen = getattr(student, "widen", None)
-        if basis is not None and isinstance(widen, Linear) and widen.weight.shape == basis.shape:
+        if basis is not None and isinstance(widen, nn.Linear) and widen.weight.shape == basis.shape:
             widen.weight.copy_(basis)
             widen.bias.zero_()
     same = all(getattr(config, name) == getattr(teacher.config, name) for name in ATTENTION)

@@ -38,7 +38,6 @@ from headway.blocks import (
     Residual,
 )
 from headway.blocks.feedforward import ACTIVATIONS
-from headway.linear import Linear
 from headway.models import kernels_and_positions
 from headway.models.contracts import init_weights
 from headway.models.kernels_and_positions import SCHEMES, SCORES
@@ -206,7 +205,7 @@ class Translator(nn.Module):
         self.encoder = _encoder(config)
         self.target_embedding = Embeddings(target, written, config.dropout)
         self.decoder = _decoder(config)
-        self.output = Linear(config.model_dim, config.target_vocabulary, bias=False)
+        self.output = nn.Linear(config.model_dim, config.target_vocabulary, bias=False)
         self.tie_weights()
         if self.output.weight.device.type != "meta":
             self.init_weights()

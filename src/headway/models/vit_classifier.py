@@ -9,7 +9,6 @@ import torch
 from torch import nn
 
 from headway.blocks import Dropout
-from headway.linear import Linear
 from headway.models.vit import ViT, ViTConfig
 from headway.settings import section, setting
 from headway.shapes import Float, Tensor
@@ -61,7 +60,7 @@ class ViTClassifier(nn.Module):
         self.dropout = Dropout(dropout)
         weight = vit.embedding.patches.project.weight
         width = vit.config.model_dim * (2 if pooling == "both" else 1)
-        self.head = Linear(width, num_classes, device=weight.device, dtype=weight.dtype)
+        self.head = nn.Linear(width, num_classes, device=weight.device, dtype=weight.dtype)
         if weight.device.type != "meta":
             self.init_head()
 

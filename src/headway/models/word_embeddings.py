@@ -8,7 +8,6 @@ from typing import ClassVar, Literal
 import torch.nn.functional as F
 from torch import nn
 
-from headway.linear import Linear
 from headway.settings import VOCABULARY, WIDTH, setting
 from headway.shapes import Float, Int, Tensor
 
@@ -47,7 +46,7 @@ class NextWord(nn.Module):
         super().__init__()
         self.config = config
         self.embedding = nn.Embedding(config.vocabulary, config.dim)
-        self.output = Linear(config.dim, config.vocabulary, bias=False)
+        self.output = nn.Linear(config.dim, config.vocabulary, bias=False)
         if self.output.weight.device.type != "meta":
             self.init_weights()
 

@@ -48,6 +48,7 @@ from headway.training import (
     learning_rate,
     optimizer,
 )
+from headway.transforms import fast
 
 LOGGED = {"plan", "train", "valid", "sample", "saved", "resumed", "finished"}
 
@@ -159,6 +160,8 @@ def _state(job: Job, machine: Machine, folder: Path) -> tuple[TrainingState, Che
     training, checkpoint = job.config.training, job.config.checkpoint
     torch.manual_seed(training.seed)
     model = job.build().to(machine.device)
+    if job.config.machine.fast:
+        fast(model)
     average = WeightAverage(model, training.average) if training.average else None
     run = TrainingState(model, optimizer(model, job.config.optimizer), average)
     return run, Checkpointing(folder / "checkpoints", checkpoint.every, checkpoint.keep)

@@ -13,13 +13,14 @@ from typing import Any
 
 from torch import nn
 
-from headway.blocks import add_lora, merge_lora
 from headway.bundle import EncoderBundle, TextBundle
 from headway.errors import DataError, UsageError
 from headway.files import json_bytes, read_json, write_file
 from headway.models import Bert
 from headway.tasks.opening import load_as
 from headway.tasks.sections import LoRAConfig
+from headway.transforms import fast, is_fast, merge_lora
+from headway.transforms import lora as add_lora
 
 HINT = "--from RUN or --from MODEL, an encoder of BERT's family"
 
@@ -54,7 +55,10 @@ def adapt(model: nn.Module, lora: LoRAConfig) -> None:
 
 def without_adapters(model: Any, lora: LoRAConfig) -> Any:
     """A copy with the adapters merged into the weights; the model itself if it has none."""
-    return merge_lora(deepcopy(model)) if lora.rank else model
+    if not lora.rank:
+        return model
+    merged = merge_lora(deepcopy(model))
+    return fast(merged) if is_fast(model) else merged
 
 
 def shape_of(start: EncoderBundle | TextBundle) -> str:

@@ -6,15 +6,14 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-import torch
 from torch import nn
 
-from headway.blocks import recompute
 from headway.bundle import Bundle
 from headway.errors import UsageError
 from headway.machine import MachineConfig
 from headway.tasks.sections import BlocksLoopConfig, FineTuningConfig
-from headway.training import Event, Objective, Stream, freeze
+from headway.training import Event, Objective, Stream
+from headway.transforms import compile, freeze, recompute
 
 Emit = Callable[[Event], None]
 """Tells the listeners while data is prepared; raises `Interrupted` if somebody asked to stop."""
@@ -136,4 +135,4 @@ def prepare_blocks(
     if training.recompute:
         recompute(model)
     if machine.compile:
-        setattr(body, reads, torch.compile(getattr(body, reads)))
+        compile(body, reads)

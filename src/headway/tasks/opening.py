@@ -10,12 +10,13 @@ from headway.bundle import Bundle, TextBundle
 from headway.bundle.files import CONFIG_FILE, PACKAGES, check_finite, fill, read_facts, verify_files
 from headway.errors import DataError, UsageError, did_you_mean
 from headway.files import read_json
-from headway.linear import lay_out
 from headway.models import shapes_only
 from headway.models.registry import MODELS
 from headway.settings import flatten, override
 from headway.tasks.registry import TASKS, task_of_family
 from headway.tasks.task import BundleSpec
+from headway.transforms.fast import contiguous_parameters
+from headway.transforms.fast import fast as make_fast
 
 FOREIGN = "model_type"
 """A key that config.json has in Hugging Face folders and not in ours."""
@@ -31,7 +32,12 @@ B = TypeVar("B")
 
 
 def load(
-    folder: str | Path, device: str = "cpu", *, verify: bool = True, family: str | None = None
+    folder: str | Path,
+    device: str = "cpu",
+    *,
+    verify: bool = True,
+    family: str | None = None,
+    fast: bool = True,
 ) -> Bundle:
     """Open a bundle, the best model of a run folder, a Hugging Face folder of a language model, of
     an encoder of BERT's family or of pictures (ViT, DINO, DINOv2), of a captioner, or a llama2.c
@@ -43,11 +49,13 @@ def load(
     tokenizer raises UsageError. DataError if a file is missing or damaged, if a weight is not
     finite, or if model and tokenizer do not belong together.
 
-    On a CPU the parameters are moved into one block of memory: `linear.lay_out` says what follows.
+    fast: replace plain classes by their fast twins (`transforms/fast/`), and on a CPU move the
+    parameters into one block of memory (`contiguous_parameters`); False runs the textbook's code.
     """
     bundle = _open(folder, device, verify, family)
     check_finite(bundle.model, Path(folder))
-    lay_out(bundle.model)
+    if fast:
+        contiguous_parameters(make_fast(bundle.model))
     return bundle
 
 

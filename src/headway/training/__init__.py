@@ -32,7 +32,7 @@ from headway.training.objectives import (
     text_vectors,
 )
 from headway.training.observers import Averaging, Evaluation, Interrupted, TimeLimit
-from headway.training.optimizers import OptimizerConfig, depths, freeze, optimizer
+from headway.training.optimizers import OptimizerConfig, optimizer
 from headway.training.schedules import ScheduleConfig, learning_rate
 from headway.training.signals import StopRequest, graceful_stop
 from headway.training.state import Event, Observer, StepReport, TrainingState
@@ -77,9 +77,7 @@ __all__ = [
     "View",
     "WeightAverage",
     "cross_entropy_sum",
-    "depths",
     "fit",
-    "freeze",
     "graceful_stop",
     "judge",
     "learning_rate",

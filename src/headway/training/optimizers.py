@@ -12,6 +12,7 @@ from torch import nn
 from headway.errors import UsageError
 from headway.settings import setting
 from headway.training.muon import Together, hidden_matrices, muon
+from headway.transforms.freeze import depths
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,43 +96,6 @@ def _scales(model: nn.Module, config: OptimizerConfig) -> dict[int, float]:
         )
     decay = config.layer_decay
     return {id(p): decay ** max(0, blocks - depth[n]) for n, p in model.named_parameters()}
-
-
-def depths(model: nn.Module) -> tuple[dict[str, int], int]:
-    """Return the depth of each parameter by name, and the number of blocks L.
-
-    The depth is l, from 1 to L, for parameters of block l, 0 below the first block (embeddings),
-    and L + 1 above the last (a pooler, a head). Blocks that share their weights count as one. L is
-    0 for a model without a stack of blocks, or with more than one.
-    """
-    names = [name for name, _ in model.named_parameters()]
-    parts = {name: f".{name}".split(".blocks.", 1) for name in names}
-    within = {name: part for name, part in parts.items() if len(part) == 2}
-    if len({stack for stack, _ in within.values()}) != 1:
-        return dict.fromkeys(names, 0), 0
-    numbers = {name: int(inner.split(".", 1)[0]) for name, (_, inner) in within.items()}
-    order = {number: level for level, number in enumerate(sorted(set(numbers.values())), start=1)}
-    depth, after = {}, 0
-    for name in names:
-        depth[name] = order[numbers[name]] if name in within else after
-        after = len(order) + 1 if name in within else after
-    return depth, len(order)
-
-
-def freeze(model: nn.Module, blocks: int) -> None:
-    """Freeze the first `blocks` blocks and the layers below them (embeddings), in place.
-
-    Raises UsageError if the model has fewer blocks.
-    """
-    depth, num_blocks = depths(model)
-    if not 0 <= blocks <= num_blocks or not num_blocks:
-        raise UsageError(
-            f"{blocks} blocks cannot be frozen: the model has {num_blocks} blocks, counting those "
-            "that share weights as one"
-        )
-    for name, parameter in model.named_parameters():
-        if depth[name] <= blocks:
-            parameter.requires_grad_(False)
 
 
 def _adamw(

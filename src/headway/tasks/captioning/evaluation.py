@@ -15,7 +15,7 @@ from headway.evaluation.scores import Metric, Scores
 from headway.settings import BEAMS, PENALTY, setting
 from headway.tasks.captioning.bundle import CaptionerBundle
 from headway.tasks.captioning.data import CaptionExamples, caption_tokens
-from headway.training.objectives.cross_entropy import cross_entropy_sum
+from headway.training.objectives.cross_entropy import cross_entropy_of
 
 BATCH = 32  # images read at once
 
@@ -149,7 +149,7 @@ def _nats(bundle: CaptionerBundle, examples: CaptionExamples, count: _Count) -> 
             real = batch.real & (batch.read[:, :1] == first)
             targets = batch.targets[real]
             if len(targets):
-                _, nats = cross_entropy_sum(hidden[real], model.output.weight, targets)
+                _, nats = cross_entropy_of(model)(hidden[real], model.output.weight, targets)
                 sums[language].total += nats.item()
                 sums[language].tokens += len(targets)
     return sums

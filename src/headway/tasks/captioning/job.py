@@ -9,10 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
-from headway.blocks import recompute
 from headway.bundle import TextBundle
 from headway.data.captions import CaptionBatches, CaptionCorpus
 from headway.errors import DataError, UsageError
@@ -34,6 +32,7 @@ from headway.tasks.image_start import open_image_start, settings_of_start, size_
 from headway.tasks.job import Emit, Example, Job, moved
 from headway.tasks.opening import load_as
 from headway.training import CaptionObjective, Stream
+from headway.transforms import compile, recompute
 
 
 class CaptionJob:
@@ -83,9 +82,8 @@ class CaptionJob:
         if config.training.recompute:
             recompute(model)
         if config.machine.compile:
-            halves: Any = model
-            halves.encode = torch.compile(model.encode)
-            halves.decode = torch.compile(model.decode, dynamic=True)
+            compile(model, "encode")
+            compile(model, "decode", dynamic=True)
         return model
 
     def stream(self, epoch: int, position: int) -> Stream:

@@ -26,6 +26,7 @@ from headway.tasks.sections import TextDataConfig
 from headway.tasks.teaching import Course, Students, TextStudentTrainingConfig
 from headway.tasks.text_data import check_room
 from headway.training import View
+from headway.transforms.fast.documents import unpacked
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +83,7 @@ def _documents(batch: TextBatch) -> list[View]:
     lengths = batch.lengths or [(batch.tokens.shape[1],)] * len(batch.tokens)
     tokens, is_target = batch.tokens.flatten(), batch.targets.flatten() != IGNORED
     views = []
-    for group in Documents(lengths, batch.tokens.device).groups:
+    for group in unpacked(Documents(lengths, batch.tokens.device)).groups:
         rows, sizes = tokens[group.tokens], group.lengths  # N L
         keys = torch.arange(rows.shape[1], device=rows.device) < sizes[:, None]
 

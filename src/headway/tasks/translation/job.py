@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
-from headway.blocks import recompute
 from headway.data.batches import Batches
 from headway.data.bucketing import Buckets
 from headway.errors import UsageError
@@ -21,6 +19,7 @@ from headway.tasks.translation.config import TranslationRunConfig, TranslationSc
 from headway.tasks.translation.data import Prepared, prepare_data, splits_of, translatable
 from headway.tasks.translation.evaluation import TranslationExamples
 from headway.training import Stream, TranslationObjective
+from headway.transforms import compile, recompute
 
 
 class TranslationJob:
@@ -59,8 +58,7 @@ class TranslationJob:
         if self.config.training.recompute:
             recompute(model)
         if self.config.machine.compile:  # the halves that training calls; shapes change each batch
-            model.encode = torch.compile(model.encode, dynamic=True)
-            model.decode = torch.compile(model.decode, dynamic=True)
+            compile(model, "encode", "decode", dynamic=True)
         return model  # type: ignore[no-any-return]
 
     def stream(self, epoch: int, position: int) -> Stream:

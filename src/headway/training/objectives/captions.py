@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from headway.data.captions import CaptionBatch
 from headway.models import Captioner
 from headway.training.objectives.contract import Loss
-from headway.training.objectives.cross_entropy import cross_entropy_sum
+from headway.training.objectives.cross_entropy import cross_entropy_of
 
 
 @dataclass(frozen=True)
@@ -24,5 +24,5 @@ class CaptionObjective:
         hidden = model.decode(batch.read, memory)
         targets = batch.targets[batch.real]
         weight = model.output.weight
-        total, nats = cross_entropy_sum(hidden[batch.real], weight, targets, self.smoothing)
+        total, nats = cross_entropy_of(model)(hidden[batch.real], weight, targets, self.smoothing)
         return Loss(total, nats, len(targets))

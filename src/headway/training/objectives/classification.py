@@ -10,7 +10,7 @@ from headway.data.labelled_texts import LabelledBatch
 from headway.models import BertClassifier, TextClassifier
 from headway.shapes import Float, Tensor
 from headway.training.objectives.contract import Loss
-from headway.training.objectives.cross_entropy import cross_entropy_sum
+from headway.training.objectives.cross_entropy import cross_entropy_of
 
 AnyClassifier = TextClassifier | BertClassifier
 """A classifier of texts: model(tokens, keys, types) -> logits."""
@@ -75,7 +75,7 @@ def _language_model(
     """Return the language-modelling loss: the sum over texts of the mean over their tokens."""
     real = batch.keys[:, 1:]  # B T-1: predicted tokens
     weights = (1 / real.sum(1).clamp(min=1))[:, None].expand(real.shape)
-    total, _ = cross_entropy_sum(
+    total, _ = cross_entropy_of(model)(
         hidden[:, :-1][real],
         model.gpt.output.weight,
         batch.tokens[:, 1:][real],

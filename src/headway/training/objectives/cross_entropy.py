@@ -1,17 +1,25 @@
-"""Next-token cross-entropy that never holds an N x V matrix."""
+"""Cross-entropy: the loss of a predicted distribution p for the true token y is -log p_y.
+
+p = softmax(h W^T) for a hidden vector h and the output projection W. The loss is 0 if the true
+token has probability 1, and log V for a uniform guess among V tokens.
+
+>>> import torch
+>>> from headway.training import cross_entropy_sum
+>>> hidden, projection = torch.zeros(3, 2), torch.eye(4, 2)  # three words, a vocabulary of 4
+>>> loss, nats = cross_entropy_sum(hidden, projection, torch.tensor([0, 1, 2]))
+>>> round(float(loss), 4)  # 3 log 4: all tokens have the same probability
+4.1589
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import torch
+from torch import nn
 
-from headway.linear import product
 from headway.shapes import Float, Int, Tensor
-
-# Rows of logits alive at once. 512 x 8,000 floats are 16 MB: they stay in a CPU's last-level
-# cache between the product, the softmax and the two products of the gradient.
-CHUNK = 512
+from headway.transforms.fast import chunked_cross_entropy, is_fast
 
 
 def cross_entropy_sum(
@@ -21,77 +29,20 @@ def cross_entropy_sum(
     smoothing: float = 0.0,
     weights: Float[Tensor, " N"] | None = None,
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
-    """Sums over N of -(1 - e) log p_y - e/V sum_v log p_v, and of -log p_y alone.
+    """Return the sums over N of -(1 - e) log p_y - e/V sum_v log p_v, and of -log p_y alone.
 
-    p = softmax(hidden weight^T); e is label smoothing (Szegedy et al. 2016, section 7). `weights`
-    (constants, all 1 unless given) say how much each of the N counts in both sums. The
-    gradient of the first sum is computed on the way, chunk by chunk, so that logits need not be
-    kept; the second carries no gradient. Under autocast the products run in its dtype, the
-    softmax always in float32.
+    smoothing: e, label smoothing (Szegedy et al. 2016, section 7). weights: the weight of each of
+    the N positions in both sums; 1 if None. The second sum carries no gradient.
     """
-    dtype = hidden.dtype
-    if torch.is_autocast_enabled(hidden.device.type):
-        dtype = torch.get_autocast_dtype(hidden.device.type)
-    wants_grad = torch.is_grad_enabled() and (hidden.requires_grad or weight.requires_grad)
-    with torch.autocast(hidden.device.type, enabled=False):
-        found: tuple[Tensor, Tensor] = _ChunkedCrossEntropy.apply(  # type: ignore[no-untyped-call]
-            hidden, weight, targets, smoothing, weights, dtype, wants_grad
-        )
-    return found
+    exact = torch.promote_types(weight.dtype, torch.float32)
+    log_p = (hidden @ weight.T).to(exact).log_softmax(-1)  # N V
+    nats = -log_p.gather(1, targets[:, None])[:, 0]
+    loss = (1 - smoothing) * nats - smoothing * log_p.mean(-1)
+    if weights is not None:
+        nats, loss = nats * weights.to(exact), loss * weights.to(exact)
+    return loss.sum(), nats.detach().sum()
 
 
-class _ChunkedCrossEntropy(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any,
-        hidden: Tensor,
-        weight: Tensor,
-        targets: Tensor,
-        smoothing: float,
-        weights: Tensor | None,
-        dtype: torch.dtype,
-        wants_grad: bool,
-    ) -> tuple[Tensor, Tensor]:
-        exact = torch.promote_types(weight.dtype, torch.float32)
-        rows, matrix = hidden.detach().to(dtype), weight.detach().to(dtype)
-        grad_rows = torch.empty_like(rows) if wants_grad else None
-        grad_matrix = torch.zeros_like(weight, dtype=exact) if wants_grad else None
-        total = torch.zeros((), device=hidden.device, dtype=exact)
-        nats = torch.zeros_like(total)
-        for start in range(0, len(rows), CHUNK):
-            part = rows[start : start + CHUNK]
-            chosen = targets[start : start + CHUNK, None]
-            logits = product(part, matrix).to(exact)
-            probabilities = logits.softmax(-1)
-            # log sum exp from the likeliest entry, whose probability is at least 1/V
-            log_sum = logits.amax(-1) - probabilities.amax(-1).log()
-            surprise = log_sum - logits.gather(1, chosen)[:, 0]
-            smooth = surprise
-            if smoothing:
-                smooth = (1 - smoothing) * surprise + smoothing * (log_sum - logits.mean(-1))
-            counts = None if weights is None else weights[start : start + CHUNK].to(exact)
-            nats += surprise.sum() if counts is None else surprise @ counts
-            total += smooth.sum() if counts is None else smooth @ counts
-            if grad_rows is None or grad_matrix is None:
-                continue
-            # d total / d logits = p - (1 - e) [v = y] - e / V
-            grad = probabilities.sub_(smoothing / logits.shape[-1]) if smoothing else probabilities
-            grad.scatter_add_(1, chosen, grad.new_full(chosen.shape, smoothing - 1))
-            if counts is not None:
-                grad *= counts[:, None]
-            grad = grad.to(dtype)
-            grad_rows[start : start + CHUNK] = product(grad, matrix.T)
-            grad_matrix += product(grad.T, part.T)
-        ctx.save_for_backward(grad_rows, grad_matrix)
-        ctx.dtypes = hidden.dtype, weight.dtype
-        ctx.mark_non_differentiable(nats)
-        return total, nats
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        grad_rows, grad_matrix = ctx.saved_tensors
-        hidden_dtype, weight_dtype = ctx.dtypes
-        rows = (grad_rows * grad).to(hidden_dtype) if ctx.needs_input_grad[0] else None
-        matrix = (grad_matrix * grad).to(weight_dtype) if ctx.needs_input_grad[1] else None
-        return rows, matrix, None, None, None, None, None
+def cross_entropy_of(model: nn.Module) -> Callable[..., tuple[Tensor, Tensor]]:
+    """Return `cross_entropy_sum`, or its fast twin for a model that `fast` was applied to."""
+    return chunked_cross_entropy if is_fast(model) else cross_entropy_sum

@@ -14,7 +14,6 @@ import torch
 from torch import nn
 
 from headway.blocks.hidden_states import Inside, layer_map, stack_of, watch_blocks
-from headway.linear import Linear
 from headway.settings import setting
 from headway.shapes import Bool, Float, Tensor
 from headway.training.objectives.contract import Loss
@@ -100,8 +99,8 @@ class Distilled(nn.Module):
     def __init__(self, student: nn.Module, student_dim: int, teacher_dim: int) -> None:
         super().__init__()
         self.student = student
-        self.project_embedding = Linear(student_dim, teacher_dim, bias=False)
-        self.project_hidden = Linear(student_dim, teacher_dim, bias=False)
+        self.project_embedding = nn.Linear(student_dim, teacher_dim, bias=False)
+        self.project_hidden = nn.Linear(student_dim, teacher_dim, bias=False)
         self.init_projections()
 
     def init_projections(self) -> None:

@@ -8,7 +8,7 @@ from headway.attention import Documents
 from headway.data.packing import IGNORED, TextBatch
 from headway.models import GPT
 from headway.training.objectives.contract import Loss
-from headway.training.objectives.cross_entropy import cross_entropy_sum
+from headway.training.objectives.cross_entropy import cross_entropy_of
 
 
 @dataclass(frozen=True)
@@ -25,5 +25,5 @@ class TextObjective:
         hidden = model.hidden(batch.tokens, documents)
         predicted = batch.targets != IGNORED  # B T
         targets = batch.targets[predicted]
-        total, nats = cross_entropy_sum(hidden[predicted], model.output.weight, targets)
+        total, nats = cross_entropy_of(model)(hidden[predicted], model.output.weight, targets)
         return Loss(total, nats, len(targets))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from headway.data.batches import TranslationBatch
 from headway.models import Translator
 from headway.training.objectives.contract import Loss
-from headway.training.objectives.cross_entropy import cross_entropy_sum
+from headway.training.objectives.cross_entropy import cross_entropy_of
 
 
 @dataclass(frozen=True)
@@ -25,5 +25,7 @@ class TranslationObjective:
         hidden = model.decode(batch.target_in, memory, batch.source_keys)
         real = batch.target_out != self.pad  # B T
         targets = batch.target_out[real]
-        total, nats = cross_entropy_sum(hidden[real], model.output.weight, targets, self.smoothing)
+        total, nats = cross_entropy_of(model)(
+            hidden[real], model.output.weight, targets, self.smoothing
+        )
         return Loss(total, nats, len(targets))

@@ -11,7 +11,7 @@ from headway.data.context_windows import BLOCK, WordBatch
 from headway.models import NextWord, WordVectors
 from headway.shapes import Float, Int, Tensor
 from headway.training.objectives.contract import Loss
-from headway.training.objectives.cross_entropy import cross_entropy_sum
+from headway.training.objectives.cross_entropy import cross_entropy_of
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class NextWordObjective:
     """Next-word loss: -log P(next | word), with a softmax over the vocabulary."""
 
     def __call__(self, model: NextWord, batch: WordBatch) -> Loss:
-        total, nats = cross_entropy_sum(
+        total, nats = cross_entropy_of(model)(
             model.hidden(batch.words), model.output.weight, batch.targets
         )
         return Loss(total, nats, len(batch.targets))

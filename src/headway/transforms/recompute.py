@@ -1,5 +1,8 @@
-"""Activation checkpointing: a block forgets what it computed and computes it again for its
-gradient."""
+"""Activation checkpointing: a block keeps its inputs only, and computes the rest again.
+
+Activations of the forward pass take most of the memory of training. L blocks that recompute hold L
+inputs and the activations of one block, for about a third more time.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +23,10 @@ M = TypeVar("M", bound=nn.Module)
 
 
 class Recomputed:
-    """A block's forward pass that keeps its inputs only.
+    """The forward pass of a block, which keeps its inputs only.
 
-    Going back it runs once more, with the random numbers of the first time, so that dropout drops
-    the same. L blocks then hold L inputs and the inside of one block, for about a third more time.
-    Chen et al. 2016. Without a gradient to come it is the plain pass.
+    In the backward pass it runs again, with the same random numbers, so that dropout drops the same
+    elements. Without gradients it is the plain forward pass. Chen et al. 2016.
     """
 
     def __init__(self, forward: Callable[..., Tensor]) -> None:
@@ -38,10 +40,10 @@ class Recomputed:
 
 
 def recompute(model: M) -> M:
-    """The same model, every block of its stacks now `Recomputed` (in place; twice is as once).
+    """Make every block of the model's stacks recompute its activations, in place.
 
-    Modules, parameters and their names stay; only `forward` of each block is another. UsageError
-    if the model has no such blocks, as recurrent networks have none.
+    Only `forward` of each block changes; applying it twice is the same as once. UsageError if the
+    model has no blocks of attention: recurrent networks have none.
     """
     stacks = [m for m in model.modules() if isinstance(m, Encoder | Decoder | DecoderOnly)]
     blocks = [block for stack in stacks for block in stack.blocks]

@@ -5,7 +5,9 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from headway.attention import Additive, Mask, additive
+from headway.attention import Mask
+from headway.transforms.fast import additive
+from headway.transforms.fast.additive import FastAdditive
 
 B, T, S, H, K, A = 2, 40, 50, 3, 4, 8
 SCORES, LAYER = B * H * T * S, B * H * T * S * A
@@ -24,7 +26,7 @@ class Largest(TorchDispatchMode):
 
 
 def largest_of_a_training_step() -> int:
-    kernel = Additive(H, K, K, A)
+    kernel = FastAdditive(H, K, K, A)
     q, k, v = (torch.randn(B, H, n, K, requires_grad=True) for n in (T, S, S))
     with Largest() as largest:
         kernel(q, k, v, Mask(causal=True)).sum().backward()
@@ -48,5 +50,5 @@ def test_recording_its_weights_makes_no_more(monkeypatch):
     monkeypatch.setattr(additive, "CHUNK", 500)
     q, k = torch.randn(B, H, T, K), torch.randn(B, H, S, K)
     with torch.no_grad(), Largest() as largest:
-        Additive(H, K, K, A).weights(q, k, Mask())
+        FastAdditive(H, K, K, A).weights(q, k, Mask())
     assert largest.numbers == SCORES

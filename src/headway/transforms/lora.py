@@ -1,4 +1,7 @@
-"""Low-rank adapters: fine-tune a few numbers beside weights that stay as they are."""
+"""LoRA: y = x W^T + b + (alpha / r) x A^T B^T, where only A and B are trained.
+
+Fine-tuning changes a large matrix W by a product of two small ones (rank r); W is frozen.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +17,17 @@ from torch import nn
 from headway.attention import MultiHeadAttention
 from headway.blocks.dropout import Dropout
 from headway.blocks.feedforward import FeedForward, GatedFeedForward
-from headway.linear import Linear
 from headway.shapes import Float, Tensor
 
 M = TypeVar("M", bound=nn.Module)
 
 
-class LoRALinear(Linear):
+class LoRALinear(nn.Linear):
     """x W^T + b + (alpha / r) dropout(x) A^T B^T, with A: r I and B: O r.
 
-    Takes a linear layer's place and its parameters, under the same names; `lora_a` and `lora_b`
-    stand beside them. A starts as N(0, 1/I), B as 0, so that at first nothing changes. Hu et al.
-    2021, section 4.1.
+    Replaces a linear layer and has its parameters, under the same names, and `lora_a` (A) and
+    `lora_b` (B). A is initialised to N(0, 1/I) and B to 0, so that at first the output is that of
+    the linear layer. Hu et al. 2021, section 4.1.
     """
 
     def __init__(
@@ -51,27 +53,27 @@ class LoRALinear(Linear):
 
     @torch.no_grad()
     def merged(self) -> nn.Linear:
-        """The plain layer that computes the same, its weight now W + (alpha / r) B A, in place."""
+        """Return a linear layer that computes the same; its weight is W + (alpha / r) B A."""
         biased = self.bias is not None
-        plain = Linear(self.in_features, self.out_features, bias=biased, device="meta")
+        plain = nn.Linear(self.in_features, self.out_features, bias=biased, device="meta")
         self.weight += self.scale * (self.lora_b @ self.lora_a)
         plain.weight, plain.bias = self.weight, self.bias
         return plain.train(self.training)
 
 
-def add_lora(
+def lora(
     model: M,
-    rank: int,
+    rank: int = 8,
     alpha: float = 16.0,
     dropout: float = 0.0,
     targets: Sequence[str] | None = None,
 ) -> M:
-    """The same model with adapters (in place), which alone train from now on.
+    """Add adapters to linear layers, in place; from then on only adapters are trained.
 
     targets: patterns of names of linear layers, such as "*.query" and "*.value" (the paper's
-    choice); every one of attention and feed-forward layers unless given. ValueError if nothing
-    fits, if adapters are there already, or if a layer shares its matrix with another module: to
-    merge one would change the other.
+    choice); if None, all of attention and feed-forward layers. ValueError if no layer matches, if
+    the model has adapters already, or if a layer shares its matrix with another module: merging
+    one would change the other.
     """
     chosen = _targets(model, targets)
     for name, linear in chosen.items():
@@ -82,22 +84,25 @@ def add_lora(
 
 
 def merge_lora(model: M) -> M:
-    """The model with plain layers again (in place), which compute what the adapted ones did.
+    """Merge the adapters into the weights, in place; the model computes what it did with them.
 
-    All its parameters train again, and they have the names they had before `add_lora`. A model
-    without adapters stays as it is. To go on training the adapters, merge a deep copy.
+    All parameters are trained again, under the names they had before `lora`. A model without
+    adapters is not changed. To continue training the adapters, merge a deep copy.
     """
-    found = {n: m for n, m in model.named_modules() if isinstance(m, LoRALinear)}
-    for name, layer in found.items():
+    adapted = {n: m for n, m in model.named_modules() if isinstance(m, LoRALinear)}
+    for name, layer in adapted.items():
         model.set_submodule(name, layer.merged())
-    if found:
+    if adapted:
         model.requires_grad_(True)
     return model
 
 
 def lora_state(model: nn.Module) -> dict[str, Tensor]:
-    """The adapters alone, by name. `model.load_state_dict(state, strict=False)`, after `add_lora`
-    with the same rank, alpha and targets, brings them back."""
+    """Return the adapters alone, by name.
+
+    `model.load_state_dict(state, strict=False)`, after `lora` with the same rank, alpha and
+    targets, restores them.
+    """
     return {n: p.detach() for n, p in model.named_parameters() if _is_adapter(n)}
 
 
@@ -107,7 +112,7 @@ def _is_adapter(name: str) -> bool:
 
 def _targets(model: nn.Module, patterns: Sequence[str] | None) -> dict[str, nn.Linear]:
     if any(isinstance(module, LoRALinear) for module in model.modules()):
-        raise ValueError("the model has adapters already: merge_lora first")
+        raise ValueError("the model has adapters already: apply merge_lora first")
     chosen = {
         name: module
         for name, module in model.named_modules()

@@ -1,16 +1,20 @@
-"""The fast dot-product kernel: the same numbers as `ScaledDot`, in less time and memory."""
+"""Fast twins of the dot-product kernels: the same numbers in less time and memory."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 
+from headway.attention.bilinear import Bilinear
+from headway.attention.dot import Dot
 from headway.attention.kernel import ScaledDot, spread
 from headway.attention.masks import Mask
+from headway.attention.relative import added
 from headway.shapes import Float, Tensor
+from headway.transforms.fast.masks import additive, is_plain_causal
 
 # Below this length the matrix products beat torch's tiled kernel on a CPU (docs/speed.md has the
 # table): its backward was 3 to 9 times slower at the length of a sentence.
@@ -20,11 +24,11 @@ Path = Literal["short", "sdpa"]
 
 
 def path(q: Tensor, k: Tensor) -> Path:
-    """Which of the two ways `fused_dot` takes.
+    """Return which of its two ways `fused_dot` takes.
 
     `short` is three batched products with a hand-written backward, for CPU sentences;
     `sdpa` is torch's `scaled_dot_product_attention`, whose memory does not grow with T x S; it is
-    also the way while torch.compile traces, which knows how to compile it.
+    also the way while torch.compile traces.
     """
     if torch.compiler.is_compiling():
         return "sdpa"
@@ -39,27 +43,24 @@ def fused_dot(
     mask: Mask,
     bias: Float[Tensor, "#B #H T S"] | None = None,
 ) -> Float[Tensor, "B H T Kv"]:
-    """softmax(Q K^T / sqrt(K) + bias) V without ever asking for the weights.
+    """Return softmax(Q K^T / sqrt(K) + bias) V.
 
-    G may be less than H. Where the keys are many and the queries few (decoding), shared keys and
-    values are never copied.
+    On the way `short`, keys and values that several query heads share are not copied.
     """
     if path(q, k) == "short":
-        bias = added(mask.additive(q.shape[2], k.shape[2], like=q), bias)
+        bias = added(additive(mask, q.shape[2], k.shape[2], like=q), bias)
         context: Tensor = _ShortAttention.apply(q, k, v, bias)  # type: ignore[no-untyped-call]
         return context
     k, v = spread(k, q.shape[1]), spread(v, q.shape[1])
-    if bias is None and mask.is_plain_causal(q.shape[2], k.shape[2]):
+    if bias is None and is_plain_causal(mask, q.shape[2], k.shape[2]):
         return F.scaled_dot_product_attention(q, k, v, is_causal=True)
-    bias = added(mask.additive(q.shape[2], k.shape[2], like=q), bias)
+    bias = added(additive(mask, q.shape[2], k.shape[2], like=q), bias)
     bias = None if bias is None else bias.to(q.dtype)
     return F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
 
 
 class FusedDot(ScaledDot):
-    """softmax(Q K^T / sqrt(K)) V by `fused_dot`; the reference computes the weights when asked."""
-
-    grouped: ClassVar[bool] = True
+    """softmax(Q K^T / sqrt(K)) V by `fused_dot`."""
 
     def forward(
         self,
@@ -71,25 +72,38 @@ class FusedDot(ScaledDot):
     ) -> Float[Tensor, "B H T Kv"]:
         return fused_dot(q, k, v, mask, bias)
 
-    def weights(
+
+class FastDot(Dot):
+    """softmax(Q K^T) V by `fused_dot`, whose division by sqrt(K) is undone in the queries."""
+
+    def forward(
         self,
         q: Float[Tensor, "B H T K"],
         k: Float[Tensor, "B G S K"],
+        v: Float[Tensor, "B G S Kv"],
         mask: Mask,
         bias: Float[Tensor, "#B #H T S"] | None = None,
-    ) -> Float[Tensor, "B H T S"]:
-        return super().weights(q, spread(k, q.shape[1]), mask, bias)
+    ) -> Float[Tensor, "B H T Kv"]:
+        return fused_dot(q * math.sqrt(q.shape[-1]), k, v, mask, bias)
 
 
-def added(a: Tensor | None, b: Tensor | None) -> Tensor | None:
-    """The sum of two biases, either of which may be missing."""
-    if a is None or b is None:
-        return b if a is None else a
-    return a + b
+class FastBilinear(Bilinear):
+    """softmax(Q W K^T) V by `fused_dot`: Q W is the query of a dot product."""
+
+    def forward(
+        self,
+        q: Float[Tensor, "B H T Kq"],
+        k: Float[Tensor, "B G S K"],
+        v: Float[Tensor, "B G S Kv"],
+        mask: Mask,
+        bias: Float[Tensor, "#B #H T S"] | None = None,
+    ) -> Float[Tensor, "B H T Kv"]:
+        query = self.project(q) * math.sqrt(k.shape[-1])
+        return fused_dot(query.to(k.dtype), k, v, mask, bias)
 
 
 def _softmax(scores: Float[Tensor, "N T S"]) -> Float[Tensor, "N T S"]:
-    """softmax over the last axis in place; all -inf gives zeros.
+    """Apply softmax over the last axis in place; a row of -inf becomes zeros.
 
     torch's own is several times slower on a CPU when S is short and not a multiple of the vector
     width (91 ns a row at S = 14), so it is spelled out.
@@ -105,8 +119,8 @@ class _ShortAttention(torch.autograd.Function):
     dV = P^T dO;  dP = dO V^T;  dS = P * (dP - rowsum(dP * P));
     dQ = dS K / sqrt(K);  dK = dS^T Q / sqrt(K).
 
-    The H / G query heads that share a key head are read as one head of H / G times T queries: the
-    products are the same, and their gradients are summed by them.
+    The H / G query heads that share a key head are treated as one head of H / G times T queries:
+    the products are the same, and the gradients are summed in them.
     """
 
     @staticmethod

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from headway.blocks import LoRALinear, add_lora, lora_state, merge_lora, recompute
 from headway.models import parameter_count
+from headway.transforms import LoRALinear, lora, lora_state, merge_lora, recompute
 from tests.fixtures import zoo
 
 ADAPTABLE = [n for n in zoo.MODELS if n != "rnn without attention"]
@@ -53,8 +53,8 @@ def test_only_what_passes_the_adapter_is_dropped():
 
 @pytest.mark.parametrize("name", ADAPTABLE)
 def test_the_first_output_is_the_models_own_and_only_adapters_train(name):
-    plain = zoo.MODELS[name].build()
-    model = add_lora(deepcopy(plain), 2)
+    plain = zoo.MODELS[name].plain()
+    model = lora(deepcopy(plain), 2)
     # torch's GRU sums in another order when its weights need no gradient
     frozen = deepcopy(plain).requires_grad_(False)
     with torch.no_grad():
@@ -71,8 +71,8 @@ def test_the_first_output_is_the_models_own_and_only_adapters_train(name):
 
 @pytest.mark.parametrize("name", ADAPTABLE)
 def test_a_merged_model_is_plain_again_and_computes_the_same(name):
-    plain = zoo.MODELS[name].build()
-    model = trained(name, add_lora(deepcopy(plain), 2, alpha=4.0, dropout=0.1))
+    plain = zoo.MODELS[name].plain()
+    model = trained(name, lora(deepcopy(plain), 2, alpha=4.0, dropout=0.1))
     merged = merge_lora(deepcopy(model))
     with torch.no_grad():
         assert_close(logits(name, merged), logits(name, model), rtol=0, atol=1e-5)
@@ -85,11 +85,11 @@ def test_a_merged_model_is_plain_again_and_computes_the_same(name):
 
 
 def test_the_adapters_alone_bring_a_fine_tuned_model_back():
-    plain = zoo.MODELS["gpt"].build()
-    model = trained("gpt", add_lora(deepcopy(plain), 3))
+    plain = zoo.MODELS["gpt"].plain()
+    model = trained("gpt", lora(deepcopy(plain), 3))
     state = lora_state(model)
     assert sum(t.numel() for t in state.values()) < parameter_count(plain) / 3
-    again = add_lora(deepcopy(plain), 3)
+    again = lora(deepcopy(plain), 3)
     assert again.load_state_dict(state, strict=False).unexpected_keys == []
     with torch.no_grad():
         assert torch.equal(logits("gpt", again), logits("gpt", model))
@@ -97,11 +97,11 @@ def test_the_adapters_alone_bring_a_fine_tuned_model_back():
 
 def test_by_default_all_of_attention_and_feed_forward_and_otherwise_what_is_named():
     build = zoo.MODELS["translator"].build
-    names = {n.rsplit(".", 1)[0] for n in lora_state(add_lora(build(), 2))}
+    names = {n.rsplit(".", 1)[0] for n in lora_state(lora(build(), 2))}
     assert len(names) == 2 * 6 + 2 * 10 and "decoder.blocks.1.cross.value" in names
-    papers = lora_state(add_lora(build(), 2, targets=["*.query", "*.value"]))
+    papers = lora_state(lora(build(), 2, targets=["*.query", "*.value"]))
     assert {n.split(".")[-2] for n in papers} == {"query", "value"}
-    one = lora_state(add_lora(build(), 2, targets=["encoder.blocks.0.feedforward.expand"]))
+    one = lora_state(lora(build(), 2, targets=["encoder.blocks.0.feedforward.expand"]))
     assert len(one) == 2
 
 
@@ -110,7 +110,7 @@ def test_adapters_learn_inside_blocks_that_are_recomputed():
     gradients = []
     for wrap in (lambda model: model, recompute):
         torch.manual_seed(2)
-        model = wrap(add_lora(zoo.MODELS["gpt"].build(), 2)).train()
+        model = wrap(lora(zoo.MODELS["gpt"].plain(), 2)).train()
         for module in model.modules():
             if isinstance(module, LoRALinear):
                 nn.init.normal_(module.lora_b)
@@ -133,13 +133,13 @@ def test_adapters_learn_inside_blocks_that_are_recomputed():
 )
 def test_what_cannot_be_adapted_is_refused(name, options, said):
     with pytest.raises(ValueError, match=said):
-        add_lora(zoo.MODELS[name].build(), **{"rank": 2, **options})
+        lora(zoo.MODELS[name].plain(), **{"rank": 2, **options})
 
 
 def test_adapters_on_adapters_are_refused_and_merging_none_changes_nothing():
-    model = zoo.MODELS["gpt"].build()
+    model = zoo.MODELS["gpt"].plain()
     model.embedding.requires_grad_(False)
     merge_lora(model)
     assert not model.embedding.tokens.weight.requires_grad
     with pytest.raises(ValueError, match="merge_lora first"):
-        add_lora(add_lora(model, 2), 2)
+        lora(lora(model, 2), 2)

@@ -1,4 +1,4 @@
-"""The dot-product kernel for long inputs on a GPU: a mask is a rule, never a matrix of scores.
+"""Dot-product kernel for long inputs on a GPU: the mask is a rule, never a matrix of scores.
 
 torch's FlexAttention is imported where it is called: importing it or the compiler takes seconds.
 """
@@ -11,9 +11,10 @@ from typing import Any, no_type_check
 
 import torch
 
-from headway.attention.fused import FusedDot, fused_dot
 from headway.attention.masks import Mask
 from headway.shapes import Float, Tensor
+from headway.transforms.fast.dot import FusedDot, fused_dot
+from headway.transforms.fast.masks import hides_nothing
 
 Attend = Callable[..., Any]  # torch's flex_attention, as written or compiled
 
@@ -58,14 +59,14 @@ def flex_dot(
     bias: Float[Tensor, "#B #H T S"] | None,
     attend: Attend,
 ) -> Float[Tensor, "B H T Kv"]:
-    """The same by `attend`; a query that sees nothing gets 0.
+    """Return the same by `attend`; a query without any key gets 0.
 
-    The blocks to skip are found from the mask as a boolean T x S (times B where rows differ).
+    The blocks to skip follow from the mask as a boolean T x S (times B where rows differ).
     """
     from torch.nn.attention.flex_attention import create_block_mask
 
     blocks = None
-    if not mask.hides_nothing(q.shape[2]):
+    if not hides_nothing(mask, q.shape[2]):
         by_row = (mask.keys, mask.past, mask.documents)
         rows = None if all(rule is None for rule in by_row) else len(q)
         rule = mask_rule(mask, q, k)

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from headway.blocks import recompute
 from headway.errors import UsageError
 from headway.models import GPT, GPTConfig, parameter_count
+from headway.transforms import recompute
 from tests.fixtures import zoo
 
 WITH_BLOCKS = [

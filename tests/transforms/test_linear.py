@@ -13,9 +13,10 @@ from safetensors.torch import load_model, save_model
 from torch import nn
 from torch.testing import assert_close
 
-from headway import linear as module
-from headway.linear import Linear, lay_out, linear, linears, product
 from headway.tensors import read_tensors, write_tensors
+from headway.transforms.fast import contiguous_parameters
+from headway.transforms.fast import linear as module
+from headway.transforms.fast.linear import FastLinear, linear, linears, product
 
 SHAPES = {"large": (6, 40, 96, 80), "small": (2, 3, 5, 7)}  # B T I O
 
@@ -89,7 +90,7 @@ def test_rows_may_be_missing():
 
 def test_the_layer_is_torchs():
     torch.manual_seed(1)
-    ours = Linear(96, 80)
+    ours = FastLinear(96, 80)
     torch.manual_seed(1)
     theirs = nn.Linear(96, 80)
     x = torch.randn(300, 96)
@@ -100,8 +101,8 @@ def test_the_layer_is_torchs():
 class Three(nn.Module):
     def __init__(self, biased=True, dtype=torch.float32):
         super().__init__()
-        self.a, self.b = Linear(8, 32, bias=biased), Linear(8, 64, bias=biased)
-        self.c = Linear(32, 8, bias=biased)
+        self.a, self.b = FastLinear(8, 32, bias=biased), FastLinear(8, 64, bias=biased)
+        self.c = FastLinear(32, 8, bias=biased)
         self.to(dtype)
 
 
@@ -114,7 +115,7 @@ def test_layers_that_lie_together_are_one_product_and_give_what_each_gives(
     x = torch.randn(2, 3, 8, dtype=dtype)
     before = {name: p.clone() for name, p in model.named_parameters()}
     wanted = model.a(x), model.b(x)
-    lay_out(model)
+    contiguous_parameters(model)
     assert all(torch.equal(p, before[name]) for name, p in model.named_parameters())
     products = []
     monkeypatch.setattr(
@@ -130,7 +131,7 @@ def test_what_is_trained_watched_replaced_or_apart_goes_layer_by_layer():
     x, seen = torch.randn(2, 8), []
     model = Three()
     apart = linears(x, (model.a, model.b))
-    lay_out(model)
+    contiguous_parameters(model)
     with torch.no_grad():
         assert module._joined((model.a, model.b)) is not None
         assert module._joined((model.b, model.a)) is None  # the order is another
@@ -143,7 +144,7 @@ def test_what_is_trained_watched_replaced_or_apart_goes_layer_by_layer():
         linears(x, (model.a, model.b))
     assert len(seen) == 1
     model = Three()
-    lay_out(model)
+    contiguous_parameters(model)
     model.b.weight = nn.Parameter(torch.ones(64, 8))
     with torch.no_grad():
         assert_close(linears(x, (model.a, model.b))[1], model.b(x))
@@ -153,9 +154,9 @@ def test_what_is_trained_watched_replaced_or_apart_goes_layer_by_layer():
 def test_a_model_that_was_laid_out_saves_copies_and_keeps_tied_weights_tied(tmp_path):
     model = Three()
     model.c.weight = nn.Parameter(torch.randn(8, 32))
-    model.d = Linear(32, 8, bias=False)
+    model.d = FastLinear(32, 8, bias=False)
     model.d.weight = model.c.weight
-    lay_out(model)
+    contiguous_parameters(model)
     assert model.d.weight is model.c.weight
     write_tensors(tmp_path / "x.safetensors", dict(model.named_parameters()))
     read = read_tensors(tmp_path / "x.safetensors")
@@ -169,9 +170,9 @@ def test_a_model_that_was_laid_out_saves_copies_and_keeps_tied_weights_tied(tmp_
 def laid_out_with_a_tie():
     model = Three()
     model.table = nn.Embedding(9, 32)
-    model.d = Linear(32, 9, bias=False)
+    model.d = FastLinear(32, 9, bias=False)
     model.d.weight = model.table.weight
-    lay_out(model)
+    contiguous_parameters(model)
     return model
 
 
@@ -187,7 +188,7 @@ def test_a_part_of_a_model_that_was_laid_out_is_saved_without_the_rest(tmp_path)
     assert buffer.tell() <= alone.tell() + 64
     save_model(model, str(tmp_path / "all.safetensors"))  # refuses tensors that are views
     again = Three()
-    again.table, again.d = nn.Embedding(9, 32), Linear(32, 9, bias=False)
+    again.table, again.d = nn.Embedding(9, 32), FastLinear(32, 9, bias=False)
     again.d.weight = again.table.weight
     load_model(again, str(tmp_path / "all.safetensors"))
     assert all(
@@ -199,8 +200,8 @@ def test_what_was_taken_from_a_model_before_is_still_its_parameters():
     model = Three()
     parameters, weight = list(model.parameters()), model.a.weight
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
-    lay_out(model)
-    lay_out(model)  # twice is harmless
+    contiguous_parameters(model)
+    contiguous_parameters(model)  # twice is harmless
     assert all(p is q for p, q in zip(parameters, model.parameters(), strict=True))
     linears(torch.ones(1, 8), (model.a, model.b))[0].sum().backward()
     before = weight.detach().clone()
@@ -231,7 +232,7 @@ def test_a_forked_process_that_changes_its_weights_changes_nothing_here():
 def test_a_parameter_outlives_its_model_and_those_of_other_devices_stay():
     model = Three()
     model.elsewhere = nn.Parameter(torch.ones(3, device="meta"))
-    lay_out(model)
+    contiguous_parameters(model)
     assert model.elsewhere.device.type == "meta"
     kept, expected = model.b.weight, model.b.weight.detach().clone()
     del model

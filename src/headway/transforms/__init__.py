@@ -1,0 +1,34 @@
+"""What is applied to a finished model from outside: each changes it in place and returns it.
+
+    model = fast(recompute(lora(freeze(model, 4), rank=8)))
+
+| transform   | what it does                                                       |
+|-------------|--------------------------------------------------------------------|
+| `freeze`    | excludes the first layers from training                            |
+| `lora`      | adds low-rank adapters, which alone are trained; `merge_lora`      |
+| `fast`      | replaces plain classes by their fast twins (`fast/`)               |
+| `recompute` | activation checkpointing: computes a block again for its gradient  |
+| `compile`   | torch.compile                                                      |
+
+Parameters keep their names; LoRA adds `lora_a` and `lora_b` beside them. A model's own file
+mentions none of these.
+"""
+
+from headway.transforms.compile import compile
+from headway.transforms.fast import fast, is_fast
+from headway.transforms.freeze import freeze
+from headway.transforms.lora import LoRALinear, lora, lora_state, merge_lora
+from headway.transforms.recompute import Recomputed, recompute
+
+__all__ = [
+    "LoRALinear",
+    "Recomputed",
+    "compile",
+    "fast",
+    "freeze",
+    "is_fast",
+    "lora",
+    "lora_state",
+    "merge_lora",
+    "recompute",
+]

@@ -1,0 +1,93 @@
+"""Fast twins: subclasses that compute the same numbers as a plain class in less time or memory.
+
+`attention/`, `blocks/` and `models/` hold the equations in plain PyTorch. `FAST` maps each class
+that has a faster implementation to it; `fast(model)` replaces the classes of a finished model. A
+twin shares the parameters, their names and the signature of its plain class, and tests hold it to
+the plain class in float64: outputs, gradients, memory, determinism.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from torch import nn
+
+from headway.attention import (
+    Additive,
+    Bilinear,
+    Dot,
+    GroupedQueryAttention,
+    MultiHeadAttention,
+    ScaledDot,
+    SlidingWindow,
+)
+from headway.blocks import GRU, LSTM, Dropout, GatedFeedForward, RecurrentDecoder
+from headway.transforms.fast.additive import FastAdditive
+from headway.transforms.fast.cross_entropy import chunked_cross_entropy
+from headway.transforms.fast.dot import FastBilinear, FastDot, FusedDot
+from headway.transforms.fast.dropout import FastDropout
+from headway.transforms.fast.feedforward import FastGatedFeedForward
+from headway.transforms.fast.flex import FlexDot
+from headway.transforms.fast.linear import FastLinear, FastLoRALinear
+from headway.transforms.fast.memory import contiguous_parameters
+from headway.transforms.fast.multihead import FastGroupedQueryAttention, FastMultiHeadAttention
+from headway.transforms.fast.recurrent import FastRecurrentDecoder
+from headway.transforms.fast.window import FastSlidingWindow
+from headway.transforms.lora import LoRALinear
+
+M = TypeVar("M", bound=nn.Module)
+
+FAST: dict[type[nn.Module], type[nn.Module]] = {
+    nn.Linear: FastLinear,
+    LoRALinear: FastLoRALinear,
+    Dropout: FastDropout,
+    GatedFeedForward: FastGatedFeedForward,
+    MultiHeadAttention: FastMultiHeadAttention,
+    GroupedQueryAttention: FastGroupedQueryAttention,
+    ScaledDot: FusedDot,
+    Dot: FastDot,
+    Bilinear: FastBilinear,
+    Additive: FastAdditive,
+    SlidingWindow: FastSlidingWindow,
+    GRU: nn.GRU,
+    LSTM: nn.LSTM,
+    RecurrentDecoder: FastRecurrentDecoder,
+}
+"""Plain class -> its fast twin."""
+
+_PLAIN = {twin: plain for plain, twin in FAST.items()}
+
+
+def fast(model: M) -> M:
+    """Replace every plain class of the model that has a fast twin by it, in place.
+
+    Only modules of exactly a class of `FAST` change; a subclass of yours keeps its own code. To
+    replace the model itself, use the returned one.
+    """
+    for module in model.modules():
+        twin = FAST.get(type(module))
+        if twin is not None:
+            module.__class__ = twin
+    return model
+
+
+def is_fast(model: nn.Module) -> bool:
+    """Whether `fast` was applied to the model."""
+    return any(type(module) in _PLAIN for module in model.modules())
+
+
+def plain_class(module: nn.Module) -> type[Any]:
+    """Return the class whose file has the equation that the module computes."""
+    return _PLAIN.get(type(module), type(module))
+
+
+__all__ = [
+    "FAST",
+    "FlexDot",
+    "FusedDot",
+    "chunked_cross_entropy",
+    "contiguous_parameters",
+    "fast",
+    "is_fast",
+    "plain_class",
+]

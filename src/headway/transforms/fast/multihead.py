@@ -1,0 +1,92 @@
+"""Fast twins of multi-head attention: joint projections, packed documents apart, fewer copies."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from headway.attention.cache import KeyValueCache, KeyValues
+from headway.attention.documents import Documents
+from headway.attention.grouped import GroupedQueryAttention
+from headway.attention.masks import Mask
+from headway.attention.multihead import MultiHeadAttention, split_heads
+from headway.attention.relative import added, positions_after
+from headway.shapes import Float, Tensor
+from headway.transforms.fast.cache import PreallocatedKeyValues
+from headway.transforms.fast.documents import unpacked
+from headway.transforms.fast.linear import linears
+
+
+class FastMultiHeadAttention(MultiHeadAttention):
+    """`MultiHeadAttention` with three savings.
+
+    Queries, keys and values of self-attention are one matrix product where their weights are
+    adjacent in memory; packed documents attend as sequences of their own, so that n documents of
+    length L cost n L^2 instead of (n L)^2; and caches are preallocated.
+    """
+
+    cache_type = PreallocatedKeyValues
+
+    def forward(
+        self,
+        x: Float[Tensor, "N T D"],
+        source: Float[Tensor, "N S E"] | KeyValues,
+        mask: Mask,
+        bias: Float[Tensor, "#N #H T S"] | None = None,
+        cache: KeyValueCache | None = None,
+    ) -> Float[Tensor, "N T D"]:
+        past = [0] if cache is None else list(cache.lengths)
+        if source is x:
+            queries, keys, values = linears(x, (self.query, self.key, self.value))
+            documents = mask.documents
+            if documents is not None and mask.causal and bias is None and cache is None:
+                return self._within_documents((queries, keys, values), mask, documents)
+            k, v = self._placed(keys, values, past)
+        else:
+            queries = self.query(x)
+            k, v = source if isinstance(source, KeyValues) else self.keys_values(source, past)
+        if cache is not None:
+            k, v, mask = cache.append(k, v)
+        q = self.split_queries(queries.view(k.shape[0], -1, queries.shape[-1]))
+        if self.positions is not None:
+            at = positions_after(past, x.shape[1], x.device)
+            q, bias = self.positions.rotate(q, at), added(bias, self.positions.bias(at, k.shape[2]))
+        return self._merged(self.kernel(q, k, v, mask, bias), x)
+
+    def _placed(
+        self, keys: Float[Tensor, "M S GK"], values: Float[Tensor, "M S GKv"], past: list[int]
+    ) -> KeyValues:
+        k = self.split_keys(keys)
+        if self.positions is not None:
+            k = self.positions.rotate(k, positions_after(past, k.shape[2], k.device))
+        return KeyValues(k, split_heads(values, self.value_dim))
+
+    def _within_documents(
+        self, projected: tuple[Tensor, Tensor, Tensor], mask: Mask, documents: Documents
+    ) -> Float[Tensor, "N T D"]:
+        queries, keys, values = projected
+        heads = (
+            self.split_queries(queries),
+            self.split_keys(keys),
+            split_heads(values, self.value_dim),
+        )
+        apart, mask = unpacked(documents), replace(mask, documents=None)
+        contexts = []
+        for q, k, v in zip(*(apart.split(part) for part in heads), strict=True):
+            bias = None
+            if self.positions is not None:
+                at = positions_after([0], q.shape[2], q.device)
+                q, k = self.positions.rotate(q, at), self.positions.rotate(k, at)
+                bias = self.positions.bias(at, k.shape[2])
+            contexts.append(self.kernel(q, k, v, mask, bias))
+        return self._merged(apart.join(contexts), queries)
+
+    def _merged(
+        self, context: Float[Tensor, "M H U Kv"], x: Float[Tensor, "N T _"]
+    ) -> Float[Tensor, "N T D"]:
+        merged = context.transpose(1, 2).flatten(2)  # M H U Kv -> M U HKv
+        out: Tensor = self.output(merged.view(*x.shape[:2], -1))
+        return out
+
+
+class FastGroupedQueryAttention(FastMultiHeadAttention, GroupedQueryAttention):
+    """`GroupedQueryAttention` with the savings of `FastMultiHeadAttention`."""

@@ -1,0 +1,230 @@
+"""The table of fast twins: each computes what its plain class does; models run on both."""
+
+from copy import deepcopy
+
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+from headway.attention import (
+    Additive,
+    Bilinear,
+    Documents,
+    Dot,
+    GroupedQueryAttention,
+    KeyValueCache,
+    Mask,
+    MultiHeadAttention,
+    Rotary,
+    ScaledDot,
+    SlidingWindow,
+)
+from headway.blocks import GRU, LSTM, Dropout, GatedFeedForward, RecurrentDecoder, RMSNorm
+from headway.training import cross_entropy_sum
+from headway.training.objectives.cross_entropy import cross_entropy_of
+from headway.transforms import LoRALinear, fast, is_fast
+from headway.transforms.fast import FAST, chunked_cross_entropy, plain_class
+from tests.fixtures import zoo
+
+B, T, S, H, G, K, D, E = 2, 5, 7, 6, 2, 4, 24, 10
+EXACT = {"rtol": 0, "atol": 1e-10}
+KEYS = torch.arange(S) < torch.tensor([[S], [4]])
+
+
+def real(*shape):
+    return torch.randn(*shape, dtype=torch.float64, requires_grad=True)
+
+
+def kernel_inputs():
+    return real(B, H, T, K), real(B, G, S, K), real(B, G, S, 3), real(1, H, T, S)
+
+
+def kernel(layer, inputs):
+    return layer(*inputs[:3], Mask(keys=KEYS), inputs[3])
+
+
+def attention(layer, inputs):
+    x, source = inputs
+    documents = Documents([[2, 3], [1, 4]])
+    return torch.cat(
+        (
+            layer(x, x, Mask(causal=True)),
+            layer(x, source, Mask(keys=KEYS)),
+            layer(x, x, Mask(causal=True, documents=documents)),
+        ),
+        dim=1,
+    )
+
+
+def recurrent(layer, inputs):
+    x, h, c = inputs
+    return layer(x, (h, c) if isinstance(layer, nn.LSTM) else h)[0]
+
+
+CASES = {
+    nn.Linear: (lambda: nn.Linear(640, 480), lambda: (real(4, 3, 640),), lambda m, i: m(*i)),
+    LoRALinear: (
+        lambda: LoRALinear(nn.Linear(640, 480), rank=2),
+        lambda: (real(4, 3, 640),),
+        lambda m, i: m(*i),
+    ),
+    GatedFeedForward: (
+        lambda: GatedFeedForward(D, E),
+        lambda: (real(B, T, D),),
+        lambda m, i: m(*i),
+    ),
+    MultiHeadAttention: (
+        lambda: MultiHeadAttention(D, H, positions=Rotary(K)),
+        lambda: (real(B, T, D), real(B, S, D)),
+        attention,
+    ),
+    GroupedQueryAttention: (
+        lambda: GroupedQueryAttention(D, H, G, head_norm=RMSNorm),
+        lambda: (real(B, T, D), real(B, S, D)),
+        attention,
+    ),
+    ScaledDot: (ScaledDot, kernel_inputs, kernel),
+    Dot: (Dot, kernel_inputs, kernel),
+    Bilinear: (lambda: Bilinear(H, K, K), kernel_inputs, kernel),
+    Additive: (lambda: Additive(H, K, K, 5), kernel_inputs, kernel),
+    SlidingWindow: (lambda: SlidingWindow(3), kernel_inputs, kernel),
+    GRU: (
+        lambda: GRU(E, D, batch_first=True),
+        lambda: (real(B, T, E), real(1, B, D), real(1, B, D)),
+        recurrent,
+    ),
+    LSTM: (
+        lambda: LSTM(E, D, batch_first=True),
+        lambda: (real(B, T, E), real(1, B, D), real(1, B, D)),
+        recurrent,
+    ),
+}
+"""Plain class -> how one is made, inputs in float64, and how it is called."""
+
+RANDOM_OR_STATE = {Dropout, RecurrentDecoder}
+"""Twins with tests of their own below: their numbers are random, or a cache differs."""
+
+
+def test_every_row_of_the_table_is_tested():
+    assert CASES.keys() | RANDOM_OR_STATE == FAST.keys()
+
+
+@pytest.mark.parametrize("plain", CASES, ids=lambda plain: plain.__name__)
+def test_a_twin_has_the_outputs_and_gradients_of_its_plain_class(plain):
+    make, inputs, call = CASES[plain]
+    torch.manual_seed(1)
+    layer = make().double()
+    twin = fast(deepcopy(layer))
+    assert type(layer) is plain and type(twin) is FAST[plain] and plain_class(twin) is plain
+    assert [n for n, _ in twin.named_parameters()] == [n for n, _ in layer.named_parameters()]
+    leaves = inputs()
+    results = []
+    for module in (layer, twin, twin):
+        torch.manual_seed(2)
+        output = call(module, leaves)
+        parameters = [p for p in module.parameters() if p.requires_grad]
+        direction = torch.linspace(-1, 1, output.numel(), dtype=output.dtype).view_as(output)
+        gradients = torch.autograd.grad(
+            output, [*leaves, *parameters], direction, allow_unused=True
+        )
+        results.append([output, *gradients])
+    for expected, found, again in zip(*results, strict=True):
+        assert (expected is None) == (found is None)
+        if expected is not None:
+            assert_close(found, expected, **EXACT)
+            assert torch.equal(found, again)  # the same numbers at every call
+
+
+@pytest.fixture
+def float64():
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.parametrize("name", zoo.MODELS)
+def test_every_model_computes_the_same_plain_and_fast(name, float64):
+    family = zoo.MODELS[name]
+    torch.manual_seed(1)
+    plain = family.plain()
+    twin = fast(deepcopy(plain))
+    assert is_fast(twin) and not is_fast(plain)
+    rows, read = zoo.some_rows(3), torch.randint(3, zoo.VOCABULARY, (3, 4))
+    outputs = []
+    for model in (plain, twin):
+        full = family.full(model, rows, read)
+        gradients = torch.autograd.grad(full.square().sum(), list(model.parameters()))
+        state = model.start(*family.inputs(rows))
+        first, state = model.step(read[:, :2], state)
+        state = state.reorder([2, 0, 0]).rewind([n - 1 for n in state.reorder([0, 1, 2]).lengths])
+        second, _ = model.step(read[:, 1:3], state)
+        outputs.append([full, *gradients, first, second])
+    for expected, found in zip(*outputs, strict=True):
+        assert_close(found, expected, rtol=0, atol=1e-9)
+
+
+def test_dropout_keeps_the_expected_value_and_the_share_that_is_dropped():
+    x = torch.ones(400, 500)
+    for layer in (Dropout(0.3), fast(Dropout(0.3))):
+        y = layer(x)
+        assert abs(float((y == 0).float().mean()) - 0.3) < 0.01
+        assert abs(float(y.mean()) - 1) < 0.01
+        torch.manual_seed(7)
+        first = layer(x)
+        torch.manual_seed(7)
+        assert torch.equal(layer(x), first)
+        assert torch.equal(layer.eval()(x), x)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_chunked_cross_entropy_is_the_plain_one(smoothing, weighted):
+    hidden, weight = real(700, 9), real(13, 9)  # more than one chunk of positions
+    targets = torch.randint(13, (700,))
+    weights = torch.rand(700, dtype=torch.float64) if weighted else None
+    results = []
+    for function in (cross_entropy_sum, chunked_cross_entropy):
+        loss, nats = function(hidden, weight, targets, smoothing, weights)
+        results.append([loss, nats, *torch.autograd.grad(loss, (hidden, weight))])
+    for expected, found in zip(*results, strict=True):
+        assert_close(found, expected, rtol=1e-12, atol=1e-10)
+
+
+def test_objectives_use_the_twin_of_the_cross_entropy_for_a_fast_model():
+    model = zoo.MODELS["gpt"].plain()
+    assert cross_entropy_of(model) is cross_entropy_sum
+    assert cross_entropy_of(fast(model)) is chunked_cross_entropy
+
+
+@pytest.mark.parametrize("transform", [lambda model: model, fast], ids=["plain", "fast"])
+def test_caches_of_both_kinds_append_reorder_rewind_and_join(transform):
+    layer = transform(MultiHeadAttention(D, H))
+    tokens = [torch.randn(1, H, 1, K) for _ in range(9)]
+    cache = layer.cache_type(2)
+    for n in range(3):
+        cache.append(tokens[n].repeat(2, 1, 1, 1), tokens[n].repeat(2, 1, 1, 1))
+    cache.rewind([3, 1])
+    k, v, mask = cache.append(torch.cat(tokens[3:5]), torch.cat(tokens[5:7]))
+    assert cache.lengths == [4, 2] and mask.past.tolist() == [3, 1]
+    expected = [[0, 1, 2, 3], [0, 4]]
+    for row, numbers in enumerate(expected):
+        assert torch.equal(k[row, :, : len(numbers)], torch.cat([tokens[n] for n in numbers], 2)[0])
+    assert torch.equal(v[1, :, 1], tokens[6][0, :, 0])
+    assert torch.equal(cache.last()[0], torch.cat((tokens[3], tokens[4]))[:, :, 0])
+    joined = layer.cache_type.join([layer.cache_type(1), cache])
+    assert joined.lengths == [0, 4, 2]
+    joined.reorder([2, 1, 1])
+    k, _, _ = joined.append(torch.cat(tokens[6:9]), torch.cat(tokens[6:9]))
+    assert joined.lengths == [3, 5, 5]
+    assert torch.equal(k[0, :, :3], torch.cat([tokens[n] for n in (0, 4, 6)], 2)[0])
+    assert isinstance(cache, KeyValueCache)
+
+
+def test_a_class_of_a_users_own_keeps_its_code():
+    class Own(Dot):
+        def scores(self, q, k):
+            return 2 * super().scores(q, k)
+
+    model = fast(nn.ModuleList([Own(), Dot()]))
+    assert type(model[0]) is Own and type(model[1]) is FAST[Dot]
