@@ -11,10 +11,13 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from importlib import metadata, util
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from headway.errors import UsageError
 from headway.settings import THREADS, setting
+
+if TYPE_CHECKING:
+    import torch
 
 _MMAP_THRESHOLD, _TRIM_THRESHOLD = -3, -1  # mallopt's parameter numbers in glibc's malloc.h
 
@@ -181,3 +184,10 @@ def describe() -> dict[str, Any]:
             for name in ("numpy", "tokenizers", "safetensors", "sacrebleu", "emoji", "transformers")
         },
     }
+
+
+def most_exact(device: torch.device) -> torch.dtype:
+    """Return float64, or float32 on a device without it."""
+    import torch
+
+    return torch.float32 if device.type == "mps" else torch.float64

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from cyclopts import Parameter
 
@@ -103,8 +103,12 @@ class MachineFlags:
     ] = None
 
     fast: Annotated[
-        bool, Parameter(help="Use the fast twins of attention and linear layers; no: plain code.")
-    ] = True
+        Literal["yes", "no"],
+        Parameter(
+            help="Fast twins of attention, linear layers and dropout; no: the plain classes, with "
+            "the same results up to rounding."
+        ),
+    ] = "yes"
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -117,7 +121,9 @@ class MachineFlags:
         from headway.settings import override
 
         machine = prepare(override(MachineConfig(), self.settings, COMMAND_LINE))
-        return Loader(**vars(machine), verify=self.verify, family=self.family, fast=self.fast)
+        return Loader(
+            **vars(machine), verify=self.verify, family=self.family, fast=self.fast == "yes"
+        )
 
 
 ON_THIS_MACHINE = MachineFlags()
