@@ -114,7 +114,7 @@ def test_wrong_things_are_refused_with_their_place(here, place):
         "does not speak 'fr'" in here("caption", "runs/c", "a.png", "--language", "fr", code=2)[1]
     )
     assert "no such file" in here("caption", "runs/c", "nowhere.png", code=2)[1]
-    assert "which pictures?" in here("caption", "runs/c", code=2)[1]
+    assert "the images are missing" in here("caption", "runs/c", code=2)[1]
     assert "--top 5" in here("caption", "runs/c", "a.png", "--top", "5", code=2)[1]
     (place / "bad.tsv").write_text("image\ten\tde\np/0.png\tx\ty\np/99.png\tx\ty\n")
     said = here("eval", "runs/c", "bad.tsv", code=3)[1]
