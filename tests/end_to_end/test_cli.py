@@ -210,7 +210,11 @@ def test_data_check_finds_faults_and_passes_clean_data(tmp_path):
     done = headway(
         "data", "check", "data", "--source", "en", "--target", "de", cwd=tmp_path, check=3
     )
-    assert "valid.tsv:12" in done.stdout and "in train" in done.stdout and "empty" in done.stdout
+    assert (
+        "valid.tsv:12" in done.stdout
+        and "in the training set" in done.stdout
+        and "empty" in done.stdout
+    )
     table = headway(
         "data", "check", "data", "--source", "en", "--target", "de", "--json", cwd=tmp_path, check=3
     )

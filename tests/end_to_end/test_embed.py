@@ -106,7 +106,7 @@ def test_one_endless_text_does_not_make_all_of_them_as_long(here, tmp_path, monk
     (tmp_path / "long.txt").write_text("\n".join([*TEXTS, "fox " * 20]) + "\n")
     path = tmp_path / "v.npz"
     said = here("embed", "enc", str(tmp_path / "long.txt"), "--output", str(path), code=2)[1]
-    assert "of 79 letters" in said and "jsonl" in said and not path.exists()
+    assert "79 characters" in said and "jsonl" in said and not path.exists()
     here("embed", "enc", "t.txt", "--output", str(path))
 
 
@@ -199,11 +199,11 @@ def test_vectors_of_another_model_are_refused_and_damaged_ones_too(here, place, 
             "texts": np.array(["a", "b"]),
             "vectors": vectors[:, :7],
         },
-        "no array 'vectors'": {"texts": np.array(["a", "b"])},
-        "2 x 24 of int64": {"texts": np.array(["a", "b"]), "vectors": vectors.astype(int)},
+        "must have an array 'vectors'": {"texts": np.array(["a", "b"])},
+        "int64 with shape 2 x 24": {"texts": np.array(["a", "b"]), "vectors": vectors.astype(int)},
         "finite": {"texts": np.array(["a", "b"]), "vectors": vectors * np.nan},
-        "for 2 vectors": {"texts": np.array(["a"]), "vectors": vectors},
-        "of float32 for": {"texts": vectors, "vectors": vectors},
+        "one text for each of the 2 vectors": {"texts": np.array(["a"]), "vectors": vectors},
+        "2 vectors, but it is float32": {"texts": vectors, "vectors": vectors},
         "the file has no texts": {"texts": np.array([], "U1"), "vectors": vectors[:0]},
     }
     for part, arrays in wrong.items():
@@ -212,7 +212,7 @@ def test_vectors_of_another_model_are_refused_and_damaged_ones_too(here, place, 
     np.savez(path, texts=np.array([print], object), vectors=vectors)
     assert "can run code" in here("similar", "enc", "fox", str(path), code=3)[1]
     path.write_bytes(path.read_bytes()[:90])
-    assert "not an .npz file" in here("similar", "enc", "fox", str(path), code=3)[1]
+    assert "cannot be read as .npz" in here("similar", "enc", "fox", str(path), code=3)[1]
     assert "name only the .npz file" in here("similar", "enc", "fox", str(path), "t.txt", code=2)[1]
     assert "no such file" in here("similar", "enc", "fox", "nowhere.npz", code=2)[1]
 
@@ -303,7 +303,7 @@ def test_a_dry_run_keeps_nothing_and_settings_are_shown(place, here):
         ("train embed p.tsv --from enc --model tiny", 2, "has its size"),
         ("train embed t.tsv --from enc", 2, "--data.first"),
         ("eval enc", 2, "name a file"),
-        ("eval enc t.tsv", 2, "no column 'first'"),
+        ("eval enc t.tsv", 2, "no column is named 'first'"),
         ("translate enc hello", 2, "needs a translator"),
     ],
 )

@@ -140,7 +140,7 @@ def test_settings_of_encoders_are_shown(here):
         ("train bert-tiny nowhere.txt", 2, "nowhere.txt"),
         ("train bert-tiny t.txt --data.new-pieces 3", 2, "--from"),
         ("train bert-tiny t.txt --masking.share 1", 2, "share"),
-        ("train bert-tiny t.txt --masking.hidden 0.95", 2, "together"),
+        ("train bert-tiny t.txt --masking.hidden 0.95", 2, "must add up to at most 1"),
         ("train bert-tiny single.txt --data.split line", 3, "two sentences"),
         ("train bert t.txt --from runs/a --training.length 4000", 2, "places"),
         ("train bert t.txt --from nowhere", 2, "nowhere"),

@@ -107,7 +107,7 @@ def test_a_conversation_keeps_to_its_turns(here):
         ("generate runs/a x --seed 9223372036854775808 --max-tokens 2", 2, "63 bits"),
         ("generate runs/a x --draft runs/c", 2, "another tokenizer"),
         ("generate runs/a x --beam 2 --lookup 3", 2, "cannot be combined with a draft"),
-        ("generate runs/c 'Q#'", 2, "does not know the character"),
+        ("generate runs/c 'Q#'", 2, "is not in the model's vocabulary"),
         ("chat runs/a what", 2, "standard input"),
         ("chat runs/a --template nothing", 2, "{user}"),
         ("translate runs/a x", 2, "needs a translator"),

@@ -94,14 +94,14 @@ def test_models_are_laid_side_by_side_and_pages_made_smaller(here, place):
     assert [f["label"] for f in header_in(place / "two.html")["frames"]] == ["gpt", "runs/tiny"]
     small = header_in(place / "s.html")
     assert all(len(maps["layers"]) == 1 for maps in small["frames"][0]["maps"])
-    assert "layers 2" in " ".join(small["notes"]) and "31 steps" in " ".join(small["notes"])
+    assert "layers 2" in " ".join(small["notes"]) and "31 levels" in " ".join(small["notes"])
 
 
 def test_the_walk_goes_through_the_head_that_was_named(here, place):
     words = ["inspect", "gpt", FOX, "--layer", "2", "--head", "4", "--place", "2"]
     here(*words, "--html", "walk.html")
     text = json.dumps(header_in(place / "walk.html")["walk"])
-    assert "Queries" in text and "Head 4 makes" in text
+    assert "Queries" in text and "Head 4 projects" in text
     assert "99" in here("inspect", "gpt", FOX, "--place", "99", "--html", "y.html", code=2)[1]
 
 

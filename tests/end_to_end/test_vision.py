@@ -94,9 +94,9 @@ def test_pictures_become_vectors_in_a_file_and_in_a_plot(place, here):
     [
         (["classify", "runs/v"], 2, "the images are missing"),
         (["classify", "runs/v", "none.png"], 2, "no such file or folder"),
-        (["classify", "runs/v", "said"], 2, "pictures end in .png, .jpg"),
+        (["classify", "runs/v", "said"], 2, "must end in .png, .jpg"),
         (["classify", "runs/v", "a.png", "--second", "x"], 2, "--second is not available for this"),
-        (["classify", "runs/v", "bad.png"], 3, "no picture that can be read"),
+        (["classify", "runs/v", "bad.png"], 3, "cannot be read as an image"),
         (["fill", "runs/v", "[MASK]"], 2, "holds an image classifier"),
         (["train", "vision", "none"], 2, "no such file or folder"),
         (["train", "vision", "shades", "--model.patch-size", "9", "--run", "x"], 2, "no patch"),

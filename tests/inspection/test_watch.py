@@ -223,7 +223,7 @@ def test_what_says_no_words_has_no_lens():
         (translator(decoder="rnn"), ("two dogs",)),
     ):
         assert watch(bundle, *given).lens is None
-        with pytest.raises(UsageError, match="say no words"):
+        with pytest.raises(UsageError, match="predicts tokens"):
             lens_logits(bundle.probe(*given))
     assert stacks_of(translator(encoder="rnn", decoder="rnn").model) == {}
 
@@ -245,12 +245,12 @@ def words() -> WordsBundle:
 @pytest.mark.parametrize(
     ("make", "given", "named", "message"),
     [
-        (words, ("fox",), {}, "no attention to look at"),
+        (words, ("fox",), {}, "no attention layers to inspect"),
         (
             lambda: translator(encoder="rnn", decoder="rnn", attention="none"),
             ("two dogs",),
             {},
-            "no attention to look at",
+            "no attention layers to inspect",
         ),
         (gpt, ("  ",), {}, "not empty"),
         (gpt, (3,), {}, "not empty"),

@@ -161,8 +161,8 @@ def test_a_mark_that_is_nowhere_is_named(name, tmp_path):
         ({"tokenizer_config": {"strip_accents": 1}}, "strip_accents=1"),
         ({"tokenizer_config": []}, "JSON object"),
         ({"added_tokens": {"<new>": 150}}, "adds tokens"),
-        ({"tokenizer": {}}, "not a usable tokenizer"),
-        ({"tokenizer": [1]}, "not a usable tokenizer"),
+        ({"tokenizer": {}}, "the tokenizer cannot be loaded"),
+        ({"tokenizer": [1]}, "the tokenizer cannot be loaded"),
     ],
 )
 def test_files_that_say_nonsense_are_refused(files, message, tmp_path):

@@ -87,9 +87,12 @@ def test_what_begins_and_ends_a_text_is_found(files, bos, eos, tmp_path):
         ({"config": [1]}, "JSON object"),
         ({"tokenizer_config": {"eos_token": "<nowhere>"}}, "must be a token of the tokenizer"),
         ({"tokenizer_config": {"eos_token": ["</s>"]}}, "must be a token of the tokenizer"),
-        ({"tokenizer": {}}, "not a usable tokenizer"),
-        ({"tokenizer": [1, 2]}, "not a usable tokenizer"),
-        ({"tokenizer": {"model": {"type": "BPE", "vocab": {"a": -1}, "merges": []}}}, "not a usa"),
+        ({"tokenizer": {}}, "the tokenizer cannot be loaded"),
+        ({"tokenizer": [1, 2]}, "the tokenizer cannot be loaded"),
+        (
+            {"tokenizer": {"model": {"type": "BPE", "vocab": {"a": -1}, "merges": []}}},
+            "tokenizer cannot be loaded",
+        ),
     ],
 )
 def test_files_that_say_nothing_or_nonsense_are_refused(files, message, tmp_path):

@@ -158,7 +158,7 @@ def test_an_encoder_without_a_tokenizer_computes_from_ids_and_refuses_texts(kind
     ids, keys = torch.tensor([[2, 7, 9, 3]]), torch.ones(1, 4, dtype=torch.bool)
     with torch.no_grad():
         assert_close(bundle.model(ids, keys), whole.model(ids, keys), rtol=0, atol=0)
-    with pytest.raises(UsageError, match="no tokenizer, so it cannot read or write") as refused:
+    with pytest.raises(UsageError, match="no tokenizer, so it cannot process text") as refused:
         TEXT_VERBS[kind](bundle)
     assert refused.value.where == str(folder) and "tokenizer.json" in refused.value.hint
     with pytest.raises(UsageError, match="no tokenizer"):

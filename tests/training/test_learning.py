@@ -227,7 +227,7 @@ def test_custom_batches_can_be_repeated_and_the_optimizer_keeps_its_rate():
 
     batches = repeated([torch.full((2,), 1.0), torch.full((3,), 2.0)])
     assert [next(batches)[:2] for _ in range(4)] == [(0, 1), (1, 0), (1, 1), (2, 0)]
-    with pytest.raises(ValueError, match="no batch"):
+    with pytest.raises(ValueError, match="at least one batch"):
         repeated([])
     model = torch.nn.Linear(1, 1, bias=False)
     state = TrainingState(model, torch.optim.SGD(model.parameters(), lr=0.25))
