@@ -18,6 +18,7 @@ from headway.models import (
     BertTagger,
     parameter_count,
 )
+from tests.fixtures.random_weights import shaken
 
 B, T, V, PAD = 3, 9, 37, 1
 SHAPE = {
@@ -65,14 +66,6 @@ EVERY = [
     for end in [*HEADS, *TASKS]
     if hasattr(transformers, STEMS[name.split()[0]] + end)
 ]
-
-
-def shaken(model):
-    """Values far from the first ones: zero biases and unit gains would hide a forgotten one."""
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.2)
-    return model.eval()
 
 
 def theirs(name, end, **facts):
@@ -393,21 +386,3 @@ def test_the_named_sizes_have_the_released_parameters(size, theirs_shape, expect
         model = Bert(bare(config, pooler=pooler))
         other = transformers.AutoModel.from_config(theirs_shape)
     assert parameter_count(model) == other.num_parameters() == expected
-
-
-def test_the_heads_of_pre_training_have_the_released_parameters():
-    shapes = {
-        ("base", "BertForPreTraining"): {},
-        ("distilbert", "DistilBertForMaskedLM"): {},
-        ("roberta-base", "RobertaForMaskedLM"): {
-            "max_position_embeddings": 514,
-            "type_vocab_size": 1,
-        },
-    }
-    for (size, architecture), config in shapes.items():
-        kind = getattr(transformers, architecture)
-        with torch.device("meta"):
-            ours = Bert(replace(BertConfig(), **BertConfig.sizes[size]))
-            other = kind(kind.config_class(**config))
-            other.tie_weights()
-        assert parameter_count(ours) == other.num_parameters()
