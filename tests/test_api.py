@@ -96,7 +96,7 @@ def test_a_student_is_trained_from_its_teacher(run):
 def test_what_cannot_be_trained_is_refused(run):
     with pytest.raises(UsageError, match="unknown recipe"):
         headway.train("tagings")
-    with pytest.raises(UsageError, match="no tagged sentences"):
+    with pytest.raises(UsageError, match="no training sentences are named"):
         headway.train("tagging", start="start", run="empty", quiet=True)
     with pytest.raises(UsageError, match="not a path"):
         headway.train("tagging", data="names.conll", start="start", run="../x", quiet=True)

@@ -28,7 +28,6 @@ NOT_YET = {
     "blocks",
     "data",
     "models",
-    "tasks",
 }
 """Folders of src/headway, and documents, that are not yet checked. To be empty."""
 

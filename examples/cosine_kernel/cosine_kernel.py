@@ -1,9 +1,10 @@
 """Attention whose score is the cosine of query and key.
 
-    score(q, k) = s q · k / (|q| |k|),  with one learned s for each head.
+    score(q, k) = s q · k / (|q| |k|),  with one learned scale s per head.
 
-The length of a vector no longer matters, only its direction. Henry et al. 2020 ("Query-Key
-Normalization for Transformers") begin with s near the logarithm of the length; here it is 10.
+The score depends on the direction of the vectors, not on their length. Henry et al. 2020
+("Query-Key Normalization for Transformers") initialise s near the logarithm of the sequence length;
+here the initial value is 10.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from headway.shapes import Float, Tensor
 
 
 class Cosine(SoftmaxKernel):
-    """softmax(s cos(Q, K)) V."""
+    """Computes softmax(s cos(Q, K)) V."""
 
     def __init__(self, num_heads: int, scale: float = 10.0) -> None:
         super().__init__()
@@ -26,7 +27,7 @@ class Cosine(SoftmaxKernel):
         self.init_weights()
 
     def init_weights(self) -> None:
-        """Models are built without values first; this sets them."""
+        """Set the initial value of the scale; models are built on the meta device first."""
         nn.init.constant_(self.scale, self.start)
 
     def scores(
@@ -37,5 +38,5 @@ class Cosine(SoftmaxKernel):
 
 
 def cosine(num_heads: int, head_dim: int) -> Cosine:
-    """The kernel of one attention layer, as `headway.kernels` are made."""
+    """Make the kernel of one attention layer, with the signature of all `headway.kernels`."""
     return Cosine(num_heads)

@@ -74,10 +74,10 @@ def test_texts_as_long_as_the_learned_positions_do_not_overrun_them():
     bundle = make(positions="learned", max_length=12)
     assert bundle.translate(["bread"])  # the output is cut at the table's end, not broken by it
     long = "the lemon eats the old red fox in the garden " * 3
-    with pytest.raises(UsageError, match=r"text 2 has \d+ pieces.* learned positions end at 11"):
+    with pytest.raises(UsageError, match=r"text 2 has \d+ tokens.* positions for at most 11"):
         bundle.translate(["bread", long])
     for source, target in ((long, "brot"), ("bread", long)):
-        with pytest.raises(UsageError, match="learned positions end at 11"):
+        with pytest.raises(UsageError, match="learned positions for at most 11"):
             bundle.attention(source, target)
 
 

@@ -45,12 +45,12 @@ def place(tmp_path_factory):
 def test_training_says_what_it_does_and_leaves_a_bundle(place):
     said = (place / "said").read_text()
     for part in (
-        "data      train: 14 pictures",
-        "4 pictures called test are left for headway eval",
-        "pictures of 8 x 8 x 3 in patches of 4 x 4, 1+1 layers, d=24+32, speaks en, de",
+        "data      train: 14 images",
+        "4 images of the test split are left for headway eval",
+        "images of 8 x 8 x 3 in patches of 4 x 4, 1+1 layers, d=24+32, languages en, de",
         "cider=",
         "reference  der helle Tag an der See",
-        "caption runs/c PICTURE --plot words.png",
+        "caption runs/c IMAGE --plot words.png",
     ):
         assert part in said, part
 
@@ -92,7 +92,7 @@ def test_where_the_model_looks_becomes_a_picture_once(here, place):
 
 def test_eval_scores_every_language_on_the_pictures_called_test_or_on_a_table(here, place):
     said = here("eval", "runs/c")[0]
-    assert "en: 4 pictures (test), beam 5" in said and "de: 4 pictures (test)" in said
+    assert "en: 4 images (test), beam 5" in said and "de: 4 images (test)" in said
     assert said.count("\nCIDEr-D 10.00") == 2 and said.count("\nBLEU 100.00") == 2
     assert "mean of 2 languages: CIDEr-D 10.00   BLEU 100.00" in said
     scores = json.loads(here("eval", "runs/c", "c.tsv", "--json")[0])
@@ -111,7 +111,8 @@ def test_an_export_is_written_where_the_halves_have_the_form_and_refused_where_n
 
 def test_wrong_things_are_refused_with_their_place(here, place):
     assert (
-        "does not speak 'fr'" in here("caption", "runs/c", "a.png", "--language", "fr", code=2)[1]
+        "has no captions in the language 'fr'"
+        in here("caption", "runs/c", "a.png", "--language", "fr", code=2)[1]
     )
     assert "no such file" in here("caption", "runs/c", "nowhere.png", code=2)[1]
     assert "the images are missing" in here("caption", "runs/c", code=2)[1]
@@ -129,7 +130,7 @@ def test_wrong_things_are_refused_with_their_place(here, place):
 
 def test_the_worst_captions_are_shown_with_what_should_have_been_said(here):
     out = here("eval", "runs/c", "--worst", "1")[0]
-    assert out.count("said    ") == 2 and out.count("should  ") == 2  # of each language
+    assert out.count("output      ") == 2 and out.count("references  ") == 2  # of each language
     rows = json.loads(here("eval", "runs/c", "--worst", "2", "--json")[0])["languages"]
     scores = [failure["cider"] for failure in rows[0]["worst"]]
     assert len(scores) == 2 and scores == sorted(scores)

@@ -45,7 +45,12 @@ def place(tmp_path_factory):
 
 def test_training_says_what_it_does_and_leaves_a_bundle(place):
     said = (place / "said").read_text()
-    for part in ("2 classes; to say", "2 layers, d=12", "valid step=60 accuracy=", "batches of 6"):
+    for part in (
+        "2 classes; majority baseline",
+        "2 layers, d=12",
+        "valid step=60 accuracy=",
+        "batches of 6",
+    ):
         assert part in said, part
     assert "classify runs/c" in said and "eval runs/c" in said
     names = {path.name for path in (place / "runs" / "c" / "model").iterdir()}
@@ -101,7 +106,7 @@ def test_a_dry_run_keeps_nothing_and_settings_are_shown(place, here):
 @pytest.mark.parametrize(
     ("words", "code", "part"),
     [
-        ("train classify", 2, "no texts to learn from"),
+        ("train classify", 2, "no training texts are named"),
         ("train classify t.tsv", 2, "--from RUN"),
         ("train classify nowhere.tsv --from runs/lm", 2, "nowhere.tsv"),
         ("train classify t.txt --from runs/lm", 2, ".txt"),

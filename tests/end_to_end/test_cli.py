@@ -165,7 +165,7 @@ def test_yaml_and_flags_flags_win(tmp_path):
         ("train translate data --source en --target fr", 2, "'fr'"),
         ("train translate data --source en --target de --device " + ABSENT, 2, "not available"),
         ("train translate nowhere.tsv --source en --target de", 2, "no such file"),
-        ("train translate", 2, "no data"),
+        ("train translate", 2, "no training pairs are named"),
         ("train transalte data", 2, "Did you mean translate"),
         ("train translate data --source en --target de --run ../x", 2, "a name"),
         ("translate nowhere hello", 2, "no config.json"),

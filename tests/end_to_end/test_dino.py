@@ -32,7 +32,8 @@ def test_neighbours_and_a_linear_classifier_score_it(here):
     assert found["spread"] > 0 and found["known"] + found["pictures"] == 24
     other = json.loads(here("eval", "runs/dino", "others", "--known", "shades", "--json")[0])
     assert (other["known"], other["pictures"]) == (24, 6)
-    assert "6 pictures, 24 known" in here("eval", "runs/dino", "others", "--known", "shades")[0]
+    out = here("eval", "runs/dino", "others", "--known", "shades")[0]
+    assert "6 images, 24 labelled images as neighbours" in out
 
 
 def test_what_it_looks_at_is_drawn_and_nothing_is_overwritten(here, place):
@@ -55,7 +56,7 @@ def test_what_it_looks_at_is_drawn_and_nothing_is_overwritten(here, place):
         ("look nowhere one.png --output a.png", 2, "nowhere"),
         ("eval runs/dino --confusion c.png", 2, "--confusion"),
         ("eval runs/dino nowhere", 2, "nowhere"),
-        ("train dino --run new", 2, "no pictures"),
+        ("train dino --run new", 2, "no training images"),
         ("train dino nowhere --run new", 2, "nowhere"),
     ],
 )

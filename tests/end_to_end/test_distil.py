@@ -87,11 +87,11 @@ def students(place, here):
 @pytest.mark.parametrize(
     ("recipe", "parts"),
     [
-        ("tagged", ("the teacher's f1 on what is held out", "7 sentences", "tag runs/")),
+        ("tagged", ("the teacher's f1 on the held-out examples", "7 sentences", "tag runs/")),
         ("answered", ("the teacher's f1", "7 windows", "exact=", "answer runs/")),
         ("distil", ("the teacher's accuracy", "7 texts", "macro_f1=", "classify runs/distil ")),
-        ("encoded", ("7 rows", "difference=", "train classify TEXTS --from runs/")),
-        ("written", ("the teacher's nats", "7 rows", "nats=", "generate runs/")),
+        ("encoded", ("7 sequences", "difference=", "train classify TEXTS --from runs/")),
+        ("written", ("the teacher's nats", "7 sequences", "nats=", "generate runs/")),
     ],
 )
 def test_training_says_what_it_does_and_leaves_a_smaller_model_of_the_kind(
@@ -217,5 +217,8 @@ def test_another_students_run_of_the_same_name_is_kept(place, students, here):
     assert "runs/tagged has a run of distil with the settings of another kind" in said
     other = ("--training.teacher", "runs/answerer", "--training.steps", "61")
     said = here("train", "--resume", "runs/tagged", *other, code=2)[1]
-    assert "is a model of question_answering, and this run learns from one of tagging" in said
+    assert (
+        "is a model of the task question_answering, but this run needs a teacher of the task "
+        "tagging" in said
+    )
     assert (run / "model").exists()

@@ -238,7 +238,7 @@ def test_what_looks_like_a_file_must_be_one(monkeypatch, tmp_path):
 def test_an_encoder_is_trained_evaluated_and_used(place, here):
     said = headway(*train("e", "--steps", "40"), cwd=place).stderr
     for part in (
-        "each first text is to find its second among the 8",
+        "contrastive loss with 7 in-batch negatives per pair",
         "before training: reciprocal_rank 0.",
         "2 layers, d=24, 3 heads",
         "batches of 8 pairs",
@@ -298,7 +298,7 @@ def test_a_dry_run_keeps_nothing_and_settings_are_shown(place, here):
         ("embed enc t.tsv --column words", 2, "--column NAME"),
         ("similar enc fox empty.txt", 3, "no text found"),
         ("similar enc fox t.txt --top 0", 2, "--top"),
-        ("train embed", 2, "no pairs"),
+        ("train embed", 2, "no training pairs are named"),
         ("train embed p.tsv", 2, "--from RUN"),
         ("train embed p.tsv --from enc --model tiny", 2, "has its size"),
         ("train embed t.tsv --from enc", 2, "--data.first"),

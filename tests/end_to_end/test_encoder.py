@@ -52,7 +52,7 @@ def place(tmp_path_factory):
 def test_training_says_what_it_does_and_leaves_a_bundle(place):
     said = (place / "said").read_text()
     for part in (
-        *("(word pieces)", "data      train:", "2 layers, d=12", "valid step=5 mlm_nats="),
+        *("(WordPiece)", "data      train:", "2 layers, d=12", "valid step=5 mlm_nats="),
         *("nsp_accuracy=", "unigram entropy", "[MASK]", "pairs of up to 22 tokens"),
         *("fill runs/a", "best mlm_nats"),
     ):
@@ -82,7 +82,11 @@ def test_a_model_goes_on_in_a_domain_with_words_of_its_own(place, here):
     words = ["train", "bert-domain", "--data", "domain.txt", *TINY[8:], "--from", "runs/a"]
     words += ["--data.new-pieces", "1", "--run", "b", "--steps", "4"]
     said = here(*words)[1]
-    for part in ("and 1 new ones", "tokens a word with the old pieces", "before: pseudo-"):
+    for part in (
+        "and 1 new tokens",
+        "tokens per word with the original vocabulary",
+        "before: pseudo-",
+    ):
         assert part in said, part
     assert "resumed from step 4" in here(*words)[1]
     old, new = (load(place / "runs" / run).tokenizer for run in "ab")
@@ -91,7 +95,7 @@ def test_a_model_goes_on_in_a_domain_with_words_of_its_own(place, here):
 
 def test_full_sentences_without_pairs(here):
     said = here("train", "roberta", "t.txt", *TINY, "--run", "r", "--steps", "2")[1]
-    assert "rows of up to 22 tokens" in said and "nsp" not in said
+    assert "sequences of up to 22 tokens" in said and "nsp" not in said
 
 
 def test_an_encoder_is_evaluated_on_what_it_held_out_and_on_a_file(place, here):
@@ -112,12 +116,12 @@ def test_texts_are_mixed_at_first_and_judged_each_by_itself(place, here):
     (place / "u.txt").write_text("\n".join(other) + "\n")
     words = ["train", "bert-tiny", "t.txt", "u.txt", *TINY, "--run", "two", "--steps", "5"]
     said = here(*words, "--training.mixed", "1")[1]
-    assert "in the first pass second texts that stand elsewhere come from all" in said
-    assert "first pass" not in here(*words[:-4], "--dry-run")[1]
+    assert "in the first epoch random second texts are of any text" in said
+    assert "first epoch" not in here(*words[:-4], "--dry-run")[1]
     out, _ = here("eval", "runs/two")
     lines = out.splitlines()
     assert [line.split(":")[0] for line in lines[1:]] == ["t.txt", "u.txt"]
-    assert all("next sentences told" in line and "guessed" in line for line in lines[1:])
+    assert all("next-sentence prediction" in line and "accuracy" in line for line in lines[1:])
     (kept,) = valid(place / "runs" / "two")
     found = json.loads(here("eval", "runs/two", "--json")[0])["held_out_rows"]
     accuracies = [found[text]["nsp_accuracy"] for text in ("t.txt", "u.txt")]
@@ -136,16 +140,16 @@ def test_settings_of_encoders_are_shown(here):
 @pytest.mark.parametrize(
     ("words", "code", "part"),
     [
-        ("train bert-tiny", 2, "no text to learn from"),
+        ("train bert-tiny", 2, "no training text is named"),
         ("train bert-tiny nowhere.txt", 2, "nowhere.txt"),
         ("train bert-tiny t.txt --data.new-pieces 3", 2, "--from"),
         ("train bert-tiny t.txt --masking.share 1", 2, "share"),
         ("train bert-tiny t.txt --masking.hidden 0.95", 2, "must add up to at most 1"),
         ("train bert-tiny single.txt --data.split line", 3, "two sentences"),
-        ("train bert t.txt --from runs/a --training.length 4000", 2, "places"),
+        ("train bert t.txt --from runs/a --training.length 4000", 2, "positions of the model"),
         ("train bert t.txt --from nowhere", 2, "nowhere"),
         ("train gpt t.txt --from runs/a", 2, "text encoder"),
-        ("eval runs/a/model", 2, "run.yaml"),
+        ("eval runs/a/model", 2, "has no run.yaml"),
     ],
 )
 def test_wrong_words_are_answered_in_three_lines(place, here, words, code, part):

@@ -89,11 +89,11 @@ def test_settings_of_language_models_are_shown(here):
 @pytest.mark.parametrize(
     ("words", "code", "part"),
     [
-        ("train gpt-tiny", 2, "no text to learn from"),
+        ("train gpt-tiny", 2, "no training text is named"),
         ("train gpt-tiny nowhere.txt", 2, "nowhere.txt"),
         ("train gpt-tiny t.txt nowhere.txt", 2, "nowhere.txt"),
         ("train gpt-tiny picture.png", 2, ".png"),
-        ("train gpt-tiny empty.txt", 3, "no text"),
+        ("train gpt-tiny empty.txt", 3, "the text is empty"),
         ("train gpt-tiny latin.txt", 3, "latin.txt:2"),
         ("train gpt-tiny list.jsonl", 3, "list.jsonl:1"),
         ("train gpt-tiny t.txt --data.weights 1,2", 2, "2 numbers for 1"),

@@ -181,7 +181,7 @@ def test_a_line_of_a_megabyte_is_read_or_refused_with_its_number_of_tokens(verb,
         assert code == 2 and out == "" and "tokens" in err
         assert re.search("(text|prompt) 2", err)
     elif letters == "x " and verb != "tag":
-        assert code == 0 and "text 2 has 500,005 tokens; the first " in err
+        assert code == 0 and "text 2 has 500,005 tokens and is truncated to the first " in err
     else:  # a word of more than a hundred letters is one token of this tokenizer
         assert (code, err) == (0, "") and out
 
@@ -192,7 +192,7 @@ def test_inputs_that_are_cut_are_counted_on_one_line(outcome):
     for unit, words in cases.values():
         code, out, err = outcome(words.split(), b"red\n" + long + b"\nfox\n")
         assert (
-            code == 0 and out and re.search(rf"! {unit} 2 has \d+ tokens; the first \d+ are", err)
+            code == 0 and out and re.search(rf"! {unit} 2 has \d+ tokens and is truncated to", err)
         )
         code, _, err = outcome(words.split(), b"red\n" + (long + b"\n") * 600)
         assert code == 0 and len(err.splitlines()) == 1
@@ -204,11 +204,11 @@ def test_a_question_that_is_cut_is_reported_and_one_that_fills_the_window_is_ref
     words = ["answer", "answerer", "--context", "a red fox"]
     code, out, err = outcome(words, b"who is it\n" + b"dogs " * 20 + b"\n")
     assert code == 0 and len(out.splitlines()) == 2
-    assert "! question 2 has 20 tokens; the first 10 are read" in err
+    assert "! question 2 has 20 tokens and is truncated to the first 10" in err
     for given in ([], ["dogs " * 3000]):
         code, out, err = outcome([*words, *given], b"dogs " * 3000)
         assert code == 2 and out == ""
-        assert "3,000 tokens, and this model reads at most 24 of question and context" in err
+        assert "3,000 tokens, but the maximum length of question and context together is 24" in err
 
 
 def test_a_line_that_is_too_long_is_named_by_its_number_beyond_the_first_lines_too(outcome):

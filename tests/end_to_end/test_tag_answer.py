@@ -41,7 +41,12 @@ def place(tmp_path_factory):
 
 def test_training_says_what_it_does_and_leaves_bundles(place):
     said = (place / "said-tag").read_text()
-    for part in ("3 tags; to say 'O'", "d=24, 3 heads, 3 tags", "valid step=60 f1=", "sentences"):
+    for part in (
+        "3 tags; majority baseline ('O')",
+        "d=24, 3 heads, 3 tags",
+        "valid step=60 f1=",
+        "sentences",
+    ):
         assert part in said, part
     assert "tag runs/t" in said and "eval runs/t" in said
     names = {path.name for path in (place / "runs" / "t" / "model").iterdir()}
@@ -53,7 +58,12 @@ def test_training_says_what_it_does_and_leaves_bundles(place):
         "tags.json",
     }
     said = (place / "said-answer").read_text()
-    for part in ("windows of at most 20 tokens", "valid step=90 f1=", "exact=", "7 windows"):
+    for part in (
+        "training windows of at most 20 tokens",
+        "valid step=90 f1=",
+        "exact=",
+        "7 windows",
+    ):
         assert part in said, part
     assert "answer runs/a" in said
     names = {path.name for path in (place / "runs" / "a" / "model").iterdir()}
@@ -145,7 +155,7 @@ def test_a_dry_run_keeps_nothing_and_settings_are_shown(place, here):
 @pytest.mark.parametrize(
     ("words", "code", "part"),
     [
-        ("train tag", 2, "no tagged sentences"),
+        ("train tag", 2, "no training sentences are named"),
         ("train tag t.conll", 2, "--from"),
         ("train tag t.conll --from runs/t", 2, "needs a text encoder"),
         ("train tag t.json --from m", 2, ".conll"),
@@ -156,11 +166,11 @@ def test_a_dry_run_keeps_nothing_and_settings_are_shown(place, here):
         ("tag m hello", 2, "needs a tagger"),
         ("eval runs/t zoo.conll", 3, "zoo.conll:1"),
         ("eval runs/t/model", 2, "name a file"),
-        ("train answer", 2, "no questions"),
+        ("train answer", 2, "no training questions are named"),
         ("train answer t.json", 2, "--from"),
         ("train answer t.conll --from m", 2, ".jsonl"),
         ("train answer moved.jsonl --from m", 3, "moved.jsonl:1"),
-        ("answer runs/t who --context x", 2, "needs a question answerer"),
+        ("answer runs/t who --context x", 2, "needs a question-answering model"),
         ("answer runs/a who --context nowhere.txt", 2, "no such file"),
         ("answer runs/a who", 2, "context"),
         ("answer runs/a who --context x --top 0", 2, "top=0"),

@@ -33,11 +33,11 @@ def place(tmp_path_factory):
 def test_training_says_what_it_does_and_leaves_a_bundle(place):
     said = (place / "said").read_text()
     for part in (
-        "2 classes; to say",
-        "pictures of 8 x 8 x 3 in patches of 4 x 4, 2 classes",
-        "batches of 8 pictures",
+        "2 classes; majority baseline",
+        "images of 8 x 8 x 3 in patches of 4 x 4, 2 classes",
+        "batches of 8 images",
         "valid step=15 accuracy=1.000",
-        "classify runs/v PICTURES",
+        "classify runs/v IMAGES",
         "eval runs/v --confusion",
     ):
         assert part in said, part
@@ -69,12 +69,12 @@ def test_accuracy_is_measured_and_what_was_taken_for_what_is_drawn(place, here):
     own = json.loads(out)
     assert own["accuracy"] == own["right"] / own["pictures"] == 1.0 and "top5" not in own
     assert "drawn     c.png" in said and (place / "c.png").read_bytes()[:4] == b"\x89PNG"
-    assert "24 pictures" in here("eval", "runs/v", "shades")[0]
+    assert "24 images" in here("eval", "runs/v", "shades")[0]
     _, said = here("eval", "runs/v", "--confusion", "c.png", code=2)
     assert "c.png exists already" in said
     write_shades(place / "strange" / "x", count=1)
     (place / "strange" / "x" / "dark").rename(place / "strange" / "x" / "blue")
-    assert "does not know the class 'blue'" in here("eval", "runs/v", "strange", code=3)[1]
+    assert "the model has no class 'blue'" in here("eval", "runs/v", "strange", code=3)[1]
 
 
 def test_pictures_become_vectors_in_a_file_and_in_a_plot(place, here):

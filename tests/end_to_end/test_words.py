@@ -96,7 +96,7 @@ def test_runs_and_settings_of_words_are_shown(here):
     assert "loss" in here("runs", "show", "runs/r")[0]
     assert "words" in here("runs", "ls")[0]
     assert "window: 5" in here("config", "show", "words")[0]
-    assert "neighbours" in here("config", "explain", "training.window")[0]
+    assert "words on each side" in here("config", "explain", "training.window")[0]
     every = here("config", "explain", "--recipe", "words")[0]
     assert "training.subsample" in every and "data.source" not in every
 
@@ -133,12 +133,12 @@ def test_a_dry_run_and_a_note_on_short_texts(place, here):
 @pytest.mark.parametrize(
     ("words", "code", "part"),
     [
-        ("train words", 2, "no text"),
+        ("train words", 2, "no training text is named"),
         ("train words nowhere.txt", 2, "no such file"),
         ("train words t.txt nowhere.txt", 2, "nowhere.txt"),
         ("train words runs", 2, "a folder"),
         ("train words empty.txt --run x", 3, "no words"),
-        ("train words lonely.txt --run y --data.min-count 1", 3, "beside another"),
+        ("train words lonely.txt --run y --data.min-count 1", 3, "no two adjacent words"),
         ("train words rare.txt --run z", 3, "--data.min-count 1"),
         ("train words t.txt --model.kind bag", 2, "skip-gram, cbow, next-word"),
         ("train words t.txt --training.windoww 3", 2, "training.window"),
@@ -159,7 +159,7 @@ def test_a_dry_run_and_a_note_on_short_texts(place, here):
         ("translate runs/r hello", 2, "needs a translator"),
         ("eval runs/r nowhere.txt", 2, "no such file"),
         ("eval runs/r empty.txt", 3, "no example"),
-        ("eval runs/short", 2, "held out no text"),
+        ("eval runs/short", 2, "has no held-out text"),
     ],
 )
 def test_wrong_words_are_answered_in_three_lines(place, here, words, code, part):

@@ -45,9 +45,12 @@ def test_it_is_one_folder_of_at_most_250_lines():
 
 def test_its_recipe_its_verb_and_its_settings_are_listed(place):
     assert library.tasks()["word_regression"] == ["rate"]
-    assert "Give every word of texts a number" in headway("--help", cwd=place).stdout
+    assert "Predict a number for every word of texts" in headway("--help", cwd=place).stdout
     settings = headway("train", "word_regression", "--help", cwd=place).stdout
-    assert "--data.held-out 0.1" in settings and "A number for every word" in settings
+    assert (
+        "--data.held-out 0.1" in settings
+        and "A word regressor fine-tuned from an encoder" in settings
+    )
 
 
 def test_its_verb_prints_a_number_for_every_word_as_text_and_as_json(run, place):

@@ -104,5 +104,5 @@ def test_what_is_no_tree_is_refused():
         beam_tree(translator(), "two dogs", beam=1)
     with pytest.raises(UsageError, match="language model does not use beam search"):
         beam_tree(gpt(), "the fox")
-    with pytest.raises(UsageError, match="one text in several beams"):
+    with pytest.raises(UsageError, match="a single text and a beam width above 1"):
         translator().search(["a", "b"], observe=print)

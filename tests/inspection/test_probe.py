@@ -142,7 +142,7 @@ def test_a_word_model_keeps_the_contract_and_cannot_be_probed():
     config = override(WordsConfig(), {"vocabulary": vocabulary.size}, "test")
     bundle = WordsBundle(words_model(config), vocabulary)
     assert isinstance(bundle, Bundle) and bundle.device == torch.device("cpu")
-    with pytest.raises(UsageError, match="a word model has no attention to look at"):
+    with pytest.raises(UsageError, match="a word model has no attention to inspect"):
         bundle.probe("fox")
 
 
@@ -158,7 +158,7 @@ def test_an_image_encoder_used_alone_is_recognised_by_what_it_has():
         (image_encoder, (PICTURES[0],), {"target": "a"}, "this image encoder generates no output"),
         (translator, ("a",), {"language": "de"}, "this translator has no output languages"),
         (encoder, (3,), {}, "must be a text that is not empty"),
-        (answerer, ("Who?",), {}, "an answer is looked for in a text, and there is none"),
+        (answerer, ("Who?",), {}, "a question needs a context, and there is none"),
     ],
 )
 def test_an_input_that_a_bundle_does_not_read_is_refused(make, given, named, message):

@@ -257,11 +257,11 @@ def words() -> WordsBundle:
         (gpt, ("a", "b"), {}, "takes one input, not two"),
         (gpt, ("a",), {"target": "b"}, "generates no output, so it takes no target"),
         (translator, ("bread",), {"language": "de"}, "has no output languages"),
-        (answerer, ("Who waves?",), {}, "an answer is looked for in a text"),
-        (lambda: bert_classifier(pairs=True), ("a dog",), {}, "reads two texts"),
+        (answerer, ("Who waves?",), {}, "a question needs a context"),
+        (lambda: bert_classifier(pairs=True), ("a dog",), {}, "classifies pairs of texts"),
         (gpt, ("a",), {"analyses": ("lense",)}, "unknown analyses lense"),
         (gpt, ("a",), {"layers": ("encoder",)}, "no attention layer 'encoder'"),
-        (captioner, (PICTURES[0],), {"language": "fr"}, "does not speak 'fr'"),
+        (captioner, (PICTURES[0],), {"language": "fr"}, "has no captions in the language 'fr'"),
     ],
 )
 def test_what_cannot_be_watched_is_told(make, given, named, message):

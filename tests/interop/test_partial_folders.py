@@ -128,11 +128,13 @@ def test_a_vit_and_a_gpt_without_a_type_load_as_the_family_that_is_named(tmp_pat
 
 def test_a_family_that_is_unknown_or_not_the_folders_own_is_refused(tmp_path):
     folder = encoder_folder("bert", tmp_path)
-    with pytest.raises(UsageError, match="roberta was requested, and this is bert"):
+    with pytest.raises(
+        UsageError, match="roberta was requested, and this is a model of family bert"
+    ):
         headway.load(folder, family="roberta")
     headway.load(folder, family="bert").save(tmp_path / "ours")
     headway.load(tmp_path / "ours", family="bert")
-    with pytest.raises(UsageError, match="gpt2 was requested, and this is bert"):
+    with pytest.raises(UsageError, match="gpt2 was requested, and this is a model of family bert"):
         headway.load(tmp_path / "ours", family="gpt2")
     without_type(folder)
     with pytest.raises(UsageError, match=r"unknown family bret\. Did you mean bert"):

@@ -201,7 +201,7 @@ def test_a_prediction_has_the_captions_of_every_language_that_was_requested(trai
     assert [both.captions[i].text for i in (2, 0)] == list(SAID["dark"])
     (first,) = bundle.predict(inputs)
     assert [(c.language, c.text) for c in first.captions] == [("en", SAID["dark"][0])]
-    with pytest.raises(UsageError, match="does not speak 'fr'"):
+    with pytest.raises(UsageError, match="has no captions in the language 'fr'"):
         bundle.predict(inputs, CaptionOptions(language="en,fr"))
     with pytest.raises(ValueError, match="--top 5"):
         CaptionOptions(top=5)
@@ -303,10 +303,10 @@ def test_what_does_not_fit_the_models_to_start_from_is_refused(place, tmp_path):
     for changes, what in (
         (
             {"model__vit__num_layers": 3},
-            "model.vit.num_layers=3, and the model to start from has 2",
+            "model.vit.num_layers=3, but the pre-trained model has 2",
         ),
-        ({"model__gpt__ffn_dim": 56}, "model.gpt.ffn_dim=56, and the model to start from has 48"),
-        ({"data__max_length": 64}, "do not fit into the 64 places"),
+        ({"model__gpt__ffn_dim": 56}, "model.gpt.ffn_dim=56, but the pre-trained model has 48"),
+        ({"data__max_length": 64}, "has 64 positions, one of them"),
         ({"training__encoder": str(tmp_path / "gpt")}, "holds a language model"),
         ({"training__decoder": str(tmp_path / "vit")}, "holds an image encoder"),
     ):
@@ -318,12 +318,12 @@ def test_what_does_not_fit_the_models_to_start_from_is_refused(place, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "what"),
     [
-        ({"data__train": None}, "no captions to learn from"),
+        ({"data__train": None}, "no table of training captions is named"),
         ({"data__train": "nowhere.tsv"}, "no such file"),
         ({"data__images": "nowhere.npz"}, "no such file"),
-        ({"data__text": ("en", "en")}, "each once"),
-        ({"data__max_length": 64}, "learned positions do not hold captions"),
-        ({"training__frozen": True}, "training.frozen keeps what an encoder learned"),
+        ({"data__text": ("en", "en")}, "each of them once"),
+        ({"data__max_length": 64}, "is too small: captions have up to"),
+        ({"training__frozen": True}, "freezes a pre-trained encoder, and none is named"),
     ],
 )
 def test_what_cannot_work_is_refused_before_anything_is_made(changes, what, place):
@@ -339,7 +339,7 @@ def test_captions_that_are_too_long_are_left_out_and_told(place, tmp_path):
     assert isinstance(job, CaptionJob)
     assert job.longer == 8 * sum(length > min(lengths) for length in lengths) > 0
     assert "left out as too long" in job.plan()["batches"]
-    with pytest.raises(DataError, match="short enough"):
+    with pytest.raises(DataError, match="all captions have more than"):
         job_of(configured(place, data__max_length=1), tmp_path / "none")
 
 

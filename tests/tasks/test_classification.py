@@ -227,14 +227,16 @@ def test_training_python_and_the_command_line_give_the_same_scores(learned, caps
 
 def test_nothing_to_evaluate_and_an_unknown_label_are_refused_with_their_line(learned, tmp_path):
     task, bundle = registry.task("classification"), load(learned)
-    with pytest.raises(DataError, match="no text to evaluate on"):
+    with pytest.raises(DataError, match="no texts to evaluate"):
         task.evaluate(bundle, [])
     path = Path(table(tmp_path / "t.tsv", [("a lamp", "tool"), ("an oak", "plant")]))
     texts = task.read(bundle, [path], None, NO_OPTIONS)
     with pytest.raises(DataError, match=r"'plant'(.|\n)*t.tsv:3"):
         task.evaluate(bundle, texts)
     table(tmp_path / "long.tsv", [("a lamp " * 60, "tool")])
-    with pytest.warns(HeadwayWarning, match="text 1 has .* tokens; the first 60 are read"):
+    with pytest.warns(
+        HeadwayWarning, match="text 1 has .* tokens and is truncated to the first 60"
+    ):
         task.read(bundle, [tmp_path / "long.tsv"], None, NO_OPTIONS)
 
 
@@ -276,7 +278,7 @@ def test_other_texts_are_no_way_to_go_on(first, texts, tmp_path):
     train(classifying(texts, first, training__steps=3), tmp_path / "run")
     before = weights(tmp_path / "run")
     table(Path(texts), [*TEXTS, ("one more lamp", "tool")])
-    with pytest.raises(DataError, match="not those that the run began"):
+    with pytest.raises(DataError, match="have changed since the run started"):
         train(classifying(texts, first), tmp_path / "run")
     assert all(torch.equal(before[k], v) for k, v in weights(tmp_path / "run").items())
 
@@ -287,7 +289,7 @@ def test_other_texts_are_no_way_to_go_on(first, texts, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "kind", "part"),
     [
-        ({"data__train": ()}, UsageError, "no texts to learn from"),
+        ({"data__train": ()}, UsageError, "no training texts are named"),
         ({"data__train": ("nowhere.tsv",)}, UsageError, "nowhere.tsv"),
         ({"data__valid": ("nowhere.tsv",)}, UsageError, "nowhere.tsv"),
         ({"training__start": None}, UsageError, "--from RUN"),
@@ -295,9 +297,9 @@ def test_other_texts_are_no_way_to_go_on(first, texts, tmp_path):
         ({"training__start": "LEARNED"}, UsageError, "holds a classifier; .* a language model"),
         ({"data__text": "sentence"}, UsageError, "'sentence'"),
         ({"data__train": ("one.tsv",)}, DataError, "all have the label 'tool'"),
-        ({"data__train": ("empty.tsv",)}, DataError, "there are none"),
+        ({"data__train": ("empty.tsv",)}, DataError, "there are no texts"),
         ({"data__train": ("few.tsv",)}, DataError, "--data.valid"),
-        ({"data__valid": ("other.tsv",)}, DataError, r"'plant' does not stand(.|\n)*other.tsv:3"),
+        ({"data__valid": ("other.tsv",)}, DataError, r"have no label 'plant'(.|\n)*other.tsv:3"),
     ],
 )
 def test_what_cannot_work_is_refused_and_leaves_no_folder(

@@ -146,13 +146,13 @@ def test_the_second_text_is_read_as_the_second(learned):
 
 
 def test_what_a_model_does_not_read_or_say_is_refused(learned):
-    with pytest.raises(UsageError, match="reads two texts at once, and there is one"):
+    with pytest.raises(UsageError, match="pairs of texts, but the input is a single text"):
         load(learned("pairs")).classify(["alone"])
-    with pytest.raises(UsageError, match="reads one text at once, and there is two"):
+    with pytest.raises(UsageError, match="single texts, but the input is a pair of texts"):
         load(learned("classify")).classify([("a", "b")])
-    with pytest.raises(UsageError, match="gives numbers, not classes"):
+    with pytest.raises(UsageError, match="predicts numbers, not classes"):
         load(learned("regress")).classify(["a"])
-    with pytest.raises(UsageError, match="gives classes, not numbers"):
+    with pytest.raises(UsageError, match="predicts classes, not numbers"):
         load(learned("classify")).score(["a"])
     with pytest.raises(UsageError, match="list of texts"):
         load(learned("regress")).score("a")
@@ -209,7 +209,7 @@ def test_what_is_left_open_suits_the_start_and_the_texts(encoder, tables, tmp_pa
     batches = -(-len(data.train.rows) // 10)
     assert found.training.steps == -(-5 * batches // 2)
     both = replace(epochs, training=replace(epochs.training, steps=3))
-    with pytest.raises(UsageError, match=r"steps=3 is not training\.epochs=2\.5"):
+    with pytest.raises(UsageError, match=r"steps=3 disagrees with training\.epochs=2\.5"):
         ClassifyJob(both, data, load(encoder), machine)
 
 
@@ -308,7 +308,7 @@ def test_no_better_for_so_many_evaluations_ends_the_run(encoder, tables, tmp_pat
     ("name", "changes", "kind", "part"),
     [
         ("pairs", {"data__second": "answer"}, UsageError, r"'answer'(.|\n)*--data.second"),
-        ("pairs", {"data__second": "sentence1"}, UsageError, "one column holds one thing"),
+        ("pairs", {"data__second": "sentence1"}, UsageError, "the columns must be different"),
         ("pairs", {"data__train": ("half.tsv",)}, DataError, r"'sentence2' is empty\n.*half.tsv:3"),
         ("pairs", {"data__kind": "number"}, DataError, r"'same' is not a number\n.*pairs.tsv:2"),
         (
@@ -325,15 +325,20 @@ def test_no_better_for_so_many_evaluations_ends_the_run(encoder, tables, tmp_pat
         ),
         ("regress", {"data__train": ("huge.tsv",)}, DataError, r"-1e\+18 to 1e\+18\n.*huge.tsv:3"),
         ("regress", {"data__valid": ("huge.tsv",)}, DataError, r"-1e\+18 to 1e\+18\n.*huge.tsv:3"),
-        ("regress", {"data__train": ("one.tsv",)}, DataError, "different numbers are needed"),
+        ("regress", {"data__train": ("one.tsv",)}, DataError, "texts of different numbers"),
         ("regress", {"evaluation__metric": "accuracy"}, UsageError, "one of pearson, spearman"),
-        ("regress", {"training__balance": True}, UsageError, "weighs classes"),
+        ("regress", {"training__balance": True}, UsageError, "weights classes"),
         ("classify", {"evaluation__metric": "pearson"}, UsageError, "one of accuracy"),
         ("classify", {"training__frozen": 3}, UsageError, "3 blocks cannot be frozen"),
         ("classify", {"training__frozen": 1, "lora__rank": 2}, UsageError, "adapters"),
         ("classify", {"lora__rank": 99}, UsageError, "lora: rank=99"),
         ("classify", {"training__epochs": 1.0}, UsageError, "--training.epochs none"),
-        ("classify", {"data__valid": ("other.tsv",)}, DataError, r"'plant' does not (.|\n)*tsv:3"),
+        (
+            "classify",
+            {"data__valid": ("other.tsv",)},
+            DataError,
+            r"have no label 'plant'(.|\n)*tsv:3",
+        ),
     ],
 )
 def test_what_cannot_work_is_refused_and_leaves_no_folder(

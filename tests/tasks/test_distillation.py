@@ -117,11 +117,11 @@ def test_texts_without_labels_are_learned_from_but_never_those_held_out(places, 
     job = prepared(config, tmp_path / "job", said.append)
     held_out = len(TEXTS) - len(plain.course.rows._lengths)
     notes = [event["text"] for event in said if event["kind"] == "note"]
-    assert any(note.startswith(f"{held_out} of data.extra are held out") for note in notes)
+    assert any(note.startswith(f"{held_out} texts of data.extra are left out") for note in notes)
     count = 2 * len(plain.course.rows._lengths) + 2
     assert len(job.course.rows._lengths) == 3 * count
     (tmp_path / "more.txt").write_text("another text\n")
-    with pytest.raises(DataError, match="not those that the"):
+    with pytest.raises(DataError, match="have changed since the"):
         prepared(config, tmp_path / "job")
 
 
@@ -153,7 +153,7 @@ def test_a_language_models_classifier_has_students_too(tmp_path):
     said = [[found.label for found in each.classify(texts)] for each in (teacher, bundle)]
     assert len(set(said[0])) == 2
     assert sum(a == b for a, b in zip(*said, strict=True)) / len(texts) > 0.85
-    with pytest.raises(UsageError, match="pieces are no words"):
+    with pytest.raises(UsageError, match="needs a teacher with a WordPiece tokenizer"):
         train(student((tmp_path / "gpt", table), data__augment=1), tmp_path / "other")
 
 
@@ -175,24 +175,36 @@ def test_what_cannot_be_is_refused_without_a_folder(places, tmp_path):
     inside = {f"distillation__{name}": value for name, value in nothing.items()}
     for changes, kind, says in (
         ({"training__teacher": None}, UsageError, "needs a teacher"),
-        ({"training__start": "bert"}, UsageError, "which --teacher names"),
-        ({"data__train": ()}, UsageError, "no examples"),
+        ({"training__start": "bert"}, UsageError, "the teacher is named by --teacher"),
+        ({"data__train": ()}, UsageError, "no training examples are named"),
         ({"model__num_layers": 9}, UsageError, "at most"),
         ({"model__num_heads": 2}, UsageError, "2 attention heads, the teacher 3"),
-        ({"data__train": other}, DataError, "does not know the label"),
-        ({"data__kind": "number"}, UsageError, "gives classes"),
+        ({"data__train": other}, DataError, "the model has no label"),
+        ({"data__kind": "number"}, UsageError, "predicts classes"),
         ({"data__extra": ("nowhere.txt",)}, UsageError, "no such file"),
-        ({"data__second": "label", "data__label": "text"}, UsageError, "one column holds"),
-        ({"evaluation__metric": "pearson"}, UsageError, "none of labels"),
-        ({**inside, "distillation__prediction": 0.0}, UsageError, "nothing to learn"),
-        ({**inside, "distillation__inside_first": 0.5}, UsageError, "in both parts"),
-        ({"machine__compile": True}, UsageError, "cannot be compiled"),
+        (
+            {"data__second": "label", "data__label": "text"},
+            UsageError,
+            "the columns must be different",
+        ),
+        ({"evaluation__metric": "pearson"}, UsageError, "does not exist for data.kind"),
+        (
+            {**inside, "distillation__prediction": 0.0},
+            UsageError,
+            "all weights of the distillation loss are 0",
+        ),
+        ({**inside, "distillation__inside_first": 0.5}, UsageError, "those of one stage are 0"),
+        ({"machine__compile": True}, UsageError, "does not work with distillation"),
         (
             {"training__task": "translation"},
             UsageError,
             "must be one of",
         ),
-        ({"training__task": "tagging"}, UsageError, "unknown option data.|is a model of class"),
+        (
+            {"training__task": "tagging"},
+            UsageError,
+            "unknown option data.|is a model of the task class",
+        ),
         ({"training__teacher": str(tmp_path / "gone")}, UsageError, "holds no model"),
         ({"training__student": str(deep)}, UsageError, "student_layers=3 must be at most"),
         ({"training__student": str(tmp_path / "gone")}, UsageError, "gone"),
@@ -238,7 +250,7 @@ def test_the_student_has_the_settings_of_its_teachers_task(places, tmp_path):
 
 def test_a_teacher_whose_models_have_no_students_is_refused_by_its_kind(tmp_path):
     captioner().save(tmp_path / "captioner")
-    with pytest.raises(UsageError, match="holds a captioner, which can have no students"):
+    with pytest.raises(UsageError, match="holds a captioner, which cannot be a teacher"):
         recipe("distil", ("test", {"training.teacher": str(tmp_path / "captioner")}))
 
 

@@ -118,7 +118,7 @@ def test_a_reader_of_other_pictures_than_the_model_sees_is_refused():
     small = replace(READER, height=3, width=3, shorter=None)
     with pytest.raises(DataError, match="less than one patch"):
         ImageEncoderBundle(ViT(CONFIG), small)
-    with pytest.raises(DataError, match="3 labels, the model has 4"):
+    with pytest.raises(DataError, match="3 labels, but the model has 4"):
         ImageClassifierBundle(ViTClassifier(ViT(CONFIG), 4), ImageClasses(READER, LABELS[:3]))
 
 

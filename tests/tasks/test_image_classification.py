@@ -121,7 +121,7 @@ def test_an_unknown_class_is_refused_with_its_file(shades, tmp_path):
     with pytest.raises(DataError, match="class 'blue'") as error:
         TASK.evaluate(bundle, TASK.read(bundle, [folder], None, NO_OPTIONS))
     assert error.value.where.endswith("blue/0.png")
-    with pytest.raises(DataError, match="no picture"):
+    with pytest.raises(DataError, match="no images to evaluate"):
         TASK.evaluate(bundle, FileExamples([]))
 
 
@@ -173,7 +173,7 @@ def test_named_validation_pictures_are_taken_as_they_are(shades, tmp_path):
     write_shades(tmp_path / "wrong" / "x", count=1)
     (tmp_path / "wrong" / "x" / "dark").rename(tmp_path / "wrong" / "x" / "blue")
     config = configured(shades, data__valid=(str(tmp_path / "wrong" / "x"),))
-    with pytest.raises(DataError, match="'blue' does not stand in the training pictures"):
+    with pytest.raises(DataError, match="the training images have no class 'blue'"):
         labelled_images(config.data)
 
 
@@ -192,7 +192,7 @@ def test_prepared_pictures_are_used_again_and_their_mean_is_what_they_are_read_b
 def test_pictures_of_several_sizes_need_a_size(shades, tmp_path):
     write_shades(tmp_path / "more", count=2, size=(12, 9))
     both = (shades, str(tmp_path / "more"))
-    with pytest.raises(UsageError, match="pictures of 2 sizes"):
+    with pytest.raises(UsageError, match="the images have 2 sizes"):
         prepared(configured(both), tmp_path / "a")
     config = configured(both, model__image_size=16, model__image_width=8, model__channels=1)
     found = prepared(config, tmp_path / "b")
@@ -207,7 +207,8 @@ def test_grey_pictures_have_one_channel_and_dark_ones_are_told_of(tmp_path):
     assert found.train.sizes == (1, 8, 8)
     assert found.labels == tuple(str(i) for i in range(11))  # 2 before 10
     notes = " ".join(event["text"] for event in events if event["kind"] == "note")
-    assert "brightest pixel is 16 of 255" in notes and "11 classes; to say" in notes
+    assert "brightest pixel of the training images is 16 of 255" in notes
+    assert "11 classes; majority baseline" in notes
 
 
 def test_patches_may_be_projected_by_principal_components_that_stay(shades, tmp_path):
@@ -263,17 +264,17 @@ def test_a_start_may_see_larger_pictures_and_no_other_shape(shades, start, tmp_p
     assert (reader.height, reader.shorter, reader.mean) == (24, 30, bundle.reader.mean)
     assert job.build().vit.embedding.positions.vectors.shape == (36, 24)
     config = configured(shades, training__start=str(start), model__patch_size=8)
-    with pytest.raises(UsageError, match="patch_size=8, and the model to start from has 4"):
+    with pytest.raises(UsageError, match="patch_size=8, but the pre-trained model has 4"):
         job_of(config, tmp_path / "b", bundle)
 
 
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"data__train": ()}, "no pictures to learn from"),
+        ({"data__train": ()}, "no training images are named"),
         ({"data__train": "nowhere"}, "no such file or folder"),
-        ({"training__frozen": 1}, "nothing was"),
-        ({"model__projection": "pca", "training__start": "x"}, "brings its projection"),
+        ({"training__frozen": 1}, "blocks of a pre-trained model, and none is named"),
+        ({"model__projection": "pca", "training__start": "x"}, "has its own patch projection"),
     ],
 )
 def test_what_cannot_work_is_refused_before_anything_is_made(changes, reason, shades):
@@ -285,14 +286,14 @@ def test_pictures_of_one_class_are_no_task(tmp_path):
     folder = write_shades(tmp_path / "one")
     for path in (folder / "dark").iterdir():
         path.unlink()
-    with pytest.raises(DataError, match="all show 'light'"):
+    with pytest.raises(DataError, match="all training images have the class 'light'"):
         labelled_images(configured(str(folder)).data)
 
 
 def test_epochs_and_steps_must_agree(shades, tmp_path):
     job = job_of(configured(shades, training__steps=None, training__epochs=3.0), tmp_path)
     assert job.config.training.steps == 3 * job.rows.batches_an_epoch
-    with pytest.raises(UsageError, match=r"is not training\.epochs=3"):
+    with pytest.raises(UsageError, match=r"disagrees with training\.epochs=3"):
         job_of(configured(shades, training__epochs=3.0, training__steps=1), tmp_path)
 
 

@@ -265,13 +265,13 @@ def test_at_the_first_evaluation_an_adapted_model_is_its_start(first, story, tmp
 @pytest.mark.parametrize(
     ("changes", "kind", "part"),
     [
-        ({"data__train": ()}, UsageError, "no text to learn from"),
+        ({"data__train": ()}, UsageError, "no training text is named"),
         ({"data__train": ("nowhere.txt",)}, UsageError, "nowhere.txt"),
         ({"data__valid": ("nowhere.txt",)}, UsageError, "nowhere.txt"),
         ({"data__weights": (1.0, 2.0)}, UsageError, "2 numbers for 1 texts"),
-        ({"data__weights": (-1.0,)}, UsageError, "no shares"),
-        ({"data__weights": (0.0,)}, UsageError, "no shares"),
-        ({"lora__rank": 1, "optimizer__kind": "muon"}, UsageError, "Muon"),
+        ({"data__weights": (-1.0,)}, UsageError, "weights must be at least 0"),
+        ({"data__weights": (0.0,)}, UsageError, "weights must be at least 0"),
+        ({"lora__rank": 1, "optimizer__kind": "muon"}, UsageError, "with optimizer.kind=muon"),
         ({"data__tokenizer": "words"}, UsageError, "no such folder"),
         ({"data__tokenizer": "."}, UsageError, "holds no model"),
         ({"training__start": "nowhere"}, UsageError, "nowhere"),
@@ -284,7 +284,7 @@ def test_at_the_first_evaluation_an_adapted_model_is_its_start(first, story, tmp
         ({"training__start": "FIRST", "lora__rank": 99}, UsageError, "rank"),
         ({"evaluation__prompt": "word " * 90}, UsageError, "evaluation.prompt has"),
         ({"training__length": 5000}, DataError, "the text must have more than 5,000 tokens"),
-        ({"data__train": ("EMPTY",)}, DataError, "no text"),
+        ({"data__train": ("EMPTY",)}, DataError, "the text is empty"),
         ({"data__train": ("BROKEN",)}, DataError, "broken.txt:1"),
     ],
 )
@@ -309,7 +309,7 @@ def test_rows_longer_than_a_learned_table_are_refused_before_any_work(story, tmp
     learned = {"model__positions": "learned", "model__max_length": 11}
     train(configured(story, **learned), tmp_path / "short")
     config = configured(story, training__start=str(tmp_path / "short"), training__length=12)
-    with pytest.raises(UsageError, match="11 places"):
+    with pytest.raises(UsageError, match="more than the 11 positions"):
         train(config, tmp_path / "new")
     assert not (tmp_path / "new").exists()
 

@@ -139,7 +139,7 @@ def test_windows_follow_from_the_run_the_model_or_the_request(run):
 
 def test_text_that_is_not_there_is_refused(run, tmp_path):
     bundle = load(run)
-    with pytest.raises(UsageError, match="held-out text is not there"):
+    with pytest.raises(UsageError, match="held-out text of the run is missing"):
         TASK.held_out(bundle, tmp_path, saved(run), LanguageScoring())
     (tmp_path / "empty.txt").write_text(" \n")
     with pytest.raises(DataError, match="no text"):

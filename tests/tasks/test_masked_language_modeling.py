@@ -186,7 +186,7 @@ def test_a_text_file_has_pseudo_perplexity_alone(first, story):
     assert list(scores.numbers()) == ["pseudo_perplexity_per_token", "pseudo_perplexity_per_word"]
     assert scores.counts["sentences"] <= 4 < len(text) and scores.details["held_out_rows"] == {}
     assert not any(metric.higher_is_better for metric in scores.metrics)
-    with pytest.raises(DataError, match="no text to evaluate on"):
+    with pytest.raises(DataError, match="no text to evaluate"):
         TASK.evaluate(bundle, text, EncoderScoring(sentences=0))
 
 
@@ -250,7 +250,9 @@ def test_several_texts_have_shares_pairs_and_held_out_text_of_their_own(story, t
     assert sorted(path.name for path in (tmp_path / "run" / "data").iterdir()) == [
         *("train-1", "train-2", "valid-1", "valid-2")
     ]
-    (said,) = [e["text"] for e in heard if e["kind"] == "note" and "shares of" in e["text"]]
+    (said,) = [
+        e["text"] for e in heard if e["kind"] == "note" and "sampling weights of" in e["text"]
+    ]
     job = job_of(config, tmp_path / "run")
     tokens = np.array([source.corpus.tokens for source in job.rows.sources])
     shares = np.sqrt(tokens) / np.sqrt(tokens).sum()
@@ -298,7 +300,7 @@ def test_new_pieces_shorten_the_text_and_are_said_to(first, tmp_path):
     assert len(new.tokenizer.encode("foxtail")) == 1 < len(old.tokenizer.encode("foxtail"))
     assert new.config.vocabulary == old.config.vocabulary + 2
     notes = [event["text"] for event in heard if event["kind"] == "note"]
-    assert any("tokens a word with the old pieces" in text for text in notes)
+    assert any("tokens per word with the original vocabulary" in text for text in notes)
     assert any(text.startswith("before: pseudo-perplexity") for text in notes)
     before, after = numbers(tmp_path / "run")
     assert 1 < after["pseudo_perplexity_per_word"] < before["pseudo_perplexity_per_word"]
@@ -317,7 +319,7 @@ def test_a_start_without_the_head_gets_a_new_one(first, story, tmp_path):
         tmp_path / "run",
         listeners=[heard.append],
     )
-    assert any("begins with a new one" in event.get("text", "") for event in heard)
+    assert any("a new one is initialised" in event.get("text", "") for event in heard)
     found = load(tmp_path / "run")
     assert found.model.masked_words is not None and found.model.next_sentence is None
 
@@ -328,16 +330,20 @@ def test_a_start_without_the_head_gets_a_new_one(first, story, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "kind", "part"),
     [
-        ({"data__train": ()}, UsageError, "no text to learn from"),
+        ({"data__train": ()}, UsageError, "no training text is named"),
         ({"data__train": ("nowhere.txt",)}, UsageError, "nowhere.txt"),
-        ({"data__new_pieces": 4}, UsageError, "a model to start from"),
-        ({"recipe": "bert-domain"}, UsageError, "goes on with"),
+        ({"data__new_pieces": 4}, UsageError, "extends the vocabulary"),
+        ({"recipe": "bert-domain"}, UsageError, "continues the pre-training"),
         ({"data__tokenizer": "nowhere"}, UsageError, "nowhere"),
         ({"training__start": "FIRST", "data__tokenizer": "FIRST"}, UsageError, "leave out"),
-        ({"training__start": "FIRST", "training__length": 31}, UsageError, "30 places"),
-        ({"model__masked_words": False}, UsageError, "hidden words"),
+        (
+            {"training__start": "FIRST", "training__length": 31},
+            UsageError,
+            "more than the 30 positions",
+        ),
+        ({"model__masked_words": False}, UsageError, "needs the head for masked words"),
         ({"data__train": ("SINGLE",)}, DataError, "two sentences"),
-        ({"data__train": ("EMPTY",)}, DataError, "no text"),
+        ({"data__train": ("EMPTY",)}, DataError, "the text is empty"),
     ],
 )
 def test_what_cannot_work_is_refused_and_leaves_no_folder(

@@ -167,14 +167,16 @@ def test_questions_without_an_answer_are_not_evaluated(learned, texts, tmp_path)
     task, bundle = registry.task("question_answering"), load(learned)
     one_question(tmp_path / "none.json", is_impossible=True, answers=[], question="who " * 12)
     paths = [Path(texts), tmp_path / "none.json"]
-    with pytest.warns(HeadwayWarning, match="^1 questions have no answer: left out"):
+    with pytest.warns(HeadwayWarning, match="^1 questions without an answer are left out"):
         assert len(task.read(bundle, paths, None, AnswerScoring())) == 60
     with pytest.raises(DataError, match="no answer in its context"):
         task.evaluate(bundle, list(read_questions(paths)))
     with pytest.raises(DataError, match="no question"):
         task.evaluate(bundle, [])
     one_question(tmp_path / "long.json", question="who " * 12)
-    with pytest.warns(HeadwayWarning, match="question 1 has 12 tokens; the first 8 are read"):
+    with pytest.warns(
+        HeadwayWarning, match="question 1 has 12 tokens and is truncated to the first 8"
+    ):
         task.read(bundle, [tmp_path / "long.json"], None, AnswerScoring())
 
 
@@ -263,7 +265,7 @@ def test_steps_in_two_halves_are_the_steps_in_one(start, texts, tmp_path, how):
 def test_other_questions_are_no_way_to_go_on(start, texts, tmp_path):
     train(answering(texts, start, training__steps=3), tmp_path / "run")
     write_squad(Path(texts), seed=1)
-    with pytest.raises(DataError, match="not those that the run began"):
+    with pytest.raises(DataError, match="have changed since the run started"):
         train(answering(texts, start), tmp_path / "run")
 
 
@@ -285,18 +287,22 @@ def test_questions_without_an_answer_are_left_out_when_asked(texts, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "kind", "part"),
     [
-        ({"data__train": ()}, UsageError, "no questions to learn from"),
+        ({"data__train": ()}, UsageError, "no training questions are named"),
         ({"data__train": ("nowhere.json",)}, UsageError, "nowhere.json"),
         ({"data__valid": ("nowhere.json",)}, UsageError, "nowhere.json"),
         ({"training__start": None}, UsageError, "--from"),
         (
             {"training__start": "LEARNED"},
             UsageError,
-            "holds a question answerer.* needs a text encoder",
+            "holds a question-answering model.* needs a text encoder",
         ),
         ({"data__train": ("few.json",)}, DataError, "--data.valid"),
         ({"data__valid": ("moved.json",)}, DataError, r"q7: the answer 'Ada' (.|\n)*moved.json"),
-        ({"data__train": ("lost.json",), "data__valid": ("few.json",)}, DataError, "q7: .*nothing"),
+        (
+            {"data__train": ("lost.json",), "data__valid": ("few.json",)},
+            DataError,
+            "q7: .*has no tokens",
+        ),
     ],
 )
 def test_what_cannot_work_is_refused_and_leaves_no_folder(
@@ -319,7 +325,11 @@ def test_windows_of_another_training_are_refused(learned, tmp_path):
     bundle.save(tmp_path / "model")
     path = tmp_path / "model" / "windows.json"
     facts = json.loads(path.read_text())
-    for window, part in ((30, "trained with"), (2, "not the sizes"), ("20", "not the sizes")):
+    for window, part in (
+        (30, "trained with"),
+        (2, "`window` of at least 8"),
+        ("20", "`window` of at least 8"),
+    ):
         path.write_text(json.dumps({**facts, "window": window}))
         with pytest.raises(DataError, match=part):
             load(tmp_path / "model", verify=False)

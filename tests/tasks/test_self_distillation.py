@@ -107,7 +107,7 @@ def test_known_images_may_be_others_and_fewer(shades, tmp_path):
         scores = TASK.evaluate(bundle, examples, options)
         assert scores.counts == {"known": 4, "pictures": len(examples)}
     (other / "dark").rename(other / "blue")
-    with pytest.raises(DataError, match="no known picture shows 'dark'"):
+    with pytest.raises(DataError, match="no labelled neighbour has the class 'dark'"):
         TASK.evaluate(bundle, TASK.read(bundle, [Path(shades)], None, options))
 
 
@@ -122,7 +122,7 @@ def test_images_of_one_class_are_enough_to_learn_without_labels(tmp_path):
     assert saved(tmp_path / "run").evaluation.metric == "spread"
     check_same(tmp_path / "run", config)
     bundle, images = load(tmp_path / "run"), FileExamples([])
-    with pytest.raises(DataError, match="no picture"):
+    with pytest.raises(DataError, match="no images to evaluate"):
         TASK.evaluate(bundle, Neighbourhood(images, images))
 
 
@@ -159,7 +159,7 @@ def test_what_was_learned_without_labels_is_where_a_classifier_begins(shades, tm
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"data__train": ()}, "no pictures"),
+        ({"data__train": ()}, "no training images"),
         ({"data__train": ("nowhere",)}, "nowhere"),
         ({"training__start": "nowhere"}, "nowhere"),
     ],

@@ -119,7 +119,7 @@ def test_the_loss_is_the_cross_entropy_of_each_word_alone(learned):
 
 def test_nothing_to_evaluate_and_an_unknown_tag_are_refused_with_their_line(learned, tmp_path):
     task, bundle = registry.task("tagging"), load(learned)
-    with pytest.raises(DataError, match="no tagged word"):
+    with pytest.raises(DataError, match="no tagged words to evaluate"):
         task.evaluate(bundle, [])
     (tmp_path / "t.conll").write_text("Ada\tO\n\nLee\tB-zoo\n")
     with pytest.raises(DataError, match="'B-zoo'") as error:
@@ -209,21 +209,21 @@ def test_a_tag_that_occurs_only_in_held_out_sentences_is_learned(start, texts, t
 def test_other_sentences_are_no_way_to_go_on(start, texts, tmp_path):
     train(tagging(texts, start, training__steps=3), tmp_path / "run")
     write_conll(Path(texts), [*sentences(), "Cleo Quinn sings"])
-    with pytest.raises(DataError, match="not those that the run began"):
+    with pytest.raises(DataError, match="have changed since the run started"):
         train(tagging(texts, start), tmp_path / "run")
 
 
 @pytest.mark.parametrize(
     ("changes", "kind", "part"),
     [
-        ({"data__train": ()}, UsageError, "no tagged sentences"),
+        ({"data__train": ()}, UsageError, "no training sentences are named"),
         ({"data__train": ("nowhere.conll",)}, UsageError, "nowhere.conll"),
         ({"data__valid": ("nowhere.conll",)}, UsageError, "nowhere.conll"),
         ({"training__start": None}, UsageError, "--from"),
         ({"training__start": "LEARNED"}, UsageError, "holds a tagger.* needs a text encoder"),
-        ({"data__train": ("one.conll",)}, DataError, "all words have 'O'"),
+        ({"data__train": ("one.conll",)}, DataError, "all words have the tag 'O'"),
         ({"data__train": ("few.conll",)}, DataError, "--data.valid"),
-        ({"data__valid": ("other.conll",)}, DataError, r"'B-zoo' does not (.|\n)*other.conll:3"),
+        ({"data__valid": ("other.conll",)}, DataError, r"have no tag 'B-zoo'(.|\n)*other.conll:3"),
         ({"data__train": ("ragged.conll",)}, DataError, "ragged.conll:2"),
     ],
 )
@@ -251,5 +251,5 @@ def test_tags_of_another_training_are_refused(learned, tmp_path):
         path.write_text(json.dumps({**facts, "tags": tags}))
         with pytest.raises(DataError, match=part):
             load(tmp_path / "model", verify=False)
-    with pytest.raises(DataError, match="2 names of tags"):
+    with pytest.raises(DataError, match="2 tags, but the model has"):
         TaggerBundle(bundle.model, TagReader(bundle.reader.tokenizer, ("O", "B-x"), 30))

@@ -52,13 +52,13 @@ def test_a_validation_sentence_that_is_too_long_is_left_out_of_the_scores(tmp_pa
     events = []
     train(configured(tmp_path, pairs), tmp_path / "run", listeners=[events.append])
     notes = [event["text"] for event in events if event["kind"] == "note"]
-    assert "1 validation sentences of more than 4,096 tokens are not translated" in notes
+    assert "1 validation sentences have more than 4,096 tokens and are not translated" in notes
     assert any(event["kind"] == "valid" for event in events)
 
 
 def test_validation_sentences_that_are_all_too_long_are_refused(tmp_path):
     pairs = [("ax" * 3000, "ein Wort")] * 4 + sentences()[:3]
-    with pytest.raises(DataError, match="no validation sentence has at most 4,096 tokens"):
+    with pytest.raises(DataError, match="all validation sentences have more than 4,096 tokens"):
         train(configured(tmp_path, pairs), tmp_path / "run")
 
 
@@ -154,7 +154,7 @@ def test_a_run_without_test_pairs_and_a_file_without_pairs_are_refused(run, tmp_
     with pytest.raises(UsageError, match="no test pairs"):
         TASK.held_out(bundle, run, saved(run), TranslationScoring())
     (tmp_path / "t.tsv").write_text("one side\t\n")
-    with pytest.raises(DataError, match="no pair to evaluate on"):
+    with pytest.raises(DataError, match="no pairs to evaluate"):
         TASK.read(bundle, [tmp_path / "t.tsv"], None, TranslationScoring())
 
 

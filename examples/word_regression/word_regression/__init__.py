@@ -1,4 +1,4 @@
-"""A number for every word: how hard it is to read, how loud it is said, how much it matters."""
+"""Word regression: predicts a number for every word, such as its reading difficulty."""
 
 from headway.tasks.registry import Entry
 
@@ -7,9 +7,9 @@ ENTRY = Entry(
     kind="word regressor",
     families=("word-regressor",),
     verb="rate",
-    help="""Give every word of texts a number.
+    help="""Predict a number for every word of texts.
 
     Reads the arguments, or one text per line from standard input. Prints one line per text, with
-    the number of each word: the/0.1 photosynthesis/4.7
+    the number of every word: the/0.1 photosynthesis/4.7
     """,
 )

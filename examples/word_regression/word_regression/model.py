@@ -1,4 +1,4 @@
-"""The model, an encoder with one number for each token, and its bundle."""
+"""The model, an encoder with a linear head of one output per token, and its bundle."""
 
 from __future__ import annotations
 
@@ -28,6 +28,8 @@ from headway.text import MarkedTokenizer
 
 @dataclass(frozen=True, kw_only=True)
 class WordRegressorConfig:
+    """Configuration of the model."""
+
     bert: BertConfig = section(BertConfig)
 
     family: ClassVar[str] = "word-regressor"
@@ -35,7 +37,7 @@ class WordRegressorConfig:
 
 
 class WordRegressor(nn.Module):
-    """y_t = w · h_t + b, with h the encoder's vectors."""
+    """Predicts y_t = w · h_t + b, where h_t is the encoder's vector of token t."""
 
     def __init__(self, bert: Bert) -> None:
         super().__init__()
@@ -55,16 +57,21 @@ MODEL = ModelSpec(WordRegressorConfig, lambda config: WordRegressor(Bert(config.
 
 @dataclass(frozen=True)
 class Rated:
+    """The words of a text, and the predicted number of each."""
+
     words: tuple[str, ...]
     numbers: tuple[float, ...]
 
 
 class WordRegressorBundle(BundleWithReader):
+    """A word regressor with its tokenizer."""
+
     kind: ClassVar[str] = "word regressor"
     reader_class = MarkedTokenizer
     model: WordRegressor
 
     def rows(self, sentences: Sequence[Sequence[str]]) -> list[list[WordRow]]:
+        """Encode the words of sentences as sequences of at most the model's maximum length."""
         return word_rows(self.tokenizer, sentences, self.config.bert.max_length)
 
     def numbers(
@@ -72,22 +79,28 @@ class WordRegressorBundle(BundleWithReader):
         sentences: Sequence[Sequence[str]],
         progress: Callable[[int], None] = lambda done: None,
     ) -> list[list[float]]:
-        """One for each word; what a sentence gets does not depend on the others."""
-        rows_of = self.rows(sentences)
-        rows = [row for own in rows_of for row in own]
+        """Predict the number of every word. Those of a sentence do not depend on the others.
+
+        progress: called before each batch with the number of sequences processed so far.
+        """
+        rows_by_sentence = self.rows(sentences)
+        rows = [row for rows in rows_by_sentence for row in rows]
         outputs = iter(word_outputs(self.model, rows, self.tokenizer.marks.pad, progress))
-        return [[number for _ in own for number in next(outputs).tolist()] for own in rows_of]
+        return [
+            [number for _ in rows for number in next(outputs).tolist()] for rows in rows_by_sentence
+        ]
 
     def predict(
         self, inputs: Sequence[TextInput], options: NoOptions = NO_OPTIONS, *, first: int = 1
     ) -> list[Rated]:
-        words = [each.text.split() for each in inputs]
-        rated = zip(words, self.numbers(words), strict=True)
-        return [Rated(tuple(own), tuple(numbers)) for own, numbers in rated]
+        """Predict the numbers of the words of texts, which are split at spaces."""
+        texts = [item.text.split() for item in inputs]
+        predictions = zip(texts, self.numbers(texts), strict=True)
+        return [Rated(tuple(words), tuple(numbers)) for words, numbers in predictions]
 
     def _probe(self, request: ProbeRequest) -> Probe:
         words = request.input.split()
-        row = self.rows([words])[0][0]  # of a long text its first row
+        row = self.rows([words])[0][0]  # the first sequence of a long text
         firsts, ids = list(row.firsts), list(row.ids)
         types = [0] * len(ids)
         return Probe(

@@ -1,4 +1,4 @@
-"""Training, evaluation and what the terminal shows."""
+"""Training, evaluation and terminal output of word regression."""
 
 from __future__ import annotations
 
@@ -29,27 +29,31 @@ from headway.tasks.sections import (
 from headway.tasks.splits import hold_out
 from headway.tasks.task import NO_OPTIONS, BundleSpec, NoOptions, Styled, TaskDefaults, TextInput
 from headway.training import Loss, OptimizerConfig
-from word_regression.model import (
-    Rated,
-    WordRegressor,
-    WordRegressorBundle,
-)
+from word_regression.model import Rated, WordRegressor, WordRegressorBundle
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataConfig:
-    train: tuple[str, ...] = setting((), ".jsonl files of lines with words and numbers")
-    held_out: float = setting(0.1, "share of the sentences held out", gt=0, lt=1)
+    """The training data."""
+
+    train: tuple[str, ...] = setting((), ".jsonl files with the keys words and numbers")
+    held_out: float = setting(
+        0.1, "fraction of the sentences that is held out for validation", gt=0, lt=1
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationConfig(ObservationConfig):
-    metric: str = setting("mse", "what the best model is chosen by", names=("mse", "pearson"))
+    """Settings of the evaluation during training."""
+
+    metric: str = setting("mse", "metric that selects the best model", names=("mse", "pearson"))
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig(RunSettings):
-    recipe: str = setting("rate", "name of the recipe this came from")
+    """Configuration of a word-regression run."""
+
+    recipe: str = setting("rate", "name of the recipe that these settings extend")
     data: DataConfig = section(DataConfig)
     model: StartedModelConfig = section(StartedModelConfig)
     training: RowsConfig = section(RowsConfig)
@@ -57,17 +61,20 @@ class RunConfig(RunSettings):
 
 
 def rate() -> RunConfig:
-    """A number for every word, from an encoder and sentences with numbers (--from MODEL)."""
+    """A word regressor fine-tuned from an encoder on sentences with numbers (--from MODEL)."""
     return RunConfig(optimizer=OptimizerConfig(lr=5e-4), evaluation=EvaluationConfig(every=100))
 
 
 @dataclass(frozen=True)
 class Sentence:
+    """The words of a sentence, and the number of each."""
+
     words: list[str]
     numbers: list[float]
 
 
 def read_sentences(paths: Sequence[Path]) -> list[Sentence]:
+    """Read sentences from .jsonl files. Raises DataError for a line without a number per word."""
     sentences = []
     for path in paths:
         for line, row in read_rows(path, {"words": "words", "numbers": "numbers"}):
@@ -75,36 +82,43 @@ def read_sentences(paths: Sequence[Path]) -> list[Sentence]:
             if not (isinstance(words, list) and isinstance(numbers, list) and words):
                 raise DataError("words and numbers must be lists", f"{path}:{line}")
             if len(words) != len(numbers) or not all(type(n) in (int, float) for n in numbers):
-                raise DataError(f"{len(words)} numbers are needed", f"{path}:{line}")
+                raise DataError(f"expected {len(words)} numbers, one per word", f"{path}:{line}")
             sentences.append(Sentence([*map(str, words)], [*map(float, numbers)]))
     return sentences
 
 
 def split(data: DataConfig) -> tuple[list[Sentence], list[Sentence]]:
+    """Read the training sentences, and hold out a fraction of them for validation."""
     sentences = read_sentences([Path(name) for name in data.train])
-    train, valid = hold_out(sentences, lambda one: " ".join(one.words), data.held_out)
+    train, valid = hold_out(sentences, lambda sentence: " ".join(sentence.words), data.held_out)
     if not train or not valid:
-        raise DataError("too few sentences to learn from and to hold out", ", ".join(data.train))
+        raise DataError("too few sentences to hold out some for validation", ", ".join(data.train))
     return train, valid
 
 
 def squared_error(model: WordRegressor, batch: WordBatch) -> Loss:
-    """sum (y - y*)^2 over the words."""
+    """Compute sum (y - y*)^2 over the words."""
     numbers = model(batch.texts.tokens, batch.texts.keys)[batch.words].float()
     total = (numbers - batch.targets).square().sum()
     return Loss(total, total.detach(), len(numbers))
 
 
 class RateJob(EncoderJob):
+    """A `Job` that fine-tunes an encoder with a regression head on every word."""
+
     objective = staticmethod(squared_error)
     evaluation = NO_OPTIONS
 
     def __init__(self, config: RunConfig, start: Any, machine: Machine, folder: Path) -> None:
         train, self.held_out = split(config.data)
-        sides = [[[one.words, one.numbers] for one in side] for side in (train, self.held_out)]
-        check_unchanged(folder / "texts.json", start.tokenizer.fingerprint, sides)
-        rows = word_rows(start.tokenizer, [one.words for one in train], start.config.max_length)
-        self.train = WordTargets.of(rows, [one.numbers for one in train])
+        contents = [
+            [[sentence.words, sentence.numbers] for sentence in sentences]
+            for sentences in (train, self.held_out)
+        ]
+        check_unchanged(folder / "texts.json", start.tokenizer.fingerprint, contents)
+        words = [sentence.words for sentence in train]
+        rows = word_rows(start.tokenizer, words, start.config.max_length)
+        self.train = WordTargets.of(rows, [sentence.numbers for sentence in train])
         lengths = [len(row.ids) for row in self.train.rows]
         super().__init__(config, start, machine, lengths, least=300)
 
@@ -119,20 +133,20 @@ class RateJob(EncoderJob):
 
 
 class WordRegression(TaskDefaults):
+    """The `Task` of word regression."""
+
     name = "word_regression"
     config: type[Any] = RunConfig
     recipes: Mapping[str, Callable[[], Any]] = {"rate": rate}
-    bundles: Mapping[str, BundleSpec] = {
-        "word-regressor": BundleSpec(
-            bundle=WordRegressorBundle,
-        )
-    }
+    bundles: Mapping[str, BundleSpec] = {"word-regressor": BundleSpec(bundle=WordRegressorBundle)}
     input: type[Any] = TextInput
     next_commands: Sequence[str] = ('rate {run} "..."', "eval {run}")
 
     def check(self, config: RunConfig) -> None:
         if not config.data.train:
-            raise UsageError("there are no sentences", hint="headway train rate FILE --from MODEL")
+            raise UsageError(
+                "no training sentences are named", hint="headway train rate FILE --from MODEL"
+            )
         check_start(config.training.start, "a word regressor")
 
     def prepare(self, config: RunConfig, folder: Path, machine: Machine, emit: Emit) -> RateJob:
@@ -151,12 +165,15 @@ class WordRegression(TaskDefaults):
         options: NoOptions = NO_OPTIONS,
         progress: Callable[[int], None] = lambda done: None,
     ) -> Scores:
-        numbers = bundle.numbers([one.words for one in examples], progress)
-        y = torch.tensor([number for own in numbers for number in own])
-        true = torch.tensor([number for one in examples for number in one.numbers])
-        mse = (y - true).square().mean().item()
-        metrics = (Metric("mse", mse, higher_is_better=False), Metric("pearson", pearson(y, true)))
-        return Scores(metrics, {"words": len(y)})
+        predictions = bundle.numbers([sentence.words for sentence in examples], progress)
+        predicted = torch.tensor([number for numbers in predictions for number in numbers])
+        true = torch.tensor([number for sentence in examples for number in sentence.numbers])
+        mse = (predicted - true).square().mean().item()
+        metrics = (
+            Metric("mse", mse, higher_is_better=False),
+            Metric("pearson", pearson(predicted, true)),
+        )
+        return Scores(metrics, {"words": len(predicted)})
 
     def show_prediction(self, bundle: Any, prediction: Rated, options: Any) -> list[Styled]:
         pairs = zip(prediction.words, prediction.numbers, strict=True)

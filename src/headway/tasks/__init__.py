@@ -1,6 +1,6 @@
-"""Applications of Headway, one folder each, and what they share.
+"""The applications of Headway, one folder each, and the modules that they share.
 
-The name is a function too: `headway.tasks()` lists the tasks and their recipes.
+The package can be called: `headway.tasks()` lists the tasks and their recipes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,10 @@ from types import ModuleType
 
 
 class _Tasks(ModuleType):
-    """This package, which can be called: Python binds its name in `headway` as it is imported."""
+    """The class of this package, which makes it callable.
+
+    Importing the package binds its name in `headway`, so a function of that name cannot be there.
+    """
 
     def __call__(self) -> dict[str, Sequence[str]]:
         from headway.tasks.registry import tasks

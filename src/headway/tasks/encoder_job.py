@@ -1,4 +1,4 @@
-"""What training runs share that fine-tune an encoder: rows by length, the model, the plan."""
+"""The base class of jobs that fine-tune an encoder: batches by length, the model, the summary."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ from headway.training import Objective, Stream
 
 
 class EncoderJob(ABC):
-    """A `Job` that begins with an encoder. A subclass says what a batch is and what the head is.
+    """A `Job` that fine-tunes an encoder. A subclass defines the batches and the head.
 
-    unit: what the rows are; targets: what the loss counts. config: of the run; start: the encoder.
-    lengths: of all training rows. least, passes: as `planned_steps` has them. decided: further
-    settings that follow from the data.
+    unit: the word for the training sequences. targets: the word for what the loss counts. config:
+    the configuration of the run. start: the encoder. lengths: the lengths of all training
+    sequences. least, passes: as in `planned_steps`. decided: further settings that follow from the
+    data.
     """
 
     unit: ClassVar[str] = "sentences"
@@ -51,39 +52,39 @@ class EncoderJob(ABC):
 
     @property
     def pad(self) -> int:
-        """The token that fills shorter rows of a batch."""
+        """The padding token of shorter sequences in a batch."""
         return self.start.tokenizer.marks.pad
 
     @abstractmethod
     def batch(self, chosen: list[int]) -> Any:
-        """The training rows of these numbers, on the machine's device."""
+        """Return the training sequences with these indices as a batch, on the machine's device."""
 
     @abstractmethod
     def with_head(self, bert: Bert) -> nn.Module:
-        """The model that is trained, made of a copy of the encoder."""
+        """Return the model to train, with a new head on a copy of the encoder."""
 
     @abstractmethod
     def bundle(self, model: Any) -> Bundle:
-        """The model as it is used and saved."""
+        """Return the bundle of the model, in which it is used and saved."""
 
     def build(self) -> nn.Module:
-        """The untrained model; blocks are frozen, recomputed or compiled as the settings say."""
+        """Build the untrained model; freeze, checkpoint or compile it as the settings require."""
         bert = copy_of(self.start, self.config.model.dropout)
         model = self.with_head(bert)
         prepare_blocks(model, self.config.training, self.config.machine, bert, "encode")
         return model
 
     def stream(self, epoch: int, position: int) -> Stream:
-        """Batches from there on, without end."""
+        """Yield batches from this epoch and position on, endlessly."""
         return self.rows.stream(epoch, position)
 
     @property
     def described(self) -> str:
-        """The model in words."""
+        """A description of the model for the terminal."""
         return shape_of(self.start)
 
     def plan(self) -> dict[str, Any]:
-        """For the screen."""
+        """Summarise model and batches for the terminal."""
         training = self.config.training
         return {
             "model": self.described,

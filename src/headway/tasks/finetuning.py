@@ -1,4 +1,5 @@
-"""What runs share that fine-tune an encoder: how they begin, and that their data stays the same."""
+"""Helpers of runs that fine-tune an encoder: initialisation, adapters, and a check that the data
+of a resumed run is unchanged."""
 
 from __future__ import annotations
 
@@ -25,27 +26,31 @@ from headway.transforms import lora as add_lora
 HINT = "--from RUN or --from MODEL, an encoder of BERT's family"
 
 
-def check_start(start: str | None, what: str) -> None:
-    """UsageError unless a model to start from is named."""
+def check_start(start: str | None, model: str) -> None:
+    """Raise UsageError if no pre-trained encoder is named. model: what is fine-tuned, in words."""
     if start is None:
-        raise UsageError(f"{what} is made from an encoder, and none is named", hint=HINT)
+        raise UsageError(
+            f"{model} is fine-tuned from a pre-trained encoder, and none is named", hint=HINT
+        )
 
 
 def open_start(start: str | None) -> EncoderBundle:
-    """The encoder that is fine-tuned. UsageError if it is no encoder."""
+    """Load the encoder to fine-tune. Raises UsageError if it is another kind of model."""
     return load_as(EncoderBundle, str(start))
 
 
 def copy_of(start: EncoderBundle, dropout: float) -> Bert:
-    """A model of its own with the values of `start`."""
+    """Copy the encoder with its weights and another dropout probability."""
     bert = Bert(replace(start.config, dropout=dropout))
     bert.load_state_dict(start.model.state_dict())
     return bert
 
 
 def adapt(model: nn.Module, lora: LoRAConfig) -> None:
-    """Add adapters, which alone are trained, if the settings say so. UsageError if no layer has
-    one of the names."""
+    """Add low-rank adapters and freeze all other weights, if `lora.rank` is above 0.
+
+    Raises UsageError if a pattern of `lora.targets` matches no layer.
+    """
     if lora.rank:
         try:
             add_lora(model, lora.rank, lora.alpha, lora.dropout, lora.targets or None)
@@ -54,7 +59,7 @@ def adapt(model: nn.Module, lora: LoRAConfig) -> None:
 
 
 def without_adapters(model: Any, lora: LoRAConfig) -> Any:
-    """A copy with the adapters merged into the weights; the model itself if it has none."""
+    """Copy the model with its adapters merged into the weights; without adapters, return it."""
     if not lora.rank:
         return model
     merged = merge_lora(deepcopy(model))
@@ -62,32 +67,36 @@ def without_adapters(model: Any, lora: LoRAConfig) -> Any:
 
 
 def shape_of(start: EncoderBundle | TextBundle) -> str:
-    """For the screen."""
+    """Describe the shape of the model for the terminal."""
     shape = start.config
     return f"{shape.num_layers} layers, d={shape.model_dim}, {shape.num_heads} heads"
 
 
 def balanced(counts: Counter[Any], classes: int) -> tuple[float, ...]:
-    """N / (C n_c): all together the examples weigh what they did, and each class as much as any
-    other. A class without an example to train on has weight 0."""
+    """Compute class weights that balance the loss: N / (C n_c) for class c.
+
+    N is the number of examples, C the number of classes that have examples, and n_c the number of
+    examples of class c. The mean weight of an example is 1. A class without a training example has
+    weight 0.
+    """
     total = counts.total()
     return tuple(total / (len(counts) * counts[c]) if counts[c] else 0.0 for c in range(classes))
 
 
 def check_unchanged(path: Path, reader: str, sides: Sequence[Any]) -> None:
-    """Note what is learned from; DataError if the run began with something else.
+    """Write the fingerprint of the training data, or compare it with that of an existing run.
 
-    Examples are read anew each time that a run goes on; others would make it another run. reader:
-    the fingerprint of what reads them.
+    The examples are read again whenever a run is resumed, and must be the same. path: the file of
+    the fingerprint in the run folder. reader: the fingerprint of the reader of the examples. sides:
+    the training and the held-out examples, as JSON values. Raises DataError if they differ.
     """
-    seen = hashlib.sha256(json.dumps(sides).encode()).hexdigest()
-    facts = {"format": 1, "reader": reader, "sha256": seen}
+    digest = hashlib.sha256(json.dumps(sides).encode()).hexdigest()
+    fingerprint = {"format": 1, "reader": reader, "sha256": digest}
     if not path.exists():
-        write_file(path, json_bytes(facts))
-    elif read_json(path) != facts:
+        write_file(path, json_bytes(fingerprint))
+    elif read_json(path) != fingerprint:
         raise DataError(
-            "the texts, what is marked in them, or the model to start from are not those that the "
-            "run began with",
+            "the texts, their labels or the pre-trained model have changed since the run started",
             str(path),
-            "put them back, or --run OTHERNAME for a new run",
+            "restore them, or start a new run with --run OTHERNAME",
         )

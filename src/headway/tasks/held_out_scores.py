@@ -1,4 +1,4 @@
-"""A run's model on what the run holds out: the evaluation of its task."""
+"""Evaluates the model of a run on the run's held-out examples."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def scores_of(
     emit: Callable[..., None],
     progress: Callable[[int], None],
 ) -> Scores:
-    """`Task.evaluate` of the model, as the job's bundle, on the job's held-out examples.
+    """Evaluate the model with `Task.evaluate` on the job's held-out examples.
 
-    Its samples are told by emit("sample", ...).
+    Samples are sent to emit("sample", ...). Returns the scores.
     """
     bundle = job.evaluated(model) if isinstance(job, Accompanied) else job.bundle(model)
     with machine.precision():

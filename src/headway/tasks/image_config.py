@@ -1,4 +1,4 @@
-"""Settings that the runs of all image tasks share: which images, and the shape of the encoder."""
+"""Settings that all image tasks share: the images, and the shape of the encoder."""
 
 from __future__ import annotations
 
@@ -12,68 +12,80 @@ from headway.tasks.sections import left_open
 
 @dataclass(frozen=True, kw_only=True)
 class ImageDataConfig:
-    """How images are held out and made one size."""
+    """How images are held out for validation and resized."""
 
-    held_out: float = setting(0.1, "share of the pictures kept so", gt=0, lt=1)
+    held_out: float = setting(
+        0.1,
+        "fraction of the training images that is held out if there are no validation images",
+        gt=0,
+        lt=1,
+    )
     fit: Literal["crop", "squash", "pad"] = setting(
         "crop",
-        "pictures of other proportions: the middle is cut out, all is pressed in, or black stands "
-        "around it and nothing is scaled (sounds); with --from as that model has it",
+        "handling of images of another aspect ratio: centre crop, squash, or pad with black "
+        "without resizing (for sounds); with --from, that of the pre-trained model",
     )
     resampling: Literal["bilinear", "bicubic", "lanczos"] = setting(
-        "bicubic", "how pictures are made larger or smaller"
+        "bicubic", "interpolation with which images are resized"
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class LabelledImageDataConfig(ImageDataConfig):
+    """The labelled images that a model is trained on."""
+
     train: tuple[str, ...] = setting(
         (),
-        "pictures by class: a folder of folders, a .zip of it, an .npz or .parquet file, or digits",
+        "training images with classes: a folder with a subfolder for each class, a .zip of such a "
+        "folder, an .npz or .parquet file, or digits",
     )
     valid: tuple[str, ...] = setting(
-        (), "held-out pictures; none: those that train has for that, else some of train"
+        (),
+        "validation images; if unset, the validation split of train, or else a held-out fraction "
+        "of train",
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImageEncoderSettings(ViTConfig):
-    """An encoder's shape; what is None follows from the images, or from the model to start from."""
+    """The shape of an image encoder. The images or the pre-trained model decide what is None."""
 
     image_size: int | None = setting(  # type: ignore[assignment]
         None,
-        "height of the pictures, in pixels; none: as they are, if all are alike",
+        "height of the images in pixels, to which they are resized; if unset, their own height if "
+        "all have the same size",
         gt=0,
         le=PIXELS,
     )
     channels: int | None = setting(  # type: ignore[assignment]
         None,
-        "1: grey, 3: in colour; none: as the pictures are",
+        "number of channels: 1 (greyscale) or 3 (RGB); if unset, as many as the images have",
         gt=0,
         le=PIXELS,
     )
     positions: Literal["learned", "sinusoidal", "none"] = setting(
-        "sinusoidal", "how a patch knows its place: trained vectors, or sines of row and column"
+        "sinusoidal",
+        "position encoding of the patches: learned embeddings, or sinusoids of row and column",
     )
 
     def __post_init__(self) -> None:
         if self.channels not in (None, 1, 3):
-            raise ValueError(f"channels={self.channels}: pictures have 1 or 3")
+            raise ValueError(f"channels={self.channels}: images have 1 channel or 3")
         if self.image_size is not None:
             super().__post_init__()
 
     @property
     def described(self) -> str:
-        """The encoder in words."""
+        """A description of the encoder's shape for the terminal."""
         (y, x), (height, width) = self.vit.image, self.patch
         return (
             f"{self.num_layers} layers, d={self.model_dim}, {self.num_heads} heads, "
-            f"pictures of {y} x {x} x {self.channels} in patches of {height} x {width}"
+            f"images of {y} x {x} x {self.channels} in patches of {height} x {width}"
         )
 
     @property
     def vit(self) -> ViTConfig:
-        """The encoder's configuration; what the images decide must be there."""
+        """The configuration of the encoder; the settings that the images decide must be set."""
         return ViTConfig(**{field.name: getattr(self, field.name) for field in fields(ViTConfig)})
 
 
@@ -82,14 +94,17 @@ SHAPE = tuple(
     for field in fields(ViTConfig)
     if field.name not in ("dropout", "pooler", "image_size")
 )
-"""The settings of the encoder that the model to start from decides."""
+"""The settings of the encoder that a pre-trained model decides."""
 
 
 def decided_by_images(
     model: ImageEncoderSettings, start: str | None, key: str = "model"
 ) -> frozenset[str]:
-    """Settings of the model, under `key`, that follow from the images, or from the model that it
-    starts from."""
+    """List the settings of the model that the images or the pre-trained model decide.
+
+    model: the requested settings. start: the pre-trained model, or None. key: the dotted key of
+    the section that holds the settings. Returns dotted keys.
+    """
     decided = left_open(model, "image_size", "channels")
     if model.image_size is None:
         decided |= {"image_width"}

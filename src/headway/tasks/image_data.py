@@ -1,4 +1,4 @@
-"""From images with labels to images of one size in the run folder; what exists is reused."""
+"""Labelled images: reads them, splits them, and writes them in one size to the run folder."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from headway.tasks.job import Emit
 from headway.tasks.splits import check_known, check_sides, hold_out
 
 DARK = 64
-"""A note is shown if the brightest pixel of all images is darker."""
+"""A note is shown if the brightest pixel of all images is below this value."""
 
 
 @dataclass(frozen=True)
 class PreparedImages:
-    """Images of one size to train on and to validate on. reader: how they are read."""
+    """Training and validation images of one size. reader: the reader that made them."""
 
     reader: ImageReader
     train: ImageCorpus
@@ -35,16 +35,16 @@ class PreparedImages:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The names of the classes, in the order of their numbers."""
+        """The names of the classes, in the order of their indices."""
         return self.train.classes
 
 
 def check_images(data: LabelledImageDataConfig, recipe: str) -> None:
-    """UsageError unless there are images."""
+    """Raise UsageError if no images are named, or if a file or folder is missing."""
     if not data.train:
         raise UsageError(
-            "there are no pictures to learn from",
-            hint=f"headway train {recipe} FOLDER, with a folder in it for each class; or a "
+            "no training images are named",
+            hint=f"headway train {recipe} FOLDER, which has a subfolder for each class; or a "
             ".zip, .npz or .parquet file, or --data digits",
         )
     for source in (*data.train, *data.valid):
@@ -60,36 +60,37 @@ def prepare_labelled_images(
     *,
     least_classes: int = 2,
 ) -> PreparedImages:
-    """The images in `folder`, made once; and how they are read.
+    """Prepare the training and validation images in the run folder, or reuse them.
 
-    start: how the model to start from reads images.
+    model: the requested shape of the encoder. start: the image reader of the pre-trained model, or
+    None. least_classes: the minimum number of classes. Returns the images and their reader.
     """
-    place = folder / "data"
-    if all((path).exists() for path in (folder / FILE, place / "train", place / "valid")):
-        train, valid = ImageCorpus.open(place / "train"), ImageCorpus.open(place / "valid")
-        _tell(train, valid, emit, reused=True)
+    root = folder / "data"
+    if all(path.exists() for path in (folder / FILE, root / "train", root / "valid")):
+        train, valid = ImageCorpus.open(root / "train"), ImageCorpus.open(root / "valid")
+        _report(train, valid, emit, reused=True)
         return PreparedImages(ImageReader.load(folder), train, valid)
     examples = labelled_images(data, emit, least_classes)
     labels = tuple(_ordered({image.label for image in examples.train}))
-    told = ", ".join(data.train), "--model.image-size 64"
-    sized = sized_reader(model, data, start, examples.train, told)
+    where_and_hint = ", ".join(data.train), "--model.image-size 64"
+    sized = sized_reader(model, data, start, examples.train, where_and_hint)
     corpora = {}
     for name, images in (("train", examples.train), ("valid", examples.valid)):
-        if (place / name).exists():
-            corpora[name] = ImageCorpus.open(place / name)
+        if (root / name).exists():
+            corpora[name] = ImageCorpus.open(root / name)
             continue
 
         def progress(done: int, name: str = name) -> None:
-            emit({"kind": "preparing", "what": name, "done": done, "unit": "pictures"})
+            emit({"kind": "preparing", "what": name, "done": done, "unit": "images"})
 
-        corpora[name] = prepare_images(images, labels, sized, place / name, progress)
+        corpora[name] = prepare_images(images, labels, sized, root / name, progress)
     train, valid = corpora["train"], corpora["valid"]
     reader = sized
     if start is None:
         mean, deviation = mean_and_deviation(train)
         reader = replace(sized, mean=mean, deviation=deviation)
     note_dark(train, emit)
-    _tell(train, valid, emit, reused=False)
+    _report(train, valid, emit, reused=False)
     reader.save(folder)
     return PreparedImages(reader, train, valid)
 
@@ -99,22 +100,22 @@ def labelled_images(
     emit: Emit = lambda event: None,
     least_classes: int = 2,
 ) -> LabelledImages:
-    """What is trained on, and what is held out: data.valid, or what train's sources have for that,
-    or some of them.
+    """Read the training images and the validation images.
 
-    Which of them follows from an image's content (`hold_out`), so that one that occurs twice is not
-    on both sides. The first image of a class that no training image has is not held out. DataError
-    where a side is empty or has a class that is not learned, and for fewer classes than
-    `least_classes`.
+    The validation images are data.valid if set, else the validation split of data.train if it has
+    one, else a held-out fraction of data.train. The content of an image decides whether it is held
+    out (`hold_out`), so that duplicates are in the same split. The first image of a class without
+    a training image is not held out. Raises DataError if a split is empty, if a class has no
+    training image, or if there are fewer classes than `least_classes`.
     """
     sources = read_images(data.train)
     train, valid = sources.train, sources.valid
     if sources.test:
-        text = f"{len(sources.test):,} pictures called test are left for headway eval"
+        text = f"{len(sources.test):,} images of the test split are left for headway eval"
         emit({"kind": "note", "text": text})
     if data.valid:
         if valid:
-            text = f"{len(valid):,} pictures called valid are left out: data.valid names others"
+            text = f"{len(valid):,} images of the validation split are left out: data.valid is set"
             emit({"kind": "note", "text": text})
         valid = read_images(data.valid).every
     elif not valid:
@@ -131,17 +132,17 @@ def labelled_images(
 
 
 def images_of_run(config: Any, run: Path) -> LabelledImageDataConfig:
-    """Which labelled images a run was trained on. UsageError if it was not."""
+    """Return the data section of a run. Raises UsageError if it was not trained on images."""
     data = getattr(config, "data", None)
     if not isinstance(data, LabelledImageDataConfig):
         raise UsageError(
-            f"{run} does not say what it was trained on", hint="name a folder of pictures"
+            f"{run} is no run that was trained on labelled images", hint="name a folder of images"
         )
     return data
 
 
 def content(image: LabelledImage) -> bytes:
-    """What decides whether it is held out."""
+    """Return the bytes that decide whether an image is held out."""
     data = image.data()
     return data if isinstance(data, bytes) else data.tobytes()
 
@@ -154,17 +155,21 @@ def _check_classes(
 ) -> None:
     sources = ", ".join(data.train)
     hint = "--data.valid FOLDER, or another --data.held-out"
-    check_sides(train, valid, f"{len(train) + len(valid):,} pictures", sources, hint)
+    check_sides(train, valid, f"{len(train) + len(valid):,} images", sources, hint)
     labels = {image.label for image in train}
     if len(labels) < least_classes:
-        raise DataError(f"pictures of two classes are needed: all show {labels.pop()!r}", sources)
+        raise DataError(
+            f"expected images of at least {least_classes} classes, but all training images have "
+            f"the class {labels.pop()!r}",
+            sources,
+        )
     check_known(
-        ((image.label, image.where) for image in valid), labels, "class", "the training pictures"
+        ((image.label, image.where) for image in valid), labels, "class", "the training images"
     )
 
 
 def _ordered(labels: set[str]) -> list[str]:
-    """Numbers by their size, names by the alphabet."""
+    """Sort the names of classes: by value if all are numbers, else alphabetically."""
     if all(label.isdecimal() for label in labels):
         return sorted(labels, key=lambda label: (int(label), label))
     return sorted(labels)
@@ -175,10 +180,13 @@ def sized_reader(
     data: ImageDataConfig,
     start: ImageReader | None,
     images: Sequence[LabelledImage],
-    told: tuple[str, str],
+    where_and_hint: tuple[str, str],
 ) -> ImageReader:
-    """Which size and how many channels all pictures get. UsageError where none is told and they
-    differ; told: where they come from, and what names a size."""
+    """Determine the size and the number of channels of all images, and return their reader.
+
+    where_and_hint: the files of the images and the flag that sets a size, for the error. Raises
+    UsageError if no size is set and the images have different sizes.
+    """
     shapes = Counter(image.shape() for image in images)
     sizes = {(y, x) for y, x, _ in shapes}
     if model.image_size is not None:
@@ -188,15 +196,15 @@ def sized_reader(
     elif len(sizes) == 1:
         height, width = sizes.pop()
     elif data.fit == "pad":
-        largest = (max(each) for each in zip(*sizes, strict=True))
+        largest = (max(lengths) for lengths in zip(*sizes, strict=True))
         sides = zip(largest, model.patch, strict=True)
         height, width = (-(-side // patch) * patch for side, patch in sides)
     else:
-        (y, x, _), (other_y, other_x, _) = [shape for shape, _ in shapes.most_common(2)]
+        (y, x, _), (second_y, second_x, _) = [shape for shape, _ in shapes.most_common(2)]
         raise UsageError(
-            f"pictures of {len(sizes):,} sizes ({x} x {y}, {other_x} x {other_y}, ...), and the "
-            "model sees one",
-            *told,
+            f"the images have {len(sizes):,} sizes ({x} x {y}, {second_x} x {second_y}, ...), but "
+            "the model needs one size",
+            *where_and_hint,
         )
     if start is not None:
         return start.of_size(height, width)
@@ -213,27 +221,27 @@ def sized_reader(
 
 
 def note_dark(train: ImageCorpus, emit: Emit) -> None:
-    """Tell of pictures that are all dark, which have another scale than others."""
+    """Emit a note if all training images are dark, as if their pixels had another scale."""
     brightest = int(train.pixels.max())
     if brightest < DARK:
         text = (
-            f"the brightest pixel is {brightest} of 255: other pictures must be as dark to be "
-            "read right"
+            f"the brightest pixel of the training images is {brightest} of 255; images to classify "
+            "need the same scale"
         )
         emit({"kind": "note", "text": text})
 
 
-def _tell(train: ImageCorpus, valid: ImageCorpus, emit: Emit, *, reused: bool) -> None:
+def _report(train: ImageCorpus, valid: ImageCorpus, emit: Emit, *, reused: bool) -> None:
     for corpus in (train, valid):
-        facts = {"what": corpus.folder.name, "count": len(corpus), "unit": "pictures"}
-        emit({"kind": "prepared", **facts, "reused": reused})
+        size = {"what": corpus.folder.name, "count": len(corpus), "unit": "images"}
+        emit({"kind": "prepared", **size, "reused": reused})
     if len(train.classes) < 2:
         return
     number, count = Counter(valid.labels.tolist()).most_common(1)[0]
     emit(
         {
             "kind": "note",
-            "text": f"{len(train.classes)} classes; to say {train.classes[number]!r} always is "
-            f"right for {count / len(valid):.1%}",
+            "text": f"{len(train.classes)} classes; majority baseline "
+            f"({train.classes[number]!r}): accuracy {count / len(valid):.1%}",
         }
     )

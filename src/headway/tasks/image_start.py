@@ -1,4 +1,4 @@
-"""The image encoder that a run starts from, and the settings that it decides."""
+"""The pre-trained image encoder of a run, and the settings that it decides."""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ from headway.tasks.image_config import SHAPE, ImageEncoderSettings
 from headway.tasks.opening import load
 
 
-def open_image_start(name: str | None, what: str) -> ImageEncoding | None:
-    """The model to start from, if one is named. UsageError if it encodes no images.
+def open_image_start(name: str | None, model: str) -> ImageEncoding | None:
+    """Load the pre-trained image encoder, if one is named.
 
-    what: the model that is made from it, for the message.
+    model: the model that is trained, in words, for the error. Raises UsageError if `name` is
+    another kind of model.
     """
     if name is None:
         return None
     start = load(name)
     if not isinstance(start, ImageEncoding):
         raise UsageError(
-            f"{name} holds a {start.kind}; {what} is made from an image encoder or a classifier of "
-            "pictures"
+            f"{name} holds a {start.kind}; {model} needs a pre-trained image encoder or image "
+            "classifier",
+            hint="headway train dino IMAGES trains an image encoder",
         )
     return start
 
@@ -31,8 +33,10 @@ def open_image_start(name: str | None, what: str) -> ImageEncoding | None:
 def decided_settings(
     model: ImageEncoderSettings, reader: ImageReader, start: ImageEncoding | None
 ) -> dict[str, Any]:
-    """Settings of the model that the images and the start decide. UsageError if another value than
-    the start's was requested."""
+    """Return the settings of the model that the images and the pre-trained model decide.
+
+    Raises UsageError if a setting was requested that differs from the pre-trained model's.
+    """
     defaults = type(model)()
     decided = {}
     if start is not None:
@@ -41,7 +45,7 @@ def decided_settings(
 
 
 def size_settings(key: str, reader: ImageReader) -> dict[str, Any]:
-    """The settings, under `key`, of the size and the channels of images."""
+    """Return the settings of the image size and the number of channels, in section `key`."""
     width = None if reader.width == reader.height else reader.width
     size = {"image_size": reader.height, "image_width": width, "channels": reader.channels}
     return {f"{key}.{name}": value for name, value in size.items()}
@@ -50,10 +54,16 @@ def size_settings(key: str, reader: ImageReader) -> dict[str, Any]:
 def settings_of_start(
     key: str, requested: Any, defaults: Any, start: Any, names: Sequence[str]
 ) -> dict[str, Any]:
-    """The settings, under `key`, of the model to start from. UsageError if another value was
-    requested, which is not the default either."""
+    """Return the settings `names` of the pre-trained model `start`, in section `key`.
+
+    Raises UsageError if a setting was requested that is neither the default nor the pre-trained
+    model's value.
+    """
     for name in names:
-        value, of_start = getattr(requested, name), getattr(start, name)
-        if value not in (getattr(defaults, name), of_start) and name != "image_width":
-            raise UsageError(f"{key}.{name}={value}, and the model to start from has {of_start}")
+        value, pre_trained = getattr(requested, name), getattr(start, name)
+        if value not in (getattr(defaults, name), pre_trained) and name != "image_width":
+            raise UsageError(
+                f"{key}.{name}={value}, but the pre-trained model has {pre_trained}",
+                hint=f"leave {key}.{name} unset",
+            )
     return {f"{key}.{name}": getattr(start, name) for name in names}

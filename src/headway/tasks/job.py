@@ -1,4 +1,7 @@
-"""What a task brings to a training run; `run.train` does everything else."""
+"""The contract of a job: the parts of a training run that a task provides.
+
+`run.train` does everything else.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +19,16 @@ from headway.training import Event, Objective, Stream
 from headway.transforms import compile, freeze, recompute
 
 Emit = Callable[[Event], None]
-"""Tells the listeners while data is prepared; raises `Interrupted` if somebody asked to stop."""
+"""Receives progress events while data is prepared; raises `Interrupted` if the run must stop."""
 
 
 @runtime_checkable
 class Job(Protocol):
     """One training run of a task, after its data was prepared.
 
-    config: the run's, with what the data decided (vocabulary sizes) filled in. held_out: the
-    examples that `Task.evaluate` gets each time. evaluation: its options.
+    config: the configuration of the run, in which the settings are set that the data decide
+    (vocabulary sizes). held_out: the examples of `Task.evaluate` at each evaluation. evaluation:
+    its options.
     """
 
     config: Any
@@ -39,24 +43,27 @@ class Job(Protocol):
     def evaluation(self) -> Any: ...
 
     def build(self) -> nn.Module:
-        """The untrained model. The seed was set just before."""
+        """Build the untrained model. The random seed was set before the call."""
         ...
 
     def stream(self, epoch: int, position: int) -> Stream:
-        """Batches from there on, without end."""
+        """Yield batches from this epoch and position on, endlessly."""
         ...
 
     def bundle(self, model: Any) -> Bundle:
-        """The model as it is used and saved."""
+        """Return the bundle of the model, in which it is used and saved."""
         ...
 
     def plan(self) -> dict[str, Any]:
-        """For the screen: model and batches in words, unit of the targets, batches_an_epoch."""
+        """Summarise the job for the terminal.
+
+        Returns descriptions of model and batches, unit of the targets, and batches_an_epoch.
+        """
         ...
 
 
 class Example(NamedTuple):
-    """What a job shows of its held-out data: as `watch` takes it."""
+    """One held-out example of a job, as the arguments of `watch`."""
 
     given: Any
     second: str | None = None
@@ -73,44 +80,50 @@ class Watchable(Protocol):
 
 @runtime_checkable
 class Compared(Protocol):
-    """A `Job` that is compared with the model that it starts from or learns from."""
+    """A `Job` whose model is compared with its pre-trained model or its teacher."""
 
     def baseline(self, progress: Callable[..., None]) -> str | None:
-        """A note on what that model scores on the held-out data, before training; None to show
-        none. progress: as in `Task.evaluate`."""
+        """Evaluate that model on the held-out data before training.
+
+        progress: as in `Task.evaluate`. Returns a note with its scores, or None for no note.
+        """
         ...
 
 
 @runtime_checkable
 class Accompanied(Protocol):
-    """A `Job` whose models are evaluated together with what is not saved of them."""
+    """A `Job` whose evaluation needs parts of the model that are not saved."""
 
     def evaluated(self, model: Any) -> Any:
-        """What `Task.evaluate` gets in place of the bundle."""
+        """Return the object that `Task.evaluate` receives instead of the bundle."""
         ...
 
 
 def moved(batches: Iterator[tuple[int, int, Any]], device: str) -> Stream:
-    """The same batches on another device."""
+    """Move batches to a device."""
     return ((epoch, position, batch.to(device)) for epoch, position, batch in batches)
 
 
 def planned_steps(
     training: FineTuningConfig, batches: int, least: int, passes: float = 1.0
 ) -> dict[str, int]:
-    """{"training.steps": how many}: those named, or as many as training.epochs has, or else
-    `least`, and `passes` over the examples where that is more. batches: of one pass.
+    """Determine the number of training steps.
 
-    UsageError if steps and epochs are both named and disagree.
+    It is training.steps if set, or the number of updates in training.epochs if that is set, or else
+    the larger of `least` and the number of updates in `passes` epochs. batches: the number of
+    batches of an epoch. Returns {"training.steps": number}.
+
+    Raises UsageError if steps and epochs are both set and disagree.
     """
-    named, epochs = training.steps, training.epochs
+    requested, epochs = training.steps, training.epochs
     if epochs is None:
-        return {"training.steps": named or max(least, _updates(training, batches, passes))}
+        return {"training.steps": requested or max(least, _updates(training, batches, passes))}
     steps = _updates(training, batches, epochs)
-    if named not in (None, steps):
+    if requested not in (None, steps):
         raise UsageError(
-            f"training.steps={named} is not training.epochs={epochs:g}, which is {steps:,} steps",
-            hint="name one of them; --training.epochs none takes it back",
+            f"training.steps={requested} disagrees with training.epochs={epochs:g}, which is "
+            f"{steps:,} steps",
+            hint="set only one of them; --training.epochs none unsets it",
         )
     return {"training.steps": steps}
 
@@ -126,9 +139,10 @@ def prepare_blocks(
     body: nn.Module,
     reads: str,
 ) -> None:
-    """Frozen blocks, blocks that run twice to save memory, and a compiled model, as asked for.
+    """Freeze blocks, switch on activation checkpointing and compile, as the settings require.
 
-    reads: the method of `body`, the model itself or what it was made from, that training calls.
+    body: the model, or the encoder in it. reads: the name of the method of `body` that training
+    calls, which is compiled.
     """
     if isinstance(training, FineTuningConfig) and training.frozen is not None:
         freeze(model, training.frozen)

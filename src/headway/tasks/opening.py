@@ -1,4 +1,4 @@
-"""`headway.load(folder)`: which family of models a folder holds, and its bundle."""
+"""`headway.load(folder)`: detects the family of a model and loads its bundle."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from headway.transforms.fast import contiguous_parameters
 from headway.transforms.fast import fast as make_fast
 
 FOREIGN = "model_type"
-"""A key that config.json has in Hugging Face folders and not in ours."""
+"""A key of config.json in Hugging Face folders, which Headway's folders do not have."""
 
 FOREIGN_KEYS = {
     *("architectures", "transformers_version", "torch_dtype", "dtype", "_name_or_path"),
     *("hidden_size", "num_hidden_layers", "num_attention_heads", "n_embd", "n_layer", "n_head"),
     *("vocab_size", "id2label", "max_position_embeddings"),
 }
-"""Others that only they have: enough to recognise a folder whose `model_type` is missing."""
+"""Further keys of Hugging Face only, by which a folder without `model_type` is recognised."""
 
 B = TypeVar("B")
 
@@ -39,18 +39,20 @@ def load(
     family: str | None = None,
     fast: bool = True,
 ) -> Bundle:
-    """Open a bundle, the best model of a run folder, a Hugging Face folder of a language model, of
-    an encoder of BERT's family or of pictures (ViT, DINO, DINOv2), of a captioner, or a llama2.c
-    file (its tokenizer, tok*.bin, beside it).
+    """Load a model.
 
-    verify: compare the files of a Headway model with the hashes in its manifest; False saves about
-    a second for each GB. family: the `model_type` of a Hugging Face folder whose config.json has
-    none, such as "bert". A Hugging Face folder without a tokenizer is loaded too; using the
-    tokenizer raises UsageError. DataError if a file is missing or damaged, if a weight is not
-    finite, or if model and tokenizer do not belong together.
+    folder: a bundle, a run folder (whose best model is loaded), a Hugging Face folder of a language
+    model, an encoder of BERT's family, an image encoder (ViT, DINO, DINOv2) or a captioner, or a
+    llama2.c file with its tokenizer tok*.bin in the same folder. verify: compare the files of a
+    Headway model with the hashes in its manifest; False saves about a second per GB. family: the
+    `model_type` of a Hugging Face folder whose config.json has none, such as "bert".
 
     fast: replace plain classes by their fast twins (`transforms/fast/`), and on a CPU move the
-    parameters into one block of memory (`contiguous_parameters`); False runs the textbook's code.
+    parameters into one block of memory (`contiguous_parameters`); False keeps the plain code.
+
+    A Hugging Face folder without a tokenizer is loaded too; using the tokenizer raises UsageError.
+    Raises DataError if a file is missing or damaged, if a weight is not finite, or if model and
+    tokenizer do not match.
     """
     bundle = _open(folder, device, verify, family)
     check_finite(bundle.model, Path(folder))
@@ -60,66 +62,67 @@ def load(
 
 
 def _open(folder: str | Path, device: str, verify: bool, family: str | None) -> Bundle:
-    place = _place_of(folder)
-    if place.is_file():
-        _check_family(family, "llama2.c", place)
-        return _llama2c(place, device)
+    path = _path_of(folder)
+    if path.is_file():
+        _check_family(family, "llama2.c", path)
+        return _llama2c(path, device)
     if verify:
-        verify_files(place)
-    values = read_json(place / CONFIG_FILE)
+        verify_files(path)
+    values = read_json(path / CONFIG_FILE)
     if isinstance(values, dict) and values.get(FOREIGN) is not None:
-        _check_family(family, str(values[FOREIGN]), place)
-        return _foreign(place, device, str(values[FOREIGN]))
+        _check_family(family, str(values[FOREIGN]), path)
+        return _foreign(path, device, str(values[FOREIGN]))
     if isinstance(values, dict) and "format" not in values and _is_hugging_face(values):
-        return _foreign(place, device, _named_type(family, place / CONFIG_FILE))
-    facts = read_facts(place)
-    _check_family(family, str(facts.get("family")), place)
-    spec, config = _family(facts, place / CONFIG_FILE)
+        return _foreign(path, device, _named_type(family, path / CONFIG_FILE))
+    metadata = read_facts(path)
+    _check_family(family, str(metadata.get("family")), path)
+    spec, config = _family(metadata, path / CONFIG_FILE)
     with shapes_only():
         model: Any = MODELS[config.family].make(config)
-    fill(model, place)
-    return spec.bundle.open(model.to(device), place, facts)
+    fill(model, path)
+    return spec.bundle.open(model.to(device), path, metadata)
 
 
 def family_of(folder: str | Path) -> str:
-    """The family of the model in a folder that `load` opens, as its config.json names it.
+    """Return the family of the model in a folder that `load` can load, as config.json names it.
 
-    A model of another library is opened for it: which of ours it becomes follows from more than its
-    config.json.
+    A model of another library is loaded for it: its family follows from more than config.json.
     """
-    place = _place_of(folder)
-    if place.is_dir():
-        values = read_json(place / CONFIG_FILE)
+    path = _path_of(folder)
+    if path.is_dir():
+        values = read_json(path / CONFIG_FILE)
         if isinstance(values, dict) and FOREIGN not in values and "format" in values:
             return str(values.get("family"))
     model: Any = load(folder).model
     return str(model.config.family)
 
 
-def _place_of(folder: str | Path) -> Path:
-    """The file, or the folder with the config.json. UsageError if there is none."""
-    place = Path(folder)
-    if place.is_file():
-        return place
-    if (place / "model" / CONFIG_FILE).is_file():
-        place = place / "model"
-    if not (place / CONFIG_FILE).is_file():
-        place = interop.read_sentence_folder(place).encoder
-    if not (place / CONFIG_FILE).is_file():
+def _path_of(folder: str | Path) -> Path:
+    """Return the file, or the folder with the config.json. Raises UsageError if there is none."""
+    path = Path(folder)
+    if path.is_file():
+        return path
+    if (path / "model" / CONFIG_FILE).is_file():
+        path = path / "model"
+    if not (path / CONFIG_FILE).is_file():
+        path = interop.read_sentence_folder(path).encoder
+    if not (path / CONFIG_FILE).is_file():
         raise UsageError(
             f"{folder} holds no model: there is no {CONFIG_FILE}",
             hint="name a run folder (headway runs ls) or the model folder inside it",
         )
-    return place
+    return path
 
 
-def _check_family(requested: str | None, found: str, place: Path) -> None:
-    if requested not in (None, found):
-        raise UsageError(f"family {requested} was requested, and this is {found}", str(place))
+def _check_family(requested: str | None, actual: str, path: Path) -> None:
+    if requested not in (None, actual):
+        raise UsageError(
+            f"family {requested} was requested, and this is a model of family {actual}", str(path)
+        )
 
 
 def _named_type(family: str | None, path: Path) -> str:
-    """The `model_type` of a Hugging Face folder whose config.json has none: the requested one."""
+    """Check and return the requested `model_type` of a folder whose config.json has none."""
     known = ", ".join(interop.FAMILIES)
     if family is None:
         raise DataError(
@@ -129,89 +132,93 @@ def _named_type(family: str | None, path: Path) -> str:
             f'there as "{FOREIGN}": "bert"; known: {known}',
         )
     if family not in interop.FAMILIES:
-        meant = did_you_mean(family, interop.FAMILIES)
-        raise UsageError(f"unknown family {family}{meant}", hint=f"one of: {known}")
+        suggestion = did_you_mean(family, interop.FAMILIES)
+        raise UsageError(f"unknown family {family}{suggestion}", hint=f"one of: {known}")
     return family
 
 
 def _is_hugging_face(values: dict[str, Any]) -> bool:
-    """Whether config.json has keys that Hugging Face's configurations have and ours have not."""
+    """Return whether config.json has keys that only Hugging Face's configurations have."""
     return not FOREIGN_KEYS.isdisjoint(values)
 
 
-def _foreign(place: Path, device: str, kind: str) -> Bundle:
-    """A Hugging Face folder's model with the tokenizer there. kind: its `model_type`."""
-    model: Any = interop.build(*interop.read(place, kind))
+def _foreign(path: Path, device: str, kind: str) -> Bundle:
+    """Load the model and the tokenizer of a Hugging Face folder. kind: its `model_type`."""
+    model: Any = interop.build(*interop.read(path, kind))
     spec = spec_of(model.config.family)
     if spec is None or spec.foreign is None:
-        raise DataError(f"no task opens a {model.config.family} of another library", str(place))
-    return spec.foreign(model.to(device), place, kind)
+        raise DataError(
+            f"no task can load a {model.config.family} model of another library", str(path)
+        )
+    return spec.foreign(model.to(device), path, kind)
 
 
 def _llama2c(path: Path, device: str) -> TextBundle:
-    beside = sorted(path.parent.glob("tok*.bin"))
-    if len(beside) != 1:
+    tokenizers = sorted(path.parent.glob("tok*.bin"))
+    if len(tokenizers) != 1:
         raise UsageError(
-            f"{len(beside)} files tok*.bin stand beside it, and one must, its tokenizer",
+            "a llama2.c file needs exactly one tokenizer, tok*.bin, in its folder; there are "
+            f"{len(tokenizers)}",
             str(path),
             "name a folder if this is no llama2.c file",
         )
     model = interop.build(*interop.read_llama2c(path)).to(device)
-    return TextBundle(model, interop.read_llama2c_tokenizer(beside[0]))
+    return TextBundle(model, interop.read_llama2c_tokenizer(tokenizers[0]))
 
 
-def load_as(wanted: type[B], folder: str | Path, device: str = "cpu") -> B:
-    """The bundle in `folder`, which must be of this class."""
-    return expect(wanted, load(folder, device), folder)
+def load_as(bundle_class: type[B], folder: str | Path, device: str = "cpu") -> B:
+    """Load the bundle in `folder`. Raises UsageError if it is not of this class."""
+    return expect(bundle_class, load(folder, device), folder)
 
 
-def expect(wanted: type[B], bundle: Bundle, folder: str | Path) -> B:
-    """The bundle, loaded from `folder`, as one of this class; UsageError if it is another."""
-    if not isinstance(bundle, wanted):
-        raise other_kind(bundle, folder, getattr(wanted, "kind", "model"))
+def expect(bundle_class: type[B], bundle: Bundle, folder: str | Path) -> B:
+    """Return a bundle that was loaded from `folder`. Raises UsageError if its class is another."""
+    if not isinstance(bundle, bundle_class):
+        raise other_kind(bundle, folder, getattr(bundle_class, "kind", "model"))
     return bundle
 
 
 def check_kind(bundle: Bundle, folder: str | Path, *kinds: str) -> None:
-    """UsageError if the bundle, loaded from `folder`, is of another kind than these."""
+    """Raise UsageError if a bundle that was loaded from `folder` is of none of these kinds."""
     if bundle.kind not in kinds:
         raise other_kind(bundle, folder, *kinds)
 
 
 def other_kind(bundle: Bundle, folder: str | Path, *kinds: str) -> UsageError:
-    """The error for a bundle, loaded from `folder`, of another kind than these."""
-    needed = " or ".join(map(with_article, kinds))
+    """Return the error for a bundle, loaded from `folder`, that is of none of these kinds."""
+    expected = " or ".join(map(with_article, kinds))
     return UsageError(
-        f"{folder} holds {with_article(bundle.kind)}, and this needs {needed}",
-        hint="headway runs ls says which recipe a run came from",
+        f"{folder} holds {with_article(bundle.kind)}, and this needs {expected}",
+        hint="headway runs ls lists the runs with their recipes",
     )
 
 
 def with_article(kind: str) -> str:
-    """With its article."""
+    """Return the noun with its indefinite article."""
     return f"{'an' if kind[0] in 'aeio' else 'a'} {kind}"
 
 
 def spec_of(family: object) -> BundleSpec | None:
-    """How models of that family are opened; None if no task does."""
+    """Return how models of that family are loaded, or None if no task loads them."""
     task = task_of_family(family)
     return None if task is None else task.bundles[str(family)]
 
 
 def families() -> list[str]:
-    """The families of models that are opened, as their config.json names them."""
+    """Return the families of models that tasks can load, as config.json names them."""
     return [family for entry in TASKS.values() for family in entry.families]
 
 
-def _family(facts: dict[str, Any], path: Path) -> tuple[BundleSpec, Any]:
-    """How the family that config.json names is opened, and the configuration of the model."""
-    spec = spec_of(facts.get("family"))
-    if spec is None or not isinstance(facts.get("model"), dict):
+def _family(metadata: dict[str, Any], path: Path) -> tuple[BundleSpec, Any]:
+    """Return how the family in config.json is loaded, and the configuration of the model."""
+    spec = spec_of(metadata.get("family"))
+    if spec is None or not isinstance(metadata.get("model"), dict):
         known = ", ".join(families())
-        raise DataError(f"unknown family {facts.get('family')!r}; known: {known}", str(path))
+        raise DataError(f"unknown family {metadata.get('family')!r}; known: {known}", str(path))
     try:
-        return spec, override(MODELS[facts["family"]].config(), flatten(facts["model"]), str(path))
+        config = MODELS[metadata["family"]].config()
+        return spec, override(config, flatten(metadata["model"]), str(path))
     except UsageError as error:
-        packages = ", ".join(map(str, facts.get(PACKAGES) or []))
+        packages = ", ".join(map(str, metadata.get(PACKAGES) or []))
         hint = f"it was saved with the package {packages}: install that" if packages else error.hint
         raise DataError(error.what, str(path), hint) from error

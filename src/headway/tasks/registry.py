@@ -1,4 +1,4 @@
-"""Which tasks there are: names, verbs and one line of help, known without importing torch."""
+"""The tasks: their names, verbs and help texts, available without importing torch."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """A task before it is imported.
+    """The description of a task that is not yet imported.
 
-    path: "module:name" of its `Task`. kind: of its bundles; "" if it makes those of other tasks.
-    families: of the models that it opens, as their config.json names them. verb: the command that
-    predicts, made of the task's `input` and `options`; None if a command of its own uses the
-    models. unit: what one input is called. help: of the verb; its first line is shown by `headway
-    --help`.
+    path: "module:name" of its `Task`. kind: the kind of its bundles; "" if its models are bundles
+    of other tasks. families: the families of the models that it loads, as in `family` of their
+    config.json. verb: the command that predicts, built from the task's `input` and `options`; None
+    if the models are used by another command. unit: the word for one input. help: the help text of
+    the verb; `headway --help` shows its first line.
     """
 
     path: str
@@ -57,7 +57,7 @@ OWN: dict[str, Entry] = {
         help="""Tag the words of texts: named entities, slots or parts of speech.
 
     Reads the arguments, or one text per line from standard input. Prints one line per text:
-    [person Ada] met [person Charles]. If the tags mark no spans, every word with its tag:
+    [person Ada] met [person Charles]. If the tags have no spans, it prints every word with its tag:
     rain/NOUN falls/VERB.
     """,
     ),
@@ -74,21 +74,21 @@ OWN: dict[str, Entry] = {
         verb="classify",
         help="""Classify texts, pairs of texts, images or sounds.
 
-    Prints one line per input: label and probability, as many as --top requests, with tabs between
-    them; or the number, of a model of numbers. Of a model of pairs, a line of standard input is two
-    texts with a tab between them, and --second is the second text of every argument.
+    Prints one line per input: label and probability, as many as --top requests, separated by tabs.
+    A regression model prints a number instead. A model of text pairs reads two texts separated by a
+    tab from a line of standard input, and --second is the second text of every argument.
     """,
     ),
     "question_answering": Entry(
         path="headway.tasks.question_answering:TASK",
-        kind="question answerer",
+        kind="question-answering model",
         families=("bert-answerer",),
         verb="answer",
         unit="question",
-        help="""Answer questions by words of a text.
+        help="""Answer questions from a context: extractive question answering.
 
     Reads the arguments, or one question per line from standard input. Prints one line per question:
-    answer and probability, as many as --top requests, with tabs between them.
+    answer and probability, as many as --top requests, separated by tabs.
     """,
     ),
     "masked_language_modeling": Entry(
@@ -98,8 +98,9 @@ OWN: dict[str, Entry] = {
         verb="fill",
         help="""Predict masked words: headway fill RUN "Paris is the [MASK] of France."
 
-    Reads the arguments, or one text per line from standard input. A text may have several [MASK],
-    each of which is predicted by itself. ## begins a prediction that continues the word before it.
+    Reads the arguments, or one text per line from standard input. A text may have several [MASK]
+    tokens, which are predicted independently. A prediction that starts with ## continues the word
+    before it.
     """,
     ),
     "sentence_embedding": Entry(
@@ -113,7 +114,7 @@ OWN: dict[str, Entry] = {
         families=("vit-classifier",),
         verb="classify",
         unit="image",
-        help="Lines of images begin with the file.",
+        help="For images, a line starts with the name of the file.",
     ),
     "self_distillation": Entry(
         path="headway.tasks.self_distillation:TASK", kind="image encoder", families=("vit",)
@@ -126,19 +127,19 @@ OWN: dict[str, Entry] = {
         unit="image",
         help="""Write captions of images.
 
-    Prints one line per image: its file, a tab, the caption. headway caption RUN a.png folder/
-    --language fr
+    Prints one line per image: the name of the file, a tab and the caption. Example: headway caption
+    RUN a.png folder/ --language fr
     """,
     ),
 }
 
 TASKS: Extended[Entry] = Extended(OWN, "headway.tasks")
-"""Name -> task: Headway's, and those of installed packages."""
+"""Name -> task: Headway's tasks, and those of installed packages."""
 
 
 @cache
 def _entries() -> dict[str, Entry]:
-    """All tasks. One whose package cannot be imported is left out with a warning."""
+    """Return all tasks. Warns of a task whose package cannot be imported, and leaves it out."""
     entries = {}
     for name in TASKS:
         try:
@@ -149,7 +150,7 @@ def _entries() -> dict[str, Entry]:
 
 
 def forget() -> None:
-    """Look for tasks again: a process that installs a package while it runs needs it."""
+    """Clear the list of tasks, for a process that installs a package while it runs."""
     TASKS.forget()
     _entries.cache_clear()
     task.cache_clear()
@@ -157,7 +158,7 @@ def forget() -> None:
 
 @cache
 def task(name: str) -> Task:
-    """The task of that name, imported."""
+    """Import the task of that name. Raises UsageError if its package cannot be imported."""
     module, _, attribute = TASKS[name].path.partition(":")
     try:
         loaded: Task = getattr(import_module(module), attribute)
@@ -172,14 +173,15 @@ def task(name: str) -> Task:
 
 
 def tasks_of_kind(kind: str) -> list[Task]:
-    """The tasks that evaluate bundles of that kind."""
+    """Return the tasks that evaluate bundles of that kind."""
     return [task(name) for name, entry in _entries().items() if entry.kind == kind]
 
 
 def evaluating_task(kind: str, path: Path | None, config: object) -> Task | None:
-    """The task that evaluates a bundle of that kind on a file, or on what its run held out.
+    """Return the task that evaluates a bundle of that kind, or None if there is no such task.
 
-    config: of the run; None for a model without a run. None if there is no such task.
+    path: the file of the examples; None: the held-out examples of the bundle's run. config: the
+    configuration of the run; None for a model without a run.
     """
     from headway.tasks.task import Selective
 
@@ -192,21 +194,21 @@ def evaluating_task(kind: str, path: Path | None, config: object) -> Task | None
 
 
 def task_of_config(config: object) -> Task:
-    """The task whose runs are configured so. UsageError if there is none."""
+    """Return the task of a run's configuration. Raises UsageError if there is none."""
     for name in _entries():
         if type(config) is task(name).config:
             return task(name)
-    raise UsageError(f"no task has runs that are configured by a {type(config).__name__}")
+    raise UsageError(f"no installed task has runs with a {type(config).__name__}")
 
 
 def task_of_family(family: object) -> Task | None:
-    """The task that opens models of that family, as config.json names it."""
+    """Return the task that loads models of that family, as config.json names it, or None."""
     names = [name for name, entry in _entries().items() if family in entry.families]
     return task(names[0]) if names else None
 
 
 def verbs() -> dict[str, list[str]]:
-    """Verb -> the names of the tasks whose bundles predict under it."""
+    """Return verb -> the names of the tasks whose bundles predict by that verb."""
     names: dict[str, list[str]] = {}
     for name, entry in _entries().items():
         if entry.verb is not None:
@@ -215,5 +217,5 @@ def verbs() -> dict[str, list[str]]:
 
 
 def tasks() -> dict[str, Sequence[str]]:
-    """Name of a task -> the recipes that train its models."""
+    """Return name of a task -> the names of the recipes that train its models."""
     return {name: list(task(name).recipes) for name in _entries()}

@@ -1,4 +1,4 @@
-"""Sections that the configurations of runs share, each declared once."""
+"""Configuration sections that the training runs of several tasks share."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ LONGEST_TIME = 366 * _SECONDS["d"]
 
 
 def parse_time(text: str) -> float:
-    """90s, 30m, 2h, 1d or 1h30m -> seconds. UsageError unless there is a unit, and for no time at
-    all or more than a year, which is a slip."""
+    """Convert a duration such as 90s, 30m, 2h, 1d or 1h30m to seconds.
+
+    Raises UsageError for a duration without a unit, of 0, or above a year, which is a typing error.
+    """
     text = text.strip()
     examples = "90s (seconds), 30m (minutes), 2h (hours), 1d (days) or 1h30m"
     if not _TIME.fullmatch(text):
         number = re.fullmatch(r"\d+(\.\d+)?", text)
-        why = "has no unit" if number else "is not a time"
-        raise UsageError(f"training.time={text} {why}", hint=examples)
+        problem = "has no unit" if number else "is not a time"
+        raise UsageError(f"training.time={text} {problem}", hint=examples)
     parts = re.findall(r"([\d.]+) ?([smhd])", text)
     seconds = sum(float(amount) * _SECONDS[unit] for amount, unit in parts)
     if not 0 < seconds <= LONGEST_TIME:
@@ -35,28 +37,34 @@ def parse_time(text: str) -> float:
 
 
 def left_open(config: Any, *keys: str) -> frozenset[str]:
-    """Those of the dotted keys whose value is None: what the data or the start will decide."""
+    """Select the dotted keys whose value is None; the data or the initial model decides them."""
     return frozenset(key for key in keys if attrgetter(key)(config) is None)
 
 
 def averaging(decay: float) -> Any:
-    """The setting for the running average of weights, with its default."""
-    help = "decay of the running average of the weights; 0 switches it off"
+    """Declare the setting for the exponential moving average of the weights, with its default."""
+    help = "decay of the exponential moving average of the weights; 0 switches it off"
     return setting(decay, help, ge=0, lt=1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LoopConfig:
-    """What the training loop itself is told, whatever it trains."""
+    """Settings of the training loop that apply to every model."""
 
-    steps: int = setting(6000, "updates", gt=0)
+    steps: int = setting(6000, "number of updates", gt=0)
     time: str | None = setting(
         None, "maximum training time with its unit: 90s, 30m, 2h, 1d, 1h30m; if unset, no limit"
     )
-    accumulate: int = setting(1, "batches for each update", gt=0, le=COPIES)
-    clip: float = setting(1.0, "largest norm of the gradient", gt=0)
+    accumulate: int = setting(
+        1, "gradient accumulation steps: number of batches per update", gt=0, le=COPIES
+    )
+    clip: float = setting(
+        1.0, "maximum gradient norm (gradient clipping); larger gradients are rescaled", gt=0
+    )
     average: float = averaging(0.998)
-    seed: int = setting(42, "everything random follows from it", ge=0, le=SEED)
+    seed: int = setting(
+        42, "random seed of initialisation, data order, dropout and sampling", ge=0, le=SEED
+    )
 
     def __post_init__(self) -> None:
         if self.time is not None:
@@ -65,57 +73,80 @@ class LoopConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class BlocksLoopConfig(LoopConfig):
-    """Of models that are stacks of blocks."""
+    """Settings of the training loop for models that are stacks of blocks."""
 
     recompute: bool = setting(
-        False, "blocks keep only their inputs and run again for gradients: slower, less memory"
+        False,
+        "activation checkpointing: store only the input of each block and recompute the rest in "
+        "the backward pass; slower, but needs less memory",
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class FineTuningConfig(BlocksLoopConfig):
-    """Of models that begin as others: average, which needs more steps than these have, is off."""
+    """Settings of the training loop for fine-tuning a pre-trained model.
+
+    The average of the weights is off: fine-tuning has too few steps for it.
+    """
 
     steps: int | None = setting(  # type: ignore[assignment]
-        None, "updates; none: training.epochs, or what suits the examples and the start", gt=0
+        None,
+        "number of updates; if unset, training.epochs decides, or else a number that suits the "
+        "examples and the pre-trained model",
+        gt=0,
     )
-    epochs: float | None = setting(None, "passes over the examples, instead of steps", gt=0)
+    epochs: float | None = setting(
+        None, "number of passes over the training examples, instead of steps", gt=0
+    )
     average: float = averaging(0.0)
     frozen: int | None = setting(
-        None, "so many of the lowest blocks stay as they are, and the embeddings", ge=0
+        None,
+        "number of blocks, counted from the input, that are frozen together with the embeddings; "
+        "if unset, all weights are trained",
+        ge=0,
     )
     start: str | None = setting(
-        None, "the encoder that is fine-tuned: a run or a model (short: --from)"
+        None, "pre-trained encoder to fine-tune: a run or a model (short: --from)"
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class RowsConfig(FineTuningConfig):
-    """With batches of so many examples."""
+    """Fine-tuning with a fixed batch size."""
 
-    rows: int = setting(16, "examples of a batch", gt=0, le=BATCH)
+    rows: int = setting(16, "batch size, in examples", gt=0, le=BATCH)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ObservationConfig:
-    """When a run is evaluated, and when that ends it."""
+    """Settings of the evaluation during training, and of early stopping."""
 
-    every: int = setting(500, "steps between evaluations", gt=0)
-    patience: int | None = setting(None, "stop after so many evaluations without a new best", gt=0)
+    every: int = setting(500, "number of steps between evaluations", gt=0)
+    patience: int | None = setting(
+        None,
+        "early stopping: number of evaluations without a new best score after which training "
+        "stops; if unset, it never stops early",
+        gt=0,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointConfig:
-    every: int = setting(500, "steps between checkpoints", gt=0)
-    keep: int = setting(2, "newest checkpoints kept", ge=1)
+    """When checkpoints are written, and how many are kept."""
+
+    every: int = setting(500, "number of steps between checkpoints", gt=0)
+    keep: int = setting(2, "number of checkpoints that are kept, the newest ones", ge=1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunSettings:
-    """The sections of a run. A task declares its own data and model, and training and evaluation
-    where they have more settings."""
+    """The sections of a run's configuration.
 
-    recipe: str = setting("", "name of the recipe this came from")
+    A task declares its own sections `data` and `model`, and `training` and `evaluation` if they
+    have further settings.
+    """
+
+    recipe: str = setting("", "name of the recipe that these settings extend")
     data: Any = None
     model: Any = None
     optimizer: OptimizerConfig = section(OptimizerConfig)
@@ -127,48 +158,58 @@ class RunSettings:
 
     @property
     def decided_by_data(self) -> frozenset[str]:
-        """Settings that follow from the examples."""
+        """The dotted keys of the settings that the examples decide."""
         return left_open(self, "training.steps")
 
     @property
     def name(self) -> str:
-        """What the run is called unless the user names it: its recipe."""
+        """The default name of the run: the name of its recipe."""
         return self.recipe
 
 
 @dataclass(frozen=True, kw_only=True)
 class StartedModelConfig:
-    """Of a model that has the shape of the one that it starts from, with a head on top."""
+    """Settings of a model with the shape of a pre-trained encoder, and a head on top."""
 
-    dropout: float = setting(0.1, "share of activations dropped while training", ge=0, lt=1)
+    dropout: float = setting(0.1, "dropout probability of activations", ge=0, lt=1)
 
     sizes: ClassVar[dict[str, dict[str, Any]]] = {}
 
 
 @dataclass(frozen=True, kw_only=True)
 class TextDataConfig:
-    """Which running text a model learns from."""
+    """The running text that a model is trained on."""
 
     train: tuple[str, ...] = setting(
-        (), "text: .txt, .md or .jsonl files, plain or .gz, folders of them, or python-docs"
+        (),
+        "training text: .txt, .md or .jsonl files, plain or .gz, folders of such files, or "
+        "python-docs",
     )
-    valid: tuple[str, ...] = setting((), "held-out text; none keeps the end of each of train")
-    held_out: float = setting(0.05, "share of the text kept so", gt=0, lt=1)
+    valid: tuple[str, ...] = setting(
+        (), "validation text; if unset, the end of each training text is held out"
+    )
+    held_out: float = setting(
+        0.05, "fraction of the training text that is held out if valid is unset", gt=0, lt=1
+    )
     split: Split = setting(
         "file",
-        "what is a document of a text file: all of it, a paragraph, a line, or what follows a "
-        "title as WikiText writes it",
+        "unit of a text file that is one document: the file, a paragraph, a line, or an article "
+        "under a title in the format of WikiText",
     )
-    key: str = setting("text", "what holds the text in a line of a .jsonl file")
+    key: str = setting("text", "key of the text in the lines of a .jsonl file")
 
 
 @dataclass(frozen=True, kw_only=True)
 class LoRAConfig:
     """Fine-tuning by low-rank adapters (Hu et al. 2021), merged into the weights that are saved."""
 
-    rank: int = setting(0, "rank of each adapter; 0 trains all weights", ge=0, le=WIDTH)
-    alpha: float = setting(16.0, "adapters count alpha / rank", gt=0)
-    dropout: float = setting(0.0, "share of an adapter's inputs dropped", ge=0, lt=1)
+    rank: int = setting(
+        0, "rank of the adapters; 0: no adapters, all weights are trained", ge=0, le=WIDTH
+    )
+    alpha: float = setting(16.0, "scale of the adapters: their output times alpha / rank", gt=0)
+    dropout: float = setting(0.0, "dropout probability of the adapters' inputs", ge=0, lt=1)
     targets: tuple[str, ...] = setting(
-        (), "patterns of layers, such as *.query; none: all of attention and feed-forward"
+        (),
+        "patterns of the names of the adapted layers, such as *.query; if unset, all linear layers "
+        "of attention and feed-forward",
     )

@@ -13,8 +13,10 @@ T = TypeVar("T")
 
 
 def is_held_out(content: str | bytes, fraction: float) -> bool:
-    """Whether an example is held out. Only its content decides, so that no sentence or image is on
-    both sides."""
+    """Return whether an example is held out.
+
+    Only its content decides, so that no sentence or image is in both splits.
+    """
     return _is_below(_digest(content), fraction)
 
 
@@ -26,11 +28,12 @@ def hold_out(
     emit: Emit = lambda event: None,
     unit: str = "examples",
 ) -> tuple[list[T], list[T]]:
-    """The examples to train on and those that are held out, both in the given order.
+    """Split examples into training examples and held-out examples; both keep their order.
 
-    The first example with a label that no training example has is kept for training, together with
-    all examples of the same content: a model cannot learn a class that it is never shown. `emit`
-    receives a note with their number.
+    The first held-out example with a label that no training example has stays in training, together
+    with all examples of the same content: a model cannot learn a class without an example. content:
+    the text or bytes of an example that decide. labels: the labels of an example. emit: receives a
+    note with the number of such examples. unit: what the examples are called in the note.
     """
     digests = [_digest(content(example)) for example in examples]
     held = [_is_below(digest, fraction) for digest in digests]
@@ -49,11 +52,11 @@ def hold_out(
     valid: list[T] = []
     for example, digest, is_held in zip(examples, digests, held, strict=True):
         (valid if is_held and digest not in needed else train).append(example)
-    kept = len(train) - held.count(False)
-    if kept:
+    returned = len(train) - held.count(False)
+    if returned:
         text = (
-            f"{kept:,} of the {held.count(True):,} {unit} to hold out stay in training: some of "
-            "their labels occur in no other training example"
+            f"{returned:,} of the {held.count(True):,} {unit} to hold out stay in training: some "
+            "of their labels occur in no other training example"
         )
         emit({"kind": "note", "text": text})
     return train, valid
@@ -62,35 +65,38 @@ def hold_out(
 def check_sides(
     train: Sequence[T],
     valid: Sequence[T],
-    what: str,
+    examples: str,
     sources: str,
     hint: str = "--data.valid FILE, or another --data.held-out",
 ) -> None:
-    """DataError unless there are examples to train on and held-out ones. what: all of them, in
-    words; sources: where they come from."""
+    """Raise DataError if the training or the validation split is empty.
+
+    examples: all examples, in words. sources: their files. hint: how to fix it.
+    """
     if not train or not valid:
-        side = "held out" if train else "left to train on"
-        raise DataError(f"of {what} none is {side}", sources, hint)
+        split = "validation" if train else "training"
+        raise DataError(f"the {split} split of {examples} is empty", sources, hint)
 
 
 def check_known(
-    labelled: Iterable[tuple[str, str]], known: Iterable[str], what: str, among: str | None = None
+    labelled: Iterable[tuple[str, str]], known: Iterable[str], noun: str, among: str | None = None
 ) -> None:
-    """DataError for a label that is none of the known ones.
+    """Raise DataError for a label that is not among the known labels.
 
-    labelled: each label, and where it is. what: a label, in words. among: the examples that have
-    the known labels; None: those are the labels of a model.
+    labelled: labels with their locations (file and line). noun: the word for a label, such as
+    "class". among: the examples that have the known labels, in words; None: the known labels are
+    those of a model.
     """
     labels = set(known)
     for label, where in labelled:
         if label not in labels:
-            unknown = f"the model does not know the {what} {label!r}"
-            absent = f"the {what} {label!r} does not stand in {among}"
-            raise DataError(unknown if among is None else absent, where)
+            owner = "the model" if among is None else among
+            verb = "has" if among is None else "have"
+            raise DataError(f"{owner} {verb} no {noun} {label!r}", where)
 
 
 def evenly_spaced(count: int, most: int | None) -> list[int]:
-    """The numbers of at most `most` of `count` examples, at equal distances; None: of all."""
+    """Choose the indices of at most `most` of `count` examples, evenly spaced; None: all."""
     chosen = count if most is None else min(most, count)
     return [i * count // chosen for i in range(chosen)]
 

@@ -1,5 +1,8 @@
-"""The contract of a task whose models can have students: how a student's run is configured, and
-what it learns from. The task `distillation` trains students by it."""
+"""The contract of a task whose models can be teachers of distillation.
+
+It says how the run of a student is configured, and which batches the student is trained on. The
+task `distillation` trains students by it.
+"""
 
 from __future__ import annotations
 
@@ -20,16 +23,16 @@ from headway.training import DistillationConfig, LayersConfig, Stream, View
 
 @dataclass(frozen=True, kw_only=True)
 class StagedConfig(DistillationConfig):
-    """Of models with outputs: what is compared, and when.
+    """Distillation of models with outputs, in two stages: hidden layers first, then outputs.
 
-    One after the other is the paper's way (section 3.2), and for cause: of a 6-layer encoder's
-    2-layer student the first gradient of the attention term is 17 times that of the outputs.
+    The paper trains so (section 3.2), for a reason: in a 2-layer student of a 6-layer encoder, the
+    first gradient of the attention term is 17 times as large as that of the outputs.
     """
 
     inside_first: float = setting(
         0.5,
-        "share of the steps that compare the insides alone; those after it compare the outputs "
-        "alone. 0: both at every step",
+        "fraction of the steps, the first ones, whose loss compares hidden layers only; the "
+        "remaining steps compare outputs only. 0: both in every step",
         ge=0,
         lt=1,
     )
@@ -37,34 +40,37 @@ class StagedConfig(DistillationConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class StudentTrainingConfig(LoopConfig):
-    """The training loop of a student."""
+    """Settings of the training loop of a student."""
 
-    steps: int = setting(2000, "updates", gt=0)
+    steps: int = setting(2000, "number of updates", gt=0)
     average: float = setting(
-        0.0, "decay of the running average of the weights; 0 switches it off", ge=0, lt=1
+        0.0,
+        "decay of the exponential moving average of the weights; 0 switches it off",
+        ge=0,
+        lt=1,
     )
-    rows: int = setting(32, "texts of a batch", gt=0, le=BATCH)
-    teacher: str | None = setting(
-        None, "the model to learn from: a run or a model (short: --teacher)"
-    )
+    rows: int = setting(32, "batch size, in texts", gt=0, le=BATCH)
+    teacher: str | None = setting(None, "teacher model: a run or a model (short: --teacher)")
     task: str | None = setting(None, "task of the teacher; if unset, the teacher decides it")
     student: str | None = setting(
         None,
-        "what the student is initialised from: that of an earlier run, or a small encoder or "
+        "model that initialises the student: the student of an earlier run, or a small encoder or "
         "language model with the teacher's tokenizer; if unset, layers of the teacher",
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class TextStudentTrainingConfig(StudentTrainingConfig):
-    """Of models of running text."""
+    """Settings of the training loop of a student that is trained on running text."""
 
-    length: int = setting(128, "most tokens of a row, marks included", ge=8, le=LENGTH)
+    length: int = setting(
+        128, "maximum sequence length in tokens, special tokens included", ge=8, le=LENGTH
+    )
 
 
 @runtime_checkable
 class Rows(Protocol):
-    """What a student reads, batch by batch."""
+    """The batches that a student is trained on."""
 
     @property
     def batches_an_epoch(self) -> int: ...
@@ -74,13 +80,14 @@ class Rows(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Course:
-    """What a student learns from.
+    """The data of a student's run.
 
-    views(batch): how models of the task read it. bundle(student): as it is used and saved. unit: of
-    the batches. held_out, evaluation: the examples and options with which `Task.evaluate` evaluates
-    a student. compared: for a student without outputs, whose difference from its teacher is its
-    score, the held-out batches on which it is computed. decided: settings that follow from the data
-    or the teacher.
+    views(batch): the views of a batch that models of the task compute. bundle(student): the bundle
+    in which the student is saved. unit: the unit of the batches, for the terminal. held_out,
+    evaluation: the examples and options with which `Task.evaluate` evaluates a student. compared:
+    the held-out batches on which student and teacher are compared, for a student without outputs,
+    whose score is the difference from its teacher. decided: settings that follow from the data or
+    the teacher, by dotted key.
     """
 
     rows: Rows
@@ -95,13 +102,13 @@ class Course:
 
 @dataclass(frozen=True, kw_only=True)
 class Students:
-    """How the students of a task's models are configured and taught.
+    """How the students of a task's models are configured and trained.
 
     data, evaluation, training, distillation: the sections of their runs that the task decides, with
-    their defaults. check(config): UsageError for data and settings that cannot work.
-    prepare(config, teacher, folder, machine, emit): the data in the run folder, read as the teacher
-    reads. decided: settings that the data or the teacher decides. next_commands: as in `Task`; None
-    for those of the task.
+    their defaults. check(config): raises UsageError for data and settings that cannot work.
+    prepare(config, teacher, folder, machine, emit): prepares the data in the run folder, with the
+    tokenizer and the reader of the teacher. decided(config): the dotted keys of the settings that
+    the data or the teacher decides. next_commands: as in `Task`; None: those of the task.
     """
 
     data: Any
@@ -122,7 +129,7 @@ class Teaching(Protocol):
 
 
 def view_of(texts: FramedBatch) -> View:
-    """How models with a head on an encoder read framed texts."""
+    """Return the view that a model with a head on an encoder computes of framed texts."""
 
     def logits(model: Any) -> Any:
         return model(texts.tokens, texts.keys, texts.types)

@@ -1,4 +1,4 @@
-"""From a person's text files to shards and held-out text: what all models of running text share."""
+"""Running text for language models and encoders: checks, held-out text, and encoded shards."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from headway.tasks.sections import TextDataConfig
 
 @runtime_checkable
 class Shards(Protocol):
-    """Encoded text in a folder."""
+    """Encoded text in the files of a folder."""
 
     @property
     def tokens(self) -> int: ...
@@ -29,10 +29,10 @@ B = TypeVar("B", bound=TextBundle | EncoderBundle)
 
 
 def check_text(data: TextDataConfig, recipe: str) -> None:
-    """UsageError unless all text is there."""
+    """Raise UsageError if no training text is named, or if a text file is missing."""
     if not data.train:
         raise UsageError(
-            "there is no text to learn from",
+            "no training text is named",
             hint=f"headway train {recipe} FILE_OR_FOLDER ..., or --data python-docs",
         )
     for source in (*data.train, *data.valid):
@@ -41,42 +41,49 @@ def check_text(data: TextDataConfig, recipe: str) -> None:
 
 
 def opened(kind: type[B], start: str, length: int) -> B:
-    """The model that a run goes on from. UsageError if its places are too few for the rows."""
-    found = load_as(kind, start)
-    check_room(found, start, length)
-    return found
+    """Load the pre-trained model `start`.
+
+    length: the sequence length of the run. Raises UsageError if the model has too few positions.
+    """
+    bundle = load_as(kind, start)
+    check_room(bundle, start, length)
+    return bundle
 
 
-def check_room(found: TextBundle | EncoderBundle, start: str, length: int) -> None:
-    """UsageError if the places of the model in `start` are too few for rows of that length."""
-    room = found.model.max_length
-    if room is not None and length > room:
+def check_room(bundle: TextBundle | EncoderBundle, start: str, length: int) -> None:
+    """Raise UsageError if the model in `start` has fewer learned positions than `length`."""
+    limit = bundle.model.max_length
+    if limit is not None and length > limit:
         raise UsageError(
-            f"rows of {length} tokens are longer than the {room} places that {start} knows",
-            hint=f"--training.length {room}",
+            f"training.length={length} is more than the {limit} positions of the model {start}",
+            hint=f"--training.length {limit}",
         )
 
 
 def prepared(
-    place: Path,
+    folder: Path,
     open_it: Callable[[Path], S],
     make: Callable[[Path, Callable[[int], None]], S],
     emit: Emit,
 ) -> S:
-    """The shards in the folder `place`, made once."""
-    reused = place.exists()
+    """Open the shards in `folder` if it exists, else make them.
+
+    open_it: opens existing shards. make: writes them; it is called with the folder and a function
+    that receives the number of bytes processed so far. emit: receives the progress.
+    """
+    reused = folder.exists()
 
     def progress(done: int) -> None:
-        emit({"kind": "preparing", "what": place.name, "done": done, "unit": "bytes"})
+        emit({"kind": "preparing", "what": folder.name, "done": done, "unit": "bytes"})
 
-    corpus = open_it(place) if reused else make(place, progress)
-    facts = {"what": place.name, "count": corpus.tokens, "unit": "tokens", "reused": reused}
-    emit({"kind": "prepared", **facts})
+    corpus = open_it(folder) if reused else make(folder, progress)
+    size = {"what": folder.name, "count": corpus.tokens, "unit": "tokens", "reused": reused}
+    emit({"kind": "prepared", **size})
     return corpus
 
 
 def held_out(data: TextDataConfig, halves: Sequence[Halves]) -> Iterator[Part]:
-    """data.valid, or the end of each of data.train."""
+    """Read the validation text: data.valid, or the end of every text of data.train."""
     if data.valid:
         yield from read_documents(data.valid, data.split, data.key)
     for half in () if data.valid else halves:
@@ -84,16 +91,17 @@ def held_out(data: TextDataConfig, halves: Sequence[Halves]) -> Iterator[Part]:
 
 
 class Halves:
-    """One of data.train, and where it is cut: what is held out stands at its end."""
+    """One text of data.train, split into training text and held-out text at its end."""
 
     def __init__(self, source: str, data: TextDataConfig, emit: Emit) -> None:
         self.source, self.data, self.emit = source, data, emit
 
     @cached_property
     def border(self) -> int:
-        """The first character that is held out, or near it. DataError where there is no text.
+        """The position in characters at which the held-out text starts, approximately.
 
-        Found when the text is cut for the first time: a run that goes on has its shards.
+        It is computed when the text is first split, which a resumed run does not need. Raises
+        DataError if the text is empty.
         """
         characters, starts = 0, array("q")
         for part in self._parts():
@@ -103,9 +111,9 @@ class Halves:
             done = {"done": characters, "unit": "characters"}
             self.emit({"kind": "preparing", "what": self.source, **done})
         if not characters:
-            raise DataError("there is no text in it", self.source)
-        wanted = int(characters * (1 - self.data.held_out))
-        return wanted if len(starts) == 1 else min(starts[1:], key=lambda x: abs(x - wanted))
+            raise DataError("the text is empty", self.source)
+        target = int(characters * (1 - self.data.held_out))
+        return target if len(starts) == 1 else min(starts[1:], key=lambda x: abs(x - target))
 
     def _parts(self) -> Iterator[Part]:
         return read_documents([self.source], self.data.split, self.data.key)
@@ -127,14 +135,16 @@ class Halves:
                 first = False
 
     def _cut(self, border: int) -> Iterator[tuple[Part, bool]]:
-        """Each part and whether it is held out. A single document is cut at an end of line; of
-        many, the border is where one begins."""
-        seen = 0
+        """Yield the parts of the text, and whether they are held out.
+
+        A single document is split at the end of a line; several documents are split between two.
+        """
+        offset = 0
         for part in self._parts():
-            if seen >= border or seen + len(part.text) <= border:
-                yield part, seen >= border
+            if offset >= border or offset + len(part.text) <= border:
+                yield part, offset >= border
             else:
-                at = part.text.rfind("\n", 0, border - seen) + 1 or border - seen
+                at = part.text.rfind("\n", 0, border - offset) + 1 or border - offset
                 yield Part(part.text[:at], part.first), False
                 yield Part(part.text[at:], False), True
-            seen += len(part.text)
+            offset += len(part.text)

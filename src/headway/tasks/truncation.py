@@ -1,4 +1,4 @@
-"""Inputs of which a model reads only the first tokens: counted, and told in one line."""
+"""Counts the inputs that are truncated to a model's maximum length, and reports them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from headway.errors import HeadwayWarning
 
 
 class Truncation:
-    """Counts the inputs that are cut.
+    """Counts truncated inputs.
 
-    limit: the number of tokens that the model reads of one. unit: what an input is.
+    limit: the maximum number of tokens of an input. unit: the word for an input.
     """
 
     def __init__(self, limit: int, unit: str = "text") -> None:
@@ -20,7 +20,7 @@ class Truncation:
         self._first = (0, 0)
 
     def add(self, lengths: Sequence[int]) -> None:
-        """The numbers of tokens of the next inputs, before any are cut."""
+        """Count the next inputs. lengths: their numbers of tokens before truncation."""
         for length in lengths:
             self._inputs += 1
             if length > self.limit:
@@ -29,21 +29,27 @@ class Truncation:
 
     @property
     def message(self) -> str | None:
-        """One line on the inputs that were cut; None if none was."""
+        """One line about the truncated inputs; None if none was truncated."""
         number, length = self._first
         if self._longer == 1:
-            return f"{self.unit} {number} has {length:,} tokens; the first {self.limit:,} are read"
+            return (
+                f"{self.unit} {number} has {length:,} tokens and is truncated to the first "
+                f"{self.limit:,}"
+            )
         if self._longer:
             return (
                 f"{self._longer:,} of {self._inputs:,} {self.unit}s have more than "
-                f"{self.limit:,} tokens (the first is {self.unit} {number} with {length:,}); "
-                f"the first {self.limit:,} of each are read"
+                f"{self.limit:,} tokens (the first is {self.unit} {number} with {length:,}) and "
+                f"are truncated to the first {self.limit:,}"
             )
         return None
 
 
 def warn_of_truncation(lengths: Sequence[int], limit: int, unit: str = "text") -> None:
-    """A HeadwayWarning if inputs of an evaluation are cut. lengths: their numbers of tokens."""
+    """Issue a HeadwayWarning if inputs of an evaluation are truncated.
+
+    lengths: the numbers of tokens of the inputs. limit, unit: as in `Truncation`.
+    """
     truncation = Truncation(limit, unit)
     truncation.add(lengths)
     if truncation.message is not None:

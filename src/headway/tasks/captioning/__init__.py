@@ -1,4 +1,4 @@
-"""Captioning: images in, sentences out. Xu et al. 2015; Rothe et al. 2020."""
+"""Image captioning. Xu et al. 2015; Rothe et al. 2020."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class Captioning:
     evaluation: type[Any] = CaptionEvaluation
     plotted = "where in the image the model attends for each word"
     next_commands: Sequence[str] = (
-        "caption {run} PICTURES",
-        "caption {run} PICTURE --plot words.png",
+        "caption {run} IMAGES",
+        "caption {run} IMAGE --plot words.png",
         "eval {run}",
     )
 

@@ -1,4 +1,4 @@
-"""A captioner with its image reader and tokenizer: images in, sentences out."""
+"""The bundle of a captioner: model, image reader and tokenizer."""
 
 from __future__ import annotations
 
@@ -54,8 +54,11 @@ from headway.tasks.captioning.reader import CaptionReader
 
 @dataclass(frozen=True)
 class Caption:
-    """What was written of a picture. log_probability in nats; score is what it was ranked by.
-    finished: False where it was cut at the longest length."""
+    """A generated caption.
+
+    log_probability: in nats. score: the value by which captions are ranked. tokens: the ids.
+    finished: False if it was truncated at the maximum length.
+    """
 
     text: str
     score: float
@@ -65,7 +68,7 @@ class Caption:
 
 
 class CaptionerBundle(StoredBundle):
-    """A captioner with its reader: pictures in, sentences out."""
+    """A captioner with its reader: it generates sentences that describe images."""
 
     kind: ClassVar[str] = "captioner"
     inputs: ClassVar[InputSpec] = InputSpec(modality="image", target=True, language=True)
@@ -76,23 +79,23 @@ class CaptionerBundle(StoredBundle):
         check_reader(reader.images, model.config.vit)
         if reader.size != model.config.gpt.vocabulary:
             raise DataError(
-                f"tokenizer and languages make {reader.size:,} tokens, the model has "
-                f"{model.config.gpt.vocabulary:,}",
-                hint="the model and the tokenizer are not from the same training",
+                f"tokenizer and languages have {reader.size:,} tokens, but the vocabulary size of "
+                f"the model is {model.config.gpt.vocabulary:,}",
+                hint="use the tokenizer with which the model was trained",
             )
         super().__init__(model, reader)
         self.reader = reader
 
     @property
     def languages(self) -> tuple[str, ...]:
-        """What it speaks; none where that is one language without a name."""
+        """The languages of the captions; empty if there is one language without a name."""
         return self.reader.languages
 
     @property
     def longest(self) -> int:
-        """Most pieces that a caption has."""
-        room = self.model.max_length
-        return self.reader.longest if room is None else min(self.reader.longest, room - 1)
+        """The maximum number of tokens of a caption."""
+        limit = self.model.max_length
+        return self.reader.longest if limit is None else min(self.reader.longest, limit - 1)
 
     def caption(
         self,
@@ -102,10 +105,14 @@ class CaptionerBundle(StoredBundle):
         beam: int = 4,
         length_penalty: float = 1.0,
     ) -> list[str]:
-        """The best caption of each picture, in the order given. beam=1 is greedy. language: one
-        that it speaks; None: the first."""
-        found = self.search(pictures, language=language, beam=beam, length_penalty=length_penalty)
-        return [best[0].text for best in found]
+        """Generate the best caption of every image, in order.
+
+        language: one of `languages`; None: the first. beam: the beam width; 1 is greedy.
+        """
+        captions = self.search(
+            pictures, language=language, beam=beam, length_penalty=length_penalty
+        )
+        return [best[0].text for best in captions]
 
     def predict(
         self,
@@ -114,9 +121,9 @@ class CaptionerBundle(StoredBundle):
         *,
         first: int = 1,
     ) -> list[CaptionedFile]:
-        """The captions of image files, by `search` or by `sample`."""
+        """Generate captions of image files, by `search` or by `sample`."""
         for language in options.languages:
-            self.reader.first(language)  # refuses one that the model does not write
+            self.reader.first(language)  # raises UsageError for an unknown language
         images = [item.image for item in inputs]
         by_language = [self._written(images, language, options) for language in options.languages]
         return [
@@ -172,12 +179,14 @@ class CaptionerBundle(StoredBundle):
         num_best: int = 1,
         length_penalty: float = 1.0,
     ) -> list[list[Caption]]:
-        """The `num_best` best captions of each picture, best first. What a picture gets does not
-        depend on the others."""
-        found: list[list[Caption]] = []
+        """Generate the `num_best` best captions of every image by beam search, best first.
+
+        The captions of an image do not depend on the other images.
+        """
+        captions: list[list[Caption]] = []
         for images in batches_of(self.reader.images, pictures, self.device):
-            found += self.search_images(images, language, (beam, num_best, length_penalty))
-        return found
+            captions += self.search_images(images, language, (beam, num_best, length_penalty))
+        return captions
 
     def search_images(
         self,
@@ -186,8 +195,11 @@ class CaptionerBundle(StoredBundle):
         how: tuple[int, int, float] = (4, 1, 1.0),
         observe: Observer | None = None,
     ) -> list[list[Caption]]:
-        """The same for pictures as the model is given them. how: beam, captions of each, length
-        penalty. observe: hears what a beam weighs."""
+        """Search as `search`, for images that the reader has converted to tensors.
+
+        how: beam width, number of captions per image and length penalty. observe: receives the
+        candidates of every step of the beam search.
+        """
         beam, num_best, alpha = how
         check_search(beam, num_best, alpha)
         first = self.reader.first(language)
@@ -196,26 +208,29 @@ class CaptionerBundle(StoredBundle):
         )
         inputs = (images.to(self.device),)
         if beam == 1:
-            found = [[one] for one in greedy_search(self.model, inputs, limits, alpha)]
+            hypotheses = [[best] for best in greedy_search(self.model, inputs, limits, alpha)]
         else:
-            found = beam_search(
+            hypotheses = beam_search(
                 *(self.model, inputs, limits),
                 width=beam,
                 alpha=alpha,
                 num_best=num_best,
                 observe=observe,
             )
-        return [[self._caption(one) for one in best] for best in found]
+        return [[self._caption(hypothesis) for hypothesis in best] for best in hypotheses]
 
     @torch.inference_mode()
     def sample(
         self, pictures: Sequence[Picture], *, language: str | None = None, **settings: Any
     ) -> list[list[Caption]]:
-        """`samples` captions of each picture, drawn by temperature, top_k, top_p, min_p, typical,
-        penalties and seed, as `GenerationConfig` has them. Their score is their log-probability
-        before any of that."""
+        """Sample captions of every image.
+
+        settings: samples (captions per image), temperature, top_k, top_p, min_p, typical, penalties
+        and seed, as in `GenerationConfig`. The score of a caption is its log-probability before
+        these settings change the distribution.
+        """
         config = override(GenerationConfig(max_tokens=self.longest), settings, "sampling")
-        first, found = self.reader.first(language), []
+        first, captions = self.reader.first(language), []
         for images in batches_of(self.reader.images, pictures, self.device):
             rules = [*self._rules(), *config.rules(self.reader.tokenizer, len(images))]
             most = min(config.max_tokens, self.longest)
@@ -226,19 +241,21 @@ class CaptionerBundle(StoredBundle):
             state = self.model.start(images).reorder([row.item for row in rows])
             for _ in sample_steps(self.model, rows, sampling, state):
                 pass
-            drawn = [self._drawn(row) for row in rows]
-            found += [drawn[i : i + config.samples] for i in range(0, len(drawn), config.samples)]
-        return found
+            sampled = [self._sampled(row) for row in rows]
+            captions += [
+                sampled[i : i + config.samples] for i in range(0, len(sampled), config.samples)
+            ]
+        return captions
 
     def _rules(self) -> list[Rule]:
         specials = self.reader.specials
         return [Forbidden([[token] for token in specials])] if specials else []
 
-    def _caption(self, found: Hypothesis) -> Caption:
-        text = self.reader.decode(found.tokens)
-        return Caption(text, found.score, found.log_probability, found.tokens, found.finished)
+    def _caption(self, best: Hypothesis) -> Caption:
+        text = self.reader.decode(best.tokens)
+        return Caption(text, best.score, best.log_probability, best.tokens, best.finished)
 
-    def _drawn(self, row: Row) -> Caption:
+    def _sampled(self, row: Row) -> Caption:
         total = sum(row.log_probabilities)
         text = self.reader.decode(row.tokens)
         return Caption(text, total, total, tuple(row.tokens), row.reason == "end")
@@ -250,31 +267,34 @@ class CaptionerBundle(StoredBundle):
         *,
         language: str | None = None,
     ) -> Reading:
-        """What is read while `text` (ids too, or the model's own caption) is written. The picture's
-        tokens are the encoder's vectors: [CLS], [R1], ... (registers), and "row,column" of the
-        patches. What the decoder reads begins one token earlier than what it predicts."""
+        """Prepare a forward pass over an image and a caption, for inspection.
+
+        text: the caption, as text or ids; None: the model's own caption. The tokens of the image
+        are named [CLS], [R1], ... (register tokens) and "row,column" (patches). The input of the
+        decoder is its target shifted by one token. Raises UsageError if the caption is too long.
+        """
         images = image_of(self.reader.images, picture, self.device)
         if text is None:
-            written = list(self.search_images(images, language)[0][0].tokens)
+            tokens = list(self.search_images(images, language)[0][0].tokens)
         else:
-            written = self.reader.encode([text])[0] if isinstance(text, str) else [*text]
-        room = self.model.max_length
-        if room is not None and len(written) >= room:
+            tokens = self.reader.encode([text])[0] if isinstance(text, str) else [*text]
+        limit = self.model.max_length
+        if limit is not None and len(tokens) >= limit:
             raise UsageError(
-                f"the text has {len(written)} pieces, and this model's learned positions end at "
-                f"{room - 1}",
-                hint="a shorter text",
+                f"the caption has {len(tokens)} tokens, but the model has learned positions for at "
+                f"most {limit - 1}",
+                hint="shorten the caption",
             )
         ids = {
-            "read": [self.reader.first(language), *written],
-            "target": [*written, self.reader.tokenizer.eos],
+            "read": [self.reader.first(language), *tokens],
+            "target": [*tokens, self.reader.tokenizer.eos],
         }
-        read = torch.tensor([ids["read"]], device=self.device)
-        pieces = {"picture": names_of(self.model.vit, images.shape[2], images.shape[3])}
+        decoder_input = torch.tensor([ids["read"]], device=self.device)
+        patches = {"picture": names_of(self.model.vit, images.shape[2], images.shape[3])}
         return Reading(
             model=self.model,
-            run=lambda: self.model(images, read),
-            pieces=pieces | {name: self.reader.pieces(own) for name, own in ids.items()},
+            run=lambda: self.model(images, decoder_input),
+            pieces=patches | {side: self.reader.pieces(tokens) for side, tokens in ids.items()},
             axes={
                 "encoder": ("picture", "picture"),
                 "decoder": ("read", "read"),
@@ -282,7 +302,7 @@ class CaptionerBundle(StoredBundle):
             },
             embeddings={"picture": "vit.embedding", "read": "embedding"},
             ids=ids,
-            words={name: self.reader.words(own) for name, own in ids.items()},
+            words={side: self.reader.words(tokens) for side, tokens in ids.items()},
         )
 
     def attention(
@@ -294,9 +314,12 @@ class CaptionerBundle(StoredBundle):
         layers: Sequence[str] = (),
         heads: Sequence[int] = (),
     ) -> Attention:
-        """Attention weights while `text` (given, or the model's own caption) is written. Row t of a
-        decoder map is the query that predicted target piece t; the source is the picture. layers,
-        heads: those to keep; none: all."""
+        """Return the attention weights of a forward pass over an image and a caption.
+
+        text: the caption; None: the model's own caption. Row t of a map of the decoder is the query
+        that predicts target token t; the keys of cross-attention are the image tokens. layers,
+        heads: the layers and heads to return; if empty, all.
+        """
         return attention_of(self.reading(picture, text, language=language), layers, heads)
 
     def _probe(self, request: ProbeRequest) -> Probe:
@@ -316,7 +339,7 @@ class CaptionerBundle(StoredBundle):
     def trace_search(
         self, input: Picture, *, language: str | None = None, beam: int = 4
     ) -> SearchTrace:
-        """Everything that the search for the best caption scored."""
+        """Return all candidates that the beam search for the best caption scored."""
         images = image_of(self.reader.images, input, self.device)
         candidates: list[Candidate] = []
         ((best,),) = self.search_images(images, language, (beam, 1, 1.0), candidates.append)

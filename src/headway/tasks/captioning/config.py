@@ -1,4 +1,4 @@
-"""Configuration of a captioning run, and the recipes."""
+"""Configuration of a captioning run, and the captioning recipes."""
 
 from __future__ import annotations
 
@@ -18,26 +18,43 @@ from headway.training import OptimizerConfig, ScheduleConfig
 
 @dataclass(frozen=True, kw_only=True)
 class CaptionDataConfig(ImageDataConfig):
+    """The images and captions of a run."""
+
     train: str | None = setting(
-        None, "a table of captions: .tsv or .csv with a header, or .jsonl, plain or .gz"
+        None, "table of captions: .tsv or .csv with a header, or .jsonl, plain or .gz"
     )
     images: str | None = setting(
-        None, "an .npz file whose array images has a picture for each row of the table"
+        None,
+        "an .npz file whose array `images` has one image for each row of the table; if unset, the "
+        "table names image files",
     )
-    image: str = setting("image", "without that: column of picture files, from the table's folder")
+    image: str = setting(
+        "image",
+        "name of the column that holds the paths of the image files, relative to the table's "
+        "folder, if data.images is unset",
+    )
     text: tuple[str, ...] = setting(
-        ("caption",), "column of captions; several are languages, each with a token of its own"
+        ("caption",),
+        "name of the column that holds the captions; several columns are languages, each with a "
+        "language token",
     )
     split_column: str | None = setting(
-        SPLIT, "column that says train, valid or test; the usual one need not be there"
+        SPLIT,
+        "name of the column that assigns rows to the splits train, valid and test; the default "
+        "column is optional",
     )
-    vocabulary: int = setting(4000, "pieces of the tokenizer", ge=257, le=VOCABULARY)
-    max_length: int = setting(60, "longer captions (in pieces) are left out", gt=0, le=LENGTH)
+    vocabulary: int = setting(4000, "vocabulary size of the tokenizer", ge=257, le=VOCABULARY)
+    max_length: int = setting(
+        60, "maximum length of a caption in tokens; longer captions are left out", gt=0, le=LENGTH
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class CaptionModelConfig:
-    """The two halves' shapes; that of a half to start from is its own, but for its dropout."""
+    """Shapes of the image encoder and the decoder.
+
+    A pre-trained encoder or decoder decides its own shape; only its dropout can be set.
+    """
 
     vit: ImageEncoderSettings = section(ImageEncoderSettings)
     gpt: GPTConfig = section(GPTConfig)
@@ -46,46 +63,60 @@ class CaptionModelConfig:
 
     @property
     def captioner(self) -> CaptionerConfig:
-        """The model's configuration; what the data decide must be there."""
+        """The configuration of the model; the settings that the data decide must be set."""
         return CaptionerConfig(vit=self.vit.vit, gpt=self.gpt)
 
 
 WRITES = tuple(
-    each.name for each in fields(GPTConfig) if each.name not in ("dropout", "vocabulary")
+    field.name for field in fields(GPTConfig) if field.name not in ("dropout", "vocabulary")
 )
-"""What of the decoder the language model to start from decides."""
+"""The settings of the decoder that a pre-trained language model decides."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CaptionTrainingConfig(BlocksLoopConfig):
-    steps: int = setting(3000, "updates", gt=0)
-    rows: int = setting(32, "pictures of a batch, each with all its captions", gt=0, le=BATCH)
+    """Settings of the training loop of a captioner."""
+
+    steps: int = setting(3000, "number of updates", gt=0)
+    rows: int = setting(
+        32, "batch size, in images; an image brings all its captions", gt=0, le=BATCH
+    )
     smoothing: float = setting(0.1, "label smoothing", ge=0, lt=1)
     encoder: str | None = setting(
-        None, "the image encoder to start from: a run or a model (short: --from-encoder)"
+        None, "pre-trained image encoder: a run or a model (short: --from-encoder)"
     )
     decoder: str | None = setting(
-        None, "the language model to start from, tokenizer included (short: --from-decoder)"
+        None,
+        "pre-trained language model that initialises the decoder and brings its tokenizer: a run "
+        "or a model (short: --from-decoder)",
     )
-    frozen: bool = setting(False, "the encoder to start from stays as it is")
+    frozen: bool = setting(False, "freeze the pre-trained image encoder")
 
 
 @dataclass(frozen=True, kw_only=True)
 class CaptionEvaluationConfig(ObservationConfig):
+    """Settings of the evaluation during training."""
+
     metric: Literal["cider", "bleu", "chrf", "nats"] = setting(
-        "cider", "what the kept model is best by"
+        "cider", "metric that selects the best model"
     )
     beam: int = setting(1, "beam width while training (1: greedy)", gt=0, le=BEAMS)
     length_penalty: float = setting(1.0, "exponent of the length penalty", ge=0, le=PENALTY)
-    pictures: int = setting(500, "held-out pictures captioned each time, in every language", gt=1)
-    samples: int = setting(2, "of those, shown on the screen", ge=0, le=BEAMS)
+    pictures: int = setting(
+        500,
+        "number of held-out images that are captioned at each evaluation, in every language",
+        gt=1,
+    )
+    samples: int = setting(
+        2, "number of captions that are shown at each evaluation", ge=0, le=BEAMS
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class CaptionRunConfig(RunSettings):
-    """One training run of a captioner."""
+    """Configuration of a captioning run."""
 
-    recipe: str = setting("caption", "name of the recipe this came from")
+    recipe: str = setting("caption", "name of the recipe that these settings extend")
     data: CaptionDataConfig = section(CaptionDataConfig)
     augmentation: AugmentationConfig = section(AugmentationConfig, after="data")
     model: CaptionModelConfig = section(CaptionModelConfig)
@@ -94,7 +125,7 @@ class CaptionRunConfig(RunSettings):
 
     @property
     def decided_by_data(self) -> frozenset[str]:
-        """Settings that follow from the data, or from the models it starts from."""
+        """The dotted keys of the settings that the data or the pre-trained models decide."""
         training, vit = self.training, self.model.vit
         decided = {"model.gpt.vocabulary", *decided_by_images(vit, training.encoder, "model.vit")}
         if training.decoder is not None:
@@ -103,12 +134,12 @@ class CaptionRunConfig(RunSettings):
 
 
 def caption() -> CaptionRunConfig:
-    """A captioner from your own pictures and captions: ViT of 4 layers, decoder of 3, width 128.
+    """An image captioner from your own images: ViT with 4 layers, decoder with 3, width 128.
 
-    For some thousand small pictures on a laptop. Pictures are never flipped: captions speak of left
-    and right. --from-encoder VIT and --from-decoder GPT start from models that have learned to see
-    and to write: --optimizer.kind adamw --optimizer.lr 2e-4 then. Hugging Face's form has learned
-    places alone: --model.vit.positions learned.
+    For a few thousand small images, on a laptop. Images are never flipped, because captions may
+    mention left and right. --from-encoder VIT and --from-decoder GPT initialise from pre-trained
+    models; add --optimizer.kind adamw --optimizer.lr 2e-4 then. For an export to Hugging Face,
+    train with learned positions: --model.vit.positions learned.
     """
     gpt = GPTConfig(
         model_dim=128, num_heads=4, ffn_dim=512, num_layers=3, dropout=0.1, max_length=64
@@ -127,18 +158,18 @@ def caption() -> CaptionRunConfig:
 
 
 def caption_emoji() -> CaptionRunConfig:
-    """What 3,054 emoji show, in English, French and German, from $HEADWAY_DATA/captioning.
+    """Captions of 3,054 emoji in English, French and German, from $HEADWAY_DATA/captioning.
 
     Cost and score: docs/results.md.
     """
-    folder = os.environ.get("HEADWAY_DATA")
-    place = Path(folder, "captioning") if folder else None
+    root = os.environ.get("HEADWAY_DATA")
+    folder = Path(root, "captioning") if root else None
     return replace(
         caption(),
         recipe="caption-emoji",
         data=CaptionDataConfig(
-            train=None if place is None else str(place / "emoji_captions.tsv.gz"),
-            images=None if place is None else str(place / "emoji_twitter_32.npz"),
+            train=None if folder is None else str(folder / "emoji_captions.tsv.gz"),
+            images=None if folder is None else str(folder / "emoji_twitter_32.npz"),
             text=("en", "fr", "de"),
             vocabulary=2000,
         ),

@@ -1,5 +1,7 @@
-"""From images with captions to images of one size, captions and a tokenizer in the run folder; what
-exists is reused. And the examples that a captioner is evaluated on."""
+"""The data of captioning: images, captions and tokenizer in the run folder, and examples.
+
+Prepared data that exists in the run folder is reused.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ class Starts:
 
 @dataclass(frozen=True)
 class PreparedCaptions:
-    """What a captioner learns from."""
+    """The training and validation data of a captioner."""
 
     reader: CaptionReader
     train: CaptionCorpus
@@ -49,98 +51,107 @@ class PreparedCaptions:
 
 
 def check_captions(config: CaptionRunConfig) -> None:
-    """UsageError unless the table and the pictures are there, and the settings agree."""
+    """Raise UsageError if the table or the images are missing, or if settings conflict."""
     data, model, training = config.data, config.model, config.training
     if data.train is None:
         raise UsageError(
-            "there are no captions to learn from",
-            hint=f"headway train {config.recipe} TABLE --data.text COLUMN, with a column image of "
-            "picture files, or --data.images ARRAYS.npz",
+            "no table of training captions is named",
+            hint=f"headway train {config.recipe} TABLE --data.text COLUMN, where the column "
+            "`image` names image files, or with --data.images ARRAYS.npz",
         )
     check_table(Path(data.train))
     if data.images is not None and not Path(data.images).is_file():
-        raise UsageError("no such file", data.images, "--data.images names an .npz file")
+        raise UsageError("no such file", data.images, "--data.images must name an .npz file")
     if not data.text or len(set(data.text)) < len(data.text) or not all(data.text):
-        raise UsageError(f"data.text={','.join(data.text)}: must be columns, each once")
-    room = model.gpt.max_length
-    if training.decoder is None and model.gpt.positions == "learned" and room <= data.max_length:
         raise UsageError(
-            f"model.gpt.max_length={room} learned positions do not hold captions of up to "
-            f"data.max_length={data.max_length} pieces and their first token",
+            f"data.text={','.join(data.text)}: must be names of columns, each of them once"
+        )
+    limit = model.gpt.max_length
+    if training.decoder is None and model.gpt.positions == "learned" and limit <= data.max_length:
+        raise UsageError(
+            f"model.gpt.max_length={limit} is too small: captions have up to "
+            f"data.max_length={data.max_length} tokens and a start token",
             hint=f"--model.gpt.max-length {data.max_length + 1}",
         )
     if training.frozen and training.encoder is None:
-        raise UsageError("training.frozen keeps what an encoder learned", hint="--from-encoder")
+        raise UsageError(
+            "training.frozen freezes a pre-trained encoder, and none is named",
+            hint="--from-encoder MODEL",
+        )
 
 
 def captioned_images(
     data: CaptionDataConfig, emit: Emit = lambda event: None
 ) -> dict[str, list[CaptionedImage]]:
-    """train, valid and test: as the table says, else some of train are valid, by their content, so
-    that an image that occurs twice is not on both sides (`hold_out`); the first image with a
-    caption in a language that no training image has is not held out. DataError where a side is
-    empty, or where no training image has a caption in one of the languages."""
+    """Read the captioned images of the splits train, valid and test.
+
+    The table assigns the splits. If it has no validation images, a fraction of the training images
+    is held out; the content of an image decides, so that duplicates are in the same split
+    (`hold_out`). The first image with a caption in a language without a training caption is not
+    held out. Raises DataError if a split is empty, or if no training image has a caption in one of
+    the languages.
+    """
     columns = CaptionColumns(text=data.text, image=data.image, split=data.split_column)
     images = None if data.images is None else Path(data.images)
-    every = read_captions(Path(str(data.train)), columns, images)
-    found = {name: split_of(every, name) for name in (*SPLITS, "test")}
-    if not found["valid"]:
-        found["train"], found["valid"] = hold_out(
-            found["train"],
+    captioned_images = read_captions(Path(str(data.train)), columns, images)
+    splits = {name: split_of(captioned_images, name) for name in (*SPLITS, "test")}
+    if not splits["valid"]:
+        splits["train"], splits["valid"] = hold_out(
+            splits["train"],
             lambda captioned: content(captioned.image),
             data.held_out,
             labels=lambda captioned: captioned.captions.keys(),
             emit=emit,
             unit="images",
         )
-    if found["test"]:
-        text = f"{len(found['test']):,} pictures called test are left for headway eval"
+    if splits["test"]:
+        text = f"{len(splits['test']):,} images of the test split are left for headway eval"
         emit({"kind": "note", "text": text})
-    every_one, hint = f"{len(every):,} pictures", "--data.held-out 0.2"
-    check_sides(found["train"], found["valid"], every_one, str(data.train), hint)
+    description, hint = f"{len(captioned_images):,} images", "--data.held-out 0.2"
+    check_sides(splits["train"], splits["valid"], description, str(data.train), hint)
     for language in data.text:
-        if not any(language in captioned.captions for captioned in found["train"]):
+        if not any(language in captioned.captions for captioned in splits["train"]):
             raise DataError(
                 f"no training image has a caption in the column {language!r}",
                 data.train,
-                "add some, or leave the column out of --data.text",
+                "add captions, or leave the column out of --data.text",
             )
-    return found
+    return splits
 
 
 def prepare_all(
     config: CaptionRunConfig, starts: Starts, folder: Path, emit: Emit
 ) -> PreparedCaptions:
-    """Pictures, captions and the reader in `folder`, made once."""
-    place = folder / "data"
-    there = [folder / FILE, *(place / name for name in SPLITS)]
-    if all(path.exists() for path in there):
-        train, valid = (CaptionCorpus.open(place / name) for name in SPLITS)
-        _tell(train, valid, emit, reused=True)
+    """Prepare images, captions and the reader in the run folder, or reuse them."""
+    root = folder / "data"
+    paths = [folder / FILE, *(root / name for name in SPLITS)]
+    if all(path.exists() for path in paths):
+        train, valid = (CaptionCorpus.open(root / name) for name in SPLITS)
+        _report(train, valid, emit, reused=True)
         return PreparedCaptions(CaptionReader.load(folder), train, valid)
-    given = captioned_images(config.data, emit)
+    splits = captioned_images(config.data, emit)
     start = None if starts.encoder is None else starts.encoder.reader
-    told = str(config.data.train), "--model.vit.image-size 64"
-    images = [each.image for each in given["train"]]
-    sized = sized_reader(config.model.vit, config.data, start, images, told)
-    made = {}
+    where_and_hint = str(config.data.train), "--model.vit.image-size 64"
+    images = [captioned.image for captioned in splits["train"]]
+    sized = sized_reader(config.model.vit, config.data, start, images, where_and_hint)
+    corpora = {}
     for name in SPLITS:
 
         def progress(done: int, name: str = name) -> None:
-            emit({"kind": "preparing", "what": name, "done": done, "unit": "pictures"})
+            emit({"kind": "preparing", "what": name, "done": done, "unit": "images"})
 
-        exists = (place / name).exists()
-        made[name] = (
-            CaptionCorpus.open(place / name)
+        exists = (root / name).exists()
+        corpora[name] = (
+            CaptionCorpus.open(root / name)
             if exists
-            else prepare_captions(given[name], sized, place / name, progress)
+            else prepare_captions(splits[name], sized, root / name, progress)
         )
-    train, valid = made["train"], made["valid"]
+    train, valid = corpora["train"], corpora["valid"]
     if start is None:
         mean, deviation = mean_and_deviation(train.images)
         sized = replace(sized, mean=mean, deviation=deviation)
     note_dark(train.images, emit)
-    _tell(train, valid, emit, reused=False)
+    _report(train, valid, emit, reused=False)
     tokenizer = _tokenizer(config.data, starts.decoder, train, emit)
     languages = config.data.text if len(config.data.text) > 1 else ()
     reader = CaptionReader(sized, tokenizer, languages, config.data.max_length)
@@ -152,10 +163,10 @@ def _tokenizer(
     data: CaptionDataConfig, start: TextBundle | None, train: CaptionCorpus, emit: Emit
 ) -> TextTokenizer:
     if start is not None:
-        tokenizer, how = start.tokenizer, "of the model it starts from"
+        tokenizer, how = start.tokenizer, "of the pre-trained model"
     else:
         emit({"kind": "preparing", "what": "tokenizer", "done": 0, "unit": "captions"})
-        texts = (f" {text}" for row in train.captions for said in row.values() for text in said)
+        texts = (f" {text}" for row in train.captions for group in row.values() for text in group)
         tokenizer, how = TextPieces.train(texts, data.vocabulary), "byte-level BPE"
     emit({"kind": "tokenizer", "pieces": tokenizer.size, "how": how})
     return tokenizer
@@ -164,8 +175,11 @@ def _tokenizer(
 def caption_tokens(
     captions: Sequence[Captions], columns: Sequence[str], reader: CaptionReader, longest: int
 ) -> tuple[list[Spoken], int]:
-    """All captions as tokens, and how many have more than `longest` pieces and are left out."""
-    kept, longer = [], 0
+    """Encode all captions; leave out those of more than `longest` tokens.
+
+    Returns the encoded captions, and the number of captions that are left out.
+    """
+    encoded, longer = [], 0
     for language in columns:
         first = reader.first(language if reader.languages else None)
         texts = [
@@ -174,18 +188,21 @@ def caption_tokens(
             for text in by_language.get(language, ())
         ]
         ids = reader.encode([text for _, text in texts])
-        for (image, _), pieces in zip(texts, ids, strict=True):
-            if len(pieces) > longest:
+        for (image, _), tokens in zip(texts, ids, strict=True):
+            if len(tokens) > longest:
                 longer += 1
             else:
-                kept.append(Spoken(image, (first, *pieces, reader.tokenizer.eos)))
-    return kept, longer
+                encoded.append(Spoken(image, (first, *tokens, reader.tokenizer.eos)))
+    return encoded, longer
 
 
 @dataclass(frozen=True)
 class CaptionExamples:
-    """Images with reference captions. captions: of each image, by language. columns: the languages.
-    split: what the images are called, for the screen."""
+    """Images with reference captions.
+
+    captions: the captions of each image, by language. columns: the languages. split: the name of
+    the split or of the files, for the terminal.
+    """
 
     images: ImageExamples
     captions: Sequence[Captions]
@@ -196,13 +213,16 @@ class CaptionExamples:
         return len(self.captions)
 
     def chosen(self, language: str, limit: int | None) -> list[int]:
-        """The images with a caption in that language; at most so many, evenly spaced."""
-        places = [i for i, captions in enumerate(self.captions) if language in captions]
-        return [places[i] for i in evenly_spaced(len(places), limit)]
+        """Choose at most `limit` images with a caption in that language, evenly spaced.
+
+        Returns their indices. limit: None for all.
+        """
+        indices = [i for i, captions in enumerate(self.captions) if language in captions]
+        return [indices[i] for i in evenly_spaced(len(indices), limit)]
 
 
 def prepared_examples(corpus: CaptionCorpus, columns: tuple[str, ...]) -> CaptionExamples:
-    """The examples that a run validates on."""
+    """Return the prepared validation images of a run as examples."""
     name = corpus.images.folder.name
     return CaptionExamples(PreparedExamples(corpus.images), corpus.captions, columns, name)
 
@@ -210,8 +230,11 @@ def prepared_examples(corpus: CaptionCorpus, columns: tuple[str, ...]) -> Captio
 def examples_of_files(
     paths: Sequence[Path], config: Any | None, languages: tuple[str, ...]
 ) -> CaptionExamples:
-    """The images of tables, whatever split they are in. config: of the run, for the names of
-    columns; languages: of the model, which name the columns if there is no run."""
+    """Read the captioned images of tables, whatever their split.
+
+    config: the configuration of the run, for the names of the columns; None for a model without a
+    run. languages: the languages of the model, which are the columns if there is no run.
+    """
     if isinstance(config, CaptionRunConfig):
         data = config.data
     else:
@@ -222,11 +245,14 @@ def examples_of_files(
 
 
 def held_out_examples(config: Any, run: Path, split: str) -> CaptionExamples:
-    """The images that the run's table calls test, if there are any and `split` is test; else those
-    that the run validates on. UsageError unless the run trained a captioner."""
+    """Read the test images of a run, or its validation images.
+
+    The test images are read if `split` is "test" and the table has any. Raises UsageError
+    unless the run trained a captioner.
+    """
     if not isinstance(config, CaptionRunConfig):
         raise UsageError(
-            f"{run} does not say what it was trained on", hint="name a run folder: runs/NAME"
+            f"{run} is no run of a captioner", hint="name a run folder of a captioner: runs/NAME"
         )
     splits = captioned_images(config.data)
     name = "test" if split == "test" and splits["test"] else "valid"
@@ -240,7 +266,7 @@ def _of_images(
     return CaptionExamples(files, [captioned.captions for captioned in images], columns, split)
 
 
-def _tell(train: CaptionCorpus, valid: CaptionCorpus, emit: Emit, *, reused: bool) -> None:
+def _report(train: CaptionCorpus, valid: CaptionCorpus, emit: Emit, *, reused: bool) -> None:
     for corpus in (train, valid):
-        facts = {"what": corpus.images.folder.name, "count": len(corpus), "unit": "pictures"}
-        emit({"kind": "prepared", **facts, "reused": reused})
+        size = {"what": corpus.images.folder.name, "count": len(corpus), "unit": "images"}
+        emit({"kind": "prepared", **size, "reused": reused})

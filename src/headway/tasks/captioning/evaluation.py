@@ -1,4 +1,4 @@
-"""How good a captioner is: CIDEr-D, BLEU, chrF, and nats per token, in each language."""
+"""The evaluation of a captioner: CIDEr-D, BLEU, chrF and nats per token, in each language."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from headway.tasks.captioning.bundle import CaptionerBundle
 from headway.tasks.captioning.data import CaptionExamples, caption_tokens
 from headway.training.objectives.cross_entropy import cross_entropy_of
 
-BATCH = 32  # images read at once
+BATCH = 32
+"""Number of images of a batch."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CaptionEvaluation:
-    """What may be chosen for an evaluation."""
+    """Options of the evaluation of a captioner."""
 
     beam: int = setting(5, "beam width (1: greedy)", gt=0, le=BEAMS)
     length_penalty: float = setting(1.0, "exponent of the length penalty", ge=0, le=PENALTY)
@@ -33,11 +34,10 @@ class CaptionEvaluation:
     )
     split: Literal["test", "valid"] = setting(
         "test",
-        "which of the run's own images: those called test, if there are any, or those of its "
-        "validation",
+        "split of the run's images; if there are no test images, the validation images",
     )
-    worst: int = setting(0, "number of captions with the lowest CIDEr-D to show", ge=0)
-    samples: int = setting(0, "number of captions shown while training", ge=0, le=BEAMS)
+    worst: int = setting(0, "number of captions with the lowest CIDEr-D that are shown", ge=0)
+    samples: int = setting(0, "number of captions that are shown during training", ge=0, le=BEAMS)
 
 
 DEFAULTS = CaptionEvaluation()
@@ -49,12 +49,13 @@ def evaluate(
     options: CaptionEvaluation = DEFAULTS,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Scores:
-    """CIDEr-D, BLEU and chrF of the captions that the model writes, the means over languages; and
-    nats, the mean of -log P(token) over all tokens of the reference captions.
+    """Evaluate a captioner.
 
-    Captions longer than the model writes are left out of the nats; a language in which fewer than
-    two images have captions, of all. progress: called before each batch with the number of images
-    read so far. DataError if no language is left.
+    CIDEr-D, BLEU and chrF of the generated captions are means over the languages. nats is the mean
+    of -log P(token) over all tokens of the reference captions; references above the model's maximum
+    length are left out. Languages in which fewer than two images have captions are left out.
+    progress: called before each batch with the number of images processed so far. Raises DataError
+    if no language is left.
     """
     count = _Count(progress)
     nats = _nats(bundle, examples, count)
@@ -70,13 +71,16 @@ def evaluate(
                 _Language(language, nats[language].mean, chosen, outputs, ciders, corpus)
             )
     if not languages:
-        raise DataError("two images with captions that the model can write are needed, at least")
+        raise DataError(
+            "expected at least two images with captions in one language, not longer than "
+            f"{bundle.longest} tokens, and there are fewer"
+        )
     return _scores(bundle, examples, options, nats, languages)
 
 
 @dataclass
 class _Count:
-    """The number of images read so far, told before each batch."""
+    """Counts the processed images, and reports their number before each batch."""
 
     progress: Callable[[int], None]
     images: int = 0
@@ -88,7 +92,7 @@ class _Count:
 
 @dataclass
 class _Nats:
-    """A sum over tokens."""
+    """A total in nats over tokens, and the number of tokens."""
 
     total: float = 0.0
     tokens: int = 0
@@ -100,7 +104,7 @@ class _Nats:
 
 @dataclass(frozen=True)
 class _Language:
-    """The scores of one language. chosen: the images, whose captions are `outputs`."""
+    """The scores of one language. chosen: the indices of the images; outputs: their captions."""
 
     name: str
     nats: float
@@ -129,7 +133,7 @@ class _Language:
 
 @torch.inference_mode()
 def _nats(bundle: CaptionerBundle, examples: CaptionExamples, count: _Count) -> dict[str, _Nats]:
-    """Of each language. An image is encoded once for all its captions."""
+    """Compute the nats of each language. An image is encoded once for all its captions."""
     model, reader, device = bundle.model, bundle.reader, bundle.device
     firsts = {
         language: reader.first(language if reader.languages else None)
@@ -163,15 +167,15 @@ def _captions(
     options: CaptionEvaluation,
     count: _Count,
 ) -> list[str]:
-    """The best caption of each of the chosen images."""
+    """Generate the best caption of each of the chosen images."""
     captions: list[str] = []
-    named = language if bundle.languages else None
+    name = language if bundle.languages else None
     for start in range(0, len(chosen), BATCH):
-        some = chosen[start : start + BATCH]
-        count.begin(len(some))
-        pixels = examples.images.batch(some, bundle.reader.images)
-        how = (options.beam, 1, options.length_penalty)
-        captions += [best[0].text for best in bundle.search_images(pixels, named, how)]
+        batch = chosen[start : start + BATCH]
+        count.begin(len(batch))
+        pixels = examples.images.batch(batch, bundle.reader.images)
+        search = (options.beam, 1, options.length_penalty)
+        captions += [best[0].text for best in bundle.search_images(pixels, name, search)]
     return captions
 
 
@@ -182,10 +186,12 @@ def _scores(
     nats: dict[str, _Nats],
     languages: Sequence[_Language],
 ) -> Scores:
-    """The means, and the details of each language; those of a single one stand beside the
-    metrics."""
-    used = [nats[language.name] for language in languages]
-    overall = sum(one.total for one in used) / sum(one.tokens for one in used)
+    """Return the means over the languages, with the details of each language.
+
+    The details of a single language are not nested under "languages".
+    """
+    sums = [nats[language.name] for language in languages]
+    overall = sum(nats.total for nats in sums) / sum(nats.tokens for nats in sums)
     means = {
         name: sum(language.metrics[name] for language in languages) / len(languages)
         for name in ("cider", "bleu", "chrf")
@@ -215,7 +221,7 @@ def _scores(
 
 
 def _details(language: _Language, examples: CaptionExamples, worst: int) -> dict[str, Any]:
-    """For JSON: the scores of a language, and its worst captions."""
+    """Return the scores of a language and its worst captions, for JSON."""
     row = {
         "language": language.name,
         **language.metrics,
@@ -243,11 +249,11 @@ def _samples(
     language: _Language,
     count: int,
 ) -> list[dict[str, str]]:
-    """A few captions, evenly spaced, beside a reference."""
+    """Return `count` captions, evenly spaced, each with a reference caption."""
     samples = []
-    named = {"language": language.name} if bundle.languages else {}
+    name = {"language": language.name} if bundle.languages else {}
     for i in range(count):
-        place = (2 * i + 1) * len(language.chosen) // (2 * count)
-        reference = examples.captions[language.chosen[place]][language.name][0]
-        samples.append({**named, "reference": reference, "output": language.outputs[place]})
+        index = (2 * i + 1) * len(language.chosen) // (2 * count)
+        reference = examples.captions[language.chosen[index]][language.name][0]
+        samples.append({**name, "reference": reference, "output": language.outputs[index]})
     return samples

@@ -1,4 +1,4 @@
-"""Captioners of Hugging Face folders (`VisionEncoderDecoderModel`)."""
+"""Conversion of captioners from and to Hugging Face folders (`VisionEncoderDecoderModel`)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from headway.tasks.captioning.reader import CaptionReader
 from headway.text import AbsentTokenizer, ForeignTokenizer
 
 LONGEST = 64
-"""Maximum number of tokens of a caption, which these folders do not name."""
+"""Maximum number of tokens of a caption, which these folders do not specify."""
 
 
 def from_hugging_face(model: Captioner, folder: Path, model_type: str) -> CaptionerBundle:
-    """The model with tokenizer and image reader of the folder. It writes one language: captions
-    begin with the token that config.json names."""
+    """Make a bundle of the model with the tokenizer and the image reader of the folder.
+
+    It has one language; captions start with the token `decoder_start_token_id` of config.json.
+    """
     tokenizer = interop.read_tokenizer(folder)
     start = read_json(folder / CONFIG_FILE).get("decoder_start_token_id")
     if isinstance(tokenizer, AbsentTokenizer):
@@ -33,6 +35,6 @@ def from_hugging_face(model: Captioner, folder: Path, model_type: str) -> Captio
 
 
 def to_hugging_face(bundle: CaptionerBundle, folder: Path, family: str | None) -> Exported:
-    """The folder of a captioner, with its tokenizer and how it reads images."""
+    """Write a Hugging Face folder with the captioner, its tokenizer and its image reader."""
     parts = (bundle.reader.images, bundle.reader.tokenizer)
     return interop.export_captioner(bundle.model, *parts, folder, bundle.languages, family)

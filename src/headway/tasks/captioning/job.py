@@ -1,7 +1,7 @@
-"""A training run of a captioner: images and captions in, a captioner out.
+"""The job of a captioning run.
 
-Show, Attend and Tell (Xu et al. 2015) with Transformers; from scratch, or from an image encoder and
-a language model (Rothe et al. 2020).
+Show, Attend and Tell (Xu et al. 2015) with Transformers; from scratch, or from a pre-trained image
+encoder and language model (Rothe et al. 2020).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from headway.transforms import compile, recompute
 
 
 class CaptionJob:
-    """A `Job`: images with captions, and a captioner."""
+    """A `Job` that trains a captioner on images with captions."""
 
     def __init__(
         self, config: CaptionRunConfig, prepared: PreparedCaptions, starts: Starts, machine: Machine
@@ -44,7 +44,7 @@ class CaptionJob:
         self.config = _fitted(config, prepared, starts)
         self.prepared, self.starts, self.machine = prepared, starts, machine
         self.rows, self.longer = self._batches(prepared.train)
-        self._batches(prepared.valid)  # refused now if it has no caption that is short enough
+        self._batches(prepared.valid)  # raises now if all its captions are too long
         self.objective = CaptionObjective(config.training.smoothing)
         self.held_out = prepared_examples(prepared.valid, config.data.text)
         settings = config.evaluation
@@ -60,7 +60,10 @@ class CaptionJob:
         columns = config.data.text
         captions, longer = caption_tokens(corpus.captions, columns, reader, reader.longest)
         if not captions:
-            raise DataError("no caption is short enough", hint="a greater --data.max-length")
+            raise DataError(
+                f"all captions have more than {reader.longest} tokens",
+                hint="a greater --data.max-length",
+            )
         batches = CaptionBatches(
             corpus.images,
             captions,
@@ -94,9 +97,9 @@ class CaptionJob:
         chosen = self.held_out.chosen(language, 1)
         if not chosen:
             return None
-        named = language if self.prepared.reader.languages else None
+        name = language if self.prepared.reader.languages else None
         pixels = corpus.images.pixels[chosen[0]].transpose(1, 2, 0)
-        return Example(pixels, target=corpus.captions[chosen[0]][language][0], language=named)
+        return Example(pixels, target=corpus.captions[chosen[0]][language][0], language=name)
 
     def bundle(self, model: Any) -> CaptionerBundle:
         return CaptionerBundle(model, self.prepared.reader)
@@ -106,11 +109,11 @@ class CaptionJob:
         (y, x), (height, width) = model.vit.image, model.vit.patch
         languages = ", ".join(self.prepared.reader.languages)
         return {
-            "model": f"pictures of {y} x {x} x {model.vit.channels} in patches of {height} x "
+            "model": f"images of {y} x {x} x {model.vit.channels} in patches of {height} x "
             f"{width}, {model.vit.num_layers}+{model.gpt.num_layers} layers, "
             f"d={model.vit.model_dim}+{model.gpt.model_dim}"
-            + (f", speaks {languages}" if languages else ""),
-            "batches": f"{training.rows * training.accumulate:,} pictures"
+            + (f", languages {languages}" if languages else ""),
+            "batches": f"{training.rows * training.accumulate:,} images"
             + (f" ({self.longer:,} captions left out as too long)" if self.longer else ""),
             "batches_an_epoch": self.rows.batches_an_epoch,
             "unit": "tok",
@@ -120,7 +123,7 @@ class CaptionJob:
 def _fitted(
     config: CaptionRunConfig, prepared: PreparedCaptions, starts: Starts
 ) -> CaptionRunConfig:
-    """With the settings that the data and the models to start from decide."""
+    """Set the settings that the data and the pre-trained models decide."""
     requested, defaults = config.model, caption().model
     decided = size_settings("model.vit", prepared.reader.images)
     if starts.encoder is not None:
@@ -130,20 +133,20 @@ def _fitted(
         gpt = starts.decoder.model.config
         decided |= settings_of_start("model.gpt", requested.gpt, defaults.gpt, gpt, WRITES)
     decided["model.gpt.vocabulary"] = prepared.reader.size
-    return override(config, decided, "the data and the models to start from")
+    return override(config, decided, "the data and the pre-trained models")
 
 
 def prepare(config: CaptionRunConfig, folder: Path, machine: Machine, emit: Emit) -> Job:
-    """Images, captions and tokenizer, and the models to start from."""
+    """Prepare images, captions and tokenizer, and load the pre-trained models."""
     training = config.training
     encoder = open_image_start(training.encoder, "a captioner")
     decoder = None if training.decoder is None else load_as(TextBundle, training.decoder)
-    room = None if decoder is None else decoder.model.max_length
-    if room is not None and room <= config.data.max_length:
+    limit = None if decoder is None else decoder.model.max_length
+    if limit is not None and limit <= config.data.max_length:
         raise UsageError(
-            f"captions of {config.data.max_length} pieces do not fit into the {room} places that "
-            f"{training.decoder} knows",
-            hint=f"--data.max-length {room - 1}",
+            f"data.max_length={config.data.max_length} is too large: the decoder "
+            f"{training.decoder} has {limit} positions, one of them for the start token",
+            hint=f"--data.max-length {limit - 1}",
         )
     starts = Starts(encoder, decoder)
     return CaptionJob(config, prepare_all(config, starts, folder, emit), starts, machine)

@@ -1,4 +1,4 @@
-"""What a captioner predicts from, what may be chosen, and what comes out."""
+"""The inputs, options and predictions of a captioner."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ class CaptionInput:
 
 @dataclass(frozen=True, kw_only=True)
 class CaptionOptions:
-    """What may be chosen for a prediction."""
+    """Options of a prediction."""
 
     language: str | None = setting(
         None,
-        "Language of the caption, a column of the training captions; several with commas. If "
-        "unset, the first.",
+        "Language of the caption: a column of the training captions, or several, separated by "
+        "commas. If unset, the first.",
     )
     beam: int = setting(4, "Beam width; 1 is greedy.", gt=0, le=BEAMS)
     top: int = setting(
-        1, "Number of captions of each image, best first, with their scores.", gt=0, le=BEAMS
+        1, "Number of captions per image, best first, with their scores.", gt=0, le=BEAMS
     )
     length_penalty: float = setting(
         1.0,
@@ -56,7 +56,7 @@ class CaptionOptions:
 
     @property
     def languages(self) -> list[str | None]:
-        """The languages to write; None is the model's first."""
+        """The requested languages; None is the model's first language."""
         return [None] if self.language is None else [*self.language.split(",")]
 
 
@@ -65,7 +65,7 @@ BEST = CaptionOptions()
 
 @dataclass(frozen=True, kw_only=True)
 class WrittenCaption:
-    """One caption. language: None if the model writes one without a name. The rest: `Caption`."""
+    """One caption. language: None if the model's language has no name. Other fields: `Caption`."""
 
     language: str | None
     text: str
@@ -76,7 +76,7 @@ class WrittenCaption:
 
 @dataclass(frozen=True, kw_only=True)
 class CaptionedFile:
-    """An image file and its captions: those of each language, best first."""
+    """An image file and its captions, grouped by language and best first."""
 
     file: str
     captions: tuple[WrittenCaption, ...]

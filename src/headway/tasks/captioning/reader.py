@@ -1,4 +1,4 @@
-"""How a captioner reads pictures and writes texts, in one language or several."""
+"""The reader of a captioner: image preprocessing, and tokens of captions in several languages."""
 
 from __future__ import annotations
 
@@ -19,13 +19,16 @@ LONGEST = 2**16
 
 @dataclass(frozen=True)
 class CaptionReader:
-    """images: how pictures are read. tokenizer: its pieces are what is written. languages: what the
-    model speaks, none if that is one without a name. longest: most pieces of a caption.
+    """Preprocesses images, and converts captions to ids and back.
 
-    A caption begins with the token of its language, so that one model speaks all of them; these
-    tokens follow the tokenizer's own, and no text can spell them. Without languages it begins with
-    the tokenizer's `bos`. A space stands before the first word, which so has the pieces that it has
-    everywhere.
+    images: the image reader. tokenizer: the tokenizer of the captions. languages: the languages of
+    the captions; empty for one language without a name. longest: the maximum number of tokens of a
+    caption.
+
+    A caption starts with the token of its language, so that one model can write all languages. The
+    ids of these tokens follow those of the tokenizer, and no text is encoded to them. Without
+    languages a caption starts with the tokenizer's `bos`. A space precedes the first word, so that
+    it is tokenized as in the middle of a sentence.
     """
 
     images: ImageReader
@@ -35,56 +38,60 @@ class CaptionReader:
 
     @property
     def size(self) -> int:
-        """All tokens, those of languages included."""
+        """The vocabulary size, language tokens included."""
         return self.tokenizer.size + len(self.languages)
 
     @property
     def specials(self) -> list[int]:
-        """What is never written: first tokens."""
+        """The start tokens, which are never generated."""
         bos, eos = self.tokenizer.bos, self.tokenizer.eos
         return [*([bos] if bos != eos else []), *range(self.tokenizer.size, self.size)]
 
     def first(self, language: str | None) -> int:
-        """The token that a caption begins with; None: of the first language. UsageError for a
-        language that the model does not speak."""
+        """Return the start token of captions in a language; None: the first language.
+
+        Raises UsageError for a language that is not one of `languages`.
+        """
         if language is None:
             return self.tokenizer.size if self.languages else self.tokenizer.bos
         if language not in self.languages:
-            spoken = ", ".join(self.languages) or "one language, which has no name"
-            raise UsageError(f"the model does not speak {language!r}", hint=f"it speaks {spoken}")
+            known = ", ".join(self.languages) or "one language without a name; leave it unset"
+            raise UsageError(
+                f"the model has no captions in the language {language!r}", hint=f"it has {known}"
+            )
         return self.tokenizer.size + self.languages.index(language)
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """The pieces of captions, without first and last token."""
+        """Encode captions, without start and end token."""
         return self.tokenizer.encode_batch([f" {text.strip()}" for text in texts])
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The way back."""
+        """Decode ids to a caption."""
         return self.tokenizer.decode(i for i in ids if i < self.tokenizer.size).strip()
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        """What each token stands for, to be shown to a person."""
-        own = self.tokenizer.size
+        """Return a readable text for each token."""
+        size = self.tokenizer.size
         return [
-            self.tokenizer.pieces([i])[0] if i < own else f"<{self.languages[i - own]}>"
+            self.tokenizer.pieces([i])[0] if i < size else f"<{self.languages[i - size]}>"
             for i in ids
         ]
 
     def words(self, ids: Sequence[int]) -> list[list[int]]:
-        """The places of each word's pieces; a language's token is a word of its own."""
+        """Return the positions of the tokens of each word; a language token is a separate word."""
         front = next((i for i, token in enumerate(ids) if token < self.tokenizer.size), len(ids))
-        after = word_places(self.tokenizer, ids[front:])
-        return [[i] for i in range(front)] + [[front + i for i in places] for places in after]
+        words = word_places(self.tokenizer, ids[front:])
+        return [[i] for i in range(front)] + [[front + i for i in word] for word in words]
 
     @property
     def fingerprint(self) -> str:
-        """sha256 of all that numbers and tokens depend on."""
+        """The sha256 of everything that pixels and tokens depend on."""
         parts = (self.images.fingerprint, self.tokenizer.fingerprint, self._json().decode())
         return hashlib.sha256(" ".join(parts).encode()).hexdigest()
 
     def _json(self) -> bytes:
-        facts = {"format": FORMAT, "languages": self.languages, "longest": self.longest}
-        return json_bytes(facts)
+        metadata = {"format": FORMAT, "languages": self.languages, "longest": self.longest}
+        return json_bytes(metadata)
 
     def save(self, folder: Path) -> None:
         """Write images.json, tokenizer.json and captions.json."""
@@ -94,17 +101,21 @@ class CaptionReader:
 
     @classmethod
     def load(cls, folder: Path) -> CaptionReader:
-        """Read what `save` wrote. DataError if it is not that."""
+        """Load the files that `save` wrote. Raises DataError if they are invalid."""
         path = folder / FILE
-        facts = read_json(path)
-        languages = facts.get("languages") if isinstance(facts, dict) else None
+        metadata = read_json(path)
+        languages = metadata.get("languages") if isinstance(metadata, dict) else None
         if (
             not are_distinct_names(languages)
-            or facts.get("format") != FORMAT
+            or metadata.get("format") != FORMAT
             or not all(languages)
-            or type(facts.get("longest")) is not int
-            or not 0 < facts["longest"] <= LONGEST
+            or type(metadata.get("longest")) is not int
+            or not 0 < metadata["longest"] <= LONGEST
         ):
-            raise DataError(f"does not say how captions are written (format {FORMAT})", str(path))
+            raise DataError(
+                "expected `languages`, a list of distinct names, and `longest`, a number from 1 to "
+                f"{LONGEST} (format {FORMAT})",
+                str(path),
+            )
         images, tokenizer = ImageReader.load(folder), load_tokenizer(folder)
-        return cls(images, tokenizer, tuple(languages), facts["longest"])
+        return cls(images, tokenizer, tuple(languages), metadata["longest"])

@@ -16,8 +16,11 @@ from headway.tasks.task import Styled
 
 
 def prediction_lines(prediction: CaptionedFile, options: CaptionOptions) -> list[Styled]:
-    """A line for each caption: file, language, score and text with tabs between them; the language
-    if several were requested, the score if there are several captions."""
+    """Format one line per caption: file, language, score and text, separated by tabs.
+
+    The language is shown if several languages were requested, the score if there are several
+    captions.
+    """
     several = len(prediction.captions) > len(options.languages)
     lines: list[Styled] = []
     for caption in prediction.captions:
@@ -26,7 +29,7 @@ def prediction_lines(prediction: CaptionedFile, options: CaptionOptions) -> list
             cells.append(str(caption.language))
         if several:
             cells.append(f"{caption.score:.4f}")
-        # one caption, one line, whatever the model wrote
+        # line breaks in a generated text become spaces, so that a caption is one line
         lines.append([("\t".join([*cells, " ".join(caption.text.split())]), "")])
     return lines
 
@@ -34,17 +37,22 @@ def prediction_lines(prediction: CaptionedFile, options: CaptionOptions) -> list
 def draw_words(
     bundle: CaptionerBundle, prediction: CaptionedFile, options: CaptionOptions, path: Path
 ) -> None:
-    """Where in the image the model attends for each word of the first caption. UsageError if
-    several languages were requested."""
+    """Plot where in the image the model attends for each word of the first caption.
+
+    Raises UsageError if several languages were requested.
+    """
     if len(options.languages) > 1:
-        raise UsageError("--plot is for one language")
+        raise UsageError(
+            f"--plot takes one language, and --language names {len(options.languages)}",
+            hint=f"--language {options.languages[0]}",
+        )
     (language,), text = options.languages, prediction.captions[0].text
     maps = look(bundle, prediction.file, text, language=language, layer=options.layer)
     overlays(path, maps, title=text, one_scale=True)
 
 
 def score_lines(scores: Scores) -> list[str]:
-    """The scores of each language, and their means if there are several."""
+    """Format the scores of each language, and their means if there are several languages."""
     values = scores.as_dict()
     languages = values.get("languages") or [values]
     lines = [line for row in languages for line in _language_lines(row, values)]
@@ -58,13 +66,13 @@ TITLES = {"cider": "CIDEr-D", "bleu": "BLEU", "chrf": "chrF"}
 
 
 def _language_lines(row: Mapping[str, Any], values: Mapping[str, Any]) -> Iterator[str]:
-    where = f"{row['pictures']:,} pictures ({values['split']})"
-    yield f"{row['language']}: {where}, beam {values['beam']}"
+    images = f"{row['pictures']:,} images ({values['split']})"
+    yield f"{row['language']}: {images}, beam {values['beam']}"
     yield f"CIDEr-D {row['cider']:.2f}"
     yield f"BLEU {row['bleu']:.2f}   {row['bleu_signature']}"
     yield f"chrF {row['chrf']:.2f}   {row['chrf_signature']}"
     yield f"nats {row['nats']:.3f}   per token of the reference captions"
     for failure in row.get("worst", ()):
         yield f"{failure['cider']:.2f}  {failure['picture']}"
-        yield f"      said    {failure['said']}"
-        yield f"      should  {' | '.join(failure['should'])}"
+        yield f"      output      {failure['said']}"
+        yield f"      references  {' | '.join(failure['should'])}"

@@ -1,4 +1,4 @@
-"""Classification of texts and of pairs of texts, by classes or by numbers.
+"""Classification of texts and of text pairs into classes, and regression.
 
 Radford et al. 2018, sections 3.2 and 3.3; Devlin et al. 2019, section 4.1.
 """
@@ -107,14 +107,18 @@ class Classification(TaskDefaults):
         return evaluate(bundle, examples, progress)
 
     def read_line(self, bundle: ClassifierBundle, line: str, where: str) -> ClassInput:
-        """Of a model of pairs, two texts with a tab between; of one that does not say whether it
-        reads pairs, these if there is a tab."""
+        """Parse a line of standard input.
+
+        A model of text pairs reads two texts separated by a tab. A model that does not declare
+        whether it reads pairs reads two texts if the line has a tab. Raises DataError for a line
+        that has not exactly one tab where two texts are expected.
+        """
         first, tab, second = line.partition("\t")
         reads_pairs = bundle.reader.pairs
         if not (reads_pairs or (reads_pairs is None and tab)):
             return ClassInput(text=line)
         if not tab or "\t" in second:
-            raise DataError("not two texts with a tab between them", where)
+            raise DataError("expected two texts separated by one tab", where)
         return ClassInput(text=first, second=second)
 
     def read_table(
@@ -139,7 +143,7 @@ class Classification(TaskDefaults):
 
 
 def _warn(bundle: ClassifierBundle, texts: Sequence[LabelledText]) -> None:
-    """Of those that are cut."""
+    """Warn of texts that are longer than the model's maximum length."""
     lengths = bundle.reader.lengths([text.texts for text in texts])
     warn_of_truncation(lengths, bundle.reader.max_length)
 

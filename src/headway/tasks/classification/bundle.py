@@ -1,4 +1,4 @@
-"""A classifier with its tokenizer and its labels: texts in, what they are out."""
+"""The bundle of a text classifier: model, tokenizer and labels."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ from headway.shapes import Float, Tensor
 from headway.tasks.classification.reader import ClassReader, Texts
 from headway.text import MarkedTokenizer, load_tokenizer, word_places
 
-ROWS = 64  # texts classified at once
+ROWS = 64
+"""Batch size, in texts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,16 +48,18 @@ class ClassInput:
 
     @property
     def texts(self) -> Texts:
-        """What is read at once."""
+        """The text, or the pair of texts."""
         return self.text if self.second is None else (self.text, self.second)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClassOptions:
+    """Options of a prediction."""
+
     top: int | None = setting(
         None,
-        "Number of labels of each input, most probable first; if unset, 1 of a text, 5 of an "
-        "image, with --json all.",
+        "Number of labels per input, most probable first; if unset, 1 for a text, 5 for an image, "
+        "and all with --json.",
         gt=0,
     )
 
@@ -66,8 +69,11 @@ DEFAULTS = ClassOptions()
 
 @dataclass(frozen=True, kw_only=True)
 class ClassifiedText:
-    """A text, or a pair, with its number, or with its label and the probabilities of as many labels
-    as were requested, the most probable first."""
+    """The prediction for a text or a pair of texts.
+
+    number: the prediction of a regression model. label: the most probable class. probabilities: of
+    the requested number of labels, most probable first.
+    """
 
     text: str
     second: str | None = None
@@ -77,9 +83,9 @@ class ClassifiedText:
 
 
 class ClassifierBundle(StoredBundle):
-    """A classifier, of a language model or an encoder, with what it reads and what it says.
+    """A text classifier on a language model or an encoder, with its reader.
 
-    One that was trained on numbers has no labels, and scores texts instead.
+    A regression model has no labels; it predicts a number for each text.
     """
 
     kind: ClassVar[str] = "classifier"
@@ -89,16 +95,16 @@ class ClassifierBundle(StoredBundle):
     def __init__(self, model: TextClassifier | BertClassifier, reader: ClassReader) -> None:
         if reader.outputs != model.config.num_classes:
             raise DataError(
-                f"there are {reader.outputs} labels, the model has "
+                f"there are {reader.outputs} labels, but the model has "
                 f"{model.config.num_classes} classes",
-                hint="the model and the labels are not from the same training",
+                hint="use the labels with which the model was trained",
             )
         super().__init__(model, reader)
         self.reader = reader
 
     @classmethod
     def load_reader(cls, model: TextClassifier | BertClassifier, folder: Path) -> ClassReader:
-        """With the tokenizer of a language model or of an encoder, as the model needs it."""
+        """Load the reader with the tokenizer of a language model or of an encoder."""
         marked = isinstance(model, BertClassifier)
         return ClassReader.load(folder, MarkedTokenizer.load if marked else load_tokenizer)
 
@@ -107,32 +113,39 @@ class ClassifierBundle(StoredBundle):
         return self.reader.labels
 
     def classify(self, texts: Sequence[Texts]) -> list[Classified]:
-        """What each text is, in order. What one gets does not depend on the others.
+        """Classify texts. The result of a text does not depend on the other texts.
 
-        texts: strings, or of a model of pairs (first, second). UsageError for a model of numbers.
+        texts: strings, or pairs (first, second) for a model of text pairs. Returns predictions in
+        order. Raises UsageError for a regression model.
         """
         if self.reader.numbers is not None:
-            raise UsageError("this model gives numbers, not classes", hint="bundle.score(texts)")
+            raise UsageError("this model predicts numbers, not classes", hint="bundle.score(texts)")
         return [
             Classified.ranked(self.labels, row) for row in self.logits(texts).softmax(-1).tolist()
         ]
 
     def score(self, texts: Sequence[Texts]) -> list[float]:
-        """The number of each text, in order, on the scale of the training's labels.
+        """Predict the number of each text, in order, on the scale of the training labels.
 
-        Their range is `reader.numbers`; what is found may lie a little outside. UsageError for a
-        model of classes.
+        `reader.numbers` has the range of the training labels; a prediction may lie slightly outside
+        it. Raises UsageError for a model of classes.
         """
         if self.reader.numbers is None:
-            raise UsageError("this model gives classes, not numbers", hint="bundle.classify(texts)")
+            raise UsageError(
+                "this model predicts classes, not numbers", hint="bundle.classify(texts)"
+            )
         return [self.reader.numbers.restored(z) for z in self.logits(texts)[:, 0].tolist()]
 
     def on_their_scale(self) -> TextClassifier | BertClassifier:
-        """The model of numbers whose head gives y itself: z deviation + mean is a linear layer's,
-        so that y = (deviation w) h + (deviation b + mean). A copy."""
+        """Copy a regression model with the scale of the labels folded into its head.
+
+        The head predicts the normalised z, and y = z deviation + mean; the copy predicts y directly
+        with weight deviation w and bias deviation b + mean. Raises UsageError for a model of
+        classes.
+        """
         numbers = self.reader.numbers
         if numbers is None:
-            raise UsageError("this model gives classes, not numbers", hint="bundle.model")
+            raise UsageError("this model predicts classes, not numbers", hint="bundle.model")
         model = copy.deepcopy(self.model)
         with torch.no_grad():
             model.head.weight.mul_(numbers.deviation)
@@ -142,21 +155,21 @@ class ClassifierBundle(StoredBundle):
     def predict(
         self, inputs: Sequence[ClassInput], options: ClassOptions = DEFAULTS, *, first: int = 1
     ) -> list[ClassifiedText]:
-        """`classify` of each input, or `score`. first: the number of the first one, in errors."""
-        logits = self.logits([each.texts for each in inputs], first=first)
+        """Classify the inputs, or predict their numbers. first: number of the first, in errors."""
+        logits = self.logits([item.texts for item in inputs], first=first)
         if self.reader.numbers is not None:
             numbers = map(self.reader.numbers.restored, logits[:, 0].tolist())
             return [
-                ClassifiedText(text=each.text, second=each.second, number=number)
-                for each, number in zip(inputs, numbers, strict=True)
+                ClassifiedText(text=item.text, second=item.second, number=number)
+                for item, number in zip(inputs, numbers, strict=True)
             ]
         predictions = []
-        for each, row in zip(inputs, logits.softmax(-1).tolist(), strict=True):
+        for item, row in zip(inputs, logits.softmax(-1).tolist(), strict=True):
             classified = Classified.ranked(self.labels, row)
             predictions.append(
                 ClassifiedText(
-                    text=each.text,
-                    second=each.second,
+                    text=item.text,
+                    second=item.second,
                     label=classified.label,
                     probabilities=dict(islice(classified.probabilities.items(), options.top)),
                 )
@@ -165,12 +178,12 @@ class ClassifierBundle(StoredBundle):
 
     @property
     def input_limit(self) -> int:
-        """The number of tokens that are read of a text, or of two together."""
+        """The maximum number of tokens of a text, or of both texts of a pair together."""
         return self.reader.max_length
 
     def input_lengths(self, inputs: Sequence[ClassInput]) -> list[int]:
-        """The number of tokens of each input, before any are cut."""
-        return self.reader.lengths([each.texts for each in inputs])
+        """Return the number of tokens of each input before truncation."""
+        return self.reader.lengths([item.texts for item in inputs])
 
     @torch.inference_mode()
     def logits(
@@ -180,7 +193,7 @@ class ClassifierBundle(StoredBundle):
         *,
         first: int = 1,
     ) -> Float[Tensor, "N C"]:
-        """What the head gives for each text, in order.
+        """Compute the output of the head for each text, in order.
 
         progress: called before each batch with the number of texts processed so far. first: the
         number of the first text, in errors.
@@ -188,7 +201,7 @@ class ClassifierBundle(StoredBundle):
         if isinstance(texts, str):
             raise UsageError("texts must be a list of texts, not one string", hint="[text]")
         rows, types = self.reader.encode(texts, first)
-        found = torch.zeros(len(rows), self.reader.outputs, device=self.device)
+        logits = torch.zeros(len(rows), self.reader.outputs, device=self.device)
         done = 0
         for chosen in shortest_first(rows, ROWS):
             progress(done)
@@ -196,11 +209,11 @@ class ClassifierBundle(StoredBundle):
             batch = collate_framed(
                 [rows[i] for i in chosen], [types[i] for i in chosen], self.reader.pad
             ).to(str(self.device))
-            found[chosen] = self.model(batch.tokens, batch.keys, batch.types).float()
-        return found
+            logits[chosen] = self.model(batch.tokens, batch.keys, batch.types).float()
+        return logits
 
     def reading(self, text: str, second: str | None = None) -> Reading:
-        """What is read of one text, or two; the answer is the logits of its class."""
+        """Prepare a forward pass over one text or a pair, for inspection; it returns the logits."""
         (ids,), (types,) = self.reader.encode([text if second is None else (text, second)])
         if isinstance(self.reader.tokenizer, MarkedTokenizer):
             return framed_reading(self.model, self.reader.tokenizer, ids, types, within="bert.")
@@ -222,8 +235,10 @@ class ClassifierBundle(StoredBundle):
         layers: Sequence[str] = (),
         heads: Sequence[int] = (),
     ) -> Attention:
-        """Attention weights while one text, or two, are read. layers, heads: those to keep; none:
-        all."""
+        """Return the attention weights of a forward pass over one text or a pair.
+
+        layers, heads: the layers and heads to return; if empty, all.
+        """
         return attention_of(self.reading(text, second), layers, heads)
 
     def _probe(self, request: ProbeRequest) -> Probe:
@@ -244,8 +259,7 @@ class ClassifierBundle(StoredBundle):
         )
 
     def _readout(self, labels: Sequence[str], length: int) -> Readout:
-        """At the position whose vector has read all of the text: [CLS], or a language model's last
-        token."""
+        """Describe the logits: they are read at [CLS], or at a language model's last token."""
         position, equation = length - 1, "z = x_last W_cᵀ"
         function: Callable[..., Any] = TextClassifier.classify
         if isinstance(self.model, BertClassifier):

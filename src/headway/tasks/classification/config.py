@@ -1,4 +1,4 @@
-"""Configuration of a classification run, and the recipes: classes, pairs and numbers."""
+"""Configuration of a classification run, and the recipes: classes, text pairs and regression."""
 
 from __future__ import annotations
 
@@ -18,84 +18,105 @@ from headway.tasks.sections import (
 )
 from headway.training import OptimizerConfig, ScheduleConfig
 
-SUITED = "none: what suits the model it starts from"
+SUITED = "if unset, a value that suits the pre-trained model"
 
 METRICS = {
     "class": ("accuracy", "macro_f1", "matthews", "loss"),
     "number": ("pearson", "spearman", "mse"),
 }
-"""What labels are -> what the kept model can be best by."""
+"""Kind of the labels -> metrics that can select the best model."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClassifyDataConfig:
+    """The labelled texts of a run."""
+
     train: tuple[str, ...] = setting(
-        (), "labelled texts: .tsv or .csv with a header, or .jsonl, plain or .gz"
+        (), "labelled training texts: .tsv or .csv with a header, or .jsonl, plain or .gz"
     )
     valid: tuple[str, ...] = setting(
-        (), "held-out texts with labels; none keeps some of train from training"
+        (), "labelled validation texts; if unset, a fraction of train is held out"
     )
-    held_out: float = setting(0.1, "share of the texts kept so", gt=0, lt=1)
+    held_out: float = setting(
+        0.1, "fraction of the training texts that is held out if valid is unset", gt=0, lt=1
+    )
     text: str = setting("text", "name of the column (or key) that holds the text")
     second: str | None = setting(
-        None, "name of the column of a second text, if pairs of texts are judged"
+        None,
+        "name of the column (or key) that holds the second text of a pair; if unset, single texts "
+        "are classified",
     )
-    label: str = setting("label", "name of the column (or key) that says what it is")
-    kind: Literal["class", "number"] = setting("class", "what labels are: names, or numbers")
+    label: str = setting("label", "name of the column (or key) that holds the label")
+    kind: Literal["class", "number"] = setting(
+        "class", "kind of the labels: names of classes, or numbers (regression)"
+    )
     max_length: int = setting(
         256,
-        "longer texts (in tokens, of pairs together) are cut at their end",
+        "maximum sequence length in tokens, of both texts of a pair together; longer texts are "
+        "truncated at the end",
         ge=4,
         le=LENGTH,
     )
 
     @property
     def columns(self) -> Columns:
-        """What is read of a table."""
+        """The names of the columns of a table."""
         return Columns(self.text, self.label, self.second)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClassifierModelConfig(StartedModelConfig):
-    """The model is the one that it starts from, with a matrix for the classes on top."""
+    """Settings of a classifier: a pre-trained model with a linear classification head."""
 
     head_dropout: float = setting(
-        0.1, "share of the text's vector dropped while training", ge=0, lt=1
+        0.1, "dropout probability of the pooled vector before the head", ge=0, lt=1
     )
     pooling: Literal["first", "mean"] = setting(
-        "mean", "of an encoder, a text's vector: the pooler's of [CLS], or the mean of all tokens"
+        "mean",
+        "pooling of an encoder: the pooler's vector of [CLS], or the mean of all token vectors",
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClassifyOptimizerConfig(OptimizerConfig):
-    # a job fills in what is None before the loop reads it
+    """Settings of the optimizer; the job sets values that are None before training."""
+
     lr: float | None = setting(  # type: ignore[assignment]
-        None, f"highest learning rate of the schedule; {SUITED}", gt=0
+        None, f"peak learning rate; {SUITED}", gt=0
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClassifyScheduleConfig(ScheduleConfig):
+    """Settings of the learning-rate schedule; the job sets values that are None before training."""
+
     warmup: int | None = setting(  # type: ignore[assignment]
-        None, f"steps over which the learning rate rises from 0; {SUITED}", ge=0
+        None, f"warm-up: number of steps in which the learning rate rises from 0; {SUITED}", ge=0
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClassifyTrainingConfig(RowsConfig):
-    rows: int = setting(32, "texts of a batch", gt=0, le=BATCH)
-    balance: bool = setting(False, "rare classes count more: each class as much as any other")
+    """Settings of the training loop of a classifier."""
+
+    rows: int = setting(32, "batch size, in texts", gt=0, le=BATCH)
+    balance: bool = setting(
+        False, "weight the loss by inverse class frequency, so that every class counts the same"
+    )
     auxiliary: float = setting(
-        0.5, "of a language model, weight of its own loss beside that of the labels", ge=0
+        0.5,
+        "weight of the auxiliary language-modelling loss if a language model is fine-tuned",
+        ge=0,
     )
     start: str | None = setting(
-        None, "the language model or encoder that is fine-tuned: a run or a model (short: --from)"
+        None, "pre-trained language model or encoder to fine-tune: a run or a model (short: --from)"
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClassifyEvaluationConfig(ObservationConfig):
+    """Settings of the evaluation during training."""
+
     metric: (
         Literal[
             "accuracy",
@@ -107,14 +128,18 @@ class ClassifyEvaluationConfig(ObservationConfig):
             "mse",
         ]
         | None
-    ) = setting(None, "what the kept model is best by; none: accuracy, of numbers pearson")
+    ) = setting(
+        None,
+        "metric that selects the best model; if unset, accuracy for classes and pearson for "
+        "numbers",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClassifyRunConfig(RunSettings):
-    """One training run of a classifier, from a language model or encoder (`training.start`)."""
+    """Configuration of a classification run, which fine-tunes the model `training.start`."""
 
-    recipe: str = setting("classify", "name of the recipe this came from")
+    recipe: str = setting("classify", "name of the recipe that these settings extend")
     data: ClassifyDataConfig = section(ClassifyDataConfig)
     model: ClassifierModelConfig = section(ClassifierModelConfig)
     optimizer: ClassifyOptimizerConfig = section(ClassifyOptimizerConfig)
@@ -125,18 +150,19 @@ class ClassifyRunConfig(RunSettings):
 
     @property
     def decided_by_data(self) -> frozenset[str]:
-        """Settings that follow from the texts, or from the model it starts from."""
+        """The dotted keys of the settings that the texts or the pre-trained model decide."""
         keys = "optimizer.lr", "schedule.warmup", "training.steps", "evaluation.metric"
         return left_open(self, *keys)
 
 
 def classify() -> ClassifyRunConfig:
-    """A classifier from a language model or an encoder and labelled texts (--from MODEL).
+    """A text classifier fine-tuned from a language model or an encoder (--from MODEL).
 
-    Of a language model GPT-1's way: a linear head on the last token, all weights trained, its own
-    loss beside it, 600 steps; --optimizer.lr 6.25e-5 is the paper's, for one of 117 million. Of an
-    encoder BERT's way: a head on the text's vector, 3 passes over the texts. Costs and scores:
-    docs/results.md. --data.second COLUMN judges pairs, --data.kind number learns numbers.
+    A language model is fine-tuned as in GPT-1: a linear head on the last token, all weights
+    trained, an auxiliary language-modelling loss, 600 steps; --optimizer.lr 6.25e-5 is the paper's
+    learning rate, for 117 million parameters. An encoder is fine-tuned as in BERT: a head on the
+    pooled vector, 3 epochs. Costs and scores: docs/results.md. --data.second COLUMN classifies
+    pairs of texts, --data.kind number trains a regression.
     """
     return ClassifyRunConfig(
         recipe="classify",
@@ -148,18 +174,18 @@ def classify() -> ClassifyRunConfig:
 
 
 def pairs() -> ClassifyRunConfig:
-    """A classifier of pairs of texts (inference, paraphrase): columns sentence1, sentence2, label.
+    """A classifier of text pairs (inference, paraphrase): columns sentence1, sentence2, label.
 
-    As classify, which it is; --data.text, --data.second and --data.label name other columns.
+    The recipe classify with these columns; --data.text, --data.second and --data.label name others.
     """
     data = ClassifyDataConfig(text="sentence1", second="sentence2")
     return replace(classify(), recipe="pairs", data=data)
 
 
 def regress() -> ClassifyRunConfig:
-    """Numbers of texts, from texts with a column score: as classify, by the squared error.
+    """A regression model of texts, trained on a column score: as classify, with squared error.
 
-    --data.text sentence1 --data.second sentence2 for pairs (how alike two texts are).
+    --data.text sentence1 --data.second sentence2 for text pairs (semantic textual similarity).
     """
     data = ClassifyDataConfig(label="score", kind="number")
     return replace(classify(), recipe="regress", data=data)

@@ -1,4 +1,4 @@
-"""From a person's labelled texts to examples in memory, and a note in the run folder of which."""
+"""Labelled texts: reads, checks, splits and encodes them, and writes their fingerprint."""
 
 from __future__ import annotations
 
@@ -31,8 +31,10 @@ FILE = "texts.json"
 
 @dataclass(frozen=True)
 class PreparedTexts:
-    """What a classifier is trained on, encoded, and the held-out texts. extra: rows and types of
-    texts without labels."""
+    """The encoded training texts of a classifier, and the held-out texts.
+
+    extra: ids and token types of texts without labels.
+    """
 
     reader: ClassReader
     train: LabelledTexts
@@ -41,95 +43,100 @@ class PreparedTexts:
 
 
 def check_texts(config: ClassifyRunConfig) -> None:
-    """UsageError unless there are texts, and a model to start from, and the settings agree."""
+    """Raise UsageError if texts or the pre-trained model are missing, or if settings conflict."""
     data = config.data
     check_files(data, config.recipe)
     check_metric(config.evaluation.metric, data)
     if config.training.balance and data.kind == "number":
-        raise UsageError("training.balance weighs classes, and data.kind=number has none")
+        raise UsageError(
+            "training.balance weights classes, and data.kind=number has none",
+            hint="leave out --training.balance",
+        )
     if config.lora.rank and (config.training.frozen is not None or config.optimizer.kind == "muon"):
         raise UsageError(
-            "adapters (lora.rank) leave every block as it is, and are no matrices for Muon",
-            hint="leave out --training.frozen, and --optimizer.kind adamw",
+            "lora.rank cannot be combined with training.frozen, because adapters freeze all "
+            "blocks, or with optimizer.kind=muon",
+            hint="leave out --training.frozen, and use --optimizer.kind adamw",
         )
     if config.training.start is None:
         raise UsageError(
-            "a classifier is made from a language model or an encoder, and none is named",
-            hint="--from RUN; headway train gpt-tiny TEXT makes one",
+            "a classifier is fine-tuned from a language model or an encoder, and none is named",
+            hint="--from RUN; headway train gpt-tiny TEXT trains a language model",
         )
 
 
 def check_metric(metric: str | None, data: ClassifyDataConfig) -> None:
-    """UsageError for a metric that labels of this kind do not have."""
+    """Raise UsageError for a metric that does not exist for this kind of labels."""
     if metric is not None and metric not in METRICS[data.kind]:
         raise UsageError(
-            f"evaluation.metric={metric} is none of labels of data.kind={data.kind}",
+            f"evaluation.metric={metric} does not exist for data.kind={data.kind}",
             hint=f"one of {', '.join(METRICS[data.kind])}",
         )
 
 
 def check_files(data: ClassifyDataConfig, recipe: str) -> None:
-    """UsageError unless there are texts, of a kind that is read, and columns of different names."""
+    """Raise UsageError if no texts are named, for unknown file types and for repeated columns."""
     if not data.train:
         raise UsageError(
-            "there are no texts to learn from",
+            "no training texts are named",
             hint=f"headway train {recipe} FILE --from RUN, where FILE is .tsv, .csv or .jsonl",
         )
     for name in (*data.train, *data.valid):
         check_table(Path(name))
     if len(set(data.columns.named.values())) < len(data.columns.named):
-        named = ", ".join(f"data.{what}={name}" for what, name in data.columns.named.items())
-        raise UsageError(f"{named}: one column holds one thing")
+        names = ", ".join(f"data.{field}={name}" for field, name in data.columns.named.items())
+        raise UsageError(f"{names}: the columns must be different")
 
 
 def labelled_texts(
     data: ClassifyDataConfig, emit: Emit = lambda event: None
 ) -> tuple[list[LabelledText], list[LabelledText]]:
-    """The texts to train on and those that are held out: data.valid, or some of data.train.
+    """Read the training texts and the validation texts.
 
-    Which of them follows from the (first) text alone (`hold_out`), so that a text that occurs twice
-    is not on both sides. The first text of a class that no training text has is not held out.
-    DataError where a side is empty, where there is one label only, for a label in data.valid that
-    data.train does not have, and for one that is no number where it must be.
+    The validation texts are data.valid if set, else a held-out fraction of data.train. The (first)
+    text decides whether an example is held out (`hold_out`), so that duplicates are in the same
+    split. The first text of a class without a training text is not held out. Raises DataError if a
+    split is empty, if there is only one label, for a label of data.valid that data.train does not
+    have, and for a label that is no number if data.kind is number.
     """
-    given = list(read_labelled([Path(name) for name in data.train], data.columns))
+    texts = list(read_labelled([Path(name) for name in data.train], data.columns))
     sources = ", ".join(data.train)
-    _check_labels(given, data, sources)
+    _check_labels(texts, data, sources)
     if data.valid:
         valid = list(read_labelled([Path(name) for name in data.valid], data.columns))
         if data.kind == "number":
-            _ = [text.number for text in valid]  # DataError for one that is no number
+            _ = [text.number for text in valid]  # raises DataError for a label that is no number
         else:
-            labels = {text.label for text in given}
+            labels = {text.label for text in texts}
             check_known(labels_of(valid), labels, "label", "the training texts")
-        train, sources = given, ", ".join(data.valid)
+        train, sources = texts, ", ".join(data.valid)
     else:
         classes = data.kind == "class"
         train, valid = hold_out(
-            given,
+            texts,
             lambda text: text.text,
             data.held_out,
             labels=lambda text: (text.label,) if classes else (),
             emit=emit,
             unit="texts" if data.second is None else "pairs",
         )
-    check_sides(train, valid, f"{len(given):,} texts", sources)
+    check_sides(train, valid, f"{len(texts):,} texts", sources)
     return train, valid
 
 
 def labels_of(texts: Sequence[LabelledText]) -> Iterator[tuple[str, str]]:
-    """Each label, and where it is."""
+    """Return the labels of texts with their locations (file and line)."""
     return ((text.label, text.where) for text in texts)
 
 
-def _check_labels(given: Sequence[LabelledText], data: ClassifyDataConfig, sources: str) -> None:
-    """DataError unless there are two different ones, and numbers where they must be."""
+def _check_labels(texts: Sequence[LabelledText], data: ClassifyDataConfig, sources: str) -> None:
+    """Raise DataError unless there are two different labels, which are numbers if they must be."""
     numbers = data.kind == "number"
-    labels = {each.number if numbers else each.label for each in given}
+    labels = {text.number if numbers else text.label for text in texts}
     if len(labels) < 2:
-        found = f"all have the label {labels.pop()!r}" if labels else "there are none"
-        what = "different numbers" if numbers else "two classes"
-        raise DataError(f"texts of {what} are needed: {found}", sources)
+        actual = f"all have the label {labels.pop()!r}" if labels else "there are no texts"
+        expected = "different numbers" if numbers else "at least two classes"
+        raise DataError(f"expected texts of {expected}, but {actual}", sources)
 
 
 def prepare_texts(
@@ -139,9 +146,10 @@ def prepare_texts(
     folder: Path,
     emit: Emit,
 ) -> PreparedTexts:
-    """The examples, encoded. DataError if the run began with others.
+    """Read and encode the texts.
 
-    room: the most tokens that the model to start from has places for, None for any number.
+    room: the maximum length of the pre-trained model in tokens; None: no maximum. Raises DataError
+    if the texts have changed since the run started.
     """
     data = config.data
     sides = labelled_texts(data, emit)
@@ -156,53 +164,58 @@ def prepare_as(
     folder: Path,
     emit: Emit,
 ) -> PreparedTexts:
-    """The same for a model that has its labels already. DataError for a label that it has not.
+    """Read and encode the texts with the reader of a trained model.
 
-    extra: texts whose labels nobody asks for. Those that are held out are left out of them.
+    extra: texts without labels; those that are among the held-out texts are left out. Raises
+    UsageError if data.second or data.kind does not fit the model, and DataError for a label that
+    the model does not have.
     """
     kind = "number" if reader.numbers else "class"
     if kind != data.kind or reader.pairs not in (None, data.second is not None):
-        reads = "pairs of texts" if reader.pairs else "single texts"
-        gives = "numbers" if reader.numbers else "classes"
+        inputs = "pairs of texts" if reader.pairs else "single texts"
+        outputs = "numbers" if reader.numbers else "classes"
         raise UsageError(
-            f"the model reads {reads} and gives {gives}, and the data is told otherwise",
+            f"the model predicts {outputs} for {inputs}, and data.second or data.kind does not fit",
             hint="--data.second COLUMN for pairs, --data.kind number for numbers",
         )
     sides = labelled_texts(data, emit)
     if reader.numbers is None:
         check_known(labels_of([*sides[0], *sides[1]]), reader.labels, "label")
-    held_out = {each.texts for each in sides[1]}
-    fresh = [each for each in extra if each.texts not in held_out]
-    if len(fresh) < len(extra):
-        text = f"{len(extra) - len(fresh):,} of data.extra are held out as well: left out"
-        emit({"kind": "note", "text": text})
-    return _prepared(sides, reader, folder, emit, fresh)
+    held_out = {text.texts for text in sides[1]}
+    remaining = [text for text in extra if text.texts not in held_out]
+    if len(remaining) < len(extra):
+        count = len(extra) - len(remaining)
+        note = f"{count:,} texts of data.extra are left out: they are held-out texts too"
+        emit({"kind": "note", "text": note})
+    return _prepared(sides, reader, folder, emit, remaining)
 
 
 def _prepared(
-    given: tuple[list[LabelledText], list[LabelledText]],
+    splits: tuple[list[LabelledText], list[LabelledText]],
     reader: ClassReader,
     folder: Path,
     emit: Emit,
     extra: Sequence[LabelledText] = (),
 ) -> PreparedTexts:
-    """Encoded, noted in the run folder and told."""
-    sides = [_encoded(side, reader) for side in given]
-    others = _rows(extra, reader)
-    seen: list[Any] = [[side.rows, side.targets] for side in sides]
-    check_unchanged(folder / FILE, reader.fingerprint, [*seen, others[0]] if extra else seen)
+    """Encode the texts, check or write their fingerprint, and emit their numbers."""
+    sides = [_encoded(side, reader) for side in splits]
+    extra_rows = _rows(extra, reader)
+    contents: list[Any] = [[side.rows, side.targets] for side in sides]
+    check_unchanged(
+        folder / FILE, reader.fingerprint, [*contents, extra_rows[0]] if extra else contents
+    )
     length = reader.max_length
     unit = "pairs" if reader.pairs else "texts"
     for name, side in zip(("train", "valid"), sides, strict=True):
         emit({"kind": "prepared", "what": name, "count": len(side.rows), "unit": unit})
         full = sum(len(row) == length for row in side.rows)
         if full:
-            text = f"{full:,} {unit} of {name} fill {length} tokens; what is longer was cut"
+            text = f"{full:,} {unit} of {name} have {length} tokens or are truncated to {length}"
             emit({"kind": "note", "text": text})
-    emit({"kind": "note", "text": _baseline(reader, given[1])})
+    emit({"kind": "note", "text": _baseline(reader, splits[1])})
     if extra:
         emit({"kind": "prepared", "what": "extra", "count": len(extra), "unit": unit})
-    return PreparedTexts(reader, sides[0], given[1], others)
+    return PreparedTexts(reader, sides[0], splits[1], extra_rows)
 
 
 def _reader(
@@ -211,43 +224,43 @@ def _reader(
     sides: tuple[list[LabelledText], list[LabelledText]],
     length: int,
 ) -> ClassReader:
-    """Labels are those of all texts; numbers are scaled by those that are trained on."""
+    """Make the reader: with the labels of all texts, or with the scale of the training numbers."""
     labels: tuple[str, ...] = ()
     numbers = None
     if data.kind == "class":
-        labels = tuple(sorted({each.label for side in sides for each in side}))
+        labels = tuple(sorted({text.label for side in sides for text in side}))
     else:
-        numbers = Numbers.of([each.number for each in sides[0]])
+        numbers = Numbers.of([text.number for text in sides[0]])
     if numbers is not None and not numbers.deviation > 0:
-        raise DataError("all numbers that are left to train on are equal", ", ".join(data.train))
+        raise DataError("all training texts have the same number", ", ".join(data.train))
     return ClassReader(tokenizer, labels, length, numbers, data.second is not None)
 
 
 def _baseline(reader: ClassReader, valid: Sequence[LabelledText]) -> str:
-    """How good it is to say always the same."""
+    """Describe the score of predicting always the mean, or the most frequent label."""
     if reader.numbers is not None:
-        mean, found = reader.numbers.mean, [each.number for each in valid]
-        error = sum((y - mean) ** 2 for y in found) / len(found)
+        mean, numbers = reader.numbers.mean, [text.number for text in valid]
+        error = sum((y - mean) ** 2 for y in numbers) / len(numbers)
         lowest, highest = reader.numbers.lowest, reader.numbers.highest
         known = lowest is not None and highest is not None
-        told = f"numbers from {lowest:g} to {highest:g}; " if known else ""
-        return f"{told}to say {mean:.3g} always has a mean squared error of {error:.3g}"
-    common, count = Counter(each.label for each in valid).most_common(1)[0]
-    share = count / len(valid)
-    return f"{len(reader.labels)} classes; to say {common!r} always is right for {share:.1%}"
+        scale = f"numbers from {lowest:g} to {highest:g}; " if known else ""
+        return f"{scale}mean baseline ({mean:.3g}): mean squared error {error:.3g}"
+    label, count = Counter(text.label for text in valid).most_common(1)[0]
+    accuracy = count / len(valid)
+    return f"{len(reader.labels)} classes; majority baseline ({label!r}): accuracy {accuracy:.1%}"
 
 
 def _rows(
     texts: Sequence[LabelledText], reader: ClassReader
 ) -> tuple[list[list[int]], list[list[int]]]:
-    """Their ids and types."""
+    """Return ids and token types of texts."""
     rows: list[list[int]] = []
     types: list[list[int]] = []
-    for each in texts:
+    for text in texts:
         try:
-            ids, kinds = reader.encode([each.texts])
-        except UsageError as error:  # an alphabet of characters knows no others
-            raise DataError(error.what, each.where, error.hint) from error
+            ids, kinds = reader.encode([text.texts])
+        except UsageError as error:  # a character that is not in a character vocabulary
+            raise DataError(error.what, text.where, error.hint) from error
         rows += ids
         types += kinds
     return rows, types
@@ -257,15 +270,17 @@ def _encoded(texts: Sequence[LabelledText], reader: ClassReader) -> LabelledText
     rows, types = _rows(texts, reader)
     second = types if reader.pairs is not False else None
     if reader.numbers is not None:
-        return LabelledTexts(rows, [reader.numbers.scaled(each.number) for each in texts], second)
+        return LabelledTexts(rows, [reader.numbers.scaled(text.number) for text in texts], second)
     numbers = {label: i for i, label in enumerate(reader.labels)}
-    return LabelledTexts(rows, [numbers[each.label] for each in texts], second)
+    return LabelledTexts(rows, [numbers[text.label] for text in texts], second)
 
 
 def columns_of(bundle: ClassifierBundle, path: Path, config: object) -> ClassifyDataConfig:
-    """What the columns of a table are called: as in the configuration of the model's run, or else
-    as the recipes expect them. Of a model that does not say whether it reads pairs, as those of
-    pairs if the table has them."""
+    """Return the names of the columns of a table.
+
+    They are those of the configuration of the model's run, or else the defaults of the recipes. A
+    model that does not declare whether it takes pairs takes them if the table has their columns.
+    """
     data = getattr(config, "data", None)
     if isinstance(data, ClassifyDataConfig):
         return data

@@ -1,4 +1,7 @@
-"""How good a classifier is: accuracy, F1, Matthews, cross-entropy; or correlations and error."""
+"""The evaluation of a text classifier or regression model.
+
+Accuracy, F1, Matthews correlation and cross-entropy; or correlations and mean squared error.
+"""
 
 from __future__ import annotations
 
@@ -21,15 +24,15 @@ def evaluate(
     texts: Sequence[LabelledText],
     progress: Callable[[int], None] = lambda done: None,
 ) -> Scores:
-    """`class_scores`, the mean cross-entropy in nats and the confusion matrix; of a model of
-    numbers `number_scores`.
+    """Evaluate a classifier or a regression model.
 
-    progress: called before each batch with the number of texts processed so far. DataError where
-    there is no text, for a label that the model does not have, and for one that is no number where
-    it must be.
+    Returns `class_scores`, the mean cross-entropy in nats and the confusion matrix of a classifier;
+    `number_scores` of a regression model. progress: called before each batch with the number of
+    texts processed so far. Raises DataError if there is no text, for a label that the model does
+    not have, and for a label that is no number if the model predicts numbers.
     """
     if not texts:
-        raise DataError("there is no text to evaluate on")
+        raise DataError("no texts to evaluate")
     unit = "texts" if isinstance(texts[0].texts, str) else "pairs"
     if bundle.reader.numbers is not None:
         true = [text.number for text in texts]
@@ -56,9 +59,9 @@ def _of_classes(
     predicted = logits.argmax(-1).tolist()
     loss = F.cross_entropy(logits, torch.tensor(classes)).item()
     metrics = [Metric(name, value) for name, value in class_scores(predicted, classes).items()]
-    right = sum(a == b for a, b in zip(predicted, classes, strict=True))
+    correct = sum(a == b for a, b in zip(predicted, classes, strict=True))
     return Scores(
         (*metrics, Metric("loss", loss, higher_is_better=False)),
-        {"right": right, unit: len(texts)},
+        {"right": correct, unit: len(texts)},
         confusion=Confusion(bundle.labels, confusion(predicted, classes, len(bundle.labels))),
     )

@@ -1,4 +1,4 @@
-"""Classifiers of Hugging Face folders (`...ForSequenceClassification`)."""
+"""Conversion of classifiers from and to Hugging Face folders (`...ForSequenceClassification`)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from headway.tasks.classification.reader import ClassReader, Numbers
 
 
 def from_hugging_face(model: BertClassifier, folder: Path, model_type: str) -> ClassifierBundle:
-    """The model with tokenizer and labels of the folder; it may read one text or two. A model of
-    one output gives numbers."""
+    """Make a bundle of the model with the tokenizer and the labels of the folder.
+
+    It accepts single texts and pairs. A model with one output is a regression model.
+    """
     labels = interop.read_labels(folder, model_type)
     numbers = Numbers(0.0, 1.0) if len(labels) == 1 else None
     tokenizer, length = interop.read_marked(folder, model_type), model.config.bert.max_length
@@ -23,8 +25,10 @@ def from_hugging_face(model: BertClassifier, folder: Path, model_type: str) -> C
 
 
 def to_hugging_face(bundle: ClassifierBundle, folder: Path, family: str | None) -> Exported:
-    """The folder of a classifier, with its tokenizer and labels; numbers have their scale in the
-    head."""
+    """Write a Hugging Face folder with the classifier, its tokenizer and its labels.
+
+    The scale of a regression model is folded into its head.
+    """
     model: Any = bundle.model if bundle.reader.numbers is None else bundle.on_their_scale()
     labels = bundle.labels or None
     return interop.export(model, bundle.reader.tokenizer, folder, family, labels)

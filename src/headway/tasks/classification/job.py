@@ -1,4 +1,4 @@
-"""A training run of a classifier: from a language model or an encoder and labelled texts.
+"""The job of a classification run: fine-tunes a language model or an encoder on labelled texts.
 
 Radford et al. 2018, sections 3.2 and 3.3; Devlin et al. 2019, sections 3.2 and 4.1.
 """
@@ -32,12 +32,13 @@ from headway.training import ClassificationObjective, RegressionObjective, Strea
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """What a classifier is made from, and what suits it.
+    """How one kind of pre-trained model becomes a classifier, and the defaults of its training.
 
-    make: the classifier, from a bundle, the run's settings and the number of outputs. body: its
-    attribute that is the model it starts from; reads: the body's method that it reads texts by.
-    writes: the body predicts next words. lr: its rate. steps, passes: so many updates, or passes
-    over the texts where those are more. warmup: of so many updates.
+    make: makes the classifier from a bundle, the run's configuration and the number of outputs.
+    body: the classifier's attribute that is the pre-trained model. reads: the method of the body
+    that encodes texts. writes: whether the body is a language model. lr: the peak learning rate.
+    steps, passes: the number of updates, or of epochs if that is more. warmup: returns the number
+    of warm-up steps for a number of updates.
     """
 
     make: Callable[[Any, ClassifyRunConfig, int], nn.Module]
@@ -83,12 +84,11 @@ STARTS: dict[type[Any], Start] = {
         warmup=lambda steps: math.ceil(0.08 * steps),
     ),
 }
-"""The class of the bundle that a classifier starts from -> what becomes of it: what `--from` names
-decides which kind of classifier it is."""
+"""The class of the pre-trained bundle -> how it becomes a classifier."""
 
 
 class ClassifyJob:
-    """A `Job`: a model that reads texts, a head on it, and texts of known classes or numbers."""
+    """A `Job` that fine-tunes a pre-trained model with a new head on labelled texts."""
 
     def __init__(
         self,
@@ -139,10 +139,10 @@ class ClassifyJob:
 
     def plan(self) -> dict[str, Any]:
         training, reader = self.config.training, self.prepared.reader
-        says = "a number" if reader.numbers is not None else f"{reader.outputs} classes"
+        head = "a number" if reader.numbers is not None else f"{reader.outputs} classes"
         unit = "pairs" if reader.pairs else "texts"
         return {
-            "model": f"{shape_of(self.start)}, {says}",
+            "model": f"{shape_of(self.start)}, {head}",
             "batches": f"{training.rows * training.accumulate:,} {unit}",
             "batches_an_epoch": self.rows.batches_an_epoch,
             "unit": unit,
@@ -150,7 +150,10 @@ class ClassifyJob:
 
 
 def _fitted(config: ClassifyRunConfig, kind: Start, batches: int) -> ClassifyRunConfig:
-    """With what was left to the start and the texts. UsageError if steps and epochs disagree."""
+    """Set the settings that the pre-trained model and the texts decide.
+
+    Raises UsageError if steps and epochs disagree.
+    """
     planned = planned_steps(config.training, batches, kind.steps, kind.passes)
     warmup, rate, metric = config.schedule.warmup, config.optimizer.lr, config.evaluation.metric
     decided = {
@@ -159,24 +162,25 @@ def _fitted(config: ClassifyRunConfig, kind: Start, batches: int) -> ClassifyRun
         "optimizer.lr": kind.lr if rate is None else rate,
         "evaluation.metric": METRICS[config.data.kind][0] if metric is None else metric,
     }
-    return override(config, decided, "the model to start from")
+    return override(config, decided, "the pre-trained model")
 
 
 def _adapt(body: nn.Module, config: ClassifyRunConfig) -> None:
-    """Adapters in the body, which alone train there; and its pooler, which may be new."""
+    """Add adapters to the body and freeze its other weights, but not a pooler, which may be new."""
     adapt(body, config.lora)
     if isinstance(body, Bert) and body.pooler is not None:
         body.pooler.requires_grad_(True)
 
 
 def prepare(config: ClassifyRunConfig, folder: Path, machine: Machine, emit: Emit) -> Job:
-    """The texts, encoded, and the model that is fine-tuned."""
+    """Load the pre-trained model, and encode the texts."""
     start = load(str(config.training.start))
     if not isinstance(start, TextBundle | EncoderBundle):
         kinds = " or a ".join(kind.kind for kind in STARTS)
         raise UsageError(
-            f"{config.training.start} holds a {start.kind}; a classifier is made from a {kinds}",
-            hint="headway train gpt-tiny TEXT makes one",
+            f"{config.training.start} holds a {start.kind}; a classifier is fine-tuned from a "
+            f"{kinds}",
+            hint="headway train gpt-tiny TEXT trains a language model",
         )
     prepared = prepare_texts(config, start.tokenizer, start.model.max_length, folder, emit)
     return ClassifyJob(config, prepared, start, machine)

@@ -1,4 +1,4 @@
-"""The strings-to-ids side of a classifier, and the names, or the range, of what it says."""
+"""The reader of a text classifier: tokenizer, and labels or the scale of numbers."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from headway.text import MarkedTokenizer, Marks, TextTokenizer, load_tokenizer
 CLASSES_FILE = "classes.json"
 FORMAT = 1
 Texts = str | tuple[str, str]
-"""What is read at once: a text, or two."""
+"""One input: a text, or a pair of texts."""
 
 
 @dataclass(frozen=True)
 class Numbers:
-    """The numbers that texts had in training: their mean, standard deviation and range.
+    """The scale of the numbers in training: their mean, standard deviation and range.
 
-    A model gives z = (y - mean) / deviation. lowest, highest: None where nobody said.
+    The model predicts z = (y - mean) / deviation. lowest, highest: None if unknown, for models of
+    other libraries.
     """
 
     mean: float
@@ -33,28 +34,29 @@ class Numbers:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Numbers:
-        """Those of at least two different numbers."""
+        """Compute the scale of at least two different numbers."""
         mean = math.fsum(values) / len(values)
         variance = math.fsum((value - mean) ** 2 for value in values) / len(values)
         return cls(mean, math.sqrt(variance), min(values), max(values))
 
     def scaled(self, value: float) -> float:
-        """y -> z."""
+        """Convert a label y to the model's z."""
         return (value - self.mean) / self.deviation
 
     def restored(self, value: float) -> float:
-        """z -> y."""
+        """Convert the model's z to a label y."""
         return value * self.deviation + self.mean
 
 
 @dataclass(frozen=True)
 class ClassReader:
-    """How a classifier reads texts, and what its outputs mean.
+    """Encodes the texts of a classifier, and names its outputs.
 
-    tokenizer: a language model's or an encoder's. labels: in the order of the classes, each once;
-    none where texts get `numbers` instead. max_length: tokens that are read of a text, or of two
-    together, marks included; what is longer is cut at its end, of two texts the longer one. pairs:
-    every input is two texts, or none is; None where a model from elsewhere does not say.
+    tokenizer: the tokenizer of a language model or of an encoder. labels: the distinct names of the
+    classes, in order; empty for a regression model, which has `numbers`. max_length: the maximum
+    number of tokens of a text or of both texts of a pair, special tokens included; longer texts are
+    truncated at the end, in a pair the longer text first. pairs: whether every input is a pair;
+    None if unknown, for models of other libraries.
     """
 
     tokenizer: TextTokenizer | MarkedTokenizer
@@ -65,12 +67,12 @@ class ClassReader:
 
     @property
     def outputs(self) -> int:
-        """So many numbers a model must give for a text."""
+        """The number of outputs of the head."""
         return 1 if self.numbers is not None else len(self.labels)
 
     @property
     def pad(self) -> int:
-        """What stands at the right of shorter rows; no real token sees it."""
+        """The padding token at the right of shorter sequences; no other token attends to it."""
         if isinstance(self.tokenizer, MarkedTokenizer):
             return self.tokenizer.marks.pad
         return self.tokenizer.eos
@@ -78,62 +80,71 @@ class ClassReader:
     def encode(
         self, texts: Sequence[Texts], first: int = 1
     ) -> tuple[list[list[int]], list[list[int]]]:
-        """(ids, types: 1 for tokens of a second text).
+        """Encode texts or pairs, truncated to `max_length`.
 
-        Of an encoder's tokenizer `Marks.frame`. Of a language model's <bos> text <eos>, or <bos>
-        text <eos> text <eos>: the last token has read the whole of it. first: the number of the
-        first input, in errors. UsageError for two texts where one is read, and for one where two
-        are.
+        The special tokens are those of `Marks.frame` for the tokenizer of an encoder. For a
+        language model they are <bos> text <eos>, or <bos> text <eos> text <eos>, so that the last
+        token attends to the whole input. first: the number of the first input, in errors.
+
+        Returns ids and token types (1 for the tokens of a second text). Raises UsageError for a
+        pair if the model takes single texts, and for a single text if it takes pairs.
         """
         for number, text in enumerate(texts, start=first):
             if self.pairs is not None and isinstance(text, str) == self.pairs:
-                reads, given = ("two texts", "one") if self.pairs else ("one text", "two")
+                expected, actual = (
+                    ("pairs of texts", "a single text")
+                    if self.pairs
+                    else ("single texts", "a pair of texts")
+                )
                 raise UsageError(
-                    f"this model reads {reads} at once, and there is {given}: {str(text)[:60]!r}",
+                    f"this model classifies {expected}, but the input is {actual}: "
+                    f"{str(text)[:60]!r}",
                     f"text {number}",
-                    '(first, second); headway classify RUN "..." --second "..."',
+                    '(first, second); headway classify RUN "..." --second "..."'
+                    if self.pairs
+                    else "leave out the second text",
                 )
         framed = self._framed(texts, self.max_length)
         return [ids for ids, _ in framed], [types for _, types in framed]
 
     def lengths(self, texts: Sequence[Texts]) -> list[int]:
-        """The number of tokens of each input, special tokens included, before any are cut."""
+        """Return the number of tokens of each input before truncation, special tokens included."""
         return [len(ids) for ids, _ in self._framed(texts, None)]
 
     def _framed(
-        self, texts: Sequence[Texts], room: int | None
+        self, texts: Sequence[Texts], limit: int | None
     ) -> list[tuple[list[int], list[int]]]:
-        """(ids, types) of each input, at most `room` ids."""
+        """Return ids and token types of each input, at most `limit` ids; None: no truncation."""
         firsts = [text if isinstance(text, str) else text[0] for text in texts]
         seconds = [text[1] for text in texts if not isinstance(text, str)]
-        others = iter(self.tokenizer.encode_batch(seconds))
+        second_ids = iter(self.tokenizer.encode_batch(seconds))
         return [
-            marks.frame(ids, None if isinstance(text, str) else next(others), room)
-            for text, (marks, ids) in zip(texts, self._begun(firsts), strict=True)
+            specials.frame(ids, None if isinstance(text, str) else next(second_ids), limit)
+            for text, (specials, ids) in zip(texts, self._first_ids(firsts), strict=True)
         ]
 
-    def _begun(self, texts: list[str]) -> list[tuple[Marks, list[int]]]:
-        """Ids of texts that stand first, and the marks around them."""
+    def _first_ids(self, texts: list[str]) -> list[tuple[Marks, list[int]]]:
+        """Return the special tokens and the ids of single texts, or of first texts of pairs."""
         if isinstance(self.tokenizer, MarkedTokenizer):
             return [(self.tokenizer.marks, ids) for ids in self.tokenizer.encode_batch(texts)]
-        end, found = self.tokenizer.eos, []
+        end, encoded = self.tokenizer.eos, []
         for start, *ids in map(self.tokenizer.begin, texts):
-            found.append((Marks(pad=end, start=start, end=end, mask=end), ids))
-        return found
+            encoded.append((Marks(pad=end, start=start, end=end, mask=end), ids))
+        return encoded
 
     @property
     def fingerprint(self) -> str:
-        """sha256 of all that the ids and the names of the classes depend on."""
+        """The sha256 of everything that the ids and the labels depend on."""
         return hashlib.sha256(self.tokenizer.fingerprint.encode() + self._json()).hexdigest()
 
     def _json(self) -> bytes:
-        facts: dict[str, Any] = {"format": FORMAT, "labels": self.labels}
-        facts["max_length"] = self.max_length
+        metadata: dict[str, Any] = {"format": FORMAT, "labels": self.labels}
+        metadata["max_length"] = self.max_length
         if self.numbers is not None:
-            facts["numbers"] = asdict(self.numbers)
+            metadata["numbers"] = asdict(self.numbers)
         if self.pairs is not False:
-            facts["pairs"] = self.pairs
-        return json_bytes(facts)
+            metadata["pairs"] = self.pairs
+        return json_bytes(metadata)
 
     def save(self, folder: Path) -> None:
         """Write tokenizer.json and classes.json."""
@@ -146,33 +157,36 @@ class ClassReader:
         folder: Path,
         load: Callable[[Path], TextTokenizer | MarkedTokenizer] = load_tokenizer,
     ) -> ClassReader:
-        """Read what `save` wrote; `load` reads the tokenizer. DataError if it is not that."""
+        """Load the files that `save` wrote; `load` loads the tokenizer.
+
+        Raises DataError if they are invalid.
+        """
         path = folder / CLASSES_FILE
-        facts = read_json(path)
-        if not isinstance(facts, dict) or not _are_classes(facts):
+        metadata = read_json(path)
+        if not isinstance(metadata, dict) or not _are_classes(metadata):
             raise DataError(f"not a list of classes (format {FORMAT})", str(path))
-        numbers = Numbers(**facts["numbers"]) if "numbers" in facts else None
-        labels, pairs = tuple(facts["labels"]), facts.get("pairs", False)
-        return cls(load(folder), labels, facts["max_length"], numbers, pairs)
+        numbers = Numbers(**metadata["numbers"]) if "numbers" in metadata else None
+        labels, pairs = tuple(metadata["labels"]), metadata.get("pairs", False)
+        return cls(load(folder), labels, metadata["max_length"], numbers, pairs)
 
 
-def _are_classes(facts: dict[str, Any]) -> bool:
-    labels, numbers = facts.get("labels"), facts.get("numbers")
+def _are_classes(metadata: dict[str, Any]) -> bool:
+    labels, numbers = metadata.get("labels"), metadata.get("numbers")
     return (
-        facts.get("format") == FORMAT
+        metadata.get("format") == FORMAT
         and are_distinct_names(labels)
-        and type(facts.get("max_length")) is int
-        and facts["max_length"] >= 2
-        and type(facts.get("pairs", False)) in {bool, type(None)}
-        and ("numbers" not in facts or (not labels and _are_numbers(numbers)))
+        and type(metadata.get("max_length")) is int
+        and metadata["max_length"] >= 2
+        and type(metadata.get("pairs", False)) in {bool, type(None)}
+        and ("numbers" not in metadata or (not labels and _are_numbers(numbers)))
     )
 
 
-def _are_numbers(facts: Any) -> bool:
+def _are_numbers(values: Any) -> bool:
     return (
-        isinstance(facts, dict)
-        and facts.keys() == Numbers.__dataclass_fields__.keys()
-        and all(type(facts[key]) in {int, float} for key in ("mean", "deviation"))
-        and all(type(facts[key]) in {int, float, type(None)} for key in ("lowest", "highest"))
-        and facts["deviation"] > 0
+        isinstance(values, dict)
+        and values.keys() == Numbers.__dataclass_fields__.keys()
+        and all(type(values[key]) in {int, float} for key in ("mean", "deviation"))
+        and all(type(values[key]) in {int, float, type(None)} for key in ("lowest", "highest"))
+        and values["deviation"] > 0
     )

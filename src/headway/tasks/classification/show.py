@@ -10,7 +10,7 @@ from headway.tasks.task import Styled, metrics_line
 
 
 def prediction_line(prediction: ClassifiedText, options: ClassOptions) -> Styled:
-    """Labels and probabilities, the most probable first, with tabs between; or the number."""
+    """Format labels and probabilities, most probable first, separated by tabs; or the number."""
     if prediction.probabilities is None:
         return [(f"{prediction.number:.3f}", "")]
     best = islice(prediction.probabilities.items(), options.top or 1)
@@ -18,7 +18,8 @@ def prediction_line(prediction: ClassifiedText, options: ClassOptions) -> Styled
 
 
 def score_line(scores: Scores) -> str:
-    """The metrics, and how many texts, or pairs, are right."""
+    """Format the metrics, and the number of texts or pairs that are classified correctly."""
     unit, count = list(scores.counts.items())[-1]
-    right = f"{scores.counts['right']:,} of " if "right" in scores.counts else ""
-    return f"{metrics_line(scores)}   {right}{count:,} {unit}"
+    if "right" not in scores.counts:
+        return f"{metrics_line(scores)}   {count:,} {unit}"
+    return f"{metrics_line(scores)}   {scores.counts['right']:,} of {count:,} {unit} correct"

@@ -1,4 +1,4 @@
-"""Students of classifiers: they learn from texts without labels too, and from augmented texts."""
+"""Students of classifiers, which are trained on unlabelled and augmented texts too."""
 
 from __future__ import annotations
 
@@ -33,20 +33,21 @@ from headway.text import MarkedTokenizer
 
 @dataclass(frozen=True, kw_only=True)
 class StudentDataConfig(ClassifyDataConfig):
-    """The labels are for the evaluation alone, so texts without any can be added."""
+    """The texts of a student's run. Labels are used for the evaluation only."""
 
     extra: tuple[str, ...] = setting(
         (),
-        "texts without labels, which the teacher judges: lines of .txt, or the text column of a "
-        "table; plain or .gz",
+        "additional texts without labels: lines of .txt files, or the text column of tables; plain "
+        "or .gz",
     )
     augment: int = setting(
         0,
-        "copies of every text in which words are replaced by words of like vectors",
+        "data augmentation: number of copies of every text in which words are replaced by words "
+        "with similar vectors",
         ge=0,
         le=COPIES,
     )
-    replaced: float = setting(0.4, "share of a copy's words that are replaced", gt=0, le=1)
+    replaced: float = setting(0.4, "fraction of the words of a copy that are replaced", gt=0, le=1)
 
 
 def _check(config: Any) -> None:
@@ -59,7 +60,7 @@ def _check(config: Any) -> None:
 def _prepare(
     config: Any, teacher: ClassifierBundle, folder: Path, machine: Machine, emit: Emit
 ) -> Course:
-    """The texts, encoded, and how they are read."""
+    """Encode the texts with the reader of the teacher."""
     data, rows, seed = config.data, config.training.rows, config.training.seed
     extra = list(read_unlabelled([Path(name) for name in data.extra], data.columns))
     prepared = prepare_as(data, teacher.reader, extra, folder, emit)
@@ -83,7 +84,7 @@ def _prepare(
 
 
 def _augmented(config: Any, prepared: PreparedTexts, teacher: ClassifierBundle) -> AugmentedTexts:
-    """The texts, those without labels behind them, and copies of all."""
+    """Return the training texts, then the texts without labels, then augmented copies of all."""
     data, tokenizer = config.data, teacher.reader.tokenizer
     rows = [*prepared.train.rows, *prepared.extra[0]]
     types = None
@@ -93,17 +94,18 @@ def _augmented(config: Any, prepared: PreparedTexts, teacher: ClassifierBundle) 
         return AugmentedTexts(rows=rows, types=types)
     if not isinstance(tokenizer, MarkedTokenizer):
         raise UsageError(
-            "data.augment replaces words of one piece, and this teacher's pieces are no words",
-            hint="leave out --data.augment; --data.extra FILE gives the student more texts",
+            "data.augment needs a teacher with a WordPiece tokenizer, whose tokens are words; this "
+            "teacher is a language model",
+            hint="leave out --data.augment; --data.extra FILE adds texts to the training",
         )
-    spelled, special = tokenizer.words(range(tokenizer.size)), tokenizer.special_ids
-    whole = [word.isalpha() and i not in special for i, word in enumerate(spelled)]
-    seen = sorted({i for row in rows for i in row})
-    table = body_of(teacher.model).tokens.weight[: tokenizer.size].detach()
+    words, special = tokenizer.words(range(tokenizer.size)), tokenizer.special_ids
+    whole = [word.isalpha() and i not in special for i, word in enumerate(words)]
+    used = sorted({i for row in rows for i in row})
+    embeddings = body_of(teacher.model).tokens.weight[: tokenizer.size].detach()
     return AugmentedTexts(
         rows=rows,
         types=types,
-        neighbours=Neighbours.of(table, whole, tokenizer.continues(), seen),
+        neighbours=Neighbours.of(embeddings, whole, tokenizer.continues(), used),
         copies=data.augment,
         share=data.replaced,
         seed=config.training.seed,

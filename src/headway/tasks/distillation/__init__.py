@@ -1,6 +1,7 @@
-"""Distillation: a small student learns what a trained model computes. Jiao et al. 2020 (TinyBERT).
+"""Distillation: a small student is trained to reproduce the outputs and hidden states of a teacher.
 
-The teacher's task says how its examples are read and its students are evaluated (`Teaching`).
+Jiao et al. 2020 (TinyBERT). The teacher's task reads the examples and evaluates the students
+(`Teaching`).
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Distillation(TaskDefaults):
     former_recipes: Sequence[str] = tuple(FORMER)
 
     def derived(self, config: DistilRunConfig, settings: Mapping[str, Any]) -> DistilRunConfig:
-        """With the sections of the task of the teacher that the settings name."""
+        """Return the configuration with the sections of the teacher's task (`for_teacher`)."""
         return for_teacher(config, settings)
 
     def upgraded(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -51,7 +52,7 @@ class Distillation(TaskDefaults):
         return [for_task(distil(), name) for name in FORMER.values()]
 
     def commands_after(self, config: DistilRunConfig) -> Sequence[str]:
-        """Those of the teacher's task, unless it has others for students."""
+        """Return the commands of the teacher's task, or those that it declares for students."""
         name = str(config.training.task)
         commands = students_of(name).next_commands
         return task(name).next_commands if commands is None else commands
@@ -65,25 +66,28 @@ class Distillation(TaskDefaults):
     def read(
         self, bundle: Bundle, paths: Sequence[Path], config: Any | None, options: NoOptions
     ) -> TaskExamples:
-        taught = _task_of(bundle)
-        usual = taught.evaluation()
-        examples = taught.read(bundle, paths, config, usual)
-        return TaskExamples(task=taught, examples=examples, options=usual)
+        task_of_teacher = _task_of(bundle)
+        defaults = task_of_teacher.evaluation()
+        examples = task_of_teacher.read(bundle, paths, config, defaults)
+        return TaskExamples(task=task_of_teacher, examples=examples, options=defaults)
 
     def held_out(
         self, bundle: Bundle, run: Path, config: DistilRunConfig, options: NoOptions
     ) -> TaskExamples:
-        """UsageError for a student without outputs: how far it is from its teacher can be computed
-        only while it learns, by matrices that are not saved."""
+        """Return the held-out examples of the run.
+
+        Raises UsageError for a student without outputs: its difference from the teacher can be
+        computed only during training, because the projection matrices are not saved.
+        """
         if not isinstance(config.distillation, StagedConfig):
             raise UsageError(
-                f"{run} holds a student without outputs, which is evaluated only while it learns",
-                hint="name a file of examples, or fine-tune it and evaluate that",
+                f"{run} holds a student without outputs, which is evaluated only during training",
+                hint="name a file of examples, or fine-tune the student and evaluate that model",
             )
-        taught = _task_of(bundle)
-        usual = taught.evaluation()
-        examples = taught.held_out(bundle, run, config, usual)
-        return TaskExamples(task=taught, examples=examples, options=usual)
+        task_of_teacher = _task_of(bundle)
+        defaults = task_of_teacher.evaluation()
+        examples = task_of_teacher.held_out(bundle, run, config, defaults)
+        return TaskExamples(task=task_of_teacher, examples=examples, options=defaults)
 
     def evaluate(
         self,
@@ -96,10 +100,10 @@ class Distillation(TaskDefaults):
 
 
 def _task_of(student: Any) -> Task:
-    """The task whose model the student is."""
-    taught = task_of_family(student.model.config.family)
-    assert taught is not None
-    return taught
+    """Return the task of the student, which is that of its teacher."""
+    task_of_teacher = task_of_family(student.model.config.family)
+    assert task_of_teacher is not None
+    return task_of_teacher
 
 
 TASK = Distillation()

@@ -1,5 +1,4 @@
-"""Configuration of a distillation run, whose sections follow from the teacher's task, and the
-recipe."""
+"""Configuration of a distillation run, and the recipe. The teacher's task decides its sections."""
 
 from __future__ import annotations
 
@@ -24,60 +23,67 @@ FORMER = {
     "distil-gpt": "language_modeling",
     "distil-encoder": "masked_language_modeling",
 }
-"""Recipe of an earlier version -> task of its teachers."""
+"""Recipe of an earlier version -> the task of its teachers."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DistilDataConfig:
-    """What the students of all tasks are taught on."""
+    """The training data of a student, whatever its task."""
 
-    train: tuple[str, ...] = setting((), "examples, as the teacher was trained on")
-    valid: tuple[str, ...] = setting(
-        (), "held-out examples; if unset, some of train are kept from training"
+    train: tuple[str, ...] = setting(
+        (), "training examples, in the format of the teacher's training examples"
     )
-    held_out: float = setting(0.1, "share of the examples kept so", gt=0, lt=1)
+    valid: tuple[str, ...] = setting(
+        (), "validation examples; if unset, a fraction of train is held out"
+    )
+    held_out: float = setting(
+        0.1, "fraction of the training examples that is held out if valid is unset", gt=0, lt=1
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class StudentConfig:
-    """Shape of the student, where it differs from the teacher's."""
+    """The shape of the student, where it differs from the teacher's."""
 
-    num_layers: int = setting(2, "blocks", gt=0, le=LAYERS)
+    num_layers: int = setting(2, "number of blocks", gt=0, le=LAYERS)
     model_dim: int | None = setting(
         None, "width of every layer's input and output; if unset, the teacher's", gt=0, le=WIDTH
     )
     num_heads: int | None = setting(
-        None, "attention heads; if unset, as many as the teacher's", gt=0, le=HEADS
+        None, "number of attention heads; if unset, as many as the teacher has", gt=0, le=HEADS
     )
     ffn_dim: int | None = setting(
         None,
-        "inner width of the feed-forward layers; if unset, the teacher's",
+        "inner width of the feed-forward layers; if unset, the teacher's ratio to model_dim",
         gt=0,
         le=WIDTH,
     )
     embedding_dim: int | None = setting(
         None,
-        "of encoders, width of the embeddings, widened by a matrix: most of a small model is its "
-        "words",
+        "width of an encoder's token embeddings, which a matrix projects to model_dim: embeddings "
+        "hold most parameters of a small model; if unset, the teacher's",
         gt=0,
         le=WIDTH,
     )
-    dropout: float = setting(0.1, "share of activations dropped while training", ge=0, lt=1)
+    dropout: float = setting(0.1, "dropout probability of activations", ge=0, lt=1)
 
     sizes: ClassVar[dict[str, dict[str, Any]]] = {}
 
     @property
     def shape(self) -> dict[str, int | float | None]:
-        """By name, for `student_config`."""
+        """The settings by name, for `student_config`."""
         return asdict(self)
 
 
 @dataclass(frozen=True, kw_only=True)
 class DistilRunConfig(RunSettings):
-    """One training run of a student. Of a run whose teacher is known, the sections data,
-    distillation, training and evaluation are those of the teacher's task."""
+    """Configuration of a distillation run.
 
-    recipe: str = setting("distil", "name of the recipe this came from")
+    If the teacher is known, the sections data, distillation, training and evaluation are those that
+    its task declares.
+    """
+
+    recipe: str = setting("distil", "name of the recipe that these settings extend")
     data: Any = section(DistilDataConfig)
     model: StudentConfig = section(StudentConfig)
     distillation: LayersConfig = section(StagedConfig)
@@ -86,22 +92,24 @@ class DistilRunConfig(RunSettings):
 
     @property
     def decided_by_data(self) -> frozenset[str]:
-        """Settings that follow from the examples, or from the teacher."""
+        """The dotted keys of the settings that the examples or the teacher decide."""
         name = self.training.task
         return frozenset() if name is None else students_of(name).decided(self)
 
 
 def distil() -> DistilRunConfig:
-    """A small, fast student of a trained model (--teacher RUN), TinyBERT's way.
+    """A small, fast student of a trained model (--teacher RUN), distilled as in TinyBERT.
 
     The teacher is a classifier, a tagger, a question-answering model, a language model or a text
-    encoder; DATA is what such a model is trained on. 2 layers that begin as the teacher's lowest
-    and learn what it computes, labels unseen: first its insides, then its outputs; of an encoder,
-    its insides alone (the paper's first stage; the second is --teacher CLASSIFIER
-    --training.student RUN). --model.num-layers 1 is fastest, --model.embedding-dim 64 smallest. A
-    classifier's student can learn from more texts: --data.extra FILE, --data.augment 1. A language
-    model's student can be its draft: headway generate TEACHER --draft RUN. headway train distil
-    --teacher RUN --help lists the settings for that teacher. Costs and scores: docs/results.md.
+    encoder; DATA are training examples of such a model. The student has 2 layers, initialised from
+    the teacher's lowest, and is trained without labels to reproduce the teacher's hidden layers
+    first and its outputs afterwards; the student of an encoder reproduces hidden layers only (the
+    paper's first stage; the second is --teacher CLASSIFIER --training.student RUN).
+    --model.num-layers 1 is fastest, --model.embedding-dim 64 smallest. The student of a classifier
+    can be trained on more texts: --data.extra FILE, --data.augment 1. The student of a language
+    model can be the draft model of speculative decoding: headway generate TEACHER --draft RUN.
+    headway train distil --teacher RUN --help lists the settings for that teacher. Costs and scores:
+    docs/results.md.
     """
     return DistilRunConfig(
         optimizer=OptimizerConfig(lr=5e-4, beta2=0.99, eps=1e-8, weight_decay=0.01),
@@ -110,37 +118,43 @@ def distil() -> DistilRunConfig:
 
 
 def students_of(name: str) -> Students:
-    """How students of the models of that task are taught. UsageError if they can have none."""
-    taught = task(name) if name in tasks() else None
-    if isinstance(taught, Teaching):
-        return taught.students
+    """Return how students of that task's models are configured and trained.
+
+    Raises UsageError if its models cannot be teachers.
+    """
+    teaching = task(name) if name in tasks() else None
+    if isinstance(teaching, Teaching):
+        return teaching.students
     names = [name for name in tasks() if isinstance(task(name), Teaching)]
     raise UsageError(
         f"training.task={name}: must be one of {', '.join(names)}",
-        hint="leave it out: the teacher decides it",
+        hint="leave training.task unset: the teacher decides it",
     )
 
 
 def task_of_teacher(teacher: str | Path) -> Task:
-    """The task of the model in that folder. UsageError unless it can have students."""
-    taught = task_of_family(family_of(teacher))
-    if taught is not None and isinstance(taught, Teaching):
-        return taught
-    kind = "model" if taught is None else TASKS[taught.name].kind
+    """Return the task of the model in that folder. Raises UsageError if it cannot be a teacher."""
+    teaching = task_of_family(family_of(teacher))
+    if teaching is not None and isinstance(teaching, Teaching):
+        return teaching
+    kind = "model" if teaching is None else TASKS[teaching.name].kind
     kinds = [TASKS[name].kind for name in tasks() if isinstance(task(name), Teaching)]
     raise UsageError(
-        f"{teacher} holds {with_article(kind)}, which can have no students",
-        hint=f"--teacher RUN, of a {', '.join(kinds[:-1])} or {kinds[-1]}",
+        f"{teacher} holds {with_article(kind)}, which cannot be a teacher",
+        hint=f"--teacher RUN, a run of a {', '.join(kinds[:-1])} or {kinds[-1]}",
     )
 
 
 def for_teacher(config: DistilRunConfig, settings: Mapping[str, Any]) -> DistilRunConfig:
-    """The configuration with the sections of the task of the teacher that `settings` name, by
-    dotted key. UsageError if they name none."""
+    """Return the configuration with the sections of the teacher's task.
+
+    settings: values by dotted key, of which `training.teacher` names the teacher. Raises UsageError
+    if it is missing, or if `training.start` is set.
+    """
     teacher, start = settings.get("training.teacher"), settings.get("training.start")
     if start is not None:
         raise UsageError(
-            f"--from {start}: a student is made from its teacher, which --teacher names",
+            f"--from {start}: distil takes no --from, the teacher is named by --teacher",
             hint=f"headway train distil DATA --teacher {teacher or start}",
         )
     if teacher is None:
@@ -149,16 +163,18 @@ def for_teacher(config: DistilRunConfig, settings: Mapping[str, Any]) -> DistilR
 
 
 def without_teacher() -> UsageError:
-    """The error for a run without a teacher."""
+    """Return the error for a run without a teacher."""
     return UsageError(
-        "a student needs a teacher, and none is named",
-        hint="--teacher RUN; headway train classify TEXTS --from ENCODER makes one",
+        "distillation needs a teacher, and none is named",
+        hint="--teacher RUN; headway train classify TEXTS --from ENCODER trains one",
     )
 
 
 def for_task(config: DistilRunConfig, name: str) -> DistilRunConfig:
-    """The configuration with the sections of that task. UsageError if its models have no
-    students."""
+    """Return the configuration with the sections of that task.
+
+    Raises UsageError if its models cannot be teachers.
+    """
     students = students_of(name)
     return replace(
         config,
@@ -170,8 +186,10 @@ def for_task(config: DistilRunConfig, name: str) -> DistilRunConfig:
 
 
 def upgraded(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a run.yaml, by dotted key, with the names of today for those of an earlier
-    version, which had one recipe for each task and called the teacher the start."""
+    """Translate the values of a run.yaml of an earlier version, by dotted key, to today's names.
+
+    Earlier versions had one recipe for each task, and named the teacher `training.start`.
+    """
     if "training.task" in values:
         return dict(values)
     renamed = dict(values)

@@ -1,4 +1,4 @@
-"""How good a student is: the scores of its teacher's task, or its difference from its teacher."""
+"""The evaluation of a student: the scores of its task, or its difference from the teacher."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from headway.training import DistillationConfig, DistillationObjective, Distille
 
 @dataclass(frozen=True, kw_only=True)
 class TaskExamples:
-    """Examples by which the teacher's task evaluates a student, and the options with which it
-    does."""
+    """The examples and options with which the teacher's task evaluates a student."""
 
     task: Task
     examples: Any
@@ -27,14 +26,16 @@ class TaskExamples:
         return len(self.examples)
 
     def scores(self, student: Bundle, progress: Callable[[int], None]) -> Scores:
-        """`Task.evaluate` of the teacher's task."""
+        """Evaluate the student with `Task.evaluate` of the teacher's task."""
         return self.task.evaluate(student, self.examples, self.options, progress)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ComparedBatches:
-    """Batches on which a student without outputs is compared with its teacher. weights: of the
-    terms of the difference."""
+    """Batches on which a student without outputs is compared with its teacher.
+
+    objective: computes the difference. weights: the weights of its terms.
+    """
 
     objective: DistillationObjective
     batches: Callable[[], Iterable[Any]]
@@ -42,7 +43,7 @@ class ComparedBatches:
 
     @torch.inference_mode()
     def scores(self, student: Distilled, progress: Callable[[int], None]) -> Scores:
-        """The mean difference of a text; lower is better."""
+        """Compute the mean difference per text; lower is better."""
         total, count = 0.0, 0
         for batch in self.batches():
             progress(count)

@@ -1,6 +1,6 @@
-"""A training run of a student: a teacher and its examples in, a smaller model of the same kind out.
+"""The job of a distillation run: trains a smaller model of the teacher's kind.
 
-Jiao et al. 2020 (TinyBERT), section 3; Sanh et al. 2019 (what a student begins with).
+Jiao et al. 2020 (TinyBERT), section 3; Sanh et al. 2019 (initialisation of the student).
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from headway.training import (
 
 
 class DistilJob:
-    """A `Job`: a trained model, a smaller one that learns to compute the same, and examples.
+    """A `Job` that trains a student to reproduce a teacher on examples.
 
-    The labels of the examples are for the scores alone; the student learns from its teacher.
+    Labels of the examples are used for the scores only.
     """
 
     evaluation = NO_OPTIONS
@@ -70,25 +70,25 @@ class DistilJob:
 
     def build(self) -> Distilled:
         training = self.config.training
-        fresh = _fresh(self.config, self.teacher)
-        student = _earlier(training.student, self.start) if training.student else fresh
+        initial = _initial(self.config, self.teacher)
+        student = _earlier(training.student, self.start) if training.student else initial
         _check_pair(student, self.teacher, self.config)
         return Distilled(student, _width(student), _width(self.teacher))
 
     def stream(self, epoch: int, position: int) -> Stream:
-        """Batches with what is compared of them, which follows from how many came before."""
+        """Yield batches with the weights of the loss terms, which depend on the batch's number."""
         an_epoch, first = self.course.rows.batches_an_epoch, self.first
-        seen = epoch * an_epoch + position
+        number = epoch * an_epoch + position
         for after_epoch, after_position, batch in self.course.rows.stream(epoch, position):
-            yield after_epoch, after_position, Lesson(batch, self._compared(seen < first))
-            seen = after_epoch * an_epoch + after_position
+            yield after_epoch, after_position, Lesson(batch, self._compared(number < first))
+            number = after_epoch * an_epoch + after_position
 
     @property
     def first(self) -> int:
-        """Batches of which the insides alone are compared."""
+        """The number of batches, the first ones, whose loss compares hidden layers only."""
         training, weights = self.config.training, self.config.distillation
-        share = weights.inside_first if isinstance(weights, StagedConfig) else 0.0
-        return round(share * training.steps) * training.accumulate
+        fraction = weights.inside_first if isinstance(weights, StagedConfig) else 0.0
+        return round(fraction * training.steps) * training.accumulate
 
     def _compared(self, inside: bool) -> DistillationConfig:
         weights = self.config.distillation
@@ -101,20 +101,21 @@ class DistilJob:
         return replace(weights, embedding=0.0, hidden=0.0, attention=0.0)
 
     def baseline(self, progress: Callable[..., None]) -> str | None:
-        """The teacher's score, where a student's can be compared with it."""
+        """Evaluate the teacher, if its score can be compared with that of a student."""
         if not isinstance(self.held_out, TaskExamples):
             return None
         metric: str = self.config.evaluation.metric
         with self.machine.precision():
             scores = self.held_out.scores(self.course.bundle(self.teacher), progress)
         name = metric.replace("_", " ")
-        return f"the teacher's {name} on what is held out: {scores[metric]:.4f}"
+        return f"the teacher's {name} on the held-out examples: {scores[metric]:.4f}"
 
     def bundle(self, model: Any) -> Bundle:
         return self.course.bundle(model.student)
 
     def evaluated(self, model: Any) -> Bundle | Distilled:
-        """The student; of one without outputs, with the matrices by which it is compared."""
+        """Return the bundle of the student, or the student with its projections if it has no
+        outputs."""
         return self.bundle(model) if isinstance(self.held_out, TaskExamples) else model
 
     def plan(self) -> dict[str, Any]:
@@ -133,8 +134,11 @@ def _width(model: nn.Module) -> int:
     return width
 
 
-def _fresh(config: DistilRunConfig, teacher: nn.Module) -> nn.Module:
-    """A student with what it can take from its teacher; UsageError for an impossible shape."""
+def _initial(config: DistilRunConfig, teacher: nn.Module) -> nn.Module:
+    """Make a student that is initialised from its teacher as far as its shape allows.
+
+    Raises UsageError for an impossible shape.
+    """
     body = body_of(teacher)
     try:
         shape = student_config(body.config, config.model.shape)
@@ -144,28 +148,31 @@ def _fresh(config: DistilRunConfig, teacher: nn.Module) -> nn.Module:
 
 
 def _earlier(name: str, teacher: Bundle) -> nn.Module:
-    """The student of `training.student`: a model of the teacher's kind, or a body for one."""
+    """Load the student `training.student`: a model of the teacher's kind, or a body for one."""
     earlier = load(name)
     model: nn.Module = earlier.model
     if type(model) is type(body_of(teacher.model)):
         model = with_body(teacher.model, model)
     if type(model) is not type(teacher.model):
         raise UsageError(
-            f"training.student={name} holds a {earlier.kind}, and the teacher is a {teacher.kind}"
+            f"training.student={name} holds a {earlier.kind}, but the teacher is a {teacher.kind}",
+            hint=f"name a {teacher.kind}, or leave out --training.student",
         )
     if _tokenizer(earlier).fingerprint != _tokenizer(teacher).fingerprint:
         raise UsageError(
             f"training.student={name} has another tokenizer than the teacher",
-            hint="headway train distil TEXT --teacher ENCODER makes one with the same",
+            hint="headway train distil TEXT --teacher ENCODER trains a student with the same",
         )
-    ours, theirs = _outputs(model), _outputs(teacher.model)
-    if ours != theirs:
-        raise UsageError(f"training.student={name} has {ours} outputs, the teacher {theirs}")
+    outputs, expected = _outputs(model), _outputs(teacher.model)
+    if outputs != expected:
+        raise UsageError(
+            f"training.student={name} has {outputs} outputs, but the teacher has {expected}"
+        )
     return model.train()
 
 
 def _outputs(model: nn.Module) -> int:
-    """Of its head; 0 for one that has none."""
+    """Return the number of outputs of the model's head; 0 for a model without a head."""
     head = getattr(model, "head", None)
     return len(head.weight) if isinstance(head, nn.Linear) else 0
 
@@ -175,14 +182,14 @@ def _tokenizer(bundle: Any) -> Any:
 
 
 def _check_pair(student: nn.Module, teacher: nn.Module, config: DistilRunConfig) -> None:
-    """UsageError unless what is to be compared can be."""
-    ours, theirs = stack_of(student), stack_of(teacher)
+    """Raise UsageError if hidden layers or attention of student and teacher cannot be compared."""
+    student_stack, teacher_stack = stack_of(student), stack_of(teacher)
     weights = config.distillation
     if not weights.looks_inside:
         return
     try:
-        layer_map(len(ours.blocks), len(theirs.blocks))
-        for stack in (ours, theirs):
+        layer_map(len(student_stack.blocks), len(teacher_stack.blocks))
+        for stack in (student_stack, teacher_stack):
             with watch_blocks(stack):
                 pass
     except ValueError as error:
@@ -197,7 +204,7 @@ def _check_pair(student: nn.Module, teacher: nn.Module, config: DistilRunConfig)
 
 
 def check(config: DistilRunConfig) -> None:
-    """UsageError unless there are examples and a teacher, and the settings go together."""
+    """Raise UsageError if examples or the teacher are missing, or if settings conflict."""
     training, weights = config.training, config.distillation
     if training.teacher is None or training.task is None:
         raise without_teacher()
@@ -205,50 +212,54 @@ def check(config: DistilRunConfig) -> None:
     _check_sections(config, students)
     if not config.data.train:
         raise UsageError(
-            "there are no examples to learn from",
+            "no training examples are named",
             hint=f"headway train distil FILE --teacher {training.teacher}",
         )
     students.check(config)
     prediction = weights.prediction if isinstance(weights, StagedConfig) else 0.0
     if not weights.looks_inside and not prediction:
-        raise UsageError("all weights of the distillation are 0: there is nothing to learn")
+        raise UsageError(
+            "all weights of the distillation loss are 0",
+            hint="set at least one of the weights of --distillation above 0",
+        )
     if (
         isinstance(weights, StagedConfig)
         and weights.inside_first
         and not (weights.looks_inside and prediction)
     ):
         raise UsageError(
-            f"distillation.inside_first={weights.inside_first:g} needs something to compare in "
-            "both parts, and one has the weight 0",
+            f"distillation.inside_first={weights.inside_first:g} needs weights above 0 for hidden "
+            "layers and for outputs, and those of one stage are 0",
             hint="--distillation.inside-first 0",
         )
     if config.machine.compile:
         raise UsageError(
-            "a student and its teacher are watched block by block, and cannot be compiled",
+            "machine.compile does not work with distillation, which records the output of every "
+            "block",
             hint="leave out --compile",
         )
 
 
 def _check_sections(config: DistilRunConfig, students: Students) -> None:
-    """UsageError if the configuration was made for the teacher of another task."""
+    """Raise UsageError if the configuration was made for the teacher of another task."""
     if type(config.data) is not type(students.data):
         raise UsageError(
             f"training.task={config.training.task} is not the task of the teacher",
-            hint="leave it out: the teacher decides it",
+            hint="leave training.task unset: the teacher decides it",
         )
 
 
 def prepare(config: DistilRunConfig, folder: Path, machine: Machine, emit: Emit) -> Job:
-    """The examples, read as the teacher reads them, and the teacher."""
+    """Load the teacher, and prepare the examples with its reader."""
     training = config.training
-    taught = task_of_teacher(str(training.teacher))
-    if taught.name != training.task:
+    teaching = task_of_teacher(str(training.teacher))
+    if teaching.name != training.task:
         raise UsageError(
-            f"--teacher {training.teacher} is a model of {taught.name}, and this run learns from "
-            f"one of {training.task}",
+            f"--teacher {training.teacher} is a model of the task {teaching.name}, but this run "
+            f"needs a teacher of the task {training.task}",
             hint="--run OTHERNAME for a new run",
         )
-    students = students_of(taught.name)
+    students = students_of(teaching.name)
     teacher = load(str(training.teacher))
     teacher.model.to(machine.device)
     course = students.prepare(config, teacher, folder, machine, emit)

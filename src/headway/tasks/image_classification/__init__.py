@@ -1,4 +1,4 @@
-"""Image classification: images and sounds in, classes out. Dosovitskiy et al. 2021."""
+"""Classification of images and sounds. Dosovitskiy et al. 2021."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class ImageClassification(TaskDefaults):
     input: type[Any] = ImageInput
     options: type[Any] = ImageClassOptions
     next_commands: Sequence[str] = (
-        "classify {run} PICTURES",
+        "classify {run} IMAGES",
         "eval {run} --confusion confusion.png",
     )
 

@@ -1,4 +1,4 @@
-"""An image classifier with its image reader and its classes: images in, classes out."""
+"""The bundle of an image classifier: model, image reader and classes."""
 
 from __future__ import annotations
 
@@ -45,19 +45,19 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class ImageClasses:
-    """How a classifier reads images, and the names of its classes, in their order."""
+    """The image reader of a classifier, and the names of its classes, in order."""
 
     reader: ImageReader
     labels: tuple[str, ...]
 
     @property
     def fingerprint(self) -> str:
-        """sha256 of all that the numbers and the names of the classes depend on."""
+        """The sha256 of everything that pixels and labels depend on."""
         return hashlib.sha256(self.reader.fingerprint.encode() + self._json()).hexdigest()
 
     def _json(self) -> bytes:
-        facts = {"format": FORMAT, "labels": self.labels}
-        return json_bytes(facts)
+        metadata = {"format": FORMAT, "labels": self.labels}
+        return json_bytes(metadata)
 
     def save(self, folder: Path) -> None:
         """Write images.json and classes.json."""
@@ -66,11 +66,11 @@ class ImageClasses:
 
     @classmethod
     def load(cls, folder: Path) -> ImageClasses:
-        """Read what `save` wrote. DataError if it is not that."""
+        """Load the files that `save` wrote. Raises DataError if they are invalid."""
         path = folder / CLASSES_FILE
-        facts = read_json(path)
-        labels = facts.get("labels") if isinstance(facts, dict) else None
-        if not are_distinct_names(labels) or facts.get("format") != FORMAT:
+        metadata = read_json(path)
+        labels = metadata.get("labels") if isinstance(metadata, dict) else None
+        if not are_distinct_names(labels) or metadata.get("format") != FORMAT:
             raise DataError(f"not a list of classes (format {FORMAT})", str(path))
         return cls(ImageReader.load(folder), tuple(labels))
 
@@ -84,12 +84,12 @@ class ImageInput:
 
 @dataclass(frozen=True, kw_only=True)
 class ImageClassOptions:
-    """What may be chosen for a prediction."""
+    """Options of a prediction."""
 
     top: int | None = setting(
         None,
-        "Number of labels of each input, most probable first; if unset, 1 of a text, 5 of an "
-        "image, with --json all.",
+        "Number of labels per input, most probable first; if unset, 1 for a text, 5 for an image, "
+        "and all with --json.",
         gt=0,
     )
 
@@ -99,8 +99,10 @@ DEFAULTS = ImageClassOptions()
 
 @dataclass(frozen=True, kw_only=True)
 class ClassifiedImage:
-    """The class of an image file. probabilities: of as many labels as were requested, the most
-    probable first."""
+    """The predicted class of an image file.
+
+    probabilities: of the requested number of labels, most probable first.
+    """
 
     file: str
     label: str
@@ -119,9 +121,9 @@ class ImageClassifierBundle(StoredBundle):
         check_reader(classes.reader, model.config.vit)
         if len(classes.labels) != model.config.num_classes:
             raise DataError(
-                f"there are {len(classes.labels)} labels, the model has "
+                f"there are {len(classes.labels)} labels, but the model has "
                 f"{model.config.num_classes} classes",
-                hint="the model and the labels are not from the same training",
+                hint="use the labels with which the model was trained",
             )
         super().__init__(model, classes)
         self.classes = classes
@@ -136,11 +138,11 @@ class ImageClassifierBundle(StoredBundle):
 
     @property
     def vit(self) -> ViT:
-        """The encoder."""
+        """The image encoder."""
         return self.model.vit
 
     def classify(self, pictures: Sequence[Picture]) -> list[Classified]:
-        """What each picture shows, in order. What one gets does not depend on the others."""
+        """Classify images, in order. The result of an image does not depend on the other images."""
         classified = []
         for images in batches_of(self.reader, pictures, self.device):
             probabilities = self.logits(images).softmax(-1).tolist()
@@ -154,7 +156,7 @@ class ImageClassifierBundle(StoredBundle):
         *,
         first: int = 1,
     ) -> list[ClassifiedImage]:
-        """`classify` for image files, with as many labels of each as the options say."""
+        """Classify image files, with as many labels per image as the options request."""
         classified = self.classify([item.image for item in inputs])
         return [
             ClassifiedImage(
@@ -167,7 +169,7 @@ class ImageClassifierBundle(StoredBundle):
 
     @torch.inference_mode()
     def logits(self, images: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B K"]:
-        """The logits of the classes of images as the reader makes them."""
+        """Compute the logits of the classes for images that the reader converted to tensors."""
         logits: Tensor = self.model(images).float()
         return logits
 
@@ -178,18 +180,18 @@ class ImageClassifierBundle(StoredBundle):
         pooling: Literal["first", "mean"] | None = None,
         normalise: bool = True,
     ) -> Float[Tensor, "N D"]:
-        """The encoder's vectors, as `ImageEncoderBundle.embed` gives them."""
+        """Compute the encoder's vectors of images, as `ImageEncoderBundle.embed`."""
         return vectors_of(self.vit, self.reader, pictures, pooling, normalise)
 
     def reading(self, picture: Picture) -> Reading:
-        """What is read of one picture; the answer is the logits of its class."""
+        """Prepare a forward pass over one image, for inspection; it returns the logits."""
         images = image_of(self.reader, picture, self.device)
         return image_reading(self.model, self.vit, images, lambda: self.model(images), "vit.")
 
     def attention(
         self, picture: Picture, layers: Sequence[str] = (), heads: Sequence[int] = ()
     ) -> Attention:
-        """Attention weights while one picture is looked at, as `ImageEncoderBundle.attention`."""
+        """Return the attention weights of one image, as `ImageEncoderBundle.attention`."""
         return attention_of(self.reading(picture), layers, heads)
 
     def _probe(self, request: ProbeRequest) -> Probe:

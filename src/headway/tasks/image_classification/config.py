@@ -1,4 +1,4 @@
-"""Configuration of an image classification run, and the recipes."""
+"""Configuration of an image classification run, and its recipes."""
 
 from __future__ import annotations
 
@@ -29,57 +29,67 @@ EPOCHS = 30.0
 
 @dataclass(frozen=True, kw_only=True)
 class VisionModelConfig(ImageEncoderSettings):
-    """The encoder's shape, and what stands on it. With --from it is that of the model to start
-    from; dropout, and another image_size, may be named."""
+    """The shape of the encoder, and its classification head.
+
+    With --from, the shape is that of the pre-trained model; dropout and image_size can be set.
+    """
 
     projection: Literal["learned", "pca"] = setting(
-        "learned", "patches to tokens: a trained matrix, or principal components of the pictures"
+        "learned",
+        "patch projection: a trained matrix, or the principal components of the training patches",
     )
     pooling: ImagePooling = setting(
-        "mean", "a picture's vector: [CLS]'s, the mean of its patches', or the two side by side"
+        "mean",
+        "pooling: the vector of [CLS], the mean of the patch vectors, or both concatenated",
     )
     head_dropout: float = setting(
-        0.0, "share of the picture's vector dropped while training", ge=0, lt=1
+        0.0, "dropout probability of the pooled vector before the head", ge=0, lt=1
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.pooling != "mean" and not self.class_token:
-            raise ValueError(f"pooling={self.pooling} reads [CLS]: class_token must be true")
+            raise ValueError(f"pooling={self.pooling} needs [CLS]: class_token must be true")
         if self.projection == "pca" and self.model_dim > self._numbers:
             raise ValueError(
-                f"projection=pca: patches of {self._numbers} numbers have no {self.model_dim} "
-                "principal components"
+                f"projection=pca: patches of {self._numbers} values have at most {self._numbers} "
+                f"principal components, and model_dim is {self.model_dim}"
             )
 
     @property
     def _numbers(self) -> int:
-        """In a patch, at most."""
+        """The number of values of a patch; with 3 channels if their number is not yet known."""
         return self.patch[0] * self.patch[1] * (self.channels or 3)
 
 
 @dataclass(frozen=True, kw_only=True)
 class VisionTrainingConfig(FineTuningConfig):
+    """Settings of the training loop of an image classifier."""
+
     average: float = averaging(0.998)
-    rows: int = setting(64, "pictures of a batch", gt=0, le=BATCH)
+    rows: int = setting(64, "batch size, in images", gt=0, le=BATCH)
     smoothing: float = setting(0.1, "label smoothing", ge=0, lt=1)
     start: str | None = setting(
-        None, "the image encoder that is fine-tuned: a run or a model (short: --from)"
+        None,
+        "pre-trained image encoder to fine-tune: a run or a model (short: --from); if unset, "
+        "training from scratch",
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class VisionEvaluationConfig(ObservationConfig):
+    """Settings of the evaluation during training."""
+
     metric: Literal["accuracy", "macro_f1", "loss"] = setting(
-        "accuracy", "what the kept model is best by"
+        "accuracy", "metric that selects the best model"
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class VisionRunConfig(RunSettings):
-    """One training run of an image classifier."""
+    """Configuration of an image classification run."""
 
-    recipe: str = setting("vision", "name of the recipe this came from")
+    recipe: str = setting("vision", "name of the recipe that these settings extend")
     data: LabelledImageDataConfig = section(LabelledImageDataConfig)
     augmentation: AugmentationConfig = section(AugmentationConfig, after="data")
     model: VisionModelConfig = section(VisionModelConfig)
@@ -88,7 +98,7 @@ class VisionRunConfig(RunSettings):
 
     @property
     def decided_by_data(self) -> frozenset[str]:
-        """Settings that follow from the pictures, or from the model it starts from."""
+        """The dotted keys of the settings that the images or the pre-trained model decide."""
         decided = decided_by_images(self.model, self.training.start)
         return decided | left_open(self, "training.steps")
 
@@ -99,13 +109,13 @@ _OPTIMIZER = OptimizerConfig(
 
 
 def vision() -> VisionRunConfig:
-    """A Vision Transformer from your own pictures: 6 layers of width 128, patches of 4 x 4.
+    """An image classifier (Vision Transformer) trained on your own images: 6 layers, width 128.
 
-    For some thousand small pictures on a laptop; --model.size b for photographs on a GPU. Sines for
-    places and Muon for the matrices take a fraction of the passes that the paper's way takes, which
-    Hugging Face's form has: --model.positions learned --model.pooling first --optimizer.kind adamw
-    --optimizer.lr 1e-3. --from MODEL fine-tunes one that has learned to see (a run, or a folder of
-    ViT, DINO or DINOv2): --optimizer.kind adamw --optimizer.lr 1e-4 then.
+    Patches of 4 x 4 pixels, for a few thousand small images on a laptop; --model.size b for
+    photographs on a GPU. Sinusoidal positions and Muon need a fraction of the epochs of the paper's
+    settings, which are those of Hugging Face: --model.positions learned --model.pooling first
+    --optimizer.kind adamw --optimizer.lr 1e-3. --from MODEL fine-tunes a pre-trained encoder (a
+    run, or a folder of ViT, DINO or DINOv2); add --optimizer.kind adamw --optimizer.lr 1e-4 then.
     """
     return VisionRunConfig(
         recipe="vision",
@@ -118,7 +128,7 @@ def vision() -> VisionRunConfig:
 def vision_digits() -> VisionRunConfig:
     """Handwritten digits of 8 x 8 pixels, from the package scikit-learn: nothing to download.
 
-    Under two minutes on one core, for 97 % and more of the held-out digits.
+    Under two minutes on one core, for 97 % accuracy or more on the held-out digits.
     """
     model = VisionModelConfig(patch_size=2, model_dim=64, num_heads=4, ffn_dim=128, num_layers=4)
     return VisionRunConfig(
@@ -135,10 +145,10 @@ def vision_digits() -> VisionRunConfig:
 
 
 def sound() -> VisionRunConfig:
-    """What a sound is: spoken words, bells, birds; WAV files in a folder for each class.
+    """A sound classifier (spoken words, bells, birds): WAV files in a folder for each class.
 
-    A sound is read as its log-mel spectrogram, 64 bands and 100 frames a second, in patches of all
-    bands and 4 frames: a Vision Transformer that hears. Costs and scores: docs/results.md.
+    A Vision Transformer on log-mel spectrograms with 64 bands and 100 frames per second; a patch
+    has all bands of 4 frames. Costs and scores: docs/results.md.
     """
     return VisionRunConfig(
         recipe="sound",

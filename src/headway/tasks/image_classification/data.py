@@ -14,20 +14,30 @@ from headway.tasks.image_data import check_images, images_of_run, labelled_image
 
 
 def check(config: VisionRunConfig) -> None:
-    """UsageError unless there are images, and the settings agree."""
+    """Raise UsageError if images are missing, or if settings conflict."""
     check_images(config.data, config.recipe)
     training = config.training
     if config.model.projection == "pca" and training.start is not None:
-        raise UsageError("a model to start from brings its projection of patches")
+        raise UsageError(
+            "model.projection=pca is for training from scratch; the pre-trained model has its own "
+            "patch projection",
+            hint="leave out --model.projection, or --from",
+        )
     if training.frozen is not None and training.start is None:
-        raise UsageError("training.frozen keeps what was learned, and nothing was", hint="--from")
+        raise UsageError(
+            "training.frozen freezes blocks of a pre-trained model, and none is named",
+            hint="--from MODEL",
+        )
 
 
 def images_of_files(paths: Sequence[Path]) -> FileExamples:
-    """All images of these files and folders, with their classes."""
+    """Read all images of files and folders, with their classes."""
     return FileExamples(read_images([str(path) for path in paths]).every)
 
 
 def held_out_images(config: Any, run: Path) -> FileExamples:
-    """The images that a run held out. UsageError unless it was trained on labelled images."""
+    """Read the held-out images of a run.
+
+    Raises UsageError unless it was trained on labelled images.
+    """
     return FileExamples(labelled_images(images_of_run(config, run)).valid)

@@ -1,4 +1,4 @@
-"""How good an image classifier is: accuracy, F1, cross-entropy, confusion matrix."""
+"""The evaluation of an image classifier: accuracy, F1, cross-entropy and confusion matrix."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ from headway.shapes import Float, Int, Tensor
 from headway.tasks.image_classification.bundle import ImageClassifierBundle
 from headway.tasks.splits import check_known
 
-BATCH = 32  # images classified at once
+BATCH = 32
+"""Batch size, in images."""
+
 TOP = 5
+"""k of the top-k accuracy."""
 
 
 def evaluate(
@@ -24,16 +27,16 @@ def evaluate(
     images: ImageExamples,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Scores:
-    """`metrics_of` the logits of all images, and which classes were predicted for which.
+    """Evaluate an image classifier: `metrics_of` the logits, and the confusion matrix.
 
-    progress: called before each batch with the number of images classified so far. DataError if
-    there is no image, and for a class that the model does not have.
+    progress: called before each batch with the number of images classified so far. Raises DataError
+    if there is no image, and for a class that the model does not have.
     """
     numbers = {label: i for i, label in enumerate(bundle.labels)}
     labelled = ((label, images.where(i)) for i, label in enumerate(images.labels))
     check_known(labelled, numbers, "class")
     if not len(images):
-        raise DataError("there is no picture to evaluate on")
+        raise DataError("no images to evaluate")
     parts = []
     for start in range(0, len(images), BATCH):
         progress(start)
@@ -53,8 +56,7 @@ def evaluate(
 
 
 def metrics_of(logits: Float[Tensor, "N C"], labels: Int[Tensor, " N"]) -> tuple[Metric, ...]:
-    """`class_scores`; of more than five classes the top-5 accuracy; the mean cross-entropy in
-    nats."""
+    """Compute `class_scores`, top-5 accuracy above five classes, and mean cross-entropy in nats."""
     metrics = [
         Metric(name, value)
         for name, value in class_scores(logits.argmax(-1).tolist(), labels.tolist()).items()

@@ -1,6 +1,6 @@
-"""A training run of an image classifier: a Vision Transformer from scratch, or from an encoder.
+"""The job of an image classification run: trains a Vision Transformer, or fine-tunes an encoder.
 
-Dosovitskiy et al. 2021, section 3; how it is trained on few images: Touvron et al. 2021.
+Dosovitskiy et al. 2021, section 3; training on few images: Touvron et al. 2021.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from headway.tasks.task import NO_OPTIONS
 from headway.training import ImageObjective, Stream
 
 PRINCIPAL = 2000
-"""Number of images whose patches give the principal components."""
+"""Number of images of whose patches the principal components are computed."""
 
 
 class VisionJob:
-    """A `Job`: images with labels, and a ViT. start: what it is initialised from, or None."""
+    """A `Job` that trains a ViT on labelled images. start: the pre-trained encoder, or None."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class VisionJob:
         return model
 
     def _some_patches(self, shape: ViTConfig) -> Float[Tensor, "N I"]:
-        """Of training pictures, the same ones for the same seed."""
+        """Return patches of randomly chosen training images; the seed decides which."""
         train = self.prepared.train
         random = np.random.default_rng(self.config.training.seed)
         chosen = np.sort(random.permutation(len(train))[:PRINCIPAL])
@@ -88,24 +88,27 @@ class VisionJob:
         model, training = self.config.model, self.config.training
         return {
             "model": f"{model.described}, {len(self.prepared.labels)} classes",
-            "batches": f"{training.rows * training.accumulate:,} pictures",
+            "batches": f"{training.rows * training.accumulate:,} images",
             "batches_an_epoch": self.rows.batches_an_epoch,
-            "unit": "pictures",
+            "unit": "images",
         }
 
 
 def _fitted(
     config: VisionRunConfig, prepared: PreparedImages, start: ImageEncoding | None, batches: int
 ) -> VisionRunConfig:
-    """With the settings that the images and the start decide. UsageError where they disagree."""
+    """Set the settings that the images and the pre-trained model decide.
+
+    Raises UsageError if a requested setting differs from the pre-trained model's.
+    """
     decided: dict[str, Any] = planned_steps(config.training, batches, 1, EPOCHS)
     decided |= decided_settings(config.model, prepared.reader, start)
-    return override(config, decided, "the pictures" if start is None else "the model")
+    return override(config, decided, "the images" if start is None else "the pre-trained model")
 
 
 def prepare(config: VisionRunConfig, folder: Path, machine: Machine, emit: Emit) -> Job:
-    """The images, made one size, and the encoder to start from."""
-    start = open_image_start(config.training.start, "a classifier of pictures")
+    """Load the pre-trained encoder, and prepare images of one size."""
+    start = open_image_start(config.training.start, "an image classifier")
     reader = None if start is None else start.reader
     images = prepare_labelled_images(config.data, config.model, reader, folder, emit)
     return VisionJob(config, images, start, machine)

@@ -9,17 +9,17 @@ from headway.tasks.image_classification.bundle import ClassifiedImage, ImageClas
 from headway.tasks.task import Styled, metrics_line
 
 TOP = 5
-"""Number of labels of each image, if not chosen."""
+"""Default number of labels of each image."""
 
 
 def prediction_line(prediction: ClassifiedImage, options: ImageClassOptions) -> Styled:
-    """The file, then labels and probabilities, the most probable first, with tabs between them."""
+    """Format the file, then labels and probabilities, most probable first, separated by tabs."""
     best = islice(prediction.probabilities.items(), options.top or TOP)
     cells = (f"{label}\t{probability:.3f}" for label, probability in best)
     return [("\t".join([prediction.file, *cells]), "")]
 
 
 def score_line(scores: Scores) -> str:
-    """The metrics, and how many images are right."""
-    right, images = scores.counts["right"], scores.counts["pictures"]
-    return f"{metrics_line(scores)}   {right:,} of {images:,} pictures"
+    """Format the metrics, and the number of images that are classified correctly."""
+    correct, images = scores.counts["right"], scores.counts["pictures"]
+    return f"{metrics_line(scores)}   {correct:,} of {images:,} images correct"

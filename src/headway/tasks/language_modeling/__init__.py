@@ -1,4 +1,4 @@
-"""Language modelling: text in, the model that predicts each token from those before it out."""
+"""Language modelling: a decoder (GPT) that predicts every token from the tokens before it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Configuration of a run of a language model, how it is evaluated, and the recipes."""
+"""Configuration of a language-modelling run, options of its evaluation, and the recipes."""
 
 from __future__ import annotations
 
@@ -23,46 +23,61 @@ from headway.training import OptimizerConfig, ScheduleConfig
 
 @dataclass(frozen=True, kw_only=True)
 class LanguageDataConfig(TextDataConfig):
-    """Of language models."""
+    """The training text of a language model, and its tokenizer."""
 
     weights: tuple[float, ...] = setting(
-        (), "shares of training rows from each of train; none: by length"
+        (),
+        "sampling weights of the texts of train: the fraction of sequences from each; if unset, "
+        "in proportion to their lengths",
     )
     tokenizer: str = setting(
-        "bpe", "bpe and characters are trained; or the folder of a model, to take its tokenizer"
+        "bpe",
+        "tokenizer: bpe or characters, trained on the text, or the folder of a model whose "
+        "tokenizer is used",
     )
-    vocabulary: int = setting(8000, "pieces of the tokenizer bpe", ge=257, le=VOCABULARY)
+    vocabulary: int = setting(8000, "vocabulary size of the tokenizer bpe", ge=257, le=VOCABULARY)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LanguageTrainingConfig(BlocksLoopConfig):
-    steps: int = setting(3000, "updates", gt=0)
+    """Settings of the training loop of a language model."""
+
+    steps: int = setting(3000, "number of updates", gt=0)
     average: float = averaging(0.0)
-    rows: int = setting(16, "rows of a batch", gt=0, le=BATCH)
-    length: int = setting(256, "tokens of a row", gt=0, le=LENGTH)
+    rows: int = setting(16, "batch size, in sequences", gt=0, le=BATCH)
+    length: int = setting(256, "sequence length in tokens", gt=0, le=LENGTH)
     start: str | None = setting(
-        None, "fine-tune this: a run, a model, or a Hugging Face folder (short: --from)"
+        None,
+        "pre-trained language model to fine-tune: a run, a model or a Hugging Face folder (short: "
+        "--from); if unset, training from scratch",
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class LanguageEvaluationConfig(ObservationConfig):
+    """Settings of the evaluation during training."""
+
     metric: Literal["nats"] = setting("nats", "metric that selects the best model")
-    tokens: int = setting(200_000, "held-out tokens looked at each time", gt=0)
-    sample: int = setting(
-        40, "tokens of a text that is written and shown each time; 0: none", ge=0, le=COPIES
+    tokens: int = setting(
+        200_000, "maximum number of held-out tokens that are scored at each evaluation", gt=0
     )
-    prompt: str = setting("", "what that text begins with")
+    sample: int = setting(
+        40,
+        "number of tokens of a text that is generated and shown at each evaluation; 0: none",
+        ge=0,
+        le=COPIES,
+    )
+    prompt: str = setting("", "prompt of that text")
 
 
 @dataclass(frozen=True, kw_only=True)
 class LanguageScoring:
-    """What can be chosen for the evaluation of a language model."""
+    """Options of the evaluation of a language model."""
 
     length: int | None = setting(
         None,
-        "window length in tokens; if unset, training.length of the run, or the model's context, at "
-        "most 1,024",
+        "window length in tokens; if unset, training.length of the run, or the model's context "
+        "length, at most 1,024",
     )
     tokens: int | None = setting(
         None,
@@ -71,16 +86,16 @@ class LanguageScoring:
         gt=0,
     )
     sample: int = setting(
-        0, "number of tokens of a text that is written after the prompt", ge=0, le=COPIES
+        0, "number of tokens of a text that is generated from the prompt; 0: none", ge=0, le=COPIES
     )
-    prompt: str = setting("", "what that text begins with")
+    prompt: str = setting("", "prompt of that text")
 
 
 @dataclass(frozen=True, kw_only=True)
 class LanguageRunConfig(RunSettings):
-    """One training run of a language model, from nothing or from another (`training.start`)."""
+    """Configuration of a language-modelling run, from scratch or from `training.start`."""
 
-    recipe: str = setting("gpt", "name of the recipe this came from")
+    recipe: str = setting("gpt", "name of the recipe that these settings extend")
     data: LanguageDataConfig = section(LanguageDataConfig)
     model: GPTConfig = section(GPTConfig)
     training: LanguageTrainingConfig = section(LanguageTrainingConfig)
@@ -89,18 +104,19 @@ class LanguageRunConfig(RunSettings):
 
     @property
     def decided_by_data(self) -> frozenset[str]:
-        """Settings that follow from the data, or from the model it starts from."""
+        """The dotted keys of the settings that the data or the pre-trained model decide."""
         if self.training.start is None:
             return frozenset({"model.vocabulary"})
-        given = {f"model.{name}" for name in GPTConfig.__dataclass_fields__}
-        return frozenset(given - {"model.dropout"})
+        shape = {f"model.{name}" for name in GPTConfig.__dataclass_fields__}
+        return frozenset(shape - {"model.dropout"})
 
 
 def gpt() -> LanguageRunConfig:
-    """A language model on your own text: 6 layers, width 384, today's blocks, 8,000 pieces.
+    """A language model (GPT) trained on your own text: 6 layers, width 384, vocabulary 8,000.
 
-    For some megabytes of text and an hour or two on a laptop. --from MODEL fine-tunes instead, and
-    --lora.rank 8 trains small adapters only.
+    Blocks as in recent models (modern-mini). For a few megabytes of text and an hour or two on a
+    laptop. --from MODEL fine-tunes a model instead, and --lora.rank 8 trains low-rank adapters
+    only.
     """
     return LanguageRunConfig(
         recipe="gpt",
@@ -113,7 +129,7 @@ def gpt() -> LanguageRunConfig:
 
 
 def gpt_tiny() -> LanguageRunConfig:
-    """A small language model to see it work: 4 layers, width 128, 2,000 pieces.
+    """A small language model for a first try: 4 layers, width 128, vocabulary 2,000.
 
     headway train gpt-tiny --data python-docs: under 3 minutes on 2 cores, nothing to download.
     """
@@ -130,19 +146,20 @@ def gpt_tiny() -> LanguageRunConfig:
 
 
 def gpt_shakespeare() -> LanguageRunConfig:
-    """The classroom's character model: tiny Shakespeare, from $HEADWAY_DATA/lm.
+    """A character-level language model of tiny Shakespeare, from $HEADWAY_DATA/lm.
 
-    nanoGPT's setting for a CPU: 4 layers, 4 heads, width 128, context 64, 12 rows, 2,000 steps;
-    about two minutes. --model modern-char for today's blocks. Losses: docs/results.md.
+    nanoGPT's settings for a CPU: 4 layers, 4 heads, width 128, context length 64, batch size 12,
+    2,000 steps; about two minutes. --model modern-char for blocks as in recent models. Losses:
+    docs/results.md.
     """
     folder = os.environ.get("HEADWAY_DATA")
 
-    def half(name: str) -> tuple[str, ...]:
+    def split(name: str) -> tuple[str, ...]:
         return (str(Path(folder, "lm", f"tinyshakespeare.{name}.txt.gz")),) if folder else ()
 
     return LanguageRunConfig(
         recipe="gpt-shakespeare",
-        data=LanguageDataConfig(train=half("train"), valid=half("valid"), tokenizer="characters"),
+        data=LanguageDataConfig(train=split("train"), valid=split("valid"), tokenizer="characters"),
         model=GPTConfig(**GPTConfig.sizes["char"]),  # type: ignore[arg-type]
         optimizer=OptimizerConfig(lr=2e-3, beta2=0.99, eps=1e-8, weight_decay=0.1),
         schedule=ScheduleConfig(kind="cosine", warmup=100, final=0.1),

@@ -1,4 +1,4 @@
-"""From a person's text files to tokenizer, shards and held-out text in the run folder."""
+"""The data of language modelling: tokenizer, shards and held-out text in the run folder."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TRAINED = ("bpe", "characters")
 
 @dataclass(frozen=True)
 class PreparedLanguage:
-    """What a language model learns from: one corpus for each of data.train."""
+    """The tokenizer, one training corpus for each text of data.train, and the validation corpus."""
 
     tokenizer: TextTokenizer
     train: list[TextCorpus]
@@ -30,27 +30,30 @@ class PreparedLanguage:
 
 
 def check_sources(config: LanguageRunConfig) -> None:
-    """UsageError unless all text is there and the weights go with it."""
+    """Raise UsageError if text is missing, or if settings conflict."""
     data = config.data
     check_text(data, config.recipe)
     if data.weights and len(data.weights) != len(data.train):
         raise UsageError(
             f"--data.weights has {len(data.weights)} numbers for {len(data.train)} texts",
-            hint="one for each",
+            hint="give one number for each text",
         )
     if any(weight < 0 for weight in data.weights) or (data.weights and not sum(data.weights)):
         raise UsageError(
-            f"--data.weights {' '.join(f'{weight:g}' for weight in data.weights)}: no shares",
-            hint="positive numbers; 3 1 takes three rows of the first for one of the second",
+            f"--data.weights {' '.join(f'{weight:g}' for weight in data.weights)}: weights must "
+            "be at least 0, and their sum above 0",
+            hint="3 1 samples three sequences of the first text for one of the second",
         )
     if config.lora.rank and config.optimizer.kind == "muon":
         raise UsageError(
-            "adapters (lora.rank) are no matrices for Muon", hint="--optimizer.kind adamw"
+            "lora.rank cannot be combined with optimizer.kind=muon", hint="--optimizer.kind adamw"
         )
     if config.training.start is not None:
         if data.tokenizer != "bpe":
             raise UsageError(
-                "a model to start from brings its tokenizer", hint="leave out --data.tokenizer"
+                f"data.tokenizer={data.tokenizer}: fine-tuning uses the tokenizer of the "
+                "pre-trained model",
+                hint="leave out --data.tokenizer",
             )
     elif data.tokenizer not in TRAINED and not Path(data.tokenizer).is_dir():
         raise UsageError(
@@ -62,8 +65,11 @@ def check_sources(config: LanguageRunConfig) -> None:
 def prepare_language(
     config: LanguageRunConfig, start: TextBundle | None, folder: Path, emit: Emit
 ) -> PreparedLanguage:
-    """Tokenizer and shards in `folder`, made once. Pieces are learned from training
-    text alone; an alphabet is that of all text, as a character that it lacks could not be read."""
+    """Prepare tokenizer and shards in the run folder, or reuse them.
+
+    BPE is trained on the training text only. A character vocabulary has the characters of all text,
+    because unknown characters could not be encoded.
+    """
     data = config.data
     halves = [Halves(source, data, emit) for source in data.train]
     tokenizer = _tokenizer(data, start, halves, folder, emit)
@@ -71,14 +77,15 @@ def prepare_language(
     def shards(name: str, parts: Callable[[], Iterator[Part]]) -> TextCorpus:
         return prepared(
             folder / "data" / name,
-            lambda place: TextCorpus.open(place, tokenizer),
-            lambda place, progress: prepare_text(parts(), tokenizer, place, progress),
+            lambda path: TextCorpus.open(path, tokenizer),
+            lambda path, progress: prepare_text(parts(), tokenizer, path, progress),
             emit,
         )
 
-    many = len(halves) > 1
+    numbered = len(halves) > 1
     train = [
-        shards(f"train-{i + 1}" if many else "train", half.train) for i, half in enumerate(halves)
+        shards(f"train-{i + 1}" if numbered else "train", half.train)
+        for i, half in enumerate(halves)
     ]
     return PreparedLanguage(tokenizer, train, shards("valid", lambda: held_out(data, halves)))
 
@@ -93,15 +100,15 @@ def _tokenizer(
     if (folder / FILE).exists():
         tokenizer, how = load_tokenizer(folder), "reused"
     elif start is not None:
-        tokenizer, how = start.tokenizer, "of the model it starts from"
+        tokenizer, how = start.tokenizer, "of the pre-trained model"
     elif data.tokenizer in TRAINED:
         emit({"kind": "preparing", "what": "tokenizer", "done": 0, "unit": "bytes"})
         if data.tokenizer == "bpe":
             texts = (part.text for half in halves for part in half.train())
             tokenizer = TextPieces.train(texts, data.vocabulary)
         else:
-            every = read_documents((*data.train, *data.valid), data.split, data.key)
-            tokenizer = Characters.train(part.text for part in every)
+            parts = read_documents((*data.train, *data.valid), data.split, data.key)
+            tokenizer = Characters.train(part.text for part in parts)
         how = data.tokenizer
     else:
         tokenizer, how = load_as(TextBundle, data.tokenizer).tokenizer, f"of {data.tokenizer}"

@@ -1,4 +1,4 @@
-"""How well a language model predicts a text: nats per token, bits per byte, perplexity."""
+"""The evaluation of a language model: nats per token, bits per byte and perplexity."""
 
 from __future__ import annotations
 
@@ -23,18 +23,24 @@ from headway.tasks.language_modeling.config import LanguageEvaluationConfig, Lan
 from headway.tasks.sections import TextDataConfig
 from headway.training import TextObjective
 
-BATCH_TOKENS = 4096  # tokens scored at once where no run says how many
-LONGEST_WINDOW = 1024  # unless asked for
+BATCH_TOKENS = 4096
+"""Batch size in tokens, for a model without a run."""
+
+LONGEST_WINDOW = 1024
+"""Maximum default window length."""
+
 LENGTH_LIMIT = 2**17
+"""Maximum window length of a model without a maximum context length."""
+
 AS_THE_RUN = LanguageScoring()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Windows:
-    """How a text is cut into windows, and how many tokens of it are scored.
+    """How a text is split into windows, and how many of its tokens are scored.
 
-    length: targets of a window. rows: windows scored at once. tokens: the number scored, rounded up
-    to whole batches; None for all.
+    length: the number of targets of a window. rows: the batch size, in windows. tokens: the number
+    of tokens that are scored, rounded up to whole batches; None: all.
     """
 
     length: int
@@ -44,8 +50,7 @@ class Windows:
 
 @dataclass(frozen=True, kw_only=True)
 class ScoredText:
-    """A text that is scored: its tokens, and the windows into which it is cut unless the options of
-    the evaluation name others."""
+    """The tokens of a text to score, and its windows, which options of the evaluation override."""
 
     corpus: TextCorpus
     windows: Windows
@@ -56,7 +61,10 @@ class ScoredText:
 
 
 def windows_of(bundle: TextBundle, config: Any | None) -> Windows:
-    """Those of a run's validation; without a run, the model's context, at most LONGEST_WINDOW."""
+    """Return the windows of a run's validation.
+
+    Without a run, the window length is the model's context length, at most LONGEST_WINDOW.
+    """
     if config is not None and isinstance(config.evaluation, LanguageEvaluationConfig):
         training = config.training
         return Windows(length=training.length, rows=training.rows, tokens=config.evaluation.tokens)
@@ -65,23 +73,26 @@ def windows_of(bundle: TextBundle, config: Any | None) -> Windows:
 
 
 def held_out_text(bundle: TextBundle, run: Path, config: Any) -> ScoredText:
-    """The held-out text of a run. UsageError if it is not there."""
+    """Open the held-out text of a run. Raises UsageError if it is missing."""
     folder = run / "data" / "valid"
     if not folder.is_dir():
         raise UsageError(
-            "the run's held-out text is not there", str(folder), "name a text file or folder"
+            "the held-out text of the run is missing", str(folder), "name a text file or folder"
         )
     corpus = TextCorpus.open(folder, bundle.tokenizer)
     return ScoredText(corpus=corpus, windows=windows_of(bundle, config))
 
 
 def read_text(bundle: TextBundle, paths: Sequence[Path], config: Any | None) -> ScoredText:
-    """All of the text of files, folders of them or collections, cut into documents as the run's
-    text is. DataError, UsageError."""
+    """Read and encode the text of files, folders or collections.
+
+    It is split into documents by the settings of the run, or by the defaults. Raises DataError or
+    UsageError for text that cannot be read.
+    """
     data = None if config is None else config.data
-    cut = data if isinstance(data, TextDataConfig) else TextDataConfig()
+    settings = data if isinstance(data, TextDataConfig) else TextDataConfig()
     with tempfile.TemporaryDirectory() as folder:  # the files stay mapped after they are removed
-        parts = read_documents([str(path) for path in paths], cut.split, cut.key)
+        parts = read_documents([str(path) for path in paths], settings.split, settings.key)
         corpus = prepare_text(parts, bundle.tokenizer, Path(folder) / "text")
     windows = replace(windows_of(bundle, config), tokens=None)
     return ScoredText(corpus=corpus, windows=windows)
@@ -94,35 +105,38 @@ def evaluate(
     options: LanguageScoring = AS_THE_RUN,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Scores:
-    """Score a text in consecutive windows that do not overlap: every token but the first of the
-    text is a target once, predicted from the earlier tokens of its window and its document.
+    """Score a text in consecutive windows without overlap.
 
-    nats: mean negative log-likelihood of a token. bits_per_byte: of all of the text if what was
-    scored is like the rest. perplexity = exp(nats), infinite where that is too large for a number.
-    progress: called before each batch with the number of tokens scored so far. Of a text whose
-    documents end in <eos>, <bos> is no target. UsageError if the model has no such context.
+    Every token but the first of the text is a target once, predicted from the earlier tokens of its
+    window and its document. If documents end in <eos>, <bos> is no target.
+
+    progress: called before each batch with the number of tokens scored so far. Raises UsageError if
+    the window length is above the model's context length.
+
+    The scores are nats, the mean negative log-likelihood per token; bits_per_byte, extrapolated to
+    the whole text; and perplexity = exp(nats), infinite if that overflows.
     """
     windows, corpus = _chosen(bundle, text.windows, options), text.corpus
     objective, count = TextObjective(), 0
-    most = None
+    limit = None
     if windows.tokens is not None:
-        most = -(-windows.tokens // (windows.rows * windows.length))
+        limit = -(-windows.tokens // (windows.rows * windows.length))
 
     def batches() -> Iterator[TextBatch]:
-        every = in_order(corpus, windows.rows, windows.length, str(bundle.device))
-        for batch in islice(every, most):
+        all_batches = in_order(corpus, windows.rows, windows.length, str(bundle.device))
+        for batch in islice(all_batches, limit):
             progress(count)
             yield batch
 
     def loss(batch: TextBatch) -> tuple[float, int]:
         nonlocal count
-        of_batch = objective(bundle.model, batch)
-        count += of_batch.count
-        return of_batch.nats.item(), of_batch.count
+        batch_loss = objective(bundle.model, batch)
+        count += batch_loss.count
+        return batch_loss.nats.item(), batch_loss.count
 
     nats = mean_nats(loss, batches())
-    unlearned = len(corpus.offsets) if corpus.marks_ends else 1
-    bits = bits_per_byte(nats * (len(corpus) - unlearned), corpus.num_bytes)
+    not_predicted = len(corpus.offsets) if corpus.marks_ends else 1
+    bits = bits_per_byte(nats * (len(corpus) - not_predicted), corpus.num_bytes)
     metrics = {"nats": nats, "bits_per_byte": bits, "perplexity": perplexity(nats)}
     return Scores(
         tuple(Metric(name, value, higher_is_better=False) for name, value in metrics.items()),
@@ -132,18 +146,18 @@ def evaluate(
 
 
 def perplexity(nats: float) -> float:
-    """exp(nats), infinite where that is too large for a number."""
+    """Return exp(nats), or infinity if that overflows."""
     return math.exp(nats) if nats < 700 else math.inf
 
 
 def _chosen(bundle: TextBundle, windows: Windows, options: LanguageScoring) -> Windows:
-    """The windows of the text, with what the options name instead."""
-    longest, why = bundle.model.max_length, "the model's context"
+    """Return the windows of the text, with the length and tokens of the options if they are set."""
+    longest, reason = bundle.model.max_length, "the model's context length"
     if longest is None:
-        longest, why = LENGTH_LIMIT, "as attention takes memory with the square of it"
+        longest, reason = LENGTH_LIMIT, "because the memory of attention is quadratic in the length"
     length, tokens = options.length, options.tokens
     if length is not None and not 1 <= length <= longest:
-        raise UsageError(f"--length {length}: must be from 1 to {longest:,}, {why}")
+        raise UsageError(f"--length {length}: must be from 1 to {longest:,}, {reason}")
     return replace(
         windows,
         length=windows.length if length is None else length,
@@ -152,7 +166,7 @@ def _chosen(bundle: TextBundle, windows: Windows, options: LanguageScoring) -> W
 
 
 def _samples(bundle: TextBundle, options: LanguageScoring) -> list[Mapping[str, str]]:
-    """A text that the model writes, so that a person sees what the numbers mean."""
+    """Generate a text from the prompt, as an illustration of the scores."""
     if not options.sample:
         return []
     ((text,),) = bundle.generate([options.prompt], max_tokens=options.sample)

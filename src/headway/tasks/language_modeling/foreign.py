@@ -1,4 +1,4 @@
-"""Language models of Hugging Face folders (`...ForCausalLM`)."""
+"""Conversion of language models from and to Hugging Face folders (`...ForCausalLM`)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from headway.models import GPT
 
 
 def from_hugging_face(model: GPT, folder: Path, model_type: str) -> TextBundle:
-    """The model with the tokenizer of the folder."""
+    """Make a bundle of the model with the tokenizer of the folder."""
     return TextBundle(model, interop.read_tokenizer(folder))
 
 
 def to_hugging_face(bundle: TextBundle, folder: Path, family: str | None) -> Exported:
-    """The folder of a language model, with its tokenizer."""
+    """Write a Hugging Face folder with the language model and its tokenizer."""
     return interop.export(bundle.model, bundle.tokenizer, folder, family)

@@ -1,4 +1,4 @@
-"""Language models as a run: text in, the model that predicts held-out text best out."""
+"""The job of a language-modelling run."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ from headway.tasks.language_modeling.evaluation import ScoredText, Windows
 from headway.tasks.text_data import opened
 from headway.training import Stream, TextObjective
 
-WATCHED = 40  # tokens whose attention is kept as the run goes on
+WATCHED = 40
+"""Number of tokens of the example whose attention is recorded during training."""
 
 
 class LanguageJob:
-    """A `Job`: a GPT and the text it learns from. start: what is fine-tuned, if anything."""
+    """A `Job` that trains a GPT on text. start: the pre-trained model, or None."""
 
     def __init__(
         self,
@@ -39,9 +40,9 @@ class LanguageJob:
         self.config = _fitted(config, prepared, start)
         self.prepared, self.start = prepared, start
         training, data = self.config.training, self.config.data
-        shown = self.config.evaluation
-        self.evaluation = LanguageScoring(sample=shown.sample, prompt=shown.prompt)
-        windows = Windows(length=training.length, rows=training.rows, tokens=shown.tokens)
+        settings = self.config.evaluation
+        self.evaluation = LanguageScoring(sample=settings.sample, prompt=settings.prompt)
+        windows = Windows(length=training.length, rows=training.rows, tokens=settings.tokens)
         self.held_out = ScoredText(corpus=prepared.valid, windows=windows)
         self.objective = TextObjective()
         self.rows = TextRows(
@@ -76,7 +77,7 @@ class LanguageJob:
         tokens = training.rows * training.length * training.accumulate
         return {
             "model": f"{model.num_layers} layers, d={model.model_dim}, {model.num_heads} heads, "
-            f"{model.vocabulary:,} pieces",
+            f"vocabulary size {model.vocabulary:,}",
             "batches": f"{tokens:,} tokens",
             "batches_an_epoch": self.rows.batches_an_epoch,
             "unit": "tok",
@@ -86,37 +87,37 @@ class LanguageJob:
 def _fitted(
     config: LanguageRunConfig, prepared: PreparedLanguage, start: TextBundle | None
 ) -> LanguageRunConfig:
-    """With the sizes that the start decides; or the tokenizer, and room for the rows."""
+    """Set the shape of the pre-trained model, or the vocabulary size and the maximum length."""
     if start is not None:
-        given = {f"model.{name}": value for name, value in asdict(start.config).items()}
-        given["model.dropout"] = config.model.dropout
-        return override(config, given, "the model to start from")
+        shape = {f"model.{name}": value for name, value in asdict(start.config).items()}
+        shape["model.dropout"] = config.model.dropout
+        return override(config, shape, "the pre-trained model")
     length = max(config.model.max_length, config.training.length)
     decided = {"model.vocabulary": prepared.tokenizer.size, "model.max_length": length}
     return override(config, decided, "the tokenizer")
 
 
 def prepare(config: LanguageRunConfig, folder: Path, machine: Machine, emit: Emit) -> Job:
-    """Tokenizer and shards in the run folder, and the model that is fine-tuned, if any."""
+    """Prepare tokenizer and shards in the run folder, and load the pre-trained model if any."""
     training = config.training
     start = opened(TextBundle, training.start, training.length) if training.start else None
     prepared = prepare_language(config, start, folder, emit)
     job = LanguageJob(config, prepared, start, machine)
     _check_prompt(job)
-    seen = config.training.steps * config.training.rows * config.training.length
-    epochs = seen * config.training.accumulate / sum(len(corpus) for corpus in prepared.train)
+    tokens = config.training.steps * config.training.rows * config.training.length
+    epochs = tokens * config.training.accumulate / sum(len(corpus) for corpus in prepared.train)
     if epochs > 20:
-        text = f"{math.floor(epochs)} passes over the text: it will be learned by heart; "
-        emit({"kind": "note", "text": text + "fewer --steps, or --model.dropout 0.2"})
+        text = f"{math.floor(epochs)} epochs: the model will overfit the text; "
+        emit({"kind": "note", "text": text + "use fewer --steps, or --model.dropout 0.2"})
     return job
 
 
 def _check_prompt(job: LanguageJob) -> None:
-    """UsageError now, and not at the first evaluation, for a prompt that cannot be read."""
-    room = job.config.model.max_length
-    asked = len(job.prepared.tokenizer.begin(job.config.evaluation.prompt))
-    if asked > room:
+    """Raise UsageError for a prompt that is too long, before the first evaluation."""
+    limit = job.config.model.max_length
+    length = len(job.prepared.tokenizer.begin(job.config.evaluation.prompt))
+    if length > limit:
         raise UsageError(
-            f"evaluation.prompt has {asked} tokens, and the model sees {room}",
-            hint="a shorter prompt",
+            f"evaluation.prompt has {length} tokens, but the model's maximum length is {limit}",
+            hint="shorten --evaluation.prompt",
         )

@@ -6,7 +6,7 @@ from headway.evaluation.scores import Scores
 
 
 def score_lines(scores: Scores) -> list[str]:
-    """Perplexity, nats and bits; then what was scored. The sample, if one was written."""
+    """Format perplexity, nats and bits, the number of tokens, and the generated sample if any."""
     counts = scores.counts
     lines = [
         f"perplexity {scores['perplexity']:.2f}   {scores['nats']:.4f} nats per token, "

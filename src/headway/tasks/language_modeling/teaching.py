@@ -31,15 +31,17 @@ from headway.transforms.fast.documents import unpacked
 
 @dataclass(frozen=True, kw_only=True)
 class StudentDataConfig(TextDataConfig):
-    """The teacher brings its tokenizer."""
+    """The training text of a student; the tokenizer is that of the teacher."""
 
     weights: tuple[float, ...] = setting(
-        (), "shares of training rows from each of train; none: by length"
+        (),
+        "sampling weights of the texts of train: the fraction of sequences from each; if unset, "
+        "in proportion to their lengths",
     )
 
 
 def _as_language_modeling(config: Any) -> LanguageRunConfig:
-    """The configuration of a run of a language model on the same text."""
+    """Return the configuration of a language-modelling run on the same text."""
     training = config.training
     return LanguageRunConfig(
         recipe=config.recipe,
@@ -61,24 +63,24 @@ def _check(config: Any) -> None:
 def _prepare(
     config: Any, teacher: TextBundle, folder: Path, machine: Machine, emit: Emit
 ) -> Course:
-    """The text, encoded, and how it is read."""
-    own = _as_language_modeling(config)
+    """Encode the text with the tokenizer of the teacher."""
+    as_run = _as_language_modeling(config)
     check_room(teacher, str(config.training.teacher), config.training.length)
-    job = LanguageJob(own, prepare_language(own, teacher, folder, emit), teacher, machine)
+    job = LanguageJob(as_run, prepare_language(as_run, teacher, folder, emit), teacher, machine)
     return Course(
         rows=job.rows,
         views=_documents,
         held_out=job.held_out,
         evaluation=job.evaluation,
         bundle=lambda model: TextBundle(model, teacher.tokenizer),
-        unit="rows",
+        unit="sequences",
     )
 
 
 def _documents(batch: TextBatch) -> list[View]:
-    """The documents of packed rows, each read as it would be alone, those of like length together.
+    """Split packed sequences into documents, and return one view per group of equal lengths.
 
-    What counts is the token: a document as much as it is long.
+    A document is computed as it would be alone. Its weight is its number of tokens.
     """
     lengths = batch.lengths or [(batch.tokens.shape[1],)] * len(batch.tokens)
     tokens, is_target = batch.tokens.flatten(), batch.targets.flatten() != IGNORED

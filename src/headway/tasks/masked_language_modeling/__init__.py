@@ -1,4 +1,4 @@
-"""Masked language modelling: text encoders that predict masked words and next sentences.
+"""Masked language modelling and next-sentence prediction: pre-training of text encoders.
 
 Devlin et al. 2019 (BERT), Liu et al. 2019 (RoBERTa).
 """
@@ -75,7 +75,7 @@ class MaskedLanguageModeling:
         return prepare(config, folder, machine, emit)
 
     def reads(self, path: Path) -> bool:
-        """Whether it is text and not a table."""
+        """Return whether the file is running text, not a table."""
         return ending(path) not in TABLES
 
     def read(
@@ -92,11 +92,11 @@ class MaskedLanguageModeling:
     def held_out(
         self, bundle: EncoderBundle, run: Path, config: Any, options: EncoderScoring
     ) -> HeldOutText:
-        """Of a run whose prepared rows were removed, the sentences alone."""
+        """Return the held-out text of the run; only its sentences if prepared data was removed."""
         folders = held_out_folders(config, run).values()
         missing = [str(folder) for folder in folders if not folder.is_dir()]
         if missing:
-            text = f"masked words are not evaluated, there is no {', '.join(missing)}"
+            text = f"no scores for masked words: the prepared data {', '.join(missing)} is missing"
             warnings.warn(text, HeadwayWarning, stacklevel=2)
         return HeldOutText(
             sources={} if missing else held_out_sources(bundle, config, run),

@@ -1,4 +1,4 @@
-"""Configuration of a pre-training run of a text encoder, and the recipes."""
+"""Configuration of a masked-language-modelling run, and the recipes."""
 
 from __future__ import annotations
 
@@ -21,23 +21,31 @@ from headway.training import OptimizerConfig, ScheduleConfig
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderDataConfig(TextDataConfig):
-    """Of encoders. Where several texts (languages) are named, each has its own share and pairs."""
+    """The training text of an encoder, and its tokenizer.
+
+    If several texts (languages) are named, sequences are sampled from each by its own weight, and
+    sentence pairs are made within a text.
+    """
 
     smoothing: float = setting(
         0.7,
-        "exponent of the shares of several texts, in rows and where word pieces are learned: "
-        "1 by length, 0 all alike",
+        "exponent of the sampling weights of several texts (languages), in training and for the "
+        "tokenizer: 1: in proportion to their lengths, 0: uniform",
         ge=0,
         le=1,
     )
     tokenizer: str | None = setting(
-        None, "the folder of a model, to take its tokenizer; none: word pieces are learned"
+        None,
+        "folder of a model whose tokenizer is used; if unset, a WordPiece tokenizer is trained",
     )
-    vocabulary: int = setting(8000, "word pieces that are learned", ge=100, le=VOCABULARY)
-    lower: bool = setting(True, "of those: no capitals and no accents")
+    vocabulary: int = setting(
+        8000, "vocabulary size of the trained tokenizer", ge=100, le=VOCABULARY
+    )
+    lower: bool = setting(True, "the trained tokenizer lowercases text and strips accents")
     new_pieces: int = setting(
         0,
-        "words of this text that a model to start from learns as pieces of their own",
+        "number of frequent words of the text that are added to the vocabulary of a pre-trained "
+        "model",
         ge=0,
         le=VOCABULARY,
     )
@@ -45,55 +53,77 @@ class EncoderDataConfig(TextDataConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderTrainingConfig(BlocksLoopConfig):
-    steps: int = setting(6000, "updates", gt=0)
+    """Settings of the training loop of an encoder."""
+
+    steps: int = setting(6000, "number of updates", gt=0)
     average: float = averaging(0.0)
-    rows: int = setting(32, "rows of a batch", gt=0, le=BATCH)
-    length: int = setting(128, "most tokens of a row, its marks included", ge=8, le=LENGTH)
-    short: float = setting(0.1, "share of the pairs that aim at a shorter length", ge=0, le=1)
+    rows: int = setting(32, "batch size, in sequences", gt=0, le=BATCH)
+    length: int = setting(
+        128, "maximum sequence length in tokens, special tokens included", ge=8, le=LENGTH
+    )
+    short: float = setting(
+        0.1, "fraction of the sentence pairs that are built for a shorter random length", ge=0, le=1
+    )
     mixed: int = setting(
         0,
-        "of several texts, so many passes first in which a second text that stands elsewhere may "
-        "come from any of them; afterwards from its own",
+        "for several texts (languages): number of first epochs in which the random second text of "
+        "next-sentence prediction may be of any text; afterwards it is of the same text",
         ge=0,
         le=COPIES,
     )
     start: str | None = setting(
-        None, "go on from this: a run, or the folder of an encoder (short: --from)"
+        None,
+        "encoder whose pre-training is continued: a run, or the folder of an encoder (short: "
+        "--from); if unset, training from scratch",
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderEvaluationConfig(ObservationConfig):
-    metric: Literal["mlm_nats"] = setting("mlm_nats", "what the kept model is best by")
-    rows: int = setting(400, "held-out rows looked at each time", gt=0, le=BATCH)
-    sample: int = setting(5, "guesses shown at a hidden word each time; 0: none", ge=0, le=COPIES)
+    """Settings of the evaluation during training."""
+
+    metric: Literal["mlm_nats"] = setting("mlm_nats", "metric that selects the best model")
+    rows: int = setting(
+        400, "maximum number of held-out sequences at each evaluation", gt=0, le=BATCH
+    )
+    sample: int = setting(
+        5,
+        "number of predictions shown for one masked word at each evaluation; 0: none",
+        ge=0,
+        le=COPIES,
+    )
     sentences: int = setting(
-        40, "of runs that go on from a model: held-out sentences for pseudo-perplexity", gt=0
+        40,
+        "number of held-out sentences for pseudo-perplexity, if pre-training of a model is "
+        "continued",
+        gt=0,
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderScoring:
-    """How an evaluation is made."""
+    """Options of the evaluation of a text encoder."""
 
-    rows: int = setting(2000, "Maximum number of held-out rows of each text.", gt=0, le=BATCH)
+    rows: int = setting(2000, "maximum number of held-out sequences of each text", gt=0, le=BATCH)
     sentences: int = setting(
-        300, "Maximum number of sentences for pseudo-perplexity, taken evenly; 0: none.", ge=0
+        300,
+        "maximum number of sentences for pseudo-perplexity, evenly spaced; 0: none",
+        ge=0,
     )
     sample: int = setting(
-        0, "Number of predictions shown for one masked word; 0: none.", ge=0, le=COPIES
+        0, "number of predictions that are shown for one masked word; 0: none", ge=0, le=COPIES
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderRunConfig(RunSettings):
-    """One pre-training run of an encoder, from nothing or from another (`training.start`).
+    """Configuration of a pre-training run of an encoder, from scratch or from `training.start`.
 
-    `model.next_sentence` says what a row is: two texts of which one must tell whether they belong
-    together (BERT), or as many sentences as fit (RoBERTa).
+    `model.next_sentence` decides what a sequence is: a pair of texts for next-sentence prediction
+    (BERT), or as many sentences as fit (RoBERTa).
     """
 
-    recipe: str = setting("bert", "name of the recipe this came from")
+    recipe: str = setting("bert", "name of the recipe that these settings extend")
     data: EncoderDataConfig = section(EncoderDataConfig)
     masking: MaskingConfig = section(MaskingConfig, after="data")
     model: BertConfig = section(BertConfig)
@@ -102,11 +132,11 @@ class EncoderRunConfig(RunSettings):
 
     @property
     def decided_by_data(self) -> frozenset[str]:
-        """Settings that follow from the data, or from the model it starts from."""
+        """The dotted keys of the settings that the data or the pre-trained model decide."""
         if self.training.start is None:
             return frozenset({"model.vocabulary", "model.max_length"})
-        given = {f"model.{name}" for name in BertConfig.__dataclass_fields__}
-        return frozenset(given - {"model.dropout"})
+        shape = {f"model.{name}" for name in BertConfig.__dataclass_fields__}
+        return frozenset(shape - {"model.dropout"})
 
 
 _ENCODER_OPTIMIZER = OptimizerConfig(
@@ -114,21 +144,25 @@ _ENCODER_OPTIMIZER = OptimizerConfig(
 )
 
 
-def _encoder_model(layers: int, width: int, heads: int, **others: Any) -> BertConfig:
-    """A size as BERT has it, with norms that need no slow start, and positions that tell a word its
-    neighbours from the first step: a learned table must first learn them (docs/results.md)."""
+def _encoder_model(layers: int, width: int, heads: int, **settings: Any) -> BertConfig:
+    """Configure an encoder in BERT's proportions, with two differences that speed up training.
+
+    Pre-norm needs no long warm-up. Rotary positions encode neighbourhood from the first step, which
+    learned position embeddings must learn first (docs/results.md).
+    """
     shape = {"num_layers": layers, "model_dim": width, "num_heads": heads, "ffn_dim": 4 * width}
     today = {"max_length": 128, "norm": "pre", "positions": "rotary"}
-    return BertConfig(**{**today, **shape, **others})
+    return BertConfig(**{**today, **shape, **settings})
 
 
 def bert() -> EncoderRunConfig:
-    """An encoder pre-trained on your own text: hidden words, next sentences; 6 layers of 256.
+    """An encoder (BERT) pre-trained on your own text: 6 layers, width 256.
 
-    For some megabytes of text and an hour or two on a laptop. Several texts (languages) are mixed
-    by --data.smoothing. Rotary positions, norms before the sublayers and Muon for the matrices take
-    a fraction of the steps; the paper's, which Hugging Face's form has too, are --model.positions
-    learned --model.norm post --optimizer.kind adamw --optimizer.lr 1e-4.
+    Masked language modelling and next-sentence prediction. For a few megabytes of text and an hour
+    or two on a laptop. Several texts (languages) are mixed by --data.smoothing. Rotary positions,
+    pre-norm and Muon need a fraction of the steps of the paper's settings, which are those of
+    Hugging Face: --model.positions learned --model.norm post --optimizer.kind adamw --optimizer.lr
+    1e-4.
     """
     return EncoderRunConfig(
         recipe="bert",
@@ -140,10 +174,10 @@ def bert() -> EncoderRunConfig:
 
 
 def bert_domain() -> EncoderRunConfig:
-    """An encoder goes on with its pre-training on the text of a domain: --from MODEL.
+    """Domain-adaptive pre-training of an encoder on the text of a domain: --from MODEL.
 
-    --data.new-pieces 1000 gives it words of that text. Pseudo-perplexity and tokens a word are told
-    before and after. Gururangan et al. 2020.
+    --data.new-pieces 1000 adds words of that text to the vocabulary. Pseudo-perplexity and tokens
+    per word are printed before and after. Gururangan et al. 2020.
     """
     return EncoderRunConfig(
         recipe="bert-domain",
@@ -156,7 +190,7 @@ def bert_domain() -> EncoderRunConfig:
 
 
 def bert_tiny() -> EncoderRunConfig:
-    """A small encoder to see it work: 4 layers, width 128, 2,000 word pieces.
+    """A small encoder for a first try: 4 layers, width 128, vocabulary 2,000.
 
     headway train bert-tiny --data python-docs: a few minutes on 2 cores, nothing to download.
     """
@@ -172,9 +206,10 @@ def bert_tiny() -> EncoderRunConfig:
 
 
 def roberta() -> EncoderRunConfig:
-    """An encoder by hidden words alone: rows full of sentences, other words hidden each epoch.
+    """An encoder (RoBERTa): masked language modelling only, with dynamic masking and full rows.
 
-    Liu et al. 2019. Else as the recipe bert, and what it costs; capitals are kept.
+    Without next-sentence prediction: a sequence has as many sentences as fit. Liu et al. 2019.
+    Settings and cost are those of the recipe bert, but text keeps its capitals.
     """
     return EncoderRunConfig(
         recipe="roberta",

@@ -1,4 +1,4 @@
-"""How well a text encoder predicts: masked words, next sentences, and pseudo-perplexity."""
+"""The evaluation of a text encoder: masked words, next-sentence prediction, pseudo-perplexity."""
 
 from __future__ import annotations
 
@@ -28,7 +28,11 @@ LOWER_IS_BETTER = {"mlm_nats", "nsp_loss"}
 
 @dataclass(frozen=True)
 class RowScores:
-    """Sums over rows: of the nats of masked words and of pairs, and of those predicted right."""
+    """Totals over sequences.
+
+    nats, words, right: cross-entropy, number and correct predictions of masked words. pair_nats,
+    pairs, pairs_right: those of next-sentence prediction.
+    """
 
     nats: float = 0.0
     words: int = 0
@@ -41,7 +45,7 @@ class RowScores:
         return RowScores(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
     def numbers(self) -> dict[str, float]:
-        """Means: nats per masked word and accuracy; of pairs, where there are any."""
+        """Return the means: nats and accuracy of masked words, and of pairs if there are any."""
         numbers = {"mlm_nats": self.nats / self.words, "mlm_accuracy": self.right / self.words}
         if self.pairs:
             numbers["nsp_loss"] = self.pair_nats / self.pairs
@@ -55,18 +59,21 @@ def evaluate(
     options: EncoderScoring = USUAL,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Scores:
-    """Masked words and next sentences of held-out rows, and pseudo-perplexity of sentences.
+    """Evaluate an encoder on held-out sequences with masked words, and on sentences.
 
-    mlm_nats: mean cross-entropy of a masked word; below_unigram: by how much it is below the
-    entropy of the masked words themselves, which no model of single words could reach. nsp_loss and
-    nsp_accuracy: next-sentence prediction. details: the same for each text, "held_out_rows", and
-    what pseudo-perplexity is made of.
+    mlm_nats is the mean cross-entropy per masked word; below_unigram is its difference from the
+    entropy of the masked words, a bound that no unigram model can beat. nsp_loss and nsp_accuracy
+    are those of next-sentence prediction. The details have the same numbers for each text under
+    "held_out_rows", and the parts of the pseudo-perplexity.
 
-    progress: called before each batch with a count of what was processed so far. DataError if there
-    is nothing to evaluate; UsageError for a model that does not predict masked words.
+    progress: called before each batch with the number of examples processed so far. Raises
+    DataError if there is no text, and UsageError for a model without a head for masked words.
     """
     if bundle.model.masked_words is None:
-        raise UsageError("this model has no head for masked words: there is nothing to evaluate")
+        raise UsageError(
+            "the model has no head for masked words, so it cannot be evaluated",
+            hint="headway train bert-domain TEXT --from MODEL trains one",
+        )
     metrics: list[Metric] = []
     counts: dict[str, int] = {}
     details: dict[str, Any] = {"held_out_rows": {}}
@@ -83,7 +90,7 @@ def evaluate(
         }
         details |= {"nats": perplexity.nats, "pseudo_perplexity": parts_of(perplexity)}
     if not metrics:
-        raise DataError("there is no text to evaluate on")
+        raise DataError("no text to evaluate")
     samples = []
     if options.sample and text.sources:
         corpus = next(iter(text.sources.values())).corpus
@@ -92,12 +99,12 @@ def evaluate(
 
 
 def evenly(sentences: Sequence[str], most: int) -> Sequence[str]:
-    """At most that many, at equal distances."""
+    """Choose at most `most` sentences, evenly spaced."""
     return sentences[:: max(1, -(-len(sentences) // most))]
 
 
 def parts_of(perplexity: PseudoPerplexity) -> dict[str, float]:
-    """Pseudo-perplexity per token and per word, and tokens per word."""
+    """Return the pseudo-perplexity per token and per word, and the tokens per word, by name."""
     return {
         "a_token": perplexity.a_token,
         "a_word": perplexity.a_word,
@@ -117,14 +124,14 @@ def _of_sentences(perplexity: PseudoPerplexity) -> list[Metric]:
 def _of_rows(
     bundle: EncoderBundle, text: HeldOutText, most: int, progress: Callable[[int], None]
 ) -> tuple[list[Metric], dict[str, dict[str, float]]]:
-    """The metrics of at most so many rows of each text, together and for each text."""
+    """Evaluate at most `most` sequences of each text; return totals and scores of each text."""
     total, done = RowScores(), 0
     by_text = dict.fromkeys(text.sources, RowScores())
     masked = np.zeros(bundle.tokenizer.size, dtype=np.int64)
     for name, source in text.sources.items():
         for batch in rows_in_order(source, text.batch_size, most, str(bundle.device)):
             progress(done)
-            scores, targets = _judged(bundle, batch)
+            scores, targets = _batch_scores(bundle, batch)
             by_text[name] += scores
             total += scores
             masked += np.bincount(targets, minlength=len(masked))
@@ -138,44 +145,46 @@ def _of_rows(
     return metrics, {name: scores.numbers() for name, scores in by_text.items()}
 
 
-def _judged(bundle: EncoderBundle, batch: MaskedBatch) -> tuple[RowScores, npt.NDArray[np.int64]]:
-    """The sums of one batch, and its masked words."""
-    judged = judge(bundle.model, batch)
-    nats = F.cross_entropy(judged.words, judged.targets, reduction="sum").item()
-    right = int((judged.words.argmax(-1) == judged.targets).sum())
-    scores = RowScores(nats, len(judged.targets), right)
-    if judged.follows is not None and batch.elsewhere is not None:
-        nats = F.cross_entropy(judged.follows, batch.elsewhere, reduction="sum").item()
-        right = int((judged.follows.argmax(-1) == batch.elsewhere).sum())
-        scores += RowScores(pair_nats=nats, pairs=len(judged.follows), pairs_right=right)
-    return scores, judged.targets.cpu().numpy()
+def _batch_scores(
+    bundle: EncoderBundle, batch: MaskedBatch
+) -> tuple[RowScores, npt.NDArray[np.int64]]:
+    """Return the totals of one batch, and the ids of its masked words."""
+    outputs = judge(bundle.model, batch)
+    nats = F.cross_entropy(outputs.words, outputs.targets, reduction="sum").item()
+    correct = int((outputs.words.argmax(-1) == outputs.targets).sum())
+    scores = RowScores(nats, len(outputs.targets), correct)
+    if outputs.follows is not None and batch.elsewhere is not None:
+        nats = F.cross_entropy(outputs.follows, batch.elsewhere, reduction="sum").item()
+        correct = int((outputs.follows.argmax(-1) == batch.elsewhere).sum())
+        scores += RowScores(pair_nats=nats, pairs=len(outputs.follows), pairs_right=correct)
+    return scores, outputs.targets.cpu().numpy()
 
 
 def entropy(counts: npt.NDArray[np.int64]) -> float:
-    """-sum p log p in nats, of the words that occur so often."""
+    """Compute -sum p log p in nats of a distribution, from the counts of words."""
     probabilities = counts[counts > 0] / counts.sum()
     return -float((probabilities * np.log(probabilities)).sum())
 
 
 @torch.inference_mode()
 def _samples(bundle: EncoderBundle, corpus: SentenceCorpus, top: int) -> list[dict[str, str]]:
-    """A held-out sentence with a masked word, so that a person sees what the numbers mean."""
-    tokenizer, room = bundle.tokenizer, bundle.config.max_length
-    chosen = _to_guess(tokenizer, corpus, room)
+    """Predict one masked word of a held-out sentence, as an illustration of the scores."""
+    tokenizer, limit = bundle.tokenizer, bundle.config.max_length
+    chosen = _choose_word(tokenizer, corpus, limit)
     if chosen is None:
         return []
-    ids, place = chosen
-    shown = [*ids[:place], tokenizer.marks.mask, *ids[place + 1 :]]
-    framed, _ = tokenizer.marks.frame(shown)
+    ids, position = chosen
+    masked = [*ids[:position], tokenizer.marks.mask, *ids[position + 1 :]]
+    framed, _ = tokenizer.marks.frame(masked)
     tokens = torch.tensor([framed], device=bundle.device)
     hidden = bundle.model.encode(tokens, None)
-    logits = bundle.model.words(hidden[:, place + 1]).float()
+    logits = bundle.model.words(hidden[:, position + 1]).float()
     best = logits.softmax(-1)[0, : tokenizer.size].topk(min(top, tokenizer.size))
     words = tokenizer.pieces(best.indices.tolist())
-    guesses = zip(words, best.values.tolist(), strict=True)
-    (mask, true) = tokenizer.pieces([tokenizer.marks.mask, ids[place]])
-    before, after = tokenizer.decode(ids[:place]), tokenizer.decode(ids[place + 1 :])
-    output = ", ".join(f"{word} {probability:.2f}" for word, probability in guesses)
+    predictions = zip(words, best.values.tolist(), strict=True)
+    (mask, true) = tokenizer.pieces([tokenizer.marks.mask, ids[position]])
+    before, after = tokenizer.decode(ids[:position]), tokenizer.decode(ids[position + 1 :])
+    output = ", ".join(f"{word} {probability:.2f}" for word, probability in predictions)
     return [
         {
             "prompt": f"{before} {mask} {after}".strip(),
@@ -184,21 +193,24 @@ def _samples(bundle: EncoderBundle, corpus: SentenceCorpus, top: int) -> list[di
     ]
 
 
-def _to_guess(
-    tokenizer: MarkedTokenizer, corpus: SentenceCorpus, room: int
+def _choose_word(
+    tokenizer: MarkedTokenizer, corpus: SentenceCorpus, limit: int
 ) -> tuple[list[int], int] | None:
-    """(a held-out sentence of some length, the place of its longest word that is one piece)."""
+    """Choose a held-out sentence, and in it the position of the longest word that is one token.
+
+    limit: the maximum sequence length. Returns the ids of the sentence and the position, or None.
+    """
     continues = [*tokenizer.continues(), False]
-    fitting = np.flatnonzero((corpus.lengths >= 6) & (corpus.lengths <= min(30, room - 2)))
+    fitting = np.flatnonzero((corpus.lengths >= 6) & (corpus.lengths <= min(30, limit - 2)))
     for number in fitting[len(fitting) // 2 :].tolist():
         ids = corpus.sentence(number)
-        after = [*ids[1:], -1]
-        pieces = tokenizer.pieces(ids)
-        places = [
-            place
-            for place, (i, following) in enumerate(zip(ids, after, strict=True))
-            if not (continues[i] or continues[following] or i in tokenizer.special_ids)
+        following = [*ids[1:], -1]
+        tokens = tokenizer.pieces(ids)
+        positions = [
+            position
+            for position, (i, after) in enumerate(zip(ids, following, strict=True))
+            if not (continues[i] or continues[after] or i in tokenizer.special_ids)
         ]
-        if places:
-            return ids, max(places, key=lambda place: len(pieces[place]))
+        if positions:
+            return ids, max(positions, key=lambda position: len(tokens[position]))
     return None

@@ -1,4 +1,4 @@
-"""Text encoders of Hugging Face folders."""
+"""Conversion of text encoders from and to Hugging Face folders."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from headway.models import Bert
 
 
 def from_hugging_face(model: Bert, folder: Path, model_type: str) -> EncoderBundle:
-    """The model with the tokenizer of the folder, and with how sentence-transformers makes its
-    vectors, where the folder says so."""
-    how = interop.read_sentence_folder(folder)
+    """Make a bundle of the model with the tokenizer of the folder.
+
+    Pooling and maximum length are those of sentence-transformers if the folder specifies them.
+    """
+    settings = interop.read_sentence_folder(folder)
     tokenizer = interop.read_marked(folder, model_type)
-    return EncoderBundle(model, tokenizer, how.pooling, how.length)
+    return EncoderBundle(model, tokenizer, settings.pooling, settings.length)
 
 
 def to_hugging_face(bundle: EncoderBundle, folder: Path, family: str | None) -> Exported:
-    """The folder of a text encoder, with its tokenizer and how it makes vectors."""
+    """Write a Hugging Face folder with the encoder, its tokenizer and its pooling."""
     sentences = interop.SentenceFolder(folder, bundle.pooling, bundle.length)
     return interop.export(bundle.model, bundle.tokenizer, folder, family, sentences=sentences)

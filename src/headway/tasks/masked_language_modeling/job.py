@@ -1,6 +1,6 @@
-"""A training run of a text encoder: from text to a model that predicts masked words.
+"""The job of a masked-language-modelling run: pre-trains a text encoder.
 
-Devlin et al. 2019 (BERT), Liu et al. 2019 (RoBERTa); going on in a domain: Gururangan et al. 2020.
+Devlin et al. 2019 (BERT), Liu et al. 2019 (RoBERTa), Gururangan et al. 2020 (domain adaptation).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from headway.training import MaskedWords, Stream
 
 
 class PretrainingJob:
-    """A `Job`: a BERT and the sentences it learns from. start: what it goes on from, or none."""
+    """A `Job` that pre-trains a BERT on sentences. start: the pre-trained encoder, or None."""
 
     def __init__(
         self,
@@ -88,57 +88,59 @@ class PretrainingJob:
         return self.rows.stream(epoch, position)
 
     def held_out_batches(self) -> Iterator[MaskedBatch]:
-        """The same rows, with the same words hidden, each time."""
+        """Yield the held-out batches; every call yields the same sequences and masked words."""
         text, device = self.held_out, self.machine.device
         for source in text.sources.values():
             yield from rows_in_order(source, text.batch_size, self.evaluation.rows, device)
 
     @cached_property
     def unigram(self) -> tuple[float, float]:
-        """(entropy of the hidden words of the held-out rows, what they cost by the frequencies of
-        the training text), nats a word.
+        """Two unigram baselines of the masked words in held-out sequences, in nats per word.
 
-        The first is below what any model of single words could reach, as it knows these words.
+        The first is their entropy, which no unigram model can beat. The second is their
+        cross-entropy by the word frequencies of the training text. Raises DataError if no word is
+        masked.
         """
         targets = [batch.targets[batch.targets != IGNORED] for batch in self.held_out_batches()]
         size = self.prepared.tokenizer.size
-        hidden = np.bincount(torch.cat(targets).cpu().numpy(), minlength=size)
-        if not hidden.any():
+        masked = np.bincount(torch.cat(targets).cpu().numpy(), minlength=size)
+        if not masked.any():
             data = self.config.data
             raise DataError(
                 "the held-out text has no word to mask",
                 ", ".join(data.valid or data.train),
                 "a longer text, or --data.valid FILE",
             )
-        seen = np.ones(size)
+        counts = np.ones(size)
         for source in self.rows.sources:
-            seen += source.corpus.counts(size)
-        seen[list(self.prepared.tokenizer.special_ids)] = 0
-        there = hidden > 0
-        shares = hidden[there] / hidden.sum()
-        return entropy(hidden), -float((shares * np.log(seen[there] / seen.sum())).sum())
+            counts += source.corpus.counts(size)
+        counts[list(self.prepared.tokenizer.special_ids)] = 0
+        occurs = masked > 0
+        fractions = masked[occurs] / masked.sum()
+        cross_entropy = -float((fractions * np.log(counts[occurs] / counts.sum())).sum())
+        return entropy(masked), cross_entropy
 
     @cached_property
     def sentences(self) -> list[str]:
-        """Some held-out sentences, as the tokenizer spells them."""
+        """Some held-out sentences, decoded by the tokenizer."""
         corpus, most = self.prepared.valid[0], self.config.evaluation.sentences
         chosen = np.unique(np.linspace(0, len(corpus) - 1, most).round().astype(int))
         texts = [self.prepared.tokenizer.decode(corpus.sentence(int(i))) for i in chosen]
         return [text for text in texts if text]
 
     def baseline(self, progress: Callable[..., None]) -> str | None:
-        """The pseudo-perplexity of the model that it starts from."""
+        """Compute the pseudo-perplexity of the pre-trained model; return it as a note."""
         if self.start is None:
             return None
         if self.start.model.masked_words is None:
-            return "the model to start from has no head for hidden words: it begins with a new one"
+            return "the pre-trained model has no head for masked words: a new one is initialised"
         self.start.model.to(self.machine.device)
         sentences = evenly(self.held_out.sentences, self.evaluation.sentences)
         with self.machine.precision():
             before = pseudo_perplexity(self.start, sentences, progress)
         return (
-            f"before: pseudo-perplexity {before.a_word:,.1f} a word "
-            f"({math.log(before.a_word):.3f} nats), {before.fertility:.3f} tokens a word"
+            f"before: pseudo-perplexity {before.a_word:,.1f} per word "
+            f"({math.log(before.a_word):.3f} nats), {before.fertility:.3f} tokens per word"
         )
 
     def example(self) -> Example | None:
@@ -147,15 +149,15 @@ class PretrainingJob:
         return None if text is None else Example(text)
 
     def bundle(self, model: Any) -> EncoderBundle:
-        how = () if self.start is None else (self.start.pooling, self.start.length)
-        return EncoderBundle(model, self.prepared.tokenizer, *how)
+        settings = () if self.start is None else (self.start.pooling, self.start.length)
+        return EncoderBundle(model, self.prepared.tokenizer, *settings)
 
     def plan(self) -> dict[str, Any]:
         model, training = self.config.model, self.config.training
-        kind = "pairs" if model.next_sentence else "rows"
+        kind = "pairs" if model.next_sentence else "sequences"
         return {
             "model": f"{model.num_layers} layers, d={model.model_dim}, {model.num_heads} heads, "
-            f"{model.vocabulary:,} pieces",
+            f"vocabulary size {model.vocabulary:,}",
             "batches": f"{training.rows * training.accumulate} {kind} of up to {training.length} "
             "tokens",
             "batches_an_epoch": self.rows.batches_an_epoch,
@@ -166,22 +168,22 @@ class PretrainingJob:
 def _fitted(
     config: EncoderRunConfig, prepared: PreparedSentences, start: EncoderBundle | None
 ) -> EncoderRunConfig:
-    """With the sizes that the start decides; or the tokenizer, and room for the rows."""
-    pieces = prepared.tokenizer.size
+    """Set the shape of the pre-trained model, or the vocabulary size and the maximum length."""
+    vocabulary = prepared.tokenizer.size
     if start is not None:
-        given = {f"model.{name}": value for name, value in asdict(start.config).items()}
-        given["model.dropout"] = config.model.dropout
-        given["model.masked_words"] = True
-        given["model.vocabulary"] = max(start.config.vocabulary, pieces)
-        return override(config, given, "the model to start from")
+        shape = {f"model.{name}": value for name, value in asdict(start.config).items()}
+        shape["model.dropout"] = config.model.dropout
+        shape["model.masked_words"] = True
+        shape["model.vocabulary"] = max(start.config.vocabulary, vocabulary)
+        return override(config, shape, "the pre-trained model")
     length = max(config.model.max_length, config.training.length)
     return override(
-        config, {"model.vocabulary": pieces, "model.max_length": length}, "the tokenizer"
+        config, {"model.vocabulary": vocabulary, "model.max_length": length}, "the tokenizer"
     )
 
 
 def prepare(config: EncoderRunConfig, folder: Path, machine: Machine, emit: Emit) -> PretrainingJob:
-    """The sentences, encoded, and the encoder that training goes on from, if any."""
+    """Prepare the sentences, and load the pre-trained encoder if any."""
     training = config.training
     start = opened(EncoderBundle, training.start, training.length) if training.start else None
     prepared = prepare_encoder(config, start, folder, emit)
@@ -190,30 +192,33 @@ def prepare(config: EncoderRunConfig, folder: Path, machine: Machine, emit: Emit
     def note(text: str) -> None:
         emit({"kind": "note", "text": text})
 
-    least, cost = job.unigram
+    unigram_entropy, cross_entropy = job.unigram
     note(
-        f"the hidden words held out have a unigram entropy of {least:.3f} nats; by the training "
-        f"text's frequencies they cost {cost:.3f}"
+        f"the held-out masked words have a unigram entropy of {unigram_entropy:.3f} nats, and a "
+        f"cross-entropy of {cross_entropy:.3f} nats by the frequencies of the training text"
     )
     if job.config.model.next_sentence:
         for source in job.rows.sources:
             if len(source.corpus.documents) == 2:
                 note(
-                    f"{source.corpus.text.folder.name} is one document: texts that do not follow "
-                    "are from far away in it; --data.split parts it"
+                    f"{source.corpus.text.folder.name} is one document: the random second texts of "
+                    "next-sentence prediction are distant parts of it; --data.split splits it into "
+                    "documents"
                 )
     if len(prepared.train) > 1:
-        shares = ", ".join(f"{share:.1%}" for share in job.rows.shares)
-        note(f"shares of the texts: {shares} (--data.smoothing {config.data.smoothing:g})")
+        weights = ", ".join(f"{share:.1%}" for share in job.rows.shares)
+        note(
+            f"sampling weights of the texts: {weights} (--data.smoothing {config.data.smoothing:g})"
+        )
         if job.config.model.next_sentence and training.mixed:
-            passes = "pass" if training.mixed == 1 else f"{training.mixed} passes"
+            epochs = "epoch" if training.mixed == 1 else f"{training.mixed} epochs"
             note(
-                f"in the first {passes} second texts that stand elsewhere come from all the texts, "
-                "then from their own (--training.mixed)"
+                f"in the first {epochs} random second texts are of any text, afterwards of the "
+                "same text (--training.mixed)"
             )
     if start is not None and config.optimizer.kind == "muon":
         note(
-            f"the rates of the recipe {config.recipe} suit models that begin from nothing: "
-            "headway train bert-domain goes on more carefully"
+            f"the learning rates of the recipe {config.recipe} are for training from scratch; "
+            "headway train bert-domain has lower ones"
         )
     return job

@@ -1,4 +1,4 @@
-"""What a text encoder is evaluated on: held-out rows with masked words, and sentences."""
+"""The examples of an evaluation: held-out sequences with masked words, and sentences."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from headway.data.sentences import SentenceCorpus
 from headway.tasks.masked_language_modeling.config import EncoderRunConfig
 from headway.text import MarkedTokenizer
 
-HELD_OUT = 1 << 20  # numbers of held-out corpora begin here: their chances are of their own
+HELD_OUT = 1 << 20
+"""Number of the first held-out corpus, so that its random masks differ from those in training."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class HeldOutText:
-    """Text that a model was not trained on.
+    """Held-out text.
 
-    sources: name of a text -> its rows, with the same words masked each time; empty if there are
-    only sentences. batch_size: rows that are read at once. read_sentences: gives the sentences,
-    which are read only if they are evaluated.
+    sources: name of a text -> its sequences, whose masked words are always the same; empty if there
+    are only sentences. batch_size: the number of sequences of a batch. read_sentences: returns the
+    sentences; it is called only if they are evaluated.
     """
 
     sources: Mapping[str, Source]
@@ -33,7 +34,7 @@ class HeldOutText:
 
     @cached_property
     def sentences(self) -> Sequence[str]:
-        """All sentences."""
+        """The held-out sentences."""
         return self.read_sentences()
 
     def __len__(self) -> int:
@@ -46,7 +47,10 @@ def sources_of(
     tokenizer: MarkedTokenizer,
     first: int,
 ) -> list[Source]:
-    """What makes rows of the corpora as a run's settings say. first: number of the first one."""
+    """Make the sources of the masked sequences of corpora, by the settings of a run.
+
+    first: the number of the first corpus, which seeds its randomness.
+    """
     training = config.training
     settings = RowSettings(
         rows=training.rows,
@@ -66,7 +70,7 @@ def sources_of(
 
 
 def held_out_folders(config: EncoderRunConfig, run: Path) -> dict[str, Path]:
-    """Where a run keeps its held-out sentences, by the text that they are of."""
+    """Return the folders of a run's held-out sentences, by the name of their text."""
     data, folder = config.data, run / "data"
     if data.valid:
         return {", ".join(data.valid): folder / "valid"}
@@ -78,10 +82,13 @@ def held_out_folders(config: EncoderRunConfig, run: Path) -> dict[str, Path]:
 def held_out_sources(
     bundle: EncoderBundle, config: EncoderRunConfig, run: Path
 ) -> dict[str, Source]:
-    """The rows that a run held out, by text. Second texts that do not follow are of the same text.
-    DataError where the run's sentences are damaged."""
+    """Open the held-out sequences of a run, by the name of their text.
+
+    The random second texts of next-sentence prediction are of the same text. Raises DataError if
+    the run's sentences are damaged.
+    """
     folders = held_out_folders(config, run)
     corpora = [SentenceCorpus.open(folder, bundle.tokenizer) for folder in folders.values()]
-    as_it_is = replace(config, model=bundle.config)
-    sources = sources_of(as_it_is, corpora, bundle.tokenizer, HELD_OUT)
+    as_model = replace(config, model=bundle.config)
+    sources = sources_of(as_model, corpora, bundle.tokenizer, HELD_OUT)
     return dict(zip(folders, sources, strict=True))

@@ -8,37 +8,37 @@ from headway.bundle import Filled, Guess
 from headway.evaluation.scores import Scores
 from headway.tasks.task import Styled
 
-BAR = 30  # cells of a word that is certain
+BAR = 30
+"""Width in characters of the bar of probability 1."""
 
 
 def prediction_lines(prediction: Filled) -> list[Styled]:
-    """The text; then for each [MASK] a line for each word: the word, how probable it is, and that
-    as a bar."""
+    """Format the text; then for each [MASK] one line per word with its probability and a bar."""
     lines: list[Styled] = [[(prediction.text, "")]]
-    for guesses in prediction.guesses:
-        lines += [*_bars(guesses), []]
+    for words in prediction.guesses:
+        lines += [*_bars(words), []]
     return lines
 
 
-def _bars(guesses: Sequence[Guess]) -> list[Styled]:
-    width = max(len(guess.word) for guess in guesses)
+def _bars(words: Sequence[Guess]) -> list[Styled]:
+    width = max(len(prediction.word) for prediction in words)
     return [
         [
-            (f"  {guess.word:<{width}}", "bold"),
-            (f"  {guess.probability:.3f}  ", ""),
-            ("█" * round(BAR * guess.probability), "cyan"),
+            (f"  {prediction.word:<{width}}", "bold"),
+            (f"  {prediction.probability:.3f}  ", ""),
+            ("█" * round(BAR * prediction.probability), "cyan"),
         ]
-        for guess in guesses
+        for prediction in words
     ]
 
 
 def score_lines(scores: Scores) -> list[str]:
-    """Pseudo-perplexity; then what is right about the held-out rows of each text."""
+    """Format the pseudo-perplexity, then the scores of the held-out sequences of each text."""
     lines = []
     if perplexity := scores.details.get("pseudo_perplexity"):
         lines.append(
-            f"pseudo-perplexity {perplexity['a_token']:.2f} a token, {perplexity['a_word']:.2f} a "
-            f"word   {perplexity['fertility']:.3f} tokens a word, "
+            f"pseudo-perplexity {perplexity['a_token']:.2f} per token, "
+            f"{perplexity['a_word']:.2f} per word   {perplexity['fertility']:.3f} tokens per word, "
             f"{scores.counts['sentences']:,} sentences"
         )
     for text, numbers in scores.details["held_out_rows"].items():
@@ -47,7 +47,9 @@ def score_lines(scores: Scores) -> list[str]:
 
 
 def _of_text(numbers: Mapping[str, float]) -> str:
-    words = f"{numbers['mlm_nats']:.3f} nats a hidden word, {numbers['mlm_accuracy']:.1%} guessed"
+    masked = (
+        f"{numbers['mlm_nats']:.3f} nats per masked token, accuracy {numbers['mlm_accuracy']:.1%}"
+    )
     if "nsp_accuracy" not in numbers:
-        return words
-    return f"{words}; {numbers['nsp_accuracy']:.1%} of the next sentences told"
+        return masked
+    return f"{masked}; next-sentence prediction {numbers['nsp_accuracy']:.1%}"

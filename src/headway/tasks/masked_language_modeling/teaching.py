@@ -1,4 +1,4 @@
-"""Students of text encoders: TinyBERT's first stage, which compares no outputs."""
+"""Students of text encoders: general distillation, the first stage of TinyBERT, without outputs."""
 
 from __future__ import annotations
 
@@ -29,23 +29,32 @@ from headway.training import LayersConfig, View
 
 @dataclass(frozen=True, kw_only=True)
 class StudentDataConfig(TextDataConfig):
-    """The teacher brings its tokenizer."""
+    """The training text of a student; the tokenizer is that of the teacher."""
 
     smoothing: float = setting(
-        0.7, "exponent of the shares of several texts: 1 by length, 0 all alike", ge=0, le=1
+        0.7,
+        "exponent of the sampling weights of several texts: 1: in proportion to their lengths, 0: "
+        "uniform",
+        ge=0,
+        le=1,
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class StudentEvaluationConfig(ObservationConfig):
+    """Settings of the evaluation of a student during training."""
+
     metric: Literal["difference"] = setting(
-        "difference", "metric that selects the best student: the weighted differences"
+        "difference",
+        "metric that selects the best student: the weighted difference from the teacher",
     )
-    rows: int = setting(400, "held-out rows looked at each time", gt=0, le=BATCH)
+    rows: int = setting(
+        400, "maximum number of held-out sequences at each evaluation", gt=0, le=BATCH
+    )
 
 
 def _as_pre_training(config: Any) -> EncoderRunConfig:
-    """The configuration of a run of an encoder on the same text."""
+    """Return the configuration of a pre-training run on the same text."""
     training = config.training
     return EncoderRunConfig(
         recipe=config.recipe,
@@ -68,11 +77,11 @@ def _check(config: Any) -> None:
 def _prepare(
     config: Any, teacher: EncoderBundle, folder: Path, machine: Machine, emit: Emit
 ) -> Course:
-    """The sentences, encoded, and how they are read."""
-    own = _as_pre_training(config)
+    """Encode the sentences with the tokenizer of the teacher."""
+    as_run = _as_pre_training(config)
     check_room(teacher, str(config.training.teacher), config.training.length)
     drop_heads(teacher.model, "none")  # no outputs are compared, so no head would be trained
-    job = PretrainingJob(own, prepare_encoder(own, teacher, folder, emit), teacher, machine)
+    job = PretrainingJob(as_run, prepare_encoder(as_run, teacher, folder, emit), teacher, machine)
 
     def views(batch: MaskedBatch) -> list[View]:
         texts = batch.framed
@@ -87,7 +96,7 @@ def _prepare(
         views=views,
         compared=job.held_out_batches,
         bundle=lambda model: EncoderBundle(drop_heads(model, "none"), teacher.tokenizer),
-        unit="rows",
+        unit="sequences",
     )
 
 

@@ -1,4 +1,7 @@
-"""Extractive question answering: words of a text that answer. Devlin et al. 2019, section 4.2."""
+"""Extractive question answering: find the span of a context that answers a question.
+
+Devlin et al. 2019, section 4.2.
+"""
 
 from __future__ import annotations
 
@@ -61,11 +64,11 @@ class QuestionAnswering:
         config: Any | None,
         options: AnswerScoring,
     ) -> list[Question]:
-        """Those that have an answer."""
-        every = list(read_questions(list(paths)))
-        answered = [question for question in every if question.answers]
-        if len(answered) < len(every):
-            text = f"{len(every) - len(answered):,} questions have no answer: left out"
+        """Read the questions that have an answer."""
+        questions = list(read_questions(list(paths)))
+        answered = [question for question in questions if question.answers]
+        if len(answered) < len(questions):
+            text = f"{len(questions) - len(answered):,} questions without an answer are left out"
             warnings.warn(text, HeadwayWarning, stacklevel=2)
         _warn(bundle, answered)
         return answered
@@ -96,8 +99,8 @@ class QuestionAnswering:
 
 
 def _warn(bundle: AnswererBundle, questions: Sequence[Question]) -> None:
-    """Of those that are cut."""
-    lengths = bundle.reader.lengths([each.question for each in questions])
+    """Warn of questions that are longer than the model's maximum length."""
+    lengths = bundle.reader.lengths([question.question for question in questions])
     warn_of_truncation(lengths, bundle.reader.question_room, "question")
 
 

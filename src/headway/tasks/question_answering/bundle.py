@@ -1,4 +1,4 @@
-"""An answerer of questions with its tokenizer: a question and a text in, the answer's place out."""
+"""The bundle of an extractive question-answering model: it finds the answer's span in a context."""
 
 from __future__ import annotations
 
@@ -38,10 +38,17 @@ from headway.text import MarkedTokenizer
 
 WINDOWS_FILE = "windows.json"
 FORMAT = 1
-ROWS = 16  # windows read at once
-QUESTIONS = 8  # whose windows are read together: a context may be long
-LONGEST = 30  # tokens of an answer
+ROWS = 16
+"""Batch size, in windows."""
+
+QUESTIONS = 8
+"""Number of questions whose windows are encoded together; a context may have many windows."""
+
+LONGEST = 30
+"""Maximum number of tokens of an answer."""
+
 SHORTEST = 8
+"""Minimum window length in tokens."""
 
 Span = tuple[float, int, int]
 """Score of an answer, and its first and last token in the context."""
@@ -53,13 +60,16 @@ class AnswerInput:
 
     question: str = required("the question")
     context: str = required(
-        "Text that holds the answer, or a file of it (.txt, .md, plain or .gz).", may_be_file=True
+        "Text that contains the answer, or a file with it (.txt or .md, plain or .gz).",
+        may_be_file=True,
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class AnswerOptions:
-    top: int = setting(1, "Number of answers to each question, the most probable first.", gt=0)
+    """Options of a prediction."""
+
+    top: int = setting(1, "Number of answers per question, most probable first.", gt=0)
 
 
 ONE_ANSWER = AnswerOptions()
@@ -67,8 +77,11 @@ ONE_ANSWER = AnswerOptions()
 
 @dataclass(frozen=True)
 class FoundAnswer:
-    """context[start:end]. probability: that it begins there and that it ends there, multiplied, in
-    the window where that is most."""
+    """The answer context[start:end].
+
+    probability: the product of the probabilities of its start and its end, in the window in which
+    that is highest.
+    """
 
     text: str
     probability: float
@@ -78,7 +91,7 @@ class FoundAnswer:
 
 @dataclass(frozen=True)
 class Answered:
-    """A question and the most probable answers to it, the best first."""
+    """A question with its most probable answers, best first."""
 
     question: str
     answers: tuple[FoundAnswer, ...]
@@ -86,13 +99,13 @@ class Answered:
 
 @dataclass(frozen=True)
 class Asked:
-    """A question's windows, and the characters of each of the context's tokens."""
+    """The windows of a question, and the character spans of the context's tokens."""
 
     windows: list[Window]
     spans: list[tuple[int, int]]
 
     def characters(self, first: int, last: int, context: str) -> tuple[int, int]:
-        """Where these tokens stand in the context, without blanks around them."""
+        """Return the characters [start, end) of tokens in the context, without outer spaces."""
         start, end = self.spans[first][0], self.spans[last][1]
         while start < end and context[start].isspace():
             start += 1
@@ -103,9 +116,10 @@ class Asked:
 
 @dataclass(frozen=True)
 class AnswerReader:
-    """The strings-to-ids side of an answerer.
+    """Encodes questions and contexts as windows.
 
-    window: ids of a window, its marks included. stride: the next one begins so many tokens later.
+    window: the maximum length of a window in tokens, special tokens included. stride: the distance
+    of windows in tokens of the context.
     """
 
     tokenizer: MarkedTokenizer
@@ -113,28 +127,30 @@ class AnswerReader:
     stride: int
 
     def encode(self, question: str, context: str) -> Asked:
-        """What is read to answer the question."""
-        asked = self.tokenizer.encode(question)
+        """Encode a question and its context as windows."""
+        question_ids = self.tokenizer.encode(question)
         ids, spans = self.tokenizer.encode_spans(context)
-        return Asked(windows(self.tokenizer.marks, asked, ids, self.window, self.stride), spans)
+        return Asked(
+            windows(self.tokenizer.marks, question_ids, ids, self.window, self.stride), spans
+        )
 
     @property
     def question_room(self) -> int:
-        """The number of tokens that are read of a question."""
+        """The maximum number of tokens of a question."""
         return question_room(self.tokenizer.marks, self.window)
 
     def lengths(self, questions: Sequence[str]) -> list[int]:
-        """The number of tokens of each question, before any are cut."""
+        """Return the number of tokens of each question before truncation."""
         return [len(ids) for ids in self.tokenizer.encode_batch(questions)]
 
     @property
     def fingerprint(self) -> str:
-        """sha256 of all that the windows depend on."""
+        """The sha256 of everything that the windows depend on."""
         return hashlib.sha256(self.tokenizer.fingerprint.encode() + self._json()).hexdigest()
 
     def _json(self) -> bytes:
-        facts = {"format": FORMAT, "window": self.window, "stride": self.stride}
-        return json_bytes(facts)
+        metadata = {"format": FORMAT, "window": self.window, "stride": self.stride}
+        return json_bytes(metadata)
 
     def save(self, folder: Path) -> None:
         """Write tokenizer.json and windows.json."""
@@ -143,78 +159,86 @@ class AnswerReader:
 
     @classmethod
     def load(cls, folder: Path) -> AnswerReader:
-        """Read what `save` wrote. DataError if it is not that."""
+        """Load the files that `save` wrote. Raises DataError if they are invalid."""
         path = folder / WINDOWS_FILE
-        facts = read_json(path)
+        metadata = read_json(path)
         if (
-            not isinstance(facts, dict)
-            or facts.get("format") != FORMAT
-            or type(facts.get("window")) is not int
-            or type(facts.get("stride")) is not int
-            or facts["window"] < SHORTEST
-            or facts["stride"] < 1
+            not isinstance(metadata, dict)
+            or metadata.get("format") != FORMAT
+            or type(metadata.get("window")) is not int
+            or type(metadata.get("stride")) is not int
+            or metadata["window"] < SHORTEST
+            or metadata["stride"] < 1
         ):
-            raise DataError(f"not the sizes of windows (format {FORMAT})", str(path))
-        return cls(MarkedTokenizer.load(folder), facts["window"], facts["stride"])
+            raise DataError(
+                f"expected `window` of at least {SHORTEST} and `stride` of at least 1 (format "
+                f"{FORMAT})",
+                str(path),
+            )
+        return cls(MarkedTokenizer.load(folder), metadata["window"], metadata["stride"])
 
 
 def best_spans(
-    logits: Float[Tensor, "B T 2"], keys: Bool[Tensor, "B T"], given: Sequence[Window], top: int
+    logits: Float[Tensor, "B T 2"], keys: Bool[Tensor, "B T"], batch: Sequence[Window], top: int
 ) -> list[list[Span]]:
-    """Of each window the `top` likeliest answers, the best first.
+    """Find the `top` most probable answers in each window, best first.
 
-    The score of the tokens i .. j is log P(begins at i) + log P(ends at j), i <= j, at most 30
-    tokens and all of the context. Devlin et al. 2019, section 4.2.
+    The score of tokens i .. j is log P(start = i) + log P(end = j), where i <= j, j - i < 30, and
+    both are tokens of the context. logits: of start and end. keys: True for real tokens. batch: the
+    windows. Devlin et al. 2019, section 4.2.
     """
     logits = logits.float().masked_fill(~keys[..., None], -torch.inf)
     begin, end = logits.log_softmax(1).unbind(-1)  # B T
     length = logits.shape[1]
-    places = torch.arange(length, device=logits.device)
-    firsts = torch.tensor([window.first for window in given], device=logits.device)
-    counts = torch.tensor([window.count for window in given], device=logits.device)
-    inside = (places >= firsts[:, None]) & (places < (firsts + counts)[:, None])  # B T
-    apart = places[None, :] - places[:, None]  # T T: how much later the end is
-    allowed = (apart >= 0) & (apart < LONGEST) & inside[:, :, None] & inside[:, None, :]
+    positions = torch.arange(length, device=logits.device)
+    firsts = torch.tensor([window.first for window in batch], device=logits.device)
+    counts = torch.tensor([window.count for window in batch], device=logits.device)
+    inside = (positions >= firsts[:, None]) & (positions < (firsts + counts)[:, None])  # B T
+    distance = positions[None, :] - positions[:, None]  # T T: end minus start
+    allowed = (distance >= 0) & (distance < LONGEST) & inside[:, :, None] & inside[:, None, :]
     scores = (begin[:, :, None] + end[:, None, :]).masked_fill(~allowed, -torch.inf)
     best = scores.flatten(1).topk(min(top, length * length), dim=1)
-    found = []
+    spans = []
     for window, values, cells in zip(
-        given, best.values.tolist(), best.indices.tolist(), strict=True
+        batch, best.values.tolist(), best.indices.tolist(), strict=True
     ):
         shift = window.begin - window.first
-        found.append(
+        spans.append(
             [
                 (value, cell // length + shift, cell % length + shift)
                 for value, cell in zip(values, cells, strict=True)
                 if value > -math.inf
             ]
         )
-    return found
+    return spans
 
 
-def merged(found: Sequence[Sequence[Span]], top: int) -> list[Span]:
-    """The `top` best answers of several windows of one text; what two of them hold counts once."""
+def merged(window_spans: Sequence[Sequence[Span]], top: int) -> list[Span]:
+    """Merge the answers of the windows of one context into the `top` best.
+
+    An answer that occurs in several overlapping windows counts once, with its highest score.
+    """
     best: dict[tuple[int, int], float] = {}
-    for score, first, last in (span for spans in found for span in spans):
+    for score, first, last in (span for spans in window_spans for span in spans):
         best[first, last] = max(score, best.get((first, last), -math.inf))
     ranked = sorted(best.items(), key=lambda item: (-item[1], item[0]))
     return [(score, first, last) for (first, last), score in ranked[:top]]
 
 
 class AnswererBundle(BundleWithReader):
-    """A `BertAnswerer` with what it reads."""
+    """A `BertAnswerer` with its reader."""
 
-    kind: ClassVar[str] = "question answerer"
+    kind: ClassVar[str] = "question-answering model"
     inputs: ClassVar[InputSpec] = InputSpec(second=True)
     reader_class = AnswerReader
     model: BertAnswerer
     reader: AnswerReader
 
     def answer(self, question: str, context: str, top: int = 1) -> list[FoundAnswer]:
-        """The `top` likeliest pieces of the context, the best first.
+        """Find the `top` most probable answers in the context, best first.
 
-        However long the context is, all of it is read, in windows that overlap. Of the question the
-        first `reader.question_room` tokens are read. UsageError for one that is longer than a
+        A long context is encoded in overlapping windows. A question is truncated to
+        `reader.question_room` tokens. Raises UsageError for a question that is longer than a
         window.
         """
         self._check_room([question])
@@ -227,33 +251,32 @@ class AnswererBundle(BundleWithReader):
         *,
         first: int = 1,
     ) -> list[Answered]:
-        """`answer` of each input. first: the number of the first one, in errors."""
-        self._check_room([each.question for each in inputs], first)
-        pairs = [(each.question, each.context) for each in inputs]
+        """Answer the inputs as `answer` does. first: the number of the first input, in errors."""
+        self._check_room([item.question for item in inputs], first)
+        pairs = [(item.question, item.context) for item in inputs]
         answers = self.answer_all(pairs, options.top, first=first)
         return [
-            Answered(each.question, tuple(found))
-            for each, found in zip(inputs, answers, strict=True)
+            Answered(item.question, tuple(best)) for item, best in zip(inputs, answers, strict=True)
         ]
 
     @property
     def input_limit(self) -> int:
-        """The number of tokens that are read of a question."""
+        """The maximum number of tokens of a question."""
         return self.reader.question_room
 
     def input_lengths(self, inputs: Sequence[AnswerInput]) -> list[int]:
-        """The number of tokens of each question, before any are cut."""
-        return self.reader.lengths([each.question for each in inputs])
+        """Return the number of tokens of each question before truncation."""
+        return self.reader.lengths([item.question for item in inputs])
 
     def _check_room(self, questions: Sequence[str], first: int = 1) -> None:
-        """UsageError for a question that is longer than a window."""
+        """Raise UsageError for a question that is longer than a window."""
         for number, length in enumerate(self.reader.lengths(questions), start=first):
             if length > self.reader.window:
                 raise UsageError(
-                    f"the question has {length:,} tokens, and this model reads at most "
-                    f"{self.reader.window:,} of question and context together",
+                    f"the question has {length:,} tokens, but the maximum length of question and "
+                    f"context together is {self.reader.window:,} tokens",
                     f"question {number}",
-                    f"ask in at most {self.reader.question_room} tokens",
+                    f"shorten the question to at most {self.reader.question_room} tokens",
                 )
 
     def answer_all(
@@ -264,10 +287,10 @@ class AnswererBundle(BundleWithReader):
         *,
         first: int = 1,
     ) -> list[list[FoundAnswer]]:
-        """`answer` of each (question, context); what one gets does not depend on the others.
+        """Answer pairs (question, context). The answers of a pair do not depend on other pairs.
 
-        progress: called before each batch with the number of questions answered so far. first: the
-        number of the first question, in errors.
+        top: the number of answers per question. progress: called before each batch with the number
+        of questions answered so far. first: the number of the first question, in errors.
         """
         if top < 1:
             raise UsageError(f"{top=} must be at least 1")
@@ -276,20 +299,24 @@ class AnswererBundle(BundleWithReader):
         while len(answers) < len(pairs):
             progress(len(answers))
             batch = pairs[len(answers) : len(answers) + QUESTIONS]
-            asked, found = self._found(batch, top)
+            questions, window_spans = self._best_spans(batch, top)
             answers += [
-                _named(each, context, merged(own, top))
-                for each, own, (_, context) in zip(asked, found, batch, strict=True)
+                _answers(question, context, merged(spans, top))
+                for question, spans, (_, context) in zip(
+                    questions, window_spans, batch, strict=True
+                )
             ]
         return answers
 
     def reading(self, question: str, context: str) -> Reading:
-        """What is read of the window in which the best answer stands; the answer is the logits of
-        its first and its last token."""
+        """Prepare a forward pass over the window with the best answer, for inspection.
+
+        It returns the logits of start and end.
+        """
         _check_texts([(question, context)])
-        (asked,), (found,) = self._found([(question, context)], 1)
-        best = max(range(len(found)), key=lambda i: found[i][0][0] if found[i] else -math.inf)
-        window = asked.windows[best]
+        (encoded,), (spans,) = self._best_spans([(question, context)], 1)
+        best = max(range(len(spans)), key=lambda i: spans[i][0][0] if spans[i] else -math.inf)
+        window = encoded.windows[best]
         return framed_reading(
             self.model, self.reader.tokenizer, list(window.ids), window.types, within="bert."
         )
@@ -301,20 +328,23 @@ class AnswererBundle(BundleWithReader):
         layers: Sequence[str] = (),
         heads: Sequence[int] = (),
     ) -> Attention:
-        """Attention weights while the window with the best answer is read. layers, heads: those to
-        keep; none: all."""
+        """Return the attention weights of a forward pass over the window with the best answer.
+
+        layers, heads: the layers and heads to return; if empty, all.
+        """
         return attention_of(self.reading(question, context), layers, heads)
 
     def _probe(self, request: ProbeRequest) -> Probe:
         question, context = request.input, request.second
         if context is None:
             raise UsageError(
-                "an answer is looked for in a text, and there is none", hint="give it as the second"
+                "a question needs a context, and there is none",
+                hint="give the context as the second text",
             )
         reading = self.reading(question, context)
-        pieces = reading.pieces["text"]
+        tokens = reading.pieces["text"]
         with torch.inference_mode():
-            positions = reading.run()[0].argmax(0).tolist()  # where it begins, where it ends
+            positions = reading.run()[0].argmax(0).tolist()  # start and end
         answers = self.answer(question, context)
         return Probe(
             kind=self.kind,
@@ -324,7 +354,7 @@ class AnswererBundle(BundleWithReader):
                 side="text",
                 positions=positions,
                 logits=lambda output: output[0].T,  # a column is a position
-                names=lambda ids: [pieces[i] for i in ids],
+                names=lambda ids: [tokens[i] for i in ids],
                 equation="z = x W_c + b_c",
                 function=BertAnswerer.forward,
             ),
@@ -332,36 +362,36 @@ class AnswererBundle(BundleWithReader):
         )
 
     @torch.inference_mode()
-    def _found(
+    def _best_spans(
         self, pairs: Sequence[tuple[str, str]], top: int
     ) -> tuple[list[Asked], list[list[list[Span]]]]:
-        """Of each pair what is read, and of each window of it the `top` likeliest answers."""
-        asked = [self.reader.encode(question, context) for question, context in pairs]
-        every = [window for each in asked for window in each.windows]
-        found: list[list[Span]] = [[] for _ in every]
+        """Encode pairs (question, context), and find the `top` best answers in each window."""
+        questions = [self.reader.encode(question, context) for question, context in pairs]
+        all_windows = [window for question in questions for window in question.windows]
+        spans: list[list[Span]] = [[] for _ in all_windows]
         pad, typed = self.reader.tokenizer.marks.pad, self.config.bert.token_types > 1
-        for chosen in shortest_first([window.ids for window in every], ROWS):
-            given = [every[i] for i in chosen]
-            batch = collate_windows(given, pad, typed).to(str(self.device))
+        for chosen in shortest_first([window.ids for window in all_windows], ROWS):
+            chosen_windows = [all_windows[i] for i in chosen]
+            batch = collate_windows(chosen_windows, pad, typed).to(str(self.device))
             logits = self.model(batch.tokens, batch.keys, batch.types)
-            spans = best_spans(logits, batch.keys, given, top)
-            for i, own in zip(chosen, spans, strict=True):
-                found[i] = own
-        left = iter(found)
-        return asked, [[next(left) for _ in each.windows] for each in asked]
+            batch_spans = best_spans(logits, batch.keys, chosen_windows, top)
+            for i, window_spans in zip(chosen, batch_spans, strict=True):
+                spans[i] = window_spans
+        in_order = iter(spans)
+        return questions, [[next(in_order) for _ in question.windows] for question in questions]
 
 
 def _check_texts(pairs: Sequence[tuple[str, str]], first: int = 1) -> None:
-    """UsageError for an empty question or context."""
+    """Raise UsageError for an empty question or context."""
     for number, (question, context) in enumerate(pairs, start=first):
         if not question.strip() or not context.strip():
-            what = "context" if question.strip() else "question"
-            raise UsageError(f"the {what} is empty", f"question {number}")
+            part = "context" if question.strip() else "question"
+            raise UsageError(f"the {part} is empty", f"question {number}")
 
 
-def _named(asked: Asked, context: str, spans: Sequence[Span]) -> list[FoundAnswer]:
-    found = []
+def _answers(question: Asked, context: str, spans: Sequence[Span]) -> list[FoundAnswer]:
+    answers = []
     for score, first, last in spans:
-        start, end = asked.characters(first, last, context)
-        found.append(FoundAnswer(context[start:end], math.exp(score), start, end))
-    return found
+        start, end = question.characters(first, last, context)
+        answers.append(FoundAnswer(context[start:end], math.exp(score), start, end))
+    return answers

@@ -18,51 +18,66 @@ from headway.training import OptimizerConfig, ScheduleConfig
 
 @dataclass(frozen=True, kw_only=True)
 class AnswerDataConfig:
+    """The questions, contexts and answers of a run."""
+
     train: tuple[str, ...] = setting(
-        (), "questions with contexts and answers: SQuAD's .json, or .jsonl, plain or .gz"
+        (),
+        "training questions with contexts and answers: SQuAD's .json, or .jsonl, plain or .gz",
     )
     valid: tuple[str, ...] = setting(
-        (), "held-out questions; none keeps those of some contexts from training"
+        (), "validation questions; if unset, the questions of a fraction of the contexts"
     )
-    held_out: float = setting(0.1, "share of the contexts kept so", gt=0, lt=1)
+    held_out: float = setting(
+        0.1, "fraction of the contexts that is held out if valid is unset", gt=0, lt=1
+    )
     window: int = setting(
-        256, "ids that are read at once: question, part of the context", ge=16, le=LENGTH
+        256,
+        "maximum sequence length in tokens: the question and a window of the context",
+        ge=16,
+        le=LENGTH,
     )
     stride: int = setting(
-        96, "a longer context goes on in a window so many tokens later", ge=1, le=LENGTH
+        96, "distance in tokens between overlapping windows of a long context", ge=1, le=LENGTH
     )
     skip_impossible: bool = setting(
-        False, "leave out questions that their context does not answer (SQuAD 2.0)"
+        False, "leave out questions that have no answer in their context (SQuAD 2.0)"
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class AnswerTrainingConfig(RowsConfig):
-    rows: int = setting(16, "windows of a batch", gt=0, le=BATCH)
+    """Settings of the training loop of a question-answering model."""
+
+    rows: int = setting(16, "batch size, in windows", gt=0, le=BATCH)
 
 
 @dataclass(frozen=True, kw_only=True)
 class AnswerEvaluationConfig(ObservationConfig):
-    metric: Literal["f1", "exact"] = setting("f1", "what the kept model is best by")
+    """Settings of the evaluation during training."""
+
+    metric: Literal["f1", "exact"] = setting("f1", "metric that selects the best model")
     questions: int = setting(
-        300, "held-out questions asked each time, evenly among all (headway eval asks all)", gt=0
+        300,
+        "maximum number of held-out questions at each evaluation, evenly spaced (headway eval "
+        "takes all)",
+        gt=0,
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class AnswerScoring:
-    """How an evaluation is made."""
+    """Options of the evaluation of a question-answering model."""
 
     questions: int | None = setting(
-        None, "Maximum number of questions, taken evenly from all; if unset, all.", gt=0
+        None, "maximum number of questions, evenly spaced; if unset, all", gt=0
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class AnswerRunConfig(RunSettings):
-    """One training run of an answerer, from an encoder (`training.start`)."""
+    """Configuration of a question-answering run, which fine-tunes the encoder `training.start`."""
 
-    recipe: str = setting("answer", "name of the recipe this came from")
+    recipe: str = setting("answer", "name of the recipe that these settings extend")
     data: AnswerDataConfig = section(AnswerDataConfig)
     model: StartedModelConfig = section(StartedModelConfig)
     training: AnswerTrainingConfig = section(AnswerTrainingConfig)
@@ -70,10 +85,11 @@ class AnswerRunConfig(RunSettings):
 
 
 def answer() -> AnswerRunConfig:
-    """An answerer of questions from an encoder and answered questions (--from MODEL), SQuAD's way.
+    """An extractive question-answering model (as for SQuAD) fine-tuned from an encoder.
 
-    It says where in a given text the answer begins and ends. The rate suits encoders of some 20
-    million; --optimizer.lr 5e-5 is the paper's, for one of 110 million.
+    --from MODEL names the encoder. The model predicts where the answer starts and ends in a
+    context. The learning rate suits encoders of about 20 million parameters; --optimizer.lr 5e-5 is
+    the paper's, for 110 million.
     """
     return AnswerRunConfig(
         recipe="answer",

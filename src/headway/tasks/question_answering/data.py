@@ -1,4 +1,4 @@
-"""From a person's questions to windows in memory, and a note in the run folder of which."""
+"""Questions: reads, checks, splits and encodes them as windows, and writes their fingerprint."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FILE = "texts.json"
 
 @dataclass(frozen=True)
 class PreparedQuestions:
-    """What a question-answering model is trained on, encoded, and the held-out questions."""
+    """The encoded training questions of a question-answering model, and the held-out questions."""
 
     reader: AnswerReader
     train: AnswerTexts
@@ -29,47 +29,50 @@ class PreparedQuestions:
 
 
 def check_answers(config: AnswerRunConfig) -> None:
-    """UsageError unless there are questions, and a model to start from."""
+    """Raise UsageError if questions or the pre-trained encoder are missing."""
     if not config.data.train:
         raise UsageError(
-            "there are no questions to learn from",
+            "no training questions are named",
             hint=f"headway train {config.recipe} FILE --from MODEL, where FILE is "
             "SQuAD's .json, or .jsonl",
         )
     for name in (*config.data.train, *config.data.valid):
         check_questions(Path(name))
-    check_start(config.training.start, "an answerer")
+    check_start(config.training.start, "a question-answering model")
 
 
 def answered_questions(data: AnswerDataConfig) -> tuple[list[Question], list[Question]]:
-    """What is trained on, and what is held out: data.valid, or some of data.train.
+    """Read the training questions and the validation questions.
 
-    Which of them follows from the context alone, so that no context is on both sides. DataError
-    where a side is empty, or for a question without an answer unless those are to be left out.
+    The validation questions are data.valid if set, else those of a held-out fraction of the
+    contexts of data.train. The context decides, so that all its questions are in the same split.
+    Raises DataError if a split is empty, or for a question without an answer unless
+    data.skip_impossible is set.
     """
-    given = _answered(data.train, data.skip_impossible)
+    questions = _answered(data.train, data.skip_impossible)
     if data.valid:
-        return given, _answered(data.valid, data.skip_impossible)
-    train, valid = hold_out(given, lambda question: question.context, data.held_out)
-    contexts = len({question.context for question in given})
+        return questions, _answered(data.valid, data.skip_impossible)
+    train, valid = hold_out(questions, lambda question: question.context, data.held_out)
+    contexts = len({question.context for question in questions})
     check_sides(train, valid, f"the questions on {contexts:,} contexts", ", ".join(data.train))
     return train, valid
 
 
 def _answered(names: tuple[str, ...], skip: bool) -> list[Question]:
-    found = []
-    for each in read_questions([Path(name) for name in names]):
-        if each.answers:
-            found.append(each)
+    answered = []
+    for question in read_questions([Path(name) for name in names]):
+        if question.answers:
+            answered.append(question)
         elif not skip:
             raise DataError(
-                f"question {each.id} has no answer in its context, and every question needs one",
-                each.where,
+                f"question {question.id} has no answer in its context, and every training question "
+                "needs one",
+                question.where,
                 "--data.skip-impossible true leaves such questions out",
             )
-    if not found:
+    if not answered:
         raise DataError("there is no question with an answer", ", ".join(names))
-    return found
+    return answered
 
 
 def prepare_answers(
@@ -79,10 +82,10 @@ def prepare_answers(
     folder: Path,
     emit: Emit,
 ) -> PreparedQuestions:
-    """The examples, encoded. DataError if the run began with others.
+    """Read and encode the questions.
 
-    shape: the most ids that the model to start from has places for (None for any number), and
-    whether it knows two kinds of text.
+    shape: the maximum length of the pre-trained encoder in tokens (None: no maximum), and whether
+    it has two token types. Raises DataError if the questions have changed since the run started.
     """
     data, (room, typed) = config.data, shape
     window = data.window if room is None else min(data.window, room)
@@ -93,41 +96,46 @@ def prepare_answers(
 def prepare_answers_as(
     data: AnswerDataConfig, reader: AnswerReader, typed: bool, folder: Path, emit: Emit
 ) -> PreparedQuestions:
-    """The same for a model that has its windows already."""
+    """Read and encode the questions with the reader of a trained model."""
     train, valid = answered_questions(data)
     encoded = _encoded(train, reader, typed)
     room = reader.question_room
-    longer = sum(length > room for length in reader.lengths([each.question for each in train]))
+    lengths = reader.lengths([question.question for question in train])
+    longer = sum(length > room for length in lengths)
     if longer:
-        text = f"{longer:,} questions of train have more than {room} tokens; the first are read"
+        text = f"{longer:,} questions of train have more than {room} tokens and are truncated"
         emit({"kind": "note", "text": text})
-    seen = [list(each.ids) for each in encoded.windows], encoded.targets
-    asked = [[each.question, each.context, [a.text for a in each.answers]] for each in valid]
-    check_unchanged(folder / FILE, reader.fingerprint, [seen, asked])
+    train_content = [list(window.ids) for window in encoded.windows], encoded.targets
+    valid_content = [
+        [question.question, question.context, [answer.text for answer in question.answers]]
+        for question in valid
+    ]
+    check_unchanged(folder / FILE, reader.fingerprint, [train_content, valid_content])
     for name, side in (("train", train), ("valid", valid)):
         emit({"kind": "prepared", "what": name, "count": len(side), "unit": "questions"})
     without = sum(target == (0, 0) for target in encoded.targets)
-    text = f"{len(encoded.windows):,} windows of at most {reader.window} tokens to train on, "
+    text = f"{len(encoded.windows):,} training windows of at most {reader.window} tokens, "
     emit({"kind": "note", "text": text + f"{without:,} of them without the answer"})
     return PreparedQuestions(reader, encoded, valid)
 
 
 def learned_answer(question: Question) -> Answer:
-    """The answer that most people gave; the first of them where they disagree."""
+    """Return the most frequent of the annotated answers; in a tie, the first."""
     return Counter(question.answers).most_common(1)[0][0]
 
 
 def _encoded(questions: list[Question], reader: AnswerReader, typed: bool) -> AnswerTexts:
     windows: list[Window] = []
     targets: list[tuple[int, int]] = []
-    for each in questions:
-        asked, answer = reader.encode(each.question, each.context), learned_answer(each)
-        span = covered(asked.spans, answer.start, answer.start + len(answer.text))
+    for question in questions:
+        encoded = reader.encode(question.question, question.context)
+        answer = learned_answer(question)
+        span = covered(encoded.spans, answer.start, answer.start + len(answer.text))
         if span is None:
             raise DataError(
-                f"question {each.id}: the tokenizer makes nothing of the answer {answer.text!r}",
-                each.where,
+                f"question {question.id}: the answer {answer.text!r} has no tokens",
+                question.where,
             )
-        windows += asked.windows
-        targets += [window.place(span) for window in asked.windows]
+        windows += encoded.windows
+        targets += [window.place(span) for window in encoded.windows]
     return AnswerTexts(windows, targets, typed)

@@ -1,4 +1,4 @@
-"""How good a question-answering model is: exact matches and F1, by the rules of SQuAD."""
+"""The evaluation of a question-answering model: exact match and F1, as defined by SQuAD."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def evaluate(
     options: AnswerScoring = ALL_QUESTIONS,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Scores:
-    """F1 and exact match of the most probable answers (`score_answers`).
+    """Compute F1 and exact match of the most probable answers (`score_answers`).
 
-    progress: called before each batch with the number of questions answered so far. DataError where
-    there is no question, and for one without an answer.
+    progress: called before each batch with the number of questions answered so far. Raises
+    DataError if there is no question, and for a question without an answer.
     """
     if not questions:
-        raise DataError("there is no question to evaluate on")
+        raise DataError("no questions to evaluate")
     for question in questions:
         if not question.answers:
             raise DataError(f"question {question.id} has no answer in its context", question.where)

@@ -1,4 +1,4 @@
-"""Question-answering models of Hugging Face folders (`...ForQuestionAnswering`)."""
+"""Conversion of question-answering models from and to Hugging Face (`...ForQuestionAnswering`)."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from headway.interop import Exported
 from headway.models import BertAnswerer
 from headway.tasks.question_answering.bundle import AnswererBundle, AnswerReader
 
-WINDOW, STRIDE = 256, 96  # a folder does not say what the model was trained with
+WINDOW, STRIDE = 256, 96
+"""Window length and stride, which Hugging Face folders do not specify."""
 
 
 def from_hugging_face(model: BertAnswerer, folder: Path, model_type: str) -> AnswererBundle:
-    """The model with the tokenizer of the folder."""
+    """Make a bundle of the model with the tokenizer of the folder."""
     window = min(WINDOW, model.config.bert.max_length)
     tokenizer = interop.read_marked(folder, model_type)
     return AnswererBundle(model, AnswerReader(tokenizer, window, min(STRIDE, window // 2)))
 
 
 def to_hugging_face(bundle: AnswererBundle, folder: Path, family: str | None) -> Exported:
-    """The folder of a question answerer, with its tokenizer."""
+    """Write a Hugging Face folder with the question-answering model and its tokenizer."""
     return interop.export(bundle.model, bundle.reader.tokenizer, folder, family)

@@ -1,4 +1,4 @@
-"""A training run of a question-answering model: from an encoder and answered questions.
+"""The job of a question-answering run: fine-tunes an encoder on questions with answers.
 
 Devlin et al. 2019, section 4.2.
 """
@@ -22,7 +22,7 @@ from headway.tasks.question_answering.windows import AnswerBatch
 
 
 class AnswerJob(EncoderJob):
-    """A `Job`: an encoder, a head for begin and end, and questions with contexts."""
+    """A `Job` that fine-tunes an encoder with a head for start and end of the answer."""
 
     unit = targets = "windows"
 
@@ -50,7 +50,7 @@ class AnswerJob(EncoderJob):
 
 
 def prepare(config: AnswerRunConfig, folder: Path, machine: Machine, emit: Emit) -> Job:
-    """The questions, encoded, and the encoder that is fine-tuned."""
+    """Load the pre-trained encoder, and encode the questions."""
     start = open_start(config.training.start)
     shape = (start.model.max_length, start.config.token_types > 1)
     prepared = prepare_answers(config, start.tokenizer, shape, folder, emit)

@@ -1,4 +1,4 @@
-"""Where an answer begins and ends in a text."""
+"""The objective of extractive question answering: start and end of the answer."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from headway.training.objectives.contract import Loss
 
 @dataclass(frozen=True)
 class AnsweringObjective:
-    """-(log P(begin) + log P(end)) / 2 of each window, over the tokens that stand in it.
+    """Computes -(log P(start) + log P(end)) / 2 of each window, over its tokens.
 
-    A window without the answer begins and ends at [CLS]. Devlin et al. 2019, section 4.2 and
-    released code. The target that is counted is the window.
+    The target of a window without the answer is [CLS]. The loss counts windows. Devlin et al. 2019,
+    section 4.2 and released code.
     """
 
     def __call__(self, model: BertAnswerer, batch: AnswerBatch) -> Loss:

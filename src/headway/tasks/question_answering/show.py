@@ -8,7 +8,7 @@ from headway.tasks.task import Styled
 
 
 def prediction_line(prediction: Answered) -> Styled:
-    """Each answer and its probability, with tabs between."""
+    """Format the answers with their probabilities, separated by tabs."""
     parts: Styled = []
     for answer in prediction.answers:
         words = " ".join(answer.text.split())
@@ -17,6 +17,6 @@ def prediction_line(prediction: Answered) -> Styled:
 
 
 def score_line(scores: Scores) -> str:
-    """Exact match and F1."""
+    """Format exact match, F1 and the number of questions."""
     count = scores.counts["questions"]
-    return f"exact {scores['exact']:.3f}   F1 {scores['f1']:.3f}   {count:,} questions"
+    return f"exact match {scores['exact']:.3f}   F1 {scores['f1']:.3f}   {count:,} questions"

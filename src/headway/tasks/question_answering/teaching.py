@@ -24,7 +24,7 @@ from headway.training import View
 
 
 def _as_answering(config: Any) -> AnswerRunConfig:
-    """The configuration of a question-answering run on the same examples."""
+    """Return the configuration of a question-answering run on the same examples."""
     training = config.training
     return AnswerRunConfig(
         recipe=config.recipe,
@@ -43,7 +43,7 @@ def _check(config: Any) -> None:
 def _prepare(
     config: Any, teacher: AnswererBundle, folder: Path, machine: Machine, emit: Emit
 ) -> Course:
-    """The questions, encoded, and how they are read."""
+    """Encode the questions with the reader of the teacher."""
     reader = teacher.reader
     typed = teacher.model.config.bert.token_types > 1
     prepared = prepare_answers_as(config.data, reader, typed, folder, emit)

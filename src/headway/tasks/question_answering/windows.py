@@ -1,4 +1,4 @@
-"""Questions and the texts that hold their answers, as an encoder reads them: windows, and batches.
+"""Windows of question and context for an encoder, and batches of windows.
 
 Devlin et al. 2019, section 4.2 and released code (run_squad.py).
 """
@@ -16,15 +16,16 @@ from headway.data.encoder_batches import FramedBatch, collate_framed
 from headway.shapes import Int, Tensor
 from headway.text import Marks
 
-LONGEST_QUESTION = 64  # tokens
+LONGEST_QUESTION = 64
+"""Maximum number of tokens of a question."""
 
 
 @dataclass(frozen=True)
 class Window:
-    """[CLS] question [SEP] part of a context [SEP].
+    """A sequence [CLS] question [SEP] part of the context [SEP].
 
-    ids: all of them. first: where in ids the part begins. begin: which of the context's tokens
-    stands there, from 0. count: tokens of the part.
+    ids: the ids of the whole sequence. first: the position in `ids` of the first token of the part.
+    begin: the index of that token in the context, from 0. count: the number of tokens of the part.
     """
 
     ids: Sequence[int]
@@ -34,11 +35,14 @@ class Window:
 
     @property
     def types(self) -> list[int]:
-        """0 for the question and its marks, 1 for the rest."""
+        """The token types: 0 for the question and its special tokens, 1 for the rest."""
         return [0] * self.first + [1] * (len(self.ids) - self.first)
 
     def place(self, span: tuple[int, int] | None) -> tuple[int, int]:
-        """Where in ids the context's tokens first .. last stand; (0, 0), [CLS], unless all do."""
+        """Return the positions in `ids` of the first and last token of a span of the context.
+
+        Returns (0, 0), the position of [CLS], unless the window contains the whole span.
+        """
         if span is None or span[0] < self.begin or span[1] >= self.begin + self.count:
             return 0, 0
         shift = self.first - self.begin
@@ -46,76 +50,85 @@ class Window:
 
 
 def question_room(marks: Marks, length: int) -> int:
-    """The number of tokens that are read of a question, in windows of `length` ids: 64, or half a
-    window; the rest of a longer one is cut."""
+    """Return the maximum number of tokens of a question in windows of `length` tokens.
+
+    It is 64, or half a window if that is less. Longer questions are truncated.
+    """
     return min(LONGEST_QUESTION, (length - 2 - marks.between) // 2)
 
 
 def windows(
     marks: Marks, question: Sequence[int], context: Sequence[int], length: int, stride: int
 ) -> list[Window]:
-    """A context in windows of at most `length` ids, each begun `stride` tokens after the last.
+    """Split a context into windows of at most `length` tokens, at a distance of `stride` tokens.
 
-    No token is left out: where a long question leaves less room than that, they begin as far apart
-    as there is room. A question is cut after `question_room` tokens.
+    Every token of the context is in a window: if a long question leaves less room than `stride`,
+    the distance is that room. A question is truncated to `question_room` tokens.
     """
     if length < 8 or stride < 1:
         raise ValueError(f"{length=} must be at least 8 and {stride=} at least 1")
-    around = 2 + marks.between
-    asked = list(question[: question_room(marks, length)])
-    room = length - len(asked) - around
-    found: list[Window] = []
+    num_special = 2 + marks.between
+    truncated = list(question[: question_room(marks, length)])
+    room = length - len(truncated) - num_special
+    parts: list[Window] = []
     begin = 0
-    while not found or found[-1].begin + found[-1].count < len(context):
+    while not parts or parts[-1].begin + parts[-1].count < len(context):
         part = context[begin : begin + room]
-        ids, _ = marks.frame(asked, part)
-        found.append(Window(array("i", ids), len(asked) + around - 1, begin, len(part)))
+        ids, _ = marks.frame(truncated, part)
+        parts.append(Window(array("i", ids), len(truncated) + num_special - 1, begin, len(part)))
         begin += min(stride, room)
-    return found
+    return parts
 
 
 def covered(spans: Sequence[tuple[int, int]], start: int, end: int) -> tuple[int, int] | None:
-    """(first, last): the tokens that share a character with [start, end). None if none does.
+    """Return the first and the last token that overlap the characters [start, end), or None.
 
-    spans: the characters of each token, in order.
+    spans: the character spans of the tokens, in order.
     """
-    found = [i for i, (a, b) in enumerate(spans) if a < end and b > start and a < b]
-    return (found[0], found[-1]) if found else None
+    tokens = [i for i, (a, b) in enumerate(spans) if a < end and b > start and a < b]
+    return (tokens[0], tokens[-1]) if tokens else None
 
 
 @dataclass(frozen=True)
 class AnswerBatch:
-    """Windows, one a row. starts, ends: where the answer's first and last token stand; 0, [CLS],
-    where it is not in the window. indices: where in the data the windows stand."""
+    """A batch of windows.
 
-    examples: ClassVar[str] = "windows"  # what `indices` count, for messages
+    starts, ends: the positions of the first and last token of the answer; 0, the position of [CLS],
+    if the window does not contain it. indices: the indices of the windows in the data.
+    """
+
+    examples: ClassVar[str] = "windows"  # the word for what `indices` count, for errors
     texts: FramedBatch
     starts: Int[Tensor, " B"]
     ends: Int[Tensor, " B"]
     indices: tuple[int, ...] = ()
 
     def to(self, device: str) -> AnswerBatch:
-        """The same on another device."""
+        """Move the batch to a device."""
         starts, ends = self.starts.to(device), self.ends.to(device)
         return AnswerBatch(self.texts.to(device), starts, ends, self.indices)
 
 
-def collate_windows(given: Sequence[Window], pad: int, typed: bool = True) -> FramedBatch:
-    """Windows as one batch. typed: the model knows two kinds of text (RoBERTa knows one)."""
-    types = [window.types for window in given] if typed else None
-    return collate_framed([window.ids for window in given], types, pad)
+def collate_windows(batch: Sequence[Window], pad: int, typed: bool = True) -> FramedBatch:
+    """Collate windows into a batch. typed: whether the model has token types (RoBERTa has none)."""
+    types = [window.types for window in batch] if typed else None
+    return collate_framed([window.ids for window in batch], types, pad)
 
 
 @dataclass(frozen=True)
 class AnswerTexts:
-    """windows: of all questions. targets: where in each the answer's first and last token stand."""
+    """The training windows of all questions.
+
+    targets: the positions of the first and last token of the answer in each window. typed: whether
+    the model has token types.
+    """
 
     windows: Sequence[Window]
     targets: Sequence[tuple[int, int]]
     typed: bool = True
 
     def batch(self, indices: Sequence[int], pad: int, device: str = "cpu") -> AnswerBatch:
-        """The windows that stand there."""
+        """Return the windows with these indices as a batch."""
         texts = collate_windows([self.windows[i] for i in indices], pad, self.typed)
-        places = torch.tensor([self.targets[i] for i in indices])
-        return AnswerBatch(texts, places[:, 0], places[:, 1], tuple(indices)).to(device)
+        targets = torch.tensor([self.targets[i] for i in indices])
+        return AnswerBatch(texts, targets[:, 0], targets[:, 1], tuple(indices)).to(device)

@@ -21,7 +21,7 @@ from headway.tasks.task import BundleSpec
 
 
 class SelfDistillation:
-    """The `Task` of image encoders."""
+    """The `Task` of self-distillation, whose models are image encoders."""
 
     name = "self_distillation"
     config: type[Any] = DinoRunConfig
@@ -34,7 +34,7 @@ class SelfDistillation:
         )
     }
     evaluation: type[Any] = NeighbourOptions
-    next_commands: Sequence[str] = ("embed {run} PICTURES --plot pictures.png", "eval {run}")
+    next_commands: Sequence[str] = ("embed {run} IMAGES --plot images.png", "eval {run}")
 
     def check(self, config: DinoRunConfig) -> None:
         check_images(config.data, config.recipe)

@@ -23,46 +23,64 @@ from headway.training import OptimizerConfig, ScheduleConfig, SelfDistillationCo
 
 @dataclass(frozen=True, kw_only=True)
 class DinoModelConfig(ImageEncoderSettings):
-    """The encoder's shape, and that of the head, which is thrown away afterwards."""
+    """The shape of the encoder and of the projection head, which is discarded after training."""
 
-    hidden_dim: int = setting(512, "inner width of the head", gt=0, le=WIDTH)
-    bottleneck: int = setting(64, "width before its last layer", gt=0, le=WIDTH)
-    prototypes: int = setting(1024, "directions that pictures are compared with", gt=1, le=WIDTH)
+    hidden_dim: int = setting(512, "width of the hidden layers of the head", gt=0, le=WIDTH)
+    bottleneck: int = setting(64, "width of the head's bottleneck", gt=0, le=WIDTH)
+    prototypes: int = setting(
+        1024, "number of prototypes: output width of the head", gt=1, le=WIDTH
+    )
 
     def __post_init__(self) -> None:
         if not self.class_token:
-            raise ValueError("class_token=false: a picture's vector is [CLS]'s here")
+            raise ValueError(
+                "class_token=false: DINO pools an image by [CLS], class_token must be true"
+            )
         super().__post_init__()
 
 
 @dataclass(frozen=True, kw_only=True)
 class DinoTrainingConfig(BlocksLoopConfig):
-    steps: int = setting(2000, "updates", gt=0)
+    """Settings of the training loop of self-distillation."""
+
+    steps: int = setting(2000, "number of updates", gt=0)
     average: float = setting(
-        0.0, "decay of another running average, beside the teacher's; 0 switches it off", ge=0, lt=1
+        0.0,
+        "decay of an exponential moving average of the weights besides the teacher; 0 switches it "
+        "off",
+        ge=0,
+        lt=1,
     )
-    rows: int = setting(64, "pictures of a batch", gt=0, le=BATCH)
+    rows: int = setting(64, "batch size, in images", gt=0, le=BATCH)
     start: str | None = setting(
-        None, "the image encoder that is gone on with: a run or a model (short: --from)"
+        None,
+        "image encoder whose pre-training is continued: a run or a model (short: --from); if "
+        "unset, training from scratch",
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class DinoEvaluationConfig(ObservationConfig):
+    """Settings of the evaluation during training."""
+
     metric: Literal["knn", "linear", "spread"] = setting(
         "knn",
-        "what the kept teacher is best by: neighbours of the same class; spread: of its "
-        "vectors, where there are no classes",
+        "metric that selects the best teacher: k-nearest-neighbour accuracy, accuracy of a linear "
+        "classifier, or the spread of the vectors; without classes always spread",
     )
-    pictures: int = setting(4000, "training pictures among which neighbours are sought", gt=0)
-    neighbours: int = setting(20, "so many of them", gt=0, le=LENGTH)
+    pictures: int = setting(
+        4000, "maximum number of training images among which neighbours are searched", gt=0
+    )
+    neighbours: int = setting(
+        20, "number of nearest neighbours (k) that vote for a class", gt=0, le=LENGTH
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class DinoRunConfig(RunSettings):
-    """One training run of an encoder of pictures without labels."""
+    """Configuration of a self-distillation run of an image encoder, without labels."""
 
-    recipe: str = setting("dino", "name of the recipe this came from")
+    recipe: str = setting("dino", "name of the recipe that these settings extend")
     data: LabelledImageDataConfig = section(LabelledImageDataConfig)
     views: ViewConfig = section(ViewConfig, after="data")
     model: DinoModelConfig = section(DinoModelConfig)
@@ -72,18 +90,17 @@ class DinoRunConfig(RunSettings):
 
     @property
     def decided_by_data(self) -> frozenset[str]:
-        """Settings that follow from the pictures, or from the model it starts from."""
+        """The dotted keys of the settings that the images or the pre-trained model decide."""
         decided = decided_by_images(self.model, self.training.start)
         return decided | {"evaluation.metric"}
 
 
 def dino() -> DinoRunConfig:
-    """An encoder of pictures that learns without labels: DINO, with a momentum teacher and
-    multi-crop.
+    """An image encoder trained without labels (DINO): self-distillation with a momentum teacher.
 
-    For some thousand small pictures on a laptop; costs and scores: docs/results.md. Classes, where
-    the pictures stand in folders of them, are for the scores alone. headway train vision PICTURES
-    --from RUN goes on with labels.
+    With multi-crop augmentation. For a few thousand small images on a laptop; costs and scores:
+    docs/results.md. If the images are in a folder for each class, the classes are used for the
+    scores only. headway train vision IMAGES --from RUN fine-tunes the encoder with labels.
     """
     return DinoRunConfig(
         recipe="dino",

@@ -1,4 +1,4 @@
-"""The images that an image encoder is evaluated on."""
+"""The images of the evaluation of an image encoder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headway.tasks.image_data import images_of_run, labelled_images
 
 @dataclass(frozen=True)
 class Neighbourhood:
-    """Images to evaluate on, and other ones, whose labels are known and vote."""
+    """Images to classify by nearest neighbours. known: the labelled images that are neighbours."""
 
     images: ImageExamples
     known: ImageExamples
@@ -25,22 +25,28 @@ class Neighbourhood:
 
 
 def images_of_files(paths: Sequence[Path], known: Path | None) -> Neighbourhood:
-    """The images of these files and folders. known: where the known images are; None: nine tenths
-    of those at `paths`."""
+    """Read the images of files and folders.
+
+    known: the file or folder of the labelled neighbours; None: nine tenths of the images at
+    `paths`.
+    """
     sources = tuple(map(str, paths))
     if known is None:
-        return _parted(LabelledImageDataConfig(train=sources))
+        return _split(LabelledImageDataConfig(train=sources))
     return Neighbourhood(_all_of(*sources), _all_of(str(known)))
 
 
 def held_out_images(config: Any, run: Path, known: Path | None) -> Neighbourhood:
-    """The images that a run held out. known: where the known images are; None: those that the run
-    was trained on. UsageError unless the run was trained on labelled images."""
-    images = _parted(images_of_run(config, run))
+    """Read the held-out images of a run.
+
+    known: the file or folder of the labelled neighbours; None: the training images of the run.
+    Raises UsageError unless the run was trained on labelled images.
+    """
+    images = _split(images_of_run(config, run))
     return images if known is None else Neighbourhood(images.images, _all_of(str(known)))
 
 
-def _parted(data: LabelledImageDataConfig) -> Neighbourhood:
+def _split(data: LabelledImageDataConfig) -> Neighbourhood:
     images = labelled_images(data, least_classes=1)
     return Neighbourhood(FileExamples(images.valid), FileExamples(images.train))
 

@@ -1,4 +1,4 @@
-"""How good an image encoder is that was trained without labels."""
+"""The evaluation of an image encoder that was trained without labels."""
 
 from __future__ import annotations
 
@@ -18,22 +18,25 @@ from headway.shapes import Float, Int, Tensor
 from headway.tasks.self_distillation.data import Neighbourhood
 from headway.tasks.splits import evenly_spaced
 
-BATCH = 32  # images encoded at once
+BATCH = 32
+"""Number of images that are encoded at once."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NeighbourOptions:
-    """What may be chosen for an evaluation."""
+    """Options of the evaluation of an image encoder."""
 
     known: Path | None = setting(
         None,
-        "images with known labels; if unset, nine tenths of the images, or the run's training "
-        "images",
+        "labelled images among which neighbours are searched; if unset, the run's training images, "
+        "or nine tenths of the images",
     )
     known_limit: int | None = setting(
-        None, "maximum number of known images, evenly spaced; if unset, all", gt=0
+        None, "maximum number of these images, evenly spaced; if unset, all", gt=0
     )
-    neighbours: int = setting(20, "number of nearest neighbours that vote", gt=0, le=LENGTH)
+    neighbours: int = setting(
+        20, "number of nearest neighbours (k) that vote for a class", gt=0, le=LENGTH
+    )
 
 
 DEFAULTS = NeighbourOptions()
@@ -45,20 +48,27 @@ def evaluate(
     options: NeighbourOptions = DEFAULTS,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Scores:
-    """k-nearest-neighbour accuracy, the accuracy of a linear classifier of the vectors, and their
-    spread; if the known images have one label only, the spread alone.
+    """Compute k-nearest-neighbour accuracy, accuracy of a linear classifier, and spread of vectors.
 
-    A vector is that of [CLS], or the mean of the patches' if there is no [CLS]. Caron et al. 2021,
-    section 4.1. progress: called before each batch with the number of images encoded so far.
-    DataError for a label that no known image has.
+    If the labelled neighbours have only one label, the spread is the only score. The vector of an
+    image is that of [CLS], or the mean of its patches' if there is no [CLS]. Caron et al. 2021,
+    section 4.1.
+
+    progress: called before each batch with the number of images encoded so far. Raises DataError
+    for a label that no neighbour has.
     """
     known, images = examples.known, examples.images
     numbers = {label: i for i, label in enumerate(sorted(set(known.labels)))}
     for i, label in enumerate(images.labels):
         if label not in numbers:
-            raise DataError(f"no known picture shows {label!r}", images.where(i))
+            raise DataError(
+                f"no labelled neighbour has the class {label!r}",
+                images.where(i),
+                "add images of that class to --known",
+            )
     if not len(images) or not len(known):
-        raise DataError("there is no picture to evaluate on, or none that is known")
+        missing = "labelled images as neighbours" if len(images) else "images to evaluate"
+        raise DataError(f"no {missing}")
     chosen = evenly_spaced(len(known), options.known_limit)
     vectors = _vectors(bundle, images, range(len(images)), progress)
     metrics = [Metric("spread", spread(vectors))]
@@ -80,7 +90,7 @@ def _vectors(
     chosen: Sequence[int],
     progress: Callable[[int], None],
 ) -> Float[Tensor, "N D"]:
-    """Of the chosen images, on the CPU."""
+    """Compute the vectors of the chosen images, on the CPU."""
     vectors = []
     for start in range(0, len(chosen), BATCH):
         progress(start)

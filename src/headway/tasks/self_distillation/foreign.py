@@ -1,4 +1,4 @@
-"""Image encoders of Hugging Face folders: ViT, DINO, DINOv2."""
+"""Conversion of image encoders from and to Hugging Face folders: ViT, DINO, DINOv2."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from headway.models import ViT
 
 
 def from_hugging_face(model: ViT, folder: Path, model_type: str) -> ImageEncoderBundle:
-    """The model with how its folder says that images are read."""
+    """Make a bundle of the model with the image reader of the folder."""
     return ImageEncoderBundle(model, interop.read_image_reader(folder, model.config, model_type))
 
 
 def to_hugging_face(bundle: ImageEncoderBundle, folder: Path, family: str | None) -> Exported:
-    """The folder of an image encoder, with how it reads images."""
+    """Write a Hugging Face folder with the image encoder and its image reader."""
     return interop.export_images(bundle.model, bundle.reader, folder, family)

@@ -1,6 +1,6 @@
-"""A training run of self-distillation: images in, a Vision Transformer out.
+"""The job of a self-distillation run: trains a Vision Transformer without labels.
 
-Caron et al. 2021 (DINO). The labels of the images are used by the scores alone.
+Caron et al. 2021 (DINO). Labels of the images are used for the scores only.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from headway.training import SelfDistillationObjective, Stream
 
 
 class DinoJob:
-    """A `Job`: images, and a ViT. start: what it is initialised from, or None."""
+    """A `Job` that trains a ViT on images. start: the pre-trained encoder, or None."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class DinoJob:
         decided = decided_settings(config.model, prepared.reader, start)
         if len(prepared.labels) < 2:
             decided["evaluation.metric"] = "spread"
-        self.config: DinoRunConfig = override(config, decided, "the pictures")
+        self.config: DinoRunConfig = override(config, decided, "the images")
         self.prepared, self.start, self.machine = prepared, start, machine
         model, training = self.config.model, self.config.training
         self.rows = ViewBatches(
@@ -79,7 +79,7 @@ class DinoJob:
         return Example(self.prepared.valid.pixels[0].transpose(1, 2, 0))
 
     def bundle(self, model: Any) -> ImageEncoderBundle:
-        """The teacher, which is the better of the two (Caron et al. 2021, section 5.2)."""
+        """Return the teacher, which is better than the student (Caron et al. 2021, section 5.2)."""
         return ImageEncoderBundle(model.teacher, self.prepared.reader)
 
     def plan(self) -> dict[str, Any]:
@@ -87,16 +87,16 @@ class DinoJob:
         small = self.rows.small
         return {
             "model": f"{model.described}, and a teacher",
-            "batches": f"{training.rows * training.accumulate:,} pictures, each in {views.whole} "
+            "batches": f"{training.rows * training.accumulate:,} images, each in {views.whole} "
             f"large views and {views.local} of {small[0]} x {small[1]}",
             "batches_an_epoch": self.rows.batches_an_epoch,
-            "unit": "pictures",
+            "unit": "images",
         }
 
 
 def prepare(config: DinoRunConfig, folder: Path, machine: Machine, emit: Emit) -> Job:
-    """The images, made one size, and the encoder to start from."""
-    start = open_image_start(config.training.start, "an encoder of pictures")
+    """Load the pre-trained encoder, and prepare images of one size."""
+    start = open_image_start(config.training.start, "an image encoder")
     reader = None if start is None else start.reader
     images = prepare_labelled_images(
         config.data, config.model, reader, folder, emit, least_classes=1

@@ -7,6 +7,6 @@ from headway.tasks.task import metrics_line
 
 
 def score_line(scores: Scores) -> str:
-    """The metrics, and how many images they are of."""
+    """Format the metrics, and the numbers of evaluated images and of labelled neighbours."""
     images, known = scores.counts["pictures"], scores.counts["known"]
-    return f"{metrics_line(scores)}   {images:,} pictures, {known:,} known"
+    return f"{metrics_line(scores)}   {images:,} images, {known:,} labelled images as neighbours"

@@ -1,6 +1,7 @@
-"""Sentence embedding: vectors of texts whose cosines say how similar the texts are.
+"""Sentence embedding: vectors of texts whose cosine is the similarity of the texts.
 
-Reimers and Gurevych 2019. The models are text encoders, used by `headway embed` and `similar`.
+Reimers and Gurevych 2019. The models are text encoders; `headway embed` and `headway similar` use
+them.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class SentenceEmbedding:
         return prepare(config, folder, machine, emit)
 
     def reads(self, path: Path) -> bool:
-        """Whether the file is a table of pairs."""
+        """Return whether the file is a table of pairs."""
         return ending(path) in TABLES
 
     def read(

@@ -19,53 +19,79 @@ from headway.training import OptimizerConfig, ScheduleConfig
 
 @dataclass(frozen=True, kw_only=True)
 class EmbedDataConfig:
+    """The pairs of similar texts of a run."""
+
     train: tuple[str, ...] = setting(
-        (), "pairs of similar texts: .tsv or .csv with a header, or .jsonl, plain or .gz"
+        (), "training pairs of similar texts: .tsv or .csv with a header, or .jsonl, plain or .gz"
     )
-    valid: tuple[str, ...] = setting((), "held-out pairs; none keeps some of train from training")
-    held_out: float = setting(0.1, "share of the pairs kept so", gt=0, lt=1)
+    valid: tuple[str, ...] = setting(
+        (), "validation pairs; if unset, a fraction of train is held out"
+    )
+    held_out: float = setting(
+        0.1, "fraction of the training pairs that is held out if valid is unset", gt=0, lt=1
+    )
     first: str = setting("first", "name of the column (or key) that holds the first text")
     second: str = setting("second", "name of the column (or key) that holds the second text")
     score: str = setting(
-        "score", "name of the column (or key) that says how similar they are, if there is one"
+        "score", "name of the column (or key) that holds the similarity of the pair; optional"
     )
-    max_length: int = setting(128, "longer texts (in pieces) are cut at their end", ge=3, le=LENGTH)
+    max_length: int = setting(
+        128,
+        "maximum sequence length in tokens; longer texts are truncated at the end",
+        ge=3,
+        le=LENGTH,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class EmbedTrainingConfig(RowsConfig):
-    rows: int = setting(32, "pairs of a batch: each is held against all others", gt=1, le=BATCH)
-    scale: float = setting(20.0, "by what cosines are multiplied before the softmax", gt=0)
-    symmetric: bool = setting(False, "find the first text by the second as well")
+    """Settings of the training loop of a sentence encoder."""
+
+    rows: int = setting(
+        32,
+        "batch size, in pairs; the other pairs of a batch are in-batch negatives",
+        gt=1,
+        le=BATCH,
+    )
+    scale: float = setting(
+        20.0, "inverse temperature: factor of the cosines before the softmax", gt=0
+    )
+    symmetric: bool = setting(
+        False, "symmetric loss: retrieve the first text by the second as well"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class EmbedEvaluationConfig(ObservationConfig):
+    """Settings of the evaluation during training."""
+
     metric: Literal["spearman", "reciprocal_rank"] = setting(
         "reciprocal_rank",
-        "what the kept model is best by: spearman where held-out pairs have "
-        "scores, else reciprocal_rank",
+        "metric that selects the best model: spearman if the held-out pairs have scores, else "
+        "reciprocal_rank; the data decide",
     )
-    pairs: int = setting(1000, "held-out pairs evaluated each time, the first ones", gt=1)
+    pairs: int = setting(
+        1000, "maximum number of held-out pairs at each evaluation, the first ones", gt=1
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class EmbedScoring:
-    """How an evaluation is made."""
+    """Options of the evaluation of a sentence encoder."""
 
     pairs: int | None = setting(
         None,
-        "Maximum number of pairs, the first ones; if unset, 5,000 pairs without scores, of which "
-        "each is compared with all others, or all pairs with scores.",
+        "maximum number of pairs, the first ones; if unset, all pairs that have scores, or 5,000 "
+        "pairs without scores, for which every text is compared with all others",
         gt=1,
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class EmbedRunConfig(RunSettings):
-    """One training run of a sentence encoder, from an encoder (`training.start`)."""
+    """Configuration of a sentence-embedding run, which fine-tunes the encoder `training.start`."""
 
-    recipe: str = setting("embed", "name of the recipe this came from")
+    recipe: str = setting("embed", "name of the recipe that these settings extend")
     data: EmbedDataConfig = section(EmbedDataConfig)
     model: StartedModelConfig = section(StartedModelConfig)
     training: EmbedTrainingConfig = section(EmbedTrainingConfig)
@@ -73,15 +99,16 @@ class EmbedRunConfig(RunSettings):
 
     @property
     def decided_by_data(self) -> frozenset[str]:
-        """Settings that follow from the examples."""
+        """The dotted keys of the settings that the examples decide."""
         return left_open(self, "training.steps") | {"evaluation.metric"}
 
 
 def embed() -> EmbedRunConfig:
-    """A sentence encoder from an encoder and pairs of similar texts (--from ENCODER).
+    """A sentence encoder fine-tuned on pairs of similar texts (--from ENCODER).
 
-    Each first text learns to find its second among those of the batch; where pairs have scores,
-    cosines learn to be the scores. The rate suits an encoder that was pre-trained by others.
+    The contrastive loss ranks the second text of a pair above those of the other pairs in the batch
+    (in-batch negatives); if the pairs have scores, the loss fits the cosines to the scores. The
+    learning rate suits published pre-trained encoders.
     """
     return EmbedRunConfig(
         recipe="embed",

@@ -1,4 +1,4 @@
-"""How good vectors of texts are: cosines against scores, or retrieval of a pair's other text."""
+"""The evaluation of a sentence encoder: correlation of cosines with scores, or retrieval."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from headway.evaluation.scores import Metric, Scores
 from headway.shapes import Float, Tensor
 from headway.tasks.sentence_embedding.config import EmbedScoring
 
-MOST = 5000  # pairs without scores: each text is compared with all others
+MOST = 5000
+"""Default maximum number of pairs without scores, for which all texts are compared."""
+
 USUAL = EmbedScoring()
 
 
@@ -25,13 +27,13 @@ def evaluate(
     options: EmbedScoring = USUAL,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Scores:
-    """`scores_of_vectors` of the first pairs. Texts are read as they are encoded in `pairs`.
+    """Evaluate an encoder on the first pairs, by `scores_of_vectors`.
 
-    progress: called before each batch with the number of texts processed so far. DataError for
-    fewer than two pairs.
+    progress: called before each batch with the number of texts processed so far. Raises DataError
+    for fewer than two pairs.
     """
     if len(pairs) < 2:
-        raise DataError(f"{len(pairs)} pairs are too few to evaluate on")
+        raise DataError(f"at least two pairs are needed for an evaluation, not {len(pairs)}")
     most = options.pairs or (MOST if pairs.scores is None else len(pairs))
     scores = None if pairs.scores is None else pairs.scores[:most]
     chosen = SimilarPairs(pairs.first[:most], pairs.second[:most], scores)
@@ -43,18 +45,19 @@ def evaluate(
 def _vectors(
     bundle: EncoderBundle, rows: Sequence[Sequence[int]], progress: Callable[[int], None]
 ) -> Float[Tensor, "N D"]:
-    """Of length 1."""
+    """Compute the vectors of texts, normalised to length 1."""
     return F.normalize(bundle.pooled(rows, bundle.pooling, progress), dim=-1).cpu()
 
 
 def scores_of_vectors(
     first: Float[Tensor, "N D"], second: Float[Tensor, "N D"], pairs: SimilarPairs
 ) -> Scores:
-    """How well the cosines of vectors of length 1 agree with pairs.
+    """Compare the cosines of vectors of length 1 with pairs.
 
-    With scores: spearman and pearson, of cosines and scores. Without: each first text retrieves its
-    second among all second texts; reciprocal_rank is the mean of 1 / its rank, accuracy the
-    fraction of ranks that are 1. Texts of other pairs that are also partners are left out.
+    If the pairs have scores, the metrics are spearman and pearson, of cosines and scores. Otherwise
+    every first text retrieves its second text among all second texts: reciprocal_rank is the mean
+    of 1 / rank, accuracy the fraction of ranks that are 1. Candidates of other pairs that have a
+    text in common with the pair are left out.
     """
     if pairs.scores is not None:
         cosines, scores = (first * second).sum(-1), torch.tensor(pairs.scores)

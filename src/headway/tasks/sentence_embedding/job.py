@@ -1,4 +1,4 @@
-"""A training run of a sentence encoder: from an encoder and pairs of similar texts.
+"""The job of a sentence-embedding run: fine-tunes an encoder on pairs of similar texts.
 
 Reimers and Gurevych 2019; Henderson et al. 2017.
 """
@@ -24,7 +24,10 @@ from headway.training import ContrastiveObjective, CosineObjective
 
 
 class EmbedJob(EncoderJob):
-    """A `Job`: an encoder, and pairs of texts that mean the same or nearly."""
+    """A `Job` that fine-tunes an encoder on pairs of similar texts.
+
+    is_new: whether the run has just been started, not resumed.
+    """
 
     unit = targets = "pairs"
 
@@ -57,31 +60,33 @@ class EmbedJob(EncoderJob):
         return self.prepared.train.batch(chosen, self.pad).to(self.machine.device)
 
     def with_head(self, bert: Bert) -> Bert:
-        """The encoder alone: heads that are not trained with it would no longer fit. Its pooler is
-        kept, as an initialisation for other tasks."""
+        """Remove the heads, which would not be trained with the encoder.
+
+        The pooler stays, as an initialisation for other tasks.
+        """
         return drop_heads(bert, bert.config.pooler)
 
     def baseline(self, progress: Callable[..., None]) -> str | None:
-        """The scores of the encoder that it starts from, when the run is new."""
+        """Evaluate the pre-trained encoder, if the run is new."""
         if not self.is_new:
             return None
         start = self.bundle(self.start.model.to(self.machine.device))
         with self.machine.precision():
             scores = evaluate(start, self.held_out, self.evaluation, progress)
-        shown = ", ".join(f"{name} {value:.3f}" for name, value in scores.numbers().items())
-        return f"before training: {shown}"
+        metrics = ", ".join(f"{name} {value:.3f}" for name, value in scores.numbers().items())
+        return f"before training: {metrics}"
 
     def bundle(self, model: Any) -> EncoderBundle:
         return EncoderBundle(model, self.start.tokenizer, self.start.pooling, self.start.length)
 
     @property
     def described(self) -> str:
-        vector = "its mean" if self.start.pooling == "mean" else "[CLS]"
-        return f"{shape_of(self.start)}, a text's vector is {vector}"
+        pooling = "mean of all tokens" if self.start.pooling == "mean" else "[CLS]"
+        return f"{shape_of(self.start)}, pooling: {pooling}"
 
 
 def prepare(config: EmbedRunConfig, folder: Path, machine: Machine, emit: Emit) -> Job:
-    """The pairs, encoded, and the encoder that is fine-tuned."""
+    """Load the pre-trained encoder, and encode the pairs."""
     start = open_start(config.training.start)
     is_new = not (folder / FILE).exists()
     room = start.config.max_length

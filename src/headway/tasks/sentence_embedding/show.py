@@ -1,4 +1,4 @@
-"""How a terminal shows the scores of vectors of texts."""
+"""How a terminal shows the scores of a sentence encoder."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from headway.evaluation.scores import Scores
 
 
 def score_line(scores: Scores) -> str:
-    """All metrics, and the number of pairs."""
+    """Format all metrics, and the number of pairs."""
     numbers = (f"{name} {value:.4f}" for name, value in scores.numbers().items())
     return "   ".join([*numbers, f"{scores.counts['pairs']:,} pairs"])

@@ -1,4 +1,4 @@
-"""A tagger of words with its tokenizer and its tags: texts in, entities or parts of speech out."""
+"""The bundle of a tagger of words: model, tokenizer and tags."""
 
 from __future__ import annotations
 
@@ -35,11 +35,12 @@ from headway.text import MarkedTokenizer
 TAGS_FILE = "tags.json"
 FORMAT = 1
 SHORTEST = 8
+"""Minimum value of `max_length`."""
 
 
 @dataclass(frozen=True)
 class FoundWord:
-    """text[start:end], its tag, and how probable that is."""
+    """The word text[start:end], its predicted tag, and the probability of the tag."""
 
     text: str
     start: int
@@ -50,7 +51,10 @@ class FoundWord:
 
 @dataclass(frozen=True)
 class FoundSpan:
-    """text[start:end] and what it is. probability: the product of those of its words' tags."""
+    """The span text[start:end] and its label.
+
+    probability: the product of the probabilities of its words' tags.
+    """
 
     label: str
     text: str
@@ -61,8 +65,11 @@ class FoundSpan:
 
 @dataclass(frozen=True)
 class Tagged:
-    """text: what was tagged, words given apart being joined by blanks. spans: none where the tags
-    are no spans (parts of speech)."""
+    """A tagged text.
+
+    text: the text; if the input was a list of words, these are joined by spaces. spans: empty if
+    the tags have no spans (parts of speech).
+    """
 
     text: str
     words: tuple[FoundWord, ...]
@@ -71,10 +78,10 @@ class Tagged:
 
 @dataclass(frozen=True)
 class TagReader:
-    """The strings-to-ids side of a tagger: tokenizer, tags, and how long a row may be.
+    """Encodes texts for a tagger, and names its tags.
 
-    tags: in the order of the classes, each once. max_length: ids of a row, its two marks included;
-    a longer text is read in several rows.
+    tags: the distinct tags, in the order of the classes. max_length: the maximum sequence length in
+    tokens, special tokens included; a longer text is split into several sequences.
     """
 
     tokenizer: MarkedTokenizer
@@ -82,15 +89,15 @@ class TagReader:
     max_length: int
 
     def encode(self, sentences: Sequence[Sequence[str]]) -> list[list[WordRow]]:
-        """Each sentence's words as rows (`word_rows`)."""
+        """Encode the words of sentences as sequences (`word_rows`)."""
         return word_rows(self.tokenizer, sentences, self.max_length)
 
     def split(self, text: str) -> list[tuple[int, int]]:
-        """The words of a text, each as the characters [start, end).
+        """Split a text into words; return their characters [start, end).
 
-        They are what the tokenizer takes for words, and each sign of punctuation is one for itself.
+        The words are those of the tokenizer, and every punctuation character is a word.
         """
-        found: list[tuple[int, int]] = []
+        words: list[tuple[int, int]] = []
         ids, spans = self.tokenizer.encode_spans(text)
         for i, (start, end) in zip(ids, spans, strict=True):
             while start < end and text[start].isspace():
@@ -99,12 +106,12 @@ class TagReader:
                 end -= 1
             if start == end:
                 continue
-            last = found[-1][1] if found else -1
+            last = words[-1][1] if words else -1
             if start < last or (start == last and self._continues[i]):
-                found[-1] = (found[-1][0], max(last, end))
+                words[-1] = (words[-1][0], max(last, end))
             else:
-                found.append((start, end))
-        return [part for start, end in found for part in _cut(text, start, end)]
+                words.append((start, end))
+        return [part for start, end in words for part in _split_punctuation(text, start, end)]
 
     @cached_property
     def _continues(self) -> list[bool]:
@@ -112,12 +119,12 @@ class TagReader:
 
     @property
     def fingerprint(self) -> str:
-        """sha256 of all that the ids and the names of the tags depend on."""
+        """The sha256 of everything that the ids and the tags depend on."""
         return hashlib.sha256(self.tokenizer.fingerprint.encode() + self._json()).hexdigest()
 
     def _json(self) -> bytes:
-        facts = {"format": FORMAT, "tags": self.tags, "max_length": self.max_length}
-        return json_bytes(facts)
+        metadata = {"format": FORMAT, "tags": self.tags, "max_length": self.max_length}
+        return json_bytes(metadata)
 
     def save(self, folder: Path) -> None:
         """Write tokenizer.json and tags.json."""
@@ -126,41 +133,49 @@ class TagReader:
 
     @classmethod
     def load(cls, folder: Path) -> TagReader:
-        """Read what `save` wrote. DataError if it is not that."""
+        """Load the files that `save` wrote. Raises DataError if they are invalid."""
         path = folder / TAGS_FILE
-        facts = read_json(path)
-        tags = facts.get("tags") if isinstance(facts, dict) else None
+        metadata = read_json(path)
+        tags = metadata.get("tags") if isinstance(metadata, dict) else None
         if (
-            not isinstance(facts, dict)
-            or facts.get("format") != FORMAT
+            not isinstance(metadata, dict)
+            or metadata.get("format") != FORMAT
             or not are_distinct_names(tags)
-            or type(facts.get("max_length")) is not int
-            or facts["max_length"] < SHORTEST
+            or type(metadata.get("max_length")) is not int
+            or metadata["max_length"] < SHORTEST
         ):
             raise DataError(f"not a list of tags (format {FORMAT})", str(path))
-        return cls(MarkedTokenizer.load(folder), tuple(tags), facts["max_length"])
+        return cls(MarkedTokenizer.load(folder), tuple(tags), metadata["max_length"])
 
 
-def _cut(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """text[start:end] in parts: a sign of punctuation is a part."""
-    for place in range(start, end):
-        if _is_punctuation(text[place]):
-            if start < place:
-                yield start, place
-            yield place, place + 1
-            start = place + 1
+def _split_punctuation(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Split text[start:end] so that every punctuation character is a part."""
+    for i in range(start, end):
+        if _is_punctuation(text[i]):
+            if start < i:
+                yield start, i
+            yield i, i + 1
+            start = i + 1
     if start < end:
         yield start, end
 
 
-def _is_punctuation(letter: str) -> bool:
-    """Of a category P of Unicode, or a sign of ASCII, as BERT's program has it."""
-    sign = letter.isascii() and letter.isprintable() and not letter.isalnum() and letter != " "
-    return sign or unicodedata.category(letter).startswith("P")
+def _is_punctuation(character: str) -> bool:
+    """Return whether a character is punctuation, as BERT's tokenizer defines it.
+
+    Punctuation is a character of a Unicode category P, or a symbol of ASCII.
+    """
+    is_symbol = (
+        character.isascii()
+        and character.isprintable()
+        and not character.isalnum()
+        and character != " "
+    )
+    return is_symbol or unicodedata.category(character).startswith("P")
 
 
 class TaggerBundle(BundleWithReader):
-    """A `BertTagger` with what it reads and the names of its tags."""
+    """A `BertTagger` with its reader."""
 
     kind: ClassVar[str] = "tagger"
     reader_class = TagReader
@@ -170,9 +185,9 @@ class TaggerBundle(BundleWithReader):
     def __init__(self, model: BertTagger, reader: TagReader) -> None:
         if len(reader.tags) != model.config.num_tags:
             raise DataError(
-                f"there are {len(reader.tags)} names of tags, the model has "
-                f"{model.config.num_tags}",
-                hint="the model and the tags are not from the same training",
+                f"there are {len(reader.tags)} tags, but the model has {model.config.num_tags} "
+                "classes",
+                hint="use the tags with which the model was trained",
             )
         super().__init__(model, reader)
 
@@ -181,38 +196,40 @@ class TaggerBundle(BundleWithReader):
         return self.reader.tags
 
     def tag(self, texts: Sequence[str | Sequence[str]]) -> list[Tagged]:
-        """Each text's words with their tags, and the spans that these make.
+        """Tag the words of texts, and find the spans that the tags form.
 
-        A text is a string, or a list of its words. However long it is, all of it is read, in
-        several rows if need be. What a text gets does not depend on the others.
+        A text is a string, or a list of its words. A long text is split into several sequences. The
+        tags of a text do not depend on the other texts.
         """
         if isinstance(texts, str):
             raise UsageError("texts must be a list of texts, not one string", hint="[text]")
-        shown = [text if isinstance(text, str) else " ".join(text) for text in texts]
-        places = [
+        strings = [text if isinstance(text, str) else " ".join(text) for text in texts]
+        word_spans = [
             self.reader.split(text) if isinstance(text, str) else _joined(text) for text in texts
         ]
         words = [
-            [text[start:end] for start, end in found]
-            for text, found in zip(shown, places, strict=True)
+            [text[start:end] for start, end in spans]
+            for text, spans in zip(strings, word_spans, strict=True)
         ]
-        rows = self.reader.encode(words)
-        sure = iter(self._best([row for own in rows for row in own]))
-        found = []
-        for text, where, own in zip(shown, places, rows, strict=True):
-            best = [pair for _ in own for pair in next(sure)]
-            found.append(self._named(text, where, best))
-        return found
+        rows_by_text = self.reader.encode(words)
+        best_by_row = iter(self._best([row for rows in rows_by_text for row in rows]))
+        tagged = []
+        for text, spans, rows in zip(strings, word_spans, rows_by_text, strict=True):
+            best = [pair for _ in rows for pair in next(best_by_row)]
+            tagged.append(self._tagged(text, spans, best))
+        return tagged
 
     def predict(
         self, inputs: Sequence[TextInput], options: NoOptions = NO_OPTIONS, *, first: int = 1
     ) -> list[Tagged]:
-        """`tag`, under the name that every bundle has."""
-        return self.tag([each.text for each in inputs])
+        """Tag the inputs as `tag` does."""
+        return self.tag([item.text for item in inputs])
 
     def reading(self, text: str | Sequence[str]) -> Reading:
-        """What is read of a text that fits into one row; the answer is the logits of every piece's
-        tag. UsageError for a longer one."""
+        """Prepare a forward pass over a text that fits into one sequence, for inspection.
+
+        It returns the logits of the tags of all tokens. Raises UsageError for a longer text.
+        """
         words = (
             [text[start:end] for start, end in self.reader.split(text)]
             if isinstance(text, str)
@@ -221,8 +238,9 @@ class TaggerBundle(BundleWithReader):
         (rows,) = self.reader.encode([words])
         if len(rows) != 1:
             raise UsageError(
-                f"the text is read in {len(rows)} rows, and one can be looked at",
-                hint="give a part of it" if rows else "a text with words",
+                f"the text needs {len(rows)} sequences of at most {self.reader.max_length} tokens, "
+                "but only one can be inspected",
+                hint="shorten the text" if rows else "a text with words",
             )
         ids = list(rows[0].ids)
         return framed_reading(
@@ -232,8 +250,10 @@ class TaggerBundle(BundleWithReader):
     def attention(
         self, text: str | Sequence[str], layers: Sequence[str] = (), heads: Sequence[int] = ()
     ) -> Attention:
-        """Attention weights while a text that fits into one row is read. layers, heads: those to
-        keep; none: all."""
+        """Return the attention weights of a forward pass over a text that fits into one sequence.
+
+        layers, heads: the layers and heads to return; if empty, all.
+        """
         return attention_of(self.reading(text), layers, heads)
 
     def _probe(self, request: ProbeRequest) -> Probe:
@@ -261,39 +281,39 @@ class TaggerBundle(BundleWithReader):
     def word_logits(
         self, rows: Sequence[WordRow], progress: Callable[[int], None] = lambda done: None
     ) -> list[Float[Tensor, "W C"]]:
-        """The logits of each word's tag: `word_outputs`."""
+        """Compute the logits of the tags of each word (`word_outputs`)."""
         return word_outputs(self.model, rows, self.tokenizer.marks.pad, progress)
 
     def _best(self, rows: Sequence[WordRow]) -> list[list[tuple[int, float]]]:
-        """Of each word of each row the number and the probability of its most probable tag."""
-        found = []
+        """Return the index and the probability of the most probable tag of each word."""
+        best = []
         for logits in self.word_logits(rows):
             probabilities, tags = logits.softmax(-1).max(-1)
-            found.append(list(zip(tags.tolist(), probabilities.tolist(), strict=True)))
-        return found
+            best.append(list(zip(tags.tolist(), probabilities.tolist(), strict=True)))
+        return best
 
-    def _named(
-        self, text: str, places: Sequence[tuple[int, int]], best: Sequence[tuple[int, float]]
+    def _tagged(
+        self, text: str, word_spans: Sequence[tuple[int, int]], best: Sequence[tuple[int, float]]
     ) -> Tagged:
         words = tuple(
-            FoundWord(text[start:end], start, end, self.tags[tag], share)
-            for (start, end), (tag, share) in zip(places, best, strict=True)
+            FoundWord(text[start:end], start, end, self.tags[tag], probability)
+            for (start, end), (tag, probability) in zip(word_spans, best, strict=True)
         )
         if not tags_spans(self.tags):
             return Tagged(text, words, ())
         spans = []
         for span in spans_of([word.tag for word in words]):
-            own = words[span.start : span.end]
-            start, end = own[0].start, own[-1].end
-            share = math.prod(word.probability for word in own)
-            spans.append(FoundSpan(span.label, text[start:end], start, end, share))
+            span_words = words[span.start : span.end]
+            start, end = span_words[0].start, span_words[-1].end
+            probability = math.prod(word.probability for word in span_words)
+            spans.append(FoundSpan(span.label, text[start:end], start, end, probability))
         return Tagged(text, words, tuple(spans))
 
 
 def _joined(words: Sequence[str]) -> list[tuple[int, int]]:
-    """Where words stand that are joined by blanks."""
-    found, start = [], 0
+    """Return the characters [start, end) of words that are joined by spaces."""
+    spans, start = [], 0
     for word in words:
-        found.append((start, start + len(word)))
+        spans.append((start, start + len(word)))
         start += len(word) + 1
-    return found
+    return spans

@@ -18,21 +18,25 @@ from headway.training import OptimizerConfig, ScheduleConfig
 
 @dataclass(frozen=True, kw_only=True)
 class TagDataConfig:
+    """The tagged sentences of a run."""
+
     train: tuple[str, ...] = setting(
-        (), "sentences with tags: CoNLL columns, .conllu or .jsonl, plain or .gz"
+        (), "training sentences with tags: CoNLL columns, .conllu or .jsonl, plain or .gz"
     )
     valid: tuple[str, ...] = setting(
-        (), "held-out sentences with tags; none keeps some of train from training"
+        (), "validation sentences with tags; if unset, a fraction of train is held out"
     )
-    held_out: float = setting(0.1, "share of the sentences kept so", gt=0, lt=1)
+    held_out: float = setting(
+        0.1, "fraction of the training sentences that is held out if valid is unset", gt=0, lt=1
+    )
     column: str | None = setting(
         None,
-        "which column is the tag, from 1 (of .conllu its name, of .jsonl a key); none: the last "
-        "(upos, tags)",
+        "column of the tags: its number from 1 (CoNLL), its name (.conllu) or its key (.jsonl); if "
+        "unset, the last column, upos or tags",
     )
     max_length: int = setting(
         128,
-        "longer sentences (in pieces) are read in several parts, none lost",
+        "maximum sequence length in tokens; longer sentences are split into several sequences",
         ge=8,
         le=LENGTH,
     )
@@ -40,32 +44,38 @@ class TagDataConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class TaggerModelConfig(StartedModelConfig):
-    """The model is the one that it starts from, with a matrix for the tags on top."""
+    """Settings of a tagger: a pre-trained encoder with a linear tagging head."""
 
     head_dropout: float = setting(
-        0.1, "share of each word's vector dropped while training", ge=0, lt=1
+        0.1, "dropout probability of the word vectors before the head", ge=0, lt=1
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class TagTrainingConfig(RowsConfig):
+    """Settings of the training loop of a tagger."""
+
     balance: bool = setting(
-        False, "rare tags count more: each tag as much as any other, O and names alike"
+        False,
+        "weight the loss by inverse tag frequency, so that every tag, the outside tag O included, "
+        "counts the same",
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class TagEvaluationConfig(ObservationConfig):
+    """Settings of the evaluation during training."""
+
     metric: Literal["f1", "accuracy"] = setting(
-        "f1", "what the kept model is best by; accuracy where the tags mark no spans"
+        "f1", "metric that selects the best model; always accuracy if the tags have no spans"
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class TagRunConfig(RunSettings):
-    """One training run of a tagger, from an encoder (`training.start`)."""
+    """Configuration of a tagging run, which fine-tunes the encoder `training.start`."""
 
-    recipe: str = setting("tag", "name of the recipe this came from")
+    recipe: str = setting("tag", "name of the recipe that these settings extend")
     data: TagDataConfig = section(TagDataConfig)
     model: TaggerModelConfig = section(TaggerModelConfig)
     training: TagTrainingConfig = section(TagTrainingConfig)
@@ -73,16 +83,16 @@ class TagRunConfig(RunSettings):
 
     @property
     def decided_by_data(self) -> frozenset[str]:
-        """Settings that follow from the examples."""
+        """The dotted keys of the settings that the examples decide."""
         return super().decided_by_data | {"evaluation.metric"}
 
 
 def tag() -> TagRunConfig:
-    """A tagger of words (names, slots, parts of speech) from an encoder and tagged sentences
-    (--from MODEL).
+    """A tagger of words (named entities, slots, parts of speech) fine-tuned from an encoder.
 
-    A linear head on the first piece of every word, all weights trained. The rate suits encoders of
-    some 20 million; --optimizer.lr 5e-5 is the paper's, for one of 110 million.
+    --from MODEL names the encoder. A linear head on the first token of every word, all weights
+    trained. The learning rate suits encoders of about 20 million parameters; --optimizer.lr 5e-5 is
+    the paper's, for 110 million.
     """
     return TagRunConfig(
         recipe="tag",

@@ -1,4 +1,4 @@
-"""From a person's tagged sentences to examples in memory, and a note in the run folder of which."""
+"""Tagged sentences: reads, checks, splits and encodes them, and writes their fingerprint."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FILE = "texts.json"
 
 @dataclass(frozen=True)
 class PreparedTags:
-    """What a tagger is trained on, encoded, and the held-out sentences."""
+    """The encoded training sentences of a tagger, and the held-out sentences."""
 
     reader: TagReader
     train: WordTargets
@@ -30,10 +30,10 @@ class PreparedTags:
 
 
 def check_tags(config: TagRunConfig) -> None:
-    """UsageError unless there are sentences, and a model to start from."""
+    """Raise UsageError if sentences or the pre-trained encoder are missing."""
     if not config.data.train:
         raise UsageError(
-            "there are no tagged sentences to learn from",
+            "no training sentences are named",
             hint=f"headway train {config.recipe} FILE --from MODEL, where FILE is "
             ".conll, .conllu or .jsonl",
         )
@@ -45,88 +45,93 @@ def check_tags(config: TagRunConfig) -> None:
 def tagged_sentences(
     data: TagDataConfig, emit: Emit = lambda event: None
 ) -> tuple[list[TaggedSentence], list[TaggedSentence]]:
-    """The sentences to train on and those that are held out: data.valid, or some of data.train.
+    """Read the training sentences and the validation sentences.
 
-    Which of them follows from the words alone (`hold_out`), so that a sentence that occurs twice is
-    not on both sides. The first sentence with a tag that no training sentence has is not held out.
-    DataError where a side is empty, where there is one tag only, or for a tag in data.valid that
-    data.train does not have.
+    The validation sentences are data.valid if set, else a held-out fraction of data.train. The
+    words of a sentence decide (`hold_out`), so that duplicates are in the same split. The first
+    sentence with a tag that no training sentence has is not held out. Raises DataError if a split
+    is empty, if there is only one tag, or for a tag of data.valid that data.train does not have.
     """
-    given = list(read_tagged([Path(name) for name in data.train], data.column))
+    sentences = list(read_tagged([Path(name) for name in data.train], data.column))
     sources = ", ".join(data.train)
-    tags = {tag for each in given for tag in each.tags}
+    tags = {tag for sentence in sentences for tag in sentence.tags}
     if len(tags) < 2:
-        found = f"all words have {tags.pop()!r}" if tags else "there are no words"
-        raise DataError(f"two different tags are needed: {found}", sources)
+        actual = f"all words have the tag {tags.pop()!r}" if tags else "there are no words"
+        raise DataError(f"expected at least two different tags, but {actual}", sources)
     if data.valid:
         valid = list(read_tagged([Path(name) for name in data.valid], data.column))
         check_known(tags_of(valid), tags, "tag", "the training sentences")
-        train, sources = given, ", ".join(data.valid)
+        train, sources = sentences, ", ".join(data.valid)
     else:
         train, valid = hold_out(
-            given,
+            sentences,
             lambda sentence: " ".join(sentence.words),
             data.held_out,
             labels=lambda sentence: sentence.tags,
             emit=emit,
             unit="sentences",
         )
-    check_sides(train, valid, f"{len(given):,} sentences", sources)
+    check_sides(train, valid, f"{len(sentences):,} sentences", sources)
     return train, valid
 
 
 def tags_of(sentences: Sequence[TaggedSentence]) -> Iterator[tuple[str, str]]:
-    """Each tag, and where it is."""
+    """Return the tags of sentences with their locations (file and line)."""
     return ((tag, sentence.where) for sentence in sentences for tag in sentence.tags)
 
 
 def prepare_tags(
     config: TagRunConfig, tokenizer: MarkedTokenizer, room: int | None, folder: Path, emit: Emit
 ) -> PreparedTags:
-    """The examples, encoded. DataError if the run began with others.
+    """Read and encode the sentences.
 
-    room: the most ids that the model to start from has places for, None for any number.
+    room: the maximum length of the pre-trained encoder in tokens; None: no maximum. Raises
+    DataError if the sentences have changed since the run started.
     """
     data = config.data
-    given = tagged_sentences(data, emit)
-    tags = tuple(sorted({tag for each in given[0] for tag in each.tags}))
+    splits = tagged_sentences(data, emit)
+    tags = tuple(sorted({tag for sentence in splits[0] for tag in sentence.tags}))
     length = data.max_length if room is None else min(data.max_length, room)
-    return _prepared(given, TagReader(tokenizer, tags, length), folder, emit)
+    return _prepared(splits, TagReader(tokenizer, tags, length), folder, emit)
 
 
 def prepare_tags_as(
     data: TagDataConfig, reader: TagReader, folder: Path, emit: Emit
 ) -> PreparedTags:
-    """The same for a model that has its tags already. DataError for a tag that it has not."""
-    given = tagged_sentences(data, emit)
-    check_known(tags_of([*given[0], *given[1]]), reader.tags, "tag")
-    return _prepared(given, reader, folder, emit)
+    """Read and encode the sentences with the reader of a trained model.
+
+    Raises DataError for a tag that the model does not have.
+    """
+    splits = tagged_sentences(data, emit)
+    check_known(tags_of([*splits[0], *splits[1]]), reader.tags, "tag")
+    return _prepared(splits, reader, folder, emit)
 
 
 def _prepared(
-    given: tuple[list[TaggedSentence], list[TaggedSentence]],
+    splits: tuple[list[TaggedSentence], list[TaggedSentence]],
     reader: TagReader,
     folder: Path,
     emit: Emit,
 ) -> PreparedTags:
-    """Encoded, noted in the run folder and told."""
+    """Encode the sentences, check or write their fingerprint, and emit their numbers."""
     length = reader.max_length
     numbers = {tag: i for i, tag in enumerate(reader.tags)}
-    sides, seen = [], []
-    for name, sentences in zip(("train", "valid"), given, strict=True):
+    sides, contents = [], []
+    for name, sentences in zip(("train", "valid"), splits, strict=True):
         rows_of = reader.encode([sentence.words for sentence in sentences])
         targets = [[numbers[tag] for tag in sentence.tags] for sentence in sentences]
         sides.append(side := WordTargets.of(rows_of, targets))
-        seen.append([[list(row.ids) for row in side.rows], side.targets])
+        contents.append([[list(row.ids) for row in side.rows], side.targets])
         emit({"kind": "prepared", "what": name, "count": len(sentences), "unit": "sentences"})
-        if cut := sum(len(rows) > 1 for rows in rows_of):
-            text = f"{cut:,} sentences of {name} are longer than {length} pieces: read in parts"
+        if split := sum(len(rows) > 1 for rows in rows_of):
+            text = f"{split:,} sentences of {name} have more than {length} tokens and are split"
             emit({"kind": "note", "text": text})
-    check_unchanged(folder / FILE, reader.fingerprint, seen)
-    counts = Counter(tag for each in given[1] for tag in each.tags)
+    check_unchanged(folder / FILE, reader.fingerprint, contents)
+    counts = Counter(tag for sentence in splits[1] for tag in sentence.tags)
     tag, count = counts.most_common(1)[0]
     text = (
-        f"{len(reader.tags)} tags; to say {tag!r} always is right for {count / counts.total():.1%}"
+        f"{len(reader.tags)} tags; majority baseline ({tag!r}): accuracy "
+        f"{count / counts.total():.1%}"
     )
     emit({"kind": "note", "text": text})
-    return PreparedTags(reader, sides[0], given[1])
+    return PreparedTags(reader, sides[0], splits[1])

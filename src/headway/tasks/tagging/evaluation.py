@@ -1,4 +1,4 @@
-"""How good a tagger is: F1 of spans, accuracy of words, cross-entropy."""
+"""The evaluation of a tagger: F1 of spans, accuracy of words and cross-entropy."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ def evaluate(
     sentences: Sequence[TaggedSentence],
     progress: Callable[[int], None] = lambda done: None,
 ) -> Scores:
-    """F1, precision and recall of spans where the tags mark spans; accuracy; the loss.
+    """Evaluate a tagger: F1, precision and recall if the tags have spans; accuracy; the loss.
 
     accuracy = correctly tagged words / words. loss = -1/N sum log P(tag of word), in nats, over all
-    N words. progress: called before each batch with the number of rows processed so far. DataError
-    where there is no word, and for a tag that the model does not have.
+    N words. progress: called before each batch with the number of sequences processed so far.
+    Raises DataError if there is no word, and for a tag that the model does not have.
     """
     numbers = {tag: i for i, tag in enumerate(bundle.tags)}
     check_known(tags_of(sentences), numbers, "tag")
     targets = [sentence.tags for sentence in sentences]
     if not any(targets):
-        raise DataError("there is no tagged word to evaluate on")
+        raise DataError("no tagged words to evaluate")
     rows_of = bundle.reader.encode([sentence.words for sentence in sentences])
     logits = bundle.word_logits([row for rows in rows_of for row in rows], progress)
-    of_words = torch.cat(logits)  # N C, in the order of the sentences
-    right = torch.tensor([numbers[tag] for tags in targets for tag in tags])
-    loss = F.cross_entropy(of_words, right).item()
-    best = of_words.argmax(-1)
-    names_of_best = (bundle.tags[i] for i in best.tolist())
-    predictions = [[next(names_of_best) for _ in tags] for tags in targets]
-    accuracy = (best == right).double().mean().item()
+    word_logits = torch.cat(logits)  # N C, in the order of the sentences
+    true = torch.tensor([numbers[tag] for tags in targets for tag in tags])
+    loss = F.cross_entropy(word_logits, true).item()
+    best = word_logits.argmax(-1)
+    predicted_tags = (bundle.tags[i] for i in best.tolist())
+    predictions = [[next(predicted_tags) for _ in tags] for tags in targets]
+    accuracy = (best == true).double().mean().item()
     metrics = [Metric("accuracy", accuracy), Metric("loss", loss, higher_is_better=False)]
-    counts = {"words": len(right), "sentences": len(sentences)}
+    counts = {"words": len(true), "sentences": len(sentences)}
     if tags_spans(bundle.tags):
         spans = score_spans(predictions, targets)
         names = ("f1", "precision", "recall")

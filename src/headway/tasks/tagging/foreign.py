@@ -1,4 +1,4 @@
-"""Taggers of Hugging Face folders (`...ForTokenClassification`)."""
+"""Conversion of taggers from and to Hugging Face folders (`...ForTokenClassification`)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from headway.tasks.tagging.bundle import TaggerBundle, TagReader
 
 
 def from_hugging_face(model: BertTagger, folder: Path, model_type: str) -> TaggerBundle:
-    """The model with tokenizer and tags of the folder; it reads as many ids as it has positions."""
+    """Make a bundle of the model with the tokenizer and the tags of the folder.
+
+    The maximum sequence length is the number of positions of the model.
+    """
     tokenizer, length = interop.read_marked(folder, model_type), model.config.bert.max_length
     tags = interop.read_labels(folder, model_type)
     return TaggerBundle(model, TagReader(tokenizer, tags, length))
 
 
 def to_hugging_face(bundle: TaggerBundle, folder: Path, family: str | None) -> Exported:
-    """The folder of a tagger, with its tokenizer and tags."""
+    """Write a Hugging Face folder with the tagger, its tokenizer and its tags."""
     return interop.export(bundle.model, bundle.reader.tokenizer, folder, family, bundle.tags)

@@ -1,4 +1,4 @@
-"""A training run of a tagger: from an encoder and tagged sentences to a tagger.
+"""The job of a tagging run: fine-tunes an encoder on tagged sentences.
 
 Devlin et al. 2019, section 5.3.
 """
@@ -25,7 +25,7 @@ from headway.tasks.task import NO_OPTIONS
 
 
 class TagJob(EncoderJob):
-    """A `Job`: an encoder, a head on every word, and sentences with tags."""
+    """A `Job` that fine-tunes an encoder with a head on the first token of every word."""
 
     def __init__(
         self, config: TagRunConfig, prepared: PreparedTags, start: EncoderBundle, machine: Machine
@@ -62,7 +62,7 @@ class TagJob(EncoderJob):
 
 
 def prepare(config: TagRunConfig, folder: Path, machine: Machine, emit: Emit) -> Job:
-    """The sentences, encoded, and the encoder that is fine-tuned."""
+    """Load the pre-trained encoder, and encode the sentences."""
     start = open_start(config.training.start)
     prepared = prepare_tags(config, start.tokenizer, start.model.max_length, folder, emit)
     return TagJob(config, prepared, start, machine)

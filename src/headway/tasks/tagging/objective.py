@@ -1,4 +1,4 @@
-"""Tags of words: named entities, parts of speech."""
+"""The objective of tagging: cross-entropy of the tags of words."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from headway.training.objectives.contract import Loss
 
 @dataclass(frozen=True)
 class TaggingObjective:
-    """-sum w log P(tag of word), each word by its first piece; the other pieces are not asked.
+    """Computes -sum w log P(tag of word) at the first token of every word.
 
-    Devlin et al. 2019, section 5.3. The target that is counted is the word. weights: w of each tag,
-    none for 1 each.
+    Other tokens have no targets. The loss counts words. weights: w of each tag; empty: all 1.
+    Devlin et al. 2019, section 5.3.
     """
 
     weights: tuple[float, ...] = ()

@@ -11,7 +11,7 @@ from headway.tasks.task import Styled
 
 
 def prediction_line(tags: Collection[str], prediction: Tagged) -> Styled:
-    """[label words] for each span in the text; where the tags mark no spans, word/tag each."""
+    """Format the text with [label words] for each span; word/tag if the tags have no spans."""
     if tags_spans(tags):
         return _bracketed(prediction)
     parts: Styled = []
@@ -30,15 +30,15 @@ def _bracketed(prediction: Tagged) -> Styled:
 
 
 def score_lines(scores: Scores) -> list[str]:
-    """F1 and what it is made of, if the tags mark spans; then the accuracy."""
+    """Format F1, precision and recall if the tags have spans; then accuracy and loss."""
     lines = []
     counts = scores.counts
     if "f1" in scores:
         lines.append(
             f"F1 {scores['f1']:.3f}   precision {scores['precision']:.3f}, "
-            f"recall {scores['recall']:.3f}; {counts['right']:,} right of {counts['found']:,} "
-            f"found and {counts['true']:,} true spans"
+            f"recall {scores['recall']:.3f}; {counts['right']:,} correct of {counts['found']:,} "
+            f"predicted and {counts['true']:,} true spans"
         )
-    right = round(scores["accuracy"] * counts["words"])
-    accuracy = f"accuracy {scores['accuracy']:.3f}   {right:,} of {counts['words']:,} words"
+    correct = round(scores["accuracy"] * counts["words"])
+    accuracy = f"accuracy {scores['accuracy']:.3f}   {correct:,} of {counts['words']:,} words"
     return [*lines, f"{accuracy}   loss {scores['loss']:.3f}"]

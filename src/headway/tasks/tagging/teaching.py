@@ -24,7 +24,7 @@ from headway.training import View
 
 
 def _as_tagging(config: Any) -> TagRunConfig:
-    """The configuration of a tagging run on the same examples."""
+    """Return the configuration of a tagging run on the same examples."""
     training = config.training
     return TagRunConfig(
         recipe=config.recipe,
@@ -41,7 +41,7 @@ def _check(config: Any) -> None:
 def _prepare(
     config: Any, teacher: TaggerBundle, folder: Path, machine: Machine, emit: Emit
 ) -> Course:
-    """The sentences, encoded, and how they are read."""
+    """Encode the sentences with the reader of the teacher."""
     reader = teacher.reader
     prepared = prepare_tags_as(config.data, reader, folder, emit)
     encoder = EncoderBundle(teacher.model.bert, reader.tokenizer)

@@ -1,4 +1,4 @@
-"""Translation: sentences of one language in, sentences of another out."""
+"""Translation of sentences from one language to another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A translator with its tokenizers: raw sentences in, sentences out."""
+"""The bundle of a translator: model and tokenizers."""
 
 from __future__ import annotations
 
@@ -35,8 +35,14 @@ from headway.models import Translator
 from headway.settings import BEAMS, MOST, PENALTY, required, setting
 from headway.text import TokenizerPair, word_places
 
-ROWS = 64  # sentences decoded together; longer ones fewer, so that memory stays bounded
-TOKENS = 4096  # the longest text too: a search takes time that grows with its length squared
+ROWS = 64
+"""Maximum number of sentences that are decoded together."""
+
+TOKENS = 4096
+"""Maximum number of source tokens that are decoded together, and of one text.
+
+The time of a search is quadratic in the length.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,12 +54,12 @@ class TranslateInput:
 
 @dataclass(frozen=True, kw_only=True)
 class TranslateOptions:
-    """How translations are searched for and shown."""
+    """Options of the search, and of the output."""
 
     beam: int = setting(4, "Beam width; 1 is greedy.", gt=0, le=BEAMS)
     nbest: int = setting(
         1,
-        "Number of translations of each sentence, best first: line number, score, text.",
+        "Number of translations per sentence, best first: line number, score, text.",
         gt=0,
         le=MOST,
     )
@@ -64,7 +70,7 @@ class TranslateOptions:
         le=PENALTY,
     )
     scores: bool = setting(False, "Print the score before each translation.")
-    align: bool = setting(False, "Draw which source words each translated word attends to.")
+    align: bool = setting(False, "Show the attention of each translated word to the source words.")
 
 
 FOUR_BEAMS = TranslateOptions()
@@ -72,8 +78,11 @@ FOUR_BEAMS = TranslateOptions()
 
 @dataclass(frozen=True)
 class RankedTranslation:
-    """One translation of an output. log_probability in nats; score is what the search ranked by.
-    finished: whether the model ended it, and not the limit of its length."""
+    """One of the translations of a sentence.
+
+    log_probability: in nats. score: the value by which translations are ranked. finished: False if
+    it was truncated at the maximum length.
+    """
 
     text: str
     score: float
@@ -85,9 +94,9 @@ class RankedTranslation:
 class Translated:
     """A sentence and its translations, best first.
 
-    line: the number of the input. alignment: the words of both sides, and for each target word its
-    weights on the source words (`inspection.Alignment.as_dict`); None if it was not requested, or
-    if the translation is empty.
+    line: the number of the input. alignment: source and target words, and the attention weights of
+    each target word (`inspection.Alignment.as_dict`); None if it was not requested, or if the
+    translation is empty.
     """
 
     line: int
@@ -98,7 +107,7 @@ class Translated:
 
 @dataclass(frozen=True)
 class Translation:
-    """One translation as the search gives it: as `RankedTranslation`, with its tokens."""
+    """A translation as returned by the search: a `RankedTranslation` with its tokens."""
 
     text: str
     score: float
@@ -108,7 +117,7 @@ class Translation:
 
 
 class TranslatorBundle(StoredBundle):
-    """A translator with its tokenizers: raw sentences in, sentences out."""
+    """A translator with its tokenizers: translates plain sentences."""
 
     kind: ClassVar[str] = "translator"
     inputs: ClassVar[InputSpec] = InputSpec(target=True)
@@ -121,26 +130,27 @@ class TranslatorBundle(StoredBundle):
             ("source", config.source_vocabulary),
             ("target", config.target_vocabulary),
         ):
-            pieces = getattr(tokenizer, side).size
-            if pieces != size:
+            vocabulary = getattr(tokenizer, side).size
+            if vocabulary != size:
                 raise DataError(
-                    f"the {side} tokenizer has {pieces:,} pieces, the model {size:,}",
-                    hint="the model and the tokenizer are not from the same training",
+                    f"the {side} tokenizer has {vocabulary:,} tokens, but the {side} vocabulary "
+                    f"size of the model is {size:,}",
+                    hint="use the tokenizer with which the model was trained",
                 )
         super().__init__(model, tokenizer)
         self.tokenizer = tokenizer
 
     @property
     def longest(self) -> int:
-        """The most tokens of a text that is translated."""
+        """The maximum number of tokens of a text."""
         return longest_source(self.model)
 
     def translate(
         self, texts: Sequence[str], *, beam: int = 4, length_penalty: float = 1.0
     ) -> list[str]:
-        """The best translation of each text, in the order given. beam=1 is greedy."""
-        found = self.search(texts, beam=beam, length_penalty=length_penalty)
-        return [best[0].text for best in found]
+        """Return the best translation of each text, in order. beam: the width; 1 is greedy."""
+        translations = self.search(texts, beam=beam, length_penalty=length_penalty)
+        return [best[0].text for best in translations]
 
     def predict(
         self,
@@ -149,10 +159,10 @@ class TranslatorBundle(StoredBundle):
         *,
         first: int = 1,
     ) -> list[Translated]:
-        """The best translations of each input, in order, and which words they attend to.
+        """Translate the inputs, in order, with alignments if they are requested.
 
-        first: the number of the first input. UsageError for more translations than beams, and for
-        an alignment by a model that has none.
+        first: the number of the first input. Raises UsageError for more translations than beams,
+        and if an alignment is requested of a model without attention.
         """
         if options.align:
             from headway.inspection import check_aligns
@@ -162,7 +172,7 @@ class TranslatorBundle(StoredBundle):
             raise UsageError(
                 f"--nbest {options.nbest}: must be between 1 and the beam width, {options.beam}"
             )
-        texts = [each.text for each in inputs]
+        texts = [item.text for item in inputs]
         lists = self.search(
             texts,
             beam=options.beam,
@@ -173,15 +183,15 @@ class TranslatorBundle(StoredBundle):
         outputs = []
         for line, (text, translations) in enumerate(zip(texts, lists, strict=True), start=first):
             ranked = tuple(
-                RankedTranslation(each.text, each.score, each.log_probability, each.finished)
-                for each in translations
+                RankedTranslation(best.text, best.score, best.log_probability, best.finished)
+                for best in translations
             )
             words = self._aligned(text, ranked[0].text) if options.align else None
             outputs.append(Translated(line, text, ranked, words))
         return outputs
 
     def _aligned(self, source: str, target: str) -> dict[str, Any] | None:
-        """Which source words each target word attends to; None for an empty translation."""
+        """Return the alignment of a translation; None for an empty translation."""
         from headway.inspection import align
 
         return align(self, source, target).as_dict() if target else None
@@ -197,12 +207,14 @@ class TranslatorBundle(StoredBundle):
         progress: Callable[[int], None] = lambda done: None,
         observe: Observer | None = None,
     ) -> list[list[Translation]]:
-        """The `num_best` best translations of each text, best first.
+        """Find the `num_best` best translations of each text by beam search, best first.
 
-        Sentences of like length are decoded together, and each gets what it would get alone. An
-        empty text translates to an empty text. `progress` hears how many texts are done. `observe`
-        hears what a beam weighs, of one text. first: the number of the first text, in errors.
-        UsageError for a text of more than `longest` tokens.
+        Sentences of similar length are decoded together; the result of a text does not depend on
+        the other texts. An empty text translates to an empty text.
+
+        first: the number of the first text, in errors. progress: called with the number of texts
+        translated so far. observe: receives the candidates of every step of the search; only for a
+        single text. Raises UsageError for a text of more than `longest` tokens.
         """
         if isinstance(texts, str):
             raise UsageError("texts must be a list of sentences, not one string", hint="[text]")
@@ -211,14 +223,16 @@ class TranslatorBundle(StoredBundle):
         for number, row in enumerate(ids, start=first):
             self._check_source(len(row), f"text {number}")
         if observe is not None and (len(texts) != 1 or beam == 1):
-            raise UsageError("one text in several beams can be observed", hint="[text], beam=4")
-        nothing = [Translation("", 0.0, 0.0, (), True)]
-        results: list[list[Translation]] = [list(nothing) for _ in texts]
+            raise UsageError(
+                "observe needs a single text and a beam width above 1", hint="[text], beam=4"
+            )
+        empty = [Translation("", 0.0, 0.0, (), True)]
+        results: list[list[Translation]] = [list(empty) for _ in texts]
         done = sum(1 for row in ids if not row)
         for chosen in _groups(ids):
             rows = [ids[i] for i in chosen]
-            found = self._decode(rows, (beam, num_best, length_penalty), observe)
-            for i, hypotheses in zip(chosen, found, strict=True):
+            decoded = self._decode(rows, (beam, num_best, length_penalty), observe)
+            for i, hypotheses in zip(chosen, decoded, strict=True):
                 results[i] = [self._translation(h) for h in hypotheses]
             done += len(chosen)
             progress(done)
@@ -227,17 +241,17 @@ class TranslatorBundle(StoredBundle):
     def _decode(
         self,
         rows: list[list[int]],
-        how: tuple[int, int, float],
+        search: tuple[int, int, float],
         observe: Observer | None = None,
     ) -> list[list[Hypothesis]]:
-        beam, num_best, alpha = how
+        beam, num_best, alpha = search
         target = self.tokenizer.target
         source, keys = collate_sources(rows, self.tokenizer.source)
         inputs = source.to(self.device), None if keys is None else keys.to(self.device)
-        room = self.model.max_target
-        longest = [min(2 * len(row) + 10, room - 1 if room else 10**9) for row in rows]
-        never = Forbidden([[target.pad], [target.bos]])
-        limits = Limits(target.bos, target.eos, longest, [never])
+        limit = self.model.max_target
+        longest = [min(2 * len(row) + 10, limit - 1 if limit else 10**9) for row in rows]
+        forbidden = Forbidden([[target.pad], [target.bos]])
+        limits = Limits(target.bos, target.eos, longest, [forbidden])
         if beam == 1:
             return [[h] for h in greedy_search(self.model, inputs, limits, alpha)]
         return beam_search(
@@ -248,33 +262,37 @@ class TranslatorBundle(StoredBundle):
             observe=observe,
         )
 
-    def _check_source(self, pieces: int, what: str) -> None:
-        self._check_room(pieces, self.model.max_source, what)
-        if pieces > self.longest:
+    def _check_source(self, length: int, name: str) -> None:
+        self._check_room(length, self.model.max_source, name)
+        if length > self.longest:
             raise UsageError(
-                f"{what} has {pieces:,} tokens, and at most {self.longest:,} are translated at "
-                "once",
+                f"{name} has {length:,} tokens, but the maximum length of a sentence is "
+                f"{self.longest:,} tokens",
                 hint="split it into sentences, one on each line",
             )
 
     @staticmethod
-    def _check_room(pieces: int, room: int | None, what: str) -> None:
-        """A learned table has no vector for a place that it never had."""
-        if room is not None and pieces >= room:
+    def _check_room(length: int, limit: int | None, name: str) -> None:
+        """Raise UsageError if a text has more tokens than the model has learned positions."""
+        if limit is not None and length >= limit:
             raise UsageError(
-                f"{what} has {pieces} pieces, and this model's learned positions end at {room - 1}",
-                hint="cut it into sentences, or train with --model.positions sinusoidal",
+                f"{name} has {length} tokens, but the model has learned positions for at most "
+                f"{limit - 1}",
+                hint="split it into sentences, or train with --model.positions sinusoidal",
             )
 
-    def _translation(self, found: Hypothesis) -> Translation:
-        text = self.tokenizer.target.decode(found.tokens)
-        return Translation(text, found.score, found.log_probability, found.tokens, found.finished)
+    def _translation(self, best: Hypothesis) -> Translation:
+        text = self.tokenizer.target.decode(best.tokens)
+        return Translation(text, best.score, best.log_probability, best.tokens, best.finished)
 
     def reading(self, source: str, target: str | Sequence[int] | None = None) -> Reading:
-        """What is read while `target` (a text, ids, or the model's own translation) is predicted.
-        What the decoder reads begins one token earlier than what it predicts."""
+        """Prepare a forward pass over a sentence and a translation, for inspection.
+
+        target: the translation, as text or ids; None: the model's own translation. The input of the
+        decoder is its target shifted by one token. Raises UsageError for an empty or too long text.
+        """
         if not source.strip():
-            raise UsageError("there is nothing to look at in an empty text")
+            raise UsageError("the source text is empty, so there is nothing to inspect")
         first, second = self.tokenizer.source, self.tokenizer.target
         source_ids = first.encode(source.strip())
         if target is None:
@@ -313,8 +331,11 @@ class TranslatorBundle(StoredBundle):
         layers: Sequence[str] = (),
         heads: Sequence[int] = (),
     ) -> Attention:
-        """Attention weights while `target` (given, or the model's own translation) is predicted.
-        layers, heads: those to keep; none: all."""
+        """Return the attention weights of a forward pass over a sentence and a translation.
+
+        target: the translation; None: the model's own translation. layers, heads: the layers and
+        heads to return; if empty, all.
+        """
         return attention_of(self.reading(source, target), layers, heads)
 
     def _probe(self, request: ProbeRequest) -> Probe:
@@ -334,7 +355,10 @@ class TranslatorBundle(StoredBundle):
     def trace_search(
         self, input: str, *, language: str | None = None, beam: int = 4
     ) -> SearchTrace:
-        """Everything that the search for the best translation scored. language: of no effect."""
+        """Return all candidates that the beam search for the best translation scored.
+
+        language: has no effect.
+        """
         candidates: list[Candidate] = []
         ((best,),) = self.search([input], beam=beam, observe=candidates.append)
         target = self.tokenizer.target
@@ -348,13 +372,13 @@ class TranslatorBundle(StoredBundle):
 
 
 def longest_source(model: Translator) -> int:
-    """The most tokens of a text that the model translates."""
-    room = model.max_source
-    return TOKENS if room is None else min(TOKENS, room - 1)
+    """Return the maximum number of tokens of a text that the model translates."""
+    limit = model.max_source
+    return TOKENS if limit is None else min(TOKENS, limit - 1)
 
 
 def _groups(ids: list[list[int]]) -> Iterator[list[int]]:
-    """Places of texts of like length, longest first; empty ones are nobody's."""
+    """Group the indices of texts by length, longest first; empty texts are left out."""
     order = sorted((i for i, row in enumerate(ids) if row), key=lambda i: -len(ids[i]))
     while order:
         rows = max(1, min(ROWS, TOKENS // (len(ids[order[0]]) + 1)))

@@ -1,4 +1,4 @@
-"""What a comparison shows of translators: BLEU by length, attention entropies, alignments."""
+"""Comparisons of translators: BLEU by sentence length, attention entropies and alignments."""
 
 from __future__ import annotations
 
@@ -19,9 +19,15 @@ from headway.tasks.translation.config import TranslationRunConfig, TranslationSc
 from headway.tasks.translation.data import splits_of
 from headway.tasks.translation.evaluation import TranslationExamples, evaluate
 
-GROUPS = 5  # of sentences by source length, equally many in each
-ATTENDED = 100  # sentences whose attention's entropy is measured
-PANELS = 12  # of a picture, at most
+GROUPS = 5
+"""Number of groups of sentences by source length, of equal size."""
+
+ATTENDED = 100
+"""Number of sentences on which the entropy of attention is measured."""
+
+PANELS = 12
+"""Maximum number of panels of a plot."""
+
 KINDS = {"encoder": "encoder, self", "decoder": "decoder, self", "cross": "cross"}
 
 Variants = Mapping[str, Sequence[Mapping[str, Any]]]
@@ -29,18 +35,18 @@ Variants = Mapping[str, Sequence[Mapping[str, Any]]]
 
 
 def comparison_options(config: TranslationRunConfig) -> dict[str, Any]:
-    """The validation pairs where there are no test pairs."""
+    """Return the options of the evaluation: the validation pairs if there are no test pairs."""
     return {} if splits_of(config.data).test is not None else {"split": "valid"}
 
 
 def evaluate_in_depth(
     bundle: TranslatorBundle, examples: TranslationExamples, options: TranslationScoring
 ) -> Scores:
-    """The scores, with details for JSON.
+    """Evaluate a translator, with details for JSON.
 
-    by_length: (fewest source words, most, BLEU) of each group of sentences of like length.
-    entropies: layer -> mean over its heads, 0 = one key, 1 = all alike. alignments: of the same two
-    sentences for every model, the reference as target; none without attention.
+    by_length: (minimum source words, maximum, BLEU) of each group of sentences. entropies: layer ->
+    mean entropy over its heads, from 0 (all weight on one key) to 1 (uniform). alignments: those of
+    two sentences, the same for every model, with the reference as target; empty without attention.
     """
     scores = evaluate(bundle, examples, replace(options, samples=len(examples)))
     outputs = [sample["output"] for sample in scores.samples]
@@ -55,12 +61,12 @@ def evaluate_in_depth(
 
 
 def tables(variants: Variants) -> list[str]:
-    """BLEU by length and the entropies, as Markdown."""
+    """Return the tables of BLEU by length and of the entropies, as Markdown."""
     return [_length_table(variants), _entropy_table(variants)]
 
 
 def plots(variants: Variants, folder: Path, title: str) -> list[tuple[str, str]]:
-    """Draws BLEU by length and the alignments in `folder`; their titles and file names."""
+    """Plot BLEU by length and the alignments in `folder`; return their titles and file names."""
     grouped_bars(
         folder / "lengths.svg",
         _groups(variants),
@@ -69,7 +75,7 @@ def plots(variants: Variants, folder: Path, title: str) -> list[tuple[str, str]]
         x_label="source words",
         y_label="BLEU",
     )
-    drawn = [("BLEU by sentence length", "lengths.svg")]
+    files = [("BLEU by sentence length", "lengths.svg")]
     firsts = {name: runs[0]["alignments"] for name, runs in variants.items()}
     for i in range(max(map(len, firsts.values()))):
         panels = [
@@ -79,12 +85,15 @@ def plots(variants: Variants, folder: Path, title: str) -> list[tuple[str, str]]
         ]
         name = f"alignment-{i + 1}.svg"
         attention_pictures(folder / name, panels[:PANELS], title="alignment")
-        drawn.append((f"Alignment of sentence {i + 1}", name))
-    return drawn
+        files.append((f"Alignment of sentence {i + 1}", name))
+    return files
 
 
 def _by_length(pairs: Sequence[Pair], outputs: Sequence[str]) -> list[tuple[int, int, float]]:
-    """BLEU of equally large groups of sentences, shortest first; equal lengths stay together."""
+    """Compute BLEU of groups of equal size by length, shortest first.
+
+    Sentences of the same length are in the same group.
+    """
     lengths = [len(pair.source.split()) for pair in pairs]
     ordered = sorted(lengths)
     edges = sorted({ordered[i * len(ordered) // GROUPS] for i in range(1, GROUPS)})
@@ -95,8 +104,8 @@ def _by_length(pairs: Sequence[Pair], outputs: Sequence[str]) -> list[tuple[int,
             scores = score_translations(
                 [outputs[i] for i in chosen], [pairs[i].target for i in chosen]
             )
-            of_group = [lengths[i] for i in chosen]
-            groups.append((min(of_group), max(of_group), scores.bleu))
+            group_lengths = [lengths[i] for i in chosen]
+            groups.append((min(group_lengths), max(group_lengths), scores.bleu))
     return groups
 
 
@@ -121,7 +130,7 @@ def _groups(variants: Variants) -> list[str]:
 
 
 def _length_bleu(runs: Sequence[Mapping[str, Any]]) -> list[float]:
-    """BLEU of each length group, mean over seeds (all runs have the same test sentences)."""
+    """Return the mean BLEU of each group over seeds; all runs have the same test sentences."""
     groups = zip(*(run["by_length"] for run in runs), strict=True)
     return [statistics.fmean(bleu for _, _, bleu in group) for group in groups]
 
@@ -138,7 +147,7 @@ def _length_table(variants: Variants) -> str:
 
 
 def _entropy_table(variants: Variants) -> str:
-    """Mean entropy of attention, layer by layer from the first: what depth does to it."""
+    """Return the table of the mean entropy of attention by layer, from the first layer on."""
     lines = [
         "| attention entropy / log keys, by layer | " + " | ".join(KINDS.values()) + " |",
         "|---" * (len(KINDS) + 1) + "|",

@@ -1,4 +1,4 @@
-"""Configuration of a translation run, how a translator is evaluated, and the recipes."""
+"""Configuration of a translation run, options of its evaluation, and the recipes."""
 
 from __future__ import annotations
 
@@ -21,50 +21,75 @@ from headway.training import OptimizerConfig, ScheduleConfig
 
 @dataclass(frozen=True, kw_only=True)
 class TranslationDataConfig:
+    """The sentence pairs of a run, and their tokenizers."""
+
     train: str | None = setting(
-        None, "a .tsv file, a folder with splits, or the beginning of two aligned files"
+        None,
+        "training pairs: a .tsv file, a folder with splits, or the common prefix of two aligned "
+        "files",
     )
     valid: str | None = setting(
-        None, "validation pairs; none looks beside train, or holds some out"
+        None,
+        "validation pairs; if unset, the files of the validation split in the folder of train, or "
+        "else some held-out training pairs",
     )
-    test: str | None = setting(None, "test pairs for headway eval; none looks beside train")
-    source: str | None = setting(None, "column or file ending of the source language")
-    target: str | None = setting(None, "column or file ending of the target language")
-    vocabulary: int = setting(8000, "pieces of the tokenizer", ge=259, le=VOCABULARY)
+    test: str | None = setting(
+        None,
+        "test pairs for headway eval; if unset, the files of the test split in the folder of train",
+    )
+    source: str | None = setting(None, "column or file extension of the source language")
+    target: str | None = setting(None, "column or file extension of the target language")
+    vocabulary: int = setting(8000, "vocabulary size of a tokenizer", ge=259, le=VOCABULARY)
     joint: bool = setting(True, "one vocabulary for both languages")
-    max_length: int = setting(200, "longer pairs (in pieces) are left out", gt=0, le=LENGTH)
+    max_length: int = setting(
+        200,
+        "maximum length of a sentence in tokens; longer pairs are left out",
+        gt=0,
+        le=LENGTH,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class TranslationTrainingConfig(BlocksLoopConfig):
+    """Settings of the training loop of a translator."""
+
     tokens: int = setting(
-        4096, "budget of a batch: rows x longest side, padding included", gt=0, le=BATCH
+        4096,
+        "batch size in tokens: number of pairs times the longest sentence, padding included",
+        gt=0,
+        le=BATCH,
     )
     smoothing: float = setting(0.1, "label smoothing", ge=0, lt=1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TranslationEvaluationConfig(ObservationConfig):
+    """Settings of the evaluation during training."""
+
     metric: Literal["bleu", "chrf", "nats"] = setting("bleu", "metric that selects the best model")
     beam: int = setting(1, "beam width while training (1: greedy)", gt=0, le=BEAMS)
     length_penalty: float = setting(1.0, "exponent of the length penalty", ge=0, le=PENALTY)
-    sentences: int = setting(1000, "validation sentences translated each time", gt=0)
-    samples: int = setting(2, "of those, shown on the screen", ge=0, le=BEAMS)
+    sentences: int = setting(
+        1000, "maximum number of validation sentences translated at each evaluation", gt=0
+    )
+    samples: int = setting(
+        2, "number of translations that are shown at each evaluation", ge=0, le=BEAMS
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class TranslationScoring:
-    """What can be chosen for the evaluation of a translator."""
+    """Options of the evaluation of a translator."""
 
     beam: int = setting(5, "beam width (1: greedy)", gt=0, le=BEAMS)
     length_penalty: float = setting(1.0, "exponent of the length penalty", ge=0, le=PENALTY)
     split: Literal["test", "valid"] = setting(
         "test",
-        "which of a run's pairs: the test pairs, or the validation pairs that are translated while "
-        "training (with a beam width of 1 the scores are the logged ones)",
+        "split of a run's pairs: the test pairs, or the validation pairs that are translated at "
+        "each evaluation of the training (with a beam width of 1 the scores equal the logged ones)",
     )
-    source: str | None = setting(None, "column or file ending of the source language")
-    target: str | None = setting(None, "column or file ending of the target language")
+    source: str | None = setting(None, "column or file extension of the source language")
+    target: str | None = setting(None, "column or file extension of the target language")
     sentences: int | None = setting(
         None,
         "maximum number of sentences that are translated, the first ones; if unset, "
@@ -74,17 +99,19 @@ class TranslationScoring:
     samples: int = setting(0, "number of translations that are shown", ge=0, le=BEAMS)
     float32: bool = setting(
         False,
-        "compute in float32 even where the machine computes in bfloat16: a near tie between two "
-        "tokens is then decided as on any other machine; validation while training does",
+        "compute in float32 even if machine.dtype is bfloat16, so that near ties between two "
+        "tokens have the same result on every machine; validation during training does",
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class TranslationRunConfig(RunSettings):
-    """One training run of a translator. `model.size` chooses a named size before other model
-    settings apply."""
+    """Configuration of a translation run.
 
-    recipe: str = setting("translate", "name of the recipe this came from")
+    `model.size` chooses a named size; other model settings then override it.
+    """
+
+    recipe: str = setting("translate", "name of the recipe that these settings extend")
     data: TranslationDataConfig = section(TranslationDataConfig)
     model: TranslatorConfig = section(TranslatorConfig)
     training: TranslationTrainingConfig = section(TranslationTrainingConfig)
@@ -92,31 +119,31 @@ class TranslationRunConfig(RunSettings):
 
     @property
     def decided_by_data(self) -> frozenset[str]:
-        """Settings that follow from the text."""
+        """The dotted keys of the settings that the data decide."""
         return frozenset(
             {"model.source_vocabulary", "model.target_vocabulary", "model.share_embeddings"}
         )
 
     @property
     def name(self) -> str:
-        """What the run is called unless the user names it: its recipe and languages."""
+        """The default name of the run: its recipe and languages."""
         sides = [side for side in (self.data.source, self.data.target) if side]
         return "-".join([self.recipe, *sides])
 
 
 def translate() -> TranslationRunConfig:
-    """A Transformer translator on your own sentence pairs: 4 + 4 layers, width 128.
+    """A Transformer translator trained on your own sentence pairs: 4 + 4 layers, width 128.
 
-    For some ten thousand to a few hundred thousand pairs on a laptop.
+    For ten thousand to a few hundred thousand pairs, on a laptop.
     """
     return TranslationRunConfig(recipe="translate")
 
 
 def translate_multi30k() -> TranslationRunConfig:
-    """Multi30k English-German (29,000 picture captions), from $HEADWAY_DATA/mt.
+    """Multi30k English-German (29,000 image captions), from $HEADWAY_DATA/mt.
 
-    Cost and score: docs/results.md. Small data, so strong dropout and many epochs; the vocabulary
-    of 8,000 and the 4 + 4 layers of width 128 are the size that this data supports.
+    Cost and score: docs/results.md. The data set is small, so dropout is strong and there are many
+    epochs; it supports a vocabulary of 8,000 and 4 + 4 layers of width 128.
     """
     folder = os.environ.get("HEADWAY_DATA")
     return TranslationRunConfig(
@@ -135,9 +162,9 @@ def translate_multi30k() -> TranslationRunConfig:
 
 
 def emoji_names() -> TranslationRunConfig:
-    """Names of emoji, English to another language: what `make demo` trains.
+    """Names of emoji, from English to another language: the model that `make demo` trains.
 
-    Two to three minutes on 2 cores for BLEU 85 and more on held-out names.
+    Two to three minutes on 2 cores for BLEU 85 or more on held-out names.
     """
     return TranslationRunConfig(
         recipe="emoji-names",

@@ -1,4 +1,4 @@
-"""From the user's files to token shards in the run folder; what exists is reused."""
+"""The data of translation: tokenizers and shards in the run folder, made or reused."""
 
 from __future__ import annotations
 
@@ -15,15 +15,21 @@ from headway.tasks.translation.config import TranslationDataConfig
 from headway.text import TokenizerPair
 from headway.training import Event
 
-HELD_OUT = 0.03  # of the pairs, where there is no validation file ...
-HELD_OUT_MOST = 1000  # ... but no more than so many
-VALIDATED = 10_000  # validation pairs of which some are translated
-_KINDS = {True: "byte-level BPE, joint", False: "byte-level BPE, one a language"}
+HELD_OUT = 0.03
+"""Fraction of the training pairs that is held out if there is no validation file."""
+
+HELD_OUT_MOST = 1000
+"""Maximum number of pairs that are held out."""
+
+VALIDATED = 10_000
+"""Maximum number of validation pairs that are kept as text, to be translated."""
+
+_KINDS = {True: "byte-level BPE, joint", False: "byte-level BPE, one per language"}
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """Everything a translator learns from. valid_pairs: the raw sentences, for BLEU."""
+    """The prepared data of a translator. valid_pairs: the plain validation sentences, for BLEU."""
 
     tokenizers: TokenizerPair
     train: Corpus
@@ -32,39 +38,41 @@ class Prepared:
 
 
 def splits_of(config: TranslationDataConfig) -> Splits:
-    """The files behind a data configuration."""
+    """Find the files of the splits of a data configuration."""
     if config.train is None:
         raise UsageError(
-            "there is no data to train on",
+            "no training pairs are named",
             hint="headway train translate DATA --source en --target de, where DATA is a .tsv file, "
-            "a folder, or the beginning of two aligned files",
+            "a folder, or the common prefix of two aligned files",
         )
-    found = locate(Path(config.train), config.source, config.target)
+    files = locate(Path(config.train), config.source, config.target)
 
-    def named(path: str | None, otherwise: PairFiles | None) -> PairFiles | None:
-        return pair_files(Path(path), config.source, config.target) if path else otherwise
+    def files_of(path: str | None, default: PairFiles | None) -> PairFiles | None:
+        return pair_files(Path(path), config.source, config.target) if path else default
 
-    return Splits(found.train, named(config.valid, found.valid), named(config.test, found.test))
+    return Splits(
+        files.train, files_of(config.valid, files.valid), files_of(config.test, files.test)
+    )
 
 
 def prepare_data(
     config: TranslationDataConfig, folder: Path, emit: Callable[[Event], None]
 ) -> Prepared:
-    """Tokenizer and shards in `folder`, made once. `emit` hears what happens and how far it is."""
+    """Prepare tokenizers and shards in the run folder, or reuse them. emit: receives progress."""
     splits = splits_of(config)
     tokenizers = _tokenizers(config, splits, folder, emit)
 
     def shards(name: str, pairs: Callable[[], Iterator[Pair]]) -> Corpus:
-        place = folder / "data" / name
-        if place.exists():
-            corpus = Corpus.open(place, tokenizers)
+        path = folder / "data" / name
+        if path.exists():
+            corpus = Corpus.open(path, tokenizers)
             emit({"kind": "prepared", "what": name, "count": len(corpus), "reused": True})
             return corpus
 
         def progress(done: int) -> None:
             emit({"kind": "preparing", "what": name, "done": done})
 
-        corpus = prepare(pairs(), tokenizers, place, config.max_length, progress)
+        corpus = prepare(pairs(), tokenizers, path, config.max_length, progress)
         emit({"kind": "prepared", "what": name, "count": len(corpus), "skipped": corpus.skipped})
         return corpus
 
@@ -75,14 +83,16 @@ def prepare_data(
 
 
 def validation_pairs(config: TranslationDataConfig) -> list[Pair]:
-    """The pairs that a run with this configuration validates on, as in `Prepared.valid_pairs`:
-    those of the validation file, or those that it holds out of its training pairs."""
+    """Read the validation pairs of a run to be translated, as in `Prepared.valid_pairs`.
+
+    They are those of the validation file, or held-out training pairs.
+    """
     return _with_both_sides(held_out_pairs(config))
 
 
 def held_out_pairs(config: TranslationDataConfig) -> Iterator[Pair]:
-    """All pairs that a run with this configuration is not trained on: those of the validation file,
-    or those that it holds out of its training pairs."""
+    """Read all validation pairs of a run: those of the validation file, or held-out training
+    pairs."""
     _, valid_pairs = _readers(splits_of(config))
     return valid_pairs()
 
@@ -90,15 +100,17 @@ def held_out_pairs(config: TranslationDataConfig) -> Iterator[Pair]:
 def translatable(
     pairs: Sequence[Pair], tokenizers: TokenizerPair, longest: int, where: str
 ) -> list[Pair]:
-    """The validation pairs whose source has at most `longest` tokens. where: the file that they are
-    of. DataError if there is none."""
+    """Select the validation pairs whose source has at most `longest` tokens.
+
+    where: the file of the pairs, for the error. Raises DataError if there is no such pair.
+    """
     sources = tokenizers.source.encode_batch([pair.source for pair in pairs])
     short = [p for p, ids in zip(pairs, sources, strict=True) if len(ids) <= longest]
     if not short:
         raise DataError(
-            f"no validation sentence has at most {longest:,} tokens",
+            f"all validation sentences have more than {longest:,} tokens",
             where,
-            "--data.valid FILE with shorter ones",
+            "--data.valid FILE with shorter sentences",
         )
     return short
 
@@ -127,19 +139,22 @@ def _tokenizers(
 def _readers(
     splits: Splits,
 ) -> tuple[Callable[[], Iterator[Pair]], Callable[[], Iterator[Pair]]]:
-    """How to read the training and the validation pairs, each from the start."""
+    """Return functions that read the training pairs and the validation pairs.
+
+    Raises DataError if there are too few pairs to hold some out.
+    """
     if splits.valid is not None:
         valid = splits.valid
         return (lambda: read_pairs(splits.train)), (lambda: read_pairs(valid))
     total = sum(1 for _ in read_pairs(splits.train))
-    share = min(HELD_OUT, HELD_OUT_MOST / max(total, 1))
-    if not any(is_held_out(p.source, share) for p in read_pairs(splits.train)):
+    fraction = min(HELD_OUT, HELD_OUT_MOST / max(total, 1))
+    if not any(is_held_out(p.source, fraction) for p in read_pairs(splits.train)):
         raise DataError(
-            f"{total} pairs are too few to hold some out for validation",
+            f"there are too few training pairs ({total}) to hold out some for validation",
             splits.train.describe(),
             "give a validation file: --data.valid FILE",
         )
     return (
-        lambda: (p for p in read_pairs(splits.train) if not is_held_out(p.source, share)),
-        lambda: (p for p in read_pairs(splits.train) if is_held_out(p.source, share)),
+        lambda: (p for p in read_pairs(splits.train) if not is_held_out(p.source, fraction)),
+        lambda: (p for p in read_pairs(splits.train) if is_held_out(p.source, fraction)),
     )

@@ -1,4 +1,4 @@
-"""How good a translator is: BLEU and chrF of its translations, nats per reference token."""
+"""The evaluation of a translator: BLEU and chrF of translations, nats per reference token."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ FIVE_BEAMS = TranslationScoring()
 
 @dataclass(frozen=True, kw_only=True)
 class TranslationExamples:
-    """What a translator is evaluated on.
+    """The examples of an evaluation.
 
-    pairs: those whose source side is translated. corpus: the encoded pairs whose target side is
-    scored for nats. tokens: budget of a batch of these. name: what they are called in a terminal.
+    pairs: the pairs whose source is translated. corpus: the encoded pairs whose target is scored
+    for nats. tokens: the batch size in tokens for the corpus. name: their name in the terminal.
     """
 
     pairs: Sequence[Pair]
@@ -61,23 +61,29 @@ def read_examples(
     config: Any | None,
     options: TranslationScoring,
 ) -> TranslationExamples:
-    """The pairs of files. config: of the run, for the names of languages; the options may name
-    others. DataError if there is no pair."""
+    """Read the pairs of files.
+
+    config: the configuration of the run, for the names of the languages, which the options
+    override. Raises DataError if there is no pair.
+    """
     data, training = TranslationDataConfig(), TranslationTrainingConfig()
     if isinstance(config, TranslationRunConfig):
         data, training = config.data, config.training
     source, target = options.source or data.source, options.target or data.target
     files = [pair_files(path, source, target) for path in paths]
-    pairs = [pair for each in files for pair in read_pairs(each)]
-    name = ", ".join(each.describe() for each in files)
+    pairs = [pair for pair_file in files for pair in read_pairs(pair_file)]
+    name = ", ".join(pair_file.describe() for pair_file in files)
     return _full(bundle, pairs, name, training.tokens, options)
 
 
 def held_out_examples(
     bundle: TranslatorBundle, run: Path, config: TranslationRunConfig, options: TranslationScoring
 ) -> TranslationExamples:
-    """The test pairs of a run, or those that it validates on: as many are translated as it
-    translates while training. UsageError if it has no test pairs."""
+    """Read the test pairs of a run, or its validation pairs.
+
+    As many validation pairs are translated as during training. Raises UsageError if the run has no
+    test pairs and `options.split` is test.
+    """
     tokens = config.training.tokens
     if options.split == "test":
         files = splits_of(config.data).test
@@ -107,18 +113,18 @@ def _full(
     tokens: int,
     options: TranslationScoring,
 ) -> TranslationExamples:
-    """All of the pairs with two sides, or the first ones."""
+    """Return all pairs with a source and a target, or the first `options.sentences` of them."""
     chosen = [pair for pair in pairs if pair.source and pair.target][: options.sentences]
     if not chosen:
-        raise DataError("there is no pair to evaluate on", name)
-    room = bundle.model.max_target
-    longest = bundle.longest if room is None else min(bundle.longest, room - 1)
+        raise DataError("no pairs to evaluate", name)
+    limit = bundle.model.max_target
+    longest = bundle.longest if limit is None else min(bundle.longest, limit - 1)
     corpus = _encoded(bundle, chosen, longest)
     return TranslationExamples(pairs=chosen, corpus=corpus, tokens=tokens, name=name)
 
 
 def _encoded(bundle: TranslatorBundle, pairs: Iterable[Pair], longest: int) -> Corpus:
-    """The pairs as token ids; those with more than `longest` tokens on a side are left out."""
+    """Encode pairs; those whose source or target has more than `longest` tokens are left out."""
     with tempfile.TemporaryDirectory() as folder:  # the files stay mapped after they are removed
         return prepare_corpus(pairs, bundle.tokenizer, Path(folder) / "pairs", longest)
 
@@ -129,21 +135,22 @@ def evaluate(
     options: TranslationScoring = FIVE_BEAMS,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Scores:
-    """BLEU and chrF of the translations of the pairs, 0 to 100; nats, the mean of -log P(token)
-    over all tokens of the reference translations and their ends.
+    """Compute BLEU and chrF of translations (0 to 100), and nats of the references.
 
-    progress: called before each batch that is scored and after each that is translated, with the
-    number of pairs processed so far. UsageError for a source that is too long to be translated.
+    nats is the mean of -log P(token) over all tokens of the reference translations, </s> included.
+
+    progress: called before each batch that is scored and after each batch that is translated, with
+    the number of pairs processed so far. Raises UsageError for a source that is too long.
     """
     with _precision(bundle, options):
         nats, tokens = _nats(bundle, examples, progress)
-        found = bundle.search(
+        translations = bundle.search(
             [pair.source for pair in examples.pairs],
             beam=options.beam,
             length_penalty=options.length_penalty,
             progress=lambda done: progress(len(examples.corpus) + done),
         )
-    outputs = [best[0].text for best in found]
+    outputs = [best[0].text for best in translations]
     scores = score_translations(outputs, [pair.target for pair in examples.pairs])
     return Scores(
         (
@@ -174,7 +181,7 @@ def _precision(
 def _nats(
     bundle: TranslatorBundle, examples: TranslationExamples, progress: Callable[[int], None]
 ) -> tuple[float, int]:
-    """Mean negative log-likelihood of a target token, and how many tokens there are."""
+    """Return the mean negative log-likelihood per target token, and the number of tokens."""
     corpus, tokenizer = examples.corpus, bundle.tokenizer
     objective = TranslationObjective(tokenizer.target.pad)
     buckets = Buckets(corpus.source_lengths, corpus.target_lengths, 10**6, 0)
@@ -184,9 +191,9 @@ def _nats(
     def loss(batch: TranslationBatch) -> tuple[float, int]:
         nonlocal pairs, tokens
         progress(pairs)
-        of_batch = objective(bundle.model, batch)
-        pairs, tokens = pairs + len(batch.indices), tokens + of_batch.count
-        return of_batch.nats.item(), of_batch.count
+        batch_loss = objective(bundle.model, batch)
+        pairs, tokens = pairs + len(batch.indices), tokens + batch_loss.count
+        return batch_loss.nats.item(), batch_loss.count
 
     batches = (
         collate(corpus, chosen, tokenizer).to(str(bundle.device)) for chosen in buckets.epoch(0)
@@ -195,7 +202,7 @@ def _nats(
 
 
 def _samples(pairs: Sequence[Pair], outputs: Sequence[str], count: int) -> list[Mapping[str, str]]:
-    """Some of the pairs with their translations, spread over the file: neighbours are alike."""
+    """Return `count` pairs with their translations, evenly spaced: adjacent pairs are similar."""
     chosen = [(2 * i + 1) * len(pairs) // (2 * count) for i in range(count)]
     return [
         {"source": pairs[i].source, "reference": pairs[i].target, "output": outputs[i]}

@@ -1,4 +1,4 @@
-"""Translation as a run: sentence pairs in, the translator with the best BLEU out."""
+"""The job of a translation run."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from headway.transforms import compile, recompute
 
 
 class TranslationJob:
-    """A `Job`: a translator, its shards and its validation pairs."""
+    """A `Job` that trains a translator on sentence pairs."""
 
     def __init__(self, config: TranslationRunConfig, prepared: Prepared, machine: Machine) -> None:
         self.config = _fitted(config, prepared)
         self.prepared, self.machine = prepared, machine
-        training, corpus, shown = config.training, prepared.train, config.evaluation
+        training, corpus, evaluation = config.training, prepared.train, config.evaluation
         self.buckets = Buckets(
             corpus.source_lengths, corpus.target_lengths, training.tokens, training.seed
         )
@@ -37,7 +37,7 @@ class TranslationJob:
         with shapes_only():
             self.longest = longest_source(Translator(self.config.model))
         where = config.data.valid or config.data.train or ""
-        chosen = prepared.valid_pairs[: shown.sentences]
+        chosen = prepared.valid_pairs[: evaluation.sentences]
         self.held_out = TranslationExamples(
             pairs=translatable(chosen, prepared.tokenizers, self.longest, where),
             corpus=prepared.valid,
@@ -45,11 +45,11 @@ class TranslationJob:
             name="validation pairs",
         )
         self.evaluation = TranslationScoring(
-            beam=shown.beam,
-            length_penalty=shown.length_penalty,
+            beam=evaluation.beam,
+            length_penalty=evaluation.length_penalty,
             split="valid",
-            sentences=shown.sentences,
-            samples=shown.samples,
+            sentences=evaluation.sentences,
+            samples=evaluation.samples,
             float32=True,
         )
 
@@ -57,7 +57,7 @@ class TranslationJob:
         model: Any = Translator(self.config.model)
         if self.config.training.recompute:
             recompute(model)
-        if self.config.machine.compile:  # the halves that training calls; shapes change each batch
+        if self.config.machine.compile:  # the methods that training calls; shapes vary by batch
             compile(model, "encode", "decode", dynamic=True)
         return model  # type: ignore[no-any-return]
 
@@ -87,7 +87,7 @@ class TranslationJob:
 
 
 def _fitted(config: TranslationRunConfig, prepared: Prepared) -> TranslationRunConfig:
-    """The vocabulary sizes are what the tokenizer came out with."""
+    """Set the vocabulary sizes, which the tokenizers decide."""
     tokenizers = prepared.tokenizers
     changes: dict[str, Any] = {
         "model.source_vocabulary": tokenizers.source.size,
@@ -99,34 +99,36 @@ def _fitted(config: TranslationRunConfig, prepared: Prepared) -> TranslationRunC
 
 
 def _shape(config: TranslationRunConfig) -> str:
-    """The model in a few words."""
+    """Describe the model for the terminal."""
     model = config.model
     kinds = {
         "transformer": "Transformer",
         "rnn": model.cell.upper(),
         "feed-forward": "feed-forward",
     }
-    reads, writes = kinds[model.encoder], kinds[model.decoder]
-    facts = [
-        f"{reads if reads == writes else f'{reads} to {writes}'} "
+    encoder, decoder = kinds[model.encoder], kinds[model.decoder]
+    parts = [
+        f"{encoder if encoder == decoder else f'{encoder} to {decoder}'} "
         f"{model.encoder_layers}+{model.decoder_layers} layers",
         f"d={model.model_dim}",
         "no attention" if model.attention == "none" else f"{model.attention} attention",
         f"{model.num_heads} heads" if model.num_heads > 1 else "1 head",
     ]
     if (model.encoder, model.decoder) != ("rnn", "rnn"):
-        facts += [f"{model.norm}-norm", f"{model.positions} positions"]
-    return ", ".join([*facts, "tied" if model.tie_output else "untied"])
+        parts += [f"{model.norm}-norm", f"{model.positions} positions"]
+    return ", ".join([*parts, "tied" if model.tie_output else "untied"])
 
 
 def prepare(config: TranslationRunConfig, folder: Path, machine: Machine, emit: Emit) -> Job:
-    """Tokenizers and shards in the run folder. Validation sentences that are too long to be
-    translated are counted in a note."""
+    """Prepare tokenizers and shards in the run folder.
+
+    Emits a note with the number of validation sentences that are too long to be translated.
+    """
     job = TranslationJob(config, prepare_data(config.data, folder, emit), machine)
     sentences = job.prepared.valid_pairs[: config.evaluation.sentences]
     if too_long := len(sentences) - len(job.held_out):
         text = (
-            f"{too_long:,} validation sentences of more than {job.longest:,} tokens are not "
+            f"{too_long:,} validation sentences have more than {job.longest:,} tokens and are not "
             "translated"
         )
         emit({"kind": "note", "text": text})
@@ -134,12 +136,12 @@ def prepare(config: TranslationRunConfig, folder: Path, machine: Machine, emit: 
 
 
 def check(config: TranslationRunConfig) -> None:
-    """UsageError or DataError for what cannot work, before anything is made."""
+    """Raise UsageError or DataError for data and settings that cannot work."""
     splits_of(config.data)
     model, longest = config.model, config.data.max_length
     if model.positions == "learned" and model.max_length <= longest:
         raise UsageError(
-            f"model.max_length={model.max_length} learned positions do not hold pairs of up to "
-            f"data.max_length={longest} pieces and their </s>",
+            f"model.max_length={model.max_length} is too small: sentences have up to "
+            f"data.max_length={longest} tokens and </s>",
             hint=f"--model.max-length {longest + 1} or --data.max-length {model.max_length - 1}",
         )

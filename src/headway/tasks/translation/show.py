@@ -8,8 +8,11 @@ from headway.tasks.translation.bundle import Translated, TranslateOptions
 
 
 def prediction_lines(prediction: Translated, options: TranslateOptions) -> list[Styled]:
-    """Each translation on one line, whatever it holds; among several after the number of the input
-    and its score. Then the alignment, if there is one."""
+    """Format one line per translation, then the alignment if there is one.
+
+    Line breaks in a translation become spaces. With several translations per input, a line starts
+    with the number of the input and the score.
+    """
     lines: list[Styled] = []
     for translation in prediction.translations:
         number = f"{prediction.line}\t" if options.nbest > 1 else ""
@@ -25,7 +28,7 @@ def prediction_lines(prediction: Translated, options: TranslateOptions) -> list[
 
 
 def score_lines(scores: Scores) -> list[str]:
-    """What was translated and how; BLEU and chrF with their signatures; nats."""
+    """Format the data and the search, BLEU and chrF with their signatures, and nats."""
     details, bleu, chrf = scores.details, scores.metric("bleu"), scores.metric("chrf")
     return [
         f"{details['pairs']}: {scores.counts['sentences']:,} sentences, beam {details['beam']}, "

@@ -1,4 +1,4 @@
-"""Word vectors: each word a vector, learned by predicting its neighbours. Mikolov et al. 2013."""
+"""Word vectors (word2vec), trained by predicting neighbouring words. Mikolov et al. 2013."""
 
 from __future__ import annotations
 

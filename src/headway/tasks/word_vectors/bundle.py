@@ -1,4 +1,4 @@
-"""Word vectors with their vocabulary: which words are alike, and analogies."""
+"""The bundle of word vectors: model and vocabulary, for nearest neighbours and analogies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headway.text import Vocabulary
 
 
 class WordsBundle(StoredBundle):
-    """Words in, vectors and words out. Words may be written in any case."""
+    """Word vectors with their vocabulary. Words are case-insensitive."""
 
     kind: ClassVar[str] = "word model"
     reader_class = Vocabulary
@@ -24,34 +24,35 @@ class WordsBundle(StoredBundle):
     def __init__(self, model: NextWord | WordVectors, vocabulary: Vocabulary) -> None:
         if vocabulary.size != model.config.vocabulary:
             raise DataError(
-                f"the vocabulary has {vocabulary.size:,} entries, the model "
-                f"{model.config.vocabulary:,}",
-                hint="the model and the vocabulary are not from the same training",
+                f"the vocabulary has {vocabulary.size:,} entries, but the vocabulary size of the "
+                f"model is {model.config.vocabulary:,}",
+                hint="use the vocabulary with which the model was trained",
             )
         super().__init__(model, vocabulary)
         self.vocabulary = vocabulary
 
     @property
     def vectors(self) -> Float[Tensor, "V D"]:
-        """One row a word of `vocabulary.words`; row 0 is the border between sentences."""
+        """The vectors of `vocabulary.words`; row 0 is the boundary between sentences."""
         return self.model.vectors.detach()
 
     def vector(self, word: str) -> Float[Tensor, " D"]:
-        """The vector of one word. UsageError for an unknown one, here and below."""
+        """Return the vector of a word. Raises UsageError for an unknown word, as all methods."""
         return self.vectors[self.vocabulary.id_of(word)].clone()
 
     def similarity(self, a: str, b: str) -> float:
-        """The cosine between two words' vectors."""
+        """Return the cosine of the vectors of two words."""
         return float(F.cosine_similarity(self.vector(a), self.vector(b), dim=0))
 
     def nearest(self, word: str, count: int = 10) -> list[Neighbour]:
-        """The `count` words of greatest cosine with `word`, nearest first, without itself."""
+        """Return the `count` nearest words by cosine, without the word itself, nearest first."""
         return self._near(self.vector(word), [word], count)
 
     def analogy(self, a: str, b: str, c: str, count: int = 10) -> list[Neighbour]:
-        """a is to b as c is to what? The words nearest to b - a + c, without the three.
+        """Solve the analogy "a is to b as c is to ?" by the words nearest to b - a + c.
 
-        The three vectors are brought to length 1 first. Mikolov et al. 2013c, section 4.
+        The three vectors are normalised to length 1 first; the three words are left out. Mikolov et
+        al. 2013c, section 4.
         """
         unit_a, unit_b, unit_c = (F.normalize(self.vector(word), dim=0) for word in (a, b, c))
         return self._near(unit_b - unit_a + unit_c, [a, b, c], count)
@@ -67,5 +68,6 @@ class WordsBundle(StoredBundle):
 
     def _probe(self, request: ProbeRequest) -> Probe:
         raise UsageError(
-            f"a {self.kind} has no attention to look at", hint="any kind but words can be watched"
+            f"a {self.kind} has no attention to inspect",
+            hint="name a model of another kind than word vectors",
         )

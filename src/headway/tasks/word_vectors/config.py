@@ -1,4 +1,4 @@
-"""Configuration of a run of word vectors, and the recipe."""
+"""Configuration of a word-vector run, and the recipe."""
 
 from __future__ import annotations
 
@@ -19,45 +19,62 @@ from headway.training import OptimizerConfig, ScheduleConfig
 
 @dataclass(frozen=True, kw_only=True)
 class TextConfig:
-    """Plain text, and which of its words are learned."""
+    """Plain text, and its vocabulary."""
 
     train: tuple[str, ...] = setting(
-        (), "text files, one sentence or paragraph a line: .txt or .tsv, plain or .gz"
+        (),
+        "training text, one sentence or paragraph per line: .txt or .tsv files, plain or .gz",
     )
     column: str | None = setting(
-        None, "of .tsv files: name or number of the column that holds the text"
+        None, "name or number of the column of .tsv files that holds the text"
     )
-    vocabulary: int = setting(30_000, "most frequent words kept", gt=0, le=VOCABULARY)
-    min_count: int = setting(5, "words that stand less often are left out", gt=0)
+    vocabulary: int = setting(
+        30_000, "maximum vocabulary size: the most frequent words", gt=0, le=VOCABULARY
+    )
+    min_count: int = setting(
+        5, "minimum count of a word of the vocabulary; rarer words are left out", gt=0
+    )
     held_out: float = setting(
-        0.02, "share of the lines kept from training, to choose the best model by", ge=0, lt=1
+        0.02, "fraction of the lines that is held out for validation", ge=0, lt=1
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class WordsTrainingConfig(LoopConfig):
-    steps: int = setting(3000, "updates", gt=0)
+    """Settings of the training loop of word vectors."""
+
+    steps: int = setting(3000, "number of updates", gt=0)
     average: float = averaging(0.0)
-    rows: int = setting(4096, "words visited for one batch", gt=0, le=BATCH)
-    window: int = setting(5, "neighbours looked at on each side, 1 to this many", gt=0, le=LENGTH)
+    rows: int = setting(4096, "batch size, in centre words", gt=0, le=BATCH)
+    window: int = setting(
+        5,
+        "maximum context window: words on each side; the width is sampled between 1 and this",
+        gt=0,
+        le=LENGTH,
+    )
     negatives: int = setting(
-        5, "weight of the noise: so many sampled words for a neighbour", gt=0, le=COPIES
+        5, "number of negative samples per context word: their weight in the loss", gt=0, le=COPIES
     )
     subsample: float = setting(
-        1e-3, "words more frequent than this share are visited less often; 0: all always", ge=0
+        1e-3,
+        "subsampling threshold: words with a higher relative frequency are skipped at random; 0: "
+        "no subsampling",
+        ge=0,
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class WordsEvaluationConfig(ObservationConfig):
+    """Settings of the evaluation during training."""
+
     metric: Literal["loss"] = setting("loss", "metric that selects the best model")
 
 
 @dataclass(frozen=True, kw_only=True)
 class WordsRunConfig(RunSettings):
-    """One training run of word vectors."""
+    """Configuration of a word-vector run."""
 
-    recipe: str = setting("words", "name of the recipe this came from")
+    recipe: str = setting("words", "name of the recipe that these settings extend")
     data: TextConfig = section(TextConfig)
     model: WordsConfig = section(WordsConfig)
     training: WordsTrainingConfig = section(WordsTrainingConfig)
@@ -65,21 +82,21 @@ class WordsRunConfig(RunSettings):
 
     @property
     def decided_by_data(self) -> frozenset[str]:
-        """Settings that follow from the text."""
+        """The dotted keys of the settings that the text decides."""
         return frozenset({"model.vocabulary"})
 
     @property
     def name(self) -> str:
-        """What the run is called unless the user names it: its recipe and kind."""
+        """The default name of the run: its recipe and the kind of model."""
         return f"{self.recipe}-{self.model.kind}"
 
 
 def words() -> WordsRunConfig:
-    """Word vectors from plain text: skip-gram with negative sampling, 100 numbers a word.
+    """Word vectors from plain text: skip-gram with negative sampling, 100 dimensions.
 
     About a minute and a half for 3,000 steps on one core, whatever the length of the text (370,000
-    words a second). Neighbours and analogies to expect: docs/results.md. A text of a few lines
-    wants --data.min-count 1 --training.subsample 0.
+    words per second). Neighbours and analogies to expect: docs/results.md. A text of a few lines
+    needs --data.min-count 1 --training.subsample 0.
     """
     return WordsRunConfig(
         recipe="words",

@@ -1,4 +1,4 @@
-"""How well a word model predicts: its loss on text, and the perplexity of next words."""
+"""The evaluation of word vectors: the loss on text, and the perplexity of next words."""
 
 from __future__ import annotations
 
@@ -23,15 +23,16 @@ from headway.tasks.word_vectors.config import TextConfig, WordsRunConfig, WordsT
 from headway.tasks.word_vectors.data import check_files
 from headway.training import NegativeSampling, NextWordObjective, Objective
 
-BATCHES = 50  # evaluated at most
+BATCHES = 50
+"""Maximum number of batches of an evaluation."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class WordExamples:
     """A text whose words are predicted as in training.
 
-    corpus: the text, encoded. settings: how words and their neighbours become examples.
-    negatives: the weight of the noise.
+    corpus: the encoded text. settings: how examples are made of words and their context.
+    negatives: the weight of the negative samples.
     """
 
     corpus: WordCorpus
@@ -44,12 +45,12 @@ class WordExamples:
 
 
 def objective_of(model: WordsConfig, negatives: int) -> Objective:
-    """What a word model of that kind is trained for. negatives: weight of the noise."""
+    """Return the objective of a kind of word model. negatives: weight of the negative samples."""
     return NextWordObjective() if model.kind == "next-word" else NegativeSampling(negatives)
 
 
 def window_settings(model: WordsConfig, training: WordsTrainingConfig, seed: int) -> WindowSettings:
-    """How words and their neighbours become the examples of a run."""
+    """Return how the examples of a run are made of words and their context."""
     return WindowSettings(
         kind=model.kind,
         rows=training.rows,
@@ -62,14 +63,17 @@ def window_settings(model: WordsConfig, training: WordsTrainingConfig, seed: int
 def examples_of(
     corpus: WordCorpus, model: WordsConfig, training: WordsTrainingConfig
 ) -> WordExamples:
-    """The examples of a text: the same ones each time, whatever the seed of the training."""
+    """Return the examples of a text, which do not depend on the random seed of the training."""
     settings = window_settings(model, training, seed=0)
     return WordExamples(corpus=corpus, settings=settings, negatives=training.negatives)
 
 
 def read_examples(bundle: WordsBundle, paths: Sequence[Path], config: Any | None) -> WordExamples:
-    """The examples of text files. config: of the run, for the column of .tsv files and the settings
-    of the examples; without one, those of the recipe's defaults."""
+    """Read the examples of text files.
+
+    config: the configuration of the run, for the column of .tsv files and the settings of the
+    examples; None: the defaults of the recipe.
+    """
     check_files(paths)
     data, training = TextConfig(), WordsTrainingConfig()
     if isinstance(config, WordsRunConfig):
@@ -81,11 +85,11 @@ def read_examples(bundle: WordsBundle, paths: Sequence[Path], config: Any | None
 
 
 def held_out_examples(bundle: WordsBundle, run: Path, config: WordsRunConfig) -> WordExamples:
-    """The examples of the text that a run held out. UsageError if it held out none."""
+    """Open the held-out examples of a run. Raises UsageError if there are none."""
     folder = run / "data" / "valid"
     if not folder.is_dir():
         raise UsageError(
-            "the run held out no text, or it was removed",
+            "the run has no held-out text, or it was removed",
             str(folder),
             f"name a text file: headway eval {run} FILE",
         )
@@ -98,18 +102,18 @@ def evaluate(
     examples: WordExamples,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Scores:
-    """Mean loss of a target in nats; of next-word models also its exponential, the perplexity.
+    """Compute the mean loss per target in nats; for next-word models the perplexity as well.
 
     The loss is that of training (`NegativeSampling` or `NextWordObjective`). At most BATCHES
-    batches of one pass over the text are evaluated. progress: called before each batch with the
-    number of targets so far. DataError where no known word is beside another.
+    batches of one epoch are evaluated. progress: called before each batch with the number of
+    targets so far. Raises DataError if no two adjacent words are in the vocabulary.
     """
     config = bundle.config
     is_next_word = config.kind == "next-word"
     if not examples or not (is_next_word or examples.corpus.has_neighbours):
         raise DataError(
-            "no known word stands beside another, so there is nothing to predict",
-            hint="a text with more words of the model's vocabulary",
+            "no two adjacent words are in the vocabulary, so there is nothing to predict",
+            hint="use a text with more words of the model's vocabulary",
         )
     objective = objective_of(config, examples.negatives)
     counts = bundle.vocabulary.counts

@@ -1,4 +1,4 @@
-"""Word vectors as a run: text in, a vector for each word out."""
+"""The job of a word-vector run."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ from headway.tasks.word_vectors.data import PreparedText, prepare_text
 from headway.tasks.word_vectors.evaluation import examples_of, objective_of, window_settings
 from headway.training import Stream
 
-WORTH_A_NOTE = 0.2  # of the words that subsampling leaves
+WORTH_A_NOTE = 0.2
+"""A note is shown if subsampling leaves less than this fraction of the words."""
 
 
 class WordsJob:
-    """A `Job`: a word model and the text it learns from."""
+    """A `Job` that trains word vectors on text."""
 
     def __init__(self, config: WordsRunConfig, prepared: PreparedText, machine: Machine) -> None:
         size = {"model.vocabulary": prepared.vocabulary.size}
@@ -57,24 +58,24 @@ class WordsJob:
 
 
 def prepare(config: WordsRunConfig, folder: Path, machine: Machine, emit: Emit) -> Job:
-    """The text, encoded in the run folder."""
+    """Prepare vocabulary and encoded text in the run folder."""
     job = WordsJob(config, prepare_text(config.data, folder, emit), machine)
     _check_examples(job, emit)
     return job
 
 
 def _check_examples(job: WordsJob, emit: Emit) -> None:
-    """Refuse a text without neighbours; say so when subsampling leaves little of it."""
+    """Check that there are context words; emit a note if subsampling leaves few words."""
     if job.config.model.kind == "next-word":
         return
     if not job.prepared.train.has_neighbours:
         raise DataError(
-            "no known word stands beside another, so there is nothing to learn",
+            "no two adjacent words are in the vocabulary, so there is nothing to train on",
             ", ".join(job.config.data.train),
-            "whole sentences on a line; --data.min-count 1 keeps every word",
+            "use whole sentences on a line; --data.min-count 1 keeps every word",
         )
     counts = job.windows.counts
-    left = float((job.windows.keep * counts).sum() / counts.sum())
-    if left < WORTH_A_NOTE:
-        text = f"subsampling leaves {left:.0%} of the words: a short text wants "
+    remaining = float((job.windows.keep * counts).sum() / counts.sum())
+    if remaining < WORTH_A_NOTE:
+        text = f"subsampling leaves {remaining:.0%} of the words: for a short text use "
         emit({"kind": "note", "text": text + "--training.subsample 0"})

@@ -1,4 +1,4 @@
-"""How a terminal shows the scores of a word model."""
+"""How a terminal shows the scores of word vectors."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from headway.evaluation.scores import Scores
 
 
 def score_lines(scores: Scores) -> list[str]:
-    """The loss, the perplexity of next words, and how much was evaluated."""
+    """Format the loss, the perplexity of next words, and the number of targets."""
     counts = scores.counts
     perplexity = f"   perplexity {scores['perplexity']:.2f}" if "perplexity" in scores else ""
     return [
