@@ -67,7 +67,7 @@ def test_a_learned_table_ends_where_it_ends():
     tokens = torch.nn.Embedding(9, D)
     embed = Embeddings(tokens, Added(LearnedTable(D, 6)))
     embed(torch.zeros(1, 6, dtype=torch.long))
-    with pytest.raises(ValueError, match=r"7 positions are more than .* max_length=6"):
+    with pytest.raises(ValueError, match=r"7 positions are needed, .* max_length=6"):
         embed(torch.zeros(1, 7, dtype=torch.long))
     with pytest.raises(ValueError, match="7 positions"):
         embed(torch.zeros(1, 1, dtype=torch.long), [6])
@@ -99,7 +99,7 @@ def test_positions_that_do_not_fit_are_refused():
         SinusoidalTable(5)
     with pytest.raises(ValueError, match="cannot be added"):
         Added(SinusoidalTable(4)).token_dim(D)
-    with pytest.raises(ValueError, match="no room"):
+    with pytest.raises(ValueError, match="leave no room"):
         Concatenated(SinusoidalTable(D)).token_dim(D)
 
 

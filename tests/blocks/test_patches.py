@@ -36,7 +36,7 @@ def test_patches_are_a_convolution_with_the_patch_as_kernel_and_stride():
 
 
 def test_an_image_smaller_than_a_patch_is_refused_with_its_size():
-    with pytest.raises(ValueError, match="4 x 9 holds no patch of 5 x 3"):
+    with pytest.raises(ValueError, match="4 x 9 pixels is smaller than a patch of 5 x 3"):
         patchify(torch.zeros(1, 1, 4, 9), 5, 3)
 
 
@@ -66,7 +66,7 @@ def test_principal_components_keep_what_varies_most_and_train_no_more():
 @pytest.mark.parametrize("dim", [13, 12])
 def test_principal_components_that_there_are_not_are_refused(dim):
     module = Patches(3, 2, 2, dim)
-    with pytest.raises(ValueError, match="alike" if dim == 12 else "model_dim=13"):
+    with pytest.raises(ValueError, match="are equal" if dim == 12 else "model_dim=13"):
         module.fix(torch.ones(20, 12))
 
 
@@ -128,7 +128,7 @@ def test_hidden_patches_become_the_mask_token_at_their_place():
     same = torch.ones(2, 7, dtype=torch.bool)
     same[1, 5] = False
     assert torch.equal(plain[same], tokens[same])
-    with pytest.raises(ValueError, match="no token for hidden patches"):
+    with pytest.raises(ValueError, match="need a mask token"):
         embedding()(images, hidden)
 
 

@@ -134,11 +134,11 @@ def test_first_values_are_orthogonal_gate_by_gate_and_an_lstm_forgets_slowly(kin
 def test_a_row_is_turned_within_its_own_length():
     x = torch.tensor([[1.0, 2, 3, 0, 0], [4, 5, 6, 7, 8]])[..., None]
     keys = torch.tensor([[True] * 3 + [False] * 2, [True] * 5])
-    turned = source_of_recurrent._turning(x, keys)
-    found = source_of_recurrent._turn(x, turned)[..., 0]
+    turned = source_of_recurrent._reversal(x, keys)
+    found = source_of_recurrent._reverse(x, turned)[..., 0]
     assert found.tolist() == [[3, 2, 1, 0, 0], [8, 7, 6, 5, 4]]
-    assert torch.equal(source_of_recurrent._turn(found[..., None], turned), x)
-    whole = source_of_recurrent._turn(x, source_of_recurrent._turning(x, None))[..., 0]
+    assert torch.equal(source_of_recurrent._reverse(found[..., None], turned), x)
+    whole = source_of_recurrent._reverse(x, source_of_recurrent._reversal(x, None))[..., 0]
     assert whole.tolist() == [[0, 0, 3, 2, 1], [8, 7, 6, 5, 4]]
 
 
@@ -353,7 +353,7 @@ def test_a_way_around_the_context_is_found(monkeypatch):
 def test_a_state_cannot_be_rewound_past_its_ends(attends, lengths):
     _, state = steps(case(attends=attends), [T])
     wrong = next(n for n in lengths if not 0 <= n <= T)
-    with pytest.raises(ValueError, match=f"a row of {T} tokens to {wrong}"):
+    with pytest.raises(ValueError, match=f"a sequence of {T} tokens to {wrong}"):
         state.rewind(lengths)
     assert state.lengths == [T, T]  # and nothing was done
 

@@ -148,7 +148,7 @@ def test_first_place_is_where_the_first_token_stands_in_the_table():
     assert torch.equal(moved.encode(tokens), plain.encode(tokens))
     assert plain.max_length == moved.max_length == 16
     for model in (plain, moved):
-        with pytest.raises(ValueError, match="positions are more than"):
+        with pytest.raises(ValueError, match="positions are needed"):
             model.encode(torch.zeros(1, 17, dtype=torch.long))
 
 
