@@ -194,7 +194,7 @@ def test_a_head_that_is_not_there_is_named():
     hidden = torch.zeros(1, 3, 24)
     for ask, said in (
         (model.pool, "pooler"),
-        (model.words, "hidden words"),
+        (model.words, "masked language modelling"),
         (model.follows, "next"),
     ):
         with pytest.raises(ValueError, match=said):

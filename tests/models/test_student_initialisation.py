@@ -42,7 +42,7 @@ def test_a_shape_leaves_all_else_as_it_is():
     [
         ({"num_layers": 5}, "at most"),
         ({"model_dim": 7}, "multiple"),
-        ({"vocabulary": 7}, "not of a student's shape"),
+        ({"vocabulary": 7}, "cannot differ from its teacher in vocabulary"),
     ],
 )
 def test_impossible_shapes_are_refused(shape, says):

@@ -118,7 +118,7 @@ def test_what_the_meta_device_left_is_set_by_init_weights():
     ("changes", "reason"),
     [
         ({"num_heads": 5}, "multiple of num_heads=5"),
-        ({"patch_size": 9}, "holds no patch"),
+        ({"patch_size": 9}, "smaller than a patch"),
         ({"positions": "sinusoidal", "model_dim": 30}, "multiple of 4"),
         ({"class_token": False, "pooler": "tanh"}, "class_token"),
     ],
