@@ -68,7 +68,7 @@ def test_evaluate_takes_a_run_a_folder_or_a_bundle_with_data(run, place):
 
 
 def test_a_bundle_alone_knows_no_held_out_examples(run):
-    with pytest.raises(UsageError, match="does not say what it was trained on"):
+    with pytest.raises(UsageError, match=r"has no run\.yaml, which names the held-out data"):
         headway.evaluate(run.bundle)
     with pytest.raises(UsageError, match="no option of the evaluation"):
         headway.evaluate(run, beam=4)

@@ -78,6 +78,34 @@ def test_functions_are_short_and_constructors_have_few_arguments():
     assert not (found := offenders(SOURCES, check)), found
 
 
+NOT_PLAIN = re.compile(
+    r"autograd\.Function|data_ptr|(?<!autocast\(q\.)device\.type|is_cuda|is_compiling|mkldnn|torch\.compile"
+    r"|headway\.transforms|is_autocast_enabled"
+)
+
+
+@pytest.mark.parametrize("package", ["attention", "blocks", "models"])
+def test_the_syllabus_is_plain_pytorch(package):
+    """No hand-written gradients, no addresses, no dispatch on device or compiler: those are in
+    `transforms/`, applied from outside."""
+
+    def check(path: Path) -> Iterator[str]:
+        for number, line in enumerate(path.read_text().split("\n"), 1):
+            if fault := NOT_PLAIN.search(line):
+                yield f"line {number}: {fault.group()}"
+
+    files = [path for path in SOURCES if path.parent.name == package]
+    assert not (found := offenders(files, check)), found
+
+
+def test_multi_head_attention_reads_like_its_equation():
+    """`forward` is at most 15 lines long: project, split, position, kernel, merge, project."""
+    tree = parsed(ROOT / "src/headway/attention/multihead.py")
+    (forward,) = (n for n in ast.walk(tree) if getattr(n, "name", None) == "forward")
+    first = forward.body[1]  # after the docstring
+    assert forward.end_lineno - first.lineno + 1 <= 15
+
+
 def test_sources_are_finished_and_nothing_in_them_runs_what_a_file_says():
     def check(path: Path) -> Iterator[str]:
         for pattern in (UNFINISHED, FORBIDDEN):

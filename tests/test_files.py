@@ -64,9 +64,9 @@ def test_a_device_that_is_really_full(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "advice"),
     [
-        ("missing/a/b", "missing/a is missing: make that folder"),
+        ("missing/a/b", "missing/a does not exist: make that folder"),
         ("n" * 300, "a shorter name: file systems allow 255 bytes"),
-        ("folder", "this is a folder"),
+        ("folder", "the path is a folder"),
         ("file/a", "file is a file, not a folder"),
     ],
 )
@@ -103,7 +103,7 @@ def test_a_file_that_cannot_be_written_later_is_refused_now(tmp_path):
     (tmp_path / "a").touch()
     for path, part in (
         ("a", "exists already"),
-        ("b/c", "b is missing"),
+        ("b/c", "b does not exist"),
         ("a/c", "not a folder"),
         ("n" * 256, "256 bytes"),
     ):

@@ -245,7 +245,7 @@ def test_a_manifest_cannot_name_what_is_outside(tmp_path, name):
     make(tmp_path / "a")
     text = json.dumps({"version": 1, "files": {name: {"size": 1, "sha256": "0"}}})
     (tmp_path / "a" / "MANIFEST.json").write_text(text)
-    with pytest.raises(DataError, match="odd name"):
+    with pytest.raises(DataError, match="invalid file name"):
         verify_folder(tmp_path / "a")
 
 

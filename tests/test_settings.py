@@ -138,7 +138,7 @@ def test_hyphens_and_underscores_are_equal_but_not_both_at_once():
         num_heads: int = setting(4, "heads")
 
     assert override(Named(), {"num-heads": "2"}, "x") == Named(num_heads=2)
-    with pytest.raises(UsageError, match="num_heads stands twice"):
+    with pytest.raises(UsageError, match="num_heads is set twice"):
         override(Named(), {"num-heads": 2, "num_heads": 3}, "x")
 
 
@@ -220,8 +220,8 @@ def yaml_error(tmp_path, text):
 @pytest.mark.parametrize(
     ("text", "line", "what"),
     [
-        ("a: 1\nb: 2\na: 3\n", 3, "'a' stands twice"),
-        ("a:\n  b: 1\n  b: 2\n", 3, "'b' stands twice"),
+        ("a: 1\nb: 2\na: 3\n", 3, "'a' is set twice"),
+        ("a:\n  b: 1\n  b: 2\n", 3, "'b' is set twice"),
         ("a: 1\nb: [1\nc: 2\n", 3, "expected"),
         ("a: 1\n\tb: 2\n", 2, "cannot start any token"),
         ("a: &x 1\nb: *x\n", 2, "alias"),

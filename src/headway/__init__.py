@@ -1,4 +1,4 @@
-"""Headway trains, runs and opens up Transformers."""
+"""Headway trains, runs and explains Transformers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    """`headway.load` and the others bring torch in only when somebody asks for them."""
+    """Import the functions of `headway.api`, and torch with them, when they are first used."""
     if name in __all__:
         return getattr(import_module("headway.api"), name)
     raise AttributeError(f"module 'headway' has no attribute {name!r}")

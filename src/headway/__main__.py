@@ -1,4 +1,4 @@
-"""`python -m headway`."""
+"""Runs the command line: `python -m headway`."""
 
 from headway.cli.main import main
 

@@ -1,4 +1,4 @@
-"""Headway in Python: train, evaluate, load, and which tasks there are.
+"""Headway in Python: train, evaluate and load models, and list the tasks.
 
 run = headway.train("tagging", data="names.conll", start="MiniLM/", steps=500)
 run.bundle.tag(["Ada met Charles"])
@@ -31,28 +31,29 @@ Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 @dataclass(frozen=True)
 class Run:
-    """A training run on disk. stop: why it ended: "done", "time", "early stop" or "interrupted"."""
+    """A training run on disk. stop: the reason why it ended: "done", "time", "early stop" or
+    "interrupted"."""
 
     folder: Path
     stop: str
 
     @cached_property
     def config(self) -> Any:
-        """What it was configured with; all that the data decided is filled in."""
+        """The configuration of the run, including the settings that the data determined."""
         return saved(self.folder)
 
     @cached_property
     def bundle(self) -> Bundle:
-        """The best model, ready to use."""
+        """The best model of the run."""
         return load(self.folder)
 
     @cached_property
     def scores(self) -> Scores:
-        """The scores of the best model on what the run held out, as `headway eval` gives them."""
+        """The scores of the best model on the held-out data of the run, as in `headway eval`."""
         return evaluate_model(self.bundle, self.folder).scores
 
     def history(self, kind: str = "valid") -> list[dict[str, Any]]:
-        """The rows of the log: "valid" for evaluations, "train" for steps."""
+        """The events of the log of one kind: "valid" for evaluations, "train" for steps."""
         return read_metrics(self.folder / "metrics.jsonl", kind)
 
 
@@ -68,16 +69,17 @@ def train(
     listeners: Sequence[Callable[[Event], None]] = (),
     quiet: bool = False,
 ) -> Run:
-    """Train a model, or go on where a run of the same name and settings stopped.
+    """Train a model, or resume a run of the same name and settings.
 
-    name: a task (`tasks()`), whose first recipe is taken, or a recipe (`headway train --help`).
-    data: the file or files to train on. start: the model to start from. teacher: of a student
-    ("distil"). steps: updates. run: its name; its folder is runs/NAME, NAME being the recipe's if
-    unset. settings: any others, by dotted name: {"optimizer.lr": 1e-4}. listeners: called with
-    every event of the log. quiet: nothing is shown on standard error.
+    name: a recipe (`headway train --help`), or a task (`tasks()`), which selects its first recipe.
+    data: file or files of training data. start: the model to initialise from (fine-tuning).
+    teacher: the model to distil, for the recipe "distil". steps: number of updates. run: name of
+    the run, whose folder is runs/NAME; if unset, the name of the recipe. settings: further settings
+    by dotted name: {"optimizer.lr": 1e-4}. listeners: called with every event of the log. quiet:
+    show no progress on standard error.
 
-    UsageError for settings that cannot work, or if the run in that folder has others; DataError for
-    examples that cannot be used.
+    UsageError for invalid settings, or if the run in the folder has other settings; DataError for
+    invalid training data.
     """
     changes: dict[str, Any] = dict(settings or {})
     if start is not None:
@@ -91,7 +93,9 @@ def train(
         paths = _paths(data)
         takes_many = isinstance(config.data.train, tuple)
         if len(paths) > 1 and not takes_many:
-            raise UsageError(f"{name} is trained on one file or folder, and there are {len(paths)}")
+            raise UsageError(
+                f"{name} accepts one file or folder of training data, and there are {len(paths)}"
+            )
         train_on = tuple(map(str, paths)) if takes_many else str(paths[0])
         config = amended(config, ("headway.train", {"data.train": train_on}))
     folder = run_folder(run or config.name)
@@ -107,13 +111,13 @@ def train(
 def evaluate(
     model: Bundle | Run | str | os.PathLike[str], data: Paths | None = None, **options: Any
 ) -> Scores:
-    """The scores of a model on examples with what is right about them: those of `headway eval`.
+    """Evaluate a model with the metrics of its task, as `headway eval` does.
 
-    model: a bundle, a run, or the folder of one. data: files of examples; if unset, those that the
-    run held out, which a bundle alone does not know. options: those of the task's evaluation, such
-    as `beam` of a translator.
+    model: a bundle, a run, or the folder of a run or model. data: files of examples with their
+    references or labels; if unset, the held-out data of the run, which needs a run or its folder.
+    options: options of the evaluation of the task, such as `beam` for translation.
 
-    UsageError for an unknown option; DataError for an example that the model cannot be asked about.
+    UsageError for an unknown option; DataError for an invalid example.
     """
     paths = None if data is None else _paths(data)
     if isinstance(model, Bundle):
@@ -124,5 +128,5 @@ def evaluate(
 
 
 def _paths(data: Paths) -> list[Path]:
-    several = [data] if isinstance(data, str | os.PathLike) else data
-    return [Path(path) for path in several]
+    paths = [data] if isinstance(data, str | os.PathLike) else data
+    return [Path(path) for path in paths]

@@ -1,4 +1,4 @@
-"""Configurations as YAML files: read as dotted keys, written with what each value means."""
+"""Configurations as YAML files: read as dotted keys, written with the help of each setting."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ YAML_LIMIT = 2**20
 
 
 class _PlainLoader(yaml.SafeLoader):
-    """Refuses a key that stands twice (the first would be lost silently) and every alias.
+    """A loader that refuses duplicate keys, whose first value would be lost, and aliases.
 
-    A few lines of aliases of aliases make billions of values, and settings need none.
+    A few lines of nested aliases expand to billions of values, and settings need none.
     """
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
             alias: Any = self.peek_event()  # type: ignore[no-untyped-call]
-            problem = "aliases (*name) are not used here"
+            problem = "aliases (*name) are not supported"
             raise yaml.MarkedYAMLError(problem=problem, problem_mark=alias.start_mark)
         return super().compose_node(parent, index)
 
 
 def _mapping(loader: _PlainLoader, node: yaml.MappingNode) -> dict[Any, Any]:
-    seen = set()
+    names = set()
     for key, _ in node.value:
         name = key.value if isinstance(key, yaml.ScalarNode) else None
-        if name in seen or name is None:
-            problem = f"the key {name!r} stands twice" if name else "a key must be a plain name"
+        if name in names or name is None:
+            problem = f"the key {name!r} is set twice" if name else "a key must be a plain name"
             raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
-        seen.add(name)
+        names.add(name)
     return loader.construct_mapping(node, deep=True)
 
 
@@ -45,7 +45,7 @@ _PlainLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _ma
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """A YAML file as dotted keys. Only plain values: nothing in it can run.
+    """Read a YAML file of plain values as a dictionary from dotted keys to values.
 
     DataError names the file and, where the parser knows it, the line.
     """
@@ -60,12 +60,12 @@ def read_yaml(path: Path) -> dict[str, Any]:
     if loaded is None:
         return {}
     if not isinstance(loaded, dict) or not all(isinstance(key, str) for key in loaded):
-        raise DataError("must be names and values (key: value)", str(path))
+        raise DataError("the file must contain names and values (key: value)", str(path))
     return flatten(loaded)
 
 
 def write_yaml(config: Any, history: Sequence[str] = ()) -> str:
-    """The configuration as YAML, each value beside what it means; `history` on top."""
+    """A configuration as YAML, with the help of each setting as a comment; `history` on top."""
     head = "".join(f"# {' '.join(line.split())}\n" for line in history)
     return head + "\n".join(_yaml_lines(config, "")) + "\n"
 
@@ -83,9 +83,9 @@ def _yaml_lines(config: Any, indent: str) -> Iterator[str]:
 
 
 def _yaml_line(name: str, value: Any) -> str:
-    """On one line, whatever the value: the comment stands beside it."""
+    """A setting on one line, since its comment follows on the same line."""
     width = 2**31 - 1
-    for style in (None, '"'):  # only in double quotes are line breaks written as escapes
+    for style in (None, '"'):  # YAML escapes line breaks only in double quotes
         text = yaml.safe_dump(
             {name: value},
             allow_unicode=style is None,

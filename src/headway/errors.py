@@ -1,4 +1,4 @@
-"""Errors that a person can act on: what is wrong, where, what to do."""
+"""Errors that can be acted on: what is wrong, where, and how to fix it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from collections.abc import Iterable
 
 
 class HeadwayError(ValueError):
-    """An error with up to three parts, shown on up to three lines; never with a traceback."""
+    """An error with up to three parts, printed on up to three lines without a traceback.
+
+    what: what was expected and what was found. where: file and line, flag or key. hint: the fix.
+    """
 
     exit_code = 1
 
@@ -25,13 +28,13 @@ class HeadwayError(ValueError):
 
 
 class UsageError(HeadwayError):
-    """The command or the configuration asks for something that makes no sense."""
+    """The command or the configuration is invalid."""
 
     exit_code = 2
 
 
 class DataError(HeadwayError):
-    """A file is not what it must be."""
+    """A file is invalid."""
 
     exit_code = 3
 
@@ -43,29 +46,29 @@ class OutOfMemory(HeadwayError):
 
     @classmethod
     def of(cls, error: BaseException, hint: str) -> OutOfMemory:
-        """The error of a failed allocation, with what to do about it."""
+        """The error for a failed allocation; hint: how to need less memory."""
         first = str(error).split("\n")[0] or "an allocation failed"
         return cls(f"out of memory: {first}", hint=hint)
 
 
 class HeadwayWarning(UserWarning):
-    """Something in a file was ignored, and the rest of it is used."""
+    """A part of a file is ignored, and the rest of it is used."""
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether a library says that it could not allocate memory, on a CPU or on a GPU."""
+    """Whether an exception of a library means a failed allocation, on a CPU or a GPU."""
     text = str(error).lower()
-    refused = "out of memory" in text or "can't allocate memory" in text
-    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and refused)
+    is_allocation = "out of memory" in text or "can't allocate memory" in text
+    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and is_allocation)
 
 
 def closest(name: str, candidates: Iterable[str]) -> str | None:
-    """The candidate a misspelt name probably meant."""
-    found = difflib.get_close_matches(name, list(candidates), n=1, cutoff=0.6)
-    return found[0] if found else None
+    """The candidate that a misspelt name probably means, or None."""
+    matches = difflib.get_close_matches(name, list(candidates), n=1, cutoff=0.6)
+    return matches[0] if matches else None
 
 
 def did_you_mean(name: str, candidates: Iterable[str]) -> str:
-    """The end of a sentence that refuses a name: the one it probably meant, if any."""
+    """The end of an error message on an unknown name: the name it probably means, if any."""
     meant = closest(name, candidates)
     return f". Did you mean {meant}?" if meant else ""

@@ -1,11 +1,11 @@
 """Kernels, position encodings, models and tasks from other installed packages.
 
-A package adds one by an entry point in its pyproject.toml:
+A package adds one with an entry point in its pyproject.toml:
 
     [project.entry-points."headway.kernels"]
     cosine = "cosine_kernel:Cosine"
 
-Its name is then known wherever Headway's own names are, and configurations save the name.
+The name can then be used like the names of Headway, and configurations save it.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ T = TypeVar("T")
 
 
 class Extended(Mapping[str, T]):
-    """A dictionary by name, together with what installed packages add to it.
+    """A registry: a dictionary by name, extended by the entry points of installed packages.
 
-    own: Headway's. group: of the entry points. The names are known without an import; what another
-    package provides is imported when it is looked up. UsageError if that fails, or for a name that
-    two of them have.
+    own: the entries of Headway. group: the group of entry points. Names are listed without an
+    import; an entry of another package is imported when it is looked up. UsageError if the import
+    fails, or if several packages provide the name.
     """
 
     def __init__(self, own: Mapping[str, T], group: str) -> None:
@@ -49,15 +49,15 @@ class Extended(Mapping[str, T]):
         if len(providers) > 1:
             raise UsageError(
                 f"{self.group} {name!r} is provided by {' and by '.join(providers)}",
-                hint="uninstall all packages but one, or rename it in one of them",
+                hint="uninstall all packages but one, or rename the entry point in one of them",
             )
         try:
             return cast(T, self._entries[name][0].load())
-        except Exception as error:  # whatever the code of another package raises
+        except Exception as error:  # the code of another package may raise anything
             raise UsageError(
                 f"{self.group} {name!r} cannot be imported: {type(error).__name__}: {error}",
                 providers[0],
-                f"install {providers[0]} again, with all that it needs",
+                f"install {providers[0]} again, with its dependencies",
             ) from error
 
     def __iter__(self) -> Iterator[str]:
@@ -68,17 +68,17 @@ class Extended(Mapping[str, T]):
         return len(list(iter(self)))
 
     def forget(self) -> None:
-        """Look for installed packages again at the next look-up."""
+        """Read the entry points of installed packages again at the next look-up."""
         vars(self).pop("_entries", None)
 
     def package(self, name: str) -> str | None:
-        """The package that provides a name; None for Headway's own."""
+        """The package that provides a name; None for the names of Headway."""
         return None if name in self.own else _package_of(self._entries[name][0])
 
 
 @dataclass(frozen=True)
 class Names(Collection[str]):
-    """The names of a registry, and a few more that a setting may have."""
+    """The names of a registry, and further names that a setting accepts."""
 
     registry: Extended[Any]
     also: tuple[str, ...]
@@ -94,12 +94,12 @@ class Names(Collection[str]):
         return name in self.also or name in self.registry
 
     def package(self, name: str) -> str | None:
-        """The package that provides a name; None for Headway's own."""
+        """The package that provides a name; None for the names of Headway."""
         return None if name in self.also else self.registry.package(name)
 
 
 def packages_of(config: Any) -> list[str]:
-    """The packages that provide what the settings of a configuration name, each once."""
+    """The packages that provide the entries named by the settings of a configuration."""
     packages = []
     for field in fields_of(config).values():
         if isinstance(field.names, Extended | Names):

@@ -1,4 +1,4 @@
-"""Durable writes of single files, capped readers, locks. No torch: light to import."""
+"""Durable writes of single files, readers with a size limit, and locks. Does not import torch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ JSON_LIMIT = 16 * 2**20
 LONGEST_NAME = 255  # bytes of a file's name, on all common file systems
 TEMPORARY = re.compile(r".+\.tmp-[0-9a-f]{12}")
 _SURROGATE = re.compile("[\ud800-\udfff]")
-# What the system says when the place, not the caller, is the reason that nothing can be written.
+# Error numbers of the system for which the disk or folder, not the caller, is the cause.
 NO_ROOM = {
     *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO),
     *(errno.EROFS, errno.EACCES, errno.EPERM),
@@ -29,16 +29,16 @@ NO_ROOM = {
 
 
 def write_file(path: Path, data: bytes | Iterable[bytes]) -> None:
-    """Replace `path` by `data`, durably: a reader sees the old bytes or the new ones.
+    """Replace the contents of `path` durably and atomically.
 
-    Pieces are written as they come, so that a large file need not stand whole in memory.
-    HeadwayError says which place is full, read-only or missing.
+    A reader gets either the old or the new contents. Data in several parts is written part by part,
+    so that a large file need not fit in memory. HeadwayError names the path if the write fails.
     """
     temporary = temporary_path(path)
     try:
         with temporary.open("xb") as file:
-            for piece in [data] if isinstance(data, bytes) else data:
-                file.write(piece)
+            for part in [data] if isinstance(data, bytes) else data:
+                file.write(part)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
@@ -50,9 +50,9 @@ def write_file(path: Path, data: bytes | Iterable[bytes]) -> None:
         raise
 
 
-def json_bytes(facts: Any) -> bytes:
+def json_bytes(value: Any) -> bytes:
     """The contents of a JSON file: indented, UTF-8, with a newline at its end."""
-    return (json.dumps(facts, ensure_ascii=False, indent=1) + "\n").encode()
+    return (json.dumps(value, ensure_ascii=False, indent=1) + "\n").encode()
 
 
 def are_distinct_names(value: Any) -> TypeGuard[list[str]]:
@@ -65,25 +65,28 @@ def are_distinct_names(value: Any) -> TypeGuard[list[str]]:
 
 
 def check_name(name: str, where: str) -> None:
-    """UsageError if file systems cannot hold a file or folder of this name; `where` names it."""
+    """UsageError if a name is too long for a file or folder. where: what has this name."""
     size = len(os.fsencode(name))
     if size > LONGEST_NAME:
         raise UsageError(
-            f"a name of {size} bytes; file systems allow {LONGEST_NAME}", where, "a shorter name"
+            f"the name has {size} bytes, but file systems allow at most {LONGEST_NAME}",
+            where,
+            "choose a shorter name",
         )
 
 
 def check_new(path: Path) -> None:
-    """UsageError if something is there already, as nothing is ever overwritten, or if the name is
-    too long."""
+    """UsageError if the path exists, since nothing is overwritten, or if its name is too long."""
     check_name(path.name, str(path))
     if os.path.lexists(path):
         raise UsageError(f"{path} exists already", hint="choose another name, or remove it first")
 
 
 def check_new_file(path: Path) -> None:
-    """`check_new` for a file that is written at the end of some work: HeadwayError now if its
-    folder is missing or cannot be written to."""
+    """Check the path of a new file before the work whose result it will contain.
+
+    UsageError as in `check_new`; HeadwayError if its folder is missing or not writable.
+    """
     check_new(path)
     folder = path.parent
     code = None
@@ -96,48 +99,56 @@ def check_new_file(path: Path) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """A folder to write into, made unless it is there. UsageError names it where it cannot be."""
+    """Make a folder and its parents if they do not exist. UsageError if that fails."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        why = f"cannot make the folder: {error.strerror or error}"
-        raise UsageError(why, str(path), "--out FOLDER") from error
+        raise UsageError(
+            f"cannot make the folder: {error.strerror or error}",
+            str(path),
+            "choose another folder with --out",
+        ) from error
 
 
 def read_bytes(path: Path, limit: int) -> bytes:
-    """The whole file, refused before reading when it is larger than `limit` bytes."""
+    """Read a whole file. DataError if it has more than `limit` bytes or cannot be read."""
     try:
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             if size > limit:
-                raise DataError(f"{size:,} bytes, more than the {limit:,} allowed here", str(path))
+                raise DataError(
+                    f"the file has {size:,} bytes; at most {limit:,} are allowed", str(path)
+                )
             data = file.read(size + 1)
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        reason = error.strerror or error
+        hint = "check the path and its permissions"
+        raise DataError(f"the file cannot be read: {reason}", str(path), hint) from error
+    except ValueError as error:
         if isinstance(error, DataError):
             raise
-        why = (error.strerror if isinstance(error, OSError) else None) or error
-        raise DataError(f"cannot be read: {why}", str(path)) from error
-    # A device has no size and never ends, and neither does a file that something still writes.
+        raise DataError(f"the file cannot be read: {error}", str(path)) from error
+    # Devices have no size, and a file that is still written has a wrong one.
     if len(data) != size:
-        raise DataError("no plain file, or it is changing while it is read", str(path))
+        raise DataError("not a plain file, or it changed while it was read", str(path))
     return data
 
 
 def read_json(path: Path, limit: int = JSON_LIMIT) -> Any:
-    """A JSON file of at most `limit` bytes; DataError names the file. See `parse_json`."""
+    """Read a JSON file of at most `limit` bytes, by the rules of `parse_json`."""
     return parse_json(read_bytes(path, limit), str(path))
 
 
 def parse_json(data: bytes, where: str) -> Any:
-    """Strict JSON: no duplicate keys, no NaN or infinity, no half characters, no endless nesting.
+    """Parse strict JSON: no duplicate keys, NaN, infinity, lone surrogates or endless nesting.
 
-    Each of these means different things to different readers. DataError names `where`.
+    JSON parsers disagree on the meaning of each of these. DataError names `where`.
     """
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         result = dict(pairs)
         if len(result) != len(pairs):
-            raise ValueError("a key stands twice in one object")
+            raise ValueError("an object has a key twice")
         return result
 
     def refuse(constant: str) -> None:
@@ -146,14 +157,14 @@ def parse_json(data: bytes, where: str) -> Any:
     def finite(digits: str) -> float:
         number = float(digits)
         if math.isinf(number):
-            raise ValueError(f"{digits} is too large for a number")
+            raise ValueError(f"{digits} is too large for a 64-bit floating-point number")
         return number
 
     hooks: dict[str, Any] = {"parse_constant": refuse, "parse_float": finite}
     try:
         value = json.loads(data.decode(), object_pairs_hook=unique, **hooks)
         if rb"\u" in data and (lone := _SURROGATE.search(json.dumps(value, ensure_ascii=False))):
-            raise ValueError(f"a lone surrogate (\\u{ord(lone[0]):04x}), half of a character")
+            raise ValueError(f"lone surrogate \\u{ord(lone[0]):04x}, which is not a character")
     except (ValueError, RecursionError) as error:
         raise DataError(f"not valid JSON: {error}", where) from error
     return value
@@ -161,7 +172,10 @@ def parse_json(data: bytes, where: str) -> Any:
 
 @contextmanager
 def lock(folder: Path) -> Iterator[None]:
-    """Hold `folder` alone; a second process is refused at once. A dead holder's lock is gone."""
+    """Lock `folder` for this process. UsageError if another process holds the lock.
+
+    The lock of a process that has ended is released by the system.
+    """
     descriptor = _open_lock(folder)
     try:
         try:
@@ -170,7 +184,7 @@ def lock(folder: Path) -> Iterator[None]:
             holder = os.pread(descriptor, 20, 0).decode(errors="replace").strip()
             raise UsageError(
                 f"{folder} is in use by process {holder or 'unknown'}",
-                hint="wait for it or stop it; or give this run another name with --run",
+                hint="wait for that process or stop it, or choose another name with --run",
             ) from None
         except OSError as error:
             raise cannot_write(folder / ".lock", error) from error
@@ -181,11 +195,11 @@ def lock(folder: Path) -> Iterator[None]:
             raise cannot_write(folder / ".lock", error) from error
         yield
     finally:
-        os.close(descriptor)  # and with it the lock, as at the end of the process
+        os.close(descriptor)  # releases the lock
 
 
 def _open_lock(folder: Path) -> int:
-    """A link is refused: what it points to would be emptied."""
+    """Open the lock file. HeadwayError for a link, whose target would be truncated."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -195,7 +209,7 @@ def _open_lock(folder: Path) -> int:
 
 
 def remove_unfinished(temporary: Path) -> None:
-    """Remove what was begun; the error that led here matters more than one of removing."""
+    """Remove an unfinished file or folder; errors of removing it are ignored."""
     if os.path.isdir(temporary):  # unlike Path.is_dir, False too where the name is too long
         shutil.rmtree(temporary, ignore_errors=True)
     else:
@@ -204,7 +218,7 @@ def remove_unfinished(temporary: Path) -> None:
 
 
 def temporary_path(path: Path) -> Path:
-    """Beside `path`, and with a name that is not too long if that of `path` is not."""
+    """A temporary path in the folder of `path`; its name is not longer than file systems allow."""
     ending = f".tmp-{uuid.uuid4().hex[:12]}"
     name = path.name
     if len(os.fsencode(name)) <= LONGEST_NAME:
@@ -214,7 +228,7 @@ def temporary_path(path: Path) -> Path:
 
 
 def flush_folder(path: Path) -> None:
-    """Make the names in a folder durable, not only the contents of its files."""
+    """Flush a folder to disk, so that the names of its files are durable too."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -223,33 +237,33 @@ def flush_folder(path: Path) -> None:
 
 
 def cannot_write(path: Path, error: OSError) -> HeadwayError:
-    """The error for a path that the operating system does not let us write, with what to do."""
+    """The error for a failed write of the operating system, with how to fix it."""
     return HeadwayError(
         f"cannot write: {error.strerror or error}", str(path), advice(path, error.errno)
     )
 
 
 def cannot_open(path: Path, error: OSError) -> HeadwayError:
-    """What the operating system said about a path, as an error with the way to fix it."""
+    """The error for a failed access of the operating system, with how to fix it."""
     return HeadwayError(str(error.strerror or error), str(path), advice(path, error.errno))
 
 
 def advice(path: Path, code: int | None) -> str:
-    """How to fix what the operating system refused for `path`. code: its errno."""
+    """How to fix an error of the operating system for `path`. code: its errno."""
     existing = next(p for p in (path, *path.parents) if os.path.exists(p) or p == p.parent)
     if code in (errno.ENOSPC, errno.EDQUOT):
         free = shutil.disk_usage(existing).free
-        return f"{free:,} bytes are free there; free some space or choose another path"
+        return f"{free:,} bytes are free on this disk; free some space, or choose another path"
     if code == errno.ENOENT and existing != path.parent:
-        return f"{path.parent} is missing: make that folder (mkdir -p), or check the path"
+        return f"{path.parent} does not exist: make that folder (mkdir -p), or check the path"
     if code == errno.ENOTDIR:
         return f"{existing} is a file, not a folder: choose another path"
     if code == errno.EISDIR:
-        return "this is a folder: name a file inside it"
+        return "the path is a folder: name a file"
     if code == errno.ENAMETOOLONG:
-        return f"a shorter name: file systems allow {LONGEST_NAME} bytes"
+        return f"choose a shorter name: file systems allow {LONGEST_NAME} bytes"
     if code in (errno.EACCES, errno.EPERM):
         return f"no permission for {existing}: choose another path, or change its owner or mode"
     if code == errno.EROFS:
-        return "the file system is read-only there: choose another path"
-    return "check the path, or choose another"
+        return "the file system is read-only: choose another path"
+    return "check the path, or choose another one"

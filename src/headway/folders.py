@@ -1,8 +1,8 @@
-"""Folders that appear complete or not at all, with a manifest of hashes. No torch.
+"""Folders that are written atomically, with a manifest of hashes. Does not import torch.
 
-The save protocol: everything goes into `NAME.tmp-ID/` and is flushed to disk, `MANIFEST.json` with
-size and sha256 of each file goes last, then one rename makes it appear as `NAME/`. Whatever kills
-the process and whenever, there is the old state or the new, never half of one.
+The save protocol: all files are written to `NAME.tmp-ID/` and flushed to disk, then `MANIFEST.json`
+with the size and sha256 of each file, then one rename makes the folder `NAME/`. Whenever the
+process is killed, the folder has the old state or the new one, never a part of it.
 """
 
 from __future__ import annotations
@@ -36,41 +36,42 @@ VERSION = 1
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """A folder to fill; it becomes `path`, complete and durable, when the block ends well.
+    """A temporary folder to fill; it becomes `path`, complete and durable, when the block ends.
 
-    Nothing is ever overwritten: `path` must not exist. On an error nothing is left behind.
-    Only plain files may be put there: a link could name something outside. HeadwayError.
+    `path` must not exist. After an error, the temporary folder is removed. Only plain files may be
+    put into it, since a link could point outside. HeadwayError if it cannot be written.
     """
     check_new(path)
     temporary = temporary_path(path)
-    ours = True
+    in_block = False
     try:
         temporary.mkdir(parents=True)
-        ours = False
+        in_block = True
         yield temporary
-        ours = True
+        in_block = False
         _seal(temporary)
         os.rename(temporary, path)
         flush_folder(path.parent)
     except BaseException as error:
         remove_unfinished(temporary)
-        # What else goes wrong in the block is the caller's, reading another file say.
-        if isinstance(error, OSError) and (ours or error.errno in NO_ROOM):
+        # Other errors in the block are the caller's, such as a failed read of another file.
+        if isinstance(error, OSError) and (not in_block or error.errno in NO_ROOM):
             raise cannot_write(path, error) from error
         raise
 
 
 @contextmanager
 def replaced_folder(path: Path) -> Iterator[Path]:
-    """A folder to fill; when the block ends well, its files replace those of their names in `path`.
+    """A temporary folder to fill; when the block ends, its files replace those in `path`.
 
-    Each file in `path` is the old one or the new one at any time. While they are replaced, the
-    manifest lists both hashes, so that `verify_folder` accepts the folder however the process
-    ends. Other files in `path` are left as they are. On an error `path` is unchanged. HeadwayError.
+    Each file in `path` is the old or the new one at any time. While files are replaced, the
+    manifest lists both hashes, so that `verify_folder` accepts the folder whenever the process
+    ends. Files of other names in `path` stay unchanged. After an error in the block, `path` is
+    unchanged. HeadwayError if it cannot be written.
     """
     if not os.path.lexists(path):
-        with new_folder(path) as place:
-            yield place
+        with new_folder(path) as folder:
+            yield folder
         return
     temporary = temporary_path(path)
     try:
@@ -91,7 +92,7 @@ def replaced_folder(path: Path) -> Iterator[Path]:
 
 
 def _seal(folder: Path) -> dict[str, dict[str, Any]]:
-    """Flush every file, and write the manifest last; returns what the manifest lists."""
+    """Flush every file and then write the manifest; returns its entries."""
     inside = sorted(folder.rglob("*"))
     for entry in inside:
         plain = not entry.is_symlink() and (entry.is_file() or entry.is_dir())
@@ -107,7 +108,7 @@ def _seal(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def _entry(file: Path, flush: bool = False) -> dict[str, Any]:
-    """Size and sha256 of a file, as the manifest lists them."""
+    """The entry of a file in the manifest: its size and sha256."""
     with file.open("rb") as handle:
         if flush:
             os.fsync(handle.fileno())
@@ -120,7 +121,7 @@ def _write_manifest(
     files: Mapping[str, dict[str, Any]],
     previous: Mapping[str, dict[str, Any]] | None = None,
 ) -> None:
-    """previous: the files that are being replaced; each name may still hold its previous file."""
+    """Write the manifest. previous: entries of files that are being replaced and are valid too."""
     manifest = {"version": VERSION, "files": files}
     if previous is not None:
         manifest["previous"] = previous
@@ -129,9 +130,9 @@ def _write_manifest(
 
 
 def verify_folder(path: Path, hint: str | None = None) -> None:
-    """Check every file against the manifest; DataError names the first that differs.
+    """Compare every file with the manifest. DataError names the first that differs.
 
-    hint: how to get an intact folder again, for the message.
+    hint: how to get an intact folder again, for the error message.
     """
     try:
         _verify_files(path)
@@ -146,41 +147,46 @@ def _verify_files(path: Path) -> None:
     if not isinstance(files, dict):
         raise DataError("the manifest lists no files", where)
     if manifest.get("version") != VERSION:
-        raise DataError(f"version {manifest.get('version')!r} of the manifest is unknown", where)
+        raise DataError(
+            f"the manifest has version {manifest.get('version')!r}, expected {VERSION}", where
+        )
     previous = manifest.get("previous")
     replacing = isinstance(previous, dict)
     for name, entry in files.items():
         if not _is_inner(name) or not isinstance(entry, dict):
-            raise DataError(f"the manifest lists the odd name {name!r}", where)
+            raise DataError(f"the manifest lists the invalid file name {name!r}", where)
         before = previous.get(name) if replacing else None
         if replacing and before is None and not (path / name).exists():
             continue  # the process ended before this new file was moved here
         try:
             _verify_file(path, name, [entry, before] if isinstance(before, dict) else [entry])
         except OSError as error:
-            why = f"cannot be read: {error.strerror or error}"
-            raise DataError(why, str(path / name)) from error
+            raise DataError(
+                f"the file cannot be read: {error.strerror or error}", str(path / name)
+            ) from error
 
 
 def _verify_file(folder: Path, name: str, accepted: Sequence[dict[str, Any]]) -> None:
-    """accepted: the entries of the manifest that the file may have, the current one first."""
+    """DataError if a file matches none of the accepted entries, of which the first is current."""
     file = folder / name
     if not file.is_file():
-        raise DataError("a file that the manifest lists is missing", str(file))
+        raise DataError("the file is missing, although the manifest lists it", str(file))
     if file.resolve() != folder.resolve() / name:
-        raise DataError("a link, where the manifest lists a plain file", str(file))
+        raise DataError("this is a link, but the manifest lists a plain file", str(file))
     size = file.stat().st_size
     if all(size != entry.get("size") for entry in accepted):
-        raise DataError(f"{size} bytes, the manifest says {accepted[0].get('size')}", str(file))
+        raise DataError(
+            f"the file has {size} bytes, but the manifest lists {accepted[0].get('size')}",
+            str(file),
+        )
     if _entry(file) not in accepted:
-        raise DataError("the content differs from the manifest's sha256", str(file))
+        raise DataError("the sha256 of the file differs from the manifest", str(file))
 
 
 def newest_verified(parent: Path, pattern: str) -> tuple[Path | None, list[str]]:
-    """The folder with the highest number in its name that verifies, and why newer ones did not.
+    """The intact folder with the highest number in its name, and why newer ones were skipped.
 
-    `pattern` is a glob of one level, like "step-*". Nothing is printed here: the caller knows
-    where its warnings go.
+    pattern: a glob of one level, such as "step-*". The caller prints the warnings.
     """
     numbered = [(int(digits[-1]), p) for p in parent.glob(pattern) if (digits := _numbers(p.name))]
     skipped = []
@@ -201,20 +207,20 @@ def _numbers(name: str) -> list[str]:
 
 
 def sweep(parent: Path) -> list[Path]:
-    """Remove what a killed write left behind; only names of this protocol. Returns them.
+    """Remove the temporary files and folders of interrupted writes, and return their paths.
 
-    Call it while holding the folder's lock: another process may be writing there right now.
+    The caller must hold the lock of the folder, since another process may be writing to it.
     """
-    left = [p for p in parent.iterdir() if TEMPORARY.fullmatch(p.name)]
-    for path in left:
+    leftovers = [p for p in parent.iterdir() if TEMPORARY.fullmatch(p.name)]
+    for path in leftovers:
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:
             path.unlink()
-    return left
+    return leftovers
 
 
 def _is_inner(name: str) -> bool:
-    """A plain relative name that stays inside its folder, on any system."""
+    """Whether a name is a plain relative path inside its folder, on any system."""
     parts = name.split("/")
     return "\0" not in name and "\\" not in name and not {"", ".", ".."} & set(parts)

@@ -1,4 +1,4 @@
-"""The computer that a model runs on: device, number format, threads."""
+"""The computer that a model runs on: device, dtype, threads."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from importlib import metadata, util
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from headway.errors import UsageError
 from headway.settings import THREADS, setting
+
+if TYPE_CHECKING:
+    import torch
 
 _MMAP_THRESHOLD, _TRIM_THRESHOLD = -3, -1  # mallopt's parameter numbers in glibc's malloc.h
 
@@ -22,28 +25,33 @@ _MMAP_THRESHOLD, _TRIM_THRESHOLD = -3, -1  # mallopt's parameter numbers in glib
 @dataclass(frozen=True, kw_only=True)
 class MachineConfig:
     device: Literal["auto", "cpu", "cuda", "mps"] = setting(
-        "auto", "where to compute; auto takes a GPU if there is one"
+        "auto", "device that computes; auto selects a GPU if available"
     )
     dtype: Literal["float32", "bfloat16"] = setting(
-        "float32", "bfloat16: matrix products in 16 bits (autocast), everything else in 32"
+        "float32", "dtype of matrix products; bfloat16 is mixed precision (autocast)"
     )
-    threads: int | None = setting(None, "CPU threads; none leaves it to torch", gt=0, le=THREADS)
+    threads: int | None = setting(
+        None, "number of CPU threads; if unset, chosen by torch", gt=0, le=THREADS
+    )
     fast: bool = setting(
-        True, "fast twins of attention, linear layers and dropout; no: the plain classes, slower"
+        True,
+        "fast implementations of attention, linear layers and dropout; if false, the plain ones",
     )
-    compile: bool = setting(False, "torch.compile the model (minutes once, needs a C++ compiler)")
+    compile: bool = setting(
+        False, "compile the model with torch.compile, which takes minutes at the start of a run"
+    )
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What `prepare` decided."""
+    """The device, dtype and number of threads that `prepare` selected."""
 
     device: str
     dtype: str
     threads: int
 
     def precision(self) -> AbstractContextManager[Any]:
-        """Autocast for the forward pass, or nothing."""
+        """The context of a forward pass: autocast for bfloat16, else no change."""
         if self.dtype == "float32":
             return nullcontext()
         import torch
@@ -56,34 +64,39 @@ class Machine:
 
 
 def prepare(config: MachineConfig) -> Machine:
-    """Choose the device and set the process up for speed. Call before any tensor work."""
+    """Select the device and set up the process for speed, before the first tensor operation.
+
+    UsageError if the device or a compiler that is needed is not available.
+    """
     _bound_kernel_caches()
     import torch
 
     if config.threads is not None:
         torch.set_num_threads(config.threads)
-    # Numbers below 1e-38 take a CPU a hundred times as long. Set before the first parallel work:
-    # worker threads inherit it.
+    # Denormal numbers (below 1e-38) are a hundred times as slow on a CPU. Set before the first
+    # parallel work, since worker threads inherit it.
     torch.set_flush_denormal(True)
     _keep_freed_memory()
-    found = {
+    available = {
         "cuda": torch.cuda.is_available(),
         "mps": torch.backends.mps.is_available(),
         "cpu": True,
     }
     device = config.device
     if device == "auto":
-        device = "cuda" if found["cuda"] else "mps" if found["mps"] else "cpu"
-    if not found[device]:
-        there = ", ".join(name for name, is_there in found.items() if is_there)
-        raise UsageError(f"machine.device={device}: there is none here", hint=f"one of: {there}")
+        device = "cuda" if available["cuda"] else "mps" if available["mps"] else "cpu"
+    if not available[device]:
+        names = ", ".join(name for name, is_available in available.items() if is_available)
+        raise UsageError(
+            f"machine.device={device}: not available on this machine", hint=f"one of: {names}"
+        )
     if config.compile and device == "cpu":
         _check_compiler()
     return Machine(device, config.dtype, torch.get_num_threads())
 
 
 def _check_compiler() -> None:
-    """UsageError now, and not in the first step, if torch.compile finds no C++ compiler."""
+    """UsageError before training, not in its first step, if there is no C++ compiler."""
     from torch._inductor.cpp_builder import get_cpp_compiler
     from torch._inductor.exc import InvalidCxxCompiler
 
@@ -91,16 +104,16 @@ def _check_compiler() -> None:
         get_cpp_compiler()
     except InvalidCxxCompiler as error:
         raise UsageError(
-            "machine.compile needs a C++ compiler on a CPU, and there is none here",
-            hint="install one (apt install g++, or xcode-select --install), name it in the "
-            "environment variable CXX, or train without --compile",
+            "machine.compile needs a C++ compiler on a CPU, and none is installed",
+            hint="install one (apt install g++, or xcode-select --install), set the environment "
+            "variable CXX to its path, or train without --compile",
         ) from error
 
 
 def _bound_kernel_caches() -> None:
-    """Keep oneDNN from remembering a compiled kernel for each of the last 1,024 shapes.
+    """Keep oneDNN from caching a compiled kernel for each of the last 1,024 shapes.
 
-    Every batch has another shape, and with bfloat16 each remembered kernel holds scratch memory:
+    Batches have different shapes, and with bfloat16 each cached kernel holds scratch memory:
     4 GB after 2,000 steps of a model of 2 million parameters. 32 are as fast (docs/speed.md).
     """
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "32")
@@ -120,43 +133,43 @@ def _keep_freed_memory() -> None:
 
 
 def _bfloat16_on_cpu() -> str:
-    """Whether 16-bit products are computed as such; without, they are slower than 32 bits."""
+    """Whether the CPU has bfloat16 matrix products; otherwise bfloat16 is slower than float32."""
     try:
         flags = set(Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").split())
     except OSError:
         return "bfloat16 unknown"
-    there = sorted(flags & {"avx512_bf16", "amx_bf16", "bf16"})
-    return f"bfloat16 by {', '.join(there)}" if there else "no bfloat16 products"
+    instructions = sorted(flags & {"avx512_bf16", "amx_bf16", "bf16"})
+    return f"bfloat16 by {', '.join(instructions)}" if instructions else "no bfloat16 products"
 
 
 def _memory_bytes() -> int:
-    """Memory of the computer, or of the container that this process may use."""
+    """The memory of the computer, or the memory limit of the container."""
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     try:
-        granted = Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii").strip()
+        limit = Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii").strip()
     except OSError:
         return physical
-    return min(physical, int(granted)) if granted.isdigit() else physical
+    return min(physical, int(limit)) if limit.isdigit() else physical
 
 
 def limit_memory() -> None:
-    """Let allocations beyond the memory of the machine fail, so that they end in a message.
+    """Make allocations beyond the memory of the machine fail, so that they are reported.
 
-    Without a limit Linux grants them all, and ends the process (or another one) without a word when
-    the pages are used. Not where there is a GPU: its driver reserves addresses without using them.
+    Without a limit Linux grants them all, and kills a process without a message when the pages are
+    used. There is no limit on a machine with a GPU, whose driver reserves unused addresses.
     """
     if sys.platform != "linux" or Path("/dev/nvidiactl").exists():
         return
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    wanted = _memory_bytes()
-    if soft == resource.RLIM_INFINITY or soft > wanted:
-        resource.setrlimit(resource.RLIMIT_DATA, (wanted, hard))
+    memory = _memory_bytes()
+    if soft == resource.RLIM_INFINITY or soft > memory:
+        resource.setrlimit(resource.RLIMIT_DATA, (memory, hard))
 
 
 def describe() -> dict[str, Any]:
-    """What `headway doctor` and `headway --version` print."""
+    """Versions, devices and memory, for `headway doctor` and `headway --version`."""
     import torch
 
     def version(name: str) -> str | None:
@@ -181,3 +194,10 @@ def describe() -> dict[str, Any]:
             for name in ("numpy", "tokenizers", "safetensors", "sacrebleu", "emoji", "transformers")
         },
     }
+
+
+def most_exact(device: torch.device) -> torch.dtype:
+    """Return float64, or float32 on a device without it."""
+    import torch
+
+    return torch.float32 if device.type == "mps" else torch.float64

@@ -1,7 +1,7 @@
-"""Configuration: frozen dataclasses, dotted names, and messages that say what to do.
+"""Configuration: frozen dataclasses with documented fields and dotted names.
 
-One machinery for flags (`--optimizer.lr 3e-4`), YAML files and Python: the names are the same
-everywhere. Values that come as text are parsed by the field's type.
+Flags (`--optimizer.lr 3e-4`), YAML files and Python use the same names. A value that is text is
+parsed by the type of its field.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LIMITS: dict[str, tuple[str, Any]] = {
 
 
 class Most(int):
-    """An upper limit that says why it is one."""
+    """An upper limit with its reason."""
 
     reason: str
 
@@ -41,63 +41,67 @@ class Most(int):
         return self
 
 
-# Far above the largest models of today; a typing error ends in a message, not in a full memory.
+# Far above the largest models of today, so that a typo raises an error and does not fill memory.
 MOST = Most(10**9, "no setting needs more")
 WIDTH = Most(2**17, "one matrix of that width squared takes 64 GB")
 LAYERS = Most(1024, "the deepest models have about a hundred")
 HEADS = Most(4096, "the largest models have about a hundred")
 VOCABULARY = Most(2**21, "the largest tokenizers have about 260,000 tokens")
-LENGTH = Most(2**20, "about the longest context that any model has")
+LENGTH = Most(2**20, "about the longest context of any model")
 BATCH = Most(2**24, "such a batch does not fit in memory")
-BEAMS = Most(1024, "each beam is a sequence of its own; more than 100 rarely change the output")
-PIXELS = Most(2**14, "images are read at up to 16,384 pixels a side")
-THREADS = Most(1024, "more threads than processors only slow each other down")
-SEED = Most(2**63 - 1, "random generators take 63 bits")
-PENALTY = Most(10, "beyond that the longest output ranks first, whatever it says")
+BEAMS = Most(
+    1024, "each beam is one more sequence to decode; more than 100 rarely change the output"
+)
+PIXELS = Most(2**14, "images have at most 16,384 pixels per side")
+THREADS = Most(1024, "more threads than processors slow each other down")
+SEED = Most(2**63 - 1, "random seeds have 63 bits")
+PENALTY = Most(10, "beyond that, the longest output always ranks first")
 COPIES = Most(10_000, "time and memory grow in proportion")
 
 
 def setting(
     default: Any, help: str, *, names: Collection[str] | None = None, **limits: float | int
 ) -> Any:
-    """A documented field: `lr: float = setting(7e-4, "peak learning rate", gt=0)`.
+    """A documented field: `lr: float = setting(7e-4, "Peak learning rate.", gt=0)`.
 
-    limits: gt, ge, lt, le. Checked wherever a value comes from outside. A number without an upper
-    limit is at most `MOST`, one without a lower limit at least -MOST. names: of a text, those that
-    it may be; a registry, which other packages can extend.
+    limits: gt, ge, lt, le, checked for every value from outside. A number without an upper limit is
+    at most `MOST`, one without a lower limit at least -MOST. names: the allowed values of a text,
+    which may be a registry that other packages extend.
     """
     if unknown := limits.keys() - _LIMITS.keys():
-        raise ValueError(f"{unknown=} limits, there are {', '.join(_LIMITS)}")
+        raise ValueError(f"unknown limits {sorted(unknown)}: must be of {', '.join(_LIMITS)}")
     return dataclasses.field(
         default=default, metadata={"help": help, "limits": limits, "names": names}
     )
 
 
 def required(help: str, *, may_be_file: bool = False) -> Any:
-    """A documented field without a default, of one input of a model. may_be_file: the text may also
-    be the name of a file that holds it."""
+    """A documented field without a default, for the input of a model.
+
+    may_be_file: whether the value may also be the path of a file that contains the text.
+    """
     metadata = {"help": help, "limits": {}, "may_be_file": may_be_file}
     return dataclasses.field(metadata=metadata)
 
 
 def section(config_class: type[T], *, after: str | None = None) -> T:
-    """A nested configuration. after: the inherited field that it follows in files and in help."""
+    """A nested configuration. after: the inherited field after which files and help list it."""
     return dataclasses.field(default_factory=config_class, metadata={"after": after})
 
 
 def _in_order(config: Any) -> list[dataclasses.Field[Any]]:
-    """The fields of a configuration, those of `section(after=...)` at their places."""
+    """The fields of a configuration in the order of files and help (see `section`)."""
     ordered: list[dataclasses.Field[Any]] = []
     for item in dataclasses.fields(config):
         after = item.metadata.get("after")
-        names = [other.name for other in ordered]
+        names = [field.name for field in ordered]
         ordered.insert(len(names) if after is None else names.index(after) + 1, item)
     return ordered
 
 
 @dataclass(frozen=True)
 class Field:
-    """One leaf of a configuration: `key` is its dotted name."""
+    """One setting of a configuration; `key` is its dotted name."""
 
     key: str
     type: Any
@@ -108,23 +112,23 @@ class Field:
 
     @property
     def expects(self) -> str:
-        """What may stand there, in words."""
+        """The allowed values, in words."""
         if self.names is not None:
             return "one of " + ", ".join(self.names)
-        own = {name: limit for name, limit in self.limits.items() if abs(limit) != MOST}
-        bounds = [f"{_LIMITS[name][0]} {_shown(limit)}" for name, limit in own.items()]
+        limits = {name: limit for name, limit in self.limits.items() if abs(limit) != MOST}
+        bounds = [f"{_LIMITS[name][0]} {_shown(limit)}" for name, limit in limits.items()]
         return " ".join([_type_name(self.type), " and ".join(bounds)]).strip()
 
 
 def fields_of(config: Any) -> dict[str, Field]:
-    """Every leaf of a configuration (its values are the defaults), by dotted key."""
-    found: dict[str, Field] = {}
+    """Every setting of a configuration by dotted key, with its value as the default."""
+    fields: dict[str, Field] = {}
     types_by_name = _types_by_name(config.__class__)
     for item in _in_order(config):
         value = getattr(config, item.name)
         if dataclasses.is_dataclass(value):
             inner = fields_of(value).values()
-            found |= {
+            fields |= {
                 f"{item.name}.{f.key}": dataclasses.replace(f, key=f"{item.name}.{f.key}")
                 for f in inner
             }
@@ -132,12 +136,12 @@ def fields_of(config: Any) -> dict[str, Field]:
             kind, meta = types_by_name[item.name], item.metadata
             limits = _with_defaults(kind, meta.get("limits", {}))
             help, names = meta.get("help", ""), meta.get("names")
-            found[item.name] = Field(item.name, kind, value, help, limits, names)
-    return found
+            fields[item.name] = Field(item.name, kind, value, help, limits, names)
+    return fields
 
 
 def _with_defaults(kind: Any, limits: Mapping[str, float | int]) -> Mapping[str, float | int]:
-    """No number is without limits, on either side."""
+    """The limits of a field; a number always has a lower and an upper one."""
     if not {int, float} & {kind, *get_args(kind)} or get_origin(kind) is tuple:
         return limits
     full = dict(limits)
@@ -149,12 +153,16 @@ def _with_defaults(kind: Any, limits: Mapping[str, float | int]) -> Mapping[str,
 
 
 def _shown(limit: float | int) -> str:
-    """As people write it: 1,000,000 and 0.5."""
+    """A limit as text: 1,000,000 or 0.5."""
     return f"{limit:,}" if isinstance(limit, int) else f"{limit:g}"
 
 
 def override(config: T, changes: Mapping[str, Any], where: str) -> T:
-    """A copy with some leaves changed. `where` says whose words these are, for the message."""
+    """A copy of a configuration with changed settings, by dotted key.
+
+    where: the source of the changes, for error messages. UsageError for an unknown key or a value
+    that is not allowed.
+    """
     leaves = fields_of(config)
     tree: dict[str, Any] = {}
     for name, value in changes.items():
@@ -166,21 +174,23 @@ def override(config: T, changes: Mapping[str, Any], where: str) -> T:
                 f"unknown option {dashes}{name}"
                 + (f". Did you mean {dashes}{meant}?" if meant else ""),
                 where,
-                f"headway config explain {meant}" if meant else "headway config explain lists all",
+                f"headway config explain {meant}"
+                if meant
+                else "headway config explain lists all settings",
             )
         node = tree
         *parents, last = key.split(".")
         for parent in parents:
             node = node.setdefault(parent, {})
         if last in node:
-            raise UsageError(f"{key} stands twice", where)
+            raise UsageError(f"{key} is set twice", where, "leave out one of them")
         node[last] = _checked(leaves[key], value, where)
     changed: T = _rebuild(config, tree, where)
     return changed
 
 
 def _by_last_part(key: str, leaves: Mapping[str, Field]) -> str | None:
-    """`lr` probably means `optimizer.lr`."""
+    """The key with the most similar last part: `lr` probably means `optimizer.lr`."""
     last = key.split(".")[-1]
     parts = {leaf.split(".")[-1]: leaf for leaf in leaves}
     meant = closest(last, parts)
@@ -201,21 +211,21 @@ def _rebuild(config: Any, tree: Mapping[str, Any], where: str) -> Any:
 
 
 def to_dict(config: Any) -> dict[str, Any]:
-    """Nested plain values, for YAML and JSON."""
+    """A configuration as nested dictionaries of plain values, for YAML and JSON."""
     return {
-        f.name: to_dict(value) if dataclasses.is_dataclass(value) else plain(value)
-        for f in _in_order(config)
-        for value in [getattr(config, f.name)]
+        field.name: to_dict(value) if dataclasses.is_dataclass(value) else plain(value)
+        for field in _in_order(config)
+        for value in [getattr(config, field.name)]
     }
 
 
 def flat(config: Any) -> dict[str, Any]:
-    """Dotted key -> value."""
+    """A configuration as a dictionary from dotted keys to values."""
     return {key: field.default for key, field in fields_of(config).items()}
 
 
 def flatten(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """A nested mapping, as YAML gives it, by dotted keys; an empty one stays what it is."""
+    """A nested mapping as a dictionary from dotted keys to values; keeps empty mappings."""
     result: dict[str, Any] = {}
     for key, value in mapping.items():
         if isinstance(value, Mapping) and value:
@@ -226,24 +236,29 @@ def flatten(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def differences(a: Any, b: Any) -> list[tuple[str, Any, Any]]:
-    """Where two configurations of one kind differ: (key, in a, in b)."""
-    one, other = flat(a), flat(b)
-    return [(key, one[key], other[key]) for key in one if one[key] != other[key]]
+    """The settings in which two configurations of one class differ: (key, value in a, in b)."""
+    values_a, values_b = flat(a), flat(b)
+    return [
+        (key, value, values_b[key]) for key, value in values_a.items() if value != values_b[key]
+    ]
 
 
 def explain(config: Any, key: str) -> str:
-    """Help, type, default of one field."""
+    """Name, allowed values, default and help of one setting."""
     leaves = fields_of(config)
     name = key.replace("-", "_").lstrip("_")
     if name not in leaves:
         meant = closest(name, leaves) or _by_last_part(name, leaves)
-        raise UsageError(f"no option {key}" + (f". Did you mean {meant}?" if meant else ""))
+        raise UsageError(
+            f"unknown setting {key}" + (f". Did you mean {meant}?" if meant else ""),
+            hint="headway config explain lists all settings",
+        )
     field = leaves[name]
     return f"{name}: {field.expects}, default {plain(field.default)}\n  {field.help}"
 
 
 def _checked(field: Field, value: Any, where: str) -> Any:
-    """`value`, parsed if it is text, of the right type and within its limits."""
+    """The value, parsed if it is text. UsageError for a wrong type or a value beyond the limits."""
     try:
         parsed = _parse(field.type, value)
         if field.names is not None and parsed not in field.names:
@@ -255,7 +270,7 @@ def _checked(field: Field, value: Any, where: str) -> Any:
 
 
 def _check_limits(field: Field, parsed: Any, value: Any, where: str) -> None:
-    """value: what was written, for the message."""
+    """UsageError if `parsed` is beyond the limits. value: as written, for the message."""
     for name, limit in field.limits.items():
         if parsed is None or _LIMITS[name][1](parsed, limit):
             continue
@@ -267,8 +282,10 @@ def _check_limits(field: Field, parsed: Any, value: Any, where: str) -> None:
 
 
 def check_limits(config: Any, where: str) -> None:
-    """UsageError unless every value of a configuration is within its limits: for one that was made
-    from another program's file, field by field."""
+    """UsageError if a value of a configuration is beyond its limits.
+
+    For configurations that were made field by field from the file of another program.
+    """
     for field in fields_of(config).values():
         _check_limits(field, field.default, field.default, where)
 
@@ -293,7 +310,7 @@ def _parse(kind: Any, value: Any) -> Any:
 
 
 def _parse_first(kinds: Sequence[Any], value: Any) -> Any:
-    """By the first type that takes it, in the order in which the field names them."""
+    """The value parsed by the first of the types that accepts it."""
     for kind in kinds:
         with suppress(ValueError, TypeError, OverflowError):
             return _parse(kind, value)
@@ -325,7 +342,7 @@ def _fail() -> Any:
 
 
 def plain(value: Any) -> Any:
-    """As YAML and JSON have it."""
+    """A value as YAML and JSON represent it: tuples as lists, paths as text."""
     if isinstance(value, tuple):
         return [plain(item) for item in value]
     return str(value) if isinstance(value, Path) else value

@@ -1,4 +1,4 @@
-"""Tensors in safetensors files: written durably, read whole, never pickled."""
+"""Tensors in safetensors files: durable writes, reads with limits, no pickle."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ _METADATA: Mapping[str, str] = {"format": "pt"}
 def write_tensors(
     path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] = _METADATA
 ) -> None:
-    """Save durably. `metadata` is text that stands in the file's header.
+    """Write tensors durably, with `metadata` in the header of the file.
 
-    A tensor that shares memory with another is stored twice, so that each is whole.
+    Tensors that share memory are stored separately, each whole.
     """
     plain = {n: t.detach().to("cpu", copy=False).contiguous() for n, t in tensors.items()}
-    places: set[int] = set()
+    addresses: set[int] = set()
     for name, tensor in plain.items():
-        if tensor.numel() and tensor.untyped_storage().data_ptr() in places:
+        if tensor.numel() and tensor.untyped_storage().data_ptr() in addresses:
             plain[name] = tensor.clone()
-        places.add(tensor.untyped_storage().data_ptr())
+        addresses.add(tensor.untyped_storage().data_ptr())
     write_file(path, safetensors.torch.save(plain, metadata=dict(metadata)))
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Load. The file is read, not mapped, so writing over it later changes nothing here.
+    """Read the tensors of a file. The file is not mapped, so that later writes have no effect.
 
-    DataError names the file: a pickle, a header that lies, more tensors than anybody needs.
+    DataError names the file if it is a pickle, not a safetensors file, or beyond the limits.
     """
     data = read_bytes(path, FILE_LIMIT)
     _check_header(data, str(path))
@@ -54,22 +54,26 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def _check_header(data: bytes, where: str) -> None:
-    """Refuse what is too large before any of it is built; the library has no such limits."""
+    """DataError for a header beyond the limits, before tensors are built; safetensors has none."""
     size = int.from_bytes(data[:8], "little")
-    # The header's length may itself begin with a pickle's bytes (640 does); then "{" follows it.
+    # The length of the header may start with the bytes of a pickle (640 does); then "{" follows.
     if data.startswith(_PICKLE_STARTS) and data[8:9] != b"{":
         raise DataError(
-            "this is a pickle, which can run code when opened; Headway never reads one",
+            "this is a pickle file, which can run code when loaded; Headway does not load pickles",
             where,
             "convert it to safetensors with the program that wrote it",
         )
     if len(data) < 8 or size > min(HEADER_LIMIT, len(data) - 8):
-        raise DataError(f"not a safetensors file: its header claims {size:,} bytes", where)
+        raise DataError(
+            f"not a safetensors file: the length of its header would be {size:,} bytes", where
+        )
     header = parse_json(data[8 : 8 + size], where)
     if not isinstance(header, dict):
-        raise DataError("not a safetensors file: its header names no tensors", where)
+        raise DataError("not a safetensors file: its header must be a JSON object", where)
     count = len(header) - ("__metadata__" in header)
     if count > TENSOR_LIMIT:
-        raise DataError(f"{count:,} tensors, more than {TENSOR_LIMIT:,}", where)
+        raise DataError(
+            f"the file has {count:,} tensors; at most {TENSOR_LIMIT:,} are allowed", where
+        )
     if any(len(name.encode(errors="replace")) > NAME_LIMIT for name in header):
-        raise DataError(f"a tensor name longer than {NAME_LIMIT} bytes", where)
+        raise DataError(f"a tensor name has more than {NAME_LIMIT} bytes", where)

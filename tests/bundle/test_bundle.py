@@ -77,13 +77,11 @@ def test_a_folder_with_something_in_it_is_left_alone(tmp_path):
 
 def test_order_is_kept_and_empty_texts_stay_empty():
     bundle = make()
-    together = bundle.search(TEXTS, beam=3, num_best=2)
-    assert [best[0].text for best in together] == bundle.translate(TEXTS, beam=3)
-    assert [
-        bool(best[0].tokens) or t.strip() == "" for best, t in zip(together, TEXTS, strict=True)
-    ]
-    assert together[1][0].text == "" and together[4][0].text == ""
-    for text, best in zip(TEXTS, together, strict=True):
+    outputs = bundle.search(TEXTS, beam=3, num_best=2)
+    assert [best[0].text for best in outputs] == bundle.translate(TEXTS, beam=3)
+    assert [bool(best[0].tokens) or t.strip() == "" for best, t in zip(outputs, TEXTS, strict=True)]
+    assert outputs[1][0].text == "" and outputs[4][0].text == ""
+    for text, best in zip(TEXTS, outputs, strict=True):
         assert [t.tokens for t in bundle.search([text], beam=3, num_best=2)[0]] == [
             t.tokens for t in best
         ]
@@ -108,19 +106,19 @@ def test_texts_as_long_as_the_learned_positions_do_not_overrun_them():
 
 def test_attention_names_both_axes_and_sums_to_one():
     bundle = make()
-    found = bundle.attention("two dogs play", "zwei hunde")
-    assert set(found.maps) == {
+    attention = bundle.attention("two dogs play", "zwei hunde")
+    assert set(attention.maps) == {
         "encoder.blocks.0.attention",
         "decoder.blocks.0.attention",
         "decoder.blocks.0.cross",
         "decoder.blocks.1.attention",
         "decoder.blocks.1.cross",
     }
-    cross = found.maps["decoder.blocks.1.cross"]
-    assert cross.shape == (3, len(found.target), len(found.source))
+    cross = attention.maps["decoder.blocks.1.cross"]
+    assert cross.shape == (3, len(attention.target), len(attention.source))
     torch.testing.assert_close(cross.sum(-1), torch.ones(cross.shape[:2]))
-    own = bundle.attention("two dogs play")
-    assert own.target[:-1] == bundle.tokenizer.target.pieces(
+    generated = bundle.attention("two dogs play")
+    assert generated.target[:-1] == bundle.tokenizer.target.pieces(
         bundle.search(["two dogs play"])[0][0].tokens
     )
     only = bundle.attention("two dogs play", "zwei", layers=["decoder.blocks.1.cross"])
@@ -134,8 +132,8 @@ def test_a_layer_that_is_called_once_a_step_gives_the_same_map(monkeypatch):
 
     def step_by_step(tokens, read, keys):
         state = bundle.model.start(tokens, keys)
-        for place in range(read.shape[1]):
-            _, state = bundle.model.step(read[:, place : place + 1], state)
+        for position in range(read.shape[1]):
+            _, state = bundle.model.step(read[:, position : position + 1], state)
 
     monkeypatch.setattr(bundle.model, "forward", step_by_step)
     stepped = bundle.attention("two dogs play", "zwei hunde", [cross])
@@ -143,37 +141,37 @@ def test_a_layer_that_is_called_once_a_step_gives_the_same_map(monkeypatch):
     torch.testing.assert_close(stepped.maps[cross], whole.maps[cross])
 
 
-def spoil(folder, what: str) -> None:
+def spoil(folder, damage: str) -> None:
     """Damage a saved bundle in one way."""
-    facts = json.loads((folder / "config.json").read_text())
+    config = json.loads((folder / "config.json").read_text())
     weights = folder / "model.safetensors"
     tensors = read_tensors(weights)
-    if what == "truncated":
+    if damage == "truncated":
         weights.write_bytes(weights.read_bytes()[:-100])
-    elif what == "lacks a tensor":
+    elif damage == "lacks a tensor":
         tensors.pop("encoder.norm.gain")
-    elif what == "one tensor more":
+    elif damage == "one tensor more":
         tensors["extra"] = torch.zeros(2)
-    elif what == "another shape":
+    elif damage == "another shape":
         tensors["encoder.norm.gain"] = torch.zeros(5)
-    elif what == "another tokenizer":
+    elif damage == "another tokenizer":
         TokenizerPair.train(lambda: iter(SENTENCES[:1]), 280, joint=True).save(folder)
-    elif what == "a vocabulary that does not fit":
-        facts["model"]["source_vocabulary"] = facts["model"]["target_vocabulary"] = 400
-    elif what == "an unknown setting":
-        facts["model"]["num_headz"] = 3
-    elif what == "a wrong type":
-        facts["model"]["num_heads"] = "three"
-    elif what == "another family":
-        facts["family"] = "oracle"
-    elif what == "a list":
-        facts = [1, 2]
-    if what in {"lacks a tensor", "one tensor more", "another shape"}:
+    elif damage == "a vocabulary that does not fit":
+        config["model"]["source_vocabulary"] = config["model"]["target_vocabulary"] = 400
+    elif damage == "an unknown setting":
+        config["model"]["num_headz"] = 3
+    elif damage == "a wrong type":
+        config["model"]["num_heads"] = "three"
+    elif damage == "another family":
+        config["family"] = "oracle"
+    elif damage == "a list":
+        config = [1, 2]
+    if damage in {"lacks a tensor", "one tensor more", "another shape"}:
         write_tensors(weights, tensors)
-    (folder / "config.json").write_text(json.dumps(facts))
-    if what == "not json":
+    (folder / "config.json").write_text(json.dumps(config))
+    if damage == "not json":
         (folder / "config.json").write_text("{")
-    if what == "runs code":
+    if damage == "runs code":
         weights.write_bytes(b"\x80\x04cos\nsystem\n(S'true'\ntR.")
 
 
@@ -195,14 +193,14 @@ def test_every_kind_of_model_is_saved_and_loaded_whole(tmp_path, changes):
             parameter.add_(0.1 * torch.randn_like(parameter))
     bundle.save(tmp_path / "m")
     again = headway.load(tmp_path / "m")
-    own = dict(bundle.model.named_parameters())
+    parameters = dict(bundle.model.named_parameters())
     for name, parameter in again.model.named_parameters():
-        assert torch.equal(parameter, own[name])
+        assert torch.equal(parameter, parameters[name])
     assert again.translate(TEXTS) == bundle.translate(TEXTS)
 
 
 @pytest.mark.parametrize(
-    "what",
+    "damage",
     [
         "truncated",
         "lacks a tensor",
@@ -218,12 +216,12 @@ def test_every_kind_of_model_is_saved_and_loaded_whole(tmp_path, changes):
         "runs code",
     ],
 )
-def test_a_spoilt_bundle_is_refused_and_says_where(tmp_path, what):
+def test_a_spoilt_bundle_is_refused_and_says_where(tmp_path, damage):
     make().save(tmp_path / "m")
-    spoil(tmp_path / "m", what)
+    spoil(tmp_path / "m", damage)
     with pytest.raises(HeadwayError) as caught:
         headway.load(tmp_path / "m", verify=False)
-    assert isinstance(caught.value, DataError), what
+    assert isinstance(caught.value, DataError), damage
     assert str(tmp_path) in str(caught.value) or "pieces" in str(caught.value)
 
 
@@ -257,7 +255,7 @@ def test_a_weight_that_is_not_finite_is_refused_and_named(tmp_path, number):
     with torch.no_grad():
         bundle.model.decoder.norm.gain[5] = number
     bundle.save(tmp_path / "m")
-    with pytest.raises(DataError, match=r"1 of 24 numbers of decoder\.norm\.gain") as error:
+    with pytest.raises(DataError, match=r"1 of 24 values of decoder\.norm\.gain") as error:
         headway.load(tmp_path / "m")
     assert f"{number} at [5]" in error.value.what and error.value.where == str(tmp_path / "m")
 

@@ -67,10 +67,10 @@ def test_every_combination_of_what_is_varied():
     [
         ("variants: {a: {}, b: {}}", "recipe"),
         ("recipe: translate\nvariants: {a: {}}", "at least two"),
-        ("recipe: translate\nvariants: {'a/b': {}, c: {}}", "cannot name a folder"),
+        ("recipe: translate\nvariants: {'a/b': {}, c: {}}", "the name may only have letters"),
         ("recipe: translate\nvariant: {a: {}, b: {}}", "unknown key"),
         ("recipe: translate\nseeds: 3\nvariants: {a: {}, b: {}}", "list of whole numbers"),
-        ("recipe: translate\nseeds: [3, 3]\nvariants: {a: {}, b: {}}", "different numbers"),
+        ("recipe: translate\nseeds: [3, 3]\nvariants: {a: {}, b: {}}", "all different"),
         ("recipe: translate\nvariants: [a, b]", "unknown key"),
     ],
 )

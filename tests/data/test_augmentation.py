@@ -1,4 +1,4 @@
-"""Pictures seen a little otherwise each time."""
+"""Image augmentation: random crops, shifts, flips, colour jitter, erasing and mixup."""
 
 import numpy as np
 import pytest
@@ -29,22 +29,22 @@ def image():
     return torch.rand(3, 6, 9)
 
 
-def test_all_off_a_picture_is_seen_as_it_is(image):
+def test_with_all_settings_off_an_image_is_not_changed(image):
     assert torch.equal(Augmentation(NOTHING)(image, drawn(0)), image)
 
 
 @pytest.mark.parametrize("channels", [1, 3])
-def test_the_same_draw_gives_the_same_picture_and_leaves_the_given_one(channels):
+def test_the_same_seed_gives_the_same_image_and_the_input_is_not_changed(channels):
     image = torch.rand(channels, 6, 9)
-    kept, change = image.clone(), Augmentation(EVERYTHING)
-    seen = [change(image, drawn(seed)) for seed in (1, 1, 2)]
-    assert torch.equal(seen[0], seen[1]) and not torch.equal(seen[0], seen[2])
-    assert torch.equal(image, kept)
-    for each in seen:
+    original, change = image.clone(), Augmentation(EVERYTHING)
+    results = [change(image, drawn(seed)) for seed in (1, 1, 2)]
+    assert torch.equal(results[0], results[1]) and not torch.equal(results[0], results[2])
+    assert torch.equal(image, original)
+    for each in results:
         assert each.shape == image.shape and bool((each >= 0).all() and (each <= 1).all())
 
 
-def test_left_and_right_change_places_and_up_and_down_never(image):
+def test_an_image_is_flipped_horizontally_and_never_vertically(image):
     change = Augmentation(AugmentationConfig(flip=1.0, padding=0))
     assert torch.equal(change(image, drawn(0)), image.flip(2))
     half = Augmentation(AugmentationConfig(flip=0.5, padding=0))
@@ -53,20 +53,20 @@ def test_left_and_right_change_places_and_up_and_down_never(image):
 
 
 def test_a_shift_moves_by_at_most_the_padding_and_fills_with_black(image):
-    found = set()
+    augmented = set()
     for seed in range(300):
         moved = random_shift(image, 2, drawn(seed))
         for down in range(-2, 3):
             for right in range(-2, 3):
-                wanted = torch.zeros(3, 10, 13)
-                wanted[:, 2:8, 2:11] = image
-                wanted = wanted[:, 2 - down : 8 - down, 2 - right : 11 - right]
-                if torch.equal(moved, wanted):
-                    found.add((down, right))
-    assert len(found) == 25  # all places, and each picture is at one of them
+                expected = torch.zeros(3, 10, 13)
+                expected[:, 2:8, 2:11] = image
+                expected = expected[:, 2 - down : 8 - down, 2 - right : 11 - right]
+                if torch.equal(moved, expected):
+                    augmented.add((down, right))
+    assert len(augmented) == 25  # all places, and each picture is at one of them
 
 
-def test_a_crop_is_a_part_of_the_picture_of_the_asked_size():
+def test_a_crop_is_a_part_of_the_image_in_the_requested_size():
     ramp = torch.linspace(0, 1, 24).expand(1, 20, 24)
     for seed in range(50):
         part = random_resized_crop(ramp, (0.2, 0.5), (7, 5), drawn(seed))
@@ -82,27 +82,29 @@ def test_a_crop_is_a_part_of_the_picture_of_the_asked_size():
 def test_colours_change_within_their_limits():
     grey = torch.full((3, 2, 2), 0.4)
     for seed in range(50):
-        found = colour_jitter(grey, 0.25, drawn(seed))
-        assert found[0, 0, 0].item() / 0.4 == pytest.approx(1, abs=0.25 + 1e-5)
-        assert_close(found[0], found[2])  # brightness alone: there is neither contrast nor colour
+        augmented = colour_jitter(grey, 0.25, drawn(seed))
+        assert augmented[0, 0, 0].item() / 0.4 == pytest.approx(1, abs=0.25 + 1e-5)
+        assert_close(
+            augmented[0], augmented[2]
+        )  # brightness alone: there is neither contrast nor colour
     image = torch.rand(3, 5, 5) / 2 + 0.25
     assert_close(colour_jitter(image, 0.0, drawn(0)), image)
     weights = torch.tensor(GREY)
     assert weights.sum().item() == pytest.approx(1)
 
 
-def test_a_rectangle_is_blotted_out_and_the_rest_is_kept(image):
-    found = random_erase(torch.full((3, 20, 30), 2.0), drawn(3))  # no noise is 2
-    changed = (found != 2).all(0)
-    assert torch.equal(changed, (found != 2).any(0))
+def test_a_rectangle_is_erased_and_the_rest_is_kept(image):
+    augmented = random_erase(torch.full((3, 20, 30), 2.0), drawn(3))  # no noise is 2
+    changed = (augmented != 2).all(0)
+    assert torch.equal(changed, (augmented != 2).any(0))
     rows, columns = changed.any(1).nonzero()[:, 0], changed.any(0).nonzero()[:, 0]
     assert int(changed.sum()) == len(rows) * len(columns)
     assert rows[-1] - rows[0] + 1 == len(rows) and columns[-1] - columns[0] + 1 == len(columns)
     assert 0.01 < changed.float().mean().item() < 0.4
-    assert found[:, changed].std() > 0.1
+    assert augmented[:, changed].std() > 0.1
 
 
-def test_of_two_mixed_pictures_the_first_has_the_greater_share():
+def test_of_two_mixed_images_the_first_has_the_greater_weight():
     shares = [mixed_share(0.4, drawn(seed)) for seed in range(2000)]
     assert min(shares) >= 0.5 and max(shares) <= 1
     # E[max(s, 1 - s)] of Beta(1, 1) is 3/4

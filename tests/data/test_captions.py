@@ -1,4 +1,4 @@
-"""Tables of captions beside pictures, and the batches made of them."""
+"""Tables of captions with images, and the batches made of them."""
 
 import gzip
 import json
@@ -34,27 +34,29 @@ HEADER = ("split", "en", "de")
 ROWS = (("train", "a  cat", "Katze"), ("valid", "", "Hund"), ("train", "a fox", " "))
 
 
-def test_rows_go_with_the_pictures_of_an_array(tmp_path):
+def test_rows_belong_to_the_images_of_an_array_in_order(tmp_path):
     path = table(tmp_path / "c.tsv.gz", HEADER, *ROWS)
-    found = read_captions(path, BOTH, array(tmp_path / "a.npz"))
-    said = [{"en": ("a cat",), "de": ("Katze",)}, {"de": ("Hund",)}, {"en": ("a fox",)}]
-    assert [each.captions for each in found] == said
-    assert [each.split for each in found] == ["train", "valid", "train"]
-    for i, each in enumerate(found):
+    captioned = read_captions(path, BOTH, array(tmp_path / "a.npz"))
+    expected = [{"en": ("a cat",), "de": ("Katze",)}, {"de": ("Hund",)}, {"en": ("a fox",)}]
+    assert [each.captions for each in captioned] == expected
+    assert [each.split for each in captioned] == ["train", "valid", "train"]
+    for i, each in enumerate(captioned):
         assert np.array_equal(each.image.pixels(), pixels_of(4, 6, seed=i))
-    assert split_of(found, "valid") == found[1:2] and split_of(found, "test") == []
+    assert split_of(captioned, "valid") == captioned[1:2] and split_of(captioned, "test") == []
 
 
-def test_rows_name_picture_files_and_those_of_one_file_belong_together(tmp_path):
+def test_rows_of_one_image_file_are_captions_of_one_image(tmp_path):
     (tmp_path / "p").mkdir()
     for i in range(2):
         (tmp_path / "p" / f"{i}.png").write_bytes(png(pixels_of(4, 6, seed=i)))
     rows = (("p/1.png", "a cat"), ("p/0.png", "a dog"), ("p/1.png", "an old cat"))
     path = table(tmp_path / "c.tsv", ("image", "caption"), *rows)
-    found = read_captions(path, CaptionColumns(text=("caption",)))
-    said = [{"caption": ("a cat", "an old cat")}, {"caption": ("a dog",)}]
-    assert [each.captions for each in found] == said and {each.split for each in found} == {""}
-    assert np.array_equal(found[0].image.pixels(), pixels_of(4, 6, seed=1))
+    captioned = read_captions(path, CaptionColumns(text=("caption",)))
+    expected = [{"caption": ("a cat", "an old cat")}, {"caption": ("a dog",)}]
+    assert [each.captions for each in captioned] == expected and {
+        each.split for each in captioned
+    } == {""}
+    assert np.array_equal(captioned[0].image.pixels(), pixels_of(4, 6, seed=1))
     lines = [json.dumps({"file": "p/0.png", "en": ["a dog", "one dog"]})]
     (tmp_path / "c.jsonl").write_text("\n".join(lines))
     (one,) = read_captions(tmp_path / "c.jsonl", CaptionColumns(text=("en",), image="file"))
@@ -64,48 +66,52 @@ def test_rows_name_picture_files_and_those_of_one_file_belong_together(tmp_path)
 @pytest.mark.parametrize(
     ("rows", "columns", "where", "what"),
     [
-        (ROWS[:2], BOTH, ":3", "2 rows, and"),
-        ((*ROWS, ROWS[0]), BOTH, ":5", "4 rows, and"),
+        (ROWS[:2], BOTH, ":3", "2 rows, but"),
+        ((*ROWS, ROWS[0]), BOTH, ":5", "4 rows, but"),
         ((*ROWS[:2], ("train", " ", "")), BOTH, ":4", "no caption in en, de"),
-        ((*ROWS[:2], ("later", "x", "y")), BOTH, ":4", "split=later"),
+        ((*ROWS[:2], ("later", "x", "y")), BOTH, ":4", "but is later"),
     ],
 )
 def test_rows_that_do_not_fit_are_named_by_file_and_line(rows, columns, where, what, tmp_path):
     path = table(tmp_path / "c.tsv", HEADER, *rows)
-    with pytest.raises(DataError) as told:
+    with pytest.raises(DataError) as error:
         read_captions(path, columns, array(tmp_path / "a.npz"))
-    assert told.value.where == f"{path}{where}" and what in told.value.what
+    assert error.value.where == f"{path}{where}" and what in error.value.what
 
 
-def test_pictures_that_are_missing_or_none_are_named_by_file_and_line(tmp_path):
+def test_missing_and_invalid_images_are_errors_with_file_and_line(tmp_path):
     (tmp_path / "x.txt").write_text("no picture")
     (tmp_path / "y.png").write_bytes(png(pixels_of(4, 6)))
     columns = CaptionColumns(text=("en",), split="part")
-    for name, what in (("z.png", "no such picture"), ("x.txt", "is no .png"), ("", "names no")):
+    for name, what in (
+        ("z.png", "no such image file"),
+        ("x.txt", "must end in .png, .jpg or .webp, but this is x.txt"),
+        ("", "not an image path"),
+    ):
         path = table(tmp_path / "c.tsv", ("image", "en", "part"), (name, "words", "train"))
-        with pytest.raises(DataError) as told:
+        with pytest.raises(DataError) as error:
             read_captions(path, columns)
-        assert told.value.where == f"{path}:2" and what in told.value.what
+        assert error.value.where == f"{path}:2" and what in error.value.what
     rows = (("y.png", "words", "train"), ("y.png", "more", "valid"))
     path = table(tmp_path / "c.tsv", ("image", "en", "part"), *rows)
-    with pytest.raises(DataError, match="is train in another row, and valid here"):
+    with pytest.raises(DataError, match="split valid here, but in train in an earlier row"):
         read_captions(path, columns)
 
 
-def test_columns_that_are_not_there_are_refused_with_their_flag(tmp_path):
+def test_missing_columns_are_errors_with_their_flag(tmp_path):
     path = table(tmp_path / "c.tsv", HEADER, *ROWS)
     images = array(tmp_path / "a.npz")
-    with pytest.raises(UsageError) as told:
+    with pytest.raises(UsageError) as error:
         read_captions(path, CaptionColumns(text=("fr",)), images)
-    assert "'fr'" in told.value.what and "--data.text" in str(told.value.hint)
-    with pytest.raises(UsageError) as told:
+    assert "'fr'" in error.value.what and "--data.text" in str(error.value.hint)
+    with pytest.raises(UsageError) as error:
         read_captions(path, CaptionColumns(text=("en", "de"), split="part"), images)
-    assert "--data.split-column" in str(told.value.hint)
-    with pytest.raises(UsageError) as told:
+    assert "--data.split-column" in str(error.value.hint)
+    with pytest.raises(UsageError) as error:
         read_captions(path, BOTH)
-    assert "--data.image" in str(told.value.hint)
-    found = read_captions(path, CaptionColumns(text=("en", "de"), split=None), images)
-    assert {each.split for each in found} == {""}
+    assert "--data.image" in str(error.value.hint)
+    captioned = read_captions(path, CaptionColumns(text=("en", "de"), split=None), images)
+    assert {each.split for each in captioned} == {""}
 
 
 @pytest.fixture
@@ -125,11 +131,11 @@ def test_prepared_captions_are_opened_as_they_were(corpus, tmp_path):
     for text in ("{}", '{"format": 1, "captions": [{}]}', '{"format": 1, "captions": [1, 2, 3]}'):
         beside.write_text(text)
         reseal(tmp_path / "d" / "train")
-        with pytest.raises(DataError, match="not the captions"):
+        with pytest.raises(DataError, match="must have captions"):
             CaptionCorpus.open(tmp_path / "d" / "train")
 
 
-def test_captions_beside_their_folder_as_the_first_version_wrote_them_are_opened(corpus, tmp_path):
+def test_captions_of_version_0_1_0_are_opened(corpus, tmp_path):
     folder = tmp_path / "d" / "train"
     (folder / "captions.json").rename(tmp_path / "d" / "train.captions.json")
     reseal(folder)
@@ -152,17 +158,17 @@ def batches(corpus, augmentation, rows=2):
 STILL = AugmentationConfig(flip=0.0, padding=0)
 
 
-def test_a_batch_holds_each_picture_once_and_all_its_captions(corpus):
-    found = batches(corpus, STILL).batch([2, 0], 0)
-    assert found.of.tolist() == [0, 1, 1] and found.indices == (2, 0)
-    assert found.read.tolist() == [[1, 7, 0], [1, 5, 6], [3, 8, 0]]
-    assert found.targets.tolist() == [[7, 2, 0], [5, 6, 2], [8, 2, 0]]
-    assert found.real.tolist() == [[True, True, False], [True] * 3, [True, True, False]]
+def test_a_batch_has_each_image_once_with_all_its_captions(corpus):
+    captioned = batches(corpus, STILL).batch([2, 0], 0)
+    assert captioned.of.tolist() == [0, 1, 1] and captioned.indices == (2, 0)
+    assert captioned.read.tolist() == [[1, 7, 0], [1, 5, 6], [3, 8, 0]]
+    assert captioned.targets.tolist() == [[7, 2, 0], [5, 6, 2], [8, 2, 0]]
+    assert captioned.real.tolist() == [[True, True, False], [True] * 3, [True, True, False]]
     pixels = torch.from_numpy(np.array(corpus.images.pixels[[2, 0]]))
-    torch.testing.assert_close(found.images, SIZED.normalised(pixels))
+    torch.testing.assert_close(captioned.images, SIZED.normalised(pixels))
 
 
-def test_an_epoch_has_every_picture_with_a_caption_once_and_can_be_entered_anywhere(corpus):
+def test_an_epoch_has_every_captioned_image_once_and_can_start_at_any_batch(corpus):
     stream = batches(corpus, AugmentationConfig(padding=1), rows=1)
     steps = stream.stream(0, 0)
     first = [next(steps) for _ in range(6)]

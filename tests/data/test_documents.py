@@ -19,12 +19,12 @@ from headway.errors import DataError, HeadwayError, UsageError
 
 def joined(parts: list[Part]) -> list[str]:
     """Whole documents."""
-    found: list[str] = []
+    chapters: list[str] = []
     for part in parts:
         if part.first:
-            found.append("")
-        found[-1] += part.text
-    return found
+            chapters.append("")
+        chapters[-1] += part.text
+    return chapters
 
 
 def read(*sources: Path | str, **options: Any) -> list[str]:
@@ -59,7 +59,7 @@ def test_the_key_of_records_can_be_named(tmp_path):
     assert read(path, key="body") == ["yes"]
 
 
-def test_sources_come_in_the_order_given(tmp_path):
+def test_sources_are_read_in_the_order_of_the_arguments(tmp_path):
     b, a = put(tmp_path / "b.txt", "b\n"), put(tmp_path / "a.txt", "a\n")
     assert read(b, a, b) == ["b\n", "a\n", "b\n"]
 
@@ -79,10 +79,10 @@ def test_a_folder_below_a_hidden_one_is_read_when_it_is_named(tmp_path):
 
 
 def test_pythons_own_documentation_is_a_collection():
-    found = read("python-docs")
-    assert len(found) > 50
-    assert found == [text for text in COLLECTIONS["python-docs"]() if text.strip()]
-    assert any("lambda" in text for text in found)
+    chapters = read("python-docs")
+    assert len(chapters) > 50
+    assert chapters == [text for text in COLLECTIONS["python-docs"]() if text.strip()]
+    assert any("lambda" in text for text in chapters)
 
 
 def test_a_path_goes_before_a_collection_of_its_name(tmp_path, monkeypatch):
@@ -99,7 +99,7 @@ def test_a_path_goes_before_a_collection_of_its_name(tmp_path, monkeypatch):
         ("line", [" one\n", "two\n", "three\n"]),
     ],
 )
-def test_a_file_splits_where_asked(tmp_path, split, expected):
+def test_a_file_is_split_as_requested(tmp_path, split, expected):
     assert read(put(tmp_path / "a.txt", "\n one\ntwo\n \n\n\nthree\n\n"), split=split) == expected
 
 
@@ -185,12 +185,12 @@ def test_a_line_beyond_every_limit_is_refused_with_its_number(tmp_path, monkeypa
 @pytest.mark.parametrize(
     ("bad", "what"),
     [
-        ("{not json}", "not JSON"),
-        ("[" * 100_000, "not JSON"),
-        ('{"body": "x", "n": 1}', "no text under 'text' .*'body', 'n'"),
-        ('{"text": 3}', "no text under 'text'"),
+        ("{not json}", "not valid JSON"),
+        ("[" * 100_000, "not valid JSON"),
+        ('{"body": "x", "n": 1}', "a text under the key 'text', .*'body', 'n'"),
+        ('{"text": 3}', "a text under the key 'text', but has none"),
         ('["text"]', "no object"),
-        (r'{"text": "a\ud83dz"}', r"half a character \(\\ud83d\)"),
+        (r'{"text": "a\ud83dz"}', r"lone surrogate, \\ud83d"),
     ],
 )
 def test_a_bad_record_is_refused_with_its_line(tmp_path, bad, what):
@@ -219,10 +219,16 @@ def test_what_is_not_there_or_holds_no_text_is_refused(tmp_path):
     with pytest.raises(UsageError, match="no such file or folder") as caught:
         read(tmp_path / "nothing.txt")
     assert "python-docs" in str(caught.value)
-    for name, ending in (("a.csv", ".csv"), ("a.tsv.gz", ".tsv"), ("README", "no ending")):
-        with pytest.raises(UsageError, match=f"^{ending}: text files end in .txt, .md, .jsonl"):
+    for name, ending in (
+        ("a.csv", "ends in .csv"),
+        ("a.tsv.gz", "ends in .tsv"),
+        ("README", "has no suffix"),
+    ):
+        with pytest.raises(
+            UsageError, match=f"must end in .txt, .md, .jsonl .* this name {ending}"
+        ):
             text_files(put(tmp_path / name, "x"))
-    with pytest.raises(UsageError, match="no file in it"):
+    with pytest.raises(UsageError, match="the folder has no file"):
         text_files(tmp_path)
 
 

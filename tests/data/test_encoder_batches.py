@@ -8,7 +8,7 @@ ROWS = [[2, 7, 3], [2, 3], [2, 8, 9, 3, 5, 3]]
 TYPES = [[0, 0, 0], [0, 0], [0, 0, 0, 0, 1, 1]]
 
 
-def test_rows_are_padded_at_the_right_and_padding_is_told():
+def test_sequences_are_padded_on_the_right_with_a_mask():
     batch = collate_framed(ROWS, None, pad=1)
     assert batch.tokens.tolist() == [[2, 7, 3, 1, 1, 1], [2, 3, 1, 1, 1, 1], ROWS[2]]
     assert (
@@ -18,7 +18,7 @@ def test_rows_are_padded_at_the_right_and_padding_is_told():
     assert batch.types is None
 
 
-def test_types_are_there_where_a_second_text_is():
+def test_types_exist_only_with_a_second_text():
     batch = collate_framed(ROWS, TYPES, pad=1)
     assert batch.types is not None
     assert batch.types.tolist() == [[0] * 6, [0] * 6, TYPES[2]]
@@ -35,9 +35,9 @@ def test_a_batch_goes_to_a_device_whole():
         assert torch.equal(batch.to("cpu").tokens, batch.tokens)
 
 
-def test_all_rows_come_once_the_shortest_first():
+def test_all_sequences_occur_once_the_shortest_first():
     rows = [[0] * n for n in (5, 1, 3, 2, 4, 1, 0)]
-    found = list(shortest_first(rows, 3))
-    assert [len(part) for part in found] == [3, 3, 1]
-    assert [i for part in found for i in part] == [6, 1, 5, 3, 2, 4, 0]
+    batches = list(shortest_first(rows, 3))
+    assert [len(part) for part in batches] == [3, 3, 1]
+    assert [i for part in batches for i in part] == [6, 1, 5, 3, 2, 4, 0]
     assert list(shortest_first([], 3)) == []

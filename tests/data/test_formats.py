@@ -100,8 +100,8 @@ def test_a_folder_with_one_corpus_is_understood(tmp_path: Path) -> None:
         table(tmp_path / f"talk.{split}.en-de.tsv", "en\tde", f"{split}\tx")
     (tmp_path / "README.md").write_text("about training")
     splits = locate(tmp_path, "en", "de")
-    found = {name: next(read_pairs(files)).source for name, files in splits.items()}
-    assert found == {"train": "train", "valid": "val", "test": "test_2016"}
+    first_sources = {name: next(read_pairs(files)).source for name, files in splits.items()}
+    assert first_sources == {"train": "train", "valid": "val", "test": "test_2016"}
     assert list(locate(tmp_path / "talk", "en", "de").items()) == list(splits.items())
 
 

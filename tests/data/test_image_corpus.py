@@ -1,4 +1,4 @@
-"""Pictures of one size on disk, and as a stream of batches."""
+"""Prepared images on disk, and as a stream of batches."""
 
 import json
 from functools import partial
@@ -36,7 +36,7 @@ def corpus(tmp_path):
     return prepare_images(images(), ["ant", "cat"], READER, tmp_path / "train")
 
 
-def test_pictures_are_kept_as_they_are_in_their_order(corpus):
+def test_images_are_stored_unchanged_in_their_order(corpus):
     assert len(corpus) == 10 and corpus.classes == ("ant", "cat") and corpus.sizes == (3, 4, 6)
     assert corpus.labels.tolist() == [0, 1, 1, 0, 1, 1, 0, 1, 1, 0]
     for i in range(10):
@@ -52,7 +52,7 @@ def test_files_of_other_sizes_and_channels_are_fitted(tmp_path):
     assert np.array_equal(made.pixels[0, 0], made.pixels[0, 2])
 
 
-def test_a_damaged_picture_leaves_no_folder_and_is_named(tmp_path):
+def test_a_damaged_image_is_named_and_no_folder_remains(tmp_path):
     bad = [*images(3), LabelledImage("ant", "bad.png", lambda: b"no picture")]
     with pytest.raises(DataError) as error:
         prepare_images(bad, ["ant", "cat"], READER, tmp_path / "x")
@@ -88,9 +88,9 @@ def test_mean_and_deviation_are_those_of_all_pixels_of_a_channel(corpus):
     assert deviation == pytest.approx(exact.std((0, 2, 3)))
 
 
-def test_a_channel_in_which_nothing_is_to_be_seen_is_refused(tmp_path):
+def test_a_channel_with_equal_pixels_is_refused(tmp_path):
     flat = [LabelledImage("a", "x", lambda: np.full((4, 6, 3), 7, np.uint8))]
-    with pytest.raises(DataError, match="nothing to see"):
+    with pytest.raises(DataError, match=r"all pixels of a channel .* are equal"):
         mean_and_deviation(prepare_images(flat, ["a"], READER, tmp_path / "x"))
 
 
@@ -98,26 +98,26 @@ def batches(corpus, config=PLAIN, rows=4, seed=3):
     return ImageBatches(corpus, READER.normalised, config, rows, seed)
 
 
-def test_an_epoch_has_every_picture_once_and_another_order_each_time(corpus):
+def test_an_epoch_has_every_image_once_in_a_new_order(corpus):
     stream = batches(corpus).stream(0, 0)
     epochs = []
     for epoch in range(3):
-        seen = []
+        epoch_images = []
         for position in range(3):
             *following, batch = next(stream)
             assert following == ([epoch + 1, 0] if position == 2 else [epoch, position + 1])
-            seen += batch.indices
+            epoch_images += batch.indices
             for row, index in enumerate(batch.indices):
-                wanted = torch.from_numpy(corpus.pixels[index].astype(np.float32)) / 255
-                assert_close(batch.images[row], wanted)
+                expected = torch.from_numpy(corpus.pixels[index].astype(np.float32)) / 255
+                assert_close(batch.images[row], expected)
                 assert batch.targets[row] == batch.others[row] == corpus.labels[index]
-        assert sorted(seen) == list(range(10))
-        epochs.append(seen)
+        assert sorted(epoch_images) == list(range(10))
+        epochs.append(epoch_images)
     assert epochs[0] != epochs[1] != epochs[2]
 
 
 @pytest.mark.parametrize("mixup", [0.0, 0.8])
-def test_how_a_picture_is_seen_follows_from_seed_epoch_and_number_alone(mixup, corpus):
+def test_the_augmentation_of_an_image_depends_only_on_seed_epoch_and_index(mixup, corpus):
     config = AugmentationConfig(flip=0.5, padding=1, colour=0.2, mixup=mixup)
     whole = list(islice(batches(corpus, config).stream(0, 0), 6))
     entered = list(islice(batches(corpus, config).stream(1, 1), 2))
@@ -135,7 +135,7 @@ def test_how_a_picture_is_seen_follows_from_seed_epoch_and_number_alone(mixup, c
     )
 
 
-def test_mixed_pictures_are_the_shares_of_the_two(corpus):
+def test_mixed_images_are_the_weighted_sum_of_the_two(corpus):
     config = AugmentationConfig(flip=0.0, padding=0, mixup=1.0)
     batch = batches(corpus, config).batch(range(10), 0)
     assert bool((batch.shares >= 0.5).all()) and batch.shares.std() > 0.05

@@ -1,4 +1,4 @@
-"""How a model reads pictures."""
+"""Image preprocessing: resizing, cropping and normalisation."""
 
 import json
 
@@ -18,10 +18,10 @@ READER = ImageReader(
 
 def test_pixels_become_numbers_by_mean_and_deviation_of_their_channel():
     pixels = pixels_of(4, 6)
-    found = READER.batch([pixels, pixels[::-1].copy()])
-    assert found.shape == (2, 3, 4, 6)
-    assert found[0, 1, 2, 5].item() == pytest.approx((pixels[2, 5, 1] / 255 - 0.25) / 0.2)
-    assert_close(found[1], found[0].flip(1))
+    batch = READER.batch([pixels, pixels[::-1].copy()])
+    assert batch.shape == (2, 3, 4, 6)
+    assert batch[0, 1, 2, 5].item() == pytest.approx((pixels[2, 5, 1] / 255 - 0.25) / 0.2)
+    assert_close(batch[1], batch[0].flip(1))
 
 
 def test_the_middle_is_cut_out_after_the_shorter_side_was_fitted():
@@ -35,20 +35,20 @@ def test_the_middle_is_cut_out_after_the_shorter_side_was_fitted():
         ImageReader(height=4, width=2, mean=(0.0,), deviation=(1.0,), shorter=3)
 
 
-def test_a_thread_of_a_picture_is_refused_before_it_fills_the_memory():
+def test_a_very_long_and_narrow_image_is_refused_before_it_fills_the_memory():
     reader = ImageReader(height=200, width=200, mean=(0.0,), deviation=(1.0,), shorter=200)
-    with pytest.raises(DataError, match="too long and thin"):
+    with pytest.raises(DataError, match="too long and narrow"):
         reader.sized(np.zeros((1, 60_000, 1), np.uint8))
 
 
-def test_another_size_cuts_away_the_same_share():
+def test_another_size_crops_the_same_fraction():
     reader = ImageReader(height=224, width=224, mean=(0.0,), deviation=(1.0,), shorter=256)
-    other = reader.of_size(112, 112)
-    assert (other.height, other.width, other.shorter) == (112, 112, 128)
+    larger = reader.of_size(112, 112)
+    assert (larger.height, larger.width, larger.shorter) == (112, 112, 128)
     assert reader.of_size(224, 224) == reader and READER.of_size(8, 8).shorter is None
 
 
-def test_a_reader_is_read_back_and_its_fingerprint_tells_it_from_others(tmp_path):
+def test_a_reader_is_loaded_as_saved_and_fingerprints_differ(tmp_path):
     READER.save(tmp_path)
     assert ImageReader.load(tmp_path) == READER
     assert READER.of_size(4, 8).fingerprint != READER.fingerprint

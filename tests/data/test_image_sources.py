@@ -1,4 +1,4 @@
-"""Pictures with classes, from folders, archives and arrays."""
+"""Labelled images from folders, archives and arrays."""
 
 import io
 import zipfile
@@ -22,67 +22,67 @@ def labels(images):
     return [image.label for image in images]
 
 
-def test_folders_of_classes_are_read_in_order_and_passed_over_what_is_no_picture(tmp_path):
+def test_class_folders_are_read_in_order_and_other_files_are_skipped(tmp_path):
     folder = write_shades(tmp_path / "shades", count=2)
     (folder / "dark" / "notes.txt").write_text("no picture")
     (folder / ".hidden").mkdir()
     (folder / ".hidden" / "x.png").write_bytes(b"")
-    found = read_images([str(folder)])
-    assert labels(found.train) == ["dark", "dark", "light", "light"] and not found.valid
-    assert found.train[1].where.endswith("dark/1.png")
-    assert found.train[0].pixels().mean() < 60 < 180 < found.train[2].pixels().mean()
-    assert found.train[0].shape() == (8, 8, 3)
+    by_split = read_images([str(folder)])
+    assert labels(by_split.train) == ["dark", "dark", "light", "light"] and not by_split.valid
+    assert by_split.train[1].where.endswith("dark/1.png")
+    assert by_split.train[0].pixels().mean() < 60 < 180 < by_split.train[2].pixels().mean()
+    assert by_split.train[0].shape() == (8, 8, 3)
 
 
-def test_folders_over_the_classes_say_which_pictures_are_held_out(tmp_path):
+def test_split_folders_contain_the_class_folders(tmp_path):
     for split in ("train", "val", "test"):
         write_shades(tmp_path / "all" / split, count=1 if split != "train" else 3)
-    found = read_images([str(tmp_path / "all")])
-    assert (len(found.train), len(found.valid), len(found.test)) == (6, 2, 2)
-    assert len(found.every) == 10
+    by_split = read_images([str(tmp_path / "all")])
+    assert (len(by_split.train), len(by_split.valid), len(by_split.test)) == (6, 2, 2)
+    assert len(by_split.every) == 10
 
 
 def test_a_class_may_be_called_train(tmp_path):
     names = ["train/1.png", "train/2.png", "ship/1.png"]
-    found = read_images([zipped(tmp_path / "a.zip", names)])
-    assert labels(found.train) == ["ship", "train", "train"]
+    by_split = read_images([zipped(tmp_path / "a.zip", names)])
+    assert labels(by_split.train) == ["ship", "train", "train"]
 
 
 def test_archives_are_read_member_by_member_and_below_a_folder_of_their_own(tmp_path):
     names = ["set/train/cat/1.png", "set/train/dog/1.png", "set/valid/cat/9.png", "__MACOSX/a.png"]
-    found = read_images([zipped(tmp_path / "a.zip", names)])
-    assert labels(found.train) == ["cat", "dog"] and labels(found.valid) == ["cat"]
-    assert np.array_equal(found.train[1].pixels(), pixels_of(3, 4, seed=1))
-    assert found.valid[0].where == f"{tmp_path}/a.zip:set/valid/cat/9.png"
+    by_split = read_images([zipped(tmp_path / "a.zip", names)])
+    assert labels(by_split.train) == ["cat", "dog"] and labels(by_split.valid) == ["cat"]
+    assert np.array_equal(by_split.train[1].pixels(), pixels_of(3, 4, seed=1))
+    assert by_split.valid[0].where == f"{tmp_path}/a.zip:set/valid/cat/9.png"
     assert [path.name for path in tmp_path.iterdir()] == ["a.zip"]
 
 
 @pytest.mark.parametrize("names", [["1.png"], ["cat/1.png", "2.png"], ["a/b/c/1.png", "d/e/1.png"]])
-def test_pictures_that_are_in_no_class_are_refused_by_name(names, tmp_path):
-    with pytest.raises(DataError, match="not in a folder that names its class"):
+def test_images_without_a_class_are_refused_by_name(names, tmp_path):
+    with pytest.raises(DataError, match="must be in a folder with the name of its class"):
         read_images([zipped(tmp_path / "a.zip", names)])
 
 
 def test_damaged_archives_and_members_are_refused_by_name(tmp_path):
     (tmp_path / "a.zip").write_bytes(b"PK no archive")
-    with pytest.raises(DataError, match="not a zip file"):
+    with pytest.raises(DataError, match="cannot be read as a zip file"):
         read_images([str(tmp_path / "a.zip")])
     name = zipped(tmp_path / "b.zip", ["cat/1.png"])
     data = bytearray((tmp_path / "b.zip").read_bytes())
     data[60] ^= 255  # in the member's bytes: its checksum tells
     (tmp_path / "b.zip").write_bytes(data)
     (image,) = read_images([name]).train
-    with pytest.raises(DataError, match="cannot be unpacked") as error:
+    with pytest.raises(DataError, match="cannot be decompressed") as error:
         image.pixels()
     assert error.value.where.endswith("b.zip:cat/1.png")
 
 
-def test_a_member_that_is_no_picture_but_a_bomb_is_refused(tmp_path, monkeypatch):
+def test_a_zip_bomb_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("headway.data.formats.images.BYTES_LIMIT", 1000)
     with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("cat/1.png", bytes(10**6))
     (image,) = read_images([str(tmp_path / "a.zip")]).train
-    with pytest.raises(DataError, match="more than the 1,000 bytes"):
+    with pytest.raises(DataError, match="more than 1,000 bytes"):
         image.pixels()
 
 
@@ -94,28 +94,30 @@ def arrays(path, **named):
 IMAGES, LABELS = np.arange(4 * 2 * 3, dtype=np.uint8).reshape(4, 2, 3), np.array([1, 0, 1, 1])
 
 
-def test_arrays_are_pictures_with_numbers_or_names(tmp_path):
-    found = read_images([arrays(tmp_path / "a.npz", images=IMAGES, labels=LABELS)])
-    assert labels(found.train) == ["1", "0", "1", "1"]
-    assert np.array_equal(found.train[2].pixels(), IMAGES[2][..., None])
-    assert found.train[2].where.endswith("a.npz:images[2]")
+def test_arrays_have_images_with_class_numbers_or_names(tmp_path):
+    by_split = read_images([arrays(tmp_path / "a.npz", images=IMAGES, labels=LABELS)])
+    assert labels(by_split.train) == ["1", "0", "1", "1"]
+    assert np.array_equal(by_split.train[2].pixels(), IMAGES[2][..., None])
+    assert by_split.train[2].where.endswith("a.npz:images[2]")
     names = np.array(["ant", "bee"])
-    found = read_images([arrays(tmp_path / "b.npz", images=IMAGES, labels=LABELS, classes=names)])
-    assert labels(found.train) == ["bee", "ant", "bee", "bee"]
-    found = read_images([arrays(tmp_path / "c.npz", images=IMAGES, labels=names[LABELS])])
-    assert labels(found.train) == ["bee", "ant", "bee", "bee"]
+    by_split = read_images(
+        [arrays(tmp_path / "b.npz", images=IMAGES, labels=LABELS, classes=names)]
+    )
+    assert labels(by_split.train) == ["bee", "ant", "bee", "bee"]
+    by_split = read_images([arrays(tmp_path / "c.npz", images=IMAGES, labels=names[LABELS])])
+    assert labels(by_split.train) == ["bee", "ant", "bee", "bee"]
 
 
 @pytest.mark.parametrize("form", ["{}_images {}_labels", "x_{} y_{}"])
-def test_arrays_of_splits_are_told_by_their_names(form, tmp_path):
+def test_arrays_of_splits_are_recognised_by_their_names(form, tmp_path):
     colour = np.zeros((2, 5, 6, 3), np.uint8)
     named = {}
     for split, count in (("train", 2), ("valid", 1)):
         images, kinds = form.format(split, split).split()
         named |= {images: colour[:count], kinds: np.arange(count)[:, None]}
-    found = read_images([arrays(tmp_path / "a.npz", **named)])
-    assert (labels(found.train), labels(found.valid)) == (["0", "1"], ["0"])
-    assert found.train[0].shape() == (5, 6, 3)
+    by_split = read_images([arrays(tmp_path / "a.npz", **named)])
+    assert (labels(by_split.train), labels(by_split.valid)) == (["0", "1"], ["0"])
+    assert by_split.train[0].shape() == (5, 6, 3)
 
 
 class Anything:
@@ -126,19 +128,25 @@ class Anything:
 @pytest.mark.parametrize(
     ("named", "reason"),
     [
-        ({"images": IMAGES, "other": LABELS}, "no pictures in it: the arrays are images, other"),
-        ({"images": IMAGES.astype(np.float32), "labels": LABELS}, "4 x 2 x 3 x 1 of float32"),
-        ({"images": IMAGES, "labels": LABELS[:3]}, "3 labels for 4 pictures"),
-        ({"images": IMAGES, "labels": LABELS / 2}, "labels of float64"),
-        ({"images": IMAGES[:, :0], "labels": LABELS}, "without a pixel"),
-        ({"images": IMAGES, "labels": LABELS, "classes": np.array(["a"])}, "no class 1: 1 names"),
+        ({"images": IMAGES, "other": LABELS}, "but has images, other"),
+        (
+            {"images": IMAGES.astype(np.float32), "labels": LABELS},
+            "is float32 with shape 4 x 2 x 3 x 1",
+        ),
+        ({"images": IMAGES, "labels": LABELS[:3]}, "must be 4, one for each image, but is 3"),
+        ({"images": IMAGES, "labels": LABELS / 2}, "have dtype float64"),
+        ({"images": IMAGES[:, :0], "labels": LABELS}, "at least one pixel"),
+        (
+            {"images": IMAGES, "labels": LABELS, "classes": np.array(["a"])},
+            "class number 1 has no name: the file names 1",
+        ),
         ({"images": IMAGES, "labels": LABELS - 2}, "the class number -1 is negative"),
         ({"images": IMAGES, "labels": -LABELS, "classes": np.array(["a", "b"])}, "-1 is negative"),
-        ({"images": IMAGES, "labels": LABELS, "classes": np.array(["a"] * 2)}, "different names"),
+        ({"images": IMAGES, "labels": LABELS, "classes": np.array(["a"] * 2)}, "distinct texts"),
         ({"images": IMAGES, "labels": np.array([Anything()] * 4)}, "objects, which can run code"),
     ],
 )
-def test_arrays_that_are_no_pictures_are_refused_by_name(named, reason, tmp_path):
+def test_arrays_that_are_not_images_are_refused_by_name(named, reason, tmp_path):
     with pytest.raises(DataError, match=reason) as error:
         read_images([arrays(tmp_path / "a.npz", **named)])
     assert "a.npz" in str(error.value.where)
@@ -153,36 +161,38 @@ def test_a_header_that_claims_more_than_there_is_is_refused_before_it_is_believe
     with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
         archive.writestr("images.npy", header.getvalue())
         archive.writestr("labels.npy", header.getvalue())
-    with pytest.raises(DataError, match="1,000,000,000,000 bytes, more than"):
+    with pytest.raises(DataError, match="1,000,000,000,000 bytes, but at most"):
         read_images([str(tmp_path / "a.npz")])
 
 
-def test_what_is_not_there_or_not_read_is_told_with_what_is(tmp_path):
+def test_unknown_sources_are_errors_with_the_known_ones(tmp_path):
     with pytest.raises(UsageError, match=r"no such file.*\n.*\n.*digits"):
         check_source(str(tmp_path / "none"))
     (tmp_path / "a.tar").write_bytes(b"")
-    with pytest.raises(UsageError, match=r"\.tar: .*folders, \.zip, \.npz or \.parquet"):
+    with pytest.raises(
+        UsageError, match=r"folders, .*\.zip, \.npz or \.parquet, but this name ends in \.tar"
+    ):
         check_source(str(tmp_path / "a.tar"))
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UsageError, match="no file in it ends in"):
+    with pytest.raises(UsageError, match="no file that ends in"):
         read_images([str(tmp_path / "empty")])
 
 
-def test_digits_are_there_where_scikit_learn_is(monkeypatch, real_data):
+def test_digits_are_read_if_scikit_learn_is_installed(monkeypatch, real_data):
     pytest.importorskip("sklearn")
-    found = read_images(["digits"]).train
-    assert len(found) == 1797 and {image.label for image in found} == set("0123456789")
-    assert found[0].label == "0" and found[0].shape() == (8, 8, 1)
+    by_split = read_images(["digits"]).train
+    assert len(by_split) == 1797 and {image.label for image in by_split} == set("0123456789")
+    assert by_split[0].label == "0" and by_split[0].shape() == (8, 8, 1)
     golden = np.load(real_data("vision/digits8x8.npz"))
-    pixels = np.stack([image.pixels()[..., 0] for image in found])
+    pixels = np.stack([image.pixels()[..., 0] for image in by_split])
     assert np.array_equal(np.rint(pixels / 255 * 16).astype(np.uint8), golden["images"])
-    assert [int(image.label) for image in found] == golden["labels"].tolist()
+    assert [int(image.label) for image in by_split] == golden["labels"].tolist()
     monkeypatch.setattr("headway.data.image_sources.find_spec", lambda name: None)
     with pytest.raises(UsageError, match="pip install scikit-learn"):
         read_images(["digits"])
 
 
-def test_real_sets_of_pictures_are_read(real_data):
+def test_real_image_data_sets_are_read(real_data):
     archive = read_images([str(real_data("vision/cifar10_jpg.valid1k.zip"))])
     assert len(archive.train) == 1000 and len({i.label for i in archive.train}) == 10
     assert archive.train[-1].label == "truck" and archive.train[-1].pixels().shape == (32, 32, 3)

@@ -1,4 +1,4 @@
-"""Pictures of all kinds, the damaged and the hostile ones too."""
+"""Decoding of image files of all formats, also damaged and hostile ones."""
 
 import io
 import struct
@@ -28,26 +28,26 @@ def test_png_gives_its_pixels_as_they_are():
 @pytest.mark.parametrize("kind", ["JPEG", "WEBP"])
 def test_other_formats_give_nearly_theirs(kind):
     smooth = np.asarray(Image.fromarray(COLOUR).resize((64, 48), Image.Resampling.BICUBIC))
-    found = decoded(saved(Image.fromarray(smooth), kind, quality=95), "x")
-    assert found.shape == (48, 64, 3)
-    assert np.abs(found.astype(int) - smooth).mean() < 8
+    pixels = decoded(saved(Image.fromarray(smooth), kind, quality=95), "x")
+    assert pixels.shape == (48, 64, 3)
+    assert np.abs(pixels.astype(int) - smooth).mean() < 8
 
 
 def test_sixteen_bits_become_eight():
     wide = np.array([[0, 257, 300], [65_535, 32_896, 128]], np.uint16)
-    found = decoded(saved(Image.fromarray(wide)), "x")
-    assert found[..., 0].tolist() == [[0, 1, 1], [255, 128, 0]]
+    pixels = decoded(saved(Image.fromarray(wide)), "x")
+    assert pixels[..., 0].tolist() == [[0, 1, 1], [255, 128, 0]]
     assert size_and_channels(saved(Image.fromarray(wide)), "x") == (2, 3, 1)
 
 
-def test_what_is_transparent_lies_on_white():
+def test_transparent_pixels_are_blended_with_white():
     clear = np.zeros((1, 3, 4), np.uint8)
     clear[0, 0] = (10, 20, 30, 255)
     clear[0, 1] = (10, 20, 30, 0)
     clear[0, 2] = (0, 0, 0, 128)
-    found = decoded(saved(Image.fromarray(clear, "RGBA")), "x")
-    assert found[0, 0].tolist() == [10, 20, 30] and found[0, 1].tolist() == [255] * 3
-    assert abs(int(found[0, 2, 0]) - 127) <= 1
+    pixels = decoded(saved(Image.fromarray(clear, "RGBA")), "x")
+    assert pixels[0, 0].tolist() == [10, 20, 30] and pixels[0, 1].tolist() == [255] * 3
+    assert abs(int(pixels[0, 2, 0]) - 127) <= 1
     both = Image.fromarray(np.array([[[9, 255], [9, 0]]], np.uint8), "LA")
     assert decoded(saved(both), "x")[0].tolist() == [[9] * 3, [255] * 3]
     assert size_and_channels(saved(both), "x") == (1, 2, 3)
@@ -70,12 +70,12 @@ def test_black_and_white_and_print_colours_are_read():
 
 
 @pytest.mark.parametrize("turn", range(1, 9))
-def test_a_picture_stands_upright_as_its_exif_tells(turn):
+def test_the_exif_orientation_is_applied(turn):
     image = Image.fromarray(COLOUR)
     exif = Image.Exif()
     exif[0x0112] = turn
     data = saved(image, "PNG", exif=exif)
-    found = decoded(data, "x")
+    pixels = decoded(data, "x")
     turned = {
         1: COLOUR,
         2: COLOUR[:, ::-1],
@@ -86,24 +86,24 @@ def test_a_picture_stands_upright_as_its_exif_tells(turn):
         7: COLOUR[::-1, ::-1].transpose(1, 0, 2),
         8: np.rot90(COLOUR),
     }
-    assert np.array_equal(found, turned[turn])
-    assert size_and_channels(data, "x") == found.shape
+    assert np.array_equal(pixels, turned[turn])
+    assert size_and_channels(data, "x") == pixels.shape
 
 
-def test_of_moving_pictures_the_first_is_seen():
+def test_the_first_frame_of_an_animation_is_decoded():
     frames = [Image.fromarray(pixels_of(4, 4, seed=i)) for i in range(3)]
     for kind in ("PNG", "WEBP"):
         options = {"save_all": True, "append_images": frames[1:]}
         options |= {"lossless": True} if kind == "WEBP" else {}
-        found = decoded(saved(frames[0], kind, **options), "x")
-        assert np.array_equal(found, pixels_of(4, 4, seed=0)), kind
+        pixels = decoded(saved(frames[0], kind, **options), "x")
+        assert np.array_equal(pixels, pixels_of(4, 4, seed=0)), kind
 
 
 def test_a_large_jpeg_is_decoded_smaller_where_less_is_needed():
     large = Image.fromarray(pixels_of(64, 96)).resize((960, 640))
-    found = decoded(saved(large, "JPEG"), "x", at_least=70)
-    assert min(found.shape[:2]) >= 70 and found.shape[0] < 200
-    assert found.shape[1] / found.shape[0] == pytest.approx(1.5)
+    pixels = decoded(saved(large, "JPEG"), "x", at_least=70)
+    assert min(pixels.shape[:2]) >= 70 and pixels.shape[0] < 200
+    assert pixels.shape[1] / pixels.shape[0] == pytest.approx(1.5)
 
 
 def bomb(x: int, y: int) -> bytes:
@@ -120,7 +120,7 @@ def bomb(x: int, y: int) -> bytes:
 
 
 @pytest.mark.parametrize("size", [(50_000, 50_000), (9000, 9000), (70_000, 10), (2**31 - 1, 1)])
-def test_pictures_of_too_many_pixels_are_refused_by_their_header(size, monkeypatch):
+def test_images_with_too_many_pixels_are_refused_by_their_header(size, monkeypatch):
     monkeypatch.setattr(images, "_pixels", lambda image: pytest.fail("it was decoded"))
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # Pillow's own warning is not what a person should see
@@ -129,13 +129,13 @@ def test_pictures_of_too_many_pixels_are_refused_by_their_header(size, monkeypat
     assert error.value.where == "bomb.png"
 
 
-def test_damaged_pictures_are_refused_with_file_and_reason():
+def test_damaged_images_are_refused_with_file_and_reason():
     good = png(pixels_of(40, 40))
     for data in (b"", b"no picture", good[:30], good[: len(good) // 2], good[:8] + good[40:]):
-        with pytest.raises(DataError, match="no picture that can be read") as error:
+        with pytest.raises(DataError, match="cannot be read as an image") as error:
             decoded(data, "a.png")
         assert error.value.where == "a.png"
-    with pytest.raises(DataError, match="none of PNG, JPEG, WEBP"):
+    with pytest.raises(DataError, match="not PNG, JPEG or WEBP"):
         decoded(saved(Image.fromarray(COLOUR), "GIF"), "a.png")  # whatever it is called
 
 
@@ -148,10 +148,10 @@ def test_any_flipped_bytes_are_read_or_refused_and_nothing_else(kind):
         places = random.integers(0, len(bad), size=4)
         bad[places] = random.integers(0, 256, size=4)
         try:
-            found = decoded(bad.tobytes(), "x")
+            pixels = decoded(bad.tobytes(), "x")
         except DataError:
             continue
-        assert found.dtype == np.uint8 and found.ndim == 3
+        assert pixels.dtype == np.uint8 and pixels.ndim == 3
 
 
 def test_files_are_read_and_missing_ones_named(tmp_path):
@@ -161,7 +161,7 @@ def test_files_are_read_and_missing_ones_named(tmp_path):
         read_image(tmp_path / "b.png")
 
 
-def test_whatever_a_person_holds_is_a_picture(tmp_path):
+def test_paths_bytes_arrays_and_pillow_images_are_accepted(tmp_path):
     (tmp_path / "a.png").write_bytes(png(COLOUR))
     for held in (str(tmp_path / "a.png"), tmp_path / "a.png", png(COLOUR), COLOUR):
         assert np.array_equal(as_pixels(held, "it"), COLOUR)
@@ -180,15 +180,15 @@ def test_grey_and_colour_become_each_other():
     assert in_channels(green, 1).item() == 59
 
 
-def test_pictures_made_smaller_are_means_and_not_samples():
+def test_downscaled_images_are_antialiased():
     lines = np.zeros((8, 8, 1), np.uint8)
     lines[:, ::2] = 255
-    found = resized(lines, 4, 4, "bilinear")
-    assert found.shape == (4, 4, 1) and abs(int(found.mean()) - 127) < 3 and found.std() < 20
+    pixels = resized(lines, 4, 4, "bilinear")
+    assert pixels.shape == (4, 4, 1) and abs(int(pixels.mean()) - 127) < 3 and pixels.std() < 20
     assert resized(COLOUR, 5, 7) is COLOUR
 
 
-def test_without_pillow_a_person_is_told_what_to_install(monkeypatch):
+def test_without_pillow_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "PIL", None)
     with pytest.raises(UsageError, match="headway\\[vision\\]"):
         decoded(io.BytesIO().getvalue(), "x")

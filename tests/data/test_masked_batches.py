@@ -1,4 +1,4 @@
-"""Sentences on disk, and the rows that are made of them."""
+"""Sentences on disk, and the masked sequences made of them."""
 
 from collections import Counter
 from dataclasses import replace
@@ -52,7 +52,7 @@ def source_of(corpus, tokenizer, masking=None, **settings):
 
 
 def truth(ids, targets):
-    """A row with nothing hidden."""
+    """Return the original ids of a masked sequence."""
     return [i if t == IGNORED else t for i, t in zip(ids, targets, strict=True)]
 
 
@@ -74,7 +74,7 @@ def test_sentences_and_documents_come_back(corpus, tokenizer):
     assert np.array_equal(again.lengths, corpus.lengths)
 
 
-def test_a_run_over_a_border_of_documents_has_a_mark_there(corpus, tokenizer):
+def test_a_run_over_a_document_border_has_a_separator(corpus, tokenizer):
     pieces = tokenizer.pieces(corpus.run(4, 6).tolist())
     assert pieces.count("[SEP]") == 1 and "[CLS]" not in pieces
     assert pieces[pieces.index("[SEP]") + 1] == "fox" and pieces[-1] == "."
@@ -83,8 +83,8 @@ def test_a_run_over_a_border_of_documents_has_a_mark_there(corpus, tokenizer):
 
 def test_parts_of_a_document_stay_together_and_empty_documents_go(tokenizer, tmp_path):
     parts = [Part("a fox. ", True), Part("An owl.", False), Part(" \n", True), Part("B", False)]
-    found = prepare_sentences(parts, tokenizer, tmp_path / "c")
-    assert found.documents.tolist() == [0, 2, 3]
+    result = prepare_sentences(parts, tokenizer, tmp_path / "c")
+    assert result.documents.tolist() == [0, 2, 3]
     long = prepare_sentences([Part("one " * 150, True)], tokenizer, tmp_path / "d")
     assert long.lengths.tolist() == [LONGEST, LONGEST, 150 - 2 * LONGEST]
 
@@ -108,7 +108,7 @@ def test_titles_as_wikitext_has_them_begin_documents(tmp_path):
 
 
 def test_half_of_the_pairs_follow_and_the_others_are_of_another_document(corpus, tokenizer):
-    source, apart, count = source_of(corpus, tokenizer), 0, 0
+    source, not_next, count = source_of(corpus, tokenizer), 0, 0
     for version in range(20):
         for first, first_end, second, second_end, elsewhere, _ in source.plan(version).tolist():
             assert first < first_end and second < second_end
@@ -119,34 +119,34 @@ def test_half_of_the_pairs_follow_and_the_others_are_of_another_document(corpus,
                 assert len(there) == 1 and home not in there
             else:
                 assert there == {home} and second == first_end
-            apart, count = apart + elsewhere, count + 1
-    assert abs(apart - count / 2) < 3 * (count / 4) ** 0.5
+            not_next, count = not_next + elsewhere, count + 1
+    assert abs(not_next - count / 2) < 3 * (count / 4) ** 0.5
     assert count > 500
 
 
 def test_every_sentence_with_a_successor_is_read_as_a_first_or_second_text(corpus, tokenizer):
-    seen = set()
+    distinct = set()
     for first, first_end, second, second_end, elsewhere, _ in source_of(corpus, tokenizer).plan(0):
-        seen |= set(range(first, first_end))
-        seen |= set() if elsewhere else set(range(second, second_end))
+        distinct |= set(range(first, first_end))
+        distinct |= set() if elsewhere else set(range(second, second_end))
     last = set((corpus.documents[1:] - 1).tolist())
-    assert set(range(len(corpus))) - seen <= last
+    assert set(range(len(corpus))) - distinct <= last
 
 
 def test_other_documents_are_chosen_by_their_length_and_all_of_them(tokenizer, tmp_path):
     stories = ["fox one. " * 40, "owl two. " * 40, "crab three. " * 10]
     corpus = corpus_of([s.title() for s in stories], tokenizer, tmp_path / "c")
-    source, found = source_of(corpus, tokenizer), Counter()
+    source, result = source_of(corpus, tokenizer), Counter()
     for version in range(60):
         for row in source.plan(version).tolist():
             if row[4] and document_of(corpus, row[0]) == 0:
-                found[document_of(corpus, row[2])] += 1
-    assert set(found) == {1, 2}
-    count = sum(found.values())
-    assert abs(found[1] - 0.8 * count) < 3 * (count * 0.16) ** 0.5 and count > 200
+                result[document_of(corpus, row[2])] += 1
+    assert set(result) == {1, 2}
+    count = sum(result.values())
+    assert abs(result[1] - 0.8 * count) < 3 * (count * 0.16) ** 0.5 and count > 200
 
 
-def test_of_a_single_document_the_other_text_is_far_away(tokenizer, tmp_path):
+def test_in_a_single_document_the_other_text_is_far_away(tokenizer, tmp_path):
     corpus = corpus_of([" ".join(STORIES)], tokenizer, tmp_path / "c")
     plan = source_of(corpus, tokenizer).plan(0)
     for first, first_end, second, _, elsewhere, _ in plan.tolist():
@@ -163,11 +163,11 @@ def test_documents_of_one_sentence_have_no_next_one(tokenizer, tmp_path):
 
 
 def test_a_tenth_of_the_pairs_aim_at_less(corpus, tokenizer, tmp_path):
-    together = corpus_of([" ".join(STORIES)], tokenizer, tmp_path / "c")
-    full = source_of(together, tokenizer, short=0.0)
+    corpus_of_one = corpus_of([" ".join(STORIES)], tokenizer, tmp_path / "c")
+    full = source_of(corpus_of_one, tokenizer, short=0.0)
     lengths = [len(full.row(full.plan(v), i, v)[0]) for v in range(5) for i in range(20)]
     assert np.mean(np.array(lengths) == LENGTH) > 0.6
-    source = source_of(together, tokenizer, short=1.0)
+    source = source_of(corpus_of_one, tokenizer, short=1.0)
     shorter = [len(source.row(source.plan(v), i, v)[0]) for v in range(5) for i in range(20)]
     assert np.mean(shorter) < np.mean(lengths) - 3 and max(shorter) <= LENGTH
 
@@ -235,13 +235,13 @@ def take(rows, count, epoch=0, position=0):
 
 
 def content(batch):
-    """Each row of a batch without its padding: a multiset that batches may be compared by."""
+    """Return the sequences of a batch without padding as a multiset, to compare batches."""
     lengths = batch.framed.keys.sum(1).tolist()
     rows = zip(batch.framed.tokens.tolist(), batch.targets.tolist(), lengths, strict=True)
     return Counter((tuple(ids[:n]), tuple(targets[:n])) for ids, targets, n in rows)
 
 
-def test_a_batch_says_what_its_rows_are(corpus, tokenizer):
+def test_a_batch_has_the_indices_of_its_sequences(corpus, tokenizer):
     source = source_of(corpus, tokenizer)
     plan, rows = source.plan(0), MaskedRows([source])
     for _, _, batch in take(rows, 5):
@@ -256,12 +256,12 @@ def test_a_batch_says_what_its_rows_are(corpus, tokenizer):
             assert batch.elsewhere[row] == plan[index, 4]
 
 
-def test_full_rows_have_no_second_text_and_nothing_to_judge(corpus, tokenizer):
+def test_full_sentences_have_no_second_text_and_no_next_sentence_label(corpus, tokenizer):
     batch = take(MaskedRows([source_of(corpus, tokenizer, pairs=False)]), 1)[0][2]
     assert batch.elsewhere is None and batch.framed.types is None
 
 
-def test_the_stream_may_be_entered_anywhere(corpus, tokenizer):
+def test_the_stream_can_start_at_any_batch(corpus, tokenizer):
     rows = MaskedRows([source_of(corpus, tokenizer)])
     given = take(rows, rows.batches_an_epoch + 4)
     assert (given[-1][0], given[0][:2]) == (1, (0, 1))
@@ -274,25 +274,25 @@ def test_the_stream_may_be_entered_anywhere(corpus, tokenizer):
 
 
 def epoch_of(rows, number):
-    found, stream = Counter(), rows.stream(number, 0)
+    result, stream = Counter(), rows.stream(number, 0)
     while True:
         epoch, _, batch = next(stream)
-        found += content(batch)
+        result += content(batch)
         if epoch != number:
-            return found
+            return result
 
 
-def test_what_is_in_a_row_does_not_depend_on_the_rows_beside_it(corpus, tokenizer):
+def test_a_sequence_does_not_depend_on_the_rest_of_its_batch(corpus, tokenizer):
     small, large = (
         epoch_of(MaskedRows([source_of(corpus, tokenizer, rows=rows)]), 1) for rows in (3, 7)
     )
     assert small == large
 
 
-def test_dynamic_masking_differs_each_epoch_and_static_masking_comes_again(corpus, tokenizer):
+def test_dynamic_masking_differs_each_epoch_and_static_masking_repeats(corpus, tokenizer):
     dynamic = MaskedRows([source_of(corpus, tokenizer)])
-    seen = [epoch_of(dynamic, number) for number in (0, 1, 2)]
-    assert seen[0] != seen[1] != seen[2] != seen[0]
+    distinct = [epoch_of(dynamic, number) for number in (0, 1, 2)]
+    assert distinct[0] != distinct[1] != distinct[2] != distinct[0]
     fixed = MaskingConfig(dynamic=False, duplicates=2)
     static = MaskedRows([source_of(corpus, tokenizer, fixed)])
     first, second, third = (epoch_of(static, number) for number in (0, 1, 2))
@@ -330,7 +330,7 @@ def test_evaluation_has_the_same_rows_each_time(corpus, tokenizer):
     assert first == again and sum(sum(c.values()) for c in first) == 17
 
 
-def test_words_a_row_is_the_mean_of_what_is_hidden(corpus, tokenizer):
+def test_words_a_row_is_the_mean_number_of_masked_tokens(corpus, tokenizer):
     for pairs in (True, False):
         source = source_of(corpus, tokenizer, pairs=pairs)
         plan = source.plan(0)
@@ -338,7 +338,7 @@ def test_words_a_row_is_the_mean_of_what_is_hidden(corpus, tokenizer):
         assert words_a_row(source) == pytest.approx(np.mean(counts), rel=0.02)
 
 
-def test_the_same_row_hides_other_words_in_another_version(corpus, tokenizer):
+def test_the_same_sequence_has_other_masks_in_another_version(corpus, tokenizer):
     source = source_of(corpus, tokenizer, pairs=False)
     plan = source.plan(0)
     first, again, other, repeated = (

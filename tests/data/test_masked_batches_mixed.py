@@ -1,4 +1,4 @@
-"""Rows of several corpora, whose texts apart come from any of them at first."""
+"""Masked sequences of several corpora; in the first epochs second texts come from any of them."""
 
 from collections import Counter
 from dataclasses import replace
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from headway.data.masked_batches import MaskedRows
-from headway.data.sentence_pairs import OWN, Elsewhere
+from headway.data.sentence_pairs import SAME_CORPUS, Elsewhere
 from headway.text import MarkedTokenizer
 from tests.data.test_masked_batches import (
     LENGTH,
@@ -23,7 +23,7 @@ from tests.data.test_masked_batches import (
 
 @pytest.fixture(scope="module")
 def several(tmp_path_factory):
-    """Sources of three corpora of different lengths, whose texts apart may come from any."""
+    """Return sources of three corpora of different lengths; second texts may come from any."""
     folder, tokenizer = tmp_path_factory.mktemp("several"), MarkedTokenizer.train(STORIES, 130)
     birds = [story.replace("one", "wing").replace("two", "nest") for story in STORIES]
     fish = " ".join(story.replace("one", "fin").replace("two", "sea") for story in STORIES)
@@ -40,56 +40,58 @@ def several(tmp_path_factory):
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])
-def test_texts_apart_come_from_any_corpus_by_its_share_where_they_may(several, number):
+def test_second_texts_come_from_any_corpus_by_its_fraction_if_allowed(several, number):
     source, corpora = several[number], several[0].anywhere.corpora
-    found, count = Counter(), 0
+    counts, count = Counter(), 0
     for version in range(40):
-        for first, first_end, second, end, apart, which in source.plan(
+        for first, first_end, second, end, not_next, number_of_corpus in source.plan(
             version, mixed=True
         ).tolist():
             count += 1
-            if not apart:
-                assert second == first_end and which == OWN
+            if not not_next:
+                assert second == first_end and number_of_corpus == SAME_CORPUS
                 continue
-            assert which != number  # its own corpus is OWN
-            there = source.corpus if which == OWN else corpora[which]
+            assert number_of_corpus != number  # its own corpus is SAME_CORPUS
+            there = source.corpus if number_of_corpus == SAME_CORPUS else corpora[number_of_corpus]
             assert second < end <= len(there)
             assert document_of(there, second) == document_of(there, end - 1)
-            if which == OWN and len(there.documents) > 2:
+            if number_of_corpus == SAME_CORPUS and len(there.documents) > 2:
                 assert document_of(there, second) != document_of(there, first)
-            found[number if which == OWN else which] += 1
-    total = sum(found.values())
+            counts[number if number_of_corpus == SAME_CORPUS else number_of_corpus] += 1
+    total = sum(counts.values())
     assert abs(total - count / 2) < 3 * (count / 4) ** 0.5 and total > 300
     tokens = np.array([each.tokens for each in corpora]) ** 0.5
-    for which, share in enumerate(tokens / tokens.sum()):
-        assert abs(found[which] - share * total) < 4 * (total * share * (1 - share)) ** 0.5
+    for number_of_corpus, share in enumerate(tokens / tokens.sum()):
+        assert (
+            abs(counts[number_of_corpus] - share * total) < 4 * (total * share * (1 - share)) ** 0.5
+        )
     # without leave, and for evaluation, all are of its own corpus
-    assert (source.plan(0)[:, 5] == OWN).all()
+    assert (source.plan(0)[:, 5] == SAME_CORPUS).all()
 
 
-def test_a_row_reads_its_second_text_where_the_plan_says(several):
-    source, corpora, seen = several[1], several[0].anywhere.corpora, set()
+def test_the_second_text_is_the_planned_one(several):
+    source, corpora, corpora_of_seconds = several[1], several[0].anywhere.corpora, set()
     plan = source.plan(3, mixed=True)
-    for index, (a, b, c, d, _, which) in enumerate(plan.tolist()):
+    for index, (a, b, c, d, _, number_of_corpus) in enumerate(plan.tolist()):
         shown, types, targets = source.row(plan, index, 3)
         ids, place = np.array(truth(shown, targets)), np.array(types)
         first, second = ids[place == 0][1:-1].tolist(), ids[place == 1][:-1].tolist()
-        there = source.corpus if which == OWN else corpora[which]
+        there = source.corpus if number_of_corpus == SAME_CORPUS else corpora[number_of_corpus]
         for part, text in ((first, source.corpus.run(a, b)), (second, there.run(c, d))):
             whole = text.tolist()  # cut at its ends where both are too long
             cuts = [whole[i : i + len(part)] for i in range(len(whole) - len(part) + 1)]
             assert part in cuts
         assert len(shown) <= LENGTH
-        seen.add(which)
-    assert seen == {OWN, 0, 2}
+        corpora_of_seconds.add(number_of_corpus)
+    assert corpora_of_seconds == {SAME_CORPUS, 0, 2}
 
 
-def test_only_the_first_passes_are_mixed_and_may_be_entered_anywhere(several):
+def test_only_the_first_epochs_are_mixed_and_can_start_at_any_batch(several):
     rows = MaskedRows(several)
     mixed = []
     for epoch in range(4):
         plans = rows._of(epoch).plans
-        mixed.append(any((plan[:, 5] != OWN).any() for each in plans for plan in each))
+        mixed.append(any((plan[:, 5] != SAME_CORPUS).any() for each in plans for plan in each))
     assert mixed == [True, True, False, False]
     given = take(rows, rows.batches_an_epoch + 3)
     epoch, position = given[1][:2]

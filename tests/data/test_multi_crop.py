@@ -1,4 +1,4 @@
-"""Multi-crop: sizes, shares, and that a view follows from seed, epoch and number alone."""
+"""Multi-crop: sizes, fractions, and that a view depends only on seed, epoch and index."""
 
 import numpy as np
 import pytest
@@ -13,17 +13,17 @@ from tests.fixtures.pictures import write_shades
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory) -> ImageCorpus:
-    place = tmp_path_factory.mktemp("views")
-    images = read_images([str(write_shades(place / "all", count=5))]).train
+    folder = tmp_path_factory.mktemp("views")
+    images = read_images([str(write_shades(folder / "all", count=5))]).train
     reader = ImageReader(height=12, width=8, mean=(0.0,) * 3, deviation=(1.0,) * 3)
-    return prepare_images(images, ("dark", "light"), reader, place / "corpus")
+    return prepare_images(images, ("dark", "light"), reader, folder / "corpus")
 
 
 def batches(corpus, rows=3, seed=4, **changes):
     return ViewBatches(corpus, lambda x: x / 255, ViewConfig(**changes), (4, 2), rows, seed)
 
 
-def test_large_views_come_first_and_small_ones_have_whole_patches(corpus):
+def test_global_crops_come_first_and_local_crops_have_whole_patches(corpus):
     batch = batches(corpus, local=3, local_size=0.6).batch([0, 2], epoch=0)
     assert batch.whole == 2 and batch.indices == (0, 2)
     assert [tuple(v.shape) for v in batch.views] == [(2, 3, 12, 8)] * 2 + [(2, 3, 8, 4)] * 3
@@ -40,19 +40,19 @@ def test_a_view_does_not_depend_on_its_neighbours(corpus):
     assert not other.views[0].equal(alone.views[0])
 
 
-def test_an_epoch_has_every_picture_once_and_can_be_entered_anywhere(corpus):
+def test_an_epoch_has_every_image_once_and_can_start_at_any_batch(corpus):
     made = batches(corpus)
     first = [next(s) for s in [made.stream(0, 0)] for _ in range(9)]
     per_epoch = made.batches_an_epoch
-    seen = [i for _, _, batch in first[:per_epoch] for i in batch.indices]
-    assert sorted(seen) == list(range(len(corpus)))
+    indices = [i for _, _, batch in first[:per_epoch] for i in batch.indices]
+    assert sorted(indices) == list(range(len(corpus)))
     epoch, position, _ = first[4]
     later = next(made.stream(epoch, position))[2]
     for a, b in zip(later.views, first[5][2].views, strict=True):
         assert a.equal(b)
 
 
-def test_without_changes_a_whole_view_is_the_picture(corpus):
+def test_without_augmentation_a_global_crop_is_the_image(corpus):
     plain = {"flip": 0.0, "jitter": 0.0, "grey": 0.0, "blur": 0.0, "solarize": 0.0}
     grey = batches(corpus, **{**plain, "grey": 1.0}).batch([0, 1], 0)
     assert all(v[:, 0].equal(v[:, 1]) and v[:, 1].equal(v[:, 2]) for v in grey.views)
@@ -60,20 +60,20 @@ def test_without_changes_a_whole_view_is_the_picture(corpus):
     assert dark.views[1].max() <= 0.5 + 1e-6  # only the second view
 
 
-def test_blur_keeps_the_mean_of_an_even_picture_and_spreads_a_point():
+def test_blur_keeps_the_mean_of_a_uniform_image_and_spreads_a_point():
     assert torch.allclose(blurred(torch.full((3, 6, 7), 0.4), 1.3), torch.tensor(0.4))
     point = torch.zeros(1, 9, 9)
     point[0, 4, 4] = 1
-    found = blurred(point, 1.0)[0]
-    assert found.sum() == pytest.approx(1, abs=1e-5)
+    blurred_point = blurred(point, 1.0)[0]
+    assert blurred_point.sum() == pytest.approx(1, abs=1e-5)
     row = np.exp(-0.5 * np.arange(-3, 4) ** 2)
     row = row / row.sum()
-    np.testing.assert_allclose(found[1:8, 1:8].numpy(), np.outer(row, row), atol=1e-6)
+    np.testing.assert_allclose(blurred_point[1:8, 1:8].numpy(), np.outer(row, row), atol=1e-6)
     assert blurred(torch.rand(3, 2, 2), 5.0).shape == (3, 2, 2)
 
 
 def test_impossible_views_are_named():
-    with pytest.raises(ValueError, match="two views"):
+    with pytest.raises(ValueError, match="at least 2 views"):
         ViewConfig(whole=1, local=0)
     with pytest.raises(ValueError, match=r"least=0\.5"):
         ViewConfig(least=0.5)

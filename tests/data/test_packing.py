@@ -1,4 +1,4 @@
-"""Rows of running text."""
+"""Packed sequences of running text."""
 
 import itertools
 import time
@@ -24,7 +24,7 @@ BOS, EOS = 0, 1
 
 def corpus(folder: Path, sizes: Sequence[int], *, ends: bool, first: int = 2) -> TextCorpus:
     """Documents of <bos>, `sizes` tokens and perhaps <eos>; tokens count up from `first`, so that
-    each tells its place."""
+    each token shows its position."""
     ids, offsets, following = [], [], itertools.count(first)
     for size in sizes:
         offsets.append(len(ids))
@@ -41,12 +41,12 @@ def written(folder: Path, ids: Any, offsets: Any, *, ends: bool) -> TextCorpus:
 
 
 def through(rows: TextRows, batches: int, epoch: int = 0, position: int = 0) -> list[Any]:
-    """(epoch, position, what comes next, batch) of consecutive batches."""
-    found = []
+    """Return (epoch, position, next epoch and position, batch) of consecutive batches."""
+    result = []
     for next_epoch, next_position, batch in itertools.islice(rows.stream(epoch, position), batches):
-        found.append(((epoch, position), batch))
+        result.append(((epoch, position), batch))
         epoch, position = next_epoch, next_position
-    return found
+    return result
 
 
 def an_epoch(rows: TextRows, epoch: int = 0) -> list[TextBatch]:
@@ -62,13 +62,13 @@ def same(a: TextBatch, b: TextBatch) -> bool:
 
 
 def learned(batches: Sequence[TextBatch]) -> list[int]:
-    """Targets, in order, without those that nobody learns and without the special tokens."""
+    """Return the targets in order, without ignored ones and without special tokens."""
     flat = torch.cat([batch.targets.flatten() for batch in batches]).tolist()
     return [target for target in flat if target > EOS]
 
 
 def check_rows(text: TextCorpus, batch: TextBatch, starts: Sequence[int]) -> None:
-    """Every statement about a batch, said again in plain loops."""
+    """Check all properties of a batch with plain loops."""
     ids, begins = np.asarray(text.ids).tolist(), set(text.offsets.tolist())
     length = batch.tokens.shape[1]
     expected_lengths = []
@@ -102,7 +102,9 @@ rows = st.integers(1, 5)
 
 
 @given(sizes, length, rows, st.booleans())
-def test_evaluation_asks_every_token_once_and_in_order(tmp_path_factory, sizes, length, rows, ends):
+def test_evaluation_predicts_every_token_once_and_in_order(
+    tmp_path_factory, sizes, length, rows, ends
+):
     text = corpus(tmp_path_factory.mktemp("text"), sizes, ends=ends)
     batches = list(in_order(text, rows, length))
     assert learned(batches) == [i for i in text.ids.tolist()[1:] if i > EOS]
@@ -119,7 +121,7 @@ def fits(sizes: Sequence[int], length: int, ends: bool) -> bool:
 
 
 @given(sizes, length, rows, st.booleans(), st.integers(0, 9))
-def test_rows_are_the_texts_tokens_and_borders_its_documents(
+def test_sequences_are_the_tokens_of_the_text_with_its_document_borders(
     tmp_path_factory, sizes, length, rows, ends, seed
 ):
     text = corpus(tmp_path_factory.mktemp("text"), [*sizes, 9], ends=ends)
@@ -131,7 +133,7 @@ def test_rows_are_the_texts_tokens_and_borders_its_documents(
 
 
 @given(sizes, length, rows, st.booleans(), st.integers(0, 9))
-def test_an_epoch_shows_nearly_every_token_once(tmp_path_factory, sizes, length, rows, ends, seed):
+def test_an_epoch_has_nearly_every_token_once(tmp_path_factory, sizes, length, rows, ends, seed):
     folder = tmp_path_factory.mktemp("text")
     texts = [
         corpus(folder / "a", [*sizes, 9], ends=ends),
@@ -152,7 +154,7 @@ def test_an_epoch_shows_nearly_every_token_once(tmp_path_factory, sizes, length,
     st.integers(0, 3),
     st.data(),
 )
-def test_a_stream_can_be_entered_anywhere(tmp_path_factory, totals, rows, weighted, seed, data):
+def test_a_stream_can_start_at_any_batch(tmp_path_factory, totals, rows, weighted, seed, data):
     folder = tmp_path_factory.mktemp("text")
     texts = [
         corpus(folder / str(i), [total], ends=False, first=1000 * i + 2)
@@ -188,7 +190,9 @@ def test_two_streams_of_the_same_rows_do_not_disturb_each_other(tmp_path):
     st.lists(st.tuples(st.integers(10, 200), st.floats(0.01, 50)), min_size=1, max_size=4),
     rows,
 )
-def test_weights_are_shares_of_the_rows_to_one_row_an_epoch(tmp_path_factory, drawn, rows):
+def test_weights_are_fractions_of_the_sequences_within_one_sequence_an_epoch(
+    tmp_path_factory, drawn, rows
+):
     folder = tmp_path_factory.mktemp("text")
     texts = [
         corpus(folder / str(i), [total], ends=False, first=1000 * i + 2)
@@ -232,7 +236,7 @@ def test_a_weighted_text_repeats_at_its_own_pace_in_new_orders(tmp_path):
     assert len(set(once)) == len(once)
 
 
-def test_seeds_and_epochs_bring_other_rows_in_other_orders(tmp_path):
+def test_seeds_and_epochs_give_other_sequences_in_other_orders(tmp_path):
     text = corpus(tmp_path, [500], ends=False)
     orders = {
         tuple(
@@ -252,28 +256,30 @@ def test_the_last_batch_of_an_epoch_has_what_is_left(tmp_path):
     assert [len(batch.tokens) for batch in an_epoch(text)] == [4, 4, 4, 3]
 
 
-def test_a_text_of_one_row_is_enough_and_less_is_refused(tmp_path):
+def test_a_text_of_one_sequence_is_enough_and_less_is_refused(tmp_path):
     text = corpus(tmp_path / "short", [7], ends=False)
     (batch,) = an_epoch(TextRows([text], 4, 7))
     assert batch.tokens.tolist() == [text.ids[:-1].tolist()]
-    with pytest.raises(DataError, match="8 tokens is too short for rows of 8") as caught:
+    with pytest.raises(
+        DataError, match="more than 8 tokens, the sequence length, but has 8"
+    ) as caught:
         TextRows([text], 4, 8)
     assert caught.value.where == str(tmp_path / "short")
-    assert "--training.length 7 or less" in str(caught.value)
+    assert "--training.length to 7 or less" in str(caught.value)
 
 
 @pytest.mark.parametrize(
     ("weights", "what"),
     [
-        ([1.0], "1 weights for 2 corpora"),
-        ([1.0, 2.0, 3.0], "3 weights for 2 corpora"),
-        ([1.0, -1.0], "not all positive"),
-        ([1.0, 0.0], "not all positive"),
-        ([1.0, float("nan")], "nan are not all positive"),
-        ([1.0, float("inf")], "not all positive"),
+        ([1.0], "one weight for each of 2 corpora, but there are 1"),
+        ([1.0, 2.0, 3.0], "one weight for each of 2 corpora, but there are 3"),
+        ([1.0, -1.0], "must be positive numbers, but are 1.0,"),
+        ([1.0, 0.0], "must be positive numbers, but are 1.0,"),
+        ([1.0, float("nan")], "must be positive numbers, but are 1.0, nan"),
+        ([1.0, float("inf")], "must be positive numbers, but are 1.0,"),
     ],
 )
-def test_weights_that_make_no_shares_are_refused(tmp_path, weights, what):
+def test_invalid_weights_are_refused(tmp_path, weights, what):
     text = corpus(tmp_path, [30], ends=False)
     with pytest.raises(UsageError, match=what) as caught:
         TextRows([text, text], 2, 5, weights=weights)
@@ -289,8 +295,8 @@ def test_rows_of_nothing_are_refused(tmp_path, count, rows, length):
 
 @pytest.mark.parametrize("ends", [False, True])
 @pytest.mark.parametrize("positions", ["learned", "rotary"])
-def test_packed_rows_have_the_loss_of_their_documents_apart(tmp_path, ends, positions):
-    """All of a text in one row: its documents alone are what training on each would give."""
+def test_packed_sequences_have_the_loss_of_their_separate_documents(tmp_path, ends, positions):
+    """Packing all documents in one sequence gives the loss of each document on its own."""
     torch.manual_seed(2)
     sizes = [3, 1, 6, 2, 9]
     text = corpus(tmp_path, sizes, ends=ends)
@@ -313,11 +319,11 @@ def test_packed_rows_have_the_loss_of_their_documents_apart(tmp_path, ends, posi
         row = torch.from_numpy(whole)[None]
         alone.append(TextBatch(row[:, :-1], row[:, 1:], None, ()))
     expected = [TextObjective()(model, one) for one in alone]
-    found = TextObjective()(model, packed)
-    assert found.count == sum(one.count for one in expected)
-    mean = sum(one.total for one in expected) / found.count
-    assert_close(found.total / found.count, mean, rtol=0, atol=1e-5)
-    found.total.backward()
+    result = TextObjective()(model, packed)
+    assert result.count == sum(one.count for one in expected)
+    mean = sum(one.total for one in expected) / result.count
+    assert_close(result.total / result.count, mean, rtol=0, atol=1e-5)
+    result.total.backward()
     packed_gradient = [p.grad.clone() for p in model.parameters()]
     model.zero_grad()
     sum(one.total for one in expected).backward()
@@ -325,7 +331,7 @@ def test_packed_rows_have_the_loss_of_their_documents_apart(tmp_path, ends, posi
         assert_close(a, b.grad, rtol=0, atol=1e-5)
 
 
-def test_a_large_text_is_entered_in_the_middle_at_once(tmp_path):
+def test_a_large_text_starts_in_the_middle_at_once(tmp_path):
     count = 10_000_000
     text = written(tmp_path, np.arange(count) % 50_000, np.arange(0, count, 1000), ends=False)
     started = time.perf_counter()

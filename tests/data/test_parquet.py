@@ -1,4 +1,4 @@
-"""Pictures with classes in .parquet files: those of Hugging Face's data sets, and damaged ones."""
+"""Labelled images in .parquet files: those of Hugging Face data sets, and damaged ones."""
 
 import json
 import random
@@ -29,52 +29,52 @@ def written(path, *, images=FILES, labels=(2, 0, 1, 2), names=NAMES, image="imag
 
 def test_records_with_bytes_and_numbers_with_names_are_read(tmp_path):
     records = [{"bytes": data, "path": None} for data in FILES]
-    found = read_images([written(tmp_path / "x.parquet", images=records, image="img")])
-    assert [each.label for each in found.train] == ["owl", "cat", "dog", "owl"]
-    for i, each in enumerate(found.train):
+    by_split = read_images([written(tmp_path / "x.parquet", images=records, image="img")])
+    assert [each.label for each in by_split.train] == ["owl", "cat", "dog", "owl"]
+    for i, each in enumerate(by_split.train):
         assert np.array_equal(each.pixels(), pixels_of(3, 4, seed=i))
-    assert found.train[3].where.endswith("x.parquet[3]")
+    assert by_split.train[3].where.endswith("x.parquet[3]")
 
 
-def test_names_say_which_part_of_a_set_a_file_is(tmp_path):
+def test_file_names_set_the_split(tmp_path):
     for name in ("train-00000-of-00002", "train-00001-of-00002", "validation-00000-of-00001"):
         written(tmp_path / f"{name}.parquet")
     written(tmp_path / "test.parquet", labels=["a", "b", "a", "b"], names=None, label="labels")
-    found = read_images([str(tmp_path)])
-    assert (len(found.train), len(found.valid), len(found.test)) == (8, 4, 4)
-    assert {each.label for each in found.test} == {"a", "b"}
+    by_split = read_images([str(tmp_path)])
+    assert (len(by_split.train), len(by_split.valid), len(by_split.test)) == (8, 4, 4)
+    assert {each.label for each in by_split.test} == {"a", "b"}
 
 
 def test_numbers_without_names_are_called_by_their_number(tmp_path):
-    found = read_images([written(tmp_path / "x.parquet", names=None)])
-    assert [each.label for each in found.train] == ["2", "0", "1", "2"]
+    by_split = read_images([written(tmp_path / "x.parquet", names=None)])
+    assert [each.label for each in by_split.train] == ["2", "0", "1", "2"]
 
 
 @pytest.mark.parametrize(
     ("given", "what"),
     [
-        ({"image": "photo"}, "must be called image or img"),
-        ({"label": "class"}, "must be called label or labels"),
-        ({"labels": (0, 1, 3, 0)}, r"no class 3: 3 names are given"),
+        ({"image": "photo"}, "must be named image or img"),
+        ({"label": "class"}, "must be named label or labels"),
+        ({"labels": (0, 1, 3, 0)}, r"class number 3 has no name: the file names 3"),
         ({"labels": (0, -1, 1, 0)}, "the class number -1 is negative"),
         ({"labels": (0.5, 1.0, 1.0, 1.0)}, "a name or a whole number"),
         ({"labels": (0, None, 1, 2)}, "a name or a whole number"),
-        ({"names": ["a", "a", "b"]}, "one name"),
-        ({"names": [1, 2, 3]}, "no texts"),
+        ({"names": ["a", "a", "b"]}, "must be distinct"),
+        ({"names": [1, 2, 3]}, "must be a list of texts"),
     ],
 )
-def test_what_is_no_set_of_pictures_is_refused_with_its_place(given, what, tmp_path):
+def test_files_that_are_not_image_data_sets_are_refused_with_their_location(given, what, tmp_path):
     with pytest.raises(DataError, match=what) as refused:
         read_images([written(tmp_path / "x.parquet", **given)])
     assert "x.parquet" in str(refused.value)
 
 
-def test_rows_without_a_picture_are_named_when_they_are_opened(tmp_path):
+def test_rows_without_an_image_are_named_when_they_are_read(tmp_path):
     images = [{"bytes": FILES[0], "path": None}, {"bytes": None, "path": "a.png"}]
-    found = read_images([written(tmp_path / "x.parquet", images=images, labels=(0, 1))])
-    assert found.train[0].pixels().shape == (3, 4, 3)
-    with pytest.raises(DataError, match=r"no picture(.|\n)*x.parquet\[1\]"):
-        found.train[1].pixels()
+    by_split = read_images([written(tmp_path / "x.parquet", images=images, labels=(0, 1))])
+    assert by_split.train[0].pixels().shape == (3, 4, 3)
+    with pytest.raises(DataError, match=r"bytes of an image file(.|\n)*x.parquet\[1\]"):
+        by_split.train[1].pixels()
     bad = read_images([written(tmp_path / "y.parquet", images=[b"GIF89a"], labels=(0,))])
     with pytest.raises(DataError, match=r"y.parquet\[0\]"):
         bad.train[0].pixels()

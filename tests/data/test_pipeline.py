@@ -48,11 +48,11 @@ def test_shards_hold_the_pairs_in_order(corpus: Corpus) -> None:
 
 def test_empty_and_long_pairs_are_left_out_and_counted(tmp_path: Path) -> None:
     odd = [Pair("", "x", 1), Pair("x", "", 2), Pair("word " * 60, "x", 3), Pair("a", "b", 4)]
-    seen: list[int] = []
-    corpus = prepare(odd, TOKENIZERS, tmp_path / "shards", 50, seen.append)
+    indices: list[int] = []
+    corpus = prepare(odd, TOKENIZERS, tmp_path / "shards", 50, indices.append)
     assert len(corpus) == 1
     assert corpus.skipped == {"empty": 2, "too long": 1}
-    assert seen[-1] == 4
+    assert indices[-1] == 4
 
 
 def test_no_pair_left_is_an_error_and_leaves_no_folder(tmp_path: Path) -> None:
@@ -138,8 +138,10 @@ def test_a_stream_entered_anywhere_equals_the_tail_of_the_whole(corpus: Corpus) 
     buckets = Buckets(corpus.source_lengths, corpus.target_lengths, 300, seed=3)
     batches = Batches(corpus, buckets, TOKENIZERS)
     whole = list(islice(batches.stream(0, 0), 3 * len(buckets.epoch(0))))
-    for place, (epoch, position, _) in enumerate(whole[:-2]):
-        for want, got in zip(whole[place + 1 :], batches.stream(epoch, position), strict=False):
+    for batch_index, (epoch, position, _) in enumerate(whole[:-2]):
+        for want, got in zip(
+            whole[batch_index + 1 :], batches.stream(epoch, position), strict=False
+        ):
             assert want[:2] == got[:2]
             assert want[2].indices == got[2].indices
             assert torch.equal(want[2].source, got[2].source)

@@ -18,5 +18,5 @@ def test_multi30k_is_found_by_the_beginning_of_its_names(real_data):
 
 def test_a_folder_of_many_corpora_is_not_guessed(real_data):
     folder = real_data("mt/multi30k.train.en-de-fr.tsv.gz").parent
-    with pytest.raises(UsageError, match="several corpora"):
+    with pytest.raises(UsageError, match="has several"):
         locate(folder, "en", "de")

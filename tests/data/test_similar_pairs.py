@@ -1,4 +1,4 @@
-"""Pairs of similar texts: files, batches, and who shares a text with whom."""
+"""Pairs of similar texts: files, batches, and the mask of pairs with a text in common."""
 
 import gzip
 import json
@@ -35,8 +35,8 @@ def test_tables_and_objects_hold_the_same_pairs(tmp_path):
         assert read(tmp_path / name) == rows, name
     assert read(tmp_path / "a.tsv", score="other") == [(a, b, None) for a, b, _ in rows]
     assert read(tmp_path / "a.tsv", first="second", second="first")[1] == ("f", "e", -1.0)
-    found = list(read_similar([tmp_path / "a.tsv", tmp_path / "a.csv"]))
-    assert [each.where.rsplit("/")[-1] for each in found] == [
+    pairs = list(read_similar([tmp_path / "a.tsv", tmp_path / "a.csv"]))
+    assert [each.where.rsplit("/")[-1] for each in pairs] == [
         "a.tsv:2",
         "a.tsv:4",
         "a.csv:2",
@@ -50,14 +50,29 @@ def test_tables_and_objects_hold_the_same_pairs(tmp_path):
         ("a.tsv", "first\tsecond\na\tb\na\n", DataError, r"1 cells, .*2\n.*a.tsv:3"),
         ("a.tsv", "first\tsecond\na\tb\tc\n", DataError, r"3 cells"),
         ("a.tsv", "first\tsecond\na\t \n", DataError, r"'second' is empty\n.*a.tsv:2"),
-        ("a.tsv", "first\tother\na\tb\n", UsageError, r"no column 'second'(.|\n)*--data.second"),
-        ("a.tsv", "first\tfirst\tsecond\na\tb\tc\n", UsageError, "more than one column 'first'"),
-        ("a.tsv", "first\tsecond\tscore\na\tb\tmuch\n", DataError, r"'much' is no number\n.*:2"),
-        ("a.tsv", "first\tsecond\tscore\na\tb\tnan\n", DataError, "no number"),
-        ("a.tsv", "first\tsecond\tscore\na\tb\t\n", DataError, "no number"),
-        ("a.jsonl", '{"first": "a", "second": 5}\n', DataError, r"'second' is no text\n.*:1"),
-        ("a.jsonl", '{"first": "a"}\n', DataError, r"'second' is no text"),
-        ("a.jsonl", '{"first": "a", "second": "b", "score": true}', DataError, "no number"),
+        (
+            "a.tsv",
+            "first\tother\na\tb\n",
+            UsageError,
+            r"no column is named 'second'(.|\n)*--data.second",
+        ),
+        (
+            "a.tsv",
+            "first\tfirst\tsecond\na\tb\tc\n",
+            UsageError,
+            "more than one column is named 'first'",
+        ),
+        ("a.tsv", "first\tsecond\tscore\na\tb\tmuch\n", DataError, r"'much' is not a number\n.*:2"),
+        ("a.tsv", "first\tsecond\tscore\na\tb\tnan\n", DataError, "is not a number"),
+        ("a.tsv", "first\tsecond\tscore\na\tb\t\n", DataError, "is not a number"),
+        (
+            "a.jsonl",
+            '{"first": "a", "second": 5}\n',
+            DataError,
+            r"'second' is missing, or not a text\n.*:1",
+        ),
+        ("a.jsonl", '{"first": "a"}\n', DataError, r"'second' is missing, or not a text"),
+        ("a.jsonl", '{"first": "a", "second": "b", "score": true}', DataError, "is not a number"),
         ("a.tsv", "first\tsecond\tscore\na\tb\t1e308\n", DataError, r"-1e\+18 to 1e\+18\n.*:2"),
         ("a.tsv", "first\tsecond\tscore\na\tb\t-inf\n", DataError, r"-1e\+18 to 1e\+18\n.*:2"),
         ("a.jsonl", f'{{"first": "a", "second": "b", "score": 1{"0" * 400}}}', DataError, "range"),
@@ -81,7 +96,7 @@ def test_rows_have_all_their_values_by_name(tmp_path):
         list(read_rows(tmp_path / "a.tsv", {"words": "--column"}))
 
 
-def test_pairs_share_a_text_wherever_it_stands():
+def test_pairs_share_a_text_on_any_side():
     a, b, c, d, e, f, g = ([2, i, 3] for i in range(10, 17))
     first, second = [a, a, c, d, f], [b, c, e, d, g]
     expected = torch.zeros(5, 5, dtype=torch.bool)
@@ -92,7 +107,7 @@ def test_pairs_share_a_text_wherever_it_stands():
     assert share_texts([a, d], [b, b]).tolist() == [[False, True], [True, False]]
 
 
-def test_a_batch_holds_the_pairs_that_were_asked_for():
+def test_a_batch_has_the_requested_pairs():
     batch = PAIRS.batch([4, 0, 7], pad=0)
     assert batch.first.tokens.tolist() == [[2, 14, 3], [2, 10, 3], [2, 17, 3]]
     assert batch.second.keys.sum(1).tolist() == [len(PAIRS.second[i]) for i in (4, 0, 7)]

@@ -1,4 +1,4 @@
-"""Waveforms and spectrograms, beside the equations and transformers' own."""
+"""Waveforms and spectrograms, compared with the equations and with transformers."""
 
 import io
 import math
@@ -65,12 +65,12 @@ def test_channels_are_averaged():
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"", "not a WAV"),
-        (b"RIFF1234WAVE", "not a WAV"),
-        (b"ID3 some mp3 or other", "not a WAV"),
-        (wav(b""), "without a sample"),
-        (wav(b"\0\0" * 9000, rate=10)[:60], "samples a second"),
-        (wav(b"\0\0" * 8, rate=5), "samples a second"),
+        (b"", "must be a WAV"),
+        (b"RIFF1234WAVE", "must be a WAV"),
+        (b"ID3 some mp3 or other", "must be a WAV"),
+        (wav(b""), "has no samples"),
+        (wav(b"\0\0" * 9000, rate=10)[:60], "of 1,000 to 768,000 Hz are allowed"),
+        (wav(b"\0\0" * 8, rate=5), "of 1,000 to 768,000 Hz are allowed"),
     ],
 )
 def test_what_is_no_sound_is_refused_with_its_name(data, message):
@@ -88,8 +88,8 @@ def test_a_sound_that_ends_before_its_last_sample_is_refused(read, width, channe
     with pytest.raises(DataError) as error:
         read(whole[:-missing], "short.wav")
     assert error.value.what == (
-        "the file is cut short: its header announces 6,000 bytes of samples, and "
-        f"{6000 - missing:,} are there"
+        "the file is truncated: its header declares 6,000 bytes of samples, but "
+        f"it has {6000 - missing:,}"
     )
     assert error.value.where == "short.wav"
 
@@ -108,15 +108,15 @@ def test_a_sound_that_says_it_lasts_for_hours_is_refused_before_it_is_read():
 
 @pytest.mark.parametrize(("old", "new"), [(44_100, 16_000), (8000, 16_000), (16_000, 11_025)])
 def test_another_rate_keeps_a_tone_and_its_length(old, new):
-    found = resampled(Waveform(tone(440, old), old), new)
-    assert found.rate == new and len(found.samples) == math.ceil(old // 2 * new / old)
-    wanted = torch.sin(2 * math.pi * 440 * torch.arange(len(found.samples)) / new)
-    torch.testing.assert_close(found.samples[300:-300], wanted[300:-300], atol=1e-3, rtol=0)
+    result = resampled(Waveform(tone(440, old), old), new)
+    assert result.rate == new and len(result.samples) == math.ceil(old // 2 * new / old)
+    expected = torch.sin(2 * math.pi * 440 * torch.arange(len(result.samples)) / new)
+    torch.testing.assert_close(result.samples[300:-300], expected[300:-300], atol=1e-3, rtol=0)
 
 
-def test_what_the_new_rate_cannot_hold_goes():
-    found = resampled(Waveform(tone(9000, 44_100), 44_100), 16_000)
-    assert found.samples[300:-300].abs().max() < 0.01
+def test_frequencies_above_half_of_the_new_rate_are_removed():
+    result = resampled(Waveform(tone(9000, 44_100), 44_100), 16_000)
+    assert result.samples[300:-300].abs().max() < 0.01
     same = Waveform(tone(50, 8000), 8000)
     assert resampled(same, 8000) is same
 
@@ -136,7 +136,7 @@ def test_filters_and_spectrogram_are_those_of_transformers(config):
     np.testing.assert_allclose(mel_filters(config).numpy(), bank.T, atol=1e-6)
     torch.manual_seed(0)
     sound = Waveform(0.1 * torch.randn(config.hop * 9 + config.window), config.rate)
-    wanted = spectrogram(
+    expected = spectrogram(
         sound.samples.double().numpy(),
         np.hanning(config.window + 1)[:-1],
         config.window,
@@ -147,12 +147,12 @@ def test_filters_and_spectrogram_are_those_of_transformers(config):
         mel_filters=bank,
         log_mel="log",
     )
-    found = log_mel(sound, config)
-    assert found.shape == (config.mels, 10)
-    np.testing.assert_allclose(found.numpy(), wanted, atol=2e-5)
+    result = log_mel(sound, config)
+    assert result.shape == (config.mels, 10)
+    np.testing.assert_allclose(result.numpy(), expected, atol=2e-5)
 
 
-def test_a_tone_stands_in_the_band_of_its_frequency_and_silence_at_the_floor():
+def test_a_tone_is_in_the_band_of_its_frequency_and_silence_at_the_floor():
     for hertz in (300, 1100, 2500):
         row = log_mel(Waveform(tone(hertz, 8000), 8000), SMALL).mean(1).argmax().item()
         edges = frequency(
@@ -177,7 +177,7 @@ def test_impossible_settings_are_named():
 
 
 @pytest.mark.parametrize("rate", [8000, 16_000, 44_100])
-def test_a_sound_is_a_picture_with_low_tones_below_and_silence_black(rate):
+def test_a_sound_is_an_image_with_low_tones_at_the_bottom_and_black_silence(rate):
     def packed(wave):
         return wav((wave * 32767).short().numpy().tobytes(), rate=rate)
 
@@ -189,5 +189,5 @@ def test_a_sound_is_a_picture_with_low_tones_below_and_silence_black(rate):
     assert silent.max() == 0 and low.max() > 150
 
 
-def test_a_sound_is_told_by_how_it_begins():
+def test_a_sound_is_recognised_by_its_first_bytes():
     assert is_sound(wav(b"\0\0")) and not is_sound(b"RIFF1234WEBPVP8 ") and not is_sound(b"")

@@ -1,4 +1,4 @@
-"""Running text on disk: what went in comes out, and nothing else is let in."""
+"""Running text on disk: it is read back unchanged, and damaged files are refused."""
 
 import json
 
@@ -89,16 +89,16 @@ def _facts(folder, **changes):
     ("damage", "says"),
     [
         (lambda f: _facts(f, format=2), "format"),
-        (lambda f: _facts(f, tokens=5), "bytes where"),
+        (lambda f: _facts(f, tokens=5), "the file must have .* bytes"),
         (lambda f: _facts(f, tokens=-1), "format"),
         (lambda f: _facts(f, dtype="float64"), "format"),
         (lambda f: _facts(f, tokenizer="abc"), "another tokenizer"),
         (lambda f: (f / "ids.bin").unlink(), "missing"),
         (lambda f: (f / "ids.bin").write_bytes(b"\xff" * (f / "ids.bin").stat().st_size), "ids"),
-        (lambda f: (f / "offsets.bin").write_bytes(bytes(32)), "do not rise"),
+        (lambda f: (f / "offsets.bin").write_bytes(bytes(32)), "must start at 0 and increase"),
         (
             lambda f: (f / "offsets.bin").write_bytes(np.array([0, 9, 20, 30], "<i8").tobytes()),
-            "does not begin where",
+            "must be that of a <bos>",
         ),
         (lambda f: (f / "text.json").write_text("{"), "JSON"),
     ],

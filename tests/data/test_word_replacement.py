@@ -1,4 +1,4 @@
-"""Copies of texts in which words are replaced: which, by which, and the same in every epoch."""
+"""Copies of texts in which words are replaced by similar words, the same in every epoch."""
 
 import numpy as np
 import pytest
@@ -20,30 +20,30 @@ def near(asked=range(8), most=1):
 
 
 def test_neighbours_are_the_nearest_whole_words_whatever_their_length():
-    found = near()
-    assert {i: found.nearest[found.rows[i]].tolist() for i in (2, 3, 4, 5)} == {
+    result = near()
+    assert {i: result.nearest[result.rows[i]].tolist() for i in (2, 3, 4, 5)} == {
         2: [3],
         3: [2],
         4: [5],
         5: [4],
     }
-    assert found.rows[[0, 1, 6]].tolist() == [-1, -1, -1]
+    assert result.rows[[0, 1, 6]].tolist() == [-1, -1, -1]
     assert near([2]).rows.tolist() == [-1, -1, 0, -1, -1, -1, -1, -1]
     two = near(most=2)
     assert two.nearest[two.rows[2]].tolist() == [3, 4]  # itself is none of them
 
 
-def test_words_of_several_pieces_and_marks_stay():
-    found = near().replaced(ROWS[1], 1.0, np.random.default_rng(0))
-    assert found[:3] == [0, 3, 6] and found[3] == 4 and found[-1] == 1
+def test_words_of_several_tokens_and_special_tokens_are_kept():
+    result = near().replaced(ROWS[1], 1.0, np.random.default_rng(0))
+    assert result[:3] == [0, 3, 6] and result[3] == 4 and result[-1] == 1
     assert near().replaced(ROWS[0], 1.0, np.random.default_rng(0)) == [0, 3, 5, 1]
     assert near([]).replaced(ROWS[0], 1.0, np.random.default_rng(0)) == ROWS[0]
 
 
 def test_a_share_of_the_words_is_replaced_by_all_of_their_neighbours():
     row = [2] * 4000
-    found = near(most=2).replaced(row, 0.4, np.random.default_rng(1))
-    counts = np.bincount(found, minlength=5)
+    result = near(most=2).replaced(row, 0.4, np.random.default_rng(1))
+    counts = np.bincount(result, minlength=5)
     assert counts[2] / 4000 == pytest.approx(0.6, abs=0.03)
     assert counts[3] / 4000 == pytest.approx(0.2, abs=0.03)
     assert counts[3] + counts[4] == 4000 - counts[2]
@@ -63,7 +63,7 @@ def test_copies_follow_the_texts_and_are_the_same_each_time():
     assert any(list(other.row(i)) != list(texts.row(i)) for i in range(2, 8))
 
 
-def test_pairs_keep_their_kinds_of_token():
+def test_pairs_keep_their_segment_ids():
     types = [[0, 0, 1, 1], [0, 0, 0, 1, 1, 1]]
     texts = AugmentedTexts(rows=ROWS, types=types, neighbours=near(), copies=1, share=1.0)
     assert texts.batch([3, 0], pad=0).types.tolist() == [types[1], [*types[0], 0, 0]]

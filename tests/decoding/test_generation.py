@@ -26,7 +26,7 @@ def model(seed=0, **changes):
     return gpt(seed, TOKENIZER.size, sharp=3.0, **changes)
 
 
-def asked(**changes):
+def settings(**changes):
     return GenerationConfig(**({"max_tokens": 12, "temperature": 1.0, "seed": 3} | changes))
 
 
@@ -75,9 +75,9 @@ def test_a_long_output_is_decoded_in_short_windows():
 @pytest.mark.parametrize("draft", [None, PromptLookup(2, 4), ModelDraft(model(1), 3)])
 @pytest.mark.parametrize("changes", [{}, {"temperature": 0.0}, {"stop": ("a", "\x10", "e")}])
 def test_streamed_is_whole_and_alone_is_in_company(changes, draft):
-    config = asked(**changes)
-    together = generate(model(), TOKENIZER, PROMPTS, config, draft)
-    for prompt, (best,) in zip(PROMPTS, together, strict=True):
+    config = settings(**changes)
+    outputs = generate(model(), TOKENIZER, PROMPTS, config, draft)
+    for prompt, (best,) in zip(PROMPTS, outputs, strict=True):
         ((alone,),) = generate(model(), TOKENIZER, [prompt], config, draft)
         assert (alone.text, alone.tokens, alone.reason) == (best.text, best.tokens, best.reason)
         assert "".join(stream(model(), TOKENIZER, prompt, config, draft)) == best.text
@@ -86,54 +86,54 @@ def test_streamed_is_whole_and_alone_is_in_company(changes, draft):
 
 
 def test_each_sample_comes_again_from_its_own_seed():
-    (three,) = generate(model(), TOKENIZER, ["ab"], asked(samples=3, alternatives=2))
+    (three,) = generate(model(), TOKENIZER, ["ab"], settings(samples=3, alternatives=2))
     assert len({c.tokens for c in three}) == 3
     for sample in three:
-        again = generate(model(), TOKENIZER, ["ab"], asked(seed=sample.seed))[0][0]
+        again = generate(model(), TOKENIZER, ["ab"], settings(seed=sample.seed))[0][0]
         assert again.text == sample.text
         assert all(len(best) == 2 for best in sample.alternatives)
 
 
 @pytest.mark.parametrize("groups", [1, 2])
 def test_beams_are_told_as_if_written_token_by_token(groups):
-    config = asked(beam=4, beam_groups=groups, samples=2, stop=("e",))
+    config = settings(beam=4, beam_groups=groups, samples=2, stop=("e",))
     for prompt, best in zip(PROMPTS, generate(model(), TOKENIZER, PROMPTS, config), strict=True):
         assert len({c.tokens for c in best}) == len(best) == 2
         for c in best:
-            own = log_probabilities(model(), TOKENIZER.begin(prompt), c.tokens)
-            assert list(c.log_probabilities) == pytest.approx(own, abs=1e-5)
+            expected = log_probabilities(model(), TOKENIZER.begin(prompt), c.tokens)
+            assert list(c.log_probabilities) == pytest.approx(expected, abs=1e-5)
             assert "e" not in c.text
 
 
 def test_what_is_forced_stands_first_and_what_is_forbidden_nowhere():
-    likely = generate(model(), TOKENIZER, ["ab"], asked(temperature=0.0))[0][0]
+    likely = generate(model(), TOKENIZER, ["ab"], settings(temperature=0.0))[0][0]
     letter = next(p for t in likely.tokens if (p := TOKENIZER.decode([t])).isalpha())
-    config = asked(temperature=0.0, force="né ", forbid=(letter,))
-    found = generate(model(), TOKENIZER, ["ab", ""], config)
-    assert all(c.text.startswith("né ") and letter not in c.text[3:] for (c,) in found)
-    biased = asked(bias=("Q=90",))
+    config = settings(temperature=0.0, force="né ", forbid=(letter,))
+    outputs = generate(model(), TOKENIZER, ["ab", ""], config)
+    assert all(c.text.startswith("né ") and letter not in c.text[3:] for (c,) in outputs)
+    biased = settings(bias=("Q=90",))
     assert generate(model(), TOKENIZER, ["ab"], biased)[0][0].text == "Q" * 12
 
 
 def test_edges():
     small = model(max_length=8)
-    assert generate(small, TOKENIZER, [], asked()) == []
-    with pytest.raises(UsageError, match="12 tokens are more than the 8"):
-        generate(small, TOKENIZER, ["b", "b" * 11], asked())
-    (full,) = generate(small, TOKENIZER, ["b" * 5], asked(min_tokens=12))[0]
+    assert generate(small, TOKENIZER, [], settings()) == []
+    with pytest.raises(UsageError, match="12 tokens, but the model's context is 8"):
+        generate(small, TOKENIZER, ["b", "b" * 11], settings())
+    (full,) = generate(small, TOKENIZER, ["b" * 5], settings(min_tokens=12))[0]
     assert (len(full.tokens), full.reason) == (3, "context")
     with pytest.raises(UsageError, match="draft"):
-        generate(small, TOKENIZER, ["b"], asked(beam=2), PromptLookup())
-    with pytest.raises(UsageError, match="one output"):
-        next(stream(small, TOKENIZER, "b", asked(samples=2)))
+        generate(small, TOKENIZER, ["b"], settings(beam=2), PromptLookup())
+    with pytest.raises(UsageError, match="one sampled output"):
+        next(stream(small, TOKENIZER, "b", settings(samples=2)))
     for wrong in ({"stop": ("",)}, {"beam": 3, "beam_groups": 2}, {"min_tokens": 13}):
         with pytest.raises(ValueError):
-            asked(**wrong)
+            settings(**wrong)
 
 
 @pytest.mark.parametrize("how", [{}, {"temperature": 0.0}, {"beam": 3}, {"lookup": 2}])
 def test_what_pads_a_vocabulary_is_never_written(how):
     """Models are made wider than their tokenizer, to a round number."""
     padded = gpt(1, TOKENIZER.size + 40, sharp=0.2)
-    found = generate(padded, TOKENIZER, PROMPTS, asked(max_tokens=30, **how))
-    assert all(token < TOKENIZER.size for (one,) in found for token in one.tokens)
+    outputs = generate(padded, TOKENIZER, PROMPTS, settings(max_tokens=30, **how))
+    assert all(token < TOKENIZER.size for (output,) in outputs for token in output.tokens)

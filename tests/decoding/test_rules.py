@@ -45,13 +45,13 @@ def keep(row, tokens):
 
 def fewest(row, key, mass):
     """The fewest tokens by falling key, with all that are tied with the last."""
-    p, held, kept = softmax(row), 0.0, []
+    p, total, allowed = softmax(row), 0.0, []
     for i in sorted(range(len(row)), key=lambda i: -key[i]):
-        if held >= mass and key[i] != key[kept[-1]]:
+        if total >= mass and key[i] != key[allowed[-1]]:
             break
-        kept.append(i)
-        held += p[i]
-    return keep(row, kept)
+        allowed.append(i)
+        total += p[i]
+    return keep(row, allowed)
 
 
 def typical(row, mass):
@@ -60,13 +60,13 @@ def typical(row, mass):
     return fewest(row, [-abs(-math.log(x) - entropy) if x else -INF for x in p], mass)
 
 
-def repetition(row, seen, value):
-    return [(x / value if x > 0 else x * value) if i in seen else x for i, x in enumerate(row)]
+def repetition(row, tokens, value):
+    return [(x / value if x > 0 else x * value) if i in tokens else x for i, x in enumerate(row)]
 
 
-def no_repeat(row, seen, size):
-    runs = {tuple(seen[i : i + size]) for i in range(len(seen) - size + 1)}
-    last = tuple(seen[len(seen) - size + 1 :]) if len(seen) >= size - 1 else None
+def no_repeat(row, tokens, size):
+    runs = {tuple(tokens[i : i + size]) for i in range(len(tokens) - size + 1)}
+    last = tuple(tokens[len(tokens) - size + 1 :]) if len(tokens) >= size - 1 else None
     return [-INF if last is not None and (*last, i) in runs else x for i, x in enumerate(row)]
 
 
@@ -191,12 +191,12 @@ def test_a_rule_does_what_its_definition_says(name):
     for seed in range(40):
         logits, written = some_logits(seed), some_writing(seed, length=seed % 9)
         untouched = logits.clone()
-        found = rule(logits, written)
+        result = rule(logits, written)
         expected = [
             plain(row, list(w.prompt), w.tokens)
             for row, w in zip(logits.tolist(), written, strict=True)
         ]
-        torch.testing.assert_close(found, torch.tensor(expected, dtype=found.dtype))
+        torch.testing.assert_close(result, torch.tensor(expected, dtype=result.dtype))
         assert torch.equal(logits, untouched), "the rule wrote into its input"
 
 
@@ -222,14 +222,14 @@ def test_tokens_tied_with_the_last_one_kept_all_stay(values, mass):
     """Whole numbers tie often; what stays must be closed under ties."""
     logits, nothing = torch.tensor([values], dtype=torch.float64), [Writing()]
     for rule in (TopP(mass), Typical(mass), MinP(mass), TopK(1 + round(mass * 7))):
-        kept = rule(logits, nothing)[0].isfinite()
-        assert bool(kept.any())
+        allowed = rule(logits, nothing)[0].isfinite()
+        assert bool(allowed.any())
         for value in set(values):
-            assert len({bool(kept[i]) for i in range(V) if values[i] == value}) == 1
-    held = sum(
+            assert len({bool(allowed[i]) for i in range(V) if values[i] == value}) == 1
+    total = sum(
         softmax(values)[i] for i in range(V) if bool(TopP(mass)(logits, nothing)[0, i] > -INF)
     )
-    assert held >= mass - 1e-9
+    assert total >= mass - 1e-9
 
 
 def test_a_rule_that_keeps_everything_changes_nothing():

@@ -52,7 +52,7 @@ MODELS = {
 }
 
 
-def asked(rules=(), **changes):
+def sampling(rules=(), **changes):
     return Sampling(**({"eos": EOS, "max_tokens": 9, "rules": rules} | changes))
 
 
@@ -65,12 +65,12 @@ def outcome(row):
 def test_a_row_gets_in_any_company_what_it_gets_alone(name, kind):
     model, prompts, rules = gpt(1, **MODELS[kind]), some_prompts(5), RULES[name]
     seeds = [[7, 8], [7], [1, 2, 3], [9], [4]]
-    together = sample(model, prompts, asked(rules), seeds)
-    assert [len(rows) for rows in together] == [2, 1, 3, 1, 1]
-    for item, (prompt, rows) in enumerate(zip(prompts, together, strict=True)):
+    samples = sample(model, prompts, sampling(rules), seeds)
+    assert [len(rows) for rows in samples] == [2, 1, 3, 1, 1]
+    for item, (prompt, rows) in enumerate(zip(prompts, samples, strict=True)):
         for row in rows:
-            own = [Prefix([r.tokens[item]]) if isinstance(r, Prefix) else r for r in rules]
-            alone = sample(model, [prompt], asked(own), [[row.seed]])[0][0]
+            rules_alone = [Prefix([r.tokens[item]]) if isinstance(r, Prefix) else r for r in rules]
+            alone = sample(model, [prompt], sampling(rules_alone), [[row.seed]])[0][0]
             assert outcome(alone) == outcome(row)
             assert alone.log_probabilities == pytest.approx(row.log_probabilities, abs=1e-5)
 
@@ -82,7 +82,7 @@ def test_what_is_drawn_does_not_depend_on_the_cache(name):
     from headway.decoding import apply_rules
     from headway.decoding.sampling import choose
 
-    model, prompts, how = gpt(2), some_prompts(5, seed=3), asked(RULES[name], alternatives=3)
+    model, prompts, how = gpt(2), some_prompts(5, seed=3), sampling(RULES[name], alternatives=3)
     cached = sample(model, prompts, how, [[5]] * 5)
     plain = open_rows(model, prompts, [[5]] * 5, how)
     for row, (twin,) in zip(plain, cached, strict=True):
@@ -92,11 +92,11 @@ def test_what_is_drawn_does_not_depend_on_the_cache(name):
             if token == EOS:
                 break
             log_p = logits.log_softmax(-1)[0]
-            place = len(row.tokens)
-            assert twin.log_probabilities[place] == pytest.approx(float(log_p[token]), abs=1e-5)
+            position = len(row.tokens)
+            assert twin.log_probabilities[position] == pytest.approx(float(log_p[token]), abs=1e-5)
             best = sorted(range(11), key=lambda v: -log_p[v])[:3]
-            assert [v for v, _ in twin.alternatives[place]] == best
-            for v, value in twin.alternatives[place]:
+            assert [v for v, _ in twin.alternatives[position]] == best
+            for v, value in twin.alternatives[position]:
                 assert value == pytest.approx(float(log_p[v]), abs=1e-5)
             row.tokens.append(token)
         assert row.tokens == twin.tokens
@@ -109,7 +109,7 @@ def test_outputs_come_as_often_as_their_probability_says(rules):
     model, prompt = gpt(3, vocabulary=5), [3, 4, 0]
     exact = every_output(model, prompt, 3, rules)
     assert sum(exact.values()) == pytest.approx(1)
-    rows = sample(model, [prompt], asked(rules, max_tokens=3), [list(range(12_000))])[0]
+    rows = sample(model, [prompt], sampling(rules, max_tokens=3), [list(range(12_000))])[0]
     counts = Counter((*row.tokens, *[EOS] * (row.reason == "end")) for row in rows)
     assert surprise(counts, exact) < 4
     wrong = every_output(model, prompt, 3, [*rules, Temperature(0.9)])
@@ -118,8 +118,8 @@ def test_outputs_come_as_often_as_their_probability_says(rules):
 
 def test_the_likeliest_token_each_time_is_greedy_search():
     model, prompts = gpt(4), some_prompts(6)
-    found = sample(model, prompts, asked([Likeliest()]), [[0]] * 6)
-    for prompt, (row,) in zip(prompts, found, strict=True):
+    samples = sample(model, prompts, sampling([Likeliest()]), [[0]] * 6)
+    for prompt, (row,) in zip(prompts, samples, strict=True):
         limits = Limits(prompt[-1], EOS, [9])
         best = greedy_search(model, (torch.tensor([prompt[:-1]], dtype=torch.long),), limits)[0]
         assert tuple(row.tokens) == best.tokens
@@ -127,55 +127,55 @@ def test_the_likeliest_token_each_time_is_greedy_search():
 
 
 def test_who_reads_along_sees_every_token_and_may_end_a_row():
-    model, prompts, how = gpt(5), some_prompts(4), asked([MinLength(9, EOS)])
+    model, prompts, how = gpt(5), some_prompts(4), sampling([MinLength(9, EOS)])
     whole = sample(model, prompts, how, [[1]] * 4)
     rows = open_rows(model, prompts, [[1]] * 4, how)
-    seen = {row.item: [] for row in rows}
+    yielded = {row.item: [] for row in rows}
     for grown in sample_steps(model, rows, how):
         for row in grown:
-            seen[row.item].append(row.tokens[-1])
+            yielded[row.item].append(row.tokens[-1])
             if row.item == 2 and len(row.tokens) == 4:
                 row.end("stop")
     assert [len(row.tokens) for row in rows] == [9, 9, 4, 9]
     assert [row.reason for row in rows] == ["length", "length", "stop", "length"]
     for row, (full,) in zip(rows, whole, strict=True):
-        assert seen[row.item] == row.tokens == full.tokens[: len(row.tokens)]
+        assert yielded[row.item] == row.tokens == full.tokens[: len(row.tokens)]
 
 
 def test_a_prompt_is_read_once_for_all_of_its_samples():
     model, read = gpt(6), []
     start = model.start
     model.start = lambda tokens, keys=None: (read.append(tokens.shape), start(tokens, keys))[1]
-    found = sample(model, [[3, 4, 5], [6, 7]], asked(), [[1, 2, 3, 4], [5]])
+    samples = sample(model, [[3, 4, 5], [6, 7]], sampling(), [[1, 2, 3, 4], [5]])
     assert read == [(2, 2)]
-    assert len({tuple(row.tokens) for row in found[0]}) > 1
+    assert len({tuple(row.tokens) for row in samples[0]}) > 1
 
 
 def test_a_text_ends_with_the_context():
     model, never = gpt(7, max_length=12), [MinLength(99, EOS)]
     prompts = [[3] * 12, [4] * 10, [5] * 3, [6] * 2]
-    found = [rows[0] for rows in sample(model, prompts, asked(never), [[0]] * 4)]
-    assert [len(row.tokens) for row in found] == [1, 3, 9, 9]
-    assert [row.reason for row in found] == ["context", "context", "length", "length"]
-    with pytest.raises(UsageError, match="13 tokens are more than the 12"):
-        sample(model, [[3], [4] * 13], asked(), [[0]] * 2)
+    samples = [rows[0] for rows in sample(model, prompts, sampling(never), [[0]] * 4)]
+    assert [len(row.tokens) for row in samples] == [1, 3, 9, 9]
+    assert [row.reason for row in samples] == ["context", "context", "length", "length"]
+    with pytest.raises(UsageError, match="13 tokens, but the model's context is 12"):
+        sample(model, [[3], [4] * 13], sampling(), [[0]] * 2)
 
 
 def test_nothing_asked_is_nothing_written():
     model = gpt()
-    assert sample(model, [], asked(), []) == []
-    assert sample(model, [[3]], asked(), [[]]) == [[]]
-    (row,) = sample(model, [[3, 4]], asked(max_tokens=0), [[1]])[0]
+    assert sample(model, [], sampling(), []) == []
+    assert sample(model, [[3]], sampling(), [[]]) == [[]]
+    (row,) = sample(model, [[3, 4]], sampling(max_tokens=0), [[1]])[0]
     assert (row.tokens, row.reason) == ([], "length")
 
 
 def test_what_cannot_be_continued_is_refused():
     model = gpt()
     with pytest.raises(ValueError, match="prompt 2 is empty"):
-        sample(model, [[3], []], asked(), [[0]] * 2)
+        sample(model, [[3], []], sampling(), [[0]] * 2)
     with pytest.raises(ValueError, match="seeds for 1 prompts"):
-        sample(model, [[3], [4]], asked(), [[0]])
+        sample(model, [[3], [4]], sampling(), [[0]])
     with pytest.raises(UsageError, match="every token is forbidden"):
-        sample(model, [[3]], asked([Bias(dict.fromkeys(range(11), -math.inf))]), [[0]])
+        sample(model, [[3]], sampling([Bias(dict.fromkeys(range(11), -math.inf))]), [[0]])
     with pytest.raises(ValueError, match="max_tokens=-1"):
-        asked(max_tokens=-1)
+        sampling(max_tokens=-1)

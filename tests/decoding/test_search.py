@@ -55,11 +55,11 @@ def test_a_beam_as_wide_as_all_beginnings_is_exhaustive_search(seed, alpha):
     model, source = small_model(seed), torch.tensor([[3, 5, 4, 2]])
     expected = every_output(model, source, alpha)[:5]
     limit = Limits(BOS, EOS, [LONGEST], [Forbidden([[PAD], [BOS]])])
-    found = beam_search(
+    hypotheses = beam_search(
         model, (source, None), limit, width=len(WORDS) ** LONGEST, alpha=alpha, num_best=5
     )
-    assert [h.tokens for h in found[0]] == [words for _, words in expected]
-    for hypothesis, (score, _) in zip(found[0], expected, strict=True):
+    assert [h.tokens for h in hypotheses[0]] == [words for _, words in expected]
+    for hypothesis, (score, _) in zip(hypotheses[0], expected, strict=True):
         assert hypothesis.score == pytest.approx(score, abs=1e-5)
 
 
@@ -70,19 +70,21 @@ def test_a_beam_of_one_is_greedy_or_better(name):
     model, rows = family.build(), some_rows(6, seed=3)
     greedy = greedy_search(model, family.inputs(rows), limits(rows))
     beam = beam_search(model, family.inputs(rows), limits(rows), width=1, alpha=0.0)
-    for one, (best, *_) in zip(greedy, beam, strict=True):
-        shared = min(len(one.tokens), len(best.tokens))
-        assert one.tokens[:shared] == best.tokens[:shared]
-        if one.finished:  # greedy says when it was cut; the beam forces an end
-            assert best.log_probability >= one.log_probability - 1e-4
+    for hypothesis, (best, *_) in zip(greedy, beam, strict=True):
+        shared = min(len(hypothesis.tokens), len(best.tokens))
+        assert hypothesis.tokens[:shared] == best.tokens[:shared]
+        if hypothesis.finished:  # greedy says when it was cut; the beam forces an end
+            assert best.log_probability >= hypothesis.log_probability - 1e-4
 
 
 def test_a_wider_beam_never_finds_a_worse_best_in_these_models():
     scores = []
     for width in (1, 3, 9, 81):
         limit = Limits(BOS, EOS, [LONGEST], [Forbidden([[PAD], [BOS]])])
-        found = beam_search(small_model(1), (torch.tensor([[3, 4, 2]]), None), limit, width=width)
-        scores.append(found[0][0].score)
+        hypotheses = beam_search(
+            small_model(1), (torch.tensor([[3, 4, 2]]), None), limit, width=width
+        )
+        scores.append(hypotheses[0][0].score)
     assert scores == sorted(scores)
 
 
@@ -90,8 +92,10 @@ def test_a_wider_beam_never_finds_a_worse_best_in_these_models():
 def test_log_probabilities_are_the_models_own():
     family = MODELS["translator"]
     model, rows = family.build(), some_rows(5, seed=8)
-    found = beam_search(model, family.inputs(rows), limits(rows), width=4, num_best=3, alpha=0.6)
-    for row, best in zip(rows, found, strict=True):
+    hypotheses = beam_search(
+        model, family.inputs(rows), limits(rows), width=4, num_best=3, alpha=0.6
+    )
+    for row, best in zip(rows, hypotheses, strict=True):
         for h in best:
             logits = family.full(model, [row], torch.tensor([[BOS, *h.tokens]]))[0].double()
             logits[:, [PAD, BOS]] = -torch.inf
@@ -123,9 +127,9 @@ def test_greedy_stops_at_each_rows_own_limit():
     model.output.weight.data[EOS] = 0
     model.output.weight.data[5] *= 50  # would write 5 for ever, or nearly so
     short = replace(limits(rows), max_lengths=[0, 1, 5, 3])
-    found = greedy_search(model, family.inputs(rows), short)
-    assert all(len(h.tokens) <= n for h, n in zip(found, [0, 1, 5, 3], strict=True))
-    assert any(not h.finished for h in found)
+    hypotheses = greedy_search(model, family.inputs(rows), short)
+    assert all(len(h.tokens) <= n for h, n in zip(hypotheses, [0, 1, 5, 3], strict=True))
+    assert any(not h.finished for h in hypotheses)
 
 
 def test_impossible_beams_are_refused():
@@ -159,9 +163,9 @@ def test_groups_that_avoid_each_other_differ_and_keep_the_models_own_scores():
     family = MODELS["gpt"]
     model, rows = family.build(), some_rows(4, seed=4)
     how = {"width": 3, "num_best": 3, "groups": 3}
-    found = beam_search(model, family.inputs(rows), limits(rows), diversity=50.0, **how)
-    one = beam_search(model, family.inputs(rows), limits(rows), width=1)
-    for i, (best, (first,)) in enumerate(zip(found, one, strict=True)):
+    hypotheses = beam_search(model, family.inputs(rows), limits(rows), diversity=50.0, **how)
+    single = beam_search(model, family.inputs(rows), limits(rows), width=1)
+    for i, (best, (first,)) in enumerate(zip(hypotheses, single, strict=True)):
         begun = [h.tokens[0] for h in best if h.tokens]
         assert len(set(begun)) == len(begun), "each group begins with its own token"
         assert first.tokens in {h.tokens for h in best}

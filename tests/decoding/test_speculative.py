@@ -24,7 +24,7 @@ from headway.decoding.speculative import Proposal
 from tests.fixtures.written_language import EOS, every_output, gpt, some_prompts, surprise
 
 
-def asked(rules=(), **changes):
+def sampling(rules=(), **changes):
     return Sampling(**({"eos": EOS, "max_tokens": 12, "rules": rules} | changes))
 
 
@@ -54,7 +54,7 @@ def counts_of(rows):
 def test_outputs_come_as_often_as_their_probability_says(kind, rules):
     model, prompt = gpt(3, vocabulary=5), [3, 4, 0, 3]
     rows = speculated(
-        model, [prompt], asked(rules, max_tokens=3), [list(range(1500))], drafts(5)[kind]
+        model, [prompt], sampling(rules, max_tokens=3), [list(range(1500))], drafts(5)[kind]
     )
     assert surprise(counts_of(rows), every_output(model, prompt, 3, rules)) < 4
 
@@ -62,16 +62,18 @@ def test_outputs_come_as_often_as_their_probability_says(kind, rules):
 def test_without_the_residual_distribution_the_outputs_are_seen_to_be_wrong(monkeypatch):
     """A planted bug: what replaces a refused token is drawn from p instead of p - q."""
 
-    def careless(p, proposal, place, row):
-        token, at = proposal.tokens[place], len(row.tokens)
-        share = float(p[token]) / float(proposal.weights[place][token])
-        if speculative.uniform(row.seed, at, "keep") < share:
+    def careless(p, proposal, offset, row):
+        token, position = proposal.tokens[offset], len(row.tokens)
+        ratio = float(p[token]) / float(proposal.weights[offset][token])
+        if speculative.uniform(row.seed, position, "keep") < ratio:
             return token
-        return speculative.draw(p[None], [speculative.uniform(row.seed, at)])[0]
+        return speculative.draw(p[None], [speculative.uniform(row.seed, position)])[0]
 
-    monkeypatch.setattr(speculative, "_keep_or_replace", careless)
+    monkeypatch.setattr(speculative, "_accept_or_resample", careless)
     model, prompt = gpt(3, vocabulary=5), [3, 4, 0, 3]
-    rows = speculated(model, [prompt], asked(max_tokens=3), [list(range(1500))], drafts(5)["far"])
+    rows = speculated(
+        model, [prompt], sampling(max_tokens=3), [list(range(1500))], drafts(5)["far"]
+    )
     assert surprise(counts_of(rows), every_output(model, prompt, 3)) > 8
 
 
@@ -80,7 +82,7 @@ def test_without_the_residual_distribution_the_outputs_are_seen_to_be_wrong(monk
 def test_greedy_output_is_identical(kind, rules):
     for seed in range(4):
         model, prompts = gpt(seed, max_length=20), some_prompts(5, seed=seed)
-        how = asked([*rules, Likeliest()], alternatives=2)
+        how = sampling([*rules, Likeliest()], alternatives=2)
         plain = sample(model, prompts, how, [[0]] * 5)
         rows = speculated(model, prompts, how, [[0]] * 5, drafts()[kind])
         for (twin,), row in zip(plain, rows, strict=True):
@@ -90,7 +92,7 @@ def test_greedy_output_is_identical(kind, rules):
 
 
 def test_copied_proposals_change_no_token_of_any_sample():
-    model, prompts, how = gpt(5), some_prompts(5), asked([Temperature(0.8)])
+    model, prompts, how = gpt(5), some_prompts(5), sampling([Temperature(0.8)])
     seeds = [[1, 2], [3], [4, 5, 6], [7], [8]]
     plain = [row for rows in sample(model, prompts, how, seeds) for row in rows]
     rows = speculated(model, prompts, how, seeds, PromptLookup(1, 6))
@@ -102,7 +104,7 @@ def test_copied_proposals_change_no_token_of_any_sample():
 def test_a_row_gets_in_any_company_what_it_gets_alone(kind, rules):
     """Also where rows come to the end of the context, of the model's or of the draft's."""
     model, draft = gpt(2, max_length=16), drafts()[kind]
-    prompts, how = [*some_prompts(5), [3] * 15, [4] * 13], asked(rules)
+    prompts, how = [*some_prompts(5), [3] * 15, [4] * 13], sampling(rules)
     rows = speculated(model, prompts, how, [[i, i + 20] for i in range(7)], draft)
     for row in rows:
         (alone,) = speculated(model, [row.prompt], how, [[row.seed]], draft)
@@ -113,7 +115,7 @@ def test_a_row_gets_in_any_company_what_it_gets_alone(kind, rules):
 def test_a_good_draft_saves_steps_of_the_model():
     model, calls = gpt(1), []
     step = model.step
-    how = asked([Likeliest()], eos=99)
+    how = sampling([Likeliest()], eos=99)
     twin = gpt(1)
     model.step = lambda tokens, state: (calls.append(tokens.shape[1]), step(tokens, state))[1]
     speculated(model, [[3, 4, 5]], how, [[0]], ModelDraft(twin, 3))
@@ -121,7 +123,7 @@ def test_a_good_draft_saves_steps_of_the_model():
 
 
 def test_who_reads_along_may_end_a_row_in_the_middle_of_a_step():
-    model, how = gpt(1), asked([Likeliest()], eos=99)
+    model, how = gpt(1), sampling([Likeliest()], eos=99)
     rows = open_rows(model, [[3, 4], [5]], [[0], [0]], how)
     for grown in speculative_steps(model, rows, how, ModelDraft(gpt(1), 5)):
         for row in grown:
@@ -132,15 +134,15 @@ def test_who_reads_along_may_end_a_row_in_the_middle_of_a_step():
 
 
 def test_what_followed_last_time_is_proposed_again():
-    row = open_rows(gpt(), [[1, 2, 3, 9, 1, 2, 3, 4, 5, 1, 2]], [[0]], asked())
+    row = open_rows(gpt(), [[1, 2, 3, 9, 1, 2, 3, 4, 5, 1, 2]], [[0]], sampling())
     assert PromptLookup(2, 3).propose(row, [9]) == [Proposal([3, 4, 5])]
     assert PromptLookup(2, 3).propose(row, [1]) == [Proposal([3])]
-    assert PromptLookup(3, 3).propose(open_rows(gpt(), [[4, 5, 6]], [[0]], asked()), [9]) == [
+    assert PromptLookup(3, 3).propose(open_rows(gpt(), [[4, 5, 6]], [[0]], sampling()), [9]) == [
         Proposal()
     ]
 
 
 def test_a_draft_of_another_vocabulary_is_refused():
-    with pytest.raises(ValueError, match="7 kinds of tokens, the model 11"):
-        speculated(gpt(), [[3]], asked(), [[0]], ModelDraft(gpt(0, vocabulary=7)))
+    with pytest.raises(ValueError, match="vocabulary of 7 tokens, the model of 11"):
+        speculated(gpt(), [[3]], sampling(), [[0]], ModelDraft(gpt(0, vocabulary=7)))
     assert torch.is_inference_mode_enabled() is False

@@ -34,9 +34,9 @@ def written(writer, tokens):
 def first_stop(text, stop):
     """Up to the stop string that is complete first, the longest of several."""
     for end in range(1, len(text) + 1):
-        found = [end - len(word) for word in stop if text[:end].endswith(word)]
-        if found:
-            return text[: min(found)], True
+        starts = [end - len(word) for word in stop if text[:end].endswith(word)]
+        if starts:
+            return text[: min(starts)], True
     return text, False
 
 

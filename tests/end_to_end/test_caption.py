@@ -86,7 +86,7 @@ def test_where_the_model_looks_becomes_a_picture_once(here, place):
     said = here("caption", "runs/c", "a.png", "b.png", "--plot", "two.svg", code=2)[1]
     assert "one image" in said and not (place / "two.svg").exists()
     said = here("caption", "runs/c", "a.png", "--plot", "x.svg", "--layer", "1", code=2)[1]
-    assert "blocks 0 to 0" in said and not (place / "x.svg").exists()
+    assert "layers are 0 to 0" in said and not (place / "x.svg").exists()
 
 
 def test_eval_scores_every_language_on_the_pictures_called_test_or_on_a_table(here, place):
@@ -115,15 +115,15 @@ def test_wrong_things_are_refused_with_their_place(here, place):
         "does not speak 'fr'" in here("caption", "runs/c", "a.png", "--language", "fr", code=2)[1]
     )
     assert "no such file" in here("caption", "runs/c", "nowhere.png", code=2)[1]
-    assert "which pictures?" in here("caption", "runs/c", code=2)[1]
+    assert "the images are missing" in here("caption", "runs/c", code=2)[1]
     assert "--top 5" in here("caption", "runs/c", "a.png", "--top", "5", code=2)[1]
     (place / "bad.tsv").write_text("image\ten\tde\np/0.png\tx\ty\np/99.png\tx\ty\n")
     said = here("eval", "runs/c", "bad.tsv", code=3)[1]
-    assert "no such picture" in said and "bad.tsv:3" in said
+    assert "no such image file" in said and "bad.tsv:3" in said
     np.savez(place / "two.npz", images=np.zeros((2, 8, 8, 3), np.uint8))
     words = ["train", "caption", "c.tsv", "--data.images", "two.npz", "--data.text", "en"]
     said = here(*words, "--run", "never", code=3)[1]
-    assert "20 rows" in said and "2 pictures" in said and "c.tsv:4" in said
+    assert "20 rows" in said and "2 images" in said and "c.tsv:4" in said
     assert not (place / "runs" / "never").exists()
     assert "holds a captioner" in here("classify", "runs/c", "a.png", code=2)[1]
 

@@ -100,7 +100,7 @@ def test_the_plain_command_chooses_steps_and_rate(place, here):
     said = here(*words, "--run", "dry", "--dry-run")[1]
     assert "minutes for 500 steps" in said and not (place / "runs" / "dry").exists()
     said = here(*words, "--run", "few", "--epochs", "2")[1]
-    steps, batches = map(int, re.search(r"(\d+) steps .* (\d+) batches an epoch", said).groups())
+    steps, batches = map(int, re.search(r"(\d+) steps .* (\d+) batches per epoch", said).groups())
     assert steps == 2 * batches
     lines = (place / "runs" / "few" / "run.yaml").read_text().split("\n")
     told = [line.split("#")[0].strip() for line in lines]

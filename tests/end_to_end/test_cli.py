@@ -124,7 +124,7 @@ def test_the_same_command_again_continues_and_has_nothing_to_do(place):
 
 def test_other_settings_under_the_same_name_are_refused_and_named(place):
     said = fails(2, *train_words(place / "data", "r", "--steps", "31"), cwd=place)
-    assert "training.steps: 30 there, 31 now" in said and "--resume" in said
+    assert "training.steps: 30 in the run, 31 now" in said and "--resume" in said
 
 
 def test_resuming_with_a_change_notes_it_in_the_run(tmp_path):
@@ -133,7 +133,7 @@ def test_resuming_with_a_change_notes_it_in_the_run(tmp_path):
     done = headway(
         "train", "--resume", "runs/r", "--steps", "8", "--optimizer.lr", "1e-4", cwd=tmp_path
     )
-    assert "optimizer.lr was 0.002, is 0.0001" in done.stderr
+    assert "optimizer.lr changed from 0.002 to 0.0001" in done.stderr
     kept = (tmp_path / "runs" / "r" / "run.yaml").read_text()
     assert "optimizer.lr: 0.002 -> 0.0001" in kept and "lr: 0.0001" in kept
 
@@ -163,7 +163,7 @@ def test_yaml_and_flags_flags_win(tmp_path):
         ("train translate data --source en --target de --time soon", 2, "30m"),
         ("train translate data --source en --target de --device tpu", 2, "cuda"),
         ("train translate data --source en --target fr", 2, "'fr'"),
-        ("train translate data --source en --target de --device " + ABSENT, 2, "none here"),
+        ("train translate data --source en --target de --device " + ABSENT, 2, "not available"),
         ("train translate nowhere.tsv --source en --target de", 2, "no such file"),
         ("train translate", 2, "no data"),
         ("train transalte data", 2, "Did you mean translate"),
@@ -210,7 +210,11 @@ def test_data_check_finds_faults_and_passes_clean_data(tmp_path):
     done = headway(
         "data", "check", "data", "--source", "en", "--target", "de", cwd=tmp_path, check=3
     )
-    assert "valid.tsv:12" in done.stdout and "in train" in done.stdout and "empty" in done.stdout
+    assert (
+        "valid.tsv:12" in done.stdout
+        and "in the training set" in done.stdout
+        and "empty" in done.stdout
+    )
     table = headway(
         "data", "check", "data", "--source", "en", "--target", "de", "--json", cwd=tmp_path, check=3
     )
@@ -228,7 +232,7 @@ def test_fetching_emoji_names_and_again(tmp_path):
     first = headway("data", "fetch", "emoji-names", "--target", "de", cwd=tmp_path)
     assert "train" in first.stderr and "new combinations" in first.stderr
     again = headway("data", "fetch", "emoji-names", "--target", "de", cwd=tmp_path)
-    assert "already there" in again.stderr
+    assert "(reused)" in again.stderr
     header = (tmp_path / "data" / "emoji-names-en-de" / "train.tsv").read_text().split("\n")[0]
     assert header == "emoji\ten\tde"
 

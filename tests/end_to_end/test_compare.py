@@ -76,7 +76,7 @@ def test_a_second_call_trains_only_what_is_not_finished(compared):
 def test_other_settings_under_the_same_name_are_refused(compared):
     place, words, _ = compared
     done = headway(*words, "--optimizer.beta1", "0.5", cwd=place, check=2)
-    assert "optimizer.beta1: 0.9 there, 0.5 now" in done.stderr
+    assert "optimizer.beta1: 0.9 in the run, 0.5 now" in done.stderr
 
 
 def test_values_of_a_setting_and_several_seeds(compared):
@@ -141,10 +141,10 @@ def test_models_of_any_task_are_compared(tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("compare", "which plan?"),
+        ("compare", "the plan is missing"),
         ("compare leader", "Did you mean ladder?"),
-        ("compare ladder a b", "what is 'b'?"),
-        ("compare translate data --vary model.num_heads", "must be like model.num_heads=1,2,4"),
+        ("compare ladder a b", "unexpected argument 'b'"),
+        ("compare translate data --vary model.num_heads", "such as model.num_heads=1,2,4"),
         ("compare translate data --vary model.num_heads=1", "at least two variants"),
         ("compare translate data --vary model.num_head=1,2", "Did you mean model.num_heads?"),
         ("compare translate data --vary model.num_heads=1,x", "must be a whole number"),

@@ -142,7 +142,7 @@ def test_a_name_that_is_too_long_is_refused_with_the_limit(place, words, code):
 def test_output_into_a_folder_that_is_missing_is_refused_before_the_work(place):
     reported = headway("embed", "nowhere", "text", "--plot", "a/b/c.svg", cwd=place, check=1).stderr
     assert "cannot write: No such file or directory" in reported
-    assert "a/b is missing: make that folder" in reported and "free" not in reported
+    assert "a/b does not exist: make that folder" in reported and "free" not in reported
 
 
 def test_only_the_console_writes_to_the_streams():

@@ -49,7 +49,7 @@ def test_what_it_looks_at_is_drawn_and_nothing_is_overwritten(here, place):
     [
         ("look runs/dino nowhere.png --output a.png", 2, "nowhere.png"),
         ("look runs/dino words.txt --output a.png", 3, "words.txt"),
-        ("look runs/dino one.png --output a.png --layer 2", 2, "blocks 0 to 1"),
+        ("look runs/dino one.png --output a.png --layer 2", 2, "layers are 0 to 1"),
         ("look runs/dino one.png --output a.png --share 1.5", 2, "--share"),
         ("look runs/dino one.png --output a.gif", 2, ".png"),
         ("look nowhere one.png --output a.png", 2, "nowhere"),

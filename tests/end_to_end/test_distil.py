@@ -214,7 +214,7 @@ def test_help_lists_the_settings_for_the_teacher(place, here):
 def test_another_students_run_of_the_same_name_is_kept(place, students, here):
     run, _ = students("tagged")
     said = here(*distil("answered", "tagged"), code=2)[1]
-    assert "runs/tagged is a run of distil with settings for another kind" in said
+    assert "runs/tagged has a run of distil with the settings of another kind" in said
     other = ("--training.teacher", "runs/answerer", "--training.steps", "61")
     said = here("train", "--resume", "runs/tagged", *other, code=2)[1]
     assert "is a model of question_answering, and this run learns from one of tagging" in said

@@ -84,7 +84,7 @@ def test_guesses_as_json_are_those_of_the_bundle(here, bundle):
 def test_vectors_are_written_in_every_form(place, here, bundle, tmp_path):
     expected = bundle.embed(TEXTS).numpy()
     said = here("embed", "enc", "t.txt", "--output", str(tmp_path / "v.npz"))[1]
-    assert f"{len(TEXTS)} texts, 24 numbers each" in said and "similar enc" in said
+    assert f"{len(TEXTS)} texts, vectors of width 24" in said and "similar enc" in said
     found = np.load(tmp_path / "v.npz")
     assert np.array_equal(found["vectors"], expected) and found["texts"].tolist() == TEXTS
     assert found["vectors"].dtype == np.float32 and "labels" not in found
@@ -106,7 +106,7 @@ def test_one_endless_text_does_not_make_all_of_them_as_long(here, tmp_path, monk
     (tmp_path / "long.txt").write_text("\n".join([*TEXTS, "fox " * 20]) + "\n")
     path = tmp_path / "v.npz"
     said = here("embed", "enc", str(tmp_path / "long.txt"), "--output", str(path), code=2)[1]
-    assert "of 79 letters" in said and "jsonl" in said and not path.exists()
+    assert "79 characters" in said and "jsonl" in said and not path.exists()
     here("embed", "enc", "t.txt", "--output", str(path))
 
 
@@ -180,7 +180,7 @@ def test_vectors_once_written_are_searched_without_their_texts(here, tmp_path, h
     found = {row["text"]: row["cosine"] for row in map(json.loads, out.splitlines())}
     assert found == pytest.approx(dict(zip(TEXTS, cosines.tolist(), strict=True)), abs=1e-4)
     assert len(out.splitlines()) == len(TEXTS) and next(iter(found)) == TEXTS[7]
-    assert ("[CLS]" in said) == bool(kind)
+    assert ("with pooling first" in said) == bool(kind)
     # the numbers are those of the file, not made again
     stored = dict(np.load(path))
     stored["vectors"][7] = -stored["vectors"][4]
@@ -194,14 +194,17 @@ def test_vectors_of_another_model_are_refused_and_damaged_ones_too(here, place, 
     path = tmp_path / "v.npz"
     vectors = np.ones((2, 24), np.float32)
     wrong = {
-        "another one": {"texts": np.array(["a", "b"]), "vectors": vectors},
-        "not this model's": {"texts": np.array(["a", "b"]), "vectors": vectors[:, :7]},
-        "no array 'vectors'": {"texts": np.array(["a", "b"])},
-        "2 x 24 of int64": {"texts": np.array(["a", "b"]), "vectors": vectors.astype(int)},
+        "computed by another model": {"texts": np.array(["a", "b"]), "vectors": vectors},
+        "embeds the first text differently": {
+            "texts": np.array(["a", "b"]),
+            "vectors": vectors[:, :7],
+        },
+        "must have an array 'vectors'": {"texts": np.array(["a", "b"])},
+        "int64 with shape 2 x 24": {"texts": np.array(["a", "b"]), "vectors": vectors.astype(int)},
         "finite": {"texts": np.array(["a", "b"]), "vectors": vectors * np.nan},
-        "for 2 vectors": {"texts": np.array(["a"]), "vectors": vectors},
-        "of float32 for": {"texts": vectors, "vectors": vectors},
-        "no text": {"texts": np.array([], "U1"), "vectors": vectors[:0]},
+        "one text for each of the 2 vectors": {"texts": np.array(["a"]), "vectors": vectors},
+        "2 vectors, but it is float32": {"texts": vectors, "vectors": vectors},
+        "the file has no texts": {"texts": np.array([], "U1"), "vectors": vectors[:0]},
     }
     for part, arrays in wrong.items():
         np.savez(path, **arrays)
@@ -209,8 +212,8 @@ def test_vectors_of_another_model_are_refused_and_damaged_ones_too(here, place, 
     np.savez(path, texts=np.array([print], object), vectors=vectors)
     assert "can run code" in here("similar", "enc", "fox", str(path), code=3)[1]
     path.write_bytes(path.read_bytes()[:90])
-    assert "not an .npz file" in here("similar", "enc", "fox", str(path), code=3)[1]
-    assert "alone" in here("similar", "enc", "fox", str(path), "t.txt", code=2)[1]
+    assert "cannot be read as .npz" in here("similar", "enc", "fox", str(path), code=3)[1]
+    assert "name only the .npz file" in here("similar", "enc", "fox", str(path), "t.txt", code=2)[1]
     assert "no such file" in here("similar", "enc", "fox", "nowhere.npz", code=2)[1]
 
 
@@ -248,7 +251,7 @@ def test_an_encoder_is_trained_evaluated_and_used(place, here):
     own = json.loads(here("eval", "runs/e", "--json")[0])
     assert own["reciprocal_rank"] == pytest.approx(shown["best"])
     assert here("similar", "runs/e", "the fox sleeps at the lake", "t.txt")[0]
-    assert "no head for hidden words" in here("fill", "runs/e", "a [MASK]", code=2)[1]
+    assert "no head for masked language modelling" in here("fill", "runs/e", "a [MASK]", code=2)[1]
 
 
 def test_an_encoder_is_judged_by_a_file_of_scores(here):
@@ -277,30 +280,30 @@ def test_a_dry_run_keeps_nothing_and_settings_are_shown(place, here):
 @pytest.mark.parametrize(
     ("words", "code", "part"),
     [
-        ("fill enc hello", 2, "no [MASK] in 'hello'"),
+        ("fill enc hello", 2, "the text 'hello' has no [MASK]"),
         ("fill enc [MASK] --top 0", 2, "top=0"),
-        ("fill headless [MASK]", 2, "no head for hidden words"),
+        ("fill headless [MASK]", 2, "no head for masked language modelling"),
         ("fill nowhere [MASK]", 2, "no config.json"),
         ("embed enc t.txt --output v.txt", 2, ".npz or .tsv or .jsonl"),
         ("embed enc t.txt --output there.npz", 2, "exists already"),
         ("embed enc t.txt --plot v.pdf", 2, ".svg or .png"),
         ("embed enc t.txt --plot there.svg", 2, "exists already"),
         ("embed enc nowhere.txt", 2, "no such file"),
-        ("embed enc empty.txt", 3, "no text"),
-        ("embed enc there.npz", 2, "arrays, not texts"),
-        ("embed enc fox owl --plot few.svg", 2, "too few"),
-        ("embed enc t.txt --label kind", 2, "not all texts have one"),
+        ("embed enc empty.txt", 3, "no text found"),
+        ("embed enc there.npz", 2, "vectors, not texts"),
+        ("embed enc fox owl --plot few.svg", 2, "at least 3 texts, and there are 2"),
+        ("embed enc t.txt --label kind", 2, "some texts have no label"),
         ("embed enc t.tsv --label sort", 2, "--label NAME"),
         ("embed enc t.jsonl", 3, "t.jsonl:1"),
         ("embed enc t.tsv --column words", 2, "--column NAME"),
-        ("similar enc fox empty.txt", 3, "no text"),
+        ("similar enc fox empty.txt", 3, "no text found"),
         ("similar enc fox t.txt --top 0", 2, "--top"),
         ("train embed", 2, "no pairs"),
         ("train embed p.tsv", 2, "--from RUN"),
         ("train embed p.tsv --from enc --model tiny", 2, "has its size"),
         ("train embed t.tsv --from enc", 2, "--data.first"),
         ("eval enc", 2, "name a file"),
-        ("eval enc t.tsv", 2, "no column 'first'"),
+        ("eval enc t.tsv", 2, "no column is named 'first'"),
         ("translate enc hello", 2, "needs a translator"),
     ],
 )

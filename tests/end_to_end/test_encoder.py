@@ -67,7 +67,7 @@ def test_the_same_command_goes_on_where_it_stopped(place, here):
     here(*train("whole", "--steps", "12"))
     here(*train("halves", "--steps", "5"))
     said = here("train", "--resume", "runs/halves", "--steps", "12")[1]
-    assert "resumed from step 5" in said and "training.steps was 5, is 12" in said
+    assert "resumed from step 5" in said and "training.steps changed from 5 to 12" in said
     for name in ("checkpoints/step-12/state.safetensors", "model/model.safetensors"):
         whole, halves = (place / "runs" / run / name for run in ("whole", "halves"))
         assert halves.read_bytes() == whole.read_bytes()
@@ -140,7 +140,7 @@ def test_settings_of_encoders_are_shown(here):
         ("train bert-tiny nowhere.txt", 2, "nowhere.txt"),
         ("train bert-tiny t.txt --data.new-pieces 3", 2, "--from"),
         ("train bert-tiny t.txt --masking.share 1", 2, "share"),
-        ("train bert-tiny t.txt --masking.hidden 0.95", 2, "together"),
+        ("train bert-tiny t.txt --masking.hidden 0.95", 2, "must add up to at most 1"),
         ("train bert-tiny single.txt --data.split line", 3, "two sentences"),
         ("train bert t.txt --from runs/a --training.length 4000", 2, "places"),
         ("train bert t.txt --from nowhere", 2, "nowhere"),

@@ -34,7 +34,7 @@ def exported(tmp_path, monkeypatch, capsys):
 def test_it_says_what_was_written_and_how_alike_it_is(exported, tmp_path):
     code, out, said = exported(shaken(TINY), "--to", "hf")
     assert code == 0 and out == ""
-    assert "GPT2LMHeadModel" in said and "13 texts have the same ids" in said
+    assert "GPT2LMHeadModel" in said and "13 texts have the same token ids" in said
     model, reader = opened(tmp_path / "r" / "hf")
     assert model.config.eos_token_id == reader.eos_token_id == 1
 
@@ -52,9 +52,13 @@ def test_json_and_a_place_and_a_family_of_ones_own(exported, tmp_path):
 def test_what_cannot_be_done_is_refused_and_leaves_nothing(exported, tmp_path):
     translator = Translator(TranslatorConfig(model_dim=12, num_heads=2))
     for model, words, reason in [
-        (translator, ("--to", "hf"), "holds a translator"),
+        (translator, ("--to", "hf"), "is a translator, which cannot be exported"),
         (shaken(TINY), ("--to", "hf", "--family", "lama"), "unknown family 'lama'"),
-        (shaken(TINY), ("--to", "hf", "--family", "llama"), "it can be a GPT2LMHeadModel"),
+        (
+            shaken(TINY),
+            ("--to", "hf", "--family", "llama"),
+            "it can be represented as a GPT2LMHeadModel",
+        ),
         (shaken(TINY), ("--to", "nowhere"), "nowhere"),
         (shaken(TINY), ("--to", "hf", "--out", "r"), "exists already"),
     ]:

@@ -94,7 +94,7 @@ def test_a_conversation_keeps_to_its_turns(here):
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
-        ("generate", 2, "which model?"),
+        ("generate", 2, "the model is missing"),
         ("generate runs/absent x", 2, "holds no model"),
         ("generate runs/a x --top-p 3", 2, "top_p=3"),
         ("generate runs/a x --top-q 3", 2, "Did you mean"),
@@ -106,8 +106,8 @@ def test_a_conversation_keeps_to_its_turns(here):
         ("generate runs/a x --seed 9223372036854775807 --max-tokens 2", 0, ""),
         ("generate runs/a x --seed 9223372036854775808 --max-tokens 2", 2, "63 bits"),
         ("generate runs/a x --draft runs/c", 2, "another tokenizer"),
-        ("generate runs/a x --beam 2 --lookup 3", 2, "takes no draft"),
-        ("generate runs/c 'Q#'", 2, "does not know the character"),
+        ("generate runs/a x --beam 2 --lookup 3", 2, "cannot be combined with a draft"),
+        ("generate runs/c 'Q#'", 2, "is not in the model's vocabulary"),
         ("chat runs/a what", 2, "standard input"),
         ("chat runs/a --template nothing", 2, "{user}"),
         ("translate runs/a x", 2, "needs a translator"),

@@ -94,14 +94,14 @@ def test_models_are_laid_side_by_side_and_pages_made_smaller(here, place):
     assert [f["label"] for f in header_in(place / "two.html")["frames"]] == ["gpt", "runs/tiny"]
     small = header_in(place / "s.html")
     assert all(len(maps["layers"]) == 1 for maps in small["frames"][0]["maps"])
-    assert "layers 2" in " ".join(small["notes"]) and "31 steps" in " ".join(small["notes"])
+    assert "layers 2" in " ".join(small["notes"]) and "31 levels" in " ".join(small["notes"])
 
 
 def test_the_walk_goes_through_the_head_that_was_named(here, place):
     words = ["inspect", "gpt", FOX, "--layer", "2", "--head", "4", "--place", "2"]
     here(*words, "--html", "walk.html")
     text = json.dumps(header_in(place / "walk.html")["walk"])
-    assert "Queries" in text and "Head 4 makes" in text
+    assert "Queries" in text and "Head 4 projects" in text
     assert "99" in here("inspect", "gpt", FOX, "--place", "99", "--html", "y.html", code=2)[1]
 
 
@@ -113,7 +113,7 @@ def test_importance_is_asked_for(here, place):
 
 def test_the_terminal_shows_the_map_that_was_asked_for(here):
     out = here("inspect", "translator", "two dogs play", "--map", "cross", "--layer", "1")[0]
-    assert "cross, layer 1 of 2, mean of its heads" in out and "answer:" in out and "█" in out
+    assert "cross, layer 1 of 2, mean of its heads" in out and "prediction:" in out and "█" in out
     out = here("inspect", "gpt", FOX, "--head", "2")[0]
     assert "decoder, layer 3 of 3, head 2" in out
 
@@ -131,11 +131,11 @@ def test_all_weights_come_as_json(here):
     [
         (["nowhere", FOX], "nowhere"),
         (["gpt", ""], "empty"),
-        (["gpt", FOX, "--map", "cross"], "no map 'cross'"),
-        (["gpt", FOX, "--layer", "9"], "--layer 9: there are 1 to 3"),
-        (["gpt", FOX, "--head", "0"], "1 to 6"),
+        (["gpt", FOX, "--map", "cross"], "--map cross: the model has no such map"),
+        (["gpt", FOX, "--layer", "9"], "--layer 9: must be from 1 to 3"),
+        (["gpt", FOX, "--head", "0"], "must be from 1 to 6"),
         (["gpt", FOX, "--html", "x.html", "--layers", "9"], "layer 9"),
-        (["gpt", "the fox " * 50], "more than the 40"),
+        (["gpt", "the fox " * 50], "but the model's context is 40 tokens"),
     ],
 )
 def test_what_cannot_be_shown_is_refused_with_reasons(words, what, here, place):
@@ -236,7 +236,7 @@ def test_the_live_page_answers_this_machine_alone(place):
         status, said = fetch(f"{address}api/walk", {**asked, "map": "decoder", "place": 1})
         assert status == 200 and len(json.loads(said)["walk"]) > 8
         for body, what in (
-            ({"text": ""}, "nothing"),
+            ({"text": ""}, "the text is missing"),
             ({"text": "a", "heads": [["decoder", 9, 0]]}, "layer 9"),
             ({"txt": "a"}, "txt"),
         ):

@@ -35,7 +35,13 @@ def place(tmp_path_factory):
 
 def test_training_says_what_it_does_and_leaves_a_bundle(place):
     said = (place / "said").read_text()
-    for part in ("280 pieces (bpe)", "data      train:", "2 layers, d=12", "valid step=5 nats="):
+    parts = (
+        "vocabulary size 280 (bpe)",
+        "data      train:",
+        "2 layers, d=12",
+        "valid step=5 nats=",
+    )
+    for part in parts:
         assert part in said, part
     assert "\n   output " in said
     assert "generate runs/a" in said and "batches of 30 tokens" in said
@@ -48,7 +54,7 @@ def test_the_same_command_goes_on_where_it_stopped(place, here):
     here(*train("whole", "--steps", "12"))
     here(*train("halves", "--steps", "5"))
     said = here("train", "--resume", "runs/halves", "--steps", "12")[1]
-    assert "resumed from step 5" in said and "training.steps was 5, is 12" in said
+    assert "resumed from step 5" in said and "training.steps changed from 5 to 12" in said
     for name in ("checkpoints/step-12/state.safetensors", "model/model.safetensors"):
         whole, halves = (place / "runs" / run / name for run in ("whole", "halves"))
         assert halves.read_bytes() == whole.read_bytes()
@@ -71,7 +77,7 @@ def test_a_run_is_fine_tuned_with_adapters_and_written_plainly(place, here):
 
 def test_characters_and_a_model_taken_for_its_tokenizer_only(here):
     said = here(*train("c", "--steps", "1", "--data.tokenizer", "runs/a"))[1]
-    assert "280 pieces (of runs/a)" in said
+    assert "vocabulary size 280 (of runs/a)" in said
     said = here(*train("d", "--steps", "1", "--data.tokenizer", "characters"))[1]
     assert "(characters)" in said
 
@@ -117,7 +123,7 @@ def test_settings_of_language_models_are_shown(here):
         ("train gpt-tiny t.txt --run a --steps 9", 2, "other settings"),
         ("train gpt-tini t.txt", 2, "gpt-tiny"),
         ("translate runs/a hello", 2, "needs a translator"),
-        ("eval runs/a/model", 2, "does not say what it was trained on"),
+        ("eval runs/a/model", 2, "has no run.yaml, which names the held-out data"),
         ("eval runs/a nowhere.txt", 2, "nowhere.txt"),
         ("eval runs/a empty.txt", 3, "no text"),
         ("eval runs/a --length 0", 2, "--length 0"),

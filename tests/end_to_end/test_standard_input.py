@@ -129,7 +129,7 @@ def test_lines_of_standard_input_are_those_of_a_file(verb, case, place, outcome)
         _, out, err = outcome([*words, "given.txt"])
         assert found[1] == out
         if not any(map(str.strip, lines)):
-            assert found[0] == 3 and "there is no text" in found[2] and "there is no text" in err
+            assert found[0] == 3 and "no text found" in found[2] and "no text found" in err
     elif not lines:
         assert found[:2] == (0, "")
     else:

@@ -92,11 +92,11 @@ def test_pictures_become_vectors_in_a_file_and_in_a_plot(place, here):
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["classify", "runs/v"], 2, "which pictures?"),
+        (["classify", "runs/v"], 2, "the images are missing"),
         (["classify", "runs/v", "none.png"], 2, "no such file or folder"),
-        (["classify", "runs/v", "said"], 2, "pictures end in .png, .jpg"),
-        (["classify", "runs/v", "a.png", "--second", "x"], 2, "--second is not for this"),
-        (["classify", "runs/v", "bad.png"], 3, "no picture that can be read"),
+        (["classify", "runs/v", "said"], 2, "must end in .png, .jpg"),
+        (["classify", "runs/v", "a.png", "--second", "x"], 2, "--second is not available for this"),
+        (["classify", "runs/v", "bad.png"], 3, "cannot be read as an image"),
         (["fill", "runs/v", "[MASK]"], 2, "holds an image classifier"),
         (["train", "vision", "none"], 2, "no such file or folder"),
         (["train", "vision", "shades", "--model.patch-size", "9", "--run", "x"], 2, "no patch"),
@@ -125,7 +125,7 @@ def test_an_encoder_that_can_see_is_fine_tuned_and_exported(place, here):
     reader = ImageReader(height=8, width=8, mean=(0.5,) * 3, deviation=(0.5,) * 3)
     ImageEncoderBundle(ViT(config), reader).save(place / "seen")
     said = here("export", "seen", "--to", "hf", "--out", "seen-hf")[1]
-    assert "ViTModel, how it reads pictures" in said and "pictures are read alike" in said
+    assert "ViTModel, image preprocessing" in said and "image preprocessing is the same" in said
     start = ("--from", "seen-hf", "--model.pooling", "first", "--steps", "4")
     here("train", "vision", "shades", "--run", "t", *start, *TINY[8:], "--training.frozen", "1")
     here("export", "runs/t", "--to", "hf")

@@ -38,7 +38,14 @@ def place(tmp_path_factory):
 
 def test_training_says_what_it_does_and_leaves_a_bundle(place):
     said = (place / "said").read_text()
-    for part in ("13 different", "skip-gram", "batches of 64 words", "valid step=60 loss=", "next"):
+    parts = (
+        "vocabulary size 13",
+        "skip-gram",
+        "batches of 64 words",
+        "valid step=60 loss=",
+        "next",
+    )
+    for part in parts:
         assert part in said, part
     assert "words nearest runs/r" in said
     run = place / "runs" / "r"
@@ -113,7 +120,7 @@ def test_several_files_and_columns_are_one_text(place, tmp_path):
         *("train", "words", "a.txt", "b.tsv", "--column", "en", "--steps", "3", *TINY),
         cwd=tmp_path,
     )
-    assert "5 different" in done.stderr and "train: 18 words" in done.stderr
+    assert "vocabulary size 5" in done.stderr and "train: 18 words" in done.stderr
     assert (tmp_path / "runs" / "words-skip-gram" / "run.yaml").is_file()
 
 
@@ -138,12 +145,16 @@ def test_a_dry_run_and_a_note_on_short_texts(place, here):
         ("train words t.txt --run r --steps 61", 2, "other settings"),
         ("train words table.tsv --run t", 2, "--data.column"),
         ("words nearest runs/r foxx", 2, "fox, the closest"),
-        ("words nearest runs/r", 2, "which word"),
+        ("words nearest runs/r", 2, "the word is missing"),
         ("words nearest nowhere fox", 2, "no config.json"),
         ("words analogy runs/r fox dog breads", 2, "bread, the closest"),
         ("words scatter runs/r", 2, "--out words.svg"),
         ("words scatter runs/r --out words.pdf", 2, ".svg or .png"),
-        ("words scatter runs/r fox dog Fox --out words.svg", 2, "too few"),
+        (
+            "words scatter runs/r fox dog Fox --out words.svg",
+            2,
+            "at least 3 words, and there are 2",
+        ),
         ("words scatter runs/r fox dog breadd --out words.svg", 2, "bread, the closest"),
         ("translate runs/r hello", 2, "needs a translator"),
         ("eval runs/r nowhere.txt", 2, "no such file"),

@@ -97,9 +97,9 @@ def test_importance_is_how_far_the_metric_falls():
 @pytest.mark.parametrize(
     ("head", "message"),
     [
-        (("cross", 0, 0), "has no 'cross'; it has decoder"),
-        (("decoder", 3, 0), "no layer 3: they are 0 to 2"),
-        (("decoder", 0, 6), "has no head 6: they are 0 to 5"),
+        (("cross", 0, 0), "has no attention map 'cross'; its maps are decoder"),
+        (("decoder", 3, 0), "no layer 3: its layers are 0 to 2"),
+        (("decoder", 0, 6), "has no head 6: its heads are 0 to 5"),
         (("decoder", 0, -1), "has no head -1"),
     ],
 )

@@ -63,7 +63,7 @@ def test_inputs_that_cannot_be_compared_are_refused():
         patch_stream(clean, clean, of(3, 5))
     with pytest.raises(UsageError, match="has 3 tokens and the corrupted one"):
         patch_stream(bundle.reading("", [5, 6]), corrupted, of(2, 5))
-    with pytest.raises(UsageError, match="no encoder of blocks"):
+    with pytest.raises(UsageError, match="no encoder made of Transformer blocks"):
         patch_stream(clean, corrupted, of(3, 5), part="encoder")
-    with pytest.raises(UsageError, match="by one model"):
+    with pytest.raises(UsageError, match="one and the same model"):
         patch_stream(clean, gpt().reading("", [5]), of(0, 5))

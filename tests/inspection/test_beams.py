@@ -100,9 +100,9 @@ def test_what_groups_weigh_twice_is_one_node():
 
 
 def test_what_is_no_tree_is_refused():
-    with pytest.raises(UsageError, match="one beam is no tree"):
+    with pytest.raises(UsageError, match="gives no search tree: at least two beams"):
         beam_tree(translator(), "two dogs", beam=1)
-    with pytest.raises(UsageError, match="language model is not searched"):
+    with pytest.raises(UsageError, match="language model does not use beam search"):
         beam_tree(gpt(), "the fox")
     with pytest.raises(UsageError, match="one text in several beams"):
         translator().search(["a", "b"], observe=print)

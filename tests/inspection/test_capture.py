@@ -50,7 +50,7 @@ def test_some_layers_and_some_heads_are_those_of_all(name):
     for layer, weights in whole.items():
         if len(weights) > 2:
             assert torch.equal(two[layer], weights[[2, 0]])
-    with pytest.raises(UsageError, match="has no head 99: they are 0 to"):
+    with pytest.raises(UsageError, match="has no head 99; its heads are 0 to"):
         bundle.attention(*given, heads=(99,))
     with pytest.raises(UsageError, match="no attention layer 'nothing'"):
         bundle.attention(*given, layers=("nothing",))
@@ -96,7 +96,7 @@ def test_written_pieces_are_read_as_they_were_written():
     bundle = gpt()
     reading = bundle.reading("the fox", [5, 4])
     assert reading.ids["text"] == [*bundle.tokenizer.begin("the fox"), 5, 4]
-    with pytest.raises(UsageError, match="learned positions end at 40"):
+    with pytest.raises(UsageError, match="learned positions for at most 40"):
         bundle.reading("the fox", [5] * 40)
 
 

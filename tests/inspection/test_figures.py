@@ -45,7 +45,7 @@ def test_heads_are_shown_in_the_order_of_what_the_word_looks_at(panels, tmp_path
 def test_words_that_do_not_stand_there_are_refused(word, tmp_path):
     if word == "key":  # a piece that ends a word is no word
         word = "##key"
-    with pytest.raises(UsageError, match="does not stand"):
+    with pytest.raises(UsageError, match="does not occur in the text"):
         sentence_picture(tmp_path / "a.png", attention(), "...", "it", [word + "x"])
 
 

@@ -44,8 +44,8 @@ def test_grey_pictures_and_many_heads_are_drawn(tmp_path):
     [
         ([], torch.zeros(0, 1, 2), "0 names"),
         (["x"], torch.zeros(2, 1, 2), "1 names for 2 maps"),
-        (["x"], torch.tensor([[[-0.1, 1.0]]]), "below 0"),
-        (["x"], torch.tensor([[[torch.nan, 1.0]]]), "no numbers"),
+        (["x"], torch.tensor([[[-0.1, 1.0]]]), "finite weights of at least 0"),
+        (["x"], torch.tensor([[[torch.nan, 1.0]]]), "finite weights of at least 0"),
     ],
 )
 def test_what_cannot_be_drawn_is_named(tmp_path, names, maps, message):

@@ -138,7 +138,7 @@ def test_weights_beyond_the_scale_are_shown_to_be_so():
         (lambda p: grouped_bars(p, ["a"], {"x": [1.0, 2.0]}, **NAMES), "2 values for 1 groups"),
         (lambda p: attention_pictures(p, []), "between 1 and 12"),
         (lambda p: attention_pictures(p, [Panel("m", ["a"], ["b"], [[1.0, 0.0]])]), "1 x 1"),
-        (lambda p: scatter(p, [(0.0, 0.0)], [], title="t"), "equally many"),
+        (lambda p: scatter(p, [(0.0, 0.0)], [], title="t"), "must be equal"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused_and_nothing_is_written(draw, message, tmp_path):
@@ -151,13 +151,13 @@ def test_another_ending_and_a_missing_matplotlib_are_named(tmp_path, monkeypatch
     with pytest.raises(UsageError, match=r"\.svg, \.png or \.pdf"):
         draw_lines(tmp_path / "x.jpg")
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(UsageError, match="pictures need matplotlib"):
+    with pytest.raises(UsageError, match="plots need matplotlib"):
         draw_lines(tmp_path / "x.svg")
 
 
 def test_labels_of_near_points_give_way():
     points = [(0.0, 0.0), (0.001, 0.001), (0.002, 0.0), (1.0, 1.0)]
-    places = plots._label_places(points, ["great", "awesome", "super", "pizza"])
+    places = plots._label_offsets(points, ["great", "awesome", "super", "pizza"])
     assert len(set(places[:3])) == 3
 
 
@@ -182,7 +182,7 @@ def test_a_confusion_matrix_names_its_classes_and_writes_its_counts(tmp_path):
     path = tmp_path / "c.svg"
     confusion_matrix(path, [[5, 0], [31, 47]], ["ant", "bee & co"], title="83 pictures")
     texts = [node.text for node in ElementTree.parse(path).iter() if node.tag.endswith("}text")]
-    for wanted in ("ant", "bee & co", "5", "31", "47", "true", "found", "83 pictures"):
+    for wanted in ("ant", "bee & co", "5", "31", "47", "true", "predicted", "83 pictures"):
         assert wanted in texts
     assert "0" not in texts
     with pytest.raises(ValueError, match="must be 2 x 2"):

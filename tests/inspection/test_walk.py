@@ -52,13 +52,13 @@ def test_each_step_follows_from_the_one_before_it(name, part):
     layer = 0 if part == "encoder" else 1  # some encoders here have one layer
     steps = walk_through(one, map=part, layer=layer, head=2, tables=WHOLE)
     made = only(steps, "Queries, keys, values")
-    turned = tables(steps, "Rotation by the place")
-    q, k = (turned[0]["q turned"], turned[0]["k turned"]) if turned else (made["q"], made["k"])
+    turned = tables(steps, "Rotary positions")
+    q, k = (turned[0]["q rotated"], turned[0]["k rotated"]) if turned else (made["q"], made["k"])
     scale = 1 / math.sqrt(q.shape[1])
     products, scores = only(steps, "Scores")["q · k"], only(steps, "Scale")["s"]
     assert_close(products, q @ k.T, rtol=1e-4, atol=1e-4)
     assert_close(scores, products * scale, rtol=1e-4, atol=1e-4)
-    bias = tables(steps, "Bias by the distance")
+    bias = tables(steps, "Position bias")
     if bias:
         scores = scores + bias[0]["bias"]
     mask = tables(steps, "Mask")
@@ -69,14 +69,14 @@ def test_each_step_follows_from_the_one_before_it(name, part):
     )
     context = only(steps, "Weighted sum")["context"]
     assert_close(context, weights @ made["v"], rtol=1e-4, atol=1e-5)
-    heads = only(steps, "All heads together")
+    heads = only(steps, "Output projection")
     width = context.shape[1]
     assert_close(heads["heads"][:, 2 * width : 3 * width], context)
     for residual in tables(steps, "Residual"):
         assert_close(residual["sum"], residual["x"] + residual["change"], rtol=1e-5, atol=1e-5)
     first, last = tables(steps, "Residual")[0], tables(steps, "Residual")[-1]
     assert_close(first["change"], heads["out"])
-    assert_close(last["change"], only(steps, "Feed-forward")["found"])
+    assert_close(last["change"], only(steps, "Feed-forward")["output"])
     assert first["x"].shape == last["sum"].shape
 
 
@@ -97,7 +97,7 @@ def test_the_numbers_are_those_of_the_weights_and_of_the_captured_map(name, part
     assert_close(tables(steps, "Softmax")[0]["a"], maps[layer][1], rtol=0, atol=1e-6)
     attention = model.get_submodule(layer)
     norm = tables(steps, "Norm before the sublayer")
-    heads = only(steps, "All heads together")
+    heads = only(steps, "Output projection")
     made = attention.output.weight @ heads["heads"].T
     made = made.T + (0 if attention.output.bias is None else attention.output.bias)
     assert_close(heads["out"], made.detach(), rtol=1e-4, atol=1e-4)
@@ -139,14 +139,14 @@ def test_the_input_is_what_the_model_reads():
     steps = walk_through(one, tables=WHOLE)
     assert only(steps, "Tokens")["ids"][:, 0].tolist() == ids
     table, places = model.embedding.tokens.weight, model.embedding.positions.table.vectors
-    assert_close(only(steps, "Embedding")["word"], table[ids].detach())
-    assert_close(only(steps, "Position")["place"], places[: len(ids)].detach())
+    assert_close(only(steps, "Embedding")["embedding"], table[ids].detach())
+    assert_close(only(steps, "Position")["position"], places[: len(ids)].detach())
     assert_close(only(steps, "Position")["x"], (table[ids] + places[: len(ids)]).detach())
     one = probed("translator")
     table = one.reading.model.target_embedding.tokens.weight
     wanted = table[one.reading.ids["read"]].detach() * math.sqrt(24)
     steps = walk_through(one, tables=WHOLE)
-    assert_close(only(steps, "Embedding")["word"], wanted)
+    assert_close(only(steps, "Embedding")["embedding"], wanted)
     one = probed("image encoder")
     steps = walk_through(one, tables=WHOLE)
     inputs = only(steps, "Patches")["patches"]
@@ -165,12 +165,12 @@ def test_norms_stand_where_this_model_has_them(norm):
     found = [step.title for step in steps]
     assert found.count("Norm before the sublayer") == (2 if norm == "pre" else 0)
     assert found.count("Norm after the sum") == (0 if norm == "pre" else 2)
-    assert ("The last norm" in found) == (norm == "pre")
+    assert ("Final norm" in found) == (norm == "pre")
     places = order(
         steps,
-        *("Tokens", "Embedding", "Position", "The layers before", "Queries, keys, values"),
-        *("Scores", "Scale", "Mask", "Softmax", "Weighted sum", "All heads together"),
-        *("Residual", "Feed-forward", "The layers after", "Logits"),
+        *("Tokens", "Embedding", "Position", "Earlier layers", "Queries, keys, values"),
+        *("Scores", "Scale", "Mask", "Softmax", "Weighted sum", "Output projection"),
+        *("Residual", "Feed-forward", "Later layers", "Logits"),
     )
     assert places == sorted(places)
 
@@ -179,7 +179,7 @@ def test_a_decoder_block_is_walked_in_its_own_order():
     bundle = translator()
     own = walk(bundle, "two dogs", target="zwei", map="decoder")
     across = walk(bundle, "two dogs", target="zwei", map="cross")
-    between = "The other attention of this layer"
+    between = "Other attention of this layer"
     assert order(own, "Softmax", between, "Feed-forward") == sorted(
         order(own, "Softmax", between, "Feed-forward")
     )
@@ -187,7 +187,7 @@ def test_a_decoder_block_is_walked_in_its_own_order():
         order(across, between, "Softmax", "Feed-forward")
     )
     assert "Mask" not in [step.title for step in across]
-    assert "The memory" in [step.title for step in walk(bundle, "two dogs", map="encoder")]
+    assert "Memory" in [step.title for step in walk(bundle, "two dogs", map="encoder")]
 
 
 @pytest.mark.parametrize("name", WALKABLE)
@@ -213,7 +213,7 @@ def test_what_is_walked_is_seen_however_long_the_text_is():
         (step,) = (each for each in steps if each.title == "Scale")
         name = bundle.reading(text).pieces["text"][place]
         assert name in step.arrays[0].rows and name in step.arrays[0].columns
-        (step,) = (each for each in steps if each.title == "All heads together")
+        (step,) = (each for each in steps if each.title == "Output projection")
         assert any(column.startswith("h5.") for column in step.arrays[0].columns)
 
 
@@ -228,10 +228,10 @@ def test_a_head_of_every_group_and_kind_is_walked():
         assert_close(weights, maps["decoder.blocks.2.attention"][5], rtol=0, atol=1e-6)
         made = only(steps, "Queries, keys, values")
         assert_close(only(steps, "Weighted sum")["context"], weights @ made["v"])
-        turned = only(steps, "Rotation by the place")
-        assert_close(turned["k turned"].norm(dim=1), made["k"].norm(dim=1))
-        assert_close(turned["k turned"][0], made["k"][0])  # place 0 is not turned
-        assert not torch.allclose(turned["k turned"][2], made["k"][2])
+        turned = only(steps, "Rotary positions")
+        assert_close(turned["k rotated"].norm(dim=1), made["k"].norm(dim=1))
+        assert_close(turned["k rotated"][0], made["k"][0])  # place 0 is not turned
+        assert not torch.allclose(turned["k rotated"][2], made["k"][2])
         allowed = only(steps, "Mask")["allowed"]
         assert int(allowed[-1].sum()) == (3 if kernel == "window" else len(reading.ids["text"]))
 
@@ -239,13 +239,23 @@ def test_a_head_of_every_group_and_kind_is_walked():
 @pytest.mark.parametrize(
     ("make", "given", "named", "message"),
     [
-        (gpt, "a", {"map": "cross"}, "no 'cross' of blocks; it has decoder"),
-        (gpt, "a", {"layer": 3}, "decoder has no layer 3: they are 0 to 2"),
-        (gpt, "a", {"head": 6}, "has no head 6: they are 0 to 5"),
-        (gpt, "a", {"place": 99}, "text has no place 99"),
-        (lambda: translator(encoder="rnn", decoder="rnn"), "a", {}, "no walk through a recurrent"),
+        (gpt, "a", {"map": "cross"}, "no map 'cross'; its maps are decoder"),
+        (gpt, "a", {"layer": 3}, "decoder has no layer 3: its layers are 0 to 2"),
+        (gpt, "a", {"head": 6}, "has no head 6: its heads are 0 to 5"),
+        (gpt, "a", {"place": 99}, "text has no position 99: its positions are"),
+        (
+            lambda: translator(encoder="rnn", decoder="rnn"),
+            "a",
+            {},
+            "this is a recurrent network",
+        ),
         (lambda: translator(encoder="feed-forward"), "a", {"map": "encoder"}, "no attention"),
-        (image_encoder, PICTURES[0], {"place": 6}, "picture has no place 6: they are 0 to 5"),
+        (
+            image_encoder,
+            PICTURES[0],
+            {"place": 6},
+            "no position 6: its positions are 0 to 5",
+        ),
         (captioner, PICTURES[0], {"map": "encoder", "layer": 1}, "no layer 1"),
     ],
 )
@@ -259,4 +269,4 @@ def test_the_walk_follows_the_place_from_which_the_answer_is_read():
         one = probed(name)
         (step,) = (each for each in walk_through(one) if each.title == "Tokens")
         seen = one.reading.pieces["text"][-1] if name == "gpt" else token
-        assert step.text.endswith(f"{seen!r} is followed from here on.")
+        assert step.text.endswith(f"The following steps show the token {seen!r}.")

@@ -229,7 +229,7 @@ def test_what_says_no_words_has_no_lens():
         (translator(decoder="rnn"), ("two dogs",)),
     ):
         assert watch(bundle, *given).lens is None
-        with pytest.raises(UsageError, match="say no words"):
+        with pytest.raises(UsageError, match="predicts tokens"):
             lens_logits(bundle.probe(*given))
     assert stacks_of(translator(encoder="rnn", decoder="rnn").model) == {}
 
@@ -251,18 +251,18 @@ def words() -> WordsBundle:
 @pytest.mark.parametrize(
     ("make", "given", "named", "message"),
     [
-        (words, ("fox",), {}, "no attention to look at"),
+        (words, ("fox",), {}, "no attention layers to inspect"),
         (
             lambda: translator(encoder="rnn", decoder="rnn", attention="none"),
             ("two dogs",),
             {},
-            "no attention to look at",
+            "no attention layers to inspect",
         ),
-        (gpt, ("  ",), {}, "empty text"),
-        (gpt, (3,), {}, "empty text"),
-        (gpt, ("a", "b"), {}, "reads one input, and there is a second"),
-        (gpt, ("a",), {"target": "b"}, "writes nothing that could be given"),
-        (translator, ("bread",), {"language": "de"}, "asked for no language"),
+        (gpt, ("  ",), {}, "not empty"),
+        (gpt, (3,), {}, "not empty"),
+        (gpt, ("a", "b"), {}, "takes one input, not two"),
+        (gpt, ("a",), {"target": "b"}, "generates no output, so it takes no target"),
+        (translator, ("bread",), {"language": "de"}, "has no output languages"),
         (answerer, ("Who waves?",), {}, "an answer is looked for in a text"),
         (lambda: bert_classifier(pairs=True), ("a dog",), {}, "reads two texts"),
         (gpt, ("a",), {"analyses": ("lense",)}, "unknown analyses lense"),

@@ -18,9 +18,9 @@ TINY = BertConfig(model_dim=12, num_heads=2, ffn_dim=20, num_layers=2, max_lengt
 ROBERTA = replace(TINY, first_place=2, pooler="none", next_sentence=False)
 DISTIL = replace(TINY, token_types=0, pooler="none", next_sentence=False)
 ALBERT = replace(TINY, embedding_dim=6, shared_layers=True, activation="gelu-tanh")
-EACH = {"bert": TINY, "roberta": ROBERTA, "distilbert": DISTIL, "albert": ALBERT}
+CONFIGS = {"bert": TINY, "roberta": ROBERTA, "distilbert": DISTIL, "albert": ALBERT}
 MADE = {
-    **{name: (name, lambda config: Bert(config)) for name in EACH},
+    **{name: (name, lambda config: Bert(config)) for name in CONFIGS},
     "classes": ("bert", lambda config: BertClassifier(Bert(config), 3)),
     "roberta's classes": ("roberta", lambda config: BertClassifier(Bert(config), 3)),
     "distilbert's classes": (
@@ -36,31 +36,31 @@ MADE = {
 def folder(tmp_path):
     """folder("tags", hidden_act="swish") -> a good folder of that kind but for these facts."""
 
-    def make(kind, **facts):
+    def make(kind, **changes):
         family, model = MADE[kind]
-        return written(model(EACH[family]), tmp_path, family, **facts)
+        return written(model(CONFIGS[family]), tmp_path, family, **changes)
 
     return make
 
 
 @pytest.mark.parametrize("kind", MADE)
 def test_every_tensor_that_is_missing_is_named(folder, kind):
-    place = folder(kind)
-    whole = load_file(place / "model.safetensors")
+    path = folder(kind)
+    whole = load_file(path / "model.safetensors")
     for key in whole:
-        save_file({k: t for k, t in whole.items() if k != key}, place / "model.safetensors")
-        refused(place, f"lacks {key.removeprefix(FAMILIES[MADE[kind][0]].prefix)}")
+        save_file({k: t for k, t in whole.items() if k != key}, path / "model.safetensors")
+        refused(path, f"lacks {key.removeprefix(FAMILIES[MADE[kind][0]].prefix)}")
 
 
 @pytest.mark.parametrize("kind", MADE)
 def test_every_tensor_of_a_wrong_shape_is_named_with_both_shapes(folder, kind):
-    place = folder(kind)
-    whole = load_file(place / "model.safetensors")
+    path = folder(kind)
+    whole = load_file(path / "model.safetensors")
     for key, tensor in whole.items():
         wrong = torch.zeros(tensor.shape[0] + 1, *tensor.shape[1:])
-        save_file({**whole, key: wrong}, place / "model.safetensors")
+        save_file({**whole, key: wrong}, path / "model.safetensors")
         bare = key.removeprefix(FAMILIES[MADE[kind][0]].prefix)
-        refused(place, f"{bare} has shape {tuple(wrong.shape)}", str(tuple(tensor.shape)))
+        refused(path, f"{bare} has shape {tuple(wrong.shape)}", str(tuple(tensor.shape)))
 
 
 @pytest.mark.parametrize(
@@ -77,25 +77,25 @@ def test_every_tensor_of_a_wrong_shape_is_named_with_both_shapes(folder, kind):
     ],
 )
 def test_a_tensor_nobody_asked_for_is_named(folder, kind, key):
-    place = folder(kind)
-    change(place, lambda t: t.update({key: torch.ones(3)}))
-    refused(place, f"has {key.removeprefix(FAMILIES[MADE[kind][0]].prefix)}")
+    path = folder(kind)
+    change(path, lambda t: t.update({key: torch.ones(3)}))
+    refused(path, f"has {key.removeprefix(FAMILIES[MADE[kind][0]].prefix)}")
 
 
 def test_an_old_and_a_new_name_for_one_tensor_are_refused(folder):
-    place = folder("bert")
-    change(place, lambda t: t.update({"bert.embeddings.LayerNorm.gamma": torch.ones(12)}))
-    refused(place, "embeddings.LayerNorm.weight stands there", "by two names")
+    path = folder("bert")
+    change(path, lambda t: t.update({"bert.embeddings.LayerNorm.gamma": torch.ones(12)}))
+    refused(path, "embeddings.LayerNorm.weight occurs twice", "its old and its current name")
 
 
 def test_half_of_a_head_that_nobody_named_is_refused(folder):
-    place = folder("bert", architectures=["BertModel"])
-    change(place, lambda t: t.pop("cls.seq_relationship.bias"))
-    refused(place, "lacks cls.seq_relationship.bias")
+    path = folder("bert", architectures=["BertModel"])
+    change(path, lambda t: t.pop("cls.seq_relationship.bias"))
+    refused(path, "lacks cls.seq_relationship.bias")
 
 
 @pytest.mark.parametrize(
-    ("kind", "copy", "own"),
+    ("kind", "copy", "original"),
     [
         ("bert", "cls.predictions.decoder.weight", "embeddings.word_embeddings.weight"),
         ("bert", "cls.predictions.decoder.bias", "cls.predictions.bias"),
@@ -104,15 +104,15 @@ def test_half_of_a_head_that_nobody_named_is_refused(folder):
         ("albert", "predictions.decoder.bias", "predictions.bias"),
     ],
 )
-def test_a_copy_that_is_none_is_refused(folder, kind, copy, own):
-    place = folder(kind)
-    for other in (torch.ones(11, 12), torch.ones(11), torch.ones(11).half()):
-        change(place, lambda t, other=other: t.update({copy: other}))
-        refused(place, f"{copy} differs from {own}")
+def test_a_copy_that_is_none_is_refused(folder, kind, copy, original):
+    path = folder(kind)
+    for tensor in (torch.ones(11, 12), torch.ones(11), torch.ones(11).half()):
+        change(path, lambda t, tensor=tensor: t.update({copy: tensor}))
+        refused(path, f"{copy} differs from {original}")
 
 
 @pytest.mark.parametrize(
-    ("kind", "facts"),
+    ("kind", "changes"),
     [
         ("bert", {"hidden_act": "quick_gelu"}),
         ("bert", {"position_embedding_type": "relative_key"}),
@@ -156,12 +156,12 @@ def test_a_copy_that_is_none_is_refused(folder, kind, copy, own):
         ("classes", {"id2label": None, "num_labels": 10**9}),
     ],
 )
-def test_what_a_config_may_not_say_is_named(folder, kind, facts):
-    refused(folder(kind, **facts), list(facts)[-1], "config.json")
+def test_what_a_config_may_not_say_is_named(folder, kind, changes):
+    refused(folder(kind, **changes), list(changes)[-1], "config.json")
 
 
 @pytest.mark.parametrize(
-    ("kind", "facts", "said"),
+    ("kind", "changes", "message"),
     [
         ("bert", {"num_attention_heads": 5}, "num_heads=5"),
         ("bert", {"max_position_embeddings": 2}, "max_length=2"),
@@ -178,12 +178,12 @@ def test_what_a_config_may_not_say_is_named(folder, kind, facts):
         ("tags", {"id2label": {"0": "a"}}, "1 tag"),
     ],
 )
-def test_a_config_that_is_not_the_tensors_is_refused(folder, kind, facts, said):
-    refused(folder(kind, **facts), said)
+def test_a_config_that_is_not_the_tensors_is_refused(folder, kind, changes, message):
+    refused(folder(kind, **changes), message)
 
 
 @pytest.mark.parametrize(
-    ("config", "family", "said"),
+    ("config", "family", "message"),
     [
         (replace(TINY, norm="pre"), "bert", "norm=pre"),
         (replace(TINY, positions="rotary"), "bert", "positions=rotary"),
@@ -201,13 +201,13 @@ def test_a_config_that_is_not_the_tensors_is_refused(folder, kind, facts, said):
         (replace(ALBERT, shared_layers=False), "albert", "shared_layers=False"),
         (replace(ALBERT, embedding_dim=None), "albert", "embedding_dim=None"),
         (replace(ALBERT, masked_words=False), "albert", "no class with masked_words=False"),
-        (TINY, "gpt2", "it holds other models than a Bert"),
+        (TINY, "gpt2", "cannot represent a Bert"),
     ],
 )
 def test_an_encoder_that_has_no_form_there_is_refused_with_the_setting(
-    tmp_path, config, family, said
+    tmp_path, config, family, message
 ):
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=message):
         write(Bert(config), tmp_path, family)
     assert not list(tmp_path.iterdir())
 
@@ -215,21 +215,21 @@ def test_an_encoder_that_has_no_form_there_is_refused_with_the_setting(
 def test_a_classifier_of_means_has_no_form_there(tmp_path):
     with pytest.raises(UsageError, match="pooling=mean"):
         write(BertClassifier(Bert(TINY), 3, "mean"), tmp_path)
-    with pytest.raises(UsageError, match="no distilbert: pooler=tanh"):
+    with pytest.raises(UsageError, match="distilbert: pooler=tanh"):
         write(BertClassifier(Bert(DISTIL), 3), tmp_path, "distilbert")
 
 
 @pytest.mark.parametrize("labels", [["a", "b"], ["a", "b", "b"], ["a", "b", "c", "d"]])
 def test_names_that_are_not_as_many_as_the_classes_are_refused(tmp_path, labels):
-    with pytest.raises(UsageError, match="labels, and the model has names for 3"):
+    with pytest.raises(UsageError, match="expected 3 different labels"):
         write(BertTagger(Bert(TINY), 3), tmp_path, labels=labels)
-    with pytest.raises(UsageError, match="names for 0"):
+    with pytest.raises(UsageError, match="expected 0 different labels"):
         write(Bert(TINY), tmp_path, labels=labels)
     assert not list(tmp_path.iterdir())
 
 
 def test_robertas_padding_is_where_its_positions_begin(tmp_path):
-    with pytest.raises(UsageError, match="pad_token_id=0, and a roberta"):
+    with pytest.raises(UsageError, match="pad_token_id=0, but a roberta"):
         write(Bert(ROBERTA), tmp_path, specials={"pad_token_id": 0})
     write(Bert(ROBERTA), tmp_path, specials={"pad_token_id": 1})
     assert read(tmp_path)[0] == ROBERTA
@@ -268,19 +268,19 @@ def test_headway_loads_heads_with_their_labels_and_numbers_as_they_are(tmp_path)
     tags = saved("tags", BertTagger(Bert(bert), 3), ("O", "B-X", "I-X"))
     assert len(headway.load(tags).tag(["a fox"])[0].words) == 2
     answers = saved("answers", BertAnswerer(Bert(bert)))
-    (found,) = headway.load(answers).answer("what", "a fox by the tree")
-    assert found.text in "a fox by the tree"
+    (answer,) = headway.load(answers).answer("what", "a fox by the tree")
+    assert answer.text in "a fox by the tree"
     model = BertClassifier(Bert(bert), 1).eval()
     number = headway.load(saved("number", model))
     ids, types = number.reader.tokenizer.marks.frame(
         number.reader.tokenizer.encode("a fox"), number.reader.tokenizer.encode("the tree")
     )
     rows = torch.tensor([ids]), torch.ones(1, len(ids), dtype=torch.bool), torch.tensor([types])
-    (found,) = number.score([("a fox", "the tree")])
-    assert found == pytest.approx(model(*rows).item(), abs=1e-6)
+    (score,) = number.score([("a fox", "the tree")])
+    assert score == pytest.approx(model(*rows).item(), abs=1e-6)
     # one text or two: the folder does not say, and neither does what is saved of it
     number.save(tmp_path / "ours")
     again = headway.load(tmp_path / "ours")
     assert again.reader.pairs is None and again.reader.numbers == number.reader.numbers
     both = ["a fox", ("a fox", "the tree")]
-    assert again.score(both) == pytest.approx([*number.score(["a fox"]), found])
+    assert again.score(both) == pytest.approx([*number.score(["a fox"]), score])

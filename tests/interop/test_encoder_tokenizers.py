@@ -86,22 +86,24 @@ def sentence_pieces(folder):
     )
     engine.save(str(folder / "tokenizer.json"))
     names = ["pad", "unk", "cls", "sep", "mask"]
-    facts = {f"{name}_token": mark for name, mark in zip(names, specials, strict=True)}
-    return put(folder, tokenizer_config={"tokenizer_class": "PreTrainedTokenizerFast", **facts})
+    special_tokens = {f"{name}_token": mark for name, mark in zip(names, specials, strict=True)}
+    return put(
+        folder, tokenizer_config={"tokenizer_class": "PreTrainedTokenizerFast", **special_tokens}
+    )
 
 
-def agree(ours, other, texts=ODD):
+def agree(ours, reference, texts=ODD):
     """Ids of texts alone and in pairs, framed and not; kinds of texts where theirs tells them."""
-    marks = ours.marks
-    assert marks.pad == other.pad_token_id and marks.mask == other.mask_token_id
-    assert (marks.start, marks.end) == (other.cls_token_id, other.sep_token_id)
+    special = ours.marks
+    assert special.pad == reference.pad_token_id and special.mask == reference.mask_token_id
+    assert (special.start, special.end) == (reference.cls_token_id, reference.sep_token_id)
     for text in texts:
-        assert ours.encode(text) == other(text, add_special_tokens=False).input_ids, text
-        assert marks.frame(ours.encode(text))[0] == other(text).input_ids
-        told = other(text, "the fox sees", return_token_type_ids=True)
-        ids, types = marks.frame(ours.encode(text), ours.encode("the fox sees"))
-        assert ids == told.input_ids
-        assert not any(told.token_type_ids) or types == told.token_type_ids
+        assert ours.encode(text) == reference(text, add_special_tokens=False).input_ids, text
+        assert special.frame(ours.encode(text))[0] == reference(text).input_ids
+        encoding = reference(text, "the fox sees", return_token_type_ids=True)
+        ids, types = special.frame(ours.encode(text), ours.encode("the fox sees"))
+        assert ids == encoding.input_ids
+        assert not any(encoding.token_type_ids) or types == encoding.token_type_ids
 
 
 @pytest.mark.parametrize(
@@ -131,9 +133,11 @@ def test_a_list_of_word_pieces_reads_as_transformers_does(settings, model, tmp_p
 def test_lines_may_end_as_on_windows(tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
-    one, two = (read_marked(words(tmp_path / n, ends=e)) for n, e in (("a", "\n"), ("b", "\r\n")))
-    assert one.fingerprint == two.fingerprint
-    agree(two, transformers.AutoTokenizer.from_pretrained(tmp_path / "b"))
+    unix, windows = (
+        read_marked(words(tmp_path / n, ends=e)) for n, e in (("a", "\n"), ("b", "\r\n"))
+    )
+    assert unix.fingerprint == windows.fingerprint
+    agree(windows, transformers.AutoTokenizer.from_pretrained(tmp_path / "b"))
 
 
 @pytest.mark.parametrize("space", [False, True])
@@ -150,24 +154,24 @@ def test_robertas_two_files_read_as_transformers_does(space, tmp_path):
 @pytest.mark.parametrize(("make", "between"), [(words, 1), (two_files, 2), (sentence_pieces, 1)])
 def test_a_tokenizer_json_reads_as_transformers_does(make, between, tmp_path):
     (tmp_path / "old").mkdir()
-    other = transformers.AutoTokenizer.from_pretrained(make(tmp_path / "old"))
-    other.save_pretrained(tmp_path / "new")
+    reference = transformers.AutoTokenizer.from_pretrained(make(tmp_path / "old"))
+    reference.save_pretrained(tmp_path / "new")
     assert not (tmp_path / "new" / "vocab.txt").exists()
     ours = read_marked(tmp_path / "new")
     agree(ours, transformers.AutoTokenizer.from_pretrained(tmp_path / "new"))
     assert ours.marks.between == between
-    kept = tmp_path / "kept"
-    kept.mkdir()
-    ours.save(kept)
-    again = MarkedTokenizer.load(kept)
+    folder = tmp_path / "kept"
+    folder.mkdir()
+    ours.save(folder)
+    again = MarkedTokenizer.load(folder)
     assert again.fingerprint == ours.fingerprint and again.marks == ours.marks
     assert again.encode_batch(ODD) == ours.encode_batch(ODD)
 
 
 def test_what_the_settings_say_of_capitals_counts_more_than_the_file(tmp_path):
     words(tmp_path, lower=False, do_lower_case=False)
-    other = transformers.AutoTokenizer.from_pretrained(tmp_path)
-    other.save_pretrained(tmp_path / "new")
+    reference = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    reference.save_pretrained(tmp_path / "new")
     path = tmp_path / "new" / "tokenizer_config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "do_lower_case": True}))
     ours = read_marked(tmp_path / "new")
@@ -176,8 +180,8 @@ def test_what_the_settings_say_of_capitals_counts_more_than_the_file(tmp_path):
 
 
 def test_marks_of_other_names_are_found_by_the_settings(tmp_path):
-    pieces = ["<none>", "<what>", "<begin>", "<stop>", "<hole>", *pieces_of(True)[5:]]
-    (tmp_path / "vocab.txt").write_text("\n".join(pieces) + "\n")
+    tokens = ["<none>", "<what>", "<begin>", "<stop>", "<hole>", *pieces_of(True)[5:]]
+    (tmp_path / "vocab.txt").write_text("\n".join(tokens) + "\n")
     names = {
         "unk_token": "<what>",
         "pad_token": {"content": "<none>"},
@@ -185,8 +189,8 @@ def test_marks_of_other_names_are_found_by_the_settings(tmp_path):
         "sep_token": "<stop>",
     }
     put(tmp_path, tokenizer_config=names, special_tokens_map={"mask_token": "<hole>"})
-    marks = read_marked(tmp_path).marks
-    assert (marks.pad, marks.start, marks.end, marks.mask) == (0, 2, 3, 4)
+    special = read_marked(tmp_path).marks
+    assert (special.pad, special.start, special.end, special.mask) == (0, 2, 3, 4)
 
 
 def test_a_file_that_sets_no_marks_gets_those_of_its_class(tmp_path):
@@ -206,7 +210,7 @@ def test_a_file_that_sets_marks_in_a_way_of_its_own_is_refused(tmp_path):
         single="$A [SEP]", pair="$A [SEP] $B [SEP]", special_tokens=[("[SEP]", 3)]
     )
     engine.save(str(tmp_path / "tokenizer.json"))
-    with pytest.raises(DataError, match="in a way that Headway has no form for"):
+    with pytest.raises(DataError, match="unsupported template of special tokens"):
         read_marked(tmp_path)
 
 
@@ -217,36 +221,36 @@ def test_a_text_that_spells_a_mark_is_a_text(tmp_path):
 
 def test_alberts_pieces_alone_say_what_to_do(tmp_path):
     (tmp_path / "spiece.model").write_bytes(b"\n\x0e")
-    with pytest.raises(UsageError, match=r"spiece.model alone is not read.*save_pretrained"):
+    with pytest.raises(UsageError, match=r"spiece.model alone is not supported.*save_pretrained"):
         read_marked(tmp_path).encode("a")
 
 
 @pytest.mark.parametrize("name", [MARKS[0], *MARKS[1:]])
 def test_a_mark_that_is_nowhere_is_named(name, tmp_path):
     words(tmp_path)
-    kept = [piece for piece in pieces_of(True) if piece != name]
-    (tmp_path / "vocab.txt").write_text("\n".join(kept) + "\n")
+    tokens = [piece for piece in pieces_of(True) if piece != name]
+    (tmp_path / "vocab.txt").write_text("\n".join(tokens) + "\n")
     mark = {"[CLS]": "cls", "[SEP]": "sep"}.get(name, name.strip("[]").lower())
-    with pytest.raises(DataError, match=f"which token is the {mark}_token"):
+    with pytest.raises(DataError, match=f"the tokenizer has no {mark}_token"):
         read_marked(tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("files", "said"),
+    ("files", "message"),
     [
-        ({"tokenizer_config": {"mask_token": "<nowhere>"}}, "must be a piece"),
-        ({"tokenizer_config": {"mask_token": 7}}, "must be a piece"),
+        ({"tokenizer_config": {"mask_token": "<nowhere>"}}, "must be a token of the tokenizer"),
+        ({"tokenizer_config": {"mask_token": 7}}, "must be a token of the tokenizer"),
         ({"tokenizer_config": {"do_lower_case": "yes"}}, "do_lower_case=yes"),
         ({"tokenizer_config": {"strip_accents": 1}}, "strip_accents=1"),
-        ({"tokenizer_config": []}, "names and values"),
-        ({"added_tokens": {"<new>": 150}}, "adds pieces"),
-        ({"tokenizer": {}}, "not a usable tokenizer"),
-        ({"tokenizer": [1]}, "not a usable tokenizer"),
+        ({"tokenizer_config": []}, "JSON object"),
+        ({"added_tokens": {"<new>": 150}}, "adds tokens"),
+        ({"tokenizer": {}}, "the tokenizer cannot be loaded"),
+        ({"tokenizer": [1]}, "the tokenizer cannot be loaded"),
     ],
 )
-def test_files_that_say_nonsense_are_refused(files, said, tmp_path):
+def test_files_that_say_nonsense_are_refused(files, message, tmp_path):
     words(tmp_path)
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=message):
         read_marked(put(tmp_path, **files))
 
 
@@ -266,9 +270,9 @@ def test_a_folder_without_a_tokenizer_says_which_files_would_do(tmp_path):
 
 def test_two_files_of_another_kind_are_refused(tmp_path):
     two_files(tmp_path)
-    with pytest.raises(DataError, match="another way than RoBERTa"):
+    with pytest.raises(DataError, match="differently than RoBERTa"):
         read_marked(put(tmp_path, config={"model_type": "gpt2"}))
     put(tmp_path, config={"model_type": "roberta"})
     (tmp_path / "merges.txt").write_text("日 本\n")
-    with pytest.raises(DataError, match="does not go with"):
+    with pytest.raises(DataError, match="does not match"):
         read_marked(tmp_path)

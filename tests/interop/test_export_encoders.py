@@ -60,19 +60,19 @@ def shaken(model):
 )
 def test_transformers_opens_it_with_a_tokenizer_of_the_same_ids(config, kind, tmp_path):
     model, tokenizer = shaken(Bert(config)), kind(tmp_path)
-    found = export(model, tokenizer, tmp_path / "hf")
-    assert found.difference <= 1e-4 and found.texts >= 5
+    exported = export(model, tokenizer, tmp_path / "hf")
+    assert exported.difference <= 1e-4 and exported.texts >= 5
     reader = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
     agree(tokenizer, reader)
     assert reader.model_max_length == 48
-    other = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / "hf").eval()
-    assert other.config.pad_token_id == tokenizer.marks.pad
-    told = reader("the old fox", "a tree", return_tensors="pt")
-    assert ("token_type_ids" in told) == (config.token_types > 1)
+    reference = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / "hf").eval()
+    assert reference.config.pad_token_id == tokenizer.marks.pad
+    encoding = reader("the old fox", "a tree", return_tensors="pt")
+    assert ("token_type_ids" in encoding) == (config.token_types > 1)
     ids, types = (torch.tensor([row]) for row in pair(tokenizer))
     with torch.no_grad():
         ours = model.eval()(ids, None, types)
-        torch.testing.assert_close(other(**told).logits, ours, atol=1e-5, rtol=0)
+        torch.testing.assert_close(reference(**encoding).logits, ours, atol=1e-5, rtol=0)
 
 
 def pair(tokenizer):
@@ -88,14 +88,14 @@ def test_a_hidden_word_is_hidden_there_too(kind, tmp_path):
     reader = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
     text = f"the old {reader.mask_token} sees a tree"
     assert reader(text).input_ids.count(bundle.tokenizer.marks.mask) == 1
-    other = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / "hf").eval()
-    told = reader(text, return_tensors="pt")
+    reference = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / "hf").eval()
+    encoding = reader(text, return_tensors="pt")
     with torch.no_grad():
-        place = told.input_ids[0] == bundle.tokenizer.marks.mask
-        logits = other(**told).logits[0, place][0, : bundle.tokenizer.size]
+        masked = encoding.input_ids[0] == bundle.tokenizer.marks.mask
+        logits = reference(**encoding).logits[0, masked][0, : bundle.tokenizer.size]
     best = bundle.fill([text], top=3)[0][0]
-    wanted = logits.softmax(-1).topk(3).values.tolist()
-    assert [guess.probability for guess in best] == pytest.approx(wanted, abs=1e-5)
+    expected = logits.softmax(-1).topk(3).values.tolist()
+    assert [prediction.probability for prediction in best] == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.mark.parametrize("kind", [trained, cased, roberta, albert])
@@ -117,11 +117,11 @@ def test_heads_of_tasks_are_exported_with_their_names(tmp_path):
         "BertForQuestionAnswering": (BertAnswerer(Bert(TINY)), None),
     }
     for name, (model, names) in made.items():
-        found = export(shaken(model), trained(), tmp_path / name, labels=names)
-        assert found.architecture == name and found.difference <= 1e-4
+        exported = export(shaken(model), trained(), tmp_path / name, labels=names)
+        assert exported.architecture == name and exported.difference <= 1e-4
         assert read_labels(tmp_path / name) == tuple(names or ())
-        other = getattr(transformers, name).from_pretrained(tmp_path / name)
-        assert [*other.config.id2label.values()] == (names or ["LABEL_0", "LABEL_1"])
+        reference = getattr(transformers, name).from_pretrained(tmp_path / name)
+        assert [*reference.config.id2label.values()] == (names or ["LABEL_0", "LABEL_1"])
 
 
 def test_a_model_that_is_training_goes_on_training(tmp_path):
@@ -135,8 +135,8 @@ def test_a_model_that_is_training_goes_on_training(tmp_path):
 )
 @pytest.mark.parametrize("change", [0.01, float("nan")])
 def test_weights_that_were_written_wrong_are_found_and_removed(name, change, tmp_path, monkeypatch):
-    def wrong(place):
-        config, tensors = read(place)
+    def wrong(path):
+        config, tensors = read(path)
         value = tensors[name].clone()
         value.view(-1)[-1] += change
         return config, tensors | {name: value}
@@ -150,18 +150,18 @@ def test_weights_that_were_written_wrong_are_found_and_removed(name, change, tmp
 def test_a_tokenizer_that_was_written_wrong_is_found_and_removed(tmp_path, monkeypatch):
     tokenizer = trained()
     monkeypatch.setattr(tokenizer, "encode", lambda text: [7] * len(text))
-    with pytest.raises(HeadwayError, match="the written tokenizer reads"):
+    with pytest.raises(HeadwayError, match="the written tokenizer encodes"):
         export(shaken(Bert(TINY)), tokenizer, tmp_path / "hf")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_what_has_no_form_there_leaves_nothing(tmp_path):
-    for config, said in [
+    for config, message in [
         (replace(TINY, norm="pre"), "norm=pre"),
-        (replace(TINY, vocabulary=90), "pieces, the model 90"),
+        (replace(TINY, vocabulary=90), "tokens, but the model's vocabulary 90"),
         (replace(TINY, first_place=2, pooler="none", next_sentence=False), "pad_token_id=0"),
     ]:
-        with pytest.raises(UsageError, match=said):
+        with pytest.raises(UsageError, match=message):
             export(shaken(Bert(config)), trained(), tmp_path / "hf")
     assert list(tmp_path.iterdir()) == []
 
@@ -171,8 +171,8 @@ def test_marks_are_set_by_the_file_where_the_tokenizers_own_would_set_others(tmp
     tokenizer = albert(tmp_path)
     encoder_tokenizers.write_marked(tokenizer, tmp_path, 48, 1)
     reader = transformers.AutoTokenizer.from_pretrained(tmp_path)
-    told = reader("a fox", "the tree", return_token_type_ids=True)
-    assert not any(told.token_type_ids)
+    encoding = reader("a fox", "the tree", return_token_type_ids=True)
+    assert not any(encoding.token_type_ids)
     agree(tokenizer, reader)
 
 
@@ -184,9 +184,9 @@ def test_the_command_writes_the_names_that_stand_beside_the_tokenizer(
     tags, tokenizer = ("O", "B-place", "I-place"), trained()
     bundle = TaggerBundle(BertTagger(Bert(TINY), 3), TagReader(tokenizer, tags, 12))
     monkeypatch.setattr(opening, "load", lambda folder: bundle)
-    with pytest.raises(SystemExit) as left:
+    with pytest.raises(SystemExit) as exit_info:
         main(["export", "r", "--to", "hf", "--out", str(tmp_path / "hf")])
-    assert left.value.code == 0
+    assert exit_info.value.code == 0
     assert read_labels(tmp_path / "hf") == tags
 
 
@@ -198,30 +198,30 @@ def test_numbers_are_exported_on_their_own_scale(tmp_path):
     bundle.save(tmp_path / "r" / "model")
     run_headway("export", "r", "--to", "hf", cwd=tmp_path)
     texts = [("a fox", "the tree"), ("the tree", "a fox by the tree")]
-    wanted = bundle.score(texts)
-    assert abs(wanted[0] - wanted[1]) > 1e-3
-    assert headway.load(tmp_path / "r" / "hf").score(texts) == pytest.approx(wanted, abs=1e-4)
+    expected = bundle.score(texts)
+    assert abs(expected[0] - expected[1]) > 1e-3
+    assert headway.load(tmp_path / "r" / "hf").score(texts) == pytest.approx(expected, abs=1e-4)
     theirs = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "r" / "hf")
     reader = transformers.AutoTokenizer.from_pretrained(tmp_path / "r" / "hf")
-    for text, number in zip(texts, wanted, strict=True):
+    for text, number in zip(texts, expected, strict=True):
         with torch.inference_mode():
-            found = theirs(**reader(*text, return_tensors="pt")).logits.item()
-        assert found == pytest.approx(number, abs=1e-4)
+            score = theirs(**reader(*text, return_tensors="pt")).logits.item()
+        assert score == pytest.approx(number, abs=1e-4)
     assert theirs.config.problem_type == "regression"
     # there is no telling whether it reads pairs: a tab makes one
-    said = run_headway("classify", "r/hf", cwd=tmp_path, text="a fox\tthe tree\na fox\n").stdout
-    assert said.splitlines()[0] == f"{wanted[0]:.3f}" and len(said.splitlines()) == 2
+    output = run_headway("classify", "r/hf", cwd=tmp_path, text="a fox\tthe tree\na fox\n").stdout
+    assert output.splitlines()[0] == f"{expected[0]:.3f}" and len(output.splitlines()) == 2
     rows = [
         f"{first}\t{second}\t{number}"
-        for (first, second), number in zip(texts, wanted, strict=True)
+        for (first, second), number in zip(texts, expected, strict=True)
     ]
     table = "\n".join(["sentence1\tsentence2\tscore", *rows]) + "\n"
     (tmp_path / "pairs.tsv").write_text(table)
-    said = run_headway("eval", "r/hf", "pairs.tsv", "--json", cwd=tmp_path).stdout
-    assert json.loads(said)["pairs"] == 2 and json.loads(said)["mse"] < 1e-6
+    output = run_headway("eval", "r/hf", "pairs.tsv", "--json", cwd=tmp_path).stdout
+    assert json.loads(output)["pairs"] == 2 and json.loads(output)["mse"] < 1e-6
     (tmp_path / "single.tsv").write_text("text\tscore\na fox\t3\nthe tree\t4\n")
-    said = run_headway("eval", "r/hf", "single.tsv", "--json", cwd=tmp_path).stdout
-    assert json.loads(said)["texts"] == 2
+    output = run_headway("eval", "r/hf", "single.tsv", "--json", cwd=tmp_path).stdout
+    assert json.loads(output)["texts"] == 2
     (tmp_path / "empty.tsv").write_text("")
     assert "error:" in run_headway("eval", "r/hf", "empty.tsv", cwd=tmp_path, check=3).stderr
     assert torch.equal(bundle.model.head.weight, model.head.weight)  # nothing of it was changed
@@ -233,14 +233,16 @@ def test_the_command_exports_an_encoder(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     EncoderBundle(shaken(Bert(TINY)), trained()).save(tmp_path / "r" / "model")
     for words in (("--json",), ("--out", "mine", "--family", "bert")):
-        with pytest.raises(SystemExit) as left:
+        with pytest.raises(SystemExit) as exit_info:
             main(["export", "r", "--to", "hf", *words])
-        assert left.value.code == 0
-        out, said = capsys.readouterr()
+        assert exit_info.value.code == 0
+        out, output = capsys.readouterr()
         if "--json" in words:
-            found = json.loads(out)
-            assert found["architecture"] == "BertForPreTraining" and found["difference"] <= 1e-4
-    assert "transformers.BertForPreTraining.from_pretrained('mine')" in said
+            exported = json.loads(out)
+            assert (
+                exported["architecture"] == "BertForPreTraining" and exported["difference"] <= 1e-4
+            )
+    assert "transformers.BertForPreTraining.from_pretrained('mine')" in output
     model, report = transformers.BertForPreTraining.from_pretrained(
         tmp_path / "r" / "hf", output_loading_info=True
     )

@@ -39,8 +39,8 @@ def llama(folder):
 @pytest.mark.parametrize("kind", [pieces, characters, gpt2, llama])
 def test_transformers_reads_as_the_tokenizer_does(kind, tmp_path):
     tokenizer = kind(tmp_path)
-    found = export(shaken(WIDE), tokenizer, tmp_path / "hf")
-    assert found.texts >= 5 and found.difference <= 1e-4
+    exported = export(shaken(WIDE), tokenizer, tmp_path / "hf")
+    assert exported.texts >= 5 and exported.difference <= 1e-4
     reader = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
     assert (reader.bos_token_id, reader.eos_token_id) == (tokenizer.bos, tokenizer.eos)
     for text in [*ODD, PROMPT]:
@@ -79,7 +79,7 @@ def test_llama2cs_tokenizer_can_be_exported(real_data, tmp_path):
 def test_a_foreign_file_that_says_something_else_is_found(tmp_path, monkeypatch):
     tokenizer = llama(tmp_path)
     monkeypatch.setattr(tokenizer, "begin", lambda text: [tokenizer.eos, *tokenizer.encode(text)])
-    with pytest.raises(HeadwayError, match="the written tokenizer reads"):
+    with pytest.raises(HeadwayError, match="the written tokenizer encodes"):
         export(shaken(WIDE), tokenizer, tmp_path / "hf")
     assert not (tmp_path / "hf").exists()
 
@@ -90,9 +90,9 @@ def test_the_command_exports_each_kind(kind, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(opening, "load", lambda folder: bundle)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "r").mkdir()
-    with pytest.raises(SystemExit) as left:
+    with pytest.raises(SystemExit) as exit_info:
         main(["export", "r", "--to", "hf", "--json"])
-    found = json.loads(capsys.readouterr().out)
-    assert left.value.code == 0 and found["texts"] >= 5
+    exported = json.loads(capsys.readouterr().out)
+    assert exit_info.value.code == 0 and exported["texts"] >= 5
     reader = transformers.AutoTokenizer.from_pretrained(tmp_path / "r" / "hf")
     assert reader(PROMPT).input_ids == bundle.tokenizer.begin(PROMPT)

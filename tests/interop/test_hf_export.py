@@ -19,7 +19,7 @@ ODD = ["", "  two\n\tlines ", "Grüße 🙂", "spells </s> and <s> out", PROMPT]
 
 TINY = GPTConfig(model_dim=12, num_heads=2, ffn_dim=20, num_layers=2, max_length=48, vocabulary=300)
 MODERN = {"norm_kind": "rms", "activation": "swiglu", "bias": False, "positions": "rotary"}
-EACH = {
+CONFIGS = {
     "gpt2": TINY,
     "openai-gpt": replace(TINY, norm="post", ffn_dim=48),
     "llama": replace(TINY, **MODERN, num_kv_heads=1),
@@ -101,22 +101,22 @@ def opened(folder):
     return model.eval(), transformers.AutoTokenizer.from_pretrained(folder)
 
 
-@pytest.mark.parametrize("family", EACH)
+@pytest.mark.parametrize("family", CONFIGS)
 def test_transformers_opens_it_and_writes_on_with_the_same_tokens(family, tmp_path):
-    model, tokenizer = shaken(EACH[family]), Bytes()
-    found = export(model, tokenizer, tmp_path / "hf", family)
-    assert found.difference <= 1e-4 and found.texts == 13
+    model, tokenizer = shaken(CONFIGS[family]), Bytes()
+    exported = export(model, tokenizer, tmp_path / "hf", family)
+    assert exported.difference <= 1e-4 and exported.texts == 13
     theirs, reader = opened(tmp_path / "hf")
-    assert type(theirs).__name__ == found.architecture
+    assert type(theirs).__name__ == exported.architecture
     ids = torch.tensor([tokenizer.begin(PROMPT)])
     assert reader(PROMPT).input_ids == ids[0].tolist()
     with torch.no_grad():
         torch.testing.assert_close(theirs(ids).logits, model.eval()(ids), atol=1e-4, rtol=0)
         answer = theirs.generate(ids, max_new_tokens=9, do_sample=False, eos_token_id=None)
-        own = ids
+        tokens = ids
         for _ in range(9):
-            own = torch.cat([own, model(own)[:, -1:].argmax(-1)], 1)
-    assert answer.tolist() == own.tolist()
+            tokens = torch.cat([tokens, model(tokens)[:, -1:].argmax(-1)], 1)
+    assert answer.tolist() == tokens.tolist()
 
 
 @pytest.mark.parametrize("opening", [True, False])
@@ -141,8 +141,8 @@ def test_a_model_that_is_training_goes_on_training(tmp_path):
 
 
 def test_weights_that_were_written_wrong_are_found_and_removed(tmp_path, monkeypatch):
-    def wrong(place):
-        config, tensors = read(place)
+    def wrong(path):
+        config, tensors = read(path)
         return config, tensors | {"decoder.norm.gain": tensors["decoder.norm.gain"] + 0.01}
 
     monkeypatch.setattr(hf_export, "read", wrong)
@@ -167,15 +167,15 @@ class Pairs(Letters):
 
 
 @pytest.mark.parametrize(
-    ("tokenizer", "said"),
+    ("tokenizer", "message"),
     [
-        (Shifted(), "the written tokenizer reads"),
-        (Pairs(), "is no single character"),
-        (Letters("aab"), "stand for the same text"),
+        (Shifted(), "the written tokenizer encodes"),
+        (Pairs(), "is not a single character"),
+        (Letters("aab"), "have the same text"),
     ],
 )
-def test_a_tokenizer_that_has_no_form_there_leaves_nothing(tokenizer, said, tmp_path):
-    with pytest.raises(HeadwayError, match=said):
+def test_a_tokenizer_that_has_no_form_there_leaves_nothing(tokenizer, message, tmp_path):
+    with pytest.raises(HeadwayError, match=message):
         export(shaken(TINY), tokenizer, tmp_path / "hf")
     assert list(tmp_path.iterdir()) == []
 
@@ -183,7 +183,7 @@ def test_a_tokenizer_that_has_no_form_there_leaves_nothing(tokenizer, said, tmp_
 def test_a_model_that_has_no_form_there_leaves_nothing(tmp_path):
     with pytest.raises(UsageError, match="cannot be represented"):
         export(shaken(replace(TINY, attention="additive")), Bytes(), tmp_path / "hf")
-    with pytest.raises(UsageError, match="290 pieces, the model 200"):
+    with pytest.raises(UsageError, match="290 tokens, but the model's vocabulary 200"):
         export(shaken(replace(TINY, vocabulary=200)), Bytes(), tmp_path / "hf")
     assert list(tmp_path.iterdir()) == []
 

@@ -80,10 +80,10 @@ def test_gpt2s_own_vocabulary_reads_as_transformers_does(real_data, tmp_path):
     for theirs, name in [("gpt2.encoder.json", "vocab.json"), ("gpt2.vocab.bpe", "merges.txt")]:
         (tmp_path / name).write_bytes(gzip.decompress(real_data(f"vocab/{theirs}.gz").read_bytes()))
     ours = read_tokenizer(tmp_path)
-    other = transformers.GPT2Tokenizer.from_pretrained(tmp_path)
+    reference = transformers.GPT2Tokenizer.from_pretrained(tmp_path)
     assert (ours.size, ours.bos, ours.eos) == (50257, 50256, 50256)
     for text in ODD:
-        expected = other(text, split_special_tokens=True).input_ids
+        expected = reference(text, split_special_tokens=True).input_ids
         assert ours.encode(text) == expected
         assert ours.begin(text) == (expected or [50256])
         assert ours.decode(expected) == text
@@ -95,14 +95,14 @@ def test_gpt2s_own_vocabulary_reads_as_transformers_does(real_data, tmp_path):
 def test_a_llama_like_file_reads_as_transformers_does(tmp_path):
     llama_like(tmp_path)
     ours = read_tokenizer(tmp_path)
-    other = transformers.PreTrainedTokenizerFast(
+    reference = transformers.PreTrainedTokenizerFast(
         tokenizer_file=str(tmp_path / "tokenizer.json"), bos_token="<s>", eos_token="</s>"
     )
     assert (ours.bos, ours.eos) == (1, 2)
     for text in ODD:
-        assert ours.begin(text) == other(text, split_special_tokens=True).input_ids
+        assert ours.begin(text) == reference(text, split_special_tokens=True).input_ids
         assert ours.encode(text) == ours.begin(text)[1:]
-        expected = other.decode(ours.begin(text), skip_special_tokens=True)
+        expected = reference.decode(ours.begin(text), skip_special_tokens=True)
         assert ours.decode(ours.begin(text)) == expected == text
 
 
@@ -144,23 +144,26 @@ def test_what_begins_and_ends_a_text_is_found(files, bos, eos, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("files", "said"),
+    ("files", "message"),
     [
-        ({}, "no file says"),
-        ({"config": {"eos_token_id": []}}, "no file says"),
+        ({}, "no file specifies"),
+        ({"config": {"eos_token_id": []}}, "no file specifies"),
         ({"config": {"eos_token_id": True}}, "eos_token_id=True"),
-        ({"config": [1]}, "names and values"),
-        ({"tokenizer_config": {"eos_token": "<nowhere>"}}, "must be a piece"),
-        ({"tokenizer_config": {"eos_token": ["</s>"]}}, "must be a piece"),
-        ({"tokenizer": {}}, "not a usable tokenizer"),
-        ({"tokenizer": [1, 2]}, "not a usable tokenizer"),
-        ({"tokenizer": {"model": {"type": "BPE", "vocab": {"a": -1}, "merges": []}}}, "not a usa"),
+        ({"config": [1]}, "JSON object"),
+        ({"tokenizer_config": {"eos_token": "<nowhere>"}}, "must be a token of the tokenizer"),
+        ({"tokenizer_config": {"eos_token": ["</s>"]}}, "must be a token of the tokenizer"),
+        ({"tokenizer": {}}, "the tokenizer cannot be loaded"),
+        ({"tokenizer": [1, 2]}, "the tokenizer cannot be loaded"),
+        (
+            {"tokenizer": {"model": {"type": "BPE", "vocab": {"a": -1}, "merges": []}}},
+            "tokenizer cannot be loaded",
+        ),
     ],
 )
-def test_files_that_say_nothing_or_nonsense_are_refused(files, said, tmp_path):
+def test_files_that_say_nothing_or_nonsense_are_refused(files, message, tmp_path):
     llama_like(tmp_path)
     (tmp_path / "tokenizer_config.json").unlink()
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=message):
         read_tokenizer(put(tmp_path, **files))
 
 
@@ -187,12 +190,12 @@ def test_nothing_is_left_after_the_ids_that_the_tokenizer_lacks(tmp_path):
     llama_like(tmp_path)
     (tmp_path / "tokenizer_config.json").unlink()
     put(tmp_path, config={"eos_token_id": 9999})
-    with pytest.warns(HeadwayWarning), pytest.raises(DataError, match="no file says"):
+    with pytest.warns(HeadwayWarning), pytest.raises(DataError, match="no file specifies"):
         read_tokenizer(tmp_path)
 
 
 def test_a_folder_without_a_tokenizer_says_which_files_would_do(tmp_path):
-    needed = r"tokenizer\.json there, or GPT-2's vocab\.json and merges"
+    needed = r"add tokenizer\.json, or GPT-2's vocab\.json and merges"
     with pytest.raises(UsageError, match=needed):
         read_tokenizer(tmp_path).encode("a")
     small_gpt2(tmp_path)
@@ -221,17 +224,17 @@ def test_two_files_say_by_settings_what_stands_before_a_text(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("lines", "said"),
+    ("lines", "message"),
     [
-        ("t h e\n", "not two pieces"),
-        ("the\n", "not two pieces"),
-        ("日 本\n", "does not go with"),
+        ("t h e\n", "expected two tokens"),
+        ("the\n", "expected two tokens"),
+        ("日 本\n", "does not match"),
     ],
 )
-def test_broken_merges_are_refused(lines, said, tmp_path):
+def test_broken_merges_are_refused(lines, message, tmp_path):
     small_gpt2(tmp_path)
     (tmp_path / "merges.txt").write_text(lines)
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=message):
         read_tokenizer(tmp_path)
     (tmp_path / "merges.txt").write_bytes(b"\xff\xfe x\n")
     with pytest.raises(DataError, match="not UTF-8"):
@@ -240,14 +243,14 @@ def test_broken_merges_are_refused(lines, said, tmp_path):
 
 def test_two_files_of_another_kind_are_refused(tmp_path):
     vocabulary = small_gpt2(tmp_path)
-    for broken, said in [
-        ({"a": 0}, "255 of the 256 bytes"),
-        ({**vocabulary, "x y": 999}, "the ids are not"),
-        ({**vocabulary, "x y": "1"}, "the ids are not"),
-        ([], "pieces and their ids"),
+    for broken, message in [
+        ({"a": 0}, "255 of the 256 bytes have no token"),
+        ({**vocabulary, "x y": 999}, "the ids must be 0 to"),
+        ({**vocabulary, "x y": "1"}, "the ids must be 0 to"),
+        ([], "JSON object of tokens and their ids"),
     ]:
-        with pytest.raises(DataError, match=said):
+        with pytest.raises(DataError, match=message):
             read_tokenizer(put(tmp_path, vocab=broken))
     put(tmp_path, vocab=vocabulary, config={"model_type": "openai-gpt"})
-    with pytest.raises(DataError, match="may split text in another way"):
+    with pytest.raises(DataError, match="may split text differently"):
         read_tokenizer(tmp_path)

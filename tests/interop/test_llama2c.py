@@ -44,13 +44,13 @@ def test_the_real_model_tells_its_golden_story(real_data):
     assert model.config.vocabulary == config["vocab_size"]
     first, *expected = golden["greedy_ids_from_bos"]
     empty = torch.zeros(1, 0, dtype=torch.long)
-    found = greedy_search(model, (empty,), Limits(first, 2, [len(expected)]))[0]
-    assert list(found.tokens) == expected
-    pieces = read_pieces(real_data(f"{folder}/tok512.bin"))
-    assert len(pieces) == config["vocab_size"]
-    told = b"".join(pieces[token] for token in found.tokens).decode()
+    output = greedy_search(model, (empty,), Limits(first, 2, [len(expected)]))[0]
+    assert list(output.tokens) == expected
+    tokens = read_pieces(real_data(f"{folder}/tok512.bin"))
+    assert len(tokens) == config["vocab_size"]
+    text = b"".join(tokens[token] for token in output.tokens).decode()
     assert (
-        told.strip() == golden["text"].replace("<0x0A>", "\n").strip()
+        text.strip() == golden["text"].replace("<0x0A>", "\n").strip()
     )  # its text keeps the name of a byte
 
 
@@ -67,31 +67,31 @@ def test_the_real_tokenizer_reads_and_tells_the_golden_story(real_data, tmp_path
     assert load_tokenizer(tmp_path).fingerprint == tokenizer.fingerprint
 
 
-def by_hand(pieces, text):
+def by_hand(vocabulary, text):
     """llama2.c's own loop: of all neighbours the pair whose piece scores most, the leftmost."""
-    ids = {piece: index for index, (piece, _) in enumerate(pieces)}
-    found = []
+    ids = {piece: index for index, (piece, _) in enumerate(vocabulary)}
+    tokens = []
     for letter in " " + text if text else "":
         known = ids.get(letter.encode())
-        found += [3 + byte for byte in letter.encode()] if known is None else [known]
+        tokens += [3 + byte for byte in letter.encode()] if known is None else [known]
     while True:
-        joined = [ids.get(pieces[a][0] + pieces[b][0]) for a, b in pairwise(found)]
-        places = [place for place, index in enumerate(joined) if index is not None]
-        if not places:
-            return found
-        place = max(places, key=lambda place: (pieces[joined[place]][1], -place))
-        found[place : place + 2] = [joined[place]]
+        joined = [ids.get(vocabulary[a][0] + vocabulary[b][0]) for a, b in pairwise(tokens)]
+        positions = [position for position, index in enumerate(joined) if index is not None]
+        if not positions:
+            return tokens
+        position = max(positions, key=lambda position: (vocabulary[joined[position]][1], -position))
+        tokens[position : position + 2] = [joined[position]]
 
 
 def test_the_real_pieces_join_as_llama2c_joins_them(real_data):
     path = real_data("weights/stories260K/tok512.bin")
     tokenizer = read_llama2c_tokenizer(path)
-    pieces = llama2c._scored(path)
+    tokens = llama2c._scored_tokens(path)
     texts = st.text(max_size=30) | st.text(alphabet="the andw.\n", max_size=40)
 
     @given(texts.filter(lambda text: "\u2581" not in text))
     def check(text):
-        assert tokenizer.encode(text) == by_hand(pieces, text)
+        assert tokenizer.encode(text) == by_hand(tokens, text)
         assert tokenizer.decode(tokenizer.begin(text)) == text
 
     check()
@@ -99,10 +99,10 @@ def test_the_real_pieces_join_as_llama2c_joins_them(real_data):
         check.hypothesis.inner_test(text)
 
 
-def scored(*pieces):
+def scored(*tokens):
     """A tokenizer file of pieces and scores."""
     return struct.pack("<i", 7) + b"".join(
-        struct.pack("<fi", score, len(piece)) + piece for piece, score in pieces
+        struct.pack("<fi", score, len(piece)) + piece for piece, score in tokens
     )
 
 
@@ -121,30 +121,30 @@ def test_the_piece_that_scores_most_is_joined_first(ab, bc, ids, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("pieces", "said"),
+    ("tokens", "message"),
     [
         (FIRST[:2], "are missing"),
         (LETTERS, "must be <unk>"),
-        ([*FIRST, *LETTERS, LETTERS[1]], "stands twice"),
+        ([*FIRST, *LETTERS, LETTERS[1]], "occurs twice"),
         ([*FIRST, (b"", 0.0)], "is empty"),
         ([*FIRST, (b"\xff", 0.0)], "not UTF-8"),
         ([*FIRST, (b"a", float("nan"))], "has the score nan"),
     ],
 )
-def test_pieces_that_make_no_tokenizer_are_refused(pieces, said, tmp_path):
+def test_pieces_that_make_no_tokenizer_are_refused(tokens, message, tmp_path):
     path = tmp_path / "tok.bin"
-    path.write_bytes(scored(*pieces))
-    with pytest.raises(DataError, match=said):
+    path.write_bytes(scored(*tokens))
+    with pytest.raises(DataError, match=message):
         read_llama2c_tokenizer(path)
 
 
 def test_the_real_model_is_a_llama_for_transformers_too(real_data, tmp_path):
     model = build(*read_llama2c(real_data("weights/stories260K/stories260K.bin")))
     assert write(model, tmp_path) == "LlamaForCausalLM"
-    other = transformers.LlamaForCausalLM.from_pretrained(tmp_path).eval()
+    reference = transformers.LlamaForCausalLM.from_pretrained(tmp_path).eval()
     tokens = torch.randint(3, 512, (2, 40))
     with torch.no_grad():
-        gap = (model(tokens) - other(tokens).logits).abs().max()
+        gap = (model(tokens) - reference(tokens).logits).abs().max()
     assert gap < 1e-4
 
 
@@ -159,17 +159,19 @@ def test_rotary_pairs_change_places_so_that_scores_stay(tmp_path):
     key = raw[at + 128 : at + 128 + 32].view(4, 8)
     x = torch.randn(3, 8)
     attention = model.decoder.blocks[0].attention
-    seen = []
-    attention.kernel.register_forward_hook(lambda _, inputs, out: seen.append(inputs[:2]))
+    inputs_of_kernel = []
+    attention.kernel.register_forward_hook(
+        lambda _, inputs, out: inputs_of_kernel.append(inputs[:2])
+    )
     attention(x[None], attention.keys_values(x[None]), Mask())
-    q, k = seen[0]
+    q, k = inputs_of_kernel[0]
     for head in range(4):
         for t in range(3):
             for s in range(3):
                 turned = _turned((query @ x[t]).view(4, 2)[head], t)
-                other = _turned((key @ x[s]).view(2, 2)[head // 2], s)
+                rotated_key = _turned((key @ x[s]).view(2, 2)[head // 2], s)
                 ours = q[0, head, t] @ k[0, head // 2, s]
-                assert ours == pytest.approx(float(turned @ other), abs=1e-5)
+                assert ours == pytest.approx(float(turned @ rotated_key), abs=1e-5)
 
 
 def _turned(pair, position):
@@ -185,28 +187,28 @@ def test_a_negative_vocabulary_means_a_head_of_its_own(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("header", "said"),
+    ("header", "message"),
     [
         ((0, *HEADER[1:]), "dim=0"),
         ((*HEADER[:2], -2, *HEADER[3:]), "n_layers=-2"),
         ((*HEADER[:2], 2**30, *HEADER[3:]), "n_layers"),
-        ((*HEADER[:2], 2**23, *HEADER[3:]), "the header asks for"),
+        ((*HEADER[:2], 2**23, *HEADER[3:]), "the header requires"),
         ((*HEADER[:3], 3, *HEADER[4:]), "num_heads=3"),
         ((*HEADER[:4], 3, *HEADER[5:]), "num_kv_heads=3"),
-        ((*HEADER[:6], 6), "the header asks for"),
+        ((*HEADER[:6], 6), "the header requires"),
         ((0x616B3432, *HEADER[1:]), "not a version-0"),
     ],
 )
-def test_a_header_that_makes_no_sense_is_refused(tmp_path, header, said):
+def test_a_header_that_makes_no_sense_is_refused(tmp_path, header, message):
     path = made(tmp_path / "m.bin")
     path.write_bytes(struct.pack("<7i", *header) + path.read_bytes()[28:])
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=message):
         read_llama2c(path)
 
 
 @pytest.mark.parametrize("extra", [-1, 1])
 def test_a_file_of_another_size_is_refused(tmp_path, extra):
-    with pytest.raises(DataError, match="the header asks for"):
+    with pytest.raises(DataError, match="the header requires"):
         read_llama2c(made(tmp_path / "m.bin", extra=extra))
 
 

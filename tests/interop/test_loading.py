@@ -33,11 +33,11 @@ def engine(specials=("<s>", "</s>")):
     return made
 
 
-def folder_with(place, **files):
-    engine().save(str(place / "tokenizer.json"))
+def folder_with(path, **files):
+    engine().save(str(path / "tokenizer.json"))
     for name, content in files.items():
-        (place / f"{name}.json").write_text(json.dumps(content))
-    return place
+        (path / f"{name}.json").write_text(json.dumps(content))
+    return path
 
 
 def test_a_folder_of_transformers_loads_and_writes_what_transformers_writes(tmp_path):
@@ -57,12 +57,12 @@ def test_a_folder_of_transformers_loads_and_writes_what_transformers_writes(tmp_
     theirs.save_pretrained(tmp_path)
     bundle = headway.load(tmp_path)
     assert isinstance(bundle, TextBundle)
-    found = bundle.generate(["The monkey"], temperature=0, max_tokens=20)[0][0]
+    continuation = bundle.generate(["The monkey"], temperature=0, max_tokens=20)[0][0]
     prompt = bundle.tokenizer.begin("The monkey")
 
-    wanted = theirs.generate(torch.tensor([prompt]), max_new_tokens=20, do_sample=False)[0]
-    written = wanted[len(prompt) :].tolist()
-    assert list(found.tokens) == [i for i in written if i != 1]
+    expected = theirs.generate(torch.tensor([prompt]), max_new_tokens=20, do_sample=False)[0]
+    written = expected[len(prompt) :].tolist()
+    assert list(continuation.tokens) == [i for i in written if i != 1]
 
 
 def test_the_real_model_is_a_file_to_load_and_tells_its_story_in_text(real_data, tmp_path):
@@ -71,10 +71,10 @@ def test_the_real_model_is_a_file_to_load_and_tells_its_story_in_text(real_data,
         (tmp_path / name).write_bytes(real_data(f"{folder}/{name}").read_bytes())
     ids = json.loads(real_data(f"{folder}/golden.json").read_text())["greedy_ids_from_bos"]
     bundle = headway.load(tmp_path / "stories260K.bin")
-    found = bundle.generate([""], temperature=0, max_tokens=len(ids) - 1)[0][0]
-    assert [1, *found.tokens] == ids
-    assert found.text == bundle.tokenizer.decode(ids)
-    assert bundle.tokenizer.begin(found.text) == ids, "a text is read as it was written"
+    exported = bundle.generate([""], temperature=0, max_tokens=len(ids) - 1)[0][0]
+    assert [1, *exported.tokens] == ids
+    assert exported.text == bundle.tokenizer.decode(ids)
+    assert bundle.tokenizer.begin(exported.text) == ids, "a text is read as it was written"
     odd = "naïve 日 \n🙂"
     assert bundle.tokenizer.decode(bundle.tokenizer.encode(odd)) == odd
     (tmp_path / "tok2.bin").write_bytes(b"")

@@ -69,9 +69,9 @@ def encoder_folder(kind, folder):
 
 def without_type(folder):
     path = folder / "config.json"
-    facts = json.loads(path.read_text())
-    kind = facts.pop("model_type")
-    path.write_text(json.dumps(facts))
+    config = json.loads(path.read_text())
+    kind = config.pop("model_type")
+    path.write_text(json.dumps(config))
     return kind
 
 
@@ -96,9 +96,9 @@ def test_an_encoder_without_a_type_loads_as_the_family_that_is_named(kind, tmp_p
     assert "--family bert" in refused.value.hint
     named = headway.load(folder, family=family)
     assert type(named) is type(whole)
-    own = dict(named.model.named_parameters())
+    parameters = dict(named.model.named_parameters())
     for name, parameter in whole.model.named_parameters():
-        assert torch.equal(own[name], parameter)
+        assert torch.equal(parameters[name], parameter)
     reader = getattr(named, "reader", named)
     assert reader.tokenizer.fingerprint == getattr(whole, "reader", whole).tokenizer.fingerprint
 
@@ -107,9 +107,9 @@ def test_where_neither_tokenizer_nor_config_names_roberta_the_named_family_sets_
     folder = encoder_folder("roberta", tmp_path)
     settings = tmp_path / "tokenizer_config.json"
     if settings.exists():
-        facts = json.loads(settings.read_text())
-        facts.pop("tokenizer_class", None)
-        settings.write_text(json.dumps(facts))
+        config = json.loads(settings.read_text())
+        config.pop("tokenizer_class", None)
+        settings.write_text(json.dumps(config))
     between = headway.load(folder).tokenizer.marks.between
     without_type(folder)
     assert headway.load(folder, family="roberta").tokenizer.marks.between == between
@@ -158,7 +158,7 @@ def test_an_encoder_without_a_tokenizer_computes_from_ids_and_refuses_texts(kind
     ids, keys = torch.tensor([[2, 7, 9, 3]]), torch.ones(1, 4, dtype=torch.bool)
     with torch.no_grad():
         assert_close(bundle.model(ids, keys), whole.model(ids, keys), rtol=0, atol=0)
-    with pytest.raises(UsageError, match="no tokenizer, so it cannot read or write") as refused:
+    with pytest.raises(UsageError, match="no tokenizer, so it cannot process text") as refused:
         TEXT_VERBS[kind](bundle)
     assert refused.value.where == str(folder) and "tokenizer.json" in refused.value.hint
     with pytest.raises(UsageError, match="no tokenizer"):
@@ -188,7 +188,7 @@ def test_a_gpt_without_a_tokenizer_computes_from_ids_and_refuses_texts(tmp_path,
     assert not (tmp_path / "ours").exists()
     assert headway_exits("generate", tmp_path, "a") == UsageError.exit_code
     shown = capsys.readouterr().err
-    assert "this model has no tokenizer" in shown and "put tokenizer.json there" in shown
+    assert "this model has no tokenizer" in shown and "add tokenizer.json, or" in shown
 
 
 def test_ids_beyond_the_vocabulary_are_one_line_on_standard_error(tmp_path, capsys):

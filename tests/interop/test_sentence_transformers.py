@@ -30,7 +30,7 @@ def listed(kinds, paths=("", "1_Pooling", "2_Normalize")):
 
 
 @pytest.fixture
-def place(tmp_path):
+def folder(tmp_path):
     """A folder as transformers writes it, with the two files beside."""
     bundle = encoder()
     export(bundle.model, bundle.tokenizer, tmp_path / "there")
@@ -39,26 +39,26 @@ def place(tmp_path):
     return tmp_path / "there"
 
 
-def test_a_text_is_what_its_first_vector_says_where_the_folder_says_so(place, tmp_path):
-    bundle = load(place)
+def test_a_text_is_what_its_first_vector_says_where_the_folder_says_so(folder, tmp_path):
+    bundle = load(folder)
     assert bundle.pooling == "first" and bundle.length == 19
     reader = bundle.tokenizer
-    for text, found in zip(TEXTS, bundle.embed(TEXTS), strict=True):
+    for text, vector in zip(TEXTS, bundle.embed(TEXTS), strict=True):
         ids, _ = reader.marks.frame(reader.encode(text), room=19)
         hidden = bundle.model.encode(torch.tensor([ids]))
-        torch.testing.assert_close(found, F.normalize(hidden[0, 0], dim=-1), rtol=0, atol=1e-5)
+        torch.testing.assert_close(vector, F.normalize(hidden[0, 0], dim=-1), rtol=0, atol=1e-5)
     mean = bundle.embed(TEXTS, pooling="mean")
-    (place / "modules.json").unlink()
-    assert torch.equal(load(place).embed(TEXTS), mean)
+    (folder / "modules.json").unlink()
+    assert torch.equal(load(folder).embed(TEXTS), mean)
     assert (mean - bundle.embed(TEXTS)).abs().max() > 0.1
     # and it stays so when it is saved
     bundle.save(tmp_path / "ours")
     assert torch.equal(load(tmp_path / "ours").embed(TEXTS), bundle.embed(TEXTS))
 
 
-def test_a_text_is_cut_where_the_folder_says_so(place, tmp_path):
-    write(place, {"max_seq_length": 7, "do_lower_case": False}, "sentence_bert_config.json")
-    bundle = load(place)
+def test_a_text_is_cut_where_the_folder_says_so(folder, tmp_path):
+    write(folder, {"max_seq_length": 7, "do_lower_case": False}, "sentence_bert_config.json")
+    bundle = load(folder)
     assert bundle.length == 7
     ids = bundle.tokenizer.encode(TEXTS[1])
     hidden = bundle.model.encode(torch.tensor([bundle.tokenizer.marks.frame(ids, room=7)[0]]))
@@ -66,19 +66,19 @@ def test_a_text_is_cut_where_the_folder_says_so(place, tmp_path):
     torch.testing.assert_close(bundle.embed(TEXTS)[1], expected, rtol=0, atol=1e-5)
     bundle.save(tmp_path / "ours")
     assert load(tmp_path / "ours").length == 7
-    write(place, {"max_seq_length": 512}, "sentence_bert_config.json")
-    assert load(place).length == 19  # no more than the model reads
-    write(place, {"max_seq_length": None}, "sentence_bert_config.json")
-    assert load(place).length == 19
-    write(place, {"max_seq_length": 2}, "sentence_bert_config.json")
+    write(folder, {"max_seq_length": 512}, "sentence_bert_config.json")
+    assert load(folder).length == 19  # no more than the model reads
+    write(folder, {"max_seq_length": None}, "sentence_bert_config.json")
+    assert load(folder).length == 19
+    write(folder, {"max_seq_length": 2}, "sentence_bert_config.json")
     with pytest.raises(DataError, match="max_seq_length"):
-        load(place)
+        load(folder)
 
 
-def test_the_encoder_may_lie_in_a_folder_of_its_own(place, tmp_path):
-    vectors = load(place).embed(TEXTS)
+def test_the_encoder_may_lie_in_a_folder_of_its_own(folder, tmp_path):
+    vectors = load(folder).embed(TEXTS)
     whole = tmp_path / "whole"
-    shutil.copytree(place, whole / "0_Transformer")
+    shutil.copytree(folder, whole / "0_Transformer")
     for name in ("modules.json", "1_Pooling"):
         shutil.move(whole / "0_Transformer" / name, whole / name)
     write(whole, listed(MODULES, ("0_Transformer", "1_Pooling", "2_Normalize")))
@@ -87,23 +87,23 @@ def test_the_encoder_may_lie_in_a_folder_of_its_own(place, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "said",
+    "pooling",
     [
         {"pooling_mode": "cls"},
         {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False},
     ],
 )
-def test_both_spellings_of_pooling_are_read(place, said):
-    write(place / "1_Pooling", said, "config.json")
-    assert read_sentence_folder(place).pooling == "first"
-    other = {"pooling_mode": "mean", "pooling_mode_mean_tokens": True}
-    for key, value in other.items():
-        write(place / "1_Pooling", {key: value}, "config.json")
-        assert read_sentence_folder(place).pooling == "mean"
+def test_both_spellings_of_pooling_are_read(folder, pooling):
+    write(folder / "1_Pooling", pooling, "config.json")
+    assert read_sentence_folder(folder).pooling == "first"
+    pooling_keys = {"pooling_mode": "mean", "pooling_mode_mean_tokens": True}
+    for key, value in pooling_keys.items():
+        write(folder / "1_Pooling", {key: value}, "config.json")
+        assert read_sentence_folder(folder).pooling == "mean"
 
 
 @pytest.mark.parametrize(
-    ("modules", "pooling", "said"),
+    ("modules", "pooling", "message"),
     [
         (listed(["Transformer", "Dense"]), {}, "'Dense'"),
         (listed(["Pooling", "Transformer"]), {}, "'Transformer'"),
@@ -119,22 +119,22 @@ def test_both_spellings_of_pooling_are_read(place, said):
             "'cls+mean'",
         ),
         (listed(MODULES), {"pooling_mode": "lasttoken"}, "'lasttoken'"),
-        (listed(MODULES), [], "names and values"),
+        (listed(MODULES), [], "JSON object"),
     ],
 )
-def test_what_is_not_here_or_not_theirs_is_refused(place, modules, pooling, said):
-    write(place, modules)
+def test_what_is_not_here_or_not_theirs_is_refused(folder, modules, pooling, message):
+    write(folder, modules)
     if pooling != {}:
-        write(place / "1_Pooling", pooling, "config.json")
+        write(folder / "1_Pooling", pooling, "config.json")
     with pytest.raises(DataError, match="json") as error:
-        load(place)
-    assert said in str(error.value)
+        load(folder)
+    assert message in str(error.value)
 
 
 def test_a_folder_of_ours_that_says_nonsense_is_refused(tmp_path):
     encoder().save(tmp_path / "ours")
     path = tmp_path / "ours" / "config.json"
-    facts = json.loads(path.read_text())
+    config = json.loads(path.read_text())
     for key, value in (
         ("pooling", "max"),
         ("pooling", []),
@@ -142,11 +142,11 @@ def test_a_folder_of_ours_that_says_nonsense_is_refused(tmp_path):
         ("length", True),
         ("length", 2),
     ):
-        path.write_text(json.dumps({**facts, key: value}))
+        path.write_text(json.dumps({**config, key: value}))
         with pytest.raises(DataError, match="pooling"):
             load(tmp_path / "ours", verify=False)
-    del facts["pooling"], facts["length"]  # as folders were before
-    path.write_text(json.dumps(facts))
+    del config["pooling"], config["length"]  # as folders were before
+    path.write_text(json.dumps(config))
     assert load(tmp_path / "ours", verify=False).pooling == "mean"
     with pytest.raises(UsageError, match="no model"):
         load(tmp_path)
@@ -162,22 +162,22 @@ def test_what_is_exported_makes_the_same_vectors_there(tmp_path, pooling, length
     assert (again.pooling, again.length) == (pooling, length)
     torch.testing.assert_close(again.embed(TEXTS), bundle.embed(TEXTS), rtol=0, atol=1e-5)
     # as sentence-transformers reads it (seen with 6.2.0: vectors equal to 2e-7)
-    said = json.loads((tmp_path / "theirs" / "1_Pooling" / "config.json").read_text())
-    assert said["pooling_mode_cls_token"] == (pooling == "first")
-    assert said["pooling_mode_mean_tokens"] == (pooling == "mean")
-    assert said["word_embedding_dimension"] == 24
+    message = json.loads((tmp_path / "theirs" / "1_Pooling" / "config.json").read_text())
+    assert message["pooling_mode_cls_token"] == (pooling == "first")
+    assert message["pooling_mode_mean_tokens"] == (pooling == "mean")
+    assert message["word_embedding_dimension"] == 24
     named = json.loads((tmp_path / "theirs" / "modules.json").read_text())
-    assert [each["type"].rpartition(".")[2] for each in named] == MODULES
+    assert [module["type"].rpartition(".")[2] for module in named] == MODULES
     length_file = tmp_path / "theirs" / "sentence_bert_config.json"
     assert json.loads(length_file.read_text())["max_seq_length"] == length
 
 
-def test_training_goes_on_with_the_vectors_that_the_model_has(place):
-    bundle = load(place)
+def test_training_goes_on_with_the_vectors_that_the_model_has(folder):
+    bundle = load(folder)
     assert isinstance(bundle, EncoderBundle)
     reader = bundle.tokenizer
     ids = [reader.marks.frame(reader.encode(text), room=19)[0] for text in TEXTS]
     batch = collate_framed(ids, None, reader.marks.pad)
     with torch.inference_mode():
-        found = text_vectors(bundle.model, batch, bundle.pooling)
-    torch.testing.assert_close(found, bundle.embed(TEXTS), rtol=0, atol=1e-5)
+        vectors = text_vectors(bundle.model, batch, bundle.pooling)
+    torch.testing.assert_close(vectors, bundle.embed(TEXTS), rtol=0, atol=1e-5)

@@ -96,7 +96,7 @@ def test_the_gradients_are_those_of_the_softmax():
     """One query by hand: dL/dscores = a (g - a·g), dL/dq = that times the keys (over sqrt d)."""
     width, keys = 6, 4
     inputs = next(scaling._inputs(width, keys, 16, 1))
-    weights, on_scores, on_q = scaling._watch(ScaledDot(), *inputs)
+    weights, on_scores, on_q = scaling._measure(ScaledDot(), *inputs)
     q, k, v, direction = (x[0, 0] for x in inputs)
     a = torch.softmax(k @ q[3] / math.sqrt(width), 0)
     gradient = v @ direction[3]
@@ -238,7 +238,7 @@ def test_what_is_there_is_only_replaced_when_asked(command, capfd, tmp_path):
     page = tmp_path / "here" / "order.md"
     page.write_text("mine")
     code, _, error = command(capfd, "order", "--out", "here")
-    assert code == 2 and "order.md would be replaced" in error and "--overwrite" in error
+    assert code == 2 and "files exist already: order.md" in error and "--overwrite" in error
     assert page.read_text() == "mine" and len(list(page.parent.iterdir())) == 1
     assert command(capfd, "order", "--out", "here", "--overwrite")[0] == 0
     assert "It holds" in page.read_text()
@@ -299,7 +299,7 @@ def test_without_attention_the_gradient_shrinks_by_a_share_with_every_word():
     result = quick("gradients")
     kept = {name: result.kept(name) for name in gradients.MODELS}
     assert kept["GRU"] < 0.5 and kept["LSTM"] < 0.75
-    assert kept["GRU, both ends"] == pytest.approx(math.sqrt(kept["GRU"]), abs=0.05)
+    assert kept["GRU, bidirectional"] == pytest.approx(math.sqrt(kept["GRU"]), abs=0.05)
     shares = {row.model: row.of_last for row in result.rows if row.length == 40}
     assert shares["GRU"] < 1e-5 and shares["LSTM"] < 1e-2
     assert all(0.5 < share < 5 for name, share in shares.items() if name not in ("GRU", "LSTM"))

@@ -101,28 +101,39 @@ def agree(ours, other):
     """Everything that both say of the same texts, with padding and two kinds of texts."""
     kinds = getattr(other.config, "type_vocab_size", 0)
     tokens, keys, types = batch(other.config.pad_token_id or 0, kinds)
-    given = {} if types is None else {"token_type_ids": types}
-    told = other(input_ids=tokens, attention_mask=keys.long(), **given)
+    type_ids = {} if types is None else {"token_type_ids": types}
+    expected_output = other(input_ids=tokens, attention_mask=keys.long(), **type_ids)
     if isinstance(ours, BertClassifier | BertTagger):
         found = ours(tokens, keys, types)
         assert found.shape[-1] == 5
-        same(found, told.logits, keys if found.dim() == 3 else None)
+        same(found, expected_output.logits, keys if found.dim() == 3 else None)
         return
     if isinstance(ours, BertAnswerer):
-        same(ours(tokens, keys, types), torch.stack([told.start_logits, told.end_logits], -1), keys)
+        same(
+            ours(tokens, keys, types),
+            torch.stack([expected_output.start_logits, expected_output.end_logits], -1),
+            keys,
+        )
         return
     base = getattr(other, other.base_model_prefix, other)
-    whole = base(input_ids=tokens, attention_mask=keys.long(), **given)
+    whole = base(input_ids=tokens, attention_mask=keys.long(), **type_ids)
     hidden = ours.encode(tokens, keys, types)
     same(hidden, whole.last_hidden_state, keys)
     if ours.pooler is not None and "pooler_output" in whole:
         same(ours.pool(hidden), whole.pooler_output)
     if ours.masked_words is not None:
-        logits = told.prediction_logits if "prediction_logits" in told else told.logits
+        logits = (
+            expected_output.prediction_logits
+            if "prediction_logits" in expected_output
+            else expected_output.logits
+        )
         same(ours.words(hidden), logits, keys)
     if ours.next_sentence is not None:
-        own = ("seq_relationship_logits", "sop_logits", "logits")
-        same(ours.follows(hidden), next(told[name] for name in own if name in told))
+        names = ("seq_relationship_logits", "sop_logits", "logits")
+        same(
+            ours.follows(hidden),
+            next(expected_output[name] for name in names if name in expected_output),
+        )
 
 
 @pytest.mark.parametrize(("name", "end"), EVERY)
@@ -221,15 +232,15 @@ def test_a_pooler_is_kept_beside_a_head_for_words_as_the_released_bert_keeps_it(
     assert not report["missing_keys"]
     tokens, keys, types = batch(0, 2)
     with torch.no_grad():
-        told = other.eval()(tokens, attention_mask=keys.long(), token_type_ids=types)
-        same(model.encode(tokens, keys, types), told.last_hidden_state, keys)
-        same(model.pool(model.encode(tokens, keys, types)), told.pooler_output)
+        expected_output = other.eval()(tokens, attention_mask=keys.long(), token_type_ids=types)
+        same(model.encode(tokens, keys, types), expected_output.last_hidden_state, keys)
+        same(model.pool(model.encode(tokens, keys, types)), expected_output.pooler_output)
     words, report = transformers.BertForMaskedLM.from_pretrained(tmp_path, output_loading_info=True)
     assert not report["missing_keys"]
     assert set(report["unexpected_keys"]) == {f"bert.pooler.dense.{n}" for n in ("weight", "bias")}
     with torch.no_grad():
-        told = words.eval()(tokens, attention_mask=keys.long(), token_type_ids=types)
-        same(model(tokens, keys, types), told.logits, keys)
+        expected_output = words.eval()(tokens, attention_mask=keys.long(), token_type_ids=types)
+        same(model(tokens, keys, types), expected_output.logits, keys)
 
 
 def test_heads_that_the_class_does_not_name_are_kept(tmp_path):
@@ -237,9 +248,11 @@ def test_heads_that_the_class_does_not_name_are_kept(tmp_path):
     model = theirs("bert", "ForPreTraining")
     model.save_pretrained(tmp_path)
     path = tmp_path / "config.json"
-    for said in ("BertForMaskedLM", "BertModel", None):
-        facts = json.loads(path.read_text())
-        path.write_text(json.dumps({**facts, "architectures": said and [said]}))
+    for name_in_config in ("BertForMaskedLM", "BertModel", None):
+        config = json.loads(path.read_text())
+        path.write_text(
+            json.dumps({**config, "architectures": name_in_config and [name_in_config]})
+        )
         agree(build(*read(tmp_path)), model)
 
 
@@ -260,10 +273,10 @@ def test_keys_of_old_files_read_alike(name, end, tmp_path):
         old["bert.pooler.dense.bias"] = torch.ones(24)
     assert any(key.endswith("gamma") for key in old)
     save_file(old, path)
-    found = read(tmp_path)[1]
-    assert set(found) == set(expected)
+    tensors = read(tmp_path)[1]
+    assert set(tensors) == set(expected)
     for key, tensor in expected.items():
-        assert torch.equal(found[key], tensor)
+        assert torch.equal(tensors[key], tensor)
 
 
 @pytest.mark.parametrize(
@@ -283,10 +296,10 @@ def test_copies_of_tied_tensors_may_stand_there_beside_or_instead(name, copies, 
     tensors = load_file(path)
     decoder = "vocab_projector" if name == "distilbert" else f"{next(iter(copies))[:-5]}"
     copies = copies | {f"{decoder}.weight": f"{name}.embeddings.word_embeddings.weight"}
-    beside = tensors | {copy: tensors[own].clone() for copy, own in copies.items()}
+    beside = tensors | {copy: tensors[original].clone() for copy, original in copies.items()}
     instead = {key: tensor for key, tensor in beside.items() if key not in copies.values()}
-    for kept in (beside, instead):
-        save_file(kept, path)
+    for stored in (beside, instead):
+        save_file(stored, path)
         found = read(tmp_path)[1]
         assert set(found) == set(expected)
         assert all(torch.equal(found[key], tensor) for key, tensor in expected.items())
@@ -391,10 +404,10 @@ def test_the_heads_of_pre_training_have_the_released_parameters():
             "type_vocab_size": 1,
         },
     }
-    for (size, architecture), facts in shapes.items():
+    for (size, architecture), config in shapes.items():
         kind = getattr(transformers, architecture)
         with torch.device("meta"):
             ours = Bert(replace(BertConfig(), **BertConfig.sizes[size]))
-            other = kind(kind.config_class(**facts))
+            other = kind(kind.config_class(**config))
             other.tie_weights()
         assert parameter_count(ours) == other.num_parameters()

@@ -58,10 +58,10 @@ def test_their_captioners_give_their_logits_here(encoder, tied, tmp_path):
     assert isinstance(ours, Captioner) and ours.config.gpt.tie_output is tied
     pixels, ids = torch.randn(3, 3, 8, 8), torch.randint(0, 17, (3, 5))
     with torch.no_grad():
-        wanted = model(pixel_values=pixels, decoder_input_ids=ids).logits
-        assert_close(ours(pixels, ids), wanted, rtol=0, atol=1e-4)
+        expected = model(pixel_values=pixels, decoder_input_ids=ids).logits
+        assert_close(ours(pixels, ids), expected, rtol=0, atol=1e-4)
         stepped, _ = ours.step(ids, ours.start(pixels))
-        assert_close(stepped, wanted, rtol=0, atol=1e-4)
+        assert_close(stepped, expected, rtol=0, atol=1e-4)
 
 
 def ours(**changes):
@@ -82,8 +82,8 @@ def ours(**changes):
 
 def test_an_exported_captioner_captions_in_transformers_from_the_pixels_on(tmp_path):
     bundle, folder = ours(), tmp_path / "hf"
-    found = export_captioner(bundle.model, IMAGES, TOKENIZER, folder, ("en", "de"))
-    assert found.architecture == "VisionEncoderDecoderModel" and found.difference < 1e-5
+    exported = export_captioner(bundle.model, IMAGES, TOKENIZER, folder, ("en", "de"))
+    assert exported.architecture == "VisionEncoderDecoderModel" and exported.difference < 1e-5
     there, loaded = transformers.VisionEncoderDecoderModel.from_pretrained(
         folder, output_loading_info=True
     )
@@ -97,8 +97,8 @@ def test_an_exported_captioner_captions_in_transformers_from_the_pixels_on(tmp_p
     with torch.no_grad():
         logits = there.eval()(pixel_values=pixels, decoder_input_ids=ids).logits
         assert_close(bundle.model(pixels, ids), logits, rtol=0, atol=1e-4)
-    told = json.loads((folder / "config.json").read_text())
-    assert told["decoder_start_token_id"] == TOKENIZER.size
+    config = json.loads((folder / "config.json").read_text())
+    assert config["decoder_start_token_id"] == TOKENIZER.size
     engine = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
     assert engine.token_to_id("<|de|>") == TOKENIZER.size + 1
     assert engine.encode(" the red cat", add_special_tokens=False).ids == TOKENIZER.encode(
@@ -118,33 +118,37 @@ def test_an_exported_captioner_is_loaded_and_says_the_same_in_its_first_language
 
 
 @pytest.mark.parametrize(
-    ("changes", "what"),
+    ("changes", "message"),
     [
         ({"model_dim": 12}, "vit.model_dim=12 (must be gpt.model_dim, 24)"),
         ({"positions": "sinusoidal"}, "vit.positions=sinusoidal"),
     ],
 )
-def test_what_has_no_form_there_is_refused_and_leaves_no_folder(changes, what, tmp_path):
+def test_what_has_no_form_there_is_refused_and_leaves_no_folder(changes, message, tmp_path):
     bundle = ours(**changes)
-    with pytest.raises(UsageError) as told:
+    with pytest.raises(UsageError) as error:
         export_captioner(bundle.model, IMAGES, TOKENIZER, tmp_path / "hf", ("en", "de"))
-    assert what in told.value.what and not (tmp_path / "hf").exists()
+    assert message in error.value.what and not (tmp_path / "hf").exists()
 
 
 def test_folders_that_have_no_form_here_are_refused(tmp_path):
     model = theirs()
     model.save_pretrained(tmp_path)
     path, good = tmp_path / "config.json", json.loads((tmp_path / "config.json").read_text())
-    for half, change, what in (
+    for half, change, message in (
         ("encoder", {"model_type": "swin"}, "encoder.model_type=swin"),
         ("decoder", {"model_type": "bert"}, "model_type=bert"),
         ("decoder", {"add_cross_attention": False}, "add_cross_attention=False"),
-        ("encoder", {"hidden_size": 12, "pooler_output_size": 12}, "12 wide"),
+        (
+            "encoder",
+            {"hidden_size": 12, "pooler_output_size": 12},
+            "encoder.hidden_size=12, decoder.n_embd=24",
+        ),
     ):
         path.write_text(json.dumps({**good, half: {**good[half], **change}}))
-        with pytest.raises(DataError) as told:
+        with pytest.raises(DataError) as error:
             read(tmp_path)
-        assert what in told.value.what
+        assert message in error.value.what
     path.write_text(json.dumps({**good, "decoder": 3}))
     with pytest.raises(DataError, match="decoder=3"):
         read(tmp_path)

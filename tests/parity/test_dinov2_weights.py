@@ -45,11 +45,11 @@ def photograph(name):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """The weights in float32 under the name that transformers looks for."""
-    place = tmp_path_factory.mktemp("dinov2")
-    shutil.copy(WEIGHTS / "config.json", place)
+    folder = tmp_path_factory.mktemp("dinov2")
+    shutil.copy(WEIGHTS / "config.json", folder)
     values = load_file(WEIGHTS / "model_fp16.safetensors")
-    save_file({name: v.float() for name, v in values.items()}, place / "model.safetensors")
-    return place
+    save_file({name: v.float() for name, v in values.items()}, folder / "model.safetensors")
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -66,12 +66,12 @@ def test_real_photographs_are_seen_as_by_transformers(name, both):
     ours, other = both
     pixels = as_pixels(photograph(name), name)
     images = ours.reader.batch([pixels])
-    told = other(images, output_attentions=True)
-    assert_close(ours.vit(images), told.last_hidden_state, rtol=1e-4, atol=1e-4)
-    found = ours.attention(pixels)
-    assert len(found.maps) == len(told.attentions) == 12
-    for weights, there in zip(found.maps.values(), told.attentions, strict=True):
-        assert_close(weights, there[0], rtol=0, atol=1e-4)  # 3e-5 where a weight is near 1
+    expected = other(images, output_attentions=True)
+    assert_close(ours.vit(images), expected.last_hidden_state, rtol=1e-4, atol=1e-4)
+    attention = ours.attention(pixels)
+    assert len(attention.maps) == len(expected.attentions) == 12
+    for weights, reference in zip(attention.maps.values(), expected.attentions, strict=True):
+        assert_close(weights, reference[0], rtol=0, atol=1e-4)  # 3e-5 where a weight is near 1
 
 
 @torch.no_grad()
@@ -80,6 +80,6 @@ def test_a_finer_map_of_a_whole_photograph_is_that_of_transformers(both):
     pixels = photograph("china.jpg")
     looks = look_with_heads(ours, pixels, size=308)
     images = ours.reader.normalised(torch.from_numpy(looks.pixels.transpose(2, 0, 1).copy())[None])
-    told = other(images, output_attentions=True).attentions[-1][0, :, 0, 1:]
+    expected = other(images, output_attentions=True).attentions[-1][0, :, 0, 1:]
     assert looks.maps.shape == (6, 22, 33)
-    assert_close(looks.maps.flatten(1), told, rtol=0, atol=1e-5)
+    assert_close(looks.maps.flatten(1), expected, rtol=0, atol=1e-5)

@@ -84,7 +84,7 @@ def agree(ours, other):
     assert_close(ours(tokens), other(input_ids=tokens).logits, rtol=0, atol=1e-4)
     prompts = [tokens[0, :2], tokens[1, :5], tokens[2]]
     for prompt in prompts:
-        found = other.generate(
+        generated = other.generate(
             input_ids=prompt[None],
             attention_mask=torch.ones_like(prompt)[None],
             max_new_tokens=11,
@@ -93,7 +93,9 @@ def agree(ours, other):
         )[0, len(prompt) :].tolist()
         limits = Limits(int(prompt[-1]), 1, [11])
         best = greedy_search(ours, (prompt[None, :-1],), limits)[0]
-        assert list(best.tokens) == (found[: found.index(1)] if 1 in found else found)
+        assert list(best.tokens) == (
+            generated[: generated.index(1)] if 1 in generated else generated
+        )
 
 
 @pytest.mark.parametrize("name", THEIRS)
@@ -157,8 +159,8 @@ def test_bare_keys_a_second_copy_of_the_head_and_old_buffers_read_alike(name, tm
         bare["lm_head.weight"] = bare["embed_tokens.weight"].clone()
     else:
         bare["h.0.attn.bias"] = torch.ones(1, 1, 24, 24).bool()
-        own = "wte.weight" if name == "gpt2" else "tokens_embed.weight"
-        bare["lm_head.weight"] = bare[own].clone()
+        original = "wte.weight" if name == "gpt2" else "tokens_embed.weight"
+        bare["lm_head.weight"] = bare[original].clone()
     save_file(bare, path)
     found = read(tmp_path)[1]
     assert set(found) == set(expected)
@@ -171,8 +173,10 @@ def test_shards_read_as_one_file(tmp_path):
     model.save_pretrained(tmp_path / "whole")
     model.save_pretrained(tmp_path / "parts", max_shard_size="20KB")
     assert len(list((tmp_path / "parts").glob("*.safetensors"))) > 2
-    one, many = read(tmp_path / "whole")[1], read(tmp_path / "parts")[1]
-    assert set(one) == set(many) and all(torch.equal(one[key], many[key]) for key in one)
+    whole, sharded = read(tmp_path / "whole")[1], read(tmp_path / "parts")[1]
+    assert set(whole) == set(sharded) and all(
+        torch.equal(whole[key], sharded[key]) for key in whole
+    )
 
 
 def test_a_bare_gpt2_without_a_head_is_read(tmp_path):

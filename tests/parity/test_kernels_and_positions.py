@@ -50,22 +50,22 @@ def inputs(queries=T, values=KV):
     return tuple(torch.randn(size, dtype=DOUBLE, requires_grad=True) for size in sizes)
 
 
-def assert_same(found, expected, leaves, atol=1e-10):
+def assert_same(actual, expected, leaves, atol=1e-10):
     """The numbers, and the gradients of the same leaves."""
-    assert_close(found, expected, rtol=0, atol=atol)
-    direction = torch.randn_like(found)
-    ours = torch.autograd.grad(found, leaves, direction, retain_graph=True)
+    assert_close(actual, expected, rtol=0, atol=atol)
+    direction = torch.randn_like(actual)
+    ours = torch.autograd.grad(actual, leaves, direction, retain_graph=True)
     theirs = torch.autograd.grad(expected, leaves, direction, retain_graph=True)
-    for one, other in zip(ours, theirs, strict=True):
-        assert_close(one, other, rtol=0, atol=atol)
+    for our_gradient, reference in zip(ours, theirs, strict=True):
+        assert_close(our_gradient, reference, rtol=0, atol=atol)
 
 
 @torch.no_grad()
 def copy(ours, *theirs):
     """Their matrices of query, key, value and output into ours."""
     parts = (ours.query, ours.key, ours.value, ours.output)
-    for part, other in zip(parts, theirs, strict=True):
-        part.weight.copy_(other.weight)
+    for part, reference in zip(parts, theirs, strict=True):
+        part.weight.copy_(reference.weight)
 
 
 def angles(positions):
@@ -81,14 +81,14 @@ PASTS = {"from the start": (0,), "after 40": (40,), "rows apart": (3, 0)}
 @pytest.mark.parametrize("past", PASTS.values(), ids=PASTS)
 def test_rotary_turns_a_vector_as_llama_does(past):
     q, _, _ = inputs()
-    rotary, here = Rotary(K), positions_after(past, T, CPU)
+    rotary, positions = Rotary(K), positions_after(past, T, CPU)
     theirs = torch.tensor(past)[:, None] + torch.arange(T)
     config = LlamaConfig(hidden_size=D, num_attention_heads=H)
     cos, sin = LlamaRotaryEmbedding(config)(q.float(), theirs)
     expected, _ = apply_rotary_pos_emb(q.float(), q.float(), cos, sin)
-    assert_close(rotary.rotate(q.float(), here), expected, rtol=0, atol=1e-5)
+    assert_close(rotary.rotate(q.float(), positions), expected, rtol=0, atol=1e-5)
     exact, _ = apply_rotary_pos_emb(q, q, *angles(theirs))
-    assert_same(rotary.rotate(q, here), exact, [q])
+    assert_same(rotary.rotate(q, positions), exact, [q])
 
 
 @pytest.mark.parametrize("cached", [False, True], ids=["at once", "in pieces"])
@@ -110,10 +110,10 @@ def test_a_layer_with_rotary_and_a_window_is_mistrals(monkeypatch, size, cached)
     if cached:
         cache = KeyValueCache(B)
         pieces, causal = (slice(0, 3), slice(3, 4), slice(4, S)), Mask(causal=True)
-        found = torch.cat(
+        actual = torch.cat(
             [ours(x[:, piece], x[:, piece], causal, cache=cache) for piece in pieces], dim=1
         )
-        assert_close(found, expected, rtol=0, atol=1e-10)
+        assert_close(actual, expected, rtol=0, atol=1e-10)
     else:
         assert_same(ours(x, x, Mask(causal=True)), expected, [x])
 
@@ -154,8 +154,8 @@ def t5(causal):
 def test_the_bias_of_each_bucket_is_t5s_also_after_a_past(causal):
     theirs, _, positions = t5(causal)
     expected = theirs.compute_bias(T, S, past_seen_tokens=S - T)
-    found = positions.bias(positions_after((S - T,), T, CPU), S)
-    assert_same(found, expected, [positions.table])
+    actual = positions.bias(positions_after((S - T,), T, CPU), S)
+    assert_same(actual, expected, [positions.table])
     ragged = positions.bias(positions_after((S - T, 0), T, CPU), S)
     assert_close(ragged[:1], expected, rtol=0, atol=0)
     assert_close(ragged[1:], theirs.compute_bias(T, S), rtol=0, atol=0)
@@ -180,10 +180,10 @@ def test_alibi_gives_blooms_weights(heads):
     hidden = ~Mask(causal=True, keys=KEYS).dense(T, S)
     bias = Alibi(heads).bias(positions_after((S - T,), T, CPU), S)
     theirs = build_alibi_tensor(KEYS.long(), heads, torch.float32).view(B, heads, 1, S)
-    found, expected = (
+    actual, expected = (
         (scores + added).masked_fill(hidden, -torch.inf).softmax(-1) for added in (bias, theirs)
     )
-    assert_close(found, expected, rtol=0, atol=1e-6)
+    assert_close(actual, expected, rtol=0, atol=1e-6)
 
 
 @pytest.fixture
@@ -239,8 +239,8 @@ def test_a_window_is_transformers_mask_and_torchs_attention_under_it(monkeypatch
     ours = Mask(causal=causal, window=size, keys=KEYS)
     assert torch.equal(ours.dense(T, S), allowed)
     expected = F.scaled_dot_product_attention(q, k, v, attn_mask=allowed)
-    found = fast(SlidingWindow(size))(q, k, v, Mask(causal=causal, keys=KEYS))
-    assert_same(found, expected, [q, k, v])
+    actual = fast(SlidingWindow(size))(q, k, v, Mask(causal=causal, keys=KEYS))
+    assert_same(actual, expected, [q, k, v])
 
 
 def test_bilinear_scores_are_torchs_bilinear_with_gradients():
@@ -278,8 +278,8 @@ def test_linear_attention_is_minimaxs_without_decay(monkeypatch):
     expected = 2 * theirs(x, None, None)[0]
     parts = (x @ theirs.qkv_proj.weight.T).view(B, S, H, 3 * K).transpose(1, 2)
     q, k, v = parts.split(K, dim=-1)
-    found = LinearDot()(q * math.sqrt(K), k, v, Mask(causal=True))
-    assert_same(found.transpose(1, 2).flatten(2), expected, [x])
+    actual = LinearDot()(q * math.sqrt(K), k, v, Mask(causal=True))
+    assert_same(actual.transpose(1, 2).flatten(2), expected, [x])
 
 
 def softmax(scores):
@@ -293,8 +293,8 @@ def test_dot_is_numpys_softmax_of_the_products():
     a, b, c = (x.numpy() for x in (q, k, v))
     future = np.triu(np.ones((T, S), dtype=bool), k=S - T + 1)
     scores = np.where(future, -np.inf, np.einsum("bhtk,bhsk->bhts", a, b))
-    found = fast(Dot())(q, k, v, Mask(causal=True)).numpy()
-    np.testing.assert_allclose(found, softmax(scores) @ c, rtol=0, atol=1e-10)
+    actual = fast(Dot())(q, k, v, Mask(causal=True)).numpy()
+    np.testing.assert_allclose(actual, softmax(scores) @ c, rtol=0, atol=1e-10)
 
 
 @torch.no_grad()
@@ -308,5 +308,5 @@ def test_additive_is_numpys_tanh_layer():
     inner = (b @ first)[:, :, None] + (a @ second)[:, :, :, None]
     future = np.triu(np.ones((T, S), dtype=bool), k=S - T + 1)
     scores = np.where(future, -np.inf, np.einsum("bhtsa,ha->bhts", np.tanh(inner), vector))
-    found = kernel(q, k, v, Mask(causal=True)).numpy()
-    np.testing.assert_allclose(found, softmax(scores) @ c, rtol=0, atol=1e-10)
+    actual = kernel(q, k, v, Mask(causal=True)).numpy()
+    np.testing.assert_allclose(actual, softmax(scores) @ c, rtol=0, atol=1e-10)

@@ -53,16 +53,16 @@ def test_what_transformers_saved_says_the_same(stem, end, tmp_path):
     ours = build(*read(tmp_path))
     tokens = torch.randint(3, 50, (2, 7))
     keys = torch.ones(2, 7, dtype=torch.bool)
-    told = other(tokens, attention_mask=keys)
+    expected = other(tokens, attention_mask=keys)
     if end == "ForSequenceClassification":
-        found = ours(tokens, keys)
-        assert_close(found, told.logits, rtol=0, atol=1e-5)
+        logits = ours(tokens, keys)
+        assert_close(logits, expected.logits, rtol=0, atol=1e-5)
         return
     hidden = ours.encode(tokens, keys)
     if end == "Model":
-        assert_close(hidden, told.last_hidden_state, rtol=0, atol=1e-5)
+        assert_close(hidden, expected.last_hidden_state, rtol=0, atol=1e-5)
     else:
-        assert_close(ours.words(hidden), told.logits, rtol=0, atol=1e-5)
+        assert_close(ours.words(hidden), expected.logits, rtol=0, atol=1e-5)
 
 
 @torch.no_grad()
@@ -79,5 +79,5 @@ def test_a_folder_with_its_tokenizer_embeds_and_fills(tmp_path):
     assert bundle.tokenizer.decode(bundle.tokenizer.encode(text)) == tokenizer.decode(ids[1:-1])
     hidden = other.roberta(torch.tensor([ids])).last_hidden_state.mean(1)
     assert_close(bundle.embed([text]), hidden / hidden.norm(), rtol=0, atol=1e-5)
-    (guesses,) = bundle.fill([f"{text.split()[0]} <mask>"])
-    assert len(guesses[0]) == 5
+    (predictions,) = bundle.fill([f"{text.split()[0]} <mask>"])
+    assert len(predictions[0]) == 5

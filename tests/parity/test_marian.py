@@ -48,7 +48,7 @@ def test_greedy_outputs_equal_marians_generate(pair):
     model, theirs = pair
     source = torch.randint(3, V, (B, S))
     ours = greedy_search(model, (source, None), Limits(1, 2, [8] * B, [Forbidden([[0], [1]])]))
-    found = theirs.generate(
+    generated = theirs.generate(
         input_ids=source,
         attention_mask=torch.ones_like(source),
         num_beams=1,
@@ -56,9 +56,9 @@ def test_greedy_outputs_equal_marians_generate(pair):
         max_new_tokens=9,  # Marian forces </s> in the last place
         bad_words_ids=[[0], [1]],
     )
-    for one, row in zip(ours, found.tolist(), strict=True):
+    for hypothesis, row in zip(ours, generated.tolist(), strict=True):
         words = row[1:]
-        assert list(one.tokens) == (words[: words.index(2)] if 2 in words else words)
+        assert list(hypothesis.tokens) == (words[: words.index(2)] if 2 in words else words)
 
 
 def test_a_pre_norm_model_has_no_marian():

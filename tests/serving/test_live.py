@@ -35,7 +35,7 @@ def test_questions_without_a_picture_are_about_the_last_one():
     import numpy as np
 
     viewer = BundleViewer(captioner(), "m")
-    with pytest.raises(UsageError, match="nothing"):
+    with pytest.raises(UsageError, match="the image is missing"):
         viewer.look(Question(text=""))
     picture = png(np.random.default_rng(0).integers(0, 256, (20, 21, 3)).astype(np.uint8))
     (frame,) = viewer.look(Question(picture=picture)).frames
@@ -55,4 +55,4 @@ def test_a_walk_of_the_head_that_was_asked_for(name):
 def test_the_first_page_is_of_a_sentence_or_waits():
     assert BundleViewer(gpt(), "m").first().frames
     empty = BundleViewer(captioner(), "m").first()
-    assert not empty.frames and "picture" in empty.notes[0]
+    assert not empty.frames and "image" in empty.notes[0]

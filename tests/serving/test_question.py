@@ -33,7 +33,7 @@ def test_a_question_is_read():
         ({"txt": "a"}, "txt"),
         ({"text": 3}, "text"),
         ({"text": "a" * 20_001}, "20,001"),
-        ({"target": "\ud800"}, "half a character"),
+        ({"target": "\ud800"}, "lone surrogate"),
         ({"layer": -1}, "layer"),
         ({"head": True}, "head"),
         ({"place": 1.0}, "place"),

@@ -145,7 +145,7 @@ def test_what_a_word_looks_at_is_the_mean_over_heads_and_pieces_of_the_last_bloc
     assert_close(seen.maps[1, 1, 2], wanted[6])
     first = look(bundle, PICTURES[1], "the zq cat", language="en", layer=0)
     assert not torch.allclose(first.maps, seen.maps)
-    with pytest.raises(UsageError, match="blocks 0 to 1"):
+    with pytest.raises(UsageError, match="layers are 0 to 1"):
         look(bundle, PICTURES[1], "cat", layer=2)
 
 

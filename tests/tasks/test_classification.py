@@ -109,14 +109,24 @@ def test_tables_and_objects_hold_the_same_texts(tmp_path):
     ("name", "content", "kind", "part"),
     [
         ("a.tsv", "text\tlabel\nx\ty\nx\n", DataError, r"a.tsv:3"),
-        ("a.tsv", "text\tlabel\nx\ty\tz\n", DataError, r"3 cells, the first line 2\n.*a.tsv:2"),
+        ("a.tsv", "text\tlabel\nx\ty\tz\n", DataError, r"3 cells, but the header has 2\n.*a.tsv:2"),
         ("a.tsv", "text\tlabel\n\ty\n", DataError, r"'text' is empty\n.*a.tsv:2"),
         ("a.tsv", "text\tlabel\nx\t \n", DataError, r"'label' is empty\n.*a.tsv:2"),
-        ("a.tsv", "sentence\tlabel\nx\ty\n", UsageError, r"no column 'text'(.|\n)*--data.text"),
-        ("a.tsv", "text\tlabel\tlabel\nx\ty\tz\n", UsageError, "more than one column 'label'"),
-        ("a.csv", 'text,label\n"x,y\n', DataError, r"not CSV"),
+        (
+            "a.tsv",
+            "sentence\tlabel\nx\ty\n",
+            UsageError,
+            r"no column is named 'text'(.|\n)*--data.text",
+        ),
+        (
+            "a.tsv",
+            "text\tlabel\tlabel\nx\ty\tz\n",
+            UsageError,
+            "more than one column is named 'label'",
+        ),
+        ("a.csv", 'text,label\n"x,y\n', DataError, r"not valid CSV"),
         ("a.csv", "text,label\nx,y,z\n", DataError, r"a.csv:2"),
-        ("a.jsonl", '{"text": "x"}\n', DataError, r"'label' is no text or number\n.*a.jsonl:1"),
+        ("a.jsonl", '{"text": "x"}\n', DataError, r"'label' is not a text or number\n.*a.jsonl:1"),
         ("a.jsonl", '{"text": "x", "label": true}\n', DataError, r"a.jsonl:1"),
         ("a.jsonl", '{"text": "x", "label": 1}\n{\n', DataError, r"not valid JSON(.|\n)*a.jsonl:2"),
         ("a.jsonl", '{"text": "\\ud800", "label": 1}\n', DataError, r"lone surrogate(.|\n)*:1"),
@@ -132,7 +142,7 @@ def test_tables_and_objects_hold_the_same_texts(tmp_path):
             DataError,
             r"twice(.|\n)*:1",
         ),
-        ("a.jsonl", "[1]\n", DataError, r"not a JSON object"),
+        ("a.jsonl", "[1]\n", DataError, r"must be a JSON object"),
         ("a.xlsx", "text\tlabel\n", UsageError, r".tsv, .tab, .csv, .jsonl"),
     ],
 )
@@ -320,7 +330,9 @@ def test_what_cannot_work_is_refused_and_leaves_no_folder(
 def test_a_character_that_the_start_does_not_know_is_refused_with_its_line(texts, tmp_path):
     (tmp_path / "t.txt").write_text(STORY)
     train(configured(str(tmp_path / "t.txt"), data__tokenizer="characters"), tmp_path / "letters")
-    with pytest.raises(DataError, match=r"does not know the character 'y'(.|\n)*t.tsv:2"):
+    with pytest.raises(
+        DataError, match=r"the character 'y' is not in the model's vocabulary(.|\n)*t.tsv:2"
+    ):
         train(classifying(texts, tmp_path / "letters"), tmp_path / "new")
 
 

@@ -321,14 +321,19 @@ def test_no_better_for_so_many_evaluations_ends_the_run(encoder, tables, tmp_pat
         ("pairs", {"data__second": "answer"}, UsageError, r"'answer'(.|\n)*--data.second"),
         ("pairs", {"data__second": "sentence1"}, UsageError, "one column holds one thing"),
         ("pairs", {"data__train": ("half.tsv",)}, DataError, r"'sentence2' is empty\n.*half.tsv:3"),
-        ("pairs", {"data__kind": "number"}, DataError, r"'same' is no number\n.*pairs.tsv:2"),
+        ("pairs", {"data__kind": "number"}, DataError, r"'same' is not a number\n.*pairs.tsv:2"),
         (
             "regress",
             {"data__valid": ("word.tsv",)},
             DataError,
-            r"'many' is no number\n.*word.tsv:3",
+            r"'many' is not a number\n.*word.tsv:3",
         ),
-        ("regress", {"data__train": ("nan.tsv",)}, DataError, r"'nan' is no number\n.*nan.tsv:2"),
+        (
+            "regress",
+            {"data__train": ("nan.tsv",)},
+            DataError,
+            r"'nan' is not a number\n.*nan.tsv:2",
+        ),
         ("regress", {"data__train": ("huge.tsv",)}, DataError, r"-1e\+18 to 1e\+18\n.*huge.tsv:3"),
         ("regress", {"data__valid": ("huge.tsv",)}, DataError, r"-1e\+18 to 1e\+18\n.*huge.tsv:3"),
         ("regress", {"data__train": ("one.tsv",)}, DataError, "different numbers are needed"),
@@ -361,7 +366,7 @@ def test_a_key_that_an_object_lacks_is_refused_with_its_line(encoder, tmp_path):
     lines = [{"text": "a fox", "score": 1.5}, {"text": "an owl", "score": None}]
     (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, lines)))
     tables = {"regress": str(tmp_path / "t.jsonl")}
-    with pytest.raises(DataError, match=r"'score' is no text or number\n.*t.jsonl:2"):
+    with pytest.raises(DataError, match=r"'score' is not a text or number\n.*t.jsonl:2"):
         train(fine_tuning("regress", tables, encoder), tmp_path / "new")
 
 

@@ -101,7 +101,7 @@ def test_attention_names_its_tokens_by_their_places():
 
 def test_one_picture_is_no_list_of_pictures():
     for wrong in ("a.png", png(PICTURES[0])):
-        with pytest.raises(UsageError, match="list of pictures"):
+        with pytest.raises(UsageError, match="a list of images"):
             classifier().classify(wrong)
 
 
@@ -124,10 +124,10 @@ def test_what_was_not_trained_together_is_refused(file, change, saved):
 
 def test_a_reader_of_other_pictures_than_the_model_sees_is_refused():
     grey = replace(READER, mean=(0.5,), deviation=(0.3,))
-    with pytest.raises(DataError, match="1 channels, the model sees 3"):
+    with pytest.raises(DataError, match="1 channels, but the model has 3"):
         ImageEncoderBundle(ViT(CONFIG), grey)
     small = replace(READER, height=3, width=3, shorter=None)
-    with pytest.raises(DataError, match="hold no patch"):
+    with pytest.raises(DataError, match="less than one patch"):
         ImageEncoderBundle(ViT(CONFIG), small)
     with pytest.raises(DataError, match="3 labels, the model has 4"):
         ImageClassifierBundle(ViTClassifier(ViT(CONFIG), 4), ImageClasses(READER, LABELS[:3]))

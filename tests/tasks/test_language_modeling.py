@@ -314,7 +314,7 @@ def test_at_the_first_evaluation_an_adapted_model_is_its_start(first, story, tmp
         ),
         ({"training__start": "FIRST", "lora__rank": 99}, UsageError, "rank"),
         ({"evaluation__prompt": "word " * 90}, UsageError, "evaluation.prompt has"),
-        ({"training__length": 5000}, DataError, "too short"),
+        ({"training__length": 5000}, DataError, "the text must have more than 5,000 tokens"),
         ({"data__train": ("EMPTY",)}, DataError, "no text"),
         ({"data__train": ("BROKEN",)}, DataError, "broken.txt:1"),
     ],

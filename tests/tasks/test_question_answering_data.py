@@ -62,12 +62,15 @@ def test_questions_without_an_answer_are_told_apart(tmp_path):
     [
         ({"answers": [{"text": "the lake", "answer_start": 0}]}, r"q1: the answer 'the lake'"),
         ({"answers": [{"text": "by", "answer_start": 900}]}, r"q1: .*character 900"),
-        ({"answers": [{"text": "by", "answer_start": -1}]}, "no number of characters"),
+        (
+            {"answers": [{"text": "by", "answer_start": -1}]},
+            "'answer_start' must be a whole number",
+        ),
         ({"answers": [{"text": " ", "answer_start": 3}]}, "'text' is empty"),
         ({"answers": []}, "has no answer"),
-        ({"answers": None}, "'answers' is no list"),
+        ({"answers": None}, "'answers' is missing, or not a list"),
         ({"question": ""}, "'question' is empty"),
-        ({"id": 7}, "'id' is no text"),
+        ({"id": 7}, "'id' is missing, or not a text"),
     ],
 )
 def test_what_is_wrong_in_squad_is_refused_with_file_and_question(tmp_path, changes, part):
@@ -80,11 +83,16 @@ def test_what_is_wrong_in_squad_is_refused_with_file_and_question(tmp_path, chan
 @pytest.mark.parametrize(
     ("name", "content", "kind", "part"),
     [
-        ("a.jsonl", line() + "\n" + line(start=21), DataError, r"there is ' by(.|\n)*a.jsonl:2"),
-        ("a.jsonl", line(start="22"), DataError, r"'start' is no number(.|\n)*a.jsonl:1"),
-        ("a.jsonl", line(context=None), DataError, r"'context' is no text"),
+        (
+            "a.jsonl",
+            line() + "\n" + line(start=21),
+            DataError,
+            r"but ' by .* is there(.|\n)*a.jsonl:2",
+        ),
+        ("a.jsonl", line(start="22"), DataError, r"'start' must be a whole number(.|\n)*a.jsonl:1"),
+        ("a.jsonl", line(context=None), DataError, r"'context' is missing, or not a text"),
         ("a.jsonl", "{", DataError, r"JSON(.|\n)*a.jsonl:1"),
-        ("a.json", "[]", DataError, r"'data' is no list"),
+        ("a.json", "[]", DataError, r"'data' is missing, or not a list"),
         ("a.json", "{", DataError, r"JSON(.|\n)*a.json"),
         ("a.tsv", "", UsageError, ".json, .jsonl"),
     ],

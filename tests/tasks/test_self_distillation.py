@@ -183,5 +183,5 @@ def test_where_it_looks_is_the_row_of_the_class_token(shades, tmp_path):
     fine = look_with_heads(bundle, pixels_of(40, 20), size=16)
     assert fine.pixels.shape == (32, 16, 3) and fine.maps.shape == (3, 8, 4)
     assert fine.reach == (32, 16) and fine.names == ["head 1", "head 2", "head 3"]
-    with pytest.raises(UsageError, match="blocks 0 to 1"):
+    with pytest.raises(UsageError, match="layers are 0 to 1"):
         look_with_heads(bundle, picture, layer=2)

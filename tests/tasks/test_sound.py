@@ -86,7 +86,7 @@ def test_a_damaged_sound_is_named(tones, tmp_path):
     shutil.copytree(tones / "tones", tmp_path / "bad")
     (tmp_path / "bad" / "low" / "0.wav").write_bytes(b"RIFF0000WAVEnothing")
     config = recipe("sound", ("test", {**LOOP, "data.train": str(tmp_path / "bad")}))
-    with pytest.raises(DataError, match="not a WAV file"):
+    with pytest.raises(DataError, match="must be a WAV file"):
         train(config, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

@@ -28,7 +28,7 @@ def test_the_training_text_itself_always_comes_back(text: str) -> None:
     assert letters.size == 1 + len(set(text))
 
 
-def test_characters_stand_in_the_order_of_their_codes_after_the_end() -> None:
+def test_characters_are_in_the_order_of_their_codes_after_the_end_token() -> None:
     assert isinstance(LETTERS, TextTokenizer)
     assert LETTERS.characters == "".join(sorted(ALPHABET)) and LETTERS.size == len(ALPHABET) + 1
     assert LETTERS.bos == LETTERS.eos == 0 and LETTERS.begin("") == [0]
@@ -50,12 +50,12 @@ def test_an_unknown_character_is_named_with_what_to_do() -> None:
 
 def test_ids_outside_and_texts_of_nothing_are_errors() -> None:
     for wrong in (-1, LETTERS.size):
-        with pytest.raises(DataError, match="outside the alphabet"):
+        with pytest.raises(DataError, match="outside the vocabulary"):
             LETTERS.decode([wrong])
-        with pytest.raises(DataError, match="outside the alphabet"):
+        with pytest.raises(DataError, match="outside the vocabulary"):
             LETTERS.pieces([wrong])
     for empty in ([], [""]):
-        with pytest.raises(DataError, match="no characters"):
+        with pytest.raises(DataError, match="must have at least one character"):
             Characters.train(empty)
     with pytest.raises(DataError, match="half of a character"):
         Characters.train(["\ud800"])

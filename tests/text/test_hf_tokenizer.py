@@ -29,7 +29,7 @@ def engine(*specials: str) -> tokenizers.Tokenizer:
 
 
 def framed(single: list[str]) -> ForeignTokenizer:
-    """<s> is 0 and </s> is 1; what stands around a text as given."""
+    """Return a tokenizer with <s> = 0, </s> = 1 and a given post-processor."""
     made = engine("<s>", "</s>")
     made.post_processor = processors.TemplateProcessing(
         single=single, special_tokens=[("<s>", 0), ("</s>", 1)]
@@ -42,7 +42,7 @@ ANY_TEXT = st.text(max_size=40) | st.text(alphabet=f"a é\n\u2028\x85🦊{END}",
 
 
 @given(ANY_TEXT)
-def test_byte_pieces_give_any_text_back(text: str) -> None:
+def test_byte_level_tokens_preserve_any_text(text: str) -> None:
     ids = FOREIGN.encode(text)
     assert FOREIGN.decode(ids) == text and FOREIGN.eos not in ids
     assert FOREIGN.encode_batch([text, ""]) == [ids, []]
@@ -59,7 +59,7 @@ def test_text_that_spells_a_special_token_never_becomes_one(tmp_path: Path) -> N
         assert tokenizer.pieces([0]) == [END]
 
 
-def test_a_text_begins_as_its_makers_began_it_and_does_not_end() -> None:
+def test_a_text_begins_with_the_special_tokens_of_its_tokenizer_and_does_not_end() -> None:
     first = framed(["<s>", "$A"])
     assert first.begin("dog") == [0, *first.encode("dog")] and first.begin("") == [0]
     both = framed(["<s>", "$A", "</s>"])
@@ -68,12 +68,12 @@ def test_a_text_begins_as_its_makers_began_it_and_does_not_end() -> None:
     assert neither.begin("dog") == neither.encode("dog") and neither.begin("") == [0]
 
 
-def test_ids_may_be_left_out_and_a_plain_piece_may_end_texts() -> None:
+def test_ids_may_have_gaps_and_a_plain_token_may_end_texts() -> None:
     holed = {"a": 0, "b": 1, "|": 7}
     tokenizer = ForeignTokenizer(tokenizers.Tokenizer(models.BPE(vocab=holed, merges=[])), 7, 7)
     assert tokenizer.size == 8
     assert tokenizer.decode([0, 7]) == "a" and tokenizer.encode("ab") == [0, 1]
-    with pytest.raises(DataError, match="bos=3 is outside"):
+    with pytest.raises(DataError, match="bos must be the id of a token, from 0 to 7, but is 3"):
         ForeignTokenizer(tokenizers.Tokenizer(models.BPE(vocab=holed, merges=[])), 3, 7)
 
 
@@ -111,7 +111,7 @@ def test_ids_outside_and_half_characters_are_errors() -> None:
             FOREIGN.decode([wrong])
         with pytest.raises(DataError, match="outside the vocabulary"):
             FOREIGN.pieces([wrong])
-        with pytest.raises(DataError, match="is outside the vocabulary"):
+        with pytest.raises(DataError, match="must be the id of a token, from 0 to 2"):
             ForeignTokenizer(engine(END), 0, wrong)
     for call in (FOREIGN.encode, FOREIGN.begin, lambda text: FOREIGN.encode_batch([text])):
         with pytest.raises(DataError, match="half of a character"):
@@ -135,23 +135,23 @@ def test_damaged_and_hostile_files_are_refused(tmp_path: Path) -> None:
     FOREIGN.save(tmp_path)
     path = tmp_path / "tokenizer.json"
     whole = path.read_bytes()
-    facts = json.loads(whole)
-    theirs = facts["tokenizer"]
+    content = json.loads(whole)
+    theirs = content["tokenizer"]
     for broken in (
-        {**facts, "format": "headway foreign 2"},
-        {**facts, "bos": True},
-        {**facts, "bos": "0"},
-        {**facts, "eos": None},
-        {**facts, "eos": -1},
-        {**facts, "eos": 2**40},
-        {**facts, "tokenizer": None},
-        {**facts, "tokenizer": "x"},
-        {**facts, "tokenizer": {**theirs, "model": {"type": "Pickle"}}},
-        {**facts, "tokenizer": {**theirs, "model": {"type": "BPE", "vocab": [], "merges": []}}},
-        {**facts, "tokenizer": {**theirs, "model": NO_UNKNOWN, "pre_tokenizer": None}},
-        {**facts, "tokenizer": {**theirs, "post_processor": {**TEMPLATE, "single": [LOST]}}},
-        {**facts, "tokenizer": {**theirs, "decoder": {"type": "Nothing"}}},
-        [facts],
+        {**content, "format": "headway foreign 2"},
+        {**content, "bos": True},
+        {**content, "bos": "0"},
+        {**content, "eos": None},
+        {**content, "eos": -1},
+        {**content, "eos": 2**40},
+        {**content, "tokenizer": None},
+        {**content, "tokenizer": "x"},
+        {**content, "tokenizer": {**theirs, "model": {"type": "Pickle"}}},
+        {**content, "tokenizer": {**theirs, "model": {"type": "BPE", "vocab": [], "merges": []}}},
+        {**content, "tokenizer": {**theirs, "model": NO_UNKNOWN, "pre_tokenizer": None}},
+        {**content, "tokenizer": {**theirs, "post_processor": {**TEMPLATE, "single": [LOST]}}},
+        {**content, "tokenizer": {**theirs, "decoder": {"type": "Nothing"}}},
+        [content],
     ):
         path.write_text(json.dumps(broken))
         with pytest.raises(DataError):
@@ -164,7 +164,7 @@ def test_damaged_and_hostile_files_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", PANICS)
 def test_a_file_over_which_the_engine_panics_is_refused(name: str) -> None:
-    with pytest.raises(DataError, match="not a usable tokenizer"):
+    with pytest.raises(DataError, match="the tokenizer cannot be loaded"):
         ForeignTokenizer.of_json({**FOREIGN.engine_json, **PANICS[name]}, 0, 0, "here")
 
 
@@ -174,14 +174,14 @@ def test_ids_that_no_model_has_are_refused() -> None:
     far = {**theirs, "model": {**model, "vocab": {**model["vocab"], "zz": 2**31}}}
     template = {**TEMPLATE, "single": [LOST], "special_tokens": FAR}
     for broken, said in [(far, "2147483648"), ({**theirs, "post_processor": template}, "99999")]:
-        with pytest.raises(DataError, match=f"the id {said} makes no sense"):
+        with pytest.raises(DataError, match=f"token ids must be at most .* but one is {said}"):
             ForeignTokenizer.of_json(broken, 0, 0, "here")
 
 
-def test_theirs_without_ours_around_it_is_no_foreign_file_of_ours(tmp_path: Path) -> None:
+def test_a_plain_hugging_face_file_is_not_a_saved_tokenizer(tmp_path: Path) -> None:
     path = tmp_path / "tokenizer.json"
     path.write_text(json.dumps(FOREIGN.engine_json))
-    with pytest.raises(DataError, match="not a tokenizer"):
+    with pytest.raises(DataError, match="not a tokenizer of format"):
         ForeignTokenizer.load(path)
     with pytest.raises(DataError):
         load_tokenizer(tmp_path)

@@ -1,4 +1,4 @@
-"""Where sentences end, and where they do not."""
+"""Sentence splitting: where sentences end, and where they do not."""
 
 import pytest
 
@@ -25,12 +25,12 @@ from headway.text import split_sentences
         (" \n\n", []),
     ],
 )
-def test_sentences_end_where_a_reader_says(text, expected):
+def test_sentences_end_where_expected(text, expected):
     assert split_sentences(text)[: len(expected)] == expected
     assert len(split_sentences(text)) <= len(expected) + 2
 
 
-def test_broken_prose_is_mended_and_verse_keeps_its_lines():
+def test_wrapped_prose_is_joined_and_verse_keeps_its_lines():
     prose = "The baker took\nthe bread and gave it\nto the owl. The\nowl was glad."
     assert split_sentences(prose) == [
         "The baker took the bread and gave it to the owl.",

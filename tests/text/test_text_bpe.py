@@ -9,84 +9,84 @@ from headway.errors import DataError, UsageError
 from headway.text import Characters, TextPieces, TextTokenizer, Tokenizer, load_tokenizer
 
 TEXTS = ["The old baker waves.", "  The baker bakes bread </s>\n", "A dog barks, twice."] * 9
-PIECES = TextPieces.train(TEXTS, 320)
+TOKENIZER = TextPieces.train(TEXTS, 320)
 ANY_TEXT = st.text(max_size=40) | st.text(alphabet="a é\n\t\r\u2028\x85\u00a0🦊ก</s>", max_size=40)
 
 
 @given(ANY_TEXT)
 def test_any_text_comes_back_exactly(text: str) -> None:
-    ids = PIECES.encode(text)
-    assert PIECES.decode(ids) == text
-    assert PIECES.encode_batch([text, text]) == [ids, ids]
-    assert PIECES.begin(text) == [PIECES.bos, *ids]
-    assert PIECES.decode([*PIECES.begin(text), PIECES.eos]) == text
-    assert PIECES.eos not in ids
+    ids = TOKENIZER.encode(text)
+    assert TOKENIZER.decode(ids) == text
+    assert TOKENIZER.encode_batch([text, text]) == [ids, ids]
+    assert TOKENIZER.begin(text) == [TOKENIZER.bos, *ids]
+    assert TOKENIZER.decode([*TOKENIZER.begin(text), TOKENIZER.eos]) == text
+    assert TOKENIZER.eos not in ids
 
 
-@given(st.lists(st.integers(0, PIECES.size - 1), max_size=30))
+@given(st.lists(st.integers(0, TOKENIZER.size - 1), max_size=30))
 def test_any_ids_are_a_text_and_broken_characters_show(ids: list[int]) -> None:
-    text = PIECES.decode(ids)
+    text = TOKENIZER.decode(ids)
     text.encode()
-    plain = [i for i in ids if i != PIECES.eos]
+    plain = [i for i in ids if i != TOKENIZER.eos]
     if "\ufffd" not in text:
-        assert PIECES.decode(PIECES.encode(text)) == text
-    assert len(PIECES.pieces(plain)) == len(plain)
+        assert TOKENIZER.decode(TOKENIZER.encode(text)) == text
+    assert len(TOKENIZER.pieces(plain)) == len(plain)
 
 
 def test_one_token_ends_a_text_and_begins_the_next() -> None:
-    assert isinstance(PIECES, TextTokenizer)
-    assert PIECES.bos == PIECES.eos == 0
-    assert PIECES.begin("") == [0] and PIECES.encode("") == []
-    assert 257 < PIECES.size <= 320
+    assert isinstance(TOKENIZER, TextTokenizer)
+    assert TOKENIZER.bos == TOKENIZER.eos == 0
+    assert TOKENIZER.begin("") == [0] and TOKENIZER.encode("") == []
+    assert 257 < TOKENIZER.size <= 320
 
 
 def test_a_text_that_spells_the_special_token_never_becomes_it(tmp_path: Path) -> None:
-    PIECES.save(tmp_path)
-    for tokenizer in (PIECES, TextPieces.load(tmp_path / "tokenizer.json")):
+    TOKENIZER.save(tmp_path)
+    for tokenizer in (TOKENIZER, TextPieces.load(tmp_path / "tokenizer.json")):
         ids = tokenizer.encode("a</s> </s>")
         assert 0 not in ids and tokenizer.decode(ids) == "a</s> </s>"
         assert tokenizer.pieces([0]) == ["</s>"] and tokenizer.decode([0]) == ""
 
 
-def test_spaces_stand_as_they_are_and_pieces_show_them() -> None:
-    assert PIECES.pieces(PIECES.encode(" baker"))[0].startswith(" ")
-    assert not PIECES.pieces(PIECES.encode("baker"))[0].startswith(" ")
-    assert PIECES.pieces(PIECES.encode("🦊")) == ["\ufffd"] * 4
+def test_spaces_are_kept_and_tokens_show_them() -> None:
+    assert TOKENIZER.pieces(TOKENIZER.encode(" baker"))[0].startswith(" ")
+    assert not TOKENIZER.pieces(TOKENIZER.encode("baker"))[0].startswith(" ")
+    assert TOKENIZER.pieces(TOKENIZER.encode("🦊")) == ["\ufffd"] * 4
 
 
 def test_a_file_keeps_it_byte_for_byte(tmp_path: Path) -> None:
-    PIECES.save(tmp_path)
+    TOKENIZER.save(tmp_path)
     again = load_tokenizer(tmp_path)
-    assert isinstance(again, TextPieces) and again.fingerprint == PIECES.fingerprint
+    assert isinstance(again, TextPieces) and again.fingerprint == TOKENIZER.fingerprint
     (tmp_path / "again").mkdir()
     again.save(tmp_path / "again")
     first = (tmp_path / "tokenizer.json").read_bytes()
     assert (tmp_path / "again" / "tokenizer.json").read_bytes() == first
-    assert TextPieces.train(iter(TEXTS), 320).fingerprint == PIECES.fingerprint
+    assert TextPieces.train(iter(TEXTS), 320).fingerprint == TOKENIZER.fingerprint
 
 
 def test_fingerprints_differ_where_ids_do() -> None:
     others = [TextPieces.train(TEXTS, 270), TextPieces.train(TEXTS[:1], 320)]
     others += [Tokenizer.train(TEXTS, 320), Characters.train(TEXTS)]
-    assert len({tokenizer.fingerprint for tokenizer in [PIECES, *others]}) == 5
+    assert len({tokenizer.fingerprint for tokenizer in [TOKENIZER, *others]}) == 5
 
 
 def test_what_cannot_be_is_an_error() -> None:
-    for wrong in (-1, PIECES.size):
+    for wrong in (-1, TOKENIZER.size):
         with pytest.raises(DataError, match="outside the vocabulary"):
-            PIECES.decode([wrong])
+            TOKENIZER.decode([wrong])
         with pytest.raises(DataError, match="outside the vocabulary"):
-            PIECES.pieces([wrong])
+            TOKENIZER.pieces([wrong])
     with pytest.raises(DataError, match="half of a character"):
-        PIECES.encode("a\ud800")
+        TOKENIZER.encode("a\ud800")
     with pytest.raises(DataError, match="half of a character"):
         TextPieces.train(["a\ud800"], 300)
-    with pytest.raises(UsageError, match="is below 257"):
+    with pytest.raises(UsageError, match="at least 257"):
         TextPieces.train(TEXTS, 256)
 
 
 def test_damaged_and_foreign_files_are_refused(tmp_path: Path) -> None:
-    PIECES.save(tmp_path)
+    TOKENIZER.save(tmp_path)
     path = tmp_path / "tokenizer.json"
     whole = path.read_bytes()
     content = json.loads(whole)
@@ -117,5 +117,5 @@ def test_damaged_and_foreign_files_are_refused(tmp_path: Path) -> None:
         with pytest.raises(DataError):
             load_tokenizer(tmp_path)
     path.unlink()
-    with pytest.raises(DataError, match=r"there is no tokenizer\.json"):
+    with pytest.raises(DataError, match=r"the folder has no tokenizer\.json"):
         load_tokenizer(tmp_path)

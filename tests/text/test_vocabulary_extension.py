@@ -1,4 +1,4 @@
-"""Words of a domain as pieces of their own."""
+"""Extending a vocabulary by words of a domain."""
 
 import pytest
 
@@ -14,12 +14,12 @@ def tokenizer():
     return MarkedTokenizer.train(OLD, 100)
 
 
-def test_words_that_save_most_come_first_and_what_stands_once_does_not(tokenizer):
-    found = new_words(tokenizer, DOMAIN, 9)
+def test_words_that_save_most_tokens_come_first_and_single_occurrences_are_left_out(tokenizer):
+    words = new_words(tokenizer, DOMAIN, 9)
     counts = {"lemonades": 3, "owleries": 2}  # freeze, foxes, once: once
     saved = {word: (len(tokenizer.encode(word)) - 1) * n for word, n in counts.items()}
-    assert found == sorted(counts, key=lambda word: -saved[word])
-    assert new_words(tokenizer, DOMAIN, 1) == found[:1]
+    assert words == sorted(counts, key=lambda word: -saved[word])
+    assert new_words(tokenizer, DOMAIN, 1) == words[:1]
     assert new_words(tokenizer, OLD, 9) == [
         word for word in ("lemons",) if len(tokenizer.encode(word)) > 1
     ]
@@ -40,7 +40,7 @@ def test_a_longer_vocabulary_keeps_the_old_ids_and_shortens_the_domain(tokenizer
 
 def test_words_that_cannot_be_added_are_refused(tokenizer):
     for word in ("the", "", "##s"):
-        with pytest.raises(ValueError, match="piece already"):
+        with pytest.raises(ValueError, match="must be a new token"):
             extended(tokenizer, [word])
 
 

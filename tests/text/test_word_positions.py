@@ -1,4 +1,4 @@
-"""Pieces joined to words, for every kind of tokenizer that there is."""
+"""Grouping tokens into words, for every kind of tokenizer."""
 
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, trainers
@@ -14,13 +14,14 @@ WORDS = ["The", "old", "baker", "waves,", "twice"]
 
 
 def joined(tokenizer, ids) -> list[str]:
-    """Each group of pieces, as text."""
+    """Return each group of tokens as text."""
     return [
-        tokenizer.decode([ids[i] for i in places]).strip() for places in word_places(tokenizer, ids)
+        tokenizer.decode([ids[i] for i in positions]).strip()
+        for positions in word_places(tokenizer, ids)
     ]
 
 
-def test_pieces_that_go_on_are_joined_to_their_words():
+def test_continuing_tokens_are_grouped_with_their_words():
     for tokenizer in (
         Tokenizer.train(iter(TEXTS * 3), 280),
         TextPieces.train(TEXTS * 3, 280),
@@ -35,25 +36,25 @@ def test_pieces_that_go_on_are_joined_to_their_words():
 def test_special_tokens_are_words_of_their_own():
     tokenizer = Tokenizer.train(iter(TEXTS * 3), 280)
     ids = [tokenizer.bos, *tokenizer.encode("old"), tokenizer.eos]
-    places = word_places(tokenizer, ids)
-    assert places[0] == [0] and places[-1] == [len(ids) - 1] and len(places) == 3
+    positions = word_places(tokenizer, ids)
+    assert positions[0] == [0] and positions[-1] == [len(ids) - 1] and len(positions) == 3
     plain = TextPieces.train(TEXTS * 3, 280)
     ids = [*plain.begin("old"), plain.eos, *plain.encode("old")]
     assert [len(group) for group in word_places(plain, ids)][::2][0] == 1
     assert len(word_places(plain, ids)) == 4  # </s>, old, </s>, old
 
 
-def test_an_encoders_pieces_are_joined_by_its_own_mark():
+def test_tokens_of_encoders_are_grouped_by_their_prefix():
     for tokenizer, signs in ((word_pieces(), True), (spaced(), False)):
         ids, _ = tokenizer.marks.frame(tokenizer.encode("The old baker waves, twice"))
-        places = word_places(tokenizer, ids)
-        assert places[0] == [0] and places[-1] == [len(ids) - 1]
+        positions = word_places(tokenizer, ids)
+        assert positions[0] == [0] and positions[-1] == [len(ids) - 1]
         words = len(WORDS) + (1 if signs else 0)  # WordPiece cuts signs off as words
-        assert len(places) == words + 2
-        assert [p for group in places for p in group] == list(range(len(ids)))
+        assert len(positions) == words + 2
+        assert [p for group in positions for p in group] == list(range(len(ids)))
 
 
-def test_pieces_that_end_words_by_a_mark_end_them():
+def test_tokens_with_a_word_end_suffix_end_words():
     made = tokenizers.Tokenizer(models.BPE(unk_token="<unk>", end_of_word_suffix="</w>"))
     made.pre_tokenizer = pre_tokenizers.Whitespace()
     made.decoder = decoders.BPEDecoder(suffix="</w>")

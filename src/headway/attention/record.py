@@ -1,4 +1,18 @@
-"""Watching attention from outside, at full speed and without changing a number."""
+"""Recording: the weights of every attention layer of a model, without changing its outputs.
+
+Kernels run as always; a forward hook computes the weights beside them (`Kernel.weights`).
+
+>>> import torch
+>>> from headway.attention import Mask, MultiHeadAttention, record_attention
+>>> attention = MultiHeadAttention(model_dim=4, num_heads=2)
+>>> words = torch.randn(1, 3, 4)  # B T D: three words
+>>> with record_attention(attention) as maps:
+...     _ = attention(words, words, Mask(causal=True))
+>>> maps["kernel"][0].shape  # B H T S: of each head, the weight of each key for each query
+torch.Size([1, 2, 3, 3])
+>>> maps["kernel"][0][0, 0].triu(1).sum()  # no weight on a later word
+tensor(0.)
+"""
 
 from __future__ import annotations
 
@@ -19,20 +33,19 @@ from headway.errors import UsageError
 from headway.shapes import Float, Tensor
 
 AttentionMaps = dict[str, list[Tensor]]
-"""Name of an attention layer -> its weights, one Float "B H T S" for each call, in order."""
+"""Name of an attention layer -> its weights, Float "B H T S", one tensor for each call in order."""
 
 Act = Callable[[str, Kernel, tuple[Any, ...], Tensor], Tensor | None]
-"""What is done at a call: name of the layer, its kernel, what went in, what came out -> what comes
-out instead, or None."""
+"""A function that runs at each call: name of the layer, its kernel, inputs, output -> the output to
+use instead, or None."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """What went into a kernel at one call, and what stands behind it; keys and values as each of
-    the H query heads sees them.
+    """Inputs of a kernel at one call; shared keys and values are repeated for each query head.
 
-    scale: what a product q k is multiplied by to be a score; None where a score is no such product.
-    output: W_O by heads; what head h brings is its context times output[h].
+    scale: factor that makes a product q . k a score; None if the score is no such product. output:
+    W_O by heads; head h adds its context times output[h] to the output.
     """
 
     q: Float[Tensor, "B H T Kq"]
@@ -45,16 +58,20 @@ class Seen:
 
     @property
     def norms(self) -> Float[Tensor, "B H S"]:
-        """|v[h, s] W_O^h|: how long a key's value is once it has passed the head's part of W_O.
-        Kobayashi et al. 2020, section 2.2."""
+        """Return |v[h, s] W_O^h|, the norm of each value after the head's part of W_O.
+
+        Kobayashi et al. 2020, section 2.2.
+        """
         exact = torch.promote_types(self.v.dtype, torch.float32)
         norms: Tensor = (self.v.to(exact) @ self.output.to(exact)).norm(dim=-1)
         return norms
 
 
 def attention_layers(model: nn.Module) -> dict[str, Kernel]:
-    """Name of each attention layer -> its kernel, in order. Layers that share one block (ALBERT)
-    each have a name."""
+    """Return the kernel of each attention layer by name, in order.
+
+    Layers that share one block (ALBERT) have a name each.
+    """
     return {
         name.removesuffix(".kernel"): module
         for name, module in model.named_modules(remove_duplicate=False)
@@ -63,29 +80,30 @@ def attention_layers(model: nn.Module) -> dict[str, Kernel]:
 
 
 def around_kernels(model: nn.Module) -> dict[Kernel, MultiHeadAttention]:
-    """Each kernel -> the heads that it is part of."""
+    """Return the attention that each kernel is part of."""
     return {m.kernel: m for m in model.modules() if isinstance(m, MultiHeadAttention)}
 
 
 @contextmanager
 def at_attention(model: nn.Module, layers: Sequence[str], act: Act) -> Iterator[list[str]]:
-    """Do something whenever one of the chosen attention layers runs inside the `with` block.
+    """Call `act` whenever one of the chosen attention layers runs inside the `with` block.
 
-    layers: beginnings of names ("decoder.blocks.3"); none for all. UsageError for one that fits
-    nothing. Gives the names of those chosen.
+    layers: prefixes of names ("decoder.blocks.3"); all layers if empty. Yields the names of the
+    chosen layers. UsageError for a prefix that matches none.
     """
     known = attention_layers(model)
-    for wanted in layers:
-        if not any(name.startswith(wanted) for name in known):
+    for prefix in layers:
+        if not any(name.startswith(prefix) for name in known):
             raise UsageError(
-                f"no attention layer {wanted!r}; there are {', '.join(known) or 'none'}"
+                f"no attention layer {prefix!r}; the layers are {', '.join(known) or 'none'}"
             )
     chosen = [name for name in known if not layers or name.startswith(tuple(layers))]
     names: dict[Kernel, list[str]] = {}
     for name, kernel in known.items():
         names.setdefault(kernel, []).append(name)
     handles = [
-        kernel.register_forward_hook(_hook(own, set(chosen), act)) for kernel, own in names.items()
+        kernel.register_forward_hook(_hook(of_kernel, set(chosen), act))
+        for kernel, of_kernel in names.items()
     ]
     try:
         yield chosen
@@ -95,7 +113,7 @@ def at_attention(model: nn.Module, layers: Sequence[str], act: Act) -> Iterator[
 
 
 def _hook(names: list[str], chosen: set[str], act: Act) -> Any:
-    """Layers that share a kernel run in turn, so the number of the call tells which one it is."""
+    """Return a hook; layers that share a kernel run in turn, so the call count tells them apart."""
     calls = 0
 
     def run(kernel: Kernel, inputs: tuple[Any, ...], output: Tensor) -> Tensor | None:
@@ -109,12 +127,11 @@ def _hook(names: list[str], chosen: set[str], act: Act) -> Any:
 
 @contextmanager
 def record_attention(model: nn.Module, layers: Sequence[str] = ()) -> Iterator[AttentionMaps]:
-    """Collect the attention weights of every forward pass made inside the `with` block.
+    """Collect the attention weights of every forward pass inside the `with` block.
 
-    The kernels run as always, so outputs are bit-identical to an unwatched run; the weights are
-    computed beside them by `kernel.weights`, in float32, and moved to the CPU one layer after the
-    other. `layers` keeps only layers whose name starts with one of the given strings
-    ("decoder.blocks.3"); UsageError for an unknown one.
+    Outputs are bit-identical to a run without recording; weights are computed by `kernel.weights`
+    in float32 and moved to the CPU layer by layer. layers: prefixes of the names of the layers to
+    record ("decoder.blocks.3"); all if empty. UsageError for a prefix that matches none.
     """
     maps: AttentionMaps = {}
 
@@ -130,8 +147,10 @@ def record_attention(model: nn.Module, layers: Sequence[str] = ()) -> Iterator[A
 
 @contextmanager
 def record_inputs(model: nn.Module, layers: Sequence[str] = ()) -> Iterator[dict[str, list[Seen]]]:
-    """Collect what goes into the kernels, as `record_attention` does what they weigh: layer ->
-    one `Seen` for each call. Outputs are bit-identical to an unwatched run."""
+    """Collect the inputs of the kernels, as `record_attention` does their weights.
+
+    Yields a dictionary from the name of a layer to one `Seen` for each call.
+    """
     seen: dict[str, list[Seen]] = {}
     around = around_kernels(model)
 
@@ -140,7 +159,7 @@ def record_inputs(model: nn.Module, layers: Sequence[str] = ()) -> Iterator[dict
         heads = q.shape[1]
         with torch.no_grad():
             weight = around[kernel].output.weight.detach()
-            found = Seen(
+            kernel_inputs = Seen(
                 q=q.detach(),
                 k=spread(k.detach(), heads),
                 v=spread(v.detach(), heads),
@@ -149,7 +168,7 @@ def record_inputs(model: nn.Module, layers: Sequence[str] = ()) -> Iterator[dict
                 scale=product_scale(kernel, q),
                 output=weight.T.reshape(heads, v.shape[-1], -1),
             )
-        seen[name].append(found)
+        seen[name].append(kernel_inputs)
 
     with at_attention(model, layers, keep) as chosen:
         seen.update((name, []) for name in chosen)
@@ -157,7 +176,7 @@ def record_inputs(model: nn.Module, layers: Sequence[str] = ()) -> Iterator[dict
 
 
 def product_scale(kernel: Kernel, q: Tensor) -> float | None:
-    """What a product q k is multiplied by to be a score; None where a score is no such product."""
+    """Return the factor that makes a product q . k a score; None if the score is no product."""
     if isinstance(kernel, ScaledDot | LinearDot):
         return float(q.shape[-1] ** -0.5)
     return 1.0 if isinstance(kernel, Dot) else None

@@ -26,6 +26,7 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
+from headway.machine import most_exact
 from headway.shapes import Float, Int, Tensor
 
 
@@ -83,7 +84,7 @@ class Rotary(AttentionPositions):
     def rotate(
         self, x: Float[Tensor, "B H T K"], positions: Int[Tensor, "#B T"]
     ) -> Float[Tensor, "B H T K"]:
-        exact = torch.float32 if positions.device.type == "mps" else torch.float64
+        exact = most_exact(positions.device)
         even = torch.arange(0, self.head_dim, 2, dtype=exact, device=positions.device)
         angle = positions[..., None] * torch.exp(even * (-math.log(self.base) / self.head_dim))
         angle = angle[:, None]  # #B T K/2 -> #B 1 T K/2

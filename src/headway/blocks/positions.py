@@ -22,6 +22,7 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import nn
 
+from headway.machine import most_exact
 from headway.shapes import Float, Int, Tensor
 
 
@@ -59,7 +60,7 @@ class SinusoidalTable(nn.Module):
         self.max_length: int | None = None
 
     def forward(self, positions: Int[Tensor, "#B T"]) -> Float[Tensor, "#B T P"]:
-        exact = torch.float32 if positions.device.type == "mps" else torch.float64
+        exact = most_exact(positions.device)
         even = torch.arange(0, self.dim, 2, dtype=exact, device=positions.device)
         angle = positions[..., None] * torch.exp(even * (-math.log(10_000.0) / self.dim))
         pairs = torch.stack((angle.sin(), angle.cos()), dim=-1)  # #B T P/2 2

@@ -1,7 +1,6 @@
-"""A saved model and what it can do: config.json, model.safetensors, and its text side.
+"""Saved models (bundles): config.json, model.safetensors, and the tokenizer or image reader.
 
-`headway.load(folder)` (`tasks/opening.py`) is the only way in; what it returns has the verbs of its
-kind.
+`headway.load(folder)` (`tasks/opening.py`) loads a bundle; its methods are the verbs of its task.
 """
 
 from headway.bundle.class_prediction import Classified

@@ -1,4 +1,4 @@
-"""A prediction of one class, with the probabilities of all: of texts and of images."""
+"""The prediction of a text or image classifier: one class, and the probabilities of all."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Classified:
-    """What a text or an image is. probabilities: of every label, the most probable first, together
-    1."""
+    """The predicted class of a text or an image.
+
+    probabilities: of every label, the most probable first; their total is 1.
+    """
 
     label: str
     probabilities: dict[str, float]
 
     @classmethod
     def ranked(cls, labels: tuple[str, ...], probabilities: list[float]) -> Classified:
-        """Of the probabilities of all labels, in the order of these."""
+        """Return the prediction for the probabilities of `labels`, which are in the same order."""
         pairs = zip(labels, probabilities, strict=True)
         by_label = dict(sorted(pairs, key=lambda pair: -pair[1]))
         return cls(next(iter(by_label)), by_label)

@@ -1,4 +1,4 @@
-"""The Bundle contract: what every saved model can do, whatever its task."""
+"""The Bundle contract: the methods of every saved model, whatever its task."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from headway.shapes import Float, Tensor
 from headway.text import TextTokenizer, Vocabulary
 
 WRITTEN = 12
-"""Maximum number of tokens that a language model writes in a probe, if not set."""
+"""Default maximum number of tokens that a language model generates in a probe."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class InputSpec:
-    """What a bundle reads in one `probe`.
+    """The inputs that `probe` of a bundle accepts.
 
-    second: whether a second text may be given. target: whether the model writes an output, which
-    may be given instead. language: whether the language of the output can be chosen.
+    second: whether it accepts a second text. target: whether the model generates an output, which
+    the caller may set. language: whether the language of the output can be chosen.
     """
 
     modality: Literal["text", "image"] = "text"
@@ -40,7 +40,7 @@ class InputSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class ProbeRequest:
-    """The arguments of `Bundle.probe`, after they were compared with the bundle's `InputSpec`."""
+    """The arguments of `Bundle.probe`, checked against the bundle's `InputSpec`."""
 
     input: Any
     second: str | None
@@ -63,13 +63,15 @@ class Bundle(ABC):
 
     @classmethod
     @abstractmethod
-    def open(cls, model: Any, folder: Path, facts: dict[str, Any]) -> Bundle:
-        """The model with the files beside it in `folder`. DataError unless they are those of
-        `facts`, the contents of config.json."""
+    def open(cls, model: Any, folder: Path, contents: dict[str, Any]) -> Bundle:
+        """Return the bundle of a model and the other files in `folder`.
+
+        contents: of config.json. Raises DataError if the files do not match it.
+        """
 
     @abstractmethod
     def save(self, folder: Path, *, overwrite: bool = False) -> None:
-        """Write configuration, weights and everything else to `folder` durably."""
+        """Write configuration, weights and all other files to `folder` durably."""
 
     @property
     @abstractmethod
@@ -78,7 +80,7 @@ class Bundle(ABC):
 
     @property
     def device(self) -> torch.device:
-        """The device that the model runs on."""
+        """The device of the model's parameters."""
         return next(self.model.parameters()).device
 
     def probe(
@@ -90,13 +92,14 @@ class Bundle(ABC):
         language: str | None = None,
         written: int = WRITTEN,
     ) -> Probe:
-        """Open one input for inspection: its tokens or patches, the answer, the logits' meaning.
+        """Prepare one input for inspection: its tokens or patches, the prediction, the meaning of
+        the logits.
 
-        input: a text or an image. second: the other text of a model of pairs, the context of a
+        input: a text or an image. second: the second text of a model for pairs, or the context of a
         question. target: the output of a translator or a captioner, as text or ids; if unset, the
-        model's own best output. language: of the output. written: maximum number of tokens that a
-        language model writes; they are part of the probe. UsageError for an input that the model
-        does not read.
+        model's own best output. language: the language of the output. written: maximum number of
+        tokens that a language model generates; they are part of the probe. Raises UsageError for an
+        input that the model does not accept.
         """
         self.check_input(input, second, target=target, language=language)
         return self._probe(
@@ -113,45 +116,48 @@ class Bundle(ABC):
         target: str | Sequence[int] | None = None,
         language: str | None = None,
     ) -> None:
-        """UsageError for what `probe` does not read, by `inputs`."""
+        """Raise UsageError for arguments that `probe` does not accept, according to `inputs`."""
         if second is not None and not self.inputs.second:
-            raise UsageError(f"a {self.kind} reads one input, and there is a second one")
+            raise UsageError(f"this {self.kind} takes one input, not two")
         if target is not None and not self.inputs.target:
             raise UsageError(
-                f"a {self.kind} writes nothing that could be given as the target",
-                hint="a translator or a captioner does",
+                f"this {self.kind} generates no output, so it takes no target",
+                hint="only translators and captioners take a target",
             )
         if language is not None and not self.inputs.language:
-            raise UsageError(f"a {self.kind} is asked for no language")
+            raise UsageError(
+                f"this {self.kind} has no output languages to choose from",
+                hint="leave out the language",
+            )
         is_text = isinstance(input, str) and bool(input.strip())
         if self.inputs.modality == "text" and not is_text:
-            raise UsageError("there is nothing to look at in an empty text", hint="give some words")
+            raise UsageError("the input must be a text that is not empty", hint="give some words")
 
     @abstractmethod
     def _probe(self, request: ProbeRequest) -> Probe:
-        """`probe` of a request that agrees with `inputs`."""
+        """Return the probe of a checked request."""
 
 
 @runtime_checkable
 class Truncating(Protocol):
-    """A bundle that reads only the first tokens of a long input. input_limit: how many."""
+    """A bundle that truncates long inputs. input_limit: the maximum number of tokens."""
 
     @property
     def input_limit(self) -> int: ...
 
     def input_lengths(self, inputs: Sequence[Any]) -> list[int]:
-        """The number of tokens of each input of `predict`, before any are cut."""
+        """Return the number of tokens of each input of `predict`, before truncation."""
         ...
 
 
 @runtime_checkable
 class BeamSearching(Protocol):
-    """A bundle that writes by beam search and can record everything that the search scored."""
+    """A bundle that generates by beam search and can record every scored continuation."""
 
     def trace_search(
         self, input: Any, *, language: str | None = None, beam: int = 4
     ) -> SearchTrace:
-        """The search for the best output of one input; at least two beams."""
+        """Return the beam search for the best output of one input. beam: the width, 2 or more."""
         ...
 
 
@@ -167,20 +173,20 @@ class TextGenerating(Protocol):
     def generate(
         self, prompts: Sequence[str], *, draft: Any = None, **settings: Any
     ) -> list[list[Continuation]]:
-        """Continuations of each prompt, in order; settings as in `GenerationConfig`.
+        """Return the continuations of each prompt, in order; settings as in `GenerationConfig`.
 
-        draft: a smaller bundle with the same tokenizer, which proposes tokens.
+        draft: a smaller bundle with the same tokenizer, for speculative decoding.
         """
         ...
 
     def stream(self, prompt: str, *, draft: Any = None, **settings: Any) -> Iterator[str]:
-        """The continuation of one prompt, token by token, no character ever split."""
+        """Yield the continuation of one prompt while it is generated, in whole characters."""
         ...
 
 
 @dataclass(frozen=True)
 class Neighbour:
-    """A word, and the cosine between its vector and the vector that was searched for."""
+    """A word, and the cosine similarity between its vector and the query vector."""
 
     word: str
     cosine: float
@@ -188,28 +194,28 @@ class Neighbour:
 
 @runtime_checkable
 class WordEmbedding(Protocol):
-    """A bundle with a vector for each word of a vocabulary. UsageError for an unknown word."""
+    """A bundle with a vector for each word of a vocabulary. Unknown words raise UsageError."""
 
     @property
     def vocabulary(self) -> Vocabulary: ...
 
     def vector(self, word: str) -> Float[Tensor, " D"]:
-        """The vector of one word."""
+        """Return the vector of one word."""
         ...
 
     def nearest(self, word: str, count: int = 10) -> list[Neighbour]:
-        """The `count` words of greatest cosine with `word`, nearest first, without itself."""
+        """Return the `count` other words of highest cosine similarity with `word`, best first."""
         ...
 
     def analogy(self, a: str, b: str, c: str, count: int = 10) -> list[Neighbour]:
-        """a is to b as c is to what? The words nearest to b - a + c, without the three."""
+        """Solve the analogy a : b = c : ? by the words nearest to b - a + c, without a, b and c."""
         ...
 
 
 @runtime_checkable
 class TextEmbedding(Protocol):
-    """A bundle that gives texts vectors. pooling: how, if not set; length: the number of tokens
-    that it reads of a text, special tokens included."""
+    """A bundle that encodes texts as vectors. pooling: the default pooling. length: maximum number
+    of tokens of a text, special tokens included; longer texts are truncated."""
 
     pooling: Pooling
     length: int
@@ -221,18 +227,18 @@ class TextEmbedding(Protocol):
         pooling: Pooling | None = None,
         normalise: bool = True,
     ) -> Float[Tensor, "N D"]:
-        """One vector for each text."""
+        """Return one vector for each text."""
         ...
 
     def lengths(self, texts: Sequence[str]) -> list[int]:
-        """The number of tokens of each text, before any are cut."""
+        """Return the number of tokens of each text, before truncation."""
         ...
 
 
 @runtime_checkable
 class ImageEncoding(Protocol):
-    """A bundle with an image encoder that is used alone. vit: the encoder; reader: how it reads
-    images."""
+    """A bundle with an image encoder that can be used alone. vit: the encoder. reader: the image
+    preprocessing."""
 
     @property
     def device(self) -> torch.device: ...
@@ -250,5 +256,5 @@ class ImageEncoding(Protocol):
         pooling: Literal["first", "mean"] | None = None,
         normalise: bool = True,
     ) -> Float[Tensor, "N D"]:
-        """One vector for each image."""
+        """Return one vector for each image."""
         ...

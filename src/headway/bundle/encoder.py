@@ -1,4 +1,4 @@
-"""An encoder with its tokenizer: hidden words guessed, texts as vectors."""
+"""A text encoder with its tokenizer: masked-word prediction and text embeddings."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from headway.settings import required, setting
 from headway.shapes import Float, Tensor
 from headway.text import MarkedTokenizer
 
-ROWS = 32  # texts read at once
-MARKS = 2  # around a text
+BATCH = 32  # texts per forward pass
+FRAME = 2  # special tokens around a text: [CLS] and [SEP]
 
 
 @dataclass(frozen=True)
 class Guess:
-    """A word for a hidden place, and how probable it is there.
+    """A predicted word for a masked position, and its probability.
 
-    word: ## begins one that goes on with the word before it.
+    word: text of the token; "##" marks the continuation of a word.
     """
 
     word: str
@@ -42,12 +42,14 @@ class Guess:
 class FillInput:
     """One input whose masked words are predicted."""
 
-    text: str = required("text with [MASK] where a word is predicted, once or several times")
+    text: str = required("Text in which each [MASK] is to be predicted.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class FillOptions:
-    top: int = setting(5, "Number of words for each [MASK], the most probable first.", gt=0)
+    """Options of masked-word prediction."""
+
+    top: int = setting(5, "Number of predictions per [MASK], the most probable first.", gt=0)
 
 
 FIVE_WORDS = FillOptions()
@@ -55,17 +57,18 @@ FIVE_WORDS = FillOptions()
 
 @dataclass(frozen=True)
 class Filled:
-    """A text, and for each [MASK] in it the most probable words, the best first."""
+    """A text, and the most probable words for each [MASK] in it, the best first."""
 
     text: str
     guesses: tuple[tuple[Guess, ...], ...]
 
 
 class EncoderBundle(StoredBundle):
-    """A BERT of any kind with its tokenizer.
+    """A text encoder of the BERT family with its tokenizer.
 
-    pooling: how `embed` makes a text's vector. length: tokens of a text that it reads, marks
-    included; None for all that the model can.
+    pooling: how `embed` reduces the vectors of a text to one. length: maximum number of tokens of a
+    text for `embed`, special tokens included; longer texts are truncated. If None, the model's
+    maximum.
     """
 
     kind: ClassVar[str] = "text encoder"
@@ -87,52 +90,64 @@ class EncoderBundle(StoredBundle):
         self.length = min(length or model.config.max_length, model.config.max_length)
 
     @classmethod
-    def open(cls, model: Bert, folder: Path, facts: dict[str, Any]) -> EncoderBundle:
-        """The model with the tokenizer that stands beside it, which must be that of `facts`."""
-        tokenizer = cls.checked_reader(model, folder, facts)
-        pooling, length = facts.get("pooling", "mean"), facts.get("length")
-        whole = length is None or (type(length) is int and length > MARKS)
+    def open(cls, model: Bert, folder: Path, contents: dict[str, Any]) -> EncoderBundle:
+        """Return the bundle of a model and the tokenizer in its folder.
+
+        contents: of config.json. Raises DataError if the tokenizer does not match it.
+        """
+        tokenizer = cls.checked_reader(model, folder, contents)
+        pooling, length = contents.get("pooling", "mean"), contents.get("length")
+        whole = length is None or (type(length) is int and length > FRAME)
         if pooling not in get_args(Pooling) or not whole:
             raise DataError(
-                f"pooling {pooling!r}, length {length!r}: mean or first, and more than {MARKS}",
+                f"pooling={pooling!r}, length={length!r}: pooling must be mean or first, length a "
+                f"whole number above {FRAME}",
                 str(folder / CONFIG_FILE),
             )
         return cls(model, tokenizer, pooling, length)
 
     @torch.inference_mode()
     def fill(self, texts: Sequence[str], top: int = 5, first: int = 1) -> list[list[list[Guess]]]:
-        """For each text and each [MASK] in it, the `top` likeliest words, the best first.
+        """Return the `top` most probable words for each [MASK] of each text, the best first.
 
-        first: the number of the first text, in errors. UsageError for a text without a [MASK], one
-        too long, or a model without that head.
+        first: the number of the first text in error messages. Raises UsageError for a text without
+        [MASK], for one that is too long, and for a model without a masked-language-modelling head.
         """
         _check_list(texts)
         if self.model.masked_words is None:
-            raise UsageError("this model has no head for hidden words, and cannot guess them")
-        rows = [self._with_masks(text, number) for number, text in enumerate(texts, start=first)]
-        found: list[list[list[Guess]]] = [[] for _ in rows]
-        for chosen in shortest_first(rows, ROWS):
-            batch = self._batch([rows[i] for i in chosen])
+            raise UsageError(
+                "this model has no head for masked language modelling, so it cannot predict "
+                "masked words",
+                hint="use a model that was pretrained with masked language modelling",
+            )
+        sequences = [
+            self._framed_with_masks(text, number) for number, text in enumerate(texts, start=first)
+        ]
+        predictions: list[list[list[Guess]]] = [[] for _ in sequences]
+        for chosen in shortest_first(sequences, BATCH):
+            batch = self._batch([sequences[i] for i in chosen])
             hidden = self.model.encode(batch.tokens, batch.keys, batch.types)
-            places = batch.tokens == self.tokenizer.marks.mask
-            logits = self.model.words(hidden[places])  # B T D -> M D -> M V
-            # a vocabulary may be padded to a round number: what is no piece is no guess
-            shares = logits[:, : self.tokenizer.size].float().softmax(-1)
-            values, ids = shares.topk(min(top, self.tokenizer.size), dim=-1)
-            owners = [chosen[row] for row in places.nonzero()[:, 0].tolist()]
-            for owner, best, own in zip(owners, ids.tolist(), values.tolist(), strict=True):
-                pairs = zip(self.tokenizer.words(best), own, strict=True)
-                found[owner].append([Guess(word, value) for word, value in pairs])
-        return found
+            masked = batch.tokens == self.tokenizer.marks.mask
+            logits = self.model.words(hidden[masked])  # B T D -> M D -> M V
+            # a vocabulary may be padded to a round number; no token belongs to these columns
+            probabilities = logits[:, : self.tokenizer.size].float().softmax(-1)
+            values, ids = probabilities.topk(min(top, self.tokenizer.size), dim=-1)
+            owners = [chosen[row] for row in masked.nonzero()[:, 0].tolist()]
+            for owner, best_ids, best_values in zip(
+                owners, ids.tolist(), values.tolist(), strict=True
+            ):
+                pairs = zip(self.tokenizer.words(best_ids), best_values, strict=True)
+                predictions[owner].append([Guess(word, value) for word, value in pairs])
+        return predictions
 
     def predict(
         self, inputs: Sequence[FillInput], options: FillOptions = FIVE_WORDS, *, first: int = 1
     ) -> list[Filled]:
-        """`fill` of each input."""
-        texts = [each.text for each in inputs]
+        """Return the predictions of `fill` for each input."""
+        texts = [item.text for item in inputs]
         return [
-            Filled(text, tuple(map(tuple, guesses)))
-            for text, guesses in zip(texts, self.fill(texts, options.top, first), strict=True)
+            Filled(text, tuple(map(tuple, words)))
+            for text, words in zip(texts, self.fill(texts, options.top, first), strict=True)
         ]
 
     def embed(
@@ -142,18 +157,19 @@ class EncoderBundle(StoredBundle):
         pooling: Pooling | None = None,
         normalise: bool = True,
     ) -> Float[Tensor, "N D"]:
-        """One vector for each text: the mean of its tokens' vectors, or that of [CLS].
+        """Return one vector for each text: the mean of its token vectors, or the vector of [CLS].
 
-        pooling: None for `self.pooling`. normalise: to length 1, so that a dot product is a cosine.
-        What is longer than `self.length` is cut at its end. What a text gets does not depend on
-        the others. Reimers and Gurevych 2019, section 3.
+        pooling: "mean" or "first"; if unset, `self.pooling`. normalise: scale vectors to length 1,
+        so that a dot product is a cosine similarity. Texts longer than `self.length` are truncated.
+        The vector of a text does not depend on the other texts. Reimers and Gurevych 2019,
+        section 3.
         """
         _check_list(texts)
-        rows = [
+        sequences = [
             self.tokenizer.marks.frame(ids, room=self.length)[0]
             for ids in self.tokenizer.encode_batch(texts)
         ]
-        vectors = self.pooled(rows, pooling or self.pooling)
+        vectors = self.pooled(sequences, pooling or self.pooling)
         return F.normalize(vectors, dim=-1) if normalise else vectors
 
     @torch.inference_mode()
@@ -163,13 +179,13 @@ class EncoderBundle(StoredBundle):
         pooling: Pooling,
         progress: Callable[[int], None] = lambda done: None,
     ) -> Float[Tensor, "N D"]:
-        """The vectors of encoded texts, special tokens included, of any length.
+        """Return the vectors of encoded texts (special tokens included), without normalisation.
 
         progress: called before each batch with the number of texts processed so far.
         """
         vectors = torch.zeros(len(rows), self.config.model_dim, device=self.device)
         done = 0
-        for chosen in shortest_first(rows, ROWS):
+        for chosen in shortest_first(rows, BATCH):
             progress(done)
             batch = self._batch([rows[i] for i in chosen])
             hidden = self.model.encode(batch.tokens, batch.keys, batch.types)
@@ -178,15 +194,17 @@ class EncoderBundle(StoredBundle):
         return vectors
 
     def lengths(self, texts: Sequence[str]) -> list[int]:
-        """The number of tokens of each text, special tokens included, before `embed` cuts any."""
-        return [MARKS + len(ids) for ids in self.tokenizer.encode_batch(texts)]
+        """Return the number of tokens of each text, special tokens included, before truncation."""
+        return [FRAME + len(ids) for ids in self.tokenizer.encode_batch(texts)]
 
     def reading(self, text: str, second: str | None = None) -> Reading:
-        """What is read of one text, or two; where the mark's name stands, a word is hidden. The
-        answer is the logits of the word at each place, or the vectors of a model without that head.
-        UsageError if they are too long."""
-        encode, marks = self._with_marks, self.tokenizer.marks
-        ids, types = marks.frame(encode(text), None if second is None else encode(second))
+        """Return the forward pass over one or two texts, in which [MASK] is a masked position.
+
+        The output is the logits of the word at each position, or the vectors if the model has no
+        masked-language-modelling head. Raises UsageError if the texts are too long.
+        """
+        encode, special = self._encode_with_masks, self.tokenizer.marks
+        ids, types = special.frame(encode(text), None if second is None else encode(second))
         self._check_room(ids)
         run = self.model.encode if self.model.masked_words is None else self.model
         return framed_reading(self.model, self.tokenizer, ids, types, run=run)
@@ -198,8 +216,10 @@ class EncoderBundle(StoredBundle):
         layers: Sequence[str] = (),
         heads: Sequence[int] = (),
     ) -> Attention:
-        """Attention weights while one text, or two, are read. layers, heads: those to keep; none:
-        all. UsageError if they are too long."""
+        """Return the attention weights for one or two texts.
+
+        layers, heads: which to return; if empty, all. Raises UsageError if the texts are too long.
+        """
         return attention_of(self.reading(text, second), layers, heads)
 
     def _probe(self, request: ProbeRequest) -> Probe:
@@ -219,7 +239,7 @@ class EncoderBundle(StoredBundle):
         )
 
     def _masked_readout(self, ids: Sequence[int]) -> Readout:
-        """The logits at the masked positions."""
+        """Return the readout of the logits at the masked positions."""
         size, mask = self.tokenizer.size, self.tokenizer.marks.mask
         model, stack = self.model, self.model.encoder
         positions = [i for i, token in enumerate(ids) if token == mask]
@@ -238,42 +258,45 @@ class EncoderBundle(StoredBundle):
 
     def save(self, folder: Path, *, overwrite: bool = False) -> None:
         """Write config.json, model.safetensors and tokenizer.json durably: `files.save_files`."""
-        how = {"pooling": self.pooling, "length": self.length}
-        save_files(folder, self.model, self.tokenizer, overwrite, how)
+        settings = {"pooling": self.pooling, "length": self.length}
+        save_files(folder, self.model, self.tokenizer, overwrite, settings)
 
-    def _with_masks(self, text: str, number: int = 1) -> list[int]:
-        """Ids of a text in which the mark's name stands where a word is hidden."""
-        marks = self.tokenizer.marks
-        ids = self._with_marks(text)
-        if marks.mask not in ids:
-            (name,) = self.tokenizer.pieces([marks.mask])
+    def _framed_with_masks(self, text: str, number: int = 1) -> list[int]:
+        """Return the ids of a text with special tokens around it.
+
+        number: of the text, for errors. Raises UsageError if it has no [MASK] or is too long.
+        """
+        special = self.tokenizer.marks
+        ids = self._encode_with_masks(text)
+        if special.mask not in ids:
+            (name,) = self.tokenizer.pieces([special.mask])
             raise UsageError(
-                f"no {name} in {text[:60]!r}",
+                f"the text {text[:60]!r} has no {name}",
                 f"text {number}",
-                f"put {name} where a word is hidden",
+                f"write {name} for each word to predict",
             )
-        framed, _ = marks.frame(ids)
+        framed, _ = special.frame(ids)
         self._check_room(framed, number)
         return framed
 
-    def _with_marks(self, text: str) -> list[int]:
-        """Ids of a text; the mark stands where its name does."""
+    def _encode_with_masks(self, text: str) -> list[int]:
+        """Return the ids of a text without special tokens around it; [MASK] in it is encoded."""
         (name,) = self.tokenizer.pieces([self.tokenizer.marks.mask])
         parts = text.split(name)
-        # the mark has the space before it in itself, where spaces are part of pieces
-        rows = self.tokenizer.encode_batch([*map(str.rstrip, parts[:-1]), parts[-1]])
-        ids = rows[0]
-        for row in rows[1:]:
-            ids += [self.tokenizer.marks.mask, *row]
+        # [MASK] includes the space before it in tokenizers whose tokens include spaces
+        encoded = self.tokenizer.encode_batch([*map(str.rstrip, parts[:-1]), parts[-1]])
+        ids = encoded[0]
+        for part in encoded[1:]:
+            ids += [self.tokenizer.marks.mask, *part]
         return ids
 
     def _check_room(self, ids: Sequence[int], number: int = 1) -> None:
         room = self.config.max_length
         if len(ids) > room:
             raise UsageError(
-                f"the text has {len(ids):,} tokens, and this model reads at most {room:,}",
+                f"the text has {len(ids):,} tokens, but this model accepts at most {room:,}",
                 f"text {number}",
-                "shorten it, or split it",
+                "shorten or split the text",
             )
 
     def _batch(self, rows: Sequence[Sequence[int]]) -> FramedBatch:

@@ -1,4 +1,4 @@
-"""What every bundle on disk has: config.json and model.safetensors, written and read alike."""
+"""Write and read the files that every bundle has: config.json and model.safetensors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PACKAGES = "packages"
 
 @runtime_checkable
 class Text(Protocol):
-    """The strings-to-ids side of a bundle: tokenizers, or a vocabulary of words."""
+    """The text-processing side of a bundle: tokenizers, or a vocabulary of words."""
 
     @property
     def fingerprint(self) -> str: ...
@@ -43,16 +43,17 @@ def save_files(
     overwrite: bool = False,
     more: Mapping[str, str | int] | None = None,
 ) -> None:
-    """Write all files durably, and a manifest of their hashes; each is the old one or the new one,
-    never half.
+    """Write all files durably and atomically, with a manifest of their hashes.
 
-    `model.config` says the family. more: further entries of config.json. A folder that holds
-    anything is left alone unless `overwrite`.
+    more: further entries of config.json. overwrite: replace a folder that is not empty; otherwise
+    such a folder raises UsageError.
     """
     if folder.exists() and any(folder.iterdir()) and not overwrite:
-        raise UsageError(f"{folder} is not empty", hint="choose another folder")
+        raise UsageError(
+            f"the folder {folder} is not empty", hint="choose a new or an empty folder"
+        )
     config: Any = model.config
-    facts = {
+    contents = {
         "format": FORMAT,
         "family": config.family,
         "tokenizer": text.fingerprint,
@@ -60,18 +61,18 @@ def save_files(
         **(more or {}),
     }
     if packages := packages_of(config):
-        facts[PACKAGES] = packages
-    with replaced_folder(folder) as place:
-        text.save(place)
-        write_file(place / CONFIG_FILE, json_bytes(facts))
+        contents[PACKAGES] = packages
+    with replaced_folder(folder) as temporary:
+        text.save(temporary)
+        write_file(temporary / CONFIG_FILE, json_bytes(contents))
         weights = {name: p.detach() for name, p in model.named_parameters()}
-        write_tensors(place / WEIGHTS_FILE, weights)
+        write_tensors(temporary / WEIGHTS_FILE, weights)
 
 
 def verify_files(folder: Path) -> None:
-    """DataError names the first file that is not the one that was saved.
+    """Raise DataError with the name of the first file that was changed since it was saved.
 
-    A folder without a manifest, of an earlier version or another program, has nothing to verify.
+    A folder without a manifest (of an earlier version or another program) is not verified.
     """
     if os.path.lexists(folder / MANIFEST):
         verify_folder(
@@ -82,74 +83,85 @@ def verify_files(folder: Path) -> None:
 
 
 def check_finite(model: nn.Module, path: Path) -> None:
-    """DataError names the first parameter that holds a NaN or an infinite number."""
+    """Raise DataError with the name of the first parameter that holds NaN or infinity."""
     for name, parameter in model.named_parameters():
         value = parameter.detach()
-        # A sum is several times as fast as a test of each number, and finite only if all are.
+        # A sum is several times faster than a test of each number, and finite only if all are.
         if bool(torch.isfinite(value.sum())) or bool(torch.isfinite(value).all()):
             continue
         bad = torch.nonzero(~torch.isfinite(value))
         raise DataError(
-            f"{len(bad):,} of {value.numel():,} numbers of {name} are not finite; the first is "
+            f"{len(bad):,} of {value.numel():,} values of {name} are not finite; the first is "
             f"{value[tuple(bad[0])].item()} at {bad[0].tolist()}",
             str(path),
-            "use an earlier copy of the model: this one was damaged, or its training diverged",
+            "use an earlier copy of the model: this file is damaged, or the training diverged",
         )
 
 
 def read_facts(folder: Path) -> dict[str, Any]:
-    """config.json, after its format was checked."""
+    """Return the contents of config.json. Raises DataError if it is not of this format version."""
     path = folder / CONFIG_FILE
-    facts = read_json(path)
-    if not isinstance(facts, dict) or facts.get("format") != FORMAT:
-        raise DataError(f"not a Headway model (format {FORMAT})", str(path))
-    return facts
-
-
-def check_fingerprint(facts: dict[str, Any], found: str, folder: Path) -> None:
-    """DataError unless the text side is the one that the model was trained with."""
-    if facts.get("tokenizer") != found:
+    contents = read_json(path)
+    if not isinstance(contents, dict) or contents.get("format") != FORMAT:
         raise DataError(
-            f"the model was trained with tokenizer {str(facts.get('tokenizer'))[:12]}, but the one "
-            f"here is {found[:12]}",
+            f"not a Headway model: expected a JSON object with format={FORMAT}", str(path)
+        )
+    return contents
+
+
+def check_fingerprint(contents: dict[str, Any], fingerprint: str, folder: Path) -> None:
+    """Raise DataError unless the tokenizer is the one that the model was trained with.
+
+    contents: of config.json. fingerprint: that of the tokenizer in the folder.
+    """
+    if contents.get("tokenizer") != fingerprint:
+        raise DataError(
+            f"the model was trained with tokenizer {str(contents.get('tokenizer'))[:12]}, but this "
+            f"folder has tokenizer {fingerprint[:12]} (fingerprints)",
             str(folder),
-            "put the tokenizer of the training back",
+            "restore the tokenizer files that the model was trained with",
         )
 
 
-def check_pieces(pieces: int, vocabulary: int) -> None:
-    """DataError if the tokenizer has more pieces than the model knows; less is padding, to a round
-    number."""
-    if pieces > vocabulary:
+def check_pieces(tokens: int, vocabulary: int) -> None:
+    """Raise DataError if the tokenizer has more tokens than the model's vocabulary.
+
+    It may have fewer: a vocabulary may be padded to a round number.
+    """
+    if tokens > vocabulary:
         raise DataError(
-            f"the tokenizer has {pieces:,} pieces, the model {vocabulary:,}",
-            hint="the model and the tokenizer are not from the same training",
+            f"the tokenizer has {tokens:,} tokens, but the model's vocabulary {vocabulary:,}",
+            hint="use the tokenizer that the model was trained with",
         )
 
 
 def fill(model: nn.Module, folder: Path) -> None:
-    """Put the saved values into a model built on the meta device; every name and shape must fit.
+    """Load the saved weights into a model on the meta device; all names and shapes must match.
 
-    Parameters that were one stay one.
+    Tied parameters stay tied. Raises DataError for a missing, unknown or differently shaped tensor.
     """
     path = folder / WEIGHTS_FILE
     tensors = read_tensors(path)
-    own = dict(model.named_parameters())
-    for name in sorted(own.keys() ^ tensors.keys()):
-        verb = "lacks" if name in own else "has the unknown tensor"
-        raise DataError(f"the file {verb} {name}", str(path), "it belongs to another model")
-    for name, parameter in own.items():
+    parameters = dict(model.named_parameters())
+    for name in sorted(parameters.keys() ^ tensors.keys()):
+        fault = "lacks the tensor" if name in parameters else "has the unknown tensor"
+        raise DataError(
+            f"the file {fault} {name}",
+            str(path),
+            "config.json and model.safetensors are not from the same model",
+        )
+    for name, parameter in parameters.items():
         if parameter.shape != tensors[name].shape:
             raise DataError(
-                f"{name} has shape {tuple(tensors[name].shape)}, config.json says "
+                f"{name} has shape {tuple(tensors[name].shape)}, but config.json requires "
                 f"{tuple(parameter.shape)}",
                 str(path),
-                "config.json and model.safetensors are not from the same training",
+                "config.json and model.safetensors are not from the same model",
             )
-    set_parameters(model, {name: _own(tensors[name], p) for name, p in own.items()})
+    set_parameters(model, {name: _copied(tensors[name], p) for name, p in parameters.items()})
 
 
-def _own(value: Tensor, parameter: Tensor) -> Tensor:
-    """A copy in the model's number format; what was read may be a view of the file's bytes."""
+def _copied(value: Tensor, parameter: Tensor) -> Tensor:
+    """Return a copy in the model's dtype; the value may be a view of the file's bytes."""
     # not empty_like, which imports sympy for a tensor on the meta device
     return torch.empty(parameter.shape, dtype=parameter.dtype).copy_(value)

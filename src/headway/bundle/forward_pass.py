@@ -1,4 +1,4 @@
-"""One input as a model reads it, whatever its kind; and the attention while it is read."""
+"""The forward pass of a model for one input, whatever its task; and its attention weights."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ from headway.errors import UsageError
 from headway.shapes import Float, Tensor
 from headway.text import MarkedTokenizer, word_places
 
-WORD_ROWS = 32  # rows of words read at once
+WORD_ROWS = 32  # sequences per forward pass
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """One input, to be read as often as wanted.
+    """The forward pass for one input, which can be run any number of times.
 
-    run: the model's answer of one row: logits, or the vectors of a model without an output.
-    pieces: name of a side -> what its tokens stand for; the side that is read comes first, the one
-    that is written last. ids: of the sides that are text. words: the places of each word's pieces.
-    axes: name of a map ("encoder", "decoder", "cross") -> the sides of its queries and its keys.
-    embeddings: side -> name of the module that makes the vectors which enter the first block.
+    run: computes the output for a batch of one: logits, or the vectors of a model without an output
+    layer. pieces: name of a side -> the texts of its tokens; the input side is the first, the
+    generated side the last. ids: the token ids of the sides that are text. words: for these sides,
+    the positions of the tokens of each word. axes: name of an attention map ("encoder", "decoder",
+    "cross") -> the sides of its queries and its keys. embeddings: side -> name of the module whose
+    output enters the first block.
     """
 
     model: nn.Module
@@ -40,10 +41,10 @@ class Reading:
 
 @dataclass(frozen=True)
 class Attention:
-    """Attention weights of one input. maps: layer name -> Float "H T S", rows sum to 1.
+    """Attention weights for one input. maps: layer name -> Float "H T S", rows sum to 1.
 
-    source and target: the pieces along the axes. Row t of a decoder map is the query that predicted
-    target piece t; encoder rows are the source pieces.
+    source and target: the texts of the tokens along the axes. Row t of a decoder map is the query
+    that predicted target token t; rows of encoder maps are source tokens.
     """
 
     source: list[str]
@@ -52,7 +53,7 @@ class Attention:
 
 
 def part_of(layer: str) -> str:
-    """Name of the map that an attention layer belongs to: "encoder", "decoder" or "cross"."""
+    """Return the kind of attention map of a layer: "encoder", "decoder" or "cross"."""
     if layer.rpartition(".")[2] == "cross":
         return "cross"
     return "decoder" if "decoder" in layer.split(".") else "encoder"
@@ -67,14 +68,17 @@ def framed_reading(
     run: Callable[..., Tensor] | None = None,
     within: str = "",
 ) -> Reading:
-    """What an encoder reads between its marks. run: what is asked of the model, itself unless
-    given; within: name of the encoder in the model, with a dot behind it."""
+    """Return the forward pass of an encoder for ids with special tokens.
+
+    run: the method of the model to call; if unset, the model itself. within: name of the encoder in
+    the model, with a dot after it.
+    """
     device = str(next(model.parameters()).device)
     batch = collate_framed([ids], [types], tokenizer.marks.pad).to(device)
-    ask: Callable[..., Tensor] = model if run is None else run
+    call: Callable[..., Tensor] = model if run is None else run
     return Reading(
         model=model,
-        run=lambda: ask(batch.tokens, batch.keys, batch.types),
+        run=lambda: call(batch.tokens, batch.keys, batch.types),
         pieces={"text": tokenizer.pieces(ids)},
         axes={"encoder": ("text", "text")},
         embeddings={"text": f"{within}embedding"},
@@ -90,9 +94,9 @@ def word_outputs(
     pad: int,
     progress: Callable[[int], None] = lambda done: None,
 ) -> list[Float[Tensor, "W ..."]]:
-    """The model's outputs at the first piece of each word, a tensor for each row, on the CPU.
+    """Return the model's outputs at the first token of each word: one CPU tensor per sequence.
 
-    progress: called before each batch with the number of rows processed so far.
+    progress: called before each batch with the number of sequences processed so far.
     """
     device = str(next(model.parameters()).device)
     outputs: list[Tensor] = [torch.empty(0)] * len(rows)
@@ -100,9 +104,9 @@ def word_outputs(
     for chosen in shortest_first([row.ids for row in rows], WORD_ROWS):
         progress(done)
         batch = collate_framed([rows[i].ids for i in chosen], None, pad).to(device)
-        of_batch = model(batch.tokens, batch.keys).float()
+        batch_outputs = model(batch.tokens, batch.keys).float()
         for row, i in enumerate(chosen):
-            outputs[i] = of_batch[row, list(rows[i].firsts)].cpu()
+            outputs[i] = batch_outputs[row, list(rows[i].firsts)].cpu()
         done += len(chosen)
     return outputs
 
@@ -111,25 +115,27 @@ def word_outputs(
 def attention_of(
     reading: Reading, layers: Sequence[str] = (), heads: Sequence[int] = ()
 ) -> Attention:
-    """Full attention weights, whichever kernels run: those of layers whose names begin as one of
-    `layers`, and of these heads, in the order given; none given: of all.
+    """Return the full attention weights, whichever attention kernels the model uses.
 
-    UsageError for a layer or a head that is not there.
+    layers: prefixes of layer names. heads: indices of heads, in the order of the result. If empty,
+    all. Raises UsageError for a layer or a head that does not exist.
     """
     with record_attention(reading.model, layers) as maps:
         reading.run()
-    sides = [list(pieces) for pieces in reading.pieces.values()]
-    # A layer that is called once a step (an RNN decoder's) gives its rows one by one.
-    found = {name: torch.cat(calls, dim=2)[0] for name, calls in maps.items()}
+    sides = [list(tokens) for tokens in reading.pieces.values()]
+    # A layer that is called once per step (of an RNN decoder) returns its rows one by one.
+    weights_of = {name: torch.cat(calls, dim=2)[0] for name, calls in maps.items()}
     return Attention(
-        sides[0], sides[-1], {name: _only(weights, heads, name) for name, weights in found.items()}
+        sides[0],
+        sides[-1],
+        {name: _select_heads(weights, heads, name) for name, weights in weights_of.items()},
     )
 
 
-def _only(
+def _select_heads(
     weights: Float[Tensor, "H T S"], heads: Sequence[int], layer: str
 ) -> Float[Tensor, "_ T S"]:
     for head in heads:
         if not 0 <= head < len(weights):
-            raise UsageError(f"{layer} has no head {head}: they are 0 to {len(weights) - 1}")
+            raise UsageError(f"{layer} has no head {head}; its heads are 0 to {len(weights) - 1}")
     return weights[list(heads)] if heads else weights

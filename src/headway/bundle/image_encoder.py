@@ -1,4 +1,4 @@
-"""Image encoders (ViT, DINO, DINOv2): images in, vectors out; and how image models read images."""
+"""Image encoders (ViT, DINO, DINOv2), and functions that all bundles of image models share."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from headway.models import ViT, ViTConfig
 from headway.models.vit_classifier import pooled
 from headway.shapes import Float, Tensor
 
-ROWS = 32  # pictures looked at together
+BATCH = 32  # images per forward pass
 Picture = Any
-"""A path, the bytes of a file, an array of uint8 (height x width, or x 1 or 3 channels), or a
-picture of Pillow's."""
+"""A path, the bytes of a file, an array of uint8 (height x width, or x 1 or 3 channels), or an
+image of Pillow."""
 
 
 class ImageEncoderBundle(StoredBundle):
-    """An encoder of pictures: ViT, DINO, DINOv2."""
+    """An image encoder (ViT, DINO, DINOv2) with its image preprocessing."""
 
     kind: ClassVar[str] = "image encoder"
     inputs: ClassVar[InputSpec] = InputSpec(modality="image")
@@ -42,7 +42,7 @@ class ImageEncoderBundle(StoredBundle):
 
     @property
     def vit(self) -> ViT:
-        """The encoder."""
+        """The image encoder."""
         return self.model
 
     def embed(
@@ -52,29 +52,34 @@ class ImageEncoderBundle(StoredBundle):
         pooling: Literal["first", "mean"] | None = None,
         normalise: bool = True,
     ) -> Float[Tensor, "N D"]:
-        """One vector for each picture: that of [CLS], or the mean of its patches'; none: [CLS]'s
-        where there is one. normalise: to length 1, so that a dot product is a cosine. What a
-        picture gets does not depend on the others."""
+        """Return one vector for each image.
+
+        pooling: "first" for the vector of [CLS], "mean" for the mean of the patch vectors; if
+        unset, [CLS] if the model has it. normalise: scale vectors to length 1, so that a dot
+        product is a cosine similarity. The vector of an image does not depend on the other images.
+        """
         return vectors_of(self.vit, self.reader, pictures, pooling, normalise)
 
     @torch.inference_mode()
     def encode(self, images: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B D"]:
-        """The vectors of images as the reader makes them: that of [CLS], or the mean of the
-        patches' if there is no [CLS]. They have any length."""
+        """Return the vectors of preprocessed images, without normalisation: that of [CLS], or the
+        mean of the patch vectors if there is no [CLS]."""
         return _encoded(self.vit, images, None)
 
-    def reading(self, picture: Picture) -> Reading:
-        """What is read of one picture; the answer is the vectors of its tokens, which are called
-        [CLS], [R1], ... (registers), and "row,column" of the patches."""
-        images = image_of(self.reader, picture, self.device)
+    def reading(self, image: Picture) -> Reading:
+        """Return the forward pass for one image, whose output is the vectors of all tokens.
+
+        The tokens are named [CLS], [R1], ... (registers), and "row,column" for patches.
+        """
+        images = image_of(self.reader, image, self.device)
         return image_reading(self.model, self.vit, images, lambda: self.vit.encode(images))
 
     def attention(
-        self, picture: Picture, layers: Sequence[str] = (), heads: Sequence[int] = ()
+        self, image: Picture, layers: Sequence[str] = (), heads: Sequence[int] = ()
     ) -> Attention:
-        """Attention weights while one picture is looked at. layers, heads: those to keep; none:
+        """Return the attention weights for one image. layers, heads: which to return; if empty,
         all."""
-        return attention_of(self.reading(picture), layers, heads)
+        return attention_of(self.reading(image), layers, heads)
 
     def _probe(self, request: ProbeRequest) -> Probe:
         reading = self.reading(request.input)
@@ -88,15 +93,16 @@ class ImageEncoderBundle(StoredBundle):
 def vectors_of(
     vit: ViT,
     reader: ImageReader,
-    pictures: Sequence[Picture],
+    images: Sequence[Picture],
     pooling: Literal["first", "mean"] | None = None,
     normalise: bool = True,
 ) -> Float[Tensor, "N D"]:
-    """One vector for each picture. UsageError for that of [CLS] where there is none."""
+    """Return one vector for each image, as `ImageEncoderBundle.embed` does. Raises UsageError if
+    pooling is "first" and the model has no [CLS] token."""
     if pooling == "first" and not vit.config.class_token:
-        raise UsageError("this model has no [CLS]", hint="pooling=mean")
+        raise UsageError("pooling=first: this model has no [CLS] token", hint="use pooling=mean")
     device = next(vit.parameters()).device
-    parts = [_encoded(vit, images, pooling) for images in batches_of(reader, pictures, device)]
+    parts = [_encoded(vit, batch, pooling) for batch in batches_of(reader, images, device)]
     vectors = torch.cat(parts) if parts else torch.zeros(0, vit.config.model_dim)
     return F.normalize(vectors, dim=-1) if normalise else vectors
 
@@ -104,15 +110,13 @@ def vectors_of(
 def _encoded(
     vit: ViT, images: Float[Tensor, "B C Y X"], pooling: Literal["first", "mean"] | None
 ) -> Float[Tensor, "B D"]:
-    how = pooling or ("first" if vit.config.class_token else "mean")
-    return pooled(vit, vit.encode(images), how).float()
+    method = pooling or ("first" if vit.config.class_token else "mean")
+    return pooled(vit, vit.encode(images), method).float()
 
 
-def image_of(
-    reader: ImageReader, picture: Picture, device: torch.device
-) -> Float[Tensor, "1 C Y X"]:
-    """One picture as the model is given it."""
-    (images,) = batches_of(reader, [picture], device)
+def image_of(reader: ImageReader, image: Picture, device: torch.device) -> Float[Tensor, "1 C Y X"]:
+    """Return one image, preprocessed as a batch of one."""
+    (images,) = batches_of(reader, [image], device)
     return images
 
 
@@ -123,7 +127,8 @@ def image_reading(
     run: Callable[[], Tensor],
     within: str = "",
 ) -> Reading:
-    """What an encoder of pictures reads. within: its name in the model, with a dot behind it."""
+    """Return the forward pass of an image encoder. within: its name in the model, with a dot after
+    it."""
     return Reading(
         model=model,
         run=run,
@@ -134,8 +139,8 @@ def image_reading(
 
 
 def names_of(vit: ViT, y: int, x: int) -> list[str]:
-    """What its vectors of a picture of that size are called: [CLS], [R1], ... (registers), and
-    "row,column" of the patches."""
+    """Return the names of the encoder's tokens for an image of y x x pixels: [CLS], [R1], ...
+    (registers), and "row,column" for patches."""
     rows, columns = vit.embedding.patches.grid(y, x)
     names = ["[CLS]"] if vit.config.class_token else []
     names += [f"[R{i + 1}]" for i in range(vit.config.registers)]
@@ -143,26 +148,28 @@ def names_of(vit: ViT, y: int, x: int) -> list[str]:
 
 
 def batches_of(
-    reader: ImageReader, pictures: Sequence[Picture], device: torch.device
+    reader: ImageReader, images: Sequence[Picture], device: torch.device
 ) -> Iterator[Float[Tensor, "B C Y X"]]:
-    """What the model is given of them, a few at a time."""
-    if isinstance(pictures, str | bytes | Path):
-        raise UsageError("pictures must be a list of pictures, not one", hint="[picture]")
-    for start in range(0, len(pictures), ROWS):
-        chunk = pictures[start : start + ROWS]
-        pixels = [as_pixels(each, f"picture {start + i + 1}") for i, each in enumerate(chunk)]
+    """Yield batches of preprocessed images. Raises UsageError if `images` is a single image."""
+    if isinstance(images, str | bytes | Path):
+        raise UsageError("expected a list of images, got a single one", hint="[image]")
+    for start in range(0, len(images), BATCH):
+        chunk = images[start : start + BATCH]
+        pixels = [as_pixels(item, f"image {start + i + 1}") for i, item in enumerate(chunk)]
         yield reader.batch(pixels).to(device)
 
 
 def check_reader(reader: ImageReader, config: ViTConfig) -> None:
-    """DataError unless the model can look at what the reader gives."""
+    """Raise DataError unless the model accepts the images that the reader produces."""
     if reader.channels != config.channels:
         raise DataError(
-            f"pictures are read with {reader.channels} channels, the model sees {config.channels}",
-            hint="the model and its reader are not from the same training",
+            f"the image reader produces {reader.channels} channels, but the model has "
+            f"{config.channels}",
+            hint="use the preprocessing that the model was trained with",
         )
     if reader.height < config.patch[0] or reader.width < config.patch[1]:
         raise DataError(
-            f"pictures are read with {reader.height} x {reader.width} pixels, which hold no patch "
-            f"of {config.patch[0]} x {config.patch[1]}"
+            f"the image reader produces {reader.height} x {reader.width} pixels, less than one "
+            f"patch of {config.patch[0]} x {config.patch[1]} pixels",
+            hint="use the preprocessing that the model was trained with",
         )

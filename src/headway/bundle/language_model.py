@@ -1,4 +1,4 @@
-"""A language model with its tokenizer: text in, what follows it out."""
+"""A language model with its tokenizer: prompts in, continuations out."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from headway.text import TextTokenizer, load_tokenizer, word_places
 
 
 class TextBundle(StoredBundle):
-    """A GPT of any kind with its tokenizer."""
+    """A language model (GPT) with its tokenizer."""
 
     kind: ClassVar[str] = "language model"
     model: GPT
@@ -44,10 +44,10 @@ class TextBundle(StoredBundle):
     def generate(
         self, prompts: Sequence[str], *, draft: TextBundle | None = None, **settings: Any
     ) -> list[list[Continuation]]:
-        """Continuations of each prompt, in order; settings as in `GenerationConfig`.
+        """Return the continuations of each prompt, in order; settings as in `GenerationConfig`.
 
-        What a prompt gets does not depend on the others. draft: a smaller model with the same
-        tokenizer, which proposes tokens: faster, and of the same distribution.
+        The output for a prompt does not depend on the other prompts. draft: a smaller model with
+        the same tokenizer for speculative decoding, which is faster and has the same distribution.
         """
         if isinstance(prompts, str):
             raise UsageError("prompts must be a list of texts, not one string", hint="[text]")
@@ -58,7 +58,7 @@ class TextBundle(StoredBundle):
     def stream(
         self, prompt: str, *, draft: TextBundle | None = None, **settings: Any
     ) -> Iterator[str]:
-        """The continuation of one prompt, piece by piece, no character ever split."""
+        """Yield the continuation of one prompt while it is generated, in whole characters."""
         config = _config(settings)
         return stream(self.model, self.tokenizer, prompt, config, self._proposer(draft, config))
 
@@ -67,19 +67,23 @@ class TextBundle(StoredBundle):
             return None
         if draft.tokenizer.fingerprint != self.tokenizer.fingerprint:
             raise UsageError(
-                "the draft has another tokenizer than the model",
-                hint="train it with --data.tokenizer RUN, which takes the tokenizer of RUN",
+                "the draft model has another tokenizer than the model",
+                hint="train the draft model with --data.tokenizer RUN, RUN being the model's run",
             )
         return ModelDraft(draft.model, config.draft_tokens)
 
     def reading(self, text: str, written: Sequence[int] = ()) -> Reading:
-        """What is read of a text and of the pieces that were written after it."""
+        """Return the forward pass for a text and the tokens generated after it.
+
+        Raises UsageError if they are longer than the context of a model with learned positions.
+        """
         ids = [*self.tokenizer.begin(text), *written]
         room = self.model.max_length
         if room is not None and len(ids) > room:
             raise UsageError(
-                f"the text has {len(ids)} pieces, and this model's learned positions end at {room}",
-                hint="look at a part of it",
+                f"the text has {len(ids)} tokens, but the model has learned positions for at most "
+                f"{room}",
+                hint="shorten the text",
             )
         tokens = torch.tensor([ids], device=self.device)
         return Reading(
@@ -95,15 +99,17 @@ class TextBundle(StoredBundle):
     def attention(
         self, text: str, layers: Sequence[str] = (), heads: Sequence[int] = ()
     ) -> Attention:
-        """Attention weights while `text` is read; row t is the query that predicts piece t + 1.
-        layers, heads: those to keep; none: all."""
+        """Return the attention weights for a text; row t is the query that predicts token t + 1.
+
+        layers, heads: which to return; if empty, all.
+        """
         return attention_of(self.reading(text), layers, heads)
 
     def _probe(self, request: ProbeRequest) -> Probe:
         tokens, answer = self._written(request.input, request.written)
         reading = self.reading(request.input, tokens)
         tokenizer, count = self.tokenizer, len(reading.ids["text"])
-        # row t predicts the token at t + 1; the last row, the token after the end
+        # row t predicts the token at t + 1; the last row predicts the token after the text
         positions = range(1, count + 1)
         return Probe(
             kind=self.kind,
@@ -116,7 +122,7 @@ class TextBundle(StoredBundle):
         )
 
     def _written(self, text: str, max_tokens: int) -> tuple[Sequence[int], str]:
-        """The greedy continuation: its tokens, as many as there are positions for, and its text."""
+        """Return the tokens of the greedy continuation, cut to the context, and its text."""
         if max_tokens < 1:
             return (), ""
         ((best,),) = self.generate([text], max_tokens=max_tokens, temperature=0.0)

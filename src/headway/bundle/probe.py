@@ -1,4 +1,4 @@
-"""What a bundle gives to code that looks inside a model: one input, its answer, its logits."""
+"""The probe: what a bundle provides for the inspection of one input, its prediction and logits."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from headway.shapes import Float, Tensor
 
 @dataclass(frozen=True, kw_only=True)
 class Unembedding:
-    """How the vectors of a stack of blocks become logits of tokens.
+    """Maps the hidden vectors of a stack of blocks to logits of tokens (logit lens).
 
-    logits(h), of vectors h before the stack's last norm, is the model's own output if h leaves the
-    last block. Elhage et al. 2021.
+    logits(h) takes vectors before the last norm of the stack; for the output of the last block it
+    is the model's own output. Elhage et al. 2021.
     """
 
     stack: Encoder | Decoder | DecoderOnly
@@ -29,13 +29,13 @@ class Unembedding:
 
 @dataclass(frozen=True, kw_only=True)
 class Readout:
-    """How predictions are read from the model's output, and what each logit means.
+    """Extracts predictions from the model's output, and names each logit.
 
-    Row i of `logits(output)` holds the logits for position `positions[i]` of a side; column c is
-    the class, token or position that `names([c])` names. A single column is a number, not a class.
-    equation: how the logits are computed from the vectors of the last layer, in plain Unicode;
-    function: the function that computes them. unembedding: of a model that predicts tokens and
-    consists of blocks.
+    Row i of `logits(output)` holds the logits for position `positions[i]` of `side`; column c is
+    the class, token or position named `names([c])`. A single column is a number (regression), not a
+    class. equation: how the logits are computed from the vectors of the last layer, in Unicode.
+    function: the function that computes them. unembedding: for models that consist of blocks and
+    predict tokens.
     """
 
     side: str
@@ -49,8 +49,8 @@ class Readout:
 
 @dataclass(frozen=True, kw_only=True)
 class ImagePatches:
-    """The image that the model reads. grid: rows and columns of patches, which cover the first
-    `reach` rows and columns of pixels. beside: the number of tokens before the patches ([CLS],
+    """The preprocessed input image. grid: rows and columns of patches, which cover the first
+    `reach` rows and columns of pixels. beside: the number of tokens before the patches ([CLS] and
     registers)."""
 
     pixels: Pixels
@@ -61,11 +61,11 @@ class ImagePatches:
 
 @dataclass(frozen=True, kw_only=True)
 class Probe:
-    """One input of a model, opened for inspection.
+    """One input of a model, prepared for inspection.
 
-    kind: that of the bundle. reading: the forward pass, to be run as often as needed. answer: the
-    model's answer as text; empty if the model gives vectors only, and then `readout` is None.
-    tokenizers: of the sides that are text. images: of the sides that are images.
+    kind: of the bundle. reading: the forward pass. answer: the prediction as text; if the model
+    produces vectors only, it is empty and `readout` is None. tokenizers: of the sides that are
+    text. images: of the sides that are images.
     """
 
     kind: str
@@ -78,10 +78,12 @@ class Probe:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchTrace:
-    """A beam search for one input. candidates: every continuation that was scored, in order;
-    first: the token that the output begins with; best: the tokens of the best hypothesis, without
-    `first`; end: what follows them, nothing if the hypothesis was cut at its maximum length;
-    names: the texts of tokens."""
+    """A recorded beam search for one input.
+
+    candidates: every continuation that was scored, in order. first: the first token of the output.
+    best: the tokens of the best hypothesis, without `first`. end: the tokens after them; empty if
+    the hypothesis was cut at its maximum length. names: returns the texts of tokens.
+    """
 
     candidates: Sequence[Candidate]
     first: int
@@ -91,7 +93,7 @@ class SearchTrace:
 
 
 def class_names(labels: Sequence[str]) -> Callable[[Sequence[int]], list[str]]:
-    """`Readout.names` of a fixed list of classes."""
+    """Return `Readout.names` for a fixed list of classes."""
     return lambda ids: [labels[i] for i in ids]
 
 
@@ -102,8 +104,10 @@ def next_token_readout(
     size: int,
     names: Callable[[Sequence[int]], list[str]],
 ) -> Readout:
-    """Of a model that writes: row t of its output predicts positions[t]. size: of the vocabulary
-    without what pads it to a round number."""
+    """Return the readout of a model that generates text.
+
+    Row t of the output predicts the token at positions[t]. size: of the vocabulary without padding.
+    """
     decoder, unembedding = model.decoder, None
     if isinstance(decoder, Decoder | DecoderOnly):
         unembedding = Unembedding(
@@ -121,12 +125,12 @@ def next_token_readout(
 
 
 def image_patches(vit: ViT, reader: ImageReader, image: Any) -> ImagePatches:
-    """The encoder's patches of the pixels that `reader` makes of an image."""
-    return patches_of(vit, reader.sized(as_pixels(image, "the picture")))
+    """Preprocess an image with `reader` and return its patches."""
+    return patches_of(vit, reader.sized(as_pixels(image, "the image")))
 
 
 def patches_of(vit: ViT, pixels: Pixels) -> ImagePatches:
-    """The encoder's patches of an image of that size."""
+    """Return the patches of preprocessed pixels."""
     patches = vit.embedding.patches
     rows, columns = patches.grid(*pixels.shape[:2])
     return ImagePatches(

@@ -1,4 +1,4 @@
-"""What bundles share whose files are those of a model and of what makes its inputs."""
+"""Base classes of bundles: a model with a reader (tokenizer, image reader, labels)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from headway.bundle.files import check_fingerprint, check_pieces, save_files
 
 
 class Reader(Protocol):
-    """What turns inputs into numbers, and outputs into names: a tokenizer, an image reader, labels.
+    """Preprocesses inputs and names outputs: a tokenizer, an image reader, labels.
 
-    fingerprint: sha256 of all that these numbers and names depend on.
+    fingerprint: sha256 of everything that preprocessing and names depend on.
     """
 
     @property
@@ -27,8 +27,8 @@ class Reader(Protocol):
 
 
 class StoredBundle(Bundle):
-    """A bundle whose files are those of its model and of its reader, whatever the reader is called
-    in the bundle."""
+    """A bundle that saves a model and a reader. Subclasses may give the reader any attribute
+    name."""
 
     reader_class: ClassVar[type[Reader]]
 
@@ -38,23 +38,29 @@ class StoredBundle(Bundle):
 
     @classmethod
     def load_reader(cls, model: Any, folder: Path) -> Any:
-        """The reader in the model's folder."""
+        """Load the reader from the model's folder."""
         return cls.reader_class.load(folder)
 
     @classmethod
-    def checked_reader(cls, model: Any, folder: Path, facts: dict[str, Any]) -> Any:
-        """The reader in the model's folder. DataError unless it is that of `facts`."""
+    def checked_reader(cls, model: Any, folder: Path, contents: dict[str, Any]) -> Any:
+        """Load the reader from the model's folder.
+
+        contents: of config.json. Raises DataError if the reader does not match it.
+        """
         reader = cls.load_reader(model, folder)
-        check_fingerprint(facts, reader.fingerprint, folder)
+        check_fingerprint(contents, reader.fingerprint, folder)
         return reader
 
     @classmethod
-    def open(cls, model: Any, folder: Path, facts: dict[str, Any]) -> Bundle:
-        """The model with the reader that stands beside it, which must be that of `facts`."""
-        return cls(model, cls.checked_reader(model, folder, facts))
+    def open(cls, model: Any, folder: Path, contents: dict[str, Any]) -> Bundle:
+        """Return the bundle of a model and the reader in its folder.
+
+        contents: of config.json. Raises DataError if the reader does not match it.
+        """
+        return cls(model, cls.checked_reader(model, folder, contents))
 
     def save(self, folder: Path, *, overwrite: bool = False) -> None:
-        """Write config.json, model.safetensors and the reader's files durably: `save_files`."""
+        """Write config.json, model.safetensors and the reader's files durably, see `save_files`."""
         save_files(folder, self.model, self._stored, overwrite)
 
     @property
@@ -64,13 +70,13 @@ class StoredBundle(Bundle):
 
 
 class BundleWithReader(StoredBundle):
-    """A bundle of a model that is made from an encoder, and of a reader: a tokenizer, or what has
+    """A bundle of a model built on an encoder, and a reader: a tokenizer, or an object that has
     one."""
 
     reader: Any
 
     def __init__(self, model: nn.Module, reader: Any) -> None:
-        """DataError if the tokenizer has more pieces than the model."""
+        """Raise DataError if the tokenizer has more tokens than the model's vocabulary."""
         super().__init__(model, reader)
         self.reader = reader
         config = self.config
@@ -78,5 +84,5 @@ class BundleWithReader(StoredBundle):
 
     @property
     def tokenizer(self) -> Any:
-        """Of the reader, or the reader itself."""
+        """The tokenizer of the reader, or the reader itself."""
         return getattr(self.reader, "tokenizer", self.reader)

@@ -1,4 +1,4 @@
-"""`headway data`: fetch what can be had, look at what is there."""
+"""`headway data`: downloads data sets, and checks sentence pairs."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ if TYPE_CHECKING:
     from headway.data.fetch import Fetched
     from headway.data.shakespeare import FetchedTexts
 
-data_app = App(name="data", help="Get data sets, and check your own.")
+data_app = App(name="data", help="Download data sets, and check your own.")
 
 
 @data_app.command
 def fetch(name: str, /, *, target: str = "fr", output: Path | None = None) -> None:
-    """Bring a data set onto this disk.
+    """Download a data set.
 
     Parameters
     ----------
     name
-        emoji-names: names of emoji, English to another language. shakespeare: his works.
+        Name of the data set; emoji-names: names of emoji in English and another language.
+        shakespeare: the works of Shakespeare.
     target
-        The other language of emoji-names: ar de es fa fr id it ja ko pt ru tr zh.
+        Target language of emoji-names: ar de es fa fr id it ja ko pt ru tr zh.
     output
-        Folder to make; data/NAME (for pairs -en-TARGET) unless given.
+        New folder. If unset, data/NAME; for emoji-names data/emoji-names-en-TARGET.
     """
     from headway.data.fetch import fetch as fetch_data
     from headway.data.shakespeare import NAME, FetchedTexts
@@ -53,18 +54,18 @@ def check(
     target: str | None = None,
     json: bool = False,
 ) -> None:
-    """Count, measure and find faults in sentence pairs; exit code 3 if there are any.
+    """Report sizes, lengths and faults of sentence pairs; exit code 3 if there are faults.
 
     Parameters
     ----------
     path
-        A .tsv file, a folder with splits, or the beginning of two aligned files.
+        A .tsv file, a folder of splits, or the common prefix of the paths of two aligned files.
     source
-        Column or file ending of the source language.
+        Column or file suffix of the source language.
     target
-        Column or file ending of the target language.
+        Column or file suffix of the target language.
     json
-        One JSON object instead of text.
+        Print one JSON object instead of text.
     """
     from headway.data.corpus_check import check as check_data
     from headway.data.formats import locate
@@ -75,32 +76,33 @@ def check(
     else:
         data(_table(report))
     if report.faults:
+        count = len(report.faults)
         raise DataError(
-            f"{len(report.faults)} faults in the data",
+            f"the data has {count} {'fault' if count == 1 else 'faults'}",
             str(path),
-            "mend them, or train anyway: empty pairs are skipped, the rest is learnt as it is",
+            "fix them, or train anyway: empty pairs are skipped, all others are used unchanged",
         )
 
 
 def describe(fetched: Fetched) -> str:
-    """What was fetched, and what a score on it means."""
+    """The line on a downloaded data set, and how its splits affect scores."""
     sizes = " · ".join(f"{count:,} {name}" for name, count in fetched.pairs.items())
     left_out = ", ".join(f"{count:,} {why}" for why, count in fetched.skipped.items())
-    how = "already there" if fetched.reused else f"left out: {left_out}"
+    how = "reused" if fetched.reused else f"left out: {left_out}"
     return (
         f"data      {fetched.folder}: {sizes} pairs ({how})\n"
-        "          split by the hash of the English name: no name stands in two splits, but its "
-        "parts do,\n          so held-out scores measure new combinations of known words"
+        "          split by the hash of the English name: no name is in two splits, but its words "
+        "may be,\n          so held-out scores measure new combinations of known words"
     )
 
 
 def describe_texts(fetched: FetchedTexts) -> str:
-    """What was fetched, by split."""
+    """The line on a downloaded data set of texts, by split."""
     sizes = " · ".join(
         f"{count:,} {split} ({fetched.text_bytes[split]:,} bytes)"
         for split, count in fetched.texts.items()
     )
-    how = " (already there)" if fetched.reused else ""
+    how = " (reused)" if fetched.reused else ""
     return f"data      {fetched.folder}: texts {sizes}{how}"
 
 
@@ -108,9 +110,9 @@ def _table(report: CheckReport) -> str:
     lines = []
     for name, split in report.splits.items():
         lines.append(f"{name:<6} {split.pairs:>9,} pairs   {' + '.join(split.files)}")
-        for what, length in split.lengths.items():
+        for measure, length in split.lengths.items():
             lines.append(
-                f"       {what:<18} mean {length.mean:6.1f}   95 % up to {length.p95:>5,}   "
+                f"       {measure:<18} mean {length.mean:6.1f}   95 % up to {length.p95:>5,}   "
                 f"longest {length.max:>6,}"
             )
     lines += [f"fault    {fault}" for fault in report.faults]

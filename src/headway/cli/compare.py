@@ -1,4 +1,4 @@
-"""`headway compare`: several models on the same data with the same budget, in one report."""
+"""`headway compare`: trains several variants on the same data with the same budget."""
 
 from __future__ import annotations
 
@@ -33,94 +33,96 @@ def compare(
     json: bool = False,
     quiet: Annotated[bool, Parameter(name=["--quiet", "-q"])] = False,
 ) -> None:
-    """Train variants of a recipe, report on all: headway compare PLAN [DATA] [--SETTING VALUE ...].
+    """Compare variants of a recipe: headway compare PLAN [DATA] [--SETTING VALUE ...].
 
-    PLAN is one that comes with Headway (ladder, scores, positions,
-    extrapolation, heads, depth), a .yaml file
-    (recipe, seeds, common, variants), or a recipe with --vary:
+    PLAN is a built-in plan (ladder, scores, positions, extrapolation, heads, depth), a .yaml file
+    (keys recipe, seeds, common, variants), or a recipe with --vary:
 
     headway compare translate pairs.tsv --vary model.num_heads=1,2,4 --time 10m
     headway compare gpt-tiny python-docs --vary optimizer.lr=1e-3,4e-3 --seeds 1 2
 
-    Settings are those of `headway train` and hold for all variants. Everything is kept in
-    runs/NAME: one run folder a variant and seed, report.md, report.json, and pictures. The same
-    command goes on where it stopped; a variant that fails does not stop the others.
+    Settings are those of `headway train` and apply to all variants. Results are saved in
+    runs/NAME: one run folder per variant and seed, report.md, report.json and plots. The same
+    command resumes an interrupted comparison; a variant that fails does not stop the others.
 
     Parameters
     ----------
     vary
-        KEY=A,B,C: a setting and its values; several make every combination.
+        KEY=A,B,C: a setting and its values; several settings make every combination.
     seeds
-        Train every variant with each of these; the report gives mean and standard deviation.
+        Random seeds; every variant is trained with each, and the report has mean and standard
+        deviation.
     beam
-        Beam width for the report's scores, of models that search.
+        Beam width of the evaluation, for models that decode with beam search.
     run
-        Name of the comparison; its folder is runs/NAME.
+        Name of the comparison; its folder is runs/NAME. If unset, compare-PLAN.
     json
-        The report as one JSON object on standard output.
+        Print the report as one JSON object on standard output.
     quiet
-        Say nothing while training.
+        Show no progress.
     """
     from headway.comparisons.compare import compare as run_plan
     from headway.comparisons.compare import settings_of
     from headway.comparisons.report import write_report
     from headway.machine import prepare
 
-    things, flags = split_words(words)
-    plan, name = _plan(things, vary, seeds)
-    if len(things) == 2:
-        flags["data.train"] = things[1]
+    arguments, flags = split_words(words)
+    plan, name = _plan(arguments, vary, seeds)
+    if len(arguments) == 2:
+        flags["data.train"] = arguments[1]
     configs = settings_of(plan, [(COMMAND_LINE, flags)])
     folder = run_folder(run or f"compare-{name}")
 
     def announce(variant: str, number: int, total: int) -> None:
         talk.rule(f"{number} of {total}  {variant}", align="left", style="dim")
 
-    def train(config: Any, place: Path) -> Outcome:
-        return run_training(config, place, quiet=quiet or json)
+    def train(config: Any, path: Path) -> Outcome:
+        return run_training(config, path, quiet=quiet or json)
 
-    found = run_plan(plan, configs, folder, train, options={"beam": beam}, announce=announce)
+    comparison = run_plan(plan, configs, folder, train, options={"beam": beam}, announce=announce)
     machine = str(prepare(next(iter(configs.values())).machine))
-    write_report(found, folder, _command(), machine)
-    _say(found, folder, json)
+    write_report(comparison, folder, _command(), machine)
+    _show(comparison, folder, json)
 
 
-def _say(found: Comparison, folder: Path, json: bool) -> None:
-    """What came out, and by which code it ends."""
+def _show(comparison: Comparison, folder: Path, json: bool) -> None:
+    """Print the table and the failures, and exit with the code that they imply."""
     from headway.comparisons.report import table
     from headway.files import read_json
 
     if json:
         data_json(read_json(folder / "report.json"))
     else:
-        data(table(found))
-    for variant, error in found.failed.items():
+        data(table(comparison))
+    for variant, error in comparison.failed.items():
         talk.print(f"failed    {variant}: {error}", markup=False)
     talk.print(f"report    {folder / 'report.md'}", markup=False)
-    if found.interrupted:
-        talk.print(f"saved     go on with: {_command()}", markup=False)
+    if comparison.interrupted:
+        talk.print(f"saved     resume with: {_command()}", markup=False)
         raise SystemExit(INTERRUPTED)
-    if found.failed:
+    if comparison.failed:
         raise SystemExit(1)
 
 
-def _plan(things: Sequence[str], vary: Sequence[str], seeds: Sequence[int]) -> tuple[Plan, str]:
-    """The plan, and what to call it."""
+def _plan(arguments: Sequence[str], vary: Sequence[str], seeds: Sequence[int]) -> tuple[Plan, str]:
+    """The plan that the arguments name, and the name of the comparison."""
     from dataclasses import replace
 
     from headway.comparisons.plans import named_plan, read_plan, varied
     from headway.lectures.plans import PLANS
 
-    if not things:
-        raise UsageError(f"which plan? One of {', '.join(PLANS)}", hint="headway compare --help")
-    if len(things) > 2:
-        raise UsageError(f"what is {things[2]!r}? There is a plan and one DATA")
+    if not arguments:
+        raise UsageError("the plan is missing", hint=f"headway compare {' | '.join(PLANS)}")
+    if len(arguments) > 2:
+        raise UsageError(
+            f"unexpected argument {arguments[2]!r}: expected a plan and one path of training data"
+        )
     if vary:
-        plan, name = varied(things[0], vary), things[0]
-    elif things[0].endswith((".yaml", ".yml")):
-        plan, name = read_plan(Path(things[0])), Path(things[0]).stem
+        plan, name = varied(arguments[0], vary), arguments[0]
+    elif arguments[0].endswith((".yaml", ".yml")):
+        plan, name = read_plan(Path(arguments[0])), Path(arguments[0]).stem
     else:
-        plan, name = named_plan(things[0], PLANS), things[0]
+        plan, name = named_plan(arguments[0], PLANS), arguments[0]
     return (replace(plan, seeds=tuple(seeds)) if seeds else plan), name
 
 

@@ -1,4 +1,4 @@
-"""`headway config`: what can be set, and what it is set to."""
+"""`headway config`: shows and explains settings."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ config_app = App(name="config", help="Show or explain the settings of a recipe o
 
 @config_app.command
 def show(name: str = "translate", /) -> None:
-    """Print the whole configuration of a recipe or a run folder, as YAML that --config takes.
+    """Print the configuration of a recipe or a run folder as YAML, in the format of --config.
 
     Parameters
     ----------
     name
-        A recipe (translate, words, ...: headway train --help) or a run folder.
+        A recipe (translate, words, ...; headway train --help lists all) or a run folder.
     """
     from headway.config_files import write_yaml
     from headway.runs import recipe
@@ -33,14 +33,14 @@ def show(name: str = "translate", /) -> None:
 
 @config_app.command
 def explain(key: str | None = None, /, *, recipe: str = "translate") -> None:
-    """Say what a setting means; without a name, list them all.
+    """Explain a setting; without a name, list all settings.
 
     Parameters
     ----------
     key
-        A dotted name, like optimizer.lr.
+        Dotted name of a setting, such as optimizer.lr.
     recipe
-        Whose settings: those of translate and of words differ.
+        Recipe whose settings are explained.
     """
     from headway.decoding import GenerationConfig
     from headway.runs import configurations
@@ -50,11 +50,10 @@ def explain(key: str | None = None, /, *, recipe: str = "translate") -> None:
 
     config = named(recipe)
     if key is None:
-        data("\n".join(explain_one(config, each) for each in fields_of(config)))
+        data("\n".join(explain_one(config, name) for name in fields_of(config)))
         return
-    # What only another recipe or generation has is found too: hints name it without the recipe.
+    # Hints name settings of other recipes and of generation without a recipe.
     name = key.replace("-", "_").lstrip("_")
-    every: list[Any] = [*configurations(), GenerationConfig()]
-    others = [other for other in every if name in fields_of(other)]
-    chosen = others[0] if others and name not in fields_of(config) else config
-    data(explain_one(chosen, name))
+    configs: list[Any] = [config, *configurations(), GenerationConfig()]
+    with_setting = [candidate for candidate in configs if name in fields_of(candidate)]
+    data(explain_one(with_setting[0] if with_setting else config, name))

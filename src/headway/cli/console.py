@@ -1,8 +1,7 @@
-"""Messages go to stderr, data to stdout; errors have three parts and no traceback.
+"""Output: messages to stderr, data to stdout, errors in three parts without a traceback.
 
-Data is UTF-8 wherever it goes except to a terminal, which gets its own encoding. A character that
-the terminal's encoding lacks is written as a backslash escape (\\u2192), as are all such characters
-of messages.
+Data is encoded in UTF-8, except on a terminal, where the encoding of the terminal is used. A
+character that this encoding lacks is written as a backslash escape (\\u2192), in data and messages.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from headway.errors import HeadwayError, HeadwayWarning
 
 
 class Stream:
-    """sys.stdout or sys.stderr of this moment, whose failures are errors with a name."""
+    """The current sys.stdout or sys.stderr. HeadwayError, with its title, if a write fails."""
 
     def __init__(self, attribute: str, title: str) -> None:
         self.attribute, self.title = attribute, title
@@ -35,12 +34,12 @@ class Stream:
         return getattr(getattr(stream, "rich_proxied_file", stream), name)
 
     def write(self, text: str) -> int:
-        """As of a file. HeadwayError if it fails, BrokenPipeError if the reader has left."""
+        """Write like a file. HeadwayError if it fails, BrokenPipeError if the reader has exited."""
         with self._named_failure():
             return int(self.__getattr__("write")(text))
 
     def flush(self) -> None:
-        """As of a file, with the errors of `write`."""
+        """Flush like a file, with the errors of `write`."""
         with self._named_failure():
             self.__getattr__("flush")()
 
@@ -51,8 +50,7 @@ class Stream:
         except BrokenPipeError:
             raise
         except OSError as error:
-            why = f"cannot write {self.title}: {error.strerror or error}"
-            raise HeadwayError(why) from error
+            raise HeadwayError(f"cannot write {self.title}: {error.strerror or error}") from error
 
 
 output, messages = Stream("stdout", "standard output"), Stream("stderr", "standard error")
@@ -60,12 +58,12 @@ talk = Console(file=cast(TextIO, messages), stderr=True, highlight=False, soft_w
 
 
 def on_output(**settings: Any) -> Console:
-    """A console of rich that writes to standard output."""
+    """A rich console that writes to standard output."""
     return Console(file=cast(TextIO, output), **settings)
 
 
 def program() -> str:
-    """How this person calls us: `headway`, or its path if that is on no search path."""
+    """The command that runs Headway: `headway`, or its path if it is not on the search path."""
     if shutil.which("headway"):
         return "headway"
     called = Path(sys.argv[0])
@@ -76,7 +74,7 @@ def program() -> str:
 
 
 def prepare_streams() -> None:
-    """Set the encodings of standard output and standard error, as described above."""
+    """Set the encodings of standard output and standard error, as the module describes."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             is_data = stream is sys.stdout and not stream.isatty()
@@ -85,10 +83,10 @@ def prepare_streams() -> None:
 
 
 def finish(code: int) -> int:
-    """Write what is still buffered; the exit code, given the one so far.
+    """Flush both streams, and return the exit code: `code`, or that of a failed flush.
 
-    A reader that has left (head, less) is no failure. If standard error fails, only the exit code
-    can tell.
+    A reader that has exited (head, less) is not a failure. If standard error fails, the exit code
+    is the only sign of it.
     """
     for stream in (output, messages):
         try:
@@ -102,43 +100,42 @@ def finish(code: int) -> int:
             pass
         else:
             continue
-        # The interpreter flushes again at its end, and would complain.
+        # The interpreter flushes again when it exits, and would print an error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     return code
 
 
 def data(text: str) -> None:
-    """One line of what was asked for, as it is."""
+    """Write one line of data to standard output."""
     data_part(text + "\n")
 
 
 def data_part(text: str) -> None:
-    """Part of a line, shown at once."""
+    """Write part of a line to standard output, and flush."""
     output.write(text)
     output.flush()
 
 
 def data_json(value: Any) -> None:
-    """One JSON value on one line; NaN is refused, as it is no JSON."""
+    """Write a JSON value on one line. ValueError for NaN, which JSON does not have."""
     data(json.dumps(value, ensure_ascii=False, allow_nan=False))
 
 
 def report(error: HeadwayError) -> None:
-    """what, where, what to do."""
-    first, *others = str(error).split("\n")
+    """Print an error on standard error: what, where, and how to fix it."""
+    first, *rest = str(error).split("\n")
     talk.print("error:", style="bold red", end=" ")
     talk.print(first, markup=False)
-    for line in others:
+    for line in rest:
         talk.print(line, markup=False)
 
 
 @contextmanager
 def warnings_on_one_line() -> Iterator[None]:
-    """Show each HeadwayWarning of the block as one line among the messages; Python's own way shows
-    a line of our source code too."""
+    """Print each HeadwayWarning of the block as one line; Python's default adds a source line."""
     with warnings.catch_warnings():
         warnings.simplefilter("always", HeadwayWarning)
-        otherwise = warnings.showwarning
+        default = warnings.showwarning
 
         def show(
             message: Warning | str,
@@ -152,18 +149,18 @@ def warnings_on_one_line() -> Iterator[None]:
                 talk.print("warning:", style="bold yellow", end=" ")
                 talk.print(str(message), markup=False)
             else:
-                otherwise(message, category, filename, lineno, file, line)
+                default(message, category, filename, lineno, file, line)
 
         warnings.showwarning = show
         yield
 
 
 def report_bug(error: BaseException) -> None:
-    """Something we did not foresee: say so, keep the traceback for the report."""
-    place = Path("headway-error.log")
+    """Report an unexpected exception, and save its traceback in a file."""
+    log = Path("headway-error.log")
     try:
-        place.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
-        saved = f"the traceback is in {place}"
+        log.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
+        saved = f"the traceback is in {log}"
     except OSError:
         saved = "run again with --debug for the traceback"
     report(HeadwayError(f"unexpected {type(error).__name__}: {error}", None, f"report it; {saved}"))

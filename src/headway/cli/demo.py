@@ -1,4 +1,4 @@
-"""`headway demo`: from nothing to a translator trained before your eyes."""
+"""`headway demo`: trains and evaluates a small translation model in minutes."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ SHOWN = 5
 
 
 def demo(*, target: str = "fr", machine: MachineFlags = ON_THIS_MACHINE) -> None:
-    """Train a small translator, evaluate it and look inside it, in minutes.
+    """Train a small translation model, evaluate it and show its attention.
 
-    Three minutes on two cores. Run again, it reuses what is there.
+    Takes three minutes on two CPU cores. A second call reuses the data and the model.
 
     Parameters
     ----------
     target
-        The other language: ar de es fa fr id it ja ko pt ru tr zh.
+        Target language: ar de es fa fr id it ja ko pt ru tr zh.
     """
     from headway.cli.check import describe
     from headway.data.fetch import fetch_emoji_names
@@ -29,7 +29,7 @@ def demo(*, target: str = "fr", machine: MachineFlags = ON_THIS_MACHINE) -> None
 
     started = time.monotonic()
     folder = Path("runs") / f"demo-{target}"
-    talk.rule(f"1  data: what emoji are called, in English and in {target!r}")
+    talk.rule(f"1  data: names of emoji in English and {target!r}")
     fetched = fetch_emoji_names(target, Path("data") / f"emoji-names-en-{target}")
     talk.print(describe(fetched), markup=False)
     talk.rule("2  training")
@@ -41,26 +41,26 @@ def demo(*, target: str = "fr", machine: MachineFlags = ON_THIS_MACHINE) -> None
     }
     outcome = run_training(recipe("emoji-names", ("headway demo", flags)), folder)
     if outcome.stop == "interrupted":
-        talk.print(f"saved     {program()} demo goes on from here")
+        talk.print(f"saved     resume with: {program()} demo --target {target}")
         raise SystemExit(130)
     _measure(folder, fetched.folder, target)
-    talk.rule("5  what next")
+    talk.rule("5  next steps")
     us = program()
     talk.print(
-        f'{us} translate {folder} "red heart"            a name of your own\n'
+        f'{us} translate {folder} "red heart"            translate another name\n'
         f'{us} translate {folder} --align --nbest 3 "red heart"\n'
-        f'{us} ui {folder} "red heart"                     look inside it, live\n'
-        f"{us} runs show {folder}                       its evaluations and settings\n"
-        f"{us} data check FILE.tsv --source en --target de        look at your own data\n"
-        f"{us} train translate FILE.tsv --source en --target de   and learn from it\n"
-        "Bigger: Multi30k or Tatoeba sentence pairs as TSV; docs/results.md says what to expect.",
+        f'{us} ui {folder} "red heart"                     inspect its attention, live\n'
+        f"{us} runs show {folder}                       show its evaluations and settings\n"
+        f"{us} data check FILE.tsv --source en --target de        check your own data\n"
+        f"{us} train translate FILE.tsv --source en --target de   and train on it\n"
+        "Larger data: Multi30k or Tatoeba sentence pairs as TSV; docs/results.md has the scores.",
         markup=False,
     )
     talk.print(f"done in {time.monotonic() - started:.0f} s")
 
 
 def _measure(folder: Path, pairs_folder: Path, target: str) -> None:
-    """Scores on held-out names, five of them side by side, one alignment."""
+    """Print scores on held-out names, five examples, and one alignment."""
     from headway.data.formats import read_lines
     from headway.evaluation import score_translations
     from headway.inspection import align, heat_map
@@ -76,10 +76,10 @@ def _measure(folder: Path, pairs_folder: Path, target: str) -> None:
     # Spread over the test set, so that not all five are one emoji in five skin tones.
     for i in range(0, len(rows), max(1, len(rows) // SHOWN))[:SHOWN]:
         emoji, source, reference = rows[i]
-        mark = "=" if outputs[i] == reference else "≠"
+        sign = "=" if outputs[i] == reference else "≠"
         talk.print(f"{emoji}  source     {source}", markup=False)
-        talk.print(f"    reference  {reference}\n  {mark} output     {outputs[i]}", markup=False)
-    talk.rule("4  attention: which English words each word looks at")
+        talk.print(f"    reference  {reference}\n  {sign} output     {outputs[i]}", markup=False)
+    talk.rule("4  attention from each output word to the English words")
     chosen = max(range(len(rows)), key=lambda i: _fit_to_show(rows[i][1], outputs[i], rows[i][2]))
     aligned = align(bundle, rows[chosen][1], outputs[chosen])
     talk.print(f"{rows[chosen][1]}  →  {outputs[chosen]}", markup=False)
@@ -87,6 +87,6 @@ def _measure(folder: Path, pairs_folder: Path, target: str) -> None:
 
 
 def _fit_to_show(source: str, output: str, reference: str) -> tuple[bool, int]:
-    """Right, and long enough to have something to see, but not too long for a screen."""
+    """A sort key that prefers correct outputs with many source words, but at most 7."""
     words = len(source.split())
     return output == reference, words if words <= 7 else 0

@@ -1,4 +1,4 @@
-"""What this machine has."""
+"""`headway doctor` and `headway --version`: versions and devices."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ def doctor(*, json: bool = False) -> None:
     Parameters
     ----------
     json
-        One JSON object instead of a table.
+        Print one JSON object instead of a table.
     """
     from headway.machine import describe
 
-    facts = describe()
+    properties = describe()
     if json:
-        data_json(facts)
+        data_json(properties)
         return
-    for name, value in facts.items():
+    for name, value in properties.items():
         if name == "packages":
-            for package, found in value.items():
-                data(f"  {package:<14} {found or 'not installed'}")
+            for package, installed in value.items():
+                data(f"  {package:<14} {installed or 'not installed'}")
         elif name == "cuda":
             devices = ", ".join(value["devices"]) or "no device"
             data(f"{name:<16} {value['version'] or 'not in this build'} ({devices})")
@@ -33,9 +33,9 @@ def doctor(*, json: bool = False) -> None:
 
 
 def version() -> str:
-    """For `headway --version`."""
+    """The line of `headway --version`."""
     from headway.machine import describe
 
-    facts = describe()
-    device = ", ".join(facts["cuda"]["devices"]) or f"cpu ({facts['cpus']} cores)"
-    return f"headway {facts['headway']} · torch {facts['torch']} · {device}"
+    properties = describe()
+    device = ", ".join(properties["cuda"]["devices"]) or f"cpu ({properties['cpus']} cores)"
+    return f"headway {properties['headway']} · torch {properties['torch']} · {device}"

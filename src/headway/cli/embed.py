@@ -1,4 +1,4 @@
-"""`headway embed`: texts or pictures as vectors, in a file or in a plot."""
+"""`headway embed`: vectors of texts or images, in a file or in a plot."""
 
 from __future__ import annotations
 
@@ -25,9 +25,11 @@ if TYPE_CHECKING:
 
     Rows = np.ndarray[Any, np.dtype[np.float32]]
 
-CHUNK = 1024  # texts read together; enough to sort by length, few enough to show how far it is
-NAMED = 40  # in a picture of more points the texts themselves are left out
-LETTERS = 32  # of a text beside its point
+CHUNK = (
+    1024  # texts embedded together: many enough to sort by length, few enough for a progress bar
+)
+NAMED = 40  # a plot with more points does not show the texts
+LETTERS = 32  # characters of the text that is shown beside its point
 OUTPUTS = (".npz", ".tsv", ".jsonl")
 PICTURES = (".svg", ".png")
 
@@ -47,102 +49,102 @@ def embed(
 ) -> None:
     """Embed texts or images as vectors: headway embed RUN texts.txt --output vectors.npz.
 
-    A text's vector is the mean of its pieces' vectors, of length 1: the product of two is their
-    cosine. Without --output and --plot they go to standard output, a line a text, tabs between.
-    A model that looks at pictures takes these and folders of them.
+    The vector of a text is the mean over its tokens, normalised to length 1: the dot product of two
+    vectors is their cosine. Without --output and --plot, vectors are written to standard output as
+    tab-separated values, one text per line. For an image model, inputs are image files and folders
+    of images.
 
     Parameters
     ----------
     run
         A run folder or a model folder.
     texts
-        Files (a text a line, or .tsv, .csv, .jsonl), or texts themselves; without any, standard
-        input is read line by line.
+        Texts, or files of texts (one text per line, or .tsv, .csv, .jsonl). Without any, standard
+        input is read, one text per line.
     output
-        .npz (arrays vectors and texts), .tsv or .jsonl.
+        New file for the vectors: .npz (arrays vectors and texts), .tsv or .jsonl.
     plot
-        .svg or .png: the texts as points, by the two directions in which their vectors differ most.
+        New file (.svg or .png) for a scatter plot of the first two principal components.
     column
-        Name of the column (or key) that holds the text.
+        Column (or JSON key) of the text.
     label
-        Name of the column (or key) that says what a text is: the colours of a plot. Of texts a line
-        each: file, the name of the file. Of pictures: folder, the name of the folder that each lies
-        in.
+        Column (or JSON key) of the label, which sets the colours of the plot. For plain text files,
+        "file" labels texts by file name; for images, "folder" labels them by folder.
     pooling
-        mean: of all pieces (or patches). first: the vector of [CLS]. Unless given, of texts what
-        the model was trained for (the mean, where nothing is said), of pictures [CLS]'s where there
-        is one.
+        Pooling: mean over all tokens or patches, or first (the vector of [CLS]). If unset, that of
+        training for texts (mean, where the model does not save it), and [CLS] for images if the
+        model has it.
     raw
-        Vectors of whatever length.
+        Do not normalise the vectors to length 1.
     json
-        JSON objects instead of the table on standard output.
+        Print JSON objects instead of a table.
     """
     from headway.bundle import ImageEncoding, TextEmbedding
     from headway.tasks.opening import other_kind
 
     _check_paths(output, plot)
-    place = machine.prepare()
-    bundle = place.load(run)
+    loader = machine.prepare()
+    bundle = loader.load(run)
     if not isinstance(bundle, TextEmbedding | ImageEncoding):
         raise other_kind(bundle, run, "text encoder", "image encoder")
-    found, what = _inputs(bundle, texts, column, label)
-    _check_texts(found.texts, what, output, plot)
-    vectors = _vectors(bundle, found.texts, place, (pooling, not raw))
+    inputs, unit = _inputs(bundle, texts, column, label)
+    _check_texts(inputs.texts, unit, output, plot)
+    vectors = _vectors(bundle, inputs.texts, loader, (pooling, not raw))
     if output is None and plot is None:
-        for line in (_objects if json else _table)(found, vectors.numpy()):
+        for line in (_objects if json else _table)(inputs, vectors.numpy()):
             data(line)
-    _write_files((output, plot), vectors, found, what, run)
+    _write_files((output, plot), vectors, inputs, unit, run)
 
 
 def _inputs(
     bundle: TextEmbedding | ImageEncoding, names: Sequence[str], column: str, label: str | None
 ) -> tuple[Texts, str]:
-    """Texts, or the names of pictures; and which of the two they are."""
+    """The texts, or the paths of the images; and "texts" or "images"."""
     from headway.bundle import ImageEncoding
 
     if isinstance(bundle, ImageEncoding):
-        return gather_pictures(names, label), "pictures"
+        return gather_pictures(names, label), "images"
     return gather(names, column, label), "texts"
 
 
 def _write_files(
     paths: tuple[Path | None, Path | None],
     vectors: Float[Tensor, "N D"],
-    found: Texts,
-    what: str,
+    inputs: Texts,
+    unit: str,
     run: str,
 ) -> None:
-    """What --output and --plot ask for. what: texts or pictures."""
+    """Write the files of --output and --plot. unit: "texts" or "images"."""
     output, plot = paths
     if plot is not None:
-        draw(plot, vectors, found, f"{len(found.texts):,} {what}, {run}")
+        draw(plot, vectors, inputs, f"{len(inputs.texts):,} {unit}, {run}")
         talk.print(f"drawn     {plot}", markup=False)
     if output is not None:
-        write(output, found, vectors.numpy())
-        shape = f"{len(vectors):,} {what}, {vectors.shape[1]} numbers each"
+        write(output, inputs, vectors.numpy())
+        shape = f"{len(vectors):,} {unit}, vectors of width {vectors.shape[1]}"
         talk.print(f"written   {output}: {shape}", markup=False)
-        if what == "texts":
+        if unit == "texts":
             talk.print(f'next      {program()} similar {run} "..." {output}', markup=False)
 
 
 def _vectors(
     bundle: TextEmbedding | ImageEncoding,
     texts: Sequence[str],
-    place: Machine,
-    how: tuple[Pooling | None, bool],
+    machine: Machine,
+    form: tuple[Pooling | None, bool],
 ) -> Float[Tensor, "N D"]:
-    """Of texts, or of the pictures that they name. how: pooling, and whether of length 1."""
+    """The vectors of texts, or of images by path. form: pooling, and whether to normalise."""
     from headway.bundle import ImageEncoding
 
-    pooling, normalise = how
+    pooling, normalise = form
     if isinstance(bundle, ImageEncoding):
-        with place.precision():
+        with machine.precision():
             return bundle.embed(texts, pooling=pooling, normalise=normalise).cpu()
-    return vectors_of(bundle, texts, place, pooling, normalise)
+    return vectors_of(bundle, texts, machine, pooling, normalise)
 
 
 def _check_paths(output: Path | None, plot: Path | None) -> None:
-    """Before anything is computed: endings that are known, and nothing that is there already."""
+    """Check the paths before anything is computed: known file endings, and no existing files."""
     for flag, path, endings in (("output", output, OUTPUTS), ("plot", plot, PICTURES)):
         if path is None:
             continue
@@ -151,12 +153,12 @@ def _check_paths(output: Path | None, plot: Path | None) -> None:
         check_new_file(path)
 
 
-def _check_texts(texts: Sequence[str], what: str, output: Path | None, plot: Path | None) -> None:
-    """Whether they go into what is asked for. what: texts or pictures."""
+def _check_texts(texts: Sequence[str], unit: str, output: Path | None, plot: Path | None) -> None:
+    """UsageError if the inputs cannot be plotted or saved. unit: "texts" or "images"."""
     from headway.data.formats.vectors import check_texts
 
     if plot is not None and len(texts) < 3:
-        raise UsageError(f"{len(texts)} {what} are too few to spread in a plane")
+        raise UsageError(f"--plot needs at least 3 {unit}, and there are {len(texts)}")
     if output is not None and output.suffix == ".npz":
         check_texts(texts)
 
@@ -164,11 +166,11 @@ def _check_texts(texts: Sequence[str], what: str, output: Path | None, plot: Pat
 def vectors_of(
     bundle: TextEmbedding,
     texts: Sequence[str],
-    place: Machine,
+    machine: Machine,
     pooling: Pooling | None = None,
     normalise: bool = True,
 ) -> Float[Tensor, "N D"]:
-    """The texts' vectors, with a bar on a terminal while there are many."""
+    """The vectors of texts, with a progress bar on a terminal if there are many."""
     import torch
     from rich.progress import track
 
@@ -177,7 +179,7 @@ def vectors_of(
     parts = []
     truncated = Truncated(bundle.length)
     for start in track(starts, "embedding", console=talk, disable=not is_shown, transient=True):
-        with place.precision():
+        with machine.precision():
             chunk = texts[start : start + CHUNK]
             parts.append(bundle.embed(chunk, pooling=pooling, normalise=normalise).cpu())
         truncated.add(bundle.lengths(chunk))
@@ -185,15 +187,15 @@ def vectors_of(
     return torch.cat(parts)
 
 
-def draw(path: Path, vectors: Float[Tensor, "N D"], found: Texts, title: str) -> None:
-    """The texts as points in the plane; a few with their first words beside them."""
+def draw(path: Path, vectors: Float[Tensor, "N D"], inputs: Texts, title: str) -> None:
+    """Draw the first two principal components; up to 40 points show the start of their texts."""
     from headway.inspection.plots import scatter
     from headway.inspection.projection import principal_components
 
     points = [(x, y) for x, y in principal_components(vectors).tolist()]
     named = len(points) <= NAMED
-    names = [_short(text) if named else "" for text in found.texts]
-    scatter(path, points, names, title=title, groups=found.labels)
+    names = [_short(text) if named else "" for text in inputs.texts]
+    scatter(path, points, names, title=title, groups=inputs.labels)
 
 
 def _short(text: str) -> str:
@@ -201,36 +203,38 @@ def _short(text: str) -> str:
     return flat if len(flat) <= LETTERS else flat[: LETTERS - 1] + "…"
 
 
-def write(path: Path, found: Texts, vectors: Rows) -> None:
-    """The vectors and what they are of, durably. The ending says in which form."""
+def write(path: Path, inputs: Texts, vectors: Rows) -> None:
+    """Write texts, labels and vectors durably, in the format of the file ending."""
     from headway.data.formats.vectors import TextVectors, write_vectors
     from headway.files import write_file
 
     if path.suffix == ".npz":
-        write_vectors(path, TextVectors(found.texts, vectors, found.labels))
+        write_vectors(path, TextVectors(inputs.texts, vectors, inputs.labels))
         return
-    lines = (_table if path.suffix == ".tsv" else _objects)(found, vectors)
+    lines = (_table if path.suffix == ".tsv" else _objects)(inputs, vectors)
     write_file(path, (f"{line}\n".encode() for line in lines))
 
 
-def _table(found: Texts, vectors: Rows) -> Iterator[str]:
-    """A header, then a text a line; tabs and ends of line in texts become blanks."""
-    named = [] if found.labels is None else ["label"]
-    yield "\t".join(["text", *named, *map(str, range(1, vectors.shape[1] + 1))])
-    for i, text in enumerate(found.texts):
-        labels = [] if found.labels is None else [found.labels[i]]
+def _table(inputs: Texts, vectors: Rows) -> Iterator[str]:
+    """A header, then one line per text; tabs and line breaks in texts become spaces."""
+    label_column = [] if inputs.labels is None else ["label"]
+    yield "\t".join(["text", *label_column, *map(str, range(1, vectors.shape[1] + 1))])
+    for i, text in enumerate(inputs.texts):
+        labels = [] if inputs.labels is None else [inputs.labels[i]]
         yield "\t".join(
             [*(" ".join(cell.split()) for cell in (text, *labels)), *_digits(vectors[i])]
         )
 
 
-def _objects(found: Texts, vectors: Rows) -> Iterator[str]:
-    for i, text in enumerate(found.texts):
-        facts = {"text": text} if found.labels is None else {"text": text, "label": found.labels[i]}
-        start = json_.dumps(facts, ensure_ascii=False).removesuffix("}")
+def _objects(inputs: Texts, vectors: Rows) -> Iterator[str]:
+    for i, text in enumerate(inputs.texts):
+        record = {"text": text}
+        if inputs.labels is not None:
+            record["label"] = inputs.labels[i]
+        start = json_.dumps(record, ensure_ascii=False).removesuffix("}")
         yield f'{start}, "vector": [{", ".join(_digits(vectors[i]))}]}}'
 
 
 def _digits(row: Rows) -> list[str]:
-    """The fewest digits that give each 32-bit number back."""
+    """Each 32-bit number with the fewest digits from which it can be restored exactly."""
     return [str(value) for value in row]

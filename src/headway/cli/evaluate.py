@@ -1,4 +1,4 @@
-"""`headway eval`: a number that can be compared."""
+"""`headway eval`: the evaluation of a model by its task."""
 
 from __future__ import annotations
 
@@ -20,36 +20,36 @@ if TYPE_CHECKING:
     from headway.bundle import Bundle
     from headway.runs.evaluation import TaskScores
 
-HELP = """Evaluate a model; what is measured follows from its task.
+HELP = """Evaluate a model with the metrics of its task.
 
-    The scores are those of the validation while training, computed by the same function. Without a
-    path, a run is evaluated on the examples that it held out.
+    The metrics are computed as in the evaluations during training. Without a path, a run is
+    evaluated on its held-out data.
 
     Parameters
     ----------
     run
         A run folder or a model folder.
     path
-        A file or folder of examples with what is right about them, as training reads them.
+        A file or folder of examples with their references or labels, in a format of training.
     confusion
-        Of what predicts classes: a plot (.png, .svg, .pdf) of which class was predicted for which.
+        New file (.png, .svg, .pdf) for a plot of the confusion matrix of a classifier.
     json
-        One JSON object.
+        Print one JSON object.
     """
 
 
 def named_evaluate() -> Callable[..., None]:
-    """The command before the tasks are imported: its name and its help."""
+    """A placeholder of the command with its name and help, before the tasks are imported."""
 
     def evaluate() -> None:
-        raise AssertionError("`evaluate_command` makes the command that is called")
+        raise AssertionError("this placeholder must be replaced by `evaluate_command`")
 
     evaluate.__doc__ = HELP
     return evaluate
 
 
 def evaluate_command() -> Callable[..., None]:
-    """`headway eval RUN [PATH]`, with the options of the evaluations of all tasks as flags."""
+    """The command `headway eval RUN [PATH]`, with the evaluation options of all tasks as flags."""
     flags = _flags()
 
     def evaluate(run: Path, path: Path | None = None, /, **chosen: Any) -> None:
@@ -61,10 +61,10 @@ def evaluate_command() -> Callable[..., None]:
         if plot is not None:
             check_new_file(plot)
         options = {name: value for name, value in chosen.items() if value is not None}
-        place = machine.prepare()
-        bundle = place.load(run)
+        loader = machine.prepare()
+        bundle = loader.load(run)
         paths = None if path is None else [path]
-        with place.precision(), talk.status("reading the examples") as status:
+        with loader.precision(), talk.status("reading the examples") as status:
             evaluated = evaluate_model(
                 bundle,
                 run,
@@ -93,13 +93,13 @@ def evaluate_command() -> Callable[..., None]:
     ]
     # cyclopts reads both
     evaluate.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-    evaluate.__annotations__ = {each.name: each.annotation for each in parameters}
+    evaluate.__annotations__ = {argument.name: argument.annotation for argument in parameters}
     evaluate.__doc__ = HELP
     return evaluate
 
 
 def _flags() -> list[Argument]:
-    """The options of all evaluations, each once; unset, a task's own default holds."""
+    """A flag for each evaluation option of any task. If unset, the default of the task is used."""
     from headway.settings import fields_of
     from headway.tasks.registry import task, tasks
 
@@ -119,23 +119,25 @@ def _flags() -> list[Argument]:
                 types[key],
                 Parameter(
                     validator=check_number,
-                    help="; ".join(f"{', '.join(own)}: {text}" for text, own in of_tasks.items()),
+                    help="; ".join(
+                        f"{', '.join(names)}: {text}" for text, names in by_help.items()
+                    ),
                 ),
             ],
         )
-        for key, of_tasks in helps.items()
+        for key, by_help in helps.items()
     ]
 
 
 def _draw_confusion(path: Path, evaluated: TaskScores, bundle: Bundle) -> None:
-    """The confusion matrix of the scores, as a plot. UsageError if they have none."""
+    """Draw the confusion matrix of the scores. UsageError if they have none."""
     from headway.inspection.plots import confusion_matrix
 
     scores = evaluated.scores
     if scores.confusion is None:
         raise UsageError(
             f"--confusion: the evaluation of a {bundle.kind} has no confusion matrix",
-            hint="that of a classifier has one",
+            hint="leave out --confusion; classifiers have one",
         )
     metric = scores.metrics[0]
     title = f"{evaluated.examples:,} examples, {metric.name.replace('_', ' ')} {metric.value:.3f}"

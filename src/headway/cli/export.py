@@ -1,4 +1,4 @@
-"""`headway export`: a model as a folder that other libraries open."""
+"""`headway export`: a model as a folder that other libraries load."""
 
 from __future__ import annotations
 
@@ -18,28 +18,29 @@ def export(
     family: str | None = None,
     json: bool = False,
 ) -> None:
-    """Export a model for Hugging Face, and check what was written.
+    """Export a model to Hugging Face format, and verify the result.
 
     headway export runs/NAME --to hf
 
-    Language models, encoders of BERT's family with their heads (bare ones for sentence-transformers
-    too), encoders and classifiers of pictures, captioners. The folder is read again: its logits
-    must be the model's to 1e-4, its ids the tokenizer's. If they are not, it is removed and the
-    command fails.
+    Supports language models, encoders of the BERT family with their heads (text encoders also for
+    sentence-transformers), image encoders and classifiers, and captioners. The exported model is
+    loaded again: its logits must agree to 1e-4, and its tokenizer must give the same ids. Otherwise
+    the folder is removed and the command fails.
 
     Parameters
     ----------
     run
         A run folder or a model folder.
     to
-        hf: a Hugging Face folder (config.json, model.safetensors, tokenizer.json).
+        Target format; hf: a Hugging Face folder (config.json, model.safetensors, tokenizer.json).
     out
-        The new folder; RUN/hf unless given.
+        New folder for the exported model. If unset, RUN/hf.
     family
-        gpt2, openai-gpt, llama, qwen3, bert, roberta, distilbert, albert, vit, dinov2 or
-        vision-encoder-decoder; the first that can hold the model unless given.
+        Architecture of the exported model: gpt2, openai-gpt, llama, qwen3, bert, roberta,
+        distilbert, albert, vit, dinov2 or vision-encoder-decoder. If unset, the first one that can
+        represent the model.
     json
-        What was found, as one JSON object.
+        Print the result of the verification as one JSON object.
     """
     from headway.tasks.opening import load, spec_of
 
@@ -47,17 +48,21 @@ def export(
     spec = spec_of(bundle.config.family)
     if spec is None or spec.export is None:
         raise UsageError(
-            f"{run} holds a {bundle.kind}, and Hugging Face has no such models",
+            f"{run} is a {bundle.kind}, which cannot be exported: Hugging Face has no such model",
             hint="keep it as a Headway model",
         )
     exported = spec.export(bundle, run / to if out is None else out, family)
-    sees = bundle.inputs.modality == "image"
+    is_image_model = bundle.inputs.modality == "image"
     if json:
         data_json({**vars(exported), "folder": str(exported.folder)})
         return
-    beside = "how it reads pictures" if sees else "its tokenizer"
-    talk.print(f"written   {exported.folder}: {exported.architecture}, {beside}", markup=False)
-    same = "pictures are read alike" if sees else f"{exported.texts} texts have the same ids"
+    part = "image preprocessing" if is_image_model else "tokenizer"
+    talk.print(f"written   {exported.folder}: {exported.architecture}, {part}", markup=False)
+    same = (
+        "the image preprocessing is the same"
+        if is_image_model
+        else f"{exported.texts} texts have the same token ids"
+    )
     difference = f"logits differ by at most {exported.difference:.1e}"
     talk.print(f"checked   {difference}, {same}", markup=False)
     call = f"transformers.{exported.architecture}.from_pretrained({str(exported.folder)!r})"

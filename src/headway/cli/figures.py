@@ -1,4 +1,4 @@
-"""`headway figures`: the lectures' pictures, from real tables and your own models."""
+"""`headway figures`: the figures of the lectures, drawn from trained models."""
 
 from __future__ import annotations
 
@@ -23,20 +23,26 @@ if TYPE_CHECKING:
 MONKEY = "The monkey ate the banana because it"
 PIZZA = "The pizza came out of the oven and it tasted good"
 AGREEMENT = "The agreement on the European Economic Area was signed in August 1992"
-SHOWN = 60  # words of a scatter
+SHOWN = 60  # words of the scatter plot
 
 
 @Parameter(name="*")
 @dataclass(frozen=True)
 class ModelFlags:
-    """What the pictures are made from; each is a run folder or a model folder."""
+    """The models that figures are drawn from: each a run folder or a model folder."""
 
-    encoder: Annotated[str | None, Parameter(help="A BERT or a GPT, for monkey and pizza.")] = None
-    translator: Annotated[str | None, Parameter(help="From English, for agreement.")] = None
-    words: Annotated[str | None, Parameter(help="Word vectors, for words.")] = None
-    captioner: Annotated[str | None, Parameter(help="For caption.")] = None
-    vision: Annotated[str | None, Parameter(help="A ViT with [CLS], for heads.")] = None
-    picture: Annotated[Path | None, Parameter(help="A photograph, for caption and heads.")] = None
+    encoder: Annotated[
+        str | None, Parameter(help="Encoder (BERT) or language model (GPT), for monkey and pizza.")
+    ] = None
+    translator: Annotated[
+        str | None, Parameter(help="Translation model from English, for agreement.")
+    ] = None
+    words: Annotated[str | None, Parameter(help="Word-vector model, for words.")] = None
+    captioner: Annotated[str | None, Parameter(help="Captioning model, for caption.")] = None
+    vision: Annotated[
+        str | None, Parameter(help="Vision Transformer with a [CLS] token, for heads.")
+    ] = None
+    picture: Annotated[Path | None, Parameter(help="Image file, for caption and heads.")] = None
 
 
 NO_MODELS = ModelFlags()
@@ -49,26 +55,26 @@ def figures(
     models: ModelFlags = NO_MODELS,
     machine: MachineFlags = ON_THIS_MACHINE,
 ) -> None:
-    """Draw the figures of the lectures from real models.
+    """Draw the figures of the lectures from trained models.
 
-    positions (sines beside a binary counter), mask (what a causal mask hides), monkey and pizza
-    (what "it" looks at), agreement (a translation's alignment), words (a scatter of word vectors),
-    caption and heads (where in a picture it looks). Without names, all that the given models can
-    show.
+    positions (sinusoidal positions and a binary counter), mask (the causal mask), monkey and pizza
+    (attention of "it"), agreement (alignment of a translation), words (scatter plot of word
+    vectors), caption and heads (attention over an image). Without names, every figure whose models
+    are named by the flags.
 
     Parameters
     ----------
     names
-        Some of them.
+        Names of the figures.
     out
-        The folder for NAME.png.
+        Folder for the files, each called NAME.png.
     ending
-        png, svg or pdf.
+        File format: png, svg or pdf.
     """
     for name in names:
         if name not in FIGURES:
             raise UsageError(
-                f"no figure {name!r}" + did_you_mean(name, FIGURES),
+                f"unknown figure {name!r}" + did_you_mean(name, FIGURES),
                 hint="one of: " + ", ".join(FIGURES),
             )
     chosen = dict.fromkeys(names) or FIGURES
@@ -76,9 +82,12 @@ def figures(
     drawn = [name for name in chosen if not missing[name]]
     for name in names:
         if missing[name]:
-            raise UsageError(f"{name} is drawn from a model", hint=f"add {missing[name]}")
+            raise UsageError(
+                f"figure {name} needs {missing[name]}",
+                hint=f"headway figures {name} {missing[name].replace(' ', ' PATH ')} PATH",
+            )
     if models.picture is not None and not models.picture.is_file():
-        raise UsageError("no such file", str(models.picture), "check --picture")
+        raise UsageError("no such file", str(models.picture), "check the path of --picture")
     for name in drawn:
         check_new(out / f"{name}.{ending}")
     make_folder(out)
@@ -93,7 +102,7 @@ def figures(
 
 
 def _opener(machine: Loader) -> Opened:
-    """Opens each model once, however many figures are drawn from it."""
+    """A function that loads models; each is loaded once, even for several figures."""
 
     @cache
     def opened(folder: str) -> Bundle:
@@ -103,7 +112,7 @@ def _opener(machine: Loader) -> Opened:
 
 
 def _missing(name: str, models: ModelFlags) -> str:
-    """The flags that a figure needs and that were not given."""
+    """The flags that a figure needs and that are not set."""
     return " ".join(f"--{need}" for need in FIGURES[name].needs if not getattr(models, need))
 
 
@@ -165,8 +174,8 @@ def _caption(path: Path, models: ModelFlags, opened: Opened) -> None:
     assert models.captioner is not None and models.picture is not None
     bundle = opened(models.captioner)
     check_kind(bundle, models.captioner, "captioner")
-    seen = look(bundle, models.picture)
-    overlays(path, seen, title=" ".join(seen.names[:-1]), one_scale=True)
+    attention = look(bundle, models.picture)
+    overlays(path, attention, title=" ".join(attention.names[:-1]), one_scale=True)
 
 
 def _heads(path: Path, models: ModelFlags, opened: Opened) -> None:
@@ -177,13 +186,15 @@ def _heads(path: Path, models: ModelFlags, opened: Opened) -> None:
     assert models.vision is not None and models.picture is not None
     bundle = opened(models.vision)
     if not isinstance(bundle, ImageEncoding):
-        raise UsageError(f"{models.vision} holds a {bundle.kind}, which does not look at pictures")
+        raise UsageError(
+            f"--vision {models.vision} is a {bundle.kind}, not an image encoder or classifier"
+        )
     overlays(path, look_with_heads(bundle, models.picture), title=models.picture.name)
 
 
 @dataclass(frozen=True)
 class _Figure:
-    """How it is drawn, and the flags it needs."""
+    """A function that draws a figure, and the flags that it needs."""
 
     draw: Callable[[Path, ModelFlags, Opened], Any]
     needs: tuple[str, ...] = ()

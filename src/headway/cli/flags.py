@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from cyclopts import Parameter
 
@@ -20,8 +20,10 @@ B = TypeVar("B")
 
 
 def check_number(kind: Any, value: Any, least: float | int = -MOST, most: Most = MOST) -> None:
-    """ValueError for a number, or one of several, that is not from `least` to `most`; a NaN never
-    is. For flags of the command line: settings have limits of their own."""
+    """ValueError if a number, or one of several, is NaN, below `least` or above `most`.
+
+    It validates flags of the command line; the limits of settings are checked by `settings`.
+    """
     for number in value if isinstance(value, list | tuple) else (value,):
         if isinstance(number, bool) or not isinstance(number, int | float):
             continue
@@ -34,12 +36,12 @@ def check_number(kind: Any, value: Any, least: float | int = -MOST, most: Most =
 
 
 def number(help: str, consume_multiple: bool = False) -> Parameter:
-    """Of a flag in a dataclass of flags, which the app's own validator does not reach."""
+    """A numeric flag of a dataclass, which the validator of the app does not reach."""
     return Parameter(validator=check_number, help=help, consume_multiple=consume_multiple)
 
 
 def between(least: int, most: Most) -> Callable[[Any, Any], None]:
-    """The validator of a flag."""
+    """A validator of a flag: its value must be from `least` to `most`."""
     return lambda kind, value: check_number(kind, value, least, most)
 
 
@@ -48,76 +50,89 @@ LengthPenalty = Annotated[
     float,
     Parameter(
         validator=between(0, PENALTY),
-        help="Exponent of ((5 + length) / 6), by which the sum of log-probabilities is divided.",
+        help="Length penalty: the exponent of ((5 + length) / 6), which divides the sum of "
+        "log-probabilities.",
     ),
 ]
 Count = Annotated[int, Parameter(validator=between(1, MOST))]
-FLOPS = Most(10**18, "no machine and no text is that large")
+FLOPS = Most(10**18, "far beyond any machine or data set")
 TokenCount = Annotated[float, Parameter(validator=between(-MOST, FLOPS))]
-Port = Annotated[int, Parameter(validator=between(0, Most(65_535, "ports end there")))]
+Port = Annotated[int, Parameter(validator=between(0, Most(65_535, "the largest port number")))]
 
 
 @dataclass(frozen=True)
 class Loader(Machine):
-    """A machine, and how models are loaded there. verify, family: as in `headway.load`."""
+    """A machine that loads models onto its device. verify, family, fast: as in `headway.load`."""
 
     verify: bool = True
     family: str | None = None
     fast: bool = True
 
     def load(self, folder: str | Path) -> Bundle:
-        """The model of a run or a folder, on this machine's device."""
+        """Load the model of a run folder or a model folder onto the device of this machine."""
         from headway.tasks.opening import load
 
         return load(folder, self.device, verify=self.verify, family=self.family, fast=self.fast)
 
-    def load_as(self, wanted: type[B], folder: str | Path) -> B:
-        """The same, which must be of this class: for verbs that only one kind of model has."""
+    def load_as(self, bundle_class: type[B], folder: str | Path) -> B:
+        """Load a model that must be of this class. UsageError if it is of another one."""
         from headway.tasks.opening import expect
 
-        return expect(wanted, self.load(folder), folder)
+        return expect(bundle_class, self.load(folder), folder)
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class MachineFlags:
-    """Where a model runs, and how it is loaded."""
+    """The device and dtype of a model, and how it is loaded."""
 
-    device: Annotated[str, Parameter(help="auto, cpu, cuda or mps.")] = "auto"
-    dtype: Annotated[str, Parameter(help="float32 or bfloat16.")] = "float32"
-    threads: Annotated[int | None, number("CPU threads.")] = None
+    device: Annotated[
+        str, Parameter(help="Device: auto, cpu, cuda or mps; auto selects a GPU if available.")
+    ] = "auto"
+    dtype: Annotated[
+        str, Parameter(help="Dtype of matrix products: float32, or bfloat16 (autocast).")
+    ] = "float32"
+    threads: Annotated[int | None, number("Number of CPU threads. If unset, chosen by torch.")] = (
+        None
+    )
     verify: Annotated[
         bool,
         Parameter(
-            help="Compare the files of the model with the hashes in its manifest; about a second "
-            "for each GB."
+            help="Verify the files of the model against the hashes in its manifest; takes about "
+            "1 s per GB."
         ),
     ] = True
 
     family: Annotated[
         str | None,
         Parameter(
-            help="Type of the model in a Hugging Face folder whose config.json has no model_type, "
-            "such as bert."
+            help="Architecture of a Hugging Face folder, such as bert. If unset, the model_type of "
+            "its config.json."
         ),
     ] = None
 
     fast: Annotated[
-        bool, Parameter(help="Use the fast twins of attention and linear layers; no: plain code.")
-    ] = True
+        Literal["yes", "no"],
+        Parameter(
+            help="Fast implementations of attention, linear layers and dropout; no: the plain "
+            "implementations, whose results are the same up to rounding."
+        ),
+    ] = "yes"
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Those flags that are settings of `MachineConfig`, by name."""
+        """The flags that are settings of `MachineConfig`, by name."""
         return {"device": self.device, "dtype": self.dtype, "threads": self.threads}
 
     def prepare(self) -> Loader:
-        """Set the process up; an unknown or absent device is refused."""
+        """Select the device and set up the process. UsageError if the device is not available."""
         from headway.machine import MachineConfig, prepare
         from headway.settings import override
 
         machine = prepare(override(MachineConfig(), self.settings, COMMAND_LINE))
-        return Loader(**vars(machine), verify=self.verify, family=self.family, fast=self.fast)
+        return Loader(
+            **vars(machine), verify=self.verify, family=self.family, fast=self.fast == "yes"
+        )
 
 
 ON_THIS_MACHINE = MachineFlags()

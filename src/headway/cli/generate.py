@@ -1,4 +1,4 @@
-"""`headway generate` and `headway chat`: a language model writes on."""
+"""`headway generate` and `headway chat`: text generation with a language model."""
 
 from __future__ import annotations
 
@@ -32,47 +32,49 @@ def generate(
     json: bool = False,
     machine: MachineFlags = ON_THIS_MACHINE,
 ) -> None:
-    """Continue texts: headway generate RUN [PROMPT ...] [--SETTING VALUE ...].
+    """Generate text from prompts: headway generate RUN [PROMPT ...] [--SETTING VALUE ...].
 
-    RUN is a run, a model, or a Hugging Face folder. Without PROMPT, standard input is read, a
-    prompt a line; an empty prompt begins a text. One output of one prompt appears as it is
-    written.
+    RUN is a run folder, a model folder or a Hugging Face folder. Without PROMPT, standard input is
+    read, one prompt per line; an empty prompt generates a text from its beginning. A single output
+    is printed token by token.
 
-    Settings: --max-tokens 200 --min-tokens --temperature 0.8 (0: the likeliest) --top-k --top-p
-    --min-p --typical --repetition-penalty --frequency-penalty --presence-penalty --no-repeat N
-    --stop TEXT --forbid WORDS --force TEXT --bias WORD=NUMBER --beam --beam-groups --diversity
-    --length-penalty --samples --seed --alternatives N --lookup N (tokens copied
-    from the text as proposals) --draft-tokens 4. Lists are separated by commas; \\n is a line feed.
+    Settings: --max-tokens 200 --min-tokens --temperature 0.8 (0: greedy) --top-k --top-p --min-p
+    --typical --repetition-penalty --frequency-penalty --presence-penalty --no-repeat N --stop TEXT
+    --forbid WORDS --force TEXT --bias WORD=NUMBER --beam --beam-groups --diversity
+    --length-penalty --samples --seed --alternatives N --lookup N (prompt lookup decoding)
+    --draft-tokens 4. Lists are separated by commas; \\n is a line feed. headway config explain
+    NAME explains a setting.
 
     Parameters
     ----------
     few_shot
-        A file whose text stands before each prompt: examples of what is wanted.
+        File of few-shot examples, whose text precedes each prompt.
     draft
-        A smaller model with the same tokenizer, which proposes tokens: the same law, less time.
+        Draft model for speculative decoding: a smaller model with the same tokenizer, which
+        proposes tokens. The output distribution is the same, in less time.
     echo
-        Print the prompt before what follows it.
+        Print the prompt before the generated text.
     json
-        One JSON object for each output, with its tokens and their log-probabilities.
+        Print one JSON object for each output, with its tokens and their log-probabilities.
     """
-    bundle, settings, prompts, place = _opened(words, machine)
+    bundle, settings, prompts, loader = _opened(words, machine)
     examples = "" if few_shot is None else _text(few_shot)
     prompts = list(arguments_or_lines(prompts, "prompt"))
-    proposer = None if draft is None else _loaded(draft, place)
-    alone = len(prompts) == 1 and settings.samples == 1 and settings.beam == 1
-    with place.precision():
-        if alone and not json:
+    draft_model = None if draft is None else _loaded(draft, loader)
+    is_single = len(prompts) == 1 and settings.samples == 1 and settings.beam == 1
+    with loader.precision():
+        if is_single and not json:
             shown = prompts[0] if echo else ""
-            _show_live(bundle, shown, examples + prompts[0], settings, proposer)
+            _show_live(bundle, shown, examples + prompts[0], settings, draft_model)
             return
         texts = [examples + prompt for prompt in prompts]
-        found = bundle.generate(texts, draft=proposer, **vars(settings))
-    for number, (prompt, outputs) in enumerate(zip(prompts, found, strict=True), start=1):
+        continuations = bundle.generate(texts, draft=draft_model, **vars(settings))
+    for number, (prompt, outputs) in enumerate(zip(prompts, continuations, strict=True), start=1):
         for sample, output in enumerate(outputs, start=1):
             if json:
                 data_json(_as_dict(bundle, prompt, sample, output))
                 continue
-            if not alone:
+            if not is_single:
                 data(f"[{number}.{sample}]")
             data((prompt if echo else "") + output.text)
 
@@ -83,34 +85,38 @@ def chat(
     system: str = "",
     machine: MachineFlags = ON_THIS_MACHINE,
 ) -> None:
-    """Talk with a language model: headway chat RUN [--SETTING VALUE ...].
+    """Chat with a language model: headway chat RUN [--SETTING VALUE ...].
 
-    What was said stands before each answer; the oldest turns are dropped when the model's context
-    is full. Settings are those of `headway generate`. A model answers only as its training text
-    did: one that never saw a dialogue will write on as it likes.
+    The prompt of each turn is the conversation so far; the oldest turns are dropped when the
+    context is full. Settings are those of `headway generate`. Only a model that was trained on
+    dialogues answers like one; others continue the text.
 
     Parameters
     ----------
     template
-        One turn: {user} is what you said, the answer follows. \\n is a line feed.
+        Template of one turn: {user} is replaced by the message, and the model generates what
+        follows. \\n is a line feed.
     system
-        Text that stands before everything.
+        System prompt: text before the first turn.
     """
-    bundle, settings, rest, place = _opened(words, machine)
+    bundle, settings, rest, loader = _opened(words, machine)
     if rest:
-        raise UsageError(f"what is {rest[0]!r}? What you say is read from standard input")
+        raise UsageError(
+            f"unexpected argument {rest[0]!r}: messages are read from standard input",
+            hint="headway chat RUN",
+        )
     template = template.replace("\\n", "\n")
     if template.count("{user}") != 1:
-        raise UsageError("--template must hold {user} once", hint=repr(TEMPLATE))
+        raise UsageError("--template must contain {user} exactly once", hint=repr(TEMPLATE))
     before = template.split("{user}")[0].rstrip()
     stop = (*settings.stop, *([f"\n{before}"] if before.strip() else ["\n"]))
-    asked = override(settings, {"stop": stop}, COMMAND_LINE)
+    settings = override(settings, {"stop": stop}, COMMAND_LINE)
     turns: list[str] = []
     for line in standard_input("turn"):
         turns.append(template.replace("{user}", line))
-        prompt = _fitting(bundle, system, turns, asked.max_tokens)
-        with place.precision():
-            answer = _show_live(bundle, "", prompt, asked)
+        prompt = _fitting(bundle, system, turns, settings.max_tokens)
+        with loader.precision():
+            answer = _show_live(bundle, "", prompt, settings)
         turns[-1] += answer.rstrip("\n") + "\n"
 
 
@@ -119,18 +125,19 @@ def _opened(
 ) -> tuple[TextGenerating, GenerationConfig, list[str], Any]:
     from headway.decoding import GenerationConfig
 
-    things, flags = split_words(words, {})
-    if not things:
-        raise UsageError("which model?", hint="headway generate runs/NAME PROMPT")
-    written: dict[str, Any] = dict(flags)
+    arguments, flags = split_words(words, {})
+    if not arguments:
+        raise UsageError("the model is missing", hint="headway generate runs/NAME PROMPT")
+    model, *prompts = arguments
+    changes: dict[str, Any] = dict(flags)
     if "force" in flags:
-        written["force"] = flags["force"].replace("\\n", "\n")
+        changes["force"] = flags["force"].replace("\\n", "\n")
     if "stop" in flags:  # split here: a stop string may be blank, or begin with a space
-        written["stop"] = tuple(flags["stop"].replace("\\n", "\n").split(","))
-    settings = override(GenerationConfig(), written, COMMAND_LINE)
-    place = machine.prepare()
-    bundle = _loaded(things[0], place)
-    return bundle, settings, [thing.replace("\\n", "\n") for thing in things[1:]], place
+        changes["stop"] = tuple(flags["stop"].replace("\\n", "\n").split(","))
+    settings = override(GenerationConfig(), changes, COMMAND_LINE)
+    loader = machine.prepare()
+    bundle = _loaded(model, loader)
+    return bundle, settings, [prompt.replace("\\n", "\n") for prompt in prompts], loader
 
 
 def _text(path: Path) -> str:
@@ -140,12 +147,12 @@ def _text(path: Path) -> str:
         raise DataError(f"not UTF-8: {error}", str(path)) from error
 
 
-def _loaded(folder: str, place: Loader) -> TextGenerating:
-    """The language model of a run or a folder."""
+def _loaded(folder: str, loader: Loader) -> TextGenerating:
+    """The language model in a folder. UsageError if it holds another kind of model."""
     from headway.bundle import TextGenerating
     from headway.tasks.opening import other_kind
 
-    bundle = place.load(folder)
+    bundle = loader.load(folder)
     if not isinstance(bundle, TextGenerating):
         raise other_kind(bundle, folder, "language model")
     return bundle
@@ -158,14 +165,14 @@ def _show_live(
     settings: GenerationConfig,
     draft: TextGenerating | None = None,
 ) -> str:
-    """Write the output as it comes, and return it."""
+    """Print the output while it is generated, and return it."""
     data_part(shown)
-    pieces: list[str] = []
-    for piece in bundle.stream(prompt, draft=draft, **vars(settings)):
-        pieces.append(piece)
-        data_part(piece)
+    parts: list[str] = []
+    for part in bundle.stream(prompt, draft=draft, **vars(settings)):
+        parts.append(part)
+        data_part(part)
     data("")
-    return "".join(pieces)
+    return "".join(parts)
 
 
 def _as_dict(
@@ -191,7 +198,8 @@ def _as_dict(
 
 
 def _fitting(bundle: TextGenerating, system: str, turns: list[str], answer: int) -> str:
-    """The conversation, without its oldest turns if there is no room; the last one always stays."""
+    """The conversation as a prompt that fits the context: the oldest turns are dropped, never the
+    last one."""
     room = bundle.config.max_length - min(answer, bundle.config.max_length // 2)
 
     def texts() -> Iterator[str]:

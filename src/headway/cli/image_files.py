@@ -4,29 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from headway.cli.texts import Texts
 from headway.errors import UsageError
 
-if TYPE_CHECKING:
-    pass
 
-
-def picture_paths(things: Sequence[str]) -> list[Path]:
-    """Files, and all pictures of folders. UsageError where there is none."""
+def picture_paths(arguments: Sequence[str]) -> list[Path]:
+    """The paths of image files, and of all images in folders. UsageError without arguments."""
     from headway.data.formats.images import image_files
 
-    if not things:
-        raise UsageError("which pictures?", hint="name files, or folders of them")
-    return [path for thing in things for path in image_files(Path(thing))]
+    if not arguments:
+        raise UsageError("the images are missing", hint="name image files, or folders of images")
+    return [path for argument in arguments for path in image_files(Path(argument))]
 
 
-def gather_pictures(things: Sequence[str], label: str | None) -> Texts:
-    """Their names; and the folders that they lie in, if `label` asks for them."""
+def gather_pictures(arguments: Sequence[str], label: str | None) -> Texts:
+    """The paths of images, labelled by the names of their folders if `label` is "folder"."""
     if label not in (None, "folder"):
-        raise UsageError(f"--label {label}: of pictures only folder", hint="--label folder")
-    paths = picture_paths(things)
+        raise UsageError(
+            f"--label {label}: images can only be labelled by folder", hint="--label folder"
+        )
+    paths = picture_paths(arguments)
     return Texts(
         [str(path) for path in paths], None if label is None else [p.parent.name for p in paths]
     )

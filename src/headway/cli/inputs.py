@@ -1,4 +1,4 @@
-"""Texts that a verb reads: its arguments, or standard input line by line."""
+"""Inputs of a verb: its arguments, or the lines of standard input."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from headway.cli.console import talk
 from headway.errors import UsageError
 from headway.tasks.truncation import Truncation
 
-CHUNK = 512  # lines processed together; enough to sort by length, few enough to answer soon
+CHUNK = 512  # lines processed together: enough to sort by length, few enough for early output
 NAME = "standard input"
 
 T = TypeVar("T")
 
 
 def utf8_arguments(arguments: Sequence[str]) -> list[str]:
-    """The arguments as UTF-8, also where the locale made Python read their bytes as ASCII.
+    """The arguments decoded as UTF-8, also in a locale where Python decodes them as ASCII.
 
-    UsageError for one that is not UTF-8: no text, no tokenizer and no run can hold it, and Python
-    passes its bytes on as lone surrogates.
+    UsageError for an argument that is not UTF-8, which Python represents by lone surrogates: texts,
+    tokenizers and runs cannot contain them.
     """
     return [_utf8(argument, number) for number, argument in enumerate(arguments, start=1)]
 
@@ -35,40 +35,40 @@ def _utf8(argument: str, number: int) -> str:
         with suppress(UnicodeError):
             return os.fsencode(argument).decode()
         code = ord(argument[error.start])
-        found = f"byte 0x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else f"U+{code:04X}"
+        unit = f"byte 0x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else f"U+{code:04X}"
         raise UsageError(
-            f"{found} at character {error.start + 1} is not UTF-8",
+            f"{unit} at character {error.start + 1} is not UTF-8",
             f"argument {number}",
-            "write the text in UTF-8; if it names a file, rename that",
+            "encode the text in UTF-8; if it is the name of a file, rename the file",
         ) from error
     return argument
 
 
 def arguments_or_lines(arguments: Sequence[str], unit: str) -> Iterator[str]:
-    """The arguments; without any, the lines of standard input. unit: what a line holds, for the
-    person who types them."""
+    """The arguments; without any, the lines of standard input. unit: the name of one input, for the
+    prompt on a terminal."""
     return iter(arguments) if arguments else standard_input(unit)
 
 
 def standard_input(unit: str) -> Iterator[str]:
-    """The lines of standard input, read as those of a file: `read_stream`."""
+    """The lines of standard input, by the rules for files (`read_stream`)."""
     from headway.data.formats import read_stream
 
     if sys.stdin is None:
-        raise UsageError("standard input is closed", hint="give the texts as arguments")
+        raise UsageError("standard input is closed", hint="pass the texts as arguments")
     if _is_typed():
-        talk.print(f"one {unit} a line; Ctrl-D ends")
+        talk.print(f"one {unit} per line; Ctrl-D ends")
     return read_stream(sys.stdin.buffer.readline, NAME)
 
 
 def _is_typed() -> bool:
-    """Whether standard input is a terminal, where a person waits for each answer."""
+    """Whether standard input is a terminal, where each line is answered at once."""
     return sys.stdin is not None and sys.stdin.isatty()
 
 
 def chunks(texts: Iterable[T], *, from_input: bool) -> Iterator[list[T]]:
-    """The texts in lists that are processed together. from_input: they are read from standard
-    input; where a person types them, each is a list of its own."""
+    """Yield lists of texts that are processed together. from_input: whether the texts are from
+    standard input; on a terminal, each list has one text."""
     iterator = iter(texts)
     size = 1 if from_input and _is_typed() else CHUNK
     while chunk := list(islice(iterator, size)):
@@ -76,9 +76,9 @@ def chunks(texts: Iterable[T], *, from_input: bool) -> Iterator[list[T]]:
 
 
 class Truncated(Truncation):
-    """Reports inputs of a verb of which a model reads only the first tokens."""
+    """Reports the inputs of a verb that were truncated to the maximum length of the model."""
 
     def report(self) -> None:
-        """One line on stderr, if an input was cut."""
+        """Print one line on stderr if an input was truncated."""
         if self.message is not None:
             talk.print(f"          ! {self.message}", markup=False)

@@ -1,4 +1,4 @@
-"""`headway inspect` and `headway ui`: what a model attends to, as a page, in a terminal, live."""
+"""`headway inspect` and `headway ui`: attention maps as a page, in a terminal and live."""
 
 from __future__ import annotations
 
@@ -18,45 +18,55 @@ from headway.files import check_new_file
 if TYPE_CHECKING:
     from headway.inspection.document import Document, Frame, Maps
 
-WARNED = 26_000_000  # bytes of a page from which a smaller one is proposed
-COLUMNS = 40  # keys of a map in a terminal
+WARNED = 26_000_000  # size of a page in bytes above which a smaller one is suggested
+COLUMNS = 40  # queries and keys of a map that are shown in a terminal
 
 
 @Parameter(name="*")
 @dataclass(frozen=True)
 class PageFlags:
-    """What the page holds."""
+    """The contents of the page."""
 
     layers: Annotated[
         list[int] | None,
-        number("Only these, from 1.", consume_multiple=True),
+        number("Layers to include, counted from 1. If unset, all.", consume_multiple=True),
     ] = None
     levels: Annotated[
         Literal[31, 63, 255],
-        Parameter(help="Steps of a weight that are told apart: fewer, a smaller page."),
+        Parameter(help="Quantisation levels of an attention weight; fewer make a smaller page."),
     ] = 255
     vectors: Annotated[
-        bool, Parameter(help="Queries and keys too, to look inside a head: a larger page.")
+        bool, Parameter(help="Include queries and keys, to inspect each head; makes a larger page.")
     ] = True
-    walk: Annotated[bool, Parameter(help="One computation step by step, with its numbers.")] = True
+    walk: Annotated[
+        bool, Parameter(help="Include a walk: one computation step by step, with its values.")
+    ] = True
     importance: Annotated[
-        bool, Parameter(help="Switch each head off in turn and say what is lost: takes longer.")
+        bool,
+        Parameter(
+            help="Head importance: how much the prediction loses without each head; takes longer."
+        ),
     ] = False
 
 
 @Parameter(name="*")
 @dataclass(frozen=True)
 class HeadFlags:
-    """Which map the terminal shows, and which head the walk goes through."""
+    """The map that the terminal shows, and the head that the walk explains."""
 
     maps: Annotated[
-        str | None, Parameter(name="--map", help="encoder, decoder or cross; the last otherwise.")
+        str | None,
+        Parameter(
+            name="--map", help="Attention map: encoder, decoder or cross. If unset, the last one."
+        ),
     ] = None
-    layer: Annotated[int | None, number("From 1; the last otherwise.")] = None
-    head: Annotated[int | None, number("From 1; the mean of all otherwise.")] = None
+    layer: Annotated[int | None, number("Layer, counted from 1. If unset, the last one.")] = None
+    head: Annotated[
+        int | None, number("Head, counted from 1. If unset, the mean over all heads.")
+    ] = None
     place: Annotated[
         int | None,
-        number("Of the token that the walk follows, from 1; the last otherwise."),
+        number("Position of the token that the walk explains, from 1. If unset, the last one."),
     ] = None
 
 
@@ -65,7 +75,7 @@ WHOLE, LAST = PageFlags(), HeadFlags()
 
 def inspect(
     run: str,
-    given: str,
+    text_or_image: str,
     second: str | None = None,
     /,
     *,
@@ -79,39 +89,39 @@ def inspect(
     shown: HeadFlags = LAST,
     machine: MachineFlags = ON_THIS_MACHINE,
 ) -> None:
-    """Look inside a model as it reads: headway inspect RUN "a sentence" --html out.html.
+    """Show the attention of a model: headway inspect RUN "a sentence" --html out.html.
 
-    The page is one file that opens anywhere and asks nobody for anything: all heads of all layers,
-    as maps, lines, text, alignment or over the picture; what is inside a head; what the model would
-    say at each layer; and a walk through one computation, number by number.
+    The page is one self-contained HTML file, which needs no server and no network. It shows all
+    heads of all layers as maps, lines, text, alignment or over the image; the queries and keys of
+    each head; the prediction at each layer (logit lens); and a walk through one computation.
 
     Parameters
     ----------
     run
-        A run folder or a model folder of any kind that attends.
-    given
-        A text, or the path of a picture (or sound) for a model that looks at pictures.
+        A run folder or a model folder of any model with attention.
+    text_or_image
+        A text; for a model of images, the path of an image or sound file.
     second
-        A second text, for models that read two.
+        A second text, for models of text pairs.
     html
-        The page to write.
+        New HTML file for the page.
     term
-        Draw one map in the terminal; also what happens without any of the three.
+        Draw one map in the terminal. This is the default without --html and --json.
     json
-        Tokens, answer and all weights as one JSON object.
+        Print tokens, output and all attention weights as one JSON object.
     target
-        Look at the model while it writes this, not what it would write itself.
+        Output text to inspect. If unset, the output that the model generates.
     language
-        Of a captioner of several languages.
+        Language of the caption, for a captioner of several languages.
     compare
-        Other models that read the same, to be laid side by side in the page.
+        Further models for the same input, shown side by side in the page.
     """
     if html is not None:
         check_new_file(html)
-    place = machine.prepare()
+    loader = machine.prepare()
     runs = [run, *(compare or [])]
-    asked = {"second": second, "target": target, "language": language}
-    document = _document(runs, given, asked, (page, shown), place)
+    options = {"second": second, "target": target, "language": language}
+    document = _document(runs, text_or_image, options, (page, shown), loader)
     if html is not None:
         _write(html, document, page)
     if json:
@@ -125,10 +135,10 @@ def inspect(
 
 def _document(
     runs: Sequence[str],
-    given: str,
-    asked: dict[str, Any],
-    how: tuple[PageFlags, HeadFlags],
-    place: Loader,
+    text_or_image: str,
+    options: dict[str, Any],
+    flags: tuple[PageFlags, HeadFlags],
+    loader: Loader,
 ) -> Document:
     """A frame for each model, and a walk through the first of them."""
     from headway.bundle import WRITTEN
@@ -136,13 +146,13 @@ def _document(
     from headway.inspection.walk import walk
     from headway.inspection.watch import ANALYSES, SLOW, watch
 
-    page, shown = how
+    page, shown = flags
     analyses = (*ANALYSES, *SLOW) if page.importance else ANALYSES
-    bundles = [place.load(run) for run in runs]
+    bundles = [loader.load(run) for run in runs]
     frames = [
         watch(
-            *(bundle, given),
-            **asked,
+            *(bundle, text_or_image),
+            **options,
             vectors=page.vectors,
             analyses=analyses,
             label=run,
@@ -151,22 +161,25 @@ def _document(
     ]
     for bundle, frame in zip(bundles, frames, strict=True):
         if page.importance and not frame.importance:
-            raise UsageError(f"a {bundle.kind} says nothing that its heads could be important for")
-    document = Document(title=given[:80], frames=frames)
-    named = _named(frames[0], shown).name
+            raise UsageError(
+                f"--importance: a {bundle.kind} makes no prediction that heads could matter for",
+                hint="leave out --importance",
+            )
+    document = Document(title=text_or_image[:80], frames=frames)
+    map_name = _named(frames[0], shown).name
     if not page.walk:
         return document
     try:
         steps = walk(
-            *(bundles[0], given),
-            **asked,
+            *(bundles[0], text_or_image),
+            **options,
             written=WRITTEN,
-            map=named,
+            map=map_name,
             layer=(shown.layer or 1) - 1,
             head=(shown.head or 1) - 1,
             place=None if shown.place is None else shown.place - 1,
         )
-    except UsageError as error:  # what was watched stands, also where nobody can walk
+    except UsageError as error:  # the frames are useful without a walk
         if shown != LAST:
             raise
         return replace(document, notes=[f"No walk: {error.what}."])
@@ -174,7 +187,7 @@ def _document(
 
 
 def _write(html: Path, document: Document, page: PageFlags) -> None:
-    """The page, and before it how large it will be."""
+    """Write the page, after a message about its size."""
     from headway.inspection.page import encode, page_size, write_page
 
     encoded = encode(document, levels=page.levels, layers=page.layers or ())
@@ -195,16 +208,16 @@ def _as_dict(document: Document) -> dict[str, Any]:
 
 
 def _frame(frame: Frame) -> dict[str, Any]:
-    maps = [
+    all_maps = [
         {
-            **{"name": one.name, "measure": one.measure, "layers": list(one.layers)},
-            **{"queries": one.queries, "keys": one.keys},
-            "weights": [_rounded(weights) for weights in one.weights],
+            **{"name": maps.name, "measure": maps.measure, "layers": list(maps.layers)},
+            **{"queries": maps.queries, "keys": maps.keys},
+            "weights": [_rounded(weights) for weights in maps.weights],
         }
-        for one in frame.maps
+        for maps in frame.maps
     ]
     sides = {name: list(side.tokens) for name, side in frame.sides.items()}
-    return {"model": dict(frame.model), "answer": frame.answer, "sides": sides, "maps": maps}
+    return {"model": dict(frame.model), "answer": frame.answer, "sides": sides, "maps": all_maps}
 
 
 def _rounded(weights: Any) -> list[Any]:
@@ -214,25 +227,27 @@ def _rounded(weights: Any) -> list[Any]:
 
 
 def _named(frame: Frame, shown: HeadFlags) -> Maps:
-    """The map that is meant, the last unless named. UsageError for one, a layer, a head or a place
-    that is not there."""
-    own = [maps for maps in frame.maps if maps.measure == "attention"]
-    found = [maps for maps in own if shown.maps in (None, maps.name)]
-    if not found:
-        names = ", ".join(maps.name for maps in own)
-        raise UsageError(f"there is no map {shown.maps!r}", hint=f"--map: {names}")
-    maps = found[-1]
-    heads, places, _ = maps.weights[0].shape
-    most = {"layer": len(maps.layers), "head": heads, "place": places}
+    """The attention map named by `shown.maps`, or the last one.
+
+    UsageError if the frame has no such map, layer, head or position.
+    """
+    attention = [maps for maps in frame.maps if maps.measure == "attention"]
+    chosen = [maps for maps in attention if shown.maps in (None, maps.name)]
+    if not chosen:
+        names = ", ".join(maps.name for maps in attention)
+        raise UsageError(f"--map {shown.maps}: the model has no such map", hint=f"one of: {names}")
+    maps = chosen[-1]
+    heads, positions, _ = maps.weights[0].shape
+    most = {"layer": len(maps.layers), "head": heads, "place": positions}
     for name, count in most.items():
-        asked = getattr(shown, name)
-        if asked is not None and not 1 <= asked <= count:
-            raise UsageError(f"--{name} {asked}: there are 1 to {count}")
+        number = getattr(shown, name)
+        if number is not None and not 1 <= number <= count:
+            raise UsageError(f"--{name} {number}: must be from 1 to {count}")
     return maps
 
 
 def _draw(frame: Frame, shown: HeadFlags) -> None:
-    """One map of a frame, as shaded cells."""
+    """Print one attention map of a frame as shaded cells."""
     from headway.inspection.render import heat_map
 
     maps = _named(frame, shown)
@@ -241,10 +256,10 @@ def _draw(frame: Frame, shown: HeadFlags) -> None:
     chosen = weights.mean(0) if shown.head is None else weights[shown.head - 1]
     rows, columns = frame.sides[maps.queries].tokens, frame.sides[maps.keys].tokens
     cut = chosen[:COLUMNS, :COLUMNS].tolist()
-    which = "mean of its heads" if shown.head is None else f"head {shown.head}"
-    data(f"{frame.label}: {maps.name}, layer {layer} of {len(maps.layers)}, {which}")
+    head = "mean of its heads" if shown.head is None else f"head {shown.head}"
+    data(f"{frame.label}: {maps.name}, layer {layer} of {len(maps.layers)}, {head}")
     if frame.answer:
-        data(f"answer: {frame.answer}")
+        data(f"prediction: {frame.answer}")
     data(heat_map(rows[:COLUMNS], columns[:COLUMNS], cut))
     if max(len(rows), len(columns)) > COLUMNS:
         data(f"({len(rows)} x {len(columns)}; the first {COLUMNS} of each are shown)")
@@ -252,42 +267,41 @@ def _draw(frame: Frame, shown: HeadFlags) -> None:
 
 def ui(
     run: str,
-    given: str | None = None,
+    text_or_image: str | None = None,
     /,
     *,
     port: Port = 8765,
     browser: bool = True,
     machine: MachineFlags = ON_THIS_MACHINE,
 ) -> None:
-    """Serve that page live: type a sentence or drop an image, and watch the model read it.
+    """Serve the page of `headway inspect` live: type a text or drop an image.
 
-    Heads can be switched off, words changed, and each computation followed number by number. The
-    server answers this machine alone (127.0.0.1), and stops with Ctrl-C.
+    Heads can be switched off, words changed, and each computation followed step by step. The
+    server can be reached from this machine only (127.0.0.1); Ctrl-C stops it.
 
     Parameters
     ----------
     run
-        A run folder or a model folder of any kind that attends.
-    given
-        What the page shows first: a text, or the path of a picture.
+        A run folder or a model folder of any model with attention.
+    text_or_image
+        First input of the page: a text, or the path of an image.
     port
-        0 takes a free one.
+        Port of the server; 0 selects a free port.
     browser
-        Open the page.
+        Open the page in the browser.
     """
     try:
         from headway.serving import BundleViewer, serve, viewer_app
     except ImportError:
         raise UsageError(
-            "the live page needs a server", hint="pip install 'headway[serve]'"
+            "the live page needs the package extra 'serve'", hint="pip install 'headway[serve]'"
         ) from None
 
-    place = machine.prepare()
-    viewer = BundleViewer(place.load(run), Path(run).name)
-    first = viewer.first() if given is None else viewer.open(given)
+    viewer = BundleViewer(machine.prepare().load(run), Path(run).name)
+    first = viewer.first() if text_or_image is None else viewer.open(text_or_image)
 
     def ready(address: str) -> None:
-        talk.print(f"open      {address}   (Ctrl-C ends it)", markup=False)
+        talk.print(f"open      {address}   (Ctrl-C stops the server)", markup=False)
         if browser:
             webbrowser.open(address)
 

@@ -1,4 +1,4 @@
-"""`headway lecture`: what the lectures claim, measured on this machine."""
+"""`headway lecture`: the claims of the lectures, measured on this machine."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ def lecture(
     Parameters
     ----------
     name
-        A claim.
+        Name of the claim.
     out
-        Folder for NAME.md, NAME.json and NAME.svg; lectures/NAME unless given.
+        Folder for NAME.md, NAME.json and NAME.svg. If unset, lectures/NAME.
     json
-        One JSON object instead of text.
+        Print one JSON object instead of text.
     overwrite
-        Replace these three files where they are there already.
+        Replace these three files if they exist.
     threads
-        CPU threads.
+        Number of CPU threads. If unset, chosen by torch.
     """
     from headway.lectures import CLAIMS
     from headway.machine import MachineConfig, prepare
@@ -47,26 +47,26 @@ def lecture(
         return
     if name not in CLAIMS:
         raise UsageError(
-            f"no claim {name!r}" + did_you_mean(name, CLAIMS),
+            f"unknown claim {name!r}" + did_you_mean(name, CLAIMS),
             hint="one of: " + ", ".join(CLAIMS),
         )
-    start = _place(name, out, overwrite)
+    path = _output_path(name, out, overwrite)
     machine = prepare(override(MachineConfig(device="cpu"), {"threads": threads}, COMMAND_LINE))
     claim, started = CLAIMS[name], time.monotonic()
     with talk.status(f"measuring {name}"):
         result = claim.measure()
-    facts = {
+    report = {
         **{"name": name, "title": claim.TITLE, "claim": claim.CLAIM, "verdict": result.verdict},
         **{"seconds": round(time.monotonic() - started, 1), "threads": machine.threads},
         **{"torch": metadata.version("torch"), "result": result.as_dict()},
     }
-    _write(start, facts, result.markdown())
-    claim.picture(result, start.with_suffix(".svg"))
+    _write(path, report, result.markdown())
+    claim.picture(result, path.with_suffix(".svg"))
     if json:
-        data_json(facts)
+        data_json(report)
     else:
         data(f"{claim.TITLE}: {claim.CLAIM}\n\n{result.markdown()}\n\n{result.verdict}")
-    talk.print(f"written   {start}{', '.join(ENDINGS)}", markup=False)
+    talk.print(f"written   {path}{', '.join(ENDINGS)}", markup=False)
 
 
 def _list(as_json: bool) -> None:
@@ -81,37 +81,39 @@ def _list(as_json: bool) -> None:
             data(f"{name:<{width}}  {claim.CLAIM}")
     if not as_json:
         us = program()
-        talk.print(f"one of them   {us} lecture {next(iter(CLAIMS))}", markup=False)
-        talk.print(f"with training {us} compare {' | '.join(PLANS)}", markup=False)
+        talk.print(f"measure one    {us} lecture {next(iter(CLAIMS))}", markup=False)
+        talk.print(f"with training  {us} compare {' | '.join(PLANS)}", markup=False)
 
 
-def _place(name: str, out: Path | None, overwrite: bool) -> Path:
-    """The three files without their endings, in a folder that is there: asked before measuring,
-    not after."""
+def _output_path(name: str, out: Path | None, overwrite: bool) -> Path:
+    """The path of the three files without suffix; creates their folder. Called before measuring.
+
+    UsageError if a file exists and must not be overwritten.
+    """
     folder = Path("lectures", name) if out is None else out
-    there = [f"{name}{end}" for end in ENDINGS if (folder / f"{name}{end}").exists()]
-    if there and not overwrite:
+    existing = [f"{name}{end}" for end in ENDINGS if (folder / f"{name}{end}").exists()]
+    if existing and not overwrite:
         raise UsageError(
-            f"{', '.join(there)} would be replaced",
+            f"files exist already: {', '.join(existing)}",
             str(folder),
-            "--overwrite, or another folder with --out",
+            "replace them with --overwrite, or choose another folder with --out",
         )
     make_folder(folder)
     return folder / name
 
 
-def _write(start: Path, facts: dict[str, Any], shown: str) -> None:
-    """NAME.json and NAME.md; the picture stands in the page under its name."""
+def _write(path: Path, report: dict[str, Any], table: str) -> None:
+    """Write NAME.json and NAME.md, which includes the plot NAME.svg."""
     from json import dumps  # `json` is a flag in this file
 
     from headway.files import write_file
 
-    text = dumps(facts, ensure_ascii=False, allow_nan=False, indent=1)
-    write_file(start.with_suffix(".json"), f"{text}\n".encode())
+    text = dumps(report, ensure_ascii=False, allow_nan=False, indent=1)
+    write_file(path.with_suffix(".json"), f"{text}\n".encode())
     page = (
-        f"# {facts['title']}\n\nThe claim: {facts['claim']}.\n\n{shown}\n\n"
-        f"**It {facts['verdict']}.**\n\n![{facts['title']}]({start.name}.svg)\n\n"
-        f"`headway lecture {facts['name']}`, {facts['seconds']} s, "
-        f"CPU threads: {facts['threads']}, torch {facts['torch']}.\n"
+        f"# {report['title']}\n\nThe claim: {report['claim']}.\n\n{table}\n\n"
+        f"**It {report['verdict']}.**\n\n![{report['title']}]({path.name}.svg)\n\n"
+        f"`headway lecture {report['name']}`, {report['seconds']} s, "
+        f"CPU threads: {report['threads']}, torch {report['torch']}.\n"
     )
-    write_file(start.with_suffix(".md"), page.encode())
+    write_file(path.with_suffix(".md"), page.encode())

@@ -1,4 +1,4 @@
-"""`headway look`: which parts of a picture a model looks at."""
+"""`headway look`: attention maps of an image encoder, over the image."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headway.files import check_new_file
 
 def look(
     run: str,
-    picture: Path,
+    image: Path,
     /,
     *,
     output: Path = Path("attention.png"),
@@ -21,26 +21,26 @@ def look(
     share: float = 0.0,
     machine: MachineFlags = ON_THIS_MACHINE,
 ) -> None:
-    """Show what [CLS] attends to in an image, head by head: headway look RUN photo.jpg.
+    """Show the attention of [CLS] over an image, head by head: headway look RUN photo.jpg.
 
-    A picture for each head, bright where its attention is. Heads of DINO outline objects without
-    having seen a label.
+    One attention map for each head; brighter patches have larger weights. Heads of a DINO model
+    outline objects although it was trained without labels.
 
     Parameters
     ----------
     run
-        A run folder or a model folder of an image encoder, or a classifier of pictures.
-    picture
-        A file.
+        A run folder or a model folder of an image encoder or an image classifier.
+    image
+        An image file.
     output
-        .png, .svg or .pdf.
+        New file for the plot: .png, .svg or .pdf.
     layer
-        Which block's attention, from 0; without it, the last one's.
+        Block whose attention is shown, counted from 0. If unset, the last one.
     size
-        So many pixels on the shorter side, for finer maps than the model was trained with; the
-        whole picture is seen then.
+        Length of the shorter side in pixels, for finer maps than in training; the whole image is
+        used, without a crop. If unset, the preprocessing of training.
     share
-        A line around the patches that hold so much of the attention; 0.6 is usual.
+        Fraction of the attention whose patches are outlined, such as 0.6; 0 draws no outline.
     """
     from headway.bundle import ImageEncoding
     from headway.inspection.image_attention import look_with_heads
@@ -49,14 +49,16 @@ def look(
     check_new_file(output)
     if not 0 <= share < 1:
         raise UsageError(f"--share {share:g}: must be at least 0 and below 1")
-    if not picture.is_file():
-        raise UsageError("no such file", str(picture), "check the path")
-    place = machine.prepare()
-    bundle = place.load(run)
+    if not image.is_file():
+        raise UsageError("no such file", str(image), "check the path")
+    bundle = machine.prepare().load(run)
     if not isinstance(bundle, ImageEncoding):
-        raise UsageError(f"{run} holds a {bundle.kind}, which does not look at pictures alone")
-    seen = look_with_heads(bundle, picture, layer=layer, size=size)
+        raise UsageError(
+            f"{run} is a {bundle.kind}, not an image encoder or an image classifier",
+            hint="headway inspect shows the attention of any model",
+        )
+    attention = look_with_heads(bundle, image, layer=layer, size=size)
     depth = bundle.vit.config.num_layers
-    title = f"block {depth - 1 if layer is None else layer} of 0 to {depth - 1}, {picture.name}"
-    overlays(output, seen, title=title, outlined=share or None)
+    title = f"block {depth - 1 if layer is None else layer} of 0 to {depth - 1}, {image.name}"
+    overlays(output, attention, title=title, outlined=share or None)
     talk.print(f"drawn     {output}", markup=False)

@@ -1,4 +1,4 @@
-"""`headway`: finds the verb, runs it, turns errors into three lines and an exit code."""
+"""`headway`: runs a command, and turns errors into three lines and an exit code."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from headway.tasks.registry import verbs
 
 HELP = {"--help", "-h"}
 
-HELP_TEXT = """Train, run and open up Transformers. Start with: headway demo
+HELP_TEXT = """Train, run and inspect Transformers. Start with: headway demo
 
 Results are written to standard output, messages to standard error. Results in a file or a pipe are
 always UTF-8; a terminal whose encoding lacks a character shows it as a backslash escape. Exit
@@ -62,9 +62,9 @@ app = App(
     console=on_output(),
     default_parameter=Parameter(validator=check_number),
 )
-TRAIN, USE, LOOK, DATA, RUNS, SYSTEM = (
-    Group(name, sort_key=place)
-    for place, name in enumerate(("Train", "Use", "Look inside", "Data", "Runs", "System"))
+TRAIN, USE, INSPECT, DATA, RUNS, SYSTEM = (
+    Group(name, sort_key=position)
+    for position, name in enumerate(("Train", "Use", "Inspect", "Data", "Runs", "System"))
 )
 app["--help"].group = app["--version"].group = SYSTEM
 app.command(demo, group=TRAIN)
@@ -75,17 +75,22 @@ app.command(generate, group=USE)
 app.command(chat, group=USE)
 app.command(embed, group=USE)
 app.command(similar, group=USE)
-app.command(inspect, group=LOOK)
-app.command(ui, group=LOOK)
-app.command(look, group=LOOK)
-app.command(figures, group=LOOK)
-app.command(lecture, group=LOOK)
+app.command(inspect, group=INSPECT)
+app.command(ui, group=INSPECT)
+app.command(look, group=INSPECT)
+app.command(figures, group=INSPECT)
+app.command(lecture, group=INSPECT)
 app.command(report_run, name="report", group=RUNS)
 app.command(export, group=RUNS)
 app.command(doctor, group=SYSTEM)
-for group, several in ((USE, words_app), (DATA, data_app), (RUNS, runs_app), (SYSTEM, config_app)):
-    several.group = group
-    app.command(several)
+for group, subcommands in (
+    (USE, words_app),
+    (DATA, data_app),
+    (RUNS, runs_app),
+    (SYSTEM, config_app),
+):
+    subcommands.group = group
+    app.command(subcommands)
 
 INTERRUPTED = 130
 
@@ -103,7 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         with warnings_on_one_line():
             code = _run(words)
-    except HeadwayError as error:  # even the report of an error could not be written
+    except HeadwayError as error:  # the error itself could not be printed
         code = error.exit_code
     sys.exit(finish(code))
 
@@ -115,7 +120,8 @@ def _run(words: list[str]) -> int:
         if words[:1] == ["train"] and HELP.intersection(words):
             show_help([word for word in words[1:] if word not in HELP])
     except CycloptsError as error:
-        report(UsageError(" ".join(str(error).split()), hint="headway --help"))
+        command = f"headway {words[0]}" if words and words[0] in app else "headway"
+        report(UsageError(" ".join(str(error).split()), hint=f"{command} --help"))
         return UsageError.exit_code
     except HeadwayError as error:
         report(error)
@@ -128,16 +134,16 @@ def _run(words: list[str]) -> int:
     except BrokenPipeError:
         return 0
     except OSError as error:
-        return _no_such_path(error)
+        return _report_path_error(error)
     except UnicodeEncodeError as error:
         if error.encoding == "utf-8":
             report_bug(error)
             return 1
-        report(_no_name(error))
+        report(_unencodable_name(error))
         return UsageError.exit_code
     except Exception as error:
         if is_out_of_memory(error):
-            return _no_memory(error)
+            return _report_out_of_memory(error)
         report_bug(error)
         return 1
     return 0
@@ -149,8 +155,11 @@ def _call(words: list[str]) -> None:
 
 
 def register_verbs(imported: Sequence[str]) -> None:
-    """Make the verbs of all tasks commands. Tasks of those `imported` are imported, as their inputs
-    and options are the flags; the others wait, so that `headway --help` needs no torch."""
+    """Register the verbs of all tasks as commands.
+
+    imported: verbs whose tasks are imported, since their inputs and options are the flags. The
+    others are placeholders, so that `headway --help` does not import torch.
+    """
     commands = {
         verb: verb_command(verb) if verb in imported else named_verb(verb) for verb in verbs()
     }
@@ -161,28 +170,28 @@ def register_verbs(imported: Sequence[str]) -> None:
         app.command(command, name=name, group=RUNS if name == "eval" else USE)
 
 
-def _no_name(error: UnicodeEncodeError) -> UsageError:
+def _unencodable_name(error: UnicodeEncodeError) -> UsageError:
     return UsageError(
-        f"file names are {error.encoding} in this locale, which has no {error.object!r}",
-        hint="a UTF-8 locale (LC_ALL=C.UTF-8), or PYTHONUTF8=1",
+        f"the encoding of file names is {error.encoding}, which cannot represent {error.object!r}",
+        hint="set a UTF-8 locale (LC_ALL=C.UTF-8) or PYTHONUTF8=1",
     )
 
 
-def _no_such_path(error: OSError) -> int:
-    """An error of the operating system: about a path, or else something that we did not foresee."""
+def _report_path_error(error: OSError) -> int:
+    """Report an error of the operating system that names a path; any other is unexpected."""
     if not isinstance(error.filename, str) or error.errno is None:
         report_bug(error)
         return 1
-    failed = cannot_open(Path(error.filename), error)
-    report(failed)
-    return failed.exit_code
+    path_error = cannot_open(Path(error.filename), error)
+    report(path_error)
+    return path_error.exit_code
 
 
-def _no_memory(error: BaseException) -> int:
-    """For verbs that read inputs; training names settings of the run (`memory_explained`)."""
-    hint = "fewer or shorter inputs at once, or a smaller model"
-    report(failed := OutOfMemory.of(error, hint))
-    return failed.exit_code
+def _report_out_of_memory(error: BaseException) -> int:
+    """Report a failed allocation of a verb; training has its own advice (`memory_explained`)."""
+    hint = "fewer or shorter inputs at a time, or a smaller model"
+    report(memory_error := OutOfMemory.of(error, hint))
+    return memory_error.exit_code
 
 
 __all__ = ["app", "main"]

@@ -1,8 +1,8 @@
-"""How a run's numbers are shown, whatever its family evaluates."""
+"""Numbers as text: the metrics of a run, sizes, durations, and tables of them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 TITLES = {"bleu": "BLEU", "chrf": "chrF", "cider": "CIDEr-D"}
@@ -10,7 +10,7 @@ UNSHOWN = {"took", "seconds", "time"}
 
 
 def metrics(event: Mapping[str, Any]) -> dict[str, float]:
-    """The numbers of a `valid` event, in the evaluator's order; negated ones stand there twice."""
+    """The metrics of a `valid` event, in order, without the negated copies of older versions."""
     return {
         name: value
         for name, value in event.items()
@@ -19,12 +19,43 @@ def metrics(event: Mapping[str, Any]) -> dict[str, float]:
 
 
 def written(name: str, value: float) -> str:
-    """Scores of 0 to 100 (CIDEr-D: to 10) with two places, everything else with three."""
+    """A metric as text: scores from 0 to 100 (CIDEr-D: 10) with two decimals, others with three."""
     return f"{value:.2f}" if name in TITLES else f"{value:.3f}"
 
 
 def best_of(metric: str, value: float) -> str:
-    """What a run is best by, under the name that people know: BLEU 39.11, nats 1.400."""
+    """The metric that selects the best model, with its usual name: BLEU 39.11, nats 1.400."""
     plain = metric.removeprefix("negative_")
     sign = 1 if plain == metric else -1
     return f"{TITLES.get(plain, plain)} {written(plain, sign * value)}"
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """The rows as lines of text: the first column is aligned left, the others right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            cell.rjust(width) if column else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in rows
+    ]
+
+
+def gigabytes(size: int) -> str:
+    """A number of bytes in GB."""
+    return f"{size / 1e9:,.2f}" if size < 1e11 else f"{size / 1e9:,.0f}"
+
+
+def short_number(number: float) -> str:
+    """A number of parameters as 175 B or 1542 M."""
+    millions = number / 1e6
+    return f"{millions:g} M" if number < 1.6e9 else f"{number / 1e9:g} B"
+
+
+def time_span(seconds: float) -> str:
+    """A duration in days, hours, minutes or seconds, whichever suits its length."""
+    for unit, length in (("days", 86_400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:,.1f} {unit}"
+    return f"{seconds:.1f} seconds"

@@ -1,4 +1,4 @@
-"""`headway plan`: what training a language model of some size takes, before anybody pays for it."""
+"""`headway plan`: estimates what training a language model of some size takes, before it is run."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from cyclopts import Parameter
 
 from headway.cli.console import data, data_json
 from headway.cli.flags import FLOPS, TokenCount, between, number
+from headway.cli.numbers import aligned, gigabytes, short_number, time_span
 from headway.errors import UsageError, did_you_mean
 from headway.settings import MOST
 
@@ -25,46 +26,64 @@ ASSUMED_MFU = 0.4
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class GPUFlags:
-    """What the GPUs can do."""
+    """Speed and memory of the GPUs."""
 
     gpu: Annotated[
         Literal["a100", "h100", "h200"] | None,
-        Parameter(help="Kind of GPU, for its FLOP/s and memory; a100 unless --tflops."),
+        Parameter(help="GPU type, for its FLOP/s and memory. If unset, a100."),
     ] = None
     tflops: Annotated[
         float | None,
-        Parameter(validator=between(-MOST, FLOPS), help="10^12 FLOP/s of one GPU instead."),
+        Parameter(
+            validator=between(-MOST, FLOPS),
+            help="Speed of one GPU in TFLOP/s (10^12 FLOP/s), instead of --gpu.",
+        ),
     ] = None
     mfu: Annotated[
         float | None,
-        number("Share of these FLOP/s that goes into the model; 0.4, with --gpus 0 all."),
+        number(
+            "Model FLOP/s utilisation: the fraction of the FLOP/s that the model uses. "
+            "If unset, 0.4; with --gpus 0, 1."
+        ),
     ] = None
-    memory: Annotated[float | None, number("GB (10^9 bytes) of one GPU.")] = None
+    memory: Annotated[
+        float | None,
+        number("Memory of one GPU in GB (10^9 bytes). If unset, that of the GPU type."),
+    ] = None
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class StepFlags:
-    """What a GPU holds while it learns."""
+    """Batch, dtype and memory savings of one training step."""
 
-    batch: Annotated[
-        int | None, number("Tokens that a model reads at once; one text unless given.")
+    batch: Annotated[int | None, number("Batch size in tokens. If unset, one sequence.")] = None
+    length: Annotated[
+        int | None,
+        number("Sequence length in tokens. If unset, the maximum length of the model."),
     ] = None
-    length: Annotated[int | None, number("Tokens of a text; the size's own.")] = None
     dtype: Annotated[
         Literal["bf16", "bf16-fp32-grad", "fp32"],
-        Parameter(help="Numbers: 16, 18 or 16 bytes a parameter with AdamW."),
+        Parameter(
+            help="Dtype of training: bf16, bf16-fp32-grad and fp32 take 16, 18 and 16 bytes per "
+            "parameter with AdamW."
+        ),
     ] = "bf16"
-    flash: Annotated[bool, Parameter(help="Attention never holds all scores.")] = True
+    flash: Annotated[
+        bool, Parameter(help="Flash attention, which never stores all attention scores.")
+    ] = True
     recompute: Annotated[
         Literal["none", "selective", "full"],
-        Parameter(help="Activations made again in the backward pass: scores, or whole blocks."),
+        Parameter(
+            help="Activation checkpointing: what the backward pass recomputes instead of storing; "
+            "selective: attention scores; full: whole blocks."
+        ),
     ] = "none"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sheet:
-    """All that was asked, checked, and all that follows from it."""
+    """The checked request, and the quantities derived from it."""
 
     size: str
     config: GPTConfig
@@ -91,7 +110,7 @@ def plan(
     step: StepFlags | None = None,
     json: bool = False,
 ) -> None:
-    """Plan a training: parameters, FLOPs per token, memory per GPU, time.
+    """Estimate parameters, FLOPs per token, memory per GPU and training time.
 
     headway plan gpt3-175b --gpus 1024 --tokens 300e9
 
@@ -100,19 +119,20 @@ def plan(
     Parameters
     ----------
     size
-        A size of language model: gpt2-xl, gpt3-175b, modern-small ...
+        Size of the language model: gpt2-xl, gpt3-175b, modern-small ...
     gpus
-        How many; 0 for a machine without one, whose speed --tflops says.
+        Number of GPUs; 0 for a machine without a GPU, whose speed --tflops sets.
     tokens
-        To train on; 20 a parameter unless given (Hoffmann et al. 2022).
+        Number of training tokens. If unset, 20 per parameter (Hoffmann et al. 2022).
     tensor
-        GPUs that share every matrix, one number or several; 8 where that divides.
+        Tensor parallelism: number of GPUs that share each weight matrix; one value or several.
+        If unset, 8 where the numbers of GPUs and heads are divisible by 8.
     json
-        One JSON object.
+        Print one JSON object.
     """
     sheet = _sheet(size, gpus, tokens, tensor, hardware or GPUFlags(), step or StepFlags())
     if json:
-        data_json(_facts(sheet))
+        data_json(_as_dict(sheet))
         return
     for part in (_costs(sheet), _memory_table(sheet), _activation_table(sheet)):
         data("\n".join(part) + "\n")
@@ -133,13 +153,13 @@ def _sheet(
 
     config = _config(size)
     if gpus < 0:
-        raise UsageError(f"--gpus {gpus}: 0 or more")
-    # what is measured on a machine without GPU is what it does, not what it could
+        raise UsageError(f"--gpus {gpus}: must be at least 0")
+    # without a GPU, --tflops is the measured speed, not the peak: the model uses all of it
     mfu = hardware.mfu if hardware.mfu is not None else ASSUMED_MFU if gpus else 1.0
     if not 0 < mfu <= 1:
-        raise UsageError(f"--mfu {mfu:g}: a share, above 0 and at most 1")
+        raise UsageError(f"--mfu {mfu:g}: must be a fraction above 0 and at most 1")
     if tokens is not None and not 1 <= tokens < 1e18:
-        raise UsageError(f"--tokens {tokens:g}: at least 1 and below 1e18")
+        raise UsageError(f"--tokens {tokens:g}: must be at least 1 and below 1e18")
     rate, rated, room = _rate(gpus, hardware, step.dtype)
     batch, length = _batch(config, step)
     return Sheet(
@@ -163,31 +183,37 @@ def _config(size: str) -> GPTConfig:
 
     if size not in GPTConfig.sizes:
         raise UsageError(
-            f"no language model of size {size!r}" + did_you_mean(size, GPTConfig.sizes),
+            f"unknown size of language model {size!r}" + did_you_mean(size, GPTConfig.sizes),
             hint="one of: " + ", ".join(GPTConfig.sizes),
         )
     return GPTConfig(**GPTConfig.sizes[size])  # type: ignore[arg-type]
 
 
 def _rate(gpus: int, flags: GPUFlags, dtype: str) -> tuple[float, str, float | None]:
-    """FLOP/s of one device, its name, its memory in GB if known."""
+    """The FLOP/s of one device, its name, and its memory in GB if known."""
     from headway.models.budget import GPUS
 
     if flags.memory is not None and not flags.memory > 0:
-        raise UsageError(f"--memory {flags.memory:g}: GB, above 0")
+        raise UsageError(f"--memory {flags.memory:g}: must be more than 0 GB")
     if flags.gpu and (flags.tflops is not None or gpus == 0):
-        other = "--gpus 0" if gpus == 0 else "--tflops"
-        raise UsageError(f"--gpu {flags.gpu} and {other}: which of the two?")
+        flag = "--gpus 0" if gpus == 0 else "--tflops"
+        raise UsageError(
+            f"--gpu {flags.gpu} and {flag} cannot be combined", hint="leave one of them out"
+        )
     if flags.tflops is not None:
         if not 0 < flags.tflops < MOST_TERAFLOPS:
-            shown = f"; {flags.tflops:g} FLOP/s are --tflops {flags.tflops / 1e12:g}"
+            shown = f"; for {flags.tflops:g} FLOP/s, write --tflops {flags.tflops / 1e12:g}"
             raise UsageError(
-                f"--tflops {flags.tflops:g}: 10^12 FLOP/s, above 0"
+                f"--tflops {flags.tflops:g}: must be more than 0 and less than "
+                f"{MOST_TERAFLOPS:,.0f} TFLOP/s (10^12 FLOP/s)"
                 + (shown if flags.tflops > 0 else "")
             )
         return flags.tflops * 1e12, "one machine" if gpus == 0 else "one GPU", flags.memory
     if gpus == 0:
-        raise UsageError("how fast is a machine without GPU?", hint="--tflops 0.2, as measured")
+        raise UsageError(
+            "--gpus 0 needs the speed of the machine",
+            hint="add its measured speed in TFLOP/s: --tflops 0.2",
+        )
     name = flags.gpu or "a100"
     kind = GPUS[name]
     rate = kind.single if dtype == "fp32" else kind.half
@@ -195,53 +221,57 @@ def _rate(gpus: int, flags: GPUFlags, dtype: str) -> tuple[float, str, float | N
 
 
 def _batch(config: GPTConfig, flags: StepFlags) -> tuple[int, int]:
-    """Tokens at once and tokens of a text; a batch is of whole texts."""
+    """The batch size and the sequence length in tokens; a batch holds whole sequences."""
     length = config.max_length if flags.length is None else flags.length
     if length < 1:
-        raise UsageError(f"--length {length}: at least 1")
+        raise UsageError(f"--length {length}: must be at least 1")
     if config.positions == "learned" and length > config.max_length:
-        raise UsageError(f"--length {length}: the table of positions ends at {config.max_length}")
+        raise UsageError(
+            f"--length {length}: this size has learned positions for at most {config.max_length} "
+            "tokens"
+        )
     batch = length if flags.batch is None else flags.batch
     if batch < 1 or batch % length:
         low = max(1, batch // length) * length
         raise UsageError(
-            f"--batch {batch}: must be whole texts of {length} tokens",
+            f"--batch {batch}: must be a multiple of the sequence length, {length} tokens",
             hint=f"--batch {low} or {low + length}",
         )
     return batch, length
 
 
 def _costs(sheet: Sheet) -> list[str]:
-    """Parameters, FLOPs and tokens, a line each."""
+    """Lines on parameters, FLOPs, tokens and time."""
     from headway.models.budget import CHINCHILLA, PAPERS
     from headway.models.cost import formula_parameters, parameters
 
     count, work = parameters(sheet.config), _work(sheet)
     c, paper = sheet.config, PAPERS.get(sheet.size)
-    said = f" (the paper says {_short(paper)})" if paper else ""
-    best = f"; {CHINCHILLA} would be {CHINCHILLA * count.total:.3g}"
+    published = f" (published: {short_number(paper)})" if paper else ""
+    best = f"; {CHINCHILLA} per parameter would be {CHINCHILLA * count.total:.3g}"
     best = "" if sheet.tokens == CHINCHILLA * count.total else best
     return [
-        f"{sheet.size}: {c.num_layers} layers, {c.model_dim} wide, {c.num_heads} heads of "
-        f"{c.head_width}, vocabulary {c.vocabulary:,}, texts of {sheet.length:,} tokens",
-        f"parameters  {count.total:,}{said}",
-        f"            {formula_parameters(c):,} by the formula; {count.multiplied:,} multiply (N)",
-        f"a token     {work['forward']:.3g} FLOPs forward, {work['training']:.3g} in training, "
-        f"{work['attention_share']:.1%} of them attention's scores and sums",
-        f"tokens      {sheet.tokens:.3g}, {sheet.tokens / count.total:.3g} a parameter{best}",
-        f"training    {work['total']:.3g} FLOPs; {work['six_n']:.3g} without attention's (6 N)",
+        f"{sheet.size}: {c.num_layers} layers, width {c.model_dim}, {c.num_heads} heads of width "
+        f"{c.head_width}, vocabulary size {c.vocabulary:,}, sequences of {sheet.length:,} tokens",
+        f"parameters  {count.total:,}{published}",
+        f"            {formula_parameters(c):,} by the formula; {count.multiplied:,} in matrix "
+        "products (N)",
+        f"per token   {work['forward']:.3g} FLOPs forward, {work['training']:.3g} in training, "
+        f"{work['attention_share']:.1%} of them in attention scores and weighted sums",
+        f"tokens      {sheet.tokens:.3g}, {sheet.tokens / count.total:.3g} per parameter{best}",
+        f"training    {work['total']:.3g} FLOPs; {work['six_n']:.3g} without attention (6 N)",
         f"time        {_time(sheet, work)}",
     ]
 
 
 def _time(sheet: Sheet, work: dict[str, float | int]) -> str:
-    """On what, and how long."""
+    """The line on the devices and the training time."""
     start = f"{sheet.rated} at {sheet.rate / 1e12:g} TFLOP/s x {sheet.mfu:g} (MFU): "
     if sheet.gpus == 0:
-        return start + _span(work["seconds"])
+        return start + time_span(work["seconds"])
     days = work["gpu_days"]
     spent = f"{days:,.0f}" if days >= 100 else f"{days:.3g}"
-    return f"{start}{spent} GPU-days, on {sheet.gpus:,} {_span(work['seconds'])}"
+    return f"{start}{spent} GPU-days, on {sheet.gpus:,} {time_span(work['seconds'])}"
 
 
 def _work(sheet: Sheet) -> dict[str, float | int]:
@@ -276,35 +306,35 @@ def _memory_of(sheet: Sheet, way: Split) -> Memory:
 
 
 def _memory_table(sheet: Sheet) -> list[str]:
-    """GB on one device, a line for each way to split."""
+    """A table of the GB on one device, with a line for each way to split the model."""
     kinds = ["parameters", "gradients", "optimizer", "gathered", "activations", "total"]
     fits = [f"fits {sheet.room:g}"] if sheet.room else []
-    rows = [[f"GB on each, {sheet.batch:,} tokens", *kinds, *fits]]
+    rows = [[f"GB per device, {sheet.batch:,} tokens", *kinds, *fits]]
     for way in sheet.ways:
-        found = _memory_of(sheet, way)
-        sizes = [*vars(found).values(), found.total]
-        answer = ["yes" if found.total <= sheet.room * 1e9 else "no"] if sheet.room else []
-        rows.append([str(way), *map(_gigabytes, sizes), *answer])
-    return _aligned(rows)
+        memory = _memory_of(sheet, way)
+        sizes = [*vars(memory).values(), memory.total]
+        fits_or_not = ["yes" if memory.total <= sheet.room * 1e9 else "no"] if sheet.room else []
+        rows.append([str(way), *map(gigabytes, sizes), *fits_or_not])
+    return aligned(rows)
 
 
 RECOMPUTED: tuple[tuple[str, bool, Recompute], ...] = (
-    ("all kept", False, "none"),
-    ("scores not held (flash, or selective)", True, "none"),
-    ("full recomputation, scores held", False, "full"),
+    ("all stored", False, "none"),
+    ("scores not stored (flash, or selective)", True, "none"),
+    ("full recomputation, scores stored", False, "full"),
     ("full recomputation, flash", True, "full"),
 )
 
 
 def _activation_table(sheet: Sheet) -> list[str]:
-    """GB of activations, a line for each way to hold fewer of them."""
+    """A table of the GB of activations, with a line for each way to store fewer of them."""
     from headway.models.budget import PRECISIONS
     from headway.models.cost import activation_bytes
 
     sizes = sorted({way.tensor for way in sheet.ways})
     rows = [["GB of activations", *(f"tensor {k}" if k > 1 else "whole" for k in sizes)]]
     for name, flash, recompute in RECOMPUTED:
-        found = (
+        bytes_by_size = (
             activation_bytes(
                 *(sheet.config, sheet.batch, sheet.length),
                 element=PRECISIONS[sheet.step.dtype].element,
@@ -314,37 +344,39 @@ def _activation_table(sheet: Sheet) -> list[str]:
             )
             for size in sizes
         )
-        rows.append([name, *map(_gigabytes, found)])
-    return _aligned(rows)
+        rows.append([name, *map(gigabytes, bytes_by_size)])
+    return aligned(rows)
 
 
 def _notes(sheet: Sheet) -> list[str]:
     from headway.models.budget import CHINCHILLA
 
     notes = [
-        f"Numbers in {sheet.step.dtype}, AdamW. Not counted: communication, what the allocator "
-        "loses, logits (the loss makes them in pieces).",
+        f"Dtype {sheet.step.dtype}, AdamW. Not counted: communication, memory fragmentation, "
+        "logits (the loss computes them in chunks).",
     ]
     if sheet.step.recompute != "none":
-        notes.append("Recomputing takes time that MFU does not count: lower --mfu for it.")
+        notes.append("Recomputation takes time that MFU does not count: lower --mfu to include it.")
     if sheet.room and not any(
         _memory_of(sheet, way).total <= sheet.room * 1e9 for way in sheet.ways
     ):
-        notes.append("None fits: --recompute full, --batch smaller, --tensor, or more --gpus.")
-    return [*notes, f"{CHINCHILLA} tokens a parameter: Hoffmann et al. 2022. More: docs/plan.md"]
+        notes.append(
+            "No split fits: use --recompute full, a smaller --batch, --tensor or more --gpus."
+        )
+    return [*notes, f"{CHINCHILLA} tokens per parameter: Hoffmann et al. 2022. More: docs/plan.md"]
 
 
-def _facts(sheet: Sheet) -> dict[str, Any]:
-    """The same for a program, in bytes and seconds."""
+def _as_dict(sheet: Sheet) -> dict[str, Any]:
+    """The same quantities for a program, in bytes and seconds."""
     from headway.models.budget import CHINCHILLA, PAPERS
     from headway.models.cost import formula_parameters, parameters
 
     count = parameters(sheet.config)
     ways = []
     for way in sheet.ways:
-        found = _memory_of(sheet, way)
-        fits = None if sheet.room is None else found.total <= sheet.room * 1e9
-        ways.append({**vars(way), **vars(found), "total": found.total, "fits": fits})
+        memory = _memory_of(sheet, way)
+        fits = None if sheet.room is None else memory.total <= sheet.room * 1e9
+        ways.append({**vars(way), **vars(memory), "total": memory.total, "fits": fits})
     return {
         **{"size": sheet.size, "gpus": sheet.gpus, "length": sheet.length, "batch": sheet.batch},
         **{"parameters": vars(count), "formula": formula_parameters(sheet.config)},
@@ -355,33 +387,3 @@ def _facts(sheet: Sheet) -> dict[str, Any]:
         "flops": _work(sheet),
         "ways": ways,
     }
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """The first column to the left, numbers to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(
-            cell.rjust(width) if place else cell.ljust(width)
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in rows
-    ]
-
-
-def _gigabytes(size: int) -> str:
-    return f"{size / 1e9:,.2f}" if size < 1e11 else f"{size / 1e9:,.0f}"
-
-
-def _short(number: float) -> str:
-    """175 B, 1542 M."""
-    millions = number / 1e6
-    return f"{millions:g} M" if number < 1.6e9 else f"{number / 1e9:g} B"
-
-
-def _span(seconds: float) -> str:
-    """A time in the unit that a person would use."""
-    for unit, length in (("days", 86_400), ("hours", 3600), ("minutes", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:,.1f} {unit}"
-    return f"{seconds:.1f} seconds"

@@ -1,4 +1,4 @@
-"""What a person sees while a model trains: a bar on a terminal, lines in a pipe."""
+"""The progress of training on standard error: a bar on a terminal, lines in a pipe."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from headway.cli.console import talk
 from headway.cli.numbers import TITLES, best_of, metrics, written
 
-LINE_SECONDS = 10.0  # in a pipe: at most one line in so many seconds between evaluations
+LINE_SECONDS = 10.0  # least time between two progress lines in a pipe
 
 
 class Screen:
-    """Listens to a run's events and observes its steps."""
+    """A listener of the events of a run and an observer of its steps."""
 
     def __init__(self, quiet: bool = False) -> None:
         self.quiet = quiet
@@ -41,7 +41,7 @@ class Screen:
             self.progress = None
 
     def after_step(self, run: Any, report: Any) -> None:
-        """Observer: move the bar, or now and then print a line."""
+        """Observe a step: move the bar, or print a line every few seconds."""
         self.recent.append((report.seconds, report.targets, report.loss))
         self.training += report.seconds
         if self.quiet:
@@ -61,11 +61,11 @@ class Screen:
             )
 
     def _eta(self, step: int, seconds: float) -> float:
-        """Median of the last steps, with the share of time that evaluation takes on top."""
+        """Remaining seconds: median step time, scaled by the time that evaluations add."""
         median = statistics.median(s for s, _, _ in self.recent)
         with_evaluation = 1 + self.evaluating / max(self.training, 1e-9)
-        left = min(median * (self.steps - step), self.limit - seconds)
-        return max(0.0, left) * with_evaluation
+        remaining = min(median * (self.steps - step), self.limit - seconds)
+        return max(0.0, remaining) * with_evaluation
 
     def _move_bar(self, step: int, text: str, eta: float) -> None:
         if self.progress is None:
@@ -85,11 +85,11 @@ class Screen:
             )
 
     def _on_tokenizer(self, event: Mapping[str, Any]) -> None:
-        talk.print(f"tokenizer {event['pieces']:,} pieces ({event['how']})")
+        talk.print(f"tokenizer vocabulary size {event['pieces']:,} ({event['how']})")
 
     def _on_vocabulary(self, event: Mapping[str, Any]) -> None:
-        how = " (reused)" if event.get("reused") else f", each at least {event['min_count']} times"
-        talk.print(f"words     {event['words']:,} different ones{how}")
+        how = " (reused)" if event.get("reused") else f", minimum count {event['min_count']}"
+        talk.print(f"words     vocabulary size {event['words']:,}{how}")
 
     def _on_prepared(self, event: Mapping[str, Any]) -> None:
         reasons = {k: v for k, v in event.get("skipped", {}).items() if v}
@@ -114,7 +114,7 @@ class Screen:
         limit = f" or {event['time']}" if event["time"] else ""
         talk.print(
             f"plan      {event['steps']:,} steps{limit} · batches of {event['batches']} · "
-            f"{event['batches_an_epoch']:,} batches an epoch · seed {event['seed']}"
+            f"{event['batches_an_epoch']:,} batches per epoch · seed {event['seed']}"
         )
         talk.print(f"machine   {event['machine']}")
 

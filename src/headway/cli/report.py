@@ -1,4 +1,4 @@
-"""`headway report`: how a run went, as one page."""
+"""`headway report`: the report of a training run, as one HTML page."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from headway.cli.console import talk
 
 
 def report(run: Path, /, *, output: Path | None = None) -> None:
-    """Write the report of a run: curves, samples, attention over time, settings.
+    """Write the report of a run: curves, samples, attention during training, settings.
 
-    Training writes it at its end; this writes it anew, while the run goes on or after.
+    Training writes the report at its end. This command writes it again, also during training.
 
     Parameters
     ----------
     run
         A run folder.
     output
-        Another file than report.html in the run folder; it must not be there yet.
+        New HTML file. If unset, report.html in the run folder, which is replaced.
     """
     from headway.inspection.page import write_page
     from headway.runs.report import report_of, write_report

@@ -1,4 +1,4 @@
-"""`headway runs`: what has been trained here."""
+"""`headway runs`: lists runs and shows one."""
 
 from __future__ import annotations
 
@@ -22,73 +22,74 @@ def ls(folder: Path = Path("runs"), /, *, json: bool = False) -> None:
     Parameters
     ----------
     folder
-        Where the run folders are.
+        Folder that contains the run folders.
     json
-        One JSON object a line.
+        Print one JSON object per line.
     """
-    places = [path.parent for path in folder.glob("*/run.yaml")] if folder.is_dir() else []
-    if not places:
+    folders = [path.parent for path in folder.glob("*/run.yaml")] if folder.is_dir() else []
+    if not folders:
         talk.print(f"no runs in {folder}/ yet. Start one: headway demo")
-    for place in sorted(places, key=lambda p: -(p / "run.yaml").stat().st_mtime):
-        facts = _summary(place)
+    for run in sorted(folders, key=lambda path: -(path / "run.yaml").stat().st_mtime):
+        summary = _summary(run)
         if json:
-            data_json(facts)
+            data_json(summary)
             continue
-        best = "-" if facts["best"] is None else best_of(facts["metric"], facts["best"])
-        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(facts["changed"]))
-        data(
-            f"{facts['name']:<28} {facts['recipe']:<20} step {facts['step']:>7,}  {best:<14} {when}"
-        )
+        best = "-" if summary["best"] is None else best_of(summary["metric"], summary["best"])
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(summary["changed"]))
+        state = f"step {summary['step']:>7,}  {best:<14} {when}"
+        data(f"{summary['name']:<28} {summary['recipe']:<20} {state}")
 
 
 @runs_app.command
-def show(place: Path, /, *, json: bool = False) -> None:
-    """Show one run: its state, its evaluations, its configuration.
+def show(run: Path, /, *, json: bool = False) -> None:
+    """Show the state, the evaluations and the configuration of one run.
 
     Parameters
     ----------
-    place
-        The run folder.
+    run
+        A run folder.
     json
-        One JSON object.
+        Print one JSON object.
     """
     from headway.config_files import read_yaml
     from headway.training import read_metrics
 
-    if not (place / "run.yaml").is_file():
-        raise UsageError(f"{place} is not a run folder", hint="headway runs ls lists them")
-    evaluations = read_metrics(place / "metrics.jsonl", "valid")
+    if not (run / "run.yaml").is_file():
+        raise UsageError(
+            f"{run} is not a run folder: it has no run.yaml", hint="headway runs ls lists all runs"
+        )
+    evaluations = read_metrics(run / "metrics.jsonl", "valid")
     if json:
-        config = read_yaml(place / "run.yaml")
-        data_json({**_summary(place), "evaluations": evaluations, "config": config})
+        config = read_yaml(run / "run.yaml")
+        data_json({**_summary(run), "evaluations": evaluations, "config": config})
         return
-    facts = _summary(place)
-    data(f"{facts['name']}  ({facts['recipe']})  step {facts['step']:,}  {facts['state']}")
+    summary = _summary(run)
+    data(f"{summary['name']}  ({summary['recipe']})  step {summary['step']:,}  {summary['state']}")
     for row in evaluations:
         star = "  ★ best so far" if row["is_best"] else ""
         numbers = "  ".join(
             f"{TITLES.get(n, n)} {written(n, v):>5}" for n, v in metrics(row).items()
         )
         data(f"  step {row['step']:>7,}  {numbers}{star}")
-    data((place / "run.yaml").read_text(encoding="utf-8").rstrip())
+    data((run / "run.yaml").read_text(encoding="utf-8").rstrip())
 
 
-def _summary(place: Path) -> dict[str, Any]:
+def _summary(run: Path) -> dict[str, Any]:
     from headway.config_files import read_yaml
     from headway.training import read_metrics
 
-    config = read_yaml(place / "run.yaml")
-    log = place / "metrics.jsonl"
+    config = read_yaml(run / "run.yaml")
+    log = run / "metrics.jsonl"
     metric = config.get("evaluation.metric", "bleu")
     best = [row[metric] for row in read_metrics(log, "valid") if row["is_best"]]
     steps = [row["step"] for row in read_metrics(log, "train")]
     finished = read_metrics(log, "finished")
     return {
-        "name": str(place),
+        "name": str(run),
         "recipe": config.get("recipe"),
         "step": max([*steps, *(row["step"] for row in finished)], default=0),
         "metric": metric,
         "best": best[-1] if best else None,
         "state": finished[-1]["stop"] if finished else "not finished",
-        "changed": (log if log.exists() else place / "run.yaml").stat().st_mtime,
+        "changed": (log if log.exists() else run / "run.yaml").stat().st_mtime,
     }

@@ -1,4 +1,4 @@
-"""`headway similar`: which texts mean most nearly the same."""
+"""`headway similar`: semantic search, the texts most similar to a query."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from headway.machine import Machine
     from headway.shapes import Float, Tensor
 
-SAME = 0.999  # cosine of a text's vector with the one that another number type gives it
+SAME = 0.999  # least cosine of two vectors of one text that were computed in different dtypes
 
 
 def similar(
@@ -30,51 +30,51 @@ def similar(
     json: bool = False,
     machine: MachineFlags = ON_THIS_MACHINE,
 ) -> None:
-    """Find the texts nearest to a query: headway similar RUN "..." texts.txt.
+    """Find the texts most similar to a query: headway similar RUN "..." texts.txt.
 
-    A line each, the nearest first: cosine, tab, text. What `headway embed --output vectors.npz`
-    wrote is searched without reading the texts again.
+    Prints one line per text, the most similar first: cosine, tab, text. A file of vectors that
+    `headway embed --output vectors.npz` wrote is searched without embedding its texts again.
 
     Parameters
     ----------
     run
         A run folder or a model folder.
     query
-        A text.
+        The text to compare with.
     texts
-        Files (a text a line, or .tsv, .csv, .jsonl), or texts themselves; without any, standard
-        input is read line by line. Or one .npz of vectors.
+        Texts, files of texts (one text per line, or .tsv, .csv, .jsonl), or one .npz file of
+        vectors. Without any, standard input is read, one text per line.
     top
-        So many of them.
+        Number of texts to print.
     column
-        Name of the column (or key) that holds the text.
+        Column (or JSON key) of the text.
     json
-        One JSON object a line.
+        Print one JSON object per line.
     """
     from headway.bundle import TextEmbedding
     from headway.tasks.opening import other_kind
 
-    place = machine.prepare()
-    bundle = place.load(run)
+    loader = machine.prepare()
+    bundle = loader.load(run)
     if not isinstance(bundle, TextEmbedding):
         raise other_kind(bundle, run, "text encoder")
-    if any(Path(thing).suffix == ARRAYS for thing in texts):
-        found, cosines = _searched(bundle, query, texts, place)
+    if any(Path(text).suffix == ARRAYS for text in texts):
+        candidates, cosines = _searched(bundle, query, texts, loader)
     else:
-        found = list(dict.fromkeys(gather(texts, column).texts))
-        cosines = vectors_of(bundle, found, place) @ vectors_of(bundle, [query], place)[0]
-    best = cosines.topk(min(top, len(found)))
+        candidates = list(dict.fromkeys(gather(texts, column).texts))
+        cosines = vectors_of(bundle, candidates, loader) @ vectors_of(bundle, [query], loader)[0]
+    best = cosines.topk(min(top, len(candidates)))
     for cosine, i in zip(best.values.tolist(), best.indices.tolist(), strict=True):
         if json:
-            data_json({"text": found[i], "cosine": round(cosine, 4)})
+            data_json({"text": candidates[i], "cosine": round(cosine, 4)})
         else:
-            data(f"{cosine:.3f}\t{' '.join(found[i].split())}")
+            data(f"{cosine:.3f}\t{' '.join(candidates[i].split())}")
 
 
 def _searched(
-    bundle: TextEmbedding, query: str, texts: Sequence[str], place: Machine
+    bundle: TextEmbedding, query: str, texts: Sequence[str], machine: Machine
 ) -> tuple[list[str], Float[Tensor, " N"]]:
-    """The texts of a file of vectors, each once, and their cosines with the query."""
+    """The distinct texts of a file of vectors, and their cosines with the query."""
     import torch
     import torch.nn.functional as F
 
@@ -83,29 +83,29 @@ def _searched(
 
     if len(texts) > 1:
         raise UsageError(
-            f"{len(texts)} things to search, one of them vectors", hint="the .npz alone"
+            "a file of vectors (.npz) cannot be combined with other texts",
+            hint="name only the .npz file",
         )
     path = Path(texts[0])
     if not path.is_file():
         raise UsageError("no such file", str(path), "check the path")
     stored = read_vectors(path)
     if not stored.texts:
-        raise DataError("there is no text", str(path))
+        raise DataError("the file has no texts", str(path))
     first: dict[str, int] = {}
     for i, text in enumerate(stored.texts):
         first.setdefault(text, i)
     rows = list(first.values())
     vectors = F.normalize(torch.from_numpy(stored.vectors[rows]), dim=-1)
-    # the file does not say how its vectors were pooled: its first text is read again
-    for pooling in sorted(get_args(Pooling), key=lambda each: each != bundle.pooling):
-        again, asked = vectors_of(bundle, [stored.texts[rows[0]], query], place, pooling)
+    # the file does not save the pooling: its first text is embedded again to find it
+    for pooling in sorted(get_args(Pooling), key=lambda name: name != bundle.pooling):
+        again, of_query = vectors_of(bundle, [stored.texts[rows[0]], query], machine, pooling)
         if len(again) == vectors.shape[1] and float(again @ vectors[0]) > SAME:
             if pooling != bundle.pooling:
-                kind = "means" if pooling == "mean" else "the vectors of [CLS]"
-                talk.print(f"searched  by {kind}, as those in the file are")
-            return [stored.texts[i] for i in rows], vectors @ asked
+                talk.print(f"searched  with pooling {pooling}, like the vectors of the file")
+            return [stored.texts[i] for i in rows], vectors @ of_query
     raise DataError(
-        "the vectors are not this model's: it gives the first text another one",
+        "the vectors were computed by another model: this one embeds the first text differently",
         str(path),
-        "search with the model that wrote them, or write them anew: headway embed RUN TEXTS",
+        "search with the model that wrote the file, or write it again: headway embed RUN TEXTS",
     )

@@ -1,4 +1,4 @@
-"""Texts that a person names: words of the command line, files of them, standard input."""
+"""Texts from the command line, from files, or from standard input."""
 
 from __future__ import annotations
 
@@ -12,78 +12,84 @@ from headway.errors import DataError, UsageError
 
 PLAIN = (".txt", ".md")
 ARRAYS = ".npz"
-BY_FILE = "file"  # a label: in which of several plain files a text stands
+BY_FILE = "file"  # the value of --label that labels a text by the name of its plain text file
 
 
 @dataclass(frozen=True)
 class Texts:
-    """labels: what each text is, None where nobody asked."""
+    """Texts, and their labels if they were requested."""
 
     texts: list[str]
     labels: list[str] | None
 
 
-def gather(things: Sequence[str], column: str = "text", label: str | None = None) -> Texts:
-    """What `things` are: a file's texts where one of that name is there, else a text itself.
+def gather(arguments: Sequence[str], column: str = "text", label: str | None = None) -> Texts:
+    """The texts that the arguments name, with their labels if `label` is set.
 
-    A plain file holds one text a line, and with the label "file" these are of its name; tables and
-    .jsonl hold them in `column`, and what they are in `label`. Blank lines are left out. Without
-    things standard input is read. UsageError for what looks like a file and is not there, DataError
-    where there is no text at all.
+    An argument is the path of a file if that exists, else a text. A plain file has one text per
+    line, and the label "file" is its name. Tables and .jsonl have texts in `column` and labels in
+    `label`. Blank lines are skipped. Without arguments, standard input is read. UsageError for the
+    name of a file that does not exist, DataError if there is no text.
     """
     from headway.data.formats import TABLES, ending
 
-    found: list[tuple[str, str | None]] = []
-    for thing in things:
-        path = Path(thing)
-        if _is_file(thing) and ending(path) == ARRAYS:
+    labelled: list[tuple[str, str | None]] = []
+    for argument in arguments:
+        path = Path(argument)
+        if _is_file(argument) and ending(path) == ARRAYS:
             raise UsageError(
-                "arrays, not texts", thing, "headway similar RUN QUERY searches vectors"
+                "an .npz file has vectors, not texts",
+                argument,
+                "headway similar RUN QUERY searches vectors",
             )
-        if _is_file(thing):
+        if _is_file(argument):
             rows = _rows(path, column, label)
             talk.print(f"read      {path}: {len(rows):,} texts", markup=False)
-            found += rows
-        elif ending(path) in (*TABLES, *PLAIN) and not any(c.isspace() for c in thing):
-            raise UsageError("no such file", thing, "check the path")
+            labelled += rows
+        elif ending(path) in (*TABLES, *PLAIN) and not any(c.isspace() for c in argument):
+            raise UsageError("no such file", argument, "check the path")
         else:
-            found.append((thing, None))
-    if not things:
-        found = [(line.strip(), None) for line in standard_input("text") if line.strip()]
-    if not found:
-        raise DataError("there is no text", ", ".join(things) or "standard input")
-    if label is not None and any(each is None for _, each in found):
+            labelled.append((argument, None))
+    if not arguments:
+        labelled = [(line.strip(), None) for line in standard_input("text") if line.strip()]
+    if not labelled:
+        raise DataError("no text found", ", ".join(arguments) or "standard input")
+    if label is not None and any(text_label is None for _, text_label in labelled):
         raise UsageError(
-            f"--label {label}: not all texts have one",
-            hint="labels stand in tables and .jsonl; --label file takes the names of files",
+            f"--label {label}: some texts have no label",
+            hint="labels are read from tables and .jsonl; --label file uses file names",
         )
-    labels = None if label is None else [str(each) for _, each in found]
-    return Texts([text for text, _ in found], labels)
+    labels = None if label is None else [str(text_label) for _, text_label in labelled]
+    return Texts([text for text, _ in labelled], labels)
 
 
-def _is_file(thing: str) -> bool:
+def _is_file(argument: str) -> bool:
     try:
-        return Path(thing).is_file()
-    except (OSError, ValueError):  # a long text is no name
+        return Path(argument).is_file()
+    except (OSError, ValueError):  # a long text cannot be a file name
         return False
 
 
 def _rows(path: Path, column: str, label: str | None) -> list[tuple[str, str | None]]:
-    """The texts of one file."""
+    """The texts of one file, with their labels or None."""
     from headway.data.formats import TABLES, ending, read_lines, read_rows, text_of
 
     if ending(path) not in TABLES:
         kind = path.name if label == BY_FILE else None
         return [(line.strip(), kind) for line in read_lines(path) if line.strip()]
     columns = {column: "--column", **({} if label is None else {label: "--label"})}
-    found: list[tuple[str, str | None]] = []
+    labelled: list[tuple[str, str | None]] = []
     for number, row in read_rows(path, columns):
         where = f"{path}:{number}"
         kind = None
         if label is not None:
             value = row.get(label)
             if isinstance(value, bool) or not isinstance(value, str | int | float):
-                raise DataError(f"{label!r} is no text or number", where, "fill it in")
+                raise DataError(
+                    f"column {label!r} must be a text or a number, not {value!r}",
+                    where,
+                    "fill it in",
+                )
             kind = str(value).strip()
-        found.append((text_of(row, column, where), kind))
-    return found
+        labelled.append((text_of(row, column, where), kind))
+    return labelled

@@ -1,4 +1,4 @@
-"""`headway train`: a recipe, your data, and whatever you want different."""
+"""`headway train`: trains a recipe on your data, with the settings that you change."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ SHORT = {
     "fast": "machine.fast",
     "compile": "machine.compile",
 }
-"""Flags that everybody needs, and the settings they stand for."""
+"""Short names of the most used settings."""
 
 
 def train(
@@ -56,37 +56,38 @@ def train(
     json: bool = False,
     quiet: Annotated[bool, Parameter(name=["--quiet", "-q"])] = False,
 ) -> None:
-    """Train a model, or go on training it: headway train RECIPE [DATA] [--SETTING VALUE ...].
+    """Train a model or resume a run: headway train RECIPE [DATA] [--SETTING VALUE ...].
 
-    RECIPE is one of the recipes below, or a task, whose first recipe is taken. DATA is what it
-    trains on: plain files or .gz (headway train RECIPE --help says which). --from MODEL starts from
-    another model, --teacher MODEL distils one. Every setting is a flag: --model.size small
-    --optimizer.lr 1e-3 --steps 2000.
+    RECIPE is one of the recipes below, or a task, which selects its first recipe. DATA is the
+    training data, in plain files or .gz; headway train RECIPE --help shows the format. --from MODEL
+    initialises from another model (fine-tuning), --teacher MODEL distils a student from a teacher.
+    Every setting is a flag: --model.size small --optimizer.lr 1e-3 --steps 2000.
 
-    A run of the same name and configuration is continued where it stopped.
+    A run of the same name and configuration is resumed from its last checkpoint.
 
     Parameters
     ----------
     run
-        Name of the run; its folder is runs/NAME.
+        Name of the run; its folder is runs/NAME. If unset, the name of the recipe.
     resume
-        Go on with this run folder; settings given beside it replace the run's and are noted.
+        Run folder to resume. Settings on the command line replace those of the run; the changes
+        are recorded in its run.yaml.
     config
-        A YAML file of settings; flags win over it.
+        YAML file of settings; flags override it.
     dry_run
         Train and evaluate a few batches, and report the memory and time that the run would need.
     json
-        The outcome as one JSON object on standard output.
+        Print the outcome as one JSON object on standard output.
     quiet
-        Say nothing while training.
+        Show no progress.
     """
-    things, flags = split_words(words)
+    arguments, flags = split_words(words)
     layers: list[tuple[str, Any]] = [] if config is None else [(str(config), read_yaml(config))]
     layers.append((COMMAND_LINE, flags))
     if resume is not None:
-        settings, folder, history = _resumed(resume, things, layers)
+        settings, folder, history = _resumed(resume, arguments, layers)
     else:
-        settings, folder, history = _new(run, things, layers)
+        settings, folder, history = _new(run, arguments, layers)
     if dry_run:
         _try_out(settings)
         return
@@ -100,7 +101,7 @@ def _say_what_is_next(outcome: Outcome, settings: AnyRunConfig, quiet: bool) -> 
     from headway.tasks.task import Derived
 
     if outcome.stop == "interrupted":
-        talk.print(f"saved     go on with: {program()} train --resume {outcome.folder}")
+        talk.print(f"saved     resume with: {program()} train --resume {outcome.folder}")
         raise SystemExit(130)
     task = task_of_config(settings)
     commands = task.commands_after(settings) if isinstance(task, Derived) else task.next_commands
@@ -110,27 +111,31 @@ def _say_what_is_next(outcome: Outcome, settings: AnyRunConfig, quiet: bool) -> 
 
 
 def _new(
-    run: str | None, things: Sequence[str], layers: Sequence[tuple[str, Any]]
+    run: str | None, words: Sequence[str], layers: Sequence[tuple[str, Any]]
 ) -> tuple[AnyRunConfig, Path, list[str]]:
     from headway.runs import amended, recipe
 
-    if not things:
-        raise UsageError("which recipe?", hint="headway train translate DATA; or headway demo")
-    settings = recipe(things[0], *layers)
+    if not words:
+        raise UsageError(
+            "the recipe is missing", hint="headway train translate DATA; or headway demo"
+        )
+    settings = recipe(words[0], *layers)
     takes_many = isinstance(settings.data.train, tuple)
-    if len(things) > 2 and not takes_many:
-        raise UsageError(f"what is {things[2]!r}? There is a recipe and one DATA")
-    if len(things) >= 2:
-        data = things[1:] if takes_many else things[1]
+    if len(words) > 2 and not takes_many:
+        raise UsageError(
+            f"unexpected argument {words[2]!r}: expected a recipe and one path of training data"
+        )
+    if len(words) >= 2:
+        data = words[1:] if takes_many else words[1]
         settings = amended(settings, (COMMAND_LINE, {"data.train": data}))
     folder = run_folder(run or settings.name)
     return settings, folder, _history(folder, settings)
 
 
 def run_folder(name: str) -> Path:
-    """runs/NAME."""
+    """The folder of a run, runs/NAME. UsageError if the name cannot be a folder name."""
     if not name.strip(".") or Path(name).name != name:
-        raise UsageError(f"run {name!r}: a name, not a path; the folder is runs/NAME")
+        raise UsageError(f"--run {name!r}: must be a name, not a path; the folder is runs/NAME")
     check_name(name, "--run")
     return Path("runs") / name
 
@@ -138,22 +143,22 @@ def run_folder(name: str) -> Path:
 def split_words(
     words: Sequence[str], short: Mapping[str, str] = SHORT
 ) -> tuple[list[str], dict[str, Any]]:
-    """Things without dashes, and settings: --a.b VALUE, --a.b=VALUE, or --a.b alone for true."""
-    things: list[str] = []
+    """The arguments without dashes, and the settings: --a.b VALUE, --a.b=VALUE or --a.b (true)."""
+    arguments: list[str] = []
     flags: dict[str, Any] = {}
     rest = list(words)
     while rest:
         word = rest.pop(0)
         if not word.startswith("--"):
             if word.startswith("-") and len(word) > 1:
-                raise UsageError(f"unknown option {word}", hint="--help lists them all")
-            things.append(word)
+                raise UsageError(f"unknown option {word}", hint="--help lists all options")
+            arguments.append(word)
             continue
         name, equals, value = word.removeprefix("--").partition("=")
         if not equals:
             value = rest.pop(0) if rest and not rest[0].startswith("--") else "true"
         flags[short.get(name, name.replace("-", "_"))] = value
-    return things, flags
+    return arguments, flags
 
 
 def run_training(
@@ -165,17 +170,17 @@ def run_training(
     quiet: bool = False,
     dry_run: DryRun | None = None,
 ) -> Outcome:
-    """Train with the screen on."""
+    """Train a run and show its progress on standard error."""
     from headway.runs import train as train_run
 
     screen = Screen(quiet)
-    every = [screen, *observers]
+    all_observers = [screen, *observers]
     try:
         return train_run(
             settings,
             folder,
             listeners=[screen],
-            observers=every,
+            observers=all_observers,
             history=history,
             dry_run=dry_run,
         )
@@ -184,7 +189,7 @@ def run_training(
 
 
 def _history(folder: Path, settings: AnyRunConfig) -> list[str]:
-    """Refuse to continue a run that was configured differently; else keep its notes."""
+    """The notes of the run in a folder. UsageError if it was configured differently."""
     from headway.runs import check_same
 
     check_same(folder, settings)
@@ -199,24 +204,27 @@ def _notes(folder: Path) -> list[str]:
 
 
 def _resumed(
-    folder: Path, things: Sequence[str], layers: Sequence[tuple[str, Any]]
+    folder: Path, words: Sequence[str], layers: Sequence[tuple[str, Any]]
 ) -> tuple[AnyRunConfig, Path, list[str]]:
     from headway.runs import amended, saved
     from headway.settings import differences
 
-    if things:
-        raise UsageError(f"--resume takes the run's own recipe and data: leave out {things[0]!r}")
+    if words:
+        raise UsageError(
+            f"unexpected argument {words[0]!r}: --resume uses the recipe and data of the run",
+            hint="leave it out",
+        )
     before = saved(folder)
     settings = amended(before, *layers)
     history = _notes(folder)
     for key, old, new in differences(before, settings):
-        talk.print(f"          ! {key} was {old}, is {new} from here on", markup=False)
+        talk.print(f"          ! {key} changed from {old} to {new}", markup=False)
         history.append(f"{time.strftime('%Y-%m-%d %H:%M')} {key}: {old} -> {new}")
     return settings, folder, history
 
 
 def _try_out(settings: AnyRunConfig) -> None:
-    """A few real steps in a folder that is thrown away."""
+    """Run a few steps in a temporary folder, and report time and memory."""
     import resource
 
     from headway.runs import DryRun, saved
@@ -232,5 +240,5 @@ def _try_out(settings: AnyRunConfig) -> None:
     total = outcome.seconds / outcome.step * steps
     talk.print(
         f"dry run   about {total / 60:.0f} minutes for {steps:,} steps, without evaluations; "
-        f"{memory:.1f} GB of memory. Nothing was kept."
+        f"{memory:.1f} GB of memory. Nothing was saved."
     )

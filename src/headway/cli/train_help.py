@@ -1,4 +1,4 @@
-"""What `headway train --help` says after the flags: the recipes, or the settings of one."""
+"""The end of `headway train --help`: the recipes, or the settings of one recipe."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from headway.cli.console import data
 if TYPE_CHECKING:
     from headway.settings import Field
 
-COLUMN = 36  # where the meanings of settings begin
+COLUMN = 36  # where the help of a setting begins
 RECIPES_COLUMN = 22
 WIDEST = 110
 
 
 def show_help(words: Sequence[str]) -> None:
-    """The settings of the recipe or task among the words, grouped; else every recipe in a line. Of
-    a recipe whose settings follow from a teacher, those for --teacher."""
+    """Print the settings of the recipe or task that the words name, else one line per recipe.
+
+    For a recipe whose settings depend on a teacher, these are the settings for --teacher.
+    """
     from headway.cli.train import SHORT, split_words
     from headway.runs import RECIPES, recipe, resolved
     from headway.settings import COMMAND_LINE
@@ -31,8 +33,9 @@ def show_help(words: Sequence[str]) -> None:
         data("Recipes by task (headway train RECIPE --help lists the settings of one):")
         for task_name, recipes in tasks().items():
             data(f"\n{task_name}:")
-            for known in recipes:
-                data(_line(known, _first_sentence(RECIPES[known]), RECIPES_COLUMN))
+            for recipe_name in recipes:
+                help = _first_sentence(RECIPES[recipe_name])
+                data(_line(recipe_name, help, RECIPES_COLUMN))
         return
     make = RECIPES[str(resolved(name))]
     data(f"Recipe {resolved(name)}:")
@@ -44,16 +47,17 @@ def show_help(words: Sequence[str]) -> None:
 
 
 def settings_lines(config: Any) -> Iterator[str]:
-    """Every setting as a flag with its default and its meaning: the commonest first, then by
-    section."""
+    """Yield lines on every setting (flag, default, help): the most used first, then by section."""
     from headway.cli.train import SHORT
     from headway.settings import fields_of
 
     fields = fields_of(config)
     common = {key: flag for flag, key in SHORT.items() if key in fields}
-    yield "\nMost used, by their short names (DATA is --data.train):"
+    yield "\nMost used settings, by their short names (DATA is --data.train):"
     if sizes := type(config.model).sizes:
-        yield _line("--model SIZE", f"settings of the model together: {', '.join(sizes)}")
+        yield _line(
+            "--model SIZE", f"model size, which sets several model settings: {', '.join(sizes)}"
+        )
     for key, flag in common.items():
         yield _setting(flag, fields[key])
     section = ""
@@ -78,16 +82,16 @@ def _setting(flag: str, field: Field) -> str:
     return _line(f"--{flag.replace('_', '-')} {shown}".rstrip(), field.help + choices)
 
 
-def _line(name: str, meaning: str, column: int = COLUMN) -> str:
-    """The name, and the meaning in a column beside it, or below a longer name."""
+def _line(name: str, help: str, column: int = COLUMN) -> str:
+    """The name, and the help in a column beside it, or below a longer name."""
     width = min(WIDEST, shutil.get_terminal_size((WIDEST, 24)).columns)
-    lines = textwrap.wrap(meaning, max(30, width - column), break_on_hyphens=False) or [""]
+    lines = textwrap.wrap(help, max(30, width - column), break_on_hyphens=False) or [""]
     first = f"  {name}"
     beside = first.ljust(column) + lines.pop(0) if len(first) < column else first
     return "\n".join([beside, *(" " * column + line for line in lines)]).rstrip()
 
 
 def _first_sentence(make: Any) -> str:
-    """Of the docstring; all of its first paragraph's first sentence."""
+    """The first sentence of a docstring."""
     paragraph = " ".join((getdoc(make) or "").split("\n\n")[0].split())
     return paragraph.partition(". ")[0].rstrip(".") + "."

@@ -1,4 +1,4 @@
-"""The verbs of tasks, made from the registry and the tasks: inputs in, predictions out."""
+"""Commands that predict (`headway VERB RUN [INPUT ...]`), made from the registry of tasks."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 TEXT_FILES = (".txt", ".md", ".gz")
 TABLE, COLUMN = "file", "data_"
-"""The flag that names a table of inputs, and how the names begin of those that name its columns."""
+"""The flag of a table of inputs, and the prefix of the names of the flags of its columns."""
 
 
 def named_verb(verb: str) -> Callable[..., None]:
-    """The command before its tasks are imported: its name and its help."""
+    """A placeholder of the command with its name and help, before its tasks are imported."""
 
     def predict() -> None:
-        raise AssertionError(f"{verb} is called only after it was made by `verb_command`")
+        raise AssertionError("this placeholder must be replaced by `verb_command`")
 
     predict.__doc__ = _help(verb)
     predict.__name__ = verb
@@ -47,8 +47,8 @@ def named_verb(verb: str) -> Callable[..., None]:
 def verb_command(verb: str) -> Callable[..., None]:
     """The command `headway VERB RUN [INPUT ...]` of the tasks whose models predict under that name.
 
-    Its flags are the further fields of the tasks' inputs, and their options. Which task it is
-    follows from the model; a flag that only another task has is refused.
+    Its flags are the fields of the tasks' inputs after the first, and their options. The kind of
+    the model selects the task; UsageError for a flag that only other tasks have.
     """
     from headway.tasks.opening import check_kind
     from headway.tasks.task import TableReading
@@ -64,20 +64,20 @@ def verb_command(verb: str) -> Callable[..., None]:
         plot: Path | None = chosen.pop("plot", None)
         if plot is not None:
             check_new_file(plot)
-        place = machine.prepare()
-        bundle = place.load(run)
+        loader = machine.prepare()
+        bundle = loader.load(run)
         check_kind(bundle, run, *tasks)
         predicting, entry = tasks[bundle.kind], entries[bundle.kind]
         changed = {name: value for name, value in chosen.items() if value != flags[name].default}
-        table = _taken(changed) if isinstance(predicting, TableReading) else {}
+        table = _pop_table(changed) if isinstance(predicting, TableReading) else {}
         fixed, options = _split(predicting, verb, changed)
-        given = _inputs(predicting, entry, bundle, inputs, fixed)
+        examples = _inputs(predicting, entry, bundle, inputs, fixed)
         if isinstance(predicting, TableReading) and table:
-            given = _of_table(predicting, bundle, run, table, [*inputs, *fixed])
+            examples = _of_table(predicting, bundle, run, table, [*inputs, *fixed])
         if plot is not None:
-            given = iter([_only(given, predicting, entry)])
-        lists = chunks(given, from_input=not inputs and not table)
-        _predict(predicting, entry, bundle, options, lists, place, json=json, plot=plot)
+            examples = iter([_only(examples, predicting, entry)])
+        lists = chunks(examples, from_input=not inputs and not table)
+        _predict(predicting, entry, bundle, options, lists, loader, json=json, plot=plot)
 
     _declare(predict, verb, flags, _about_inputs(entries, tasks))
     return predict
@@ -86,7 +86,7 @@ def verb_command(verb: str) -> Callable[..., None]:
 def _declare(
     predict: Callable[..., None], verb: str, flags: Mapping[str, Argument], about_inputs: str
 ) -> None:
-    """Give the command of a verb its parameters and its help."""
+    """Set the parameters and the help of the command of a verb."""
     parameters = [
         Argument("run", Argument.POSITIONAL_ONLY, annotation=str),
         Argument("inputs", Argument.VAR_POSITIONAL, annotation=str),
@@ -98,7 +98,7 @@ def _declare(
     ]
     # cyclopts reads both
     predict.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-    predict.__annotations__ = {each.name: each.annotation for each in parameters}
+    predict.__annotations__ = {argument.name: argument.annotation for argument in parameters}
     predict.__doc__ = f"""{_help(verb)}
 
     Parameters
@@ -108,7 +108,7 @@ def _declare(
     inputs
         {about_inputs}
     json
-        One JSON object per line.
+        Print one JSON object per line.
     """
     predict.__name__ = verb
 
@@ -119,13 +119,15 @@ def _predict(
     bundle: Any,
     options: Any,
     lists: Iterator[list[Any]],
-    place: Machine,
+    machine: Machine,
     *,
     json: bool,
     plot: Path | None,
 ) -> None:
-    """Show the prediction of each input; lists: inputs that are processed together. plot: where it
-    is drawn, if there is one."""
+    """Print the prediction of each input.
+
+    lists: batches of inputs. plot: the file to draw the only prediction to, or None.
+    """
     from headway.bundle import Truncating
 
     number = 0
@@ -133,12 +135,12 @@ def _predict(
     if isinstance(bundle, Truncating):
         truncated = Truncated(bundle.input_limit, entry.unit)
     for inputs in lists:
-        with place.precision():
+        with machine.precision():
             predictions = bundle.predict(inputs, options, first=number + 1)
         for prediction in predictions:
             number += 1
             if plot is not None:
-                _draw(predicting, bundle, prediction, options, plot, place)
+                _draw(predicting, bundle, prediction, options, plot, machine)
             if json:
                 data_json({"line": number, **_named(prediction)})
             else:
@@ -151,27 +153,27 @@ def _predict(
 
 
 def _only(inputs: Iterator[Any], predicting: Predicting, entry: Entry) -> Any:
-    """The input whose prediction is drawn. UsageError for several, or if the task draws none."""
+    """The only input. UsageError if there are several, or if the task has no plot."""
     from headway.tasks.task import Drawing
 
     if not isinstance(predicting, Drawing):
-        raise UsageError("--plot is not for this kind of model")
+        raise UsageError("--plot is not available for this kind of model", hint="leave out --plot")
     first_two = list(islice(inputs, 2))
     if len(first_two) != 1:
-        raise UsageError(f"--plot is for one {entry.unit}")
+        raise UsageError(f"--plot draws a single prediction: expected exactly one {entry.unit}")
     return first_two[0]
 
 
 def _draw(
-    predicting: Any, bundle: Any, prediction: Any, options: Any, path: Path, place: Machine
+    predicting: Any, bundle: Any, prediction: Any, options: Any, path: Path, machine: Machine
 ) -> None:
-    with place.precision():
+    with machine.precision():
         predicting.draw(bundle, prediction, options, path)
     talk.print(f"drawn     {path}", markup=False)
 
 
 def show(line: Styled) -> None:
-    """A result as one line: with colours on a terminal, plain in a pipe."""
+    """Print a result as one line: with colours on a terminal, plain elsewhere."""
     if sys.stdout.isatty():
         from rich.text import Text
 
@@ -181,7 +183,7 @@ def show(line: Styled) -> None:
 
 
 def _named(prediction: Any) -> dict[str, Any]:
-    """The fields of a prediction and of what is in it, without those that are None."""
+    """The fields of a prediction as nested dictionaries, without those that are None."""
 
     def without_none(fields: list[tuple[str, Any]]) -> dict[str, Any]:
         return {name: value for name, value in fields if value is not None}
@@ -194,7 +196,7 @@ def _help(verb: str) -> str:
 
 
 def _about_inputs(entries: Mapping[str, Entry], tasks: Mapping[str, Predicting]) -> str:
-    """What the arguments are, in a sentence for each task."""
+    """The help of the inputs: a sentence for each task."""
     from headway.tasks.opening import with_article
 
     sentences = []
@@ -202,22 +204,22 @@ def _about_inputs(entries: Mapping[str, Entry], tasks: Mapping[str, Predicting])
         first = dataclasses.fields(predicting.input)[0]
         described = str(first.metadata["help"])
         where = (
-            "files, or folders of them"
+            "image files, or folders of images"
             if _is_image(predicting)
-            else f"without any, standard input is read, one {entries[kind].unit} per line"
+            else f"if unset, standard input is read, one {entries[kind].unit} per line"
         )
-        sentences.append(f"Of {with_article(kind)}: {described}; {where}.")
+        sentences.append(f"For {with_article(kind)}: {described}; {where}.")
     return " ".join(sentences)
 
 
 def _is_image(predicting: Predicting) -> bool:
-    """Whether the verb reads image files, and not texts."""
+    """Whether the inputs of the task are image files, not texts."""
     first = dataclasses.fields(predicting.input)[0]
     return typing.get_type_hints(predicting.input)[first.name] is Path
 
 
 def _flags(tasks: Sequence[Predicting]) -> dict[str, Argument]:
-    """The flags of all of these tasks. One that several have means the same in each."""
+    """The flags of these tasks. A flag that several tasks share has one meaning."""
     from headway.tasks.task import TableReading
 
     flags: dict[str, Argument] = {}
@@ -235,7 +237,7 @@ def _flags(tasks: Sequence[Predicting]) -> dict[str, Argument]:
                 flag = _flag(field.name, hints[field.name], field.metadata["help"], default)
                 flags.setdefault(field.name, flag)
         if isinstance(predicting, TableReading):
-            help_ = "Table of inputs: .tsv or .csv with a header, or .jsonl, plain or .gz."
+            help_ = "Table of inputs: .tsv or .csv with a header, or .jsonl; plain or .gz."
             flags.setdefault(TABLE, _flag(TABLE, Path | None, help_, None))
             hints = typing.get_type_hints(predicting.columns)
             for field in dataclasses.fields(predicting.columns):
@@ -245,7 +247,7 @@ def _flags(tasks: Sequence[Predicting]) -> dict[str, Argument]:
 
 
 def _plot_flag(tasks: Sequence[Predicting]) -> dict[str, Argument]:
-    """--plot, if one of the tasks draws its predictions."""
+    """The flag --plot, if one of the tasks can draw its predictions."""
     from headway.tasks.task import Drawing
 
     plots = [task.plotted for task in tasks if isinstance(task, Drawing)]
@@ -262,35 +264,42 @@ def _flag(name: str, kind: Any, help: str, default: Any) -> Argument:
 
 
 def _spelled(name: str) -> str:
-    """A flag as it is written: --top, --data.text."""
+    """The name of a flag on the command line: --top, --data.text."""
     if name.startswith(COLUMN):
         name = f"data.{name.removeprefix(COLUMN)}"
     return f"--{name.replace('_', '-')}"
 
 
 def _split(predicting: Predicting, verb: str, chosen: Mapping[str, Any]) -> tuple[Any, Any]:
-    """The further fields of every input, and the options. UsageError for a flag that this task does
-    not have, or for one without which nothing can be read."""
+    """The fields of every input after the first, and the options.
+
+    UsageError for a flag that this task does not have, or for a required flag that is missing.
+    """
     _, *further = dataclasses.fields(predicting.input)
     of_input = {field.name for field in further}
     of_options = {field.name for field in dataclasses.fields(predicting.options)}
     for name in chosen:
         if name not in of_input | of_options:
-            raise UsageError(f"{_spelled(name)} is not for this kind of model")
+            raise UsageError(
+                f"{_spelled(name)} is not available for this kind of model",
+                hint=f"leave out {_spelled(name)}",
+            )
     fixed = {}
     for field in further:
         if field.name in chosen:
             value, may_be_file = chosen[field.name], field.metadata.get("may_be_file")
             fixed[field.name] = _contents(field.name, value) if may_be_file else value
         elif field.default is dataclasses.MISSING:
-            needed = _spelled(field.name)
-            raise UsageError(f"headway {verb} needs {needed}", hint=field.metadata["help"])
+            flag = _spelled(field.name)
+            raise UsageError(
+                f"{flag} is missing: headway {verb} needs it", hint=field.metadata["help"]
+            )
     changes = {name: value for name, value in chosen.items() if name in of_options}
     return fixed, override(predicting.options(), changes, COMMAND_LINE)
 
 
 def _contents(name: str, value: str) -> str:
-    """What stands in the text file of that name, or the text itself."""
+    """The contents of the text file of that name, or the text itself."""
     from headway.data.formats import read_lines
 
     path = Path(value)
@@ -298,29 +307,32 @@ def _contents(name: str, value: str) -> str:
     if may_be_file and path.is_file():
         return "\n".join(read_lines(path))
     if may_be_file and path.suffix in TEXT_FILES and len(value.split()) == 1:
-        hint = f"{_spelled(name)} FILE, or the text itself in quotes"
+        hint = f"check the path of {_spelled(name)}, or write the text itself in quotes"
         raise UsageError("no such file", value, hint)
     return value
 
 
-def _taken(chosen: dict[str, Any]) -> dict[str, Any]:
-    """The flags of a table, taken out of those that were chosen."""
+def _pop_table(chosen: dict[str, Any]) -> dict[str, Any]:
+    """Remove the flags of a table from `chosen`, and return them."""
     names = [name for name in chosen if name == TABLE or name.startswith(COLUMN)]
     return {name: chosen.pop(name) for name in names}
 
 
 def _of_table(
-    predicting: TableReading, bundle: Any, run: str, table: Mapping[str, Any], others: Sequence[str]
+    predicting: TableReading, bundle: Any, run: str, table: Mapping[str, Any], inputs: Sequence[str]
 ) -> Iterator[Any]:
-    """The inputs in a table. others: what there is of inputs on the command line beside it."""
+    """The inputs in a table. inputs: those on the command line, which exclude a table."""
     from headway.runs import saved
 
     if TABLE not in table:
-        raise UsageError(f"{_spelled(next(iter(table)))} names a column of a table", hint="--file")
-    if others:
         raise UsageError(
-            "--file names a table of inputs, and there are inputs on the command line, too",
-            hint="give one of them",
+            f"{_spelled(next(iter(table)))} names a column of a table, and --file is missing",
+            hint="name the table with --file",
+        )
+    if inputs:
+        raise UsageError(
+            "--file cannot be combined with inputs on the command line",
+            hint="leave one of them out",
         )
     folder, path = Path(run), table[TABLE]
     config = saved(folder) if (folder / "run.yaml").is_file() else None
@@ -336,9 +348,9 @@ def _inputs(
     arguments: Sequence[str],
     fixed: Mapping[str, Any],
 ) -> Iterator[Any]:
-    """The inputs, one at a time: texts of the command line or of standard input, or images.
+    """Yield the inputs: texts of the command line or of standard input, or images.
 
-    fixed: the further fields of all of them.
+    fixed: the values of the other fields, the same for all inputs.
     """
     from headway.tasks.task import LineReading
 

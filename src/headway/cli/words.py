@@ -1,4 +1,4 @@
-"""`headway words`: what a word model has learned of its words."""
+"""`headway words`: nearest neighbours, analogies and scatter plots of word vectors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 words_app = App(name="words", help="Show neighbours, analogies and scatter plots of word vectors.")
 
-SHOWN = 60  # words drawn when none are named
+SHOWN = 60  # words of a scatter plot without named words
 
 
 @words_app.command
@@ -30,22 +30,22 @@ def nearest(
     json: bool = False,
     machine: MachineFlags = ON_THIS_MACHINE,
 ) -> None:
-    """The words whose vectors point most nearly the same way, by the cosine.
+    """Show the nearest neighbours of words, by the cosine of their vectors.
 
     Parameters
     ----------
     run
         A run folder or a model folder.
     words
-        One word or several.
+        Words to look up.
     count
-        How many neighbours of each.
+        Number of neighbours per word.
     json
-        One JSON object a word.
+        Print one JSON object per word.
     """
-    bundle = _opened(run, machine)
+    bundle = _load(run, machine)
     if not words:
-        raise UsageError("which word?", hint=f"headway words nearest {run} WORD")
+        raise UsageError("the word is missing", hint=f"headway words nearest {run} WORD")
     lists = [bundle.nearest(word, count) for word in words]
     for word, neighbours in zip(words, lists, strict=True):
         if json:
@@ -66,24 +66,24 @@ def analogy(
     json: bool = False,
     machine: MachineFlags = ON_THIS_MACHINE,
 ) -> None:
-    """A is to B as C is to what?
+    """Solve an analogy: A is to B as C is to the answer.
 
     Parameters
     ----------
     run
         A run folder or a model folder.
     a
-        man, say.
+        First word of the known pair, such as man.
     b
-        woman, then.
+        Second word of the known pair, such as woman.
     c
-        king.
+        First word of the pair to complete, such as king.
     count
-        How many answers, best first.
+        Number of answers, the best first.
     json
-        One JSON object.
+        Print one JSON object.
     """
-    answers = _opened(run, machine).analogy(a, b, c, count)
+    answers = _load(run, machine).analogy(a, b, c, count)
     if json:
         data_json({"a": a, "b": b, "c": c, "answers": _plain(answers)})
     else:
@@ -100,28 +100,30 @@ def scatter(
     json: bool = False,
     machine: MachineFlags = ON_THIS_MACHINE,
 ) -> None:
-    """Draw words as points, by the two directions in which their vectors differ most (PCA).
+    """Draw a scatter plot of the first two principal components (PCA) of word vectors.
 
     Parameters
     ----------
     run
         A run folder or a model folder.
     words
-        Words to draw; without any, the most frequent ones.
+        Words to draw. If unset, the most frequent ones.
     out
-        The picture to write, .svg or .png.
+        New file for the plot, .svg or .png.
     count
-        How many of the most frequent words.
+        Number of most frequent words to draw, if no words are named.
     json
-        The points as one JSON object, with or without a picture.
+        Print the points as one JSON object.
     """
     if out is None and not json:
-        raise UsageError("where to?", hint=f"headway words scatter {run} --out words.svg")
+        raise UsageError(
+            "neither --out nor --json is set", hint=f"headway words scatter {run} --out words.svg"
+        )
     if out is not None and out.suffix not in {".svg", ".png"}:
         raise UsageError(f"--out {out}: must end in .svg or .png")
     if out is not None:
         check_new_file(out)
-    bundle = _opened(run, machine)
+    bundle = _load(run, machine)
     chosen = _chosen(bundle, words, count)
 
     import torch
@@ -139,16 +141,19 @@ def scatter(
 
 
 def _chosen(bundle: WordEmbedding, words: Sequence[str], count: int) -> list[str]:
-    """The words to draw, each once and as the model spells it; a plane needs three."""
+    """The distinct words to draw, as spelled in the vocabulary. UsageError for fewer than three."""
     known = bundle.vocabulary
     chosen = words or known.words[1 : 1 + count]
     spelled = list(dict.fromkeys(known.words[known.id_of(word)] for word in chosen))
     if len(spelled) < 3:
-        raise UsageError(f"{len(spelled)} words are too few to spread in a plane", hint="name 3")
+        raise UsageError(
+            f"a scatter plot needs at least 3 words, and there are {len(spelled)}",
+            hint="name more words",
+        )
     return spelled
 
 
-def _opened(run: Path, machine: MachineFlags) -> WordEmbedding:
+def _load(run: Path, machine: MachineFlags) -> WordEmbedding:
     from headway.bundle import WordEmbedding
     from headway.tasks.opening import other_kind
 
@@ -159,8 +164,10 @@ def _opened(run: Path, machine: MachineFlags) -> WordEmbedding:
 
 
 def _plain(neighbours: Sequence[Neighbour]) -> list[dict[str, Any]]:
-    return [{"word": one.word, "cosine": round(one.cosine, 4)} for one in neighbours]
+    return [
+        {"word": neighbour.word, "cosine": round(neighbour.cosine, 4)} for neighbour in neighbours
+    ]
 
 
 def _row(neighbours: Sequence[Neighbour]) -> str:
-    return "  ".join(f"{one.word} {one.cosine:.2f}" for one in neighbours)
+    return "  ".join(f"{neighbour.word} {neighbour.cosine:.2f}" for neighbour in neighbours)

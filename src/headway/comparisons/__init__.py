@@ -1,1 +1,1 @@
-"""Several variants of one recipe on the same data with the same budget, and their report."""
+"""Comparisons: variants of a recipe on the same data with the same budget, and their report."""

@@ -1,4 +1,4 @@
-"""Training the variants of a plan, one after the other, and evaluating what came out."""
+"""Training and evaluating the variants of a plan, one after the other."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from headway.tasks.registry import task_of_config
 from headway.tasks.task import Comparing, Task
 from headway.training import read_metrics
 
-FORMAT = 2  # of comparison.json
+FORMAT = 2  # the version of comparison.json
 
 Trainer = Callable[[AnyRunConfig, Path], Outcome]
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What one finished run is like.
+    """The results of one finished run.
 
-    metrics, counts, details: its scores on the test data of its task, or on what it held out.
-    validations: the numbers of each evaluation while training, with its step and its second.
+    metrics, counts, details: its scores on the test data, or on the held-out data if there is none.
+    validations: the metrics of each evaluation during training, with its step and seconds.
     """
 
     name: str
@@ -50,13 +50,14 @@ class Measured:
 
     @classmethod
     def from_json(cls, saved: dict[str, Any]) -> Measured:
-        """What `asdict` wrote."""
+        """The result from the dictionary that `asdict` returned."""
         return cls(**{**saved, "metrics": [Metric(**metric) for metric in saved["metrics"]]})
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """All that is known: finished runs, failed ones with their errors, and whether it is all."""
+    """The results of a comparison: finished runs, errors of failed runs by name, and whether it was
+    interrupted."""
 
     plan: Plan
     task: Task
@@ -65,7 +66,7 @@ class Comparison:
     interrupted: bool
 
     def by_variant(self) -> dict[str, list[Measured]]:
-        """Name of a variant -> its finished runs, one for each seed."""
+        """The finished runs of each variant by its name, one for each seed."""
         return {
             variant.name: runs
             for variant in self.plan.variants
@@ -73,7 +74,7 @@ class Comparison:
         }
 
     def metrics(self) -> dict[str, Metric]:
-        """The metrics that any run has, by name."""
+        """The metrics of all runs, by name."""
         metrics: dict[str, Metric] = {}
         for run in self.measured:
             for metric in run.metrics:
@@ -82,9 +83,10 @@ class Comparison:
 
 
 def settings_of(plan: Plan, common: Sequence[tuple[str, Any]]) -> dict[str, AnyRunConfig]:
-    """The configuration of every run; what cannot work is said before anything is trained.
+    """The configuration of every run, checked before any is trained.
 
-    `common`: layers of settings over the plan's own (the command line's).
+    common: layers of settings over those of the plan, such as those of the command line. UsageError
+    for an invalid setting.
     """
     configs = {}
     for variant, seed, name in plan.runs():
@@ -104,12 +106,12 @@ def compare(
     options: Mapping[str, Any] = {},
     announce: Callable[[str, int, int], None] = lambda name, number, total: None,
 ) -> Comparison:
-    """Train and evaluate each run in `folder`/NAME. Call it again to go on where it stopped.
+    """Train and evaluate each run in `folder`/NAME; a second call resumes the comparison.
 
-    A finished run is not trained again, an evaluated one not evaluated again. A run that fails is
-    noted, and the others go on. `train` gets a configuration and a folder; options: of the
-    evaluation, those that the task has; `announce` is called with the name of the run that begins
-    and which of how many it is.
+    Finished runs are not trained again, and evaluated ones not evaluated again. The error of a run
+    that fails is recorded, and the others continue. train: trains a configuration in a folder.
+    options: options of the evaluation, of which the task uses those that it has. announce: called
+    with the name of each run before its training, its number, and the number of runs.
     """
     measured: list[Measured] = []
     failed: dict[str, str] = {}
@@ -132,18 +134,21 @@ def compare(
 
 
 def is_finished(folder: Path) -> bool:
-    """Whether the run in `folder` came to its end, and did not just stop."""
+    """Whether the run in `folder` has finished, and was not interrupted."""
     ends = read_metrics(folder / "metrics.jsonl", "finished")
     return bool(ends) and ends[-1]["stop"] != "interrupted"
 
 
 def _measured(
-    folder: Path, config: AnyRunConfig, who: tuple[str, str, int], options: Mapping[str, Any]
+    folder: Path, config: AnyRunConfig, run: tuple[str, str, int], options: Mapping[str, Any]
 ) -> Measured:
-    """Evaluate a finished run, or read what an evaluation with the same options gave before."""
+    """Evaluate a finished run, or read the results of an evaluation with the same options.
+
+    run: its name, variant and seed.
+    """
     task = task_of_config(config)
-    has = {field.name for field in dataclasses.fields(task.evaluation)}
-    chosen = {name: value for name, value in options.items() if name in has}
+    names = {field.name for field in dataclasses.fields(task.evaluation)}
+    chosen = {name: value for name, value in options.items() if name in names}
     if isinstance(task, Comparing):
         chosen |= task.comparison_options(config)
     path, key = folder / "comparison.json", {"format": FORMAT, "options": chosen}
@@ -151,14 +156,14 @@ def _measured(
         saved = read_json(path)
         if isinstance(saved, dict) and {name: saved.get(name) for name in key} == key:
             return Measured.from_json(saved["measured"])
-    measured = _measure(folder, config, who, override(task.evaluation(), chosen, "the comparison"))
+    measured = _measure(folder, config, run, override(task.evaluation(), chosen, "the comparison"))
     text = json.dumps({**key, "measured": asdict(measured)}, ensure_ascii=False)
     write_file(path, (text + "\n").encode())
     return Measured.from_json(json.loads(text)["measured"])
 
 
 def _measure(
-    folder: Path, config: AnyRunConfig, who: tuple[str, str, int], options: Any
+    folder: Path, config: AnyRunConfig, run: tuple[str, str, int], options: Any
 ) -> Measured:
     machine, task = prepare_machine(config.machine), task_of_config(config)
     bundle = load(folder, machine.device)
@@ -166,7 +171,7 @@ def _measure(
         scores = _scores(task, bundle, task.held_out(bundle, folder, config, options), options)
     log = folder / "metrics.jsonl"
     valid, train = read_metrics(log, "valid"), read_metrics(log, "train")
-    name, variant, seed = who
+    name, variant, seed = run
     return Measured(
         name=name,
         variant=variant,
@@ -189,7 +194,7 @@ def _scores(task: Task, bundle: Any, examples: Any, options: Any) -> Scores:
 
 
 def _numbers(row: Mapping[str, Any]) -> dict[str, float]:
-    """Those of a row of the log, without truth values."""
+    """The numbers of an event of the log, without Boolean values."""
     return {name: float(value) for name, value in row.items() if type(value) in (int, float)}
 
 

@@ -1,4 +1,4 @@
-"""What `headway compare` trains: variants of one recipe, that differ in what they name."""
+"""Plans of `headway compare`: variants of one recipe, each with its changed settings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAME = re.compile(r"[\w+=-][\w.+=-]*")
 
 @dataclass(frozen=True)
 class Variant:
-    """One row of the comparison: a name, and the settings in which it differs."""
+    """A variant of a recipe: its name, and its changed settings."""
 
     name: str
     changes: Mapping[str, Any]
@@ -25,7 +25,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class Plan:
-    """A comparison. `common` holds the settings of all variants, by dotted key."""
+    """The plan of a comparison. common: the settings of all variants, by dotted key."""
 
     recipe: str
     variants: tuple[Variant, ...]
@@ -36,29 +36,37 @@ class Plan:
     def __post_init__(self) -> None:
         names = [variant.name for variant in self.variants]
         if len(names) < 2:
-            raise UsageError("a comparison needs at least two variants", hint="--vary KEY=A,B")
+            raise UsageError(
+                "a comparison needs at least two variants",
+                hint="several values of a setting: --vary KEY=A,B",
+            )
         for name in names:
             if names.count(name) > 1:
-                raise UsageError(f"two variants are called {name!r}")
+                raise UsageError(f"two variants are named {name!r}; their names must be different")
             if not NAME.fullmatch(name):
-                raise UsageError(f"{name!r} cannot name a folder: letters, digits and ._+=- only")
+                raise UsageError(
+                    f"variant {name!r}: the name may only have letters, digits and ._+=-"
+                )
         if len(set(self.seeds)) != len(self.seeds) or not self.seeds:
-            raise UsageError(f"seeds {self.seeds} must be different numbers, at least one")
+            raise UsageError(f"seeds {self.seeds}: must be at least one number, and all different")
 
     def runs(self) -> Iterator[tuple[Variant, int, str]]:
-        """(variant, seed, name of the run folder), all variants of a seed before the next seed."""
+        """Yield (variant, seed, name of the run folder), seed by seed."""
         for seed, variant in product(self.seeds, self.variants):
             yield variant, seed, f"{variant.name}-seed{seed}"
 
 
 def read_plan(path: Path) -> Plan:
-    """A plan from YAML: recipe, title, seeds, common: {...}, variants: {NAME: {...}}."""
+    """Read a plan from a YAML file: recipe, title, seeds, common: {...}, variants: {NAME: {...}}.
+
+    UsageError for an invalid plan.
+    """
     values = read_yaml(path)
     where = str(path)
     recipe = values.pop("recipe", None)
     title = values.pop("title", path.stem)
     seeds = values.pop("seeds", [42])
-    common = _under("common", values)
+    common = _pop_section("common", values)
     variants: dict[str, dict[str, Any]] = {}
     for key in list(values):
         top, _, rest = key.partition(".")
@@ -66,20 +74,20 @@ def read_plan(path: Path) -> Plan:
         if top == "variants" and name and setting:
             variants.setdefault(name, {})[setting] = values[key]
         elif top == "variants" and name and not values[key]:
-            variants.setdefault(name, {})  # the recipe as it is
+            variants.setdefault(name, {})  # the recipe without changes
         else:
             known = "recipe, title, seeds, common or variants"
             raise UsageError(f"unknown key {key!r}: must be {known}", where)
     if not isinstance(recipe, str):
-        raise UsageError("recipe: must name a recipe", where, "recipe: translate")
+        raise UsageError("recipe: must be the name of a recipe", where, "recipe: translate")
     if not isinstance(seeds, list) or not all(type(seed) is int for seed in seeds):
-        raise UsageError(f"seeds: {seeds} must be a list of whole numbers", where)
-    made = tuple(Variant(name, changes) for name, changes in variants.items())
-    return Plan(recipe, made, common, str(title), tuple(seeds))
+        raise UsageError(f"seeds: must be a list of whole numbers, not {seeds}", where)
+    all_variants = tuple(Variant(name, changes) for name, changes in variants.items())
+    return Plan(recipe, all_variants, common, str(title), tuple(seeds))
 
 
-def _under(section: str, values: dict[str, Any]) -> dict[str, Any]:
-    """Take the keys of one section out of `values`."""
+def _pop_section(section: str, values: dict[str, Any]) -> dict[str, Any]:
+    """Remove the keys of a section from `values`, and return their values."""
     start = f"{section}."
     return {
         key.removeprefix(start): values.pop(key) for key in list(values) if key.startswith(start)
@@ -87,12 +95,14 @@ def _under(section: str, values: dict[str, Any]) -> dict[str, Any]:
 
 
 def varied(recipe: str, choices: Sequence[str]) -> Plan:
-    """Every combination of KEY=A,B,C ...: `model.num_heads=1,2,4 model.positions=alibi,rotary`."""
+    """The plan of all combinations: `model.num_heads=1,2,4 model.positions=alibi,rotary`."""
     axes = []
     for choice in choices:
         key, equals, values = choice.partition("=")
         if not equals or not key or not all(values.split(",")):
-            raise UsageError(f"--vary {choice}: must be like model.num_heads=1,2,4")
+            raise UsageError(
+                f"--vary {choice}: must be a setting and its values, such as model.num_heads=1,2,4"
+            )
         axes.append([(key.strip().lstrip("-").replace("-", "_"), v) for v in values.split(",")])
     variants = []
     for settings in product(*axes):
@@ -103,7 +113,7 @@ def varied(recipe: str, choices: Sequence[str]) -> Plan:
 
 
 def named_plan(name: str, plans: Mapping[str, Plan]) -> Plan:
-    """A plan that comes with Headway."""
+    """The built-in plan of this name. UsageError if there is none."""
     if name not in plans:
         raise UsageError(
             f"unknown plan {name!r}" + did_you_mean(name, plans),

@@ -1,4 +1,4 @@
-"""The report of a comparison: Markdown to read, JSON for programs, SVG to look at."""
+"""The report of a comparison in Markdown and JSON, with plots in SVG."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from headway.files import write_file
 from headway.inspection.plots import line_plot
 from headway.tasks.task import Comparing
 
-LOSSES = ("nats", "loss")  # of which one is drawn by steps, if it is logged
+LOSSES = ("nats", "loss")  # the first of them in the log is plotted by step
 
 
 def write_report(comparison: Comparison, folder: Path, command: str, machine: str) -> None:
-    """report.md, report.json and pictures in `folder`, each durably; older ones are replaced."""
+    """Write report.md, report.json and plots in `folder`; older ones are replaced."""
     plots = _plots(comparison, folder) if comparison.measured else []
-    facts = {
+    report = {
         "title": comparison.plan.title,
         "recipe": comparison.plan.recipe,
         "command": command,
@@ -30,7 +30,7 @@ def write_report(comparison: Comparison, folder: Path, command: str, machine: st
         "runs": [asdict(run) for run in comparison.measured],
         "failed": comparison.failed,
     }
-    write_file(folder / "report.json", (json.dumps(facts, ensure_ascii=False) + "\n").encode())
+    write_file(folder / "report.json", (json.dumps(report, ensure_ascii=False) + "\n").encode())
     task = comparison.task
     parts = [
         f"# {comparison.plan.title}",
@@ -52,7 +52,7 @@ def _state(comparison: Comparison) -> str:
         f"- {name} failed: {' '.join(error.split())}" for name, error in comparison.failed.items()
     ]
     if comparison.interrupted:
-        lines.append("- Interrupted: the same command goes on where it stopped.")
+        lines.append("- Interrupted: the same command resumes the comparison.")
     return "\n".join(lines)
 
 
@@ -61,8 +61,10 @@ def _details(comparison: Comparison) -> dict[str, list[Mapping[str, Any]]]:
 
 
 def table(comparison: Comparison) -> str:
-    """One line for each variant, with all metrics; over several seeds mean and standard deviation.
-    The best value of a metric is bold."""
+    """A Markdown table with a line for each variant and a column for each metric.
+
+    Several seeds are shown as mean and standard deviation. The best value of a metric is bold.
+    """
     if not comparison.measured:
         return "No run is finished yet."
     variants, metrics = comparison.by_variant(), comparison.metrics()
@@ -86,33 +88,33 @@ def table(comparison: Comparison) -> str:
 
 
 def _column(metric: Metric, variants: Mapping[str, Sequence[Measured]]) -> dict[str, str]:
-    """Name of a variant -> its value of the metric; "-" if its models have none."""
+    """The cells of a metric by name of the variant; "-" if the variant does not have it."""
     values = {
-        name: [each.value for run in runs for each in run.metrics if each.name == metric.name]
+        name: [result.value for run in runs for result in run.metrics if result.name == metric.name]
         for name, runs in variants.items()
     }
-    means = {name: statistics.fmean(own) for name, own in values.items() if own}
+    means = {name: statistics.fmean(numbers) for name, numbers in values.items() if numbers}
     best = (max if metric.higher_is_better else min)(means.values())
     cells = {}
-    for name, own in values.items():
-        cell = _spread(own, _form(metric)) if own else "-"
+    for name, numbers in values.items():
+        cell = _spread(numbers, _form(metric)) if numbers else "-"
         cells[name] = f"**{cell}**" if means.get(name) == best else cell
     return cells
 
 
 def _form(metric: Metric) -> str:
-    """Scores from 0 to 100, such as BLEU, with two places; everything else with three."""
+    """The format of a metric: two decimals for scores from 0 to 100, such as BLEU, else three."""
     return ".2f" if metric.signature else ".3f"
 
 
 def _spread(values: Sequence[int | float], form: str) -> str:
-    """Mean, and over several seeds the standard deviation."""
+    """The mean of the values, and their standard deviation if there are several."""
     text = format(statistics.fmean(values), form)
     return text if len(values) < 2 else f"{text} ± {format(statistics.stdev(values), form)}"
 
 
 def _legend(comparison: Comparison) -> str:
-    """On how much was evaluated, which way is better, and how metrics with a name are computed."""
+    """The number of evaluated examples, metrics for which lower is better, and their signatures."""
     counts = comparison.measured[0].counts
     metrics = comparison.metrics().values()
     lower = [metric.name for metric in metrics if not metric.higher_is_better]
@@ -131,11 +133,11 @@ def _legend(comparison: Comparison) -> str:
 
 
 def _plots(comparison: Comparison, folder: Path) -> list[tuple[str, str]]:
-    """Draw what there is: (title, file name)."""
-    title, one = comparison.plan.title, comparison.measured[0]
-    logged = one.validations[-1]
+    """Draw the plots of a comparison, and return (title, file name) of each."""
+    title, first = comparison.plan.title, comparison.measured[0]
+    logged = first.validations[-1]
     drawn = []
-    primary = one.metrics[0].name
+    primary = first.metrics[0].name
     if primary in logged:
         line_plot(
             folder / f"{primary}.svg",
@@ -163,7 +165,7 @@ def _plots(comparison: Comparison, folder: Path) -> list[tuple[str, str]]:
 def _curves(
     comparison: Comparison, metric: str, x: Callable[[Mapping[str, float]], float]
 ) -> dict[str, list[tuple[float, float]]]:
-    """A line for each run: a number of its validations."""
+    """A curve for each run: a metric of its evaluations during training."""
     is_one_seed = len(comparison.plan.seeds) == 1
     return {
         run.variant if is_one_seed else run.name: [(x(row), row[metric]) for row in run.validations]

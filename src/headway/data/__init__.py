@@ -1,4 +1,5 @@
-"""From files of text to batches: formats, corpora, buckets, batches; words and windows over them.
+"""The data pipeline, from files to batches: formats, corpora, bucketing, packing, masking,
+augmentation and batching.
 
 Only batches and windows need torch.
 """

@@ -1,7 +1,7 @@
-"""The same picture, seen a little otherwise each time: what a model should not mind.
+"""Image augmentation: random changes to which a model should be invariant.
 
-Every function takes pixels from 0 to 1 and a random generator, and draws what it needs from that
-alone: the same generator gives the same picture, whatever stands beside it.
+Every function takes pixels from 0 to 1 and a random generator. All randomness comes from that
+generator, so the same generator gives the same image, independent of the rest of the batch.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import torch.nn.functional as F
 from headway.settings import PIXELS, setting
 from headway.shapes import Float, Tensor
 
-RATIOS = (3 / 4, 4 / 3)  # of width to height, of what is cut out
-ERASED = (0.02, 1 / 3)  # shares of the picture
+RATIOS = (3 / 4, 4 / 3)  # range of the aspect ratio (width / height) of a crop
+ERASED = (0.02, 1 / 3)  # range of the erased fraction of the image area
 ATTEMPTS = 10
 GREY = (0.299, 0.587, 0.114)
 Random = np.random.Generator
@@ -26,32 +26,42 @@ Random = np.random.Generator
 
 @dataclass(frozen=True, kw_only=True)
 class AugmentationConfig:
-    """Which changes a picture undergoes while training. All off: it is seen as it is."""
+    """Augmentation of training images. If all settings are off, images are not changed."""
 
-    flip: float = setting(0.5, "how often left and right change places", ge=0, le=1)
+    flip: float = setting(0.5, "probability of a horizontal flip", ge=0, le=1)
     padding: int = setting(
-        4, "pixels by which the picture moves at most, in each direction", ge=0, le=PIXELS
+        4, "maximum random shift of the image, in pixels, in each direction", ge=0, le=PIXELS
     )
     crop: float = setting(
-        1.0, "a part of at least this share of the picture is cut out and enlarged", gt=0, le=1
+        1.0,
+        "random resized crop: minimum fraction of the image area; 1 disables it",
+        gt=0,
+        le=1,
     )
     colour: float = setting(
-        0.0, "by how much brightness, contrast and saturation change at most", ge=0, lt=1
+        0.0,
+        "colour jitter: maximum relative change of brightness, contrast and saturation; "
+        "0 disables it",
+        ge=0,
+        lt=1,
     )
-    erase: float = setting(0.0, "how often a rectangle is blotted out", ge=0, le=1)
+    erase: float = setting(0.0, "probability of random erasing of a rectangle", ge=0, le=1)
     mixup: float = setting(
-        0.0, "two pictures and their classes are mixed, by shares from Beta(a, a); 0: never", ge=0
+        0.0,
+        "mixup: parameter a of the distribution Beta(a, a) of the mixing weight; 0 disables it",
+        ge=0,
     )
 
 
 class Augmentation:
-    """Changes one picture by a configuration; mixing, which needs two, is `mixed_share`."""
+    """Augments one image by a configuration. Mixup, which needs two images, is not included; see
+    `mixed_share`."""
 
     def __init__(self, config: AugmentationConfig) -> None:
         self.config = config
 
     def __call__(self, image: Float[Tensor, "C Y X"], random: Random) -> Float[Tensor, "C Y X"]:
-        """In order: cut out, moved, flipped, coloured, erased."""
+        """Return the image after random resized crop, shift, flip, colour jitter and erasing."""
         config = self.config
         if config.crop < 1:
             y, x = image.shape[1:]
@@ -68,27 +78,33 @@ class Augmentation:
 
 
 def random_shift(
-    image: Float[Tensor, "C Y X"], most: int, random: Random
+    image: Float[Tensor, "C Y X"], max_shift: int, random: Random
 ) -> Float[Tensor, "C Y X"]:
-    """A crop of the same size out of the picture with `most` black pixels on each side."""
+    """Return a random crop of the same size from the image, padded with `max_shift` black pixels
+    on each side."""
     y, x = image.shape[1:]
-    top, left = random.integers(0, 2 * most + 1, size=2).tolist()
-    return F.pad(image, (most, most, most, most))[:, top : top + y, left : left + x]
+    top, left = random.integers(0, 2 * max_shift + 1, size=2).tolist()
+    return F.pad(image, (max_shift, max_shift, max_shift, max_shift))[
+        :, top : top + y, left : left + x
+    ]
 
 
 def random_resized_crop(
     image: Float[Tensor, "C Y X"],
-    shares: tuple[float, float],
+    area_range: tuple[float, float],
     size: tuple[int, int],
     random: Random,
 ) -> Float[Tensor, "C Y2 X2"]:
-    """A part, made `size`: its area is a share of the picture's, uniform between `shares`, and its
-    sides are as 3 to 4 to as 4 to 3. Szegedy et al. 2015, section 6; of several sizes, the crops of
-    DINO (Caron et al. 2021, section 3.1)."""
+    """Return a random crop, resized to `size` (height, width).
+
+    area_range: range of the crop's fraction of the image area, sampled uniformly. The aspect ratio
+    is between 3:4 and 4:3. Szegedy et al. 2015, section 6. DINO uses crops of two sizes (Caron et
+    al. 2021, section 3.1).
+    """
     y, x = image.shape[1:]
     height, width = min(y, x), min(y, x)
     for _ in range(ATTEMPTS):
-        area = y * x * random.uniform(*shares)
+        area = y * x * random.uniform(*area_range)
         ratio = math.exp(random.uniform(math.log(RATIOS[0]), math.log(RATIOS[1])))
         tall, wide = round(math.sqrt(area / ratio)), round(math.sqrt(area * ratio))
         if 0 < tall <= y and 0 < wide <= x:
@@ -96,30 +112,31 @@ def random_resized_crop(
             break
     top = int(random.integers(0, y - height + 1))
     left = int(random.integers(0, x - width + 1))
-    part = image[None, :, top : top + height, left : left + width]
-    found = F.interpolate(part, size, mode="bicubic", antialias=True, align_corners=False)
-    return found[0].clamp(0, 1)
+    crop = image[None, :, top : top + height, left : left + width]
+    resized = F.interpolate(crop, size, mode="bicubic", antialias=True, align_corners=False)
+    return resized[0].clamp(0, 1)
 
 
 def colour_jitter(
-    image: Float[Tensor, "C Y X"], most: float, random: Random
+    image: Float[Tensor, "C Y X"], strength: float, random: Random
 ) -> Float[Tensor, "C Y X"]:
-    """Brightness, contrast and saturation, in any order, each times a number from 1 - `most` to
-    1 + `most`. A grey picture has no saturation. Howard 2013."""
+    """Multiply brightness, contrast and saturation, in random order, each by a factor from
+    1 - `strength` to 1 + `strength`. A grey image has no saturation. Howard 2013."""
     for kind in random.permutation(3).tolist():
-        factor = random.uniform(1 - most, 1 + most)
+        factor = random.uniform(1 - strength, 1 + strength)
         if kind == 0:
-            other = torch.zeros((), dtype=image.dtype)
+            reference = torch.zeros((), dtype=image.dtype)
         elif kind == 1:
-            other = to_grey(image).mean()
+            reference = to_grey(image).mean()
         else:
-            other = to_grey(image)
-        image = (other + factor * (image - other)).clamp(0, 1)
+            reference = to_grey(image)
+        image = (reference + factor * (image - reference)).clamp(0, 1)
     return image
 
 
 def random_erase(image: Float[Tensor, "C Y X"], random: Random) -> Float[Tensor, "C Y X"]:
-    """Noise where a rectangle was, of 2 % to a third of the picture. Zhong et al. 2020."""
+    """Random erasing: replace a rectangle of 2 % to a third of the image area by noise. Zhong et
+    al. 2020."""
     channels, y, x = image.shape
     for _ in range(ATTEMPTS):
         area = y * x * random.uniform(*ERASED)
@@ -137,14 +154,17 @@ def random_erase(image: Float[Tensor, "C Y X"], random: Random) -> Float[Tensor,
 
 
 def mixed_share(alpha: float, random: Random) -> float:
-    """How much of the first of two mixed pictures remains: at least a half, by Beta(alpha, alpha).
-    The two may change places, so nothing is lost. Zhang et al. 2018, section 2."""
+    """Sample the mixup weight of the first of two images from Beta(alpha, alpha).
+
+    The weight is at least 0.5: w and 1 - w are equally likely, so the larger one is used. Zhang et
+    al. 2018, section 2.
+    """
     share = float(random.beta(alpha, alpha))
     return max(share, 1 - share)
 
 
 def to_grey(image: Float[Tensor, "C Y X"]) -> Float[Tensor, "1 Y X"]:
-    """How bright each pixel is. ITU-R BT.601."""
+    """Return the luma (brightness) of each pixel. ITU-R BT.601."""
     if image.shape[0] == 1:
         return image
     return (image * image.new_tensor(GREY)[:, None, None]).sum(0, keepdim=True)

@@ -1,4 +1,4 @@
-"""Padded matrices of token ids."""
+"""Collates sentence pairs into padded batches of token ids."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from headway.text import Tokenizer, TokenizerPair
 
 @dataclass(frozen=True)
 class TranslationBatch:
-    """Sentence pairs for teacher forcing: the decoder reads target_in and predicts target_out.
+    """A batch of sentence pairs for teacher forcing: the decoder gets target_in and predicts
+    target_out.
 
-    source: tokens, </s>, padding. source_keys: True at real tokens; None when nothing is padded,
-    so that attention needs no mask. target_in: <s>, tokens. target_out: tokens, </s>. indices:
-    where in the corpus the pairs stand.
+    source: tokens, </s>, padding. source_keys: True at tokens, False at padding; None if there is
+    no padding, so that attention needs no mask. target_in: <s>, tokens. target_out: tokens, </s>.
+    indices: indices of the pairs in the corpus.
     """
 
     examples: ClassVar[str] = "sentence pairs"  # what `indices` count, for messages
@@ -42,44 +43,50 @@ class TranslationBatch:
 
 
 def collate(corpus: Corpus, indices: Array, tokenizers: TokenizerPair) -> TranslationBatch:
-    """The pairs at `indices` as one batch."""
-    places = [int(i) for i in indices]
-    sources = [corpus.source(i).tolist() for i in places]
-    targets = [corpus.target(i).tolist() for i in places]
+    """Return the pairs at `indices` of the corpus as one batch."""
+    positions = [int(i) for i in indices]
+    sources = [corpus.source(i).tolist() for i in positions]
+    targets = [corpus.target(i).tolist() for i in positions]
     source, keys = collate_sources(sources, tokenizers.source)
     end, start = tokenizers.target.eos, tokenizers.target.bos
     pad = tokenizers.target.pad
     return TranslationBatch(
         source,
         keys,
-        padded([[start, *row] for row in targets], pad)[0],
-        padded([[*row, end] for row in targets], pad)[0],
-        tuple(places),
+        padded([[start, *ids] for ids in targets], pad)[0],
+        padded([[*ids, end] for ids in targets], pad)[0],
+        tuple(positions),
     )
 
 
 def collate_sources(
-    rows: Sequence[Sequence[int]], tokenizer: Tokenizer
+    sequences: Sequence[Sequence[int]], tokenizer: Tokenizer
 ) -> tuple[Int[Tensor, "B S"], Bool[Tensor, "B S"] | None]:
-    """Source ids, each ended by </s>, and which of them are real (None: all)."""
-    ended = [[*row, tokenizer.eos] for row in rows]
+    """Return the padded source ids, with </s> at the end of each sequence, and the padding mask.
+
+    The mask is True at tokens and False at padding; None if there is no padding.
+    """
+    ended = [[*sequence, tokenizer.eos] for sequence in sequences]
     source, keys = padded(ended, tokenizer.pad)
     return source, None if bool(keys.all()) else keys
 
 
 def padded(
-    rows: Sequence[Sequence[int]], pad: int
+    sequences: Sequence[Sequence[int]], pad: int
 ) -> tuple[Int[Tensor, "B T"], Bool[Tensor, "B T"]]:
-    """Rows as one matrix, padded at the right; and which are real. Rows may be empty."""
-    longest = max(map(len, rows), default=0)
-    ids = [[*row, *[pad] * (longest - len(row))] for row in rows]
-    lengths = torch.tensor([len(row) for row in rows], dtype=torch.long)
-    matrix = torch.tensor(ids, dtype=torch.long).view(len(rows), longest)
+    """Return sequences as one matrix, padded on the right, and a mask that is True at tokens.
+
+    Sequences may be empty.
+    """
+    longest = max(map(len, sequences), default=0)
+    ids = [[*sequence, *[pad] * (longest - len(sequence))] for sequence in sequences]
+    lengths = torch.tensor([len(sequence) for sequence in sequences], dtype=torch.long)
+    matrix = torch.tensor(ids, dtype=torch.long).view(len(sequences), longest)
     return matrix, torch.arange(longest) < lengths[:, None]
 
 
 class Batches:
-    """A corpus as an endless stream that can be entered anywhere."""
+    """An endless stream of batches of a corpus that can start at any batch of any epoch."""
 
     def __init__(
         self, corpus: Corpus, buckets: Buckets, tokenizers: TokenizerPair, device: str = "cpu"
@@ -88,9 +95,9 @@ class Batches:
         self.tokenizers, self.device = tokenizers, device
 
     def stream(self, epoch: int, position: int) -> Iterator[tuple[int, int, TranslationBatch]]:
-        """(next epoch, next position, batch), starting at batch `position` of `epoch`.
+        """Yield (next epoch, next position, batch), starting at batch `position` of `epoch`.
 
-        The two numbers are where to go on after this batch: store them to resume exactly.
+        The two numbers are the position after this batch: store them to resume exactly.
         """
         while True:
             order = self.buckets.epoch(epoch)

@@ -1,4 +1,4 @@
-"""Batches of a fixed token budget from sentences of like length."""
+"""Bucketing: batches with a fixed token budget from sentences of similar length."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class Buckets:
-    """Cuts each epoch into batches with rows * (longest side + 1) <= tokens.
+    """Splits each epoch into batches with batch size * (longest side + 1) <= tokens.
 
-    The order is shuffled; inside pools of `pool` pairs it is sorted by target, then source length
-    (ties stay shuffled), cut into batches, and the batches are shuffled. Everything follows from
-    (seed, epoch) alone, so any epoch can be entered at any batch. The + 1 is </s>.
+    The pairs are shuffled. Pools of `pool` pairs are sorted by target length, then source length
+    (ties stay shuffled) and cut into batches, and all batches are shuffled. The result depends only
+    on (seed, epoch), so training can resume at any batch. The + 1 is for </s>.
     """
 
     def __init__(
@@ -33,12 +33,12 @@ class Buckets:
         self.longest = np.maximum(source_lengths, target_lengths) + 1
         if len(self.longest) and (longest := int(self.longest.max())) > tokens:
             raise UsageError(
-                f"a sentence of {longest} tokens does not fit into a batch of {tokens}",
-                hint=f"--training.tokens {longest} or more, or a smaller --data.max-length",
+                f"a batch has at most {tokens} tokens, but the longest sentence has {longest}",
+                hint=f"set --training.tokens to {longest} or more, or --data.max-length lower",
             )
 
     def epoch(self, number: int) -> list[Array]:
-        """The batches of one epoch: arrays of indices, every index exactly once."""
+        """Return the batches of an epoch as arrays of indices; each index occurs exactly once."""
         seeds = np.random.SeedSequence([self.seed, number])
         generator = np.random.Generator(np.random.PCG64(seeds))
         order = generator.permutation(len(self.longest))
@@ -51,16 +51,16 @@ class Buckets:
 
     def _cut(self, ranked: Array) -> list[Array]:
         batches, start, widest = [], 0, 0
-        for place, longest in enumerate(self.longest[ranked].tolist()):
+        for index, longest in enumerate(self.longest[ranked].tolist()):
             widest = max(widest, longest)
-            if (place - start + 1) * widest > self.tokens:
-                batches.append(ranked[start:place])
-                start, widest = place, longest
+            if (index - start + 1) * widest > self.tokens:
+                batches.append(ranked[start:index])
+                start, widest = index, longest
         batches.append(ranked[start:])
         return batches
 
     def padding(self, batches: Sequence[Array]) -> float:
-        """Share of the cells of all padded matrices that hold no token."""
+        """Return the fraction of padding among all positions of the padded matrices."""
         cells = real = 0
         for side in (self.source, self.target):
             for batch in batches:

@@ -1,5 +1,4 @@
-"""Pictures with captions in a folder, and as an endless stream of batches that can be entered
-anywhere."""
+"""Prepares images with captions in a folder, and streams them as batches."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ TEXTS_FILE = "captions.json"
 
 
 class CaptionCorpus:
-    """images: of one size, mapped. captions: of each, by language."""
+    """Images of one size, memory-mapped from disk, and the captions of each image by language."""
 
     def __init__(self, images: ImageCorpus, captions: Sequence[Captions]) -> None:
         self.images, self.captions = images, captions
@@ -38,31 +37,32 @@ class CaptionCorpus:
 
     @classmethod
     def open(cls, folder: Path) -> CaptionCorpus:
-        """What `prepare_captions` made. DataError where it is not what it must be."""
+        """Open a folder that `prepare_captions` wrote. Raises DataError if it is damaged."""
         images, path = ImageCorpus.open(folder), folder / TEXTS_FILE
-        if not path.exists():  # where version 0.1.0 wrote it
+        if not path.exists():  # the path that version 0.1.0 used
             path = folder.with_name(f"{folder.name}.{TEXTS_FILE}")
-        facts = read_json(path, TEXTS_LIMIT)
-        rows = facts.get("captions") if isinstance(facts, dict) else None
+        content = read_json(path, TEXTS_LIMIT)
+        rows = content.get("captions") if isinstance(content, dict) else None
         if (
             not isinstance(rows, list)
-            or facts.get("format") != FORMAT
+            or content.get("format") != FORMAT
             or len(rows) != len(images)
             or not all(_is_captions(row) for row in rows)
         ):
             raise DataError(
-                f"not the captions (format {FORMAT}) of {len(images):,} pictures",
+                f"the file must have captions (format {FORMAT}) of {len(images):,} images, but "
+                "does not",
                 str(path),
-                "prepare the data again: remove this folder",
+                "delete this folder to prepare the data again",
             )
-        texts = [{name: tuple(said) for name, said in row.items()} for row in rows]
+        texts = [{name: tuple(captions) for name, captions in row.items()} for row in rows]
         return cls(images, texts)
 
 
 def _is_captions(row: Any) -> bool:
     return isinstance(row, dict) and all(
-        isinstance(said, list) and said and all(isinstance(text, str) for text in said)
-        for said in row.values()
+        isinstance(texts, list) and texts and all(isinstance(text, str) for text in texts)
+        for texts in row.values()
     )
 
 
@@ -72,21 +72,23 @@ def prepare_captions(
     folder: Path,
     progress: Callable[[int], None] = lambda count: None,
 ) -> CaptionCorpus:
-    """Make all pictures of one size into the new folder `folder`, with their captions, and open it.
+    """Write images, resized to one size, and their captions to the new folder `folder`; open it.
 
-    DataError names the first picture that cannot be read; no half-written folder stays.
+    sized: resizes the images. progress: called with the number of images done. Raises DataError
+    with the name of the first image that cannot be read; then no partial folder remains.
     """
-    rows = [each.captions for each in images]
+    rows = [image.captions for image in images]
     text = json.dumps({"format": FORMAT, "captions": rows}, ensure_ascii=False)
-    with new_folder(folder) as place:
-        write_file(place / TEXTS_FILE, text.encode())
-        write_images([each.image for each in images], ("",), sized, place, progress)
+    with new_folder(folder) as temporary:
+        write_file(temporary / TEXTS_FILE, text.encode())
+        write_images([image.image for image in images], ("",), sized, temporary, progress)
     return CaptionCorpus.open(folder)
 
 
 @dataclass(frozen=True)
 class Spoken:
-    """What is to be written of a picture: first token, pieces, last token."""
+    """A tokenized caption: the index of its image, and its ids from first to last special
+    token."""
 
     picture: int
     ids: tuple[int, ...]
@@ -94,9 +96,12 @@ class Spoken:
 
 @dataclass(frozen=True)
 class CaptionBatch:
-    """Pictures with all their captions, for teacher forcing: the decoder reads `read` and predicts
-    `targets`. of: the picture that a caption belongs to, by its place here. real: where a target is
-    no padding. indices: where in the corpus the pictures stand."""
+    """Images with all their captions for teacher forcing.
+
+    images: M normalised images. read: decoder input of B captions. targets: the tokens to predict.
+    of: for each caption, the index of its image in `images`. real: True where a target is not
+    padding. indices: indices of the images in the corpus.
+    """
 
     examples: ClassVar[str] = "images"  # what `indices` count, for messages
     images: Float[Tensor, "M C Y X"]
@@ -107,7 +112,7 @@ class CaptionBatch:
     indices: tuple[int, ...] = ()
 
     def to(self, device: str) -> CaptionBatch:
-        """The same on another device."""
+        """Return the batch on another device."""
         return CaptionBatch(
             self.images.to(device),
             self.of.to(device),
@@ -119,7 +124,7 @@ class CaptionBatch:
 
 
 def by_image(captions: Sequence[Spoken]) -> dict[int, list[tuple[int, ...]]]:
-    """Number of an image -> its captions."""
+    """Map the index of each image to the ids of its captions."""
     grouped: dict[int, list[tuple[int, ...]]] = {}
     for caption in captions:
         grouped.setdefault(caption.picture, []).append(caption.ids)
@@ -131,18 +136,21 @@ def collate_captions(
     captions: Sequence[Sequence[tuple[int, ...]]],
     indices: Sequence[int],
 ) -> CaptionBatch:
-    """Images as the model reads them, with the captions of each, as one batch."""
-    owners = [(i, ids) for i, of_image in enumerate(captions) for ids in of_image]
-    read, real = padded([ids[:-1] for _, ids in owners], 0)
-    targets, _ = padded([ids[1:] for _, ids in owners], 0)
-    of = torch.tensor([i for i, _ in owners])
+    """Return normalised images and the captions of each image as one batch."""
+    captions_with_image = [(i, ids) for i, of_image in enumerate(captions) for ids in of_image]
+    read, real = padded([ids[:-1] for _, ids in captions_with_image], 0)
+    targets, _ = padded([ids[1:] for _, ids in captions_with_image], 0)
+    of = torch.tensor([i for i, _ in captions_with_image])
     return CaptionBatch(images, of, read, targets, real, tuple(indices))
 
 
 class CaptionBatches:
-    """An epoch has every picture that has a caption once, with all its captions, so that it is
-    looked at once for them; the order follows from (seed, epoch), and how a picture is changed from
-    (seed, epoch, its number)."""
+    """An endless stream of batches that can start at any batch of any epoch.
+
+    Each epoch has every image that has a caption once, with all its captions, so that it is encoded
+    only once for them. The order depends only on (seed, epoch), the augmentation of an image only
+    on (seed, epoch, its index).
+    """
 
     def __init__(
         self,
@@ -163,7 +171,7 @@ class CaptionBatches:
         return -(-len(self.pictures) // self.rows)
 
     def stream(self, epoch: int, position: int) -> Iterator[tuple[int, int, CaptionBatch]]:
-        """(next epoch, next position, batch), starting at batch `position` of `epoch`."""
+        """Yield (next epoch, next position, batch), starting at batch `position` of `epoch`."""
 
         def make(chosen: list[int], number: int) -> CaptionBatch:
             return self.batch([self.pictures[i] for i in chosen], number)
@@ -171,7 +179,7 @@ class CaptionBatches:
         return shuffled(len(self.pictures), self.rows, self.seed, make, epoch, position)
 
     def batch(self, pictures: Sequence[int], epoch: int) -> CaptionBatch:
-        """These pictures as they are seen in that epoch."""
+        """Return the images with these indices, augmented as in epoch `epoch`, as a batch."""
         images = torch.stack([self._seen(picture, epoch) for picture in pictures])
         captions = [self.captions[picture] for picture in pictures]
         return collate_captions(self.normalise(images * 255), captions, pictures)

@@ -1,9 +1,9 @@
-"""Words and their neighbours as batches of ids: skip-gram, CBOW and next-word examples.
+"""Batches of words and their context windows: skip-gram, CBOW and next-word examples.
 
-One pass keeps some of the words (subsampling), visits each kept word once in a shuffled order, and
-looks at 1 to `window` words on both sides of it, up to the end of the sentence. Everything random
-follows from (seed, epoch, place), so any epoch can be entered at any batch. Memory: some 20 bytes
-a word of the text while an epoch begins, 8 while it lasts.
+One epoch keeps some of the words (subsampling), visits each of them once in shuffled order, and
+takes 1 to `window` words on both sides as its context, within the sentence. All randomness depends
+only on (seed, epoch, position), so training can resume at any batch. Memory: about 20 bytes per
+word of the text at the start of an epoch, then 8.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _KEEP, _REACH, _ORDER, _SAMPLE = range(4)  # purposes of a key
 class WordBatch:
     """B bags of words, and the words to predict from each.
 
-    words: the bags end to end, "I" ids. starts: where in `words` each of the B bags begins.
-    targets: P words to predict, target p from bag owner[p]. sampled: G x M words drawn as noise;
-    bags 64 g to 64 g + 63 share row g. Skip-gram: the bag is one word, its targets the neighbours.
-    CBOW: the bag is the neighbours, its target the word. Next word: one word, one target, no noise.
-    indices: the first of the places in the pass, for messages.
+    words: the bags concatenated, I ids. starts: index in `words` of the start of each bag.
+    targets: P words to predict, target p from bag owner[p]. sampled: G x M negative samples
+    (noise); bags 64 g to 64 g + 63 share row g. Skip-gram: the bag is one word, its targets are the
+    context words. CBOW: the bag is the context words, its target is the word. Next word: one word,
+    one target, no negative samples. indices: the first positions of the batch, for messages.
     """
 
     examples: ClassVar[str] = "centre words"  # what `indices` count, for messages
@@ -51,7 +51,8 @@ class WordBatch:
 
 @dataclass(frozen=True, kw_only=True)
 class WindowSettings:
-    """How examples are made. rows: words visited for one batch."""
+    """How examples are made. rows: batch size, in centre words. window: maximum distance of a
+    context word. subsample: threshold t of subsampling (`keep_probability`)."""
 
     kind: Kind
     rows: int
@@ -61,10 +62,10 @@ class WindowSettings:
 
 
 class Windows:
-    """A corpus as an endless stream of examples that can be entered anywhere.
+    """An endless stream of batches of a corpus that can start at any batch of any epoch.
 
-    counts: of each word of the vocabulary, in the training text. Noise is drawn with probability
-    proportional to count^0.75 (Mikolov et al. 2013b, section 2.2).
+    counts: number of occurrences of each vocabulary word in the training text. Negative samples are
+    drawn with probability proportional to count^0.75 (Mikolov et al. 2013b, section 2.2).
     """
 
     def __init__(
@@ -76,37 +77,37 @@ class Windows:
     ) -> None:
         self.corpus, self.settings, self.device = corpus, settings, device
         self.counts = np.array(counts, np.float64)
-        # Language modelling wants every word; the others learn more from the rare ones.
+        # Language modelling needs every word; the other kinds learn more from rare words.
         threshold = 0.0 if settings.kind == "next-word" else settings.subsample
         self.keep = keep_probability(self.counts, threshold)
         weights = self.counts**0.75
         self.noise = np.cumsum(weights / weights.sum())
 
     def epoch(self, number: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint32]]:
-        """The ids that this pass keeps, and the places in them to visit, in order."""
+        """Return the ids that an epoch keeps, and the positions in them to visit, in order."""
         seed = self.settings.seed
-        kept = subsampled(self.corpus.ids, self.keep, key_of(seed, number, _KEEP))
+        ids = subsampled(self.corpus.ids, self.keep, key_of(seed, number, _KEEP))
         if self.settings.kind == "next-word":  # every word, and the border before the first
-            places = np.arange(len(kept) - 1, dtype=np.uint32)
+            positions = np.arange(len(ids) - 1, dtype=np.uint32)
         else:
-            places = np.flatnonzero(kept).astype(np.uint32)
-        np.random.Generator(np.random.PCG64(key_of(seed, number, _ORDER))).shuffle(places)
-        return kept, places
+            positions = np.flatnonzero(ids).astype(np.uint32)
+        np.random.Generator(np.random.PCG64(key_of(seed, number, _ORDER))).shuffle(positions)
+        return ids, positions
 
     def batches_an_epoch(self) -> int:
-        """As expected: subsampling makes epochs a little different."""
+        """Return the expected number of batches; subsampling makes epochs differ slightly."""
         visited = float((self.keep * self.counts).sum() / self.counts.sum()) * self.corpus.words
         return max(1, round(visited / self.settings.rows))
 
     def stream(self, epoch: int, position: int) -> Iterator[tuple[int, int, WordBatch]]:
-        """(next epoch, next position, batch), starting at batch `position` of `epoch`."""
-        rows = self.settings.rows
+        """Yield (next epoch, next position, batch), starting at batch `position` of `epoch`."""
+        batch_size = self.settings.rows
         while True:
-            kept, places = self.epoch(epoch)
-            last = -(-len(places) // rows)
+            ids, positions = self.epoch(epoch)
+            last = -(-len(positions) // batch_size)
             while position < last:
-                chosen = places[position * rows : (position + 1) * rows]
-                batch = self._batch(kept, chosen, epoch, position)
+                chosen = positions[position * batch_size : (position + 1) * batch_size]
+                batch = self._batch(ids, chosen, epoch, position)
                 position += 1
                 following = (epoch + 1, 0) if position == last else (epoch, position)
                 if len(batch.targets):
@@ -115,43 +116,46 @@ class Windows:
 
     def _batch(
         self,
-        kept: npt.NDArray[np.int32],
-        places: npt.NDArray[np.uint32],
+        ids: npt.NDArray[np.int32],
+        positions: npt.NDArray[np.uint32],
         epoch: int,
         position: int,
     ) -> WordBatch:
-        centres = places.astype(np.int64)
+        centres = positions.astype(np.int64)
         indices = tuple(int(i) for i in centres[:8])
         if self.settings.kind == "next-word":
-            each = np.arange(len(centres))
-            nothing = np.zeros((0, BLOCK), np.int64)
-            return _tensors(kept[centres], each, kept[centres + 1], each, nothing, indices)
+            range_of_bags = np.arange(len(centres))
+            no_noise = np.zeros((0, BLOCK), np.int64)
+            return _tensors(
+                ids[centres], range_of_bags, ids[centres + 1], range_of_bags, no_noise, indices
+            )
         neighbours, owner = self._neighbours(
-            kept, centres, key_of(self.settings.seed, epoch, _REACH)
+            ids, centres, key_of(self.settings.seed, epoch, _REACH)
         )
         has_some = np.bincount(owner, minlength=len(centres)) > 0
         centres, owner = centres[has_some], (np.cumsum(has_some) - 1)[owner]
         sampled = self._noise(-(-len(centres) // BLOCK), epoch, position)
-        each = np.arange(len(centres))
+        range_of_bags = np.arange(len(centres))
         if self.settings.kind == "skip-gram":
-            return _tensors(kept[centres], each, neighbours, owner, sampled, indices)
-        starts = np.searchsorted(owner, each)
-        return _tensors(neighbours, starts, kept[centres], each, sampled, indices)
+            return _tensors(ids[centres], range_of_bags, neighbours, owner, sampled, indices)
+        starts = np.searchsorted(owner, range_of_bags)
+        return _tensors(neighbours, starts, ids[centres], range_of_bags, sampled, indices)
 
     def _neighbours(
-        self, kept: npt.NDArray[np.int32], centres: npt.NDArray[np.int64], key: int
+        self, ids: npt.NDArray[np.int32], centres: npt.NDArray[np.int64], key: int
     ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-        """Words at most `reach` places away in the same sentence, and whose neighbours they are.
+        """Return the context words of all centres, and the index of the centre of each.
 
-        reach is drawn from 1 .. window for each centre: near words count more.
+        Context words are at most `reach` positions away in the same sentence. reach is sampled
+        uniformly from 1 .. window for each centre, so near words have more weight.
         """
         window = self.settings.window
         reach = (uniform(key, centres.astype(np.uint64)) * window).astype(np.int64) + 1
         steps = np.arange(1, window + 1)
         sides = []
         for direction in (-1, 1):
-            around = np.clip(centres[:, None] + direction * steps, 0, len(kept) - 1)
-            words = kept[around]  # B W, outwards
+            around = np.clip(centres[:, None] + direction * steps, 0, len(ids) - 1)
+            words = ids[around]  # B W, outwards
             inside = np.logical_and.accumulate(words != 0, axis=1) & (steps <= reach[:, None])
             sides.append((words, inside))
         words = np.concatenate([words for words, _ in sides], axis=1)
@@ -159,11 +163,11 @@ class Windows:
         return words[owner, column], owner
 
     def _noise(self, blocks: int, epoch: int, position: int) -> npt.NDArray[np.int64]:
-        """One word for each example, so 64 for each block of 64."""
+        """Return negative samples: one word per example, so 64 for each block of 64."""
         key = key_of(self.settings.seed, epoch, _SAMPLE, position)
         chance = np.random.Generator(np.random.PCG64(key)).random((blocks, BLOCK))
-        found = np.searchsorted(self.noise, chance, side="right")
-        return np.minimum(found, len(self.noise) - 1)
+        word_ids = np.searchsorted(self.noise, chance, side="right")
+        return np.minimum(word_ids, len(self.noise) - 1)
 
 
 def _tensors(

@@ -1,9 +1,9 @@
-"""What is wrong with a corpus, before a night of training is spent on it.
+"""Checks a parallel corpus for faults before training.
 
-Faults make `headway data check` fail: text that cannot be read, sides that do not match, empty
-sides, and held-out sentences that also stand in train. Warnings are things to look at. Memory holds
-8 bytes a sentence (hashes of 64 bits: among 100 million sentences one false match is expected less
-than once in a thousand corpora) and the line numbers of pairs.
+Faults make `headway data check` fail: unreadable text, files of different length, empty sides, and
+held-out sentences that also occur in the training set. Warnings should be inspected. Memory: 8
+bytes per sentence (64-bit hashes: with 100 million sentences, less than one false match in a
+thousand corpora is expected) and some line numbers.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headway.data.formats import Pair, PairFiles, Splits, read_pairs
-from headway.data.formats.lines import place
+from headway.data.formats.lines import location
 from headway.errors import HeadwayError
 from headway.text import TokenizerPair
 
@@ -41,7 +41,7 @@ class Lengths:
 
 @dataclass(frozen=True)
 class Finding:
-    """How many lines have something, and the numbers of the first of them."""
+    """The number of lines with a finding, and the line numbers of the first ones."""
 
     count: int
     first_lines: tuple[int, ...]
@@ -49,10 +49,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class SplitReport:
-    """Counts for one corpus. `lengths` is keyed "source words", "target characters", and so on.
+    """Counts for one corpus. The keys of `lengths` are "source words", "target characters" etc.
 
-    `readable` is False when reading stopped at an error; the counts are of what came before.
-    `leaked` are held-out pairs whose source sentence also stands in train.
+    `readable` is False if reading stopped at an error; then the counts are of the lines before it.
+    `leaked` counts held-out pairs whose source sentence also occurs in the training set.
     """
 
     files: tuple[str, ...]
@@ -69,20 +69,20 @@ class SplitReport:
 
 @dataclass(frozen=True)
 class CheckReport:
-    """The reports by split name, and what follows from them in sentences."""
+    """The reports by split name, and the faults and warnings as sentences."""
 
     splits: dict[str, SplitReport]
     faults: list[str]
     warnings: list[str]
 
     def as_dict(self) -> dict[str, Any]:
-        """The whole report as plain values for JSON."""
+        """Return the whole report as plain values for JSON."""
         return asdict(self)
 
 
 @dataclass
 class _Tally:
-    """What is gathered while one corpus streams by."""
+    """Counts collected while one corpus is read."""
 
     pairs: int = 0
     counts: Counter[str] = field(default_factory=Counter)
@@ -93,35 +93,35 @@ class _Tally:
     leaked: Finding = Finding(0, ())
     error: HeadwayError | None = None
 
-    def note(self, what: str, line: int) -> None:
-        self.counts[what] += 1
-        lines = self.lines.setdefault(what, [])
+    def note(self, kind: str, line: int) -> None:
+        self.counts[kind] += 1
+        lines = self.lines.setdefault(kind, [])
         if len(lines) < FIRST_LINES:
             lines.append(line)
 
-    def finding(self, what: str) -> Finding:
-        return Finding(self.counts[what], tuple(self.lines.get(what, [])))
+    def finding(self, kind: str) -> Finding:
+        return Finding(self.counts[kind], tuple(self.lines.get(kind, [])))
 
-    def measure(self, what: str, length: int) -> None:
-        self.lengths.setdefault(what, Counter())[length] += 1
+    def measure(self, name: str, length: int) -> None:
+        self.lengths.setdefault(name, Counter())[length] += 1
 
 
 def check(splits: Splits, tokenizers: TokenizerPair | None = None) -> CheckReport:
-    """Read every corpus of `splits` once (held-out ones twice if they leak) and report.
+    """Read every corpus of `splits` once and return a report.
 
-    With `tokenizers`, lengths in tokens are reported too. Errors of reading become faults; nothing
-    is raised for bad data.
+    tokenizers: if given, lengths in tokens are reported too. Reading errors become faults of the
+    report; nothing is raised for bad data.
     """
     reports: dict[str, SplitReport] = {}
     faults: list[str] = []
     warnings: list[str] = []
-    seen: npt.NDArray[np.uint64] = np.empty(0, np.uint64)
+    train_hashes: npt.NDArray[np.uint64] = np.empty(0, np.uint64)
     for name, files in splits.items():
         tally = _tallied(files, tokenizers)
         if name == "train":
-            seen = np.unique(_hashes(tally.sources))
+            train_hashes = np.unique(_hashes(tally.sources))
         else:
-            tally.leaked = _leaked(files, tally, seen)
+            tally.leaked = _leaked(files, tally, train_hashes)
         reports[name] = _report(files, tally)
         faults.extend(_faults(name, files, tally))
         warnings.extend(_warnings(name, files, tally, reports[name]))
@@ -142,7 +142,7 @@ def _tallied(files: PairFiles, tokenizers: TokenizerPair | None) -> _Tally:
 
 
 def _guarded(files: PairFiles, tally: _Tally) -> Iterator[Pair]:
-    """The pairs up to the first error, which is kept in the tally."""
+    """Yield the pairs up to the first error, which is stored in the tally."""
     try:
         yield from read_pairs(files)
     except HeadwayError as error:
@@ -186,13 +186,14 @@ def _hashes(values: "array[int]") -> npt.NDArray[np.uint64]:
 _NOTHING = _hash("")
 
 
-def _leaked(files: PairFiles, tally: _Tally, seen: npt.NDArray[np.uint64]) -> Finding:
-    """Pairs whose source is in `seen` (sorted, each hash once), with the first line numbers."""
-    mine = _hashes(tally.sources)
-    leaks = np.isin(mine, seen) & (mine != np.uint64(_NOTHING))
-    places = np.flatnonzero(leaks)
-    first = 2 if files.header else 1  # pairs stand on every line after the header
-    return Finding(len(places), tuple(int(p) + first for p in places[:FIRST_LINES]))
+def _leaked(files: PairFiles, tally: _Tally, train_hashes: npt.NDArray[np.uint64]) -> Finding:
+    """Return the pairs whose source hash is in `train_hashes` (sorted, unique), with the first
+    line numbers."""
+    hashes = _hashes(tally.sources)
+    leaks = np.isin(hashes, train_hashes) & (hashes != np.uint64(_NOTHING))
+    positions = np.flatnonzero(leaks)
+    first = 2 if files.header else 1  # each line after the header is a pair
+    return Finding(len(positions), tuple(int(p) + first for p in positions[:FIRST_LINES]))
 
 
 def _report(files: PairFiles, tally: _Tally) -> SplitReport:
@@ -211,12 +212,13 @@ def _report(files: PairFiles, tally: _Tally) -> SplitReport:
 
 
 def _summary(counter: Counter[int]) -> Lengths:
-    """The 95th percentile is the smallest length that at least 95 % of the lines do not exceed."""
+    """Return mean, 95th percentile (smallest length that at least 95 % of the lines do not exceed)
+    and maximum of the lengths in `counter`."""
     values = np.array(sorted(counter), dtype=np.int64)
     counts = np.array([counter[int(value)] for value in values], dtype=np.int64)
     total = int(counts.sum())
-    place_ = int(np.searchsorted(np.cumsum(counts) * 100, 95 * total))
-    return Lengths(float(values @ counts) / total, int(values[place_]), int(values[-1]))
+    index = int(np.searchsorted(np.cumsum(counts) * 100, 95 * total))
+    return Lengths(float(values @ counts) / total, int(values[index]), int(values[-1]))
 
 
 def _faults(name: str, files: PairFiles, tally: _Tally) -> Iterator[str]:
@@ -224,32 +226,43 @@ def _faults(name: str, files: PairFiles, tally: _Tally) -> Iterator[str]:
         where = f"{tally.error.where}: " if tally.error.where else ""
         yield f"{name}: {where}{tally.error.what}"
     elif tally.pairs == 0:
-        yield f"{name}: {files.paths[0]}: holds no pairs"
+        yield f"{name}: {files.paths[0]}: has no sentence pairs"
     empty = tally.finding(_EMPTY)
     if empty.count:
         yield _sentence(name, files, empty, "an empty side", "have", "has")
     if tally.leaked.count:
-        yield _sentence(name, files, tally.leaked, "in train", "stand also", "stands also")
+        yield _sentence(
+            name, files, tally.leaked, "in the training set", "also occur", "also occurs"
+        )
 
 
 def _warnings(name: str, files: PairFiles, tally: _Tally, report: SplitReport) -> Iterator[str]:
     if report.duplicates:
         noun = "pair repeats" if report.duplicates == 1 else "pairs repeat"
         yield f"{name}: {report.duplicates:,} {noun} an earlier one"
-    for finding, what in (
+    for finding, description in (
         (report.ratio_outliers, f"one side more than {RATIO_LIMIT} times as long as the other"),
         (report.identical, "the same text on both sides"),
         (report.control_characters, "control or replacement characters"),
     ):
         if finding.count:
-            yield _sentence(name, files, finding, what, "have", "has")
+            yield _sentence(name, files, finding, description, "have", "has")
 
 
-def _sentence(name: str, files: PairFiles, finding: Finding, what: str, many: str, one: str) -> str:
-    """`valid: valid.en:3: 2 pairs have an empty side (lines 3, 9)`."""
-    single = finding.count == 1
-    subject = f"1 pair {one}" if single else f"{finding.count:,} pairs {many}"
+def _sentence(
+    name: str,
+    files: PairFiles,
+    finding: Finding,
+    description: str,
+    plural_verb: str,
+    singular_verb: str,
+) -> str:
+    """Return a sentence such as `valid: valid.en:3: 2 pairs have an empty side (lines 3, 9)`."""
+    is_single = finding.count == 1
+    subject = f"1 pair {singular_verb}" if is_single else f"{finding.count:,} pairs {plural_verb}"
     lines = ", ".join(str(line) for line in finding.first_lines)
     more = ", …" if finding.count > len(finding.first_lines) else ""
-    tail = "" if single else f" (lines {lines}{more})"
-    return f"{name}: {place(files.paths[0], finding.first_lines[0])}: {subject} {what}{tail}"
+    tail = "" if is_single else f" (lines {lines}{more})"
+    return (
+        f"{name}: {location(files.paths[0], finding.first_lines[0])}: {subject} {description}{tail}"
+    )

@@ -1,4 +1,4 @@
-"""Running text as a stream of documents: files, folders, and what Python itself brings along."""
+"""Streams the documents of files, folders, and collections that come with Python."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from headway.data.formats.lines import ending, place, read_lines
+from headway.data.formats.lines import ending, location, read_lines
 from headway.errors import DataError, UsageError
 
 ENDINGS = (".txt", ".md", ".jsonl")
-PART = 1 << 16  # characters of a long document that are held at once
-LINE_LIMIT = 64 * 2**20  # bytes; a line of a .jsonl file is a whole document, often a book
+PART = 1 << 16  # characters of a long document in memory at once
+LINE_LIMIT = 64 * 2**20  # bytes; a line of a .jsonl file is a whole document, possibly a book
 
 Split = Literal["file", "blank-line", "line", "title"]
 _TITLE = re.compile(
     r"\s*= [^=].* =\s*"
-)  # of an article as Wikipedia marks it; "= = x = =" is inside
+)  # title of an article in WikiText; "= = x = =" is a section title
 
 
 @dataclass(frozen=True)
 class Part:
-    """Some of a document's text, in order. first: a document begins here."""
+    """A part of a document's text. first: whether it is the first part of a document."""
 
     text: str
     first: bool
@@ -33,16 +33,18 @@ class Part:
 def read_documents(
     sources: Sequence[str], split: Split = "file", key: str = "text"
 ) -> Iterator[Part]:
-    r"""The documents of files (.txt, .md, .jsonl, plain or .gz), folders and named collections.
+    r"""Yield the documents of files (.txt, .md, .jsonl, plain or .gz), folders and collections, in
+    parts.
 
-    A text file is one document, or one a paragraph (`blank-line`), or one a line, or one from each
-    line like "= Title =" to the next (`title`, as WikiText has them). A line of a .jsonl file is a
-    document always: its value of `key`, as it stands. Folders are read through, in the order of
-    names; hidden names and files of other endings are passed over there. Lines of text files end in
-    "\n", whatever the file has, the last one too. Documents of white space alone are left out.
-    Memory holds one line (64 MiB at most) and one part.
+    split: documents of a text file: the whole file (`file`), each paragraph (`blank-line`), each
+    line (`line`), or each article, from one line like "= Title =" to the next (`title`, the format
+    of WikiText). Each line of a .jsonl file is a document: the unchanged value of `key`.
 
-    Raises UsageError for what is not there, DataError with file and line for what is no text.
+    Folders are read recursively in the order of names; hidden files and files with other suffixes
+    are skipped. All lines of text files, also the last, end in "\n". Documents of whitespace only
+    are left out. Memory holds one line (at most 64 MiB) and one part.
+
+    Raises UsageError for a missing file, DataError with file and line for invalid text.
     """
     for source in sources:
         if source in COLLECTIONS and not Path(source).exists():
@@ -57,12 +59,15 @@ def read_documents(
 
 
 def text_files(source: Path) -> list[Path]:
-    """The file, or those of a folder that hold text. UsageError if there are none."""
+    """Return the file `source`, or the text files of the folder `source`, sorted.
+
+    Raises UsageError if there are none.
+    """
     if source.is_file():
         if ending(source) not in ENDINGS:
             raise UsageError(
-                f"{ending(source) or 'no ending'}: text files end in {', '.join(ENDINGS)} "
-                "(or the same with .gz)",
+                f"a text file must end in {', '.join(ENDINGS)} (or the same with .gz), but this "
+                f"name {f'ends in {ending(source)}' if ending(source) else 'has no suffix'}",
                 str(source),
                 "rename it if it is plain text",
             )
@@ -71,47 +76,55 @@ def text_files(source: Path) -> list[Path]:
         raise UsageError(
             "no such file or folder",
             str(source),
-            f"a path, or one of the collections: {', '.join(COLLECTIONS)}",
+            f"give a path, or one of the collections: {', '.join(COLLECTIONS)}",
         )
-    # Hidden are .git, .venv and the shadow files of other systems: text, but nobody's corpus.
-    found = sorted(
+    # Hidden files are skipped: .git, .venv and system files are not part of a corpus.
+    paths = sorted(
         path
         for path in source.rglob("*")
         if ending(path) in ENDINGS
         and path.is_file()
         and not any(name.startswith(".") for name in path.relative_to(source).parts)
     )
-    if not found:
-        raise UsageError(f"no file in it ends in {', '.join(ENDINGS)}", str(source))
-    return found
+    if not paths:
+        raise UsageError(
+            f"the folder has no file that ends in {', '.join(ENDINGS)}",
+            str(source),
+            "check the path",
+        )
+    return paths
 
 
 def _parts(path: Path, split: Split) -> Iterator[Part]:
-    """A text file's documents, in parts that end with a line where lines are of usual length."""
-    held: list[str] = []
+    """Yield the documents of a text file in parts, which end at line ends unless lines are very
+    long."""
+    lines: list[str] = []
     size, first, blank = 0, True, True
     for line in read_lines(path, LINE_LIMIT):
         is_empty = not line.strip()
         ends = split == "line" or (split == "blank-line" and is_empty)
         if split == "title" and _TITLE.fullmatch(line):
-            if held and not blank:
-                yield from _cut("".join(held), first)
-            held, size, first, blank = [], 0, True, True
+            if lines and not blank:
+                yield from _cut("".join(lines), first)
+            lines, size, first, blank = [], 0, True, True
         if not (ends and is_empty):
-            held.append(line + "\n")
+            lines.append(line + "\n")
             size += len(line) + 1
             blank = blank and is_empty
-        if held and not blank and (ends or size >= PART):
-            yield from _cut("".join(held), first)
-            held, size, first, blank = [], 0, ends, ends
+        if lines and not blank and (ends or size >= PART):
+            yield from _cut("".join(lines), first)
+            lines, size, first, blank = [], 0, ends, ends
         elif ends:
-            held, size, first, blank = [], 0, True, True
-    if held and not blank:
-        yield from _cut("".join(held), first)
+            lines, size, first, blank = [], 0, True, True
+    if lines and not blank:
+        yield from _cut("".join(lines), first)
 
 
 def _cut(text: str, first: bool) -> Iterator[Part]:
-    """`text` in parts below 2 PART, cut after a line or else before a space: tokens end there."""
+    """Yield `text` in parts of less than 2 `PART` characters.
+
+    A cut is after a line end or else before a space, so that it does not split a token.
+    """
     start = 0
     while start < len(text):
         end = len(text)
@@ -130,29 +143,37 @@ def _records(path: Path, key: str) -> Iterator[Part]:
         try:
             record = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise DataError(f"not JSON: {error}", place(path, number)) from error
+            raise DataError(
+                f"the line is not valid JSON: {error}",
+                location(path, number),
+                "write one JSON object per line",
+            ) from error
         text = record.get(key) if isinstance(record, dict) else None
         if not isinstance(text, str):
-            keys = ", ".join(map(repr, record)) if isinstance(record, dict) else "no object"
+            keys = (
+                f"keys: {', '.join(map(repr, record))}" if isinstance(record, dict) else "no object"
+            )
             raise DataError(
-                f"there is no text under {key!r} (found: {keys})",
-                place(path, number),
-                "name the key that holds it: --data.key NAME",
+                f"the line must be an object with a text under the key {key!r}, but has none "
+                f"({keys})",
+                location(path, number),
+                "name the key of the text with --data.key NAME",
             )
         try:
             text.encode()
         except UnicodeEncodeError as error:  # JSON can spell \ud800 alone
             raise DataError(
-                f"half a character (\\u{ord(text[error.start]):04x}) in the text",
-                place(path, number),
-                "remove it: no text has it",
+                f"the text has a lone surrogate, \\u{ord(text[error.start]):04x}, which is only "
+                "half of a character",
+                location(path, number),
+                "remove it from the text",
             ) from error
         if text.strip():
             yield from _cut(text, True)
 
 
 def python_docs() -> Iterator[str]:
-    """The language reference that `help()` shows: a chapter a document."""
+    """Yield Python's language reference, as shown by `help()`; each chapter is a document."""
     from pydoc_data.topics import topics
 
     for name in sorted(topics):
@@ -160,4 +181,4 @@ def python_docs() -> Iterator[str]:
 
 
 COLLECTIONS: dict[str, Callable[[], Iterator[str]]] = {"python-docs": python_docs}
-"""Text that is on every machine, by the name to ask for it."""
+"""Texts that come with Python, by collection name."""

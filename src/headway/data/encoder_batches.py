@@ -1,4 +1,4 @@
-"""What an encoder reads, as a batch: texts between marks, alone or in pairs."""
+"""Batches of encoder inputs: texts or text pairs, framed by special tokens."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from headway.shapes import Bool, Int, Tensor
 
 @dataclass(frozen=True)
 class FramedBatch:
-    """Framed texts (`Marks.frame`), one a row.
+    """A batch of framed texts (`Marks.frame`), one per row.
 
-    keys: True = real; the real ones first. types: 1 for tokens of a second text, None where there
-    is none.
+    keys: True at tokens, False at the padding after them. types: segment ids, 1 for tokens of the
+    second text of a pair; None if there are no pairs.
     """
 
     tokens: Int[Tensor, "B T"]
@@ -22,22 +22,23 @@ class FramedBatch:
     types: Int[Tensor, "B T"] | None
 
     def to(self, device: str) -> FramedBatch:
-        """The same on another device."""
+        """Return the batch on another device."""
         types = None if self.types is None else self.types.to(device)
         return FramedBatch(self.tokens.to(device), self.keys.to(device), types)
 
 
 def collate_framed(
-    rows: Sequence[Sequence[int]], types: Sequence[Sequence[int]] | None, pad: int
+    sequences: Sequence[Sequence[int]], types: Sequence[Sequence[int]] | None, pad: int
 ) -> FramedBatch:
-    """Rows of any lengths as one batch."""
-    tokens, keys = padded(rows, pad)
+    """Return sequences of any lengths as one padded batch; pad: id of the padding token."""
+    tokens, keys = padded(sequences, pad)
     paired = types is not None and any(map(any, types))
     return FramedBatch(tokens, keys, padded(types, 0)[0] if types is not None and paired else None)
 
 
-def shortest_first(rows: Sequence[Sequence[object]], size: int) -> Iterator[list[int]]:
-    """The numbers of all rows, `size` at a time, by length: little padding."""
-    order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
+def shortest_first(sequences: Sequence[Sequence[object]], size: int) -> Iterator[list[int]]:
+    """Yield the indices of all sequences in batches of `size`, sorted by length to reduce
+    padding."""
+    order = sorted(range(len(sequences)), key=lambda i: len(sequences[i]))
     for start in range(0, len(order), size):
         yield order[start : start + size]

@@ -1,4 +1,4 @@
-"""Epochs of batches without end, which can be entered anywhere."""
+"""Endless streams of batches over epochs that can start at any batch."""
 
 from __future__ import annotations
 
@@ -10,27 +10,30 @@ T = TypeVar("T")
 
 
 def repeated(batches: Sequence[B]) -> Iterator[tuple[int, int, B]]:
-    """The same batches in each epoch, without end: (next epoch, next position, batch).
+    """Yield (next epoch, next position, batch) without end, with the same batches in each epoch.
 
-    For a list of batches of your own; `headway.training.fit` reads it. ValueError if it is empty.
+    Use it to train on a list of your own batches with `headway.training.fit`. Raises ValueError if
+    the list is empty.
     """
     if not batches:
-        raise ValueError("there is no batch to repeat")
+        raise ValueError("there must be at least one batch to repeat, but the list is empty")
     return endless(lambda epoch: batches, lambda batch, epoch: batch, 0, 0)
 
 
 def endless(
     epoch_of: Callable[[int], Sequence[T]], make: Callable[[T, int], B], epoch: int, position: int
 ) -> Iterator[tuple[int, int, B]]:
-    """(next epoch, next position, batch), starting at batch `position` of `epoch`.
+    """Yield (next epoch, next position, batch) without end, starting at batch `position` of
+    `epoch`.
 
-    epoch_of: what the batches of an epoch are made of, one each. make: such a batch, in its epoch.
+    epoch_of: returns one item per batch of an epoch. make: makes a batch from an item and the
+    number of the epoch.
     """
     while True:
-        things = epoch_of(epoch)
-        while position < len(things):
-            batch = make(things[position], epoch)
+        items = epoch_of(epoch)
+        while position < len(items):
+            batch = make(items[position], epoch)
             position += 1
-            following = (epoch + 1, 0) if position == len(things) else (epoch, position)
+            following = (epoch + 1, 0) if position == len(items) else (epoch, position)
             yield (*following, batch)
         epoch, position = epoch + 1, 0

@@ -1,6 +1,6 @@
-"""Small data sets that a person already has on disk, inside an installed package: no network here.
+"""Small data sets from installed Python packages, without network access.
 
-`DATASETS` maps the name that `headway data fetch` takes to what it does.
+`DATASETS` maps each name that `headway data fetch` accepts to its data set.
 """
 
 import hashlib
@@ -20,16 +20,16 @@ from headway.files import read_json, write_file
 from headway.folders import new_folder, verify_folder
 
 SPLITS = ("train", "valid", "test")
-FACTS_FILE = "dataset.json"
+DESCRIPTION_FILE = "dataset.json"
 _EMOJI_NAMES = "emoji-names"
 
 
 @dataclass(frozen=True)
 class Fetched:
-    """What stands in `folder`: pairs per split, names left out by reason, and the package's
-    version.
+    """The content of `folder`: pairs per split, skipped names by reason, and the version of the
+    package.
 
-    `reused` is True when the folder was complete already and nothing was written.
+    `reused` is True if the folder was complete already and nothing was written.
     """
 
     folder: Path
@@ -42,28 +42,29 @@ class Fetched:
 
 @dataclass(frozen=True)
 class Dataset:
-    """A fetchable data set: one sentence about it, and fetch(target language, folder)."""
+    """A data set: a sentence about it, and its function fetch(target language, folder)."""
 
     about: str
     fetch: Callable[[str, Path], Fetched | FetchedTexts]
 
 
 def fetch_emoji_names(target: str, folder: Path) -> Fetched:
-    """English names of emoji and their names in `target`, as three tables in the new `folder`.
+    """Write English names of emoji and their names in `target` as three tables in `folder`.
 
-    The tables have the columns `emoji`, `en` and `target`. About 10 % of the names are for test and
-    5 % for valid, chosen by the sha256 of the English name, so that no name stands in two tables
-    and a newer package moves none. Names are NFC, with spaces for underscores. Dropped and counted:
-    "duplicate" (an English name seen before: several forms of one emoji share it) and "no name".
+    The tables have the columns `emoji`, `en` and `target`. About 10 % of the names are in test and
+    5 % in valid, chosen by the sha256 of the English name, so that no name is in two tables and a
+    newer package does not move names between them. Names are in Unicode NFC, with spaces instead of
+    underscores. Skipped and counted: "duplicate" (an English name that occurred before: several
+    forms of one emoji share it) and "no name".
 
-    A complete folder of the same language is reused. Raises UsageError when the package or the
-    language is missing, or when `folder` holds something else, which is never overwritten.
+    A complete folder of the same language is reused. Raises UsageError if the package or the
+    language is missing, or if `folder` has another content, which is never overwritten.
     """
     codes = _emoji_codes()
     languages = sorted(path.stem.removeprefix("emoji_") for path in codes.glob("emoji_*.json"))
     if target not in languages:
         raise UsageError(
-            f"no emoji names in the language {target!r}",
+            f"there are no emoji names in the language {target!r}",
             hint=f"choose one of {' '.join(languages)}",
         )
     if folder.exists():
@@ -72,7 +73,7 @@ def fetch_emoji_names(target: str, folder: Path) -> Fetched:
     tables: dict[str, list[str]] = {split: [f"emoji\ten\t{target}"] for split in SPLITS}
     for emoji, source, translation in rows:
         tables[_split_of(source)].append(f"{emoji}\t{source}\t{translation}")
-    facts = {
+    description = {
         "dataset": _EMOJI_NAMES,
         "target": target,
         "version": _package_version("emoji"),
@@ -83,13 +84,13 @@ def fetch_emoji_names(target: str, folder: Path) -> Fetched:
         for split, table in tables.items():
             text = "".join(f"{row}\n" for row in table)
             write_file(temporary / f"{split}.tsv", text.encode("utf-8"))
-        write_file(temporary / FACTS_FILE, json.dumps(facts, indent=2).encode("utf-8"))
-    return _fetched(folder, facts, reused=False)
+        write_file(temporary / DESCRIPTION_FILE, json.dumps(description, indent=2).encode("utf-8"))
+    return _fetched(folder, description, reused=False)
 
 
 DATASETS: dict[str, Dataset] = {
     _EMOJI_NAMES: Dataset(
-        about="names of about 3,900 emoji from English into one of 13 languages; a first toy",
+        about="names of about 3,900 emoji in English and one of 13 languages; a first small corpus",
         fetch=fetch_emoji_names,
     ),
     shakespeare.NAME: Dataset(
@@ -100,26 +101,29 @@ DATASETS: dict[str, Dataset] = {
 
 
 def fetch(name: str, target: str, folder: Path) -> Fetched | FetchedTexts:
-    """Fetch the data set `name` of DATASETS. Raises UsageError, listing the names, for another."""
+    """Fetch the data set `name` of DATASETS. Raises UsageError, with the known names, for another
+    name."""
     if name not in DATASETS:
-        raise UsageError(f"no data set {name!r}", hint=f"choose one of {' '.join(DATASETS)}")
+        raise UsageError(
+            f"there is no data set {name!r}", hint=f"choose one of {' '.join(DATASETS)}"
+        )
     return DATASETS[name].fetch(target, folder)
 
 
 def _emoji_codes() -> Path:
-    # find_spec looks without importing: the package's import would read megabytes for nothing.
+    # find_spec does not import the package; importing it would read megabytes of unused data.
     spec = find_spec("emoji")
     if spec is None or spec.origin is None:
         raise UsageError(
-            "the package emoji, which holds the names, is not installed",
+            "the package emoji, which has the names, is not installed",
             hint="pip install 'headway[demo]'",
         )
     codes = Path(spec.origin).parent / "unicode_codes"
     if not (codes / "emoji.json").is_file():
         raise UsageError(
-            f"emoji {_package_version('emoji')} does not hold its names as JSON",
+            f"the names must be JSON files, but emoji {_package_version('emoji')} has none",
             where=str(codes),
-            hint="pip install 'headway[demo]' installs a version that does",
+            hint="install a version that has them: pip install 'headway[demo]'",
         )
     return codes
 
@@ -132,18 +136,18 @@ def _package_version(name: str) -> str:
 
 
 def _emoji_rows(codes: Path, target: str) -> tuple[list[tuple[str, str, str]], dict[str, int]]:
-    """Rows (emoji, English name, translation) in the package's order, and counts of those left
-    out."""
+    """Return the rows (emoji, English name, translation) in the order of the package, and the
+    number of skipped rows by reason."""
     skipped = {"duplicate": 0, "no name": 0}
     rows: list[tuple[str, str, str]] = []
-    seen: set[str] = set()
+    sources: set[str] = set()
     for emoji, source, translation in _named(codes, target):
         if not source or not translation:
             skipped["no name"] += 1
-        elif source in seen:
+        elif source in sources:
             skipped["duplicate"] += 1
         else:
-            seen.add(source)
+            sources.add(source)
             rows.append((emoji, source, translation))
     return rows, skipped
 
@@ -153,15 +157,19 @@ def _named(codes: Path, target: str) -> Iterator[tuple[str, str, str]]:
     english, translations = read_json(english_path), read_json(target_path)
     for path, content in ((english_path, english), (target_path, translations)):
         if not isinstance(content, dict):
-            raise DataError("no JSON object", where=str(path), hint="reinstall the package emoji")
-    for emoji, facts in english.items():
-        name = facts.get("en") if isinstance(facts, dict) else None
+            raise DataError(
+                "the file must be a JSON object, but is another JSON value",
+                where=str(path),
+                hint="reinstall the package emoji",
+            )
+    for emoji, names in english.items():
+        name = names.get("en") if isinstance(names, dict) else None
         yield emoji, _plain(name), _plain(translations.get(emoji))
 
 
 def _plain(name: Any) -> str:
-    """`:thumbs_up:` -> `thumbs up`; tabs and newlines cannot survive. Anything but a string ->
-    ""."""
+    """Convert `:thumbs_up:` to `thumbs up`, without tabs and newlines; return "" for any value but
+    a string."""
     if not isinstance(name, str):
         return ""
     words = name.removeprefix(":").removesuffix(":").replace("_", " ").split()
@@ -169,34 +177,34 @@ def _plain(name: Any) -> str:
 
 
 def _split_of(source: str) -> str:
-    share = int.from_bytes(hashlib.sha256(source.encode("utf-8")).digest()[:8], "big") % 100
-    return "test" if share < 10 else "valid" if share < 15 else "train"
+    percentile = int.from_bytes(hashlib.sha256(source.encode("utf-8")).digest()[:8], "big") % 100
+    return "test" if percentile < 10 else "valid" if percentile < 15 else "train"
 
 
 def _reused(folder: Path, target: str) -> Fetched:
     try:
         verify_folder(folder)
-        facts = read_json(folder / FACTS_FILE)
-        if facts["dataset"] == _EMOJI_NAMES and facts["target"] == target:
-            return _fetched(folder, facts, reused=True)
-        found = f"holds {facts['dataset']} for {facts['target']!r}"
+        description = read_json(folder / DESCRIPTION_FILE)
+        if description["dataset"] == _EMOJI_NAMES and description["target"] == target:
+            return _fetched(folder, description, reused=True)
+        fault = f"has {description['dataset']} for {description['target']!r}"
     except HeadwayError as error:
-        found = f"is not a complete fetched data set ({error.what})"
+        fault = f"is not a complete fetched data set ({error.what})"
     except (KeyError, TypeError):
-        found = f"has a {FACTS_FILE} that is not ours"
+        fault = f"has a {DESCRIPTION_FILE} of another program"
     raise UsageError(
-        f"the folder exists already and {found}",
+        f"the folder exists already and {fault}",
         where=str(folder),
-        hint="give another folder, or remove this one yourself",
+        hint="give another folder, or delete this one",
     )
 
 
-def _fetched(folder: Path, facts: dict[str, Any], *, reused: bool) -> Fetched:
+def _fetched(folder: Path, description: dict[str, Any], *, reused: bool) -> Fetched:
     return Fetched(
         folder=folder,
-        target=facts["target"],
-        pairs=dict(facts["pairs"]),
-        skipped=dict(facts["skipped"]),
-        version=facts["version"],
+        target=description["target"],
+        pairs=dict(description["pairs"]),
+        skipped=dict(description["skipped"]),
+        version=description["version"],
         reused=reused,
     )

@@ -1,4 +1,4 @@
-"""Pictures of known classes as an endless stream of batches that can be entered anywhere."""
+"""Streams labelled images as augmented batches."""
 
 from __future__ import annotations
 
@@ -14,17 +14,20 @@ from headway.data.epochs import endless
 from headway.data.image_corpus import ImageCorpus
 from headway.shapes import Float, Int, Tensor
 
-_ORDER, _VIEW = range(2)  # what random numbers are for
+_ORDER, _VIEW = range(2)  # purposes of random numbers
 B = TypeVar("B")
 Normalise = Callable[[Tensor], Tensor]
-"""Numbers from 0 to 255 -> what a model is given."""
+"""Maps pixels from 0 to 255 to the normalised input of a model."""
 
 
 @dataclass(frozen=True)
 class ImageBatch:
-    """images: as the model is given them. targets: what each shows. others, shares: of a mixed one,
-    what else it shows, and how much of it is its own target; the target again and 1 of all others.
-    indices: where in the corpus they stand."""
+    """A batch of labelled images.
+
+    images: normalised input of the model. targets: class of each image. others: class of the image
+    mixed in by mixup, and shares: mixing weight of the first image; without mixup, the target again
+    and 1. indices: indices of the images in the corpus.
+    """
 
     examples: ClassVar[str] = "images"  # what `indices` count, for messages
     images: Float[Tensor, "B C Y X"]
@@ -34,7 +37,7 @@ class ImageBatch:
     indices: tuple[int, ...] = ()
 
     def to(self, device: str) -> ImageBatch:
-        """The same on another device."""
+        """Return the batch on another device."""
         return ImageBatch(
             self.images.to(device),
             self.targets.to(device),
@@ -52,10 +55,11 @@ def shuffled(
     epoch: int,
     position: int,
 ) -> Iterator[tuple[int, int, B]]:
-    """(next epoch, next position, batch) without end, starting at batch `position` of `epoch`; each
-    epoch has all of `count` things once, in an order that follows from (seed, epoch).
+    """Yield (next epoch, next position, batch) without end, starting at batch `position` of
+    `epoch`.
 
-    make: a batch of these things in that epoch.
+    Each epoch has each of `count` examples once, in an order that depends only on (seed, epoch).
+    rows: batch size. make: makes a batch from indices of examples and the number of the epoch.
     """
 
     def batches(number: int) -> list[list[int]]:
@@ -66,13 +70,17 @@ def shuffled(
 
 
 def seen_by(seed: int, epoch: int, index: int) -> np.random.Generator:
-    """What decides how a picture is seen in an epoch, whatever stands beside it."""
+    """Return the random generator for the augmentation of image `index` in an epoch, independent of
+    the other images in its batch."""
     return np.random.default_rng([seed, _VIEW, epoch, index])
 
 
 class ImageBatches:
-    """An epoch has every picture once, in an order that follows from (seed, epoch); how a picture
-    is changed, and with which it is mixed, follows from (seed, epoch, its number)."""
+    """An endless stream of batches that can start at any batch of any epoch.
+
+    Each epoch has each image once, in an order that depends only on (seed, epoch). The augmentation
+    and mixup of an image depend only on (seed, epoch, its index). rows: batch size.
+    """
 
     def __init__(
         self,
@@ -91,29 +99,29 @@ class ImageBatches:
         return -(-len(self.corpus) // self.rows)
 
     def stream(self, epoch: int, position: int) -> Iterator[tuple[int, int, ImageBatch]]:
-        """(next epoch, next position, batch), starting at batch `position` of `epoch`."""
+        """Yield (next epoch, next position, batch), starting at batch `position` of `epoch`."""
         return shuffled(len(self.corpus), self.rows, self.seed, self.batch, epoch, position)
 
     def batch(self, indices: Sequence[int], epoch: int) -> ImageBatch:
-        """These pictures as they are seen in that epoch."""
-        seen = [self._seen(index, epoch) for index in indices]
-        images = torch.stack([image for image, _, _ in seen])
+        """Return the images with these indices, augmented as in epoch `epoch`, as a batch."""
+        views = [self._seen(index, epoch) for index in indices]
+        images = torch.stack([image for image, _, _ in views])
         labels = self.corpus.labels
         return ImageBatch(
             self.normalise(images * 255),
             torch.tensor([int(labels[index]) for index in indices]),
-            torch.tensor([int(labels[other]) for _, other, _ in seen]),
-            torch.tensor([share for _, _, share in seen]),
+            torch.tensor([int(labels[other]) for _, other, _ in views]),
+            torch.tensor([share for _, _, share in views]),
             tuple(indices),
         )
 
     def _seen(self, index: int, epoch: int) -> tuple[Tensor, int, float]:
-        """(picture, number of the one mixed in, share of itself)."""
+        """Return (augmented image, index of the image mixed in, mixing weight of the first)."""
         random = seen_by(self.seed, epoch, index)
         image = self.augmentation(self.corpus.image(index), random)
         if not self.config.mixup:
             return image, index, 1.0
-        share = mixed_share(self.config.mixup, random)
-        other = int(random.integers(len(self.corpus)))
-        second = self.augmentation(self.corpus.image(other), random)
-        return torch.lerp(second, image, share), other, share
+        weight = mixed_share(self.config.mixup, random)
+        other_index = int(random.integers(len(self.corpus)))
+        other_image = self.augmentation(self.corpus.image(other_index), random)
+        return torch.lerp(other_image, image, weight), other_index, weight

@@ -1,4 +1,4 @@
-"""Pictures of one size in a folder, mapped: however many there are, memory holds a few."""
+"""Prepared images of one size in a folder, memory-mapped, so that memory holds only a few."""
 
 from __future__ import annotations
 
@@ -20,21 +20,24 @@ from headway.folders import new_folder
 from headway.shapes import Float, Tensor
 
 FORMAT = 1
-FACTS_FILE, PIXELS_FILE, LABELS_FILE = "facts.json", "pixels.bin", "labels.bin"
+DESCRIPTION_FILE, PIXELS_FILE, LABELS_FILE = "facts.json", "pixels.bin", "labels.bin"
 _LABEL = np.dtype("<i4")
 CHUNK = 256
 
 
 class ImageCorpus:
-    """pixels: N x channels x height x width bytes. labels: a class's number each, one of
-    `classes`."""
+    """Prepared images and their classes.
 
-    def __init__(self, folder: Path, facts: dict[str, Any]) -> None:
+    pixels: N x channels x height x width, uint8. labels: the class number of each image, an index
+    of `classes`. sizes: channels, height, width.
+    """
+
+    def __init__(self, folder: Path, description: dict[str, Any]) -> None:
         self.folder = folder
-        self.classes: tuple[str, ...] = tuple(facts["classes"])
-        self.sizes: tuple[int, int, int] = tuple(facts["sizes"])  # channels, height, width
-        count, numbers = facts["count"], int(np.prod(self.sizes))
-        pixels = mapped_numbers(folder / PIXELS_FILE, np.dtype(np.uint8), count * numbers)
+        self.classes: tuple[str, ...] = tuple(description["classes"])
+        self.sizes: tuple[int, int, int] = tuple(description["sizes"])  # channels, height, width
+        count, values_per_image = description["count"], int(np.prod(self.sizes))
+        pixels = mapped_numbers(folder / PIXELS_FILE, np.dtype(np.uint8), count * values_per_image)
         self.pixels: npt.NDArray[np.uint8] = pixels.reshape(count, *self.sizes)
         self.labels: npt.NDArray[np.int32] = mapped_numbers(folder / LABELS_FILE, _LABEL, count)
 
@@ -42,27 +45,33 @@ class ImageCorpus:
         return len(self.labels)
 
     def image(self, index: int) -> Float[Tensor, "C Y X"]:
-        """One picture, from 0 to 1."""
+        """Return one image with values from 0 to 1."""
         return torch.from_numpy(self.pixels[index].astype(np.float32) / 255)
 
     @classmethod
     def open(cls, folder: Path) -> ImageCorpus:
-        """Map the pictures in `folder`. DataError where they are not what they must be."""
+        """Map the images in `folder`. Raises DataError if the files are damaged."""
         verify_corpus(folder)
-        path, again = folder / FACTS_FILE, "prepare the data again: remove this folder"
-        facts = read_json(path)
-        sizes = facts.get("sizes") if isinstance(facts, dict) else None
+        path, hint = folder / DESCRIPTION_FILE, "delete this folder to prepare the data again"
+        description = read_json(path)
+        sizes = description.get("sizes") if isinstance(description, dict) else None
         if (
             not isinstance(sizes, list)
-            or facts.get("format") != FORMAT
+            or description.get("format") != FORMAT
             or len(sizes) != 3
-            or not all(type(n) is int and n > 0 for n in (*sizes, facts.get("count")))
-            or not isinstance(facts.get("classes"), list)
+            or not all(type(n) is int and n > 0 for n in (*sizes, description.get("count")))
+            or not isinstance(description.get("classes"), list)
         ):
-            raise DataError(f"not pictures of format {FORMAT}", str(path), again)
-        corpus = cls(folder, facts)
+            raise DataError(
+                f"the file does not describe images of format {FORMAT}", str(path), hint
+            )
+        corpus = cls(folder, description)
         if corpus.labels.min() < 0 or corpus.labels.max() >= len(corpus.classes):
-            raise DataError("labels of classes that there are not", str(folder), again)
+            raise DataError(
+                f"class numbers must be from 0 to {len(corpus.classes) - 1}, but one is not",
+                str(folder),
+                hint,
+            )
         return corpus
 
 
@@ -73,13 +82,13 @@ def prepare_images(
     folder: Path,
     progress: Callable[[int], None] = lambda count: None,
 ) -> ImageCorpus:
-    """Make all pictures of one size into the new folder `folder`, and open it.
+    """Write all images, resized to one size, to the new folder `folder`, and open it.
 
-    sized: says which size. DataError names the first picture that cannot be read; whatever goes
-    wrong, no half-written folder stays.
+    sized: resizes the images. progress: called with the number of images done. Raises DataError
+    with the name of the first image that cannot be read. After any error no partial folder remains.
     """
-    with new_folder(folder) as place:
-        write_images(images, classes, sized, place, progress)
+    with new_folder(folder) as temporary:
+        write_images(images, classes, sized, temporary, progress)
     return ImageCorpus.open(folder)
 
 
@@ -87,25 +96,27 @@ def write_images(
     images: Sequence[LabelledImage],
     classes: Sequence[str],
     sized: ImageReader,
-    place: Path,
+    folder: Path,
     progress: Callable[[int], None],
 ) -> None:
-    """The files of an `ImageCorpus`, in the folder `place`, which is there."""
+    """Write the files of an `ImageCorpus` to the existing folder `folder`."""
     numbers = {label: i for i, label in enumerate(classes)}
-    with (place / PIXELS_FILE).open("xb") as file:
+    with (folder / PIXELS_FILE).open("xb") as file:
         for count, image in enumerate(images, start=1):
             file.write(sized_pixels(image, sized).transpose(2, 0, 1).tobytes())
             if count % CHUNK == 0:
                 progress(count)
     labels = np.array([numbers[image.label] for image in images], _LABEL)
-    write_file(place / LABELS_FILE, labels.tobytes())
+    write_file(folder / LABELS_FILE, labels.tobytes())
     sizes = [sized.channels, sized.height, sized.width]
-    facts = {"format": FORMAT, "count": len(images), "sizes": sizes, "classes": list(classes)}
-    write_file(place / FACTS_FILE, json.dumps(facts, ensure_ascii=False, indent=1).encode())
+    description = {"format": FORMAT, "count": len(images), "sizes": sizes, "classes": list(classes)}
+    write_file(
+        folder / DESCRIPTION_FILE, json.dumps(description, ensure_ascii=False, indent=1).encode()
+    )
 
 
 def sized_pixels(image: LabelledImage, sized: ImageReader) -> npt.NDArray[np.uint8]:
-    """One picture as `sized` wants it. DataError names it."""
+    """Return the pixels of one image, resized by `sized`. Raises DataError with its name."""
     pixels = image.pixels(at_least=sized.shorter or max(sized.height, sized.width))
     try:
         return sized.sized(pixels)
@@ -114,17 +125,24 @@ def sized_pixels(image: LabelledImage, sized: ImageReader) -> npt.NDArray[np.uin
 
 
 def mean_and_deviation(corpus: ImageCorpus) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Of each channel, of numbers from 0 to 1. DataError for a channel that never varies."""
+    """Return mean and standard deviation of each channel, of values from 0 to 1.
+
+    Raises DataError for a channel whose values are all equal.
+    """
     channels = corpus.sizes[0]
     counts = np.zeros((channels, 256), np.int64)
     for start in range(0, len(corpus), CHUNK):
-        part = corpus.pixels[start : start + CHUNK]
+        pixels = corpus.pixels[start : start + CHUNK]
         for channel in range(channels):
-            counts[channel] += np.bincount(part[:, channel].ravel(), minlength=256)
+            counts[channel] += np.bincount(pixels[:, channel].ravel(), minlength=256)
     values = np.arange(256) / 255
-    shares = counts / counts.sum(1, keepdims=True)
-    means = shares @ values
-    deviations = np.sqrt(np.maximum(0, shares @ values**2 - means**2))
+    fractions = counts / counts.sum(1, keepdims=True)
+    means = fractions @ values
+    deviations = np.sqrt(np.maximum(0, fractions @ values**2 - means**2))
     if not (deviations > 0).all():
-        raise DataError("all pixels of a channel are alike: there is nothing to see")
+        raise DataError(
+            "all pixels of a channel of the training images are equal",
+            str(corpus.folder),
+            "check the images",
+        )
     return tuple(means.tolist()), tuple(deviations.tolist())

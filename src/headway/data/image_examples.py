@@ -1,4 +1,4 @@
-"""Images with labels for evaluation: prepared ones of a run, or files, read a few at a time."""
+"""Labelled images for evaluation: the prepared images of a run, or files, read in batches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from headway.shapes import Float, Tensor
 
 @runtime_checkable
 class ImageExamples(Protocol):
-    """Images in order, each with a label."""
+    """A sequence of labelled images."""
 
     def __len__(self) -> int: ...
 
@@ -27,18 +27,18 @@ class ImageExamples(Protocol):
         ...
 
     def where(self, index: int) -> str:
-        """Where an image comes from, for messages."""
+        """Return the source of an image, for messages."""
         ...
 
     def batch(self, indices: Sequence[int], reader: ImageReader) -> Float[Tensor, "B C Y X"]:
-        """These images as a model with that reader reads them. DataError names one that cannot be
-        read."""
+        """Return these images as the normalised input of a model with that reader. Raises DataError
+        with the name of an image that cannot be read."""
         ...
 
 
 @dataclass(frozen=True)
 class PreparedExamples:
-    """The images of a corpus, which were made the size that the model reads."""
+    """The images of a corpus, prepared in the input size of the model."""
 
     corpus: ImageCorpus
 
@@ -58,8 +58,8 @@ class PreparedExamples:
 
 @dataclass(frozen=True)
 class FileExamples:
-    """Images that are decoded and made the right size when they are read. They become the same
-    pixels as those of the corpus that is prepared from them."""
+    """Images that are decoded and resized when they are read. The pixels are the same as in a
+    corpus prepared from them."""
 
     images: Sequence[LabelledImage]
 

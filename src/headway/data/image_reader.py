@@ -1,4 +1,4 @@
-"""How a model reads pictures: their size, and what its numbers mean."""
+"""The image preprocessing of a model: resizing, cropping and normalisation."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ Resampling = Literal["nearest", "bilinear", "bicubic", "lanczos"]
 
 @dataclass(frozen=True, kw_only=True)
 class ImageReader:
-    """Pixels -> (pixels / 255 - mean) / deviation, height x width of them.
+    """Converts images to model input: resize to height x width, then (pixels / 255 - mean) /
+    deviation.
 
-    shorter: the shorter side becomes so many pixels, and the middle of the picture is cut out;
-    none: the whole picture is pressed into height x width. padded: nothing is made larger or
-    smaller; the middle is cut out, and what is missing around it is black (of a sound: silence).
-    mean, deviation: of each channel.
+    shorter: resize the shorter side to this number of pixels, then take the centre crop; if None,
+    the whole image is squashed to height x width. padded: do not resize; take the centre crop and
+    pad it with black (silence for a sound). mean, deviation: mean and standard deviation of each
+    channel.
     """
 
     height: int
@@ -43,16 +44,21 @@ class ImageReader:
     def __post_init__(self) -> None:
         shorter, longer_side = self.shorter, max(self.height, self.width)
         if shorter is not None and shorter < longer_side:
-            raise ValueError(f"{shorter=} is less than the {longer_side} that are cut out")
+            raise ValueError(
+                f"{shorter=} must be at least {longer_side}, the longer side of the centre crop"
+            )
 
     @property
     def channels(self) -> int:
-        """1 grey, 3 colour."""
+        """The number of channels: 1 (grey) or 3 (colour)."""
         return len(self.mean)
 
     def sized(self, pixels: Pixels) -> Pixels:
-        """Any picture as height x width x channels. DataError for one so long and thin that it
-        would have more than 25 million pixels on the way."""
+        """Return an image of any size as height x width x channels.
+
+        Raises DataError for an image so long and narrow that it would have more than 25 million
+        pixels before cropping.
+        """
         y, x = pixels.shape[:2]
         if self.padded:
             return with_channels(_padded(pixels, self.height, self.width), self.channels)
@@ -61,26 +67,30 @@ class ImageReader:
             return with_channels(whole, self.channels)
         down, across = (int(self.shorter * side / min(y, x)) for side in (y, x))
         if down * across > PIXELS_LIMIT:
-            raise DataError(f"a picture of {x:,} x {y:,} pixels is too long and thin to be read")
+            raise DataError(
+                f"an image of {x:,} x {y:,} pixels (width x height) is too long and narrow: when "
+                f"resized it would have more than {PIXELS_LIMIT:,} pixels",
+                hint="crop the image",
+            )
         top, left = (down - self.height) // 2, (across - self.width) // 2
         middle = resized(pixels, down, across, self.resampling)
         middle = middle[top : top + self.height, left : left + self.width]
         return with_channels(middle, self.channels)
 
     def normalised(self, pixels: Shaped[Tensor, "*B C Y X"]) -> Float[Tensor, "*B C Y X"]:
-        """What the model is given, of numbers from 0 to 255, bytes or not."""
+        """Return the normalised model input from pixels of 0 to 255 of any dtype."""
         mean = torch.tensor(self.mean, device=pixels.device)[:, None, None]
         deviation = torch.tensor(self.deviation, device=pixels.device)[:, None, None]
-        found: Tensor = (pixels.float() / 255 - mean) / deviation
-        return found
+        normalised: Tensor = (pixels.float() / 255 - mean) / deviation
+        return normalised
 
     def batch(self, pictures: Sequence[Pixels]) -> Float[Tensor, "B C Y X"]:
-        """Pictures of any sizes, as the model is given them."""
-        together = np.stack([self.sized(pixels).transpose(2, 0, 1) for pixels in pictures])
-        return self.normalised(torch.from_numpy(together))
+        """Return images of any sizes as one batch of normalised model input."""
+        stacked = np.stack([self.sized(pixels).transpose(2, 0, 1) for pixels in pictures])
+        return self.normalised(torch.from_numpy(stacked))
 
     def of_size(self, height: int, width: int) -> ImageReader:
-        """The same for another size of pictures; what is cut away stays the same share."""
+        """Return a reader for another input size, with the same cropped fraction."""
         shorter = self.shorter
         if shorter is not None:
             shorter = max(round(shorter * height / self.height), height, width)
@@ -88,25 +98,29 @@ class ImageReader:
 
     @property
     def fingerprint(self) -> str:
-        """sha256 of all that the numbers depend on."""
+        """sha256 of all settings, on which the model input depends."""
         return hashlib.sha256(self._json()).hexdigest()
 
     def _json(self) -> bytes:
         return json_bytes({"format": FORMAT, **asdict(self)})
 
     def save(self, folder: Path) -> None:
-        """Write images.json."""
+        """Write `images.json`."""
         write_file(folder / FILE, self._json())
 
     @classmethod
     def load(cls, folder: Path) -> ImageReader:
-        """Read what `save` wrote. DataError if it is not that."""
+        """Read a file that `save` wrote. Raises DataError for another file."""
         path = folder / FILE
-        facts = read_json(path)
-        if not isinstance(facts, dict) or not _are_facts(facts):
-            raise DataError(f"does not say how pictures are read (format {FORMAT})", str(path))
-        values = {name: facts[name] for name in cls.__dataclass_fields__}
-        values |= {name: tuple(map(float, facts[name])) for name in ("mean", "deviation")}
+        description = read_json(path)
+        if not isinstance(description, dict) or not _is_description(description):
+            raise DataError(
+                f"the file does not describe image preprocessing of format {FORMAT}",
+                str(path),
+                "give the folder of a model that headway saved",
+            )
+        values = {name: description[name] for name in cls.__dataclass_fields__}
+        values |= {name: tuple(map(float, description[name])) for name in ("mean", "deviation")}
         try:
             return cls(**values)
         except ValueError as error:
@@ -114,28 +128,28 @@ class ImageReader:
 
 
 def _padded(pixels: Pixels, height: int, width: int) -> Pixels:
-    """The middle of a picture, or all of it in the middle of black."""
+    """Return the centre crop of an image, padded with black where the image is smaller."""
     y, x = pixels.shape[:2]
     top, left = max(0, y - height) // 2, max(0, x - width) // 2
     middle = pixels[top : top + height, left : left + width]
     missing = height - middle.shape[0], width - middle.shape[1]
-    around = [(each // 2, each - each // 2) for each in missing]
-    return np.pad(middle, [*around, (0, 0)])
+    padding = [(side // 2, side - side // 2) for side in missing]
+    return np.pad(middle, [*padding, (0, 0)])
 
 
-def _are_facts(facts: dict[str, Any]) -> bool:
-    sides = (facts.get("height"), facts.get("width"), facts.get("shorter") or 1)
-    mean, deviation = facts.get("mean"), facts.get("deviation")
+def _is_description(description: dict[str, Any]) -> bool:
+    sides = (description.get("height"), description.get("width"), description.get("shorter") or 1)
+    mean, deviation = description.get("mean"), description.get("deviation")
     return (
-        facts.keys() == {"format", *ImageReader.__dataclass_fields__}
-        and facts["format"] == FORMAT
+        description.keys() == {"format", *ImageReader.__dataclass_fields__}
+        and description["format"] == FORMAT
         and all(type(side) is int and 0 < side <= LARGEST for side in sides)
         and _are_numbers(mean)
         and _are_numbers(deviation)
         and len(mean) == len(deviation)  # type: ignore[arg-type]
         and all(value > 0 for value in deviation)  # type: ignore[union-attr]
-        and facts["resampling"] in get_args(Resampling)
-        and type(facts["padded"]) is bool
+        and description["resampling"] in get_args(Resampling)
+        and type(description["padded"]) is bool
     )
 
 

@@ -1,4 +1,4 @@
-"""Pictures to learn from, by what a person names: a folder, a file, or a collection."""
+"""Reads labelled images from folders, files and collections."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _SIDE, _BRIGHTEST = 8, 16
 
 
 def digits() -> LabelledImages:
-    """1,797 handwritten digits of 8 x 8 pixels, from scikit-learn's files: nothing of it is run.
+    """Return 1,797 images of handwritten digits, 8 x 8 pixels, from the files of scikit-learn.
 
-    UCI's Optical Recognition of Handwritten Digits, its test part. UsageError where the package is
-    not installed.
+    The package is not imported. The images are the test set of UCI's Optical Recognition of
+    Handwritten Digits. Raises UsageError if the package is not installed.
     """
     spec = find_spec("sklearn")
     if spec is None or spec.origin is None:
         raise UsageError(
-            "the digits stand in the package scikit-learn, which is not installed",
+            "the collection digits is in the package scikit-learn, which is not installed",
             hint="pip install scikit-learn",
         )
     path = Path(spec.origin).parent / "datasets" / "data" / "digits.csv.gz"
@@ -41,24 +41,29 @@ def digits() -> LabelledImages:
     for number, line in enumerate(read_lines(path), start=1):
         cells = line.split(",")
         if len(cells) != _SIDE**2 + 1:
-            raise DataError(f"{len(cells)} numbers, not {_SIDE**2 + 1}", f"{path}:{number}")
+            raise DataError(
+                f"the line must have {_SIDE**2 + 1} numbers, but has {len(cells)}",
+                f"{path}:{number}",
+                "reinstall scikit-learn",
+            )
         *pixels, label = (round(float(cell)) for cell in cells)
         bright = np.rint(np.array(pixels) * (255 / _BRIGHTEST)).astype(np.uint8)
-        picture = bright.reshape(_SIDE, _SIDE, 1)
-        images.append(LabelledImage(str(label), f"{path}:{number}", partial(_given, picture)))
+        image = bright.reshape(_SIDE, _SIDE, 1)
+        images.append(LabelledImage(str(label), f"{path}:{number}", partial(_stored_pixels, image)))
     return LabelledImages(images)
 
 
-def _given(pixels: Pixels) -> Pixels:
+def _stored_pixels(pixels: Pixels) -> Pixels:
     return pixels
 
 
 COLLECTIONS: dict[str, Callable[[], LabelledImages]] = {"digits": digits}
-"""Pictures inside installed packages, by the name to ask for them."""
+"""Images in installed packages, by collection name."""
 
 
 def check_source(source: str) -> None:
-    """UsageError unless it is there and of a kind that is read."""
+    """Raise UsageError unless the source exists and is a folder, a collection or a known file
+    format."""
     path = Path(source)
     if source in COLLECTIONS and not path.exists():
         return
@@ -66,37 +71,40 @@ def check_source(source: str) -> None:
         raise UsageError(
             "no such file or folder",
             source,
-            f"a path, or one of the collections: {', '.join(COLLECTIONS)}",
+            f"give a path, or one of the collections: {', '.join(COLLECTIONS)}",
         )
     if path.is_file() and path.suffix.lower() not in READERS:
-        *others, last = READERS
+        *endings, last_ending = READERS
         raise UsageError(
-            f"{path.suffix or 'no ending'}: pictures with classes stand in folders, "
-            f"{', '.join(others)} or {last}",
+            "labelled images are read from folders, or from files that end in "
+            f"{', '.join(endings)} or {last_ending}, but this name "
+            f"{f'ends in {path.suffix}' if path.suffix else 'has no suffix'}",
             source,
+            "give a folder with one folder of images for each class",
         )
 
 
 def read_images(sources: Sequence[str]) -> LabelledImages:
-    """All that the sources hold, in order. UsageError, DataError."""
-    found = LabelledImages()
+    """Return the images of all sources, in order. Raises UsageError for a missing source, DataError
+    for a damaged one."""
+    images = LabelledImages()
     for source in sources:
         check_source(source)
         path = Path(source)
         if source in COLLECTIONS and not path.exists():
-            part = COLLECTIONS[source]()
+            source_images = COLLECTIONS[source]()
         else:
-            part = _folder(path) if path.is_dir() else READERS[path.suffix.lower()](path)
-        found.extend(part)
-    return found
+            source_images = _folder(path) if path.is_dir() else READERS[path.suffix.lower()](path)
+        images.extend(source_images)
+    return images
 
 
 def _folder(path: Path) -> LabelledImages:
-    """A folder of .parquet files, or one of folders of pictures."""
+    """Return the images of a folder of .parquet files, or of a folder with class folders."""
     tables = sorted(path.glob(f"*{ENDING}"))
     if not tables:
         return read_folder(path)
-    found = LabelledImages()
+    images = LabelledImages()
     for table in tables:
-        found.extend(read_parquet(table))
-    return found
+        images.extend(read_parquet(table))
+    return images

@@ -1,8 +1,8 @@
-"""Pictures from files that anybody may have made: opened with care, made the size a model reads.
+"""Decodes untrusted image files safely, and resizes images.
 
-A sound is a picture too, its spectrogram (`sound.sound_pixels`): whatever looks at pictures hears.
-Pillow does the decoding. It is asked for three formats only, told nothing of where bytes come from,
-and never decodes what the header says is larger than anybody needs.
+A sound file is read as an image, its spectrogram (`sound.sound_pixels`), so image models can
+process sound. Pillow decodes the files: only three formats, from bytes in memory, and never an
+image that is too large by its header.
 """
 
 from __future__ import annotations
@@ -35,27 +35,28 @@ _MIDDLE = 257  # 65,535 / 255: sixteen bits to eight
 
 
 def is_image(name: str) -> bool:
-    """Whether a file of that name is one of ours, by its ending."""
+    """Return whether a file with that name is an image or sound file, by its suffix."""
     return Path(name).suffix.lower() in ENDINGS
 
 
 def read_image(path: Path) -> Pixels:
-    """The pixels of a file; see `decoded`."""
+    """Return the pixels of a file; see `decoded`."""
     return decoded(read_bytes(path, BYTES_LIMIT), str(path))
 
 
 def decoded(data: bytes, where: str, *, at_least: int | None = None) -> Pixels:
-    """The pixels of a PNG, JPEG or WebP file, upright as its EXIF tells, of moving ones the first
-    picture; or of a WAV file's spectrogram.
+    """Return the pixels of a PNG, JPEG or WebP file, or of the spectrogram of a WAV file.
 
-    Grey and black-and-white pictures have one channel, all others three; sixteen bits become eight;
-    what is transparent lies on white. at_least: the shorter side that is needed, where a JPEG that
-    is much larger may be decoded at a half, a quarter or an eighth. DataError names `where` and the
-    reason for what is no picture, is damaged, or has more than 25 million pixels.
+    The EXIF orientation is applied. Of an animation, the first frame is returned. Grey and
+    black-and-white images have one channel, all others three; 16 bits are reduced to 8; transparent
+    pixels are blended with white. at_least: required length of the shorter side; a much larger JPEG
+    may be decoded at a half, a quarter or an eighth of its size. where: name of the file for
+    errors. Raises DataError for a file that is not an image, is damaged, or has more than 25
+    million pixels.
     """
     if is_sound(data):
         return sound_pixels(data, where)
-    with _watched(where):
+    with _decoder_errors(where):
         image = _opened(data, where)
         if at_least is not None:
             shorter = min(image.size)
@@ -64,51 +65,55 @@ def decoded(data: bytes, where: str, *, at_least: int | None = None) -> Pixels:
 
 
 def size_and_channels(data: bytes, where: str) -> tuple[int, int, int]:
-    """Height, width and channels that `decoded` will give, from the header alone. DataError."""
+    """Return height, width and channels of the result of `decoded`, from the header alone. Raises
+    DataError."""
     if is_sound(data):
         return sound_shape(data, where)
-    with _watched(where):
+    with _decoder_errors(where):
         image = _opened(data, where)
-        turned = image.getexif().get(0x0112, 1) in (5, 6, 7, 8)  # of EXIF: it lies on its side
+        is_rotated = image.getexif().get(0x0112, 1) in (5, 6, 7, 8)  # EXIF orientation
         (x, y), mode = image.size, image.mode
         grey = mode in _GREY and (mode.startswith("I") or "transparency" not in image.info)
-        return (x, y, 1 if grey else 3) if turned else (y, x, 1 if grey else 3)
+        return (x, y, 1 if grey else 3) if is_rotated else (y, x, 1 if grey else 3)
 
 
 def resized(pixels: Pixels, height: int, width: int, how: str = "bicubic") -> Pixels:
-    """Made larger or smaller: `bilinear`, `bicubic`, `lanczos` (each over all pixels that fall
-    together, so that fine lines do not flicker) or `nearest`."""
+    """Return resized pixels. how: the resampling filter: `bilinear`, `bicubic`, `lanczos` (all
+    three with antialiasing) or `nearest`."""
     if pixels.shape[:2] == (height, width):
         return pixels
     pillow = _pillow()
     kind = getattr(pillow.Resampling, how.upper())
     grey = pixels.shape[2] == 1
     image = pillow.fromarray(pixels[..., 0] if grey else pixels)
-    found: Pixels = np.asarray(image.resize((width, height), kind))
-    return found[..., None] if grey else found
+    resized_pixels: Pixels = np.asarray(image.resize((width, height), kind))
+    return resized_pixels[..., None] if grey else resized_pixels
 
 
 def with_channels(pixels: Pixels, channels: int) -> Pixels:
-    """In colour (a grey picture three times) or in grey (0.299 R + 0.587 G + 0.114 B)."""
+    """Convert pixels to colour (grey repeated 3 times) or grey (0.299 R + 0.587 G + 0.114 B)."""
     if pixels.shape[2] == channels:
         return pixels
     if channels == 3:
         return np.repeat(pixels, 3, axis=2)
     weights = np.array([0.299, 0.587, 0.114])
-    found: Pixels = np.rint(pixels @ weights).astype(np.uint8)[..., None]
-    return found
+    grey_pixels: Pixels = np.rint(pixels @ weights).astype(np.uint8)[..., None]
+    return grey_pixels
 
 
 def _pillow() -> Any:
     try:
         from PIL import Image
     except ImportError:
-        raise UsageError("pictures need Pillow", hint="pip install 'headway[vision]'") from None
+        raise UsageError(
+            "reading images needs the package Pillow, which is not installed",
+            hint="pip install 'headway[vision]'",
+        ) from None
     return Image
 
 
-class _watched:
-    """Whatever a decoder raises is the file's fault, and its warnings are nobody's business."""
+class _decoder_errors:
+    """A context manager that turns errors of a decoder into DataError and hides its warnings."""
 
     def __init__(self, where: str) -> None:
         self.where = where
@@ -122,21 +127,26 @@ class _watched:
         self.quiet.__exit__(kind, error, trace)
         if isinstance(error, HeadwayError) or not isinstance(error, Exception):
             return
-        why = str(error).split("\n", 1)[0][:120] or type(error).__name__
-        if "cannot identify" in why:
-            why = f"it is none of {', '.join(FORMATS)}"
-        raise DataError(f"no picture that can be read: {why}", self.where) from error
+        reason = str(error).split("\n", 1)[0][:120] or type(error).__name__
+        if "cannot identify" in reason:
+            reason = f"its content is not {', '.join(FORMATS[:-1])} or {FORMATS[-1]}"
+        raise DataError(
+            f"the file cannot be read as an image: {reason}",
+            self.where,
+            "convert it, copy it again, or remove it",
+        ) from error
 
 
 def _opened(data: bytes, where: str) -> Image:
-    """The header has been read, and the picture is of a size that may be decoded."""
+    """Open an image and check its size by its header, without decoding it."""
     image: Image = _pillow().open(io.BytesIO(data), formats=FORMATS)
     x, y = image.size
     if x * y > PIXELS_LIMIT or max(x, y) > LONGEST:
         raise DataError(
-            f"{x:,} x {y:,} pixels, and {PIXELS_LIMIT:,} are read at most",
+            f"the image has {x:,} x {y:,} pixels, but at most {PIXELS_LIMIT:,} are allowed, and "
+            f"{LONGEST:,} on a side",
             where,
-            "make it smaller with the program that made it",
+            "make it smaller with an image editor",
         )
     return image
 
@@ -149,23 +159,24 @@ def _upright(image: Image) -> Image:
 
 
 def _pixels(image: Image) -> Pixels:
-    if image.mode.startswith("I"):  # sixteen bits, in 16 or 32
+    if image.mode.startswith("I"):  # 16-bit values, stored in 16 or 32 bits
         wide = np.asarray(image).astype(np.int64).clip(0, 65_535)
         return np.rint(wide / _MIDDLE).astype(np.uint8)[..., None]
     if "transparency" in image.info or image.mode in {"RGBA", "LA", "PA", "La", "RGBa"}:
-        clear = image.convert("RGBA")
-        white = _pillow().new("RGBA", clear.size, "white")
-        image = _pillow().alpha_composite(white, clear).convert("RGB")
+        rgba = image.convert("RGBA")
+        white = _pillow().new("RGBA", rgba.size, "white")
+        image = _pillow().alpha_composite(white, rgba).convert("RGB")
     grey = image.mode in _GREY
-    found: Pixels = np.array(image.convert("L" if grey else "RGB"))
-    return found[..., None] if grey else found
+    pixels: Pixels = np.array(image.convert("L" if grey else "RGB"))
+    return pixels[..., None] if grey else pixels
 
 
 def as_pixels(picture: object, where: str) -> Pixels:
-    """The pixels of whatever a person holds: a path, the bytes of a file, an array of bytes (height
-    x width, or with 1 or 3 channels), or a picture of Pillow's. `where` names what has no name.
+    """Return the pixels of an image in any accepted form.
 
-    UsageError for anything else, DataError as `decoded`.
+    picture: a path, the bytes of a file, a uint8 array (height x width, or height x width x 1 or 3
+    channels), or a Pillow image. where: name of an input without a path, for errors. Raises
+    UsageError for any other input, DataError as `decoded`.
     """
     if isinstance(picture, str | Path):
         return read_image(Path(picture))
@@ -177,12 +188,15 @@ def as_pixels(picture: object, where: str) -> Pixels:
             return np.ascontiguousarray(pixels)
         shape = " x ".join(map(str, picture.shape))
         raise UsageError(
-            f"{where}: {shape} of {picture.dtype}", hint="uint8, height x width (x 1 or 3)"
+            f"{where}: the array must be uint8 with shape height x width (x 1 or 3 channels), "
+            f"but is {picture.dtype} with shape {shape or '()'}",
+            hint="convert the pixels to bytes from 0 to 255, with the channels last",
         )
     pillow = _pillow()
     if isinstance(picture, pillow.Image):
-        with _watched(where):
+        with _decoder_errors(where):
             return _pixels(_upright(picture))
     raise UsageError(
-        f"{where}: {type(picture).__name__} is no picture", hint="a path, bytes, an array of uint8"
+        f"{where}: {type(picture).__name__} is not an image",
+        hint="give a path, the bytes of a file, a uint8 array or a Pillow image",
     )

@@ -1,4 +1,4 @@
-"""Texts with a class or a number each, as padded matrices."""
+"""Batches of texts with class or regression targets."""
 
 from __future__ import annotations
 
@@ -12,29 +12,32 @@ from headway.data.encoder_batches import FramedBatch, collate_framed
 from headway.shapes import Float, Int, Tensor
 
 Targets = Sequence[int] | Sequence[float]
-"""What texts are: classes, or numbers."""
+"""Targets of texts: class numbers, or values for regression."""
 
 
 @dataclass(frozen=True)
 class LabelledBatch(FramedBatch):
-    """Framed texts and what they are: classes, or numbers. indices: where in the data they
-    stand."""
+    """Framed texts and their targets: class numbers, or values for regression. indices: indices of
+    the texts in the data."""
 
     examples: ClassVar[str] = "texts"  # what `indices` count, for messages
     targets: Int[Tensor, " B"] | Float[Tensor, " B"]
     indices: tuple[int, ...] = ()
 
     def to(self, device: str) -> LabelledBatch:
-        """The same on another device."""
-        there = super().to(device)
+        """Return the batch on another device."""
+        framed = super().to(device)
         targets = self.targets.to(device)
-        return LabelledBatch(there.tokens, there.keys, there.types, targets, self.indices)
+        return LabelledBatch(framed.tokens, framed.keys, framed.types, targets, self.indices)
 
 
 @dataclass(frozen=True)
 class LabelledTexts:
-    """rows: the ids of each text, none empty. targets: one a text. types: 1 for tokens of a second
-    text, None where there is none."""
+    """Tokenized texts with targets.
+
+    rows: token ids of each text, none empty. targets: one per text. types: segment ids of each
+    text, 1 for tokens of the second text of a pair; None if there are no pairs.
+    """
 
     rows: Sequence[Sequence[int]]
     targets: Targets
@@ -42,11 +45,11 @@ class LabelledTexts:
 
     @property
     def lengths(self) -> list[int]:
-        """Tokens of each."""
-        return [len(row) for row in self.rows]
+        """The number of tokens of each text."""
+        return [len(sequence) for sequence in self.rows]
 
     def batch(self, indices: Sequence[int], pad: int) -> LabelledBatch:
-        """The texts that stand there."""
+        """Return the texts with these indices as a batch."""
         chosen = [int(i) for i in indices]
         types = None if self.types is None else [self.types[i] for i in chosen]
         targets = [self.targets[i] for i in chosen]
@@ -54,16 +57,16 @@ class LabelledTexts:
 
 
 def collate_labelled(
-    rows: Sequence[Sequence[int]],
+    sequences: Sequence[Sequence[int]],
     targets: Targets,
     pad: int,
     indices: Sequence[int] = (),
     types: Sequence[Sequence[int]] | None = None,
 ) -> LabelledBatch:
-    """Texts of any lengths, none empty, as one batch."""
-    if len(rows) != len(targets) or not all(rows):
-        raise ValueError("every text needs a label and at least one token")
-    framed = collate_framed(rows, types, pad)
+    """Return texts of any lengths, none empty, with their targets as one batch."""
+    if len(sequences) != len(targets) or not all(sequences):
+        raise ValueError("every text must have a label and at least one token")
+    framed = collate_framed(sequences, types, pad)
     return LabelledBatch(
         framed.tokens, framed.keys, framed.types, torch.tensor(targets), tuple(indices)
     )

@@ -1,4 +1,4 @@
-"""Rows of any lengths as an endless stream of batches that are padded little."""
+"""Streams sequences as batches of similar length, which need little padding."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ B = TypeVar("B")
 
 
 class ByLength(Generic[B]):
-    """Batches of `rows` rows each; the stream can be entered anywhere.
+    """An endless stream of batches of `rows` sequences that can start at any batch of any epoch.
 
-    lengths: of every row. batch: makes one of rows' numbers. Each epoch has every row once. It is
-    shuffled, sorted by length inside pools of `POOL` batches, and the batches are shuffled; all
-    follows from (seed, epoch) alone.
+    lengths: length of each sequence. batch: makes a batch from indices of sequences. Each epoch has
+    each sequence once: all are shuffled, sorted by length in pools of `POOL` batches, and the
+    batches are shuffled. The order depends only on (seed, epoch).
     """
 
     POOL = 20
@@ -33,7 +33,7 @@ class ByLength(Generic[B]):
         return -(-len(self._lengths) // self.rows)
 
     def epoch(self, number: int) -> list[list[int]]:
-        """Which rows are in each batch of an epoch."""
+        """Return the indices of the sequences in each batch of an epoch."""
         random = np.random.default_rng([self.seed, number])
         order = random.permutation(len(self._lengths))
         pool = self.rows * self.POOL
@@ -43,5 +43,5 @@ class ByLength(Generic[B]):
         return [ranked[start : start + self.rows].tolist() for start in starts]
 
     def stream(self, epoch: int, position: int) -> Iterator[tuple[int, int, B]]:
-        """(next epoch, next position, batch), starting at batch `position` of `epoch`."""
-        return endless(self.epoch, lambda rows, _: self.batch(rows), epoch, position)
+        """Yield (next epoch, next position, batch), starting at batch `position` of `epoch`."""
+        return endless(self.epoch, lambda indices, _: self.batch(indices), epoch, position)

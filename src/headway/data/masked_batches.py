@@ -1,5 +1,4 @@
-"""Rows for masked-word and next-sentence training, as an endless stream that can be entered
-anywhere."""
+"""Streams batches for masked language modelling and next-sentence prediction."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ from headway.data.sentence_pairs import (
     ELSEWHERE,
     FIRST,
     FIRST_END,
-    OWN,
+    SAME_CORPUS,
     SECOND,
     SECOND_END,
     Elsewhere,
@@ -34,14 +33,17 @@ from headway.shapes import Int, Tensor
 from headway.text import Marks
 
 IGNORED = -1
-_PLAN, _ROW, _ORDER, _MIXTURE = range(4)  # what a random order is for
+_PLAN, _ROW, _ORDER, _MIXTURE = range(4)  # purposes of random numbers
 
 
 @dataclass(frozen=True)
 class MaskedBatch:
-    """framed: what is read. targets: the true token at each chosen place, -1 elsewhere. elsewhere:
-    1 where the second text does not follow the first, None where there are no pairs. indices:
-    numbers of the rows in their pass, for messages."""
+    """A batch for masked language modelling.
+
+    framed: masked input sequences. targets: the true token at each position to predict, -1 at all
+    others. elsewhere: label of next-sentence prediction, 1 if the second text does not follow the
+    first; None without pairs. indices: indices of the sequences in their pass, for messages.
+    """
 
     examples: ClassVar[str] = "sequences"  # what `indices` count, for messages
     framed: FramedBatch
@@ -50,16 +52,20 @@ class MaskedBatch:
     indices: tuple[int, ...] = ()
 
     def to(self, device: str) -> MaskedBatch:
-        """The same on another device."""
-        other = None if self.elsewhere is None else self.elsewhere.to(device)
-        return MaskedBatch(self.framed.to(device), self.targets.to(device), other, self.indices)
+        """Return the batch on another device."""
+        elsewhere = None if self.elsewhere is None else self.elsewhere.to(device)
+        return MaskedBatch(self.framed.to(device), self.targets.to(device), elsewhere, self.indices)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RowSettings:
-    """rows: of a batch. length: most tokens of a row, marks included. pairs: two texts in a row,
-    half of them apart; else full sentences. short: share of shorter pairs. smoothing: exponent of
-    the corpora's shares. mixed: so many passes first, texts that stand apart come from any corpus.
+    """How sequences are made from corpora.
+
+    rows: batch size. length: maximum length of a sequence in tokens, with special tokens. pairs:
+    text pairs for next-sentence prediction, of which half do not follow each other; otherwise full
+    sentences. short: fraction of shorter pairs. smoothing: exponent of the fractions of the
+    corpora. mixed: number of initial epochs in which second texts that do not follow the first come
+    from any corpus.
     """
 
     rows: int
@@ -73,8 +79,12 @@ class RowSettings:
 
 @dataclass(frozen=True)
 class Source:
-    """A corpus with what makes rows of it. number: of this corpus among all. anywhere: where second
-    texts come from in the first passes, this corpus included; None: never but from this."""
+    """A corpus, and how sequences are made from it.
+
+    marks: ids of the special tokens. number: index of this corpus among all. anywhere: corpora,
+    including this one, from which second texts are sampled in the initial epochs; None: only this
+    corpus.
+    """
 
     corpus: SentenceCorpus
     settings: RowSettings
@@ -85,68 +95,73 @@ class Source:
 
     @property
     def room(self) -> int:
-        """Tokens of a row besides its marks."""
+        """The maximum number of tokens of a sequence without special tokens."""
         return self.settings.length - 2 - (self.marks.between if self.settings.pairs else 0)
 
     def plan(self, version: int, turn: int = 0, mixed: bool = False) -> Plan:
-        """A pass over the corpus. mixed: texts that stand apart come from anywhere. DataError where
-        nothing can be made of it."""
-        how = self.settings
-        key = [how.seed, _PLAN, self.number, version, turn]
-        if how.pairs:
+        """Return the plan of a pass over the corpus.
+
+        mixed: sample second texts that do not follow the first from all corpora. Raises DataError
+        if the corpus has no document with two sentences.
+        """
+        settings = self.settings
+        key = [settings.seed, _PLAN, self.number, version, turn]
+        if settings.pairs:
             anywhere = self.anywhere if mixed else None
-            found = pair_rows(self.corpus, self.room, how.short, key, anywhere)
+            plan = pair_rows(self.corpus, self.room, settings.short, key, anywhere)
         else:
-            found = full_rows(self.corpus, self.room, key)
-        if not len(found):
+            plan = full_rows(self.corpus, self.room, key)
+        if not len(plan):
             raise DataError(
-                "no document in it has two sentences, so that none has a next one",
+                "next-sentence prediction needs documents with at least two sentences, but the "
+                "corpus has none",
                 str(self.corpus.text.folder),
-                "another --data.split, or --model.next-sentence false",
+                "choose another --data.split, or set --model.next-sentence false",
             )
-        return found
+        return plan
 
     def row(
         self, plan: Plan, index: int, version: int, turn: int = 0
     ) -> tuple[list[int], list[int], list[int]]:
-        """(ids, types, targets) of one row. Follows from (seed, number, version, turn, index)."""
-        first_at, first_end, second_at, second_end, _, which = plan[index].tolist()
+        """Return (ids, types, targets) of one sequence. They depend only on (seed, number, version,
+        turn, index)."""
+        first_at, first_end, second_at, second_end, _, corpus_number = plan[index].tolist()
         key = [self.settings.seed, _ROW, self.number, version, turn, index]
         random = np.random.default_rng(key)
         first = self.corpus.run(first_at, first_end)
         if second_at == second_end:
             ids, types = self.marks.frame(first.tolist(), room=self.settings.length)
         else:
-            there = self.corpus
-            if which != OWN and self.anywhere is not None:
-                there = self.anywhere.corpora[which]
-            second = there.run(second_at, second_end)
+            second_corpus = self.corpus
+            if corpus_number != SAME_CORPUS and self.anywhere is not None:
+                second_corpus = self.anywhere.corpora[corpus_number]
+            second = second_corpus.run(second_at, second_end)
             first, second = fitted(first, second, self.room, random)
             ids, types = self.marks.frame(first.tolist(), second.tolist())
-        shown, places = self.masking(ids, random)
+        masked_ids, positions = self.masking(ids, random)
         targets = [IGNORED] * len(ids)
-        for place in places:
-            targets[place] = ids[place]
-        return shown, types, targets
+        for position in positions:
+            targets[position] = ids[position]
+        return masked_ids, types, targets
 
 
 @dataclass
 class _Pass:
-    """An epoch: plans of each source, and in which order their rows come."""
+    """An epoch: the plans of each source, and the order of their sequences."""
 
     plans: list[list[Plan]] = field(default_factory=list)
     order: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 3), np.int64))
 
 
 class MaskedRows:
-    """Corpora as an endless stream of batches.
+    """An endless stream of batches of one or several corpora.
 
-    An epoch of one corpus is a pass over it, and every row once. Of several, corpus i gives the
-    share p_i^a / sum_j p_j^a of as many rows as one pass over all has, where p_i is its share of
-    the tokens and a is `smoothing` (Conneau and Lample 2019, section 3.1; multilingual BERT): small
-    ones repeat, others are not read to their end. Where masking is static, epoch e has the rows of
-    epoch e modulo `duplicates`, in another order. What is in a row follows from the seed, the epoch
-    and its own number, and not from the rows beside it.
+    An epoch of one corpus is a pass over it, with each sequence once. An epoch of several has as
+    many sequences as one pass over all; corpus i contributes the fraction p_i^a / sum_j p_j^a,
+    where p_i is its fraction of the tokens and a is `smoothing` (Conneau and Lample 2019, section
+    3.1; multilingual BERT). So small corpora repeat, and large ones are not read to the end. With
+    static masking, epoch e has the sequences of epoch e modulo `duplicates`, in another order. A
+    sequence depends only on the seed, the epoch and its index, not on the rest of the batch.
     """
 
     def __init__(self, sources: Sequence[Source], device: str = "cpu") -> None:
@@ -154,19 +169,19 @@ class MaskedRows:
         self.settings, self.masking = sources[0].settings, sources[0].masking.config
         corpora = [source.corpus for source in sources]
         self.shares = Elsewhere.among(corpora, self.settings.smoothing).shares
-        """Of all rows, those of each corpus."""
+        """The fraction of the sequences that come from each corpus."""
         sizes = [len(source.plan(0)) for source in sources]
         self.quotas = np.maximum(1, np.round(self.shares * sum(sizes))).astype(np.int64)
         self.batches_an_epoch = -(-int(self.quotas.sum()) // self.settings.rows)
         self._epoch, self._pass = -1, _Pass()
 
     def stream(self, epoch: int, position: int) -> Iterator[tuple[int, int, MaskedBatch]]:
-        """(next epoch, next position, batch), starting at batch `position` of `epoch`."""
-        rows = self.settings.rows
+        """Yield (next epoch, next position, batch), starting at batch `position` of `epoch`."""
+        batch_size = self.settings.rows
 
         def batches(number: int) -> list[npt.NDArray[np.int64]]:
             order = self._of(number).order
-            return [order[start : start + rows] for start in range(0, len(order), rows)]
+            return [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
 
         return endless(
             batches,
@@ -181,21 +196,21 @@ class MaskedRows:
     def _of(self, epoch: int) -> _Pass:
         if epoch == self._epoch:
             return self._pass
-        found, seed = _Pass(), self.settings.seed
+        epoch_pass, seed = _Pass(), self.settings.seed
         orders = []
         for number, source in enumerate(self.sources):
             plans, rows = self._plans(source, epoch)
-            found.plans.append(plans)
+            epoch_pass.plans.append(plans)
             numbers = np.full((len(rows), 1), number, np.int64)
             orders.append(np.concatenate([numbers, rows], axis=1))
-        together = np.concatenate(orders)
+        all_rows = np.concatenate(orders)
         random = np.random.default_rng([seed, _MIXTURE, epoch])
-        found.order = together[random.permutation(len(together))]
-        self._epoch, self._pass = epoch, found
-        return found
+        epoch_pass.order = all_rows[random.permutation(len(all_rows))]
+        self._epoch, self._pass = epoch, epoch_pass
+        return epoch_pass
 
     def _plans(self, source: Source, epoch: int) -> tuple[list[Plan], npt.NDArray[np.int64]]:
-        """Passes over one corpus in an epoch, and (pass, row) of those rows that are read."""
+        """Return the passes over one corpus in an epoch, and (pass, index) of each sequence."""
         quota = int(self.quotas[source.number]) if len(self.sources) > 1 else 1
         plans: list[Plan] = []
         rows = np.empty((0, 2), np.int64)
@@ -211,32 +226,32 @@ class MaskedRows:
 
     def _batch(self, epoch: int, chosen: npt.NDArray[np.int64]) -> MaskedBatch:
         plans, version = self._of(epoch).plans, self._version(epoch)
-        rows, apart = [], []
+        rows, elsewhere = [], []
         for number, turn, index in chosen.tolist():
             plan = plans[number][turn]
             rows.append(self.sources[number].row(plan, index, version, turn))
-            apart.append(int(plan[index, ELSEWHERE]))
-        return _collate(self.sources[0], rows, apart, chosen[:, 2].tolist())
+            elsewhere.append(int(plan[index, ELSEWHERE]))
+        return _collate(self.sources[0], rows, elsewhere, chosen[:, 2].tolist())
 
 
 def rows_in_order(
     source: Source, rows: int, most: int, device: str = "cpu"
 ) -> Iterator[MaskedBatch]:
-    """The same rows whenever it is called, with the same words hidden: for evaluation.
+    """Yield batches for evaluation: the same sequences with the same masks at each call.
 
-    most: of all rows, taken evenly from the whole corpus.
+    rows: batch size. most: maximum number of sequences, evenly spaced over the whole corpus.
     """
     plan = source.plan(0)
     chosen = np.unique(np.linspace(0, len(plan) - 1, min(most, len(plan))).round().astype(int))
     for start in range(0, len(chosen), rows):
         indices = chosen[start : start + rows].tolist()
-        made = [source.row(plan, index, 0) for index in indices]
-        apart = plan[indices, ELSEWHERE].tolist()
-        yield _collate(source, made, apart, indices).to(device)
+        examples = [source.row(plan, index, 0) for index in indices]
+        elsewhere = plan[indices, ELSEWHERE].tolist()
+        yield _collate(source, examples, elsewhere, indices).to(device)
 
 
 def words_a_row(source: Source) -> float:
-    """How many words are hidden in a row on the average, as planned."""
+    """Return the mean number of tokens to predict per sequence."""
     plan, sums = source.plan(0), source.corpus.sums
     tokens = sums[plan[:, FIRST_END]] - sums[plan[:, FIRST]]
     tokens += sums[plan[:, SECOND_END]] - sums[plan[:, SECOND]]
@@ -247,13 +262,13 @@ def words_a_row(source: Source) -> float:
 def _collate(
     source: Source,
     rows: Sequence[tuple[list[int], list[int], list[int]]],
-    apart: list[int],
+    elsewhere: list[int],
     indices: list[int],
 ) -> MaskedBatch:
     ids, types, targets = zip(*rows, strict=True)
     return MaskedBatch(
         collate_framed(ids, types if source.settings.pairs else None, source.marks.pad),
         padded(targets, IGNORED)[0],
-        torch.tensor(apart) if source.settings.pairs else None,
+        torch.tensor(elsewhere) if source.settings.pairs else None,
         tuple(indices[:8]),
     )

@@ -1,4 +1,4 @@
-"""Words hidden from an encoder, for it to guess them. Devlin et al. 2019, section 3.1."""
+"""Token masking for masked language modelling. Devlin et al. 2019, section 3.1."""
 
 from __future__ import annotations
 
@@ -16,35 +16,49 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True)
 class MaskingConfig:
-    """Which tokens are to be guessed, and what stands there meanwhile."""
+    """Which tokens of a sequence the model must predict, and what replaces them in its input."""
 
-    share: float = setting(0.15, "share of a row's tokens that are to be guessed", gt=0, lt=1)
-    hidden: float = setting(0.8, "share of those that [MASK] stands for", ge=0, le=1)
-    random: float = setting(0.1, "share of those that any other word stands for", ge=0, le=1)
-    whole_words: bool = setting(False, "all pieces of a word are to be guessed, or none")
-    dynamic: bool = setting(True, "other tokens in each epoch (RoBERTa); else `duplicates` times")
+    share: float = setting(0.15, "fraction of the tokens to predict", gt=0, lt=1)
+    hidden: float = setting(
+        0.8, "fraction of the tokens to predict that [MASK] replaces", ge=0, le=1
+    )
+    random: float = setting(
+        0.1, "fraction of the tokens to predict that a random token replaces", ge=0, le=1
+    )
+    whole_words: bool = setting(False, "whole-word masking: predict all tokens of a word or none")
+    dynamic: bool = setting(
+        True,
+        "dynamic masking: sample new tokens to predict in each epoch (RoBERTa); false: only in "
+        "the first `duplicates` epochs, then repeat them",
+    )
     duplicates: int = setting(
-        10, "of dynamic=false: epochs until the first comes again", gt=0, le=COPIES
+        10,
+        "number of epochs with different masks before they repeat, for dynamic=false",
+        gt=0,
+        le=COPIES,
     )
 
     def __post_init__(self) -> None:
         if self.hidden + self.random > 1:
-            raise ValueError(f"{self.hidden=} and {self.random=} are more than all together")
+            raise ValueError(
+                f"hidden={self.hidden} and random={self.random} must add up to at most 1"
+            )
 
 
 class Masking:
-    """Chooses tokens and hides them.
+    """Chooses tokens to predict and masks them.
 
-    max(1, round(share n)) of the n tokens of a row that are no special ones are chosen, so never a
-    mark. Each becomes [MASK] with probability `hidden`, any word of the vocabulary with probability
-    `random` (no special one), and else stays as it is. Devlin et al. 2019, section 3.1 and appendix
-    A.1; whole words as in their later release.
+    Of the n tokens of a sequence that are not special tokens, max(1, round(share n)) are chosen.
+    Each is replaced by [MASK] with probability `hidden`, by a random token of the vocabulary (not a
+    special token) with probability `random`, and otherwise kept. Devlin et al. 2019, section 3.1
+    and appendix A.1; whole-word masking as in their later release.
     """
 
     def __init__(
         self, config: MaskingConfig, mask: int, special: Collection[int], continues: Sequence[bool]
     ) -> None:
-        """continues: of each id, whether it goes on with a word (`MarkedTokenizer.continues`)."""
+        """Make a masking. mask: id of [MASK]. special: ids of the special tokens. continues: for
+        each id, whether its token continues a word (`MarkedTokenizer.continues`)."""
         self.config, self.mask = config, mask
         self.is_special = np.zeros(len(continues), bool)
         self.is_special[list(special)] = True
@@ -53,47 +67,47 @@ class Masking:
 
     @classmethod
     def of(cls, config: MaskingConfig, tokenizer: MarkedTokenizer) -> Masking:
-        """For what a tokenizer makes of texts."""
-        marks = tokenizer.marks
-        return cls(config, marks.mask, tokenizer.special_ids, tokenizer.continues())
+        """Make a masking for the ids of a tokenizer."""
+        special_tokens = tokenizer.marks
+        return cls(config, special_tokens.mask, tokenizer.special_ids, tokenizer.continues())
 
     def __call__(
         self, ids: Sequence[int], random: np.random.Generator
     ) -> tuple[list[int], list[int]]:
-        """(ids with some hidden, the places that are to be guessed, in order)."""
-        row = np.array(ids, np.int64)
-        places = self._chosen(row, random)
-        fate = random.random(len(places))
-        others = self.ordinary[random.integers(len(self.ordinary), size=len(places))]
-        hidden, shown = self.config.hidden, 1 - self.config.random
-        # random ones at the upper end, kept ones between, each in its own share
-        row[places[fate < hidden]] = self.mask
-        swapped = fate >= shown
-        row[places[swapped]] = others[swapped]
-        return row.tolist(), places.tolist()
+        """Return (the ids with some masked, the sorted positions of the tokens to predict)."""
+        tokens = np.array(ids, np.int64)
+        positions = self._chosen(tokens, random)
+        chances = random.random(len(positions))
+        random_tokens = self.ordinary[random.integers(len(self.ordinary), size=len(positions))]
+        mask_below, random_from = self.config.hidden, 1 - self.config.random
+        # chances in 0 .. 1: [MASK] at the lower end, random tokens at the upper end
+        tokens[positions[chances < mask_below]] = self.mask
+        is_random = chances >= random_from
+        tokens[positions[is_random]] = random_tokens[is_random]
+        return tokens.tolist(), positions.tolist()
 
     def count(self, tokens: int) -> int:
-        """How many of so many tokens are chosen."""
+        """Return how many of `tokens` tokens are chosen."""
         return max(1, round(self.config.share * tokens)) if tokens else 0
 
-    def _chosen(self, row: Numbers, random: np.random.Generator) -> Numbers:
-        candidates = np.flatnonzero(~self.is_special[row])
-        wanted = self.count(len(candidates))
+    def _chosen(self, tokens: Numbers, random: np.random.Generator) -> Numbers:
+        candidates = np.flatnonzero(~self.is_special[tokens])
+        count = self.count(len(candidates))
         if not self.config.whole_words:
-            return np.sort(random.permutation(candidates)[:wanted])
-        goes_on = self.continues[row[candidates]]
-        goes_on[1:] &= np.diff(candidates) == 1  # a mark stands between
-        goes_on[:1] = False
-        words = np.cumsum(~goes_on) - 1
+            return np.sort(random.permutation(candidates)[:count])
+        continues = self.continues[tokens[candidates]]
+        continues[1:] &= np.diff(candidates) == 1  # a special token is between
+        continues[:1] = False
+        words = np.cumsum(~continues) - 1
         sizes = np.bincount(words)
-        taken = np.zeros(len(sizes), bool)
-        room = wanted
+        is_taken = np.zeros(len(sizes), bool)
+        room = count
         for word in random.permutation(len(sizes)).tolist():
             if sizes[word] <= room:
-                taken[word], room = True, room - int(sizes[word])
+                is_taken[word], room = True, room - int(sizes[word])
             if not room:
                 break
-        if wanted and not taken.any():  # every word is longer than what may be chosen
-            taken[int(random.integers(len(sizes)))] = True
-        chosen: Numbers = candidates[taken[words]]
+        if count and not is_taken.any():  # every word is longer than what may be chosen
+            is_taken[int(random.integers(len(sizes)))] = True
+        chosen: Numbers = candidates[is_taken[words]]
         return chosen

@@ -1,4 +1,4 @@
-"""Several looks at one picture: large parts of it and small ones (multi-crop)."""
+"""Multi-crop augmentation: several global (large) and local (small) crops of one image."""
 
 from __future__ import annotations
 
@@ -21,42 +21,63 @@ from headway.data.image_corpus import ImageCorpus
 from headway.settings import COPIES, setting
 from headway.shapes import Float, Tensor
 
-BLUR = (0.1, 2.0)  # deviation of the Gaussian, in pixels of 224
+BLUR = (0.1, 2.0)  # range of the standard deviation of the blur, in pixels of a 224-pixel image
 
 
 @dataclass(frozen=True, kw_only=True)
 class ViewConfig:
-    """Which looks there are. Caron et al. 2021, section 3.2 and appendix E."""
+    """Multi-crop settings of DINO. Caron et al. 2021, section 3.2 and appendix E."""
 
-    whole: int = setting(2, "large parts: the teacher sees these, the student all", ge=1, le=COPIES)
-    local: int = setting(6, "small parts", ge=0, le=COPIES)
-    whole_share: float = setting(0.4, "least share of the picture in a large part", gt=0, le=1)
-    local_share: float = setting(0.4, "greatest share of the picture in a small part", gt=0, le=1)
-    least: float = setting(0.05, "least share of the picture in a small part", gt=0, le=1)
+    whole: int = setting(
+        2,
+        "number of global crops; the teacher encodes these, the student all crops",
+        ge=1,
+        le=COPIES,
+    )
+    local: int = setting(6, "number of local crops", ge=0, le=COPIES)
+    whole_share: float = setting(
+        0.4, "minimum fraction of the image area in a global crop", gt=0, le=1
+    )
+    local_share: float = setting(
+        0.4, "maximum fraction of the image area in a local crop", gt=0, le=1
+    )
+    least: float = setting(0.05, "minimum fraction of the image area in a local crop", gt=0, le=1)
     local_size: float = setting(
-        0.5, "sides of a small part, of the model's image; rounded to whole patches", gt=0, le=1
+        0.5,
+        "height and width of a local crop, as fractions of the model's image size; rounded to "
+        "whole patches",
+        gt=0,
+        le=1,
     )
-    flip: float = setting(0.5, "how often left and right change places", ge=0, le=1)
+    flip: float = setting(0.5, "probability of a horizontal flip", ge=0, le=1)
     colour: float = setting(
-        0.4, "by how much brightness, contrast and saturation change at most", ge=0, lt=1
+        0.4,
+        "colour jitter: maximum relative change of brightness, contrast and saturation; "
+        "0 disables it",
+        ge=0,
+        lt=1,
     )
-    jitter: float = setting(0.8, "how often they change", ge=0, le=1)
-    grey: float = setting(0.2, "how often colour goes", ge=0, le=1)
-    blur: float = setting(0.5, "how often a part is blurred", ge=0, le=1)
-    solarize: float = setting(
-        0.2, "how often bright pixels of the second one turn dark", ge=0, le=1
-    )
+    jitter: float = setting(0.8, "probability of colour jitter", ge=0, le=1)
+    grey: float = setting(0.2, "probability of conversion to greyscale", ge=0, le=1)
+    blur: float = setting(0.5, "probability of a Gaussian blur", ge=0, le=1)
+    solarize: float = setting(0.2, "probability of solarisation of the second crop", ge=0, le=1)
 
     def __post_init__(self) -> None:
         if self.whole + self.local < 2:
-            raise ValueError(f"whole={self.whole} and local={self.local}: two views are needed")
+            raise ValueError(
+                f"whole={self.whole} and local={self.local} must add up to at least 2 views"
+            )
         if self.least > self.local_share:
             raise ValueError(f"least={self.least} must be at most local_share={self.local_share}")
 
 
 @dataclass(frozen=True)
 class ViewBatch:
-    """views: of the same pictures, the `whole` large ones first. indices: where they stand."""
+    """Views (crops) of a batch of images.
+
+    views: one batch of images per view, the `whole` global crops first. indices: indices of the
+    images in the corpus.
+    """
 
     examples: ClassVar[str] = "images"  # what `indices` count, for messages
     views: tuple[Float[Tensor, "B C _ _"], ...]
@@ -64,13 +85,16 @@ class ViewBatch:
     indices: tuple[int, ...] = ()
 
     def to(self, device: str) -> ViewBatch:
-        """The same on another device."""
+        """Return the batch on another device."""
         return ViewBatch(tuple(v.to(device) for v in self.views), self.whole, self.indices)
 
 
 class ViewBatches:
-    """An epoch has every picture once, in an order that follows from (seed, epoch); its views
-    follow from (seed, epoch, its number)."""
+    """An endless stream of batches that can start at any batch of any epoch.
+
+    Each epoch has each image once, in an order that depends only on (seed, epoch). The views of an
+    image depend only on (seed, epoch, its index).
+    """
 
     def __init__(
         self,
@@ -81,7 +105,8 @@ class ViewBatches:
         rows: int,
         seed: int,
     ) -> None:
-        """patch: height and width of a patch; a small part has whole ones."""
+        """Make a stream. rows: batch size. patch: height and width of a patch; the size of a local
+        crop is a multiple of it."""
         self.corpus, self.normalise, self.config = corpus, normalise, config
         self.rows, self.seed = rows, seed
         y, x = corpus.sizes[1:]
@@ -94,13 +119,13 @@ class ViewBatches:
         return -(-len(self.corpus) // self.rows)
 
     def stream(self, epoch: int, position: int) -> Iterator[tuple[int, int, ViewBatch]]:
-        """(next epoch, next position, batch), starting at batch `position` of `epoch`."""
+        """Yield (next epoch, next position, batch), starting at batch `position` of `epoch`."""
         return shuffled(len(self.corpus), self.rows, self.seed, self.batch, epoch, position)
 
     def batch(self, indices: Sequence[int], epoch: int) -> ViewBatch:
-        """These pictures as they are seen in that epoch."""
-        seen = [self._views(index, epoch) for index in indices]
-        views = [torch.stack(views) for views in zip(*seen, strict=True)]
+        """Return the views of the images with these indices in epoch `epoch` as a batch."""
+        views_by_image = [self._views(index, epoch) for index in indices]
+        views = [torch.stack(views) for views in zip(*views_by_image, strict=True)]
         normal = tuple(self.normalise(view * 255) for view in views)
         return ViewBatch(normal, self.config.whole, tuple(indices))
 
@@ -117,8 +142,10 @@ class ViewBatches:
         return views
 
     def _changed(self, view: Tensor, number: int, random: Random) -> Tensor:
-        """Flipped, coloured, grey, blurred, solarised, each by chance. The first view is always
-        blurred where any is, as theirs."""
+        """Return a view after random flip, colour jitter, greyscale, blur and solarisation.
+
+        As in DINO, the first view is blurred with twice the probability of the others.
+        """
         config = self.config
         if random.random() < config.flip:
             view = view.flip(2)
@@ -126,8 +153,8 @@ class ViewBatches:
             view = colour_jitter(view, config.colour, random)
         if random.random() < config.grey:
             view = to_grey(view).expand_as(view)
-        often = min(1.0, 2 * config.blur) if number == 0 else config.blur
-        if random.random() < often:
+        blur_probability = min(1.0, 2 * config.blur) if number == 0 else config.blur
+        if random.random() < blur_probability:
             view = blurred(view, random.uniform(*BLUR) * max(self.large) / 224)
         if number == 1 and random.random() < config.solarize:
             view = torch.where(view >= 0.5, 1 - view, view)
@@ -135,13 +162,13 @@ class ViewBatches:
 
 
 def blurred(image: Float[Tensor, "C Y X"], deviation: float) -> Float[Tensor, "C Y X"]:
-    """Each pixel the mean of those around by a Gaussian of that deviation, in pixels."""
+    """Return the image after a Gaussian blur. deviation: standard deviation, in pixels."""
     reach = max(1, math.ceil(3 * deviation))
     if reach >= min(image.shape[1:]):
         reach = min(image.shape[1:]) - 1
-    places = torch.arange(-reach, reach + 1, dtype=image.dtype)
-    weights = torch.exp(-0.5 * (places / deviation) ** 2)
+    offsets = torch.arange(-reach, reach + 1, dtype=image.dtype)
+    weights = torch.exp(-0.5 * (offsets / deviation) ** 2)
     weights = weights / weights.sum()
     padded = F.pad(image[:, None], (reach, reach, reach, reach), mode="reflect")
-    across = F.conv2d(padded, weights[None, None, None])
-    return F.conv2d(across, weights[None, None, :, None])[:, 0]
+    blurred_horizontally = F.conv2d(padded, weights[None, None, None])
+    return F.conv2d(blurred_horizontally, weights[None, None, :, None])[:, 0]

@@ -1,4 +1,5 @@
-"""Rows of running text: every row full, documents end to end, borders where a mask can see them."""
+"""Packing: sequences of fixed length from concatenated documents, with the document borders for
+attention masks."""
 
 from __future__ import annotations
 
@@ -17,16 +18,16 @@ from headway.errors import DataError, UsageError
 from headway.shapes import Int, Tensor
 
 IGNORED = -1
-_ROWS, _SHIFT, _MIXTURE = range(3)  # what a random order is for
+_ROWS, _SHIFT, _MIXTURE = range(3)  # purposes of random numbers
 
 
 @dataclass(frozen=True)
 class TextBatch:
-    """Rows for next-token prediction.
+    """A batch for next-token prediction.
 
-    tokens: what is read. targets: the token after each, -1 where there is none to learn. lengths:
-    of the documents inside each row, in order, together T; None when every row is of one document.
-    indices: places in the text, for messages.
+    tokens: input ids. targets: the next token of each position, -1 where there is none to learn.
+    lengths: lengths of the documents in each sequence, in order, with sum T; None if each sequence
+    is from one document. indices: first positions of the sequences in the text, for messages.
     """
 
     examples: ClassVar[str] = "sequences beginning at tokens"  # what `indices` count, for messages
@@ -43,10 +44,11 @@ class TextBatch:
 
 @dataclass
 class _Source:
-    """A corpus cut into rows, pass after pass, each in an order and from a place of its own.
+    """A corpus split into sequences, in a new random order in each pass.
 
-    A pass has `rows` rows of `length` targets; it begins at a random token, so that rows are cut
-    elsewhere each time. What is left over at both ends is less than two rows.
+    A pass has `rows` sequences of `length` targets. It starts at a random token, so that the
+    boundaries of sequences differ between passes. Less than two sequences are left over at both
+    ends.
     """
 
     corpus: TextCorpus
@@ -58,9 +60,10 @@ class _Source:
     def __post_init__(self) -> None:
         if len(self.corpus) <= self.length:
             raise DataError(
-                f"a text of {len(self.corpus):,} tokens is too short for rows of {self.length}",
+                f"the text must have more than {self.length:,} tokens, the sequence length, but "
+                f"has {len(self.corpus):,}",
                 str(self.corpus.folder),
-                f"--training.length {max(len(self.corpus) - 1, 1)} or less, or more text",
+                f"set --training.length to {max(len(self.corpus) - 1, 1)} or less, or add text",
             )
 
     @property
@@ -68,19 +71,20 @@ class _Source:
         return max(1, (len(self.corpus) - self.length) // self.length)
 
     def starts(self, draws: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """First tokens of the rows drawn as number `draws`, counted over all passes."""
-        found = np.empty_like(draws)
+        """Return the positions of the first tokens of sequences `draws`, counted over all
+        passes."""
+        starts = np.empty_like(draws)
         for number in np.unique(draws // self.rows):
-            mine = draws // self.rows == number
+            in_pass = draws // self.rows == number
             spare = len(self.corpus) - 1 - self.rows * self.length
             shift = self._random(_SHIFT, int(number)).integers(min(spare, self.length - 1) + 1)
             order = self._order(int(number))
-            found[mine] = shift + order[draws[mine] % self.rows] * self.length
-        return found
+            starts[in_pass] = shift + order[draws[in_pass] % self.rows] * self.length
+        return starts
 
     def _order(self, number: int) -> npt.NDArray[np.int64]:
         if number not in self._orders:
-            while len(self._orders) > 1:  # an epoch's end may lie in the next pass
+            while len(self._orders) > 1:  # an epoch may end in the next pass
                 del self._orders[min(self._orders)]
             self._orders[number] = self._random(_ROWS, number).permutation(self.rows)
         return self._orders[number]
@@ -90,12 +94,12 @@ class _Source:
 
 
 class TextRows:
-    """Corpora as an endless stream of rows that can be entered anywhere.
+    """An endless stream of batches of corpora that can start at any batch of any epoch.
 
-    rows: in a batch (the last of an epoch may have fewer). length: targets a row. weights: shares
-    of the rows that come from each corpus, which then repeat at their own pace; by length unless
-    given, so that an epoch is one pass over all. Batch and order follow from (seed, epoch,
-    position) alone; memory holds the row numbers of an epoch.
+    rows: batch size (the last batch of an epoch may be smaller). length: targets per sequence.
+    weights: relative number of sequences from each corpus; if unset, proportional to their lengths,
+    so that an epoch is one pass over all. A batch depends only on (seed, epoch, position). Memory
+    holds the indices of the sequences of an epoch.
     """
 
     def __init__(
@@ -109,24 +113,29 @@ class TextRows:
         device: str = "cpu",
     ) -> None:
         if not corpora or rows < 1 or length < 1:
-            raise ValueError(f"{len(corpora)} corpora, {rows=}, {length=}: all must be 1 or more")
+            raise ValueError(
+                "the number of corpora, rows and length must be at least 1, but there are "
+                f"{len(corpora)} corpora, {rows=}, {length=}"
+            )
         if weights and len(weights) != len(corpora):
             raise UsageError(
-                f"{len(weights)} weights for {len(corpora)} corpora",
-                hint="--data.weights: one positive number for each of --data.train",
+                f"there must be one weight for each of {len(corpora)} corpora, but there are "
+                f"{len(weights)}",
+                hint="set --data.weights to one positive number for each of --data.train",
             )
         if weights and not all(weight > 0 and math.isfinite(weight) for weight in weights):
             raise UsageError(
-                f"the weights {', '.join(map(str, weights))} are not all positive numbers",
-                hint="--data.weights: shares of the rows; leave out a corpus that shall have none",
+                f"weights must be positive numbers, but are {', '.join(map(str, weights))}",
+                hint="set --data.weights to positive numbers; remove a corpus from --data.train "
+                "to leave it out",
             )
         self.sources = [_Source(c, i, length, seed) for i, c in enumerate(corpora)]
         self.rows, self.length, self.seed, self.device = rows, length, seed, device
         total = sum(source.rows for source in self.sources)
-        shares = np.array(weights or [source.rows for source in self.sources], dtype=np.float64)
-        ends = np.round(np.cumsum(shares / shares.sum()) * total).astype(np.int64)
+        fractions = np.array(weights or [source.rows for source in self.sources], dtype=np.float64)
+        ends = np.round(np.cumsum(fractions / fractions.sum()) * total).astype(np.int64)
         self.quotas: npt.NDArray[np.int64] = np.diff(ends, prepend=0)
-        """Rows of each corpus in an epoch."""
+        """The number of sequences from each corpus in an epoch."""
         self._epoch = -1
         self._mixture: npt.NDArray[np.int64] = np.empty((0, 2), np.int64)
 
@@ -135,10 +144,12 @@ class TextRows:
         return -(-int(self.quotas.sum()) // self.rows)
 
     def stream(self, epoch: int, position: int) -> Iterator[tuple[int, int, TextBatch]]:
-        """(next epoch, next position, batch), starting at batch `position` of `epoch`."""
+        """Yield (next epoch, next position, batch), starting at batch `position` of `epoch`."""
         return endless(
             lambda _: range(self.batches_an_epoch),
-            lambda place, number: self._batch(number, place).to(self.device),
+            lambda position_in_epoch, number: self._batch(number, position_in_epoch).to(
+                self.device
+            ),
             epoch,
             position,
         )
@@ -149,18 +160,19 @@ class TextRows:
         chosen = self._mixture[position * self.rows : (position + 1) * self.rows]
         starts = np.empty(len(chosen), np.int64)
         for number, source in enumerate(self.sources):
-            mine = chosen[:, 0] == number
-            starts[mine] = source.starts(chosen[mine, 1])
+            of_source = chosen[:, 0] == number
+            starts[of_source] = source.starts(chosen[of_source, 1])
         corpora = [self.sources[int(number)].corpus for number in chosen[:, 0]]
         return _cut(list(zip(corpora, starts.tolist(), strict=True)), self.length)
 
     def _mixed(self, epoch: int) -> npt.NDArray[np.int64]:
-        """(corpus, how many of its rows came before) for each row of an epoch, in order."""
+        """Return (corpus, index of the sequence in its corpus) for each sequence of an epoch."""
         numbers = np.repeat(np.arange(len(self.quotas)), self.quotas)
         numbers = np.random.default_rng([self.seed, 0, _MIXTURE, epoch]).permutation(numbers)
         mixed = np.stack((numbers, np.empty_like(numbers)), axis=1)
         for number, quota in enumerate(self.quotas.tolist()):
-            # In order, or a corpus of many passes an epoch would need them all for every batch.
+            # In increasing order: otherwise, with many passes of a corpus per epoch, each batch
+            # would need the orders of all passes.
             mixed[numbers == number, 1] = epoch * quota + np.arange(quota)
         return mixed
 
@@ -168,26 +180,30 @@ class TextRows:
 def in_order(
     corpus: TextCorpus, rows: int, length: int, device: str = "cpu"
 ) -> Iterator[TextBatch]:
-    """Every token of a corpus but the first, once each, as a target: for evaluation."""
+    """Yield batches for evaluation in which each token of a corpus but the first is a target
+    once."""
     starts = range(0, len(corpus) - 1, length)
     for first in range(0, len(starts), rows):
         chosen = [(corpus, start) for start in starts[first : first + rows]]
         yield _cut(chosen, length).to(device)
 
 
-def _cut(rows: Sequence[tuple[TextCorpus, int]], length: int) -> TextBatch:
-    """The rows that begin there. Past the end of a text stand zeros that nobody learns."""
-    tokens = np.zeros((len(rows), length), np.int64)
-    targets = np.full((len(rows), length), IGNORED, np.int64)
+def _cut(segments: Sequence[tuple[TextCorpus, int]], length: int) -> TextBatch:
+    """Return a batch of the sequences that start at these positions of these corpora.
+
+    Positions after the end of a text are padded with zeros and have no target.
+    """
+    tokens = np.zeros((len(segments), length), np.int64)
+    targets = np.full((len(segments), length), IGNORED, np.int64)
     lengths = []
-    for row, (corpus, start) in enumerate(rows):
+    for index, (corpus, start) in enumerate(segments):
         ids: npt.NDArray[Any] = corpus.ids[start : start + length + 1].astype(np.int64)
         real = len(ids) - 1
-        tokens[row, :real], targets[row, :real] = ids[:-1], ids[1:]
+        tokens[index, :real], targets[index, :real] = ids[:-1], ids[1:]
         low, high = np.searchsorted(corpus.offsets, (start + 1, start + real + 1))
-        borders = corpus.offsets[low:high] - start  # where documents begin, 1 ... real
+        borders = corpus.offsets[low:high] - start  # starts of documents, 1 ... real
         if corpus.marks_ends:
-            targets[row, borders - 1] = IGNORED
+            targets[index, borders - 1] = IGNORED
         inside = [int(b) for b in borders if b < real]
         ends = [*inside, real, length] if real < length else [*inside, length]
         lengths.append(tuple(int(n) for n in np.diff(ends, prepend=0)))
@@ -196,5 +212,5 @@ def _cut(rows: Sequence[tuple[TextCorpus, int]], length: int) -> TextBatch:
         torch.from_numpy(tokens),
         torch.from_numpy(targets),
         tuple(lengths) if packed else None,
-        tuple(start for _, start in rows[:8]),
+        tuple(start for _, start in segments[:8]),
     )

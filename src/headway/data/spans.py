@@ -1,4 +1,4 @@
-"""Spans of words from tags that say where they begin and go on: B-person I-person O."""
+"""Spans of words from tags in the IOB, IOBES and BILOU schemes: B-person I-person O."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FIRST, _LAST = frozenset("BSU"), frozenset("ELSU")
 
 @dataclass(frozen=True, order=True)
 class WordSpan:
-    """The words start, start + 1, ... end - 1, and what they are together."""
+    """The span of the words start, start + 1, ... end - 1, and its label."""
 
     start: int
     end: int
@@ -21,31 +21,32 @@ class WordSpan:
 
 
 def tags_spans(names: Collection[str]) -> bool:
-    """Whether tags mark spans: each is O or like B-person, and one is not O."""
+    """Return whether tags describe spans: all are O or like B-person, and at least one is not
+    O."""
     return any(name != OUTSIDE for name in names) and all(
         name == OUTSIDE or _TAG.fullmatch(name) for name in names
     )
 
 
 def spans_of(tags: Sequence[str]) -> list[WordSpan]:
-    """The spans of one sentence, by the rules of the program that scored CoNLL-2000.
+    """Return the spans of one sentence, by the rules of the CoNLL-2000 evaluation script.
 
-    A span begins at B, and at a word whose tag does not go on with the span before it: after O, or
-    after another label. So IOB1 and IOB2 are read alike, and what a model says without a B counts.
-    Of IOBES and BILOU, S and U begin and end one, E and L end it. Tjong Kim Sang and Buchholz 2000.
+    A span begins at B, and at a tag that does not continue the span before it: after O, or after
+    another label. So IOB1 and IOB2 give the same spans, and a predicted span without a B counts. In
+    IOBES and BILOU, S and U begin and end a span, E and L end it. Tjong Kim Sang and Buchholz 2000.
     """
-    found: list[WordSpan] = []
-    begun: tuple[int, str] | None = None
-    for place, tag in enumerate([*tags, OUTSIDE]):
+    spans: list[WordSpan] = []
+    open_span: tuple[int, str] | None = None
+    for index, tag in enumerate([*tags, OUTSIDE]):
         match = _TAG.fullmatch(tag)
         kind, label = (match[1], match[2]) if match else (OUTSIDE, "")
-        goes_on = begun is not None and label == begun[1] and kind not in _FIRST
-        if begun is not None and not goes_on:
-            found.append(WordSpan(begun[0], place, begun[1]))
-            begun = None
-        if match and begun is None:
-            begun = (place, label)
-        if begun is not None and kind in _LAST:
-            found.append(WordSpan(begun[0], place + 1, begun[1]))
-            begun = None
-    return found
+        continues = open_span is not None and label == open_span[1] and kind not in _FIRST
+        if open_span is not None and not continues:
+            spans.append(WordSpan(open_span[0], index, open_span[1]))
+            open_span = None
+        if match and open_span is None:
+            open_span = (index, label)
+        if open_span is not None and kind in _LAST:
+            spans.append(WordSpan(open_span[0], index + 1, open_span[1]))
+            open_span = None
+    return spans

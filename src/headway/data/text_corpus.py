@@ -1,8 +1,8 @@
-"""Running text as token shards on disk, memory-mapped by every run that reads it.
+"""A tokenized text corpus on disk, memory-mapped by every run that uses it.
 
-A folder holds `ids.bin` (all documents end to end, little-endian uint16 or uint32), `offsets.bin`
-(int64: where each document begins) and `text.json`. A document is <bos>, its tokens and, unless
-one token serves as both, <eos>.
+The folder has `ids.bin` (all documents concatenated, little-endian uint16 or uint32), `offsets.bin`
+(int64: start of each document) and `text.json`. A document is <bos>, its tokens and, unless <bos>
+and <eos> are the same token, <eos>.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from headway.files import read_json, write_file
 from headway.folders import new_folder
 
 FORMAT = 1
-FACTS_FILE, IDS_FILE, OFFSETS_FILE = "text.json", "ids.bin", "offsets.bin"
-CHUNK = 64  # parts encoded at once
+DESCRIPTION_FILE, IDS_FILE, OFFSETS_FILE = "text.json", "ids.bin", "offsets.bin"
+CHUNK = 64  # number of parts encoded at once
 _DTYPES: dict[str, np.dtype[Any]] = {"uint16": np.dtype("<u2"), "uint32": np.dtype("<u4")}
 _OFFSET = np.dtype("<i8")
 _COUNTS = ("documents", "tokens", "bytes")
@@ -32,7 +32,7 @@ _COUNTS = ("documents", "tokens", "bytes")
 
 @runtime_checkable
 class Encoder(Protocol):
-    """What a text on disk needs of a tokenizer: a part of every `TextTokenizer`."""
+    """The part of a `TextTokenizer` that is needed to encode a corpus."""
 
     @property
     def size(self) -> int: ...
@@ -50,61 +50,72 @@ class Encoder(Protocol):
 
 
 class TextCorpus:
-    """Encoded text, read from disk where it is touched. Made by `prepare_text` or `open`.
+    """Encoded text, memory-mapped from disk. Made by `prepare_text` or `open`.
 
-    ids: all tokens. offsets: where documents begin, in tokens. num_bytes: of the text as UTF-8.
-    marks_ends: <bos> and <eos> differ, so that the token before a <bos> has no successor to learn.
+    ids: all tokens. offsets: start of each document, in tokens. num_bytes: size of the text in
+    UTF-8. marks_ends: whether <bos> and <eos> differ; then the token before a <bos> has no next
+    token to learn.
     """
 
-    def __init__(self, folder: Path, facts: dict[str, Any]) -> None:
-        """`facts`: a checked text.json; `open` reads and checks it."""
+    def __init__(self, folder: Path, description: dict[str, Any]) -> None:
+        """Map the files. description: a checked `text.json`; `open` reads and checks it."""
         self.folder = folder
-        self.num_bytes: int = facts["bytes"]
-        self.marks_ends: bool = facts["marks_ends"]
-        dtype = _DTYPES[facts["dtype"]]
-        self.ids: npt.NDArray[Any] = mapped_numbers(folder / IDS_FILE, dtype, facts["tokens"])
+        self.num_bytes: int = description["bytes"]
+        self.marks_ends: bool = description["marks_ends"]
+        dtype = _DTYPES[description["dtype"]]
+        self.ids: npt.NDArray[Any] = mapped_numbers(folder / IDS_FILE, dtype, description["tokens"])
         self.offsets: npt.NDArray[np.int64] = mapped_numbers(
-            folder / OFFSETS_FILE, _OFFSET, facts["documents"]
+            folder / OFFSETS_FILE, _OFFSET, description["documents"]
         )
 
     def __len__(self) -> int:
-        """Tokens."""
+        """Return the number of tokens."""
         return len(self.ids)
 
     @property
     def tokens(self) -> int:
-        """The same, under the name that all shards have."""
+        """The number of tokens, as in all corpora."""
         return len(self.ids)
 
     @classmethod
     def open(cls, folder: Path, tokenizer: Encoder) -> TextCorpus:
-        """Map the text in `folder`, which must have been encoded with `tokenizer`. DataError."""
+        """Map the text in `folder`.
+
+        Raises DataError if the files are damaged or were encoded with another tokenizer.
+        """
         verify_corpus(folder)
-        path, again = folder / FACTS_FILE, "prepare the data again"
-        facts = read_json(path)
-        right = (
-            isinstance(facts, dict)
-            and facts.get("format") == FORMAT
-            and facts.get("dtype") in _DTYPES
-            and isinstance(facts.get("marks_ends"), bool)
-            and all(type(facts.get(name)) is int and facts[name] > 0 for name in _COUNTS)
+        path, hint = folder / DESCRIPTION_FILE, "prepare the data again"
+        description = read_json(path)
+        is_complete = (
+            isinstance(description, dict)
+            and description.get("format") == FORMAT
+            and description.get("dtype") in _DTYPES
+            and isinstance(description.get("marks_ends"), bool)
+            and all(
+                type(description.get(name)) is int and description[name] > 0 for name in _COUNTS
+            )
         )
-        if not right:
-            raise DataError(f"not a text of format {FORMAT}", str(path), again)
-        if facts.get("tokenizer") != tokenizer.fingerprint:
-            raise DataError("encoded with another tokenizer", str(path), again)
-        corpus = cls(folder, facts)
+        if not is_complete:
+            raise DataError(
+                f"the file does not describe a text of format {FORMAT}", str(path), hint
+            )
+        if description.get("tokenizer") != tokenizer.fingerprint:
+            raise DataError("the text was encoded with another tokenizer", str(path), hint)
+        corpus = cls(folder, description)
         offsets = corpus.offsets
         where = str(folder / OFFSETS_FILE)
         if offsets[0] != 0 or offsets[-1] >= len(corpus) or np.any(np.diff(offsets) < 1):
-            raise DataError("the offsets do not rise from 0 within the text", where, again)
+            fault = "the offsets must start at 0 and increase within the text, but do not"
+            raise DataError(fault, where, hint)
         for start in range(0, len(corpus), 1 << 24):
             if int(corpus.ids[start : start + (1 << 24)].max()) >= tokenizer.size:
                 raise DataError(
-                    "ids that the tokenizer does not have", str(folder / IDS_FILE), again
+                    f"token ids must be from 0 to {tokenizer.size - 1}, but one is larger",
+                    str(folder / IDS_FILE),
+                    hint,
                 )
         if np.any(corpus.ids[offsets] != tokenizer.bos):
-            raise DataError("a document does not begin where the offsets say", where, again)
+            raise DataError("each offset must be that of a <bos>, but one is not", where, hint)
         return corpus
 
 
@@ -116,13 +127,17 @@ def prepare_text(
 ) -> TextCorpus:
     """Encode documents into the new folder `folder`, and open it. Memory holds a few parts.
 
-    DataError when there is no text. Whatever goes wrong, no half-written folder stays.
+    progress: called with the number of bytes done. Raises DataError if there is no text. After any
+    error no partial folder remains.
     """
     name = "uint16" if tokenizer.size <= 2**16 else "uint32"
     ends = [] if tokenizer.bos == tokenizer.eos else [tokenizer.eos]
     documents = tokens = num_bytes = 0
     with new_folder(folder) as temporary:
-        with (temporary / IDS_FILE).open("xb") as ids, (temporary / OFFSETS_FILE).open("xb") as at:
+        with (
+            (temporary / IDS_FILE).open("xb") as ids,
+            (temporary / OFFSETS_FILE).open("xb") as offsets,
+        ):
 
             def write(row: list[int]) -> int:
                 ids.write(np.array(row, _DTYPES[name]).tobytes())
@@ -135,15 +150,17 @@ def prepare_text(
                     num_bytes += len(part.text.encode())
                     if part.first:
                         tokens += write(ends if documents else [])
-                        at.write(np.array([tokens], _OFFSET).tobytes())
+                        offsets.write(np.array([tokens], _OFFSET).tobytes())
                         tokens += write([tokenizer.bos])
                         documents += 1
                     tokens += write(row)
                 progress(num_bytes)
             tokens += write(ends)
         if not documents or not num_bytes:
-            raise DataError("there is no text in it", hint="name files that hold text")
-        facts = {
+            raise DataError(
+                "the files have no text, or only whitespace", hint="give files that have text"
+            )
+        description = {
             "format": FORMAT,
             "documents": documents,
             "tokens": tokens,
@@ -152,5 +169,5 @@ def prepare_text(
             "marks_ends": bool(ends),
             "tokenizer": tokenizer.fingerprint,
         }
-        write_file(temporary / FACTS_FILE, json.dumps(facts, indent=2).encode())
+        write_file(temporary / DESCRIPTION_FILE, json.dumps(description, indent=2).encode())
     return TextCorpus.open(folder, tokenizer)

@@ -1,4 +1,4 @@
-"""Texts for a student: more of them than were labelled, and copies with other words in them.
+"""Data augmentation for distillation: copies of texts in which words are replaced by similar words.
 
 Jiao et al. 2020, section 3.3.
 """
@@ -17,28 +17,28 @@ from headway.data.encoder_batches import FramedBatch, collate_framed
 from headway.shapes import Float, Tensor
 
 Ids = npt.NDArray[np.int64]
-CHUNK = 1024  # words whose neighbours are looked for at once
+CHUNK = 1024  # number of words whose neighbours are computed at once
 
 
 @dataclass(frozen=True)
 class FramedTexts(FramedBatch):
-    """Framed texts. indices: where in the data they stand."""
+    """Framed texts. indices: indices of the texts in the data."""
 
     examples: ClassVar[str] = "texts"  # what `indices` count, for messages
     indices: tuple[int, ...] = ()
 
     def to(self, device: str) -> FramedTexts:
-        """The same on another device."""
-        there = super().to(device)
-        return FramedTexts(there.tokens, there.keys, there.types, self.indices)
+        """Return the batch on another device."""
+        framed = super().to(device)
+        return FramedTexts(framed.tokens, framed.keys, framed.types, self.indices)
 
 
 @dataclass(frozen=True)
 class Neighbours:
-    """Which words stand for which.
+    """The words that may replace each word.
 
-    rows: of each id, where its neighbours stand in `nearest`; -1 where it is never replaced.
-    continues: of each id, whether it goes on with the word before it.
+    rows: for each id, its row in `nearest`, or -1 if it is never replaced. nearest: the ids of the
+    neighbours. continues: for each id, whether its token continues a word.
     """
 
     rows: Ids
@@ -54,45 +54,50 @@ class Neighbours:
         asked: Sequence[int],
         most: int = 15,
     ) -> Neighbours:
-        """The `most` nearest whole words, by cosine in `table`, of each whole word in `asked`.
+        """Find the `most` nearest whole words of each whole word in `asked`, by cosine similarity.
 
-        A word is none of its own neighbours. whole: of each id, whether it is a word for itself.
+        A word is not its own neighbour. table: embeddings of all ids. whole: for each id, whether
+        its token is a whole word. continues: for each id, whether its token continues a word.
         """
         words = np.flatnonzero(np.array(whole, bool))
-        wanted = np.intersect1d(words, np.array(asked, np.int64))
+        replaceable = np.intersect1d(words, np.array(asked, np.int64))
         rows = np.full(len(whole), -1, np.int64)
-        if not len(wanted) or len(words) < 2:
+        if not len(replaceable) or len(words) < 2:
             return cls(rows, np.empty((0, 0), np.int64), np.array(continues, bool))
-        rows[wanted] = np.arange(len(wanted))
+        rows[replaceable] = np.arange(len(replaceable))
         unit = torch.nn.functional.normalize(table.detach().float().cpu(), dim=1)
-        found = []
-        for start in range(0, len(wanted), CHUNK):
-            chosen = torch.from_numpy(wanted[start : start + CHUNK])
-            near = unit[chosen] @ unit[torch.from_numpy(words)].T
-            near.masked_fill_(chosen[:, None] == torch.from_numpy(words)[None], -torch.inf)
-            places = near.topk(min(most, len(words) - 1)).indices
-            found.append(words[places.numpy()])
-        return cls(rows, np.concatenate(found), np.array(continues, bool))
+        neighbours = []
+        for start in range(0, len(replaceable), CHUNK):
+            chosen = torch.from_numpy(replaceable[start : start + CHUNK])
+            similarity = unit[chosen] @ unit[torch.from_numpy(words)].T
+            similarity.masked_fill_(chosen[:, None] == torch.from_numpy(words)[None], -torch.inf)
+            nearest_indices = similarity.topk(min(most, len(words) - 1)).indices
+            neighbours.append(words[nearest_indices.numpy()])
+        return cls(rows, np.concatenate(neighbours), np.array(continues, bool))
 
     def replaced(self, ids: Sequence[int], share: float, random: np.random.Generator) -> list[int]:
-        """`ids`, each word of one piece with probability `share` another one."""
-        row = np.array(ids, np.int64)
-        goes_on = np.append(self.continues[row[1:]], False)
-        chances, picks = random.random(len(row)), random.random(len(row))
-        places = np.flatnonzero((self.rows[row] >= 0) & ~goes_on & (chances < share))
-        if len(places):
-            numbers = (picks[places] * self.nearest.shape[1]).astype(np.int64)
-            row[places] = self.nearest[self.rows[row[places]], numbers]
-        found: list[int] = row.tolist()
-        return found
+        """Return `ids` with each word of one token replaced by a neighbour with probability
+        `share`."""
+        replaced_ids = np.array(ids, np.int64)
+        is_continued = np.append(self.continues[replaced_ids[1:]], False)
+        chances, picks = random.random(len(replaced_ids)), random.random(len(replaced_ids))
+        positions = np.flatnonzero(
+            (self.rows[replaced_ids] >= 0) & ~is_continued & (chances < share)
+        )
+        if len(positions):
+            numbers = (picks[positions] * self.nearest.shape[1]).astype(np.int64)
+            replaced_ids[positions] = self.nearest[self.rows[replaced_ids[positions]], numbers]
+        result: list[int] = replaced_ids.tolist()
+        return result
 
 
 @dataclass(frozen=True, kw_only=True)
 class AugmentedTexts:
-    """rows: the ids of texts. types: 1 for tokens of a second text, None where there is none.
+    """Texts, followed by `copies` copies of each, in which words are replaced.
 
-    After the texts themselves come `copies` of each, in which words are replaced. What a copy holds
-    follows from the seed and its number alone: it is the same in every epoch.
+    rows: ids of each text. types: segment ids, 1 for tokens of the second text of a pair; None if
+    there are no pairs. share: probability of replacing a word. A copy depends only on the seed and
+    its index, so it is the same in every epoch.
     """
 
     rows: Sequence[Sequence[int]]
@@ -105,20 +110,20 @@ class AugmentedTexts:
 
     def __post_init__(self) -> None:
         if self.copies and self.neighbours is None:
-            raise ValueError(f"copies={self.copies} need neighbours")
+            raise ValueError(f"copies={self.copies} needs neighbours, but neighbours is None")
         lengths = [len(row) for row in self.rows] * (1 + self.copies)
         object.__setattr__(self, "lengths", lengths)
 
     def row(self, index: int) -> Sequence[int]:
-        """A text, or a copy with other words."""
-        own = self.rows[index % len(self.rows)]
+        """Return the ids of a text, or of a copy with replaced words."""
+        original = self.rows[index % len(self.rows)]
         if index < len(self.rows) or self.neighbours is None:
-            return own
+            return original
         random = np.random.default_rng([self.seed, index])
-        return self.neighbours.replaced(own, self.share, random)
+        return self.neighbours.replaced(original, self.share, random)
 
     def batch(self, indices: Sequence[int], pad: int) -> FramedTexts:
-        """The texts and copies that stand there."""
+        """Return the texts and copies with these indices as a batch."""
         chosen = [int(i) for i in indices]
         types = None if self.types is None else [self.types[i % len(self.rows)] for i in chosen]
         framed = collate_framed([self.row(i) for i in chosen], types, pad)

@@ -1,4 +1,4 @@
-"""Sentences with a target at each word, as an encoder reads them: rows of pieces, and batches."""
+"""Batches of sentences with one target per word, for tagging with an encoder."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from headway.text import MarkedTokenizer
 
 @dataclass(frozen=True)
 class WordRow:
-    """Words of one sentence that follow each other, framed.
+    """Consecutive words of one sentence as a framed sequence.
 
-    ids: [CLS], their pieces, [SEP]. firsts: of each word, where its first piece stands there.
+    ids: [CLS], the tokens of the words, [SEP]. firsts: for each word, the position of its first
+    token in `ids`.
     """
 
     ids: Sequence[int]
@@ -28,25 +29,29 @@ class WordRow:
 def word_rows(
     tokenizer: MarkedTokenizer, sentences: Sequence[Sequence[str]], length: int
 ) -> list[list[WordRow]]:
-    """Each sentence as rows of at most `length` ids, cut between words: no word is lost.
+    """Return each sentence as sequences of at most `length` ids, split between words, so that no
+    word is lost.
 
-    Of a word that alone is longer the first pieces are read. One that the tokenizer makes nothing
-    of (a character that joins others, say) is read as [MASK], a word that is not seen.
+    A word that alone is too long is truncated. A word without tokens (for example, a joining
+    character) is replaced by [MASK].
     """
-    different = list(dict.fromkeys(word for words in sentences for word in words))
-    pieces: list[list[int]] = [[] for _ in different]
-    for i, place in zip(*tokenizer.encode_words(different), strict=True):
-        pieces[place].append(i)
-    unseen, room = [tokenizer.marks.mask], length - 2
-    known = {word: (own or unseen)[:room] for word, own in zip(different, pieces, strict=True)}
+    distinct = list(dict.fromkeys(word for words in sentences for word in words))
+    tokens_of_words: list[list[int]] = [[] for _ in distinct]
+    for i, word_index in zip(*tokenizer.encode_words(distinct), strict=True):
+        tokens_of_words[word_index].append(i)
+    unknown, room = [tokenizer.marks.mask], length - 2
+    tokens_by_word = {
+        word: (tokens or unknown)[:room]
+        for word, tokens in zip(distinct, tokens_of_words, strict=True)
+    }
     return [
-        [_row(tokenizer, part) for part in _parts([known[word] for word in words], room)]
+        [_row(tokenizer, part) for part in _parts([tokens_by_word[word] for word in words], room)]
         for words in sentences
     ]
 
 
 def _parts(words: Sequence[list[int]], room: int) -> Iterator[list[list[int]]]:
-    """Words in order, in parts of at most `room` pieces, each as full as can be."""
+    """Yield the words in order, in parts of at most `room` tokens, each as long as possible."""
     part: list[list[int]] = []
     size = 0
     for word in words:
@@ -61,17 +66,20 @@ def _parts(words: Sequence[list[int]], room: int) -> Iterator[list[list[int]]]:
 
 def _row(tokenizer: MarkedTokenizer, words: Sequence[list[int]]) -> WordRow:
     ids, _ = tokenizer.marks.frame([i for word in words for i in word])
-    firsts, place = array("i"), 1
+    firsts, position = array("i"), 1
     for word in words:
-        firsts.append(place)
-        place += len(word)
+        firsts.append(position)
+        position += len(word)
     return WordRow(array("i", ids), firsts)
 
 
 @dataclass(frozen=True)
 class WordBatch:
-    """words: True at the first piece of each word. targets: of the words, row by row. indices: the
-    numbers of the rows in the data."""
+    """A batch of sequences with one target per word.
+
+    words: True at the first token of each word. targets: targets of the words, sequence by
+    sequence. indices: indices of the sequences in the data.
+    """
 
     examples: ClassVar[str] = "sentences"  # what `indices` count, for messages
     texts: FramedBatch
@@ -80,14 +88,14 @@ class WordBatch:
     indices: tuple[int, ...] = ()
 
     def to(self, device: str) -> WordBatch:
-        """The same on another device."""
+        """Return the batch on another device."""
         words, targets = self.words.to(device), self.targets.to(device)
         return WordBatch(self.texts.to(device), words, targets, self.indices)
 
 
 @dataclass(frozen=True)
 class WordTargets:
-    """rows: of all sentences, in order. targets: for each word of each row a class or a number."""
+    """The sequences of all sentences, in order (`rows`), with a class or a value for each word."""
 
     rows: Sequence[WordRow]
     targets: Sequence[Sequence[int | float]]
@@ -96,18 +104,18 @@ class WordTargets:
     def of(
         cls, rows_of: Sequence[Sequence[WordRow]], targets_of: Sequence[Sequence[int | float]]
     ) -> WordTargets:
-        """Of sentences, each with its rows and the targets of its words."""
+        """Combine the sequences of each sentence with the targets of its words."""
         rows: list[WordRow] = []
         targets: list[list[int | float]] = []
-        for own, of_words in zip(rows_of, targets_of, strict=True):
-            left = iter(of_words)
-            for row in own:
+        for word_rows_of_sentence, targets_of_sentence in zip(rows_of, targets_of, strict=True):
+            remaining = iter(targets_of_sentence)
+            for row in word_rows_of_sentence:
                 rows.append(row)
-                targets.append([next(left) for _ in row.firsts])
+                targets.append([next(remaining) for _ in row.firsts])
         return cls(rows, targets)
 
     def batch(self, indices: Sequence[int], pad: int, device: str = "cpu") -> WordBatch:
-        """The rows of these numbers."""
+        """Return the sequences with these indices as a batch."""
         rows = [self.rows[i] for i in indices]
         texts = collate_framed([row.ids for row in rows], None, pad)
         words = torch.zeros_like(texts.keys)

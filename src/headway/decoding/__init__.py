@@ -1,4 +1,7 @@
-"""From a model that scores next tokens to whole outputs. Knows of a model only its stepper."""
+"""Decoding: greedy search, beam search, sampling and speculative decoding.
+
+Every search uses only the Stepper contract of a model (`start`, `step`).
+"""
 
 from headway.decoding.beam import Candidate, Observer, beam_search
 from headway.decoding.generation import (

@@ -1,4 +1,4 @@
-"""Beam search: keep the W most likely beginnings of each output."""
+"""Beam search: keep the W most probable prefixes of each output."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from headway.shapes import Float, Int, Tensor
 
 @dataclass(frozen=True)
 class Candidate:
-    """A continuation that was weighed: token after the beginning `before` of input `item`.
+    """A continuation that was scored: `token` after the prefix `before`, for input `item`.
 
-    log_probability: of before and token together. kept: it went on, or it ended among those weighed
-    (`ends`); the others were dropped.
+    log_probability: of prefix and token together. ends: whether the token ends the output. kept:
+    whether the continuation stayed in the beam or ended; the others were dropped.
     """
 
     item: int
@@ -32,12 +32,12 @@ class Candidate:
 
 
 Observer = Callable[[Candidate], None]
-"""Hears of each candidate when it was weighed, step by step and the best first."""
+"""Called with each candidate after it was scored, step by step, the best first."""
 
 
 @dataclass(frozen=True)
 class _Beam:
-    """How to search. width and num_best: of each group."""
+    """Settings of a search. width and num_best: per group."""
 
     width: int
     num_best: int
@@ -48,8 +48,8 @@ class _Beam:
 
 
 @dataclass(frozen=True)
-class _Going:
-    """A beginning that goes on: its log P, the row that it lengthens, its last token."""
+class _LivePrefix:
+    """A prefix that is continued: its log-probability, the row that it extends, its last token."""
 
     total: float
     row: int
@@ -57,8 +57,8 @@ class _Going:
 
 
 @dataclass
-class _Sentence:
-    """One input while it is being written by one group."""
+class _InputSearch:
+    """The search for the outputs of one input by one group of beams. pool: the finished ones."""
 
     item: int
     max_length: int
@@ -71,10 +71,11 @@ class _Sentence:
         del self.pool[width:]
 
     def is_settled(self, best_live: float, num_best: int, alpha: float) -> bool:
-        """No beginning still alive can enter the best `num_best`.
+        """Return whether no live prefix can still enter the best `num_best`.
 
-        A live sum only falls, and the largest penalty it can still be divided by is that of the
-        longest output, so best_live / penalty(longest) bounds every score to come.
+        The log-probability of a prefix only falls, and the largest length penalty that it can be
+        divided by is that of the longest output, so best_live / penalty(longest) is an upper bound
+        of all further scores.
         """
         if len(self.pool) < num_best:
             return best_live == -torch.inf
@@ -95,18 +96,20 @@ def beam_search(
     diversity: float = 0.0,
     observe: Observer | None = None,
 ) -> list[list[Hypothesis]]:
-    """The `num_best` best hypotheses of each input, best first. `model` is a Stepper.
+    """Return the `num_best` best hypotheses of each input, best first. `model` is a Stepper.
 
-    Each step extends every live beginning by every token and keeps, of the 2 W likeliest, those
-    that end (</s>) as finished and the first W others as live. A sentence leaves once nothing
-    alive can enter its best `num_best`, which is exact: with W as large as the number of
-    beginnings this is exhaustive search. Wu et al. 2016, section 7; score as `length_penalty`.
+    Each step extends every live prefix by every token. Of the 2 W most probable continuations,
+    those that end (</s>) are finished, and the first W others stay live. The search for an input
+    ends when no live prefix can enter its best `num_best`. This is exact: if W is as large as the
+    number of prefixes, beam search is exhaustive search. Wu et al. 2016, section 7; for the score
+    see `length_penalty`.
 
-    groups: diverse beam search. Each group keeps W / groups beginnings, one group after the other;
-    a token that n beginnings of earlier groups have chosen in the same place counts `diversity` n
-    less in choosing, not in the score. The best of each group come first, by score, then the second
-    best; what several groups found comes once, so there may be fewer than `num_best`. Vijayakumar
-    et al. 2018, section 4, with Hamming diversity. observe: hears of every candidate.
+    groups: number of groups of diverse beam search (Vijayakumar et al. 2018, section 4, with
+    Hamming diversity). Each group keeps W / groups prefixes, one group after the other. If n
+    prefixes of earlier groups chose a token at this position, `diversity` * n is subtracted from
+    its log-probability for the choice, but not from the score. The result lists the best of each
+    group by score, then the second best; duplicates are removed, so there may be fewer than
+    `num_best`. observe: called with every candidate.
     """
     if width < 1 or not 1 <= num_best <= width:
         raise ValueError(f"{num_best=} must be between 1 and {width=}")
@@ -115,51 +118,54 @@ def beam_search(
     size = width // groups
     beam = _Beam(size, min(num_best, size), alpha, groups, diversity, observe)
     device = next(model.parameters()).device
-    sentences = [
-        _Sentence(i, length, g)
+    searches = [
+        _InputSearch(i, length, g)
         for i, length in enumerate(limits.max_lengths)
         for g in range(groups)
     ]
-    live = list(sentences)
+    live = list(searches)
     state = model.start(*inputs)
     if groups > 1:
-        state = state.reorder([sentence.item for sentence in live])
-    scores = torch.zeros(len(live), 1, device=device)  # B W: log P of each beginning
+        state = state.reorder([search.item for search in live])
+    scores = torch.zeros(len(live), 1, device=device)  # B W: log P of each prefix
     first = limits.first_tokens
     prefixes = torch.tensor([first[s.item] for s in live], device=device)[:, None]  # BW t
     while live:
         logits, state = model.step(prefixes[:, -1:], state)
         log_p = beam_log_probabilities(logits, limits.rules, _written(live, prefixes, limits))
         log_p = _end_where_full(log_p, live, limits, prefixes.shape[1] - 1)
-        going = _choose(live, log_p, scores, prefixes, limits, beam)
-        live = [sentence for sentence, best in zip(live, going, strict=True) if best]
+        continued = _choose(live, log_p, scores, prefixes, limits, beam)
+        live = [search for search, best in zip(live, continued, strict=True) if best]
         if not live:
             break
-        chosen = [one for best in going for one in best]
-        rows = [one.row for one in chosen]
-        scores = torch.tensor([one.total for one in chosen], device=device).view(len(live), -1)
-        tokens = torch.tensor([one.token for one in chosen], device=device)
+        chosen = [prefix for best in continued for prefix in best]
+        rows = [prefix.row for prefix in chosen]
+        totals = [prefix.total for prefix in chosen]
+        scores = torch.tensor(totals, device=device).view(len(live), -1)
+        tokens = torch.tensor([prefix.token for prefix in chosen], device=device)
         prefixes = torch.cat((prefixes[torch.tensor(rows, device=device)], tokens[:, None]), dim=1)
         if rows != list(range(logits.shape[0])):
             state = state.reorder(rows)
-    return _best_of_groups(sentences, len(limits.max_lengths), num_best)
+    return _best_of_groups(searches, len(limits.max_lengths), num_best)
 
 
-def _written(live: list[_Sentence], prefixes: Int[Tensor, "N t"], limits: Limits) -> list[Writing]:
-    """Each beginning, for the rules; nothing where nobody asks."""
+def _written(
+    live: list[_InputSearch], prefixes: Int[Tensor, "N t"], limits: Limits
+) -> list[Writing]:
+    """Return each prefix for the rules; an empty list if there are no rules."""
     if not limits.rules:
         return []
     per_sentence = prefixes.shape[0] // len(live)
-    items = [sentence.item for sentence in live for _ in range(per_sentence)]
+    items = [search.item for search in live for _ in range(per_sentence)]
     tokens = prefixes[:, 1:].tolist()
     return [Writing(t, limits.prompt(i), i) for t, i in zip(tokens, items, strict=True)]
 
 
 def _end_where_full(
-    log_p: Float[Tensor, "N V"], live: list[_Sentence], limits: Limits, written: int
+    log_p: Float[Tensor, "N V"], live: list[_InputSearch], limits: Limits, written: int
 ) -> Float[Tensor, "N V"]:
-    """A beginning of the longest allowed length can only end; to be cut costs nothing."""
-    full = [i for i, sentence in enumerate(live) if written >= sentence.max_length]
+    """Force a prefix of maximum length to end; if outputs are cut, at no cost."""
+    full = [i for i, search in enumerate(live) if written >= search.max_length]
     if full:
         per_sentence = log_p.view(len(live), -1, log_p.shape[-1])
         endings = 0.0 if limits.cut else per_sentence[full, :, limits.eos]
@@ -169,42 +175,47 @@ def _end_where_full(
 
 
 def _choose(
-    live: list[_Sentence],
+    live: list[_InputSearch],
     log_p: Float[Tensor, "N V"],
     scores: Float[Tensor, "B W"],
     prefixes: Int[Tensor, "N t"],
     limits: Limits,
     beam: _Beam,
-) -> list[list[_Going]]:
-    """Finish what ends; for each sentence the W beginnings that go on, none if it is settled."""
+) -> list[list[_LivePrefix]]:
+    """Finish the outputs that end. Return the W prefixes that each search continues; an empty list
+    for a search that is settled."""
     by_sentence = log_p.view(*scores.shape, -1)
-    going: list[list[_Going]] = [[] for _ in live]
-    taken: dict[int, Counter[int]] = {sentence.item: Counter() for sentence in live}
+    continued: list[list[_LivePrefix]] = [[] for _ in live]
+    taken: dict[int, Counter[int]] = {search.item: Counter() for search in live}
     for group in range(beam.groups):
-        places = [i for i, sentence in enumerate(live) if sentence.group == group]
-        if not places:
+        indices = [i for i, search in enumerate(live) if search.group == group]
+        if not indices:
             continue
-        own = (
+        selected = (
             (by_sentence, scores)
-            if len(places) == len(live)
+            if len(indices) == len(live)
             else (
-                by_sentence[places],
-                scores[places],
+                by_sentence[indices],
+                scores[indices],
             )
         )
-        counts = [taken[live[i].item] for i in places]
-        candidates = _best_continuations(*own, 2 * beam.width, _penalty(counts, log_p, beam))
+        counts = [taken[live[i].item] for i in indices]
+        candidates = _best_continuations(*selected, 2 * beam.width, _penalty(counts, log_p, beam))
         lists = [x.tolist() for x in candidates]
-        for i, *found in zip(places, *lists, strict=True):
-            going[i] = _sort_out(live[i], i * scores.shape[1], found, prefixes, limits, beam)
-            taken[live[i].item].update(one.token for one in going[i] if one.total > -torch.inf)
-    return going
+        for i, *best in zip(indices, *lists, strict=True):
+            continued[i] = _finish_and_keep(
+                live[i], i * scores.shape[1], best, prefixes, limits, beam
+            )
+            taken[live[i].item].update(
+                prefix.token for prefix in continued[i] if prefix.total > -torch.inf
+            )
+    return continued
 
 
 def _penalty(
     counts: list[Counter[int]], log_p: Float[Tensor, "N V"], beam: _Beam
 ) -> Float[Tensor, "B V"] | None:
-    """What the choices of earlier groups cost; None where there are none."""
+    """Return the penalty for the choices of earlier groups; None if there is none."""
     if not beam.diversity or not any(counts):
         return None
     penalty = log_p.new_zeros(len(counts), log_p.shape[-1])
@@ -219,10 +230,11 @@ def _best_continuations(
     count: int,
     penalty: Float[Tensor, "B V"] | None,
 ) -> tuple[Float[Tensor, "B C"], Int[Tensor, "B C"], Int[Tensor, "B C"]]:
-    """Sums, parent beams and tokens of each sentence's best `count` continuations, best first.
+    """Return log-probabilities, parent beams and tokens of the best `count` continuations of each
+    search, best first.
 
-    The best of each row first, then the best of those: exact, and a CPU sorts W short lists
-    faster than one long one. `penalty` counts in choosing alone.
+    The top-k of each row is computed first, then the top-k of those: this is exact, and on a CPU
+    faster than one top-k over all. `penalty` affects the choice, not the log-probability.
     """
     ranked = log_p if penalty is None else log_p - penalty[:, None]
     per_row = ranked.topk(min(count, log_p.shape[-1]), dim=-1)
@@ -234,51 +246,51 @@ def _best_continuations(
     return totals, parents, tokens
 
 
-def _sort_out(
-    sentence: _Sentence,
+def _finish_and_keep(
+    search: _InputSearch,
     first: int,
-    found: list[list[Any]],
+    candidates: list[list[Any]],
     prefixes: Int[Tensor, "N t"],
     limits: Limits,
     beam: _Beam,
-) -> list[_Going]:
-    """Finish what ends, keep W others. first: the first row of the sentence."""
-    going: list[_Going] = []
-    for total, parent, token in zip(*found, strict=True):
+) -> list[_LivePrefix]:
+    """Finish the outputs that end, keep W other prefixes. first: the first row of the search."""
+    continued: list[_LivePrefix] = []
+    for total, parent, token in zip(*candidates, strict=True):
         if total == -torch.inf:
-            break  # dead, and sorted: so is the rest
+            break  # all further candidates are dropped prefixes too: they are sorted
         if beam.observe is not None:
             before = tuple(prefixes[first + parent, 1:].tolist())
-            ends, kept = token == limits.eos, len(going) < beam.width
-            beam.observe(Candidate(sentence.item, before, token, total, ends, ends or kept))
+            ends, stays = token == limits.eos, len(continued) < beam.width
+            beam.observe(Candidate(search.item, before, token, total, ends, ends or stays))
         if token == limits.eos:
             written = tuple(prefixes[first + parent, 1:].tolist())
-            cut = limits.cut and len(written) == sentence.max_length
+            cut = limits.cut and len(written) == search.max_length
             score = total / length_penalty(len(written) + (not cut), beam.alpha)
-            sentence.add(Hypothesis(written, total, score, not cut), beam.width)
-        elif len(going) < beam.width:
-            going.append(_Going(total, first + parent, token))
-    best_live = max((one.total for one in going), default=-torch.inf)
-    if sentence.is_settled(best_live, beam.num_best, beam.alpha):
+            search.add(Hypothesis(written, total, score, not cut), beam.width)
+        elif len(continued) < beam.width:
+            continued.append(_LivePrefix(total, first + parent, token))
+    best_live = max((prefix.total for prefix in continued), default=-torch.inf)
+    if search.is_settled(best_live, beam.num_best, beam.alpha):
         return []
-    # Fewer than W beginnings may exist (a tiny vocabulary): the places left over are dead.
-    dead = _Going(-torch.inf, first, limits.eos)
-    return going + [dead] * (beam.width - len(going))
+    # Fewer than W prefixes may exist (a tiny vocabulary): the remaining rows are dead.
+    dead = _LivePrefix(-torch.inf, first, limits.eos)
+    return continued + [dead] * (beam.width - len(continued))
 
 
 def _best_of_groups(
-    sentences: list[_Sentence], count: int, num_best: int
+    searches: list[_InputSearch], count: int, num_best: int
 ) -> list[list[Hypothesis]]:
-    """The hypotheses of each input; UsageError where the rules allowed none."""
+    """Return the hypotheses of each input. Raises UsageError if the rules allowed none."""
     results: list[list[Hypothesis]] = []
     for item in range(count):
-        pools = [sentence.pool for sentence in sentences if sentence.item == item]
+        pools = [search.pool for search in searches if search.item == item]
         if not any(pools):
-            raise UsageError(f"no output of input {item + 1} keeps to all rules")
+            raise UsageError(f"no output for input {item + 1} satisfies all decoding rules")
         distinct: dict[tuple[int, ...], Hypothesis] = {}
         for rank in range(max(map(len, pools))):
-            equals = [pool[rank] for pool in pools if rank < len(pool)]
-            for hypothesis in sorted(equals, key=lambda h: -h.score):
+            of_rank = [pool[rank] for pool in pools if rank < len(pool)]
+            for hypothesis in sorted(of_rank, key=lambda h: -h.score):
                 distinct.setdefault(hypothesis.tokens, hypothesis)
         results.append(list(distinct.values())[:num_best])
     return results

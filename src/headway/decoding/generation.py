@@ -1,4 +1,4 @@
-"""Text in, text out: how a language model's answer is asked for, and what comes back."""
+"""Text generation with a language model: prompts in, continuations out."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from headway.errors import UsageError
 from headway.models import GPT
 from headway.text import TextTokenizer
 
-LONGEST_PROMPT = 2**15  # tokens, of a model whose positions have no end
+LONGEST_PROMPT = 2**15  # maximum number of tokens for a model without a maximum length
 
 
 @dataclass(frozen=True)
 class Continuation:
-    """What a model wrote after a prompt.
+    """The text that a model generated after a prompt.
 
-    tokens: all that it wrote, those of a stop string included, without the end of text.
-    log_probabilities: of each, in nats, by the model itself. reason: why it ended there: the model
-    ended its text, a stop string came, max_tokens were written, or the model knows no more places.
-    seed: with it as the only sample's, the same comes again. alternatives: at each place the
-    likeliest tokens and their log-probabilities, as many as were asked for.
+    tokens: all generated tokens, those of a stop string included, without the end-of-text token.
+    log_probabilities: of each token under the model's own distribution, in nats. reason: why the
+    output ended: end-of-text token, stop string, `max_tokens`, or end of the model's context. seed:
+    with this seed and one sample, the output is reproduced. alternatives: at each position the most
+    probable tokens and their log-probabilities.
     """
 
     text: str
@@ -57,23 +57,28 @@ def generate(
     config: GenerationConfig,
     draft: Draft | None = None,
 ) -> list[list[Continuation]]:
-    """`config.samples` continuations of each prompt, which are read and continued together.
+    """Return `config.samples` continuations of each prompt, generated in one batch.
 
-    draft: proposes tokens, so that the model reads several at once; what comes is drawn from the
-    same distribution, and at temperature 0 is the same.
+    draft: proposes tokens that the model verifies in one step (speculative decoding). The output
+    has the same distribution as without a draft; at temperature 0 it is the same.
     """
     if not prompts:
         return []
-    ids = _begun(model, tokenizer, prompts)
+    ids = _encoded_prompts(model, tokenizer, prompts)
     if config.beam > 1:
         if draft is not None or config.lookup:
-            raise UsageError("beam search takes no draft", hint="beam=1, or no draft and lookup")
+            raise UsageError(
+                f"beam={config.beam}: beam search cannot be combined with a draft",
+                hint="set beam=1, or use neither a draft model nor lookup",
+            )
         return _beams(model, tokenizer, ids, config)
     outputs = _open(model, tokenizer, ids, config)
     for _ in _steps(model, tokenizer, outputs, config, draft or config.own_draft):
         pass
-    found = [output.finished() for output in outputs]
-    return [found[i : i + config.samples] for i in range(0, len(found), config.samples)]
+    continuations = [output.finished() for output in outputs]
+    return [
+        continuations[i : i + config.samples] for i in range(0, len(continuations), config.samples)
+    ]
 
 
 def stream(
@@ -83,39 +88,39 @@ def stream(
     config: GenerationConfig,
     draft: Draft | None = None,
 ) -> Iterator[str]:
-    """The text of `generate` for one prompt, in pieces, as it is written."""
+    """Yield the text of `generate` for one prompt while it is generated."""
     if config.beam > 1 or config.samples > 1:
         raise UsageError(
-            "only one output can be shown while it is written",
-            hint="no beams and one sample, or generate instead of stream",
+            f"streaming shows one sampled output, not beam={config.beam}, samples={config.samples}",
+            hint="set beam=1 and samples=1, or call generate instead of stream",
         )
-    (output,) = _open(model, tokenizer, _begun(model, tokenizer, [prompt]), config)
+    (output,) = _open(model, tokenizer, _encoded_prompts(model, tokenizer, [prompt]), config)
     shown = 0
     for _ in _steps(model, tokenizer, [output], config, draft or config.own_draft):
-        yield from output.pieces[shown:]
-        shown = len(output.pieces)
+        yield from output.parts[shown:]
+        shown = len(output.parts)
     output.finished()
-    yield from output.pieces[shown:]
+    yield from output.parts[shown:]
 
 
 class _Output:
-    """The text of a row while it is written."""
+    """The text of one sequence while it is generated."""
 
     def __init__(self, row: Row, writer: Writer) -> None:
         self.row, self.writer = row, writer
-        self.pieces: list[str] = []
+        self.parts: list[str] = []
 
     def grow(self) -> None:
-        """Take the row's last token; a stop string ends it."""
+        """Add the text of the last token; a stop string ends the sequence."""
         self._show(self.writer.feed(self.row.tokens[-1]))
 
     def finished(self) -> Continuation:
         self._show(self.writer.finish())
         row = self.row
         if row.reason is None:
-            raise AssertionError("an output that goes on")
+            raise AssertionError("the output is not finished")
         return Continuation(
-            "".join(self.pieces),
+            "".join(self.parts),
             tuple(row.tokens),
             tuple(row.log_probabilities),
             row.reason,
@@ -123,27 +128,31 @@ class _Output:
             tuple(tuple(best) for best in row.alternatives),
         )
 
-    def _show(self, piece: str) -> None:
-        if piece:
-            self.pieces.append(piece)
+    def _show(self, text: str) -> None:
+        if text:
+            self.parts.append(text)
         if self.writer.stopped:
             self.row.end("stop")
 
 
-def _begun(model: GPT, tokenizer: TextTokenizer, prompts: Sequence[str]) -> list[list[int]]:
-    """The tokens of each prompt. UsageError for more than `LONGEST_PROMPT` of them, or than the
-    context of a model that was trained on more; attention takes time that grows with their
-    square."""
-    found = [tokenizer.begin(prompt) for prompt in prompts]
+def _encoded_prompts(
+    model: GPT, tokenizer: TextTokenizer, prompts: Sequence[str]
+) -> list[list[int]]:
+    """Return the tokens of each prompt.
+
+    Raises UsageError for a prompt longer than `LONGEST_PROMPT` or than the model's context,
+    whichever is larger: the time of attention grows with the square of the length.
+    """
+    encoded = [tokenizer.begin(prompt) for prompt in prompts]
     most = max(LONGEST_PROMPT, model.config.max_length)
-    for number, ids in enumerate(found, start=1):
+    for number, ids in enumerate(encoded, start=1):
         if len(ids) > most:
             raise UsageError(
-                f"{len(ids):,} tokens are more than the {most:,} that are read of a prompt",
+                f"the prompt has {len(ids):,} tokens, but the maximum is {most:,}",
                 f"prompt {number}",
-                "shorten it",
+                "shorten the prompt",
             )
-    return found
+    return encoded
 
 
 def _open(
@@ -158,11 +167,11 @@ def _sampling(
     model: GPT, tokenizer: TextTokenizer, config: GenerationConfig, prompts: int
 ) -> Sampling:
     padded = model.config.vocabulary > tokenizer.size
-    known: list[Rule] = [Within(tokenizer.size)] if padded else []
+    limit: list[Rule] = [Within(tokenizer.size)] if padded else []
     return Sampling(
         eos=tokenizer.eos,
         max_tokens=config.max_tokens,
-        rules=[*known, *config.rules(tokenizer, prompts)],
+        rules=[*limit, *config.rules(tokenizer, prompts)],
         alternatives=config.alternatives,
     )
 
@@ -174,7 +183,7 @@ def _steps(
     config: GenerationConfig,
     draft: Draft | None,
 ) -> Iterator[None]:
-    """Fill `outputs`, one token more at every step for those that are not done."""
+    """Extend the unfinished `outputs` by one token per step, until all are finished."""
     rows = [output.row for output in outputs]
     of_row = {id(output.row): output for output in outputs}
     sampling = _sampling(model, tokenizer, config, rows[-1].item + 1)
@@ -192,7 +201,7 @@ def _steps(
 def _beams(
     model: GPT, tokenizer: TextTokenizer, ids: Sequence[Sequence[int]], config: GenerationConfig
 ) -> list[list[Continuation]]:
-    """The best of beam search, `config.samples` of them; a stop string cuts what it finds."""
+    """Return the best `config.samples` outputs of beam search, cut at their first stop strings."""
     sampling = _sampling(model, tokenizer, config, len(ids))
     opened = open_rows(model, ids, [[config.seed]] * len(ids), sampling)
     limits = Limits(
@@ -205,7 +214,7 @@ def _beams(
     )
     tokens, keys = padded([row[:-1] for row in ids], 0)
     device = next(model.parameters()).device
-    found = beam_search(
+    hypotheses = beam_search(
         model,
         (tokens.to(device), keys.to(device)),
         limits,
@@ -216,13 +225,16 @@ def _beams(
         diversity=config.diversity,
     )
     return [
-        [_told(model, Writer(tokenizer, row.prompt, config.stop), row, h.tokens) for h in best]
-        for row, best in zip(opened, found, strict=True)
+        [
+            _continuation(model, Writer(tokenizer, row.prompt, config.stop), row, h.tokens)
+            for h in best
+        ]
+        for row, best in zip(opened, hypotheses, strict=True)
     ]
 
 
-def _told(model: GPT, writer: Writer, like: Row, tokens: Sequence[int]) -> Continuation:
-    """What beam search found, as if it had been written token by token."""
+def _continuation(model: GPT, writer: Writer, like: Row, tokens: Sequence[int]) -> Continuation:
+    """Return an output of beam search in the form of a sampled one. like: a row with its prompt."""
     row = replace(like, tokens=[], log_probabilities=[], alternatives=[], reason=None)
     output = _Output(row, writer)
     known = log_probabilities(model, row.prompt, tokens)
@@ -239,7 +251,7 @@ def _told(model: GPT, writer: Writer, like: Row, tokens: Sequence[int]) -> Conti
 
 @torch.inference_mode()
 def log_probabilities(model: GPT, prompt: Sequence[int], tokens: Sequence[int]) -> list[float]:
-    """log P of each of `tokens` after the prompt and those before it, in nats."""
+    """Return log P of each of `tokens`, given the prompt and the tokens before it, in nats."""
     if not tokens:
         return []
     ids = torch.tensor([[*prompt, *tokens]], device=next(model.parameters()).device)

@@ -1,4 +1,4 @@
-"""Settings of text generation, and the rules that follow from them."""
+"""Settings of text generation, and the logit rules that follow from them."""
 
 from __future__ import annotations
 
@@ -28,67 +28,130 @@ from headway.errors import UsageError
 from headway.settings import BEAMS, LENGTH, PENALTY, SEED, setting
 from headway.text import TextTokenizer
 
-LONGEST_PROMPT = 2**15  # tokens, of a model whose positions have no end
-
 
 @dataclass(frozen=True, kw_only=True)
 class GenerationConfig:
-    """What is asked of a language model.
+    """Settings of text generation with a language model.
 
-    Rules apply in this order: least length, forbidden words, n-grams, penalties (repetition,
-    frequency, presence), bias; then temperature, top-k, top-p, min-p, typical; at last what the
-    output must begin with, which nothing forbids. Beam search draws nothing, so it leaves out those
-    from temperature to typical. A forbidden word is forbidden as its own tokens, with and without a
-    space before it, with and without a capital: also at the beginning of longer words, and not
-    where other tokens spell it.
+    The logit rules apply in this order: minimum length, forbidden words, no-repeat n-grams,
+    penalties (repetition, frequency, presence), bias; then temperature, top-k, top-p, min-p,
+    typical sampling; last the forced beginning of the output, which overrides all others. Beam
+    search samples nothing, so it skips temperature, top-k, top-p, min-p and typical sampling.
+
+    A forbidden word is a sequence of tokens: the encoding of the word with and without a space
+    before it, with and without a capital letter. The same tokens are also forbidden at the
+    beginning of a longer word; another tokenisation of the word is not forbidden.
     """
 
-    max_tokens: int = setting(200, "most tokens written", gt=0, le=LENGTH)
-    min_tokens: int = setting(0, "least tokens written before the end", ge=0, le=LENGTH)
+    max_tokens: int = setting(200, "Maximum number of tokens to generate.", gt=0, le=LENGTH)
+    min_tokens: int = setting(
+        0, "Minimum number of tokens before the end-of-text token is allowed.", ge=0, le=LENGTH
+    )
     temperature: float = setting(
-        0.8, "below 1 bolder, above 1 wilder; 0: always the likeliest", ge=0
+        0.8,
+        "Sampling temperature: lower values are more deterministic, higher ones more random; "
+        "1 samples from the model's own distribution, 0 is greedy decoding.",
+        ge=0,
     )
-    top_k: int | None = setting(None, "only so many likeliest tokens", gt=0, le=LENGTH)
-    top_p: float | None = setting(None, "the likeliest tokens of this probability", gt=0, le=1)
+    top_k: int | None = setting(
+        None,
+        "Top-k sampling: number of most probable tokens to sample from. If unset, no limit.",
+        gt=0,
+        le=LENGTH,
+    )
+    top_p: float | None = setting(
+        None,
+        "Top-p (nucleus) sampling: total probability, 0 to 1, of the most probable tokens to "
+        "sample from. If unset, 1.",
+        gt=0,
+        le=1,
+    )
     min_p: float | None = setting(
-        None, "tokens at least this share as likely as the likeliest", ge=0, le=1
+        None,
+        "Min-p sampling: minimum probability of a token as a fraction, 0 to 1, of the most "
+        "probable token's. If unset, 0.",
+        ge=0,
+        le=1,
     )
-    typical: float | None = setting(None, "the most typical tokens of this probability", gt=0, le=1)
-    repetition_penalty: float = setting(1.0, "divides the scores of tokens seen before", gt=0)
-    frequency_penalty: float = setting(0.0, "taken off for each time a token was written")
-    presence_penalty: float = setting(0.0, "taken off for a token that was written")
-    no_repeat: int | None = setting(None, "no run of so many tokens comes twice", gt=0, le=LENGTH)
-    stop: tuple[str, ...] = setting((), "text at which the output ends; it is not part of it")
-    forbid: tuple[str, ...] = setting((), "words that must not be written")
-    force: str = setting("", "text that the output begins with")
+    typical: float | None = setting(
+        None,
+        "Typical sampling: total probability, 0 to 1, of the tokens whose surprisal is closest "
+        "to the entropy. If unset, 1.",
+        gt=0,
+        le=1,
+    )
+    repetition_penalty: float = setting(
+        1.0,
+        "Repetition penalty: factor above 1 that lowers the logits of all tokens of the prompt "
+        "and the output; 1 is none.",
+        gt=0,
+    )
+    frequency_penalty: float = setting(
+        0.0, "Frequency penalty: subtracted from a token's logit per occurrence in the output."
+    )
+    presence_penalty: float = setting(
+        0.0, "Presence penalty: subtracted once from the logit of every token of the output."
+    )
+    no_repeat: int | None = setting(
+        None,
+        "No-repeat n-gram size: no n-gram of this many tokens occurs twice in prompt and output. "
+        "If unset, n-grams may repeat.",
+        gt=0,
+        le=LENGTH,
+    )
+    stop: tuple[str, ...] = setting(
+        (), "Stop strings: the output ends before the first one that is generated."
+    )
+    forbid: tuple[str, ...] = setting((), "Words that must not be generated.")
+    force: str = setting("", "Text that every output begins with.")
     bias: tuple[str, ...] = setting(
-        (), "WORD=NUMBER: added to the score of a word that is one token"
+        (), "Logit bias as WORD=NUMBER: added to the logit of a word that is a single token."
     )
-    beam: int = setting(1, "beams of beam search; 1: none", gt=0, le=BEAMS)
-    beam_groups: int = setting(1, "groups of beams that avoid each other's words", gt=0, le=BEAMS)
-    diversity: float = setting(0.5, "how much groups of beams avoid each other", ge=0)
+    beam: int = setting(1, "Beam width of beam search; 1 is no beam search.", gt=0, le=BEAMS)
+    beam_groups: int = setting(
+        1, "Number of groups of diverse beam search; must divide the beam width.", gt=0, le=BEAMS
+    )
+    diversity: float = setting(
+        0.5,
+        "Diversity strength of diverse beam search: subtracted from a token's log-probability "
+        "for each time that an earlier group chose it at this position.",
+        ge=0,
+    )
     length_penalty: float = setting(
-        1.0, "exponent of beam search's length penalty", ge=0, le=PENALTY
+        1.0,
+        "Exponent of the length penalty of beam search; 0 ranks by probability alone, higher "
+        "values favour longer outputs.",
+        ge=0,
+        le=PENALTY,
     )
-    samples: int = setting(1, "outputs for each prompt", gt=0, le=BEAMS)
-    seed: int = setting(0, "sample i of prompt j is drawn from seed + i, whatever j", ge=0, le=SEED)
+    samples: int = setting(1, "Number of outputs per prompt.", gt=0, le=BEAMS)
+    seed: int = setting(
+        0, "Random seed; sample i of every prompt uses the seed + i.", ge=0, le=SEED
+    )
     alternatives: int = setting(
-        0, "so many of the likeliest tokens are told at each place", ge=0, le=BEAMS
+        0,
+        "Number of most probable tokens to report at each position, with their probabilities.",
+        ge=0,
+        le=BEAMS,
     )
 
     lookup: int = setting(
         0,
-        "so many tokens proposed at a time by copying from the text so far; 0: none",
+        "Prompt lookup decoding: number of tokens proposed at a time by copying from the text so "
+        "far; 0 is none.",
         ge=0,
         le=BEAMS,
     )
     draft_tokens: int = setting(
-        4, "so many tokens proposed at a time by a draft model", gt=0, le=BEAMS
+        4,
+        "Speculative decoding: number of tokens that the draft model proposes at a time.",
+        gt=0,
+        le=BEAMS,
     )
 
     def __post_init__(self) -> None:
         if not all(self.stop):
-            raise ValueError("stop: a text to stop at must not be empty")
+            raise ValueError("stop: a stop string must not be empty")
         if self.min_tokens > self.max_tokens:
             raise ValueError(f"min_tokens={self.min_tokens} is more than {self.max_tokens=}")
         if self.beam % self.beam_groups:
@@ -98,11 +161,11 @@ class GenerationConfig:
 
     @property
     def own_draft(self) -> PromptLookup | None:
-        """What proposes tokens when no draft model does."""
+        """The draft that copies from the text so far; None if `lookup` is 0."""
         return PromptLookup(count=self.lookup) if self.lookup else None
 
     def rules(self, tokenizer: TextTokenizer, prompts: int) -> list[Rule]:
-        """The rules, for this many prompts."""
+        """The logit rules that these settings ask for, in order. prompts: the number of prompts."""
         forced = [Prefix([tokenizer.encode(self.force)] * prompts)] if self.force else []
         chosen: list[Rule] = []
         if self.min_tokens:
@@ -137,7 +200,8 @@ class GenerationConfig:
 
 
 def _spellings(tokenizer: TextTokenizer, words: Sequence[str]) -> list[list[int]]:
-    """Each word as it is and after a space, in lower case and with a capital."""
+    """The encodings of each word: as it is, in lower case and with a capital, each of them with and
+    without a space before it."""
     forms = {
         form
         for word in words
@@ -148,7 +212,8 @@ def _spellings(tokenizer: TextTokenizer, words: Sequence[str]) -> list[list[int]
 
 
 def _biases(tokenizer: TextTokenizer, entries: Sequence[str]) -> dict[int, float]:
-    """{token: number} of WORD=NUMBER, for the word as it is and after a space."""
+    """Parse entries WORD=NUMBER to {token: number}, for the word with and without a space before
+    it. Raises UsageError for a malformed entry and for a word of several tokens."""
     values: dict[int, float] = {}
     for entry in entries:
         word, _, number = entry.rpartition("=")
@@ -158,13 +223,13 @@ def _biases(tokenizer: TextTokenizer, entries: Sequence[str]) -> dict[int, float
             value = math.nan
         if not word or math.isnan(value) or value == math.inf:
             raise UsageError(f"bias {entry!r}: must be WORD=NUMBER, such as banana=2.5")
-        found = [tokenizer.encode(form) for form in (word, " " + word)]
-        single = [ids[0] for ids in found if len(ids) == 1]
+        encodings = [tokenizer.encode(form) for form in (word, " " + word)]
+        single = [ids[0] for ids in encodings if len(ids) == 1]
         if not single:
             raise UsageError(
-                f"bias {entry!r}: {word!r} is {len(found[0])} tokens to this model, and a bias "
-                "speaks of one",
-                hint="one of its pieces; or forbid, which takes whole words",
+                f"bias {entry!r}: {word!r} is {len(encodings[0])} tokens in this model's "
+                "vocabulary, but a bias applies to a single token",
+                hint="give the bias to one of its tokens, or use forbid, which takes whole words",
             )
         values |= dict.fromkeys(single, value)
     return values

@@ -1,4 +1,4 @@
-"""The most likely token, again and again."""
+"""Greedy search: the most probable token at every step."""
 
 from __future__ import annotations
 
@@ -14,9 +14,13 @@ from headway.decoding.search import Hypothesis, Limits, length_penalty, next_log
 def greedy_search(
     model: Any, inputs: tuple[Any, ...], limits: Limits, alpha: float = 0.0
 ) -> list[Hypothesis]:
-    """One hypothesis for each input, in order. `model` is a Stepper; finished rows leave."""
+    """Return one hypothesis for each input, in order, by greedy search.
+
+    model: a Stepper. alpha: exponent of the length penalty of the score. Finished sequences are
+    removed from the batch.
+    """
     state = model.start(*inputs)
-    live = list(range(len(limits.max_lengths)))  # input of each row still being written
+    live = list(range(len(limits.max_lengths)))  # the input of each unfinished row
     written = [Writing([], limits.prompt(item), item) for item in live]
     totals = [0.0] * len(live)
     finished = [False] * len(live)
@@ -26,7 +30,7 @@ def greedy_search(
         logits, state = model.step(torch.tensor(tokens, device=device)[:, None], state)
         rows = [written[item] for item in live]
         best = next_log_probabilities(logits, limits.rules, rows).max(-1)
-        tokens, kept = [], []
+        tokens, continuing = [], []
         for row, (token, log_p) in enumerate(
             zip(best.indices.tolist(), best.values.tolist(), strict=True)
         ):
@@ -38,10 +42,10 @@ def greedy_search(
             if not finished[item] and not full:
                 written[item].tokens.append(token)
                 tokens.append(token)
-                kept.append(row)
-        if len(kept) < len(live):
-            state = state.reorder(kept)
-            live = [live[row] for row in kept]
+                continuing.append(row)
+        if len(continuing) < len(live):
+            state = state.reorder(continuing)
+            live = [live[row] for row in continuing]
     return [
         Hypothesis(
             tuple(w.tokens), total, total / length_penalty(len(w.tokens) + done, alpha), done

@@ -1,8 +1,8 @@
-"""Rules that change what a model would write next: each takes logits and gives logits.
+"""Logit rules (logits processors): functions that change the logits before a token is chosen.
 
-They apply one after another, in the order given; -inf marks a token that cannot come. A rule that
-cuts the unlikely tokens off keeps all that are tied with the last one it keeps, so that what it
-does never depends on the order in which tokens are sorted.
+Rules apply one after another, in order; -inf forbids a token. A rule that truncates the
+distribution (top-k, top-p, ...) keeps all tokens that are tied with the last one that it keeps, so
+that its result does not depend on the order in which tokens are sorted.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from headway.shapes import Bool, Float, Tensor
 class Writing:
     """One output so far.
 
-    tokens: what was written, without <s>. prompt: what stood before it. item: which input it
-    belongs to.
+    tokens: the generated tokens, without <s>. prompt: the tokens before them. item: the index of
+    the input that the output belongs to.
     """
 
     tokens: list[int] = field(default_factory=list)
@@ -33,20 +33,20 @@ class Writing:
 
     @property
     def seen(self) -> list[int]:
-        """The prompt and what was written after it."""
+        """The tokens of prompt and output."""
         return [*self.prompt, *self.tokens]
 
     @property
     def last(self) -> int:
-        """The newest token of both."""
+        """The last token of prompt and output."""
         return self.tokens[-1] if self.tokens else self.prompt[-1]
 
 
 @runtime_checkable
 class Rule(Protocol):
-    """Changes the logits of each row, knowing what the row has written; leaves its input as it is.
+    """Returns new logits for each row, given the output of the row so far; modifies nothing.
 
-    A row's result may depend on that row alone.
+    The result of a row must not depend on other rows.
     """
 
     def __call__(
@@ -57,7 +57,7 @@ class Rule(Protocol):
 def apply_rules(
     rules: Sequence[Rule], logits: Float[Tensor, "N V"], written: Sequence[Writing]
 ) -> Float[Tensor, "N V"]:
-    """The logits after all rules. UsageError when a row has no token left."""
+    """Return the logits after all rules. Raises UsageError if every token of a row is forbidden."""
     for rule in rules:
         logits = rule(logits, written)
     best = logits.amax(-1)
@@ -68,20 +68,24 @@ def apply_rules(
             names = ", ".join(str(rule) for rule in rules) or "no rule"
             raise UsageError(
                 f"every token is forbidden after tokens {after}, by {names}",
-                hint="forbid less, or let the output end sooner",
+                hint="relax these rules, or allow shorter outputs",
             )
         raise not_finite(f" after tokens {after}")
     return logits
 
 
 def not_finite(where: str = "") -> DataError:
-    """The error for logits of NaN or +inf, from which no token can be chosen."""
-    return DataError(f"the model's logits{where} are not finite", hint="use an earlier copy")
+    """Return the error for logits of NaN or +inf, from which no token can be chosen."""
+    return DataError(
+        f"the model's logits{where} are not finite",
+        hint="the weights are damaged or training diverged: use an earlier checkpoint",
+    )
 
 
 @dataclass(frozen=True)
 class Temperature:
-    """logits / value: below 1 the likely tokens gain, above 1 the unlikely ones."""
+    """Temperature: divides the logits by `value`. Values below 1 sharpen the distribution, values
+    above 1 flatten it."""
 
     value: float
 
@@ -96,7 +100,7 @@ class Temperature:
 
 @dataclass(frozen=True)
 class Likeliest:
-    """Only the most likely token: what greedy search writes."""
+    """Greedy decoding: allows only the most probable token."""
 
     def __call__(
         self, logits: Float[Tensor, "N V"], written: Sequence[Writing]
@@ -107,7 +111,7 @@ class Likeliest:
 
 @dataclass(frozen=True)
 class TopK:
-    """The `count` most likely tokens. Fan et al. 2018, section 5.4."""
+    """Top-k sampling: allows the `count` most probable tokens. Fan et al. 2018, section 5.4."""
 
     count: int
 
@@ -125,7 +129,8 @@ class TopK:
 
 @dataclass(frozen=True)
 class TopP:
-    """The fewest most likely tokens that hold `mass` of the probability. Holtzman et al. 2020."""
+    """Top-p (nucleus) sampling: allows the smallest set of most probable tokens whose total
+    probability is at least `mass`. Holtzman et al. 2020."""
 
     mass: float
 
@@ -138,13 +143,14 @@ class TopP:
         if self.mass == 1:
             return logits
         probabilities = logits.softmax(-1)
-        kept = _fewest(probabilities, probabilities, self.mass)
-        return logits.masked_fill(~kept, -torch.inf)
+        allowed = _fewest(probabilities, probabilities, self.mass)
+        return logits.masked_fill(~allowed, -torch.inf)
 
 
 @dataclass(frozen=True)
 class MinP:
-    """Tokens at least `share` times as likely as the likeliest. Nguyen et al. 2024."""
+    """Min-p sampling: allows tokens at least `share` times as probable as the most probable one.
+    Nguyen et al. 2024."""
 
     share: float
 
@@ -161,9 +167,10 @@ class MinP:
 
 @dataclass(frozen=True)
 class Typical:
-    """The fewest tokens that hold `mass`, those first whose surprise is nearest to the expected.
+    """Typical sampling: allows the smallest set of tokens with total probability `mass` whose
+    surprisal is closest to the entropy.
 
-    Ordered by |-log p - H|, H the entropy of the row. Meister et al. 2023, section 3.
+    Tokens are ordered by |-log p - H|, H the entropy of the row. Meister et al. 2023, section 3.
     """
 
     mass: float
@@ -179,13 +186,13 @@ class Typical:
         log_p = logits.log_softmax(-1)
         probabilities = log_p.exp()
         entropy = -(probabilities * log_p).nansum(-1, keepdim=True)  # 0 log 0 = 0
-        kept = _fewest(-(log_p + entropy).abs(), probabilities, self.mass)
-        return logits.masked_fill(~kept, -torch.inf)
+        allowed = _fewest(-(log_p + entropy).abs(), probabilities, self.mass)
+        return logits.masked_fill(~allowed, -torch.inf)
 
 
 @dataclass(frozen=True)
 class RepetitionPenalty:
-    """Logits of tokens seen before, in prompt or output, move down by the factor `value`.
+    """Repetition penalty: lowers the logits of the tokens of prompt and output by a factor.
 
     l / value where l > 0, l * value elsewhere; 1 changes nothing. Keskar et al. 2019, section 4.1.
     """
@@ -198,16 +205,16 @@ class RepetitionPenalty:
     def __call__(
         self, logits: Float[Tensor, "N V"], written: Sequence[Writing]
     ) -> Float[Tensor, "N V"]:
-        seen = torch.zeros_like(logits, dtype=torch.bool)
+        repeated = torch.zeros_like(logits, dtype=torch.bool)
         for row, writing in enumerate(written):
-            seen[row, writing.seen] = True
+            repeated[row, writing.seen] = True
         lower = torch.where(logits > 0, logits / self.value, logits * self.value)
-        return torch.where(seen, lower, logits)
+        return torch.where(repeated, lower, logits)
 
 
 @dataclass(frozen=True)
 class FrequencyPenalty:
-    """l - value * (how often the token was written in this output)."""
+    """Frequency penalty: l - value * (number of occurrences of the token in this output)."""
 
     value: float
 
@@ -222,7 +229,7 @@ class FrequencyPenalty:
 
 @dataclass(frozen=True)
 class PresencePenalty:
-    """l - value for every token that was written in this output."""
+    """Presence penalty: l - value for every token that occurs in this output."""
 
     value: float
 
@@ -237,7 +244,8 @@ class PresencePenalty:
 
 @dataclass(frozen=True)
 class NoRepeat:
-    """No run of `size` tokens comes twice, the prompt included. Paulus et al. 2018, section 2.5."""
+    """No-repeat n-gram: no n-gram of `size` tokens occurs twice in prompt and output. Paulus et al.
+    2018, section 2.5."""
 
     size: int
 
@@ -249,17 +257,21 @@ class NoRepeat:
     ) -> Float[Tensor, "N V"]:
         return _without(logits, [self._banned(writing.seen) for writing in written])
 
-    def _banned(self, seen: list[int]) -> set[int]:
-        before = self.size - 1  # tokens of the run that stand already
-        if len(seen) < self.size:
+    def _banned(self, tokens: list[int]) -> set[int]:
+        before = self.size - 1  # tokens of the n-gram before the next one
+        if len(tokens) < self.size:
             return set()
-        last = seen[len(seen) - before :]
-        return {seen[i + before] for i in range(len(seen) - before) if seen[i : i + before] == last}
+        last = tokens[len(tokens) - before :]
+        return {
+            tokens[i + before]
+            for i in range(len(tokens) - before)
+            if tokens[i : i + before] == last
+        }
 
 
 @dataclass(frozen=True)
 class Bias:
-    """l + values[token]. -inf forbids a token."""
+    """Logit bias: l + values[token]. -inf forbids a token."""
 
     values: Mapping[int, float]
 
@@ -278,20 +290,20 @@ class Bias:
 
 @dataclass(frozen=True)
 class Within:
-    """Only the first `size` tokens: a model's vocabulary may be padded to a round number."""
+    """Allows only the first `size` tokens: the rest of a model's vocabulary may be padding."""
 
     size: int
 
     def __call__(
         self, logits: Float[Tensor, "N V"], written: Sequence[Writing]
     ) -> Float[Tensor, "N V"]:
-        behind = torch.arange(logits.shape[1], device=logits.device) >= self.size
-        return logits.masked_fill(behind, -torch.inf)
+        padding = torch.arange(logits.shape[1], device=logits.device) >= self.size
+        return logits.masked_fill(padding, -torch.inf)
 
 
 @dataclass(frozen=True)
 class Forbidden:
-    """None of these sequences of tokens is ever completed, one begun in the prompt included."""
+    """Forbids sequences of tokens. A sequence that begins in the prompt is forbidden too."""
 
     words: Sequence[Sequence[int]]
 
@@ -304,25 +316,25 @@ class Forbidden:
         for word in self.words:
             _check_inside(word, logits)
         always = [word[0] for word in self.words if len(word) == 1]
-        rest = logits.clone()
-        rest[:, always] = -torch.inf
+        allowed = logits.clone()
+        allowed[:, always] = -torch.inf
         if len(always) == len(self.words):
-            return rest
-        return _without(rest, [self._banned(writing.seen) for writing in written])
+            return allowed
+        return _without(allowed, [self._banned(writing.seen) for writing in written])
 
-    def _banned(self, seen: list[int]) -> set[int]:
+    def _banned(self, tokens: list[int]) -> set[int]:
         return {
             word[-1]
             for word in self.words
             if len(word) > 1
-            and len(seen) >= len(word) - 1
-            and seen[len(seen) - len(word) + 1 :] == list(word[:-1])
+            and len(tokens) >= len(word) - 1
+            and tokens[len(tokens) - len(word) + 1 :] == list(word[:-1])
         }
 
 
 @dataclass(frozen=True)
 class Prefix:
-    """Each output begins with these tokens: `tokens[i]` is the beginning of input i's outputs."""
+    """Forces the outputs of input i to begin with `tokens[i]`."""
 
     tokens: Sequence[Sequence[int]]
 
@@ -331,17 +343,17 @@ class Prefix:
     ) -> Float[Tensor, "N V"]:
         forced = logits.clone()
         for row, writing in enumerate(written):
-            prefix, place = self.tokens[writing.item], len(writing.tokens)
+            prefix, position = self.tokens[writing.item], len(writing.tokens)
             _check_inside(prefix, logits)
-            if place < len(prefix):
+            if position < len(prefix):
                 forced[row] = -torch.inf
-                forced[row, prefix[place]] = 0.0
+                forced[row, prefix[position]] = 0.0
         return forced
 
 
 @dataclass(frozen=True)
 class MinLength:
-    """No </s> before an output has `count` tokens."""
+    """Minimum length: forbids </s> until an output has `count` tokens."""
 
     count: int
     eos: int
@@ -353,9 +365,9 @@ class MinLength:
         return _without(logits, short)
 
 
-def _check(name: str, value: object, holds: bool, wanted: str) -> None:
+def _check(name: str, value: object, holds: bool, expected: str) -> None:
     if not holds:
-        raise ValueError(f"{name}={value} must be {wanted}")
+        raise ValueError(f"{name}={value} must be {expected}")
 
 
 def _check_inside(tokens: Mapping[int, float] | Sequence[int], logits: Tensor) -> None:
@@ -368,19 +380,20 @@ def _check_inside(tokens: Mapping[int, float] | Sequence[int], logits: Tensor) -
 def _fewest(
     key: Float[Tensor, "N V"], probabilities: Float[Tensor, "N V"], mass: float
 ) -> Bool[Tensor, "N V"]:
-    """The fewest tokens, by falling key, that hold `mass`; all that are tied with the last.
+    """Return the smallest set of tokens, by falling key, with total probability `mass` or more, and
+    all tokens that are tied with the last.
 
-    Mostly few tokens hold it, and to find those takes less than to sort a vocabulary.
+    Usually few tokens are enough, and top-k of those is faster than to sort the vocabulary.
     """
     count, vocabulary = 64, key.shape[-1]
     while True:
         best = key.topk(min(count, vocabulary), dim=-1)
-        held = probabilities.gather(1, best.indices).double().cumsum(-1)  # N count
-        if count >= vocabulary or bool((held[:, -1] >= mass).all()):
+        cumulative = probabilities.gather(1, best.indices).double().cumsum(-1)  # N count
+        if count >= vocabulary or bool((cumulative[:, -1] >= mass).all()):
             break
         count *= 8
-    # A token stays where those before it hold too little.
-    num_kept = 1 + (held[:, :-1] < mass).sum(-1, keepdim=True)
+    # A token is kept if those before it have a total probability below the mass.
+    num_kept = 1 + (cumulative[:, :-1] < mass).sum(-1, keepdim=True)
     return key >= best.values.gather(1, num_kept - 1)
 
 
@@ -393,8 +406,8 @@ def _counts(logits: Float[Tensor, "N V"], written: Sequence[Writing]) -> Float[T
 
 
 def _without(logits: Float[Tensor, "N V"], banned: Sequence[set[int]]) -> Float[Tensor, "N V"]:
-    """The logits with each row's banned tokens at -inf."""
-    rest = logits.clone()
+    """Return the logits with the banned tokens of each row at -inf."""
+    allowed = logits.clone()
     for row, tokens in enumerate(banned):
-        rest[row, list(tokens)] = -torch.inf
-    return rest
+        allowed[row, list(tokens)] = -torch.inf
+    return allowed

@@ -1,4 +1,4 @@
-"""Draw what comes next, again and again: prompts continued together, each as if it were alone."""
+"""Sampling: prompts are continued in one batch, each as if it were alone."""
 
 from __future__ import annotations
 
@@ -16,17 +16,19 @@ from headway.errors import UsageError
 from headway.shapes import Float, Tensor
 
 Reason = Literal["end", "stop", "length", "context"]
-"""Why an output ends: the model wrote </s>, somebody called `Row.end`, it has as many tokens as
-were asked for, or prompt and output together fill the context that the model was built for."""
+"""Why an output ended. "end": the model generated </s>; "stop": the caller called `Row.end`, for
+example at a stop string; "length": it has the maximum number of tokens; "context": prompt and
+output fill the model's context."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sampling:
-    """How to continue.
+    """Settings of sampling.
 
-    eos: the token that ends an output and does not belong to it. max_tokens: most tokens of an
-    output. rules: what changes the scores before a token is drawn; `Likeliest()` as the last one
-    makes it greedy search. alternatives: so many of the likeliest tokens are kept at each place.
+    eos: the token that ends an output and does not belong to it. max_tokens: maximum number of
+    tokens of an output. rules: change the logits before a token is sampled; with `Likeliest()` as
+    the last rule, decoding is greedy. alternatives: number of most probable tokens to record at
+    each position.
     """
 
     eos: int
@@ -42,11 +44,12 @@ class Sampling:
 
 @dataclass(kw_only=True)
 class Row(Writing):
-    """One output while it is being written, and when it is done.
+    """One output, while it is generated and after it ended.
 
-    log_probabilities: of each token, natural, under the model's own distribution: before any rule.
-    alternatives: at each place the likeliest tokens under it and their log-probabilities. limit:
-    most tokens; full: the reason if that many are written. reason: None while it goes on.
+    log_probabilities: natural log-probability of each token under the model's own distribution,
+    before any rule. alternatives: at each position the most probable tokens under that
+    distribution and their log-probabilities. limit: maximum number of tokens; full: the reason for
+    the end if it is reached. reason: why the output ended; None while it is generated.
     """
 
     seed: int
@@ -61,7 +64,7 @@ class Row(Writing):
             self.reason = self.full
 
     def end(self, reason: Reason) -> None:
-        """No token more. May be called between two steps by whoever reads along."""
+        """End the output. The caller of `sample_steps` may do so between two steps."""
         self.reason = reason
 
 
@@ -71,7 +74,7 @@ def open_rows(
     seeds: Sequence[Sequence[int]],
     sampling: Sampling,
 ) -> list[Row]:
-    """A row for each seed of each prompt: as many samples of prompt i as seeds[i] has.
+    """Return one row for each seed of each prompt: len(seeds[i]) samples of prompt i.
 
     Raises UsageError for a prompt that is longer than the model's context.
     """
@@ -79,19 +82,21 @@ def open_rows(
         raise ValueError(f"seeds for {len(seeds)} prompts, but there are {len(prompts)}")
     context = model.max_length
     rows = []
-    for item, (prompt, several) in enumerate(zip(prompts, seeds, strict=True)):
+    for item, (prompt, seeds_of_prompt) in enumerate(zip(prompts, seeds, strict=True)):
         if not prompt:
-            raise ValueError(f"prompt {item + 1} is empty: a model reads before it writes")
+            raise ValueError(f"prompt {item + 1} is empty: it must have at least one token")
         room = sampling.max_tokens if context is None else context - len(prompt)
         if room < 0:
             raise UsageError(
-                f"{len(prompt)} tokens are more than the {context} that the model can read",
+                f"the prompt has {len(prompt)} tokens, but the model's context is {context} tokens",
                 f"prompt {item + 1}",
-                "a shorter prompt",
+                "shorten the prompt",
             )
-        limit = min(sampling.max_tokens, room + 1)  # the last token of a text is never read
+        limit = min(
+            sampling.max_tokens, room + 1
+        )  # the last token of an output is not an input of the model
         full: Reason = "length" if limit == sampling.max_tokens else "context"
-        for seed in several:
+        for seed in seeds_of_prompt:
             rows.append(Row(prompt=prompt, item=item, seed=seed, limit=limit, full=full))
     return rows
 
@@ -99,32 +104,32 @@ def open_rows(
 def sample_steps(
     model: Any, rows: Sequence[Row], sampling: Sampling, state: Any = None
 ) -> Iterator[list[Row]]:
-    """Continue all rows; after each step, those that have got a token. `model` is a Stepper.
+    """Continue all rows; yield, after each step, the rows that got a token. `model` is a Stepper.
 
-    A row's draws depend on its seed and its place alone, and its scores on no other row: it gets
-    what it would get alone. Who reads along may `end` a row that was given; it then leaves, as
-    finished rows do. Each prompt is read once, however many rows continue it. state: of a model
-    that starts from something else than prompts, where it stands before the last token of each;
-    a row of it for each of `rows`.
+    The random numbers of a row depend only on its seed and the position, and its logits on no other
+    row, so its output is the same in any batch. The caller may call `Row.end` on a yielded row,
+    which is then removed from the batch, as finished rows are. Each prompt is encoded once,
+    however many rows continue it. state: the decoder state before the last token of each row, for a
+    model that does not start from prompts alone; it has one row for each of `rows`.
     """
     live = [row for row in rows if row.reason is None]
     if state is None:
         state = read_prompts(model, live)
     elif len(live) < len(rows):
-        state = state.reorder([place for place, row in enumerate(rows) if row.reason is None])
+        state = state.reorder([i for i, row in enumerate(rows) if row.reason is None])
     while live:
         grown, state = _step(model, state, live, sampling)
         if grown:
             yield grown
-        kept = [place for place, row in enumerate(live) if row.reason is None]
-        if len(kept) < len(live):
-            live = [live[place] for place in kept]
-            state = state.reorder(kept)
+        unfinished = [i for i, row in enumerate(live) if row.reason is None]
+        if len(unfinished) < len(live):
+            live = [live[i] for i in unfinished]
+            state = state.reorder(unfinished)
 
 
 @torch.inference_mode()
 def _step(model: Any, state: Any, live: Sequence[Row], sampling: Sampling) -> tuple[list[Row], Any]:
-    """One token more for each row: those that have grown, and the state."""
+    """Sample one token for each row; return the rows that got one, and the new state."""
     device = next(model.parameters()).device
     tokens = torch.tensor([[row.last] for row in live], device=device)
     logits, state = model.step(tokens, state)
@@ -139,7 +144,7 @@ def sample(
     sampling: Sampling,
     seeds: Sequence[Sequence[int]],
 ) -> list[list[Row]]:
-    """For each prompt one finished row a seed, in order."""
+    """Return the finished rows of each prompt, one for each of its seeds, in order."""
     rows = open_rows(model, prompts, seeds, sampling)
     for _ in sample_steps(model, rows, sampling):
         pass
@@ -147,18 +152,18 @@ def sample(
 
 
 def by_prompt(rows: Sequence[Row], count: int) -> list[list[Row]]:
-    """The rows of each of `count` prompts."""
-    found: list[list[Row]] = [[] for _ in range(count)]
+    """Return the rows grouped by prompt. count: the number of prompts."""
+    groups: list[list[Row]] = [[] for _ in range(count)]
     for row in rows:
-        found[row.item].append(row)
-    return found
+        groups[row.item].append(row)
+    return groups
 
 
 @torch.inference_mode()
 def read_prompts(model: Any, rows: Sequence[Row]) -> Any:
-    """The state in which each row's prompt is read but for its last token.
+    """Return the decoder state after all but the last token of each row's prompt.
 
-    Rows of one prompt stand side by side; it is read once for all of them.
+    Rows of one prompt must be adjacent; the prompt is encoded once for all of them.
     """
     groups = [list(group) for _, group in groupby(rows, key=lambda row: row.item)]
     device = next(model.parameters()).device
@@ -166,11 +171,12 @@ def read_prompts(model: Any, rows: Sequence[Row]) -> Any:
     state = model.start(tokens.to(device), None if bool(keys.all()) else keys.to(device))
     if len(groups) == len(rows):
         return state
-    return state.reorder([place for place, group in enumerate(groups) for _ in group])
+    return state.reorder([i for i, group in enumerate(groups) for _ in group])
 
 
 def choose(scores: Float[Tensor, "N V"], rows: Sequence[Row], rules: Sequence[Rule]) -> list[int]:
-    """The next token of each row, drawn from softmax(scores)."""
+    """Return the next token of each row: sampled from softmax(scores), or the most probable one if
+    the last rule is `Likeliest`."""
     if rules and isinstance(rules[-1], Likeliest):
         return [int(token) for token in scores.argmax(-1)]
     numbers = [uniform(row.seed, len(row.tokens)) for row in rows]
@@ -178,45 +184,48 @@ def choose(scores: Float[Tensor, "N V"], rows: Sequence[Row], rules: Sequence[Ru
 
 
 def draw(weights: Float[Tensor, "N V"], numbers: Sequence[float]) -> list[int]:
-    """For each row the first token up to which more than the share `number` of the weight lies.
+    """Sample one token for each row by inverse transform sampling.
 
-    The inverse of the distribution function: for numbers uniform in [0, 1) token v comes with
-    probability weights[v] / sum(weights).
+    Returns the first token at which the cumulative weight exceeds the fraction `number` of the
+    total. If the numbers are uniform in [0, 1), token v has probability weights[v] / sum(weights).
     """
     up_to = weights.double().cumsum(-1)
-    share = torch.tensor(numbers, dtype=torch.double, device=weights.device)[:, None]
-    found: list[int] = torch.searchsorted(up_to, share * up_to[:, -1:], right=True)[:, 0].tolist()
-    return found
+    fraction = torch.tensor(numbers, dtype=torch.double, device=weights.device)[:, None]
+    tokens: list[int] = torch.searchsorted(up_to, fraction * up_to[:, -1:], right=True)[
+        :, 0
+    ].tolist()
+    return tokens
 
 
-def uniform(seed: int, place: int, use: str = "token") -> float:
-    """A number in [0, 1), fixed by its three arguments and independent of those of others.
+def uniform(seed: int, position: int, use: str = "token") -> float:
+    """Return a pseudo-random number in [0, 1) that depends only on the three arguments.
 
-    52 bits of a hash, so that its product with a sum stays below the sum.
+    It has 52 bits of a hash, so that its product with a total is below the total.
     """
-    digest = hashlib.blake2b(f"{seed} {place} {use}".encode(), digest_size=8).digest()
+    digest = hashlib.blake2b(f"{seed} {position} {use}".encode(), digest_size=8).digest()
     return (int.from_bytes(digest, "big") >> 12) * 2.0**-52
 
 
 def record(
     rows: Sequence[Row], chosen: Sequence[int], scores: Float[Tensor, "N V"], sampling: Sampling
 ) -> list[Row]:
-    """Write the chosen tokens into their rows; those that have grown. scores: before any rule."""
+    """Append the chosen tokens to their rows; return the rows that did not end with `eos`. scores:
+    the logits before any rule."""
     total = scores.logsumexp(-1)
     index = torch.tensor(chosen, device=scores.device)[:, None]
-    found = (scores.gather(1, index)[:, 0] - total).tolist()
+    log_p = (scores.gather(1, index)[:, 0] - total).tolist()
     count = min(sampling.alternatives, scores.shape[1])
     best = scores.topk(count, dim=-1)
-    others, theirs = best.indices.tolist(), (best.values - total[:, None]).tolist()
+    top_tokens, top_log_p = best.indices.tolist(), (best.values - total[:, None]).tolist()
     grown = []
-    for place, (row, token) in enumerate(zip(rows, chosen, strict=True)):
+    for i, (row, token) in enumerate(zip(rows, chosen, strict=True)):
         if token == sampling.eos:
             row.end("end")
             continue
         row.tokens.append(token)
-        row.log_probabilities.append(found[place])
+        row.log_probabilities.append(log_p[i])
         if count:
-            row.alternatives.append(list(zip(others[place], theirs[place], strict=True)))
+            row.alternatives.append(list(zip(top_tokens[i], top_log_p[i], strict=True)))
         if len(row.tokens) >= row.limit:
             row.end(row.full)
         grown.append(row)

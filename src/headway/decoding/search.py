@@ -1,4 +1,4 @@
-"""What every search takes and gives."""
+"""Input and output types of every search, and the length penalty."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from headway.shapes import Float, Tensor
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One finished output: its tokens without <s> and </s>, and how likely the model found it.
+    """One finished output: its tokens without <s> and </s>, and its probability.
 
     log_probability: natural log of P(tokens and </s> | input).
-    score: log_probability / length_penalty, what the beam ranks by.
-    finished: False when it was cut at the longest allowed length, before </s>.
+    score: log_probability / length_penalty, by which beam search ranks.
+    finished: False if the output was cut at its maximum length, before </s>.
     """
 
     tokens: tuple[int, ...]
@@ -30,14 +30,13 @@ class Hypothesis:
 
 @dataclass(frozen=True)
 class Limits:
-    """Where outputs begin and end.
+    """First and last tokens, lengths and logit rules of the outputs of a search.
 
-    bos: the token read before the first one is written: one for all inputs, or one for each, as
-    where an output continues a prompt and its last token is read first. max_lengths: most tokens
-    for each input, </s> not counted. rules: what changes the scores before a token is chosen;
-    log-probabilities are those after it. prompts: all that stood before each output, for what looks
-    back at it; empty for nothing. cut: a beam's output of the longest length is cut there, instead
-    of having to end with </s>.
+    bos: the token that the decoder reads first: one for all inputs, or one for each (the last token
+    of a prompt that is continued). max_lengths: maximum number of tokens for each input, without
+    </s>. rules: change the logits before a token is chosen; log-probabilities are computed after
+    them. prompts: all tokens before each output, for rules that depend on them; empty if there are
+    none. cut: whether beam search cuts an output of maximum length, instead of requiring </s>.
     """
 
     bos: int | Sequence[int]
@@ -58,18 +57,18 @@ class Limits:
 
     @property
     def first_tokens(self) -> list[int]:
-        """What is read first, for each input."""
+        """The token that the decoder reads first, for each input."""
         if isinstance(self.bos, int):
             return [self.bos] * len(self.max_lengths)
         return list(self.bos)
 
     def prompt(self, item: int) -> Sequence[int]:
-        """What stood before the outputs of input `item`."""
+        """The tokens before the outputs of input `item`."""
         return self.prompts[item] if self.prompts else ()
 
 
 def check_search(beam: int, num_best: int, alpha: float) -> None:
-    """UsageError for a beam width, a number of outputs or a length penalty out of range."""
+    """Raise UsageError for a beam width, a number of outputs or a length penalty out of range."""
     if not 1 <= num_best <= beam:
         raise UsageError(f"{num_best=} must be between 1 and {beam=}")
     if beam > BEAMS:
@@ -79,7 +78,7 @@ def check_search(beam: int, num_best: int, alpha: float) -> None:
 
 
 def length_penalty(num_tokens: int, alpha: float) -> float:
-    """((5 + n) / 6)^alpha, n counting </s>. Wu et al. 2016, equation 14.
+    """Return ((5 + n) / 6)^alpha, where n counts </s>. Wu et al. 2016, equation 14.
 
     alpha = 0 ranks by probability alone, which favours short outputs.
     """
@@ -89,9 +88,9 @@ def length_penalty(num_tokens: int, alpha: float) -> float:
 def next_log_probabilities(
     logits: Float[Tensor, "N T V"], rules: Sequence[Rule], written: Sequence[Writing]
 ) -> Float[Tensor, "N V"]:
-    """log P(next token) after the last of the T tokens, by the rules.
+    """Return log P(next token) after the last of the T tokens, with the rules applied.
 
-    UsageError when a row has no token left.
+    Raises UsageError if the rules forbid every token of a row.
     """
     return apply_rules(rules, logits[:, -1].float(), written).log_softmax(-1)
 
@@ -99,7 +98,8 @@ def next_log_probabilities(
 def beam_log_probabilities(
     logits: Float[Tensor, "N T V"], rules: Sequence[Rule], written: Sequence[Writing]
 ) -> Float[Tensor, "N V"]:
-    """The same, but a row that has no token left is a beginning that dies: -inf everywhere."""
+    """Return the same, but -inf everywhere for a row whose tokens are all forbidden: its prefix is
+    dropped."""
     scores = logits[:, -1].float()
     if not bool(scores.amax(-1).isfinite().all()):
         raise not_finite()

@@ -1,9 +1,9 @@
-"""A cheap draft proposes tokens; the model reads all of them in one step and keeps what it may.
+"""Speculative decoding: a draft proposes several tokens, the model verifies them in one step.
 
-What comes is distributed exactly as what `sample_steps` draws. A proposal x, drawn from q, is kept
-with probability min(1, p(x) / q(x)); the first that is not is replaced by a draw from
-max(p - q, 0), normalised; where all are kept, one more is drawn from p. Leviathan et al. 2023,
-section 2.3 and appendix A.1; Chen et al. 2023, algorithm 2.
+The output has exactly the distribution of `sample_steps`. A proposed token x, sampled from q, is
+accepted with probability min(1, p(x) / q(x)). The first rejected one is replaced by a sample from
+max(p - q, 0), normalised; if all are accepted, one more token is sampled from p. Leviathan et al.
+2023, section 2.3 and appendix A.1; Chen et al. 2023, algorithm 2.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from headway.shapes import Float, Tensor
 
 @dataclass
 class Proposal:
-    """Tokens that may come next in a row.
+    """Tokens proposed as the continuation of a row.
 
-    weights: for each token the distribution it was drawn from; empty where nothing was drawn.
+    weights: the distribution that each token was sampled from; empty if nothing was sampled.
     """
 
     tokens: list[int] = field(default_factory=list)
@@ -41,112 +41,118 @@ class Proposal:
 
 @runtime_checkable
 class Drafting(Protocol):
-    """A draft at work on some rows."""
+    """The state of a draft for a batch of rows."""
 
     def propose(self, rows: Sequence[Row], most: Sequence[int]) -> list[Proposal]:
-        """At most most[n] tokens after row n."""
+        """Propose at most most[n] tokens after row n."""
         ...
 
-    def keep(self, places: Sequence[int]) -> None:
-        """Row i becomes old row places[i]."""
+    def keep(self, rows: Sequence[int]) -> None:
+        """Reorder the rows: new row i is old row rows[i]."""
         ...
 
 
 @runtime_checkable
 class Draft(Protocol):
-    """What proposes. count: most tokens at once."""
+    """Proposes tokens. count: the maximum number of tokens per proposal."""
 
     @property
     def count(self) -> int: ...
 
     def start(self, rows: Sequence[Row], rules: Sequence[Rule]) -> Drafting:
-        """Begin with rows that have only their prompts. A proposal keeps to the rules."""
+        """Start with rows that consist of their prompts. Proposals satisfy the rules."""
         ...
 
 
 def speculative_steps(
     model: Any, rows: Sequence[Row], sampling: Sampling, draft: Draft
 ) -> Iterator[list[Row]]:
-    """As `sample_steps`, by fewer and longer steps of the model. `model` is a Stepper.
+    """Continue all rows as `sample_steps` does, in fewer but longer steps. `model` is a Stepper.
 
-    After a step, its tokens are given one by one, so that who reads along may end a row after
-    each. With draws that depend on seed and place alone, a row gets what it would get alone.
+    The tokens of a step are yielded one by one, so that the caller may end a row after each. The
+    random numbers depend only on seed and position, so the output of a row is the same in any
+    batch.
     """
     live = [row for row in rows if row.reason is None]
     state = read_prompts(model, live) if live else None
     drafting = draft.start(live, sampling.rules)
     while live:
-        # The last token that may come need not be proposed: it is drawn anyway.
+        # The last possible token need not be proposed: the model samples it anyway.
         most = [min(draft.count, row.limit - len(row.tokens) - 1) for row in live]
         proposals = drafting.propose(live, most)
         texts = [[*r.seen, *p.tokens] for r, p in zip(live, proposals, strict=True)]
         logits, state = read_on(model, forget(state, live), texts)
-        ends = [len(p.tokens) for p in proposals]  # places of a row's logits count from its end
-        going = list(range(len(live)))
-        for place in range(max(ends) + 1):
-            rows_now, offers = [live[n] for n in going], [proposals[n] for n in going]
-            after = [place - ends[n] - 1 for n in going]
+        ends = [len(p.tokens) for p in proposals]  # positions of a row's logits count from its end
+        active = list(range(len(live)))
+        for offset in range(max(ends) + 1):
+            rows_now, offers = [live[n] for n in active], [proposals[n] for n in active]
+            after = [offset - ends[n] - 1 for n in active]
             with torch.inference_mode():
-                scores = logits[going, after].float()
-                chosen, kept = _judge(rows_now, scores, offers, place, sampling.rules)
+                scores = logits[active, after].float()
+                chosen, accepted = _verify(rows_now, scores, offers, offset, sampling.rules)
                 grown = record(rows_now, chosen, scores, sampling)
             if grown:
                 yield grown
-            going = [n for n, k in zip(going, kept, strict=True) if k and live[n].reason is None]
-            if not going:
+            active = [
+                n for n, k in zip(active, accepted, strict=True) if k and live[n].reason is None
+            ]
+            if not active:
                 break
-        places = [n for n, row in enumerate(live) if row.reason is None]
-        if len(places) < len(live):
-            live = [live[n] for n in places]
-            state = state.reorder(places)
-            drafting.keep(places)
+        unfinished = [n for n, row in enumerate(live) if row.reason is None]
+        if len(unfinished) < len(live):
+            live = [live[n] for n in unfinished]
+            state = state.reorder(unfinished)
+            drafting.keep(unfinished)
 
 
-def _judge(
+def _verify(
     rows: Sequence[Row],
     scores: Float[Tensor, "N V"],
     proposals: Sequence[Proposal],
-    place: int,
+    offset: int,
     rules: Sequence[Rule],
 ) -> tuple[list[int], list[bool]]:
-    """The next token of each row, and whether it is the proposal's."""
+    """Return the next token of each row, and whether it is the proposed one."""
     ruled = apply_rules(rules, scores, rows)
     chosen = choose(ruled, rows, rules)
-    kept = []
+    accepted = []
     for n, (row, proposal) in enumerate(zip(rows, proposals, strict=True)):
-        if place < len(proposal.weights):
+        if offset < len(proposal.weights):
             p = ruled[n].double().softmax(-1)
-            chosen[n] = _keep_or_replace(p, proposal, place, row)
-        kept.append(place < len(proposal.tokens) and chosen[n] == proposal.tokens[place])
-    return chosen, kept
+            chosen[n] = _accept_or_resample(p, proposal, offset, row)
+        accepted.append(offset < len(proposal.tokens) and chosen[n] == proposal.tokens[offset])
+    return chosen, accepted
 
 
-def _keep_or_replace(p: Float[Tensor, V], proposal: Proposal, place: int, row: Row) -> int:
-    """The proposed token or one drawn from what p has more than q, which is never the same."""
-    token, q = proposal.tokens[place], proposal.weights[place]
-    at = len(row.tokens)
+def _accept_or_resample(p: Float[Tensor, " V"], proposal: Proposal, offset: int, row: Row) -> int:
+    """Return the proposed token if it is accepted; else a sample from max(p - q, 0), normalised,
+    which is never the proposed token."""
+    token, q = proposal.tokens[offset], proposal.weights[offset]
+    position = len(row.tokens)
     if len(p) != len(q):
-        raise ValueError(f"the draft writes {len(q)} kinds of tokens, the model {len(p)}")
-    if uniform(row.seed, at, "keep") * float(q[token]) < float(p[token]):
+        raise ValueError(f"the draft has a vocabulary of {len(q)} tokens, the model of {len(p)}")
+    if uniform(row.seed, position, "keep") * float(q[token]) < float(p[token]):
         return token
-    return draw((p - q).clamp(min=0)[None], [uniform(row.seed, at)])[0]
+    return draw((p - q).clamp(min=0)[None], [uniform(row.seed, position)])[0]
 
 
 def forget(state: Any, rows: Sequence[Row]) -> Any:
-    """Take back what was not kept. A row's last token is never read yet: it may be no proposal."""
-    known = zip(state.lengths, rows, strict=True)
-    return state.rewind([min(length, len(row.seen) - 1) for length, row in known])
+    """Return the state without the rejected tokens. The last token of a row, which may not be the
+    proposed one, is not in the state yet."""
+    lengths = zip(state.lengths, rows, strict=True)
+    return state.rewind([min(length, len(row.seen) - 1) for length, row in lengths])
 
 
 @torch.inference_mode()
 def read_on(
     model: Any, state: Any, texts: Sequence[Sequence[int]]
 ) -> tuple[Float[Tensor, "N T V"], Any]:
-    """Read each text from where its row of the state stands to its end, at least its last token.
+    """Feed the rest of each text, at least its last token, to the model; return logits and state.
 
-    Logits stand at the right: those after the last token of each text at -1. Rows with less to
-    read read some of their tokens again, so that no row reads past its own end; only where a text
-    is too short for that it is padded, and moved.
+    texts: all tokens of each row; the state holds the first `state.lengths` of them. Logits are
+    right-aligned: those after the last token of each text are at -1. Rows with fewer new tokens
+    feed some of their tokens again, so that no row is padded; only a text that is shorter than the
+    step is padded, and its logits are shifted.
     """
     starts = [min(n, len(t) - 1) for n, t in zip(state.lengths, texts, strict=True)]
     width = max(len(text) - start for text, start in zip(texts, starts, strict=True))
@@ -163,7 +169,7 @@ def read_on(
 
 @dataclass(frozen=True)
 class ModelDraft:
-    """Proposals drawn from a smaller model with the same vocabulary, under the same rules."""
+    """Proposals sampled from a smaller model with the same vocabulary, with the same rules."""
 
     model: Any
     count: int = 4
@@ -177,7 +183,7 @@ class ModelDraft:
 
 
 class _ModelDrafting:
-    """Holds what the smaller model has read. It proposes nothing where its own context ends."""
+    """Holds the decoder state of the smaller model; proposes nothing at the end of its context."""
 
     def __init__(self, model: Any, rows: Sequence[Row], rules: Sequence[Rule]) -> None:
         self.model, self.rules = model, rules
@@ -185,30 +191,34 @@ class _ModelDrafting:
             torch.zeros(len(rows), 0, dtype=torch.long, device=next(model.parameters()).device)
         )
 
-    def keep(self, places: Sequence[int]) -> None:
-        self.state = self.state.reorder(places)
+    def keep(self, rows: Sequence[int]) -> None:
+        self.state = self.state.reorder(rows)
 
     @torch.inference_mode()
     def propose(self, rows: Sequence[Row], most: Sequence[int]) -> list[Proposal]:
-        found = [Proposal() for _ in rows]
+        proposals = [Proposal() for _ in rows]
         texts = [row.seen for row in rows]
         self.state = forget(self.state, rows)
         room = self.model.max_length
         for step in range(max(most)):
             fits = [room is None or len(text) <= room for text in texts]
-            going = [n for n, m in enumerate(most) if fits[n] and len(found[n].tokens) == step < m]
-            if not going:
+            active = [
+                n for n, m in enumerate(most) if fits[n] and len(proposals[n].tokens) == step < m
+            ]
+            if not active:
                 break
             tops = [text if fit else text[:room] for text, fit in zip(texts, fits, strict=True)]
             logits, self.state = read_on(self.model, self.state, tops)
-            self._extend([rows[n] for n in going], [found[n] for n in going], logits[going, -1])
-            texts = [[*row.seen, *p.tokens] for row, p in zip(rows, found, strict=True)]
-        return found
+            self._extend(
+                [rows[n] for n in active], [proposals[n] for n in active], logits[active, -1]
+            )
+            texts = [[*row.seen, *p.tokens] for row, p in zip(rows, proposals, strict=True)]
+        return proposals
 
     def _extend(
         self, rows: Sequence[Row], proposals: Sequence[Proposal], logits: Float[Tensor, "N V"]
     ) -> None:
-        """One token more each, unless the rules leave none."""
+        """Extend each proposal by one token, unless the rules forbid all."""
         written = [
             Writing([*row.tokens, *proposal.tokens], row.prompt, row.item)
             for row, proposal in zip(rows, proposals, strict=True)
@@ -220,17 +230,18 @@ class _ModelDrafting:
             if bool(scores[n].amax() == -torch.inf):
                 continue
             q = scores[n].double().softmax(-1)
-            place = len(written[n].tokens)
-            proposal.tokens += draw(q[None], [uniform(row.seed, place, "draft")])
+            position = len(written[n].tokens)
+            proposal.tokens += draw(q[None], [uniform(row.seed, position, "draft")])
             proposal.weights.append(q)
 
 
 @dataclass(frozen=True)
 class PromptLookup:
-    """Proposals copied from the text so far: what followed its last `ngram` tokens before.
+    """Prompt lookup decoding: proposes the tokens that followed the last `ngram` tokens earlier in
+    the text. Saxena 2023.
 
-    Of several places the last; where there is none, fewer tokens are looked for. With the same
-    seed, what comes is what comes without it. Saxena 2023, prompt lookup decoding.
+    The last earlier occurrence is used; if there is none, a shorter n-gram is searched for. With
+    the same seed, the output is the same as without this draft.
     """
 
     ngram: int = 3
@@ -243,8 +254,8 @@ class PromptLookup:
     def start(self, rows: Sequence[Row], rules: Sequence[Rule]) -> Drafting:
         return self
 
-    def keep(self, places: Sequence[int]) -> None:
-        """Nothing is kept."""
+    def keep(self, rows: Sequence[int]) -> None:
+        """Do nothing: this draft has no state."""
 
     def propose(self, rows: Sequence[Row], most: Sequence[int]) -> list[Proposal]:
         return [
@@ -252,10 +263,10 @@ class PromptLookup:
             for row, m in zip(rows, most, strict=True)
         ]
 
-    def _continued(self, seen: list[int]) -> list[int]:
-        for size in range(min(self.ngram, len(seen) - 1), 0, -1):
-            last = seen[-size:]
-            for begin in range(len(seen) - size - 1, -1, -1):
-                if seen[begin : begin + size] == last:
-                    return seen[begin + size : begin + size + self.count]
+    def _continued(self, tokens: list[int]) -> list[int]:
+        for size in range(min(self.ngram, len(tokens) - 1), 0, -1):
+            last = tokens[-size:]
+            for begin in range(len(tokens) - size - 1, -1, -1):
+                if tokens[begin : begin + size] == last:
+                    return tokens[begin + size : begin + size + self.count]
         return []

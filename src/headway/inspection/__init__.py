@@ -1,4 +1,4 @@
-"""Looking inside a model: what it attends to, what that means, and how it comes to its answer."""
+"""Inspection of models: attention maps, measures computed from them, and how a prediction forms."""
 
 from headway.inspection.ablation import head_importance, heads_of, layers_of, without_heads
 from headway.inspection.activation_patching import Patched, patch_stream

@@ -1,4 +1,4 @@
-"""Heads switched off: what does a model lose without them?"""
+"""Head ablation: the output of attention heads set to 0, and how much a metric falls."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from headway.errors import UsageError
 from headway.shapes import Tensor
 
 Head = tuple[str, int, int]
-"""Name of a map ("encoder", "decoder", "cross"), layer and head, both from 0."""
+"""Name of a map ("encoder", "decoder", "cross"), layer and head; both are counted from 0."""
 
 
 def layers_of(model: nn.Module) -> dict[str, list[str]]:
-    """Name of a map -> its attention layers, in order."""
-    found: dict[str, list[str]] = {}
+    """Return the names of the attention layers of each map, in order."""
+    layers: dict[str, list[str]] = {}
     for name in attention_layers(model):
-        found.setdefault(part_of(name), []).append(name)
-    return found
+        layers.setdefault(part_of(name), []).append(name)
+    return layers
 
 
 def heads_of(model: nn.Module) -> dict[str, list[int]]:
-    """Name of a map -> the number of heads of each of its layers."""
+    """Return the number of heads of each layer of each map."""
     around = around_kernels(model)
     kernels = attention_layers(model)
     return {
@@ -37,21 +37,26 @@ def heads_of(model: nn.Module) -> dict[str, list[int]]:
 
 @contextmanager
 def without_heads(model: nn.Module, heads: Iterable[Head]) -> Iterator[None]:
-    """Inside the `with` block these heads bring nothing: their context is 0 before W_O, in every
-    pass, decoding included. Any head of any model. Michel et al. 2019, section 2.3.
+    """Set the output (context) of these heads to 0 before W_O, in every forward pass and decoding
+    step inside the `with` block. Michel et al. 2019, section 2.3.
 
-    UsageError for a head that is not there.
+    Raises UsageError for a map, layer or head that the model does not have.
     """
     names, counts = layers_of(model), heads_of(model)
     off: dict[str, list[int]] = {}
     for part, layer, head in heads:
         if part not in names:
-            raise UsageError(f"the model has no {part!r}; it has {', '.join(names) or 'no heads'}")
+            raise UsageError(
+                f"the model has no attention map {part!r}; "
+                f"its maps are {', '.join(names) or 'none'}"
+            )
         if not 0 <= layer < len(names[part]):
-            raise UsageError(f"{part} has no layer {layer}: they are 0 to {len(names[part]) - 1}")
+            raise UsageError(
+                f"{part} has no layer {layer}: its layers are 0 to {len(names[part]) - 1}"
+            )
         if not 0 <= head < counts[part][layer]:
             raise UsageError(
-                f"layer {layer} of {part} has no head {head}: they are 0 to "
+                f"layer {layer} of {part} has no head {head}: its heads are 0 to "
                 f"{counts[part][layer] - 1}"
             )
         off.setdefault(names[part][layer], []).append(head)
@@ -72,22 +77,23 @@ def head_importance(
     metric: Callable[[], float],
     heads: Iterable[Head] | None = None,
 ) -> dict[str, list[list[float]]]:
-    """importance[map][layer][head]: how far the metric falls when that head alone is off.
+    """Return importance[map][layer][head]: the fall of the metric when that head alone is ablated.
 
-    metric: computed once with all heads and once for each; more is better. heads: which ones are
-    tried, all unless given; the others get NaN. Michel et al. 2019, section 3.2.
+    metric: computed once with all heads and once without each head; larger must be better. heads:
+    the heads to ablate; if None, all. Heads that are left out get NaN. Michel et al. 2019, section
+    3.2.
     """
     counts = heads_of(model)
-    found = {part: [[float("nan")] * n for n in layers] for part, layers in counts.items()}
+    importance = {part: [[float("nan")] * n for n in layers] for part, layers in counts.items()}
     whole = metric()
     for part, layer, head in every_head(counts) if heads is None else heads:
         with without_heads(model, [(part, layer, head)]):
-            found[part][layer][head] = whole - metric()
-    return found
+            importance[part][layer][head] = whole - metric()
+    return importance
 
 
 def every_head(counts: Mapping[str, list[int]]) -> list[Head]:
-    """All heads of `heads_of`."""
+    """Return all heads, from the counts that `heads_of` returns."""
     return [
         (part, layer, head)
         for part, layers in counts.items()

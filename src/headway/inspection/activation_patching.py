@@ -1,4 +1,5 @@
-"""Activation patching: where does what decides between two inputs flow?"""
+"""Activation patching: through which layers and positions the difference between two inputs
+flows."""
 
 from __future__ import annotations
 
@@ -19,9 +20,12 @@ from headway.shapes import Float, Tensor
 
 @dataclass(frozen=True)
 class Patched:
-    """recovered[l, t]: share of the metric that comes back when the vector of place t after layer l
-    is that of the clean run: 0 as corrupted, 1 as clean. layers: "embedding", "1", ...; clean and
-    corrupted: the metric of the two runs."""
+    """Result of `patch_stream`.
+
+    recovered[l, t]: fraction of the metric that is recovered when the vector at position t after
+    layer l is taken from the clean run; 0 is the corrupted run, 1 the clean one. layers:
+    "embedding", "1", ... clean, corrupted: the metric of the two runs.
+    """
 
     side: str
     tokens: list[str]
@@ -39,61 +43,70 @@ def patch_stream(
     *,
     part: str | None = None,
 ) -> Patched:
-    """Run the corrupted input once for each layer and place, with one vector of the residual stream
-    taken from the clean run.
+    """Run the corrupted input once for each layer and position, with one vector of the residual
+    stream taken from the clean run.
 
-    recovered = (m(patched) - m(corrupted)) / (m(clean) - m(corrupted)), m the metric of what a
-    reading gives (a logit, or the difference of two). part: "encoder" or "decoder"; None: the stack
-    whose output is the answer. Both inputs have the same number of tokens. Meng et al. 2022,
-    section 2; Zhang and Nanda 2024.
+    recovered = (m(patched) - m(corrupted)) / (m(clean) - m(corrupted)), where m is the metric of
+    the output of a forward pass (a logit, or the difference of two). part: "encoder" or "decoder";
+    if None, the stack that makes the prediction. Both inputs must have the same number of tokens.
+    Meng et al. 2022, section 2; Zhang and Nanda 2024.
 
-    UsageError for inputs of two lengths, that the metric does not tell apart, or of two models.
+    Raises UsageError if the inputs differ in length, give the same metric, or belong to two models.
     """
     if clean.model is not corrupted.model:
-        raise UsageError("both inputs must be read by one model")
+        raise UsageError("both inputs must be probed with one and the same model")
     stacks = stacks_of(clean.model)
     part = part or ("decoder" if "decoder" in stacks else "encoder")
     if part not in stacks:
         raise UsageError(
-            f"the model has no {part} of blocks", hint=f"it has {', '.join(stacks) or 'none'}"
+            f"the model has no {part} made of Transformer blocks",
+            hint=f"its stacks of blocks are: {', '.join(stacks) or 'none'}",
         )
     side, stack = clean.axes[part][0], stacks[part]
-    tokens, others = list(clean.pieces[side]), list(corrupted.pieces[side])
+    tokens, corrupted_tokens = list(clean.pieces[side]), list(corrupted.pieces[side])
     with watch_stream(stack) as stream:
-        wanted = metric(clean.run())
-    found = metric(corrupted.run())
-    if len(tokens) != len(others):
+        clean_metric = metric(clean.run())
+    corrupted_metric = metric(corrupted.run())
+    if len(tokens) != len(corrupted_tokens):
         raise UsageError(
-            f"the clean input has {len(tokens)} tokens and the corrupted one {len(others)}",
-            hint="change words for others of as many pieces",
+            f"the clean input has {len(tokens)} tokens and the corrupted one "
+            f"{len(corrupted_tokens)}",
+            hint="replace words by others with the same number of tokens",
         )
-    if wanted == found:
-        raise UsageError("the metric is the same for both inputs: there is nothing to recover")
+    if clean_metric == corrupted_metric:
+        raise UsageError(
+            "the metric is the same for both inputs, so that there is nothing to recover; "
+            "choose inputs or a metric that differ"
+        )
     recovered = torch.zeros(len(stream), len(tokens))
     for layer, vectors in enumerate(stream):
-        for place in range(len(tokens)):
-            with _patched(stack, layer, place, vectors[:, place]):
-                recovered[layer, place] = (metric(corrupted.run()) - found) / (wanted - found)
+        for position in range(len(tokens)):
+            with _patched(stack, layer, position, vectors[:, position]):
+                recovered[layer, position] = (metric(corrupted.run()) - corrupted_metric) / (
+                    clean_metric - corrupted_metric
+                )
     layers = ["embedding", *(str(i + 1) for i in range(len(stream) - 1))]
-    return Patched(side, others, layers, recovered, wanted, found)
+    return Patched(side, corrupted_tokens, layers, recovered, clean_metric, corrupted_metric)
 
 
 @contextmanager
-def _patched(stack: Stack, layer: int, place: int, vector: Float[Tensor, "B D"]) -> Iterator[None]:
-    """Inside the `with` block the stream holds `vector` there after `layer` blocks."""
+def _patched(
+    stack: Stack, layer: int, position: int, vector: Float[Tensor, "B D"]
+) -> Iterator[None]:
+    """Replace the vector at one position after `layer` blocks inside the `with` block."""
     calls = 0
 
     def replaced(stream: Tensor) -> Tensor:
-        found = stream.clone()
-        found[:, place] = vector
-        return found
+        changed = stream.clone()
+        changed[:, position] = vector
+        return changed
 
     def enter(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         return (replaced(inputs[0]), *inputs[1:])
 
     def leave(_: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor | None:
         nonlocal calls
-        calls += 1  # a block may stand for several layers
+        calls += 1  # several layers may share one block
         return replaced(output) if calls == layer else None
 
     handles = [stack.register_forward_pre_hook(enter)] if layer == 0 else []

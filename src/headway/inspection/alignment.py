@@ -1,4 +1,4 @@
-"""Which source words a translation's words look at."""
+"""Word alignments of a translation, from cross-attention."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headway.shapes import Float, Tensor
 
 @dataclass(frozen=True)
 class Alignment:
-    """weights[t, s]: share of target word t's attention that falls on source word s."""
+    """weights[t, s]: fraction of the attention of target word t that falls on source word s."""
 
     source: list[str]
     target: list[str]
@@ -26,38 +26,41 @@ class Alignment:
 
 
 def check_aligns(bundle: Bundle) -> None:
-    """UsageError unless the model translates a text and attends to it by weights that sum to 1."""
+    """Raise UsageError unless the model translates and its cross-attention weights sum to 1."""
     if bundle.inputs.modality != "text" or not bundle.inputs.target:
-        raise UsageError(f"a {bundle.kind} does not translate, so there is nothing to align")
+        raise UsageError(
+            f"a {bundle.kind} does not translate, so that there are no words to align; use a "
+            "translation model"
+        )
     crosses = [m for n, m in bundle.model.named_modules() if n.endswith(".cross.kernel")]
     if not any(isinstance(kernel, Kernel) and kernel.normalised for kernel in crosses):
         raise UsageError(
             f"attention={bundle.config.attention} gives no alignment",
-            hint="only attention whose weights sum to 1 says how much of each word is looked at",
+            hint="alignments need attention weights that sum to 1, that is a score with softmax",
         )
 
 
 def align(bundle: Bundle, source: str, target: str, layer: int | None = None) -> Alignment:
-    """Cross-attention between whole words: heads averaged, pieces of a source word summed, pieces
-    of a target word averaged. `</s>` is left out of the rows and kept as a column, since heads
-    that have nothing to say look there.
+    """Return the cross-attention between whole words: the mean over heads, the sum over the tokens
+    of a source word, and the mean over the tokens of a target word. `</s>` has no row, but a
+    column, because heads attend to it when no source word fits.
 
-    layer: decoder block, from 0; None takes the one whose attention is sharpest, that is of least
-    mean entropy after averaging its heads. UsageError for a model that does not attend, or whose
-    weights are no shares (scores without softmax).
+    layer: decoder block, counted from 0; if None, the one with the smallest mean entropy after
+    averaging its heads. Raises UsageError for a model without cross-attention, or whose weights do
+    not sum to 1 (scores without softmax).
     """
     check_aligns(bundle)
     probe = bundle.probe(source, target=target)
-    found = attention_of(probe.reading)
-    crosses = [w.mean(0) for n, w in found.maps.items() if n.endswith(".cross")]  # H T S -> T S
+    attention = attention_of(probe.reading)
+    crosses = [w.mean(0) for n, w in attention.maps.items() if n.endswith(".cross")]  # H T S -> T S
     if layer is not None and not 0 <= layer < len(crosses):
         raise ValueError(f"{layer=} must be between 0 and {len(crosses) - 1}")
     weights = min(crosses, key=_entropy) if layer is None else crosses[layer]
     ids, tokenizers = probe.reading.ids, probe.tokenizers
     sources = tokenizers["source"].words(ids["source"])
     targets = tokenizers["target"].words(ids["target"][:-1])  # without </s>
-    columns = torch.stack([weights[:, places].sum(1) for _, places in sources], dim=1)
-    rows = [columns[places].mean(0) for _, places in targets]
+    columns = torch.stack([weights[:, positions].sum(1) for _, positions in sources], dim=1)
+    rows = [columns[positions].mean(0) for _, positions in targets]
     return Alignment(
         [word for word, _ in sources],
         [word for word, _ in targets],
@@ -65,13 +68,13 @@ def align(bundle: Bundle, source: str, target: str, layer: int | None = None) ->
     )
 
 
-def links(found: Alignment) -> set[tuple[int, int]]:
-    """(source word, target word): each target word is linked to the source word that it looks at
-    most, and to none where that is </s>. Of equals the first one."""
-    if not found.source or not len(found.weights):
+def links(alignment: Alignment) -> set[tuple[int, int]]:
+    """Return the links (source word, target word): each target word is linked to the source word
+    with the largest weight (the first one of equals), and to none if that is </s>."""
+    if not alignment.source or not len(alignment.weights):
         return set()
-    end = len(found.source) - 1  # </s> stands there
-    best = found.weights.argmax(1).tolist()
+    end = len(alignment.source) - 1  # index of </s>
+    best = alignment.weights.argmax(1).tolist()
     return {(source, target) for target, source in enumerate(best) if source != end}
 
 

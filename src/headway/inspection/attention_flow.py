@@ -1,5 +1,4 @@
-"""What attention means beyond single weights: through all layers, and by the length of what it
-carries."""
+"""Measures computed from attention weights: rollout through all layers, and value-weighted maps."""
 
 from __future__ import annotations
 
@@ -14,44 +13,48 @@ from headway.shapes import Float, Tensor
 
 
 def rollout(weights: Sequence[Float[Tensor, "H T T"]]) -> list[Float[Tensor, "T T"]]:
-    """R_l = A_l R_(l-1), A_l = 0.5 (mean over heads of layer l) + 0.5 I, R_0 = I: how much of each
-    input token is left at each place after each layer, where the residual carries half. Abnar and
-    Zuidema 2020, section 3. Rows sum to 1.
+    """Return the attention rollout of each layer, R_l = A_l R_(l-1) with R_0 = I and
+    A_l = 0.5 (mean over heads of layer l) + 0.5 I: an estimate of the fraction of each input token
+    at each position, where the residual connection keeps half. Rows sum to 1. Abnar and Zuidema
+    2020, section 3.
     """
-    found: list[Tensor] = []
+    rolled_out: list[Tensor] = []
     for layer in weights:
         mean = layer.mean(0).double()
         identity = torch.eye(len(mean), dtype=mean.dtype)
         step = 0.5 * mean + 0.5 * identity
-        found.append(step @ found[-1] if found else step)
-    return [each.float() for each in found]
+        rolled_out.append(step @ rolled_out[-1] if rolled_out else step)
+    return [matrix.float() for matrix in rolled_out]
 
 
 def rolled(maps: Maps) -> Maps:
-    """The rollout of a self-attention's maps, as one head a layer. UsageError for attention between
-    two sides, or whose weights are no shares."""
+    """Return the rollout of self-attention maps, as one head per layer.
+
+    Raises UsageError for cross-attention, or for weights that do not sum to 1.
+    """
     if maps.queries != maps.keys or not maps.normalised:
         raise UsageError(
-            f"there is no rollout of {maps.name}",
-            hint="only self-attention whose weights sum to 1 can be rolled out",
+            f"there is no rollout of {maps.name} attention",
+            hint="rollout needs self-attention with weights that sum to 1",
         )
-    weights = [each[None] for each in rollout(maps.weights)]
+    weights = [matrix[None] for matrix in rollout(maps.weights)]
     return replace(maps, measure="rollout", weights=weights, kinds=(), vectors=())
 
 
 def value_weighted(
     weights: Float[Tensor, "H T S"], norms: Float[Tensor, "H S"]
 ) -> Float[Tensor, "H T S"]:
-    """|a[h, t, s] v[h, s] W_O^h|: what a key adds to a query, by its length. A large weight on a
-    short value (a sink) is little. Kobayashi et al. 2020, equation 4."""
+    """Return |a[h, t, s] v[h, s] W_O^h|, the length of the vector that a key adds to the output of
+    a query. A large weight on a short value (an attention sink) adds little. Kobayashi et al. 2020,
+    equation 4."""
     return weights.abs() * norms[:, None]
 
 
 def weighted(maps: Maps) -> Maps:
-    """The value-weighted maps of attention whose `vectors` were kept. ValueError without them."""
+    """Return the value-weighted maps; raises ValueError if `maps.vectors` is empty."""
     if len(maps.vectors) != len(maps.weights):
-        raise ValueError(f"the vectors of {maps.name} were not kept")
+        raise ValueError(f"the maps of {maps.name} have no vectors; record them with vectors=True")
     pairs = zip(maps.weights, maps.vectors, strict=True)
-    found = [value_weighted(weights, own.norms) for weights, own in pairs]
+    products = [value_weighted(weights, vectors.norms) for weights, vectors in pairs]
     measure = "value-weighted"
-    return replace(maps, measure=measure, weights=found, normalised=False, kinds=(), vectors=())
+    return replace(maps, measure=measure, weights=products, normalised=False, kinds=(), vectors=())

@@ -1,4 +1,4 @@
-"""A beam search as a tree: everything that was weighed, what was kept, what won."""
+"""A beam search as a tree: all candidates, those that were kept, and the output."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from headway.inspection.document import Leaf
 def beam_tree(
     bundle: Bundle, given: Any, *, language: str | None = None, beam: int = 4
 ) -> list[Leaf]:
-    """Every candidate of the search for the best translation or caption, parents first.
+    """Return all candidates of the beam search for a translation or caption, parents first.
 
-    UsageError for other models, and for fewer than two beams.
+    Raises UsageError for models without beam search, and for fewer than two beams.
     """
     bundle.check_input(given, language=language)
     return search_tree(bundle, given, language=language, beam=beam)[0]
@@ -26,12 +26,16 @@ def beam_tree(
 def search_tree(
     bundle: Bundle, given: Any, *, language: str | None = None, beam: int = 4
 ) -> tuple[list[Leaf], list[int]]:
-    """`beam_tree`, and the ids of what was found best."""
+    """Return the nodes of `beam_tree`, and the token ids of the output."""
     if beam < 2:
-        raise UsageError(f"{beam=}: one beam is no tree", hint="beam=4")
+        raise UsageError(
+            f"{beam=} gives no search tree: at least two beams are needed",
+            hint="for example beam=4",
+        )
     if not isinstance(bundle, BeamSearching):
         raise UsageError(
-            f"a {bundle.kind} is not searched with beams here", hint="a translator or a captioner"
+            f"a {bundle.kind} does not use beam search here",
+            hint="use a translation or captioning model",
         )
     trace = bundle.trace_search(given, language=language, beam=beam)
     (root,) = trace.names([trace.first])
@@ -41,28 +45,30 @@ def search_tree(
 
 
 def tree_of(
-    weighed: Sequence[Candidate],
+    candidates: Sequence[Candidate],
     root: str,
     won: Sequence[int],
     name: Callable[[int], str],
 ) -> list[Leaf]:
-    """The tree of one input's candidates. root: what is read first; won: the tokens of the answer,
-    the last one included."""
-    places: dict[tuple[int, ...], int] = {(): 0}
+    """Return the tree of the candidates of one input.
+
+    root: name of the first token; won: the token ids of the output with the end token.
+    """
+    indices: dict[tuple[int, ...], int] = {(): 0}
     leaves = [Leaf(parent=None, token=root, log_probability=0.0, kept=True, chosen=True)]
-    for each in weighed:
-        path = (*each.before, each.token)
-        if path in places:  # several groups weighed it
-            place = places[path]
-            leaves[place] = replace(leaves[place], kept=leaves[place].kept or each.kept)
+    for candidate in candidates:
+        path = (*candidate.before, candidate.token)
+        if path in indices:  # a candidate of several groups
+            index = indices[path]
+            leaves[index] = replace(leaves[index], kept=leaves[index].kept or candidate.kept)
             continue
-        places[path] = len(leaves)
+        indices[path] = len(leaves)
         leaves.append(
             Leaf(
-                parent=places[each.before],
-                token=name(each.token),
-                log_probability=each.log_probability,
-                kept=each.kept,
+                parent=indices[candidate.before],
+                token=name(candidate.token),
+                log_probability=candidate.log_probability,
+                kept=candidate.kept,
                 chosen=tuple(won[: len(path)]) == path,
             )
         )

@@ -1,4 +1,4 @@
-"""Which stacks of blocks a model has."""
+"""The stacks of Transformer blocks of a model."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ Stack = Encoder | Decoder | DecoderOnly
 
 
 def stacks_of(model: nn.Module) -> dict[str, Stack]:
-    """ "encoder", "decoder" -> the model's stack of blocks; none of a recurrent one."""
-    found: dict[str, Stack] = {}
+    """Return the stacks of blocks by name ("encoder", "decoder"); empty for a recurrent model."""
+    stacks: dict[str, Stack] = {}
     for module in model.modules():
         if isinstance(module, Encoder):
-            found["encoder"] = module
+            stacks["encoder"] = module
         elif isinstance(module, Decoder | DecoderOnly):
-            found["decoder"] = module
-    return found
+            stacks["decoder"] = module
+    return stacks

@@ -1,8 +1,8 @@
-"""What one look inside a model found: plain values, which the page, a file or a program may read.
+"""The data model of the inspection: plain values for the page, for files and for programs.
 
-A document has frames, one for each model, checkpoint or input that was watched; a frame has sides
-(what stands along the edges of its maps: a sentence, a picture), maps (weights of attention, or
-what was computed from them) and answers (what the model said).
+A document has frames, one for each model, checkpoint or input. A frame has sides (the sequences
+along the axes of its maps: a sentence, an image), maps (attention weights, or measures computed
+from them) and predictions.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from headway.shapes import Float, Tensor
 
 @dataclass(frozen=True, kw_only=True)
 class Side:
-    """What attends, or is attended to: a row of tokens.
+    """The sequence of tokens along one axis of a map: the queries or the keys.
 
-    words: the places of each word's pieces, in order; empty: pieces are not joined.
-    picture, grid, reach: of image tokens, what the model saw, its rows and columns of patches, and
-    how many rows and columns of its pixels they cover; tokens[beside:] are the patches, row by row.
+    words: positions of the tokens of each word, in order; if empty, tokens are not joined to words.
+    For image tokens, picture: the pixels of the input image; grid: rows and columns of patches;
+    reach: the number of pixel rows and columns that the patches cover; beside: the number of tokens
+    before the patches (class token, registers): tokens[beside:] are the patches, row by row.
     """
 
     tokens: Sequence[str]
@@ -34,10 +35,10 @@ class Side:
 
 @dataclass(frozen=True, kw_only=True)
 class Vectors:
-    """What one head compares: q[h, t] . k[h, s] * scale + bias is a score, v what is summed.
+    """Queries, keys and value norms of a layer; q[h, t] . k[h, s] * scale + bias is a score.
 
-    q, k as the kernel saw them (after rotary positions). v[h, s] has the length of
-    |v[h, s] W_O^h| in norms[h, s].
+    q, k: the inputs of the kernel, after rotary positions. norms[h, s]: |v[h, s] W_O^h|, the length
+    of the projected value. scale: factor of the dot product, None for other scores.
     """
 
     q: Float[Tensor, "H T K"]
@@ -48,12 +49,13 @@ class Vectors:
 
 @dataclass(frozen=True, kw_only=True)
 class Maps:
-    """weights[layer][h, t, s]: how much token t of side `queries` takes from token s of `keys`.
+    """Attention maps of one part of a model, all its layers.
 
-    name: encoder, decoder, cross, ...; measure: what the numbers are: "attention" (shares), or what
-    was computed from it: "value-weighted", "rollout". layers: names of the modules, in order.
-    causal: whether t sees only s <= t. normalised: whether rows are shares that sum to 1.
-    kinds[layer][head]: score of each pattern, 0 to 1. vectors[layer]: what made the weights.
+    weights[layer][h, t, s]: weight with which query t of side `queries` attends to key s of side
+    `keys`. name: "encoder", "decoder" or "cross". measure: "attention", or a measure computed from
+    it: "value-weighted", "rollout". layers: names of the modules, in order. causal: whether query t
+    attends only to keys s <= t. normalised: whether rows sum to 1. kinds[layer][head]: score of
+    each pattern, from 0 to 1 (`head_kinds`). vectors[layer]: queries, keys and value norms.
     """
 
     name: str
@@ -70,7 +72,8 @@ class Maps:
 
 @dataclass(frozen=True, kw_only=True)
 class Guess:
-    """What a model thought could stand at one place: tokens and their probabilities, best first."""
+    """The predictions of a model at one position: tokens and their probabilities in descending
+    order."""
 
     place: int
     tokens: Sequence[str]
@@ -79,9 +82,9 @@ class Guess:
 
 @dataclass(frozen=True, kw_only=True)
 class Lens:
-    """Logit lens: guesses[layer][place], what each layer's vectors would say at the output.
+    """Logit lens: guesses[layer][position], the predictions from the vectors of each layer.
 
-    nostalgebraist 2020. layers: "embedding", "1", ..., the last is the model's own output.
+    layers: "embedding", "1", ...; the last one is the output of the model. nostalgebraist 2020.
     """
 
     side: str
@@ -91,9 +94,11 @@ class Lens:
 
 @dataclass(frozen=True, kw_only=True)
 class Attribution:
-    """scores[s]: how much token s of a side did for the answer. measure: "gradient x input", ...;
-    of: what was asked, in words: the answer whose logit was followed; place: where that answer
-    stands, a place of the frame's `guesses_side`."""
+    """Attribution of a prediction to input tokens.
+
+    scores[s]: contribution of token s of `side`. measure: "gradient x input". of: name of the
+    predicted token or class. place: its position in the side `guesses_side` of the frame.
+    """
 
     measure: str
     side: str
@@ -104,9 +109,12 @@ class Attribution:
 
 @dataclass(frozen=True, kw_only=True)
 class Leaf:
-    """A node of a beam search's tree. parent: its place in the list, None for the first;
-    log_probability: of all from the first one to here; kept: whether it went on or ended, and was
-    not dropped; chosen: whether it is part of the answer."""
+    """A node of the tree of a beam search.
+
+    parent: index of the parent in the list, None for the first node. log_probability: of all tokens
+    from the first node to this one. kept: whether the hypothesis was continued or complete, not
+    pruned. chosen: whether the node is part of the output.
+    """
 
     parent: int | None
     token: str
@@ -117,10 +125,11 @@ class Leaf:
 
 @dataclass(frozen=True, kw_only=True)
 class Frame:
-    """One model, watched while it read one input.
+    """One forward pass of one model on one input.
 
-    model: facts to be shown ("kind", "layers", "parameters", "folder", ...). answer: what it said.
-    importance["encoder"][layer][head]: fall of the metric named `metric` when that head is off.
+    model: properties of the model that are shown ("kind", "layers", "parameters", "folder", ...).
+    answer: output of the model. importance["encoder"][layer][head]: fall of the metric named
+    `metric` when that head is ablated.
     """
 
     label: str
@@ -139,7 +148,7 @@ class Frame:
 
 @dataclass(frozen=True, kw_only=True)
 class Numbers:
-    """A matrix of the explainer, whole or its first rows and columns, with names beside it."""
+    """A matrix of a walkthrough, whole or a part of it, with names of its rows and columns."""
 
     name: str
     values: Float[Tensor, "r c"]
@@ -150,8 +159,11 @@ class Numbers:
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One step of a guided walk. equation: in plain Unicode; source: path and line of the code that
-    does it, under src/headway; arrays: what went in and came out."""
+    """One step of a walkthrough.
+
+    equation: in plain Unicode. source: path and line of the code that computes the step. arrays:
+    inputs and outputs of the step.
+    """
 
     title: str
     text: str
@@ -162,7 +174,7 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True)
 class Document:
-    """Everything that one page shows. notes: what the reader must know (what was left out)."""
+    """The content of one page. notes: remarks for the reader, for example what was left out."""
 
     title: str
     frames: Sequence[Frame]

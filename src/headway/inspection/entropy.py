@@ -1,4 +1,4 @@
-"""How spread out attention is."""
+"""Entropy of attention weights."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from headway.shapes import Float, Tensor
 def relative_entropy(
     weights: Float[Tensor, "H T S"], causal: bool, window: int | None = None
 ) -> Float[Tensor, "H T"]:
-    """-sum_s a_s log a_s / log n for each query: 0 looks at one key, 1 at all n alike.
+    """Return -sum_s a_s log a_s / log n for each query: 0 if it attends to one key, 1 if it attends
+    equally to all n.
 
-    n: the keys that the query may attend to: all S or, causal, those up to its own position, and
-    of them only those in its window if there is one. A query with one key has no choice, and gets
-    NaN.
+    n: the number of keys that the query may attend to: all S, or with a causal mask those up to its
+    position, restricted to the window if there is one. A query with one key gets NaN.
     """
     a = weights.double()
     entropy = -(a * a.clamp_min(1e-300).log()).sum(-1)
@@ -29,10 +29,11 @@ def relative_entropy(
 def attention_entropies(
     bundle: Bundle, sources: Sequence[str], targets: Sequence[str]
 ) -> dict[str, list[float]]:
-    """Layer -> for each head the mean `relative_entropy` of all queries of all sentences.
+    """Return for each layer the mean `relative_entropy` of each head over all queries of all
+    sentences.
 
-    Layers whose weights are no shares (scores without softmax) are left out, and so are queries
-    that see one key only.
+    Left out are layers whose weights do not sum to 1 (scores without softmax), and queries that may
+    attend to only one key.
     """
     kernels = {
         name.removesuffix(".kernel"): module
@@ -49,7 +50,7 @@ def attention_entropies(
             kernel = kernels[layer]
             causal = layer.startswith("decoder") and not layer.endswith(".cross")
             window = kernel.window if isinstance(kernel, SlidingWindow) else None
-            found = relative_entropy(weights, causal, window)
-            sums[layer] = sums.get(layer, 0) + found.nansum(1)  # H T -> H
-            counts[layer] = counts.get(layer, 0) + int((~found[0].isnan()).sum())
+            entropy = relative_entropy(weights, causal, window)
+            sums[layer] = sums.get(layer, 0) + entropy.nansum(1)  # H T -> H
+            counts[layer] = counts.get(layer, 0) + int((~entropy[0].isnan()).sum())
     return {layer: (sums[layer] / counts[layer]).tolist() for layer in sums if counts[layer]}

@@ -1,4 +1,4 @@
-"""Which head to show first: one whose weights say something."""
+"""The head that the page shows first: one with an informative attention map."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from headway.inspection.entropy import relative_entropy
 from headway.inspection.head_patterns import is_delimiter
 from headway.shapes import Bool, Float, Tensor
 
-MEAN = -1  # instead of a head: the mean over all heads of the layer
+MEAN = -1  # in place of the index of a head: the mean over all heads of the layer
 
 
 @dataclass(frozen=True)
 class Opening:
-    """map: its name. layer, head: counted from 0; head MEAN for the mean over heads."""
+    """The map, layer and head to show first.
+
+    map: name of the map. layer, head: counted from 0; head is MEAN for the mean over heads.
+    """
 
     map: str
     layer: int
@@ -25,25 +28,26 @@ class Opening:
 
 
 def opening(frame: Frame) -> Opening | None:
-    """What a page shows of a frame until its reader chooses; None without attention maps.
+    """Return what the page shows of a frame at first; None without attention maps.
 
-    Attention to an image: the last layer, mean over heads. Cross-attention (a translator): the
-    head with the highest `telling` score of all cross-attention layers. Otherwise: of all heads.
-    Where no weights sum to 1, so that there is no score: the last layer, mean over heads.
+    For attention to an image: the last layer, mean over heads. For cross-attention (translation):
+    the head with the largest `telling` score of all cross-attention layers. Otherwise: the head
+    with the largest score of all. If no weights sum to 1, so that there is no score: the last
+    layer, mean over heads.
     """
-    maps = [one for one in frame.maps if one.measure == "attention"]
+    maps = [m for m in frame.maps if m.measure == "attention"]
     if not maps:
         return None
-    of_images = [one for one in maps if frame.sides[one.keys].picture is not None]
+    of_images = [m for m in maps if frame.sides[m.keys].picture is not None]
     if of_images:
         return Opening(of_images[-1].name, len(of_images[-1].layers) - 1, MEAN)
-    crossing = [one for one in maps if one.queries != one.keys]
+    crossing = [m for m in maps if m.queries != m.keys]
     scored = [
-        (score, Opening(one.name, layer, head))
-        for one in crossing or maps
-        if one.normalised
-        for layer, weights in enumerate(one.weights)
-        for head, score in enumerate(telling(weights, *_tokens(frame, one), one.causal).tolist())
+        (score, Opening(m.name, layer, head))
+        for m in crossing or maps
+        if m.normalised
+        for layer, weights in enumerate(m.weights)
+        for head, score in enumerate(telling(weights, *_tokens(frame, m), m.causal).tolist())
     ]
     if not scored:
         return Opening(maps[-1].name, len(maps[-1].layers) - 1, MEAN)
@@ -56,35 +60,35 @@ def telling(
     keys: Sequence[str],
     causal: bool = False,
 ) -> Float[Tensor, " H"]:
-    """Of each head from 0 to 1: the mean over queries of (1 - relative entropy) * (weight on other
-    keys than the expected ones).
+    """Return for each head how informative it is, from 0 to 1: the mean over queries of
+    (1 - relative entropy) * (weight on keys that are not expected).
 
-    The first factor is high for weights on few keys. The second is low for the patterns that most
-    models have and that depend on positions alone: special tokens and punctuation as keys and,
-    in self-attention (queries is None), the first token, the query itself and its neighbours.
-    Queries that are special tokens or punctuation do not count, unless there are no others.
+    The first factor is large if the weights concentrate on few keys. The second is small for
+    patterns that most models have and that depend on positions alone: special tokens and
+    punctuation as keys and, in self-attention (queries is None), the first token, the query itself
+    and its neighbours. Queries that are special tokens or punctuation do not count, unless all are.
     """
     a = weights.double()
-    own = keys if queries is None else queries
+    query_tokens = keys if queries is None else queries
     sharp = (1 - relative_entropy(a, causal)).clamp(0, 1)  # H T
-    other = (a * ~_expected(len(own), keys, queries is None)).sum(-1)
-    counted = torch.tensor([not is_delimiter(token) for token in own])
+    unexpected = (a * ~_expected(len(query_tokens), keys, queries is None)).sum(-1)
+    counted = torch.tensor([not is_delimiter(token) for token in query_tokens])
     if not bool(counted.any()):
         counted = torch.ones_like(counted)
-    return (sharp * other)[:, counted].nanmean(1).nan_to_num(0.0)
+    return (sharp * unexpected)[:, counted].nanmean(1).nan_to_num(0.0)
 
 
-def _expected(num_queries: int, keys: Sequence[str], own: bool) -> Bool[Tensor, "T S"]:
-    """The cells whose weight says little about a text."""
-    marks = torch.tensor([is_delimiter(token) for token in keys]).expand(num_queries, -1)
-    if not own:
-        return marks
-    place = torch.arange(len(keys))
-    near = (place[:, None] - place[None, :]).abs() <= 1
-    return marks | near | (place == 0)[None, :]
+def _expected(num_queries: int, keys: Sequence[str], is_self: bool) -> Bool[Tensor, "T S"]:
+    """Return the cells (query, key) with an expected pattern, which says little about a text."""
+    delimiters = torch.tensor([is_delimiter(token) for token in keys]).expand(num_queries, -1)
+    if not is_self:
+        return delimiters
+    position = torch.arange(len(keys))
+    near = (position[:, None] - position[None, :]).abs() <= 1
+    return delimiters | near | (position == 0)[None, :]
 
 
 def _tokens(frame: Frame, maps: Maps) -> tuple[Sequence[str] | None, Sequence[str]]:
-    """Those of the queries, None if they are the keys, and those of the keys."""
+    """Return the tokens of the queries (None if they are the keys) and of the keys."""
     keys = frame.sides[maps.keys].tokens
     return None if maps.queries == maps.keys else frame.sides[maps.queries].tokens, keys

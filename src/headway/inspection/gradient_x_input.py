@@ -1,4 +1,4 @@
-"""Which inputs an answer hangs on: gradient x input."""
+"""Gradient x input: the contribution of each input token to a prediction, to first order."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from headway.shapes import Float, Tensor
 def gradient_x_input(
     reading: Reading, score: Callable[[Tensor], Tensor]
 ) -> dict[str, Float[Tensor, " S"]]:
-    """Of each side that is read, x[s] . d score / d x[s] for each token s: how far the score would
-    fall, to first order, if the token's vector went to 0.
+    """Return x[s] . d score / d x[s] for each token s of each input side: how far the score would
+    fall, to first order, if the vector of the token were 0.
 
-    x is what enters the first block: a word, or a patch, in its place. score: a number from what
-    the reading gives, such as one word's logit. Shrikumar et al. 2016; Denil et al. 2015, section
-    4.1. Model and reading stay as they are.
+    x: the input of the first block, that is token or patch embeddings with positions. score: a
+    function from the output of the forward pass to a number, such as the logit of one token. Model
+    and reading are not changed. Shrikumar et al. 2016; Denil et al. 2015, section 4.1.
     """
     vectors: dict[str, Tensor] = {}
 
@@ -35,14 +35,14 @@ def gradient_x_input(
     with ExitStack() as stack:
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.enable_grad())
-        # cuDNN's recurrent networks have a gradient only while training
+        # recurrent networks of cuDNN have gradients only in training mode
         stack.enter_context(torch.backends.cudnn.flags(enabled=False))
         for side, name in reading.embeddings.items():
             handle = reading.model.get_submodule(name).register_forward_hook(begin(side))
             stack.callback(handle.remove)
         value = score(reading.run())
-        found = torch.autograd.grad(value, list(vectors.values()), allow_unused=True)
+        gradients = torch.autograd.grad(value, list(vectors.values()), allow_unused=True)
     return {
         side: torch.zeros(x.shape[1]) if grad is None else (x.detach() * grad)[0].sum(-1).cpu()
-        for (side, x), grad in zip(vectors.items(), found, strict=True)
+        for (side, x), grad in zip(vectors.items(), gradients, strict=True)
     }

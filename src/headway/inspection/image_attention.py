@@ -1,4 +1,5 @@
-"""Where in a picture a captioner looks for each word, and an encoder with each head."""
+"""Attention to the patches of an image: of each word of a caption, or of each head of an
+encoder."""
 
 from __future__ import annotations
 
@@ -20,10 +21,12 @@ from headway.shapes import Float, Tensor
 
 @dataclass(frozen=True)
 class Looks:
-    """maps[i, r, c]: share of the attention of names[i], a word or a head, that falls on the patch
-    in row r, column c; what is missing to 1 falls on what stands beside the patches ([CLS],
-    registers). pixels: the picture as the model sees it; the patches cover its first `reach` rows
-    and columns of pixels."""
+    """Attention maps over the patches of an image.
+
+    maps[i, r, c]: attention weight of names[i], a word or a head, for the patch in row r, column c;
+    what is missing to 1 falls on tokens that are not patches ([CLS], registers). pixels: the image
+    as the model encodes it; the patches cover its first `reach` rows and columns of pixels.
+    """
 
     names: list[str]
     maps: Float[Tensor, "N r c"]
@@ -39,62 +42,69 @@ def look(
     language: str | None = None,
     layer: int | None = None,
 ) -> Looks:
-    """Cross-attention while `text` (given, or the model's own caption) is written: the mean over
-    heads of one decoder block (from 0; None: the last), and over the pieces of a word. The end of
-    the caption is a word too.
+    """Return the cross-attention of each word of a caption to the image: the mean over the heads of
+    one decoder block and over the tokens of a word. The end of the caption is a word too.
 
-    Xu et al. 2015, figure 3. UsageError for a model that writes nothing about images, for a block
-    that is not there, or for attention whose weights are no shares.
+    text: the caption; if None, the one that the model generates. layer: decoder block, counted from
+    0; if None, the last. Xu et al. 2015, figure 3. Raises UsageError for a model that does not
+    caption images, for a block that does not exist, or for weights that do not sum to 1.
     """
     if bundle.inputs.modality != "image" or not bundle.inputs.target:
-        raise UsageError(f"a {bundle.kind} writes no text about an image", hint="a captioner does")
+        raise UsageError(
+            f"a {bundle.kind} does not generate captions", hint="use a captioning model"
+        )
     crosses = layers_of(bundle.model)["cross"]
     if layer is not None and not 0 <= layer < len(crosses):
-        raise UsageError(f"layer {layer}: the decoder has blocks 0 to {len(crosses) - 1}")
+        raise UsageError(
+            f"the decoder has no layer {layer}: its layers are 0 to {len(crosses) - 1}"
+        )
     name = crosses[-1 if layer is None else layer]
     _check_shares(bundle.model, name)
     probe = bundle.probe(image, target=text, language=language)
-    found = attention_of(probe.reading, (name,))
-    weights = found.maps[name].mean(0)  # H T S -> T S
+    attention = attention_of(probe.reading, (name,))
+    weights = attention.maps[name].mean(0)  # H T S -> T S
     queries, keys = probe.reading.axes["cross"]
-    groups = [list(places) for places in probe.reading.words[queries]]
-    names = ["".join(found.target[i] for i in places).strip() for places in groups]
-    together = torch.stack([weights[places].mean(0) for places in groups])
-    return _looks(probe.images[keys], names, together)
+    groups = [list(positions) for positions in probe.reading.words[queries]]
+    names = ["".join(attention.target[i] for i in group).strip() for group in groups]
+    by_word = torch.stack([weights[group].mean(0) for group in groups])
+    return _looks(probe.images[keys], names, by_word)
 
 
 @torch.inference_mode()
 def look_with_heads(
     bundle: ImageEncoding,
-    picture: Any,
+    image: Any,
     *,
     layer: int | None = None,
     size: int | None = None,
 ) -> Looks:
-    """What [CLS] attends to, with each head of one block (from 0; None: the last). Caron et al.
-    2021, figure 1.
+    """Return the attention of [CLS] to the patches, for each head of one block. Caron et al. 2021,
+    figure 1.
 
-    size: None for the part and the size of the picture that the model reads; else all of it is
-    seen, its shorter side so many pixels, and places are read between those that were learned.
-    UsageError for a model without [CLS], a block that is not there, or attention whose weights are
-    no shares.
+    layer: encoder block, counted from 0; if None, the last. size: length of the shorter side in
+    pixels, for the whole image with interpolated positions; if None, the image is cropped and
+    resized as for predictions. Raises UsageError for a model without [CLS], for a block that does
+    not exist, or for weights that do not sum to 1.
     """
     vit, reader = bundle.vit, bundle.reader
     if not vit.config.class_token:
-        raise UsageError("this model has no [CLS], whose attention would be shown")
+        raise UsageError(
+            "the model has no class token, whose attention would be shown",
+            hint="use an image encoder with class_token=True",
+        )
     depth = vit.config.num_layers
     if layer is not None and not 0 <= layer < depth:
-        raise UsageError(f"layer {layer}: the encoder has blocks 0 to {depth - 1}")
+        raise UsageError(f"the encoder has no layer {layer}: its layers are 0 to {depth - 1}")
     name = f"encoder.blocks.{depth - 1 if layer is None else layer}.attention"
     _check_shares(vit, name)
-    pixels = as_pixels(picture, "the picture")
-    seen = reader.sized(pixels) if size is None else _whole(pixels, size, vit, reader)
-    images = reader.normalised(torch.from_numpy(seen.transpose(2, 0, 1).copy())[None])
+    pixels = as_pixels(image, "the image")
+    sized = reader.sized(pixels) if size is None else _whole(pixels, size, vit, reader)
+    images = reader.normalised(torch.from_numpy(sized.transpose(2, 0, 1).copy())[None])
     with record_attention(vit, (name,)) as maps:
         vit.encode(images.to(bundle.device))
     weights = maps[name][0][0, :, 0].cpu()  # B H T S -> H S
     names = [f"head {i + 1}" for i in range(len(weights))]
-    return _looks(patches_of(vit, seen), names, weights)
+    return _looks(patches_of(vit, sized), names, weights)
 
 
 def _looks(patches: ImagePatches, names: list[str], weights: Float[Tensor, "N S"]) -> Looks:
@@ -106,16 +116,19 @@ def _check_shares(model: nn.Module, name: str) -> None:
     kernel = model.get_submodule(f"{name}.kernel")
     if not isinstance(kernel, Kernel) or not kernel.normalised:
         raise UsageError(
-            "this model's attention has no shares to show",
-            hint="only attention whose weights sum to 1 says how much of each patch is looked at",
+            "the attention weights of this model do not sum to 1, so that they cannot be shown",
+            hint="use a model whose attention score has a softmax",
         )
 
 
 def _whole(pixels: Pixels, size: int, vit: ViT, reader: ImageReader) -> Pixels:
-    """The whole picture, in whole patches."""
+    """Resize the whole image to whole patches."""
     shorter = min(pixels.shape[:2])
     sides = zip(pixels.shape[:2], vit.config.patch, strict=True)
     y, x = (max(1, round(side * size / shorter / patch)) * patch for side, patch in sides)
     if y * x > PIXELS_LIMIT:
-        raise DataError(f"a picture of {x:,} x {y:,} pixels is too large to be looked at")
+        raise DataError(
+            f"the image would have {x:,} x {y:,} pixels, more than the limit of {PIXELS_LIMIT:,}; "
+            "choose a smaller size"
+        )
     return with_channels(resized(pixels, y, x, reader.resampling), reader.channels)

@@ -1,4 +1,4 @@
-"""Where a model looks in a picture, drawn over the picture (lectures 3.9, 3.10)."""
+"""Attention maps drawn over the image (lectures 3.9, 3.10)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from headway.inspection.image_attention import Looks
 from headway.inspection.plots import drawable, page
 from headway.shapes import Bool, Float, Tensor
 
-ACROSS = 6  # pictures in a row
+ACROSS = 6  # images per row
 MOST = 120
-INCHES = 1.9  # of a picture's longer side
-FINE = 8  # a line around patches is drawn on a grid so many times finer
+INCHES = 1.9  # length of the longer side of an image
+FINE = 8  # factor by which the grid for outlines is finer than the patches
 
 
 def overlays(
@@ -25,17 +25,21 @@ def overlays(
     outlined: float | None = None,
     one_scale: bool = False,
 ) -> None:
-    """The picture, and once more in grey for each word or head, bright where it looked.
+    """Draw the image, and its attention map over a grey copy for each word or head.
 
-    The title of each says how much of the attention falls on the picture at all. one_scale: the
-    colours of all reach to the greatest weight of any; otherwise each has its own. outlined: a line
-    around the fewest patches that hold this share of the weight (Caron et al. 2021, figure 1: 0.6).
+    The title of each map is the fraction of the attention that falls on patches. one_scale: whether
+    all maps have one colour scale, up to the largest weight of all; otherwise each has its own.
+    outlined: draw a line around the fewest patches with this fraction of the weight (Caron et al.
+    2021, figure 1: 0.6).
     """
     names, maps, pixels = looks.names, looks.maps.double(), looks.pixels
     if len(names) != len(maps) or not 1 <= len(names) <= MOST:
-        raise ValueError(f"{len(names)} names for {len(maps)} maps; 1 to {MOST} can be drawn")
+        raise ValueError(
+            f"{len(names)} names for {len(maps)} maps: there must be 1 to {MOST} maps, and one "
+            "name for each"
+        )
     if not maps.isfinite().all() or maps.min() < 0:
-        raise ValueError("weights below 0, or that are no numbers, cannot be drawn")
+        raise ValueError("maps must have finite weights of at least 0")
     height, width = pixels.shape[:2]
     down = math.ceil((len(names) + 1) / ACROSS)
     across = math.ceil((len(names) + 1) / down)
@@ -50,9 +54,9 @@ def overlays(
         for axes, name, weights in zip(shown[1:], names, maps, strict=False):
             axes.imshow(grey, cmap="gray", vmin=0, vmax=255)
             most = (greatest if one_scale else float(weights.max())) or 1.0
-            seen = 0.9 * (weights / most).sqrt().numpy()  # nothing hides what has no weight
+            opacity = 0.9 * (weights / most).sqrt().numpy()  # patches without weight stay visible
             y, x = looks.reach
-            shade = {"cmap": "plasma", "vmin": 0, "vmax": most, "alpha": seen}
+            shade = {"cmap": "plasma", "vmin": 0, "vmax": most, "alpha": opacity}
             axes.imshow(weights.numpy(), extent=(-0.5, x - 0.5, y - 0.5, -0.5), **shade)
             inside = None if outlined is None else held(weights, outlined)
             if inside is not None and 0 < inside.sum() < inside.numel():
@@ -70,11 +74,11 @@ def overlays(
 
 
 def held(weights: Float[Tensor, "r c"], share: float) -> Bool[Tensor, "r c"]:
-    """True at the fewest patches that hold at least `share` of the weight together."""
+    """Return True for the fewest patches whose weights sum to at least the fraction `share`."""
     flat = weights.double().flatten()
     order = flat.argsort(descending=True, stable=True)
     before = flat[order].cumsum(0) - flat[order]
-    kept = before < share * flat.sum()
-    found = kept.new_zeros(len(flat))
-    found[order] = kept
-    return found.reshape(weights.shape)
+    taken = before < share * flat.sum()
+    inside = taken.new_zeros(len(flat))
+    inside[order] = taken
+    return inside.reshape(weights.shape)

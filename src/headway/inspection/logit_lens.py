@@ -1,4 +1,4 @@
-"""The logit lens: what each layer's vectors would say if the model ended there."""
+"""Logit lens: the predictions from the vectors of every layer."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from headway.shapes import Float, Tensor
 
 @torch.inference_mode()
 def lens_logits(probe: Probe) -> list[Float[Tensor, "B T V"]]:
-    """W_out norm(h_l) for l = 0 (the embedding) to L: the last norm and the output head applied to
-    the vectors that leave each layer. The last is the model's own output, bit by bit.
+    """Return W_out norm(h_l) for l = 0 (the embedding) to L: the final norm and the output
+    projection applied to the vectors of each layer. The last item is bit-identical to the output of
+    the model.
 
-    nostalgebraist 2020. UsageError for a model that has no words to say, or no blocks.
+    nostalgebraist 2020. Raises UsageError for a model that predicts no tokens, or has no blocks.
     """
     unembedding = unembedding_of(probe)
     if unembedding is None:
         raise UsageError(
-            "this model's layers say no words",
-            hint="a Transformer that writes (gpt, translator, captioner), or one that guesses "
-            "hidden words",
+            "the logit lens needs a model that predicts tokens",
+            hint="use a Transformer that generates text (gpt, translator, captioner) or a masked "
+            "language model",
         )
     with watch_stream(unembedding.stack) as stream:
         probe.reading.run()
@@ -32,16 +33,16 @@ def lens_logits(probe: Probe) -> list[Float[Tensor, "B T V"]]:
 
 
 def unembedding_of(probe: Probe) -> Unembedding | None:
-    """What the lens applies to every layer; None for a model without it."""
+    """Return the final norm and output projection of a model; None if it predicts no tokens."""
     return None if probe.readout is None else probe.readout.unembedding
 
 
 def logit_lens(probe: Probe, top: int = 5) -> Lens:
-    """The `top` likeliest words at each place, layer by layer: `lens_logits`."""
-    found = lens_logits(probe)
-    assert probe.readout is not None  # it has the unembedding
+    """Return the `top` most probable tokens at each position for each layer (`lens_logits`)."""
+    by_layer = lens_logits(probe)
+    assert probe.readout is not None  # lens_logits has checked it
     return Lens(
         side=probe.readout.side,
-        layers=["embedding", *(str(i + 1) for i in range(len(found) - 1))],
-        guesses=[top_guesses(probe.readout, logits, top) for logits in found],
+        layers=["embedding", *(str(i + 1) for i in range(len(by_layer) - 1))],
+        guesses=[top_guesses(probe.readout, logits, top) for logits in by_layer],
     )

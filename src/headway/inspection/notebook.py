@@ -1,4 +1,4 @@
-"""A look inside in a cell of a notebook."""
+"""The inspection page in a cell of a notebook."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ def show(
     language: str | None = None,
     height: int = 720,
 ) -> Widget:
-    """The page of one input, as `headway inspect` writes it: put it last in a cell.
+    """Return the page of one input, as `headway inspect` writes it; the last value of a cell is
+    shown.
 
-    given, second, target, language: as `watch` takes them. height: in pixels. UsageError for what
-    cannot be watched.
+    given: the text or image. second, target, language: as for `watch`. height: in pixels. Raises
+    UsageError if the model cannot be inspected.
     """
     frame = watch(bundle, given, second, target=target, language=language, vectors=True)
     title = given[:80] if isinstance(given, str) else frame.label

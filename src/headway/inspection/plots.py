@@ -1,7 +1,7 @@
-"""Pictures as files: .svg, .png or .pdf, by matplotlib.
+"""Plots as .svg, .png or .pdf files, drawn with matplotlib.
 
-The same input gives the same bytes. Colours are Okabe and Ito's, which colour-blind readers can
-tell apart; markers differ too, so that a grey print can be read.
+The same input gives the same bytes. Colours are those of Okabe and Ito, which are distinguishable
+with colour blindness; markers differ too, so that a print in grey is readable.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ Series = Mapping[str, Sequence[tuple[float, float]]]
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D1F")
 MARKERS = "osD^vPX*"
-FEW = 40  # points of a line that are marked one by one
-NUMBERED = 30  # classes of a confusion matrix whose counts are written
-MARGIN = 0.12  # of a scatter, around its points
-BESIDE = 4  # more lines than that have their legend beside the picture
+FEW = 40  # a line with more points has no markers
+NUMBERED = 30  # a confusion matrix with more classes has no counts in its cells
+MARGIN = 0.12  # fraction of a scatter plot around its points
+BESIDE = 4  # with more lines, the legend is beside the plot
 AROUND = ((4, 4), (4, -11), (-4, 4), (-4, -11), (4, 14), (4, -21), (-4, 14), (-4, -21))
 Box = tuple[float, float, float, float]
-"""Left, low, right, high."""
-BAD = {"Cc", "Cs", "Cn"}  # controls, lone surrogates, and what is no character
+"""Left, bottom, right, top."""
+BAD = {"Cc", "Cs", "Cn"}  # control characters, lone surrogates and unassigned code points
 ROUNDING = 1e-6
 HATCHES = ("", "//", "..")
 ENDINGS = (".svg", ".png", ".pdf")
 STYLE: Any = {
     "svg.hashsalt": "headway",
     "svg.fonttype": "none",
-    "text.parse_math": False,  # a word may hold dollar signs
+    "text.parse_math": False,  # a word may contain dollar signs
     "font.size": 10,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -73,12 +73,14 @@ def line_plot(
     log_x: bool = False,
     log_y: bool = False,
 ) -> None:
-    """One line a name through its (x, y) points."""
+    """Draw one line per name through its (x, y) points."""
     _check_numbers({name: [n for pair in line for n in pair] for name, line in series.items()})
     for axis, is_log in ((0, log_x), (1, log_y)):
         for name, line in series.items():
             if is_log and (low := [pair for pair in line if pair[axis] <= 0]):
-                raise ValueError(f"{name!r} has {low[0]}, which has no place on a logarithmic axis")
+                raise ValueError(
+                    f"{name!r} has the point {low[0]}, but a logarithmic axis needs values above 0"
+                )
     with page(path, (7.2, 4.2)) as figure:
         axes = figure.subplots()
         for i, (name, line) in enumerate(series.items()):
@@ -104,7 +106,7 @@ def grouped_bars(
     x_label: str,
     y_label: str,
 ) -> None:
-    """For each group one bar a name, side by side; None leaves a gap."""
+    """Draw for each group one bar per name, side by side; None leaves a gap."""
     for name, values in series.items():
         if len(values) != len(groups):
             raise ValueError(f"{name!r} has {len(values)} values for {len(groups)} groups")
@@ -113,11 +115,13 @@ def grouped_bars(
         axes = figure.subplots()
         width = 0.8 / len(series)
         for i, (name, values) in enumerate(series.items()):
-            places = [g - 0.4 + (i + 0.5) * width for g, v in enumerate(values) if v is not None]
+            positions = [g - 0.4 + (i + 0.5) * width for g, v in enumerate(values) if v is not None]
             heights = [v for v in values if v is not None]
             colour = COLOURS[i % len(COLOURS)]
             hatch = HATCHES[i // len(COLOURS) % len(HATCHES)]
-            axes.bar(places, heights, width * 0.92, label=drawable(name), color=colour, hatch=hatch)
+            axes.bar(
+                positions, heights, width * 0.92, label=drawable(name), color=colour, hatch=hatch
+            )
         axes.set_xticks(range(len(groups)), [drawable(group) for group in groups])
         axes.grid(visible=False, axis="x")
         _name(axes, title, x_label, y_label)
@@ -125,7 +129,7 @@ def grouped_bars(
 
 
 def attention_pictures(path: Path, panels: Sequence[Panel], *, title: str = "") -> None:
-    """Heat maps side by side, three a row: queries down, keys across, one scale from 0 to 1."""
+    """Draw heat maps, three per row: rows are queries, columns keys, with one scale from 0 to 1."""
     if not 1 <= len(panels) <= 12:
         raise ValueError(f"{len(panels)=} must be between 1 and 12")
     for panel in panels:
@@ -163,8 +167,8 @@ def attention_pictures(path: Path, panels: Sequence[Panel], *, title: str = "") 
 def confusion_matrix(
     path: Path, counts: Sequence[Sequence[int]], labels: Sequence[str], *, title: str
 ) -> None:
-    """True classes down, found ones across: colours are shares of a row, numbers are counts, left
-    out where there are more than 30 classes."""
+    """Draw a confusion matrix: rows are true classes, columns predicted ones. Colours are fractions
+    of a row; numbers are counts, left out if there are more than 30 classes."""
     if not counts or any(len(row) != len(labels) for row in (counts, *counts)):
         raise ValueError(f"counts must be {len(labels)} x {len(labels)}, and at least 1 x 1")
     shares = [[count / max(1, sum(row)) for count in row] for row in counts]
@@ -177,13 +181,13 @@ def confusion_matrix(
         axes.set_yticks(range(len(names)), names)
         axes.tick_params(length=0)
         axes.grid(visible=False)
-        _name(axes, title, "found", "true")
+        _name(axes, title, "predicted", "true")
         for t, row in enumerate(counts if len(labels) <= NUMBERED else ()):
             for f, count in enumerate(row):
                 if count:
                     colour = "white" if shares[t][f] > 0.5 else "black"
                     axes.text(f, t, str(count), ha="center", va="center", color=colour, fontsize=8)
-        figure.colorbar(image, ax=axes, shrink=0.6, label="share of the true class")
+        figure.colorbar(image, ax=axes, shrink=0.6, label="fraction of the true class")
 
 
 def scatter(
@@ -194,26 +198,28 @@ def scatter(
     title: str,
     groups: Sequence[str] | None = None,
 ) -> None:
-    """Named points; those of one group have one colour. Labels give way to each other, and an empty
-    one is not drawn."""
+    """Draw points with labels; the points of a group have one colour. Labels are moved so that they
+    do not overlap, and an empty one is not drawn."""
     if len(points) != len(labels) or (groups is not None and len(groups) != len(points)):
-        raise ValueError(f"{len(points)=}, {len(labels)=} and the groups must be equally many")
+        raise ValueError(f"{len(points)=}, {len(labels)=} and the number of groups must be equal")
     _check_numbers({label: list(point) for label, point in zip(labels, points, strict=True)})
     _check_numbers({"points": [number for point in points for number in point]})
     with page(path, (7.2, 5.6)) as figure:
         axes = figure.subplots()
-        own = list(groups) if groups is not None else [""] * len(points)
-        kinds = list(dict.fromkeys(own))
+        point_groups = list(groups) if groups is not None else [""] * len(points)
+        kinds = list(dict.fromkeys(point_groups))
         for i, kind in enumerate(kinds):
-            chosen = [point for point, group in zip(points, own, strict=True) if group == kind]
+            chosen = [
+                point for point, group in zip(points, point_groups, strict=True) if group == kind
+            ]
             xs, ys = [x for x, _ in chosen], [y for _, y in chosen]
-            # beyond eight groups a colour comes again with another marker
+            # beyond eight groups, colours repeat with other markers
             marker, colour = MARKERS[(i + i // 8) % len(MARKERS)], COLOURS[i % len(COLOURS)]
             axes.scatter(xs, ys, label=drawable(kind), color=colour, marker=marker, s=28)
         _name(axes, title, "first principal component", "second principal component")
         axes.margins(MARGIN)
         for point, label, (right, up) in zip(
-            points, labels, _label_places(points, labels), strict=True
+            points, labels, _label_offsets(points, labels), strict=True
         ):
             if not label:
                 continue
@@ -229,13 +235,13 @@ def scatter(
             _legend(axes, len(kinds))
 
 
-def _label_places(
+def _label_offsets(
     points: Sequence[tuple[float, float]], labels: Sequence[str]
 ) -> list[tuple[int, int]]:
-    """Where each label stands beside its point, in typographic points: right and up.
+    """Return the offset (right, up) of each label from its point, in typographic points.
 
-    From left to right, each takes the first of eight places where it covers no other label, point
-    or number of the axis, or the one where it covers least.
+    From left to right, a label gets the first of eight offsets at which it overlaps no other label,
+    point or axis number, or the one with the smallest overlap.
     """
     left, low = min(x for x, _ in points), min(y for _, y in points)
     # a drawing of about 380 x 300 typographic points
@@ -244,24 +250,27 @@ def _label_places(
     spots = [((x - left) * across, (y - low) * upwards) for x, y in points]
     taken = [(x - 3, y - 3, x + 3, y + 3) for x, y in spots]
     taken.append((-1e4, -1e4, -MARGIN * 380, 1e4))  # the axis at the left
-    places = [(4, 4)] * len(points)
+    offsets = [(4, 4)] * len(points)
     for i in sorted((i for i, label in enumerate(labels) if label), key=lambda i: spots[i]):
         x, y = spots[i]
         length = 5 * len(labels[i])
 
-        def box(place: tuple[int, int], x: float = x, y: float = y, length: int = length) -> Box:
-            right, up = place
+        def box(offset: tuple[int, int], x: float = x, y: float = y, length: int = length) -> Box:
+            right, up = offset
             start = x + right if right > 0 else x + right - length
             return (start, y + up, start + length, y + up + 9)
 
-        others = [other for j, other in enumerate(taken) if j != i]
-        places[i] = min(AROUND, key=lambda place: sum(_covered(box(place), o) for o in others))
-        taken.append(box(places[i]))
-    return places
+        obstacles = [rectangle for j, rectangle in enumerate(taken) if j != i]
+        offsets[i] = min(
+            AROUND,
+            key=lambda offset: sum(_covered(box(offset), obstacle) for obstacle in obstacles),
+        )
+        taken.append(box(offsets[i]))
+    return offsets
 
 
 def _covered(a: Box, b: Box) -> float:
-    """The area that two rectangles share."""
+    """Return the area of the intersection of two rectangles."""
     width = min(a[2], b[2]) - max(a[0], b[0])
     height = min(a[3], b[3]) - max(a[1], b[1])
     return max(0.0, width) * max(0.0, height)
@@ -274,7 +283,7 @@ def _name(axes: Axes, title: str, x_label: str, y_label: str) -> None:
 
 
 def _legend(axes: Axes, count: int, *, beside: bool = False) -> None:
-    """Names of all series, one alone included; beside the picture where they are many."""
+    """Draw the names of all series, beside the plot if there are many."""
     handles, labels = axes.get_legend_handles_labels()
     if count > BESIDE or (beside and count > 1):
         axes.legend(handles, labels, loc="center left", bbox_to_anchor=(1.01, 0.5))
@@ -283,53 +292,58 @@ def _legend(axes: Axes, count: int, *, beside: bool = False) -> None:
 
 
 def drawable(text: str) -> str:
-    """Any string as text that every format can hold: controls and halves of characters replaced.
+    """Return a string as text that all formats can contain: control characters and lone surrogates
+    are replaced.
 
-    A leading underscore would hide a name from matplotlib's legend; a word joiner before it, which
-    has no width, does not.
+    matplotlib leaves names with a leading underscore out of legends; a word joiner, which has no
+    width, is put before it.
     """
-    kept = "".join(
+    safe = "".join(
         " " if c.isspace() else "\N{REPLACEMENT CHARACTER}" if unicodedata.category(c) in BAD else c
         for c in text
     )
-    return "\N{WORD JOINER}" + kept if kept.startswith("_") else kept
+    return "\N{WORD JOINER}" + safe if safe.startswith("_") else safe
 
 
 def _beyond(weights: Sequence[float]) -> Literal["neither", "min", "max", "both"]:
-    """On which ends the colour scale is overrun, to be shown by its arrows."""
+    """Return the ends of the colour scale that weights exceed; the colour bar has arrows there."""
     low, high = min(weights) < -ROUNDING, max(weights) > 1 + ROUNDING
     return "both" if low and high else "min" if low else "max" if high else "neither"
 
 
 def _check_numbers(named: Mapping[str, Sequence[float]]) -> None:
     if not named:
-        raise ValueError("there is nothing to draw")
+        raise ValueError("there is nothing to draw: no series or panel")
     for name, values in named.items():
         if not len(values):
-            raise ValueError(f"{name!r} has nothing to draw")
+            raise ValueError(f"{name!r} has nothing to draw: it has no values")
         for value in values:
             if not math.isfinite(value):
-                raise ValueError(f"{name!r} has the value {value}, which cannot be drawn")
+                raise ValueError(
+                    f"{name!r} has the value {value}; only finite numbers can be drawn"
+                )
 
 
 @contextmanager
 def page(path: Path, size: tuple[float, float]) -> Iterator[Figure]:
-    """A figure that is written to `path` when the block ends well, and not at all otherwise."""
+    """Yield a figure that is written to `path` if the `with` block ends without an error."""
     kind = path.suffix.lower()
     if kind not in ENDINGS:
-        raise UsageError(f"{path} must end in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}")
+        raise UsageError(
+            f"the file name {path} must end in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}"
+        )
     try:
         from matplotlib import style
         from matplotlib.figure import Figure
     except ImportError:
-        raise UsageError("pictures need matplotlib", hint="pip install 'headway[plot]'") from None
-    # "default" first: a person's own settings must not change the picture
+        raise UsageError("plots need matplotlib", hint="pip install 'headway[plot]'") from None
+    # "default" first: personal settings must not change the plot
     with style.context(["default", STYLE]), warnings.catch_warnings():
-        # the font may lack a script; .svg leaves the choice to the reader's own fonts
+        # the font may lack a script; an .svg uses the fonts of the reader
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         figure = Figure(figsize=size, layout="constrained")
         yield figure
-        dated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}, ".png": {}}
+        metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}, ".png": {}}
         drawn = io.BytesIO()
-        figure.savefig(drawn, format=kind[1:], metadata=dated[kind])
+        figure.savefig(drawn, format=kind[1:], metadata=metadata[kind])
     write_file(path, drawn.getvalue())

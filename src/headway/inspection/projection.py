@@ -1,4 +1,4 @@
-"""Many dimensions on a page."""
+"""Principal components: vectors of many dimensions in two."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from headway.shapes import Float, Tensor
 
 
 def principal_components(points: Float[Tensor, "N D"], count: int = 2) -> Float[Tensor, "N C"]:
-    """The points' coordinates along the `count` directions in which they vary most.
+    """Return the coordinates of the points along the `count` directions of largest variance.
 
-    X - mean = U S W^T (singular values, float64); the coordinates are U S. Each direction points
-    where its largest entry is positive, so the same points always give the same picture. Pearson
-    1901.
+    X - mean = U S W^T (singular values, float64); the coordinates are U S. The sign of each
+    direction is such that its largest entry is positive, so that the result is deterministic.
+    Pearson 1901.
     """
     if not 1 <= count <= min(points.shape):
         raise ValueError(f"{count=} must be between 1 and {min(points.shape)}")

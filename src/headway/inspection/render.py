@@ -1,4 +1,4 @@
-"""Pictures for a terminal."""
+"""Heat maps for a terminal."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ SHADES = " ·░▒▓█"
 def heat_map(
     rows: Sequence[str], columns: Sequence[str], weights: Sequence[Sequence[float]]
 ) -> str:
-    """Rows x columns of weights in 0..1 as shaded cells, readable without colour.
+    """Return a matrix of weights from 0 to 1 as shaded cells, readable without colour.
 
-    Columns are numbered, and named below the picture. Weights of 0.1, 0.3, 0.5, 0.7, 0.9 begin
-    the shades after blank.
+    Columns are numbered, and their names are listed below. The five shades after blank begin at
+    0.1, 0.3, 0.5, 0.7 and 0.9.
     """
     if len(rows) != len(weights) or any(len(line) != len(columns) for line in weights):
         raise ValueError(f"{len(rows)=} x {len(columns)=} do not fit the weights")
@@ -38,7 +38,7 @@ def _shade(value: float) -> str:
 
 
 def _width(text: str) -> int:
-    """Terminal cells: wide characters take two, combining marks none."""
+    """Return the number of terminal cells: wide characters take two, combining characters none."""
     wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
-    marks = sum(unicodedata.combining(c) > 0 or c in "\u200d\ufe0f" for c in text)
-    return len(text) + wide - marks
+    combining = sum(unicodedata.combining(c) > 0 or c in "\u200d\ufe0f" for c in text)
+    return len(text) + wide - combining

@@ -1,4 +1,4 @@
-"""Steps of a walk as tables of a readable size, and the code that did them."""
+"""Tables of a readable size for the steps of a walkthrough, and the source line of each step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headway.shapes import Tensor
 
 @dataclass(frozen=True)
 class Axis:
-    """The names along an edge of a table, and the one that must be seen."""
+    """The names along an axis of a table, and the index that must be shown."""
 
     names: Sequence[str] = ()
     keep: int = 0
@@ -22,13 +22,13 @@ class Axis:
 
 @dataclass(frozen=True)
 class Tables:
-    """Cuts tables to at most so many rows and columns."""
+    """Cuts tables to a maximum number of rows and columns."""
 
     rows: int = 12
     columns: int = 16
 
     def table(self, name: str, values: Tensor, rows: Axis, columns: Axis) -> Numbers:
-        """A matrix, or a vector as one row, around what must be seen of it."""
+        """Return a matrix (or a vector as one row), cut around the indices that must be shown."""
         matrix = values.detach().float().cpu()
         matrix = matrix[None] if matrix.ndim == 1 else matrix
         down = _window(matrix.shape[0], self.rows, rows.keep)
@@ -43,7 +43,7 @@ class Tables:
 
 
 def _window(size: int, room: int, keep: int) -> slice:
-    """`room` neighbours, the first ones if what must be seen is among them, else up to it."""
+    """Return `room` consecutive indices: the first ones if `keep` is among them, else up to it."""
     end = max(room, keep + 1)
     return slice(max(0, min(size, end) - room), min(size, end))
 
@@ -55,8 +55,8 @@ def _names(axis: Axis, size: int, window: slice) -> list[str]:
 
 
 def source_of(function: Callable[..., Any]) -> str:
-    """Where a function's definition begins: "src/headway/...py:LINE", and "PACKAGE/...py:LINE" of a
-    function of another package, such as the bundle of a task from elsewhere."""
+    """Return file and line of a function: "src/headway/...py:LINE", or "PACKAGE/...py:LINE" for a
+    function of another package, for example of a task that is installed separately."""
     plain = inspect.unwrap(function)
     file = inspect.getsourcefile(plain)
     assert file is not None
@@ -70,7 +70,7 @@ def source_of(function: Callable[..., Any]) -> str:
 def step(
     title: str, text: str, equation: str, function: Callable[..., Any], *arrays: Numbers
 ) -> Step:
-    """A step that `function` does."""
+    """Return a step that `function` computes."""
     return Step(
         title=title, text=text, equation=equation, source=source_of(function), arrays=arrays
     )

@@ -1,4 +1,4 @@
-"""The most probable predictions at each position, from what a forward pass returned."""
+"""The most probable predictions at each position, from the output of a forward pass."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from headway.shapes import Tensor
 
 
 def top_guesses(readout: Readout | None, output: Tensor, top: int) -> list[Guess]:
-    """The `top` most probable classes or tokens at each position, p = softmax(logits).
+    """Return the `top` most probable classes or tokens at each position, p = softmax(logits).
 
-    output: what the model returned. Empty for a model that gives vectors or a single number.
+    output: what the model returned. The list is empty for a model that returns vectors or a single
+    number.
     """
     if readout is None:
         return []

@@ -1,4 +1,4 @@
-"""What modules were given and gave, in one run: the walk's numbers are these and no others."""
+"""Recording of the inputs and outputs of all modules in one forward pass, for the walkthrough."""
 
 from __future__ import annotations
 
@@ -18,37 +18,44 @@ from headway.shapes import Tensor
 
 @dataclass
 class Trace:
-    """Calls of each module that was watched, in order."""
+    """The recorded calls (inputs, output) of each module, in order.
+
+    turned: queries or keys before and after a rotation by their positions.
+    """
 
     calls: dict[nn.Module, list[tuple[tuple[Any, ...], Tensor]]] = field(default_factory=dict)
     turned: list[tuple[Tensor, Tensor]] = field(default_factory=list)
 
     def given(self, module: nn.Module, call: int = 0) -> Any:
-        """The first thing that went in."""
+        """Return the first input."""
         return self.calls[module][call][0][0]
 
     def all_given(self, module: nn.Module, call: int = 0) -> tuple[Any, ...]:
-        """All that went in."""
+        """Return all inputs."""
         return self.calls[module][call][0]
 
     def gave(self, module: nn.Module, call: int = 0) -> Tensor:
-        """What came out."""
+        """Return the output."""
         return self.calls[module][call][1]
 
     def before_turning(self, x: Tensor) -> Tensor | None:
-        """Queries or keys as they were before positions turned them into x; None if none did."""
+        """Return the queries or keys that were rotated to x; None if x was not rotated."""
         return next((before for before, after in self.turned if after is x), None)
 
 
 def call_of(stack: Stack, layer: int) -> int:
-    """Which call of its block a layer is: layers may share one."""
+    """Return the number of the call of the block of a layer, as several layers may share one
+    block."""
     block = stack.blocks[layer]
-    return sum(other is block for other in list(stack.blocks)[:layer])
+    return sum(earlier is block for earlier in list(stack.blocks)[:layer])
 
 
 def watched_modules(model: nn.Module) -> list[nn.Module]:
-    """All that may be watched without changing a bit. Not the projections that are made in one
-    product (queries, keys and values; gate and expansion): a watched layer is computed alone."""
+    """Return the modules that can have hooks without any change of the result.
+
+    Left out are projections that are computed in one product (queries, keys and values; gate and
+    expansion), because a layer with a hook is computed separately.
+    """
     joined = {"query", "key", "value", "gate", "expand"}
     return [
         module
@@ -59,8 +66,8 @@ def watched_modules(model: nn.Module) -> list[nn.Module]:
 
 @contextmanager
 def tracing(model: nn.Module) -> Iterator[Trace]:
-    """Keep what goes into and comes out of every module of a run inside the `with` block, and what
-    positions do to queries and keys."""
+    """Record inputs and outputs of every module inside the `with` block, and queries and keys
+    before and after rotation by their positions."""
     trace = Trace()
 
     def keep(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
@@ -80,13 +87,13 @@ def tracing(model: nn.Module) -> Iterator[Trace]:
 def _turning(positions: AttentionPositions, trace: Trace) -> Iterator[None]:
     rotate: Callable[..., Tensor] = positions.rotate
 
-    def watched(x: Tensor, where: Tensor) -> Tensor:
-        turned = rotate(x, where)
-        if turned is not x:
-            trace.turned.append((x, turned))
-        return turned
+    def recorded(x: Tensor, where: Tensor) -> Tensor:
+        rotated = rotate(x, where)
+        if rotated is not x:
+            trace.turned.append((x, rotated))
+        return rotated
 
-    positions.__dict__["rotate"] = watched
+    positions.__dict__["rotate"] = recorded
     try:
         yield
     finally:
@@ -94,7 +101,7 @@ def _turning(positions: AttentionPositions, trace: Trace) -> Iterator[None]:
 
 
 def attention_in(block: nn.Module, part: str) -> tuple[MultiHeadAttention, nn.Module]:
-    """The attention of a block that is walked through, and the residual around it."""
+    """Return the attention module of a block, and the residual connection around it."""
     if part == "cross":
         assert isinstance(block, DecoderBlock)
         return block.cross, _module(block.around_cross)
@@ -109,14 +116,14 @@ def _module(residual: Any) -> nn.Module:
 
 @torch.no_grad()
 def traced(model: nn.Module, run: Callable[[], Tensor]) -> tuple[Trace, Tensor]:
-    """One run, watched, and what it gave."""
+    """Run a forward pass; return the recorded calls and the output."""
     with tracing(model) as trace:
-        given = run()
-    return trace, given
+        output = run()
+    return trace, output
 
 
 def stream_of(trace: Trace, stack: Stack) -> list[Tensor]:
-    """What enters the first block, and what each layer made of it."""
+    """Return the residual stream: the input of the first block, and the output of each layer."""
     layers: Sequence[nn.Module] = list(stack.blocks)
-    made = [trace.gave(block, call_of(stack, i)) for i, block in enumerate(layers)]
-    return [trace.given(stack), *made]
+    outputs = [trace.gave(block, call_of(stack, i)) for i, block in enumerate(layers)]
+    return [trace.given(stack), *outputs]

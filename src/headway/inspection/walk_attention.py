@@ -1,4 +1,4 @@
-"""The steps of a walk through one head: norm, queries and keys, scores, mask, softmax, sum."""
+"""The steps of a walkthrough of one head: norm, queries and keys, scores, mask, softmax, sum."""
 
 from __future__ import annotations
 
@@ -29,8 +29,11 @@ from headway.transforms.fast import plain_class
 
 @dataclass(frozen=True, kw_only=True)
 class Around:
-    """Where a head stands. call: which call of its modules. queries, keys: the tokens, and those
-    that must be seen."""
+    """The head of a walkthrough and its surroundings.
+
+    call: number of the call of its modules, if layers share them. queries, keys: the tokens, and
+    the index of the one that must be shown.
+    """
 
     attention: MultiHeadAttention
     residual: nn.Module
@@ -42,7 +45,10 @@ class Around:
 
 @dataclass(frozen=True)
 class _Inside:
-    """What went into the kernel of one head, and its context; all of one row."""
+    """Inputs of the kernel for one head, and its output (context), for one sequence.
+
+    before: queries and keys before rotation by their positions, None if they are not rotated.
+    """
 
     q: Tensor
     k: Tensor
@@ -54,7 +60,7 @@ class _Inside:
 
 
 def attention_steps(trace: Trace, at: Around, tables: Tables) -> list[Step]:
-    """From what enters the sublayer to what leaves it, in the order of this model."""
+    """Return the steps from the input of an attention sublayer to its output."""
     inside = _inside(trace, at)
     with torch.no_grad():
         steps = norm_step(trace, at.residual, at.call, at.queries, tables)
@@ -70,10 +76,10 @@ def _inside(trace: Trace, at: Around) -> _Inside:
     q, k, v, mask, *rest = trace.all_given(kernel, at.call)
     bias = rest[0] if rest else None
     turned = trace.before_turning(q), trace.before_turning(k)
-    if turned[1] is None and turned[0] is not None:  # keys that were copied for the heads since
+    if turned[1] is None and turned[0] is not None:  # keys of groups, copied for their heads
         shared = [after for _, after in trace.turned if after.shape[1] != heads]
-        near = [each for each in shared if torch.equal(spread(each, heads), k)]
-        turned = turned[0], trace.before_turning(near[0]) if near else None
+        matching = [keys for keys in shared if torch.equal(spread(keys, heads), k)]
+        turned = turned[0], trace.before_turning(matching[0]) if matching else None
     before = tuple(None if x is None else spread(x, heads)[0, at.head] for x in turned)
     if bias is not None:
         bias = bias.expand(q.shape[0], heads, *bias.shape[2:])[0, at.head]
@@ -89,14 +95,15 @@ def _inside(trace: Trace, at: Around) -> _Inside:
 
 
 def norm_step(trace: Trace, residual: Any, call: int, rows: Axis, tables: Tables) -> list[Step]:
-    """The norm before a sublayer; none where it stands after the sum."""
+    """Return the step of the norm before a sublayer; none in a post-norm model."""
     if isinstance(residual, PostNorm):
         return []
     norm = residual.norm
     return [
         step(
             "Norm before the sublayer",
-            "Each token's numbers are brought to one size, so that no layer must cope with any.",
+            "The vector of each token is normalised, which keeps the inputs of all layers on one "
+            "scale (pre-norm).",
             _equation_of(norm),
             type(norm).forward,
             tables.table("x", trace.given(norm, call)[0], rows, Axis()),
@@ -106,7 +113,7 @@ def norm_step(trace: Trace, residual: Any, call: int, rows: Axis, tables: Tables
 
 
 def residual_step(trace: Trace, residual: Any, call: int, rows: Axis, tables: Tables) -> list[Step]:
-    """What came in plus what was found; and the norm after it, where it stands there."""
+    """Return the step of the residual sum, and in a post-norm model the step of its norm."""
     x, change = trace.given(residual, call)[0], trace.gave(residual.dropout, call)[0]
     post = isinstance(residual, PostNorm)
     total = trace.given(residual.norm, call)[0] if post else trace.gave(residual, call)[0]
@@ -114,8 +121,8 @@ def residual_step(trace: Trace, residual: Any, call: int, rows: Axis, tables: Ta
     steps = [
         step(
             "Residual",
-            "What was found is added to what came in, which so passes every layer untouched"
-            + (", each number by a gain of its own." if gained else "."),
+            "The output of the sublayer is added to its input"
+            + (", with a learned gain for each dimension." if gained else "."),
             "x ← x + g ⊙ sublayer" if gained else "x ← x + sublayer",
             type(residual).forward,
             tables.table("x", x, rows, Axis()),
@@ -128,7 +135,8 @@ def residual_step(trace: Trace, residual: Any, call: int, rows: Axis, tables: Ta
         steps.append(
             step(
                 "Norm after the sum",
-                "Each token's numbers are brought to one size, as in the paper of 2017.",
+                "The vector of each token is normalised after the sum (post-norm, as in the "
+                "original Transformer).",
                 _equation_of(norm),
                 type(norm).forward,
                 tables.table("x", total, rows, Axis()),
@@ -152,13 +160,13 @@ def _projections(trace: Trace, at: Around, inside: _Inside, tables: Tables) -> l
     if isinstance(attention, GroupedQueryAttention):
         make = GroupedQueryAttention.split_queries
         heads = attention.key.out_features // attention.head_dim
-        own = at.head * heads // attention.num_heads
-        shared = f" Keys and values are those of head {own + 1} of {heads}, which heads share."
+        group = at.head * heads // attention.num_heads
+        shared = f" Keys and values are those of group {group + 1} of {heads}, shared by its heads."
     steps = [
         step(
             "Queries, keys, values",
-            f"Head {at.head + 1} makes three vectors of width {inside.q.shape[-1]} of each token: "
-            f"what it looks for, what it offers, and what is passed on.{shared}",
+            f"Head {at.head + 1} projects each token to a query, a key and a value; queries and "
+            f"keys have width {inside.q.shape[-1]}.{shared}",
             "q = x W_Q + b_Q   k = y W_K + b_K   v = y W_V + b_V",
             make,
             tables.table("q", inside.q if before_q is None else before_q, at.queries, dims),
@@ -169,20 +177,20 @@ def _projections(trace: Trace, at: Around, inside: _Inside, tables: Tables) -> l
     if before_q is not None and attention.positions is not None:
         steps.append(
             step(
-                "Rotation by the place",
-                "Pairs of numbers are turned by an angle that grows with the place, so that a "
-                "product of q and k knows how far apart the two stand.",
+                "Rotary positions",
+                "Pairs of dimensions are rotated by an angle that grows with the position, so that "
+                "q · k depends on the distance of the two tokens.",
                 "q_t ← R(t) q_t   k_s ← R(s) k_s",
                 type(attention.positions).rotate,
-                tables.table("q turned", inside.q, at.queries, dims),
-                tables.table("k turned", inside.k, at.keys, dims),
+                tables.table("q rotated", inside.q, at.queries, dims),
+                tables.table("k rotated", inside.k, at.keys, dims),
             )
         )
     return steps
 
 
 def _scores(at: Around, inside: _Inside, tables: Tables) -> list[Step]:
-    """From products to weights, by what the kernel says they are."""
+    """Return the steps from dot products to attention weights."""
     kernel = at.attention.kernel
     scale = product_scale(kernel, inside.q)
     steps = []
@@ -192,7 +200,8 @@ def _scores(at: Around, inside: _Inside, tables: Tables) -> list[Step]:
             steps.append(
                 step(
                     "Scores",
-                    "The product of a query and a key is large where they point one way.",
+                    "The dot product of a query and a key is large if they point in the same "
+                    "direction.",
                     "s = q · k",
                     plain_class(kernel).scores,
                     tables.table("q · k", scores / scale, at.queries, at.keys),
@@ -201,10 +210,10 @@ def _scores(at: Around, inside: _Inside, tables: Tables) -> list[Step]:
         steps.append(
             step(
                 "Scores" if not steps else "Scale",
-                "The kernel's score of every pair."
+                "The score of every pair of query and key."
                 if not steps
-                else f"Products of {inside.q.shape[-1]} numbers have that variance; divided by its "
-                "root, the softmax does not saturate.",
+                else f"The variance of a dot product grows with its width {inside.q.shape[-1]}; "
+                "scores are divided by its root so that the softmax does not saturate.",
                 "s = q · k / √K" if steps else ("s = q · k" if scale else "s = score(q, k)"),
                 plain_class(kernel).scores,
                 tables.table("s", scores, at.queries, at.keys),
@@ -214,13 +223,17 @@ def _scores(at: Around, inside: _Inside, tables: Tables) -> list[Step]:
     weights = _weights_of(at, inside)
     row = weights[at.queries.keep]
     best = int(row.argmax())
-    looks = f"{at.queries.names[at.queries.keep]!r} takes most from {at.keys.names[best]!r}"
+    largest = f"{at.queries.names[at.queries.keep]!r} attends most to {at.keys.names[best]!r}"
     shares = isinstance(kernel, SoftmaxKernel)
     steps.append(
         step(
             "Softmax" if shares else "Weights",
-            ("Scores become shares of 1. " if shares else "This kernel has no softmax. ")
-            + f"{looks}: {float(row[best]):.3f}.",
+            (
+                "The scores of each query become weights that sum to 1; "
+                if shares
+                else "This score has no softmax; "
+            )
+            + f"{largest}: {float(row[best]):.3f}.",
             "a = exp(s) / Σ exp(s)" if shares else "a = score(q, k)",
             masked_softmax if shares else plain_class(kernel).weights,
             tables.table("a", weights, at.queries, at.keys),
@@ -230,23 +243,23 @@ def _scores(at: Around, inside: _Inside, tables: Tables) -> list[Step]:
 
 
 def _scores_of(at: Around, inside: _Inside) -> Tensor:
-    """Those of this head, by the kernel's own `scores` of all heads."""
+    """Return the scores of this head, computed by the kernel."""
     kernel = at.attention.kernel
     assert isinstance(kernel, SoftmaxKernel)
-    found: Tensor = kernel.scores(*(_among(x, at) for x in (inside.q, inside.k)))[0, at.head]
-    return found
+    scores: Tensor = kernel.scores(*(_among(x, at) for x in (inside.q, inside.k)))[0, at.head]
+    return scores
 
 
 def _weights_of(at: Around, inside: _Inside) -> Tensor:
     kernel: Kernel = at.attention.kernel
     bias = None if inside.bias is None else _among(inside.bias, at)
     q, k = (_among(x, at) for x in (inside.q, inside.k))
-    found: Tensor = kernel.weights(q, k, inside.mask, bias)[0, at.head]
-    return found
+    weights: Tensor = kernel.weights(q, k, inside.mask, bias)[0, at.head]
+    return weights
 
 
 def _among(x: Tensor, at: Around) -> Tensor:
-    """One head's matrix at its place among all heads: kernels have parameters of each."""
+    """Expand the matrix of one head to all heads, because kernels have parameters for each head."""
     return x.expand(1, at.attention.num_heads, *x.shape)
 
 
@@ -255,9 +268,8 @@ def _bias_and_mask(at: Around, inside: _Inside, tables: Tables) -> list[Step]:
     if inside.bias is not None and at.attention.positions is not None:
         steps.append(
             step(
-                "Bias by the distance",
-                "A number for each distance is added to the scores: that is how this model knows "
-                "order.",
+                "Position bias",
+                "A bias that depends on the distance of query and key is added to the scores.",
                 "s ← s + b(t − s)",
                 type(at.attention.positions).bias,
                 tables.table("bias", inside.bias, at.queries, at.keys),
@@ -273,8 +285,9 @@ def _bias_and_mask(at: Around, inside: _Inside, tables: Tables) -> list[Step]:
     steps.append(
         step(
             "Mask",
-            "1 where a token may look, 0 where it may not: the score there counts as −∞. "
-            f"{hidden} of {len(inside.k)} are hidden from {at.queries.names[at.queries.keep]!r}.",
+            "1 where a query may attend to a key, 0 where it may not: masked scores are set to −∞. "
+            f"For {at.queries.names[at.queries.keep]!r}, {hidden} of {len(inside.k)} keys are "
+            "masked.",
             "s ← s where allowed, −∞ elsewhere",
             Mask.dense,
             tables.table("allowed", allowed, at.queries, at.keys),
@@ -285,27 +298,28 @@ def _bias_and_mask(at: Around, inside: _Inside, tables: Tables) -> list[Step]:
 
 def _sums(trace: Trace, at: Around, inside: _Inside, tables: Tables) -> list[Step]:
     kernel, output = at.attention.kernel, at.attention.output
-    together = trace.given(output, at.call)[0]
+    merged = trace.given(output, at.call)[0]
     width = inside.v.shape[-1]
     heads = Axis(
-        [f"h{i // width}.{i % width}" for i in range(together.shape[-1])],
+        [f"h{i // width}.{i % width}" for i in range(merged.shape[-1])],
         (at.head + 1) * width - 1,
     )
     return [
         step(
             "Weighted sum",
-            "The values are summed by the weights: what this head found for each token.",
+            "The output of the head for each query is the sum of the values, weighted by "
+            "attention.",
             "c_t = Σ_s a_ts v_s",
             plain_class(kernel).forward,
             tables.table("context", inside.context, at.queries, Axis()),
         ),
         step(
-            "All heads together",
-            f"The contexts of {at.attention.num_heads} heads stand side by side, and one matrix "
-            "mixes them back to the model's width.",
+            "Output projection",
+            f"The outputs of {at.attention.num_heads} heads are concatenated, and one matrix "
+            "projects them to the model dimension.",
             "out = [c¹ … cᴴ] W_O + b_O",
             MultiHeadAttention.forward,
-            tables.table("heads", together, at.queries, heads),
+            tables.table("heads", merged, at.queries, heads),
             tables.table("out", trace.gave(output, at.call)[0], at.queries, Axis()),
         ),
     ]

@@ -1,4 +1,4 @@
-"""The first steps of a walk: how words, or a picture, become vectors that know their places."""
+"""The first steps of a walkthrough: tokens or patches become embeddings with positions."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from headway.inspection.tables import Axis, Tables, step
 from headway.inspection.tracing import Trace
 
 
-def input_steps(probe: Probe, trace: Trace, side: str, place: int, tables: Tables) -> list[Step]:
-    """What enters the first block of the stack that reads this side."""
+def input_steps(probe: Probe, trace: Trace, side: str, position: int, tables: Tables) -> list[Step]:
+    """Return the steps that compute the input of the first block of the stack of this side."""
     reading = probe.reading
     module = reading.model.get_submodule(reading.embeddings[side])
-    rows = Axis(reading.pieces[side], place)
+    rows = Axis(reading.pieces[side], position)
     if isinstance(module, ImageEmbedding):
-        return _picture(trace, module, rows, tables)
+        return _image(trace, module, rows, tables)
     steps = [_ids(probe, side, rows, tables)]
     if isinstance(module, SegmentEmbeddings):
         steps += _words(trace, module.words, rows, tables)
@@ -39,8 +39,8 @@ def _ids(probe: Probe, side: str, rows: Axis, tables: Tables) -> Step:
     ids = torch.tensor(probe.reading.ids[side], dtype=torch.float)
     return step(
         "Tokens",
-        f"The text is cut into {len(ids)} pieces, and each has a number. "
-        f"{rows.names[rows.keep]!r} is followed from here on.",
+        f"The text is split into {len(ids)} tokens, and each has an id. "
+        f"The following steps show the token {rows.names[rows.keep]!r}.",
         "text → ids",
         type(probe.tokenizers[side]).encode,
         tables.table("ids", ids[:, None], rows, Axis(["id"])),
@@ -54,10 +54,10 @@ def _words(trace: Trace, module: Embeddings, rows: Axis, tables: Tables) -> list
     steps = [
         step(
             "Embedding",
-            f"The number picks a row of the embedding matrix{by}: what the piece means.",
+            f"The id selects a row of the embedding matrix{by}.",
             "x = E[id]" if not by else "x = E[id] · √D",
             Embeddings.forward,
-            tables.table("word", words, rows, Axis()),
+            tables.table("embedding", words, rows, Axis()),
         )
     ]
     if isinstance(positions, NoPositions):
@@ -66,16 +66,16 @@ def _words(trace: Trace, module: Embeddings, rows: Axis, tables: Tables) -> list
     arrays = [tables.table("x", placed, rows, dims)]
     if isinstance(positions, Added):
         where = trace.gave(positions.table)[0]
-        arrays.insert(0, tables.table("place", where, rows, dims))
+        arrays.insert(0, tables.table("position", where, rows, dims))
     table = type(positions.table).forward
-    beside = isinstance(positions, Concatenated)
+    concatenated = isinstance(positions, Concatenated)
     return [
         *steps,
         step(
             "Position",
-            "Attention knows no order: a vector for the place "
-            + ("stands beside the word's." if beside else "is added to the word's."),
-            "x = [E[id], P[t]]" if beside else "x = E[id] + P[t]",
+            "Attention ignores the order of tokens, so that a vector of the position is "
+            + ("concatenated to the embedding." if concatenated else "added to the embedding."),
+            "x = [E[id], P[t]]" if concatenated else "x = E[id] + P[t]",
             table,
             *arrays,
         ),
@@ -86,9 +86,9 @@ def _segments(trace: Trace, module: SegmentEmbeddings, rows: Axis, tables: Table
     norm: Any = module.norm
     return [
         step(
-            "Text and norm",
-            "A vector that says of which text the token is comes on top, where the model has one; "
-            "then the numbers are brought to one size.",
+            "Segment and norm",
+            "A vector of the segment (first or second text) is added if the model has one, and "
+            "the sum is normalised.",
             "x = norm(E[id] + P[t] + S[text])",
             SegmentEmbeddings.forward,
             tables.table("sum", trace.given(norm)[0], rows, Axis()),
@@ -97,7 +97,7 @@ def _segments(trace: Trace, module: SegmentEmbeddings, rows: Axis, tables: Table
     ]
 
 
-def _picture(trace: Trace, module: ImageEmbedding, rows: Axis, tables: Tables) -> list[Step]:
+def _image(trace: Trace, module: ImageEmbedding, rows: Axis, tables: Tables) -> list[Step]:
     beside = module.beside
     patches = Axis(rows.names[beside:], max(0, rows.keep - beside))
     positions: Any = module.positions
@@ -105,26 +105,26 @@ def _picture(trace: Trace, module: ImageEmbedding, rows: Axis, tables: Tables) -
     return [
         step(
             "Patches",
-            f"The picture is cut into {len(patches.names)} patches of {module.patches.height} x "
-            f"{module.patches.width} pixels, each a row of {inputs.shape[-1]} numbers.",
-            "picture → patches",
+            f"The image is split into {len(patches.names)} patches of {module.patches.height} x "
+            f"{module.patches.width} pixels, each a vector of {inputs.shape[-1]} numbers.",
+            "image → patches",
             type(module.patches).forward,
             tables.table("patches", inputs, patches, Axis()),
         ),
         step(
             "Embedding",
-            "One matrix makes a vector of each patch.",
+            "A linear projection maps each patch to an embedding.",
             "x_p = patch_p W + b",
             type(module.patches).forward,
             tables.table("x", trace.gave(module.patches)[0], patches, Axis()),
         ),
         step(
             "Position",
-            "A vector for row and column is added"
-            + (f", and {', '.join(rows.names[:beside])} are put before them." if beside else "."),
+            "A vector of the position (row and column) is added"
+            + (f", and {', '.join(rows.names[:beside])} are prepended." if beside else "."),
             "x = [c + P[c], x₁ + P[1], …]" if beside else "x = x_p + P[p]",
             type(positions).forward,
-            tables.table("placed", trace.gave(positions)[0], patches, Axis()),
+            tables.table("x + P", trace.gave(positions)[0], patches, Axis()),
             tables.table("x", trace.gave(module)[0], rows, Axis()),
         ),
     ]

@@ -1,4 +1,4 @@
-"""Watch a model of any kind read one input."""
+"""Inspection of one forward pass of any model: attention maps, predictions and analyses."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from headway.models.contracts import parameter_count
 from headway.shapes import Tensor
 
 ANALYSES = ("rollout", "value-weighted", "gradient x input", "lens", "beam")
-SLOW = ("importance",)  # one more run for each head
+SLOW = ("importance",)  # one more forward pass per head
 METRIC = "log-probability of the answer"
-MOST_ATTRIBUTED = 32  # places whose answers are followed back
+MOST_ATTRIBUTED = 32  # positions whose predictions are attributed
 
 
 def watch(
@@ -50,13 +50,17 @@ def watch(
     top: int = 10,
     label: str = "",
 ) -> Frame:
-    """Everything that is seen while a model reads one input (and writes, if it writes):
-    `Bundle.probe` says what may be given.
+    """Return the attention maps, predictions and analyses of one input.
 
-    layers: beginnings of names of attention layers ("decoder.blocks.3"); none: all. vectors: keep
-    queries, keys and norms of values. analyses: what else is computed, where the model allows it.
-    "importance", which is not by itself, runs once more for each head. top: guesses kept of each
-    place. The model's outputs are those of an unwatched run.
+    given: the text or image. second, target, language, written: as for `Bundle.probe`. layers:
+    prefixes of the names of attention layers ("decoder.blocks.3"); if empty, all. vectors: whether
+    queries, keys and norms of values are stored. analyses: what is computed in addition, if the
+    model allows it; "importance", not in the default, needs one more forward pass per head. top:
+    the number of predictions per position. label: name of the frame; if empty, the kind of the
+    model.
+
+    The outputs of the model are those of a normal forward pass. Raises UsageError for an unknown
+    analysis or layer, and for a model without attention.
     """
     unknown = set(analyses) - {*ANALYSES, *SLOW}
     if unknown:
@@ -66,7 +70,7 @@ def watch(
         )
     if not attention_layers(bundle.model):
         raise UsageError(
-            "this model has no attention to look at", hint="one with any attention but none"
+            "this model has no attention layers to inspect", hint="use a model with attention"
         )
     searches = isinstance(bundle, BeamSearching) and target is None
     if "beam" not in analyses or not searches:
@@ -90,17 +94,17 @@ def look_at(
     top: int = 10,
     label: str = "",
 ) -> Frame:
-    """`watch`, of an input that was probed before."""
-    seen = _captured(probe, layers, vectors or "value-weighted" in analyses)
-    maps = _maps(probe, seen)
-    guesses = top_guesses(probe.readout, seen.given, top)
+    """Return what `watch` returns, for an input that was probed before."""
+    captured = _captured(probe, layers, vectors or "value-weighted" in analyses)
+    maps = _maps(probe, captured)
+    guesses = top_guesses(probe.readout, captured.output, top)
     lens = None
     if "lens" in analyses and guesses and unembedding_of(probe) is not None:
         lens = logit_lens(probe, min(top, 5))
     important = "importance" in analyses and probe.readout is not None
     return Frame(
         metric=METRIC if important else "",
-        importance=importance_of(probe, seen.given) if important else {},
+        importance=importance_of(probe, captured.output) if important else {},
         label=label or probe.kind,
         model=facts_of(probe),
         sides={name: _side(probe, name) for name in probe.reading.pieces},
@@ -109,29 +113,32 @@ def look_at(
         guesses=guesses,
         guesses_side=probe.readout.side if probe.readout is not None else "",
         lens=lens,
-        attributions=attributions_of(probe, seen.given) if "gradient x input" in analyses else (),
+        attributions=attributions_of(probe, captured.output)
+        if "gradient x input" in analyses
+        else (),
     )
 
 
 def facts_of(probe: Probe) -> dict[str, int | str]:
-    """What is shown of a model: kind; layers, heads and width, of each part where these differ;
-    parameters."""
+    """Return the properties of a model that are shown: kind, layers, heads, width (for each part if
+    they differ) and number of parameters."""
     model: Any = probe.reading.model
     counts, names = heads_of(model), layers_of(model)
     widths = {
-        part: int(model.get_submodule(own[0]).output.out_features) for part, own in names.items()
+        part: int(model.get_submodule(layers[0]).output.out_features)
+        for part, layers in names.items()
     }
     return {
         "kind": probe.kind,
-        "layers": _told({part: len(heads) for part, heads in counts.items()}),
-        "heads": _told({part: max(heads) for part, heads in counts.items()}),
-        "width": _told(widths),
+        "layers": _one_or_all({part: len(heads) for part, heads in counts.items()}),
+        "heads": _one_or_all({part: max(heads) for part, heads in counts.items()}),
+        "width": _one_or_all(widths),
         "parameters": parameter_count(model),
     }
 
 
-def _told(of: Mapping[str, int]) -> int | str:
-    """One number where the parts agree."""
+def _one_or_all(of: Mapping[str, int]) -> int | str:
+    """Return one number if all parts have the same, otherwise a number for each part."""
     if len(set(of.values())) == 1:
         return next(iter(of.values()))
     return ", ".join(f"{part} {count}" for part, count in of.items())
@@ -139,9 +146,9 @@ def _told(of: Mapping[str, int]) -> int | str:
 
 @dataclass(frozen=True)
 class _Captured:
-    """What one run left: its answer, weights and, where they were asked for, what made them."""
+    """Recording of one forward pass: output, attention weights, and on request queries and keys."""
 
-    given: Tensor
+    output: Tensor
     weights: AttentionMaps
     inputs: dict[str, list[Seen]]
 
@@ -152,21 +159,21 @@ def _captured(probe: Probe, layers: Sequence[str], inputs: bool) -> _Captured:
     with record_attention(model, layers) as weights:
         if not inputs:
             return _Captured(probe.reading.run(), weights, {})
-        with record_inputs(model, layers) as seen:
-            return _Captured(probe.reading.run(), weights, seen)
+        with record_inputs(model, layers) as recorded:
+            return _Captured(probe.reading.run(), weights, recorded)
 
 
-def _maps(probe: Probe, seen: _Captured) -> list[Maps]:
-    """One for each part of the model, in its order."""
+def _maps(probe: Probe, captured: _Captured) -> list[Maps]:
+    """Return the maps of each part of the model, in its order."""
     parts: dict[str, list[str]] = {}
-    for name in seen.weights:
+    for name in captured.weights:
         parts.setdefault(part_of(name), []).append(name)
     kernels = attention_layers(probe.reading.model)
-    found = []
+    maps_of_parts = []
     for part, names in parts.items():
         queries, keys = probe.reading.axes[part]
-        # a layer that is called once a step (an RNN decoder's) gives its rows one by one
-        weights = [torch.cat(seen.weights[name], dim=2)[0].float() for name in names]
+        # a layer that is called once per step (in an RNN decoder) returns one row per call
+        weights = [torch.cat(captured.weights[name], dim=2)[0].float() for name in names]
         normalised = all(kernels[name].normalised for name in names)
         maps = Maps(
             name=part,
@@ -178,20 +185,20 @@ def _maps(probe: Probe, seen: _Captured) -> list[Maps]:
             normalised=normalised,
             kinds=[
                 head_kinds(
-                    own,
+                    layer_weights,
                     probe.reading.pieces[keys],
                     own=queries == keys,
                     causal=part == "decoder",
                     window=_window(kernels[name]),
                 )
-                for name, own in zip(names, weights, strict=True)
+                for name, layer_weights in zip(names, weights, strict=True)
             ]
             if normalised
             else (),
-            vectors=[_vectors(seen.inputs[name]) for name in names] if seen.inputs else (),
+            vectors=[_vectors(captured.inputs[name]) for name in names] if captured.inputs else (),
         )
-        found.append(maps)
-    return found
+        maps_of_parts.append(maps)
+    return maps_of_parts
 
 
 def _window(kernel: Kernel) -> int | None:
@@ -199,10 +206,10 @@ def _window(kernel: Kernel) -> int | None:
 
 
 def _vectors(calls: Sequence[Seen]) -> Vectors:
-    """Calls one after the other ask the same keys."""
+    """Join the queries of several calls, which have the same keys."""
     last = calls[-1]
     return Vectors(
-        q=torch.cat([seen.q for seen in calls], dim=2)[0].float().cpu(),
+        q=torch.cat([call.q for call in calls], dim=2)[0].float().cpu(),
         k=last.k[0].float().cpu(),
         norms=last.norms[0].float().cpu(),
         scale=last.scale,
@@ -215,47 +222,49 @@ def _with_derived(
     vectors: bool,
     layers: Mapping[str, Sequence[str]],
 ) -> Sequence[Maps]:
-    """The maps and what is computed from them; a rollout only where every layer was kept."""
-    found = [each if vectors else replace(each, vectors=()) for each in maps]
+    """Return the maps and the measures computed from them; rollout needs the maps of all layers."""
+    derived = [attention if vectors else replace(attention, vectors=()) for attention in maps]
     if "rollout" in analyses:
-        found += [
-            rolled(each)
-            for each in maps
-            if each.queries == each.keys and each.normalised and each.layers == layers[each.name]
+        derived += [
+            rolled(attention)
+            for attention in maps
+            if attention.queries == attention.keys
+            and attention.normalised
+            and attention.layers == layers[attention.name]
         ]
     if "value-weighted" in analyses:
-        found += [weighted(each) for each in maps]
-    return found
+        derived += [weighted(attention) for attention in maps]
+    return derived
 
 
 def _side(probe: Probe, name: str) -> Side:
     reading = probe.reading
-    words, picture = reading.words.get(name, ()), probe.images.get(name)
-    if picture is None:
+    words, image = reading.words.get(name, ()), probe.images.get(name)
+    if image is None:
         return Side(tokens=reading.pieces[name], words=words)
     return Side(
         tokens=reading.pieces[name],
         words=words,
-        picture=picture.pixels,
-        grid=picture.grid,
-        reach=picture.reach,
-        beside=picture.beside,
+        picture=image.pixels,
+        grid=image.grid,
+        reach=image.reach,
+        beside=image.beside,
     )
 
 
-def attributions_of(probe: Probe, given: Tensor) -> list[Attribution]:
-    """gradient x input for the likeliest answer at each place, the last 32 at most: its logit is
-    followed back to all that was read. given: what the reading gave."""
+def attributions_of(probe: Probe, output: Tensor) -> list[Attribution]:
+    """Return gradient x input for the logit of the most probable prediction at each position, for
+    at most the last 32 positions. output: the output of the forward pass."""
     readout = probe.readout
     if readout is None:
         return []
-    found = []
-    best = readout.logits(given).argmax(-1).tolist()
+    attributions = []
+    best = readout.logits(output).argmax(-1).tolist()
     for row in range(len(best))[-MOST_ATTRIBUTED:]:
         column = best[row]
         scores = gradient_x_input(probe.reading, _one_of(readout, row, column))
         (name,) = readout.names([column])
-        found += [
+        attributions += [
             Attribution(
                 measure="gradient x input",
                 side=side,
@@ -265,22 +274,23 @@ def attributions_of(probe: Probe, given: Tensor) -> list[Attribution]:
             )
             for side, values in scores.items()
         ]
-    return found
+    return attributions
 
 
 def _one_of(readout: Readout, row: int, column: int) -> Callable[[Tensor], Tensor]:
-    """One logit of what a reading gives."""
-    return lambda given: readout.logits(given)[row, column]
+    """Return a function from the output of the forward pass to one logit."""
+    return lambda output: readout.logits(output)[row, column]
 
 
 @torch.no_grad()
-def importance_of(probe: Probe, given: Tensor) -> dict[str, list[list[float]]]:
-    """Of each head how far the log-probability of the likeliest answers (mean over places; of a
-    number, the number) falls when it is off: `head_importance`. given: what the reading gave."""
+def importance_of(probe: Probe, output: Tensor) -> dict[str, list[list[float]]]:
+    """Return the importance of each head (`head_importance`) for the mean log-probability of the
+    most probable predictions, or for the number that a regression model predicts. output: the
+    output of the forward pass."""
     readout, reading = probe.readout, probe.reading
     if readout is None or not len(readout.positions):
         return {}
-    best = readout.logits(given).argmax(-1, keepdim=True)
+    best = readout.logits(output).argmax(-1, keepdim=True)
 
     def metric() -> float:
         rows = readout.logits(reading.run()).float()

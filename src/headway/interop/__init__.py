@@ -1,7 +1,9 @@
-"""Models of the world outside: their names and tensors <-> ours. Nothing of theirs is ever run.
+"""Conversion between Headway models and the files of other libraries. No code of a file is run.
 
-`read(folder)` and `write(model, folder)` for Hugging Face folders (config.json, safetensors);
-`export(model, tokenizer, folder)` writes both and looks whether it went well.
+`read(folder)` and `write(model, folder)` are for Hugging Face folders (config.json, safetensors);
+`export(model, tokenizer, folder)` writes model and tokenizer and verifies the result.
+
+In this package "theirs" are the names and tensors of the other library, "ours" those of Headway.
 """
 
 from headway.interop.encoder_tokenizers import read_marked

@@ -1,4 +1,4 @@
-"""ALBERT (`AlbertModel` and its heads): one block used for every layer, and narrow embeddings."""
+"""ALBERT (`AlbertModel` and its heads): all layers share one block; factorised embeddings."""
 
 from __future__ import annotations
 
@@ -42,22 +42,24 @@ _NAMES = Names(
 )
 
 
-def _settings(facts: Facts) -> dict[str, Any]:
-    facts.must_be("num_hidden_groups", 1)
-    facts.must_be("inner_group_num", 1)
+def _settings(hf_config: Facts) -> dict[str, Any]:
+    hf_config.must_be("num_hidden_groups", 1)
+    hf_config.must_be("inner_group_num", 1)
     settings = {
-        **encoders.settings(facts),
-        "activation": facts.choice("hidden_act", ACTIVATIONS, "gelu_new"),
-        "embedding_dim": facts.whole("embedding_size", 128),
+        **encoders.settings(hf_config),
+        "activation": hf_config.choice("hidden_act", ACTIVATIONS, "gelu_new"),
+        "embedding_dim": hf_config.whole("embedding_size", 128),
         "shared_layers": True,
-        "dropout": facts.number("hidden_dropout_prob", 0.0, high=1.0),
+        "dropout": hf_config.number("hidden_dropout_prob", 0.0, high=1.0),
     }
     if settings["embedding_dim"] == settings["model_dim"]:
-        raise facts.refusal("embedding_size", settings["model_dim"], "another than hidden_size")
+        raise hf_config.refusal(
+            "embedding_size", settings["model_dim"], "different from hidden_size"
+        )
     return settings
 
 
-def _facts(config: BertConfig) -> dict[str, Any]:
+def _to_hf_config(config: BertConfig) -> dict[str, Any]:
     return {
         **encoder_facts(config),
         "embedding_size": config.embedding_width,
@@ -69,12 +71,12 @@ def _facts(config: BertConfig) -> dict[str, Any]:
 def _lacks(config: BertConfig) -> list[str]:
     reasons = needs(config, {"first_place": (0,), "shared_layers": (True,)})
     if config.embedding_width == config.model_dim:
-        reasons.append(f"embedding_dim={config.embedding_dim} (must be another than model_dim)")
+        reasons.append(f"embedding_dim={config.embedding_dim} (must be different from model_dim)")
     if not config.token_types:
         reasons.append("token_types=0 (must be 1 or more)")
     return reasons
 
 
 FAMILY = encoder_family(
-    model_type="albert", names=_NAMES, settings=_settings, facts=_facts, lacks=_lacks
+    model_type="albert", names=_NAMES, settings=_settings, to_hf_config=_to_hf_config, lacks=_lacks
 )

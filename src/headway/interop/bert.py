@@ -20,7 +20,7 @@ INSIDE = {
     "output.dense": "feedforward.contract",
     "output.LayerNorm": "around_feedforward.norm",
 }
-"""A block's layers, which RoBERTa names alike."""
+"""The layers of a block, theirs -> ours; RoBERTa has the same names."""
 
 _NAMES = Names(
     stem="Bert",
@@ -48,15 +48,15 @@ _NAMES = Names(
 )
 
 
-def _settings(facts: Facts) -> dict[str, Any]:
-    activation = facts.choice("hidden_act", ACTIVATIONS, "gelu")
-    return {**encoders.settings(facts), "activation": activation}
+def _settings(hf_config: Facts) -> dict[str, Any]:
+    activation = hf_config.choice("hidden_act", ACTIVATIONS, "gelu")
+    return {**encoders.settings(hf_config), "activation": activation}
 
 
 def _lacks(config: BertConfig) -> list[str]:
-    own_width = (None, config.model_dim)
+    model_width = (None, config.model_dim)
     reasons = needs(
-        config, {"first_place": (0,), "embedding_dim": own_width, "shared_layers": (False,)}
+        config, {"first_place": (0,), "embedding_dim": model_width, "shared_layers": (False,)}
     )
     if not config.token_types:
         reasons.append("token_types=0 (must be 1 or more)")
@@ -64,5 +64,5 @@ def _lacks(config: BertConfig) -> list[str]:
 
 
 FAMILY = encoder_family(
-    model_type="bert", names=_NAMES, settings=_settings, facts=encoder_facts, lacks=_lacks
+    model_type="bert", names=_NAMES, settings=_settings, to_hf_config=encoder_facts, lacks=_lacks
 )

@@ -1,4 +1,4 @@
-"""Captioners (`VisionEncoderDecoderModel`): a ViT or DINOv2 under a GPT-2 with cross-attention."""
+"""Captioners (`VisionEncoderDecoderModel`): ViT or DINOv2, and a GPT-2 with cross-attention."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from headway.interop.hf_config import Facts
 from headway.interop.weight_names import Architecture, Family, Part
 from headway.models import CaptionerConfig, ViTConfig
 
-SEES, WRITES, BODY = "encoder.", "decoder.", "decoder.transformer."
-HEAD, WORDS = f"{WRITES}lm_head.weight", f"{BODY}wte.weight"
+ENCODER, DECODER, BODY = "encoder.", "decoder.", "decoder.transformer."
+HEAD, WORDS = f"{DECODER}lm_head.weight", f"{BODY}wte.weight"
 ENCODERS: dict[str, Family] = {family.model_type: family for family in (vit.FAMILY, dinov2.FAMILY)}
 GPT2 = gpt2.FAMILY
 
-# Their Conv1D is x W, ours x W^T; keys and values are one matrix of theirs.
+# Their Conv1D computes x W, our Linear x W^T; their keys and values are one matrix.
 _CROSS = {
     "ln_cross_attn": ("around_cross.norm",),
     "crossattention.q_attn": ("cross.query",),
@@ -26,73 +26,75 @@ _CROSS = {
 }
 
 
-def encoder_kind(facts: Facts) -> str:
-    """What kind the encoder is by config.json. DataError for one that has no form here."""
-    kind = _half(facts, "encoder").values.get("model_type")
+def encoder_kind(hf_config: Facts) -> str:
+    """Return the model_type of the encoder. Raises DataError for one that is not supported."""
+    kind = _section(hf_config, "encoder").values.get("model_type")
     if kind not in list(ENCODERS):
-        raise facts.refusal("encoder.model_type", kind, " or ".join(ENCODERS))
+        raise hf_config.refusal("encoder.model_type", kind, " or ".join(ENCODERS))
     return str(kind)
 
 
-def _half(facts: Facts, name: str) -> Facts:
-    values = facts.values.get(name)
+def _section(hf_config: Facts, name: str) -> Facts:
+    values = hf_config.values.get(name)
     if not isinstance(values, dict):
-        raise facts.refusal(name, values, "names and values")
-    return Facts(values, f"{facts.where}, {name}")
+        raise hf_config.refusal(name, values, "an object (names and values)")
+    return Facts(values, f"{hf_config.where}, {name}")
 
 
-def _config(facts: Facts, found: Collection[str]) -> CaptionerConfig:
-    kind, writes = encoder_kind(facts), _half(facts, "decoder")
-    if writes.values.get("model_type") != GPT2.model_type:
-        raise writes.refusal("model_type", writes.values.get("model_type"), GPT2.model_type)
-    if not writes.flag("add_cross_attention", True):
-        raise writes.refusal("add_cross_attention", False, "true: a decoder looks at the picture")
-    plain = {k: v for k, v in writes.values.items() if k != "add_cross_attention"}
-    names = {name.removeprefix(SEES) for name in found if name.startswith(SEES)}
-    sees = ENCODERS[kind].architectures[0].config(_half(facts, "encoder"), names)
-    gpt = GPT2.architectures[0].config(Facts(plain, writes.where), ())
-    if sees.model_dim != gpt.model_dim:
-        raise DataError(
-            f"the encoder is {sees.model_dim} wide, the decoder {gpt.model_dim}: a layer between "
-            "the two (enc_to_dec_proj) has no form here",
-            facts.where,
+def _config(hf_config: Facts, keys: Collection[str]) -> CaptionerConfig:
+    kind, decoder = encoder_kind(hf_config), _section(hf_config, "decoder")
+    if decoder.values.get("model_type") != GPT2.model_type:
+        raise decoder.refusal("model_type", decoder.values.get("model_type"), GPT2.model_type)
+    if not decoder.flag("add_cross_attention", True):
+        raise decoder.refusal(
+            "add_cross_attention", False, "true: the decoder of a captioner has cross-attention"
         )
-    return CaptionerConfig(vit=sees, gpt=gpt)
+    values = {k: v for k, v in decoder.values.items() if k != "add_cross_attention"}
+    names = {name.removeprefix(ENCODER) for name in keys if name.startswith(ENCODER)}
+    vit = ENCODERS[kind].architectures[0].config(_section(hf_config, "encoder"), names)
+    gpt = GPT2.architectures[0].config(Facts(values, decoder.where), ())
+    if vit.model_dim != gpt.model_dim:
+        raise DataError(
+            f"encoder.hidden_size={vit.model_dim}, decoder.n_embd={gpt.model_dim}: must be equal; "
+            "a projection between them (enc_to_dec_proj) is not supported",
+            hf_config.where,
+        )
+    return CaptionerConfig(vit=vit, gpt=gpt)
 
 
 def _encoder_of(config: ViTConfig) -> Family | None:
-    """The first that can hold it."""
-    return next((each for each in ENCODERS.values() if not each.lacks(config)), None)
+    """Return the first family that can represent the encoder; None if none can."""
+    return next((family for family in ENCODERS.values() if not family.lacks(config)), None)
 
 
 def _parts(config: CaptionerConfig) -> Iterator[Part]:
     family = _encoder_of(config.vit) or vit.FAMILY
     for part in family.architectures[0].parts(config.vit):
         ours = tuple(f"vit.{name}" for name in part.ours)
-        yield replace(part, theirs=f"{SEES}{part.theirs}", ours=ours)
+        yield replace(part, theirs=f"{ENCODER}{part.theirs}", ours=ours)
     for part in GPT2.architectures[0].parts(config.gpt):
-        before = WRITES if part.theirs == HEAD.removeprefix(WRITES) else BODY
-        yield replace(part, theirs=f"{before}{part.theirs}")
+        prefix = DECODER if part.theirs == HEAD.removeprefix(DECODER) else BODY
+        yield replace(part, theirs=f"{prefix}{part.theirs}")
     for number in range(config.gpt.num_layers):
         for theirs, names in _CROSS.items():
             norm = theirs.startswith("ln_")
-            for kind, own in (("weight", "gain"), ("bias", "shift")):
-                last = own if norm else kind
+            for kind, of_norm in (("weight", "gain"), ("bias", "shift")):
+                suffix = of_norm if norm else kind
                 yield Part(
                     f"{BODY}h.{number}.{theirs}.{kind}",
-                    tuple(f"decoder.blocks.{number}.{name}.{last}" for name in names),
+                    tuple(f"decoder.blocks.{number}.{name}.{suffix}" for name in names),
                     kind == "weight" and not norm,
                 )
 
 
-def _facts(config: CaptionerConfig) -> dict[str, Any]:
+def _to_hf_config(config: CaptionerConfig) -> dict[str, Any]:
     family = _encoder_of(config.vit) or vit.FAMILY
     return {
         "is_encoder_decoder": True,
-        "tie_word_embeddings": False,  # of encoder and decoder with each other
-        "encoder": {**family.facts(config.vit), "model_type": family.model_type},
+        "tie_word_embeddings": False,  # between encoder and decoder
+        "encoder": {**family.to_hf_config(config.vit), "model_type": family.model_type},
         "decoder": {
-            **GPT2.facts(config.gpt),
+            **GPT2.to_hf_config(config.gpt),
             "model_type": GPT2.model_type,
             "add_cross_attention": True,
             "is_decoder": True,
@@ -126,7 +128,7 @@ FAMILY = Family(
             unused=r"encoder\.pooler\..*",
         ),
     ),
-    facts=_facts,
+    to_hf_config=_to_hf_config,
     lacks=_lacks,
     generates=True,
 )

@@ -1,5 +1,5 @@
-"""DINOv2 (`Dinov2Model` and its classifier): a ViT with scaled sublayers, gated ones in the
-largest."""
+"""DINOv2 (`Dinov2Model` and its classifier): a ViT with LayerScale, and SwiGLU in the largest
+size."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headway.interop.vit import BODY, Names, image_family, size_facts, told_size
 from headway.interop.weight_names import Part, layers, needs
 from headway.models import ViTConfig
 
-RATIOS = range(1, 17)  # of feed-forward to model width
+RATIOS = range(1, 17)  # feed-forward width / model width
 
 
 def _inside(config: ViTConfig) -> Iterator[Part]:
@@ -30,30 +30,33 @@ def _inside(config: ViTConfig) -> Iterator[Part]:
 
 
 def _ffn_dim(width: int, ratio: int, gated: bool) -> int:
-    """Gated ones have two thirds, up to the next multiple of 8."""
+    """Return the feed-forward width; of gated layers two thirds, rounded up to a multiple of 8."""
     return -(-int(width * ratio * 2 / 3) // 8) * 8 if gated else width * ratio
 
 
-def _settings(facts: Facts) -> dict[str, Any]:
-    gated = facts.flag("use_swiglu_ffn", False)
-    activation = facts.choice("hidden_act", ACTIVATIONS, "gelu")
-    width, ratio = facts.whole("hidden_size"), facts.whole("mlp_ratio", 4, below=RATIOS.stop)
+def _settings(hf_config: Facts) -> dict[str, Any]:
+    gated = hf_config.flag("use_swiglu_ffn", False)
+    activation = hf_config.choice("hidden_act", ACTIVATIONS, "gelu")
+    width, ratio = (
+        hf_config.whole("hidden_size"),
+        hf_config.whole("mlp_ratio", 4, below=RATIOS.stop),
+    )
     return {
-        **size_facts(facts),
+        **size_facts(hf_config),
         "ffn_dim": _ffn_dim(width, ratio, gated),
-        "norm_eps": facts.number("layer_norm_eps", 1e-6),
+        "norm_eps": hf_config.number("layer_norm_eps", 1e-6),
         "activation": "swiglu" if gated else activation,
-        "layer_scale": facts.number("layerscale_value", 1.0, low=1e-30),
+        "layer_scale": hf_config.number("layerscale_value", 1.0, low=1e-30),
     }
 
 
 def _ratio(config: ViTConfig) -> int | None:
     gated = config.activation == "swiglu"
-    fitting = (r for r in RATIOS if _ffn_dim(config.model_dim, r, gated) == config.ffn_dim)
-    return next(fitting, None)
+    ratios = (r for r in RATIOS if _ffn_dim(config.model_dim, r, gated) == config.ffn_dim)
+    return next(ratios, None)
 
 
-def _told(config: ViTConfig) -> dict[str, Any]:
+def _to_hf_config(config: ViTConfig) -> dict[str, Any]:
     gated = config.activation == "swiglu"
     return {
         **told_sizes(config),
@@ -78,6 +81,6 @@ FAMILY = image_family(
     model_type="dinov2",
     names=Names(stem="Dinov2", inside=_inside, mask=2, pooler="", pooling="both"),
     settings=_settings,
-    facts=_told,
+    to_hf_config=_to_hf_config,
     lacks=_lacks,
 )

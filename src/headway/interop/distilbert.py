@@ -1,4 +1,4 @@
-"""DistilBERT (`DistilBertModel` and its heads): BERT without kinds of texts and a pooler."""
+"""DistilBERT (`DistilBertModel` and its heads): BERT without token types and pooler."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headway.interop.hf_config import ACTIVATION_NAMES, ACTIVATIONS, Facts
 from headway.interop.weight_names import needs
 from headway.models import BertConfig
 
-EPS = 1e-12  # nobody can set it there
+EPS = 1e-12  # fixed in transformers
 
 _NAMES = Names(
     stem="DistilBert",
@@ -36,24 +36,25 @@ _NAMES = Names(
 )
 
 
-def _settings(facts: Facts) -> dict[str, Any]:
-    """Sinusoidal positions are a table in the file like any other."""
-    facts.must_be("pruned_heads", {})
+def _settings(hf_config: Facts) -> dict[str, Any]:
+    """Return the fields of `BertConfig`. Sinusoidal positions are stored in the file as a table, as
+    learned ones are."""
+    hf_config.must_be("pruned_heads", {})
     return {
-        "vocabulary": facts.whole("vocab_size"),
-        "model_dim": facts.whole("dim"),
-        "num_layers": facts.whole("n_layers", below=DEEPEST),
-        "num_heads": facts.whole("n_heads"),
-        "ffn_dim": facts.whole("hidden_dim"),
-        "max_length": facts.whole("max_position_embeddings", 512),
+        "vocabulary": hf_config.whole("vocab_size"),
+        "model_dim": hf_config.whole("dim"),
+        "num_layers": hf_config.whole("n_layers", below=DEEPEST),
+        "num_heads": hf_config.whole("n_heads"),
+        "ffn_dim": hf_config.whole("hidden_dim"),
+        "max_length": hf_config.whole("max_position_embeddings", 512),
         "token_types": 0,
         "norm_eps": EPS,
-        "dropout": facts.number("dropout", 0.1, high=1.0),
-        "activation": facts.choice("activation", ACTIVATIONS, "gelu"),
+        "dropout": hf_config.number("dropout", 0.1, high=1.0),
+        "activation": hf_config.choice("activation", ACTIVATIONS, "gelu"),
     }
 
 
-def _facts(config: BertConfig) -> dict[str, Any]:
+def _to_hf_config(config: BertConfig) -> dict[str, Any]:
     return {
         "vocab_size": config.vocabulary,
         "dim": config.model_dim,
@@ -83,5 +84,9 @@ def _lacks(config: BertConfig) -> list[str]:
 
 
 FAMILY = encoder_family(
-    model_type="distilbert", names=_NAMES, settings=_settings, facts=_facts, lacks=_lacks
+    model_type="distilbert",
+    names=_NAMES,
+    settings=_settings,
+    to_hf_config=_to_hf_config,
+    lacks=_lacks,
 )

@@ -1,5 +1,4 @@
-"""What BERT, RoBERTa, DistilBERT and ALBERT have alike: the same parts by other names, and the same
-heads on them."""
+"""Code shared by BERT, RoBERTa, DistilBERT and ALBERT: the same parts and heads by other names."""
 
 from __future__ import annotations
 
@@ -17,20 +16,22 @@ from headway.models.bert import PoolerName
 EMBEDDING = "embeddings.word_embeddings.weight"
 IGNORED = r"embeddings\.(position_ids|token_type_ids)"
 RENAMED = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
-DEEPEST = 1000  # more layers than anybody has; shared ones cost nothing in the file
+DEEPEST = 1000  # more layers than any model has; shared layers do not make a file larger
 
 
 @dataclass(frozen=True, kw_only=True)
 class Names:
-    """How a family calls the parts of a `Bert`: theirs -> ours.
+    """The names of the parts of a `Bert` in a family, theirs -> ours.
 
-    stem: what its classes begin with. classes: those of pre-training by the end of their names, and
-    whether they guess words and judge the next sentence; Model is the bare one. layer, inside: a
-    block, by its number, and the layers in it. pooler: none if "". root: what the keys of the head
-    for hidden words begin with; words: its layers; bias: its last; copies: of it and of the
-    embedding. follows: the head for the next sentence. pooled, pooling: the layer under a
-    classifier's last, and its activation; classes_layer: the last. dropouts: the keys of a
-    classifier's and a tagger's dropout, and the former's default (none: the encoder's).
+    stem: prefix of the class names. classes: suffix of each pretraining class -> whether it has a
+    masked-language-modelling head and a next-sentence head; "Model" has none. layer: the block with
+    number {}; inside: the layers in it. pooler: the pooler; "" if there is none. root: prefix of
+    the keys of the masked-language-modelling head; words: its layers; bias: its output bias;
+    copies: keys that are stored as copies, of this bias and of the embedding. follows: the
+    next-sentence head. pooled: the layer before a classifier's last, and pooling its activation;
+    classes_layer: the last. dropouts: the keys of dropout in a classifier and in a tagger, and the
+    default for the classifier; if None, the encoder's. widen: the projection of factorised
+    embeddings to the model width.
     """
 
     stem: str
@@ -53,31 +54,31 @@ class Names:
 Settings = Callable[[Facts], dict[str, Any]]
 
 
-def settings(facts: Facts) -> dict[str, Any]:
-    """The fields of `BertConfig` that BERT, RoBERTa and ALBERT name alike.
+def settings(hf_config: Facts) -> dict[str, Any]:
+    """Return the fields of `BertConfig` whose keys are the same in BERT, RoBERTa and ALBERT.
 
-    One dropout of ours stands for theirs after each sublayer; theirs on attention weights is not
-    here.
+    Our single dropout is their dropout after each sublayer; we have no dropout on attention
+    weights.
     """
-    facts.must_be("position_embedding_type", "absolute")
-    facts.must_be("is_decoder", False)
-    facts.must_be("add_cross_attention", False)
-    facts.must_be("pruned_heads", {})
+    hf_config.must_be("position_embedding_type", "absolute")
+    hf_config.must_be("is_decoder", False)
+    hf_config.must_be("add_cross_attention", False)
+    hf_config.must_be("pruned_heads", {})
     return {
-        "vocabulary": facts.whole("vocab_size"),
-        "model_dim": facts.whole("hidden_size"),
-        "num_layers": facts.whole("num_hidden_layers", below=DEEPEST),
-        "num_heads": facts.whole("num_attention_heads"),
-        "ffn_dim": facts.whole("intermediate_size"),
-        "max_length": facts.whole("max_position_embeddings", 512),
-        "token_types": facts.whole("type_vocab_size", 2),
-        "norm_eps": facts.number("layer_norm_eps", 1e-12),
-        "dropout": facts.number("hidden_dropout_prob", 0.1, high=1.0),
+        "vocabulary": hf_config.whole("vocab_size"),
+        "model_dim": hf_config.whole("hidden_size"),
+        "num_layers": hf_config.whole("num_hidden_layers", below=DEEPEST),
+        "num_heads": hf_config.whole("num_attention_heads"),
+        "ffn_dim": hf_config.whole("intermediate_size"),
+        "max_length": hf_config.whole("max_position_embeddings", 512),
+        "token_types": hf_config.whole("type_vocab_size", 2),
+        "norm_eps": hf_config.number("layer_norm_eps", 1e-12),
+        "dropout": hf_config.number("hidden_dropout_prob", 0.1, high=1.0),
     }
 
 
 def encoder_facts(config: BertConfig) -> dict[str, Any]:
-    """The way back."""
+    """Return the keys of config.json for a configuration of ours, the inverse of `settings`."""
     return {
         "vocab_size": config.vocabulary,
         "hidden_size": config.model_dim,
@@ -98,30 +99,30 @@ def encoder_family(
     model_type: str,
     names: Names,
     settings: Settings,
-    facts: Callable[[BertConfig], dict[str, Any]],
+    to_hf_config: Callable[[BertConfig], dict[str, Any]],
     lacks: Callable[[BertConfig], list[str]],
 ) -> Family:
-    """A `Family` of encoders, with the classes that all four have.
+    """Return a `Family` of encoders, with the classes that all four families have.
 
-    settings: config.json -> fields of `BertConfig` but for its heads; facts: the way back. lacks:
-    why an encoder of ours, its heads aside, cannot be one of these.
+    settings: config.json -> fields of `BertConfig`, except its heads; to_hf_config: the inverse.
+    lacks: the reasons why an encoder of ours, without its heads, cannot be represented.
     """
     roots = (names.root, names.follows, names.pooled, "classifier.", "qa_outputs.")
-    own = [root for root in roots if root and root != names.pooler]
+    head_roots = [root for root in roots if root and root != names.pooler]
     return Family(
         model_type=model_type,
         prefix=f"{model_type}.",
-        heads="|".join(f"{root.replace('.', '[.]')}.*" for root in own),
+        heads="|".join(f"{root.replace('.', '[.]')}.*" for root in head_roots),
         ignored=IGNORED,
         renamed=RENAMED,
         architectures=(*_pretrained(names, settings), *_tasks(names, settings)),
-        facts=partial(_facts, names, facts),
+        to_hf_config=partial(_to_hf_config, names, to_hf_config),
         lacks=partial(_lacks, names, lacks),
     )
 
 
 def _pretrained(names: Names, settings: Settings) -> Iterator[Architecture]:
-    """Bare, and with the heads of pre-training."""
+    """Yield the class without heads and those with the heads of pretraining."""
     for end, heads in names.classes.items():
         yield Architecture(
             names=(names.stem + end,),
@@ -142,22 +143,24 @@ def _pretrained_config(
     names: Names,
     settings: Settings,
     heads: tuple[bool, bool],
-    facts: Facts,
-    found: Collection[str],
+    hf_config: Facts,
+    keys: Collection[str],
 ) -> BertConfig:
-    """What the class must have, and what the file has beside that: many have a pooler or another
-    head than their class, and all of it is worth keeping."""
+    """Return the configuration with the heads of the class, and with those that only the file has:
+    many files have a pooler or a head that their class does not have, and it is kept."""
     masked, follows = heads
-    if masked or _any(found, names.root):
+    if masked or _any(keys, names.root):
         masked = True
-        facts.must_be("tie_word_embeddings", True)
-    follows = follows or _any(found, names.follows)
-    pooler: PoolerName = "tanh" if follows or _any(found, names.pooler) else "none"
-    return BertConfig(**settings(facts), pooler=pooler, masked_words=masked, next_sentence=follows)
+        hf_config.must_be("tie_word_embeddings", True)
+    follows = follows or _any(keys, names.follows)
+    pooler: PoolerName = "tanh" if follows or _any(keys, names.pooler) else "none"
+    return BertConfig(
+        **settings(hf_config), pooler=pooler, masked_words=masked, next_sentence=follows
+    )
 
 
-def _any(found: Collection[str], root: str) -> bool:
-    return bool(root) and any(key.startswith(root) for key in found)
+def _any(keys: Collection[str], root: str) -> bool:
+    return bool(root) and any(key.startswith(root) for key in keys)
 
 
 def _tied(names: Names, config: BertConfig) -> dict[str, str]:
@@ -165,7 +168,10 @@ def _tied(names: Names, config: BertConfig) -> dict[str, str]:
 
 
 def _tasks(names: Names, settings: Settings) -> Iterator[Architecture]:
-    """Classes, tags and answers. Old taggers and answerers keep a pooler that they never use."""
+    """Yield the classes for classification, tagging and question answering.
+
+    Old files of taggers and question-answering models contain an unused pooler.
+    """
     old = rf"{names.pooler}\..*" if names.pooler else ""
     for end, kind, config in (
         ("ForSequenceClassification", BertClassifierConfig, _classifier_config),
@@ -182,36 +188,38 @@ def _tasks(names: Names, settings: Settings) -> Iterator[Architecture]:
         )
 
 
-def _encoder(settings: Settings, facts: Facts, pooler: PoolerName) -> BertConfig:
-    return BertConfig(**settings(facts), pooler=pooler, masked_words=False, next_sentence=False)
+def _encoder(settings: Settings, hf_config: Facts, pooler: PoolerName) -> BertConfig:
+    return BertConfig(**settings(hf_config), pooler=pooler, masked_words=False, next_sentence=False)
 
 
 def _classifier_config(
-    names: Names, settings: Settings, facts: Facts, found: object
+    names: Names, settings: Settings, hf_config: Facts, keys: object
 ) -> BertClassifierConfig:
-    bert = _encoder(settings, facts, names.pooling)
-    key, _, usual = names.dropouts
-    labels = facts.labels()
-    wanted = "regression" if len(labels) == 1 else "single_label_classification"
-    facts.must_be("problem_type", wanted)
-    dropout = facts.number(key, bert.dropout if usual is None else usual, high=1.0)
+    bert = _encoder(settings, hf_config, names.pooling)
+    key, _, default = names.dropouts
+    labels = hf_config.labels()
+    problem_type = "regression" if len(labels) == 1 else "single_label_classification"
+    hf_config.must_be("problem_type", problem_type)
+    dropout = hf_config.number(key, bert.dropout if default is None else default, high=1.0)
     return BertClassifierConfig(bert=bert, num_classes=len(labels), dropout=dropout)
 
 
 def _tagger_config(
-    names: Names, settings: Settings, facts: Facts, found: object
+    names: Names, settings: Settings, hf_config: Facts, keys: object
 ) -> BertTaggerConfig:
-    bert, labels = _encoder(settings, facts, "none"), facts.labels()
+    bert, labels = _encoder(settings, hf_config, "none"), hf_config.labels()
     if len(labels) < 2:
-        raise DataError(f"{len(labels)} tag, and there must be two to choose from", facts.where)
-    dropout = facts.number(names.dropouts[1], bert.dropout, high=1.0)
+        raise DataError(
+            f"id2label has {len(labels)} tag, but a tagger needs at least 2", hf_config.where
+        )
+    dropout = hf_config.number(names.dropouts[1], bert.dropout, high=1.0)
     return BertTaggerConfig(bert=bert, num_tags=len(labels), dropout=dropout)
 
 
 def _answerer_config(
-    names: Names, settings: Settings, facts: Facts, found: object
+    names: Names, settings: Settings, hf_config: Facts, keys: object
 ) -> BertAnswererConfig:
-    return BertAnswererConfig(bert=_encoder(settings, facts, "none"))
+    return BertAnswererConfig(bert=_encoder(settings, hf_config, "none"))
 
 
 def _bert_parts(names: Names, config: BertConfig) -> Iterator[Part]:
@@ -239,8 +247,8 @@ def _task_parts(
 
 def _encoder_parts(names: Names, config: BertConfig) -> Iterator[Part]:
     yield Part(EMBEDDING, ("embedding.words.tokens.weight",))
-    places = "embedding.words.positions.table.vectors"
-    yield Part("embeddings.position_embeddings.weight", (places,))
+    positions = "embedding.words.positions.table.vectors"
+    yield Part("embeddings.position_embeddings.weight", (positions,))
     if config.token_types:
         yield Part("embeddings.token_type_embeddings.weight", ("embedding.types.weight",))
     yield from layers({"embeddings.LayerNorm": "embedding.norm"})
@@ -251,26 +259,26 @@ def _encoder_parts(names: Names, config: BertConfig) -> Iterator[Part]:
         yield from layers({f"{theirs}.{k}": f"{ours}.{v}" for k, v in names.inside.items()})
 
 
-def _facts(
-    names: Names, facts: Callable[[BertConfig], dict[str, Any]], config: Any
+def _to_hf_config(
+    names: Names, to_hf_config: Callable[[BertConfig], dict[str, Any]], config: Any
 ) -> dict[str, Any]:
     if isinstance(config, BertConfig):
-        return {**facts(config), "tie_word_embeddings": True}
-    told = {**facts(config.bert), "tie_word_embeddings": True}
+        return {**to_hf_config(config), "tie_word_embeddings": True}
+    values = {**to_hf_config(config.bert), "tie_word_embeddings": True}
     if isinstance(config, BertAnswererConfig):
-        return told
+        return values
     classifies = isinstance(config, BertClassifierConfig)
     count = config.num_classes if classifies else config.num_tags
     key = names.dropouts[0] if classifies else names.dropouts[1]
-    told = {key: config.dropout, **told}
-    told |= label_facts([f"LABEL_{i}" for i in range(count)])
+    values = {key: config.dropout, **values}
+    values |= label_facts([f"LABEL_{i}" for i in range(count)])
     if classifies:
-        told["problem_type"] = "regression" if count == 1 else "single_label_classification"
-    return told
+        values["problem_type"] = "regression" if count == 1 else "single_label_classification"
+    return values
 
 
 def _lacks(names: Names, lacks: Callable[[BertConfig], list[str]], config: Any) -> list[str]:
-    """The reasons of the family, and what of the heads has no class there."""
+    """Return the reasons of the family, and those for heads that no class of it has."""
     bert = config if isinstance(config, BertConfig) else config.bert
     reasons = needs(
         bert, {"norm": ("post",), "positions": ("learned",), "attention": ("scaled-dot",)}

@@ -10,7 +10,7 @@ from headway.interop.language_models import language_family
 from headway.interop.weight_names import Part, needs
 from headway.models import GPTConfig
 
-# Their Conv1D is x W, ours x W^T; queries, keys and values are one matrix of theirs.
+# Their Conv1D computes x W, our Linear x W^T; their queries, keys and values are one matrix.
 _LAYER = {
     "ln_1": ("around_attention.norm",),
     "attn.c_attn": ("attention.query", "attention.key", "attention.value"),
@@ -22,41 +22,41 @@ _LAYER = {
 
 
 def layers(config: GPTConfig) -> Iterator[Part]:
-    """The blocks, which GPT-1 and GPT-2 name alike."""
+    """Yield the tensors of the blocks, which have the same names in GPT-1 and GPT-2."""
     for number in range(config.num_layers):
         for theirs, ours in _LAYER.items():
             names = [f"decoder.blocks.{number}.{name}" for name in ours]
             norm = theirs.startswith("ln_")
-            for kind, own in (("weight", "gain"), ("bias", "shift")):
-                last = own if norm else kind
+            for kind, of_norm in (("weight", "gain"), ("bias", "shift")):
+                suffix = of_norm if norm else kind
                 transposed = kind == "weight" and not norm
                 yield Part(
-                    f"h.{number}.{theirs}.{kind}", tuple(f"{n}.{last}" for n in names), transposed
+                    f"h.{number}.{theirs}.{kind}", tuple(f"{n}.{suffix}" for n in names), transposed
                 )
 
 
-def shape(facts: Facts, vocabulary: int, max_length: int) -> dict[str, Any]:
-    """The fields that GPT-1 and GPT-2 name alike; theirs may leave out what is as released.
+def shape(hf_config: Facts, vocabulary: int, max_length: int) -> dict[str, Any]:
+    """Return the fields of `GPTConfig` whose keys are the same in GPT-1 and GPT-2.
 
-    One dropout of ours stands for theirs after each sublayer; theirs on attention weights is not
-    here.
+    vocabulary, max_length: the defaults, of the released models. Our single dropout is their
+    dropout after each sublayer; we have no dropout on attention weights.
     """
     return {
-        "vocabulary": facts.whole("vocab_size", vocabulary),
-        "max_length": facts.whole("n_positions", max_length),
-        "model_dim": facts.whole("n_embd", 768),
-        "num_layers": facts.whole("n_layer", 12),
-        "num_heads": facts.whole("n_head", 12),
-        "norm_eps": facts.number("layer_norm_epsilon", 1e-5),
-        "dropout": facts.number("resid_pdrop", 0.1, high=1.0),
-        "tie_output": facts.flag("tie_word_embeddings", True),
+        "vocabulary": hf_config.whole("vocab_size", vocabulary),
+        "max_length": hf_config.whole("n_positions", max_length),
+        "model_dim": hf_config.whole("n_embd", 768),
+        "num_layers": hf_config.whole("n_layer", 12),
+        "num_heads": hf_config.whole("n_head", 12),
+        "norm_eps": hf_config.number("layer_norm_epsilon", 1e-5),
+        "dropout": hf_config.number("resid_pdrop", 0.1, high=1.0),
+        "tie_output": hf_config.flag("tie_word_embeddings", True),
         "positions": "learned",
         "bias": True,
     }
 
 
 def shape_facts(config: GPTConfig) -> dict[str, Any]:
-    """The way back."""
+    """Return the keys of config.json for a configuration of ours, the inverse of `shape`."""
     return {
         "vocab_size": config.vocabulary,
         "n_positions": config.max_length,
@@ -72,8 +72,8 @@ def shape_facts(config: GPTConfig) -> dict[str, Any]:
 
 
 def shape_lacks(config: GPTConfig, norm: str) -> list[str]:
-    """What of a model neither GPT-1 nor GPT-2 can say."""
-    own_width = config.model_dim // config.num_heads
+    """Return the settings of a model that neither GPT-1 nor GPT-2 can represent."""
+    head_width = config.model_dim // config.num_heads
     return needs(
         config,
         {
@@ -84,25 +84,25 @@ def shape_lacks(config: GPTConfig, norm: str) -> list[str]:
             "bias": (True,),
             "qk_norm": (False,),
             "num_kv_heads": (None, config.num_heads),
-            "head_dim": (None, own_width) if config.model_dim % config.num_heads == 0 else (None,),
+            "head_dim": (None, head_width) if config.model_dim % config.num_heads == 0 else (None,),
         },
     )
 
 
-def _settings(facts: Facts) -> dict[str, Any]:
-    facts.must_be("scale_attn_weights", True)
-    facts.must_be("scale_attn_by_inverse_layer_idx", False)
-    facts.must_be("add_cross_attention", False)
-    settings = shape(facts, 50_257, 1024)
+def _settings(hf_config: Facts) -> dict[str, Any]:
+    hf_config.must_be("scale_attn_weights", True)
+    hf_config.must_be("scale_attn_by_inverse_layer_idx", False)
+    hf_config.must_be("add_cross_attention", False)
+    settings = shape(hf_config, 50_257, 1024)
     return {
         **settings,
         "norm": "pre",
-        "ffn_dim": facts.whole("n_inner", 4 * settings["model_dim"]),
-        "activation": facts.choice("activation_function", ACTIVATIONS, "gelu_new"),
+        "ffn_dim": hf_config.whole("n_inner", 4 * settings["model_dim"]),
+        "activation": hf_config.choice("activation_function", ACTIVATIONS, "gelu_new"),
     }
 
 
-def _facts(config: GPTConfig) -> dict[str, Any]:
+def _to_hf_config(config: GPTConfig) -> dict[str, Any]:
     return {
         **shape_facts(config),
         "n_inner": config.ffn_dim,
@@ -131,7 +131,7 @@ FAMILY = language_family(
     embedding="wte.weight",
     ignored=r"h\.\d+\.attn\.(masked_)?bias",
     settings=_settings,
-    facts=_facts,
+    to_hf_config=_to_hf_config,
     parts=_parts,
     lacks=_lacks,
 )

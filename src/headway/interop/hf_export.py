@@ -1,4 +1,4 @@
-"""A model and its tokenizer as a Hugging Face folder, checked before it is there."""
+"""Export a text model and its tokenizer as a Hugging Face folder, which is verified first."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ TEXTS = (
     "it's 'quoted' <tag> & </s> <|endoftext|>",
     "",
 )
-"""What both tokenizers must read alike; one spells special tokens."""
+"""Texts that both tokenizers must encode alike; one contains the texts of special tokens."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Exported:
-    """What was written, and how it was found to be the same.
+    """The result of an export.
 
-    difference: the largest between two outputs (logits, an encoder's vectors too), of the model
-    and of the folder read again. texts: how many have equal ids; those that the tokenizer refuses,
-    or reads as marks there, are not among them.
+    folder: where it is. architecture: the class in transformers. difference: maximum absolute
+    difference between the outputs (logits; for an encoder also vectors) of the model and of the
+    exported one. texts: number of texts that were verified to have equal ids.
     """
 
     folder: Path
@@ -58,42 +58,45 @@ def export(
     labels: Sequence[str] | None = None,
     sentences: SentenceFolder | None = None,
 ) -> Exported:
-    """Write a folder that transformers opens, with its tokenizer; on any fault there is none.
+    """Write a folder for transformers, with the tokenizer; on any error no folder is left.
 
-    The weights are read again and must give the model's outputs for random ids to 1e-4; the
-    tokenizer must give the ids of `tokenizer` for texts with odd characters. labels: names of a
-    classifier's classes. sentences: how an encoder makes a text's vector, for sentence-transformers
-    (its `encoder` is not looked at). HeadwayError where they do not, UsageError for what has no
-    form there and for a folder that exists.
+    The export is verified: the weights are loaded again and must reproduce the model's outputs for
+    random ids to 1e-4, and the tokenizer must give the same ids for texts with unusual characters.
+    family: a key of `FAMILIES`; if None, the first that can represent the model. labels: names of
+    the classes or tags. sentences: pooling and length for sentence-transformers (its `encoder` is
+    not used). Raises HeadwayError if the verification fails, UsageError for a model or tokenizer
+    that cannot be represented and for a folder that exists.
     """
     folder = Path(folder)
     shape = _shape(model)
     if tokenizer.size > shape.vocabulary:
         raise UsageError(
-            f"the tokenizer has {tokenizer.size:,} pieces, the model {shape.vocabulary:,}"
+            f"the tokenizer has {tokenizer.size:,} tokens, but the model's vocabulary "
+            f"{shape.vocabulary:,}",
+            hint="export the model with the tokenizer that it was trained with",
         )
-    with new_folder(folder) as place:
-        written = write(model, place, family, _special_ids(tokenizer), labels)
-        difference = _difference(model, place)
+    with new_folder(folder) as temporary:
+        written = write(model, temporary, family, _special_ids(tokenizer), labels)
+        difference = _difference(model, temporary)
         if not difference <= LARGEST_DIFFERENCE:  # NaN is no success
             raise HeadwayError(
-                f"the folder's logits differ by {difference:.2g}, more than "
-                f"{LARGEST_DIFFERENCE:g}, from the model's: it was removed",
+                f"the logits differ by {difference:.2g} between the model and the exported folder, "
+                f"more than {LARGEST_DIFFERENCE:g}; the folder was removed",
                 str(folder),
             )
         if isinstance(tokenizer, MarkedTokenizer):
-            write_marked(tokenizer, place, shape.max_length, getattr(shape, "token_types", 0))
-            texts = same_marked_ids(tokenizer, place, _texts(tokenizer), str(folder))
+            write_marked(tokenizer, temporary, shape.max_length, getattr(shape, "token_types", 0))
+            texts = same_marked_ids(tokenizer, temporary, _texts(tokenizer), str(folder))
         else:
-            write_tokenizer(tokenizer, place, shape.max_length)
-            texts = same_ids(tokenizer, place, str(folder))
+            write_tokenizer(tokenizer, temporary, shape.max_length)
+            texts = same_ids(tokenizer, temporary, str(folder))
         if sentences is not None:
-            write_sentence_folder(place, shape.model_dim, sentences)
+            write_sentence_folder(temporary, shape.model_dim, sentences)
     return Exported(folder=folder, architecture=written, difference=difference, texts=texts)
 
 
 def _shape(model: TextModel) -> GPTConfig | BertConfig:
-    """The sizes of the model, or of the encoder in it."""
+    """Return the configuration of the model, or of the encoder in it."""
     config = model.config
     return config if isinstance(config, GPTConfig | BertConfig) else config.bert
 
@@ -101,29 +104,30 @@ def _shape(model: TextModel) -> GPTConfig | BertConfig:
 def _special_ids(tokenizer: TextTokenizer | MarkedTokenizer) -> dict[str, int]:
     if not isinstance(tokenizer, MarkedTokenizer):
         return {"bos_token_id": tokenizer.bos, "eos_token_id": tokenizer.eos}
-    marks = tokenizer.marks
-    return {"pad_token_id": marks.pad, "bos_token_id": marks.start, "eos_token_id": marks.end}
+    special = tokenizer.marks
+    return {"pad_token_id": special.pad, "bos_token_id": special.start, "eos_token_id": special.end}
 
 
 @torch.no_grad()
-def _difference(model: TextModel, place: Path) -> float:
-    """The largest between two outputs for the same random ids."""
+def _difference(model: TextModel, folder: Path) -> float:
+    """Return the maximum absolute difference between the outputs of both models for random ids."""
     weight, shape = next(model.parameters()), _shape(model)
-    again = build(*read(place), dtype=weight.dtype).to(weight.device)
+    exported = build(*read(folder), dtype=weight.dtype).to(weight.device)
     length = min(LONGEST, shape.max_length)
-    draw = torch.Generator().manual_seed(0)
-    ids = torch.randint(0, shape.vocabulary, (ROWS, length), generator=draw).to(weight.device)
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(0, shape.vocabulary, (ROWS, length), generator=generator).to(weight.device)
     training = model.training
     try:
         ours = _outputs(model.eval(), ids)
     finally:
         model.train(training)
-    pairs = zip(_outputs(again, ids), ours, strict=True)
+    pairs = zip(_outputs(exported, ids), ours, strict=True)
     return float(torch.stack([(a - b).abs().max() for a, b in pairs]).max())  # NaN stays NaN
 
 
 def _outputs(model: TextModel, ids: Int[Tensor, "B T"]) -> list[Tensor]:
-    """All that the model says of these ids; an encoder reads the second half as a second text."""
+    """Return all outputs of the model. For an encoder, the second half of the ids is a second
+    text."""
     if isinstance(model, GPT):
         return [model(ids)]
     keys = torch.ones_like(ids, dtype=torch.bool)
@@ -137,53 +141,57 @@ def _outputs(model: TextModel, ids: Int[Tensor, "B T"]) -> list[Tensor]:
         model.words: model.masked_words,
         model.follows: model.next_sentence,
     }
-    return [hidden, *(head(hidden) for head, part in heads.items() if part is not None)]
+    return [hidden, *(head(hidden) for head, layer in heads.items() if layer is not None)]
 
 
-def write_tokenizer(tokenizer: TextTokenizer, place: Path, max_length: int) -> None:
-    """tokenizer.json in Hugging Face's form, and what transformers wants beside it."""
-    engine = _engine(tokenizer, place)
+def write_tokenizer(tokenizer: TextTokenizer, folder: Path, max_length: int) -> None:
+    """Write tokenizer.json in Hugging Face's format, and tokenizer_config.json for transformers."""
+    engine = _engine(tokenizer, folder)
     bos, eos = (engine.id_to_token(i) for i in (tokenizer.bos, tokenizer.eos))
-    opening = _opening(tokenizer)
-    if opening and not isinstance(tokenizer, ForeignTokenizer):  # whose file says it itself
-        names = [engine.id_to_token(i) for i in opening]
+    prefix = _prefix_ids(tokenizer)
+    if prefix and not isinstance(tokenizer, ForeignTokenizer):  # whose own file specifies it
+        names = [engine.id_to_token(i) for i in prefix]
         engine.post_processor = processors.TemplateProcessing(
             single=[*names, "$A"],
-            special_tokens=list(zip(names, opening, strict=True)),
+            special_tokens=list(zip(names, prefix, strict=True)),
         )
-    write_file(place / TOKENIZER_FILE, str(engine.to_str(pretty=True)).encode())
-    facts = {
+    write_file(folder / TOKENIZER_FILE, str(engine.to_str(pretty=True)).encode())
+    tokenizer_config = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "bos_token": bos,
         "eos_token": eos,
         "model_max_length": max_length,
         "clean_up_tokenization_spaces": False,
-        "split_special_tokens": True,  # a text that spells a special token is still a text
+        "split_special_tokens": True,  # the text of a special token in an input is plain text
     }
-    text = json.dumps(facts, ensure_ascii=False, indent=2)
-    write_file(place / "tokenizer_config.json", f"{text}\n".encode())
+    text = json.dumps(tokenizer_config, ensure_ascii=False, indent=2)
+    write_file(folder / "tokenizer_config.json", f"{text}\n".encode())
 
 
-def _opening(tokenizer: TextTokenizer) -> list[int]:
-    """What stands before the ids of a text where it begins; [bos] for most."""
+def _prefix_ids(tokenizer: TextTokenizer) -> list[int]:
+    """Return the ids that the tokenizer adds at the beginning of a text, mostly [bos]."""
     text = next((text for text in _texts(tokenizer) if text), "")
     whole, inner = tokenizer.begin(text), tokenizer.encode(text)
     return whole[: len(whole) - len(inner)]
 
 
-def _engine(tokenizer: TextTokenizer, place: Path) -> tokenizers.Tokenizer:
-    """What `save` writes, if Hugging Face's library knows it; else characters, a piece each."""
+def _engine(tokenizer: TextTokenizer, folder: Path) -> tokenizers.Tokenizer:
+    """Return the tokenizer for Hugging Face's library: the file of `save` if the library can load
+    it, else one of single characters."""
     if isinstance(tokenizer, ForeignTokenizer):
-        return ForeignTokenizer.engine_of(tokenizer.engine_json, str(place))
-    tokenizer.save(place)
+        return ForeignTokenizer.engine_of(tokenizer.engine_json, str(folder))
+    tokenizer.save(folder)
     try:
-        return tokenizers.Tokenizer.from_file(str(place / TOKENIZER_FILE))
+        return tokenizers.Tokenizer.from_file(str(folder / TOKENIZER_FILE))
     except Exception:  # the library raises bare Exception for a file that is not its own
         return _characters(tokenizer)
 
 
 def _characters(tokenizer: TextTokenizer) -> tokenizers.Tokenizer:
-    """The same ids by a byte-pair encoding that joins nothing. UsageError for longer pieces."""
+    """Return the same tokens as a byte-pair encoding without merges.
+
+    Raises UsageError if a token is longer than one character.
+    """
     specials = {tokenizer.bos, tokenizer.eos}
     names = [
         tokenizer.pieces([i])[0] if i in specials else tokenizer.decode([i])
@@ -192,11 +200,14 @@ def _characters(tokenizer: TextTokenizer) -> tokenizers.Tokenizer:
     for index, name in enumerate(names):
         if index not in specials and len(name) != 1:
             raise UsageError(
-                f"piece {index} of the tokenizer, {name!r}, is no single character: there is no "
-                "form of this tokenizer for Hugging Face"
+                f"token {index} of the tokenizer, {name!r}, is not a single character: this "
+                "tokenizer cannot be represented in Hugging Face's format"
             )
     if len(set(names)) < len(names):
-        raise UsageError("two pieces of the tokenizer stand for the same text: no form for it")
+        raise UsageError(
+            "two tokens of the tokenizer have the same text: this tokenizer cannot be "
+            "represented in Hugging Face's format"
+        )
     vocabulary = {name: index for index, name in enumerate(names)}
     engine = tokenizers.Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
     engine.decoder = decoders.Fuse()
@@ -205,14 +216,18 @@ def _characters(tokenizer: TextTokenizer) -> tokenizers.Tokenizer:
 
 
 def _texts(tokenizer: TextTokenizer | MarkedTokenizer) -> list[str]:
-    """Texts that the tokenizer reads: the given ones, and what random ids of its own spell."""
-    draw = torch.Generator().manual_seed(0)
-    drawn = torch.randint(0, tokenizer.size, (DRAWN, DRAWN_LENGTH), generator=draw).tolist()
-    return [text for text in (*TEXTS, *map(tokenizer.decode, drawn)) if _reads(tokenizer, text)]
+    """Return the texts for the verification: fixed ones, and the texts of random ids."""
+    generator = torch.Generator().manual_seed(0)
+    random_ids = torch.randint(
+        0, tokenizer.size, (DRAWN, DRAWN_LENGTH), generator=generator
+    ).tolist()
+    return [
+        text for text in (*TEXTS, *map(tokenizer.decode, random_ids)) if _encodes(tokenizer, text)
+    ]
 
 
-def _reads(tokenizer: TextTokenizer | MarkedTokenizer, text: str) -> bool:
-    """A tokenizer of characters refuses those that it has never seen."""
+def _encodes(tokenizer: TextTokenizer | MarkedTokenizer, text: str) -> bool:
+    """Return whether the tokenizer can encode the text; one of characters rejects unknown ones."""
     try:
         tokenizer.encode(text)
     except HeadwayError:
@@ -220,26 +235,29 @@ def _reads(tokenizer: TextTokenizer | MarkedTokenizer, text: str) -> bool:
     return True
 
 
-def same_ids(tokenizer: TextTokenizer, place: Path, where: str) -> int:
-    """For how many texts the file in `place` gives the ids of `tokenizer`: all that it reads."""
-    engine = tokenizers.Tokenizer.from_file(str(place / TOKENIZER_FILE))
-    again = ForeignTokenizer(engine, tokenizer.bos, tokenizer.eos)
+def same_ids(tokenizer: TextTokenizer, folder: Path, where: str) -> int:
+    """Return the number of texts for which the file in `folder` gives the ids of `tokenizer`.
+
+    Raises HeadwayError for a text with other ids.
+    """
+    engine = tokenizers.Tokenizer.from_file(str(folder / TOKENIZER_FILE))
+    exported = ForeignTokenizer(engine, tokenizer.bos, tokenizer.eos)
     texts = _texts(tokenizer)
     for text in texts:
-        _check_same(text, tokenizer.encode(text), again.encode(text), where)
-        if text:  # ours must begin with something, theirs need not
-            _check_same(text, tokenizer.begin(text), again.begin(text), where)
+        _check_same(text, tokenizer.encode(text), exported.encode(text), where)
+        if text:  # ours must begin with a token, theirs need not
+            _check_same(text, tokenizer.begin(text), exported.begin(text), where)
     return len(texts)
 
 
 def _check_same(text: str, ours: Sequence[int], theirs: Sequence[int], where: str) -> None:
     if list(ours) != list(theirs):
         raise HeadwayError(
-            f"the written tokenizer reads {text!r} as {_start(theirs)}, not as {_start(ours)}: "
-            "the folder was removed",
+            f"the written tokenizer encodes {text!r} as {_first_ids(theirs)}, not as "
+            f"{_first_ids(ours)}; the folder was removed",
             where,
         )
 
 
-def _start(ids: Sequence[int]) -> str:
+def _first_ids(ids: Sequence[int]) -> str:
     return f"{list(ids[:8])}" + (" ..." if len(ids) > 8 else "")

@@ -1,4 +1,4 @@
-"""A captioner with what it reads and writes by, as a Hugging Face folder that was checked."""
+"""Export a captioner with image preprocessing and tokenizer as a verified Hugging Face folder."""
 
 from __future__ import annotations
 
@@ -37,75 +37,84 @@ def export_captioner(
     languages: Sequence[str] = (),
     family: str | None = None,
 ) -> Exported:
-    """Write a `VisionEncoderDecoderModel` with its image processor and tokenizer; on any fault
-    there is none.
+    """Write a `VisionEncoderDecoderModel` with image processor and tokenizer.
 
-    All three are read again, as `export` and `export_images` do. languages: whose tokens follow the
-    tokenizer's own; there they are special tokens <|en|>, and captions begin with that of the first
-    unless `decoder_start_token_id` says otherwise. HeadwayError where something differs, UsageError
-    for what has no form there and for a folder that exists.
+    All three are verified as in `export` and `export_images`; on any error no folder is left.
+    languages: the languages of the
+    captions, whose tokens follow those of the tokenizer. In the folder they are the special tokens
+    <|en|> ..., and captions begin with the first one unless `decoder_start_token_id` is changed.
+    Raises HeadwayError if the verification fails, UsageError for a model or tokenizer that cannot
+    be represented and for a folder that exists.
     """
     folder = Path(folder)
-    first = tokenizer.size if languages else tokenizer.bos
+    start_id = tokenizer.size if languages else tokenizer.bos
     if tokenizer.size + len(languages) != model.config.gpt.vocabulary:
-        raise UsageError("tokenizer and languages do not make the model's vocabulary")
+        raise UsageError(
+            f"the tokenizer has {tokenizer.size:,} tokens and there are {len(languages)} languages,"
+            f" but the model's vocabulary {model.config.gpt.vocabulary:,}"
+        )
     ids = {
-        "decoder_start_token_id": first,
+        "decoder_start_token_id": start_id,
         "bos_token_id": tokenizer.bos,
         "eos_token_id": tokenizer.eos,
         "pad_token_id": tokenizer.eos,
     }
-    with new_folder(folder) as place:
-        written = write(model, place, family, specials=ids)
-        write_image_reader(images, place)
-        difference = _difference(model, images, place)
+    with new_folder(folder) as temporary:
+        written = write(model, temporary, family, specials=ids)
+        write_image_reader(images, temporary)
+        difference = _difference(model, images, temporary)
         if not difference <= LARGEST_DIFFERENCE:  # NaN is no success
             raise HeadwayError(
-                f"the folder's logits differ by {difference:.2g}, more than "
-                f"{LARGEST_DIFFERENCE:g}, from the model's: it was removed",
+                f"the logits differ by {difference:.2g} between the model and the exported folder, "
+                f"more than {LARGEST_DIFFERENCE:g}; the folder was removed",
                 str(folder),
             )
-        if read_captioner_images(place, model.config.vit) != images:
-            raise HeadwayError("the folder would read pictures otherwise: it was removed")
-        write_tokenizer(tokenizer, place, model.config.gpt.max_length)
-        texts = same_ids(tokenizer, place, str(folder))
-        _add_languages(tokenizer, languages, place)
+        if read_captioner_images(temporary, model.config.vit) != images:
+            raise HeadwayError(
+                "the image preprocessing cannot be represented in Hugging Face's format; the "
+                "folder was removed"
+            )
+        write_tokenizer(tokenizer, temporary, model.config.gpt.max_length)
+        texts = same_ids(tokenizer, temporary, str(folder))
+        _add_languages(tokenizer, languages, temporary)
     return Exported(folder=folder, architecture=written, difference=difference, texts=texts)
 
 
-def read_captioner_images(place: Path, config: ViTConfig) -> ImageReader:
-    """How the captioner in a folder reads pictures."""
-    facts = Facts(read_json(place / CONFIG_FILE), str(place / CONFIG_FILE))
-    return read_image_reader(place, config, captioner.encoder_kind(facts))
+def read_captioner_images(folder: Path, config: ViTConfig) -> ImageReader:
+    """Return the image preprocessing of the captioner in a folder."""
+    hf_config = Facts(read_json(folder / CONFIG_FILE), str(folder / CONFIG_FILE))
+    return read_image_reader(folder, config, captioner.encoder_kind(hf_config))
 
 
-def _add_languages(tokenizer: TextTokenizer, languages: Sequence[str], place: Path) -> None:
-    """The tokens that follow the tokenizer's own, in its file. UsageError where theirs would get
-    other ids."""
+def _add_languages(tokenizer: TextTokenizer, languages: Sequence[str], folder: Path) -> None:
+    """Add the tokens of the languages to tokenizer.json. Raises UsageError if they would get other
+    ids than in the model."""
     if not languages:
         return
-    engine = tokenizers.Tokenizer.from_file(str(place / TOKENIZER_FILE))
+    engine = tokenizers.Tokenizer.from_file(str(folder / TOKENIZER_FILE))
     names = [f"<|{language}|>" for language in languages]
     engine.add_special_tokens(names)
     for number, name in enumerate(names):
         if engine.token_to_id(name) != tokenizer.size + number:
-            raise UsageError(f"the tokenizer has no room for {name} after its own pieces")
-    write_file(place / TOKENIZER_FILE, str(engine.to_str(pretty=True)).encode())
+            raise UsageError(
+                f"{name} cannot be added to the tokenizer with id {tokenizer.size + number}"
+            )
+    write_file(folder / TOKENIZER_FILE, str(engine.to_str(pretty=True)).encode())
 
 
 @torch.no_grad()
-def _difference(model: Captioner, images: ImageReader, place: Path) -> float:
-    """The largest between two outputs for the same random pixels and ids."""
+def _difference(model: Captioner, images: ImageReader, folder: Path) -> float:
+    """Return the maximum absolute difference between the logits of both models for random input."""
     weight, config = next(model.parameters()), model.config.gpt
-    again = build(*read(place), dtype=weight.dtype).to(weight.device)
-    draw = torch.Generator().manual_seed(0)
+    exported = build(*read(folder), dtype=weight.dtype).to(weight.device)
+    generator = torch.Generator().manual_seed(0)
     shape = (ROWS, images.channels, images.height, images.width)
-    pixels = torch.randn(shape, generator=draw).to(weight.device, weight.dtype)
+    pixels = torch.randn(shape, generator=generator).to(weight.device, weight.dtype)
     length = min(LONGEST, config.max_length)
-    ids = torch.randint(0, config.vocabulary, (ROWS, length), generator=draw).to(weight.device)
+    ids = torch.randint(0, config.vocabulary, (ROWS, length), generator=generator).to(weight.device)
     training = model.training
     try:
         ours = model.eval()(pixels, ids)
     finally:
         model.train(training)
-    return float((again(pixels, ids) - ours).abs().max())
+    return float((exported(pixels, ids) - ours).abs().max())

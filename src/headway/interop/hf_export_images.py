@@ -1,4 +1,4 @@
-"""A model of pictures, and how it reads them, as a Hugging Face folder that was checked."""
+"""Export an image model with its image preprocessing as a verified Hugging Face folder."""
 
 from __future__ import annotations
 
@@ -26,44 +26,47 @@ def export_images(
     family: str | None = None,
     labels: Sequence[str] | None = None,
 ) -> Exported:
-    """Write a folder that transformers opens, with preprocessor_config.json; on any fault there is
-    none.
+    """Write a folder for transformers, with preprocessor_config.json.
 
-    Both are read again: the outputs for random pixels must be the model's to 1e-4, and pictures
-    must be read as `reader` reads them. labels: names of a classifier's classes. HeadwayError where
-    they are not, UsageError for what has no form there and for a folder that exists.
+    The export is verified: the weights are loaded again and must reproduce the model's outputs for
+    random pixels to 1e-4, and the image preprocessing must equal `reader`; on any error
+    no folder is left. labels: names of a classifier's classes. Raises HeadwayError if the
+    verification fails, UsageError for a model that cannot be represented and for a folder that
+    exists.
     """
     folder = Path(folder)
-    with new_folder(folder) as place:
-        written = write(model, place, family, labels=labels)
-        write_image_reader(reader, place)
-        difference = _difference(model, reader, place)
+    with new_folder(folder) as temporary:
+        written = write(model, temporary, family, labels=labels)
+        write_image_reader(reader, temporary)
+        difference = _difference(model, reader, temporary)
         if not difference <= LARGEST_DIFFERENCE:  # NaN is no success
             raise HeadwayError(
-                f"the folder's outputs differ by {difference:.2g}, more than "
-                f"{LARGEST_DIFFERENCE:g}, from the model's: it was removed",
+                f"the outputs differ by {difference:.2g} between the model and the exported folder,"
+                f" more than {LARGEST_DIFFERENCE:g}; the folder was removed",
                 str(folder),
             )
         vit = model.config if isinstance(model, ViT) else model.config.vit
-        kind = str(read_json(place / CONFIG_FILE)["model_type"])
-        if read_image_reader(place, vit, kind) != reader:
+        kind = str(read_json(temporary / CONFIG_FILE)["model_type"])
+        if read_image_reader(temporary, vit, kind) != reader:
             raise HeadwayError(
-                "the folder would read pictures otherwise: it was removed", str(folder)
+                "the image preprocessing cannot be represented in Hugging Face's format; the "
+                "folder was removed",
+                str(folder),
             )
     return Exported(folder=folder, architecture=written, difference=difference, texts=0)
 
 
 @torch.no_grad()
-def _difference(model: ImageModel, reader: ImageReader, place: Path) -> float:
-    """The largest between two outputs for the same random pixels."""
+def _difference(model: ImageModel, reader: ImageReader, folder: Path) -> float:
+    """Return the maximum absolute difference between both models' outputs for random pixels."""
     weight = next(model.parameters())
-    again = build(*read(place), dtype=weight.dtype).to(weight.device)
-    draw = torch.Generator().manual_seed(0)
+    exported = build(*read(folder), dtype=weight.dtype).to(weight.device)
+    generator = torch.Generator().manual_seed(0)
     shape = (ROWS, reader.channels, reader.height, reader.width)
-    images = torch.randn(shape, generator=draw).to(weight.device, weight.dtype)
+    images = torch.randn(shape, generator=generator).to(weight.device, weight.dtype)
     training = model.training
     try:
         ours = model.eval()(images)
     finally:
         model.train(training)
-    return float((again(images) - ours).abs().max())
+    return float((exported(images) - ours).abs().max())

@@ -1,4 +1,4 @@
-"""Hugging Face folders: config.json and safetensors, read and written."""
+"""Read and write Hugging Face folders: config.json and safetensors."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ FAMILIES: dict[str, Family] = {
         *(vit.FAMILY, dinov2.FAMILY, captioner.FAMILY),
     )
 }
-"""`model_type` in config.json -> what is known of it."""
+"""`model_type` in config.json -> the description of the model family."""
 
 TextConfig = GPTConfig | BertConfig | BertClassifierConfig | BertTaggerConfig | BertAnswererConfig
 TextModel = GPT | Bert | BertClassifier | BertTagger | BertAnswerer
@@ -77,7 +77,7 @@ ImageModel = ViT | ViTClassifier
 Config = TextConfig | ViTConfig | ViTClassifierConfig | CaptionerConfig
 """The configuration of a `Model`."""
 Model = TextModel | ImageModel | Captioner
-"""What such a folder can hold."""
+"""The models that such a folder can contain."""
 
 _MODELS: dict[type[Config], Callable[[Any], Model]] = {
     GPTConfig: GPT,
@@ -94,51 +94,55 @@ CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
 SPECIALS = ("bos_token_id", "eos_token_id", "pad_token_id")
-CHECKED_AGAINST = "5.23.0"  # the transformers whose numbers the tests compare
+CHECKED_AGAINST = "5.23.0"  # the version of transformers that the tests compare with
 
 
 def read(folder: str | Path, model_type: str | None = None) -> tuple[Config, dict[str, Tensor]]:
-    """Configuration and parameters, by our names, in the file's number format.
+    """Read the configuration and the parameters, by our names, in the dtype of the file.
 
-    model_type: a key of `FAMILIES`, for folders whose config.json does not name it.
-    With and without the prefix of a model with a head, in one file or in shards. DataError names
-    what is missing, of the wrong shape, not known, or not to be represented by a model of ours.
+    model_type: a key of `FAMILIES`, for folders whose config.json does not name it. Names may have
+    the prefix of a model with a head or not; the weights may be in one file or in shards. Raises
+    DataError for anything that is missing, unknown, of the wrong shape or not supported.
     """
     folder, where = Path(folder), str(folder)
-    facts = Facts.load(folder / CONFIG_FILE, model_type)
-    family, architecture = _told(facts)
+    hf_config = Facts.load(folder / CONFIG_FILE, model_type)
+    family, architecture = _architecture_of(hf_config)
     tensors = family.named(_tensors(folder), architecture.unused, where)
     try:
-        config = architecture.config(facts, tensors.keys())
-        check_limits(config, facts.where)
+        config = architecture.config(hf_config, tensors.keys())
+        check_limits(config, hf_config.where)
     except DataError:
         raise
     except UsageError as error:
-        raise DataError(error.what, facts.where, error.hint) from error
-    except ValueError as error:  # sizes that do not go together
-        raise DataError(str(error), facts.where) from error
-    untie = "set tie_word_embeddings to false in config.json if the head is its own"
+        raise DataError(error.what, hf_config.where, error.hint) from error
+    except ValueError as error:  # inconsistent sizes
+        raise DataError(str(error), hf_config.where) from error
+    untie = "if the head has its own weights, set tie_word_embeddings to false in config.json"
     join_copies(architecture.tied(config), tensors, where, untie if family.generates else None)
     check_present(architecture.parts(config), tensors, where)
     try:
-        own = {name: p.shape for name, p in _on_meta(config).named_parameters()}
+        shapes = {name: p.shape for name, p in _on_meta(config).named_parameters()}
     except (RuntimeError, OverflowError) as error:  # sizes that no tensor can have
-        raise DataError(f"these sizes are impossible: {error}", facts.where) from error
-    return config, to_ours(architecture.parts(config), tensors, own, where)
+        raise DataError(f"no tensor can have these sizes: {error}", hf_config.where) from error
+    return config, to_ours(architecture.parts(config), tensors, shapes, where)
 
 
 def read_labels(folder: str | Path, model_type: str | None = None) -> tuple[str, ...]:
-    """The names of a classifier's classes or a tagger's tags, in order; none for other models.
-    model_type: as in `read`."""
-    facts = Facts.load(Path(folder) / CONFIG_FILE, model_type)
-    _, architecture = _told(facts)
-    named = architecture.kind in (BertClassifierConfig, BertTaggerConfig, ViTClassifierConfig)
-    return facts.labels() if named else ()
+    """Return the names of a classifier's classes or a tagger's tags; empty for other models.
+
+    model_type: as in `read`.
+    """
+    hf_config = Facts.load(Path(folder) / CONFIG_FILE, model_type)
+    _, architecture = _architecture_of(hf_config)
+    has_labels = architecture.kind in (BertClassifierConfig, BertTaggerConfig, ViTClassifierConfig)
+    return hf_config.labels() if has_labels else ()
 
 
 def build(config: Config, tensors: Mapping[str, Tensor], dtype: torch.dtype = torch.float32) -> Any:
-    """The model of what `read` gave (`Model`: a GPT of a GPTConfig, and so on), with its own copy
-    of the numbers, ready to run."""
+    """Return the model for a configuration and parameters from `read`, with copies of the tensors.
+
+    Its class follows from the configuration: a GPT for a GPTConfig, and so on.
+    """
     model = _on_meta(config)
     set_parameters(model, {name: x.to(dtype, copy=True) for name, x in tensors.items()})
     return model.requires_grad_().eval()
@@ -156,65 +160,71 @@ def write(
     specials: Mapping[str, int] | None = None,
     labels: Sequence[str] | None = None,
 ) -> str:
-    """Save as a folder that transformers opens, and say its class; the first family that can hold
-    the model unless named.
+    """Write a folder for transformers; return the name of its class there.
 
-    specials: ids of special tokens, by Hugging Face's names (`eos_token_id`). labels: the names of
-    a classifier's classes or a tagger's tags. UsageError says what of the model cannot be
-    represented, and for a folder that holds a model already. Tokenizers and how pictures are read
-    are the caller's.
+    family: a key of `FAMILIES`; if None, the first that can represent the model. specials: ids of
+    special tokens, by Hugging Face's names (`eos_token_id`). labels: the names of a classifier's
+    classes or a tagger's tags. Raises UsageError for a model that cannot be represented, with the
+    reasons, and for a folder that already contains a model. Tokenizer and image preprocessing are
+    written by the caller.
     """
     folder = Path(folder)
     chosen = _fitting(model.config, family)
     architecture = chosen.architecture(model.config)
     for name in (CONFIG_FILE, WEIGHTS_FILE, INDEX_FILE):
         if (folder / name).exists():
-            raise UsageError(f"{folder / name} exists already", hint="choose another folder")
+            raise UsageError(
+                f"{folder / name} exists already", hint="choose a new or an empty folder"
+            )
     ids = dict(specials or {})
-    facts = _facts(chosen, architecture, model, ids, labels)
-    own = {name: p.detach() for name, p in model.named_parameters()}
-    bare = to_theirs(architecture.parts(model.config), own)
+    values = _to_hf_config(chosen, architecture, model, ids, labels)
+    tensors = {name: p.detach() for name, p in model.named_parameters()}
+    bare = to_theirs(architecture.parts(model.config), tensors)
     folder.mkdir(parents=True, exist_ok=True)
     full = {chosen.full_name(name, architecture): tensor for name, tensor in bare.items()}
     write_tensors(folder / WEIGHTS_FILE, full)
     if chosen.generates:
         generation = {**ids, "transformers_version": CHECKED_AGAINST}
         _write_json(folder / "generation_config.json", generation)
-    _write_json(folder / CONFIG_FILE, facts)  # last: with it the folder is a model
+    _write_json(folder / CONFIG_FILE, values)  # last: it makes the folder a model
     return architecture.names[0]
 
 
-def _facts(
+def _to_hf_config(
     family: Family,
     architecture: Architecture,
     model: nn.Module,
     ids: Mapping[str, int],
     labels: Sequence[str] | None,
 ) -> dict[str, Any]:
-    """What config.json is to say. UsageError for what does not go with the model."""
-    facts = family.facts(model.config)
-    for name in ids.keys() & facts.keys():
-        if ids[name] != facts[name]:
+    """Return the contents of config.json. Raises UsageError for ids or labels that do not match the
+    model."""
+    values = family.to_hf_config(model.config)
+    for name in ids.keys() & values.keys():
+        if ids[name] != values[name]:
             raise UsageError(
-                f"{name}={ids[name]}, and a {family.model_type} with these settings needs "
-                f"{facts[name]}"
+                f"{name}={ids[name]}, but a {family.model_type} model with these settings requires "
+                f"{values[name]}"
             )
     if labels:
-        count = len(facts.get("id2label", ()))
+        count = len(values.get("id2label", ()))
         if len(labels) != count or len(set(labels)) != count:
-            raise UsageError(f"{len(labels)} labels, and the model has names for {count}, all new")
-        facts |= label_facts(labels)
-    number_format = str(next(model.parameters()).dtype).removeprefix("torch.")
-    # unless given: the family's own defaults are other tokenizers'
+            raise UsageError(
+                f"expected {count} different labels, one for each class of the model, got "
+                f"{len(labels)}, of which {len(set(labels))} are different"
+            )
+        values |= label_facts(labels)
+    dtype = str(next(model.parameters()).dtype).removeprefix("torch.")
+    # None if there are no ids: the family's defaults are those of other tokenizers
     specials = {} if family.sees else dict.fromkeys(SPECIALS)
     return {
         "architectures": [architecture.names[0]],
         "model_type": family.model_type,
         **specials,
-        **facts,
+        **values,
         **ids,
-        "dtype": number_format,  # transformers 5
-        "torch_dtype": number_format,  # and 4
+        "dtype": dtype,  # transformers 5
+        "torch_dtype": dtype,  # and 4
         "transformers_version": CHECKED_AGAINST,
     }
 
@@ -223,45 +233,51 @@ def _write_json(path: Path, values: Mapping[str, Any]) -> None:
     write_file(path, (json.dumps(values, indent=2, ensure_ascii=False) + "\n").encode())
 
 
-def _told(facts: Facts) -> tuple[Family, Architecture]:
-    """What config.json says the folder holds."""
-    kind = facts.values.get("model_type")
-    if kind not in list(FAMILIES):  # a list: what stands there may not even be hashable
+def _architecture_of(hf_config: Facts) -> tuple[Family, Architecture]:
+    """Return the family and the class that config.json names."""
+    kind = hf_config.values.get("model_type")
+    if kind not in list(FAMILIES):  # a list: the value may not be hashable
         raise DataError(
-            f"model_type={kind!r} is not known; known: {', '.join(FAMILIES)}", facts.where
+            f"model_type={kind!r} is not supported; supported: {', '.join(FAMILIES)}",
+            hf_config.where,
         )
     family = FAMILIES[str(kind)]
-    known = {name: each for each in family.architectures for name in each.names}
-    named = facts.values.get("architectures", list(known)[:1])
-    if not isinstance(named, list) or not named:
-        raise facts.refusal("architectures", named, "a list of names")
-    if not isinstance(named[0], str) or named[0] not in known:
-        raise facts.refusal("architectures", named, " or ".join(known))
-    return family, known[named[0]]
+    known = {
+        name: architecture for architecture in family.architectures for name in architecture.names
+    }
+    names = hf_config.values.get("architectures", list(known)[:1])
+    if not isinstance(names, list) or not names:
+        raise hf_config.refusal("architectures", names, "a list of names")
+    if not isinstance(names[0], str) or names[0] not in known:
+        raise hf_config.refusal("architectures", names, " or ".join(known))
+    return family, known[names[0]]
 
 
 def _fitting(config: Config, name: str | None) -> Family:
-    """The family asked for, or the first that can; UsageError with the reasons."""
+    """Return the family of this name, or the first that can represent the configuration.
+
+    Raises UsageError with the reasons if there is none.
+    """
     if name is not None and name not in FAMILIES:
         raise UsageError(f"unknown family {name!r}; known: {', '.join(FAMILIES)}")
-    able = [family for family in FAMILIES.values() if type(config) in family.kinds()]
-    reasons = {family.model_type: family.lacks(config) for family in able}
-    fitting = [family for family in able if not reasons[family.model_type]]
+    candidates = [family for family in FAMILIES.values() if type(config) in family.kinds()]
+    reasons = {family.model_type: family.lacks(config) for family in candidates}
+    fitting = [family for family in candidates if not reasons[family.model_type]]
     for family in fitting:
         if name in (None, family.model_type):
             return family
-    asked = [name] if name else list(reasons)
-    others = f"it holds other models than a {type(config).__name__.removesuffix('Config')}"
-    said = "\n".join(f"no {kind}: {', '.join(reasons.get(kind, [others]))}" for kind in asked)
+    kinds = [name] if name else list(reasons)
+    mismatch = f"cannot represent a {type(config).__name__.removesuffix('Config')}"
+    lines = "\n".join(f"{kind}: {', '.join(reasons.get(kind, [mismatch]))}" for kind in kinds)
     can = fitting[0].architecture(config).names[0] if fitting else ""
     raise UsageError(
-        f"this model cannot be represented:\n{said}",
-        hint=f"it can be a {can}" if can else "keep it as a Headway model",
+        f"this model cannot be represented in Hugging Face's format:\n{lines}",
+        hint=f"it can be represented as a {can}" if can else "keep it as a Headway model",
     )
 
 
 def _tensors(folder: Path) -> dict[str, Tensor]:
-    """All tensors of the folder, from one file or from the shards that an index names."""
+    """Read all tensors of the folder, from one file or from the shards that the index names."""
     if (folder / WEIGHTS_FILE).exists():
         return read_tensors(folder / WEIGHTS_FILE)
     index = folder / INDEX_FILE
@@ -269,23 +285,23 @@ def _tensors(folder: Path) -> dict[str, Tensor]:
         pickled = next((p.name for p in folder.glob("*.bin")), None)
         if pickled:
             raise DataError(
-                f"{pickled} is a pickle, which can run code when opened; Headway never reads one",
+                f"{pickled} is a pickle, which can run code when loaded; Headway never reads one",
                 str(folder),
                 "convert it to safetensors with the program that wrote it",
             )
         raise DataError(f"there is no {WEIGHTS_FILE}", str(folder))
-    listed = read_json(index)
-    places = listed.get("weight_map") if isinstance(listed, dict) else None
-    if not isinstance(places, dict) or not all(isinstance(name, str) for name in places.values()):
-        raise DataError("weight_map must say which file holds each tensor", str(index))
-    found: dict[str, Tensor] = {}
-    for name in sorted(set(places.values())):
+    contents = read_json(index)
+    files = contents.get("weight_map") if isinstance(contents, dict) else None
+    if not isinstance(files, dict) or not all(isinstance(name, str) for name in files.values()):
+        raise DataError("weight_map must be an object of tensor names and files", str(index))
+    tensors: dict[str, Tensor] = {}
+    for name in sorted(set(files.values())):
         if Path(name).name != name or "\\" in name:
-            raise DataError(f"a shard outside the folder: {name!r}", str(index))
+            raise DataError(f"the shard {name!r} is not in the folder of the index", str(index))
         for key, tensor in read_tensors(folder / name).items():
-            if places.get(key) != name:
-                raise DataError(f"{key} is in {name}, and the index says otherwise", str(index))
-            found[key] = tensor
-    for key in places.keys() - found.keys():
-        raise DataError(f"{key} is not in {places[key]}, where the index says it is", str(index))
-    return found
+            if files.get(key) != name:
+                raise DataError(f"{key} is in {name}, but the index says otherwise", str(index))
+            tensors[key] = tensor
+    for key in files.keys() - tensors.keys():
+        raise DataError(f"{key} is not in {files[key]}, as the index says", str(index))
+    return tensors

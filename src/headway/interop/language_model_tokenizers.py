@@ -1,4 +1,4 @@
-"""The tokenizer of a language model's Hugging Face folder: tokenizer.json, or GPT-2's two
+"""Read the tokenizer of a language model's Hugging Face folder: tokenizer.json, or GPT-2's two
 files."""
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ END = "<|endoftext|>"
 
 
 def read_tokenizer(folder: str | Path) -> ForeignTokenizer | AbsentTokenizer:
-    """The tokenizer of `tokenizer.json`, or of GPT-2's `vocab.json` and `merges.txt`; without these
-    files an `AbsentTokenizer`.
+    """Read the tokenizer of a language model from `tokenizer.json`, or from GPT-2's `vocab.json`
+    and `merges.txt`. If there are neither, the result is an `AbsentTokenizer`.
 
-    Which tokens begin and end a text is said by name in tokenizer_config.json or
-    special_tokens_map.json, else by id in generation_config.json or config.json; one that is
-    nowhere is the other. An id that the tokenizer does not have is ignored, with a HeadwayWarning.
-    DataError names the file that is damaged or too large.
+    The tokens that begin and end a text (bos, eos) are named in tokenizer_config.json or
+    special_tokens_map.json, or have their ids in generation_config.json or config.json; if only one
+    of them is specified, the other is the same. An id that the tokenizer does not have is ignored,
+    with a HeadwayWarning. Raises DataError for a file that is damaged or too large.
     """
     folder = Path(folder)
     if (folder / FILE).exists():
@@ -38,12 +38,12 @@ def read_tokenizer(folder: str | Path) -> ForeignTokenizer | AbsentTokenizer:
         return ForeignTokenizer(engine, *_ends(folder, engine.get_vocab()))
     if (folder / VOCABULARY_FILE).exists() and (folder / MERGES_FILE).exists():
         return _two_files(folder)
-    needed = f"put {FILE} there, or GPT-2's {VOCABULARY_FILE} and {MERGES_FILE}"
+    needed = f"add {FILE}, or GPT-2's {VOCABULARY_FILE} and {MERGES_FILE} to the folder"
     return AbsentTokenizer(DataError("there is no tokenizer", str(folder), needed))
 
 
 def _two_files(folder: Path) -> ForeignTokenizer:
-    """GPT-2's, with what its settings put before a text."""
+    """Read GPT-2's two files, with the bos token that its settings may add before a text."""
     engine = byte_level(folder, "GPT-2", ("GPT2Tokenizer", "GPT2TokenizerFast", "gpt2"))
     vocabulary = engine.get_vocab()
     bos, eos = _ends(folder, vocabulary, vocabulary.get(END))
@@ -56,49 +56,50 @@ def _two_files(folder: Path) -> ForeignTokenizer:
 
 
 def byte_level(folder: Path, maker: str, names: Collection[str]) -> tokenizers.Tokenizer:
-    """Byte-level BPE of `vocab.json` and `merges.txt`, as `maker` splits text.
+    """Read the byte-level BPE of `vocab.json` and `merges.txt`, with the pre-tokenizer of `maker`.
 
-    names: its tokenizers and models. DataError for other models' files.
+    maker: name of the model family, for errors. names: its tokenizer classes and model types.
+    Raises DataError for the files of other families.
     """
-    facts = told(folder / NAMES_FILES[0])
-    named = facts.get("tokenizer_class") or told(folder / "config.json").get("model_type")
-    if named is not None and named not in list(names):
+    tokenizer_config = told(folder / NAMES_FILES[0])
+    kind = tokenizer_config.get("tokenizer_class") or told(folder / "config.json").get("model_type")
+    if kind is not None and kind not in list(names):
         raise DataError(
-            f"{VOCABULARY_FILE} and {MERGES_FILE} of {str(named)[:80]!r}, which may split text in "
-            f"another way than {maker}",
+            f"{VOCABULARY_FILE} and {MERGES_FILE} are of {str(kind)[:80]!r}, which may split text "
+            f"differently than {maker}",
             str(folder),
-            f"put its {FILE} there",
+            f"add the {FILE} of the model to the folder",
         )
     vocabulary = vocabulary_of(folder / VOCABULARY_FILE)
     merges = merges_of(folder / MERGES_FILE)
     try:
         engine = tokenizers.Tokenizer(models.BPE(vocab=vocabulary, merges=merges))
-    except Exception as error:  # the engine raises bare Exception for a merge that is no piece
-        why = f"does not go with {VOCABULARY_FILE}: {error}"
+    except Exception as error:  # the engine raises bare Exception for a merge that is not a token
+        why = f"does not match {VOCABULARY_FILE}: {error}"
         raise DataError(why, str(folder / MERGES_FILE)) from error
-    space = facts.get("add_prefix_space") is True
+    space = tokenizer_config.get("add_prefix_space") is True
     engine.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=space)
     engine.decoder = decoders.ByteLevel()
     return engine
 
 
 def vocabulary_of(path: Path) -> dict[str, int]:
-    """The pieces of a byte-level BPE and their ids."""
+    """Read the vocabulary of a byte-level BPE: tokens -> ids."""
     vocabulary = read_json(path, FILE_LIMIT)
     if not isinstance(vocabulary, dict) or not vocabulary:
-        raise DataError("must be pieces and their ids", str(path))
+        raise DataError("must be a JSON object of tokens and their ids", str(path))
     ids = list(vocabulary.values())
     if any(type(i) is not int for i in ids) or sorted(ids) != list(range(len(ids))):
-        raise DataError(f"the ids are not 0 .. {len(ids) - 1}", str(path))
+        raise DataError(f"the ids must be 0 to {len(ids) - 1}, each once", str(path))
     absent = [letter for letter in pre_tokenizers.ByteLevel.alphabet() if letter not in vocabulary]
     if absent:
-        why = f"{len(absent)} of the 256 bytes have no piece: not GPT-2's byte-level BPE"
-        raise DataError(why, str(path), f"put its {FILE} there")
+        why = f"{len(absent)} of the 256 bytes have no token: not GPT-2's byte-level BPE"
+        raise DataError(why, str(path), f"add the {FILE} of the model to the folder")
     return vocabulary
 
 
 def merges_of(path: Path) -> list[tuple[str, str]]:
-    """Two pieces a line, after a line with the version."""
+    """Read merges: two tokens per line, after a line with the version."""
     try:
         lines = read_bytes(path, FILE_LIMIT).decode().split("\n")
     except UnicodeDecodeError as error:
@@ -110,56 +111,61 @@ def merges_of(path: Path) -> list[tuple[str, str]]:
             continue
         left, space, right = text.partition(" ")
         if not (left and space and right) or " " in right:
-            raise DataError(f"{text[:80]!r} is not two pieces", f"{path}:{number}")
+            raise DataError(
+                f"expected two tokens and a space between them, found {text[:80]!r}",
+                f"{path}:{number}",
+            )
         merges.append((left, right))
     return merges
 
 
 def told(path: Path) -> dict[str, Any]:
-    """Names and values of a JSON file; none if there is no file."""
+    """Read a JSON object; return an empty one if there is no file."""
     if not path.exists():
         return {}
     values = read_json(path)
     if not isinstance(values, dict):
-        raise DataError("must be names and values", str(path))
+        raise DataError("must be a JSON object (names and values)", str(path))
     return values
 
 
-def _ends(folder: Path, vocabulary: Mapping[str, int], usual: int | None = None) -> tuple[int, int]:
-    """bos and eos; `usual` for what no file says."""
+def _ends(
+    folder: Path, vocabulary: Mapping[str, int], default: int | None = None
+) -> tuple[int, int]:
+    """Return the ids of bos and eos; `default` if no file specifies them."""
     bos, eos = (_end(folder, vocabulary, name) for name in ("bos_token", "eos_token"))
     bos, eos = bos if bos is not None else eos, eos if eos is not None else bos
-    bos, eos = bos if bos is not None else usual, eos if eos is not None else usual
+    bos, eos = bos if bos is not None else default, eos if eos is not None else default
     if bos is None or eos is None:
         raise DataError(
-            "no file says which token begins or ends a text",
+            "no file specifies the token that begins or ends a text (bos, eos)",
             str(folder),
-            f"name bos_token or eos_token in {NAMES_FILES[0]}",
+            f"add bos_token or eos_token to {NAMES_FILES[0]}",
         )
     return bos, eos
 
 
 def piece_named(folder: Path, vocabulary: Mapping[str, int], name: str) -> int | None:
-    """The id of the piece that the folder's files call so (`eos_token`); None if they do not."""
+    """Return the id of the special token of this name (`eos_token`); None if no file names it."""
     for file in NAMES_FILES:
         value = told(folder / file).get(name)
-        piece = value.get("content") if isinstance(value, dict) else value
+        token = value.get("content") if isinstance(value, dict) else value
         if value is None:
             continue
-        if not isinstance(piece, str) or piece not in vocabulary:
-            why = f"{name}={str(value)[:80]}: must be a piece of the tokenizer"
+        if not isinstance(token, str) or token not in vocabulary:
+            why = f"{name}={str(value)[:80]}: must be a token of the tokenizer"
             raise DataError(why, str(folder / file))
-        return vocabulary[piece]
+        return vocabulary[token]
     return None
 
 
 def _end(folder: Path, vocabulary: Mapping[str, int], name: str) -> int | None:
-    found = piece_named(folder, vocabulary, name)
-    if found is not None:
-        return found
+    token_id = piece_named(folder, vocabulary, name)
+    if token_id is not None:
+        return token_id
     for file in IDS_FILES:
         ids = told(folder / file).get(f"{name}_id")
-        # several may end a text: the first is the usual one
+        # several tokens may end a text: the first is the default
         for number in ids if isinstance(ids, list) else [ids]:
             if number is None:
                 continue

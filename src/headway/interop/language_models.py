@@ -1,5 +1,5 @@
-"""What the families of language models have alike: one architecture, whose head may be the
-embedding."""
+"""Code shared by the families of language models: one architecture, whose head may be tied to
+the embedding."""
 
 from __future__ import annotations
 
@@ -23,19 +23,20 @@ def language_family(
     embedding: str,
     ignored: str,
     settings: Callable[[Facts], dict[str, Any]],
-    facts: Callable[[GPTConfig], dict[str, Any]],
+    to_hf_config: Callable[[GPTConfig], dict[str, Any]],
     parts: Callable[[GPTConfig], Iterator[Part]],
     lacks: Callable[[GPTConfig], list[str]],
 ) -> Family:
-    """A `Family` of GPTs.
+    """Return a `Family` of GPTs.
 
-    architecture, bare: the class with its head, and without, as old files name it. embedding: the
-    key of the token embedding, the head's too where they are tied. settings: config.json -> fields
-    of ours; facts: the way back. parts: all tensors but the head.
+    architecture: the class name of the model with its head; bare: without, in old files. embedding:
+    the key of the token embedding, which is also the head if they are tied. settings: config.json
+    -> fields of `GPTConfig`; to_hf_config: the inverse. parts: yields all tensors but the head. See
+    `Family` for the others.
     """
 
-    def config(told: Facts, found: object) -> GPTConfig:
-        return GPTConfig(**settings(told))
+    def config(hf_config: Facts, keys: object) -> GPTConfig:
+        return GPTConfig(**settings(hf_config))
 
     def all_parts(config: GPTConfig) -> Iterator[Part]:
         yield from parts(config)
@@ -45,8 +46,8 @@ def language_family(
     def tied(config: GPTConfig) -> dict[str, str]:
         return {HEAD: embedding} if config.tie_output else {}
 
-    def all_facts(config: GPTConfig) -> dict[str, Any]:
-        return {**facts(config), "tie_word_embeddings": config.tie_output}
+    def all_to_hf(config: GPTConfig) -> dict[str, Any]:
+        return {**to_hf_config(config), "tie_word_embeddings": config.tie_output}
 
     whole = Architecture(
         names=(architecture, bare), kind=GPTConfig, config=config, parts=all_parts, tied=tied
@@ -57,7 +58,7 @@ def language_family(
         heads=re.escape(HEAD),
         ignored=ignored,
         architectures=(whole,),
-        facts=all_facts,
+        to_hf_config=all_to_hf,
         lacks=lacks,
         generates=True,
     )

@@ -1,4 +1,4 @@
-"""Llama (`LlamaForCausalLM`): RMSNorm, SwiGLU, rotary positions, shared keys and values."""
+"""Llama (`LlamaForCausalLM`): RMSNorm, SwiGLU, rotary positions, grouped-query attention."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _QK_NORMS = {
 
 
 def parts(config: GPTConfig) -> Iterator[Part]:
-    """All but the head; the norms of queries and keys where there are any."""
+    """Yield all tensors but the head, with the norms of queries and keys if there are any."""
     yield Part("embed_tokens.weight", ("embedding.tokens.weight",))
     norms = _NORMS | _QK_NORMS if config.qk_norm else _NORMS
     for number in range(config.num_layers):
@@ -43,30 +43,33 @@ def parts(config: GPTConfig) -> Iterator[Part]:
     yield Part("norm.weight", ("decoder.norm.gain",))
 
 
-def shape(facts: Facts) -> dict[str, Any]:
-    """The fields of every model built like Llama."""
-    facts.must_be("hidden_act", "silu")
-    num_heads = facts.whole("num_attention_heads", 32)
+def shape(hf_config: Facts) -> dict[str, Any]:
+    """Return the fields of `GPTConfig` for every architecture derived from Llama."""
+    hf_config.must_be("hidden_act", "silu")
+    num_heads = hf_config.whole("num_attention_heads", 32)
     return {
-        "vocabulary": facts.whole("vocab_size", 32_000),
-        "max_length": facts.whole("max_position_embeddings", 2048),
-        "model_dim": facts.whole("hidden_size", 4096),
-        "ffn_dim": facts.whole("intermediate_size", 11_008),
-        "num_layers": facts.whole("num_hidden_layers", 32),
+        "vocabulary": hf_config.whole("vocab_size", 32_000),
+        "max_length": hf_config.whole("max_position_embeddings", 2048),
+        "model_dim": hf_config.whole("hidden_size", 4096),
+        "ffn_dim": hf_config.whole("intermediate_size", 11_008),
+        "num_layers": hf_config.whole("num_hidden_layers", 32),
         "num_heads": num_heads,
-        "num_kv_heads": facts.whole("num_key_value_heads", num_heads),
+        "num_kv_heads": hf_config.whole("num_key_value_heads", num_heads),
         "norm": "pre",
         "norm_kind": "rms",
-        "norm_eps": facts.number("rms_norm_eps", 1e-6),
+        "norm_eps": hf_config.number("rms_norm_eps", 1e-6),
         "activation": "swiglu",
         "positions": "rotary",
-        "rotary_base": _rotary_base(facts),
-        "tie_output": facts.flag("tie_word_embeddings", False),
+        "rotary_base": _rotary_base(hf_config),
+        "tie_output": hf_config.flag("tie_word_embeddings", False),
     }
 
 
 def shape_facts(config: GPTConfig) -> dict[str, Any]:
-    """The way back. The base stands twice: for transformers 5, and for everybody else."""
+    """Return the keys of config.json for a configuration of ours, the inverse of `shape`.
+
+    The rotary base is written twice: for transformers 5, and for all other programs.
+    """
     return {
         "vocab_size": config.vocabulary,
         "max_position_embeddings": config.max_length,
@@ -86,7 +89,7 @@ def shape_facts(config: GPTConfig) -> dict[str, Any]:
 
 
 def shape_lacks(config: GPTConfig) -> list[str]:
-    """What of a model nothing built like Llama can say."""
+    """Return the settings of a model that no architecture derived from Llama can represent."""
     return needs(
         config,
         {
@@ -99,14 +102,15 @@ def shape_lacks(config: GPTConfig) -> list[str]:
     )
 
 
-def _rotary_base(facts: Facts) -> float:
-    """`rope_parameters` (transformers 5), or `rope_theta` beside `rope_scaling` (4)."""
-    default = facts.number("rope_theta", 10_000.0, low=1.0)
+def _rotary_base(hf_config: Facts) -> float:
+    """Return the rotary base, from `rope_parameters` (transformers 5) or from `rope_theta` and
+    `rope_scaling` (transformers 4)."""
+    default = hf_config.number("rope_theta", 10_000.0, low=1.0)
     for key in ("rope_parameters", "rope_scaling"):
-        inner = facts.values.get(key, {})
+        inner = hf_config.values.get(key, {})
         if not isinstance(inner, dict):
-            raise facts.refusal(key, inner, "names and values")
-        nested = Facts({f"{key}.{name}": value for name, value in inner.items()}, facts.where)
+            raise hf_config.refusal(key, inner, "an object (names and values)")
+        nested = Facts({f"{key}.{name}": value for name, value in inner.items()}, hf_config.where)
         for name in ("rope_type", "type"):
             nested.must_be(f"{key}.{name}", "default")
         nested.must_be(f"{key}.partial_rotary_factor", 1.0)
@@ -114,17 +118,17 @@ def _rotary_base(facts: Facts) -> float:
     return default
 
 
-def _settings(facts: Facts) -> dict[str, Any]:
-    settings = shape(facts)
-    bias = facts.flag("attention_bias", False)
-    facts.must_be("mlp_bias", bias)
-    if bias and "mlp_bias" not in facts.values:
-        raise facts.refusal("attention_bias", True, "what mlp_bias is, which is false")
-    own_width = max(1, settings["model_dim"] // settings["num_heads"])
-    return {**settings, "head_dim": facts.whole("head_dim", own_width), "bias": bias}
+def _settings(hf_config: Facts) -> dict[str, Any]:
+    settings = shape(hf_config)
+    bias = hf_config.flag("attention_bias", False)
+    hf_config.must_be("mlp_bias", bias)
+    if bias and "mlp_bias" not in hf_config.values:
+        raise hf_config.refusal("attention_bias", True, "the same as mlp_bias, which is false")
+    default_width = max(1, settings["model_dim"] // settings["num_heads"])
+    return {**settings, "head_dim": hf_config.whole("head_dim", default_width), "bias": bias}
 
 
-def _facts(config: GPTConfig) -> dict[str, Any]:
+def _to_hf_config(config: GPTConfig) -> dict[str, Any]:
     return {**shape_facts(config), "mlp_bias": config.bias}
 
 
@@ -143,7 +147,7 @@ FAMILY = language_family(
     embedding="embed_tokens.weight",
     ignored=r"layers\.\d+\.self_attn\.rotary_emb\.inv_freq",
     settings=_settings,
-    facts=_facts,
+    to_hf_config=_to_hf_config,
     parts=parts,
     lacks=_lacks,
 )

@@ -1,4 +1,4 @@
-"""llama2.c's files: a Llama as seven numbers and its weights, and the pieces of its tokenizer."""
+"""Read the files of llama2.c: a Llama (seven numbers and the weights), and its tokenizer."""
 
 from __future__ import annotations
 
@@ -19,30 +19,35 @@ from headway.shapes import Float, Tensor
 from headway.text import ForeignTokenizer
 
 WEIGHTS_LIMIT = 2**36
-PIECES_LIMIT = 2**26
-PIECE_LIMIT = 2**16
-SPACE = "\u2581"  # SentencePiece's letter for it
+TOKENIZER_LIMIT = 2**26
+TOKEN_LIMIT = 2**16
+SPACE = "\u2581"  # the character of SentencePiece for a space
 SPECIALS = ("<unk>", "<s>", "</s>")
 _NAMES = ("dim", "hidden_dim", "n_layers", "n_heads", "n_kv_heads", "vocab_size", "seq_len")
 
 
 def read_llama2c(path: str | Path) -> tuple[GPTConfig, dict[str, Tensor]]:
-    """Configuration and parameters, by our names, of a version-0 file (`stories15M.bin`).
+    """Read configuration and parameters, by our names, of a version-0 file (`stories15M.bin`).
 
-    Rotary pairs lie beside each other there, and half a head apart here: the rows of queries and
-    keys change places. A negative vocab_size says that the output has a matrix of its own.
-    DataError where the header makes no sense or the size of the file is not what it says.
+    Rotary pairs are adjacent in the file, and half a head apart in Headway, so the rows of queries
+    and keys are permuted. A negative vocab_size means that the output layer is not tied to the
+    embedding. Raises DataError for an invalid header and for a file of another size than the
+    header requires.
     """
     where = str(path)
     data = read_bytes(Path(path), WEIGHTS_LIMIT)
     if len(data) < 28:
-        raise DataError("too short for the seven numbers of a llama2.c file", where)
+        raise DataError(
+            f"{len(data)} bytes: too short for the header of a llama2.c file, which has 28", where
+        )
     header = dict(zip(_NAMES, struct.unpack("<7i", data[:28]), strict=True))
     config = _config(header, where)
     shapes = _shapes(config, header["seq_len"])
     expected = 28 + 4 * sum(math.prod(shape) for shape in shapes.values())
     if len(data) != expected:
-        raise DataError(f"{len(data):,} bytes, the header asks for {expected:,}", where)
+        raise DataError(
+            f"the file has {len(data):,} bytes, but the header requires {expected:,}", where
+        )
     numbers = torch.from_numpy(np.frombuffer(data, dtype="<f4", offset=28).astype(np.float32))
     theirs = {}
     start = 0
@@ -54,33 +59,36 @@ def read_llama2c(path: str | Path) -> tuple[GPTConfig, dict[str, Tensor]]:
 
 
 def read_pieces(path: str | Path) -> list[bytes]:
-    """The pieces of a llama2.c tokenizer file (`tok512.bin`), by id.
+    """Return the tokens of a llama2.c tokenizer file (`tok512.bin`), by id.
 
-    A space is a space, and a piece like <0x0A> the byte that it stands for.
+    A space is a plain space, and a token like <0x0A> is the byte that it represents.
     """
-    return [_byte(piece) or piece for piece, _ in _scored(path)]
+    return [_byte(token) or token for token, _ in _scored_tokens(path)]
 
 
 def read_llama2c_tokenizer(path: str | Path) -> ForeignTokenizer:
-    """The tokenizer of such a file: of two neighbours, those join first whose piece scores most.
+    """Read the tokenizer of a llama2.c file: BPE that first merges the pair of the highest score.
 
-    A space is put first, and bytes stand for what no piece has (SentencePiece, as Llama uses it).
-    DataError for a file without <s> and </s> at 1 and 2, with a piece twice or not in UTF-8.
+    As in Llama's SentencePiece, a space is added before a text, and characters without a token are
+    encoded as bytes. Raises DataError for a file without <s> and </s> at 1 and 2, with a duplicate
+    token, or with a token that is not UTF-8.
     """
     where = str(path)
-    scored = _scored(path)
+    scored_tokens = _scored_tokens(path)
     try:
-        names = [piece.decode().replace(" ", SPACE) for piece, _ in scored]
+        names = [token.decode().replace(" ", SPACE) for token, _ in scored_tokens]
     except UnicodeDecodeError as error:
-        raise DataError(f"a piece is not UTF-8: {error}", where) from error
+        raise DataError(f"a token is not UTF-8: {error}", where) from error
     for index, special in enumerate(SPECIALS[: len(names)]):
-        names[index] = names[index].strip("\n")  # llama2.c writes <s> and </s> between line ends
+        names[index] = names[index].strip("\n")  # llama2.c writes line ends around <s> and </s>
         if names[index] != special:
-            raise DataError(f"piece {index} is {names[index][:80]!r}, must be {special}", where)
+            raise DataError(f"token {index} is {names[index][:80]!r}, must be {special}", where)
     vocabulary = {name: index for index, name in enumerate(names)}
     if len(vocabulary) < len(names) or len(names) < len(SPECIALS) or "" in vocabulary:
-        raise DataError("a piece is empty, stands twice, or <unk>, <s> and </s> are missing", where)
-    scores = [score for _, score in scored]
+        raise DataError(
+            "a token is empty or occurs twice, or <unk>, <s> and </s> are missing", where
+        )
+    scores = [score for _, score in scored_tokens]
     model = models.BPE(
         vocab=vocabulary,
         merges=_merges(vocabulary, scores),
@@ -108,49 +116,49 @@ def read_llama2c_tokenizer(path: str | Path) -> ForeignTokenizer:
 
 
 def _merges(vocabulary: dict[str, int], scores: list[float]) -> list[tuple[str, str]]:
-    """Every way to join two pieces into one, the best score first."""
-    found = []
+    """Return all merges of two tokens into one, the highest score first."""
+    merges = []
     for name, index in vocabulary.items():
         if index < len(SPECIALS) or _byte(name.encode()):
             continue
         for cut in range(1, len(name)):
             left, right = name[:cut], name[cut:]
             if left in vocabulary and right in vocabulary:
-                found.append((-scores[index], vocabulary[left], vocabulary[right], left, right))
-    return [(left, right) for *_, left, right in sorted(found)]
+                merges.append((-scores[index], vocabulary[left], vocabulary[right], left, right))
+    return [(left, right) for *_, left, right in sorted(merges)]
 
 
-def _byte(piece: bytes) -> bytes | None:
-    """The byte that a piece like <0x0A> stands for."""
-    named = re.fullmatch(rb"<0x([0-9A-F]{2})>", piece)
-    return bytes([int(named[1], 16)]) if named else None
+def _byte(token: bytes) -> bytes | None:
+    """Return the byte that a token like <0x0A> represents; None for other tokens."""
+    match = re.fullmatch(rb"<0x([0-9A-F]{2})>", token)
+    return bytes([int(match[1], 16)]) if match else None
 
 
-def _scored(path: str | Path) -> list[tuple[bytes, float]]:
-    """Pieces as they are written, and their scores."""
+def _scored_tokens(path: str | Path) -> list[tuple[bytes, float]]:
+    """Read the tokens as they are in the file, and their scores."""
     where = str(path)
-    data = read_bytes(Path(path), PIECES_LIMIT)
-    pieces: list[tuple[bytes, float]] = []
-    place = 4  # past the length of the longest
-    while place < len(data):
+    data = read_bytes(Path(path), TOKENIZER_LIMIT)
+    tokens: list[tuple[bytes, float]] = []
+    offset = 4  # after the length of the longest token
+    while offset < len(data):
         score, length = 0.0, -1
-        if place + 8 <= len(data):
-            score, length = struct.unpack_from("<fi", data, place)
-        place += 8 + length
-        if not 0 <= length <= PIECE_LIMIT or place > len(data):
-            raise DataError(f"piece {len(pieces)} is cut short or has no sensible length", where)
+        if offset + 8 <= len(data):
+            score, length = struct.unpack_from("<fi", data, offset)
+        offset += 8 + length
+        if not 0 <= length <= TOKEN_LIMIT or offset > len(data):
+            raise DataError(f"token {len(tokens)} is truncated or has an invalid length", where)
         if not math.isfinite(score):
-            raise DataError(f"piece {len(pieces)} has the score {score}", where)
-        pieces.append((data[place - length : place], score))
-    if not pieces:
-        raise DataError("no pieces: not a llama2.c tokenizer", where)
-    return pieces
+            raise DataError(f"token {len(tokens)} has the score {score}, must be finite", where)
+        tokens.append((data[offset - length : offset], score))
+    if not tokens:
+        raise DataError("no tokens: not a llama2.c tokenizer", where)
+    return tokens
 
 
 def _config(header: dict[str, int], where: str) -> GPTConfig:
     for name, value in header.items():
         if not 0 < (abs(value) if name == "vocab_size" else value) < 2**24:
-            raise DataError(f"{name}={value} makes no sense: not a version-0 llama2.c file", where)
+            raise DataError(f"{name}={value} is out of range: not a version-0 llama2.c file", where)
     try:
         return GPTConfig(
             model_dim=header["dim"],
@@ -167,12 +175,12 @@ def _config(header: dict[str, int], where: str) -> GPTConfig:
             bias=False,
             positions="rotary",
         )
-    except ValueError as error:  # sizes that do not go together
+    except ValueError as error:  # inconsistent sizes
         raise DataError(str(error), where) from error
 
 
 def _shapes(config: GPTConfig, length: int) -> dict[str, tuple[int, ...]]:
-    """What stands in the file, in order."""
+    """Return the shapes of the tensors in the file, in order."""
     layers, width, inner = config.num_layers, config.model_dim, config.ffn_dim
     shared = config.kv_heads * config.head_width
     shapes: dict[str, tuple[int, ...]] = {
@@ -187,7 +195,7 @@ def _shapes(config: GPTConfig, length: int) -> dict[str, tuple[int, ...]]:
         "contract": (layers, width, inner),
         "expand": (layers, inner, width),
         "norm": (width,),
-        "cosines": (length, config.head_width // 2),  # ours are computed
+        "cosines": (length, config.head_width // 2),  # not used: Headway computes them
         "sines": (length, config.head_width // 2),
     }
     return shapes if config.tie_output else {**shapes, "head": (config.vocabulary, width)}
@@ -215,6 +223,7 @@ def _ours(config: GPTConfig, theirs: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _halves(weight: Float[Tensor, "HK D"], head_dim: int) -> Float[Tensor, "HK D"]:
-    """Rows 0, 1, 2, 3 ... of each head -> 0, 2, 4 ..., 1, 3, 5 ...: pairs half a head apart."""
+    """Permute the rows 0, 1, 2, 3 ... of each head to 0, 2, 4 ..., 1, 3, 5 ...: rotary pairs become
+    half a head apart."""
     pairs = weight.view(-1, head_dim // 2, 2, weight.shape[1])
     return pairs.transpose(1, 2).reshape(weight.shape)

@@ -11,21 +11,21 @@ from headway.interop.language_models import language_family
 from headway.interop.weight_names import Part, needs
 from headway.models import GPTConfig
 
-# Their "gelu" is the approximation by tanh.
+# Their "gelu" is the tanh approximation.
 ACTIVATIONS = {"gelu": "gelu-tanh", "relu": "relu", "silu": "silu", "swish": "silu"}
 
 
-def _settings(facts: Facts) -> dict[str, Any]:
-    settings = gpt2.shape(facts, 40_478, 512)
+def _settings(hf_config: Facts) -> dict[str, Any]:
+    settings = gpt2.shape(hf_config, 40_478, 512)
     return {
         **settings,
         "norm": "post",
         "ffn_dim": 4 * settings["model_dim"],
-        "activation": facts.choice("afn", ACTIVATIONS, "gelu"),
+        "activation": hf_config.choice("afn", ACTIVATIONS, "gelu"),
     }
 
 
-def _facts(config: GPTConfig) -> dict[str, Any]:
+def _to_hf_config(config: GPTConfig) -> dict[str, Any]:
     names = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
     return {**gpt2.shape_facts(config), "afn": names[config.activation]}
 
@@ -37,8 +37,8 @@ def _parts(config: GPTConfig) -> Iterator[Part]:
 
 
 def _lacks(config: GPTConfig) -> list[str]:
-    own = {"activation": tuple(ACTIVATIONS.values()), "ffn_dim": (4 * config.model_dim,)}
-    return gpt2.shape_lacks(config, "post") + needs(config, own)
+    required = {"activation": tuple(ACTIVATIONS.values()), "ffn_dim": (4 * config.model_dim,)}
+    return gpt2.shape_lacks(config, "post") + needs(config, required)
 
 
 FAMILY = language_family(
@@ -49,7 +49,7 @@ FAMILY = language_family(
     embedding="tokens_embed.weight",
     ignored=r"h\.\d+\.attn\.bias|position_ids",
     settings=_settings,
-    facts=_facts,
+    to_hf_config=_to_hf_config,
     parts=_parts,
     lacks=_lacks,
 )

@@ -1,4 +1,4 @@
-"""preprocessor_config.json: how a Hugging Face model reads pictures, read and written."""
+"""Read and write preprocessor_config.json, the image preprocessing of a Hugging Face model."""
 
 from __future__ import annotations
 
@@ -14,32 +14,33 @@ from headway.models import ViTConfig
 
 FILE = "preprocessor_config.json"
 RESAMPLING: dict[int, Resampling] = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}
-"""Pillow's numbers -> our names."""
+"""Pillow's numbers of resampling filters -> our names."""
 LARGEST = 1 << 14
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 _HALF = ((0.5,) * 3, (0.5,) * 3)
-_CUT = 256 / 224  # what the shorter side is to the side that is cut out, in DINO's and DINOv2's
+_RESIZE = 256 / 224  # shorter side after resizing / side of the centre crop, of DINO and DINOv2
 
 
 def read_image_reader(folder: Path, config: ViTConfig, model_type: str) -> ImageReader:
-    """How pictures are to be read for the model in `folder`; where the file is missing, as the
-    family's released models have it (ViT: pressed into its size, mean and deviation 0.5. DINOv2:
-    256 pixels, of which 224 are cut out, ImageNet's mean and deviation).
+    """Return the image preprocessing of the model in `folder`.
 
-    DataError for what has no form here.
+    If the file is missing, the default of the family's released models is used. ViT: resize to
+    the model's size, mean and standard deviation 0.5. DINOv2: resize the shorter side to 256
+    pixels, centre crop of 224, mean and standard deviation of ImageNet. Raises DataError for
+    preprocessing that Headway does not support.
     """
     path = folder / FILE
     if not path.exists():
-        return _usual(config, model_type, str(folder))
-    facts = Facts.load(path)
+        return _default(config, model_type, str(folder))
+    preprocessing = Facts.load(path)
     for key in ("do_resize", "do_rescale"):
-        facts.must_be(key, True)
-    mean, deviation = _normalisation(facts, config.channels, path)
-    scale = facts.number("rescale_factor", 1 / 255, low=1e-9) * 255
-    height, width, shorter = _size(facts, path)
-    number = facts.values.get("resample", 2)
+        preprocessing.must_be(key, True)
+    mean, deviation = _normalisation(preprocessing, config.channels, path)
+    scale = preprocessing.number("rescale_factor", 1 / 255, low=1e-9) * 255
+    height, width, shorter = _size(preprocessing, path)
+    number = preprocessing.values.get("resample", 2)
     if type(number) is not int or number not in RESAMPLING:
-        raise facts.refusal("resample", number, " or ".join(map(str, RESAMPLING)))
+        raise preprocessing.refusal("resample", number, " or ".join(map(str, RESAMPLING)))
     try:
         return ImageReader(
             height=height,
@@ -54,79 +55,94 @@ def read_image_reader(folder: Path, config: ViTConfig, model_type: str) -> Image
         raise DataError(str(error), str(path)) from error
 
 
-def _usual(config: ViTConfig, model_type: str, where: str) -> ImageReader:
+def _default(config: ViTConfig, model_type: str, where: str) -> ImageReader:
     if config.channels != 3:
-        raise DataError(f"there is no {FILE}, and pictures are not in colour", where)
+        raise DataError(
+            f"there is no {FILE}, and the default is for 3 channels, but the model has "
+            f"{config.channels}",
+            where,
+        )
     if model_type == "dinov2":
         side = 224 // config.patch_size * config.patch_size or config.patch_size
         mean, deviation = IMAGENET
         return ImageReader(
-            height=side, width=side, shorter=round(side * _CUT), mean=mean, deviation=deviation
+            height=side, width=side, shorter=round(side * _RESIZE), mean=mean, deviation=deviation
         )
     (y, x), (mean, deviation) = config.image, _HALF
     return ImageReader(height=y, width=x, mean=mean, deviation=deviation, resampling="bilinear")
 
 
 def _normalisation(
-    facts: Facts, channels: int, path: Path
+    preprocessing: Facts, channels: int, path: Path
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    if not facts.flag("do_normalize", True):
+    if not preprocessing.flag("do_normalize", True):
         return (0.0,) * channels, (1.0,) * channels
-    found, kind = [], str(facts.values.get("image_processor_type", "ViT"))
+    parts, kind = [], str(preprocessing.values.get("image_processor_type", "ViT"))
     for key in ("image_mean", "image_std"):
-        usual = [0.5] * channels if kind.startswith("ViT") else None
-        values = facts.values.get(key, usual)
+        default = [0.5] * channels if kind.startswith("ViT") else None
+        values = preprocessing.values.get(key, default)
         if (
             not isinstance(values, list)
             or len(values) != channels
             or not all(type(v) in (int, float) and abs(v) < 1e6 for v in values)
         ):
-            raise facts.refusal(key, values, f"{channels} numbers")
-        found.append(tuple(map(float, values)))
-    mean, deviation = found
+            raise preprocessing.refusal(key, values, f"{channels} numbers")
+        parts.append(tuple(map(float, values)))
+    mean, deviation = parts
     if min(deviation) <= 0:
-        raise DataError("image_std: must be above 0", str(path))
+        raise DataError(f"image_std={list(deviation)}: must be above 0", str(path))
     return mean, deviation
 
 
-def _size(facts: Facts, path: Path) -> tuple[int, int, int | None]:
-    """(height, width, what the shorter side becomes first or None)."""
-    size, crops = facts.values.get("size", 224), facts.flag("do_center_crop", False)
+def _size(preprocessing: Facts, path: Path) -> tuple[int, int, int | None]:
+    """Return height, width, and the length that the shorter side is resized to before the centre
+    crop; None if there is no crop."""
+    size, crops = preprocessing.values.get("size", 224), preprocessing.flag("do_center_crop", False)
     if isinstance(size, int) and crops:
         size = {"shortest_edge": size}
     elif isinstance(size, int):
         size = {"height": size, "width": size}
     if not isinstance(size, dict):
-        raise facts.refusal("size", size, "a number, or named numbers")
+        raise preprocessing.refusal(
+            "size", size, "a number, or an object with height and width or shortest_edge"
+        )
     named = Facts(size, f"{path}, size")
     if "shortest_edge" not in size:
         height, width = (named.whole(key, below=LARGEST) for key in ("height", "width"))
-        if crops and _crop(facts, path) != (height, width):
-            raise DataError("a picture pressed into a size and cut out again", str(path))
+        if crops and _crop(preprocessing, path) != (height, width):
+            raise DataError(
+                f"size={height} x {width} with another crop_size: resizing to a fixed size "
+                "followed by a crop is not supported",
+                str(path),
+            )
         return height, width, None
     if not crops:
         raise DataError(
-            "pictures of many sizes (do_center_crop is false): here have one", str(path)
+            "do_center_crop=False: images of different sizes are not supported; a fixed size is "
+            "required",
+            str(path),
         )
-    height, width = _crop(facts, path)
+    height, width = _crop(preprocessing, path)
     return height, width, named.whole("shortest_edge", below=LARGEST)
 
 
-def _crop(facts: Facts, path: Path) -> tuple[int, int]:
-    crop = facts.values.get("crop_size", 224)
+def _crop(preprocessing: Facts, path: Path) -> tuple[int, int]:
+    crop = preprocessing.values.get("crop_size", 224)
     if isinstance(crop, int):
         crop = {"height": crop, "width": crop}
     if not isinstance(crop, dict):
-        raise facts.refusal("crop_size", crop, "a number, or height and width")
+        raise preprocessing.refusal(
+            "crop_size", crop, "a number, or an object with height and width"
+        )
     named = Facts(crop, f"{path}, crop_size")
     return named.whole("height", below=LARGEST), named.whole("width", below=LARGEST)
 
 
 def write_image_reader(reader: ImageReader, folder: Path) -> None:
-    """The way back."""
+    """Write the image preprocessing, the inverse of `read_image_reader`."""
     number = next(n for n, name in RESAMPLING.items() if name == reader.resampling)
     sides = {"height": reader.height, "width": reader.width}
-    facts: dict[str, Any] = {
+    values: dict[str, Any] = {
         "do_resize": True,
         "resample": number,
         "do_rescale": True,
@@ -136,14 +152,14 @@ def write_image_reader(reader: ImageReader, folder: Path) -> None:
         "image_std": list(reader.deviation),
     }
     if reader.shorter is None:
-        facts |= {"image_processor_type": "ViTImageProcessor", "size": sides}
+        values |= {"image_processor_type": "ViTImageProcessor", "size": sides}
     else:
-        facts |= {
+        values |= {
             "image_processor_type": "BitImageProcessor",
             "size": {"shortest_edge": reader.shorter},
             "do_center_crop": True,
             "crop_size": sides,
         }
     if reader.channels == 3:
-        facts["do_convert_rgb"] = True
-    write_file(folder / FILE, (json.dumps(facts, indent=2) + "\n").encode())
+        values["do_convert_rgb"] = True
+    write_file(folder / FILE, (json.dumps(values, indent=2) + "\n").encode())

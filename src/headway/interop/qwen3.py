@@ -1,4 +1,4 @@
-"""Qwen3 (`Qwen3ForCausalLM`): Llama with QK-norm, which is what our modern sizes are."""
+"""Qwen3 (`Qwen3ForCausalLM`): Llama with QK-norm, the architecture of our modern sizes."""
 
 from __future__ import annotations
 
@@ -11,14 +11,19 @@ from headway.interop.weight_names import needs
 from headway.models import GPTConfig
 
 
-def _settings(facts: Facts) -> dict[str, Any]:
-    facts.must_be("attention_bias", False)
-    facts.must_be("use_sliding_window", False)
-    kinds = facts.values.get("layer_types", ["full_attention"])
+def _settings(hf_config: Facts) -> dict[str, Any]:
+    hf_config.must_be("attention_bias", False)
+    hf_config.must_be("use_sliding_window", False)
+    kinds = hf_config.values.get("layer_types", ["full_attention"])
     if not isinstance(kinds, list) or any(kind != "full_attention" for kind in kinds):
-        raise facts.refusal("layer_types", kinds, "full_attention everywhere")
-    settings = llama.shape(facts)
-    return {**settings, "head_dim": facts.whole("head_dim", 128), "bias": False, "qk_norm": True}
+        raise hf_config.refusal("layer_types", kinds, "a list of full_attention for every layer")
+    settings = llama.shape(hf_config)
+    return {
+        **settings,
+        "head_dim": hf_config.whole("head_dim", 128),
+        "bias": False,
+        "qk_norm": True,
+    }
 
 
 def _lacks(config: GPTConfig) -> list[str]:
@@ -33,7 +38,7 @@ FAMILY = language_family(
     embedding="embed_tokens.weight",
     ignored=r"layers\.\d+\.self_attn\.rotary_emb\.inv_freq",
     settings=_settings,
-    facts=llama.shape_facts,
+    to_hf_config=llama.shape_facts,
     parts=llama.parts,
     lacks=_lacks,
 )

@@ -1,4 +1,4 @@
-"""RoBERTa and the models made like it: BERT with positions that begin after the padding's id."""
+"""RoBERTa and its variants: BERT with positions that start after the id of the padding token."""
 
 from __future__ import annotations
 
@@ -27,19 +27,20 @@ _NAMES = Names(
 )
 
 
-def _settings(facts: Facts) -> dict[str, Any]:
-    """Their tables begin with a row for each id up to the padding's."""
-    settings = encoders.settings(facts)
-    pad = facts.values.get("pad_token_id", 1)
+def _settings(hf_config: Facts) -> dict[str, Any]:
+    """Return the fields of `BertConfig`. Their position table starts with unused rows, one for each
+    id up to that of padding."""
+    settings = encoders.settings(hf_config)
+    pad = hf_config.values.get("pad_token_id", 1)
     if type(pad) is not int or not 0 <= pad < settings["max_length"]:
-        raise facts.refusal("pad_token_id", pad, "an id below max_position_embeddings")
+        raise hf_config.refusal("pad_token_id", pad, "an id below max_position_embeddings")
     settings["max_length"] -= pad + 1
-    # its head for hidden words is GELU whatever the rest is
-    facts.must_be("hidden_act", "gelu")
+    # its masked-language-modelling head uses GELU, whatever hidden_act is
+    hf_config.must_be("hidden_act", "gelu")
     return {**settings, "activation": ACTIVATIONS["gelu"], "first_place": pad + 1}
 
 
-def _facts(config: BertConfig) -> dict[str, Any]:
+def _to_hf_config(config: BertConfig) -> dict[str, Any]:
     return {
         **encoder_facts(config),
         "max_position_embeddings": config.max_length + config.first_place,
@@ -48,9 +49,9 @@ def _facts(config: BertConfig) -> dict[str, Any]:
 
 
 def _lacks(config: BertConfig) -> list[str]:
-    own_width = (None, config.model_dim)
-    wanted = {"embedding_dim": own_width, "shared_layers": (False,), "activation": ("gelu",)}
-    reasons = needs(config, wanted)
+    model_width = (None, config.model_dim)
+    required = {"embedding_dim": model_width, "shared_layers": (False,), "activation": ("gelu",)}
+    reasons = needs(config, required)
     for name in ("first_place", "token_types"):
         if not getattr(config, name):
             reasons.append(f"{name}=0 (must be 1 or more)")
@@ -58,13 +59,12 @@ def _lacks(config: BertConfig) -> list[str]:
 
 
 def _family(model_type: str, stem: str) -> Family:
-    """Those that came after are RoBERTa in all but their vocabularies: in the files they have other
-    names for the classes and RoBERTa's for the numbers."""
+    """Return RoBERTa or a variant of it, which has other class names but the same tensor names."""
     family = encoder_family(
         model_type=model_type,
         names=replace(_NAMES, stem=stem),
         settings=_settings,
-        facts=_facts,
+        to_hf_config=_to_hf_config,
         lacks=_lacks,
     )
     return replace(family, prefix="roberta.")

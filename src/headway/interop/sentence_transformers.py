@@ -1,5 +1,5 @@
-"""Folders of sentence-transformers, read and written: which of their parts is the encoder, and how
-its vectors become one for a text. Reimers and Gurevych 2019."""
+"""Read and write folders of sentence-transformers: the encoder, and the pooling of its vectors.
+Reimers and Gurevych 2019."""
 
 from __future__ import annotations
 
@@ -18,15 +18,18 @@ LENGTH_FILE = "sentence_bert_config.json"
 FIRST = "0_Transformer"
 POOLINGS: dict[str, Pooling] = {"mean": "mean", "cls": "first"}
 LENGTH = "max_seq_length"
-SHORTEST = 3  # tokens, two of them marks
+SHORTEST = 3  # tokens, of which two are special tokens
 _MODE = "pooling_mode_"
 _MODES = {"mean_tokens": "mean", "cls_token": "cls"}
 
 
 @dataclass(frozen=True)
 class SentenceFolder:
-    """encoder: the folder of the Transformer itself. pooling: how its vectors become one. length:
-    tokens of a text that are read, marks included; None where nothing is said."""
+    """The parts of a sentence-transformers folder.
+
+    encoder: the folder of the Transformer. pooling: reduces its vectors to one per text. length:
+    maximum number of tokens of a text, special tokens included; None if not specified.
+    """
 
     encoder: Path
     pooling: Pooling = "mean"
@@ -34,10 +37,10 @@ class SentenceFolder:
 
 
 def read_sentence_folder(folder: Path) -> SentenceFolder:
-    """What modules.json says, here or above the folder 0_Transformer; a folder without one is an
-    encoder alone.
+    """Read modules.json of a folder, or of its parent if the folder is 0_Transformer. A folder
+    without modules.json is an encoder alone.
 
-    DataError for vectors that are made in a way which is not here.
+    Raises DataError for a module or a pooling that is not supported.
     """
     if folder.name == FIRST and (folder.parent / FILE).is_file():
         folder = folder.parent
@@ -45,8 +48,8 @@ def read_sentence_folder(folder: Path) -> SentenceFolder:
     if not path.is_file():
         return SentenceFolder(folder)
     modules = read_json(path)
-    if not isinstance(modules, list) or not all(isinstance(each, dict) for each in modules):
-        raise DataError("must be a list of modules", str(path))
+    if not isinstance(modules, list) or not all(isinstance(item, dict) for item in modules):
+        raise DataError("must be a list of modules (JSON objects)", str(path))
     encoder, pooling = folder, POOLINGS["mean"]
     for number, module in enumerate(modules):
         kind = str(module.get("type")).rpartition(".")[2]
@@ -56,16 +59,20 @@ def read_sentence_folder(folder: Path) -> SentenceFolder:
             pooling = _pooling(_inside(folder, module, path) / "config.json")
         elif kind != "Normalize":
             raise DataError(
-                f"its vectors pass through {kind!r}, which is not here",
+                f"module {number} is {kind!r}, which is not supported at this position",
                 str(path),
-                "Transformer, Pooling and Normalize are; without the file it is an encoder alone",
+                "supported are Transformer (first), Pooling and Normalize; remove the file to "
+                "use the encoder alone",
             )
     return SentenceFolder(encoder, pooling, _length(encoder / LENGTH_FILE))
 
 
 def write_sentence_folder(folder: Path, width: int, how: SentenceFolder) -> None:
-    """Put the files beside an encoder's that make sentence-transformers give `how`'s vectors, of
-    length 1. width: numbers of a vector."""
+    """Add the files to an encoder's folder with which sentence-transformers computes the same
+    vectors, normalised to length 1.
+
+    width: dimension of the vectors. how: pooling and maximum length (its `encoder` is not used).
+    """
     names = ("", "1_Pooling", "2_Normalize")
     kinds = ("Transformer", "Pooling", "Normalize")
     modules = [
@@ -86,32 +93,36 @@ def _write(path: Path, content: Any) -> None:
 
 
 def _inside(folder: Path, module: dict[str, Any], path: Path) -> Path:
-    """Where a module's files lie: the folder or one in it, and nowhere else."""
+    """Return the folder of a module: `folder` or a folder in it."""
     name = module.get("path")
     if not isinstance(name, str) or name in (".", "..") or "/" in name or "\\" in name:
-        raise DataError(f"path {name!r}: must be the name of a folder beside it", str(path))
+        raise DataError(
+            f"path {name!r}: must be the name of a folder in the same folder", str(path)
+        )
     return folder / name
 
 
 def _pooling(path: Path) -> Pooling:
-    facts = Facts.load(path)
-    asked = facts.values.get("pooling_mode")  # in later versions by its name
-    if asked is None:
-        keys = [key for key, value in facts.values.items() if key.startswith(_MODE) and value]
+    config = Facts.load(path)
+    mode = config.values.get("pooling_mode")  # its name, in later versions
+    if mode is None:
+        keys = [key for key, value in config.values.items() if key.startswith(_MODE) and value]
         names = [key.removeprefix(_MODE) for key in keys]
-        asked = "+".join(_MODES.get(name, name) for name in names) or "mean"
-    if asked not in POOLINGS:
-        raise DataError(f"vectors are pooled by {asked!r}", str(path), "mean and cls are known")
-    return POOLINGS[asked]
+        mode = "+".join(_MODES.get(name, name) for name in names) or "mean"
+    if mode not in POOLINGS:
+        raise DataError(
+            f"pooling {mode!r} is not supported", str(path), "supported are mean and cls"
+        )
+    return POOLINGS[mode]
 
 
 def _length(path: Path) -> int | None:
     if not path.is_file():
         return None
-    facts = Facts.load(path)
-    if LENGTH not in facts.values:
+    config = Facts.load(path)
+    if LENGTH not in config.values:
         return None
-    length = facts.whole(LENGTH)
+    length = config.whole(LENGTH)
     if length < SHORTEST:
-        raise facts.refusal(LENGTH, length, f"{SHORTEST} or more: two are marks")
+        raise config.refusal(LENGTH, length, f"{SHORTEST} or more, two of which are special tokens")
     return length

@@ -1,5 +1,5 @@
-"""ViT (`ViTModel` and its classifier), and DINO, whose folders are the same: pre-norm, learned
-places, one of them the class token's."""
+"""ViT (`ViTModel` and its classifier), and DINO, which has the same format: pre-norm, learned
+positions, of which the first is that of the class token."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ BODY = {
     "attention.attention.value": "attention.value",
     "attention.output.dense": "attention.output",
 }
-"""Of a block, what DINOv2 names alike."""
+"""The attention layers of a block, theirs -> ours; DINOv2 has the same names."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Names:
-    """How a family calls the parts of a `ViT`: theirs -> ours.
+    """The names of the parts of a `ViT` in a family, theirs -> ours.
 
-    stem: what its classes begin with. inside: a block's layers, by the configuration; gains: of a
-    block, those after its sublayers. mask: the dimensions of the token for hidden patches.
-    pooler: the layer on [CLS], "" for none. pooling: what a classifier reads.
+    stem: prefix of the class names. inside: yields the tensors of a block for a configuration.
+    mask: number of dimensions of the mask token. pooler: the layer on [CLS]; "" if there is none.
+    pooling: the input of a classifier's head.
     """
 
     stem: str
@@ -41,25 +41,25 @@ class Names:
     pooling: ImagePooling
 
 
-def size_facts(facts: Facts) -> dict[str, Any]:
-    """The fields of `ViTConfig` that ViT and DINOv2 name alike."""
-    facts.must_be("qkv_bias", True)
-    (y, x), (height, width) = facts.sides("image_size", 224), facts.sides("patch_size", 16)
+def size_facts(hf_config: Facts) -> dict[str, Any]:
+    """Return the fields of `ViTConfig` whose keys are the same in ViT and DINOv2."""
+    hf_config.must_be("qkv_bias", True)
+    (y, x), (height, width) = hf_config.sides("image_size", 224), hf_config.sides("patch_size", 16)
     return {
         "image_size": y,
         "image_width": None if x == y else x,
         "patch_size": height,
         "patch_width": None if width == height else width,
-        "channels": facts.whole("num_channels", 3),
-        "model_dim": facts.whole("hidden_size"),
-        "num_layers": facts.whole("num_hidden_layers", below=DEEPEST),
-        "num_heads": facts.whole("num_attention_heads"),
-        "dropout": facts.number("hidden_dropout_prob", 0.0, high=1.0),
+        "channels": hf_config.whole("num_channels", 3),
+        "model_dim": hf_config.whole("hidden_size"),
+        "num_layers": hf_config.whole("num_hidden_layers", below=DEEPEST),
+        "num_heads": hf_config.whole("num_attention_heads"),
+        "dropout": hf_config.number("hidden_dropout_prob", 0.0, high=1.0),
     }
 
 
 def told_sizes(config: ViTConfig) -> dict[str, Any]:
-    """The way back."""
+    """Return the keys of config.json for a configuration of ours, the inverse of `size_facts`."""
 
     def one_or_two(sides: tuple[int, int]) -> int | list[int]:
         return sides[0] if sides[0] == sides[1] else list(sides)
@@ -83,13 +83,13 @@ def image_family(
     model_type: str,
     names: Names,
     settings: Callable[[Facts], dict[str, Any]],
-    facts: Callable[[ViTConfig], dict[str, Any]],
+    to_hf_config: Callable[[ViTConfig], dict[str, Any]],
     lacks: Callable[[ViTConfig], list[str]],
 ) -> Family:
-    """A `Family` of image encoders, bare and with a classifier.
+    """Return a `Family` of image encoders, without and with a classifier.
 
-    settings: config.json -> fields of `ViTConfig` but for pooler and mask_token; facts: the way
-    back. lacks: why an encoder of ours cannot be one of these.
+    settings: config.json -> fields of `ViTConfig`, except pooler and mask_token; to_hf_config: the
+    inverse. lacks: the reasons why an encoder of ours cannot be represented.
     """
     return Family(
         model_type=model_type,
@@ -112,27 +112,33 @@ def image_family(
                 unused=r"pooler\..*",
             ),
         ),
-        facts=partial(_facts, facts),
+        to_hf_config=partial(_to_hf_config, to_hf_config),
         lacks=partial(_lacks, names, lacks),
         sees=True,
     )
 
 
 def _bare(
-    names: Names, settings: Callable[[Facts], dict[str, Any]], facts: Facts, found: Collection[str]
+    names: Names,
+    settings: Callable[[Facts], dict[str, Any]],
+    hf_config: Facts,
+    keys: Collection[str],
 ) -> ViTConfig:
-    """With the parts that the file has and config.json does not tell of."""
-    has_pooler = bool(names.pooler) and f"{names.pooler}.weight" in found
+    """Return the configuration, with pooler and mask token if the file has them."""
+    has_pooler = bool(names.pooler) and f"{names.pooler}.weight" in keys
     pooler = "tanh" if has_pooler else "none"
-    return ViTConfig(**{**settings(facts), "mask_token": MASK in found, "pooler": pooler})
+    return ViTConfig(**{**settings(hf_config), "mask_token": MASK in keys, "pooler": pooler})
 
 
 def _classifier(
-    names: Names, settings: Callable[[Facts], dict[str, Any]], facts: Facts, found: Collection[str]
+    names: Names,
+    settings: Callable[[Facts], dict[str, Any]],
+    hf_config: Facts,
+    keys: Collection[str],
 ) -> ViTClassifierConfig:
-    facts.must_be("problem_type", "single_label_classification")
-    vit = ViTConfig(**{**settings(facts), "mask_token": MASK in found})
-    count = len(facts.labels())
+    hf_config.must_be("problem_type", "single_label_classification")
+    vit = ViTConfig(**{**settings(hf_config), "mask_token": MASK in keys})
+    count = len(hf_config.labels())
     return ViTClassifierConfig(vit=vit, num_classes=count, pooling=names.pooling)
 
 
@@ -169,23 +175,25 @@ def _classifier_parts(names: Names, config: ViTClassifierConfig) -> Iterator[Par
     yield from layers({"classifier": "head"})
 
 
-def _facts(facts: Callable[[ViTConfig], dict[str, Any]], config: Any) -> dict[str, Any]:
+def _to_hf_config(
+    to_hf_config: Callable[[ViTConfig], dict[str, Any]], config: Any
+) -> dict[str, Any]:
     if isinstance(config, ViTConfig):
-        return facts(config)
+        return to_hf_config(config)
     labels = label_facts([f"LABEL_{i}" for i in range(config.num_classes)])
-    return {**facts(config.vit), **labels, "problem_type": "single_label_classification"}
+    return {**to_hf_config(config.vit), **labels, "problem_type": "single_label_classification"}
 
 
 def _lacks(names: Names, lacks: Callable[[ViTConfig], list[str]], config: Any) -> list[str]:
     vit = config if isinstance(config, ViTConfig) else config.vit
-    wanted: Mapping[str, tuple[Any, ...]] = {
+    required: Mapping[str, tuple[Any, ...]] = {
         "positions": ("learned",),
         "attention": ("scaled-dot",),
         "class_token": (True,),
         "registers": (0,),
         "pooler": ("none", "tanh") if names.pooler else ("none",),
     }
-    reasons = needs(vit, wanted) + lacks(vit)
+    reasons = needs(vit, required) + lacks(vit)
     if isinstance(config, ViTClassifierConfig):
         reasons += needs(config, {"pooling": (names.pooling,)})
     return reasons
@@ -203,19 +211,19 @@ def _inside(config: ViTConfig) -> Iterator[Part]:
     )
 
 
-def _settings(facts: Facts) -> dict[str, Any]:
-    width = facts.whole("hidden_size")
-    facts.must_be("pooler_act", "tanh")
-    facts.must_be("pooler_output_size", width)
+def _settings(hf_config: Facts) -> dict[str, Any]:
+    width = hf_config.whole("hidden_size")
+    hf_config.must_be("pooler_act", "tanh")
+    hf_config.must_be("pooler_output_size", width)
     return {
-        **size_facts(facts),
-        "ffn_dim": facts.whole("intermediate_size"),
-        "norm_eps": facts.number("layer_norm_eps", 1e-12),
-        "activation": facts.choice("hidden_act", ACTIVATIONS, "gelu"),
+        **size_facts(hf_config),
+        "ffn_dim": hf_config.whole("intermediate_size"),
+        "norm_eps": hf_config.number("layer_norm_eps", 1e-12),
+        "activation": hf_config.choice("hidden_act", ACTIVATIONS, "gelu"),
     }
 
 
-def _told(config: ViTConfig) -> dict[str, Any]:
+def _vit_to_hf_config(config: ViTConfig) -> dict[str, Any]:
     return {
         **told_sizes(config),
         "intermediate_size": config.ffn_dim,
@@ -234,6 +242,6 @@ FAMILY = image_family(
     model_type="vit",
     names=Names(stem="ViT", inside=_inside, mask=3, pooler="pooler.dense", pooling="first"),
     settings=_settings,
-    facts=_told,
+    to_hf_config=_vit_to_hf_config,
     lacks=_vit_lacks,
 )

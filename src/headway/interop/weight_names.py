@@ -1,4 +1,4 @@
-"""What a file of this package says of its kind of models, and moving tensors by what it says."""
+"""Tables of weight names of a model family, and the conversion of tensors by these tables."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from headway.shapes import Tensor
 
 @dataclass(frozen=True)
 class Part:
-    """A tensor of theirs; ours are its rows, one after the other (the columns if `transposed`).
+    """One tensor of the other library, and the tensors of ours that it is split into.
 
-    shape: of theirs, where it has the same numbers as ours in the same order, in other dimensions.
+    Ours are consecutive rows of theirs; consecutive columns if `transposed`. shape: the shape of
+    theirs, if it has the same values as ours in the same order but other dimensions.
     """
 
     theirs: str
@@ -29,14 +30,15 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class Architecture:
-    """One class of a family: the model with a certain head, or bare.
+    """One class of a model family: the model with certain heads, or without heads.
 
-    names: what config.json may call it; the first is written. kind: the class of our
-    configuration. config: it, from config.json and the names of the file's tensors (which tell of
-    heads that the name keeps quiet about). parts: all tensors, by bare names. tied: a tensor that
-    may stand there as a copy of another -> that other. fits: whether a configuration of that kind
-    is this class, and not one with other heads. bare: its keys have no prefix. unused: a pattern
-    of keys that old files have and this class never reads.
+    names: the class names in config.json; the first is written. kind: the class of our
+    configuration. config: returns our configuration for config.json and the names of the tensors
+    in the file (which show heads that the class name does not). parts: yields all tensors, by names
+    without prefix. tied: a tensor that may be stored as a copy of another -> that other. fits:
+    whether a configuration of this kind belongs to this class, and not to one with other heads.
+    bare: whether its keys have no prefix. unused: a pattern of keys of old files that this class
+    does not use.
     """
 
     names: tuple[str, ...]
@@ -51,13 +53,15 @@ class Architecture:
 
 @dataclass(frozen=True, kw_only=True)
 class Family:
-    """One kind of Hugging Face folder.
+    """One model family of Hugging Face folders.
 
-    prefix: what stands before every key but the heads' where there is a head; heads: a pattern of
-    those. ignored: keys with nothing to learn in them (old files hold their masks). renamed: ends
-    of keys in old files -> what they are now. architectures: the first is meant where config.json
-    names none. facts: our configuration -> config.json. lacks: why a model of ours cannot be one of
-    these. generates: writes text, and has a file that says how. sees: reads pictures.
+    model_type: its name in config.json. prefix: prefix of all keys of a model with a head, except
+    the keys of the head. heads: a pattern of the keys of heads. ignored: a pattern of keys without
+    parameters (old files contain masks). architectures: the classes; the first is the default if
+    config.json names none. to_hf_config: returns the contents of config.json for our
+    configuration. lacks: returns the reasons why a configuration of ours cannot be represented.
+    renamed: suffixes of keys in old files -> their current names. generates: whether the models
+    generate text and have a generation_config.json. sees: whether the inputs are images.
     """
 
     model_type: str
@@ -65,58 +69,67 @@ class Family:
     heads: str
     ignored: str
     architectures: tuple[Architecture, ...]
-    facts: Callable[[Any], dict[str, Any]]
+    to_hf_config: Callable[[Any], dict[str, Any]]
     lacks: Callable[[Any], list[str]]
     renamed: Mapping[str, str] = field(default_factory=dict)
     generates: bool = False
     sees: bool = False
 
     def kinds(self) -> set[type[Any]]:
-        """The configurations of ours that this family has classes for."""
+        """Return the classes of our configurations that this family can represent."""
         return {architecture.kind for architecture in self.architectures}
 
     def architecture(self, config: Any) -> Architecture:
-        """The class for a model that this family lacks nothing of."""
-        kind = [each for each in self.architectures if each.kind is type(config)]
-        return next(each for each in kind if each.fits(config))
+        """Return the class for a configuration that this family can represent."""
+        candidates = [
+            candidate for candidate in self.architectures if candidate.kind is type(config)
+        ]
+        return next(candidate for candidate in candidates if candidate.fits(config))
 
     def full_name(self, key: str, architecture: Architecture) -> str:
-        """As it stands in the files of this class."""
-        own = architecture.bare or re.fullmatch(self.heads, key)
-        return key if own else self.prefix + key
+        """Return the key of a tensor in the files of this class."""
+        unprefixed = architecture.bare or re.fullmatch(self.heads, key)
+        return key if unprefixed else self.prefix + key
 
     def named(self, tensors: Mapping[str, Tensor], unused: str, where: str) -> dict[str, Tensor]:
-        """The tensors by their bare names of today, without what is ignored or unused."""
-        found: dict[str, Tensor] = {}
+        """Return the tensors by their current names without prefix, except ignored and unused ones.
+
+        Raises DataError for a duplicate name and for a dtype that is not floating-point.
+        """
+        named: dict[str, Tensor] = {}
         for key, tensor in tensors.items():
             name = key.removeprefix(self.prefix)
             if re.fullmatch(self.ignored, name) or re.fullmatch(unused, name):
                 continue
             old = next((end for end in self.renamed if name.endswith(end)), "")
             name = name.removesuffix(old) + self.renamed.get(old, "")
-            if name in found:
+            if name in named:
                 raise DataError(
-                    f"{name} stands there with and without {self.prefix!r}, or by two names", where
+                    f"{name} occurs twice: with and without the prefix {self.prefix!r}, or under "
+                    "its old and its current name",
+                    where,
                 )
             if not tensor.is_floating_point():
-                raise DataError(f"{key} holds {tensor.dtype}, not floating-point numbers", where)
-            found[name] = tensor
-        return found
+                raise DataError(
+                    f"{key} has dtype {tensor.dtype}; weights must be floating-point numbers", where
+                )
+            named[name] = tensor
+        return named
 
 
 def layers(table: Mapping[str, str]) -> Iterable[Part]:
-    """Weight and bias of each layer, theirs -> ours; a norm's are our gain and shift."""
+    """Yield weight and bias of each layer, theirs -> ours; for a norm ours are gain and shift."""
     for theirs, ours in table.items():
         kinds = ("gain", "shift") if ours.endswith("norm") else ("weight", "bias")
-        for kind, own in zip(("weight", "bias"), kinds, strict=True):
-            yield Part(f"{theirs}.{kind}", (f"{ours}.{own}",))
+        for kind, name in zip(("weight", "bias"), kinds, strict=True):
+            yield Part(f"{theirs}.{kind}", (f"{ours}.{name}",))
 
 
-def needs(config: Any, wanted: Mapping[str, Sequence[Any]]) -> list[str]:
-    """What of a configuration is not as it must be, in words."""
+def needs(config: Any, required: Mapping[str, Sequence[Any]]) -> list[str]:
+    """Return, as texts, the settings of a configuration that do not have an allowed value."""
     return [
         f"{key}={getattr(config, key)} (must be {' or '.join(map(str, allowed))})"
-        for key, allowed in wanted.items()
+        for key, allowed in required.items()
         if getattr(config, key) not in allowed
     ]
 
@@ -124,32 +137,37 @@ def needs(config: Any, wanted: Mapping[str, Sequence[Any]]) -> list[str]:
 def join_copies(
     tied: Mapping[str, str], tensors: dict[str, Tensor], where: str, hint: str | None = None
 ) -> None:
-    """Take away each copy of a tied tensor; what stands there only by its copy's name is it."""
+    """Remove the copies of tied tensors; if only the copy is present, store it as the original.
+
+    Raises DataError if copy and original differ.
+    """
     for copy, original in tied.items():
         if copy not in tensors:
             continue
         tensor = tensors.pop(copy)
-        first = tensors.setdefault(original, tensor)
-        if first.dtype != tensor.dtype or not torch.equal(first, tensor):
+        stored = tensors.setdefault(original, tensor)
+        if stored.dtype != tensor.dtype or not torch.equal(stored, tensor):
             raise DataError(
-                f"{copy} differs from {original}, and tie_word_embeddings says they are one",
+                f"{copy} differs from {original}, but by tie_word_embeddings they are tied",
                 where,
                 hint,
             )
 
 
 def check_present(parts: Iterable[Part], tensors: Mapping[str, Tensor], where: str) -> None:
-    """DataError names the first tensor that is missing, and the first that nobody asked for.
+    """Raise DataError with the name of the first missing or the first unexpected tensor.
 
-    `parts` may be made as they are read: a file that claims a billion layers ends at the first.
+    parts: may be a generator, so that a file that claims a billion layers fails at the first.
     """
     known = set()
     for part in parts:
         if part.theirs not in tensors:
-            raise DataError(f"the file lacks {part.theirs}, which config.json asks for", where)
+            raise DataError(f"the file lacks {part.theirs}, which config.json requires", where)
         known.add(part.theirs)
     for key in sorted(tensors.keys() - known):
-        raise DataError(f"the file has {key}, for which config.json has no place", where)
+        raise DataError(
+            f"the file has {key}, which a model with this config.json does not have", where
+        )
 
 
 def to_ours(
@@ -158,27 +176,31 @@ def to_ours(
     shapes: Mapping[str, torch.Size],
     where: str,
 ) -> dict[str, Tensor]:
-    """Our tensors from theirs, which are all there. DataError names one of the wrong shape."""
+    """Return our tensors for theirs, which must all be present.
+
+    shapes: of ours. Raises DataError with the name of a tensor of the wrong shape.
+    """
     result: dict[str, Tensor] = {}
     for part in parts:
         sizes = [shapes[name] for name in part.ours]
-        wanted = [sum(size[0] for size in sizes), *sizes[0][1:]]
-        whole = wanted
-        wanted = wanted[::-1] if part.transposed else list(part.shape) or wanted
+        expected = [sum(size[0] for size in sizes), *sizes[0][1:]]
+        joined = expected
+        expected = expected[::-1] if part.transposed else list(part.shape) or expected
         tensor = tensors[part.theirs]
-        if list(tensor.shape) != wanted:
+        if list(tensor.shape) != expected:
             raise DataError(
-                f"{part.theirs} has shape {tuple(tensor.shape)}, config.json says {tuple(wanted)}",
+                f"{part.theirs} has shape {tuple(tensor.shape)}, but config.json requires "
+                f"{tuple(expected)}",
                 where,
             )
-        rows = tensor.T if part.transposed else tensor.reshape(whole)
-        pieces = torch.split(rows, [size[0] for size in sizes])
-        result |= {name: x.contiguous() for name, x in zip(part.ours, pieces, strict=True)}
+        rows = tensor.T if part.transposed else tensor.reshape(joined)
+        split = torch.split(rows, [size[0] for size in sizes])
+        result |= {name: x.contiguous() for name, x in zip(part.ours, split, strict=True)}
     return result
 
 
 def to_theirs(parts: Iterable[Part], tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The way back: their tensors from ours, by bare names."""
+    """Return their tensors for ours, by names without prefix: the inverse of `to_ours`."""
     result = {}
     for part in parts:
         rows = torch.cat([tensors[name] for name in part.ours])

@@ -1,4 +1,4 @@
-"""The lectures' claims as experiments: each measured, drawn, and judged by its own numbers.
+"""Claims of the lectures as experiments: each is measured, plotted and judged by its numbers.
 
 A claim is a module with `TITLE`, `CLAIM`, `measure()` and `picture(result, path)` (`Claim`);
 `headway lecture NAME` runs it.

@@ -1,4 +1,4 @@
-"""What every claim of the lectures looks like, so that one command can run them all."""
+"""The interface of the claims of the lectures, which `headway lecture` runs."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from typing import Any, Protocol, runtime_checkable
 
 @runtime_checkable
 class Result(Protocol):
-    """What was measured: a frozen dataclass that can judge itself."""
+    """The measurements of a claim: a frozen dataclass with a verdict."""
 
     @property
     def verdict(self) -> str:
         """One sentence computed from the numbers: "holds: ..." or "does not hold: ...", with the
-        figures that decide it."""
+        numbers that decide it."""
         ...
 
     def as_dict(self) -> dict[str, Any]:
-        """Settings and rows, as plain JSON values."""
+        """The settings and the rows of the table, as plain JSON values."""
         ...
 
     def markdown(self) -> str:
-        """The rows as a table, with a line on how they were measured."""
+        """The rows as a Markdown table, with a line on how they were measured."""
         ...
 
 
 @runtime_checkable
 class Claim(Protocol):
-    """One sentence of the lectures as an experiment; a module is one.
+    """A claim of the lectures as an experiment; each is a module.
 
     `measure` needs no argument: its defaults are the settings of the published numbers.
-    `picture` draws what `measure` returned, into an SVG file.
+    `picture` draws the result of `measure` to an SVG file.
     """
 
     TITLE: str
@@ -43,13 +43,13 @@ class Claim(Protocol):
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """A Markdown table. A float is written with three significant digits."""
+    """A Markdown table; floats have three significant digits."""
     lines = [headings, ["---"] * len(headings), *rows]
     return "\n".join("| " + " | ".join(map(_cell, line)) + " |" for line in lines)
 
 
 def judged(holds: bool, figures: str) -> str:
-    """The verdict's sentence."""
+    """The sentence of a verdict."""
     return f"{'holds' if holds else 'does not hold'}: {figures}"
 
 

@@ -1,12 +1,11 @@
-"""How far the gradient must travel: claim (h), lectures 1.9 and 3.3.
+"""The path length of the gradient: claim (h), lectures 1.9 and 3.3.
 
-From the last target word back to the first source word: without attention through every state of
-the decoder and of the encoder, with attention in one step. The weights are those of fresh models:
-what training does later has to begin with these gradients; `first_to_last` measures any model.
+The gradient from the last target word to the first source word passes through every state of the
+decoder and the encoder without attention, and takes one step with attention. The models are freshly
+initialised, since training starts from these gradients; `first_to_last` measures any model.
 
-An encoder that reads from both ends is no way out: the first source word is then the last that one
-of the directions reads, and as near to the context as the last word, but the decoder's states are
-between them still.
+A bidirectional encoder does not solve the problem: the first source word is then as near to the
+context as the last one, but the states of the decoder are still between them.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from headway.models import Translator, TranslatorConfig
 from headway.shapes import Bool, Float, Int, Tensor
 
 TITLE = "The gradient from the last target word to the first source word"
-CLAIM = "attention shortens the gradient's way: without it, it vanishes as sentences grow"
+CLAIM = "attention shortens the path of the gradient, which vanishes without it as sentences grow"
 
 VOCABULARY = 500
 WIDTH = 64
@@ -35,16 +34,19 @@ MODELS: dict[str, dict[str, Any]] = {
     "GRU, attention": {"cell": "gru", "attention": "additive"},
     "LSTM": {"cell": "lstm", "attention": "none"},
     "LSTM, attention": {"cell": "lstm", "attention": "additive"},
-    "GRU, both ends": {"cell": "gru", "attention": "none", "bidirectional": True},
+    "GRU, bidirectional": {"cell": "gru", "attention": "none", "bidirectional": True},
     "Transformer": {"encoder": "transformer", "decoder": "transformer"},
 }
-FAR = 100.0  # times as large: the gradient with attention at the longest sentence, at least
+FAR = 100.0  # least ratio of the gradients with and without attention, for the longest sentences
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One model at one sentence length: the median norm of the gradient, and that norm over the
-    one that the last source word gets."""
+    """One model at one sentence length.
+
+    gradient: the median norm of the gradient on the first source word. of_last: that norm divided
+    by the norm on the last source word.
+    """
 
     model: str
     length: int
@@ -54,14 +56,14 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class GradientsResult:
-    """Rows by model and length."""
+    """Rows by model and length, with the number of sentences and seeds."""
 
     rows: tuple[Row, ...]
     sentences: int
     seeds: int
 
     def kept(self, model: str) -> float:
-        """What one word more leaves of the gradient: exp of the slope of its logarithm."""
+        """The factor of the gradient per additional word: exp of the slope of its logarithm."""
         rows = [row for row in self.rows if row.model == model]
         xs = [float(row.length) for row in rows]
         ys = [math.log(max(row.gradient, 1e-300)) for row in rows]
@@ -69,50 +71,54 @@ class GradientsResult:
 
     @property
     def verdict(self) -> str:
-        """Falls exponentially without attention, and is much larger with it, for both cells."""
+        """Holds if the gradient with attention is at least 100 times as large, for both cells."""
         longest = max(row.length for row in self.rows)
         at = {row.model: row.gradient for row in self.rows if row.length == longest}
-        times = {cell: at[f"{cell}, attention"] / max(at[cell], 1e-300) for cell in ("GRU", "LSTM")}
-        kept = ", ".join(f"{self.kept(model):.3f} ({model})" for model in at)
-        larger = " and ".join(f"{value:.2g} times ({cell})" for cell, value in times.items())
+        ratios = {
+            cell: at[f"{cell}, attention"] / max(at[cell], 1e-300) for cell in ("GRU", "LSTM")
+        }
+        factors = ", ".join(f"{self.kept(model):.3f} ({model})" for model in at)
+        larger = " and ".join(f"{value:.2g} times ({cell})" for cell, value in ratios.items())
         return judged(
-            min(times.values()) >= FAR,
+            min(ratios.values()) >= FAR,
             f"at {longest} words the gradient is {larger} as large with attention as without; each "
-            f"word more keeps this share of it: {kept}",
+            f"additional word multiplies it by {factors}",
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Settings and rows, as plain JSON values."""
+        """The settings and the rows of the table, as plain JSON values."""
         return {**asdict(self), "rows": [asdict(row) for row in self.rows]}
 
     def markdown(self) -> str:
-        """One line for each model and length."""
+        """A Markdown table with a line for each model and length."""
         cells = [tuple(asdict(row).values()) for row in self.rows]
-        headings = ("model", "words", "gradient of the first word", "share of the last word's")
+        headings = ("model", "words", "gradient of the first word", "relative to the last word")
         return (
             table(headings, cells)
-            + f"\n\nNorm of d log P(last target word) / d (first source word's vector), median of "
-            f"{self.seeds} seeds x {self.sentences} random sentences; as many target as source "
-            f"words; fresh models, {WIDTH} wide, 1 layer (the Transformer 2 + 2); encoders read "
-            "in one direction unless both ends are named; float64."
+            + "\n\nNorm of d log P(last target word) / d (vector of the first source word), median "
+            f"of {self.seeds} seeds x {self.sentences} random sentences, with as many target as "
+            f"source words; freshly initialised models of width {WIDTH} with 1 layer (the "
+            "Transformer 2 + 2); encoders are unidirectional if not named otherwise; float64."
         )
 
 
 def measure(
     *, lengths: Sequence[int] = (5, 10, 20, 40, 80, 160), sentences: int = 8, seeds: int = 5
 ) -> GradientsResult:
-    """Fresh models of each kind on random sentences of each length.
+    """Measure freshly initialised models of each kind on random sentences of each length.
 
-    ValueError: fewer than two lengths, or no sentence or seed.
+    ValueError for fewer than two lengths, or without sentences or seeds.
     """
     if len(set(lengths)) < 2:
-        raise ValueError(f"{lengths=} must be two or more: the claim is about growing sentences")
+        raise ValueError(
+            f"{lengths=}: must be at least two, since the claim is about growing sentences"
+        )
     if sentences < 1 or seeds < 1:
-        raise ValueError(f"{sentences=} and {seeds=} must be at least 1")
+        raise ValueError(f"{sentences=}, {seeds=}: must be at least 1")
     lengths = sorted(lengths)
     rows = []
     for name, changes in MODELS.items():
-        found: dict[int, list[tuple[float, float]]] = {length: [] for length in lengths}
+        norms_at: dict[int, list[tuple[float, float]]] = {length: [] for length in lengths}
         for seed in range(seeds):
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(seed)
@@ -120,11 +126,11 @@ def measure(
                 for length in lengths:
                     words = torch.randint(VOCABULARY, (2, sentences, length))
                     norms = first_to_last(model, words[0], words[1])
-                    found[length] += [(float(row[0]), float(row[-1])) for row in norms]
+                    norms_at[length] += [(float(row[0]), float(row[-1])) for row in norms]
         for length in lengths:
-            first = statistics.median(one for one, _ in found[length])
-            share = statistics.median(one / last for one, last in found[length])
-            rows.append(Row(model=name, length=length, gradient=first, of_last=share))
+            gradient = statistics.median(first for first, _ in norms_at[length])
+            of_last = statistics.median(first / last for first, last in norms_at[length])
+            rows.append(Row(model=name, length=length, gradient=gradient, of_last=of_last))
     return GradientsResult(rows=tuple(rows), sentences=sentences, seeds=seeds)
 
 
@@ -134,11 +140,11 @@ def first_to_last(
     target: Int[Tensor, "B T"],
     keys: Bool[Tensor, "B S"] | None = None,
 ) -> Float[Tensor, "B S"]:
-    """Norms of d log P(target_T | target_<T, source) / d x_s for each source word's vector x_s.
+    """Norms of d log P(target_T | target_<T, source) / d x_s, for each source word with vector x_s.
 
-    target: <s> and words without padding; the last of them is the one asked for. keys: True at
-    real source words (None: all); the others' norm is 0. A model that is training drops some ways
-    at random: `model.eval()` before.
+    target: <s> and words without padding, of which the last one is predicted. keys: True at source
+    words, False at padding, whose norm is 0; None if there is no padding. Call `model.eval()`
+    before, since dropout removes paths at random.
     """
     x = model.source_embedding(source).detach().requires_grad_()
     mask = Mask(keys=keys)
@@ -151,7 +157,7 @@ def first_to_last(
 
 
 def picture(result: GradientsResult, path: Path) -> None:
-    """The gradient's norm over the sentence length; both axes are logarithmic."""
+    """Plot the norm of the gradient over the sentence length; both axes are logarithmic."""
     from headway.inspection.plots import line_plot
 
     series: dict[str, list[tuple[float, float]]] = {}

@@ -1,7 +1,7 @@
-"""Why there is a mask: the same numbers as growing the keys step by step (lectures 1.3): claim (f).
+"""The causal mask gives the same result as a loop over growing keys: claim (f), lectures 1.3.
 
-The naive way to let no query look ahead is to call attention once for each position, with only the
-keys up to there. The mask gives all positions in one call.
+The naive way to keep a query from attending to later keys is one call of attention per position,
+with only the keys up to that position. The mask computes all positions in one call.
 """
 
 from __future__ import annotations
@@ -21,16 +21,19 @@ from headway.shapes import Float, Tensor
 from headway.transforms.fast import FusedDot
 
 TITLE = "One masked call or a loop of growing keys"
-CLAIM = "the causal mask gives the numbers of the naive loop over growing keys, in less time"
+CLAIM = "the causal mask gives the result of the naive loop over growing keys, in less time"
 
-# Largest difference that rounding explains: other sums, in another order.
+# Largest difference that rounding explains, since sums are computed in another order.
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One kernel at one length. Differences are the largest of any number of the context, in
-    float32 and float64; seconds are medians, in float32."""
+    """One kernel at one length.
+
+    Differences are maxima over the context vectors, in float32 and float64; seconds are medians in
+    float32.
+    """
 
     kernel: str
     length: int
@@ -41,13 +44,13 @@ class Row:
 
     @property
     def ratio(self) -> float:
-        """How many times as long the loop takes."""
+        """The time of the loop divided by the time of the mask."""
         return self.loop_seconds / self.mask_seconds
 
 
 @dataclass(frozen=True, kw_only=True)
 class GrowingKeysResult:
-    """Rows by kernel and length, and the shape that all share."""
+    """Rows by kernel and length, and their common shape."""
 
     rows: tuple[Row, ...]
     heads: int
@@ -57,7 +60,7 @@ class GrowingKeysResult:
 
     @property
     def verdict(self) -> str:
-        """Same numbers at every length, and the mask the faster at every length."""
+        """Holds if the results are equal up to rounding and the mask is faster, at every length."""
         single = max(row.difference32 for row in self.rows)
         double = max(row.difference64 for row in self.rows)
         same = single <= TOLERANCE[torch.float32] and double <= TOLERANCE[torch.float64]
@@ -69,17 +72,17 @@ class GrowingKeysResult:
         )
         return judged(
             holds,
-            f"the numbers differ by at most {single:.1g} in float32 and {double:.1g} in float64; "
+            f"the results differ by at most {single:.1g} in float32 and {double:.1g} in float64; "
             f"the loop takes {ratios} as long as the mask",
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Settings and rows, as plain JSON values."""
+        """The settings and the rows of the table, as plain JSON values."""
         rows = [{**asdict(row), "ratio": row.ratio} for row in self.rows]
         return {**asdict(self), "rows": rows}
 
     def markdown(self) -> str:
-        """One line for each kernel and length."""
+        """A Markdown table with a line for each kernel and length."""
         headings = ("kernel", "T", "difference, float32", "difference, float64")
         times = ("loop, ms", "mask, ms", "loop / mask")
         cells = [
@@ -108,13 +111,13 @@ def measure(
     rounds: int = 7,
     kernels: Sequence[Kernel] | None = None,
 ) -> GrowingKeysResult:
-    """Loop and mask by turns, so that a busy moment of the machine meets both.
+    """Measure loop and mask alternately, so that other load on the machine affects both.
 
-    kernels: `ScaledDot` and `FusedDot` unless given. ValueError: no length, no round or no kernel.
+    kernels: if unset, `ScaledDot` and `FusedDot`. ValueError without lengths, rounds or kernels.
     """
     kernels = (ScaledDot(), FusedDot()) if kernels is None else kernels
     if not lengths or not kernels or rounds < 1:
-        raise ValueError(f"{lengths=}, {kernels=} and {rounds=} must not be empty")
+        raise ValueError(f"{lengths=}, {kernels=}, {rounds=}: must not be empty or 0")
     rows = [
         _row(kernel, length, heads, head_dim, rounds)
         for kernel in kernels
@@ -130,13 +133,13 @@ def measure(
 
 
 def picture(result: GrowingKeysResult, path: Path) -> None:
-    """Time of the loop and of the mask over T, both axes logarithmic."""
+    """Plot the time of loop and mask over T; both axes are logarithmic."""
     from headway.inspection.plots import line_plot
 
     series = {
-        f"{kernel}, {how}": [(float(row.length), getattr(row, f"{how}_seconds")) for row in rows]
+        f"{kernel}, {name}": [(float(row.length), getattr(row, f"{name}_seconds")) for row in rows]
         for kernel, rows in result._by_kernel().items()
-        for how in ("loop", "mask")
+        for name in ("loop", "mask")
     }
     line_plot(
         path,
@@ -155,7 +158,7 @@ def growing_keys(
     k: Float[Tensor, "B H T K"],
     v: Float[Tensor, "B H T Kv"],
 ) -> Float[Tensor, "B H T Kv"]:
-    """The naive loop: query t sees the first t keys because there are no others."""
+    """The naive loop: one call per query, with only the keys up to its position."""
     contexts = [
         kernel(q[:, :, t : t + 1], k[:, :, : t + 1], v[:, :, : t + 1], Mask())
         for t in range(q.shape[2])

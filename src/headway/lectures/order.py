@@ -1,7 +1,7 @@
-"""What an encoder without positions knows of order: nothing (lectures 1.2, 2.4): part of claim (d).
+"""An encoder without positions is permutation-equivariant: part of claim (d), lectures 1.2 and 2.4.
 
-f(s(x)) = s(f(x)): encode the shuffled sentence, or shuffle the encoded one. The weights are those
-of a fresh model: no training is involved, it is how the thing is built.
+f(s(x)) = s(f(x)): encoding a shuffled sentence is the same as shuffling the encoded sentence. The
+models are freshly initialised, since the claim follows from the architecture, not from training.
 """
 
 from __future__ import annotations
@@ -17,18 +17,21 @@ from headway.lectures.claim import judged, table
 from headway.models import Translator, TranslatorConfig
 
 TITLE = "Without positions order is lost"
-CLAIM = "an encoder without positions only sees a set of words; positions tell it their order"
+CLAIM = "an encoder without positions ignores the order of words; positions encode it"
 
 Scheme = Literal["none", "sinusoidal", "learned"]
 SAME = 1e-5  # relative difference that rounding in float32 explains
-APART = 1e-2  # and one that it does not
+APART = 1e-2  # relative difference that rounding does not explain
 VOCABULARY = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One position scheme at one depth. difference: the largest |f(s(x)) - s(f(x))| of any number,
-    over the root mean square of f(x); the worst seed."""
+    """One position scheme at one depth.
+
+    difference: the maximum of |f(s(x)) - s(f(x))|, divided by the root mean square of f(x), over
+    all seeds.
+    """
 
     positions: str
     layers: int
@@ -37,7 +40,7 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class OrderResult:
-    """Rows by position scheme and depth, and what was shuffled."""
+    """Rows by position scheme and depth, and the sentences that were shuffled."""
 
     rows: tuple[Row, ...]
     sentences: int
@@ -46,31 +49,33 @@ class OrderResult:
 
     @property
     def verdict(self) -> str:
-        """Equal up to rounding without positions, at every depth, and different with them."""
+        """Holds if outputs are equal up to rounding without positions, and different with them."""
         without = max(row.difference for row in self.rows if row.positions == "none")
         least = {
             name: min(row.difference for row in self.rows if row.positions == name)
             for name in dict.fromkeys(row.positions for row in self.rows)
             if name != "none"
         }
-        figures = " and ".join(f"at least {value:.2g} with {n} ones" for n, value in least.items())
+        figures = " and ".join(
+            f"at least {value:.2g} with {n} positions" for n, value in least.items()
+        )
         return judged(
             without <= SAME and min(least.values()) >= APART,
-            "encoding a shuffled sentence and shuffling the encoded one differ by at most "
-            f"{without:.1g} of the size of the output without positions, by {figures}",
+            "encoding a shuffled sentence and shuffling the encoded sentence differ by at most "
+            f"{without:.1g} (relative to the output) without positions, and by {figures}",
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Settings and rows, as plain JSON values."""
+        """The settings and the rows of the table, as plain JSON values."""
         return {**asdict(self), "rows": [asdict(row) for row in self.rows]}
 
     def markdown(self) -> str:
-        """One line for each scheme and depth."""
+        """A Markdown table with a line for each scheme and depth."""
         cells = [tuple(asdict(row).values()) for row in self.rows]
         return (
             table(("positions", "layers", "difference"), cells)
-            + f"\n\nEncoder of a fresh Translator, 128 wide; {self.seeds} seeds of "
-            f"{self.sentences} random sentences of {self.length} words; float32."
+            + f"\n\nEncoder of a freshly initialised Translator of width 128; {self.seeds} seeds "
+            f"of {self.sentences} random sentences of {self.length} words; float32."
         )
 
 
@@ -81,12 +86,12 @@ def measure(
     length: int = 12,
     seeds: int = 3,
 ) -> OrderResult:
-    """Fresh encoders with and without positions on random sentences and shuffles of them.
+    """Measure freshly initialised encoders on random sentences and their permutations.
 
-    ValueError: no depth, or sentences of one word, which have one order only.
+    ValueError without depths, or for sentences of one word, which have only one order.
     """
     if not layers or length < 2:
-        raise ValueError(f"{layers=} must not be empty and {length=} at least 2")
+        raise ValueError(f"{layers=}, {length=}: must not be empty, and at least 2")
     rows = [
         Row(
             positions=scheme,
@@ -100,12 +105,12 @@ def measure(
 
 
 def picture(result: OrderResult, path: Path) -> None:
-    """Difference over depth; its axis is logarithmic."""
+    """Plot the difference, on a logarithmic axis, over the depth."""
     from headway.inspection.plots import line_plot
 
     series: dict[str, list[tuple[float, float]]] = {}
     for row in result.rows:
-        # No difference at all has no logarithm: it is drawn where float32's resolution ends.
+        # A difference of 0 has no logarithm: it is drawn at the resolution of float32.
         drawn = max(row.difference, torch.finfo(torch.float32).eps)
         series.setdefault(row.positions, []).append((float(row.layers), drawn))
     line_plot(
@@ -113,7 +118,7 @@ def picture(result: OrderResult, path: Path) -> None:
         series,
         title=TITLE,
         x_label="encoder layers",
-        y_label="largest difference, relative",
+        y_label="largest relative difference",
         log_y=True,
     )
 

@@ -1,6 +1,6 @@
-"""The lectures' comparisons, ready to run: `headway compare ladder --time 20m`.
+"""The built-in plans of `headway compare`: the comparisons of the lectures.
 
-All on Multi30k English-German unless DATA is named; docs/results.md has the measured tables.
+They train on Multi30k English-German if DATA is not set; docs/results.md has the measured tables.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from headway.comparisons.plans import Plan, Variant
 RECIPE = "translate-multi30k"
 
 
-# Sixteen passes over the data: twenty minutes of one core for a Transformer.
+# Sixteen epochs: twenty minutes on one core for a Transformer.
 COMMON: Mapping[str, object] = {
     "training.tokens": 2048,
     "training.steps": 4000,
@@ -24,7 +24,7 @@ COMMON: Mapping[str, object] = {
     "evaluation.samples": 0,
     "checkpoint.keep": 1,
 }
-# A smaller model and three passes, where many variants are compared: two minutes each.
+# A smaller model and three epochs for comparisons of many variants: two minutes each.
 SHORT: Mapping[str, object] = {
     **COMMON,
     "data.vocabulary": 4000,
@@ -101,7 +101,6 @@ PLANS: dict[str, Plan] = {
         },
     ),
 }
-"""Name -> plan. One line of claim each: RNN < RNN with attention < Transformer; every score, with
-and without softmax; what tells the order; what happens past the trained length; one head or several
-at the same width; what layers add.
+"""Name -> plan: RNN, RNN with attention and Transformer; attention scores; position encodings;
+position encodings beyond the length of training; number of heads at the same width; depth.
 """

@@ -1,9 +1,9 @@
-"""Why the scores are divided by sqrt(d) (lectures 1.9): claim (b).
+"""Why attention scores are divided by sqrt(d): claim (b), lectures 1.9.
 
-Two means are taken, because they tell different stories. Without the scale most queries give one
-key all their weight and get no gradient: the median query shows that. The few that still waver
-between two keys keep theirs, and the gradient on q is made of keys sqrt(d) times as long: they
-alone make the root mean square.
+The gradient is summarised in two ways. Without the scale, most queries give nearly all their weight
+to one key and their gradient vanishes: the median over queries shows this. A few queries divide
+their weight between two keys and keep a large gradient, since keys are sqrt(d) times as long: they
+dominate the root mean square.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from headway.lectures.claim import judged, table
 from headway.shapes import Float, Tensor
 
 TITLE = "Scores are divided by sqrt(d)"
-CLAIM = "dot products grow with d: without the scale softmax saturates and its gradients vanish"
+CLAIM = "dot products grow with d: without the scale, softmax saturates and its gradients vanish"
 
 UNSCALED, SCALED = "dot", "scaled dot"
-FALLS, STAYS = 0.1, 0.8  # what must be left, at the greatest d, of the gradient at the least
-SATURATED = 0.99  # a query whose largest weight is above this has chosen
-VALUE_WIDTH = 16  # of the values, the same at every d, so that only the scores change
+FALLS, STAYS = 0.1, 0.8  # limits of the gradient at the largest d relative to the smallest d
+SATURATED = 0.99  # a query is saturated if its largest weight is above this
+VALUE_WIDTH = 16  # width of the values, the same at every d, so that only the scores change
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One width of queries and keys, with the scale or without.
+    """One width of queries and keys, with or without the scale.
 
-    entropy: of the weights, mean, as a share of log S (1: all keys alike, 0: one key takes all);
-    largest: mean of each query's largest weight;
-    saturated: share of the queries whose largest weight is above 0.99;
+    entropy: mean entropy of the weights divided by log S (1: uniform weights, 0: one key has all);
+    largest: mean over queries of the largest weight;
+    saturated: fraction of the queries whose largest weight is above 0.99;
     score_gradient: dL/dscores, root mean square over all queries and keys;
-    typical_score_gradient: the same for each query alone, the median query;
-    query_gradient, typical_query_gradient: length of dL/dq, root mean square and median.
+    typical_score_gradient: dL/dscores, root mean square over keys, median over queries;
+    query_gradient, typical_query_gradient: norm of dL/dq, root mean square and median.
     """
 
     width: int
@@ -55,7 +55,7 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class ScalingResult:
-    """Rows for each width, unscaled and scaled, and how many queries each is measured on."""
+    """Rows for each width without and with the scale; numbers of keys, queries and seeds."""
 
     rows: tuple[Row, ...]
     keys: int
@@ -63,17 +63,17 @@ class ScalingResult:
     seeds: int
 
     def column(self, kernel: str, name: str) -> list[tuple[float, float]]:
-        """(d, number) of one kernel."""
+        """The values of a field of the rows of one kernel, as (d, value)."""
         return [(float(row.width), getattr(row, name)) for row in self.rows if row.kernel == kernel]
 
     def left(self, kernel: str, name: str) -> float:
-        """What is left at the greatest d of the number at the least."""
+        """The value of a field at the largest d, relative to the smallest d."""
         column = self.column(kernel, name)
         return column[-1][1] / column[0][1]
 
     @property
     def verdict(self) -> str:
-        """The median query loses its gradient without the scale, and keeps it with it."""
+        """Holds if the gradient of the median query vanishes without the scale, and not with it."""
         typical = {name: self.left(name, "typical_score_gradient") for name in (UNSCALED, SCALED)}
         holds = typical[UNSCALED] < FALLS and typical[SCALED] > STAYS
         plain, scaled = (
@@ -82,23 +82,23 @@ class ScalingResult:
         )
         return judged(
             holds,
-            f"from d = {self.rows[0].width} to d = {plain.width} the median query's gradient on "
-            f"its scores goes to {typical[UNSCALED]:.2g} of its size without the scale and to "
-            f"{typical[SCALED]:.2f} with it; at d = {plain.width} {plain.saturated:.0%} of the "
-            f"queries give one key more than {SATURATED} of their weight without the scale and "
-            f"{scaled.saturated:.0%} with it. The root mean square without the scale goes to "
-            f"{self.left(UNSCALED, 'score_gradient'):.2g} of its size on the scores and to "
-            f"{self.left(UNSCALED, 'query_gradient'):.2g} on q",
+            f"from d = {self.rows[0].width} to d = {plain.width}, the gradient of the median query "
+            f"on its scores is multiplied by {typical[UNSCALED]:.2g} without the scale and by "
+            f"{typical[SCALED]:.2f} with it; at d = {plain.width}, {plain.saturated:.0%} of the "
+            f"queries give more than {SATURATED} of their weight to one key without the scale and "
+            f"{scaled.saturated:.0%} with it. The root mean square without the scale is multiplied "
+            f"by {self.left(UNSCALED, 'score_gradient'):.2g} for the scores and by "
+            f"{self.left(UNSCALED, 'query_gradient'):.2g} for q",
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Settings and rows, as plain JSON values."""
+        """The settings and the rows of the table, as plain JSON values."""
         return {**asdict(self), "rows": [asdict(row) for row in self.rows]}
 
     def markdown(self) -> str:
-        """One line for each d and kernel."""
+        """A Markdown table with a line for each d and kernel."""
         headings = ("d", "kernel", "entropy / log S", "largest weight", "saturated")
-        gradients = ("dL/dscores, RMS", "median query", "length of dL/dq, RMS", "median query")
+        gradients = ("dL/dscores, RMS", "median query", "norm of dL/dq, RMS", "median query")
         cells = [tuple(asdict(row).values()) for row in self.rows]
         return (
             table((*headings, *gradients), cells) + f"\n\n{self.keys} keys; {self.seeds} seeds of "
@@ -115,25 +115,26 @@ def measure(
     seeds: int = 5,
     scaled: Kernel | None = None,
 ) -> ScalingResult:
-    """Random queries and keys of unit variance, as a fresh layer makes them from normed inputs.
+    """Measure random queries and keys of unit variance, as a freshly initialised layer has them.
 
-    scaled: the kernel that is held against the plain dot product; `ScaledDot` unless given.
-    ValueError: fewer than two widths, or queries that are no multiple of 16.
+    scaled: the kernel to compare with the plain dot product; if unset, `ScaledDot`. ValueError for
+    fewer than two widths, or if the number of queries is not a multiple of 16.
     """
     if len(widths) < 2:
-        raise ValueError(f"{widths=} must be two or more: the claim is about growing d")
+        raise ValueError(f"{widths=}: must be at least two, since the claim is about growing d")
     if queries % _SHARING:
-        raise ValueError(f"{queries=} must be a multiple of {_SHARING}")
+        raise ValueError(f"{queries=}: must be a multiple of {_SHARING}")
     rows = []
     for width in sorted(widths):
         for name, kernel in ((UNSCALED, Dot()), (SCALED, scaled or ScaledDot())):
-            found = [_watch(kernel, *x) for x in _inputs(width, keys, queries, seeds)]
-            rows.append(_row(width, name, [torch.cat(parts) for parts in zip(*found, strict=True)]))
+            measured = [_measure(kernel, *x) for x in _inputs(width, keys, queries, seeds)]
+            joined = [torch.cat(parts) for parts in zip(*measured, strict=True)]
+            rows.append(_row(width, name, joined))
     return ScalingResult(rows=tuple(rows), keys=keys, queries=queries, seeds=seeds)
 
 
 def picture(result: ScalingResult, path: Path) -> None:
-    """Gradient on the scores over d, both axes logarithmic."""
+    """Plot the gradient on the scores over d; both axes are logarithmic."""
     from headway.inspection.plots import line_plot
 
     series = {
@@ -167,16 +168,16 @@ def _inputs(width: int, keys: int, queries: int, seeds: int) -> Iterator[tuple[T
         yield q, k, v, direction / direction.norm(dim=-1, keepdim=True)
 
 
-def _watch(
+def _measure(
     kernel: Kernel,
     q: Float[Tensor, "B 1 T K"],
     k: Float[Tensor, "B 1 S K"],
     v: Float[Tensor, "B 1 S Kv"],
     direction: Float[Tensor, "B 1 T Kv"],
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Weights and dL/dscores, a row of S a query; the length of dL/dq. L = context · direction.
+    """Weights and dL/dscores (S values for each query), and the norm of dL/dq.
 
-    A bias of zeros is added to the scores: its gradient is theirs.
+    L = context · direction. A bias of zeros is added to the scores; its gradient is dL/dscores.
     """
     q = q.clone().requires_grad_()
     bias = torch.zeros(*q.shape[:3], k.shape[2], dtype=q.dtype, requires_grad=True)
@@ -186,19 +187,19 @@ def _watch(
     return weights.flatten(0, 2), on_scores.flatten(0, 2), on_q.norm(dim=-1).flatten()
 
 
-def _row(width: int, kernel: str, found: Sequence[Tensor]) -> Row:
-    """All seeds' queries in one."""
-    weights, on_scores, on_q = found
+def _row(width: int, kernel: str, measured: Sequence[Tensor]) -> Row:
+    """Summarise the queries of all seeds."""
+    weights, on_scores, on_q = measured
     entropy = torch.special.entr(weights).sum(-1).mean() / math.log(weights.shape[-1])
-    largest, each = weights.amax(-1), on_scores.square().mean(-1)
+    largest, of_query = weights.amax(-1), on_scores.square().mean(-1)
     return Row(
         width=width,
         kernel=kernel,
         entropy=float(entropy),
         largest=float(largest.mean()),
         saturated=float((largest > SATURATED).double().mean()),
-        score_gradient=float(each.mean().sqrt()),
-        typical_score_gradient=float(each.median().sqrt()),
+        score_gradient=float(of_query.mean().sqrt()),
+        typical_score_gradient=float(of_query.median().sqrt()),
         query_gradient=float(on_q.square().mean().sqrt()),
         typical_query_gradient=float(on_q.median()),
     )

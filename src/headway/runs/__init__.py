@@ -1,4 +1,4 @@
-"""Complete named runs: what to train, on what, for how long, and what to expect."""
+"""Training runs: named recipes, training from a configuration, reports and evaluation."""
 
 from headway.runs.dry_run import DryRun
 from headway.runs.recipes import (

@@ -1,4 +1,4 @@
-"""Attention of one held-out example, each time a run is evaluated: how its heads came to be."""
+"""Attention on one held-out example, saved at each evaluation of a run."""
 
 from __future__ import annotations
 
@@ -19,19 +19,21 @@ from headway.tensors import read_tensors, write_tensors
 
 FOLDER = "glimpses"
 HEADER = "header"
-CELLS = 1_000_000  # weights of one glimpse, at most
+CELLS = 1_000_000  # the most attention weights that are saved per evaluation
 
 
 @dataclass(frozen=True)
 class Glimpses:
-    """Keeps what a run's model attends to while it reads `example`, one file an evaluation."""
+    """Saves the attention of a model on `example`, in one file per evaluation."""
 
     folder: Path
     example: Example
 
     def keep(self, bundle: Bundle, step: int) -> None:
-        """The file of this step, over an older one. Nothing for a model that does not attend, and
-        of an example too long to be kept so often."""
+        """Write the file of this step, and replace an older one.
+
+        Does nothing for a model without attention, or for an example with too many weights.
+        """
         try:
             frame = watch(bundle, **self.example._asdict(), analyses=(), label=f"step {step:,}")
         except UsageError:
@@ -49,8 +51,10 @@ class Glimpses:
 
 
 def read_glimpses(run: Path) -> tuple[list[Any], dict[str, bytes]]:
-    """All glimpses of a run folder in the order of their steps: frames of a page's header, and
-    their blocks. DataError names the file that is none."""
+    """The saved attention of a run in the order of steps: frames of a page's header, and blocks.
+
+    DataError names an invalid file.
+    """
     frames: list[Any] = []
     blocks: dict[str, bytes] = {}
     for path in sorted((run / FOLDER).glob("step-*.safetensors")):
@@ -59,6 +63,8 @@ def read_glimpses(run: Path) -> tuple[list[Any], dict[str, bytes]]:
             header = parse_json(parts.pop(HEADER), str(path))
             frames += header["frames"]
         except (KeyError, TypeError) as error:
-            raise DataError("this is no glimpse of a run", str(path), "remove it") from error
+            raise DataError(
+                "the file does not contain saved attention of a run", str(path), "remove it"
+            ) from error
         blocks |= parts
     return frames, blocks

@@ -1,4 +1,4 @@
-"""A dry run: a few steps of training and a few batches of evaluation, whatever the task."""
+"""A dry run: a few steps of training and a few batches of evaluation, for any task."""
 
 from __future__ import annotations
 
@@ -14,39 +14,43 @@ DRY_RUN = "dry run"
 
 @dataclass(frozen=True)
 class DryRun:
-    """Limits of a run that only shows what the real one needs; an observer that ends it.
+    """The limits of a dry run, and the observer that ends it.
 
-    steps: updates of the model. batches: of the evaluation that follows them; an evaluation that
-    needs more is cut there, and has no scores.
+    steps: number of updates. batches: number of batches of the evaluation after them; an evaluation
+    with more batches is stopped, and has no scores.
     """
 
     steps: int = 6
     batches: int = 6
 
     def configured(self, config: AnyRunConfig) -> AnyRunConfig:
-        """The configuration with neither a time limit nor an evaluation before the last step. All
-        that a step's cost depends on stays."""
+        """The configuration without a time limit and without evaluations before the last step.
+
+        Settings that change the cost of a step stay the same.
+        """
         return amended(config, ("--dry-run", {"training.time": None, "evaluation.every": MOST}))
 
     def after_step(self, run: TrainingState, report: StepReport) -> None:
-        """End the run, as any observer may."""
+        """End the run after the last step of the dry run."""
         if run.step >= self.steps and run.stop is None:
             run.stop = DRY_RUN
 
 
 @dataclass(frozen=True)
 class GoOn:
-    """Whether a run's evaluations are to continue. batches: of each at most; None: no limit."""
+    """Stops the evaluations of a run. batches: the most per evaluation; None for no limit."""
 
     request: StopRequest
     batches: int | None = None
 
     def from_here(self) -> Callable[..., None]:
-        """A function for one evaluation to call before each batch. It raises `Interrupted` when the
-        run is asked to stop, or when that many batches were evaluated."""
+        """A function that one evaluation calls before each batch.
+
+        It raises `Interrupted` after a request to stop the run, or at the limit of batches.
+        """
         done = 0
 
-        def go_on(_: int = 0) -> None:
+        def check(_: int = 0) -> None:
             nonlocal done
             if self.request:
                 raise Interrupted
@@ -54,4 +58,4 @@ class GoOn:
                 raise Interrupted(DRY_RUN)
             done += 1
 
-        return go_on
+        return check

@@ -1,4 +1,4 @@
-"""The evaluation of a model by its task, on files or on what its run held out."""
+"""The evaluation of a model by its task, on files or on the held-out data of its run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from headway.tasks.task import Task
 
 @dataclass(frozen=True)
 class TaskScores:
-    """The scores of a model, and the task that evaluated it on so many examples."""
+    """The scores of a model, the task that evaluated it, and the number of examples."""
 
     task: Task
     scores: Scores
@@ -34,22 +34,22 @@ def evaluate_model(
     where: str = "evaluation",
     announce: Callable[[int], None] = lambda examples: None,
 ) -> TaskScores:
-    """`Task.evaluate` of the examples in `paths`, or of those that the run held out.
+    """Evaluate a model on the examples in `paths`, or on the held-out data of its run.
 
-    run: the folder of the bundle. options: settings of the evaluation by name; where: whose words
-    they are. announce: called with the number of examples before they are evaluated. UsageError if
-    no task evaluates such a bundle, for an option that it does not have, or if nothing says on
-    what; DataError if there is no example.
+    run: the folder of the model. options: options of the evaluation by name. where: the source of
+    the options, for error messages. announce: called with the number of examples before they are
+    evaluated. UsageError if the model has no evaluation, for an unknown option, or if there are
+    neither paths nor a run; DataError if there are no examples.
     """
     is_run = run is not None and (run / "run.yaml").is_file()
     config = saved(run) if run is not None and is_run else None
     task = evaluating_task(bundle.kind, paths[0] if paths else None, config)
     if task is None and not tasks_of_kind(bundle.kind):
-        raise UsageError(f"there is no evaluation of a {bundle.kind}")
+        raise UsageError(f"there is no evaluation for a {bundle.kind}")
     if task is None or (paths is None and config is None):
         name = "a model without its run" if run is None else str(run)
         raise UsageError(
-            f"{name} does not say what it was trained on",
+            f"{name} has no run.yaml, which names the held-out data",
             hint=f"name a file of examples: headway eval {run or 'RUN'} FILE",
         )
     settings = task.evaluation()
@@ -59,7 +59,7 @@ def evaluate_model(
             raise UsageError(
                 f"--{option.replace('_', '-')} is no option of the evaluation of a {bundle.kind}",
                 where,
-                f"it has {known or 'none'}",
+                f"one of: {known}" if known else "leave it out: this evaluation has no options",
             )
     settings = override(settings, options, where)
     if paths is not None:
@@ -68,6 +68,6 @@ def evaluate_model(
         assert run is not None
         examples = task.held_out(bundle, run, config, settings)
     if not len(examples):
-        raise DataError("there is no example to evaluate on", ", ".join(map(str, paths or [])))
+        raise DataError("there are no examples to evaluate on", ", ".join(map(str, paths or [])))
     announce(len(examples))
     return TaskScores(task, task.evaluate(bundle, examples, settings), len(examples))

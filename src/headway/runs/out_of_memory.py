@@ -1,4 +1,4 @@
-"""What to change where a run does not fit into memory: settings that its configuration has."""
+"""Advice for a run that does not fit into memory: settings of its configuration to change."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headway.settings import flat
 
 @contextmanager
 def memory_explained(config: Any) -> Iterator[None]:
-    """Turn an allocation that failed in the block into `OutOfMemory` with advice for this run."""
+    """Raise `OutOfMemory`, with advice for this run, for a failed allocation in the block."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
@@ -22,8 +22,7 @@ def memory_explained(config: Any) -> Iterator[None]:
 
 
 def less_memory(config: Any) -> str:
-    """Flags that make a run of this configuration need less memory; the first ones leave the
-    number of examples of an update as it is."""
+    """Flags that reduce the memory of a run; the first ones keep the batch size of an update."""
     settings = flat(config)
     advice = []
     accumulate = settings.get("training.accumulate", 1)

@@ -1,4 +1,4 @@
-"""The named recipes. Each docstring says what it costs and what score to expect."""
+"""The named recipes of all tasks. The docstring of a recipe has its cost and expected scores."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from headway.tasks.registry import task as task_named
 from headway.tasks.task import Derived
 
 AnyRunConfig = Any
-"""The configuration of a run, of whatever task: a dataclass with sections (`tasks.sections`)."""
+"""The configuration of a run of any task: a dataclass with sections (`tasks.sections`)."""
 
 
 def _recipes() -> dict[str, Callable[[], AnyRunConfig]]:
-    """Those of all tasks. UsageError if two tasks have one of the same name."""
+    """The recipes of all tasks by name. UsageError if two tasks have recipes of the same name."""
     recipes: dict[str, Callable[[], AnyRunConfig]] = {}
     owners: dict[str, str] = {}
     for owner, names in tasks().items():
         for name in names:
             if name in recipes:
                 raise UsageError(
-                    f"the tasks {owners[name]} and {owner} both have a recipe called {name}",
+                    f"the tasks {owners[name]} and {owner} both have a recipe named {name}",
                     hint=f"uninstall the package of {owner}, or rename its recipe",
                 )
             recipes[name], owners[name] = task_named(owner).recipes[name], owner
@@ -36,11 +36,13 @@ RECIPES = _recipes()
 
 
 def recipe(name: str, *layers: tuple[str, Mapping[str, Any]]) -> AnyRunConfig:
-    """A recipe with changes laid over it, in order: (whose words, {dotted key: value}).
+    """The configuration of a recipe, with changed settings.
 
-    name: a recipe, or a task, whose first recipe is taken. `model.size` in any layer is applied
-    first, so that other model settings refine it. Of a `Derived` task, the layers must name the
-    model that decides its sections; without any, they are those that all its runs have.
+    name: a recipe, or a task, which selects its first recipe. layers: changes in order, each as
+    (source for error messages, {dotted key: value}). `model.size` in any layer is applied first, so
+    that other model settings refine it. For a `Derived` task, the layers must name the model that
+    determines its sections; without layers, the configuration has the sections of all its runs.
+    UsageError for an unknown recipe or setting.
     """
     resolved_name = resolved(name)
     if resolved_name is None:
@@ -53,29 +55,32 @@ def recipe(name: str, *layers: tuple[str, Mapping[str, Any]]) -> AnyRunConfig:
 
 
 def _derived(config: AnyRunConfig, settings: Mapping[str, Any]) -> AnyRunConfig:
-    """With the sections that follow from the settings, of a task that has such."""
+    """The configuration with the sections that depend on the settings, for a `Derived` task."""
     task = task_of_config(config)
     return task.derived(config, settings) if settings and isinstance(task, Derived) else config
 
 
 def resolved(name: str) -> str | None:
-    """The recipe of that name, or the first one of the task of that name; None if there is none."""
+    """The recipe of this name, or the first recipe of the task of this name; None if unknown."""
     if name in RECIPES:
         return name
     return next(iter(task_named(name).recipes)) if name in TASKS else None
 
 
 def amended(config: AnyRunConfig, *layers: tuple[str, Mapping[str, Any]]) -> AnyRunConfig:
-    """`config` with changes laid over it."""
+    """A configuration with changed settings; layers as in `recipe`."""
     sizes = type(config.model).sizes
     for where, changes in layers:
         if (size := changes.get("model.size")) is not None:
             if not sizes:
-                raise UsageError("model.size: the model it starts from has its size", where)
+                raise UsageError(
+                    "model.size cannot be set: the model that the run starts from has its size",
+                    where,
+                )
             if size not in sizes:
                 raise UsageError(f"model.size={size}: must be one of {', '.join(sizes)}", where)
-            named = {f"model.{key}": value for key, value in sizes[size].items()}
-            config = override(config, named, f"size {size}")
+            settings = {f"model.{key}": value for key, value in sizes[size].items()}
+            config = override(config, settings, f"size {size}")
     for where, changes in layers:
         plain = {key: value for key, value in changes.items() if key != "model.size"}
         config = override(config, plain, where)
@@ -83,21 +88,24 @@ def amended(config: AnyRunConfig, *layers: tuple[str, Mapping[str, Any]]) -> Any
 
 
 def saved(folder: Path) -> AnyRunConfig:
-    """The configuration that a run folder was trained with; its recipe says of which class."""
+    """The configuration of a run folder. UsageError if the folder is not a run."""
     path = folder / "run.yaml"
     if not path.is_file():
-        raise UsageError(f"{folder} is not a run folder: it has no run.yaml")
+        raise UsageError(
+            f"{folder} is not a run folder: it has no run.yaml",
+            hint="headway runs ls lists all runs",
+        )
     values = _upgraded(read_yaml(path))
-    named = values.get("recipe", "translate")
-    usual = _derived(type(recipe(named))(), values)
+    recipe_name = values.get("recipe", "translate")
+    defaults = _derived(type(recipe(recipe_name))(), values)
     if isinstance(metric := values.get("evaluation.metric"), str):
-        # an earlier version negated what is better where it is lower
+        # an earlier version negated metrics for which lower values are better
         values["evaluation.metric"] = metric.removeprefix("negative_")
-    return override(usual, values, str(path))
+    return override(defaults, values, str(path))
 
 
 def _upgraded(values: dict[str, Any]) -> dict[str, Any]:
-    """The values of a run.yaml, by the names of today."""
+    """The values of a run.yaml, with the current names of recipes and settings."""
     for task in map(task_named, tasks()):
         if isinstance(task, Derived) and values.get("recipe") in task.former_recipes:
             return dict(task.upgraded(values))
@@ -105,33 +113,36 @@ def _upgraded(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_same(folder: Path, settings: AnyRunConfig) -> None:
-    """UsageError if the run in `folder` was configured differently; what data decided aside."""
+    """UsageError if `folder` has a run with other settings; those from the data may differ."""
     if not (folder / "run.yaml").is_file():
         return
     before = saved(folder)
     if type(before) is not type(settings):
-        raise UsageError(f"{folder} is a run of {before.recipe}", hint="--run OTHERNAME")
-    if other := sorted(flat(before).keys() ^ flat(settings).keys()):
         raise UsageError(
-            f"{folder} is a run of {before.recipe} with settings for another kind of model: "
-            f"{', '.join(other[:5])}",
-            hint="--run OTHERNAME",
+            f"{folder} has a run of another recipe: {before.recipe}",
+            hint="choose another name with --run",
         )
-    decided = settings.decided_by_data
-    found = [d for d in differences(before, settings) if d[0] not in decided]
-    if found:
-        shown = "; ".join(f"{key}: {old} there, {new} now" for key, old, new in found[:5])
+    if keys := sorted(flat(before).keys() ^ flat(settings).keys()):
         raise UsageError(
-            f"{folder} is a run with other settings: {shown}",
-            hint=f"--run OTHERNAME for a new run; or headway train --resume {folder} with the "
-            "settings to change",
+            f"{folder} has a run of {before.recipe} with the settings of another kind of model: "
+            f"{', '.join(keys[:5])}",
+            hint="choose another name with --run",
+        )
+    from_data = settings.decided_by_data
+    changes = [change for change in differences(before, settings) if change[0] not in from_data]
+    if changes:
+        shown = "; ".join(f"{key}: {old} in the run, {new} now" for key, old, new in changes[:5])
+        raise UsageError(
+            f"{folder} has a run with other settings: {shown}",
+            hint="choose another name with --run for a new run; or change settings of this one: "
+            f"headway train --resume {folder} --SETTING VALUE",
         )
 
 
 def configurations() -> list[AnyRunConfig]:
-    """One for each task, with the settings of all its recipes; of a `Derived` task each variant."""
-    made: list[AnyRunConfig] = []
+    """A configuration of each task with its settings; for a `Derived` task, one of each variant."""
+    configs: list[AnyRunConfig] = []
     for name in tasks():
         task = task_named(name)
-        made += task.variants() if isinstance(task, Derived) else [task.config()]
-    return made
+        configs += task.variants() if isinstance(task, Derived) else [task.config()]
+    return configs

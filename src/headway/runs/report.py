@@ -1,4 +1,4 @@
-"""The report of a run as one page: curves, samples over time, attention over time, settings."""
+"""The report of a run as one page: curves, samples and attention during training, settings."""
 
 from __future__ import annotations
 
@@ -18,35 +18,40 @@ PAGE = "report.html"
 LEARNED: dict[str, tuple[str, ...]] = {
     "Loss": ("loss", "nats"),
     "Learning rate": ("lr",),
-    "Length of the gradient": ("grad_norm",),
-    "Targets a second": ("targets_per_second",),
+    "Gradient norm": ("grad_norm",),
+    "Throughput in targets per second": ("targets_per_second",),
 }
-"""Title of a curve -> what of the training's rows it shows."""
+"""Title of a plot -> the keys of the training events that it shows."""
 ASIDE = {"kind", "step", "epoch", "time", "seconds", "took", "is_best"}
 INPUTS = ("prompt", "source", "language")
 
 
 def report_of(run: Path) -> Encoded:
-    """Header and blocks of the report of a run folder, finished or not. UsageError if it holds no
-    training."""
+    """The header and blocks of the report of a run, finished or not.
+
+    UsageError if the folder is not a run.
+    """
     metrics = run / "metrics.jsonl"
     if not metrics.is_file():
-        raise UsageError(f"{run} is not a run folder: it has no metrics.jsonl")
+        raise UsageError(
+            f"{run} is not a run folder: it has no metrics.jsonl",
+            hint="headway runs ls lists all runs",
+        )
     trained, valid = (read_metrics(metrics, kind) for kind in ("train", "valid"))
-    told: dict[str, Any] = {
+    report: dict[str, Any] = {
         "curves": [*_training_curves(trained), *_held_out_curves(valid)],
         "samples": _samples(read_metrics(metrics, "sample")),
         "config": flat(saved(run)),
-        "data": _facts(read_metrics(metrics, "plan")),
-        "result": _facts(read_metrics(metrics, "finished")),
+        "data": _last_event(read_metrics(metrics, "plan")),
+        "result": _last_event(read_metrics(metrics, "finished")),
     }
     frames, blocks = read_glimpses(run)
-    page = encode(Document(title=f"Training of {run.name}", frames=[]), report=told)
+    page = encode(Document(title=f"Training of {run.name}", frames=[]), report=report)
     return Encoded({**page.header, "frames": frames}, blocks)
 
 
 def write_report(run: Path) -> Path:
-    """`report.html` in the run folder, in place of an older one: it follows from the others."""
+    """Write `report.html` in the run folder; an older one is replaced."""
     write_page(run / PAGE, report_of(run), overwrite=True)
     return run / PAGE
 
@@ -57,15 +62,15 @@ def _line(name: str, rows: Iterable[Event], key: str) -> dict[str, Any]:
 
 
 def _training_curves(rows: list[Event]) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = [
+    plots: list[dict[str, Any]] = [
         {"title": title, "lines": [_line(key, rows, key) for key in keys]}
         for title, keys in LEARNED.items()
     ]
-    return [one for one in found if any(line["steps"] for line in one["lines"])]
+    return [plot for plot in plots if any(line["steps"] for line in plot["lines"])]
 
 
 def _held_out_curves(rows: list[Event]) -> list[dict[str, Any]]:
-    """Each score of the held-out data; what is only another's negative is left out."""
+    """A plot for each metric of the evaluations, without the negated copies of older versions."""
     names = dict.fromkeys(name for row in rows for name in row if name not in ASIDE)
     return [
         {"title": f"Held out: {name}", "lines": [_line(name, rows, name)]}
@@ -75,20 +80,20 @@ def _held_out_curves(rows: list[Event]) -> list[dict[str, Any]]:
 
 
 def _samples(rows: list[Event]) -> list[dict[str, Any]]:
-    """By step: what was asked, what the model said, what it should have said."""
+    """The samples of each step: input, output and reference."""
     steps: dict[int, list[dict[str, Any]]] = {}
     for row in rows:
-        asked = " · ".join(str(row[name]) for name in INPUTS if row.get(name))
-        item = {"input": asked, "output": row.get("output", ""), "reference": row.get("reference")}
+        text = " · ".join(str(row[name]) for name in INPUTS if row.get(name))
+        item = {"input": text, "output": row.get("output", ""), "reference": row.get("reference")}
         steps.setdefault(row["step"], []).append(item)
     return [{"step": step, "items": items} for step, items in sorted(steps.items())]
 
 
-def _facts(rows: list[Event]) -> Mapping[str, Any]:
+def _last_event(rows: list[Event]) -> Mapping[str, Any]:
     last = rows[-1] if rows else {}
-    kept = {name: value for name, value in last.items() if name not in ASIDE}
+    values = {name: value for name, value in last.items() if name not in ASIDE}
     return {
         name: round(value, 4) if isinstance(value, float) else value
-        for name, value in kept.items()
+        for name, value in values.items()
         if value is not None
     }

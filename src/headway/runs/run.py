@@ -1,4 +1,4 @@
-"""Training from a configuration: from files to the best model on disk, whatever the task."""
+"""Training from a configuration, for any task: from files to the best model on disk."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ LOGGED = {"plan", "train", "valid", "sample", "saved", "resumed", "finished"}
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended. stop: done, time, early stop, interrupted, dry run."""
+    """The outcome of a run. stop: why it ended (done, time, early stop, interrupted, dry run)."""
 
     folder: Path
     stop: str
@@ -74,24 +74,24 @@ def train(
     history: Sequence[str] = (),
     dry_run: DryRun | None = None,
 ) -> Outcome:
-    """Train in `folder`, or go on where a run there stopped. Bit-exact on one machine's CPU.
+    """Train in `folder`, or resume the run in it; resuming is bit-exact on the CPU of one machine.
 
-    The folder is locked while training; made for a run that is refused before its first
-    checkpoint, it goes again. `history` is written above the configuration in run.yaml. `dry_run`
-    limits training and evaluation, whatever the configuration.
+    The folder is locked during training. A new folder is removed if the run fails before its first
+    checkpoint. listeners: called with every event. history: lines above the configuration in
+    run.yaml. dry_run: limits of training and evaluation, which override the configuration.
     """
     task = task_of_config(config)
     task.check(config)
     machine = prepare_machine(config.machine)
     with (
-        _new_or_kept(folder),
+        _removed_if_new_and_failed(folder),
         lock(folder),
         memory_explained(config),
         graceful_stop() as request,
     ):
-        for place in (folder, folder / "data"):
-            if place.is_dir():
-                sweep(place)  # what a killed process left behind
+        for path in (folder, folder / "data"):
+            if path.is_dir():
+                sweep(path)  # unfinished files of a killed process
 
         def emit(event: Event) -> None:
             for listener in listeners:
@@ -102,7 +102,7 @@ def train(
         go_on = GoOn(request, None if dry_run is None else dry_run.batches)
         try:
             job = task.prepare(config, folder, machine, emit)
-            _tell_baseline(job, go_on, emit)
+            _emit_baseline(job, go_on, emit)
         except Interrupted:
             return Outcome(folder, "interrupted", 0, None, 0, 0.0)
         write_file(folder / "run.yaml", write_yaml(job.config, history).encode())
@@ -115,13 +115,13 @@ def train(
         if resumed is not None:
             run.emit("resumed", path=str(resumed), skipped=skipped)
             _check_best(run, folder / "model")
-        every = [*observers] if dry_run is None else [*observers, dry_run]
-        return _train(task, job, machine, (run, save), every, go_on, folder)
+        all_observers = [*observers] if dry_run is None else [*observers, dry_run]
+        return _train(task, job, machine, (run, save), all_observers, go_on, folder)
 
 
 @contextmanager
-def _new_or_kept(folder: Path) -> Iterator[None]:
-    """A run that is refused before its first checkpoint leaves no folder, if it made one."""
+def _removed_if_new_and_failed(folder: Path) -> Iterator[None]:
+    """Remove a new folder if its run fails before the first checkpoint."""
     is_new = not folder.exists()
     try:
         yield
@@ -131,8 +131,11 @@ def _new_or_kept(folder: Path) -> Iterator[None]:
         raise
 
 
-def _tell_baseline(job: Job, go_on: GoOn, emit: Emit) -> None:
-    """A note on what the model that the run starts from scores; none where a dry run cuts that."""
+def _emit_baseline(job: Job, go_on: GoOn, emit: Emit) -> None:
+    """Emit a note on the scores of the model that the run starts from.
+
+    A dry run has no note if the evaluation needs more batches than it allows.
+    """
     if not isinstance(job, Compared):
         return
     try:
@@ -146,12 +149,12 @@ def _tell_baseline(job: Job, go_on: GoOn, emit: Emit) -> None:
 
 
 def _check_best(run: TrainingState, model: Path) -> None:
-    """A damaged best model is forgotten, so that the next evaluation saves one again."""
+    """Reset the best score if the best model is damaged, so that it is saved again."""
     try:
         if model.exists():
             verify_files(model)
     except DataError as error:
-        text = f"the best model is damaged, and will be saved anew: {error.where}: {error.what}"
+        text = f"the best model is damaged and will be saved again: {error.where}: {error.what}"
         run.emit("note", text=text)
         run.best, run.best_step, run.evaluated = None, 0, 0
 
@@ -208,13 +211,13 @@ def _train(
         config.evaluation.patience,
     )
     limit = [TimeLimit(parse_time(training.time))] if training.time else []
-    own = [job.objective] if isinstance(job.objective, Observer) else []
+    of_objective = [job.objective] if isinstance(job.objective, Observer) else []
     evaluation.catch_up(run)
     fit(
         run,
         job.stream(run.epoch, run.position),
         job.objective,
-        [*own, Averaging(), StepLog(), *limit, *observers, evaluation, save],
+        [*of_objective, Averaging(), StepLog(), *limit, *observers, evaluation, save],
         steps=training.steps,
         learning_rate=lambda step: learning_rate(
             config.schedule, config.optimizer.lr, step, training.steps
@@ -233,6 +236,6 @@ def _train(
     run.emit("finished", stop=stop, **best, seconds=run.seconds)
     try:
         write_report(folder)
-    except HeadwayError as error:  # the training is safe; its picture is not worth a failure
+    except HeadwayError as error:  # the training is saved; a failed report does not fail the run
         run.emit("note", text=f"no {PAGE}: {error}")
     return outcome

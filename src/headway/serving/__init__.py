@@ -1,4 +1,4 @@
-"""A model behind an address of this machine."""
+"""The server of the inspection page, for one model on this machine."""
 
 from headway.serving.guard import Guard
 from headway.serving.live import BundleViewer

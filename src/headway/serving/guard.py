@@ -1,4 +1,4 @@
-"""What every request must pass before anything reads it."""
+"""The checks of every request before it is processed."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ HEADERS = (
 
 
 class Guard:
-    """Refuses what does not come from a page of ours, and bodies above `limit` bytes.
+    """Refuses requests that are not from a page of this server, and bodies above `limit` bytes.
 
-    hosts: the names with port under which we are called ("127.0.0.1:8000"). Another Host header is
-    a foreign page whose name was pointed at this machine (DNS rebinding); another Origin is a
-    foreign page that asks in the user's name (CSRF). Both get 403, a body too large 413.
+    hosts: the addresses of this server with port ("127.0.0.1:8000"). Another Host header is a
+    foreign domain that resolves to this machine (DNS rebinding); another Origin is a request of a
+    foreign page on behalf of the user (CSRF). Both get status 403, a body that is too large 413.
     """
 
     def __init__(self, app: ASGIApp, *, hosts: Iterable[str], limit: int) -> None:
@@ -34,11 +34,11 @@ class Guard:
             await self.app(scope, receive, send)
             return
         if scope["type"] != "http":
-            return  # a websocket: nothing of ours speaks so; the server closes it
+            return  # a websocket, which the page does not use; the server closes it
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
-        refused = self._refused(headers)
-        if refused is not None:
-            await _say(send, *refused)
+        refusal = self._refusal(headers)
+        if refusal is not None:
+            await _send_error(send, *refusal)
             return
         read = 0
 
@@ -50,46 +50,46 @@ class Guard:
                 raise TooLarge
             return message
 
-        begun = False
+        started = False
 
         async def guarded(message: Message) -> None:
-            nonlocal begun
+            nonlocal started
             if message["type"] == "http.response.start":
-                begun = True
+                started = True
                 message["headers"] = [*message.get("headers", ()), *HEADERS]
             await send(message)
 
         try:
             await self.app(scope, limited, guarded)
         except TooLarge:
-            if begun:
+            if started:
                 raise
-            await _say(send, 413, self._too_large())
+            await _send_error(send, 413, self._too_large())
 
-    def _refused(self, headers: dict[bytes, str]) -> tuple[int, str] | None:
-        """Status and reason; None: let it in."""
+    def _refusal(self, headers: dict[bytes, str]) -> tuple[int, str] | None:
+        """The status and reason of a refused request; None if it is accepted."""
         host, origin = headers.get(b"host", ""), headers.get(b"origin")
         if host not in self.hosts:
-            return 403, f"this server is {' or '.join(sorted(self.hosts))}, not {host!r}"
+            return 403, f"the Host must be {' or '.join(sorted(self.hosts))}, not {host!r}"
         if origin is not None and origin not in self.origins:
-            return 403, f"a page of {origin!r} may not ask this server"
+            return 403, f"pages of {origin!r} may not send requests to this server"
         if headers.get(b"sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-            return 403, "another page may not ask this server"
+            return 403, "pages of other sites may not send requests to this server"
         length = headers.get(b"content-length", "0")
         if not (length.isascii() and length.isdecimal()):
-            return 400, "Content-Length is no number"
+            return 400, "Content-Length must be a whole number"
         return (413, self._too_large()) if int(length) > self.limit else None
 
     def _too_large(self) -> str:
-        return f"a request may have {self.limit:,} bytes"
+        return f"a request may have at most {self.limit:,} bytes"
 
 
 class TooLarge(Exception):
-    """The body of a request is larger than it may be."""
+    """The body of a request is larger than allowed."""
 
 
-async def _say(send: Send, status: int, what: str) -> None:
-    body = json.dumps({"error": what}).encode()
+async def _send_error(send: Send, status: int, message: str) -> None:
+    body = json.dumps({"error": message}).encode()
     headers = [
         (b"content-type", b"application/json"),
         (b"content-length", str(len(body)).encode()),

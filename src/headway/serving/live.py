@@ -1,4 +1,4 @@
-"""A bundle of any kind behind the page."""
+"""The viewer of a bundle, for the live inspection page."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from headway.inspection.watch import watch
 from headway.serving.question import Question
 
 SENTENCE = "The monkey ate the banana because it was hungry."
-"""What the page shows of a model of texts before anybody asked."""
+"""The first input of the page, for a model of texts."""
 
 
 class BundleViewer:
-    """A `Viewer` of one bundle. name: what it is called in the page."""
+    """A `Viewer` of one bundle. name: its name in the page."""
 
     def __init__(self, bundle: Bundle, name: str) -> None:
         self.bundle, self.name = bundle, name
-        self._picture: bytes | str | None = None
+        self._image: bytes | str | None = None
 
     def open(self, path: str) -> Document:
-        """The first page, of what the command line named: a text, or the path of a picture."""
+        """The first document, for a text or the path of an image from the command line."""
         if self.looks_at_pictures:
-            self._picture = path
+            self._image = path
             return self.look(Question())
         return self.look(Question(text=path))
 
@@ -36,56 +36,61 @@ class BundleViewer:
         return self.bundle.inputs.modality == "image"
 
     def first(self) -> Document:
-        """Of a model that reads one text, what it makes of `SENTENCE`; of others nothing yet."""
+        """The first document: that of `SENTENCE`, or a note if the model needs another input."""
         try:
             return self.look(Question(text=SENTENCE))
         except UsageError:
-            note = "Drop a picture." if self.looks_at_pictures else "Type what this model reads."
+            note = "Drop an image." if self.looks_at_pictures else "Type the input of this model."
             return Document(title=self.name, frames=[], notes=[note])
 
-    def look(self, asked: Question) -> Document:
-        frame = self._frame(asked, self.name)
+    def look(self, request: Question) -> Document:
+        frame = self._frame(request, self.name)
         return Document(title=self.name, frames=[frame])
 
-    def without(self, asked: Question) -> Document:
-        """Both frames are of the same words: what it wrote with all heads is read again without
-        some, so that their maps can be compared."""
-        whole = self._frame(asked, "all heads")
-        with without_heads(self.bundle.model, asked.heads):
-            fewer = self._frame(asked, "without " + ", ".join(map(_called, asked.heads)))
+    def without(self, request: Question) -> Document:
+        """Frames with all heads and without some of them.
+
+        Both are of the same tokens: the output of all heads is the target without them, so that
+        their maps can be compared.
+        """
+        whole = self._frame(request, "all heads")
+        with without_heads(self.bundle.model, request.heads):
+            fewer = self._frame(request, "without " + ", ".join(map(_title_of, request.heads)))
         return Document(title=self.name, frames=[whole, fewer])
 
-    def walk(self, asked: Question) -> Document:
+    def walk(self, request: Question) -> Document:
         steps = walk(
             self.bundle,
-            **self._given(asked),
+            **self._arguments(request),
             written=WRITTEN,
-            map=asked.maps,
-            layer=asked.layer,
-            head=asked.head,
-            place=asked.place,
+            map=request.maps,
+            layer=request.layer,
+            head=request.head,
+            place=request.place,
         )
         return Document(title=self.name, frames=[], walk=steps)
 
-    def _frame(self, asked: Question, label: str) -> Frame:
-        frame = watch(self.bundle, **self._given(asked), vectors=True, label=label)
-        return replace(frame, model={**frame.model, "input": asked.text or ""})
+    def _frame(self, request: Question, label: str) -> Frame:
+        frame = watch(self.bundle, **self._arguments(request), vectors=True, label=label)
+        return replace(frame, model={**frame.model, "input": request.text or ""})
 
-    def _given(self, asked: Question) -> dict[str, Any]:
-        """As `watch` and `walk` take it. A page sends a picture once; questions about its heads
-        are about the one that was sent last."""
-        target = asked.target or None
+    def _arguments(self, request: Question) -> dict[str, Any]:
+        """The arguments of `watch` and `walk`.
+
+        A page sends an image once; later requests without an image are about the last one.
+        """
+        target = request.target or None
         if not self.looks_at_pictures:
-            if not asked.text:
-                raise UsageError("there is nothing to look at", hint="type a text")
-            return {"given": asked.text, "second": asked.second or None, "target": target}
-        self._picture = asked.picture or self._picture
-        if self._picture is None:
-            raise UsageError("there is nothing to look at", hint="drop a picture")
-        return {"given": self._picture, "target": target}
+            if not request.text:
+                raise UsageError("the text is missing", hint="type a text")
+            return {"given": request.text, "second": request.second or None, "target": target}
+        self._image = request.picture or self._image
+        if self._image is None:
+            raise UsageError("the image is missing", hint="drop an image")
+        return {"given": self._image, "target": target}
 
 
-def _called(head: Head) -> str:
-    """ "decoder 1.2": its layer and number from 1."""
+def _title_of(head: Head) -> str:
+    """The title of a head, such as "decoder 1.2": its layer and number, counted from 1."""
     name, layer, number = head
     return f"{name} {layer + 1}.{number + 1}"

@@ -1,4 +1,4 @@
-"""What a page may ask, checked: it comes from a browser, and that is a stranger."""
+"""Requests of the page, validated, since they come from a browser."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ HEADS = 4096
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """text, second, target, picture: what is looked at, as the model needs them. heads: (maps,
-    layer, head) of those to be switched off, counted from 0. maps, layer, head, place: of a walk.
+    """A request of the page.
+
+    text, second, target, picture: the input to inspect, as the model needs them. heads: those to
+    switch off, as (maps, layer, head) counted from 0. maps, layer, head, place: the computation of
+    a walk.
     """
 
     text: str | None = None
@@ -31,64 +34,64 @@ class Question:
     place: int = 0
 
 
-def parse(told: Any) -> Question:
-    """A question from JSON. DataError names the key that is not what it must be."""
-    if not isinstance(told, Mapping):
-        raise DataError("a question is a JSON object")
+def parse(request: Any) -> Question:
+    """Parse a request from JSON. DataError names the key with an invalid value."""
+    if not isinstance(request, Mapping):
+        raise DataError("a request must be a JSON object")
     known = {"text", "second", "target", "picture", "heads", "map", "layer", "head", "place"}
-    if unknown := sorted(set(told) - known):
-        raise DataError(f"{unknown[0]!r} is not part of a question")
+    if unknown := sorted(set(request) - known):
+        raise DataError(f"unknown key {unknown[0]!r}: must be one of {', '.join(sorted(known))}")
     return Question(
-        text=_text(told, "text"),
-        second=_text(told, "second"),
-        target=_text(told, "target"),
-        picture=_picture(told.get("picture")),
-        heads=_heads(told.get("heads", [])),
-        maps=_text(told, "map"),
-        **{name: _number(told.get(name, 0), name) for name in ("layer", "head", "place")},
+        text=_text(request, "text"),
+        second=_text(request, "second"),
+        target=_text(request, "target"),
+        picture=_image(request.get("picture")),
+        heads=_heads(request.get("heads", [])),
+        maps=_text(request, "map"),
+        **{name: _number(request.get(name, 0), name) for name in ("layer", "head", "place")},
     )
 
 
-def _text(told: Mapping[str, Any], name: str) -> str | None:
-    value = told.get(name)
+def _text(request: Mapping[str, Any], name: str) -> str | None:
+    value = request.get(name)
     if value is None:
         return None
     if not isinstance(value, str):
-        raise DataError(f"{name} is no text")
+        raise DataError(f"{name!r} must be a text")
     if len(value) > TEXT:
-        raise DataError(f"{name} has {len(value):,} characters, at most {TEXT:,} are read")
+        raise DataError(f"{name!r} has {len(value):,} characters; at most {TEXT:,} are allowed")
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise DataError(f"{name} holds half a character") from None
+        raise DataError(f"{name!r} has a lone surrogate, which is not a character") from None
     return value
 
 
 def _number(value: Any, name: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 10**6:
-        raise DataError(f"{name} is no place")
+        raise DataError(f"{name!r} must be a whole number from 0 to 999,999")
     return value
 
 
-def _picture(value: Any) -> bytes | None:
-    """The bytes of a data: address."""
+def _image(value: Any) -> bytes | None:
+    """The image in a data: URL."""
     if value is None:
         return None
     if not isinstance(value, str) or not value.startswith("data:image/"):
-        raise DataError("picture is no data: address of a picture")
+        raise DataError("'picture' must be a data: URL of an image")
     _, _, coded = value.partition(";base64,")
     try:
         return base64.b64decode(coded, validate=True)
     except (binascii.Error, ValueError):
-        raise DataError("picture is no base64") from None
+        raise DataError("'picture' must be encoded in base64") from None
 
 
 def _heads(value: Any) -> tuple[tuple[str, int, int], ...]:
     if not isinstance(value, list) or len(value) > HEADS:
-        raise DataError("heads is no list of heads")
-    found = []
-    for one in value:
-        if not isinstance(one, list) or len(one) != 3 or not isinstance(one[0], str):
-            raise DataError("each of heads is [map, layer, head]")
-        found.append((one[0], _number(one[1], "layer"), _number(one[2], "head")))
-    return tuple(found)
+        raise DataError(f"'heads' must be a list of at most {HEADS:,} heads")
+    heads = []
+    for head in value:
+        if not isinstance(head, list) or len(head) != 3 or not isinstance(head[0], str):
+            raise DataError("each of 'heads' must be [map, layer, head]")
+        heads.append((head[0], _number(head[1], "layer"), _number(head[2], "head")))
+    return tuple(heads)

@@ -1,4 +1,4 @@
-"""Starting a server on this machine, for this machine."""
+"""A server that can be reached from this machine only."""
 
 from __future__ import annotations
 
@@ -17,24 +17,27 @@ LIMIT = 30_000_000  # bytes of one request: a photograph, in base64
 
 
 def serve(app: ASGIApp, port: int, ready: Callable[[str], None]) -> None:
-    """Answer on 127.0.0.1 until Ctrl-C. port: 0 takes a free one. ready is told the address.
+    """Serve an app on 127.0.0.1 until Ctrl-C.
 
-    UsageError where the port is taken or not ours to take.
+    port: 0 selects a free one. ready: called with the address. UsageError if the port is in use or
+    not permitted.
     """
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as door:
-        door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            door.bind((ADDRESS, port))
+            listener.bind((ADDRESS, port))
         except OSError as error:
-            taken = error.errno == errno.EADDRINUSE
-            why = "is taken by another program" if taken else error.strerror or str(error)
-            raise UsageError(f"port {port}: {why}", hint="--port 0 takes a free one") from error
-        port = door.getsockname()[1]
+            in_use = error.errno == errno.EADDRINUSE
+            reason = "is in use by another program" if in_use else error.strerror or str(error)
+            raise UsageError(
+                f"port {port}: {reason}", hint="--port 0 selects a free port"
+            ) from error
+        port = listener.getsockname()[1]
         guarded = Guard(app, hosts=(f"{ADDRESS}:{port}", f"localhost:{port}"), limit=LIMIT)
         config = uvicorn.Config(
             guarded, log_level="warning", access_log=False, server_header=False, lifespan="off"
         )
         server = uvicorn.Server(config)
-        door.listen()
+        listener.listen()
         ready(f"http://{ADDRESS}:{port}/")
-        server.run(sockets=[door])
+        server.run(sockets=[listener])

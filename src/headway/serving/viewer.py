@@ -1,8 +1,8 @@
-"""The page that looks inside a model, live: its files, what it reads, and what it asks.
+"""The HTTP routes of the live inspection page.
 
-GET / is the page; GET /api/header and /api/block/NAME what it shows first;
-POST /api/look, /api/without and /api/walk ask for more, in JSON, and are answered by a header
-whose blocks are asked for in turn.
+GET / is the page; GET /api/header and GET /api/block/NAME are its first document. POST /api/look,
+/api/without and /api/walk take a request in JSON and return a header, whose blocks are then
+requested one by one.
 """
 
 from __future__ import annotations
@@ -27,84 +27,86 @@ from headway.inspection.page import encode, header_json, served_page
 from headway.serving.question import Question, parse
 
 KEPT = 6
-"""Answers whose blocks can still be asked for: as many as a few open pages show."""
+"""Number of documents whose blocks are kept, enough for a few open pages."""
 
 
 @runtime_checkable
 class Viewer(Protocol):
-    """A model that can be asked. HeadwayError for what it cannot say."""
+    """A model behind the page. HeadwayError if it cannot process a request."""
 
-    def look(self, asked: Question) -> Document: ...
+    def look(self, request: Question) -> Document: ...
 
-    def without(self, asked: Question) -> Document:
-        """Frames: as it is, and with asked.heads switched off."""
+    def without(self, request: Question) -> Document:
+        """Frames with all heads, and with the heads of the request switched off."""
         ...
 
-    def walk(self, asked: Question) -> Document:
-        """The computation of one head at one place, step by step."""
+    def walk(self, request: Question) -> Document:
+        """The computation of one head at one position, step by step."""
         ...
 
 
-class _Answers:
-    """The last answers, each block under a name that says of which answer it is."""
+class _Documents:
+    """The last documents; the name of each block has the number of its document as a prefix."""
 
     def __init__(self) -> None:
         self._numbers = itertools.count()
-        self._kept: OrderedDict[str, Mapping[str, bytes]] = OrderedDict()
+        self._blocks: OrderedDict[str, Mapping[str, bytes]] = OrderedDict()
         self._lock = threading.Lock()
 
     def add(self, document: Document) -> bytes:
-        """The header, as JSON."""
+        """Keep the blocks of a document, and return its header as JSON."""
         with self._lock:
-            own = f"a{next(self._numbers)}-"
-        encoded = encode(document, live=True, prefix=own)
+            prefix = f"a{next(self._numbers)}-"
+        encoded = encode(document, live=True, prefix=prefix)
         with self._lock:
-            self._kept[own] = encoded.blocks
-            while len(self._kept) > KEPT:
-                self._kept.popitem(last=False)
+            self._blocks[prefix] = encoded.blocks
+            while len(self._blocks) > KEPT:
+                self._blocks.popitem(last=False)
         return header_json(encoded.header)
 
     def block(self, name: str) -> bytes | None:
         with self._lock:
-            return self._kept.get(name.partition("-")[0] + "-", {}).get(name)
+            return self._blocks.get(name.partition("-")[0] + "-", {}).get(name)
 
 
 def viewer_app(viewer: Viewer, first: Document) -> Starlette:
-    """The page on `first`, and what it asks `viewer`, one question at a time: a model has one set
-    of heads to be switched off, and one machine to run on."""
-    answers, turn = _Answers(), threading.Lock()
-    opening = answers.add(first)
+    """The app of the page, which first shows the document `first`.
+
+    Requests are processed one at a time, since they switch heads of one model on and off.
+    """
+    documents, turn = _Documents(), threading.Lock()
+    first_header = documents.add(first)
 
     async def page(request: Request) -> Response:
         return Response(served_page(), media_type="text/html")
 
     async def header(request: Request) -> Response:
-        return Response(opening, media_type="application/json")
+        return Response(first_header, media_type="application/json")
 
     async def block(request: Request) -> Response:
-        found = answers.block(request.path_params["name"])
-        if found is None:
-            return _error(404, "this look is no longer kept; ask again")
-        return Response(found, media_type="application/octet-stream")
+        data = documents.block(request.path_params["name"])
+        if data is None:
+            return _error(404, "this document is no longer available; send the request again")
+        return Response(data, media_type="application/octet-stream")
 
-    def answer(verb: Callable[[Question], Document], asked: Question) -> bytes:
+    def answer(verb: Callable[[Question], Document], question: Question) -> bytes:
         with turn:
-            return answers.add(verb(asked))
+            return documents.add(verb(question))
 
     async def ask(request: Request) -> Response:
         verb = getattr(viewer, request.url.path.rsplit("/", 1)[1])
         if request.headers.get("content-type", "").partition(";")[0] != "application/json":
-            return _error(415, "a question is JSON: Content-Type: application/json")
+            return _error(415, "Content-Type must be application/json")
         body = await request.body()
         try:
-            told = parse_json(body, "the request")
-            said = await run_in_threadpool(answer, verb, parse(told))
+            question = parse(parse_json(body, "the request"))
+            header = await run_in_threadpool(answer, verb, question)
         except HeadwayError as error:
             return _error(400, error.what, error.where, error.hint)
-        except Exception as error:  # ours: the page goes on, the terminal tells what to report
+        except Exception as error:  # a bug: the server continues; the traceback is logged
             logging.getLogger(__name__).exception("unexpected; please report it")
             return _error(500, f"unexpected {type(error).__name__}: {error}")
-        return Response(said, media_type="application/json")
+        return Response(header, media_type="application/json")
 
     return Starlette(
         routes=[
@@ -117,5 +119,5 @@ def viewer_app(viewer: Viewer, first: Document) -> Starlette:
 
 
 def _error(status: int, what: str, where: str | None = None, hint: str | None = None) -> Response:
-    told = {"error": what, "where": where, "hint": hint}
-    return JSONResponse({name: text for name, text in told.items() if text}, status)
+    parts = {"error": what, "where": where, "hint": hint}
+    return JSONResponse({name: text for name, text in parts.items() if text}, status)

@@ -1,5 +1,5 @@
-"""Strings to ids and back: byte-level BPE tokenizers, one for a corpus or one for each language,
-and vocabularies of whole words."""
+"""Tokenizers convert between text and token ids: byte-level BPE, WordPiece, characters, Hugging
+Face tokenizers and vocabularies of whole words."""
 
 from headway.text.characters import Characters
 from headway.text.hf_tokenizer import ForeignTokenizer

@@ -1,8 +1,8 @@
 """Byte-level byte-pair encoding (Sennrich et al. 2016; bytes: Radford et al. 2019, section 2.2).
 
-The 256 bytes are the first pieces, so every string has an encoding and no piece is unknown.
-Training joins, again and again, the two neighbouring pieces that stand together most often, until
-the vocabulary is full. A space belongs to the word after it.
+The vocabulary starts with the 256 bytes, so every string can be encoded without an unknown token.
+Training repeatedly merges the most frequent pair of adjacent tokens into a new token until the
+vocabulary has the requested size. A space belongs to the word after it.
 """
 
 import hashlib
@@ -21,28 +21,29 @@ from headway.files import read_bytes
 
 PAD, BOS, EOS = "<pad>", "<s>", "</s>"
 FILE_LIMIT = 64 * 2**20
-LONGEST_WORD = 1000  # characters; each merge is tried all along a word, so long ones take hours
+LONGEST_WORD = 1000  # characters; each merge scans the whole word, so longer words take hours
 _LONG_WORD = re.compile(rf"\w{{{LONGEST_WORD + 1},}}|[^\w\s]{{{LONGEST_WORD + 1},}}")
 _BROKEN_BYTES = re.compile("[\udc80-\udcff]+")
 
 
 def _byte_of_letter() -> dict[str, int]:
-    """The letter that byte-level BPE writes for each byte, inverted.
+    """Return the byte for each character of the byte-level BPE alphabet.
 
-    Printable Latin-1 bytes stand for themselves, the other 68 for U+0100 and up, in order, so that
-    a vocabulary file shows no blank and no control character (Radford et al. 2019, released code).
+    Printable Latin-1 bytes are written as themselves, the other 68 bytes as the characters from
+    U+0100 in order, so that a vocabulary file has no whitespace and no control characters (Radford
+    et al. 2019, released code).
     """
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    hidden = [byte for byte in range(256) if byte not in set(printable)]
+    unprintable = [byte for byte in range(256) if byte not in set(printable)]
     table = {chr(byte): byte for byte in printable}
-    return table | {chr(256 + place): byte for place, byte in enumerate(hidden)}
+    return table | {chr(256 + index): byte for index, byte in enumerate(unprintable)}
 
 
 _BYTE_OF_LETTER = _byte_of_letter()
 
 
 def readable(raw: bytes) -> str:
-    """UTF-8 text of `raw`; each run of bytes that is no whole character becomes one U+FFFD."""
+    """Decode `raw` as UTF-8; each run of bytes that is not a complete character becomes U+FFFD."""
     return _BROKEN_BYTES.sub("\ufffd", raw.decode("utf-8", "surrogateescape"))
 
 
@@ -53,8 +54,8 @@ def _chunks(texts: Iterable[str], size: int = 1000) -> Iterator[list[str]]:
 
 
 def _without_long_words(texts: Iterable[str]) -> Iterator[str]:
-    """The texts to learn from; those with a word of more than `LONGEST_WORD` letters (or signs) are
-    cut inside it."""
+    """Yield the training texts; words of more than `LONGEST_WORD` letters (or symbols) are
+    split."""
     for text in map(checked, texts):
         if len(text) <= LONGEST_WORD or max(map(len, text.split()), default=0) <= LONGEST_WORD:
             yield text
@@ -71,20 +72,20 @@ B = TypeVar("B", bound="BytePairs")
 
 
 class BytePairs:
-    """A vocabulary of byte pieces and the two directions through it.
+    """A byte-level BPE tokenizer; the base class of `Tokenizer` and `TextPieces`.
 
-    Built by `train` or `load` of a class that says which special tokens there are and whether a
-    space is put before the first word. Ids are 0 .. size-1. Text that spells a special token never
-    becomes one.
+    A subclass sets the special tokens and whether a space is added before the first word. Instances
+    are made by `train` or `load`. Ids are 0 .. size-1. Text that looks like a special token is
+    never encoded as that token.
     """
 
     specials: ClassVar[tuple[str, ...]]
     leading_space: ClassVar[bool]
 
     def __init__(self, engine: tokenizers.Tokenizer) -> None:
-        """`engine`: a Hugging Face tokenizer that `_fault` finds nothing wrong with."""
-        # The engine looks for special tokens inside plain text unless told otherwise, and its JSON
-        # does not keep the answer, so it is set here for trained and loaded tokenizers alike.
+        """Wrap a Hugging Face tokenizer `engine` for which `_fault` returns None."""
+        # By default the engine recognises special tokens in plain text. Its JSON does not store
+        # this option, so it is set here both for trained and for loaded tokenizers.
         engine.encode_special_tokens = True
         self._engine = engine
         self.size: int = engine.get_vocab_size()
@@ -99,18 +100,20 @@ class BytePairs:
 
     @classmethod
     def train(cls: type[B], texts: Iterable[str], vocabulary_size: int) -> B:
-        """Learn at most `vocabulary_size` pieces from `texts`, which are read once, as a stream.
+        """Learn a vocabulary of at most `vocabulary_size` tokens from `texts`, read once as a
+        stream.
 
-        Deterministic: the same texts give the same tokenizer. A small corpus may hold fewer pairs
-        to join than asked for; `size` tells. Raises UsageError when `vocabulary_size` is below the
-        256 bytes and the special tokens, DataError for a string that UTF-8 cannot hold.
+        Deterministic: the same texts give the same tokenizer. A small corpus may have fewer pairs
+        to merge than requested; then `size` is smaller. Raises UsageError if `vocabulary_size` is
+        below the 256 bytes plus the special tokens, DataError for a string that cannot be encoded
+        as UTF-8.
         """
         smallest = 256 + len(cls.specials)
         if vocabulary_size < smallest:
             raise UsageError(
-                f"{vocabulary_size=} is below {smallest}, the 256 bytes and "
-                f"{len(cls.specials)} special tokens",
-                hint=f"ask for {smallest} or more; 8000 suits a small corpus",
+                f"the vocabulary size must be at least {smallest} (256 bytes and "
+                f"{len(cls.specials)} special tokens), but is {vocabulary_size}",
+                hint=f"set it to {smallest} or more; 8000 suits a small corpus",
             )
         engine = tokenizers.Tokenizer(models.BPE())
         engine.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=cls.leading_space)
@@ -126,7 +129,7 @@ class BytePairs:
 
     @classmethod
     def load(cls: type[B], path: Path) -> B:
-        """Read a file that `save` wrote. Raises DataError, saying why, for anything else."""
+        """Read a file that `save` wrote. Raises DataError, with the reason, for another file."""
         raw = read_bytes(path, FILE_LIMIT)
         try:
             content = json.loads(raw)
@@ -137,36 +140,36 @@ class BytePairs:
             raise DataError(
                 fault,
                 where=str(path),
-                hint="headway reads tokenizers that it trained itself",
+                hint="give a tokenizer file that headway trained",
             )
         try:
             engine = tokenizers.Tokenizer.from_str(raw.decode("utf-8"))
         except Exception as error:  # the engine raises bare Exception for every fault in a file
-            raise DataError(f"not a usable tokenizer: {error}", where=str(path)) from error
+            raise DataError(f"the tokenizer cannot be loaded: {error}", where=str(path)) from error
         return cls(engine)
 
     def _json(self) -> bytes:
         return str(self._engine.to_str()).encode("utf-8")
 
     def encode(self, text: str) -> list[int]:
-        """Ids of `text`, without special tokens. The empty string has no ids."""
+        """Return the token ids of `text`, without special tokens; [] for the empty string."""
         return list(self._engine.encode(checked(text), add_special_tokens=False).ids)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """`encode` of each text, on all cores."""
+        """Encode each text, in parallel on all cores."""
         clean = [checked(text) for text in texts]
         batch = self._engine.encode_batch_fast(clean, add_special_tokens=False)
         return [list(encoding.ids) for encoding in batch]
 
     def _raw(self, ids: Iterable[int]) -> bytes:
-        """The bytes of `ids`; special tokens have none."""
+        """Return the bytes of the tokens `ids`; special tokens have none."""
         return b"".join(self._bytes[i] for i in self._known(ids))
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        """What each id stands for, to be shown to a person.
+        """Return the string of each token, for display.
 
-        A piece that begins a word starts with a space. A piece that holds part of a character shows
-        that part as one U+FFFD. Special tokens show their names.
+        A token at the start of a word begins with a space. An incomplete character in a token is
+        shown as U+FFFD. Special tokens are shown by name.
         """
         return [self._specials.get(i) or readable(self._bytes[i]) for i in self._known(ids)]
 
@@ -174,18 +177,21 @@ class BytePairs:
         known = [int(i) for i in ids]
         for i in known:
             if not 0 <= i < self.size:
-                raise DataError(f"token id {i} is outside the vocabulary of {self.size} pieces")
+                raise DataError(
+                    f"token id {i} is outside the vocabulary, ids 0 to {self.size - 1}",
+                    hint="use the tokenizer that the model was trained with",
+                )
         return known
 
 
 def checked(text: str) -> str:
-    """`text`, or DataError when it holds half of a surrogate pair, which no UTF-8 file can."""
+    """Return `text`; raise DataError if it has a lone surrogate, which UTF-8 cannot encode."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
         raise DataError(
-            f"the text holds {text[error.start]!a} at character {error.start}, "
-            "which is half of a character",
+            f"the text has a lone surrogate, {text[error.start]!a}, at character {error.start}; "
+            "this is only half of a character",
             hint="read the text as UTF-8 with errors='strict'",
         ) from error
     return text
@@ -197,24 +203,24 @@ def _part(content: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _fault(content: Any, specials: Sequence[str], leading_space: bool) -> str | None:
-    """What keeps the JSON value `content` from being a tokenizer of this kind, or None.
+    """Return why the JSON value `content` is not a tokenizer of this kind, or None if it is.
 
-    Decoding goes through the bytes of each piece, so a file of another kind (word pieces, unigrams,
-    a normaliser in front) would load and then return wrong text: it is refused here instead.
+    Decoding uses the bytes of each token. A file of another kind (WordPiece, Unigram, or with a
+    normaliser) would load but decode to wrong text, so it is refused here.
     """
     if not isinstance(content, dict):
-        return "the tokenizer file holds no JSON object"
+        return "the tokenizer file must be a JSON object, but is another JSON value"
     model, splitter = _part(content, "model"), _part(content, "pre_tokenizer")
     if model.get("type") != "BPE" or splitter.get("type") != "ByteLevel":
-        return f"not a byte-level BPE tokenizer, but {model.get('type')!r}"
+        return f"the tokenizer must be byte-level BPE, but is of type {model.get('type')!r}"
     if (
         content.get("normalizer") is not None
         or splitter.get("add_prefix_space") is not leading_space
     ):
-        space = "without the" if leading_space else "with a"
-        return f"a byte-level BPE, but with a normaliser or {space} space before the first word"
+        space = "without a" if leading_space else "with a"
+        return f"the byte-level BPE has a normaliser, or is {space} space before the first word"
     if any(content.get(name) for name in ("truncation", "padding", "post_processor")):
-        return "the tokenizer truncates, pads or adds tokens by itself"
+        return "the tokenizer file sets truncation, padding or a post-processor"
     plain = (None, False, "")
     if any(model.get(k) not in plain for k in ("dropout", "ignore_merges", "byte_fallback")):
         return "the BPE model uses dropout, ignore_merges or byte_fallback"
@@ -222,7 +228,7 @@ def _fault(content: Any, specials: Sequence[str], leading_space: bool) -> str | 
 
 
 def _vocabulary_fault(vocabulary: Any, added: Any, specials: Sequence[str]) -> str | None:
-    """What is wrong with the vocabulary (piece -> id) and the list of added tokens, or None."""
+    """Return what is wrong with the vocabulary (token -> id) and the added tokens, or None."""
     if not isinstance(vocabulary, dict) or not isinstance(added, list):
         return "the tokenizer has no vocabulary"
     missing = [name for name in specials if name not in vocabulary]
@@ -231,12 +237,12 @@ def _vocabulary_fault(vocabulary: Any, added: Any, specials: Sequence[str]) -> s
     ids = list(vocabulary.values())
     if any(type(i) is not int for i in ids) or sorted(ids) != list(range(len(ids))):
         return f"the ids of the vocabulary are not 0 .. {len(ids) - 1}"
-    for token in added:
-        name = token.get("content") if isinstance(token, dict) else None
-        if name not in specials or token.get("id") != vocabulary[name]:
-            return f"the tokenizer has an added token that is not ours: {name!r}"
-    for piece in vocabulary:
-        if piece not in specials and not all(letter in _BYTE_OF_LETTER for letter in piece):
-            return f"the piece {piece!r} is not written in the byte alphabet"
+    for entry in added:
+        name = entry.get("content") if isinstance(entry, dict) else None
+        if name not in specials or entry.get("id") != vocabulary[name]:
+            return f"the tokenizer has an unknown added token: {name!r}"
+    for token in vocabulary:
+        if token not in specials and not all(letter in _BYTE_OF_LETTER for letter in token):
+            return f"the token {token!r} is not in the byte alphabet"
     absent = [letter for letter in _BYTE_OF_LETTER if letter not in vocabulary]
     return f"the vocabulary lacks {len(absent)} of the 256 bytes" if absent else None

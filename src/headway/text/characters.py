@@ -1,4 +1,4 @@
-"""The classroom's tokenizer: one id for each character."""
+"""A character-level tokenizer: one token per character."""
 
 from __future__ import annotations
 
@@ -18,15 +18,19 @@ FILE_LIMIT = 64 * 2**20
 
 
 class Characters:
-    """The characters of a training text, in the order of their codes; id 0 is </s>.
+    """A `TextTokenizer` whose tokens are the characters of a training text, by code point.
 
-    </s> ends a text and begins the next one, and no text can spell it. A `TextTokenizer`.
+    Id 0 is </s>, which ends a text and starts the next one. Text that looks like </s> is never
+    encoded as that token.
     """
 
     def __init__(self, characters: str) -> None:
-        """Each once."""
+        """Make a tokenizer for the distinct `characters`; their ids start at 1."""
         if len(set(characters)) != len(characters):
-            raise DataError("a character stands twice in the alphabet")
+            raise DataError(
+                "the characters of the alphabet must be distinct, but one occurs twice",
+                hint="remove the duplicate",
+            )
         self.characters = characters
         self.ids = {character: i for i, character in enumerate(characters, start=1)}
         self.bos = self.eos = 0
@@ -34,22 +38,28 @@ class Characters:
 
     @classmethod
     def train(cls, texts: Iterable[str]) -> Characters:
-        """The alphabet of `texts`. DataError if they are empty, or hold half a character."""
-        found: set[str] = set()
+        """Collect the alphabet of `texts`. Raises DataError if they are empty or have a lone
+        surrogate."""
+        alphabet: set[str] = set()
         for text in texts:
-            found |= set(checked(text))
-        if not found:
-            raise DataError("the text has no characters")
-        return cls("".join(sorted(found)))
+            alphabet |= set(checked(text))
+        if not alphabet:
+            raise DataError(
+                "the training text must have at least one character, but is empty",
+                hint="check the files of --data.train",
+            )
+        return cls("".join(sorted(alphabet)))
 
     def encode(self, text: str) -> list[int]:
-        """One id a character. UsageError for one that the training text did not have."""
+        """Return one id per character. Raises UsageError for a character that was not in the
+        training text."""
         try:
             return [self.ids[character] for character in text]
         except KeyError as error:
             raise UsageError(
-                f"the model does not know the character {error.args[0]!r}",
-                hint="leave it out, or train on a text that has it; --data.tokenizer bpe knows all",
+                f"the character {error.args[0]!r} is not in the model's vocabulary",
+                hint="remove it, or train on a text that has it; --data.tokenizer bpe has no "
+                "unknown characters",
             ) from None
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
@@ -59,7 +69,8 @@ class Characters:
         return [self.bos, *self.encode(text)]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of `ids`; </s> is skipped. DataError for an id outside 0 .. size-1."""
+        """Return the text of `ids`, without </s>. Raises DataError for an id outside 0 ..
+        size-1."""
         return "".join("" if i == self.eos else self._character(i) for i in ids)
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
@@ -67,7 +78,10 @@ class Characters:
 
     def _character(self, i: int) -> str:
         if not 0 < i < self.size:
-            raise DataError(f"token id {i} is outside the alphabet of {self.size}")
+            raise DataError(
+                f"token id {i} is outside the vocabulary, ids 0 to {self.size - 1}",
+                hint="use the tokenizer that the model was trained with",
+            )
         return self.characters[i - 1]
 
     @property
@@ -75,8 +89,8 @@ class Characters:
         return hashlib.sha256(self._json()).hexdigest()
 
     def _json(self) -> bytes:
-        facts = {"format": FORMAT, "characters": self.characters}
-        return (json.dumps(facts, ensure_ascii=False) + "\n").encode()
+        content = {"format": FORMAT, "characters": self.characters}
+        return (json.dumps(content, ensure_ascii=False) + "\n").encode()
 
     def save(self, folder: Path) -> None:
         """Write `tokenizer.json`."""
@@ -84,9 +98,17 @@ class Characters:
 
     @classmethod
     def load(cls, path: Path) -> Characters:
-        """Read what `save` wrote; DataError if it is not that."""
-        facts: Any = read_json(path, FILE_LIMIT)
-        right = isinstance(facts, dict) and facts.get("format") == FORMAT
-        if not right or not isinstance(facts.get("characters"), str) or not facts["characters"]:
-            raise DataError(f"not an alphabet ({FORMAT})", str(path))
-        return cls(facts["characters"])
+        """Read a file that `save` wrote. Raises DataError for another file."""
+        content: Any = read_json(path, FILE_LIMIT)
+        is_format = isinstance(content, dict) and content.get("format") == FORMAT
+        if (
+            not is_format
+            or not isinstance(content.get("characters"), str)
+            or not content["characters"]
+        ):
+            raise DataError(
+                f"the file is not a character tokenizer of format {FORMAT!r}",
+                str(path),
+                "give the folder of a model that headway trained",
+            )
+        return cls(content["characters"])

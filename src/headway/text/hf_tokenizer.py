@@ -1,4 +1,4 @@
-"""Tokenizers that others trained: any `tokenizer.json` of the Hugging Face form."""
+"""Tokenizers of pretrained models: any `tokenizer.json` in the Hugging Face format."""
 
 from __future__ import annotations
 
@@ -18,56 +18,71 @@ FORMAT = "headway foreign 1"
 FILE = "tokenizer.json"
 FILE_LIMIT = 256 * 2**20
 LARGEST_ID = 2**24
-WORD_STARTS = ("\u0120", "\u2581")  # a space, as byte-level BPE and SentencePiece write it
+WORD_STARTS = ("\u0120", "\u2581")  # the space character of byte-level BPE and of SentencePiece
 WORD_ENDS = "</w>"
 
 
 class ForeignTokenizer:
-    """A tokenizer as the `tokenizers` library runs it, with the ids that begin and end a text.
+    """A `TextTokenizer` around a tokenizer of the `tokenizers` library, with the ids of the tokens
+    that begin and end a text.
 
-    What it does to text (Llama's puts a space first, BERT's lower-cases) is as it was trained;
-    decode(encode(text)) need not be text then. Text that spells a special token never becomes one.
-    A `TextTokenizer`.
+    The normalisation is that of the pretrained tokenizer (Llama's adds a leading space, BERT's
+    converts to lower case), so decode(encode(text)) may differ from text. Text that looks like a
+    special token is never encoded as that token.
     """
 
     def __init__(self, engine: tokenizers.Tokenizer, bos: int, eos: int) -> None:
-        # The JSON does not keep this answer: without it a text could spell the end of texts.
+        # The JSON does not store this option. Without it a text could contain the eos token.
         engine.encode_special_tokens = True
-        self.size: int = 1 + max(engine.get_vocab().values(), default=-1)  # some leave ids out
+        self.size: int = 1 + max(engine.get_vocab().values(), default=-1)  # ids may have gaps
         for name, token in (("bos", bos), ("eos", eos)):
-            piece = engine.id_to_token(token) if 0 <= token < self.size else None
-            if piece is None:
-                raise DataError(f"{name}={token} is outside the vocabulary of {self.size}")
+            string = engine.id_to_token(token) if 0 <= token < self.size else None
+            if string is None:
+                raise DataError(
+                    f"{name} must be the id of a token, from 0 to {self.size - 1}, but is {token}"
+                )
             added = engine.get_added_tokens_decoder().get(token)
             if added is None or not added.special:
-                engine.add_special_tokens([tokenizers.AddedToken(piece, special=True)])
+                engine.add_special_tokens([tokenizers.AddedToken(string, special=True)])
         self._engine = engine
         self.bos, self.eos = bos, eos
 
     @classmethod
     def of_json(cls, content: Any, bos: int, eos: int, where: str) -> ForeignTokenizer:
-        """From the value of a Hugging Face `tokenizer.json`. DataError if it is none."""
+        """Make a tokenizer from the parsed JSON of a Hugging Face `tokenizer.json`.
+
+        where: name of the file for errors. Raises DataError if `content` is not a tokenizer.
+        """
         return cls(cls.engine_of(content, where), bos, eos)
 
     @staticmethod
     def engine_of(content: Any, where: str) -> tokenizers.Tokenizer:
-        """What runs such a value, without padding and truncation. DataError if it is none."""
+        """Build the engine of a parsed `tokenizer.json`, without padding and truncation.
+
+        Raises DataError if `content` is not a tokenizer.
+        """
         try:
             engine = tokenizers.Tokenizer.from_str(json.dumps(content))
             engine.no_padding()
             engine.no_truncation()
             highest = max(engine.get_vocab().values(), default=-1)
             ids = engine.encode("a b").ids
-            engine.decode(ids)  # some faults show only here
+            engine.decode(ids)  # some faults occur only here
         except BaseException as error:
-            # The engine raises bare Exception for a fault in a file, and for some it panics,
-            # which is no Exception and has no class that could be imported.
+            # The engine raises bare Exception for most faults in a file. For some it panics: a
+            # PanicException is not an Exception, and its class cannot be imported.
             if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
                 raise
-            raise DataError(f"not a usable tokenizer: {error}", where) from error
+            raise DataError(
+                f"the tokenizer cannot be loaded: {error}", where, "download the file again"
+            ) from error
         for i in (highest, *ids):
             if not i <= min(highest, LARGEST_ID):
-                raise DataError(f"not a usable tokenizer: the id {i} makes no sense", where)
+                raise DataError(
+                    f"token ids must be at most {min(highest, LARGEST_ID)}, but one is {i}",
+                    where,
+                    "download the tokenizer file again",
+                )
         return engine
 
     def encode(self, text: str) -> list[int]:
@@ -75,13 +90,14 @@ class ForeignTokenizer:
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         clean = [checked(text) for text in texts]
-        found = self._engine.encode_batch_fast(clean, add_special_tokens=False)
-        return [list(encoding.ids) for encoding in found]
+        encodings = self._engine.encode_batch_fast(clean, add_special_tokens=False)
+        return [list(encoding.ids) for encoding in encodings]
 
     def begin(self, text: str) -> list[int]:
-        """Ids of `text` with what its makers put before it; `bos` alone for an empty one."""
+        """Return the ids of `text` with the special tokens that the pretrained tokenizer adds
+        before it; [`bos`] for an empty text."""
         ids = list(self._engine.encode(checked(text)).ids)
-        while len(ids) > 1 and ids[-1] == self.eos:  # some end every text, and this one goes on
+        while len(ids) > 1 and ids[-1] == self.eos:  # some add eos, but this text is continued
             ids.pop()
         return ids or [self.bos]
 
@@ -93,24 +109,31 @@ class ForeignTokenizer:
         return [str(self._engine.decode([i], skip_special_tokens=False)) for i in self._known(ids)]
 
     def begins_word(self, ids: Sequence[int]) -> list[bool]:
-        """Whether each piece begins a word, by the mark of a space before it or, as GPT-1's, by the
-        mark of a word's end on the piece that comes earlier."""
-        names = [str(self._engine.id_to_token(i)) for i in self._known(ids)]
-        ended = [False, *(name.endswith(WORD_ENDS) for name in names)]
+        """Return, for each id, whether its token begins a word.
+
+        It does if the token starts with a space character, or if the token before it ends with
+        `WORD_ENDS` (GPT-1).
+        """
+        tokens = [str(self._engine.id_to_token(i)) for i in self._known(ids)]
+        after_end = [False, *(token.endswith(WORD_ENDS) for token in tokens)]
         return [
-            end or name.startswith(WORD_STARTS) for name, end in zip(names, ended, strict=False)
+            follows_end or token.startswith(WORD_STARTS)
+            for token, follows_end in zip(tokens, after_end, strict=False)
         ]
 
     def _known(self, ids: Iterable[int]) -> list[int]:
         known = [int(i) for i in ids]
         for i in known:
             if not 0 <= i < self.size:
-                raise DataError(f"token id {i} is outside the vocabulary of {self.size} pieces")
+                raise DataError(
+                    f"token id {i} is outside the vocabulary, ids 0 to {self.size - 1}",
+                    hint="use the tokenizer that the model was trained with",
+                )
         return known
 
     @property
     def engine_json(self) -> dict[str, Any]:
-        """The tokenizer in the Hugging Face form."""
+        """The tokenizer in the Hugging Face format, as parsed JSON."""
         content: dict[str, Any] = json.loads(self._engine.to_str())
         return content
 
@@ -119,23 +142,27 @@ class ForeignTokenizer:
         return hashlib.sha256(self._json()).hexdigest()
 
     def _json(self) -> bytes:
-        facts = {
+        content = {
             "format": FORMAT,
             "bos": self.bos,
             "eos": self.eos,
             "tokenizer": self.engine_json,
         }
-        return (json.dumps(facts, ensure_ascii=False) + "\n").encode()
+        return (json.dumps(content, ensure_ascii=False) + "\n").encode()
 
     def save(self, folder: Path) -> None:
-        """Write `tokenizer.json`, ours around theirs."""
+        """Write `tokenizer.json`: the Hugging Face format inside headway's own."""
         write_file(folder / FILE, self._json())
 
     @classmethod
     def load(cls, path: Path) -> ForeignTokenizer:
-        """Read what `save` wrote; DataError if it is not that."""
-        facts = read_json(path, FILE_LIMIT)
-        right = isinstance(facts, dict) and facts.get("format") == FORMAT
-        if not right or any(type(facts.get(name)) is not int for name in ("bos", "eos")):
-            raise DataError(f"not a tokenizer ({FORMAT})", str(path))
-        return cls.of_json(facts.get("tokenizer"), facts["bos"], facts["eos"], str(path))
+        """Read a file that `save` wrote. Raises DataError for another file."""
+        content = read_json(path, FILE_LIMIT)
+        is_format = isinstance(content, dict) and content.get("format") == FORMAT
+        if not is_format or any(type(content.get(name)) is not int for name in ("bos", "eos")):
+            raise DataError(
+                f"the file is not a tokenizer of format {FORMAT!r}",
+                str(path),
+                "give the folder of a model that headway saved",
+            )
+        return cls.of_json(content.get("tokenizer"), content["bos"], content["eos"], str(path))

@@ -1,4 +1,4 @@
-"""The language model's tokenizer in a folder, of whatever kind."""
+"""Loads the tokenizer of a language model, of any kind, from a folder."""
 
 from __future__ import annotations
 
@@ -14,12 +14,17 @@ from headway.text.tokenizer import TextTokenizer
 
 
 def load_tokenizer(folder: Path) -> TextTokenizer:
-    """What `TextTokenizer.save` wrote there. DataError if it is absent or no tokenizer of ours."""
+    """Load the tokenizer that `TextTokenizer.save` wrote to `folder`.
+
+    Raises DataError if the file is missing or is not a tokenizer of headway.
+    """
     path = folder / FILE
     if not path.is_file():
-        raise DataError(f"there is no {FILE}", str(folder))
-    facts = read_json(path, hf_tokenizer.FILE_LIMIT)
-    kind = facts.get("format") if isinstance(facts, dict) else None
+        raise DataError(
+            f"the folder has no {FILE}", str(folder), "give the folder of a saved model"
+        )
+    content = read_json(path, hf_tokenizer.FILE_LIMIT)
+    kind = content.get("format") if isinstance(content, dict) else None
     if kind == characters.FORMAT:
         return Characters.load(path)
     if kind == hf_tokenizer.FORMAT:

@@ -1,4 +1,4 @@
-"""What takes the place of a tokenizer where a model folder has none."""
+"""Substitutes for the tokenizer of a model folder that has none; every use raises an error."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from headway.text.wordpiece import MarkedTokenizer
 
 def _refuse(missing: DataError) -> NoReturn:
     raise UsageError(
-        "this model has no tokenizer, so it cannot read or write text; it computes from ids: "
-        "bundle.model(ids)",
+        "this model has no tokenizer, so it cannot process text, only token ids: bundle.model(ids)",
         missing.where,
         missing.hint,
     )
@@ -22,8 +21,8 @@ def _refuse(missing: DataError) -> NoReturn:
 class AbsentTokenizer:
     """A `TextTokenizer` without tokens: each of its methods raises UsageError.
 
-    missing: what was found instead of a tokenizer, where, and which files would be one. size: 0,
-    unless the model's own number of tokens is needed.
+    missing: the error with what is missing, where, and which files would be a tokenizer. size: 0,
+    or the vocabulary size of the model if it is needed.
     """
 
     def __init__(self, missing: DataError, size: int = 0) -> None:
@@ -32,40 +31,39 @@ class AbsentTokenizer:
         self.fingerprint = ""
 
     def encode(self, text: str) -> list[int]:
-        """UsageError."""
+        """Raise UsageError."""
         _refuse(self.missing)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """UsageError."""
+        """Raise UsageError."""
         _refuse(self.missing)
 
     def begin(self, text: str) -> list[int]:
-        """UsageError."""
+        """Raise UsageError."""
         _refuse(self.missing)
 
     def decode(self, ids: Iterable[int]) -> str:
-        """UsageError."""
+        """Raise UsageError."""
         _refuse(self.missing)
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        """UsageError."""
+        """Raise UsageError."""
         _refuse(self.missing)
 
     def save(self, folder: Path) -> None:
-        """UsageError."""
+        """Raise UsageError."""
         _refuse(self.missing)
 
 
 class AbsentMarkedTokenizer(MarkedTokenizer):
-    """The same for encoders: a `MarkedTokenizer` without an engine, whose every use raises
-    UsageError."""
+    """A `MarkedTokenizer` (for encoders) without an engine: each use raises UsageError."""
 
     def __init__(self, missing: DataError) -> None:
         self.missing, self.size, self.fingerprint = missing, 0, ""
 
     def __getattr__(self, name: str) -> Any:
-        """Only what `MarkedTokenizer.__init__` would have set is looked up here: the engine and the
-        special tokens."""
+        """Raise UsageError for the attributes that `MarkedTokenizer.__init__` would have set: the
+        engine and the special tokens."""
         if name.startswith("__"):
             raise AttributeError(name)
         _refuse(self.missing)

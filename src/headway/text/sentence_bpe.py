@@ -1,4 +1,5 @@
-"""The translators' tokenizer: pieces of sentences, a word the same wherever it stands."""
+"""The byte-level BPE tokenizer of translation models: a word has the same tokens at the start of a
+sentence and inside it."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -11,9 +12,10 @@ from headway.text.bpe import BOS, EOS, PAD, BytePairs, readable
 
 
 class Tokenizer(BytePairs):
-    """Byte pairs with <pad>, <s> and </s>, whose ids are `pad`, `bos` and `eos`.
+    """Byte-level BPE with the special tokens <pad>, <s> and </s>; their ids are `pad`, `bos` and
+    `eos`.
 
-    A space is put before the first word, so that a word has the same pieces at the start of a
+    A space is added before the first word, so that a word has the same tokens at the start of a
     sentence and inside it.
     """
 
@@ -25,24 +27,24 @@ class Tokenizer(BytePairs):
         self.pad, self.bos, self.eos = (self.special_ids[name] for name in self.specials)
 
     def save(self, path: Path) -> None:
-        """Write the tokenizer as one JSON file in the Hugging Face form, durably."""
+        """Write the tokenizer durably as one JSON file in the Hugging Face format."""
         write_file(path, self._json())
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of `ids`; special tokens are skipped, broken characters become U+FFFD.
+        """Return the text of `ids`; special tokens are skipped, broken characters become U+FFFD.
 
-        decode(encode(text)) == text for every text that does not begin with a space: the first
-        word's space is taken away, as it is the one that `encode` put there. Raises DataError for
-        an id outside 0 .. size-1.
+        decode(encode(text)) == text for every text that does not begin with a space: the space
+        before the first word is removed, because `encode` added it. Raises DataError for an id
+        outside 0 .. size-1.
         """
         return readable(self._raw(ids).removeprefix(b" "))
 
     def words(self, ids: Iterable[int]) -> list[tuple[str, list[int]]]:
-        """Words and, for each, the positions of its pieces in `ids`.
+        """Return the words of `ids`, each with the positions of its tokens in `ids`.
 
-        A word begins at each piece that starts with a space, at the first piece, and around special
-        tokens, which are words of their own. The space is left out, so that without special tokens
-        " ".join(word for word, _ in words(ids)) == decode(ids).
+        A word begins at the first token, at each token that starts with a space, and after a
+        special token. A special token is a word of its own. The words do not include the space, so
+        without special tokens " ".join(word for word, _ in words(ids)) == decode(ids).
         """
         groups: list[list[int]] = []
         known = self._known(ids)

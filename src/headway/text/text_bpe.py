@@ -1,4 +1,4 @@
-"""The language models' tokenizer: byte-level pieces of running text, every space as it stands."""
+"""The byte-level BPE tokenizer of language models: it keeps every space of a running text."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,10 +13,10 @@ FILE = "tokenizer.json"
 
 
 class TextPieces(BytePairs):
-    """Byte pairs with one special token, </s>, which ends a text and so begins the next one.
+    """Byte-level BPE with one special token, </s>, which ends a text and starts the next one.
 
-    decode(encode(text)) == text for every text. As a `TextTokenizer` it stands in for GPT-2's,
-    whose special token is <|endoftext|>.
+    decode(encode(text)) == text for every text. A `TextTokenizer`, like that of GPT-2, whose
+    special token is <|endoftext|>.
     """
 
     specials: ClassVar[tuple[str, ...]] = (EOS,)
@@ -27,13 +27,13 @@ class TextPieces(BytePairs):
         self.bos = self.eos = self.special_ids[EOS]
 
     def begin(self, text: str) -> list[int]:
-        """Ids of `text` where a text begins: after an end of text."""
+        """Return the ids of `text` at the start of a text, that is, after the token </s>."""
         return [self.bos, *self.encode(text)]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of `ids`; the special token is skipped, broken characters become U+FFFD."""
+        """Return the text of `ids`; </s> is skipped, broken characters become U+FFFD."""
         return readable(self._raw(ids))
 
     def save(self, folder: Path) -> None:
-        """Write `tokenizer.json` in the Hugging Face form, durably."""
+        """Write `tokenizer.json` durably in the Hugging Face format."""
         write_file(folder / FILE, self._json())

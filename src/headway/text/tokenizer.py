@@ -1,4 +1,4 @@
-"""What a language model needs of the strings-to-ids side, whoever made it."""
+"""The tokenizer contract of language models, fulfilled by tokenizers of any origin."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Protocol, runtime_checkable
 
 @runtime_checkable
 class TextTokenizer(Protocol):
-    """Text to ids 0 .. size-1 and back.
+    """Converts text to ids 0 .. size-1 and back.
 
-    bos: what a model reads before the first token of a text. eos: what it writes after the last
-    one; the two may be one token (as GPT-2's <|endoftext|>). fingerprint: sha256 of all that the
+    bos: id of the token before the first token of a text. eos: id of the token after the last one;
+    the two may be the same token (GPT-2: <|endoftext|>). fingerprint: sha256 of everything that the
     ids depend on.
     """
 
@@ -29,29 +29,29 @@ class TextTokenizer(Protocol):
     def fingerprint(self) -> str: ...
 
     def encode(self, text: str) -> list[int]:
-        """Ids of `text`, without special tokens, whatever stands before or after it."""
+        """Return the ids of `text` without special tokens, independent of its context."""
         ...
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """`encode` of each text."""
+        """Encode each text."""
         ...
 
     def begin(self, text: str) -> list[int]:
-        """Ids of `text` where a text begins, as the model saw texts begin while it was trained.
+        """Return the ids of `text` at the start of a text, as in training (usually with bos).
 
-        Never empty: a model must read something before it writes.
+        Never empty, because a model needs at least one token to predict the next.
         """
         ...
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of `ids`; special tokens are skipped, broken characters become U+FFFD.
+        """Return the text of `ids`; special tokens are skipped, broken characters become U+FFFD.
 
         decode(encode(text)) == text for every text.
         """
         ...
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        """What each id stands for, to be shown to a person."""
+        """Return the string of each token, for display."""
         ...
 
     def save(self, folder: Path) -> None:

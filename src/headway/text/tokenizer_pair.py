@@ -1,4 +1,4 @@
-"""The two tokenizers of a translator: one for both languages, or one for each."""
+"""The tokenizers of a translation model: one for both languages, or one for each."""
 
 import hashlib
 from collections.abc import Callable, Iterator
@@ -13,14 +13,14 @@ TARGET_FILE = "tokenizer.target.json"
 
 
 class TokenizerPair:
-    """`source` and `target` tokenizers; when `joint` they are one object with one vocabulary.
+    """The `source` and `target` tokenizers; if `joint`, they are one object with one vocabulary.
 
-    A joint vocabulary lets a model tie its source and target embeddings (Vaswani et al. 2017,
-    section 3.4) and copy names; two vocabularies suit languages that share no letters.
+    With a joint vocabulary a model can tie its source and target embeddings (Vaswani et al. 2017,
+    section 3.4) and copy names. Two vocabularies suit languages with different scripts.
     """
 
     def __init__(self, source: Tokenizer, target: Tokenizer) -> None:
-        """Give the same tokenizer twice for a joint vocabulary."""
+        """Make a pair; for a joint vocabulary, pass the same tokenizer twice."""
         self.source = source
         self.target = target
         self.joint: bool = source is target
@@ -32,14 +32,16 @@ class TokenizerPair:
         vocabulary_size: int,
         joint: bool,
     ) -> "TokenizerPair":
-        """Train on the pairs (source, target) that a fresh call of `pairs()` yields.
+        """Train on the pairs (source, target) that each call of `pairs()` yields.
 
-        `vocabulary_size` counts the pieces of each tokenizer. A joint tokenizer reads the stream
+        vocabulary_size: number of tokens of each tokenizer. A joint tokenizer reads the stream
         once, two tokenizers read it twice. Raises what `Tokenizer.train` and the stream raise.
         """
         if joint:
-            both = Tokenizer.train((text for pair in pairs() for text in pair), vocabulary_size)
-            return cls(both, both)
+            tokenizer = Tokenizer.train(
+                (text for pair in pairs() for text in pair), vocabulary_size
+            )
+            return cls(tokenizer, tokenizer)
         return cls(
             Tokenizer.train((source for source, _ in pairs()), vocabulary_size),
             Tokenizer.train((target for _, target in pairs()), vocabulary_size),
@@ -55,29 +57,30 @@ class TokenizerPair:
 
     @classmethod
     def load(cls, folder: Path) -> "TokenizerPair":
-        """Read what `save` wrote. Raises DataError when the files are absent or contradict."""
-        joint, split = folder / JOINT_FILE, (folder / SOURCE_FILE, folder / TARGET_FILE)
-        if joint.is_file() and any(path.exists() for path in split):
+        """Read the files that `save` wrote. Raises DataError if they are missing or ambiguous."""
+        joint, separate = folder / JOINT_FILE, (folder / SOURCE_FILE, folder / TARGET_FILE)
+        if joint.is_file() and any(path.exists() for path in separate):
             raise DataError(
-                f"both {JOINT_FILE} and tokenizers for single sides stand here",
+                f"the folder must have either {JOINT_FILE} or {SOURCE_FILE} and {TARGET_FILE}, "
+                "but has both kinds",
                 where=str(folder),
-                hint="keep the ones that the model was trained with",
+                hint="keep the files that the model was trained with",
             )
         if joint.is_file():
-            both = Tokenizer.load(joint)
-            return cls(both, both)
-        if not all(path.is_file() for path in split):
+            tokenizer = Tokenizer.load(joint)
+            return cls(tokenizer, tokenizer)
+        if not all(path.is_file() for path in separate):
             raise DataError(
-                f"no {JOINT_FILE} here, nor {SOURCE_FILE} with {TARGET_FILE}",
+                f"the folder has no {JOINT_FILE}, and not both of {SOURCE_FILE} and {TARGET_FILE}",
                 where=str(folder),
                 hint="give the folder of a trained model, or train a tokenizer first",
             )
-        return cls(*(Tokenizer.load(path) for path in split))
+        return cls(*(Tokenizer.load(path) for path in separate))
 
     @property
     def fingerprint(self) -> str:
         """sha256 over both tokenizers; a joint pair has the fingerprint of its tokenizer."""
         if self.joint:
             return self.source.fingerprint
-        both = f"{self.source.fingerprint} {self.target.fingerprint}"
-        return hashlib.sha256(both.encode("ascii")).hexdigest()
+        fingerprints = f"{self.source.fingerprint} {self.target.fingerprint}"
+        return hashlib.sha256(fingerprints.encode("ascii")).hexdigest()

@@ -1,4 +1,5 @@
-"""Whole words: the rule that cuts text into them, and the list of those that are known."""
+"""Vocabularies of whole words: the rule that splits text into words, and the list of known
+words."""
 
 from __future__ import annotations
 
@@ -24,82 +25,91 @@ _JOINERS = "\u200c\u200d"
 
 @cache
 def _word() -> re.Pattern[str]:
-    """A letter, then letters, combining marks and joiners; more of them after an apostrophe."""
-    codes = range(0x300, 0x1E960)  # marks of every script stand in here
-    marks = "".join(c for c in map(chr, codes) if unicodedata.category(c).startswith("M"))
+    """Return the pattern of a word: a letter, then letters, combining characters and joiners; the
+    same again after an apostrophe."""
+    codes = range(0x300, 0x1E960)  # contains the combining characters of all scripts
+    combining = "".join(c for c in map(chr, codes) if unicodedata.category(c).startswith("M"))
     letter = r"[^\W\d_]"
-    run = f"{letter}(?:{letter}|[{re.escape(marks)}{_JOINERS}])*"
+    run = f"{letter}(?:{letter}|[{re.escape(combining)}{_JOINERS}])*"
     return re.compile(f"{run}(?:'{run})*")
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a text: runs of letters, of any script, in lower case.
+    """Split a text into words: runs of letters of any script, in lower case.
 
-    Apostrophes inside a word belong to it ("don't", "l'eau"); everything else that is no letter
-    (digits, hyphens, punctuation) parts words and is dropped. Equal-looking spellings are made
-    equal (Unicode NFC; the apostrophe ’ becomes ').
+    Apostrophes inside a word belong to it ("don't", "l'eau"). All other characters that are not
+    letters (digits, hyphens, punctuation) separate words and are dropped. Spelling variants are
+    normalised (Unicode NFC; the apostrophe ’ becomes ').
     """
     plain = unicodedata.normalize("NFC", text).replace("’", "'").lower()
     return _word().findall(plain)
 
 
 class Vocabulary:
-    """Known words and how often each stood in the training text, most frequent first.
+    """The known words with their counts in the training text, most frequent first.
 
-    Id 0 is the border between sentences, `</s>`, which no text can spell. Ids are 0 .. size-1.
+    Ids are 0 .. size-1. Id 0 is the sentence border `</s>`, which no text can contain as a word.
     """
 
     def __init__(self, words: Sequence[str], counts: Sequence[int]) -> None:
-        """words without the border; counts of the same length."""
+        """Make a vocabulary of distinct `words`, without the border, and one count per word."""
         self.words = [BORDER, *words]
         self.counts = [0, *counts]
         self.ids = {word: i for i, word in enumerate(self.words)}
         if len(self.ids) != len(self.words) or len(self.counts) != len(self.words):
-            raise DataError(f"{len(words)} words, not all different, with {len(counts)} counts")
+            raise DataError(
+                "a vocabulary must have distinct words with one count each, but this one has "
+                f"{len(words)} words ({len(set(words))} distinct) and {len(counts)} counts"
+            )
 
     @classmethod
     def count(cls, texts: Iterable[str], most: int, min_count: int = 1) -> Vocabulary:
-        """The `most` most frequent words that stand there at least `min_count` times.
+        """Return the `most` most frequent words that occur at least `min_count` times in `texts`.
 
-        Ties go by the alphabet. Memory holds each different word once. DataError if none is left.
+        Ties are broken alphabetically. Memory holds each distinct word once. Raises DataError if no
+        word remains.
         """
-        found: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         for text in texts:
-            found.update(words_of(text))
-        ranked = sorted(found.items(), key=lambda item: (-item[1], item[0]))
-        kept = [(word, count) for word, count in ranked[:most] if count >= min_count]
-        if not kept:
+            counts.update(words_of(text))
+        ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        chosen = [(word, count) for word, count in ranked[:most] if count >= min_count]
+        if not chosen:
             raise DataError(
-                f"the text has {len(found):,} different words, and none {min_count:,} times"
-                if found
+                f"a word must occur at least {min_count:,} times to be in the vocabulary, but none "
+                f"of the {len(counts):,} distinct words of the text does"
+                if counts
                 else "the text has no words",
-                hint="--data.min-count 1 keeps every word" if found else None,
+                hint="set --data.min-count 1 to keep every word" if counts else None,
             )
-        return cls([word for word, _ in kept], [count for _, count in kept])
+        return cls([word for word, _ in chosen], [count for _, count in chosen])
 
     @property
     def size(self) -> int:
-        """Words and the border."""
+        """The number of words, including the border."""
         return len(self.words)
 
     def encode(self, words: Iterable[str]) -> list[int]:
-        """Ids of the known words; unknown ones are left out."""
+        """Return the ids of the known words; unknown words are left out."""
         return [self.ids[word] for word in words if word in self.ids]
 
     def id_of(self, word: str) -> int:
-        """The id of one word, written in any case. UsageError proposes the closest known word."""
-        parts = words_of(word)
-        if len(parts) == 1 and parts[0] in self.ids:
-            return self.ids[parts[0]]
-        meant = _closest("".join(parts) or word, self.words[1:])
+        """Return the id of one word, in any case. Raises UsageError for an unknown word, with the
+        closest known word."""
+        words = words_of(word)
+        if len(words) == 1 and words[0] in self.ids:
+            return self.ids[words[0]]
+        suggestion = _closest("".join(words) or word, self.words[1:])
         raise UsageError(
-            f"the model does not know the word {word!r}",
-            hint=f"{meant}, the closest that it knows" if meant else "a word of the training text",
+            f"the word {word!r} is not in the model's vocabulary",
+            hint=f"{suggestion}, the closest word in the vocabulary"
+            if suggestion
+            else "a word of the training text",
         )
 
     @property
     def fingerprint(self) -> str:
-        """sha256 of words and counts."""
+        """sha256 of the words and counts."""
         return hashlib.sha256(self._json()).hexdigest()
 
     def save(self, folder: Path) -> None:
@@ -108,22 +118,26 @@ class Vocabulary:
 
     @classmethod
     def load(cls, folder: Path) -> Vocabulary:
-        """Read what `save` wrote; DataError if it is not that."""
+        """Read a file that `save` wrote. Raises DataError for another file."""
         path = folder / _FILE
-        facts = read_json(path, FILE_LIMIT)
-        if not _is_vocabulary(facts):
-            raise DataError(f"not a vocabulary of format {FORMAT}", str(path))
-        return cls(facts["words"], facts["counts"])
+        content = read_json(path, FILE_LIMIT)
+        if not _is_vocabulary(content):
+            raise DataError(
+                f"the file is not a vocabulary of format {FORMAT}",
+                str(path),
+                "give the folder of a model that headway trained",
+            )
+        return cls(content["words"], content["counts"])
 
     def _json(self) -> bytes:
-        facts = {"format": FORMAT, "words": self.words[1:], "counts": self.counts[1:]}
-        return (json.dumps(facts, ensure_ascii=False, indent=0) + "\n").encode()
+        content = {"format": FORMAT, "words": self.words[1:], "counts": self.counts[1:]}
+        return (json.dumps(content, ensure_ascii=False, indent=0) + "\n").encode()
 
 
-def _is_vocabulary(facts: Any) -> bool:
-    if not isinstance(facts, dict) or facts.get("format") != FORMAT:
+def _is_vocabulary(content: Any) -> bool:
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
         return False
-    words, counts = facts.get("words"), facts.get("counts")
+    words, counts = content.get("words"), content.get("counts")
     return (
         isinstance(words, list)
         and all(isinstance(word, str) for word in words)
@@ -133,26 +147,27 @@ def _is_vocabulary(facts: Any) -> bool:
 
 
 def _closest(word: str, known: Sequence[str]) -> str | None:
-    """The known word with the fewest letters changed, missing or too many; at most a third of them.
+    """Return the known word with the smallest edit distance, at most a third of the letters, or
+    None.
 
-    Among equals the most frequent, which stands first.
+    Of words with the same distance, the first (most frequent) is returned.
     """
     best, limit = None, max(1, len(word) // 3) + 1
-    for other in known:
-        if abs(len(other) - len(word)) < limit:
-            found = _distance(word, other, limit)
-            if found < limit:
-                best, limit = other, found
+    for candidate in known:
+        if abs(len(candidate) - len(word)) < limit:
+            distance = _distance(word, candidate, limit)
+            if distance < limit:
+                best, limit = candidate, distance
     return best
 
 
 def _distance(a: str, b: str, limit: int) -> int:
-    """Levenshtein's, given up at `limit`."""
+    """Return the Levenshtein distance of `a` and `b`, or `limit` if it is at least that."""
     row = list(range(len(b) + 1))
     for i, x in enumerate(a, 1):
-        last, row[0] = row[0], i
+        diagonal, row[0] = row[0], i
         for j, y in enumerate(b, 1):
-            last, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, last + (x != y))
+            diagonal, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, diagonal + (x != y))
         if min(row) >= limit:
             return limit
     return row[-1]

@@ -1,4 +1,4 @@
-"""Pieces joined to words, whoever made the tokenizer."""
+"""Groups the tokens of a text into words, for any kind of tokenizer."""
 
 from __future__ import annotations
 
@@ -13,24 +13,27 @@ from headway.text.wordpiece import MarkedTokenizer
 def word_places(
     tokenizer: Tokenizer | MarkedTokenizer | TextTokenizer, ids: Sequence[int]
 ) -> list[list[int]]:
-    """The places in `ids` of each word's pieces, in order; a special token is a word of its own."""
+    """Return, for each word, the positions of its tokens in `ids`, in order.
+
+    A special token is a word of its own.
+    """
     if isinstance(tokenizer, Tokenizer):
-        return [places for _, places in tokenizer.words(ids)]
+        return [positions for _, positions in tokenizer.words(ids)]
     if isinstance(tokenizer, MarkedTokenizer):
-        goes_on = tokenizer.continues()
-        begins = [not goes_on[i] for i in ids]
+        continues = tokenizer.continues()
+        begins = [not continues[i] for i in ids]
         special = tokenizer.special_ids
     else:
         special = frozenset((tokenizer.bos, tokenizer.eos))
         if isinstance(tokenizer, ForeignTokenizer):
             begins = tokenizer.begins_word(ids)
         else:
-            begins = [piece[:1].isspace() for piece in tokenizer.pieces(ids)]
+            begins = [token[:1].isspace() for token in tokenizer.pieces(ids)]
     groups: list[list[int]] = []
-    for place, i in enumerate(ids):
-        alone = i in special or (place > 0 and ids[place - 1] in special)
-        if not groups or begins[place] or alone:
-            groups.append([place])
+    for position, i in enumerate(ids):
+        is_separate = i in special or (position > 0 and ids[position - 1] in special)
+        if not groups or begins[position] or is_separate:
+            groups.append([position])
         else:
-            groups[-1].append(place)
+            groups[-1].append(position)
     return groups

@@ -28,10 +28,13 @@ def test_what_is_needed_comes_first_and_names_of_modules_do_not_meet():
 @pytest.mark.parametrize(
     "modules, said",
     [
-        ({"a": 'import {b} from "./b.js";\n', "b": "const b = 1;\n"}, "b.js does not export b"),
-        ({"a": 'import {b} from "./c.js";\n'}, "c.js does not export b"),
-        ({"a": 'import * as b from "./b.js";\n', "b": ""}, "not understood: import"),
-        ({"a": "export default 1;\n"}, "not understood: export"),
+        (
+            {"a": 'import {b} from "./b.js";\n', "b": "const b = 1;\n"},
+            "a.js imports b, but b.js does not export it",
+        ),
+        ({"a": 'import {b} from "./c.js";\n'}, "a.js imports b, but c.js does not export it"),
+        ({"a": 'import * as b from "./b.js";\n', "b": ""}, "not supported: import"),
+        ({"a": "export default 1;\n"}, "not supported: export"),
         (
             {
                 "a": 'import {b} from "./b.js";\nexport const a = 1;\n',

@@ -95,7 +95,7 @@ def test_chosen_layers_bring_along_all_that_is_theirs():
     assert "Only layers 2, 4" in header["notes"][-1]
 
 
-@pytest.mark.parametrize("layers, said", [([0], "counted from 1"), ([9], "layers go from 1 to 4")])
+@pytest.mark.parametrize("layers, said", [([0], "counted from 1"), ([9], "layers are 1 to 4")])
 def test_a_layer_that_is_not_there_is_named(layers, said):
     with pytest.raises(UsageError) as caught:
         encode(Document(title="", frames=[encoder_frame()]), layers=layers)

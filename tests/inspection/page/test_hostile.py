@@ -93,7 +93,7 @@ def test_a_damaged_block_is_reported_and_the_page_stays(browser, pages, tmp_path
     page = context.new_page()
     page.goto(f"file://{path}#view=matrix")
     expect(page.get_by_role("alert")).to_contain_text("cannot be read")
-    page.locator("nav").get_by_role("button", name="Guesses").click()
+    page.locator("nav").get_by_role("button", name="Predictions").click()
     expect(page.locator(".bars li").first).to_be_visible()
     context.close()
 

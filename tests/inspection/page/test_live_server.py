@@ -70,14 +70,14 @@ def test_typing_switching_heads_off_and_walking(address, visit):
     box = page.get_by_role("textbox", name="Text", exact=True)
     expect(box).to_have_value(TEXT)
     box.fill("the dog eats the bread")
-    page.get_by_role("button", name="Look", exact=True).click()
+    page.get_by_role("button", name="Run", exact=True).click()
     expect(page.locator(".token", has_text="bread").first).to_be_visible()
-    page.locator("nav").get_by_role("button", name="What if").click()
+    page.locator("nav").get_by_role("button", name="Head ablation").click()
     page.get_by_label("Layer 1, head 2 is on").uncheck()
-    page.get_by_role("button", name="Ask again without them").click()
-    expect(page.locator(".body h3").first).to_have_text("With these heads off")
-    page.locator("nav").get_by_role("button", name="Walk through").click()
-    page.get_by_role("button", name="Walk for what is pinned").click()
+    page.get_by_role("button", name="Run without these heads").click()
+    expect(page.locator(".body h3").first).to_have_text("Without these heads")
+    page.locator("nav").get_by_role("button", name="Walkthrough").click()
+    page.get_by_role("button", name="Walk through the pinned token").click()
     expect(page.locator(".step h3")).to_contain_text("1. ")
 
 
@@ -85,8 +85,8 @@ def test_what_the_model_refuses_is_told(address, visit):
     viewer = BundleViewer(gpt(), "my model")
     page = visit(address(viewer, viewer.look(Question(text=TEXT))))
     page.get_by_role("textbox", name="Text", exact=True).fill("the fox " * 60)
-    page.get_by_role("button", name="Look", exact=True).click()
-    expect(page.locator(".live p")).to_contain_text("more than")
+    page.get_by_role("button", name="Run", exact=True).click()
+    expect(page.locator(".live p")).to_contain_text("but the model's context is")
 
 
 @pytest.mark.slow

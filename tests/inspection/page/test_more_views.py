@@ -12,7 +12,7 @@ def test_guesses_are_shown_best_first_for_the_chosen_place(opened):
     page = opened("all", "view=guesses")
     frame = encoder_frame("", seed=1)
     page.locator(".chip").first.click()
-    expect(page.locator(".body h3")).to_contain_text("At place 7")
+    expect(page.locator(".body h3")).to_contain_text("At position 7")
     first = page.locator(".bars li").first
     expect(first).to_contain_text("ships")
     expect(first).to_contain_text(f"{frame.guesses[0].probabilities[0] * 100:.0f}")
@@ -22,7 +22,7 @@ def test_the_lens_opens_a_cells_alternatives(opened):
     page = opened("all", "view=lens")
     expect(page.locator("table.lens tbody tr")).to_have_count(5)
     page.locator('[data-cell="2 9"]').click()
-    expect(page.locator(".detail h3")).to_have_text("After layer 2, at place 10")
+    expect(page.locator(".detail h3")).to_have_text("After layer 2, at position 10")
     expect(page.locator(".detail li")).to_have_count(5)
 
 
@@ -30,7 +30,7 @@ def test_the_search_tree_reads_a_path_aloud(opened):
     page = opened("all", "view=beams&frame=3")
     tip = page.locator(".body .tip")
     expect(tip).to_contain_text(" ".join(TARGET))
-    expect(tip).to_contain_text("the answer")
+    expect(tip).to_contain_text(", output")
     page.locator(".body canvas").focus()
     page.keyboard.press("Home")
     page.keyboard.press("ArrowRight")
@@ -43,9 +43,9 @@ def test_the_search_tree_reads_a_path_aloud(opened):
 def test_the_search_tree_grows_and_shows_what_was_dropped_on_request(opened):
     page = opened("all", "view=beams&frame=3")
     tip, canvas = page.locator(".body .tip"), page.locator(".body canvas")
-    expect(tip).to_contain_text("the answer")
+    expect(tip).to_contain_text(", output")
     kept = canvas.bounding_box()["height"]
-    page.get_by_label("Also what was dropped").check()
+    page.get_by_label("Show pruned hypotheses").check()
     page.wait_for_timeout(300)
     assert canvas.bounding_box()["height"] > kept
     page.get_by_label("Steps").fill("1")
@@ -73,7 +73,7 @@ def test_two_frames_differ_by_what_the_document_says(opened):
     place = int(change.argmax())
     sign = "+" if second[place] > first[place] else "−"
     expect(said).to_contain_text(f"{encoder_frame().sides['sentence'].tokens[place]}\u2069” {sign}")
-    page.get_by_role("combobox", name="With").select_option("3")
+    page.get_by_role("combobox", name="Compare with").select_option("3")
     expect(page.locator(".body")).to_contain_text("different numbers of tokens")
 
 
@@ -82,7 +82,7 @@ def test_the_walk_goes_step_by_step_with_its_numbers(opened):
     first = walk()[0].arrays[0].values
     expect(page.locator(".step h3")).to_have_text("1. Embedding")
     expect(page.locator(".equation")).to_have_text("x_i = E[w_i]")
-    expect(page.locator(".step caption")).to_have_text("x 15 × 64, of it 5 × 8")
+    expect(page.locator(".step caption")).to_have_text("x 15 × 64, shown: 5 × 8")
     cell = page.locator(".numbers tbody tr").nth(2).locator("td").nth(4).inner_text()
     assert float(cell.replace("−", "-")) == pytest.approx(float(first[2, 4]), rel=0.006)
     page.get_by_role("button", name="Next").click()
@@ -156,7 +156,7 @@ def test_a_report_needs_no_frame_and_guesses_need_no_map(opened, tmp_path):
     frame = Frame(label="x", model={}, sides={}, maps=[], guesses=[guess])
     write_page(tmp_path / "b.html", encode(Document(title="words", frames=[frame])))
     page = opened(tmp_path / "b.html", "view=matrix")
-    expect(page.locator("h2#view-title")).to_have_text("Guesses")
+    expect(page.locator("h2#view-title")).to_have_text("Predictions")
     expect(page.locator(".bars li")).to_contain_text("50")
 
 

@@ -91,5 +91,5 @@ def test_what_the_reader_chose_stays_through_views_and_a_reload(opened, file):
 
 def test_another_frame_without_that_map_opens_at_its_own_head(opened, file):
     page = opened(file, "frame=1")
-    page.get_by_role("combobox", name="Look at").select_option("0")
+    page.get_by_role("combobox", name="Model and input").select_option("0")
     expect_choice(page, None, 2, 1)

@@ -114,7 +114,7 @@ def test_only_what_is_shown_is_fetched(page, served):
     fetched = fetched_blocks(page)
     assert len(fetched) == 1
     page.locator("nav").get_by_role("button", name="Matrix").click()
-    page.get_by_role("button", name="Layer: one on").click()
+    page.get_by_role("button", name="Next layer").click()
     page.wait_for_timeout(300)
     fetched = fetched_blocks(page)
     assert len(fetched) == 2
@@ -122,7 +122,7 @@ def test_only_what_is_shown_is_fetched(page, served):
 
 def test_a_typed_sentence_becomes_the_page(page, served):
     page.get_by_role("textbox", name="Text", exact=True).fill("a new sentence")
-    page.get_by_role("button", name="Look").click()
+    page.get_by_role("button", name="Run", exact=True).click()
     expect(page.locator("h1")).to_have_text("about a new sentence")
     assert ("look", {"text": "a new sentence"}) in served.asked
     expect(page.locator(".sentence")).to_contain_text("attends to")
@@ -130,21 +130,21 @@ def test_a_typed_sentence_becomes_the_page(page, served):
 
 def test_a_refusal_is_told_and_the_page_stays(page, served):
     page.get_by_role("textbox", name="Text", exact=True).fill("refuse")
-    page.get_by_role("button", name="Look").click()
+    page.get_by_role("button", name="Run", exact=True).click()
     expect(page.locator(".live p")).to_have_text("that text is too long")
     expect(page.locator("h1")).to_have_text("first")
 
 
 def test_heads_can_be_switched_off(page, served):
     page.get_by_role("textbox", name="Text", exact=True).fill("x")
-    page.get_by_role("button", name="Look").click()
+    page.get_by_role("button", name="Run", exact=True).click()
     expect(page.locator("h1")).to_have_text("about x")
-    page.locator("nav").get_by_role("button", name="What if").click()
-    ask = page.get_by_role("button", name="Ask again without them")
+    page.locator("nav").get_by_role("button", name="Head ablation").click()
+    ask = page.get_by_role("button", name="Run without these heads")
     expect(ask).to_be_disabled()
     page.get_by_label("Layer 3, head 2 is on").uncheck()
     ask.click()
-    expect(page.locator(".body h3").first).to_have_text("With these heads off")
+    expect(page.locator(".body h3").first).to_have_text("Without these heads")
     assert ("without", {"text": "x", "heads": [["encoder", 2, 1]]}) in served.asked
     expect(page.locator(".deltas li").first).to_contain_text("→")
 
@@ -153,9 +153,9 @@ def test_a_walk_can_be_asked_for(page, served):
     page.get_by_label("Layer", exact=True).select_option(label="2")
     page.get_by_label("Head", exact=True).select_option(label="4")
     page.locator(".token", has_text="keeper").click()
-    page.locator("nav").get_by_role("button", name="Walk through").click()
+    page.locator("nav").get_by_role("button", name="Walkthrough").click()
     expect(page.locator(".step h3")).to_be_hidden()
-    page.get_by_role("button", name="Walk for what is pinned").click()
+    page.get_by_role("button", name="Walk through the pinned token").click()
     expect(page.locator(".step h3")).to_have_text("1. Embedding")
     verb, body = served.asked[-1]
     assert verb == "walk"
@@ -168,13 +168,13 @@ def test_a_walk_can_be_asked_for(page, served):
 
 
 def test_a_drawing_becomes_the_picture(page, served):
-    page.get_by_text("More to say").click()
+    page.get_by_text("More inputs").click()
     box = page.locator(".pad").bounding_box()
     page.mouse.move(box["x"] + 20, box["y"] + 20)
     page.mouse.down()
     page.mouse.move(box["x"] + 120, box["y"] + 90, steps=4)
     page.mouse.up()
-    page.get_by_role("button", name="Look at the drawing").click()
+    page.get_by_role("button", name="Use the drawing").click()
     expect(page.locator("h1")).to_contain_text("about")
     _, body = served.asked[-1]
     kind, data = body["picture"].split(",")

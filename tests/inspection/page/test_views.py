@@ -151,7 +151,7 @@ def number(words):
 
 def test_what_may_not_be_seen_is_grey_and_says_so(opened):
     page = opened("all", "view=matrix&frame=3&map=decoder&query=2&key=5")
-    expect(page.locator(".tip").first).to_contain_text("comes later")
+    expect(page.locator(".tip").first).to_contain_text("the key comes later")
     masked, seen = page.locator(".body canvas").first.evaluate("""(canvas) => {
         const sharp = devicePixelRatio;
         const cell = Math.min((canvas.clientWidth - 100) / 9, 44);
@@ -179,8 +179,8 @@ def test_zooming_in_shows_fewer_cells_with_their_numbers(opened):
 def test_one_state_is_shared_by_all_views(opened):
     page = opened("all", "view=text&layer=0&head=0")
     page.locator(".token", has_text="keeper").click()
-    page.get_by_role("button", name="Head: one on").click()
-    page.get_by_role("button", name="Layer: one on").click()
+    page.get_by_role("button", name="Next head").click()
+    page.get_by_role("button", name="Next layer").click()
     before = sentence(page)
     assert before.startswith("“keeper” attends to")
     for view in ("All heads", "Matrix", "Lines", "Inside a head"):
@@ -198,7 +198,7 @@ def test_a_measure_beside_attention_can_be_chosen(opened):
     page = opened("all", "view=matrix&layer=1")
     attention = sentence(page)
     page.get_by_role("button", name="value-weighted").click()
-    expect(page.locator(".lead")).to_contain_text("no share of a whole")
+    expect(page.locator(".lead")).to_contain_text("rows do not sum to 100 %")
     assert sentence(page) != attention and "%" not in sentence(page)
     page.get_by_role("button", name="rollout").click()
     expect(page.locator(".lead")).to_contain_text("100 %")
@@ -207,7 +207,7 @@ def test_a_measure_beside_attention_can_be_chosen(opened):
     scores = encoder_frame("", seed=1).attributions[0].scores
     best = max(range(len(scores)), key=lambda at: abs(scores[at]))
     assert top_rows(page)[0][:2] == [ENGLISH[best], best + 1]
-    page.get_by_role("combobox", name="For").select_option("1")
+    page.get_by_role("combobox", name="Prediction").select_option("1")
     scores = encoder_frame("", seed=1).attributions[1].scores
     best = max(range(len(scores)), key=lambda at: abs(scores[at]))
     expect(page.locator(".sentence")).to_contain_text("For “slept”")
@@ -218,7 +218,7 @@ def test_pieces_are_joined_into_words_and_their_weights_added(opened):
     row = encoder_frame("", seed=1).maps[0].weights[0][0, 6]
     page = opened("all", "view=text&layer=0&head=0&query=6")
     expect(page.locator(".token")).to_have_count(16)
-    page.get_by_label("Join pieces into words").check()
+    page.get_by_label("Join tokens into words").check()
     expect(page.locator(".token")).to_have_count(15)
     word = page.locator(".token", has_text="lighthouse")
     said = number(word.get_attribute("title"))
@@ -228,7 +228,7 @@ def test_pieces_are_joined_into_words_and_their_weights_added(opened):
 def test_the_text_can_be_turned_round(opened):
     column = encoder_frame("", seed=1).maps[0].weights[2][3, :, 5]
     page = opened("all", "view=text&layer=2&head=3&key=5")
-    page.get_by_role("combobox", name="Show").select_option("to")
+    page.get_by_role("combobox", name="Direction").select_option("to")
     expect(page.locator(".sentence")).to_contain_text("is attended to by")
     place = top_rows(page)[0][1]
     assert abs(float(column[place - 1] - column.max())) < 0.008
@@ -292,10 +292,10 @@ def test_inside_a_head_the_products_add_up_to_the_score(opened):
     said = re.search(r"add up to (−?\d+(?:\.\d+)?)", tip.inner_text())[1]
     assert float(said.replace("−", "-")) == pytest.approx(score, rel=0.01, abs=0.001)
     expect(page.locator(".body")).to_contain_text(
-        "Softmax of these scores gives the shares shown here"
+        "The softmax of these scores is equal to the weights shown here"
     )
     # Layer 2's weights were not made from its vectors: the page must not claim so.
-    page.get_by_role("button", name="Layer: one on").click()
+    page.get_by_role("button", name="Next layer").click()
     expect(page.locator(".body")).to_contain_text("the rest is a bias")
 
 

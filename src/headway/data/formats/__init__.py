@@ -1,5 +1,5 @@
-"""Readers of files that hold sentences, pairs of them, or labels beside them, and the search for
-them."""
+"""Readers for data files: plain text, sentence pairs, labelled texts, tagged sentences, questions,
+images and captions. `locate` finds the files of a corpus in a folder."""
 
 from headway.data.formats.labels import (
     Columns,

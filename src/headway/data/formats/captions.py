@@ -1,4 +1,5 @@
-"""Pictures and what was said of them: a table that names picture files, or goes beside an array."""
+"""Reads images with captions from a table that names image files, or from a table and an array of
+images with one image per row."""
 
 from __future__ import annotations
 
@@ -7,24 +8,27 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from headway.data.formats.arrays import read_pictures
+from headway.data.formats.arrays import read_unlabelled_images
 from headway.data.formats.images import SPLITS, TRAIN, LabelledImage
-from headway.data.formats.lines import place
+from headway.data.formats.lines import location
 from headway.data.formats.tables import read_rows
 from headway.data.images import BYTES_LIMIT, is_image
 from headway.errors import DataError
 from headway.files import read_bytes
 
-SPLIT = "split"  # what the column of splits is called where nobody says otherwise
+SPLIT = "split"  # default name of the column of splits
 Captions = Mapping[str, tuple[str, ...]]
-"""Language -> what was said in it."""
+"""Language -> the captions in that language."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CaptionColumns:
-    """Names of columns. text: one for each language, whose name it is. image: picture files, by
-    paths from the table's folder. split: train, valid or test; one called `SPLIT` need not be
-    there."""
+    """Names of columns.
+
+    text: columns of captions, one per language; the column name is the language. image: column of
+    image paths, relative to the folder of the table. split: column with train, valid or test; a
+    column with the default name `SPLIT` is optional.
+    """
 
     text: tuple[str, ...]
     image: str = "image"
@@ -33,8 +37,8 @@ class CaptionColumns:
 
 @dataclass(frozen=True)
 class CaptionedImage:
-    """A picture, what was said of it in one language at least, and which part of the data it
-    belongs to (train, valid or test; "" where the table does not say)."""
+    """An image with captions in at least one language, and its split (train, valid or test; "" if
+    the table has no splits)."""
 
     image: LabelledImage
     captions: Captions
@@ -44,20 +48,21 @@ class CaptionedImage:
 def read_captions(
     path: Path, columns: CaptionColumns, images: Path | None = None
 ) -> list[CaptionedImage]:
-    """The pictures of a table (.tsv, .csv, .jsonl, plain or .gz) with their captions, in order.
+    """Return the images of a table (.tsv, .csv, .jsonl, plain or .gz) with their captions, in
+    order.
 
-    images: an .npz file whose array `images` has a picture for each row; without it `columns.image`
-    names files, and rows of one file are captions of one picture. A .jsonl file may hold a list of
-    captions. UsageError for a column that is not there; DataError with file and line for a picture
-    that is missing, a row without any caption, an unknown split, or rows and pictures that differ
-    in number.
+    images: an .npz file whose array `images` has one image for each row. If None, the column
+    `columns.image` names image files, and all rows with the same file are captions of one image.
+    A value in a .jsonl file may be a list of captions. Raises UsageError for a missing column;
+    DataError with file and line for a missing image, a row without a caption, an unknown split, or
+    different numbers of rows and images.
     """
-    named = {each: "--data.text" for each in columns.text}
+    flags = {column: "--data.text" for column in columns.text}
     if images is None:
-        named[columns.image] = "--data.image"
+        flags[columns.image] = "--data.image"
     if columns.split not in (None, SPLIT):
-        named[str(columns.split)] = "--data.split-column"
-    rows = list(read_rows(path, named))
+        flags[str(columns.split)] = "--data.split-column"
+    rows = list(read_rows(path, flags))
     if images is not None:
         return _beside(path, columns, rows, images)
     return list(_by_path(path, columns, rows))
@@ -69,79 +74,98 @@ def _beside(
     rows: Sequence[tuple[int, dict[str, object]]],
     images: Path,
 ) -> list[CaptionedImage]:
-    pictures = read_pictures(images)
-    if len(rows) != len(pictures):
-        first = rows[len(pictures)][0] if len(rows) > len(pictures) else rows[-1][0] if rows else 1
+    labelled = read_unlabelled_images(images)
+    if len(rows) != len(labelled):
+        first = rows[len(labelled)][0] if len(rows) > len(labelled) else rows[-1][0] if rows else 1
         raise DataError(
-            f"the table has {len(rows):,} rows, and {images} {len(pictures):,} pictures",
-            place(path, first),
-            "row by row they must go together",
+            f"the table has {len(rows):,} rows, but {images} has {len(labelled):,} images",
+            location(path, first),
+            "give one row for each image, in the same order",
         )
-    found = []
-    for (number, row), picture in zip(rows, pictures, strict=True):
-        where = place(path, number)
-        found.append(
-            CaptionedImage(picture, _texts(row, columns, where), _split(row, columns, where))
+    captioned = []
+    for (number, row), image in zip(rows, labelled, strict=True):
+        where = location(path, number)
+        captioned.append(
+            CaptionedImage(image, _texts(row, columns, where), _split(row, columns, where))
         )
-    return found
+    return captioned
 
 
 def _by_path(
     path: Path, columns: CaptionColumns, rows: Sequence[tuple[int, dict[str, object]]]
 ) -> Iterator[CaptionedImage]:
-    """One for each file, in the order of their first rows."""
-    texts: dict[Path, dict[str, tuple[str, ...]]] = {}
+    """Yield one image per file, in the order of the first rows, with the captions of all rows."""
+    texts_by_file: dict[Path, dict[str, tuple[str, ...]]] = {}
     splits: dict[Path, str] = {}
     for number, row in rows:
-        where = place(path, number)
-        picture = _file(row, columns.image, path.parent, where)
+        where = location(path, number)
+        file = _file(row, columns.image, path.parent, where)
         split = _split(row, columns, where)
-        if splits.setdefault(picture, split) != split:
+        if splits.setdefault(file, split) != split:
             raise DataError(
-                f"{picture} is {splits[picture] or 'in no split'} in another row, and "
-                f"{split or 'in none'} here",
+                f"{file} is in the split {split or '(none)'} here, but in "
+                f"{splits[file] or '(none)'} in an earlier row",
                 where,
+                "write the same split in all rows of an image",
             )
-        known = texts.setdefault(picture, {})
-        for language, more in _texts(row, columns, where).items():
-            known[language] = (*known.get(language, ()), *more)
-    for picture, captions in texts.items():
-        image = LabelledImage("", str(picture), partial(read_bytes, picture, BYTES_LIMIT))
-        yield CaptionedImage(image, captions, splits[picture])
+        captions_of_file = texts_by_file.setdefault(file, {})
+        for language, texts_of_row in _texts(row, columns, where).items():
+            captions_of_file[language] = (*captions_of_file.get(language, ()), *texts_of_row)
+    for file, captions in texts_by_file.items():
+        image = LabelledImage("", str(file), partial(read_bytes, file, BYTES_LIMIT))
+        yield CaptionedImage(image, captions, splits[file])
 
 
 def _file(row: Mapping[str, object], column: str, folder: Path, where: str) -> Path:
     value = row.get(column)
     if not isinstance(value, str) or not value.strip():
         raise DataError(
-            f"{column!r} names no picture", where, "--data.image says which column does"
+            f"the value of {column!r} is missing, or not an image path",
+            where,
+            "enter a path, or name the column of the paths with --data.image",
         )
-    found = folder / value.strip()
+    file = folder / value.strip()
     try:
-        there = found.is_file()
+        exists = file.is_file()
     except (OSError, ValueError):  # too long for a name, or with a zero in it
-        there = False
-    if not there:
-        raise DataError(f"no such picture: {str(found)[:200]}", where, "paths go from the table on")
-    if not is_image(found.name):
-        raise DataError(f"{found.name} is no .png, .jpg or .webp", where)
-    return found
+        exists = False
+    if not exists:
+        raise DataError(
+            f"no such image file: {str(file)[:200]}",
+            where,
+            "paths are relative to the folder of the table",
+        )
+    if not is_image(file.name):
+        raise DataError(
+            f"an image file must end in .png, .jpg or .webp, but this is {file.name}",
+            where,
+            "convert the image",
+        )
+    return file
 
 
 def _texts(row: Mapping[str, object], columns: CaptionColumns, where: str) -> Captions:
-    """Blanks of all kinds are one space."""
-    found = {}
+    """Return the captions of a row by language, with each run of whitespace as one space."""
+    captions = {}
     for language in columns.text:
         value = row.get(language) or ()
-        every = [value] if isinstance(value, str) else value
-        if not isinstance(every, list | tuple) or not all(isinstance(t, str) for t in every):
-            raise DataError(f"{language!r} is no text", where)
-        texts = tuple(" ".join(text.split()) for text in every if text.strip())
+        values = [value] if isinstance(value, str) else value
+        if not isinstance(values, list | tuple) or not all(isinstance(t, str) for t in values):
+            raise DataError(
+                f"the value of {language!r} is not a text or a list of texts",
+                where,
+                "write the caption as a string",
+            )
+        texts = tuple(" ".join(text.split()) for text in values if text.strip())
         if texts:
-            found[language] = texts
-    if not found:
-        raise DataError(f"there is no caption in {', '.join(columns.text)}", where)
-    return found
+            captions[language] = texts
+    if not captions:
+        raise DataError(
+            f"the row has no caption in {', '.join(columns.text)}",
+            where,
+            "write a caption, or delete the row",
+        )
+    return captions
 
 
 def _split(row: Mapping[str, object], columns: CaptionColumns, where: str) -> str:
@@ -150,13 +174,13 @@ def _split(row: Mapping[str, object], columns: CaptionColumns, where: str) -> st
     value = row.get(columns.split)
     if not isinstance(value, str) or value.strip().lower() not in SPLITS:
         raise DataError(
-            f"{columns.split}={str(value)[:80]}: must be one of {', '.join(SPLITS)}",
+            f"{columns.split} must be one of {', '.join(SPLITS)}, but is {str(value)[:80]}",
             where,
-            "--data.split-column none if it means something else",
+            "correct it, or set --data.split-column none if the column is not a split",
         )
     return SPLITS[value.strip().lower()]
 
 
 def split_of(images: Sequence[CaptionedImage], name: str) -> list[CaptionedImage]:
-    """Those of one split; what is in none is for training."""
-    return [each for each in images if (each.split or TRAIN) == name]
+    """Return the images of one split; images without a split belong to the training split."""
+    return [image for image in images if (image.split or TRAIN) == name]

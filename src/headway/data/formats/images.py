@@ -1,4 +1,4 @@
-"""Pictures with a class each: folders and zip files in which every class has a folder."""
+"""Reads labelled images from folders and zip files in which each class has its own folder."""
 
 from __future__ import annotations
 
@@ -14,55 +14,60 @@ from headway.files import read_bytes
 
 TRAIN, VALID = "train", "valid"
 SPLITS = {"train": TRAIN, "valid": VALID, "val": VALID, "validation": VALID, "test": "test"}
-"""What a folder over those of classes may be called, and what it holds."""
+"""Accepted names of split folders -> the split."""
 MEMBERS_LIMIT = 2_000_000
 
 
 @dataclass(frozen=True)
 class LabelledImage:
-    """A picture and what it shows. data: gives the bytes of its file, or its pixels. where: names
-    it to a person."""
+    """An image with its class.
+
+    label: name of the class. where: file, and position in it, for messages. data: function that
+    returns the bytes of the image file, or its pixels.
+    """
 
     label: str
     where: str
     data: Callable[[], bytes | Pixels]
 
     def pixels(self, at_least: int | None = None) -> Pixels:
-        """Height x width x channels; see `decoded`. DataError."""
-        found = self.data()
-        return decoded(found, self.where, at_least=at_least) if isinstance(found, bytes) else found
+        """Return the pixels, height x width x channels, as `decoded` does, and with its errors."""
+        data = self.data()
+        return decoded(data, self.where, at_least=at_least) if isinstance(data, bytes) else data
 
     def shape(self) -> tuple[int, int, int]:
-        """Height, width, channels, without decoding it. DataError."""
-        found = self.data()
-        if isinstance(found, bytes):
-            return size_and_channels(found, self.where)
-        y, x, channels = found.shape
+        """Return (height, width, channels) without decoding the image. Raises DataError."""
+        data = self.data()
+        if isinstance(data, bytes):
+            return size_and_channels(data, self.where)
+        y, x, channels = data.shape
         return y, x, channels
 
 
 @dataclass(frozen=True)
 class LabelledImages:
-    """What one source holds, by its splits; what is in no split is for training."""
+    """The images of a source by split; images without a split belong to `train`."""
 
     train: list[LabelledImage] = field(default_factory=list)
     valid: list[LabelledImage] = field(default_factory=list)
     test: list[LabelledImage] = field(default_factory=list)
 
-    def extend(self, others: LabelledImages) -> None:
-        """Those of another source too."""
+    def extend(self, other_source: LabelledImages) -> None:
+        """Add the images of another source, split by split."""
         for split in {*SPLITS.values()}:
-            getattr(self, split).extend(getattr(others, split))
+            getattr(self, split).extend(getattr(other_source, split))
 
     @property
     def every(self) -> list[LabelledImage]:
-        """All of them."""
+        """The images of all splits."""
         return [*self.train, *self.valid, *self.test]
 
 
 def class_name(number: int, names: Sequence[str] | None, where: str) -> str:
-    """The name of a class that a file gives by its number; without names, the number itself.
-    DataError for a negative number, and for one that has no name."""
+    """Return the name of class `number`; if `names` is None, the number as text.
+
+    Raises DataError for a negative number, and for a number without a name.
+    """
     if number < 0:
         raise DataError(
             f"the class number {number} is negative", where, "number the classes from 0"
@@ -71,100 +76,143 @@ def class_name(number: int, names: Sequence[str] | None, where: str) -> str:
         return str(number)
     if number >= len(names):
         raise DataError(
-            f"there is no class {number}: {len(names):,} names are given",
+            f"class number {number} has no name: the file names {len(names):,} classes",
             where,
-            f"number the classes from 0 to {len(names) - 1}, or name the others",
+            f"number the classes from 0 to {len(names) - 1}, or name the other classes too",
         )
     return names[number]
 
 
 def image_files(source: Path) -> list[Path]:
-    """The file, or all pictures of a folder and the folders in it, in the order of names.
+    """Return the path of an image, or of all images in a folder and its subfolders, sorted.
 
-    Hidden names and files of other endings are passed over in a folder. UsageError where there is
-    none.
+    In a folder, hidden files and files with other suffixes are skipped. Raises UsageError if there
+    is no image.
     """
     if source.is_file():
         if not is_image(source.name):
             raise UsageError(
-                f"{source.suffix or 'no ending'}: pictures end in {', '.join(ENDINGS)}", str(source)
+                f"an image file must end in {', '.join(ENDINGS)}, but this name "
+                f"{f'ends in {source.suffix}' if source.suffix else 'has no suffix'}",
+                str(source),
+                "convert or rename the file",
             )
         return [source]
     if not source.is_dir():
         raise UsageError("no such file or folder", str(source), "check the path")
-    found = sorted(
+    paths = sorted(
         path
         for path in source.rglob("*")
         if is_image(path.name)
         and path.is_file()
         and not any(name.startswith(".") for name in path.relative_to(source).parts)
     )
-    if not found:
-        raise UsageError(f"no file in it ends in {', '.join(ENDINGS)}", str(source))
-    return found
+    if not paths:
+        raise UsageError(
+            f"the folder has no file that ends in {', '.join(ENDINGS)}",
+            str(source),
+            "check the path",
+        )
+    return paths
 
 
 def read_folder(source: Path) -> LabelledImages:
-    """FOLDER/CLASS/x.png, or FOLDER/train/CLASS/x.png and FOLDER/valid/CLASS/y.png."""
+    """Return the images of a folder with the class, or split and class, in each path.
+
+    The paths are FOLDER/CLASS/x.png, or FOLDER/train/CLASS/x.png and FOLDER/valid/CLASS/y.png.
+    Raises UsageError if there is no image; DataError for an image without a class.
+    """
     paths = image_files(source)
-    parts = [path.relative_to(source).parts for path in paths]
+    relative = [path.relative_to(source).parts for path in paths]
     images = [(path, partial(read_bytes, path, BYTES_LIMIT)) for path in paths]
-    return _by_split(parts, [(str(path), data) for path, data in images])
+    return _by_split(relative, [(str(path), data) for path, data in images])
 
 
 def read_zip(source: Path) -> LabelledImages:
-    """The same inside a zip file, read member by member and never unpacked."""
+    """Return the images of a zip file with the paths of `read_folder`.
+
+    Members are decompressed one at a time, in memory. Raises as `read_folder`, and DataError for a
+    damaged zip file.
+    """
     try:
         archive = zipfile.ZipFile(source)
         members = [item for item in archive.infolist() if not item.is_dir()]
     except (OSError, zipfile.BadZipFile, ValueError, RuntimeError) as error:
-        raise DataError(f"not a zip file that can be read: {error}", str(source)) from error
+        raise DataError(
+            f"the file cannot be read as a zip file: {error}",
+            str(source),
+            "create, copy or download it again",
+        ) from error
     if len(members) > MEMBERS_LIMIT:
-        raise DataError(f"{len(members):,} files, more than {MEMBERS_LIMIT:,}", str(source))
-    found = [
+        raise DataError(
+            f"the zip file has {len(members):,} files, but at most {MEMBERS_LIMIT:,} are allowed",
+            str(source),
+            "split it into several files",
+        )
+    entries = [
         (PurePosixPath(item.filename).parts, f"{source}:{item.filename}", item)
         for item in sorted(members, key=lambda item: item.filename)
         if is_image(item.filename)
     ]
-    found = [each for each in found if not any(name.startswith((".", "__")) for name in each[0])]
-    if not found:
-        raise UsageError(f"no file in it ends in {', '.join(ENDINGS)}", str(source))
-    images = [(where, partial(_member, archive, item, where)) for _, where, item in found]
-    return _by_split([parts for parts, _, _ in found], images)
+    entries = [
+        entry for entry in entries if not any(name.startswith((".", "__")) for name in entry[0])
+    ]
+    if not entries:
+        raise UsageError(
+            f"the zip file has no file that ends in {', '.join(ENDINGS)}",
+            str(source),
+            "check the path",
+        )
+    images = [(where, partial(_member, archive, item, where)) for _, where, item in entries]
+    return _by_split([parts for parts, _, _ in entries], images)
 
 
 def _member(archive: zipfile.ZipFile, item: zipfile.ZipInfo, where: str) -> bytes:
-    """DataError for one that is damaged, encrypted, or larger than a picture."""
+    """Return the bytes of a zip member. Raises DataError if it is damaged, encrypted or too
+    large."""
     try:
         with archive.open(item) as stream:
             data = stream.read(BYTES_LIMIT + 1)
-    except Exception as error:  # zlib, lzma, the archive's own: all say that the file is damaged
-        raise DataError(f"cannot be unpacked: {error}", where) from error
+    except Exception as error:  # errors of zlib, lzma or zipfile: the file is damaged
+        raise DataError(
+            f"the image cannot be decompressed: {error}", where, "create the zip file again"
+        ) from error
     if len(data) > BYTES_LIMIT:
-        raise DataError(f"more than the {BYTES_LIMIT:,} bytes allowed here", where)
+        raise DataError(
+            f"the image has more than {BYTES_LIMIT:,} bytes, the most allowed",
+            where,
+            "make it smaller",
+        )
     return data
 
 
 def _by_split(
     parts: Sequence[tuple[str, ...]], images: Sequence[tuple[str, Callable[[], bytes]]]
 ) -> LabelledImages:
-    """parts: of each picture's name, from the root on. DataError for one in no class."""
-    above = 0  # folders that hold everything: many archives have one
-    while all(len(each) > above + 2 for each in parts) and len({e[above] for e in parts}) == 1:
-        if parts[0][above] in SPLITS:
+    """Assign each image to its split and class by the folders in its path.
+
+    parts: the components of the path of each image, relative to the source. Raises DataError for an
+    image that is not in a class folder.
+    """
+    depth = 0  # number of outer folders that contain all images; many archives have one
+    while (
+        all(len(names) > depth + 2 for names in parts)
+        and len({components[depth] for components in parts}) == 1
+    ):
+        if parts[0][depth] in SPLITS:
             break
-        above += 1
-    found = LabelledImages()
-    for each, (where, data) in zip(parts, images, strict=True):
-        rest = each[above:]
+        depth += 1
+    images_by_split = LabelledImages()
+    for names, (where, data) in zip(parts, images, strict=True):
+        remaining = names[depth:]
         split = TRAIN
-        if len(rest) == 3 and rest[0] in SPLITS:
-            split, rest = SPLITS[rest[0]], rest[1:]
-        if len(rest) != 2:
+        if len(remaining) == 3 and remaining[0] in SPLITS:
+            split, remaining = SPLITS[remaining[0]], remaining[1:]
+        if len(remaining) != 2:
             raise DataError(
-                "the picture is not in a folder that names its class",
+                "the image must be in a folder with the name of its class, but is not",
                 where,
-                "CLASS/x.png, or train/CLASS/x.png and valid/CLASS/y.png",
+                "use paths like CLASS/x.png, or train/CLASS/x.png and valid/CLASS/y.png",
             )
-        getattr(found, split).append(LabelledImage(rest[0], where, data))
-    return found
+        getattr(images_by_split, split).append(LabelledImage(remaining[0], where, data))
+    return images_by_split

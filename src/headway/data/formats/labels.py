@@ -1,4 +1,4 @@
-"""Texts with a label each: tables with a header (.tsv, .csv) and .jsonl, plain or .gz."""
+"""Reads labelled texts from tables with a header (.tsv, .csv) and .jsonl files, plain or .gz."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from headway.data.formats.lines import check_file, ending, place, read_lines
+from headway.data.formats.lines import check_file, ending, location, read_lines
 from headway.data.formats.tables import ENDINGS, number_of, read_rows
 from headway.errors import DataError, UsageError
 
@@ -15,10 +15,10 @@ LINES = ".txt"
 
 @dataclass(frozen=True)
 class Columns:
-    """What the columns of a table are called, or the keys of an object.
+    """Names of the columns of a table, or of the keys in a .jsonl file.
 
-    second: of a second text, None where there is one text only. label: None where nothing says what
-    the texts are.
+    text: column of the text. second: column of the second text of a pair, or None for single texts.
+    label: column of the label, or None for unlabelled texts.
     """
 
     text: str = "text"
@@ -27,14 +27,14 @@ class Columns:
 
     @property
     def named(self) -> dict[str, str]:
-        """Of those there are: what stands in it, and its name."""
-        every = {"text": self.text, "second": self.second, "label": self.label}
-        return {what: name for what, name in every.items() if name is not None}
+        """Map the role of each column in use ("text", "second", "label") to its name."""
+        names = {"text": self.text, "second": self.second, "label": self.label}
+        return {role: name for role, name in names.items() if name is not None}
 
 
 @dataclass(frozen=True)
 class LabelledText:
-    """A text, or two, and what it is ("" where nothing says); `where` is the file and line."""
+    """A text or a pair of texts with its label ("" if unlabelled); `where` is file and line."""
 
     text: str
     label: str
@@ -43,12 +43,12 @@ class LabelledText:
 
     @property
     def texts(self) -> str | tuple[str, str]:
-        """What is to be read: one text, or two."""
+        """The input of a model: one text, or a pair of texts."""
         return self.text if self.second is None else (self.text, self.second)
 
     @property
     def number(self) -> float:
-        """The label as a number. DataError with file and line if it is none: `number_of`."""
+        """The label as a number. Raises DataError with file and line if it is not (`number_of`)."""
         return number_of(self.label, "the label", self.where)
 
 
@@ -56,35 +56,37 @@ COLUMNS = Columns()
 
 
 def read_labelled(paths: Sequence[Path], columns: Columns = COLUMNS) -> Iterator[LabelledText]:
-    """The labelled texts of files in order, blanks around them removed. Empty lines are left out.
+    """Yield the labelled texts of files in order, stripped of surrounding whitespace.
 
-    columns: of a table, whose first line tells them, or keys of the objects of a .jsonl file; both
-    as `read_rows` reads them, and refuses them. DataError with file and line for an empty text or
-    label too.
+    Empty lines are skipped. columns: names in the first line of a table, or keys of the objects of
+    a .jsonl file. Raises what `read_rows` raises, and DataError with file and line for an empty
+    text or label.
     """
     for path in paths:
-        flags = {name: f"--data.{what}" for what, name in columns.named.items()}
+        flags = {name: f"--data.{role}" for role, name in columns.named.items()}
         for number, row in read_rows(path, flags):
-            where, found = place(path, number), {}
-            for what, name in columns.named.items():
+            where, cells = location(path, number), {}
+            for role, name in columns.named.items():
                 value = _plain(row.get(name))
                 if not value:
-                    fault = "no text or number" if value is None else "empty"
-                    raise DataError(f"{name!r} is {fault}", where, "fill it in, or delete the row")
-                found[what] = value
-            yield LabelledText(found["text"], found.get("label", ""), where, found.get("second"))
+                    fault = "not a text or number" if value is None else "empty"
+                    hint = "enter a value, or delete the row"
+                    raise DataError(f"the value of {name!r} is {fault}", where, hint)
+                cells[role] = value
+            yield LabelledText(cells["text"], cells.get("label", ""), where, cells.get("second"))
 
 
 def check_unlabelled(path: Path) -> None:
-    """UsageError unless the file is there and has an ending that `read_unlabelled` reads."""
+    """Raise UsageError unless the file exists and has a suffix that `read_unlabelled` reads."""
     check_file(path, (LINES, *ENDINGS), "texts")
 
 
 def read_unlabelled(paths: Sequence[Path], columns: Columns = COLUMNS) -> Iterator[LabelledText]:
-    """The texts of files, whatever they are: tables as `read_labelled` reads them, their labels not
-    looked at; of .txt files every line that is not empty.
+    """Yield the texts of files without labels.
 
-    UsageError for lines where pairs of texts are read.
+    Tables and .jsonl files are read as by `read_labelled`, and their labels are ignored. Of a .txt
+    file, each line that is not empty is one text. Raises UsageError for a .txt file if `columns`
+    names a second text.
     """
     for path in paths:
         check_unlabelled(path)
@@ -92,14 +94,18 @@ def read_unlabelled(paths: Sequence[Path], columns: Columns = COLUMNS) -> Iterat
             yield from read_labelled([path], replace(columns, label=None))
             continue
         if columns.second is not None:
-            raise UsageError("a line is one text, and pairs are read", str(path), "a table")
+            raise UsageError(
+                "the input must be pairs of texts, but each line of this file is one text",
+                str(path),
+                f"give a table with two text columns ({', '.join(ENDINGS)})",
+            )
         for number, line in enumerate(read_lines(path), start=1):
             if line.strip():
-                yield LabelledText(line.strip(), "", place(path, number))
+                yield LabelledText(line.strip(), "", location(path, number))
 
 
 def _plain(value: object) -> str | None:
-    """A number is its digits: labels are often 0 and 1."""
+    """Return a text stripped, a number as its digits (labels are often 0 and 1), else None."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return str(value)
     return value.strip() if isinstance(value, str) else None

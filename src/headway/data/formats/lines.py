@@ -1,8 +1,8 @@
-r"""Lines of a text file, plain or gzip, or of standard input, as a stream.
+r"""Streams the lines of a text file, plain or gzip, or of standard input.
 
-A line ends at "\n" and nowhere else. Python's `splitlines` also cuts at U+0085, U+2028, vertical
-tab, form feed and a lone carriage return, any of which may stand inside a sentence: two aligned
-files read so would slip out of step.
+A line ends only at "\n". Python's `splitlines` also splits at U+0085, U+2028, vertical tab, form
+feed and a lone carriage return. A sentence may contain any of these, so `splitlines` could break
+the alignment of two parallel files.
 """
 
 import gzip
@@ -16,47 +16,54 @@ from pathlib import Path
 from headway.errors import DataError, UsageError
 
 LINE_LIMIT = 2**20
-# Text that repeats itself a lot shrinks 20-fold. Beyond both limits a file is a gzip bomb, or
-# useless.
+# Highly repetitive text compresses 20-fold. A file beyond both limits is a gzip bomb or useless.
 EXPANSION_LIMIT = 200
 EXPANSION_FREE_BYTES = 256 * 2**20
 _BOM = b"\xef\xbb\xbf"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
-def place(path: Path, line: int) -> str:
-    """`path:line`, the way errors say where."""
+def location(path: Path, line: int) -> str:
+    """Return `path:line`, the form in which errors name a location."""
     return f"{path}:{line}"
 
 
 def ending(path: Path) -> str:
-    """What a file's name says that it is, ".gz" aside, in small letters: ".tsv"."""
+    """Return the lower-case suffix of a file name, such as ".tsv"; a final ".gz" is ignored."""
     return Path(path.name.removesuffix(".gz")).suffix.lower()
 
 
-def check_file(path: Path, endings: Sequence[str], things: str) -> None:
-    """UsageError unless the file is there and has one of the endings. things: what stands in it."""
+def check_file(path: Path, endings: Sequence[str], content: str) -> None:
+    """Check that a file exists and has one of the suffixes `endings`; raise UsageError otherwise.
+
+    content: what such a file contains, as a plural noun for the error.
+    """
     known = f"{', '.join(endings)} (or the same with .gz)"
     if not path.is_file():
-        what = "a folder, not a file" if path.is_dir() else "no such file"
-        raise UsageError(what, str(path), f"a file that ends in {known}")
+        fault = "this is a folder, not a file" if path.is_dir() else "no such file"
+        raise UsageError(fault, str(path), f"give the path of a file that ends in {known}")
     if ending(path) not in endings:
-        raise UsageError(f"{ending(path) or 'no ending'}: {things} stand in {known}", str(path))
+        suffix = ending(path)
+        raise UsageError(
+            f"{content} are read from files that end in {known}, "
+            f"but this name {f'ends in {suffix}' if suffix else 'has no suffix'}",
+            str(path),
+            "convert or rename the file",
+        )
 
 
 def read_lines(path: Path, longest: int = LINE_LIMIT) -> Iterator[str]:
-    r"""Yield the lines of `path`, without "\n" and one "\r" before it, and without a byte-order
-    mark.
+    r"""Yield the lines of `path` one at a time.
 
-    Memory holds one line. A file that ends in "\n" has no further line after it. Raises UsageError
-    when there is no such file; DataError (with file and line) for bytes that are not UTF-8, a line
-    over `longest` bytes, a damaged gzip file, or one that expands more than 200-fold and beyond
-    256 MiB.
+    The final "\n", one "\r" before it and a byte-order mark are removed. Only one line is held in
+    memory. A final "\n" does not start another line. Raises UsageError if the file does not exist;
+    DataError (with file and line) for bytes that are not UTF-8, a line over `longest` bytes, a
+    damaged gzip file, or one that expands more than 200-fold and beyond 256 MiB.
     """
     if not path.is_file():
-        what = "a folder, not a file" if path.is_dir() else "no such file"
-        raise UsageError(what, where=str(path), hint="check the path")
-    where = partial(place, path)
+        fault = "this is a folder, not a file" if path.is_dir() else "no such file"
+        raise UsageError(fault, where=str(path), hint="check the path")
+    where = partial(location, path)
     number = 0
     try:
         with _opened(path) as stream:
@@ -71,20 +78,24 @@ def read_lines(path: Path, longest: int = LINE_LIMIT) -> Iterator[str]:
             hint="copy or download it again",
         ) from error
     except OSError as error:
-        raise DataError(f"cannot be read: {error.strerror or error}", where=str(path)) from error
+        fault = f"the file cannot be read: {error.strerror or error}"
+        raise DataError(fault, where=str(path)) from error
 
 
 def read_stream(
     readline: Callable[[int], bytes], name: str, longest: int = LINE_LIMIT
 ) -> Iterator[str]:
-    """Yield the lines of an open stream as `read_lines` yields those of a file, one at a time as
-    they arrive. readline: that of the binary stream. name: of the stream, in errors, which are
-    those of `read_lines`."""
+    """Yield the lines of an open stream, one at a time as they arrive.
+
+    readline: the method of the binary stream that reads at most a given number of bytes. name: the
+    name of the stream in errors. Lines and errors are as in `read_lines`.
+    """
     try:
         where = partial(_line_of, name)
         yield from _decoded(_raw_lines(readline, where, longest), where, "FILE")
     except OSError as error:
-        raise DataError(f"cannot be read: {error.strerror or error}", where=name) from error
+        fault = f"the stream cannot be read: {error.strerror or error}"
+        raise DataError(fault, where=name) from error
 
 
 def _line_of(name: str, number: int) -> str:
@@ -105,15 +116,15 @@ def _raw_lines(
         number += 1
         if len(raw) > longest:
             raise DataError(
-                f"the line is longer than {longest:,} bytes",
+                f"the line is longer than {longest:,} bytes, the most allowed",
                 where=where(number),
-                hint="split it into lines",
+                hint="split it into several lines",
             )
         yield raw
 
 
 def _bounded(raw_lines: Iterator[bytes], path: Path) -> Iterator[bytes]:
-    """The lines of a file that is not much larger unpacked than it is on disk."""
+    """Yield the lines, and stop with DataError if the file expands far beyond its size on disk."""
     size = os.stat(path).st_size
     allowed = max(EXPANSION_FREE_BYTES, EXPANSION_LIMIT * size)
     total = 0
@@ -121,9 +132,10 @@ def _bounded(raw_lines: Iterator[bytes], path: Path) -> Iterator[bytes]:
         total += len(raw)
         if total > allowed:
             raise DataError(
-                f"{size:,} bytes expand to more than {allowed:,}: a gzip bomb?",
-                where=place(path, number),
-                hint="if the file is right, unpack it yourself and give the unpacked file",
+                f"a compressed file of {size:,} bytes may expand to at most {allowed:,} bytes, "
+                "but this one expands further (a gzip bomb?)",
+                where=location(path, number),
+                hint="if the file is correct, decompress it and give the decompressed file",
             )
         yield raw
 
@@ -146,5 +158,5 @@ def _decoded(
             raise DataError(
                 f"byte 0x{raw[error.start]:02x} at position {error.start + 1} is not UTF-8",
                 where=where(number),
-                hint=f"convert it, perhaps: iconv -f WINDOWS-1252 -t UTF-8 {file_name}",
+                hint=f"convert it, for example: iconv -f WINDOWS-1252 -t UTF-8 {file_name}",
             ) from error

@@ -1,4 +1,4 @@
-"""Arrays out of .npz files of strangers: never objects, never more than the header says."""
+"""Reads arrays from untrusted .npz files: never Python objects, never more bytes than declared."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ Array = npt.NDArray[Any]
 
 
 class ArrayFile:
-    """An .npz file that is open for reading; a context manager. DataError for what is none."""
+    """An .npz file that is open for reading; a context manager. Raises DataError for another file
+    format."""
 
     def __init__(self, source: Path) -> None:
         self.source = source
@@ -25,9 +26,13 @@ class ArrayFile:
             self._archive = zipfile.ZipFile(source)
             names = self._archive.namelist()
         except (OSError, zipfile.BadZipFile, ValueError, RuntimeError) as error:
-            raise DataError(f"not an .npz file that can be read: {error}", str(source)) from error
+            raise DataError(
+                f"the file cannot be read as .npz: {error}",
+                str(source),
+                "save, copy or download it again",
+            ) from error
         self.names = [name.removesuffix(".npy") for name in names]
-        """The arrays that it says it has."""
+        """Names of the arrays that the file lists."""
 
     def __enter__(self) -> ArrayFile:
         return self
@@ -36,8 +41,11 @@ class ArrayFile:
         self._archive.close()
 
     def array(self, name: str) -> Array:
-        """One array, refused by its header before it is unpacked where it is too large; never
-        objects, which could run code. DataError."""
+        """Return one array.
+
+        Raises DataError for a missing or damaged array, for one with Python objects (loading them
+        could run code), and for one that is too large by its header, before it is decompressed.
+        """
         where = f"{self.source}:{name}"
         try:
             with self._archive.open(f"{name}.npy") as stream:
@@ -50,15 +58,29 @@ class ArrayFile:
                 shape, by_columns, dtype = read(stream)
                 size = math.prod(shape) * dtype.itemsize
                 if dtype.hasobject:
-                    raise DataError("holds Python objects, which can run code when opened", where)
+                    raise DataError(
+                        "the array has Python objects, which can run code when loaded",
+                        where,
+                        "save the array with a numeric or text dtype",
+                    )
                 if size > BYTES_LIMIT:
-                    raise DataError(f"{size:,} bytes, more than the {BYTES_LIMIT:,} allowed", where)
+                    raise DataError(
+                        f"the array has {size:,} bytes, but at most {BYTES_LIMIT:,} are allowed",
+                        where,
+                        "split it into several files",
+                    )
                 if self._archive.getinfo(f"{name}.npy").file_size - stream.tell() != size:
-                    raise DataError(f"is not of the {size:,} bytes that its header tells", where)
+                    raise DataError(
+                        f"the array does not have the {size:,} bytes that its header declares",
+                        where,
+                        "save the file again",
+                    )
                 data = stream.read(size)
         except DataError:
             raise
-        except Exception as error:  # zlib's, the archive's, numpy's: all say that it is damaged
-            raise DataError(f"cannot be read: {error}", where) from error
-        found: Array = np.frombuffer(data, dtype).reshape(shape, order="F" if by_columns else "C")
-        return found
+        except Exception as error:  # errors of zlib, zipfile or numpy: the file is damaged
+            raise DataError(
+                f"the array cannot be read: {error}", where, "save the file again"
+            ) from error
+        array: Array = np.frombuffer(data, dtype).reshape(shape, order="F" if by_columns else "C")
+        return array

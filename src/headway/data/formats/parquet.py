@@ -1,7 +1,8 @@
-"""Pictures with a class each in .parquet files, as Hugging Face's data sets are kept.
+"""Reads labelled images from .parquet files in the format of Hugging Face data sets.
 
-A column image or img: the bytes of a picture file, alone or as the part `bytes` of a record; a
-column label or labels: names, or numbers whose names stand in the file's notes.
+The column image or img has the bytes of an image file, or a record whose field `bytes` has them.
+The column label or labels has class names, or class numbers whose names are in the metadata of the
+file.
 """
 
 from __future__ import annotations
@@ -25,18 +26,21 @@ from headway.files import parse_json
 ENDING = ".parquet"
 BYTES_LIMIT = 8 * 2**30  # of a file's columns, unpacked
 IMAGES, LABELS = ("image", "img"), ("label", "labels")
-NOTES = b"huggingface"  # where the names of classes stand in the file
+NOTES = b"huggingface"  # metadata key whose value has the names of the classes
 
 
 def read_parquet(source: Path) -> LabelledImages:
-    """The pictures of a file; it is called train-..., validation-... or test-... where it is one of
-    these parts. UsageError without pyarrow; DataError names the file, and the row."""
+    """Return the images of a file.
+
+    The name of the file sets the split: train-..., validation-... or test-...; otherwise train.
+    Raises UsageError if pyarrow is not installed; DataError with the file and the row.
+    """
     try:
         import pyarrow
         from pyarrow import parquet
     except ImportError:
         raise UsageError(
-            "files of this kind are read by pyarrow, which is not installed",
+            "reading .parquet files needs the package pyarrow, which is not installed",
             str(source),
             "pip install 'headway[parquet]'",
         ) from None
@@ -46,52 +50,68 @@ def read_parquet(source: Path) -> LabelledImages:
         groups = (file.metadata.row_group(i) for i in range(file.metadata.num_row_groups))
         size, rows = sum(group.total_byte_size for group in groups), file.metadata.num_rows
         if size > BYTES_LIMIT or rows > MEMBERS_LIMIT:
-            raise DataError(f"{rows:,} rows of {size:,} bytes are too many", where)
+            raise DataError(
+                f"the file has {rows:,} rows of {size:,} bytes in all, but at most "
+                f"{MEMBERS_LIMIT:,} rows and {BYTES_LIMIT:,} bytes are allowed",
+                where,
+                "split it into several files",
+            )
         names = file.schema_arrow.names
         image, label = _column(names, IMAGES, where), _column(names, LABELS, where)
         table = file.read(columns=[image, label])
-        known = (file.schema_arrow.metadata or {}).get(NOTES)
+        metadata = (file.schema_arrow.metadata or {}).get(NOTES)
     except (pyarrow.ArrowException, OSError, ValueError, MemoryError) as error:
         if isinstance(error, DataError):
             raise
-        raise DataError(f"not a parquet file that can be read: {error}", where) from error
-    pictures, labels = table.column(image), table.column(label).to_pylist()
-    texts = _texts(labels, _names(known, label, where), where)
-    found = LabelledImages()
-    getattr(found, _split(source)).extend(
-        LabelledImage(text, f"{where}[{i}]", partial(_bytes, pictures, i, f"{where}[{i}]"))
+        raise DataError(
+            f"the file cannot be read as parquet: {error}", where, "copy or download it again"
+        ) from error
+    image_column, labels = table.column(image), table.column(label).to_pylist()
+    texts = _texts(labels, _names(metadata, label, where), where)
+    images = LabelledImages()
+    getattr(images, _split(source)).extend(
+        LabelledImage(text, f"{where}[{i}]", partial(_bytes, image_column, i, f"{where}[{i}]"))
         for i, text in enumerate(texts)
     )
-    return found
+    return images
 
 
 def _split(source: Path) -> str:
     return SPLITS.get(source.name.split("-")[0].split(".")[0], TRAIN)
 
 
-def _column(names: Sequence[str], wanted: Sequence[str], where: str) -> str:
-    found = [name for name in wanted if name in names]
-    if len(found) != 1:
+def _column(names: Sequence[str], accepted: Sequence[str], where: str) -> str:
+    matches = [name for name in accepted if name in names]
+    if len(matches) != 1:
         raise DataError(
-            f"one column must be called {' or '.join(wanted)}",
+            f"exactly one column must be named {' or '.join(accepted)}, but the columns are "
+            f"{', '.join(names[:20]) or 'none'}",
             where,
-            f"it has {', '.join(names[:20]) or 'none'}",
+            "rename the column",
         )
-    return found[0]
+    return matches[0]
 
 
-def _names(notes: bytes | None, label: str, where: str) -> list[str] | None:
-    """Of the classes, in order; None where the file says nothing of them."""
-    told: Any = None if notes is None else parse_json(notes, where)
+def _names(metadata: bytes | None, label: str, where: str) -> list[str] | None:
+    """Return the names of the classes in order, or None if the metadata does not have them."""
+    value: Any = None if metadata is None else parse_json(metadata, where)
     for key in ("info", "features", label, "names"):
-        told = told.get(key) if isinstance(told, dict) else None
-    if told is None:
+        value = value.get(key) if isinstance(value, dict) else None
+    if value is None:
         return None
-    if not isinstance(told, list) or not all(isinstance(name, str) for name in told):
-        raise DataError("the names of its classes are no texts", where)
-    if len(set(told)) < len(told):
-        raise DataError("two classes have one name", where)
-    return told
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise DataError(
+            "the class names in the metadata must be a list of texts, but are not",
+            where,
+            "write the file again",
+        )
+    if len(set(value)) < len(value):
+        raise DataError(
+            "the class names in the metadata must be distinct, but two are equal",
+            where,
+            "rename a class",
+        )
+    return value
 
 
 def _texts(labels: Sequence[Any], names: list[str] | None, where: str) -> list[str]:
@@ -100,16 +120,24 @@ def _texts(labels: Sequence[Any], names: list[str] | None, where: str) -> list[s
         if isinstance(label, str):
             texts.append(label)
         elif type(label) is not int:
-            raise DataError("a label is a name or a whole number", f"{where}[{i}]")
+            raise DataError(
+                f"a label must be a name or a whole number, but this one is {str(label)[:60]!r}",
+                f"{where}[{i}]",
+                "correct it, or delete the row",
+            )
         else:
             texts.append(class_name(label, names, f"{where}[{i}]"))
     return texts
 
 
-def _bytes(pictures: Any, index: int, where: str) -> bytes:
-    """The file of one picture."""
-    value = pictures[index].as_py()
+def _bytes(image_column: Any, index: int, where: str) -> bytes:
+    """Return the bytes of the image file in row `index`."""
+    value = image_column[index].as_py()
     data = value.get("bytes") if isinstance(value, dict) else value
     if not isinstance(data, bytes):
-        raise DataError("there is no picture", where, "the bytes of a picture file")
+        raise DataError(
+            "the row must have the bytes of an image file, but has none",
+            where,
+            "store the encoded image (.png, .jpg or .webp), or delete the row",
+        )
     return data

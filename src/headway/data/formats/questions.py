@@ -1,4 +1,5 @@
-"""Questions with a text that holds the answer: SQuAD's .json, and .jsonl, plain or .gz.
+"""Reads questions, each with a context that contains its answer (extractive question answering):
+SQuAD's .json, and .jsonl, plain or .gz.
 
 Rajpurkar et al. 2016.
 """
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headway.data.formats.lines import check_file, ending, place, read_lines
+from headway.data.formats.lines import check_file, ending, location, read_lines
 from headway.errors import DataError
 from headway.files import parse_json
 
@@ -21,7 +22,7 @@ _SHOWN = 60
 
 @dataclass(frozen=True)
 class Answer:
-    """A piece of a context. start: its first character there."""
+    """A span of a context. start: the index of its first character in the context."""
 
     text: str
     start: int
@@ -29,10 +30,11 @@ class Answer:
 
 @dataclass(frozen=True)
 class Question:
-    """context[a.start :] begins with a.text for each of the answers; several people gave them.
+    """A question, the context to answer it from, and the reference answers.
 
-    answers: none where the context does not hold it (SQuAD 2.0). where: the file and the question's
-    id, or its line.
+    answers: reference answers, possibly from several annotators; `context[a.start :]` begins with
+    `a.text`. Empty if the context does not contain an answer (SQuAD 2.0). where: the file, and the
+    question's id or its line.
     """
 
     id: str
@@ -43,13 +45,14 @@ class Question:
 
 
 def read_questions(paths: Sequence[Path]) -> Iterator[Question]:
-    """The questions of files in order.
+    """Yield the questions of files in order.
 
-    .json: as SQuAD 1.1 and 2.0 have it, data - paragraphs - qas. .jsonl: on each line an object
-    with question, context, answer and start (a number of characters), perhaps with id.
+    A .json file has the format of SQuAD 1.1 and 2.0: data, paragraphs, qas. Each line of a .jsonl
+    file is an object with question, context, answer and start (the character index of the answer),
+    and optionally id.
 
-    UsageError for a missing file or another ending; DataError with file and question for what is
-    not of that form, an empty text, and an answer that does not stand where it says.
+    Raises UsageError for a missing file or an unknown suffix; DataError with file and question for
+    another structure, an empty text, or an answer that is not in the context at its start.
     """
     for path in paths:
         check_questions(path)
@@ -57,57 +60,61 @@ def read_questions(paths: Sequence[Path]) -> Iterator[Question]:
 
 
 def check_questions(path: Path) -> None:
-    """UsageError unless the file is there and has one of the endings."""
+    """Raise UsageError unless the file exists and has one of the suffixes `ENDINGS`."""
     check_file(path, ENDINGS, "questions")
 
 
 def _squad(path: Path) -> Iterator[Question]:
     where = str(path)
-    facts = parse_json("\n".join(read_lines(path, LONGEST)).encode(), where)
-    for i, article in enumerate(_list(facts, "data", where)):
+    content = parse_json("\n".join(read_lines(path, LONGEST)).encode(), where)
+    for i, article in enumerate(_list(content, "data", where)):
         for j, paragraph in enumerate(_list(article, "paragraphs", f"{where}, article {i + 1}")):
             inside = f"{where}, article {i + 1}, paragraph {j + 1}"
             context = _text(paragraph, "context", inside)
             for k, row in enumerate(_list(paragraph, "qas", inside)):
-                name = _text(row, "id", f"{inside}, question {k + 1}")
-                yield _question(row, name, context, f"{where}, question {name}")
+                question_id = _text(row, "id", f"{inside}, question {k + 1}")
+                yield _question(row, question_id, context, f"{where}, question {question_id}")
 
 
-def _question(row: Any, name: str, context: str, where: str) -> Question:
-    asked = _text(row, "question", where)
+def _question(row: Any, question_id: str, context: str, where: str) -> Question:
+    text = _text(row, "question", where)
     if row.get("is_impossible") is True:
-        return Question(name, asked, context, (), where)
+        return Question(question_id, text, context, (), where)
     answers = [
-        Answer(_text(each, "text", where), _number(each, "answer_start", where))
-        for each in _list(row, "answers", where)
+        Answer(_text(answer, "text", where), _number(answer, "answer_start", where))
+        for answer in _list(row, "answers", where)
     ]
     if not answers:
-        raise DataError("the question has no answer", where)
-    return _checked(Question(name, asked, context, tuple(answers), where))
+        raise DataError(
+            "the question has no answer",
+            where,
+            'add one, or mark the question as unanswerable: "is_impossible": true',
+        )
+    return _checked(Question(question_id, text, context, tuple(answers), where))
 
 
 def _lines(path: Path) -> Iterator[Question]:
     for number, line in enumerate(read_lines(path, LONGEST), start=1):
         if not line.strip():
             continue
-        where = place(path, number)
+        where = location(path, number)
         row = parse_json(line.encode(), where)
         texts = [_text(row, key, where) for key in ("question", "context", "answer")]
-        name = _text(row, "id", where) if "id" in row else str(number)
+        question_id = _text(row, "id", where) if "id" in row else str(number)
         answer = Answer(texts[2], _number(row, "start", where))
-        yield _checked(Question(name, texts[0], texts[1], (answer,), where))
+        yield _checked(Question(question_id, texts[0], texts[1], (answer,), where))
 
 
 def _checked(question: Question) -> Question:
     for answer in question.answers:
         start = answer.start
-        found = question.context[start : start + len(answer.text)]
-        if found != answer.text:
+        passage = question.context[start : start + len(answer.text)]
+        if passage != answer.text:
             raise DataError(
-                f"question {question.id}: the answer {answer.text[:_SHOWN]!r} is not in its "
-                f"context at character {start}, where there is {found[:_SHOWN]!r}",
+                f"question {question.id}: the answer {answer.text[:_SHOWN]!r} must be in the "
+                f"context at character {start}, but {passage[:_SHOWN]!r} is there",
                 question.where,
-                "start counts characters from 0, each accent and emoji as one",
+                "correct the start: it counts Unicode characters from 0, not bytes",
             )
     return question
 
@@ -115,20 +122,28 @@ def _checked(question: Question) -> Question:
 def _list(row: Any, key: str, where: str) -> list[Any]:
     value = row.get(key) if isinstance(row, dict) else None
     if not isinstance(value, list):
-        raise DataError(f"{key!r} is no list", where, "SQuAD's form: data - paragraphs - qas")
+        raise DataError(
+            f"{key!r} is missing, or not a list",
+            where,
+            "use the format of SQuAD: data, paragraphs, qas",
+        )
     return value
 
 
 def _text(row: Any, key: str, where: str) -> str:
     value = row.get(key) if isinstance(row, dict) else None
     if not isinstance(value, str) or not value.strip():
-        what = "empty" if isinstance(value, str) else "no text"
-        raise DataError(f"{key!r} is {what}", where)
+        fault = "empty" if isinstance(value, str) else "missing, or not a text"
+        raise DataError(f"the value of {key!r} is {fault}", where, "enter a text")
     return value
 
 
 def _number(row: Any, key: str, where: str) -> int:
     value = row.get(key)
     if type(value) is not int or value < 0:
-        raise DataError(f"{key!r} is no number of characters", where)
+        raise DataError(
+            f"{key!r} must be a whole number of at least 0",
+            where,
+            "set it to the index of the answer's first character in the context",
+        )
     return value

@@ -1,4 +1,4 @@
-"""Pairs of texts that are alike, or of which a number says how much: tables and .jsonl."""
+"""Reads pairs of similar texts, with or without a similarity score, from tables and .jsonl."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from headway.data.formats.lines import place
+from headway.data.formats.lines import location
 from headway.data.formats.tables import number_of, read_rows, text_of
 
 
 @dataclass(frozen=True)
 class SimilarTexts:
-    """Two texts and how alike they are: None where the file does not say, and they are.
+    """A pair of texts and its similarity score; `where` is the file and line.
 
-    `where` is the file and line that they stand in.
+    score: None if the file has no scores; then the two texts count as similar.
     """
 
     first: str
@@ -26,16 +26,16 @@ class SimilarTexts:
 def read_similar(
     paths: Sequence[Path], first: str = "first", second: str = "second", score: str = "score"
 ) -> Iterator[SimilarTexts]:
-    """The pairs of .tsv, .csv and .jsonl files in order, blanks around texts removed.
+    """Yield the pairs of .tsv, .csv and .jsonl files in order, stripped of surrounding whitespace.
 
-    first, second, score: names of columns, or of keys in the objects of a .jsonl file; a file need
-    have no scores. UsageError for a missing file or column; DataError with file and line for an
-    empty text, for a score that is no number, and for what is no row.
+    first, second, score: names of columns, or of keys in the objects of a .jsonl file. Scores are
+    optional. Raises UsageError for a missing file or column; DataError with file and line for an
+    empty text, a score that is not a number, or a malformed row.
     """
     columns = {first: "--data.first", second: "--data.second"}
     for path in paths:
         for number, row in read_rows(path, columns):
-            where = place(path, number)
+            where = location(path, number)
             texts = text_of(row, first, where), text_of(row, second, where)
             yield SimilarTexts(*texts, _score(row, score, where), where)
 

@@ -1,6 +1,6 @@
-"""Which files a person means by DATA: one table, a common start, or a folder with splits.
+"""Finds the files of a parallel corpus: one table, a common path prefix, or a folder with splits.
 
-Nothing is guessed that could be guessed otherwise: where two readings fit, both are listed.
+An ambiguous request is an error that lists the candidates.
 """
 
 import re
@@ -19,21 +19,22 @@ _SPLIT_NAMES = (
 
 @dataclass(frozen=True)
 class Splits:
-    """The corpora of one task: train on `train`, choose on `valid`, report on `test`."""
+    """The corpora of a task: `train` for training, `valid` for model selection, `test` for the
+    report."""
 
     train: PairFiles
     valid: PairFiles | None = None
     test: PairFiles | None = None
 
     def items(self) -> list[tuple[str, PairFiles]]:
-        """(name, corpus) of those that are there."""
-        every = (("train", self.train), ("valid", self.valid), ("test", self.test))
-        return [(name, files) for name, files in every if files is not None]
+        """Return (split, corpus) for each split that exists."""
+        by_name = (("train", self.train), ("valid", self.valid), ("test", self.test))
+        return [(name, files) for name, files in by_name if files is not None]
 
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A table or a pair of files in the folder. `corpus` is what its name says before the split."""
+    """A table or a pair of files in the folder. corpus: the part of its name before the split."""
 
     split: str
     corpus: str
@@ -42,7 +43,7 @@ class _Candidate:
 
 @dataclass(frozen=True)
 class _Refusal:
-    """Files whose name speaks of a split, and why they cannot be it."""
+    """Files whose name contains a split but that cannot be read, with the error."""
 
     split: str
     corpus: str
@@ -53,12 +54,12 @@ def locate(data: Path, source: str | None, target: str | None) -> Splits:
     """Find the corpora that `data` names.
 
     1. A file: a table of pairs, used for training.
-    2. A common start: `data`.`source` and `data`.`target` exist; used for training.
-    3. A folder, or `folder/start`: files in it whose names, cut at dots, have a part train; valid,
-       val, validation or dev; test (also test_2016 and the like). Tables that lack the named
-       columns are passed over where another one has them, as they cannot be meant.
+    2. A path prefix: `data`.`source` and `data`.`target` exist; used for training.
+    3. A folder, or `folder/prefix`: files whose names, split at dots, contain train; valid, val,
+       validation or dev; or test (also test_2016 and similar). A table that lacks the named columns
+       is skipped if another table has them.
 
-    Raises UsageError when nothing or more than one thing fits, with the candidates.
+    Raises UsageError, with the candidates, if no file or more than one fits.
     """
     if data.is_file():
         return Splits(train=pair_files(data, source, target))
@@ -78,29 +79,30 @@ def _has_sides(data: Path, source: str, target: str) -> bool:
     )
 
 
-def _from_folder(folder: Path, start: str, source: str | None, target: str | None) -> Splits:
+def _from_folder(folder: Path, prefix: str, source: str | None, target: str | None) -> Splits:
     names = sorted(
         path.name
         for path in folder.iterdir()
-        if path.name.startswith(start) and not path.name.startswith(".") and path.is_file()
+        if path.name.startswith(prefix) and not path.name.startswith(".") and path.is_file()
     )
     if not names:
-        what = f"no file begins with {start!r}" if start else "the folder holds no files"
-        raise UsageError(what, where=str(folder), hint="check the path")
+        fault = f"no file name starts with {prefix!r}" if prefix else "the folder has no files"
+        raise UsageError(fault, where=str(folder), hint="check the path")
     candidates, refused = _candidates(folder, names, source, target)
     corpus = _only_corpus(folder, candidates)
-    found: dict[str, PairFiles] = {}
+    corpora: dict[str, PairFiles] = {}
     for candidate in candidates:
-        if candidate.split in found:
+        if candidate.split in corpora:
             raise _two_fit(folder, candidate.split, candidates)
-        found[candidate.split] = candidate.files
+        corpora[candidate.split] = candidate.files
     for refusal in refused:
-        # Another corpus may lack the columns; but a valid set that does must not vanish unnoticed.
-        if refusal.split not in found and refusal.corpus == corpus:
+        # A table of another corpus may lack the columns. If a split of this corpus lacks them, that
+        # is an error, so that a validation set is not dropped without notice.
+        if refusal.split not in corpora and refusal.corpus == corpus:
             raise refusal.error
-    if "train" not in found:
+    if "train" not in corpora:
         raise _nothing_to_train(folder, names, refused)
-    return Splits(train=found["train"], valid=found.get("valid"), test=found.get("test"))
+    return Splits(train=corpora["train"], valid=corpora.get("valid"), test=corpora.get("test"))
 
 
 def _only_corpus(folder: Path, candidates: list[_Candidate]) -> str | None:
@@ -108,9 +110,9 @@ def _only_corpus(folder: Path, candidates: list[_Candidate]) -> str | None:
     if len(corpora) > 1:
         shown = ", ".join(corpus or "(no name before the split)" for corpus in corpora)
         raise UsageError(
-            f"several corpora stand here: {shown}",
+            f"the folder must have one corpus, but has several: {shown}",
             where=str(folder),
-            hint=f"give one of them as DATA: {folder / corpora[-1]}",
+            hint=f"give one of them as DATA, for example {folder / corpora[-1]}",
         )
     return corpora[0] if corpora else None
 
@@ -120,7 +122,8 @@ def _two_fit(folder: Path, split: str, candidates: list[_Candidate]) -> UsageErr
     return UsageError(
         f"more than one {split} corpus fits: {shown}",
         where=str(folder),
-        hint="give the training file itself as DATA, and --valid FILE and --test FILE beside it",
+        hint="give the training file as DATA, and the other files with --valid FILE and "
+        "--test FILE",
     )
 
 
@@ -132,15 +135,15 @@ def _nothing_to_train(folder: Path, names: list[str], refused: list[_Refusal]) -
     return UsageError(
         f"no training pairs found among {shown}{reasons}",
         where=str(folder),
-        hint="name them train.tsv, or train.en and train.de with --source en --target de, "
-        "or give the file itself as DATA",
+        hint="rename the files to train.tsv, or to train.en and train.de with --source en "
+        "--target de, or give the training file as DATA",
     )
 
 
 def _candidates(
     folder: Path, names: list[str], source: str | None, target: str | None
 ) -> tuple[list[_Candidate], list[_Refusal]]:
-    """The corpora with a split in their names: those that can be read, and those that cannot."""
+    """Return the corpora with a split in their names: those that can be read, and the refused."""
     prefixes: dict[str, tuple[str, str]] = {}
     for name in names:
         stem, _, ending = name.removesuffix(".gz").rpartition(".")
@@ -151,18 +154,20 @@ def _candidates(
             prefixes[name] = (split, corpus)
         elif ending in (source, target):
             prefixes[stem] = (split, corpus)
-    found: list[_Candidate] = []
+    candidates: list[_Candidate] = []
     refused: list[_Refusal] = []
     for prefix, (split, corpus) in prefixes.items():
         try:
-            found.append(_Candidate(split, corpus, pair_files(folder / prefix, source, target)))
+            candidates.append(
+                _Candidate(split, corpus, pair_files(folder / prefix, source, target))
+            )
         except HeadwayError as error:
             refused.append(_Refusal(split, corpus, error))
-    return found, refused
+    return candidates, refused
 
 
 def _split_of(stem: str) -> tuple[str | None, str]:
-    """The split that a name speaks of, and what stands before it: `a.train.en-de` -> train, a."""
+    """Return the split that a name contains and the part before it: `a.train.en-de` -> train, a."""
     parts = stem.split(".")
     for number, part in enumerate(parts):
         for split, pattern in _SPLIT_NAMES:

@@ -1,4 +1,4 @@
-"""Rows by name: tables with a header (.tsv, .csv) and .jsonl, plain or .gz."""
+"""Reads rows by column name from tables with a header (.tsv, .csv) and .jsonl, plain or .gz."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from headway.data.formats.lines import check_file, ending, place, read_lines
+from headway.data.formats.lines import check_file, ending, location, read_lines
 from headway.errors import DataError, UsageError
 from headway.files import parse_json
 
 ENDINGS = (".tsv", ".tab", ".csv", ".jsonl")
-LARGEST = 1e18  # magnitude of a number to learn; its square still fits into 32 bits
-Row = tuple[int, dict[str, object]]  # line, and its values by name
+LARGEST = 1e18  # largest magnitude of a regression target; its square still fits into float32
+Row = tuple[int, dict[str, object]]  # line number, values by column name
 
 
 def check_table(path: Path) -> None:
-    """UsageError unless the file is there and has one of the endings."""
+    """Raise UsageError unless the file exists and has one of the suffixes `ENDINGS`."""
     check_file(path, ENDINGS, "rows of texts")
 
 
 def read_rows(path: Path, columns: Mapping[str, str]) -> Iterator[Row]:
-    """(line, values by name) of every row; empty lines are left out.
+    """Yield (line number, values by column name) for each row; empty lines are skipped.
 
-    Tabs end the cells of a .tsv file, and quotes are letters there; those of a .csv file may be
-    quoted, and then hold commas and ends of line. columns: names that the first line of a table
-    must hold, each with the flag that says it; in a .jsonl file the objects need not hold them.
+    The cells of a .tsv file are separated by tabs, and quotes have no special meaning. The cells of
+    a .csv file may be quoted and may then contain commas and line breaks. columns: maps each name
+    that the first line of a table must contain to the flag that sets it, for errors. The objects of
+    a .jsonl file need not contain them.
 
-    UsageError for a missing file, an ending that is none of these, or a column that is not there;
-    DataError with file and line for a row with more or fewer cells than the header, and for what
-    is no JSON.
+    Raises UsageError for a missing file, an unknown suffix, or a missing column; DataError with
+    file and line for a row with more or fewer cells than the header, and for invalid JSON.
     """
     check_table(path)
     if ending(path) == ".jsonl":
@@ -40,10 +40,11 @@ def read_rows(path: Path, columns: Mapping[str, str]) -> Iterator[Row]:
     for number, cells in _commas(path) if ending(path) == ".csv" else _tabs(path):
         if header is None:
             header = [cell.strip() for cell in cells]
-            _check_header(header, columns, place(path, number))
+            _check_header(header, columns, location(path, number))
         elif len(cells) != len(header):
-            what = f"the row has {len(cells)} cells, the first line {len(header)}"
-            raise DataError(what, place(path, number))
+            fault = f"the row has {len(cells)} cells, but the header has {len(header)}"
+            hint = "write one cell for each column of the first line, or delete the row"
+            raise DataError(fault, location(path, number), hint)
         else:
             yield number, dict(zip(header, cells, strict=True))
 
@@ -51,27 +52,29 @@ def read_rows(path: Path, columns: Mapping[str, str]) -> Iterator[Row]:
 def _check_header(header: list[str], columns: Mapping[str, str], where: str) -> None:
     for name, flag in columns.items():
         if header.count(name) != 1:
-            many = "no column" if name not in header else "more than one column"
+            count = "no column is" if name not in header else "more than one column is"
             raise UsageError(
-                f"{many} {name!r} in the first line, which holds {', '.join(header)[:200]}",
+                f"{count} named {name!r} in the first line: {', '.join(header)[:200]}",
                 where,
-                f"{flag} NAME says which it is",
+                f"name the column with {flag} NAME",
             )
 
 
 def text_of(row: Mapping[str, object], name: str, where: str) -> str:
-    """What stands there, blanks around it removed. DataError if it is empty or no text."""
+    """Return the text of a cell, stripped. Raises DataError if it is empty or not a text."""
     value = row.get(name)
     if not isinstance(value, str) or not value.strip():
-        what = "empty" if isinstance(value, str) else "no text"
-        raise DataError(f"{name!r} is {what}", where, "fill it in, or delete the row")
+        fault = "empty" if isinstance(value, str) else "missing, or not a text"
+        hint = "enter a text, or delete the row"
+        raise DataError(f"the value of {name!r} is {fault}", where, hint)
     return value.strip()
 
 
 def number_of(value: object, name: str, where: str) -> float:
-    """The number in a cell. DataError for what is none, not finite, or beyond -1e18 to 1e18.
+    """Return the number in a cell, from -1e18 to 1e18.
 
-    name: what the cell holds, in the error.
+    name: what the cell contains, for the error. Raises DataError for a value that is not a number,
+    not finite, or outside the range.
     """
     try:
         number = math.nan if isinstance(value, bool) else float(value)  # type: ignore[arg-type]
@@ -81,13 +84,13 @@ def number_of(value: object, name: str, where: str) -> float:
         number = math.inf
     if math.isnan(number):
         raise DataError(
-            f"{name} {str(value)[:60]!r} is no number", where, "fill it in, or delete the row"
+            f"{name} {str(value)[:60]!r} is not a number", where, "correct it, or delete the row"
         )
     if abs(number) > LARGEST:
         raise DataError(
             f"{name} {str(value)[:60]!r} is outside the range from {-LARGEST:g} to {LARGEST:g}",
             where,
-            "write it in another unit, or delete the row",
+            "use another unit, or delete the row",
         )
     return number
 
@@ -99,21 +102,27 @@ def _tabs(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def _commas(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """A row's number is that of its last line."""
+    """Yield (number of the row's last line, cells)."""
     reader = csv.reader((line + "\n" for line in read_lines(path)), strict=True)
     try:
         for cells in reader:
             if any(cell.strip() for cell in cells):
                 yield reader.line_num, cells
     except csv.Error as error:
-        raise DataError(f"not CSV: {error}", place(path, reader.line_num)) from error
+        fault = f"this is not valid CSV: {error}"
+        hint = "write a quote inside a quoted cell as two quotes"
+        raise DataError(fault, location(path, reader.line_num), hint) from error
 
 
 def _objects(path: Path) -> Iterator[Row]:
     for number, line in enumerate(read_lines(path), start=1):
         if not line.strip():
             continue
-        row = parse_json(line.encode(), place(path, number))
+        row = parse_json(line.encode(), location(path, number))
         if not isinstance(row, dict):
-            raise DataError("not a JSON object", place(path, number))
+            raise DataError(
+                "the line must be a JSON object, but it is another JSON value",
+                location(path, number),
+                'write each row as {"name": value, ...} on one line',
+            )
         yield number, row

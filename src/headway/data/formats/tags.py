@@ -1,4 +1,4 @@
-"""Sentences with a tag at each word: CoNLL columns, CoNLL-U and .jsonl, plain or .gz."""
+"""Reads sentences with one tag per word: CoNLL columns, CoNLL-U and .jsonl, plain or .gz."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from headway.data.formats.lines import check_file, ending, place, read_lines
+from headway.data.formats.lines import check_file, ending, location, read_lines
 from headway.errors import DataError, UsageError
 from headway.files import parse_json
 
@@ -16,12 +16,15 @@ CONLL_U = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "de
 """The columns of a .conllu file (universaldependencies.org/format.html)."""
 
 _FORM, _UPOS = CONLL_U.index("form"), CONLL_U.index("upos")
-_DOCUMENT = "-DOCSTART-"  # a line of CoNLL-2003 that is no word
+_DOCUMENT = "-DOCSTART-"  # starts a document in CoNLL-2003; not a word
 
 
 @dataclass(frozen=True)
 class TaggedSentence:
-    """As many tags as words, one at least. where: the file, and the line of the first word."""
+    """The words of a sentence (at least one) and one tag per word.
+
+    where: the file, and the line of the first word.
+    """
 
     words: tuple[str, ...]
     tags: tuple[str, ...]
@@ -29,34 +32,37 @@ class TaggedSentence:
 
 
 def read_tagged(paths: Sequence[Path], column: str | None = None) -> Iterator[TaggedSentence]:
-    """The sentences of files in order.
+    """Yield the sentences of files in order.
 
-    A file of columns has a word a line and a blank line between sentences; tabs part the columns,
-    or else blanks. The word is the first column and the tag the last. In a .conllu file they are
-    form and upos, # begins a comment, and words that are parts or that are left out in speech (1-2,
-    8.1) are passed over. column: another one for the tag, its number from 1 or, of CoNLL-U, its
-    name. A line of .jsonl is {"words": [...], "tags": [...]}; column names another key there.
+    A column file has one word per line and a blank line between sentences. Columns are separated by
+    tabs or, in a line without tabs, by spaces. The word is in the first column and the tag in the
+    last. In a .conllu file they are the columns form and upos, # starts a comment, and multiword
+    tokens (1-2) and empty nodes (8.1) are skipped. A line of a .jsonl file is
+    {"words": [...], "tags": [...]}.
 
-    UsageError for a missing file, an ending that is none of these, or an unknown column; DataError
-    with file and line for a line with more or fewer columns than the first, an empty word or tag,
-    words and tags that are not equally many, and a sentence without words.
+    column: the column of the tags, if it is another one: a number from 1; in CoNLL-U also a name;
+    in .jsonl a key.
+
+    Raises UsageError for a missing file, an unknown suffix, or an unknown column; DataError with
+    file and line for a line with more or fewer columns than the first, an empty word or tag,
+    different numbers of words and tags, or a sentence without words.
     """
     for path in paths:
         check_tagged(path)
         if ending(path) == ".jsonl":
             yield from _objects(path, column or "tags")
         else:
-            yield from _columns(path, column)
+            yield from _read_columns(path, column)
 
 
 def check_tagged(path: Path) -> None:
-    """UsageError unless the file is there and has one of the endings."""
+    """Raise UsageError unless the file exists and has one of the suffixes `ENDINGS`."""
     check_file(path, ENDINGS, "tagged words")
 
 
-def _columns(path: Path, column: str | None) -> Iterator[TaggedSentence]:
+def _read_columns(path: Path, column: str | None) -> Iterator[TaggedSentence]:
     universal = ending(path) == ".conllu"
-    chosen = _place(path, column, universal)
+    chosen = _column_index(path, column, universal)
     words: list[str] = []
     tags: list[str] = []
     start = width = 0
@@ -65,73 +71,93 @@ def _columns(path: Path, column: str | None) -> Iterator[TaggedSentence]:
             continue
         if not line.strip():
             if words:
-                yield TaggedSentence(tuple(words), tuple(tags), place(path, start))
+                yield TaggedSentence(tuple(words), tuple(tags), location(path, start))
             words, tags = [], []
             continue
         cells = line.split("\t") if "\t" in line else line.split()
         if cells[0] == _DOCUMENT or (universal and not cells[0].isdigit()):
             continue
         width = width or len(cells)
-        _check_cells(cells, width, chosen, place(path, number))
+        _check_cells(cells, width, chosen, location(path, number))
         start = start if words else number
         words.append(cells[_FORM if universal else 0].strip())
         tags.append(cells[chosen].strip())
         if not words[-1] or not tags[-1]:
-            what = "tag" if words[-1] else "word"
-            raise DataError(f"the {what} is empty", place(path, number), "fill it in")
+            missing = "tag" if words[-1] else "word"
+            hint = "write a word and a tag on each line, or delete the line"
+            raise DataError(f"the {missing} is empty", location(path, number), hint)
     if words:
-        yield TaggedSentence(tuple(words), tuple(tags), place(path, start))
+        yield TaggedSentence(tuple(words), tuple(tags), location(path, start))
 
 
 def _check_cells(cells: list[str], width: int, chosen: int, where: str) -> None:
     if len(cells) != width:
         raise DataError(
-            f"the line has {len(cells)} columns, the first one of the file {width}",
+            f"the line has {len(cells)} columns, but the first line of the file has {width}",
             where,
-            "a word, and its tag in the last column; a blank line between sentences",
+            "write a word per line, with its tag in the last column, and a blank line between "
+            "sentences",
         )
     if width < 2:
-        raise DataError("one column only: there is no tag beside the word", where)
+        raise DataError(
+            "the line must have at least 2 columns, a word and its tag, but it has 1",
+            where,
+            "add a column with the tag, separated by a tab",
+        )
     if chosen >= width:
         raise UsageError(
-            f"there is no column {chosen + 1}: the line has {width}",
+            f"there is no column {chosen + 1}: the line has {width} columns",
             where,
-            "--data.column NUMBER, counted from 1",
+            f"set --data.column to a number from 1 to {width}",
         )
 
 
-def _place(path: Path, column: str | None, universal: bool) -> int:
-    """Which column holds the tag, from 0; -1: the last."""
+def _column_index(path: Path, column: str | None, universal: bool) -> int:
+    """Return the index of the column that contains the tag, from 0, or -1 for the last."""
     if column is None:
         return _UPOS if universal else -1
     if column.isdecimal() and int(column) >= 1:
         return int(column) - 1
     if universal and column.lower() in CONLL_U:
         return CONLL_U.index(column.lower())
-    known = ", ".join(CONLL_U) if universal else "a number from 1"
-    raise UsageError(f"--data.column {column}: there is none; known: {known}", str(path))
+    known = f"one of {', '.join(CONLL_U)}, or a number" if universal else "a number"
+    raise UsageError(
+        f"--data.column {column}: there is no such column",
+        str(path),
+        f"set --data.column to {known} from 1",
+    )
 
 
 def _objects(path: Path, column: str) -> Iterator[TaggedSentence]:
     for number, line in enumerate(read_lines(path), start=1):
         if not line.strip():
             continue
-        where = place(path, number)
+        where = location(path, number)
         row = parse_json(line.encode(), where)
         if not isinstance(row, dict):
-            raise DataError("not a JSON object", where)
+            raise DataError(
+                "the line must be a JSON object, but it is another JSON value",
+                where,
+                f'write each sentence as {{"words": [...], "{column}": [...]}} on one line',
+            )
         words, tags = (_texts(row.get(key), key, where) for key in ("words", column))
         if len(words) != len(tags):
-            raise DataError(f"there are {len(words)} words and {len(tags)} {column}", where)
+            raise DataError(
+                f"the sentence has {len(words)} words, but {len(tags)} {column}",
+                where,
+                "write one tag for each word",
+            )
         if not words:
             raise DataError("the sentence has no words", where, "delete the line")
         yield TaggedSentence(words, tags, where)
 
 
 def _texts(value: object, key: str, where: str) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-        raise DataError(f"{key!r} is no list of texts", where)
-    found = tuple(each.strip() for each in value)
-    if not all(found):
-        raise DataError(f"an entry of {key!r} is empty", where)
-    return found
+    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+        raise DataError(
+            f"{key!r} is missing, or not a list of texts", where, "write a list of strings"
+        )
+    texts = tuple(text.strip() for text in value)
+    if not all(texts):
+        raise DataError(f"an entry of {key!r} is empty", where, "write one text for each word")
+    return texts

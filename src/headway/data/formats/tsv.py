@@ -1,6 +1,6 @@
-"""One corpus of sentence pairs: a table with tabs, or two files that go line by line together.
+"""Reads a corpus of sentence pairs from a tab-separated table, or from two line-aligned files.
 
-Tables are plain: a tab ends a cell, a newline ends a row, and quotes are letters like any other.
+A tab ends a cell of a table and a newline ends a row; quotes have no special meaning.
 """
 
 import itertools
@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from headway.data.formats.lines import place, read_lines
+from headway.data.formats.lines import location, read_lines
 from headway.errors import DataError, UsageError
 
-# Without names to look for, a first line counts as a header only if every cell is one of these.
+# If columns are given by number, a first line is a header only if each cell is one of these words.
 _CODES = (
     "af am ar az be bg bn bs ca cs cy da de el en eo es et eu fa fi fo fr ga gd gl gu he hi "
     "hr ht hu hy id ig is it ja jv ka kk km kn ko ku ky la lb lo lt lv mg mi mk ml mn mr ms "
@@ -25,7 +25,7 @@ _REGION = re.compile(r"[-_][A-Za-z]{2,4}$")
 
 @dataclass(frozen=True)
 class Pair:
-    """One sentence and its translation, blanks around them removed; `line` counts from 1."""
+    """A sentence and its translation, stripped of surrounding whitespace; `line` counts from 1."""
 
     source: str
     target: str
@@ -34,11 +34,11 @@ class Pair:
 
 @dataclass(frozen=True, kw_only=True)
 class PairFiles:
-    """Where the pairs of one corpus stand. Made by `pair_files`, read by `read_pairs`.
+    """The files of one corpus of sentence pairs. Made by `pair_files`, read by `read_pairs`.
 
-    `paths` is one table, with `columns` = places of source and target from 0 and `header` its first
-    row or None; or it is a source file and a target file, with `columns` and `header` None.
-    `source` and `target` are the names of the two sides for the screen.
+    `paths` is one table, with `columns` = the indices of source and target from 0 and `header` its
+    first row or None; or it is a source file and a target file, with `columns` and `header` None.
+    `source` and `target` are the names of the two sides for messages.
     """
 
     paths: tuple[Path, ...]
@@ -48,7 +48,7 @@ class PairFiles:
     header: tuple[str, ...] | None = None
 
     def describe(self) -> str:
-        """A few words for the screen: `train.tsv (en -> de)` or `train.en + train.de`."""
+        """Return a short description: `train.tsv (en -> de, header)` or `train.en + train.de`."""
         if self.columns is None:
             return " + ".join(path.name for path in self.paths)
         header = "header" if self.header else "no header"
@@ -56,10 +56,10 @@ class PairFiles:
 
 
 def read_pairs(corpus: PairFiles) -> Iterator[Pair]:
-    """Stream the pairs of `corpus` in order; empty sides are yielded as they stand.
+    """Stream the pairs of `corpus` in order, including pairs with an empty side.
 
-    Raises what `read_lines` raises; DataError for a row with too few columns and for two files of
-    unequal length (after the last whole pair).
+    Raises what `read_lines` raises; DataError for a row with too few columns, and, after the last
+    complete pair, for two files of different length.
     """
     return _read_two(corpus) if corpus.columns is None else _read_table(corpus, corpus.columns)
 
@@ -79,20 +79,20 @@ def _read_table(corpus: PairFiles, columns: tuple[int, int]) -> Iterator[Pair]:
         yield Pair(cells[source].strip(), cells[target].strip(), number)
 
 
-def _too_short(corpus: PairFiles, number: int, found: int, needed: int) -> DataError:
+def _too_short(corpus: PairFiles, number: int, columns: int, needed: int) -> DataError:
     names = f" (the header names {', '.join(corpus.header)})" if corpus.header else ""
     return DataError(
-        f"the row has {found} column{'s' if found > 1 else ''}, {needed} are needed{names}",
-        where=place(corpus.paths[0], number),
-        hint="put one tab between the cells of this row, or delete the row",
+        f"the row must have at least {needed} columns{names}, but has {columns}",
+        where=location(corpus.paths[0], number),
+        hint="separate the cells of this row by one tab each, or delete the row",
     )
 
 
 def _read_two(corpus: PairFiles) -> Iterator[Pair]:
     first, second = corpus.paths
     counts = [0, 0]
-    both = itertools.zip_longest(read_lines(first), read_lines(second))
-    for number, (source, target) in enumerate(both, start=1):
+    line_pairs = itertools.zip_longest(read_lines(first), read_lines(second))
+    for number, (source, target) in enumerate(line_pairs, start=1):
         counts[0] += source is not None
         counts[1] += target is not None
         if source is not None and target is not None:
@@ -101,64 +101,72 @@ def _read_two(corpus: PairFiles) -> Iterator[Pair]:
         longer = first if counts[0] > counts[1] else second
         raise DataError(
             f"{first.name} has {counts[0]:,} lines, {second.name} has {counts[1]:,}: "
-            f"line {min(counts) + 1:,} is the first without a partner",
-            where=place(longer, min(counts) + 1),
-            hint="the two files must go line by line together; an empty line may stand for a gap",
+            f"line {min(counts) + 1:,} is the first without a counterpart",
+            where=location(longer, min(counts) + 1),
+            hint="align the two files line by line; leave an empty line where a sentence is "
+            "missing",
         )
 
 
 def pair_files(path: Path, source: str | None, target: str | None) -> PairFiles:
-    """The corpus that `path` names: a table, or the common start of two files.
+    """Return the corpus that `path` names: a table, or the common prefix of two files.
 
-    A table may have any name as long as its first line holds a tab. Otherwise `path`.`source` and
+    A table may have any name if its first line contains a tab. Otherwise `path`.`source` and
     `path`.`target` must exist, each plain or .gz. `source` and `target` are column names or numbers
-    from 1; None and None means the first two of two columns. Raises UsageError when nothing fits,
-    DataError for an unreadable or empty table.
+    from 1; if both are None, the table must have two columns, source and target. Raises UsageError
+    if no file fits, DataError for an unreadable or empty table.
     """
     if (source is None) != (target is None):
-        raise UsageError("only one of source and target is named", hint="give both, or neither")
+        raise UsageError("only one of source and target is set", hint="set both, or neither")
     if source is not None and source == target:
-        raise UsageError(f"source and target are both {source!r}", hint="name two sides")
+        raise UsageError(
+            f"source and target must differ, but both are {source!r}",
+            hint="name two different columns or languages",
+        )
     if path.is_file():
         return _table(path, source, target)
     if source is None or target is None:
         raise UsageError(
             "no such file",
             where=str(path),
-            hint=f"for files like {path.name}.en and {path.name}.de give --source en --target de",
+            hint=f"check the path; for files like {path.name}.en and {path.name}.de add "
+            "--source en --target de",
         )
     sides = [side_file(path, name) for name in (source, target)]
-    found = tuple(side for side in sides if side is not None)
-    if len(found) < 2:
+    paths = tuple(side for side in sides if side is not None)
+    if len(paths) < 2:
         missing = [n for n, side in zip((source, target), sides, strict=True) if side is None]
         names = " and ".join(f"{path.name}.{name}" for name in missing)
         raise UsageError(
-            f"there is neither a file {path.name} nor {names}",
+            f"there is no table {path.name}, and no {names}",
             where=str(path.parent),
-            hint=f"two files must stand there: {path.name}.{source} and {path.name}.{target}",
+            hint=f"give a table, or two files {path.name}.{source} and {path.name}.{target}",
         )
-    return PairFiles(paths=found, source=source, target=target)
+    return PairFiles(paths=paths, source=source, target=target)
 
 
 def side_file(prefix: Path, name: str) -> Path | None:
-    """The file `prefix`.`name` or `prefix`.`name`.gz; UsageError when both exist."""
-    both = [prefix.with_name(f"{prefix.name}.{name}{end}") for end in ("", ".gz")]
-    there = [path for path in both if path.is_file()]
-    if len(there) == 2:
+    """Return the path `prefix`.`name` or `prefix`.`name`.gz, or None if neither file exists.
+
+    Raises UsageError if both exist.
+    """
+    candidates = [prefix.with_name(f"{prefix.name}.{name}{end}") for end in ("", ".gz")]
+    existing = [path for path in candidates if path.is_file()]
+    if len(existing) == 2:
         raise UsageError(
-            f"both {there[0].name} and {there[1].name} stand here",
+            f"only one of {existing[0].name} and {existing[1].name} may exist, but both do",
             where=str(prefix.parent),
-            hint="remove one of them",
+            hint="delete or rename one of them",
         )
-    return there[0] if there else None
+    return existing[0] if existing else None
 
 
 def read_texts(paths: Sequence[Path], column: str | None = None) -> Iterator[str]:
     """Stream every line of text files, or one column of tables (.tsv, .tab), plain or .gz.
 
-    `column` is a name in the first line or a number from 1; a table of one column needs none.
-    Raises what `read_lines` raises; UsageError when the column is not there, DataError for a row
-    without it.
+    `column` is a name in the first line or a number from 1; it may be None for a table of one
+    column. Raises what `read_lines` raises; UsageError if the column does not exist, DataError for
+    a row without it.
     """
     for path in paths:
         if path.name.removesuffix(".gz").endswith((".tsv", ".tab")):
@@ -167,28 +175,30 @@ def read_texts(paths: Sequence[Path], column: str | None = None) -> Iterator[str
             yield from read_lines(path)
 
 
-def _read_column(path: Path, asked: str | None) -> Iterator[str]:
+def _read_column(path: Path, column: str | None) -> Iterator[str]:
     first = next(read_lines(path), None)
     if first is None:
         return
     cells = [cell.strip() for cell in first.split("\t")]
-    if asked is None and len(cells) > 1:
+    if column is None and len(cells) > 1:
         raise UsageError(
             f"the table has {len(cells)} columns: {_listed(cells)}",
             where=str(path),
-            hint="say which holds the text: --data.column NAME, or its number from 1",
+            hint="choose the column of the text with --data.column, by name or number from 1",
         )
-    chosen = _column(path, cells, asked or "1")
-    has_header = (asked is not None and not _is_number(asked)) or _looks_like_header(cells)
+    index = _column(path, cells, column or "1")
+    has_header = (column is not None and not _is_number(column)) or _looks_like_header(cells)
     for number, line in enumerate(read_lines(path), start=1):
         row = line.split("\t")
         if number == 1 and has_header:
             continue
-        if len(row) <= chosen and line.strip():
+        if len(row) <= index and line.strip():
             raise DataError(
-                f"the row has {len(row)} columns, {chosen + 1} are needed", place(path, number)
+                f"the row must have at least {index + 1} columns, but has {len(row)}",
+                location(path, number),
+                "separate the cells of this row by one tab each, or delete the row",
             )
-        yield row[chosen].strip() if len(row) > chosen else ""
+        yield row[index].strip() if len(row) > index else ""
 
 
 def _table(path: Path, source: str | None, target: str | None) -> PairFiles:
@@ -197,9 +207,9 @@ def _table(path: Path, source: str | None, target: str | None) -> PairFiles:
         raise DataError("the file is empty", where=str(path))
     if "\t" not in first:
         raise UsageError(
-            "the first line holds no tab, so this is no table of pairs",
-            where=place(path, 1),
-            hint="for two files like train.en and train.de give their common start, train",
+            "a table of sentence pairs must have a tab in its first line, but this file has none",
+            where=location(path, 1),
+            hint="for two files like train.en and train.de, give their common prefix, train",
         )
     cells = [cell.strip() for cell in first.split("\t")]
     if source is None or target is None:
@@ -207,38 +217,46 @@ def _table(path: Path, source: str | None, target: str | None) -> PairFiles:
             raise UsageError(
                 f"the table has {len(cells)} columns: {_listed(cells)}",
                 where=str(path),
-                hint="say which: --source NAME --target NAME, by name or by number from 1",
+                hint="choose two with --source and --target, by name or number from 1",
             )
         source, target = "1", "2"
     columns = (_column(path, cells, source), _column(path, cells, target))
     if columns[0] == columns[1]:
-        raise UsageError(f"{source!r} and {target!r} are the same column", where=str(path))
-    named = not (_is_number(source) and _is_number(target))
-    header = tuple(cells) if named or _looks_like_header(cells) else None
-    names = [cells[place_] if header else f"column {place_ + 1}" for place_ in columns]
+        raise UsageError(
+            f"source and target must be two columns, but {source!r} and {target!r} are the same",
+            where=str(path),
+            hint="name two different columns",
+        )
+    is_named = not (_is_number(source) and _is_number(target))
+    header = tuple(cells) if is_named or _looks_like_header(cells) else None
+    names = [cells[index] if header else f"column {index + 1}" for index in columns]
     return PairFiles(
         paths=(path,), source=names[0], target=names[1], columns=columns, header=header
     )
 
 
-def _column(path: Path, cells: list[str], asked: str) -> int:
-    if _is_number(asked):
-        if not 1 <= int(asked) <= len(cells):
+def _column(path: Path, cells: list[str], column: str) -> int:
+    if _is_number(column):
+        if not 1 <= int(column) <= len(cells):
             raise UsageError(
-                f"there is no column {asked}: the columns are {_listed(cells)}",
+                f"there is no column {column}: the columns are {_listed(cells)}",
                 where=str(path),
-                hint=f"columns count from 1 to {len(cells)}",
+                hint=f"give a number from 1 to {len(cells)}",
             )
-        return int(asked) - 1
-    if cells.count(asked) > 1:
-        raise UsageError(f"{cells.count(asked)} columns have the name {asked!r}", where=str(path))
-    if asked not in cells:
+        return int(column) - 1
+    if cells.count(column) > 1:
         raise UsageError(
-            f"there is no column {asked!r} in the first line, which holds {_listed(cells)}",
-            where=place(path, 1),
-            hint="give names from there, or numbers: --source 1 --target 2",
+            f"{cells.count(column)} columns have the name {column!r}",
+            where=str(path),
+            hint="give the number of the column, from 1",
         )
-    return cells.index(asked)
+    if column not in cells:
+        raise UsageError(
+            f"there is no column {column!r} in the first line, which has {_listed(cells)}",
+            where=location(path, 1),
+            hint="give one of these names, or numbers, such as --source 1 --target 2",
+        )
+    return cells.index(column)
 
 
 def _is_number(name: str) -> bool:

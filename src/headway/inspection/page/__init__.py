@@ -1,4 +1,4 @@
-"""The page that shows a document: one file, a server's answer, or a cell of a notebook."""
+"""The inspection page: one HTML file, a page of a server, or a cell of a notebook."""
 
 from headway.inspection.page.encoding import Encoded, encode, header_json
 from headway.inspection.page.notebook import Widget

@@ -1,8 +1,8 @@
-"""The page's modules as one script.
+"""Bundling of the JavaScript modules of the page into one script.
 
-A page opened from a file may not import its modules, so they are put into one script: each becomes
-a function that is called once and gives what it exports, in the order in which they need another.
-Only two forms are understood, and the modules keep to them:
+A page that was opened from a file cannot import modules. Each module therefore becomes a function
+that is called once and returns its exports, in the order of their dependencies. Only these forms of
+import and export are supported:
 
     import {a, b} from "./name.js";
     export function a / export async function a / export class a / export const a
@@ -20,19 +20,27 @@ _STRAY = re.compile(r"^(?:import|export)\b.*", re.MULTILINE)
 
 
 def bundle(modules: Mapping[str, str]) -> str:
-    """One classic script of modules by name (without ".js"). ValueError for what is not understood:
-    another form of import or export, a module that is missing or exports too little, a circle."""
-    found = {name: _IMPORT.findall(text) for name, text in modules.items()}
+    """Return one classic script of all modules, given by name (without ".js").
+
+    Raises ValueError for another form of import or export, for a missing module or export, and for
+    circular imports.
+    """
+    imports_of = {name: _IMPORT.findall(text) for name, text in modules.items()}
     exports = {name: _EXPORT.findall(text) for name, text in modules.items()}
-    for name, imports in found.items():
-        for wanted, other in imports:
-            if lost := _names(wanted) - set(exports.get(other, ())):
-                raise ValueError(f"{name}.js: {other}.js does not export {', '.join(sorted(lost))}")
-    needs = {name: [other for _, other in imports] for name, imports in found.items()}
+    for name, imports in imports_of.items():
+        for imported, module in imports:
+            if missing := _names(imported) - set(exports.get(module, ())):
+                raise ValueError(
+                    f"{name}.js imports {', '.join(sorted(missing))}, "
+                    f"but {module}.js does not export it"
+                )
+    needs = {name: [module for _, module in imports] for name, imports in imports_of.items()}
     try:
         order = list(TopologicalSorter(needs).static_order())
     except CycleError as error:
-        raise ValueError(f"modules import each other: {' > '.join(error.args[1])}") from error
+        raise ValueError(
+            f"modules import each other in a circle: {' > '.join(error.args[1])}"
+        ) from error
     parts = [_wrapped(name, modules[name], exports[name]) for name in order]
     return '"use strict";\n' + "".join(parts)
 
@@ -43,7 +51,7 @@ def _wrapped(name: str, text: str, exports: list[str]) -> str:
     )
     text = _EXPORT.sub("", text)
     if stray := _STRAY.search(text):
-        raise ValueError(f"{name}.js: not understood: {stray[0]}")
+        raise ValueError(f"{name}.js: this form of import or export is not supported: {stray[0]}")
     return f"const {_slot(name)} = (() => {{\n{text}return {{{', '.join(exports)}}};\n}})();\n"
 
 

@@ -1,8 +1,8 @@
-"""A weight as one byte, and back.
+"""Coding of weights as one byte each.
 
-A weight a between 0 and 1 is kept as round(255 sqrt(a)): small weights, which most are, get most of
-the steps. The largest error is 0.004, and a row that sums to 1 still does within a few thousandths;
-even steps would lose most of a row of small weights.
+A weight a between 0 and 1 has the code round(255 sqrt(a)), so that small weights, which are most,
+have most of the codes. The largest error is 0.004, and the sum of a row changes by a few
+thousandths; linear codes would lose most of a row of small weights.
 """
 
 from __future__ import annotations
@@ -18,33 +18,39 @@ from headway.shapes import Float, Tensor
 Codes = npt.NDArray[np.uint8]
 Coding = dict[str, Any]
 TOP = 255
-MIDDLE = 128  # the code of 0 where weights have a sign
-SLACK = 1e-3  # what rounding may add to a share of 1
+MIDDLE = 128  # code of 0 if weights have a sign
+SLACK = 1e-3  # rounding error that is allowed in weights from 0 to 1
 
 
 def coding_of(layers: list[Float[Tensor, "H T S"]], normalised: bool, where: str) -> Coding:
-    """{"kind": "sqrt", "scale": 1} for shares, else {"kind": "signed", "scale": greatest |a|}.
+    """Return {"kind": "sqrt", "scale": 1} for normalised weights, otherwise
+    {"kind": "signed", "scale": maximum of |a|}.
 
-    DataError where a weight is no finite number, or where a share is below 0 or above 1.
+    Raises DataError for a weight that is not finite, and for a normalised one below 0 or above 1.
     """
     greatest = 0.0
     for name, weights in zip(range(1, len(layers) + 1), layers, strict=True):
         if not weights.isfinite().all():
-            raise DataError(f"layer {name} of {where!r} holds weights that are no finite numbers")
+            raise DataError(
+                f"layer {name} of {where!r} has weights that are not finite (NaN or infinite)"
+            )
         if weights.numel():
             greatest = max(greatest, float(weights.abs().max()))
             if normalised and (float(weights.min()) < -SLACK or greatest > 1 + SLACK):
-                raise DataError(f"layer {name} of {where!r} holds shares below 0 or above 1")
+                raise DataError(
+                    f"layer {name} of {where!r} has attention weights below 0 or above 1"
+                )
     if normalised:
         return {"kind": "sqrt", "scale": 1.0}
     return {"kind": "signed", "scale": greatest or 1.0}
 
 
 def to_codes(weights: Float[Tensor, "*n"], coding: Coding, levels: int = TOP) -> Codes:
-    """sqrt: round(255 sqrt(a / scale)); signed: 128 + round(127 sign(a) sqrt(|a| / scale)).
+    """Return the codes: round(255 sqrt(a / scale)) for kind sqrt,
+    128 + round(127 sign(a) sqrt(|a| / scale)) for kind signed.
 
-    levels: how many steps above 0 are told apart; fewer make a smaller file, and the codes stay
-    between 0 and 255, so that whoever decodes need not know.
+    levels: the number of different codes above 0. Fewer levels give a smaller file; codes are still
+    between 0 and 255, so that decoding does not depend on it.
     """
     values = weights.detach().float().cpu().numpy() / coding["scale"]
     roots = np.sqrt(np.minimum(np.abs(values), 1))
@@ -57,7 +63,7 @@ def to_codes(weights: Float[Tensor, "*n"], coding: Coding, levels: int = TOP) ->
 
 
 def to_weights(codes: Codes, coding: Coding) -> npt.NDArray[np.float32]:
-    """What the page makes of the codes again: scale (c / 255)^2, or its signed sister."""
+    """Return the weights as the page decodes them: scale (c / 255)^2, or with a sign."""
     if coding["kind"] == "sqrt":
         roots = codes.astype(np.float32) / TOP
     else:
@@ -66,7 +72,7 @@ def to_weights(codes: Codes, coding: Coding) -> npt.NDArray[np.float32]:
 
 
 def thumbnails(codes: Codes, signed: bool, side: int = 64) -> Codes:
-    """H T S -> H h w, at most `side` high and wide: of all that falls together, the strongest."""
+    """Max-pool H T S to H h w, with h and w at most `side`."""
     small = codes
     for axis in (1, 2):
         length = small.shape[axis]

@@ -1,7 +1,8 @@
-"""A document as what the page reads: a header of plain JSON, and blocks of gzip'd bytes.
+"""The format of the page: a header of plain JSON, and blocks of bytes compressed with gzip.
 
-Weights are bytes (see `coding`), one block a layer, so that a page opens before it has read them
-all; vectors are 32-bit floats, little endian. The header names the blocks: "b0", "b1", ...
+Weights have one byte each (`byte_weights`), with one block per layer, so that a page is shown
+before all blocks are loaded. Vectors are little-endian float32. The header refers to the blocks by
+name: "b0", "b1", ...
 """
 
 from __future__ import annotations
@@ -32,22 +33,22 @@ LEVELS = (31, 63, 255)
 
 @dataclass(frozen=True)
 class Encoded:
-    """What each shell of the page gets. blocks: name -> gzip'd bytes."""
+    """A document in the format of the page. blocks: name -> bytes compressed with gzip."""
 
     header: Mapping[str, Any]
     blocks: Mapping[str, bytes]
 
 
 class _Blocks:
-    """Bytes that were put away, each under a name of its own."""
+    """Blocks of bytes, each with a unique name."""
 
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix
-        self.kept: dict[str, bytes] = {}
+        self.by_name: dict[str, bytes] = {}
 
     def add(self, data: npt.NDArray[Any]) -> str:
-        name = f"{self.prefix}{len(self.kept)}"
-        self.kept[name] = gzip.compress(np.ascontiguousarray(data).tobytes(), 6, mtime=0)
+        name = f"{self.prefix}{len(self.by_name)}"
+        self.by_name[name] = gzip.compress(np.ascontiguousarray(data).tobytes(), 6, mtime=0)
         return name
 
 
@@ -60,23 +61,25 @@ def encode(
     report: Mapping[str, Any] | None = None,
     prefix: str = "b",
 ) -> Encoded:
-    """The header and the blocks of a document.
+    """Return the header and the blocks of a document.
 
-    levels: how many steps of a weight are told apart, 31, 63 or 255. layers: which to keep, counted
-    from 1; empty: all; what is left out is said in the notes. live: whether the page may ask for
-    more. report: curves and samples of a training, in the form that `assets/view-report.js` tells.
-    prefix: what the blocks' names begin with; a server that keeps several documents gives each its
-    own. UsageError, DataError.
+    levels: the number of different weights, 31, 63 or 255. layers: the layers to store, counted
+    from 1; if empty, all. Reduced levels and layers are mentioned in the notes. live: whether the
+    page can ask a server to run the model. report: report of a training run, in the form that
+    `assets/view-report.js` documents. prefix: prefix of the names of blocks; a server with several
+    documents needs a different one for each.
+
+    Raises UsageError for invalid levels or layers, and DataError for invalid weights.
     """
     if levels not in LEVELS:
-        raise UsageError(f"levels = {levels}", hint="one of 31, 63 and 255")
+        raise UsageError(f"levels must be 31, 63 or 255, not {levels}")
     notes = list(document.notes)
     frames = document.frames
     if layers:
         frames = [_only(frame, sorted(set(layers))) for frame in frames]
         notes.append(f"Only layers {', '.join(map(str, sorted(set(layers))))} are in this page.")
     if levels < TOP:
-        notes.append(f"Weights are told apart in {levels} steps only, to make this page smaller.")
+        notes.append(f"Weights are rounded to {levels} levels, to make this page smaller.")
     blocks = _Blocks(prefix)
     header = {
         "format": FORMAT,
@@ -88,11 +91,11 @@ def encode(
         "walk": [_step(step) for step in document.walk],
         "report": report,
     }
-    return Encoded(header, blocks.kept)
+    return Encoded(header, blocks.by_name)
 
 
 def header_json(header: Mapping[str, Any]) -> bytes:
-    """JSON that may stand inside a page: no "<" is in it, and no character that is half of one."""
+    """Return JSON that is safe inside HTML and JavaScript: without "<" and lone surrogates."""
     text = json.dumps(header, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     text = text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
     return text.encode("utf-8", "replace")
@@ -100,10 +103,10 @@ def header_json(header: Mapping[str, Any]) -> bytes:
 
 def _only(frame: Frame, layers: Sequence[int]) -> Frame:
     if low := [n for n in layers if n < 1]:
-        raise UsageError(f"layer {low[0]}", hint="layers are counted from 1")
+        raise UsageError(f"there is no layer {low[0]}", hint="layers are counted from 1")
     if not any(n <= len(maps.layers) for maps in frame.maps for n in layers):
         most = max((len(maps.layers) for maps in frame.maps), default=0)
-        raise UsageError(f"there is no layer {layers[0]}", hint=f"layers go from 1 to {most}")
+        raise UsageError(f"there is no layer {layers[0]}", hint=f"layers are 1 to {most}")
 
     def chosen(values: Sequence[Any]) -> list[Any]:
         return [values[n - 1] for n in layers if n <= len(values)]
@@ -112,9 +115,9 @@ def _only(frame: Frame, layers: Sequence[int]) -> Frame:
         parts: dict[str, Any] = {name: chosen(getattr(maps, name)) for name in _BY_LAYER}
         return replace(maps, **parts)
 
-    kept = [small for maps in frame.maps if (small := fewer(maps)).layers]
+    reduced = [small for maps in frame.maps if (small := fewer(maps)).layers]
     importance = {name: chosen(values) for name, values in frame.importance.items()}
-    return replace(frame, maps=kept, importance=importance)
+    return replace(frame, maps=reduced, importance=importance)
 
 
 _BY_LAYER = ("layers", "weights", "kinds", "vectors")
@@ -129,22 +132,25 @@ def _frame(frame: Frame, blocks: _Blocks, levels: int) -> dict[str, Any]:
         "sides": {name: _side(side) for name, side in frame.sides.items()},
         "maps": [_maps(maps, frame, blocks, levels) for maps in frame.maps],
         "opening": None if (first := opening(frame)) is None else asdict(first),
-        "guesses": [_plain(asdict(guess)) for guess in frame.guesses],
+        "guesses": [_plain(asdict(prediction)) for prediction in frame.guesses],
         "guesses_side": frame.guesses_side,
         "lens": lens and _plain(asdict(lens)),
-        "attributions": [_plain(asdict(one)) for one in frame.attributions],
+        "attributions": [_plain(asdict(attribution)) for attribution in frame.attributions],
         "beam": [_plain(asdict(leaf)) for leaf in frame.beam],
     }
 
 
 def _maps(maps: Maps, frame: Frame, blocks: _Blocks, levels: int) -> dict[str, Any]:
     if not maps.weights or len(maps.weights) != len(maps.layers):
-        raise ValueError(f"{maps.name!r}: {len(maps.weights)} layers for {len(maps.layers)} names")
+        raise ValueError(
+            f"{maps.name!r} has weights of {len(maps.weights)} layers, but {len(maps.layers)} names"
+        )
     heads, queries, keys = maps.weights[0].shape
     sides = frame.sides[maps.queries].tokens, frame.sides[maps.keys].tokens
     if any(w.shape != (heads, len(sides[0]), len(sides[1])) for w in maps.weights):
         raise ValueError(
-            f"{maps.name!r}: a layer does not fit its {len(sides[0])} x {len(sides[1])}"
+            f"{maps.name!r}: the shape of a layer does not fit its {len(sides[0])} queries and "
+            f"{len(sides[1])} keys"
         )
     coding = coding_of(list(maps.weights), maps.normalised, f"{maps.name} ({maps.measure})")
     signed = coding["kind"] == "signed"
@@ -167,12 +173,12 @@ def _maps(maps: Maps, frame: Frame, blocks: _Blocks, levels: int) -> dict[str, A
         "kinds": [[_plain(dict(head)) for head in layer] for layer in maps.kinds],
         "importance": _plain([list(layer) for layer in importance]) if importance else None,
         "metric": frame.metric,
-        "vectors": [_vectors(one, blocks) for one in maps.vectors] or None,
+        "vectors": [_vectors(vectors, blocks) for vectors in maps.vectors] or None,
     }
 
 
 def _entropy(maps: Maps) -> list[list[float | None]]:
-    """[layer][head]: mean over queries; None where no query has a choice."""
+    """Return [layer][head], the mean over queries; None if each query has only one key."""
     causal = maps.causal and maps.queries == maps.keys
     means = [relative_entropy(w, causal).nanmean(-1).tolist() for w in maps.weights]
     return [[None if math.isnan(h) else round(h, 4) for h in layer] for layer in means]
@@ -191,13 +197,16 @@ def _vectors(vectors: Vectors, blocks: _Blocks) -> dict[str, Any]:
 
 def _side(side: Side) -> dict[str, Any]:
     if side.grid is not None and len(side.tokens) - side.beside != side.grid[0] * side.grid[1]:
-        raise ValueError(f"{len(side.tokens)} tokens, {side.beside} beside a grid {side.grid}")
-    picture = side.picture
+        raise ValueError(
+            f"{len(side.tokens)} tokens, {side.beside} of them before the patches, do not fit "
+            f"a grid of {side.grid[0]} x {side.grid[1]} patches"
+        )
+    image = side.picture
     return {
         "tokens": list(side.tokens),
         "words": [list(word) for word in side.words],
-        "picture": None if picture is None else data_url(picture),
-        "size": None if picture is None else list(picture.shape[:2]),
+        "picture": None if image is None else data_url(image),
+        "size": None if image is None else list(image.shape[:2]),
         "grid": None if side.grid is None else list(side.grid),
         "reach": None if side.reach is None else list(side.reach),
         "beside": side.beside,
@@ -207,21 +216,21 @@ def _side(side: Side) -> dict[str, Any]:
 def _step(step: Step) -> dict[str, Any]:
     arrays = [
         {
-            **{"name": one.name, "shape": list(one.shape)},
-            **{"rows": list(one.rows), "columns": list(one.columns)},
-            "values": _plain(one.values.detach().double().cpu().tolist()),
+            **{"name": array.name, "shape": list(array.shape)},
+            **{"rows": list(array.rows), "columns": list(array.columns)},
+            "values": _plain(array.values.detach().double().cpu().tolist()),
         }
-        for one in step.arrays
+        for array in step.arrays
     ]
-    told = {name: getattr(step, name) for name in ("title", "text", "equation", "source")}
-    return {**told, "arrays": arrays}
+    texts = {name: getattr(step, name) for name in ("title", "text", "equation", "source")}
+    return {**texts, "arrays": arrays}
 
 
 def data_url(pixels: Pixels) -> str:
-    """A PNG (ISO/IEC 15948) as an address: the page draws it without asking anybody for it."""
+    """Return an image as a data address with a PNG (ISO/IEC 15948), which needs no request."""
     rows, columns, channels = pixels.shape
     colour = {1: 0, 3: 2}[channels]
-    lines = np.zeros((rows, 1 + columns * channels), np.uint8)  # 0: a line that is not filtered
+    lines = np.zeros((rows, 1 + columns * channels), np.uint8)  # filter type 0: none
     lines[:, 1:] = pixels.reshape(rows, -1)
 
     def chunk(kind: bytes, data: bytes) -> bytes:
@@ -235,7 +244,7 @@ def data_url(pixels: Pixels) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON has a word for: six digits of a number, None for what is none."""
+    """Return a value for JSON: floats with six digits, None for NaN and infinity."""
     if isinstance(value, Mapping):
         return {str(key): _plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):

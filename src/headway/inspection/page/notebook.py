@@ -1,4 +1,4 @@
-"""The page in a cell of a notebook: a frame around the one file, which asks nobody for anything."""
+"""The page in a cell of a notebook: an inline frame with the whole page."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from headway.inspection.page.writer import page_pieces
 
 @dataclass(frozen=True)
 class Widget:
-    """Put it last in a cell and it is shown. height: in pixels.
+    """A page that a notebook shows if it is the last value of a cell. height: in pixels.
 
-    The frame may run its own script and save files, and nothing else: it cannot reach the notebook.
+    The frame is sandboxed: it can run its script and save files, but has no access to the notebook.
     """
 
     encoded: Encoded

@@ -1,7 +1,7 @@
-"""The page as one file: opened anywhere, it asks nobody for anything.
+"""The page as one file that makes no network requests.
 
-Everything stands inside: styles, script, header, blocks (base64 of gzip). A content security policy
-names the one script and the one style by their hashes, so that nothing else can ever run there.
+The file contains styles, script, header and blocks (base64 of gzip). Its content security policy
+allows only this script and this style, by their hashes.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from headway.files import check_new, write_file
+from headway.inspection.glossary import sentences
 from headway.inspection.page.bundling import bundle
 from headway.inspection.page.encoding import Encoded, header_json
 
@@ -22,7 +23,7 @@ _STYLES = ("theme.css", "layout.css", "views.css")
 
 
 def write_page(path: Path, encoded: Encoded, *, overwrite: bool = False) -> int:
-    """Write the page; how many bytes it has. UsageError if something is there already."""
+    """Write the page and return its size in bytes; raises UsageError if the file exists."""
     if not overwrite:
         check_new(path)
     write_file(path, page_pieces(encoded))
@@ -30,14 +31,14 @@ def write_page(path: Path, encoded: Encoded, *, overwrite: bool = False) -> int:
 
 
 def page_size(encoded: Encoded) -> int:
-    """How many bytes the page will have, without making it."""
-    fixed = sum(len(piece) for piece in page_pieces(Encoded(encoded.header, {})))
+    """Return the size of the page in bytes without writing it."""
+    fixed = sum(len(part) for part in page_pieces(Encoded(encoded.header, {})))
     blocks = encoded.blocks.items()
     return fixed + sum(len(_before(name)) + -(-len(b) // 3) * 4 + len(_AFTER) for name, b in blocks)
 
 
 def page_pieces(encoded: Encoded) -> Iterator[bytes]:
-    """The page in pieces. The blocks come last: what is above them is shown while they are read."""
+    """Yield the parts of the page. Blocks are last, so that the page is shown while they load."""
     script, style = _script(), _style()
     yield _top(script, style, connect="'none'")
     yield b'<script type="application/json" id="header">'
@@ -51,7 +52,7 @@ def page_pieces(encoded: Encoded) -> Iterator[bytes]:
 
 
 def served_page() -> bytes:
-    """The same page with nothing in it: it asks the server that it came from, and nobody else."""
+    """Return the page without a document; it requests the document from its server."""
     script = _script()
     top = _top(script, _style(), connect="'self'")
     return top + b"<script>" + script + b"</script>\n</body>\n</html>\n"
@@ -85,8 +86,8 @@ def _top(script: bytes, style: bytes, connect: str) -> bytes:
         + b'<link rel="icon" href="data:,">\n<style>'
         + style
         + b"</style>\n</head>\n<body>\n"
-        + b'<div id="page"><p class="loading">Opening \xe2\x80\xa6</p></div>\n'
-        + b"<noscript>This page draws with JavaScript, which is switched off.</noscript>\n"
+        + b'<div id="page"><p class="loading">Loading \xe2\x80\xa6</p></div>\n'
+        + b"<noscript>This page needs JavaScript, which is disabled in this browser.</noscript>\n"
     )
 
 
@@ -96,8 +97,9 @@ def _digest(text: bytes) -> str:
 
 @cache
 def _script() -> bytes:
-    found = (entry for entry in _ASSETS.iterdir() if entry.name.endswith(".js"))
-    modules = {entry.name.removesuffix(".js"): entry.read_text("utf-8") for entry in found}
+    scripts = (entry for entry in _ASSETS.iterdir() if entry.name.endswith(".js"))
+    modules = {entry.name.removesuffix(".js"): entry.read_text("utf-8") for entry in scripts}
+    modules["sentences"] = f"export const SENTENCES = {header_json(sentences()).decode()};\n"
     return b"\n" + bundle(dict(sorted(modules.items()))).encode()
 
 

@@ -1,5 +1,5 @@
-// The page as a whole: what stands on it, which view is shown, and the one state that all share.
-// A change of the state is drawn once, before the next frame.
+// The application: the document, the current view, and the one state that all views share. A change of
+// the state is drawn once, before the next animation frame.
 import {el} from "./elements.js";
 import {forgetTheme} from "./colours.js";
 import {fileSource, servedSource} from "./source.js";
@@ -12,7 +12,7 @@ class App {
   constructor(source) {
     this.source = source;
     this.state = {...START, ...readHash(location.hash)};
-    this.made = new Map(); // view -> what it made
+    this.made = new Map(); // id of a view -> what its make() returned
     this.waiting = false;
     this.failed = (error) => { this.shell?.fail(error.message || String(error)); };
   }
@@ -21,7 +21,7 @@ class App {
     return this.session.header;
   }
 
-  // Shows a document, the first one or another that a server answered with.
+  // Shows a document: the one in the page, or one that a server returned.
   open(header) {
     this.session = new Session(this.source, header, () => this.redraw(), this.failed);
     document.title = header.title ? `${header.title} · Headway` : "Headway";
@@ -48,8 +48,8 @@ class App {
     this.redraw();
   }
 
-  // A view that cannot show the chosen map: whoever chose the view gets another map, whoever chose
-  // the map another view.
+  // If the view cannot show the chosen map: a change of the view selects another map, and a change of
+  // the map selects another view.
   agree(offered, patch) {
     const {state, session} = this;
     const frame = session.frames[state.frame];
@@ -78,7 +78,7 @@ class App {
     });
   }
 
-  // What a view of weights needs to know: null where the document has no map.
+  // Returns what a view of weights needs; map and weights are null if the document has no map.
   now() {
     const {state, session} = this;
     const frame = session.frames[state.frame];
@@ -105,8 +105,8 @@ class App {
   }
 }
 
-// Scores of the chosen measure, one for each answer that was asked about: of a text's tokens where the
-// text is shown, of a picture's patches where the picture is.
+// Returns the attributions of the chosen measure, one per prediction: those of tokens in the view of the
+// text, those of patches in the view of the image.
 function scoresOf(frame, {view, measure}) {
   const shown = (side) => view === (frame.sides[side]?.grid ? "image" : "text");
   return frame.attributions.filter((one) => one.measure === measure && shown(one.side));
@@ -125,7 +125,7 @@ async function start() {
   try {
     app.open(await source.header());
   } catch (error) {
-    root.replaceChildren(el("p", {class: "problem", role: "alert"}, `This page cannot be shown: ${error.message || error}`));
+    root.replaceChildren(el("p", {class: "problem", role: "alert"}, `The page could not be loaded: ${error.message || error}`));
     throw error;
   }
 }

@@ -1,8 +1,8 @@
-// Bars with words and numbers: probabilities, and how they changed. A real list: it reads aloud.
+// Bar charts of probabilities and of their changes, as HTML lists that a screen reader can read.
 import {el} from "./elements.js";
 import {percent, shown} from "./tokens.js";
 
-// items: [{token, value}] of probabilities.
+// items: [{token, value}], values are probabilities.
 export function bars(items, properties) {
   return el("ol", {class: "bars", ...properties}, items.map(({token, value}) => {
     const bar = el("span", {class: "bar", "aria-hidden": "true"});
@@ -11,8 +11,8 @@ export function bars(items, properties) {
   }));
 }
 
-// items: [{token, before, after}]: bars to the left for less, to the right for more.
-// alone: only the change is written.
+// items: [{token, before, after}]: bars to the left for a decrease, to the right for an increase.
+// alone: whether only the change is written, without the values before and after.
 export function deltaBars(items, say = percent, alone = false) {
   const most = items.reduce((a, one) => Math.max(a, Math.abs(one.after - one.before)), 1e-9);
   return el("ol", {class: alone ? "bars deltas alone" : "bars deltas"}, items.map(({token, before, after}) => {
@@ -24,9 +24,9 @@ export function deltaBars(items, say = percent, alone = false) {
   }));
 }
 
-// Two guesses of one place, side by side: every token that either names.
+// Compares two predictions at one position: every token that is in either of them.
 export function changes(before, after) {
-  const value = (guess, token) => guess.probabilities[guess.tokens.indexOf(token)] ?? 0;
+  const value = (prediction, token) => prediction.probabilities[prediction.tokens.indexOf(token)] ?? 0;
   const tokens = [...new Set([...before.tokens, ...after.tokens])];
   return tokens.map((token) => ({token, before: value(before, token), after: value(after, token)}))
     .sort((a, b) => Math.abs(b.after - b.before) - Math.abs(a.after - a.before)).slice(0, 12);

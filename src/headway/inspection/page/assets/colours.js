@@ -1,6 +1,6 @@
-// From a weight to a colour. Viridis (Smith and van der Walt 2015) and cividis (Nunez et al. 2018)
-// grow evenly in lightness, also for eyes that tell few colours apart. Nothing is the paper itself,
-// so that a map of mostly nothing is calm: on a light page strong is dark, on a dark page bright.
+// Colour scales. Viridis (Smith and van der Walt 2015) and cividis (Nunez et al. 2018) are perceptually
+// uniform and readable with colour blindness. A weight of 0 has the colour of the page, so that sparse
+// maps are calm; large weights are dark on a light page and bright on a dark page.
 
 const SCALES = {
   viridis: "440154 482475 414487 355f8d 2a788e 21918c 22a884 44bf70 7ad151 bddf26 fde725",
@@ -11,9 +11,9 @@ const SIGNED = {light: ["0b4a8f", "5f9bd1", "e0812e", "8f3d02"], dark: ["8cc4ff"
 const parts = (hex) => [0, 2, 4].map((at) => parseInt(hex.slice(at, at + 2), 16));
 const mix = (a, b, share) => a.map((one, at) => one + (b[at] - one) * share);
 const along = (stops, share) => {
-  const place = Math.min(Math.max(share, 0), 1) * (stops.length - 1);
-  const low = Math.min(Math.floor(place), stops.length - 2);
-  return mix(stops[low], stops[low + 1], place - low);
+  const position = Math.min(Math.max(share, 0), 1) * (stops.length - 1);
+  const low = Math.min(Math.floor(position), stops.length - 2);
+  return mix(stops[low], stops[low + 1], position - low);
 };
 
 let now = null;
@@ -34,13 +34,13 @@ export function theme() {
   return now;
 }
 
-// 256 colours over a picture, which is no paper: dark is little and bright is much, day and night.
+// 256 colours for overlays on an image: small weights are dark and large ones bright in both themes.
 export function bright(name) {
   const stops = SCALES[name].split(" ").map(parts);
   return Array.from({length: 256}, (_, at) => along(stops, at / 255).map(Math.round));
 }
 
-// 256 colours [r, g, b] from nothing to all; of a signed scale from least to greatest.
+// 256 colours [r, g, b] from 0 to the maximum; of a signed scale from minimum to maximum.
 export function ramp(name, signed) {
   const {ramps, paper, dark} = theme();
   const key = `${name} ${signed}`;
@@ -64,7 +64,7 @@ export function packed([r, g, b]) {
   return (255 << 24 | b << 16 | g << 8 | r) >>> 0;
 }
 
-// Dark or bright letters, whichever can be read on it.
+// Black or white, whichever has more contrast with a background colour.
 export function inkOn(colour) {
   return lightness(colour) > 0.423 ? "#000000" : "#ffffff";
 }
@@ -78,7 +78,7 @@ function lightness(colour) {
   return Math.sqrt(0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]);
 }
 
-// Where on the scale a share of the greatest stands. how: "linear", "sqrt" or "log".
+// Position on the scale, from -1 to 1, of a fraction of the maximum. how: "linear", "sqrt" or "log".
 export function stretched(share, how) {
   const size = Math.min(1, Math.abs(share));
   const far = how === "linear" ? size : how === "log" ? Math.log1p(999 * size) / Math.log(1000) : Math.sqrt(size);
@@ -86,7 +86,7 @@ export function stretched(share, how) {
 }
 
 export function colourOf(value, greatest, look, signed) {
-  const place = stretched(greatest ? value / greatest : 0, look.scale);
+  const level = stretched(greatest ? value / greatest : 0, look.scale);
   const colours = ramp(look.colours, signed);
-  return colours[Math.round(signed ? 127.5 + 127.5 * place : 255 * Math.max(0, place))];
+  return colours[Math.round(signed ? 127.5 + 127.5 * level : 255 * Math.max(0, level))];
 }

@@ -1,5 +1,5 @@
-// Lines over steps: losses, scores, rates. Drawn small and many, each with its own scale, its last
-// value written out, and a cross that reads any step.
+// Line charts over training steps: losses, scores, learning rates. Each has its own scale and a caption
+// with the values at the chosen step, at first the last one.
 import {el} from "./elements.js";
 import {theme} from "./colours.js";
 import {surface, write} from "./surface.js";
@@ -14,12 +14,12 @@ export function ticksOf(low, high, count = 4) {
   const raw = (high - low) / count || Math.abs(high) || 1;
   const power = 10 ** Math.floor(Math.log10(raw));
   const step = [1, 2, 5, 10].map((one) => one * power).find((one) => one >= raw);
-  const found = [];
-  for (let at = Math.ceil(low / step) * step; at <= high + step * 1e-9; at += step) found.push(at);
-  return found;
+  const ticks = [];
+  for (let at = Math.ceil(low / step) * step; at <= high + step * 1e-9; at += step) ticks.push(at);
+  return ticks;
 }
 
-// lines: [{name, steps, values}] that share one picture.
+// lines: [{name, steps, values}] of one chart.
 export function curve(app, title, lines) {
   const local = {step: null};
   const points = lines.flatMap((line) => line.values.map((value, at) => [line.steps[at], value])).filter((one) => Number.isFinite(one[1]));
@@ -29,11 +29,11 @@ export function curve(app, title, lines) {
   if (low === high) [low, high] = [low - Math.abs(low || 1) / 2, high + Math.abs(high || 1) / 2];
   const steps = [...new Set(lines.flatMap((line) => line.steps))].sort((a, b) => a - b);
   const nearest = (line, step) => line.steps.reduce((best, one, at) => (Math.abs(one - step) < Math.abs(line.steps[best] - step) ? at : best), 0);
-  const said = () => {
+  const caption = () => {
     const step = local.step ?? last;
     return `Step ${step}: ${lines.map((line) => `${line.name} ${number(line.values[nearest(line, step)])}`).join(", ")}`;
   };
-  const words = el("figcaption", {"aria-live": "polite"}, said());
+  const words = el("figcaption", {"aria-live": "polite"}, caption());
   const paint = (ctx, width, height) => {
     const {soft, line: grey, pin, dark} = theme();
     const x = (step) => LEFT + ((step - first) / (last - first || 1)) * (width - LEFT - 12);
@@ -70,11 +70,11 @@ export function curve(app, title, lines) {
     ctx.lineTo(x(local.step), height - LOW);
     ctx.stroke();
   };
-  const go = (at) => { local.step = steps[Math.max(0, Math.min(steps.length - 1, at))]; words.textContent = said(); made.draw(); };
-  const here = () => (local.step === null ? steps.length - 1 : steps.indexOf(local.step));
+  const go = (at) => { local.step = steps[Math.max(0, Math.min(steps.length - 1, at))]; words.textContent = caption(); made.draw(); };
+  const current = () => (local.step === null ? steps.length - 1 : steps.indexOf(local.step));
   const made = surface(app, {
-    label: `${title}: ${lines.map((one) => one.name).join(", ")} over steps. Arrows read a step.`, paint, title: "line chart",
-    height: (width) => Math.min(240, width * 0.55), move: (dx, dy) => go(here() + dx - dy), ends: (way) => go(way < 0 ? 0 : steps.length - 1), pin: () => {},
+    label: `${title}: ${lines.map((one) => one.name).join(", ")} over training steps. Arrow keys choose a step.`, paint, title: "line chart",
+    height: (width) => Math.min(240, width * 0.55), move: (dx, dy) => go(current() + dx - dy), ends: (way) => go(way < 0 ? 0 : steps.length - 1), pin: () => {},
     point: (x, y, kind) => {
       if (kind === "leave") return;
       const step = first + ((x - LEFT) / (made.size.width - LEFT - 12)) * (last - first);

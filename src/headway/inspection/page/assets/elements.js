@@ -1,5 +1,6 @@
-// Building blocks of HTML. Whatever text comes in is text: nothing here reads markup, and styles are
-// set on the element itself, since the page's security policy allows none in attributes.
+// Functions that make HTML elements. Text is never parsed as markup, and styles are set through the DOM,
+// because the content security policy of the page forbids style attributes.
+import {marked, termed} from "./terms.js";
 
 export function el(tag, properties, ...children) {
   const made = document.createElement(tag);
@@ -19,7 +20,7 @@ export function button(text, act, properties) {
   return el("button", {type: "button", on: {click: act}, ...properties}, text);
 }
 
-// Fills a select with choices, [[value, words]]: only when they changed, to keep the focus.
+// Fills a select element with choices, [[value, label]], only when they have changed, to keep the focus.
 export function refiller(select) {
   let before = "";
   return (choices, value) => {
@@ -30,10 +31,10 @@ export function refiller(select) {
   };
 }
 
-// A labelled choice. choices: [[value, words]].
+// A labelled select element. choices: [[value, label]].
 export function choice(label, act) {
   const select = el("select", {on: {change: () => act(select.value)}});
-  const element = el("label", {class: "choice"}, el("span", {}, label), select);
+  const element = marked(el("label", {class: "choice"}, el("span", {}, label), select), label);
   const refill = refiller(select);
   const show = (choices, value) => {
     refill(choices, value);
@@ -42,7 +43,7 @@ export function choice(label, act) {
   return {element, show};
 }
 
-// A value with a slider, and what it says beside it.
+// A labelled slider with its value as text, words(value).
 export function slider(label, least, most, step, value, words, act) {
   const output = el("output", {}, words(value));
   const input = el("input", {
@@ -58,18 +59,18 @@ export function tick(label, value, act) {
   return el("label", {class: "choice tick"}, input, el("span", {}, label));
 }
 
-// A real table. heads: words of the first row; rows: lists of cells (text, or an element).
+// A table. heads: labels of the columns; rows: lists of cells (text, or an element).
 export function table(caption, heads, rows, properties) {
   const cell = (value, at) => el(at === 0 ? "th" : "td", at === 0 ? {scope: "row", dir: "auto"} : {}, value);
   return el(
     "table", properties || {},
     el("caption", {}, caption),
-    el("thead", {}, el("tr", {}, heads.map((words) => el("th", {scope: "col"}, words)))),
+    el("thead", {}, el("tr", {}, heads.map((words) => el("th", {scope: "col"}, termed(words))))),
     el("tbody", {}, rows.map((row) => el("tr", {}, row.map(cell)))),
   );
 }
 
-// A wide thing that scrolls by itself, from the keyboard too.
+// A region that scrolls sideways, also by keyboard.
 export function scroller(label, ...children) {
   return el("div", {class: "scroller", tabIndex: 0, role: "region", "aria-label": label}, ...children);
 }

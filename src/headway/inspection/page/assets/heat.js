@@ -1,22 +1,21 @@
-// A map of weights as a picture: one cell a weight, or where cells are finer than the screen the
-// strongest of all that fall on a pixel, so that no single strong weight is ever lost.
+// Draws a map of weights, one cell per weight. If cells are smaller than pixels, a pixel shows the
+// largest of its weights, so that no single large weight is lost (max-pooling).
 import {packed, packedName, ramp, stretched} from "./colours.js";
 import {farthest} from "./weights.js";
 
 const scratch = {canvas: null};
 
-// code -> colour, where `greatest` gets the strongest.
+// Returns the colour of each code; `greatest` is the weight with the strongest colour.
 function lookUp(weights, greatest, look) {
   const colours = ramp(look.colours, weights.signed).map(packed);
   return Uint32Array.from(weights.table, (value) => {
-    const place = stretched(greatest ? value / greatest : 0, look.scale);
-    return colours[Math.round(weights.signed ? 127.5 + 127.5 * place : 255 * Math.max(0, place))];
+    const level = stretched(greatest ? value / greatest : 0, look.scale);
+    return colours[Math.round(weights.signed ? 127.5 + 127.5 * level : 255 * Math.max(0, level))];
   });
 }
 
 // window: {top, bottom, left, right} in cells; box: {x, y, width, height} on the canvas.
-// look: {colours, scale, perRow}; causal: cells to the right of the diagonal are greyed, as no token
-// sees what comes after it.
+// look: {colours, scale, perRow}; causal: cells to the right of the diagonal, later keys, are greyed.
 export function heat(ctx, weights, window, box, look, causal) {
   const across = window.right - window.left;
   const down = window.bottom - window.top;
@@ -41,10 +40,10 @@ export function heat(ctx, weights, window, box, look, causal) {
       table = tables.get(best);
     }
     if (exact) {
-      const seen = causal ? Math.max(0, Math.min(across, first + 1 - window.left)) : across;
+      const allowed = causal ? Math.max(0, Math.min(across, first + 1 - window.left)) : across;
       const row = first * columns + window.left;
-      for (let x = 0; x < seen; x++) pixels[y * width + x] = table[codes[row + x]];
-      pixels.fill(masked, y * width + seen, (y + 1) * width);
+      for (let x = 0; x < allowed; x++) pixels[y * width + x] = table[codes[row + x]];
+      pixels.fill(masked, y * width + allowed, (y + 1) * width);
       continue;
     }
     for (let x = 0; x < width; x++) {

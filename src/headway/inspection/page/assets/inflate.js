@@ -1,5 +1,5 @@
-// Blocks are base64 of gzip. Both are undone in a worker, so that the page never stands still. The
-// worker starts from a blob: a page opened from a file has no other place to start one from.
+// Decodes blocks (base64 of gzip) in a worker, so that the page stays responsive. The worker is loaded
+// from a blob, because a page that was opened from a file cannot load one from an address.
 
 function work() {
   const bytesOf = (text) => {
@@ -33,7 +33,7 @@ export function inflater() {
       const {done, fail} = waiting.get(job);
       waiting.delete(job);
       if (whole) done(whole);
-      else fail(new Error(`a block cannot be read: ${why}`));
+      else fail(new Error(`a data block of this page cannot be read (${why}); write the page again`));
     };
   };
   return (packed) => new Promise((done, fail) => {

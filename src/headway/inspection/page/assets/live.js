@@ -1,29 +1,29 @@
-// The line to type in: only where the page has a model behind it. A new text, a target to hold the
-// model to, or a picture; what comes back is shown like any other document.
+// The input form, shown only if a server runs the model: a text, an optional second text and target, or
+// an image. The document that the server returns replaces the current one.
 import {button, el} from "./elements.js";
 import {pad} from "./pad.js";
 
-const LARGEST = 8 * 2 ** 20; // bytes of a picture
+const LARGEST = 8 * 2 ** 20; // bytes of an image file
 
 export function liveBar(app) {
   const first = el("textarea", {rows: 2, "aria-label": "Text", placeholder: "Type a sentence", dir: "auto"});
-  const second = el("input", {type: "text", "aria-label": "Second text", placeholder: "second text, if there is one", dir: "auto"});
-  const target = el("input", {type: "text", "aria-label": "Target", placeholder: "answer to hold it to, if any", dir: "auto"});
-  const picture = el("input", {type: "file", accept: "image/png,image/jpeg,image/webp", "aria-label": "Picture"});
+  const second = el("input", {type: "text", "aria-label": "Second text", placeholder: "second text (optional)", dir: "auto"});
+  const target = el("input", {type: "text", "aria-label": "Target", placeholder: "target text (optional; if empty, the model generates it)", dir: "auto"});
+  const image = el("input", {type: "file", accept: "image/png,image/jpeg,image/webp", "aria-label": "Image"});
   const status = el("p", {class: "soft", "aria-live": "polite"});
-  const local = {picture: null, busy: false, again: false, timer: 0};
+  const local = {image: null, busy: false, again: false, timer: 0};
   const typed = () => {
     const body = {text: first.value};
     if (second.value) body.second = second.value;
     if (target.value) body.target = target.value;
-    if (local.picture) body.picture = local.picture;
+    if (local.image) body.picture = local.image;
     return body;
   };
-  const look = async () => {
+  const run = async () => {
     clearTimeout(local.timer);
     if (local.busy) { local.again = true; return; }
     local.busy = true;
-    status.textContent = "Looking …";
+    status.textContent = "Running the model …";
     try {
       const body = typed();
       const header = await app.source.ask("look", body);
@@ -34,24 +34,24 @@ export function liveBar(app) {
       status.textContent = error.message;
     }
     local.busy = false;
-    if (local.again) { local.again = false; look(); }
+    if (local.again) { local.again = false; run(); }
   };
   const read = (file) => {
     if (!file) return;
-    if (file.size > LARGEST) { status.textContent = "A picture of more than 8 MB is not read."; return; }
+    if (file.size > LARGEST) { status.textContent = "The image file is larger than 8 MB; choose a smaller one."; return; }
     const reader = new FileReader();
-    reader.onload = () => { local.picture = reader.result; look(); };
+    reader.onload = () => { local.image = reader.result; run(); };
     reader.readAsDataURL(file);
   };
-  picture.addEventListener("change", () => read(picture.files[0]));
+  image.addEventListener("change", () => read(image.files[0]));
   first.addEventListener("keydown", (event) => {
-    if (event.key === "Enter" && !event.shiftKey) { event.preventDefault(); look(); }
+    if (event.key === "Enter" && !event.shiftKey) { event.preventDefault(); run(); }
   });
-  // Typing is followed at a distance: half a second after the last letter.
-  first.addEventListener("input", () => { clearTimeout(local.timer); local.timer = setTimeout(look, 500); });
-  const drawing = pad((address) => { local.picture = address; look(); });
-  const more = el("details", {}, el("summary", {}, "More to say"), el("div", {class: "more"}, second, target, el("label", {}, "Picture ", picture), drawing));
-  const element = el("div", {class: "live", hidden: true}, first, button("Look", look, {class: "primary"}), more, status);
+  // The model runs half a second after the last change of the text.
+  first.addEventListener("input", () => { clearTimeout(local.timer); local.timer = setTimeout(run, 500); });
+  const drawing = pad((address) => { local.image = address; run(); });
+  const more = el("details", {}, el("summary", {}, "More inputs"), el("div", {class: "more"}, second, target, el("label", {}, "Image ", image), drawing));
+  const element = el("div", {class: "live", hidden: true}, first, button("Run", run, {class: "primary"}), more, status);
   element.addEventListener("dragover", (event) => event.preventDefault());
   element.addEventListener("drop", (event) => { event.preventDefault(); read(event.dataTransfer.files[0]); });
   const open = () => {

@@ -1,12 +1,12 @@
-// A sheet to draw on: what is drawn becomes the picture that the model looks at. Whoever draws with no
-// pointer gives a file instead, beside it.
+// A drawing area for a pointer: the drawing becomes the input image. Without a pointer, an image file can
+// be chosen instead (live.js).
 import {button, el} from "./elements.js";
 
 const SIZE = 168;
 
-// done(address): the drawing as a PNG in a data address.
+// done(address): called with the drawing as a PNG in a data address.
 export function pad(done) {
-  const canvas = el("canvas", {width: SIZE, height: SIZE, class: "pad", role: "img", "aria-label": "Sheet to draw on with a pointer"});
+  const canvas = el("canvas", {width: SIZE, height: SIZE, class: "pad", role: "img", "aria-label": "Drawing area for a pointer"});
   const ctx = canvas.getContext("2d");
   const clear = () => { ctx.fillStyle = "#ffffff"; ctx.fillRect(0, 0, SIZE, SIZE); };
   const at = (event) => {
@@ -27,6 +27,6 @@ export function pad(done) {
     last = next;
   });
   clear();
-  const look = button("Look at the drawing", () => done(canvas.toDataURL("image/png")));
-  return el("div", {class: "drawing"}, canvas, el("div", {class: "buttons"}, look, button("Clean sheet", clear)));
+  const use = button("Use the drawing", () => done(canvas.toDataURL("image/png")));
+  return el("div", {class: "drawing"}, canvas, el("div", {class: "buttons"}, use, button("Clear", clear)));
 }

@@ -1,9 +1,9 @@
-// Every view can be kept: as a picture (PNG), as lines and letters (SVG), as a table (CSV), as data
-// (JSON). Files are made here and handed to the browser; nothing is sent anywhere.
+// Saves a view as PNG, as SVG, as a table (CSV) or as data (JSON). Files are made in the browser and
+// downloaded; nothing is sent over the network.
 import {button, el} from "./elements.js";
 import {asPng, asSvg} from "./snapshot.js";
 
-// A cell that begins like a formula is kept from being one where a spreadsheet opens it.
+// A cell that begins like a formula is quoted, so that a spreadsheet does not run it.
 const cell = (value) => {
   const text = value === null || value === undefined ? "" : String(value);
   const safe = typeof value === "string" && /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
@@ -23,10 +23,10 @@ function save(blob, name) {
   setTimeout(() => URL.revokeObjectURL(address), 10000);
 }
 
-// A row of buttons for the view that current() gives: {id, element, data()}.
+// A row of buttons that save the view that current() returns: {id, element, data()}.
 export function savingBar(app, current) {
   const name = (ending) => `${(app.header().title || "headway").replace(/[^\p{L}\p{N}]+/gu, "-").slice(0, 60)}-${current().id}.${ending}`;
-  const facts = () => {
+  const table = () => {
     const {state} = app;
     const {columns, rows} = current().data();
     return {title: app.header().title, state, columns, rows};
@@ -35,7 +35,7 @@ export function savingBar(app, current) {
     PNG: async () => save(await asPng(current().element), name("png")),
     SVG: async () => save(asSvg(current().element), name("svg")),
     CSV: async () => save(new Blob(["\ufeff", csvOf(current().data())], {type: "text/csv"}), name("csv")),
-    JSON: async () => save(new Blob([JSON.stringify(facts(), null, 1)], {type: "application/json"}), name("json")),
+    JSON: async () => save(new Blob([JSON.stringify(table(), null, 1)], {type: "application/json"}), name("json")),
   };
   const act = (make) => () => make().catch(app.failed);
   return el(

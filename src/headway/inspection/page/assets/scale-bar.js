@@ -1,4 +1,4 @@
-// What a colour means: the scale from nothing to the strongest, with numbers; and how it is stretched.
+// The legend of the colours: the scale from 0 to the maximum with numbers, and the choice of the scale.
 import {choice, el} from "./elements.js";
 import {css, ramp, stretched, theme} from "./colours.js";
 import {surface, write} from "./surface.js";
@@ -6,7 +6,7 @@ import {amount, number} from "./tokens.js";
 
 export function scaleBar(app) {
   let now = null;
-  const stretch = choice("Colours", (scale) => app.set({scale}));
+  const stretch = choice("Colour scale", (scale) => app.set({scale}));
   const colours = choice("Palette", (one) => app.set({colours: one}));
   const paint = (ctx, width) => {
     if (!now || !now.weights) return;
@@ -25,18 +25,18 @@ export function scaleBar(app) {
     const ticks = weights.signed ? [-1, -0.25, 0, 0.25, 1] : [0, 0.01, 0.1, 0.25, 0.5, 1];
     let free = -Infinity;
     for (const share of ticks) {
-      const place = stretched(share, state.scale);
-      const x = (weights.signed ? 0.5 + place / 2 : place) * long;
+      const level = stretched(share, state.scale);
+      const x = (weights.signed ? 0.5 + level / 2 : level) * long;
       if (x - free < 54) continue;
       free = x;
       const align = x < 8 ? "left" : "center";
-      write(ctx, state.perRow ? `${number(share)} of row` : amount(share * most, map), Math.max(x, 0), 22, {size: 11, colour: soft, align});
+      write(ctx, state.perRow ? `${number(share)} of max` : amount(share * most, map), Math.max(x, 0), 22, {size: 11, colour: soft, align});
     }
   };
-  const made = surface(app, {label: "Scale of colours", paint, height: () => 30});
+  const made = surface(app, {label: "Legend of the colours", paint, height: () => 30});
   const update = (next) => {
     now = next;
-    stretch.show([["sqrt", "square root"], ["linear", "even"], ["log", "logarithm"]], now.state.scale);
+    stretch.show([["sqrt", "square root"], ["linear", "linear"], ["log", "logarithmic"]], now.state.scale);
     colours.show([["viridis", "viridis"], ["cividis", "cividis"]], now.state.colours);
     made.draw();
   };

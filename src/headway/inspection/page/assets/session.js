@@ -1,31 +1,31 @@
-// What one document holds, ready to be drawn: layers are fetched when they are first shown, and the
-// oldest are let go when too many are held. Asking is never waiting: what is not there yet is null,
-// and `ready` is called when it has come.
+// Access to the data of one document. Layers are loaded when they are first shown, and the least recently
+// used ones are dropped from memory. Methods never wait: they return null for data that is not loaded
+// yet, and `ready` is called when it is.
 import {Weights, meanOver, pooled} from "./weights.js";
 
 const pause = () => new Promise((done) => setTimeout(done));
-const HELD = 160 * 2 ** 20; // bytes of weights
+const MEMORY = 160 * 2 ** 20; // bytes of weights
 
 export class Session {
   constructor(source, header, ready, failed) {
     if (header.format !== "headway-inspection" || header.version !== 1) {
-      throw new Error("this page cannot read that document: another format, or another version");
+      throw new Error(`this page reads documents of format headway-inspection, version 1, but this one has format ${header.format}, version ${header.version}; it was written by another version of Headway`);
     }
     Object.assign(this, {source, header, ready, failed});
-    this.kept = new Map(); // block or "mean ..." -> {value, bytes}
-    this.coming = new Set();
+    this.loaded = new Map(); // block or "mean ..." -> {value, bytes}
+    this.loading = new Set();
   }
 
   get frames() {
     return this.header.frames;
   }
 
-  // Whether there is a model that can be asked.
+  // Whether a server can run the model on other inputs.
   get live() {
     return this.source.live && this.header.live;
   }
 
-  // The map of a frame that a state means.
+  // Returns the map of a frame that a state selects.
   map(frame, state) {
     const maps = this.frames[frame]?.maps || [];
     const named = maps.filter((one) => one.name === state.map);
@@ -33,7 +33,7 @@ export class Session {
   }
 
   bytes(id) {
-    return this.held(id, async () => {
+    return this.cached(id, async () => {
       const value = await this.source.block(id);
       return {value, bytes: value.length};
     });
@@ -44,7 +44,7 @@ export class Session {
     return bytes && new Float32Array(bytes.buffer, bytes.byteOffset, bytes.byteLength / 4);
   }
 
-  // One head's weights, or of head -1 the mean over all of its layer.
+  // Returns the weights of one head; head -1 is the mean over all heads of the layer.
   weights(map, layer, head) {
     const codes = this.bytes(map.blocks[layer]);
     if (!codes) return null;
@@ -54,50 +54,50 @@ export class Session {
       const part = codes.subarray(head * rows * columns, (head + 1) * rows * columns);
       return this.once(`${id} head ${head}`, () => new Weights(part, rows, columns, map.coding));
     }
-    return this.held(`${id} mean`, async () => {
+    return this.cached(`${id} mean`, async () => {
       const value = await meanOver(codes, map.heads, rows, columns, map.coding, pause);
       return {value, bytes: rows * columns};
     });
   }
 
-  // The same, `factor` times coarser each way.
+  // Returns the weights max-pooled by `factor` in both directions.
   overview(map, layer, head, factor) {
     const weights = this.weights(map, layer, head);
-    return weights && this.held(`${map.blocks[layer]} head ${head} by ${factor}`, async () => {
+    return weights && this.cached(`${map.blocks[layer]} head ${head} by ${factor}`, async () => {
       const value = await pooled(weights, factor, pause);
       return {value, bytes: value.codes.length};
     });
   }
 
   once(key, make) {
-    if (!this.kept.has(key)) this.kept.set(key, {value: make(), bytes: 0});
-    return this.kept.get(key).value;
+    if (!this.loaded.has(key)) this.loaded.set(key, {value: make(), bytes: 0});
+    return this.loaded.get(key).value;
   }
 
-  held(key, fetch) {
-    const found = this.kept.get(key);
-    if (found) {
-      this.kept.delete(key);
-      this.kept.set(key, found);
-      return found.value;
+  cached(key, fetch) {
+    const entry = this.loaded.get(key);
+    if (entry) {
+      this.loaded.delete(key);
+      this.loaded.set(key, entry);
+      return entry.value;
     }
-    if (!this.coming.has(key)) {
-      this.coming.add(key);
+    if (!this.loading.has(key)) {
+      this.loading.add(key);
       fetch().then(
-        (got) => { this.coming.delete(key); this.keep(key, got); this.ready(); },
+        (result) => { this.loading.delete(key); this.keep(key, result); this.ready(); },
         (error) => this.failed(error),
       );
     }
     return null;
   }
 
-  keep(key, got) {
-    this.kept.set(key, got);
-    let total = [...this.kept.values()].reduce((sum, one) => sum + one.bytes, 0);
-    for (const [old, one] of this.kept) {
-      if (total <= HELD || old === key) break;
-      this.kept.delete(old);
-      for (const part of [...this.kept.keys()]) if (part.startsWith(`${old} head`)) this.kept.delete(part);
+  keep(key, result) {
+    this.loaded.set(key, result);
+    let total = [...this.loaded.values()].reduce((sum, one) => sum + one.bytes, 0);
+    for (const [old, one] of this.loaded) {
+      if (total <= MEMORY || old === key) break;
+      this.loaded.delete(old);
+      for (const part of [...this.loaded.keys()]) if (part.startsWith(`${old} head`)) this.loaded.delete(part);
       total -= one.bytes;
     }
   }

@@ -1,25 +1,27 @@
-// The frame around every view: title, views, what is chosen, the note that no page of this kind
-// should be without, the view itself, and the same in words.
+// The frame around every view: title, list of views, controls, the caution about attention weights, the
+// view itself and the panel "In words".
 import {button, choice, el, refiller} from "./elements.js";
 import {liveBar} from "./live.js";
 import {reading} from "./reading.js";
 import {savingBar} from "./saving.js";
+import {marked} from "./terms.js";
+import {tooltip} from "./tooltip.js";
 
 const OF_WEIGHTS = new Set(["text", "alignment", "image", "grid", "matrix", "lines", "head", "time", "compare"]);
 const PAPER = "https://arxiv.org/abs/1902.10186";
 const ABOUT = {
-  attention: "how much of each token is mixed in",
-  "value-weighted": "the same, times how long the vector is that is mixed in",
-  rollout: "attention followed through all layers, with residuals",
-  "gradient x input": "how much each token moved the answer",
+  attention: "the fraction of each value in the weighted sum",
+  "value-weighted": "attention times the length of the projected value",
+  rollout: "attention multiplied through all layers, with residual connections",
+  "gradient x input": "the first-order effect of each token on a logit",
 };
 
-// A number with two buttons beside it.
+// A labelled select element for a number, with buttons for the previous and the next one.
 function stepper(label, act) {
   const select = el("select", {"aria-label": label, on: {change: () => act(Number(select.value))}});
-  const less = button("‹", () => act(Number(select.value) - 1), {"aria-label": `${label}: one back`});
-  const more = button("›", () => act(Number(select.value) + 1), {"aria-label": `${label}: one on`});
-  const element = el("div", {class: "choice stepper"}, el("span", {}, label), less, select, more);
+  const less = button("‹", () => act(Number(select.value) - 1), {"aria-label": `Previous ${label.toLowerCase()}`});
+  const more = button("›", () => act(Number(select.value) + 1), {"aria-label": `Next ${label.toLowerCase()}`});
+  const element = marked(el("div", {class: "choice stepper"}, el("span", {}, label), less, select, more), label);
   const refill = refiller(select);
   const show = (choices, value) => {
     refill(choices, value);
@@ -30,7 +32,7 @@ function stepper(label, act) {
   return {element, show};
 }
 
-// Scores are shown on what they are scores of.
+// Returns the view that shows attributions: image or text.
 function viewOf(frame, measure) {
   const {side} = frame.attributions.find((one) => one.measure === measure);
   return frame.sides[side]?.grid ? "image" : "text";
@@ -38,18 +40,18 @@ function viewOf(frame, measure) {
 
 export function shell(app) {
   const title = el("h1", {dir: "auto"});
-  const facts = el("p", {class: "facts"});
+  const summary = el("p", {class: "facts"});
   const answer = el("p", {class: "answer", dir: "auto"});
   const notes = el("ul", {class: "notes"});
   const nav = el("nav", {"aria-label": "Views"});
-  const frame = choice("Look at", (value) => app.set({frame: Number(value)}));
+  const frame = choice("Model and input", (value) => app.set({frame: Number(value)}));
   const map = choice("Attention", (value) => app.set({map: value}));
   const layer = stepper("Layer", (value) => app.set({layer: value}));
   const head = stepper("Head", (value) => app.set({head: value}));
-  const measures = el("div", {class: "measures", role: "group", "aria-label": "What is measured"});
+  const measures = el("div", {class: "measures", role: "group", "aria-label": "Measure"});
   const why = el("span", {class: "soft about"});
   const paper = el("a", {href: PAPER, rel: "noreferrer", target: "_blank"}, "attention is not an explanation");
-  const note = el("p", {class: "caution"}, "Read with care: ", paper, ". A weight says what was mixed in, not why the answer came. ", el("span", {class: "offers"}));
+  const note = el("p", {class: "caution"}, "Caution: ", paper, ". A weight is the fraction of a value in a sum; it does not say why the model made a prediction. ", el("span", {class: "offers"}));
   const problem = el("p", {class: "problem", role: "alert", hidden: true});
   const heading = el("h2", {id: "view-title"});
   const lead = el("p", {class: "lead"});
@@ -58,10 +60,10 @@ export function shell(app) {
   const words = reading(app);
   const saving = savingBar(app, () => app.view());
   const stage = el("section", {class: "stage", "aria-labelledby": "view-title"}, heading, lead, tools, body, saving);
-  const chosen = el("div", {class: "controls", role: "group", "aria-label": "What is shown"}, frame.element, map.element, layer.element, head.element);
+  const chosen = el("div", {class: "controls", role: "group", "aria-label": "Model, layer and head"}, frame.element, map.element, layer.element, head.element);
   const live = liveBar(app);
   const main = el("main", {}, stage, words.element);
-  app.root.replaceChildren(el("header", {class: "top"}, title, facts, answer, notes, live.element), nav, chosen, el("div", {class: "beside"}, measures, why, note), problem, main);
+  app.root.replaceChildren(el("header", {class: "top"}, title, summary, answer, notes, live.element), nav, chosen, el("div", {class: "beside"}, measures, why, note), problem, main, tooltip(app.root));
   let shown = null;
 
   const open = () => {
@@ -77,7 +79,7 @@ export function shell(app) {
     const offered = app.views;
     if (nav.childElementCount !== offered.length || [...nav.children].some((one, at) => one.dataset.view !== offered[at].id)) {
       nav.replaceChildren(...offered.map((view) => {
-        const one = button(view.title, () => app.set({view: view.id}));
+        const one = marked(button(view.title, () => app.set({view: view.id})), view.title);
         one.dataset.view = view.id;
         return one;
       }));
@@ -96,13 +98,13 @@ export function shell(app) {
     const scores = now.frame.attributions.map((one) => one.measure);
     const all = [...new Set([...of, ...scores])];
     const current = all.includes(now.state.measure) ? now.state.measure : now.map.measure;
-    const said = JSON.stringify([all, current]);
-    if (measures.dataset.said === said) return;
-    measures.dataset.said = said;
-    measures.replaceChildren(...all.map((one) => button(one, () => app.set(of.includes(one) ? {measure: one} : {measure: one, view: viewOf(now.frame, one)}), {"aria-pressed": String(one === current)})));
+    const content = JSON.stringify([all, current]);
+    if (measures.dataset.content === content) return;
+    measures.dataset.content = content;
+    measures.replaceChildren(...all.map((one) => marked(button(one, () => app.set(of.includes(one) ? {measure: one} : {measure: one, view: viewOf(now.frame, one)}), {"aria-pressed": String(one === current)}), one)));
     why.textContent = ABOUT[current] || "";
-    const others = all.filter((one) => one !== "attention");
-    note.lastChild.textContent = others.length ? `Compare it with ${others.join(", ")}.` : "";
+    const alternatives = all.filter((one) => one !== "attention");
+    note.lastChild.textContent = alternatives.length ? `Compare it with ${alternatives.join(", ")}.` : "";
   };
 
   const show = (made, now) => {
@@ -115,7 +117,7 @@ export function shell(app) {
       const names = [...new Set(now.frame.maps.map((one) => one.name))];
       map.show(names.map((one) => [one, one]), now.map.name);
       layer.show(now.map.layers.map((name, at) => [at, `${at + 1}${/^\d+$/.test(name) ? "" : ` · ${name}`}`]), state.layer);
-      head.show([[-1, "mean of all"], ...Array.from({length: now.map.heads}, (_, at) => [at, String(at + 1)])], state.head);
+      head.show([[-1, "mean over heads"], ...Array.from({length: now.map.heads}, (_, at) => [at, String(at + 1)])], state.head);
       if (now.map.heads < 2) head.element.hidden = true;
       measured(now);
     }
@@ -123,8 +125,8 @@ export function shell(app) {
     measures.hidden = why.hidden = !ofWeights;
     chosen.hidden = [...chosen.children].every((one) => one.hidden);
     const model = now ? Object.entries(now.frame.model).filter(([name]) => name !== "input").map(([name, value]) => `${name} ${typeof value === "number" ? value.toLocaleString("en-GB") : value}`) : [];
-    facts.textContent = model.join("  ·  ");
-    answer.textContent = now?.frame.answer ? `Answer: ${now.frame.answer}` : "";
+    summary.textContent = model.join("  ·  ");
+    answer.textContent = now?.frame.answer ? `Output: ${now.frame.answer}` : "";
     words.element.hidden = !ofWeights;
     main.classList.toggle("alone", !ofWeights);
     if (made && shown !== made) {

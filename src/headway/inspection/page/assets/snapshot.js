@@ -1,14 +1,14 @@
-// A view, drawn once more as it stands: boxes with a colour, borders, letters, pictures, canvases.
-// One way for all views, into a canvas (PNG) or into SVG.
+// Draws a view as it is on the screen (boxes, borders, text, images, canvases) into a canvas (PNG) or
+// into SVG, in the same way for all views.
 import {theme} from "./colours.js";
 import {SvgContext} from "./svg.js";
 
 const CLEAR = "rgba(0, 0, 0, 0)";
-const MOST = 4000; // pieces of text: beyond, a picture helps nobody
+const MOST = 4000; // text nodes that are drawn
 
 const MARGIN = 16;
 
-// Where a view stands, with some paper around it.
+// Returns the rectangle of a view with a margin.
 function around(element) {
   const {left, top, width, height} = element.getBoundingClientRect();
   return new DOMRect(left - MARGIN, top - MARGIN, width + 2 * MARGIN, height + 2 * MARGIN);
@@ -78,7 +78,7 @@ function letters(ctx, node, outer) {
   ctx.fillStyle = style.color;
   ctx.textAlign = "left";
   ctx.textBaseline = "middle";
-  // Lines as the browser broke them: a word that begins lower begins a new one.
+  // Lines are broken as in the browser: a word with another y begins a new line.
   let line = null;
   const flush = () => { if (line) ctx.fillText(line.text.trimEnd(), line.x, line.y); };
   for (const {0: word, index} of node.textContent.matchAll(/\S+\s*/gu)) {

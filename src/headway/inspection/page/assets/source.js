@@ -1,17 +1,17 @@
-// Where the page's data comes from. Two sources, one face:
-//   header() -> Promise<object>, block(id) -> Promise<Uint8Array>, and of a server only
-//   ask(verb, body) -> Promise<header>: "look", "without", "walk".
+// Sources of the data of a page. Both have the same interface:
+//   header() -> Promise<object>, block(id) -> Promise<Uint8Array>, and only with a server
+//   ask(verb, body) -> Promise<header>; verb is "look", "without" or "walk".
 import {inflater} from "./inflate.js";
 
-// The data stands in the page itself, in elements that may still be on their way in.
+// Reads the data from the page itself, whose elements may still be loading.
 export function fileSource(document) {
   const inflate = inflater();
   const element = async (id) => {
     for (;;) {
-      const found = document.getElementById(id);
-      // The parser fills an element in pieces: one that has a neighbour is whole.
-      if (found && (found.nextSibling || document.readyState !== "loading")) return found;
-      if (document.readyState !== "loading") throw new Error(`block ${id} is not in this page`);
+      const script = document.getElementById(id);
+      // The parser fills an element in parts: one that has a next sibling is complete.
+      if (script && (script.nextSibling || document.readyState !== "loading")) return script;
+      if (document.readyState !== "loading") throw new Error(`data block ${id} is missing from this page; write the page again`);
       await new Promise((done) => setTimeout(done, 15));
     }
   };
@@ -22,24 +22,24 @@ export function fileSource(document) {
   };
 }
 
-// The data is asked for, of the server that the page came from.
+// Requests the data from the server of the page.
 export function servedSource(root) {
   const inflate = inflater();
-  const checked = async (answer) => {
-    if (answer.ok) return answer;
-    const told = await answer.json().catch(() => null);
-    throw new Error((told && (told.error || told.detail)) || `the server says ${answer.status}`);
+  const checked = async (response) => {
+    if (response.ok) return response;
+    const problem = await response.json().catch(() => null);
+    throw new Error((problem && (problem.error || problem.detail)) || `the server returned status ${response.status}`);
   };
   return {
     live: true,
     header: async () => (await checked(await fetch(`${root}api/header`))).json(),
     block: async (id) => {
-      const answer = await checked(await fetch(`${root}api/block/${encodeURIComponent(id)}`));
-      return inflate(new Uint8Array(await answer.arrayBuffer()));
+      const response = await checked(await fetch(`${root}api/block/${encodeURIComponent(id)}`));
+      return inflate(new Uint8Array(await response.arrayBuffer()));
     },
     ask: async (verb, body) => {
-      const sent = {method: "POST", headers: {"Content-Type": "application/json"}, body: JSON.stringify(body)};
-      return (await checked(await fetch(`${root}api/${verb}`, sent))).json();
+      const request = {method: "POST", headers: {"Content-Type": "application/json"}, body: JSON.stringify(body)};
+      return (await checked(await fetch(`${root}api/${verb}`, request))).json();
     },
   };
 }

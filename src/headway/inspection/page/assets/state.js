@@ -1,46 +1,46 @@
-// What is being looked at: one small object that all views share. It stands in the address, so that
-// a link opens the same view again.
+// The state that all views share: view, layer, head, query, key and so on. The address of the page holds
+// it, so that a link opens the same view.
 
 const NUMBERS = ["frame", "other", "layer", "head", "query", "key", "asked"];
 const CHOICES = {scale: ["sqrt", "linear", "log"], colours: ["viridis", "cividis"], way: ["from", "to"]};
 
-// layer, head: null until they are chosen; head -1 is the mean over the heads.
+// layer, head: null until one is chosen; head -1 is the mean over the heads.
 export const START = {
   view: "", frame: 0, other: 1, map: "", measure: "attention", layer: null, head: null, query: -1, key: -1, asked: 0,
   scale: "sqrt", colours: "viridis", perRow: false, way: "from", words: false,
 };
 
 export function readHash(hash) {
-  const found = {};
+  const state = {};
   for (const [name, value] of new URLSearchParams(hash.replace(/^#/, ""))) {
     if (!(name in START)) continue;
-    if (NUMBERS.includes(name)) { if (/^-?\d{1,7}$/.test(value)) found[name] = Number(value); }
-    else if (CHOICES[name]) { if (CHOICES[name].includes(value)) found[name] = value; }
-    else if (typeof START[name] === "boolean") found[name] = value === "true";
-    else found[name] = value;
+    if (NUMBERS.includes(name)) { if (/^-?\d{1,7}$/.test(value)) state[name] = Number(value); }
+    else if (CHOICES[name]) { if (CHOICES[name].includes(value)) state[name] = value; }
+    else if (typeof START[name] === "boolean") state[name] = value === "true";
+    else state[name] = value;
   }
-  return found;
+  return state;
 }
 
 let later = 0;
 
-// Not at every step: a browser takes only so many addresses a second.
+// Delayed, because a browser limits the number of address changes per second.
 export function writeHash(state) {
   clearTimeout(later);
   later = setTimeout(() => put(state), 200);
 }
 
 function put(state) {
-  const said = Object.entries(state).filter(([name, value]) => value !== START[name] || name === "view");
-  const hash = `#${new URLSearchParams(said)}`;
-  // In a notebook's frame there is no address to write to.
+  const entries = Object.entries(state).filter(([name, value]) => value !== START[name] || name === "view");
+  const hash = `#${new URLSearchParams(entries)}`;
+  // In the frame of a notebook the address cannot be changed.
   try { if (location.hash !== hash) history.replaceState(null, "", hash); } catch { return; }
 }
 
 const within = (value, low, high) => Math.min(Math.max(value, low), high);
 
-// With a map, a layer and a head. Where none of them was chosen, or the frame has no map of that name,
-// those that the document opens with; else the first ones stand for what was not chosen.
+// Returns the state with a map, a layer and a head. If none was chosen, or the frame has no map of that
+// name, these are the defaults of the document; otherwise a missing layer or head is the first one.
 function chosen(state, {maps, opening}) {
   const free = state.map === "" && state.layer === null && state.head === null;
   const lost = state.map !== "" && !maps.some((one) => one.name === state.map);
@@ -48,7 +48,7 @@ function chosen(state, {maps, opening}) {
   return {...state, layer: state.layer ?? 0, head: state.head ?? 0};
 }
 
-// The nearest state that the document has: a frame, a map, a layer, a head and tokens that exist.
+// Returns the nearest valid state: frame, map, layer, head and tokens that exist in the document.
 export function settled(state, session) {
   const frames = session.frames;
   const frame = within(state.frame, 0, Math.max(0, frames.length - 1));

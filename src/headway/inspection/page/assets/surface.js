@@ -1,12 +1,12 @@
-// A canvas that keeps its size, its sharpness and its keyboard: arrows move, Home and End go to the
-// ends, Enter pins, [ ] change the layer and , . the head. What it paints can be painted again, on
-// another context: that is how every view becomes a PNG or an SVG.
+// A canvas with the right size and resolution and with keyboard control: arrow keys move, Home and End
+// move to the ends, Enter pins, [ ] change the layer and , . the head. Its content can be painted on
+// another context, which is how views are saved as PNG and SVG.
 
 const MOVES = {ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1]};
 
-// label: what a screen reader says; paint(ctx, width, height); height(width) -> pixels.
-// move(dx, dy), ends(direction), pin(), key(event): of the keyboard; point(x, y, kind): of the pointer,
-// kind "hover", "leave" or "click".
+// label: accessible name; paint(ctx, width, height); height(width) -> pixels.
+// move(dx, dy), ends(direction), pin(), key(event): keyboard events; point(x, y, kind): pointer events,
+// where kind is "hover", "leave" or "click".
 export function surface(app, {label, paint, height, move, ends, pin, key, point, title}) {
   const canvas = document.createElement("canvas");
   const frame = document.createElement("div");
@@ -40,13 +40,13 @@ export function surface(app, {label, paint, height, move, ends, pin, key, point,
   };
   canvas.repaint = (ctx) => paint(ctx, size.width, size.height);
   if (point) {
-    const told = (kind) => (event) => {
+    const listener = (kind) => (event) => {
       const box = canvas.getBoundingClientRect();
       point(event.clientX - box.left, event.clientY - box.top, kind, event);
     };
-    canvas.addEventListener("pointermove", told("hover"));
-    canvas.addEventListener("pointerleave", told("leave"));
-    canvas.addEventListener("click", told("click"));
+    canvas.addEventListener("pointermove", listener("hover"));
+    canvas.addEventListener("pointerleave", listener("leave"));
+    canvas.addEventListener("click", listener("click"));
   }
   new ResizeObserver(() => { if (Math.floor(frame.clientWidth) !== size.width) draw(); }).observe(frame);
   return {element: frame, canvas, draw, size};
@@ -69,7 +69,7 @@ export function keyed(app, event, {move, ends, pin, key}) {
 
 export const FONT = 'system-ui, "Segoe UI", Roboto, "Helvetica Neue", "Noto Sans", sans-serif';
 
-// Text in a canvas, cut where it does not fit.
+// Writes text on a canvas and shortens it to the width.
 export function write(ctx, text, x, y, {size = 12, colour, align = "left", bold = false, width = Infinity} = {}) {
   ctx.font = `${bold ? "600 " : ""}${size}px ${FONT}`;
   ctx.fillStyle = colour;

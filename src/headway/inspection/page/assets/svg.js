@@ -1,5 +1,5 @@
-// The part of a canvas' drawing that the views use, written down as SVG instead. Pictures and heat
-// maps go in as PNG; lines, boxes and letters stay lines, boxes and letters.
+// The part of the canvas interface that the views use, written as SVG. Images and heat maps are embedded
+// as PNG; lines, boxes and text stay vectors.
 
 const escape = (text) => String(text).replace(/[&<>"']/g, (sign) => `&#${sign.charCodeAt(0)};`)
   .replace(/[^\u0009\u000a\u000d\u0020-\ud7ff\ue000-\ufffd\u{10000}-\u{10ffff}]/gu, "\ufffd");

@@ -1,4 +1,4 @@
-// How a token is written: what cannot be seen gets a sign, what is too long gets an end.
+// Formats tokens and numbers: whitespace is made visible, long tokens are shortened.
 
 const SIGNS = {" ": "␣", "\n": "⏎", "\t": "⇥", "\r": "␍"};
 
@@ -20,7 +20,7 @@ export function percent(share) {
   return text.replace("-", "−") + "\u00a0%";
 }
 
-// digits: how many say something.
+// digits: the number of significant digits.
 export function number(value, digits = 3) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
   const size = Math.abs(value);
@@ -29,21 +29,21 @@ export function number(value, digits = 3) {
   return String(Number(value.toPrecision(digits))).replace("-", "−");
 }
 
-// What a weight is called: a share is a percentage, everything else a number.
+// Formats a weight: as a percentage if the weights of a query sum to 1, otherwise as a number.
 export function amount(value, map) {
   return map.normalised ? percent(value) : number(value);
 }
 
-// A token inside a sentence: in quotes, and kept apart from the direction that the sentence runs in.
-export function quoted(side, place, most = 24) {
-  return `“\u2068${shorten(nameOf(side, place), most)}\u2069”`;
+// Formats a token inside a sentence: in quotes, with its own writing direction.
+export function quoted(side, position, most = 24) {
+  return `“\u2068${shorten(nameOf(side, position), most)}\u2069”`;
 }
 
-// The name of a token, with its place where a patch has one.
-export function nameOf(side, place) {
-  const token = side.tokens[place];
-  if (side.grid && place >= side.beside) {
-    const at = place - side.beside;
+// Returns the name of a token; that of a patch is its row and column.
+export function nameOf(side, position) {
+  const token = side.tokens[position];
+  if (side.grid && position >= side.beside) {
+    const at = position - side.beside;
     return `row ${Math.floor(at / side.grid[1]) + 1}, col ${(at % side.grid[1]) + 1}`;
   }
   return shown(token ?? "");

@@ -1,16 +1,16 @@
-// A translation's alignment: the two sentences above each other, joined by the attention that the
-// one pays to the other. Thick lines are the words that a word was made from.
+// The alignment of a translation: the source above the target, with a line for each large cross-attention
+// weight; the larger the weight, the thicker the line.
 import {el, slider} from "./elements.js";
 import {colourOf, css, theme} from "./colours.js";
 import {FONT, surface, write} from "./surface.js";
 import {nameOf, percent, shorten} from "./tokens.js";
 
 const GAP = 14;
-const ROOM = 44; // the widest gap between two words
+const ROOM = 44; // pixels: the largest gap between two words
 const LINE = 30;
 
-// Lays words out in lines: [{x, y, width, text}], and where the last line ends.
-function laid(ctx, words, width) {
+// Arranges words in lines: boxes [{x, y, width, text}], and the height of all lines.
+function arranged(ctx, words, width) {
   ctx.font = `15px ${FONT}`;
   const boxes = [];
   const long = words.reduce((sum, text) => sum + Math.min(ctx.measureText(text).width, width), 0);
@@ -30,16 +30,16 @@ const same = (a, b) => JSON.stringify(a.tokens) === JSON.stringify(b.tokens);
 export const alignment = {
   id: "alignment",
   title: "Alignment",
-  lead: "What was read stands above, what was written below. A line joins a word to the words it was made from: the thicker, the more attention. Choose a word to see its lines alone.",
+  lead: "Cross-attention as an alignment: source above, target below. A line joins a target word to the source words it attends to; thicker lines are larger weights. Choose a word to see only its lines.",
   wants: ({sides}, map) => map.queries !== map.keys && !sides[map.queries].grid && !sides[map.keys].grid,
   make(app) {
     const local = {now: null, least: 0.12, hover: null, boxes: []};
-    const least = slider("Lines from", 0.01, 0.9, 0.01, 0.12, percent, (one) => { local.least = one; made.draw(); });
+    const least = slider("Smallest weight", 0.01, 0.9, 0.01, 0.12, percent, (one) => { local.least = one; made.draw(); });
     const short = (side) => side.tokens.slice(0, 400).map((_, at) => shorten(nameOf(side, at), 26));
     const parts = (ctx, width) => {
       const {queries, keys} = local.now;
-      const above = laid(ctx, short(keys), width - 16);
-      const below = laid(ctx, short(queries), width - 16);
+      const above = arranged(ctx, short(keys), width - 16);
+      const below = arranged(ctx, short(queries), width - 16);
       return {above, below, gap: Math.min(150, Math.max(80, width / 6))};
     };
     const paint = (ctx, width) => {
@@ -49,9 +49,9 @@ export const alignment = {
       const {soft, ink, pin, card, line} = theme();
       const top = 26;
       const bottom = top + above.height + gap;
-      write(ctx, `read (${now.map.keys})`, 8, 10, {size: 12, colour: soft});
+      write(ctx, `source (${now.map.keys})`, 8, 10, {size: 12, colour: soft});
       const centre = ({x, width: wide}) => 8 + x + wide / 2;
-      const mark = local.hover || {query: now.state.query};
+      const cursor = local.hover || {query: now.state.query};
       local.boxes = [];
       if (now.weights) {
         for (let t = 0; t < below.boxes.length; t++) {
@@ -59,7 +59,7 @@ export const alignment = {
             const value = now.weights.at(t, s);
             const share = Math.abs(value) / (now.map.normalised ? 1 : now.weights.greatest);
             if (share < local.least) continue;
-            const chosen = mark.query === t || mark.key === s;
+            const chosen = cursor.query === t || cursor.key === s;
             ctx.globalAlpha = chosen ? 1 : local.hover ? 0.12 : 0.4;
             ctx.strokeStyle = chosen ? pin : css(colourOf(Math.max(share, 0.35), 1, now.state, now.weights.signed));
             ctx.lineWidth = 0.8 + 6 * share;
@@ -73,7 +73,7 @@ export const alignment = {
       }
       ctx.globalAlpha = 1;
       const words = (row, y, kind) => row.boxes.forEach((box, at) => {
-        const strong = mark[kind] === at;
+        const strong = cursor[kind] === at;
         ctx.fillStyle = card;
         ctx.fillRect(4 + box.x, y + box.y + 4, box.width + 8, LINE - 8);
         ctx.strokeStyle = strong ? pin : line;
@@ -84,11 +84,11 @@ export const alignment = {
       });
       words(above, top, "key");
       words(below, bottom, "query");
-      write(ctx, `written (${now.map.queries})`, 8, bottom + below.height + 10, {size: 12, colour: soft});
+      write(ctx, `target (${now.map.queries})`, 8, bottom + below.height + 10, {size: 12, colour: soft});
     };
     const under = (x, y) => local.boxes.find((box) => x >= box.x && x <= box.x + box.width && y >= box.y && y <= box.y + LINE);
     const made = surface(app, {
-      label: "Alignment. Arrows left and right choose a written word.", paint, title: "alignment of two sentences",
+      label: "Alignment. The left and right arrow keys choose a target word.", paint, title: "alignment of two sentences",
       height: (width) => {
         if (!local.now) return 1;
         const {above, below, gap} = parts(made.canvas.getContext("2d"), width);
@@ -104,13 +104,13 @@ export const alignment = {
         if (JSON.stringify(next) !== JSON.stringify(local.hover)) { local.hover = next; made.draw(); }
       },
     });
-    const others = el("div", {class: "others"});
+    const outputs = el("div", {class: "others"});
     const update = (now) => {
       local.now = now;
       made.draw();
-      // What else was written: other frames of the same kind, the beams of a search say.
-      const alike = app.session.frames.map((frame, at) => ({frame, at})).filter(({frame}) => frame.answer && frame.maps.some((one) => one.name === now.map.name && same(frame.sides[one.keys], now.keys)));
-      others.replaceChildren(...(alike.length < 2 ? [] : [el("h3", {}, "Side by side"), el("ul", {}, alike.map(({frame, at}) => {
+      // Other outputs for the same source, for example the hypotheses of a beam search.
+      const alternatives = app.session.frames.map((frame, at) => ({frame, at})).filter(({frame}) => frame.answer && frame.maps.some((one) => one.name === now.map.name && same(frame.sides[one.keys], now.keys)));
+      outputs.replaceChildren(...(alternatives.length < 2 ? [] : [el("h3", {}, "Alternative outputs"), el("ul", {}, alternatives.map(({frame, at}) => {
         const act = () => app.set({frame: at});
         return el("li", {}, el("button", {type: "button", class: "quiet", "aria-pressed": String(at === now.state.frame), on: {click: act}}, frame.label), " ", el("span", {dir: "auto"}, frame.answer));
       }))]));
@@ -120,6 +120,6 @@ export const alignment = {
       const rows = queries.tokens.flatMap((token, t) => keys.tokens.map((other, s) => [token, other, weights.at(t, s)]).filter((one) => one[2] > 0.001));
       return {columns: ["written", "read", "weight"], rows};
     };
-    return {element: el("div", {}, made.element, others), controls: [least], update, data};
+    return {element: el("div", {}, made.element, outputs), controls: [least], update, data};
   },
 };

@@ -1,5 +1,5 @@
-// A beam search as a tree: each column is a step, each line a choice. What was kept is dark, what was
-// dropped pale, and the answer is marked.
+// A beam search as a tree: each column is a step, each branch a token. Hypotheses that were kept are dark,
+// pruned ones pale, and the output is highlighted.
 import {el, slider, table, tick} from "./elements.js";
 import {theme} from "./colours.js";
 import {surface, write} from "./surface.js";
@@ -8,8 +8,8 @@ import {number, shorten, shown} from "./tokens.js";
 const HIGH = 30;
 const WIDE = 108;
 
-// Depth of every leaf, its children, and the line it stands on: leaves of the tree from top to bottom.
-export function laidOut(beam) {
+// Returns the nodes with their depth, children and line; leaves are on consecutive lines.
+export function treeLayout(beam) {
   const nodes = beam.map((leaf, at) => ({...leaf, at, children: [], depth: 0, line: 0}));
   for (const node of nodes) {
     if (node.parent === null || !nodes[node.parent] || node.parent >= node.at) continue;
@@ -18,7 +18,7 @@ export function laidOut(beam) {
   }
   let line = 0;
   const order = [];
-  // Parents stand before their children, so a stack needs no recursion, however deep the search.
+  // Parents come before their children in the list; a stack avoids recursion in deep searches.
   const stack = nodes.filter((node) => node.parent === null).reverse();
   while (stack.length) {
     const node = stack.pop();
@@ -30,18 +30,18 @@ export function laidOut(beam) {
   return {nodes, lines: line, depth: nodes.reduce((most, node) => Math.max(most, node.depth), 0)};
 }
 
-// The part of a tree that is shown: what was kept, or all, of the first so many steps.
-export function grown(beam, {all, steps}) {
-  const places = new Map(), found = [], depths = [];
+// Returns the part of a tree that is shown: the kept nodes, or all, of the first `steps` steps.
+export function visibleTree(beam, {all, steps}) {
+  const positions = new Map(), nodes = [], depths = [];
   beam.forEach((leaf, at) => {
-    const above = leaf.parent === null ? null : places.get(leaf.parent);
+    const above = leaf.parent === null ? null : positions.get(leaf.parent);
     const depth = leaf.parent === null ? 0 : depths[above] + 1;
     if (above === undefined || depth > steps || !(all || leaf.kept || leaf.chosen)) return;
-    places.set(at, found.length);
+    positions.set(at, nodes.length);
     depths.push(depth);
-    found.push({...leaf, parent: above});
+    nodes.push({...leaf, parent: above});
   });
-  return found;
+  return nodes;
 }
 
 function sentenceOf(nodes, node) {
@@ -52,25 +52,25 @@ function sentenceOf(nodes, node) {
 
 export const beams = {
   id: "beams",
-  title: "Search tree",
-  lead: "The sentences the model considered while it wrote. Each step to the right adds a piece; pale ones were dropped, the marked path became the answer. The number is the logarithm of the probability so far.",
+  title: "Beam search",
+  lead: "The hypotheses of the beam search as a tree. Each step to the right adds a token; pale hypotheses were pruned, and the highlighted path is the output. The number is the log-probability of the tokens so far.",
   free: true,
   fits: (session, state) => (session.frames[state.frame]?.beam.length || 0) > 1,
   make(app) {
     const local = {now: null, tree: null, cursor: 0, beam: null, all: false, steps: Infinity};
     const controls = el("div", {class: "row"});
-    const said = el("p", {class: "tip", "aria-live": "polite", dir: "auto"});
+    const status = el("p", {class: "tip", "aria-live": "polite", dir: "auto"});
     const list = el("div", {});
-    const place = (node, width) => [8 + node.depth * Math.max(WIDE, Math.min(160, width / (local.tree.depth + 1))), 14 + node.line * HIGH];
+    const location = (node, width) => [8 + node.depth * Math.max(WIDE, Math.min(160, width / (local.tree.depth + 1))), 14 + node.line * HIGH];
     const paint = (ctx, width) => {
       if (!local.tree) return;
       const {ink, soft, line, pin} = theme();
       const {nodes} = local.tree;
-      const each = [...nodes].sort((a, b) => a.chosen - b.chosen || a.kept - b.kept);
-      for (const node of each) {
+      const ordered = [...nodes].sort((a, b) => a.chosen - b.chosen || a.kept - b.kept);
+      for (const node of ordered) {
         if (node.parent === null) continue;
-        const [x1, y1] = place(nodes[node.parent], width);
-        const [x2, y2] = place(node, width);
+        const [x1, y1] = location(nodes[node.parent], width);
+        const [x2, y2] = location(node, width);
         ctx.strokeStyle = node.chosen ? pin : node.kept ? soft : line;
         ctx.lineWidth = node.chosen ? 2.5 : 1.2;
         ctx.beginPath();
@@ -79,8 +79,8 @@ export const beams = {
         ctx.bezierCurveTo((begin + x2) / 2, y1, (begin + x2) / 2, y2, x2 - 6, y2);
         ctx.stroke();
       }
-      for (const node of each) {
-        const [x, y] = place(node, width);
+      for (const node of ordered) {
+        const [x, y] = location(node, width);
         ctx.globalAlpha = node.kept || node.chosen ? 1 : 0.75;
         if (node.at === local.cursor) { ctx.strokeStyle = pin; ctx.lineWidth = 2; ctx.strokeRect(x - 5, y - 12, 80, 25); }
         write(ctx, shorten(node.token, 14), x, y - 2, {size: 12.5, colour: node.chosen ? pin : node.kept ? ink : soft, bold: node.chosen, width: 70});
@@ -91,45 +91,45 @@ export const beams = {
     const choose = (at) => {
       local.cursor = at;
       const node = local.tree.nodes[at];
-      said.textContent = `${sentenceOf(local.tree.nodes, node)} (${number(node.log_probability)}${node.chosen ? ", the answer" : node.kept ? ", kept" : ", dropped"})`;
+      status.textContent = `${sentenceOf(local.tree.nodes, node)} (${number(node.log_probability)}${node.chosen ? ", output" : node.kept ? ", kept" : ", pruned"})`;
       made.draw();
     };
     const move = (dx, dy) => {
       const {nodes} = local.tree;
-      const here = nodes[local.cursor];
-      if (dx < 0 && here.parent !== null) choose(here.parent);
-      else if (dx > 0 && here.children.length) choose((here.children.find((one) => one.chosen) || here.children[0]).at);
+      const current = nodes[local.cursor];
+      if (dx < 0 && current.parent !== null) choose(current.parent);
+      else if (dx > 0 && current.children.length) choose((current.children.find((one) => one.chosen) || current.children[0]).at);
       else if (dy) {
-        const row = nodes.filter((one) => one.depth === here.depth).sort((a, b) => a.line - b.line);
-        choose(row[Math.max(0, Math.min(row.length - 1, row.indexOf(here) + dy))].at);
+        const row = nodes.filter((one) => one.depth === current.depth).sort((a, b) => a.line - b.line);
+        choose(row[Math.max(0, Math.min(row.length - 1, row.indexOf(current) + dy))].at);
       }
     };
     const made = surface(app, {
-      label: "Search tree. Arrows right and left follow a path, up and down go to its neighbours.", paint, move, title: "search tree",
+      label: "Tree of the beam search. The right and left arrow keys follow a path, up and down choose another node of the same step.", paint, move, title: "beam search tree",
       height: () => (local.tree ? local.tree.lines * HIGH + 16 : 1),
       ends: (way) => choose(way < 0 ? 0 : local.tree.nodes.findLast((one) => one.chosen)?.at ?? 0), pin: () => {},
       point: (x, y, kind) => {
         if (kind !== "click") return;
-        const found = local.tree.nodes.find((node) => { const [a, b] = place(node, made.size.width); return x >= a - 4 && x <= a + 74 && Math.abs(y - b) <= 11; });
-        if (found) choose(found.at);
+        const target = local.tree.nodes.find((node) => { const [a, b] = location(node, made.size.width); return x >= a - 4 && x <= a + 74 && Math.abs(y - b) <= 11; });
+        if (target) choose(target.at);
       },
     });
     const grow = () => {
-      local.tree = laidOut(grown(local.beam, local));
+      local.tree = treeLayout(visibleTree(local.beam, local));
       made.element.style.minWidth = `${(local.tree.depth + 1) * WIDE + 24}px`;
       requestAnimationFrame(() => choose(local.tree.nodes.findLast((one) => one.chosen)?.at ?? 0));
     };
     const update = (now) => {
       if (local.beam !== now.frame.beam) {
         local.beam = now.frame.beam;
-        const {nodes, depth} = laidOut(now.frame.beam);
+        const {nodes, depth} = treeLayout(now.frame.beam);
         local.steps = depth;
         controls.replaceChildren(
           slider("Steps", 1, Math.max(1, depth), 1, depth, String, (steps) => { local.steps = steps; grow(); }),
-          tick("Also what was dropped", local.all, (all) => { local.all = all; grow(); }),
+          tick("Show pruned hypotheses", local.all, (all) => { local.all = all; grow(); }),
         );
         const ended = nodes.filter((one) => !one.children.length && (one.kept || one.chosen)).sort((a, b) => b.chosen - a.chosen || b.log_probability - a.log_probability).slice(0, 12);
-        list.replaceChildren(table("Kept to the end, the answer first", ["Sentence", "log probability"], ended.map((one) => [sentenceOf(nodes, one), number(one.log_probability)])));
+        list.replaceChildren(table("Complete hypotheses, the output first", ["Hypothesis", "Log-probability"], ended.map((one) => [sentenceOf(nodes, one), number(one.log_probability)])));
         grow();
       }
       local.now = now;
@@ -140,6 +140,6 @@ export const beams = {
       rows: local.beam.map((leaf, at) => [at + 1, leaf.parent === null ? null : leaf.parent + 1, leaf.token, leaf.log_probability, leaf.kept, leaf.chosen]),
     });
     const scroll = el("div", {class: "scroller", role: "region", "aria-label": "Tree"}, made.element);
-    return {element: el("div", {}, controls, said, scroll, list), update, data};
+    return {element: el("div", {}, controls, status, scroll, list), update, data};
   },
 };

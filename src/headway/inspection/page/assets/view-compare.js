@@ -1,4 +1,4 @@
-// Two frames beside each other, and what differs: two models, two checkpoints, two inputs.
+// Two frames (models, checkpoints or inputs) side by side, and their difference.
 import {choice, el} from "./elements.js";
 import {heat} from "./heat.js";
 import {theme} from "./colours.js";
@@ -11,11 +11,11 @@ const ABOVE = 24;
 export const compare = {
   id: "compare",
   title: "Compare",
-  lead: "The same head in two frames, and their difference: orange where the second looks more, blue where it looks less.",
+  lead: "The same head of two models, checkpoints or inputs, and the difference of their weights: orange where the second is larger, blue where it is smaller.",
   fits: (session) => session.frames.filter((frame) => frame.maps.length).length > 1,
   make(app) {
     const local = {now: null, other: null, change: null, key: ""};
-    const other = choice("With", (value) => app.set({other: Number(value)}));
+    const other = choice("Compare with", (value) => app.set({other: Number(value)}));
     const words = el("p", {class: "tip", "aria-live": "polite"});
     const why = el("p", {class: "soft"});
     const three = (width, map) => {
@@ -46,7 +46,7 @@ export const compare = {
       });
     };
     const made = surface(app, {
-      label: "Two maps and their difference. Arrows up and down choose a row.", paint, title: "two maps and their difference",
+      label: "Two maps and their difference. The up and down arrow keys choose a query.", paint, title: "two maps and their difference",
       height: (width) => { if (!local.now) return 1; const {stacked, high} = three(width, local.now.map); return (stacked ? 3 : 1) * (high + ABOVE + 8); },
       move: (dx, dy) => app.set({query: Math.max(0, app.state.query + dx + dy)}),
       ends: (way) => app.set({query: way < 0 ? 0 : local.now.map.shape[0] - 1}), pin: () => app.set({view: "matrix"}),
@@ -69,13 +69,13 @@ export const compare = {
       const same = local.other && weights && local.other.rows === weights.rows && local.other.columns === weights.columns;
       const key = [state.frame, state.other, state.map, state.measure, state.layer, state.head, Boolean(same)].join(" ");
       if (key !== local.key) { local.key = key; local.change = same ? difference(weights, local.other) : null; }
-      why.textContent = !fits ? "The other frame has no such map, layer or head." : local.other && weights && !same ? "The two have different numbers of tokens: there is no difference cell by cell." : "";
+      why.textContent = !fits ? "The other model has no map, layer or head of this name." : local.other && weights && !same ? "The two maps have different numbers of tokens, so that there is no difference per cell." : "";
       words.textContent = "";
       if (local.change) {
         const best = top(local.change.row(state.query), 3);
         const say = map.normalised ? percent : number;
-        const said = best.map(({place, value}) => `${quoted(now.keys, place, 20)} ${value > 0 ? "+" : ""}${say(value)}`);
-        words.textContent = `From the first to the second, ${quoted(now.queries, state.query, 20)} changes most at ${said.join(", ") || "nothing"}.`;
+        const list = best.map(({position, value}) => `${quoted(now.keys, position, 20)} ${value > 0 ? "+" : ""}${say(value)}`);
+        words.textContent = `From the first to the second map, the attention of ${quoted(now.queries, state.query, 20)} changes most at ${list.join(", ") || "no token"}.`;
       }
       made.draw();
     };

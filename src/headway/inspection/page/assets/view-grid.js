@@ -1,5 +1,5 @@
-// All heads at a glance: one small map each. A model's layers read downwards, its heads across; or
-// sorted by what a head does, so that its kinds of heads can be seen.
+// Thumbnails of all attention maps. Rows are layers and columns are heads, or the heads are sorted by
+// pattern, entropy or importance.
 import {choice, el} from "./elements.js";
 import {packed, packedName, ramp, stretched, theme} from "./colours.js";
 import {canvasOf} from "./heat.js";
@@ -7,18 +7,18 @@ import {tableOf} from "./weights.js";
 import {surface, write} from "./surface.js";
 import {number} from "./tokens.js";
 
-const SURE = 0.35; // a head that scores less in every kind is of none
+const SURE = 0.35; // a head with smaller scores for all patterns is "mixed"
 const MARGIN = 34;
-const SLICE = 12; // milliseconds of one frame
+const SLICE = 12; // milliseconds of drawing per animation frame
 
-// The kind a head is most of: [name, score].
+// Returns the pattern with the largest score of a head: [name, score].
 export function kindOf(map, layer, head) {
   const scores = Object.entries(map.kinds?.[layer]?.[head] || {});
   const best = scores.reduce((a, b) => (b[1] > a[1] ? b : a), ["mixed", 0]);
   return best[1] >= SURE ? best : ["mixed", best[1]];
 }
 
-// Which heads there are, in which order, under which headings.
+// Returns the heads in their order, in sections with titles.
 function sections(map, order) {
   const all = map.layers.flatMap((_, layer) => Array.from({length: map.heads}, (_, head) => ({layer, head})));
   if (order === "kind") {
@@ -30,8 +30,8 @@ function sections(map, order) {
     const sorted = [...groups].sort((a, b) => (a[0] === "mixed") - (b[0] === "mixed") || b[1].length - a[1].length);
     return sorted.map(([kind, heads]) => ({title: `${kind} (${heads.length})`, heads: heads.sort((a, b) => b.score - a.score)}));
   }
-  if (order === "entropy") return [{title: "from focused to spread out", heads: all.sort((a, b) => value(map.entropy, a) - value(map.entropy, b))}];
-  if (order === "importance") return [{title: `by how far ${map.metric || "the metric"} falls without the head`, heads: all.sort((a, b) => value(map.importance, b) - value(map.importance, a))}];
+  if (order === "entropy") return [{title: "by entropy, from focused to uniform", heads: all.sort((a, b) => value(map.entropy, a) - value(map.entropy, b))}];
+  if (order === "importance") return [{title: `by importance: fall of ${map.metric || "the metric"} without the head`, heads: all.sort((a, b) => value(map.importance, b) - value(map.importance, a))}];
   return map.layers.map((_, layer) => ({title: `Layer ${layer + 1}`, heads: all.filter((one) => one.layer === layer), aside: true}));
 }
 
@@ -47,10 +47,10 @@ function badge(map, {layer, head}, order) {
 export const grid = {
   id: "grid",
   title: "All heads",
-  lead: "Each small square is one attention head: its rows are the tokens that look, its columns the tokens looked at, and stronger colour means more attention. Choose a square to open it.",
+  lead: "Each square is the attention map of one head: rows are queries, columns are keys, and stronger colours are larger weights. Choose a square to open it.",
   wants: () => true,
   make(app) {
-    const local = {order: "layer", cells: [], now: null, pictures: new Map(), key: ""};
+    const local = {order: "layer", cells: [], now: null, thumbnails: new Map(), key: ""};
     const order = choice("Order", (chosen) => { local.order = chosen; draw(); });
     const layout = (width, {map, state}) => {
       const aside = local.order === "layer";
@@ -78,24 +78,24 @@ export const grid = {
       if (!now) return;
       const {map, state} = now;
       const {soft, ink, pin, line} = theme();
-      const found = layout(width, now);
-      local.cells = found.cells;
+      const placed = layout(width, now);
+      local.cells = placed.cells;
       const bytes = app.session.bytes(map.thumbnails);
       if (local.order === "layer") {
-        for (let head = 0; head < Math.min(map.heads, found.perLine); head++) {
-          write(ctx, String(head + 1), found.left + head * (found.wide + 6) + found.wide / 2, 9, {size: 11, colour: soft, align: "center"});
+        for (let head = 0; head < Math.min(map.heads, placed.perLine); head++) {
+          write(ctx, String(head + 1), placed.left + head * (placed.wide + 6) + placed.wide / 2, 9, {size: 11, colour: soft, align: "center"});
         }
       }
-      for (const title of found.titles) write(ctx, title.text, title.x, title.y, {size: local.order === "layer" ? 11 : 13, bold: local.order !== "layer", colour: local.order === "layer" ? soft : ink});
+      for (const title of placed.titles) write(ctx, title.text, title.x, title.y, {size: local.order === "layer" ? 11 : 13, bold: local.order !== "layer", colour: local.order === "layer" ? soft : ink});
       const [h, w] = map.thumbnail;
       const table = bytes && colours(map, state);
       const key = [map.thumbnails, state.scale, state.colours, theme().paper].join(" ");
-      if (local.key !== key) { local.key = key; local.pictures.clear(); }
+      if (local.key !== key) { local.key = key; local.thumbnails.clear(); }
       const begin = performance.now();
       let missing = false;
-      for (const cell of found.cells) {
+      for (const cell of placed.cells) {
         const box = {x: cell.x, y: cell.y, width: cell.wide, height: cell.tall};
-        const small = bytes && picture(cell, () => {
+        const small = bytes && cached(cell, () => {
           const from = (cell.layer * map.heads + cell.head) * h * w;
           return thumbnail(bytes.subarray(from, from + h * w), table, map, w, h);
         }, begin);
@@ -114,11 +114,11 @@ export const grid = {
       }
       if (missing) requestAnimationFrame(() => made.draw());
     };
-    // Small maps are made once, and some at a time: the page never stands still for all of them.
-    const picture = (cell, make, begin) => {
+    // Thumbnails are made once, a few per animation frame, so that the page stays responsive.
+    const cached = (cell, make, begin) => {
       const name = cell.layer * 4096 + cell.head;
-      if (!local.pictures.has(name) && performance.now() - begin < SLICE) local.pictures.set(name, make());
-      return local.pictures.get(name);
+      if (!local.thumbnails.has(name) && performance.now() - begin < SLICE) local.thumbnails.set(name, make());
+      return local.thumbnails.get(name);
     };
     const at = (x, y) => local.cells.find((one) => x >= one.x - 3 && x <= one.x + one.wide + 3 && y >= one.y && y <= one.y + one.tall + one.label);
     const move = (dx, dy) => {
@@ -137,13 +137,13 @@ export const grid = {
       app.set({layer: one.layer, head: one.head});
     };
     const made = surface(app, {
-      label: "All heads, a small map each. Arrows choose a head, Enter opens it.", paint,
+      label: "Attention maps of all heads. Arrow keys choose a head, Enter opens it.", paint,
       height: (width) => (local.now ? layout(width, local.now).height : 1), move, ends, title: "grid of heads",
       pin: () => app.set({view: "matrix"}),
       point: (x, y, kind) => {
         const one = at(x, y);
         made.canvas.style.cursor = one ? "pointer" : "";
-        made.canvas.title = one ? said(local.now.map, one) : "";
+        made.canvas.title = one ? described(local.now.map, one) : "";
         if (kind === "click" && one) app.set({layer: one.layer, head: one.head, view: "matrix"});
       },
     });
@@ -152,11 +152,11 @@ export const grid = {
     const update = (now) => {
       local.now = now;
       const orders = [["layer", "by layer"]];
-      if (now.map.kinds?.length) orders.push(["kind", "by kind of head"]);
+      if (now.map.kinds?.length) orders.push(["kind", "by pattern"]);
       if (now.map.entropy) orders.push(["entropy", "by entropy"]);
       if (now.map.importance) orders.push(["importance", "by importance"]);
       order.show(orders, local.order);
-      const words = said(now.map, {layer: now.state.layer, head: Math.max(0, now.state.head)});
+      const words = described(now.map, {layer: now.state.layer, head: Math.max(0, now.state.head)});
       if (status.textContent !== words) status.textContent = words;
       draw();
     };
@@ -172,20 +172,20 @@ export const grid = {
   },
 };
 
-function said(map, {layer, head}) {
+function described(map, {layer, head}) {
   const [kind, score] = kindOf(map, layer, head);
-  const facts = [`Layer ${layer + 1}, head ${head + 1}`];
-  if (map.kinds?.length) facts.push(kind === "mixed" ? "of no clear kind" : `${kind} ${number(score)}`);
-  if (map.entropy?.[layer]?.[head] != null) facts.push(`entropy ${number(map.entropy[layer][head])}`);
-  if (map.importance?.[layer]?.[head] != null) facts.push(`importance ${number(map.importance[layer][head])}`);
-  return facts.join(", ") + ".";
+  const parts = [`Layer ${layer + 1}, head ${head + 1}`];
+  if (map.kinds?.length) parts.push(kind === "mixed" ? "no clear pattern" : `${kind} ${number(score)}`);
+  if (map.entropy?.[layer]?.[head] != null) parts.push(`entropy ${number(map.entropy[layer][head])}`);
+  if (map.importance?.[layer]?.[head] != null) parts.push(`importance ${number(map.importance[layer][head])}`);
+  return parts.join(", ") + ".";
 }
 
 function colours(map, state) {
   const all = ramp(state.colours, map.coding.kind === "signed").map(packed);
   return Uint32Array.from(tableOf(map.coding), (one) => {
-    const place = stretched(one / map.coding.scale, state.scale);
-    return all[Math.round(map.coding.kind === "signed" ? 127.5 + 127.5 * place : 255 * place)];
+    const level = stretched(one / map.coding.scale, state.scale);
+    return all[Math.round(map.coding.kind === "signed" ? 127.5 + 127.5 * level : 255 * level)];
   });
 }
 

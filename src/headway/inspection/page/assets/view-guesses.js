@@ -1,4 +1,4 @@
-// What the model thought could stand at a place, with how sure it was: next words, or the word
+// The most probable predictions at a position, with their probabilities: next tokens, or the token
 // behind a mask.
 import {bars} from "./bars.js";
 import {button, el} from "./elements.js";
@@ -6,34 +6,34 @@ import {nameOf, percent, quoted, shorten} from "./tokens.js";
 
 export const guesses = {
   id: "guesses",
-  title: "Guesses",
-  lead: "What the model found likely at each place, the best first. Choose a place; a fuller dot says it was surer.",
+  title: "Predictions",
+  lead: "The most probable predictions at each position. Choose a position; a darker dot means a more probable first prediction.",
   free: true,
   fits: (session, state) => Boolean(session.frames[state.frame]?.guesses.length),
   make(app) {
     const local = {at: 0, now: null};
-    const places = el("div", {class: "chips", role: "group", "aria-label": "Places"});
+    const positions = el("div", {class: "chips", role: "group", "aria-label": "Positions"});
     const title = el("h3", {});
     const list = el("div", {"aria-live": "polite"});
     const show = () => {
       const {frame} = local.now;
       const side = frame.sides[frame.guesses_side];
       local.at = Math.min(local.at, frame.guesses.length - 1);
-      const guess = frame.guesses[local.at];
-      title.textContent = side ? `At place ${guess.place + 1}, ${quoted(side, guess.place)}` : `At place ${guess.place + 1}`;
-      list.replaceChildren(bars(guess.tokens.map((token, at) => ({token, value: guess.probabilities[at]}))));
-      [...places.children].forEach((one, at) => one.setAttribute("aria-pressed", String(at === local.at)));
+      const prediction = frame.guesses[local.at];
+      title.textContent = side ? `At position ${prediction.place + 1}, ${quoted(side, prediction.place)}` : `At position ${prediction.place + 1}`;
+      list.replaceChildren(bars(prediction.tokens.map((token, at) => ({token, value: prediction.probabilities[at]}))));
+      [...positions.children].forEach((one, at) => one.setAttribute("aria-pressed", String(at === local.at)));
     };
     const update = (now) => {
       if (local.now?.frame !== now.frame) {
         const {frame} = now;
         const side = frame.sides[frame.guesses_side];
         local.at = frame.guesses.length - 1;
-        places.replaceChildren(...frame.guesses.slice(0, 400).map((guess, at) => {
+        positions.replaceChildren(...frame.guesses.slice(0, 400).map((prediction, at) => {
           const sure = el("span", {class: "sure", "aria-hidden": "true"});
-          sure.style.opacity = 0.15 + 0.85 * (guess.probabilities[0] || 0);
-          const words = side ? shorten(nameOf(side, guess.place), 20) : String(guess.place + 1);
-          return button([sure, words], () => { local.at = at; show(); }, {class: "chip", dir: "auto", title: `${guess.tokens[0]} ${percent(guess.probabilities[0] || 0)}`});
+          sure.style.opacity = 0.15 + 0.85 * (prediction.probabilities[0] || 0);
+          const words = side ? shorten(nameOf(side, prediction.place), 20) : String(prediction.place + 1);
+          return button([sure, words], () => { local.at = at; show(); }, {class: "chip", dir: "auto", title: `${prediction.tokens[0]} ${percent(prediction.probabilities[0] || 0)}`});
         }));
       }
       local.now = now;
@@ -43,6 +43,6 @@ export const guesses = {
       columns: ["place", "token", "probability"],
       rows: local.now.frame.guesses.flatMap((one) => one.tokens.map((token, at) => [one.place + 1, token, one.probabilities[at]])),
     });
-    return {element: el("div", {}, places, title, list), update, data};
+    return {element: el("div", {}, positions, title, list), update, data};
   },
 };

@@ -1,6 +1,6 @@
-// Inside one head: how the weights of the pinned token come about. Its query is held against each
-// key, number by number; the products add up to a score, softmax makes shares of the scores, and the
-// length of what is mixed in says how much a share is worth. (After the neuron view of Vig 2019.)
+// Inside one head: how the weights of one query are computed. The products of query and key, one per
+// dimension, add up to a score; the softmax turns scores into weights; a weight times the length of the
+// projected value is the size of a contribution. (After the neuron view of Vig 2019.)
 import {el, table} from "./elements.js";
 import {colourOf, css, ramp, theme} from "./colours.js";
 import {surface, write} from "./surface.js";
@@ -18,7 +18,7 @@ export function softmax(scores) {
   return powers.map((one) => one / sum);
 }
 
-// Everything about one query in one head, or null while its vectors are on their way.
+// Returns the vectors, products and scores of one query in one head, or null while they are loading.
 export function insideOf(session, map, layer, head, query) {
   const vectors = map.vectors?.[layer];
   if (!vectors) return null;
@@ -27,19 +27,19 @@ export function insideOf(session, map, layer, head, query) {
   const [rows, columns] = map.shape;
   const width = vectors.width;
   const from = (head * rows + query) * width;
-  const mine = q.subarray(from, from + width);
+  const vector = q.subarray(from, from + width);
   const scale = vectors.scale ?? 1;
   const keys = Array.from({length: columns}, (_, s) => k.subarray((head * columns + s) * width, (head * columns + s + 1) * width));
-  const products = keys.map((one) => Float32Array.from(one, (value, at) => value * mine[at] * scale));
+  const products = keys.map((one) => Float32Array.from(one, (value, at) => value * vector[at] * scale));
   const sums = products.map((one) => one.reduce((a, b) => a + b, 0));
-  const seen = map.causal ? query + 1 : columns;
-  return {mine, keys, products, sums, width, scale, seen, shares: softmax(sums.slice(0, seen)), norms: norms.subarray(head * columns, (head + 1) * columns)};
+  const allowed = map.causal ? query + 1 : columns;
+  return {vector, keys, products, sums, width, scale, allowed, shares: softmax(sums.slice(0, allowed)), norms: norms.subarray(head * columns, (head + 1) * columns)};
 }
 
 export const head = {
   id: "head",
   title: "Inside a head",
-  lead: "Why this weight? The pinned token’s query q meets each token’s key k, number by number. The products add up to a score; softmax turns scores into shares; each share is worth as much as the vector it brings along.",
+  lead: "How a weight is computed: the products of the query q of the pinned token and each key k, one per dimension, add up to a score. The softmax turns scores into weights, and each weight multiplies a projected value.",
   wants: (frame, map) => Boolean(map.vectors),
   make(app) {
     const local = {now: null, inside: null, rows: []};
@@ -61,11 +61,11 @@ export const head = {
         ctx.fillRect(left + at * cell, y, cell + 0.4, high);
       });
       write(ctx, small ? "q" : `q of “${shorten(nameOf(queries, state.query), 14)}”`, left - 8, 14, {size: 12, colour: pin, bold: true, align: "right", width: left - 8});
-      draw(inside.mine, 4, 20, strongest([inside.mine]));
+      draw(inside.vector, 4, 20, strongest([inside.vector]));
       ctx.strokeStyle = line;
       ctx.strokeRect(left, 4, strip, 20);
-      write(ctx, small ? "k, q × k" : "one column a dimension: top k, below q × k", left, 44, {size: 11, colour: soft, width: strip});
-      const columns = [["score", 0], ["share", 0.34], [small ? "× len." : "× length", 0.67]];
+      write(ctx, small ? "k, q × k" : "one column per dimension: k above, q × k below", left, 44, {size: 11, colour: soft, width: strip});
+      const columns = [["score", 0], ["weight", 0.34], [small ? "× len." : "× length", 0.67]];
       for (const [name, at] of columns) write(ctx, name, width - right + 8 + at * (right - 8), 44, {size: 11, colour: soft, width: right / 3 - 4});
       const mostK = strongest(local.rows.map((s) => inside.keys[s]));
       const mostP = strongest(local.rows.map((s) => inside.products[s]));
@@ -80,17 +80,17 @@ export const head = {
         draw(inside.products[s], y + 11, 11, mostP);
         const share = weights.at(state.query, s);
         const values = [[inside.sums[s], mostScore, number(inside.sums[s], digits)], [share, weights.greatest, amount(share, map)], [worth(s), mostWorth, number(worth(s), digits)]];
-        values.forEach(([value, most, said], which) => {
+        values.forEach(([value, most, text], which) => {
           const x = width - right + 8 + columns[which][1] * (right - 8);
           const long = (right / 3 - 10) * Math.min(1, Math.abs(value) / most);
           ctx.fillStyle = which === 0 ? css(colours[value < 0 ? 40 : 215]) : css(colourOf(Math.max(value, most * 0.2), most, state, false));
           ctx.fillRect(x, y + 15, long, 5);
-          write(ctx, said, x, y + 6, {size: 11.5, colour: ink, width: right / 3 - 4});
+          write(ctx, text, x, y + 6, {size: 11.5, colour: ink, width: right / 3 - 4});
         });
       });
     };
     const made = surface(app, {
-      label: "Inside the head. Arrows up and down choose the token that looks, left and right the key.", paint, title: "query and keys",
+      label: "Query and keys of the head. The up and down arrow keys choose the query, left and right the key.", paint, title: "query and keys",
       height: () => ABOVE + ROW * Math.max(1, local.rows.length) + 4,
       move: (dx, dy) => {
         if (dy) app.set({query: Math.max(0, app.state.query + dy)});
@@ -105,36 +105,36 @@ export const head = {
     });
     const sum = el("p", {class: "tip"});
     const rest = el("p", {class: "soft"});
-    const facts = el("div", {});
+    const details = el("div", {});
     const update = (now) => {
       local.now = now;
       const {map, state, weights, keys, queries} = now;
       const which = Math.max(0, state.head);
       local.inside = insideOf(app.session, map, state.layer, which, state.query);
       const {inside} = local;
-      if (!inside || !weights) { sum.textContent = state.head < 0 ? "" : "Reading the vectors …"; return; }
-      const own = state.head < 0 ? app.session.weights(map, state.layer, 0) : weights;
-      local.now = {...now, weights: own};
-      const best = top(own.row(state.query), KEYS).map((one) => one.place);
-      if (state.key >= 0 && state.key < inside.seen && !best.includes(state.key)) best.push(state.key);
+      if (!inside || !weights) { sum.textContent = state.head < 0 ? "" : "Loading the vectors …"; return; }
+      const shown = state.head < 0 ? app.session.weights(map, state.layer, 0) : weights;
+      local.now = {...now, weights: shown};
+      const best = top(shown.row(state.query), KEYS).map((one) => one.position);
+      if (state.key >= 0 && state.key < inside.allowed && !best.includes(state.key)) best.push(state.key);
       local.rows = best;
-      const s = state.key >= 0 && state.key < inside.seen ? state.key : best[0] ?? 0;
-      const parts = top(inside.products[s], 3).map((one) => `${number(one.value)} (dimension ${one.place + 1})`);
-      sum.textContent = `${quoted(queries, state.query, 20)} · ${quoted(keys, s, 20)}: the ${inside.width} products, each times ${number(inside.scale)}, add up to ${number(inside.sums[s])}. Most comes from ${parts.join(", ")}.`;
-      const off = inside.shares.reduce((most, one, at) => Math.max(most, Math.abs(one - own.at(state.query, at))), 0);
+      const s = state.key >= 0 && state.key < inside.allowed ? state.key : best[0] ?? 0;
+      const parts = top(inside.products[s], 3).map((one) => `${number(one.value)} (dimension ${one.position + 1})`);
+      sum.textContent = `${quoted(queries, state.query, 20)} · ${quoted(keys, s, 20)}: the ${inside.width} products, each times ${number(inside.scale)}, add up to ${number(inside.sums[s])}. The largest are ${parts.join(", ")}.`;
+      const off = inside.shares.reduce((most, one, at) => Math.max(most, Math.abs(one - shown.at(state.query, at))), 0);
       rest.textContent = !map.normalised ? "" : off > 0.02
-        ? `Softmax of these scores alone would differ by up to ${percent(off)}: the rest is a bias, of positions or of a mask, which is added before softmax.`
-        : "Softmax of these scores gives the shares shown here.";
-      if (state.head < 0) rest.textContent += " Head 1 is shown: a mean has no inside.";
-      const rows = best.map((at) => [shorten(nameOf(keys, at), 24), number(inside.sums[at]), amount(own.at(state.query, at), map), number(inside.norms[at]), number(own.at(state.query, at) * inside.norms[at])]);
-      facts.replaceChildren(el("details", {}, el("summary", {}, "The same as a table"), table("Scores and shares of the pinned token", ["Token", "Score", "Share", "Length of its value", "Share × length"], rows)));
+        ? `The softmax of these scores differs from the weights by up to ${percent(off)}: the rest is a bias (positions or mask) that is added before the softmax.`
+        : "The softmax of these scores is equal to the weights shown here.";
+      if (state.head < 0) rest.textContent += " Head 1 is shown, because a mean over heads has no query and keys.";
+      const rows = best.map((at) => [shorten(nameOf(keys, at), 24), number(inside.sums[at]), amount(shown.at(state.query, at), map), number(inside.norms[at]), number(shown.at(state.query, at) * inside.norms[at])]);
+      details.replaceChildren(el("details", {}, el("summary", {}, "As a table"), table("Scores and weights of the pinned token", ["Token", "Score", "Weight", "Length of the projected value", "Weight × length"], rows)));
       made.draw();
     };
     const data = () => {
       const {inside, now} = local;
       const rows = local.rows.map((s) => [now.keys.tokens[s], s + 1, inside.sums[s], now.weights.at(now.state.query, s), inside.norms[s], ...inside.products[s]]);
-      return {columns: ["token", "place", "score", "share", "length", ...Array.from(inside.mine, (_, at) => `product ${at + 1}`)], rows};
+      return {columns: ["token", "place", "score", "share", "length", ...Array.from(inside.vector, (_, at) => `product ${at + 1}`)], rows};
     };
-    return {element: el("div", {}, made.element, sum, rest, facts), update, data};
+    return {element: el("div", {}, made.element, sum, rest, details), update, data};
   },
 };

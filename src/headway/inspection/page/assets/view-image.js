@@ -1,5 +1,5 @@
-// Where in a picture a token looks: the picture in grey, and over it the attention of one token on
-// each patch. Beside it what the map holds besides: tokens that are no patch, and every other head.
+// Attention of one token to the patches of an image, drawn over the image in grey. Beside it: the tokens
+// that are not patches, and the same overlay for every head of the layer.
 import {button, el, slider, tick} from "./elements.js";
 import {canvasOf} from "./heat.js";
 import {bright, stretched, theme} from "./colours.js";
@@ -7,21 +7,21 @@ import {surface, write} from "./surface.js";
 import {nameOf, percent, shorten} from "./tokens.js";
 import {Weights} from "./weights.js";
 
-const pictures = new Map(); // address -> img that is loaded, or null while it is not
+const images = new Map(); // address -> the image, or null while it is loading
 
-export function pictureOf(address, ready) {
-  if (!pictures.has(address)) {
-    pictures.set(address, null);
+export function imageOf(address, ready) {
+  if (!images.has(address)) {
+    images.set(address, null);
     const img = new Image();
-    img.onload = () => { pictures.set(address, img); ready(); };
+    img.onload = () => { images.set(address, img); ready(); };
     img.src = address;
   }
-  return pictures.get(address);
+  return images.get(address);
 }
 
-// The picture with a row of weights over it. The patches may cover less than the whole picture.
+// Draws the image with one row of weights over it. The patches may cover only a part of the image.
 export function overlay(ctx, side, values, box, look, strength = 0.75) {
-  const img = pictureOf(side.picture, look.ready);
+  const img = imageOf(side.picture, look.ready);
   if (!img) return;
   ctx.imageSmoothingEnabled = true;
   ctx.drawImage(grey(img), box.x, box.y, box.width, box.height);
@@ -35,9 +35,9 @@ export function overlay(ctx, side, values, box, look, strength = 0.75) {
   const colours = bright(look.colours);
   const image = new ImageData(columns, rows);
   patches.forEach((value, at) => {
-    const place = Math.abs(stretched(value / most, look.scale));
-    const [r, g, b] = colours[Math.round(255 * place)];
-    image.data.set([r, g, b, 255 * strength * Math.min(1, 0.3 + place)], at * 4);
+    const level = Math.abs(stretched(value / most, look.scale));
+    const [r, g, b] = colours[Math.round(255 * level)];
+    image.data.set([r, g, b, 255 * strength * Math.min(1, 0.3 + level)], at * 4);
   });
   ctx.imageSmoothingEnabled = false;
   ctx.drawImage(canvasOf(image), box.x, box.y, size[1] * columns, size[0] * rows);
@@ -60,12 +60,12 @@ function grey(img) {
 
 export const image = {
   id: "image",
-  title: "Picture",
-  lead: "Where in the picture the chosen token looks: bright patches get most of its attention. The small pictures show every head of the layer.",
+  title: "Image",
+  lead: "The attention of the chosen token to the patches of the image: brighter patches have larger weights. The small images show every head of the layer.",
   wants: ({sides}, map) => Boolean(sides[map.keys].picture && sides[map.keys].grid),
   make(app) {
     const local = {now: null, strength: 0.75, shared: false, boxes: [], main: null};
-    const strength = slider("Colour", 0.2, 1, 0.05, 0.75, percent, (one) => { local.strength = one; draw(); });
+    const strength = slider("Opacity", 0.2, 1, 0.05, 0.75, percent, (one) => { local.strength = one; draw(); });
     const shared = tick("One scale for all heads", false, (one) => { local.shared = one; draw(); });
     const look = () => ({...app.state, ready: draw});
     const draw = () => { main.draw(); heads.draw(); };
@@ -100,39 +100,39 @@ export const image = {
       const [column, row] = [Math.floor(x / wide), Math.floor(y / high)];
       return row < 0 || column < 0 || row >= side.grid[0] || column >= side.grid[1] ? -1 : side.beside + row * side.grid[1] + column;
     };
-    const own = () => local.now.queries === local.now.keys;
-    const chosen = (place) => app.set(own() ? {query: place} : {key: place});
+    const selfAttention = () => local.now.queries === local.now.keys;
+    const choose = (position) => app.set(selfAttention() ? {query: position} : {key: position});
     const main = surface(app, {
-      label: "Picture. Arrows choose a patch, or where words look at the picture the word.", paint, title: "picture of patches",
+      label: "Image with attention weights. Arrow keys choose a patch, or the word if words attend to the image.", paint, title: "image of patches",
       height: (width) => (local.now ? shape(width, local.now.keys).height : 1),
       move: (dx, dy) => {
         const {keys} = local.now;
-        const {state} = app; // newer than what was drawn, where keys come fast
-        if (!own()) { app.set({query: Math.max(0, state.query + dx + dy)}); return; }
+        const {state} = app; // newer than the state that was drawn, if keys are pressed fast
+        if (!selfAttention()) { app.set({query: Math.max(0, state.query + dx + dy)}); return; }
         const next = state.query + dx + dy * (state.query >= keys.beside ? keys.grid[1] : 1);
         if (next >= 0 && next < keys.tokens.length) app.set({query: next});
       },
       ends: (way) => app.set({query: way < 0 ? 0 : local.now.map.shape[0] - 1}),
       pin: () => app.set({view: "matrix"}),
       point: (x, y, kind) => {
-        const place = kind === "leave" ? -1 : patchAt(x, y);
-        if (kind === "click" && place >= 0) chosen(place);
+        const position = kind === "leave" ? -1 : patchAt(x, y);
+        if (kind === "click" && position >= 0) choose(position);
         const {weights, state, map} = local.now;
-        main.canvas.title = place >= 0 && weights && map ? `${nameOf(local.now.keys, place)}: ${percent(weights.at(state.query, place))}` : "";
+        main.canvas.title = position >= 0 && weights && map ? `${nameOf(local.now.keys, position)}: ${percent(weights.at(state.query, position))}` : "";
       },
     });
     const small = (width) => {
       const {map, keys} = local.now;
-      const each = Math.max(64, Math.min(118, width / Math.min(map.heads, 6) - 8));
-      const perLine = Math.max(1, Math.floor((width + 8) / (each + 8)));
-      return {each, perLine, high: (each * keys.size[0]) / keys.size[1] + 24};
+      const side = Math.max(64, Math.min(118, width / Math.min(map.heads, 6) - 8));
+      const perLine = Math.max(1, Math.floor((width + 8) / (side + 8)));
+      return {side, perLine, high: (side * keys.size[0]) / keys.size[1] + 24};
     };
     const paintHeads = (ctx, width) => {
       const {now} = local;
       if (!now || now.map.heads < 2) return;
       const {map, keys, state} = now;
       const codes = app.session.bytes(map.blocks[state.layer]);
-      const {each, perLine, high} = small(width);
+      const {side, perLine, high} = small(width);
       const {pin, soft} = theme();
       local.boxes = [];
       const cells = map.shape[0] * map.shape[1];
@@ -140,23 +140,23 @@ export const image = {
         new Weights(codes.subarray(head * cells, (head + 1) * cells), ...map.shape, map.coding).row(state.query));
       const greatest = local.shared ? Math.max(...rows.map((row) => row.subarray(keys.beside).reduce((a, b) => Math.max(a, b), 0))) : 0;
       rows.forEach((row, head) => {
-        const box = {x: (head % perLine) * (each + 8), y: Math.floor(head / perLine) * high, width: each, height: high - 24};
+        const box = {x: (head % perLine) * (side + 8), y: Math.floor(head / perLine) * high, width: side, height: high - 24};
         overlay(ctx, keys, row, box, {...look(), greatest}, local.strength);
-        if (head === state.head) { ctx.strokeStyle = pin; ctx.lineWidth = 3; ctx.strokeRect(box.x + 1, box.y + 1, each - 2, box.height - 2); }
+        if (head === state.head) { ctx.strokeStyle = pin; ctx.lineWidth = 3; ctx.strokeRect(box.x + 1, box.y + 1, side - 2, box.height - 2); }
         const on = row.subarray(keys.beside).reduce((a, b) => a + b, 0);
-        write(ctx, `head ${head + 1}${keys.beside ? ` · ${percent(on)}` : ""}`, box.x, box.y + box.height + 11, {size: 11, colour: soft, width: each});
+        write(ctx, `head ${head + 1}${keys.beside ? ` · ${percent(on)}` : ""}`, box.x, box.y + box.height + 11, {size: 11, colour: soft, width: side});
         local.boxes.push({...box, head});
       });
     };
     const heads = surface(app, {
-      label: "The same for every head of the layer", paint: paintHeads,
+      label: "The same image for every head of the layer", paint: paintHeads,
       height: (width) => (local.now && local.now.map.heads > 1 ? Math.ceil(local.now.map.heads / small(width).perLine) * small(width).high : 1),
       point: (x, y, kind) => {
         const box = local.boxes.find((one) => x >= one.x && x <= one.x + one.width && y >= one.y && y <= one.y + one.height);
         if (kind === "click" && box) app.set({head: box.head});
       },
     });
-    const chips = el("div", {class: "chips", role: "group", "aria-label": "Tokens that look"});
+    const chips = el("div", {class: "chips", role: "group", "aria-label": "Queries"});
     const beside = el("p", {class: "soft"});
     const update = (now) => {
       local.now = now;
@@ -167,7 +167,7 @@ export const image = {
       const row = weights && weights.row(state.query);
       const extra = row ? Array.from({length: keys.beside}, (_, at) => `${shorten(keys.tokens[at], 20)} ${percent(row[at])}`) : [];
       const total = row ? row.subarray(keys.beside).reduce((a, b) => a + b, 0) : 0;
-      beside.textContent = row ? `On the picture: ${percent(total)}.${extra.length ? ` Beside it: ${extra.slice(0, 8).join(", ")}.` : ""}` : "";
+      beside.textContent = row ? `On patches: ${percent(total)}.${extra.length ? ` On other tokens: ${extra.slice(0, 8).join(", ")}.` : ""}` : "";
       draw();
     };
     const data = () => {

@@ -1,5 +1,5 @@
-// Who looks at whom, as lines from the left to the right. Only the pinned token's lines, or every
-// token's strongest until a chosen part of its attention is drawn: all pairs would be a hedge.
+// Attention as lines from queries on the left to keys on the right: all lines of the pinned token, or of
+// every token its largest weights up to a chosen fraction of its attention. All pairs would be unreadable.
 import {choice, el, slider} from "./elements.js";
 import {colourOf, css, theme} from "./colours.js";
 import {surface, write} from "./surface.js";
@@ -10,40 +10,40 @@ import {top} from "./weights.js";
 const MOST = 2000; // lines
 const EDGE = 8;
 
-// The strongest weights of a row until `mass` of all it gives is reached: [{place, value}]. Codes are
-// counted, not sorted: there are 256 of them, however long the row.
+// Returns the largest weights of a row that sum to the fraction `mass` of the row: [{position, value}].
+// Codes are counted instead of sorted, because there are only 256 of them.
 export function untilMass(weights, row, mass) {
   const {codes, columns, table} = weights;
   const from = row * columns;
   const counts = new Uint32Array(256);
   let all = 0;
   for (let at = from; at < from + columns; at++) { counts[codes[at]]++; all += Math.abs(table[codes[at]]); }
-  const left = new Uint32Array(256); // how many of each code are taken
+  const left = new Uint32Array(256); // number of weights of each code that are taken
   let sum = 0;
   for (const code of Array.from(counts.keys()).filter((one) => counts[one] && table[one]).sort((a, b) => Math.abs(table[b]) - Math.abs(table[a]))) {
     if (sum >= mass * all) break;
     left[code] = Math.min(counts[code], Math.ceil((mass * all - sum) / Math.abs(table[code])));
     sum += left[code] * Math.abs(table[code]);
   }
-  const found = [];
-  for (let place = 0; place < columns; place++) {
-    const code = codes[from + place];
-    if (left[code]) { left[code]--; found.push({place, value: table[code]}); }
+  const edges = [];
+  for (let position = 0; position < columns; position++) {
+    const code = codes[from + position];
+    if (left[code]) { left[code]--; edges.push({position, value: table[code]}); }
   }
-  return found;
+  return edges;
 }
 
-const most = (found, count) => (found.length <= count ? found : found.sort((a, b) => Math.abs(b.value) - Math.abs(a.value)).slice(0, count));
+const most = (edges, count) => (edges.length <= count ? edges : edges.sort((a, b) => Math.abs(b.value) - Math.abs(a.value)).slice(0, count));
 
 export const lines = {
   id: "lines",
   title: "Lines",
-  lead: "The tokens that look stand on the left, the tokens they look at on the right; a thicker line is more attention. Point at a token to see its lines alone.",
+  lead: "Queries are on the left, keys on the right; thicker lines are larger weights. Point at a token to see only its lines.",
   wants: () => true,
   make(app) {
     const local = {now: null, mode: "one", mass: 0.6, hover: -1, drawn: [], box: null};
     const mode = choice("Lines of", (value) => { local.mode = value; made.draw(); });
-    const mass = slider("Until", 0.1, 0.99, 0.01, 0.6, (one) => `${Math.round(one * 100)} % of the attention`, (one) => { local.mass = one; made.draw(); });
+    const mass = slider("Lines up to", 0.1, 0.99, 0.01, 0.6, (one) => `${Math.round(one * 100)} % of the attention`, (one) => { local.mass = one; made.draw(); });
     const rowHeight = (longest) => Math.min(24, Math.max(3, 1500 / longest), Math.max(0.2, 2400 / longest));
     const paint = (ctx, width) => {
       const {now} = local;
@@ -58,12 +58,12 @@ export const lines = {
       local.box = {size, side, width};
       let chosen = [query];
       if (local.mode === "all" && local.hover < 0) chosen = Array.from({length: rows}, (_, at) => at);
-      const each = Math.max(1, Math.floor(MOST / chosen.length));
+      const perQuery = Math.max(1, Math.floor(MOST / chosen.length));
       const all = chosen.flatMap((from) => {
-        const found = local.mode === "all"
-          ? most(untilMass(weights, from, local.mass), each)
+        const edges = local.mode === "all"
+          ? most(untilMass(weights, from, local.mass), perQuery)
           : top(weights.row(from), 200).filter((one) => Math.abs(one.value) > weights.greatest * 0.004);
-        return found.map((one) => ({from, to: one.place, value: one.value}));
+        return edges.map((one) => ({from, to: one.position, value: one.value}));
       }).sort((a, b) => Math.abs(a.value) - Math.abs(b.value)).slice(-MOST);
       local.drawn = all;
       const alone = chosen.length === 1;
@@ -81,17 +81,17 @@ export const lines = {
       ctx.globalAlpha = 1;
       ruler(0, rows, size, query, (at, strong) => write(ctx, shorten(nameOf(queries, at), 24), side, y(at), {size: 13, colour: strong ? pin : ink, bold: strong, align: "right", width: side - 4}));
       const best = alone && all.length ? all.at(-1).to : -1;
-      const seen = new Set(all.map((one) => one.to));
-      ruler(0, columns, size, best, (at, strong) => write(ctx, shorten(nameOf(keys, at), 24), width - side, y(at), {size: 13, colour: strong || (seen.has(at) && alone) ? ink : soft, bold: strong, width: side - 4}));
+      const attended = new Set(all.map((one) => one.to));
+      ruler(0, columns, size, best, (at, strong) => write(ctx, shorten(nameOf(keys, at), 24), width - side, y(at), {size: 13, colour: strong || (attended.has(at) && alone) ? ink : soft, bold: strong, width: side - 4}));
     };
-    const place = (y) => {
+    const queryAt = (y) => {
       if (!local.box) return -1;
       const at = Math.floor((y - EDGE) / local.box.size);
       return at >= 0 && at < local.now.map.shape[0] ? at : -1;
     };
     const step = (by) => app.set({query: Math.max(0, app.state.query + by)});
     const made = surface(app, {
-      label: "Lines of attention. Arrows up and down choose the token that looks, Enter reads it in the text.", paint, title: "lines of attention",
+      label: "Attention as lines. The up and down arrow keys choose the query, Enter shows it in the text.", paint, title: "lines of attention",
       height: () => {
         const [rows, columns] = local.now?.map.shape || [1, 1];
         return 2 * EDGE + Math.max(rows, columns) * rowHeight(Math.max(rows, columns));
@@ -99,7 +99,7 @@ export const lines = {
       move: (dx, dy) => step(dx + dy), ends: (way) => app.set({query: way < 0 ? 0 : local.now.map.shape[0] - 1}),
       pin: () => app.set({view: "text"}),
       point: (x, y, kind) => {
-        const at = kind === "leave" ? -1 : place(y);
+        const at = kind === "leave" ? -1 : queryAt(y);
         if (kind === "click" && at >= 0) app.set({query: at});
         const next = kind === "hover" && x < (local.box?.width || 0) / 2 ? at : -1;
         if (next !== local.hover) { local.hover = next; made.draw(); }

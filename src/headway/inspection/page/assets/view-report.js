@@ -1,48 +1,48 @@
-// The report of a training: its curves, what it wrote as it learned, what it was told, what it read.
+// The report of a training run: learning curves, sample outputs, configuration and data.
 //
 // header.report is null, or
 //   {"curves":  [{"title": str, "lines": [{"name": str, "steps": [int], "values": [float or null]}]}],
 //    "samples": [{"step": int, "items": [{"input": str, "output": str, "reference": str or null}]}],
-//    "config":  {NAME: value},          settings, dotted names: {"model.size": "tiny", ...}
-//    "data":    {NAME: value},          what was read: {"train sentences": 120000, ...}
-//    "result":  {NAME: value}}          what came out: {"BLEU": 31.2, ...}
-// Every part may be missing.
+//    "config":  {NAME: value},          settings with dotted names: {"model.size": "tiny", ...}
+//    "data":    {NAME: value},          facts about the data: {"train sentences": 120000, ...}
+//    "result":  {NAME: value}}          final metrics: {"BLEU": 31.2, ...}
+// Each part is optional.
 import {curve} from "./curves.js";
 import {el, scroller, slider, table} from "./elements.js";
 import {shown} from "./tokens.js";
 
-const said = (value) => (typeof value === "number" ? (Number.isInteger(value) ? value.toLocaleString("en-GB") : String(value)) : typeof value === "string" ? value : JSON.stringify(value));
+const formatted = (value) => (typeof value === "number" ? (Number.isInteger(value) ? value.toLocaleString("en-GB") : String(value)) : typeof value === "string" ? value : JSON.stringify(value));
 
-function facts(title, values) {
-  const rows = Object.entries(values || {}).map(([name, value]) => [name, said(value)]);
+function factsTable(title, values) {
+  const rows = Object.entries(values || {}).map(([name, value]) => [name, formatted(value)]);
   return rows.length ? scroller(title, table(title, ["Name", "Value"], rows, {class: "facts-table"})) : "";
 }
 
 function samples(all) {
   if (!all?.length) return "";
-  const place = el("div", {"aria-live": "polite"});
-  const show = (at) => place.replaceChildren(...all[at].items.map((one) => el("div", {class: "sample"},
+  const holder = el("div", {"aria-live": "polite"});
+  const show = (at) => holder.replaceChildren(...all[at].items.map((one) => el("div", {class: "sample"},
     el("p", {class: "soft", dir: "auto"}, shown(one.input)), el("p", {dir: "auto"}, shown(one.output)),
-    one.reference ? el("p", {class: "soft", dir: "auto"}, `should be: ${one.reference}`) : "")));
+    one.reference ? el("p", {class: "soft", dir: "auto"}, `reference: ${one.reference}`) : "")));
   show(all.length - 1);
-  return el("section", {}, el("h3", {}, "What it wrote as it learned"), slider("Step", 0, all.length - 1, 1, all.length - 1, (at) => String(all[at].step), show), place);
+  return el("section", {}, el("h3", {}, "Sample outputs during training"), slider("Step", 0, all.length - 1, 1, all.length - 1, (at) => String(all[at].step), show), holder);
 }
 
 export const report = {
   id: "report",
   title: "Training",
-  lead: "How this model was trained: what fell and what rose, what it wrote on the way, with which settings, on which data.",
+  lead: "How this model was trained: learning curves, sample outputs, settings and data.",
   free: true,
   fits: (session) => Boolean(session.header.report),
   make(app) {
     const local = {shown: null, curves: []};
     const element = el("div", {class: "report"});
     const update = () => {
-      const {report: found} = app.header();
-      if (local.shown !== found) {
-        local.shown = found;
-        local.curves = (found.curves || []).filter((one) => one.lines.some((line) => line.values.length)).map((one) => curve(app, one.title, one.lines));
-        element.replaceChildren(facts("Result", found.result), el("div", {class: "curves"}, local.curves.map((one) => one.element)), samples(found.samples), el("div", {class: "curves"}, facts("Data", found.data), facts("Settings", found.config)));
+      const {report} = app.header();
+      if (local.shown !== report) {
+        local.shown = report;
+        local.curves = (report.curves || []).filter((one) => one.lines.some((line) => line.values.length)).map((one) => curve(app, one.title, one.lines));
+        element.replaceChildren(factsTable("Result", report.result), el("div", {class: "curves"}, local.curves.map((one) => one.element)), samples(report.samples), el("div", {class: "curves"}, factsTable("Data", report.data), factsTable("Settings", report.config)));
       }
       for (const one of local.curves) one.draw();
     };

@@ -1,5 +1,5 @@
-// The sentence itself, each token tinted by how much the pinned one attends to it: the one view that
-// also reads aloud. Turned round, it shows who attends to the pinned token.
+// The text with each token tinted by the weight that the pinned query gives it, or, in the other
+// direction, by the weight that it gives the pinned key. A screen reader can read this view.
 import {button, choice, el, tick} from "./elements.js";
 import {colourOf, css, inkOn} from "./colours.js";
 import {keyed} from "./surface.js";
@@ -7,9 +7,9 @@ import {amount, nameOf, number, shown} from "./tokens.js";
 import {joined} from "./weights.js";
 
 const AT_ONCE = 600; // tokens that are shown together
-const PIECE = 80;
+const SLICE = 80; // tokens that are inserted per animation frame
 
-// A paragraph of one side's tokens. act(place): one was chosen.
+// A paragraph with the tokens of one side. act(position): called when a token is chosen.
 function paragraph(app, title, act) {
   const heading = el("h3", {});
   const text = el("p", {class: "tokens", tabIndex: 0, role: "application", "aria-roledescription": "text with a cursor", dir: "auto"});
@@ -21,9 +21,9 @@ function paragraph(app, title, act) {
   const fill = () => {
     const {units, side, from} = local;
     const part = units.slice(from, from + AT_ONCE);
-    local.spans = part.map((places) => {
-      // "##" only says that a piece goes on: inside a word it is no news.
-      const words = places.map((place, n) => shown(nameOf(side, place)).replace(n ? /^##/ : /^$/, "")).join("");
+    local.spans = part.map((positions) => {
+      // "##" says that a token continues a word, which needs no saying inside a joined word.
+      const words = positions.map((position, n) => shown(nameOf(side, position)).replace(n ? /^##/ : /^$/, "")).join("");
       return el("span", {class: "token", dir: "auto"}, words);
     });
     text.replaceChildren();
@@ -32,11 +32,11 @@ function paragraph(app, title, act) {
     later.hidden = from + AT_ONCE >= local.length;
     tint();
   };
-  // Many tokens are laid out in pieces, so that none takes long.
+  // Many tokens are inserted in slices, so that the page stays responsive.
   const append = (spans, at) => {
     if (spans !== local.spans || at >= spans.length) return;
-    text.append(...spans.slice(at, at + PIECE).flatMap((span) => [span, " "]));
-    requestAnimationFrame(() => append(spans, at + PIECE));
+    text.append(...spans.slice(at, at + SLICE).flatMap((span) => [span, " "]));
+    requestAnimationFrame(() => append(spans, at + SLICE));
   };
   const tint = () => {
     const {values, spans, from, pinned, look} = local;
@@ -50,8 +50,8 @@ function paragraph(app, title, act) {
         span.style.backgroundColor = ground;
         span.style.color = colour ? inkOn(colour) : "";
       }
-      if (span.said !== value) span.title = values ? local.say(value) : "";
-      span.said = value;
+      if (span.shown !== value) span.title = values ? local.say(value) : "";
+      span.shown = value;
       span.classList.toggle("pinned", from + at === pinned);
     });
   };
@@ -67,9 +67,9 @@ function paragraph(app, title, act) {
     const way = getComputedStyle(text).direction === "rtl" ? -1 : 1;
     keyed(app, event, {move: (dx, dy) => step(dx * way || dy * 10), ends: (end) => act(local.units[end < 0 ? 0 : local.length - 1][0]), pin: () => app.set({view: "matrix"})});
   });
-  const show = ({side, units, place, values, most, signed, look, say, words}) => {
+  const show = ({side, units, position, values, most, signed, look, say, words}) => {
     const same = local.side === side && local.units?.length === units.length && local.key === words;
-    const pinned = units.findIndex((places) => places.includes(place));
+    const pinned = units.findIndex((positions) => positions.includes(position));
     heading.textContent = title();
     text.setAttribute("aria-label", `${title()}. Arrow keys choose a token.`);
     Object.assign(local, {side, units, pinned, values, most, signed, look, say, length: units.length, key: words});
@@ -84,15 +84,15 @@ function paragraph(app, title, act) {
 export const text = {
   id: "text",
   title: "Text",
-  lead: "Choose a token. The others are tinted by how much of its attention each one gets; hold the pointer over one to read the number.",
+  lead: "Choose a token as the query. The other tokens are tinted by their attention weights; point at one to read its weight.",
   wants: ({sides}, map) => !sides[map.queries].grid,
   make(app) {
     const local = {now: null, values: null};
-    const way = choice("Show", (value) => app.set({way: value, key: app.state.key < 0 ? 0 : app.state.key}));
-    const asked = choice("For", (value) => app.set({asked: Number(value)}));
-    const words = tick("Join pieces into words", app.state.words, (value) => app.set({words: value}));
-    const first = paragraph(app, () => local.titles[0], (place) => app.set(sameSide() && app.state.way === "to" ? {key: place} : {query: place, way: "from"}));
-    const second = paragraph(app, () => local.titles[1], (place) => app.set({key: place, way: "to"}));
+    const way = choice("Direction", (value) => app.set({way: value, key: app.state.key < 0 ? 0 : app.state.key}));
+    const asked = choice("Prediction", (value) => app.set({asked: Number(value)}));
+    const words = tick("Join tokens into words", app.state.words, (value) => app.set({words: value}));
+    const first = paragraph(app, () => local.titles[0], (position) => app.set(sameSide() && app.state.way === "to" ? {key: position} : {query: position, way: "from"}));
+    const second = paragraph(app, () => local.titles[1], (position) => app.set({key: position, way: "to"}));
     const note = el("p", {class: "soft"});
     const sameSide = () => local.now.map.queries === local.now.map.keys;
     const unitsOf = (side) => (app.state.words && side.words?.length ? side.words : side.tokens.map((_, at) => [at]));
@@ -100,17 +100,17 @@ export const text = {
       local.now = now;
       const {map, weights, queries, keys, state, score} = now;
       const back = state.way === "to" && state.key >= 0;
-      way.show(score ? [] : [["from", "what it attends to"], ["to", "what attends to it"]], state.way);
+      way.show(score ? [] : [["from", "keys that it attends to"], ["to", "queries that attend to it"]], state.way);
       words.hidden = !(queries.words?.length || keys.words?.length);
       const answers = now.frame.attributions.filter((one) => one.measure === state.measure && !now.frame.sides[one.side]?.grid);
-      asked.show(score ? answers.map((one, at) => [at, one.place === undefined || one.place === null ? one.of : `${one.of} (place ${one.place + 1})`]) : [], answers.indexOf(score));
+      asked.show(score ? answers.map((one, at) => [at, one.place === undefined || one.place === null ? one.of : `${one.of} (position ${one.place + 1})`]) : [], answers.indexOf(score));
       if (score) return scored(now, score);
       const same = sameSide();
-      local.titles = same ? [map.queries, ""] : [`${map.queries} (looks)`, `${map.keys} (is looked at)`];
+      local.titles = same ? [map.queries, ""] : [`${map.queries} (queries)`, `${map.keys} (keys)`];
       second.element.hidden = same || Boolean(keys.grid);
       const values = weights && (back ? weights.column(state.key) : weights.row(state.query));
       local.values = values;
-      note.textContent = values ? `The strongest colour is ${amount(values.reduce((a, b) => (Math.abs(b) > Math.abs(a) ? b : a), 0), map)}.` : "";
+      note.textContent = values ? `The largest weight is ${amount(values.reduce((a, b) => (Math.abs(b) > Math.abs(a) ? b : a), 0), map)}.` : "";
       const tinted = (side) => {
         const units = unitsOf(side);
         const sums = values && units.length !== side.tokens.length ? (back ? means(values, units) : joined(values, units)) : values;
@@ -118,14 +118,14 @@ export const text = {
         return {side, units, values: sums, most, signed: map.coding.kind === "signed", look: state, say: (value) => amount(value, map), words: `${state.words}`};
       };
       const plain = (side) => ({...tinted(side), values: null});
-      if (same) first.show({...tinted(keys), place: back ? state.key : state.query});
+      if (same) first.show({...tinted(keys), position: back ? state.key : state.query});
       else {
-        first.show(back ? {...tinted(queries), place: -1} : {...plain(queries), place: state.query});
-        if (!keys.grid) second.show(back ? {...plain(keys), place: state.key} : {...tinted(keys), place: -1});
+        first.show(back ? {...tinted(queries), position: -1} : {...plain(queries), position: state.query});
+        if (!keys.grid) second.show(back ? {...plain(keys), position: state.key} : {...tinted(keys), position: -1});
       }
       return undefined;
     };
-    // Another answer than attention: how much each token did for what the model said.
+    // Attributions of a prediction to the tokens, instead of attention weights.
     const scored = ({frame, state}, score) => {
       const side = frame.sides[score.side];
       const units = unitsOf(side);
@@ -133,9 +133,9 @@ export const text = {
       const most = values.reduce((a, b) => Math.max(a, Math.abs(b)), 0);
       local.titles = [score.side, ""];
       local.values = values;
-      note.textContent = `${score.measure}: how much each token did for ${score.of}. Orange speaks for it, blue against it.`;
+      note.textContent = `${score.measure}: the contribution of each token to the logit of ${score.of}. Orange raises it, blue lowers it.`;
       second.element.hidden = true;
-      first.show({side, units, values, most, signed: true, look: state, say: number, place: -1, words: `${state.words} ${score.measure}`});
+      first.show({side, units, values, most, signed: true, look: state, say: number, position: -1, words: `${state.words} ${score.measure}`});
     };
     const data = () => {
       const {frame, state, queries, keys, score} = local.now;

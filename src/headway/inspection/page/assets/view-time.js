@@ -1,5 +1,5 @@
-// One head through the frames of a document, the checkpoints of a training say: the same input each
-// time, so that a pattern can be seen to form.
+// One head over the frames of a document, for example the checkpoints of a training run on the same input:
+// it shows how a pattern forms.
 import {button, el, slider} from "./elements.js";
 import {heat} from "./heat.js";
 import {theme} from "./colours.js";
@@ -8,31 +8,31 @@ import {surface, write} from "./surface.js";
 const LABEL = 20;
 const GAP = 10;
 
-// Frames that hold the map of a state, of the same tokens, in order: [{at, map}].
+// Returns the frames that have the map of a state, for the same tokens, in order: [{at, map}].
 export function framesWith(session, state) {
   const now = session.map(state.frame, state);
   if (!now) return [];
-  const read = (at, map) => session.frames[at].sides[map.keys].tokens.join("\n");
-  const mine = read(state.frame, now);
-  const found = session.frames.map((_, at) => ({at, map: session.map(at, state)}));
+  const tokensOf = (at, map) => session.frames[at].sides[map.keys].tokens.join("\n");
+  const tokens = tokensOf(state.frame, now);
+  const candidates = session.frames.map((_, at) => ({at, map: session.map(at, state)}));
   const fits = (map) => map && map.name === now.name && map.measure === now.measure && map.layers.length > state.layer && map.heads > state.head;
-  return found.filter(({at, map}) => fits(map) && read(at, map) === mine);
+  return candidates.filter(({at, map}) => fits(map) && tokensOf(at, map) === tokens);
 }
 
 export const overTime = {
   id: "time",
   title: "Over time",
-  lead: "The same head in every frame. Move the slider, or step with the arrow keys, and watch a pattern form.",
+  lead: "The same head in every checkpoint, for the same input. Move the slider or use the arrow keys to see how a pattern forms.",
   fits: (session, state) => framesWith(session, state).length > 2,
   make(app) {
     const local = {now: null, boxes: [], timer: 0};
     const calm = matchMedia("(prefers-reduced-motion: reduce)");
     const go = (by) => {
       const all = framesWith(app.session, app.state);
-      const here = all.findIndex((one) => one.at === app.state.frame);
-      const next = all[Math.max(0, Math.min(all.length - 1, here + by))];
+      const current = all.findIndex((one) => one.at === app.state.frame);
+      const next = all[Math.max(0, Math.min(all.length - 1, current + by))];
       if (next) app.set({frame: next.at});
-      return here + by < all.length - 1;
+      return current + by < all.length - 1;
     };
     const stop = () => { clearInterval(local.timer); local.timer = 0; play.textContent = "Play"; };
     const play = button("Play", () => {
@@ -70,7 +70,7 @@ export const overTime = {
       });
     };
     made = surface(app, {
-      label: "The head in every frame. Arrows go from frame to frame.", paint, title: "frames",
+      label: "The head in every checkpoint. Arrow keys choose a checkpoint.", paint, title: "checkpoints",
       height: (width) => { if (!local.now) return 1; const {lines, high} = layout(width); return lines * (high + LABEL + GAP) + 4; },
       move: (dx, dy) => go(dx || dy), ends: (way) => go(way * app.session.frames.length), pin: () => app.set({view: "matrix"}),
       point: (x, y, kind) => {
@@ -81,12 +81,12 @@ export const overTime = {
     const update = (now) => {
       local.now = now;
       const all = framesWith(app.session, now.state);
-      const here = Math.max(0, all.findIndex((one) => one.at === now.state.frame));
+      const current = Math.max(0, all.findIndex((one) => one.at === now.state.frame));
       if (scrub.dataset.count !== String(all.length)) {
         scrub.dataset.count = all.length;
-        scrub.replaceChildren(slider("Frame", 0, all.length - 1, 1, here, (at) => app.session.frames[framesWith(app.session, app.state)[at]?.at]?.label || "", (at) => app.set({frame: framesWith(app.session, app.state)[at].at})));
+        scrub.replaceChildren(slider("Checkpoint", 0, all.length - 1, 1, current, (at) => app.session.frames[framesWith(app.session, app.state)[at]?.at]?.label || "", (at) => app.set({frame: framesWith(app.session, app.state)[at].at})));
       }
-      scrub.querySelector("input").value = here;
+      scrub.querySelector("input").value = current;
       scrub.querySelector("output").textContent = now.frame.label;
       made.draw();
     };

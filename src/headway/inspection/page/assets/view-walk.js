@@ -1,10 +1,11 @@
-// A guided walk through one real computation: each step in words, as an equation, and with the
-// numbers that this model had for this input.
+// A walkthrough of one real computation: each step in words, as an equation, and with the numbers that
+// the model computed for this input.
 import {button, el, scroller} from "./elements.js";
 import {colourOf, css, inkOn} from "./colours.js";
+import {marked} from "./terms.js";
 import {number, shorten, shown} from "./tokens.js";
 
-// One matrix of numbers, tinted; of a larger one the part that is given.
+// A table of numbers with colours; of a larger matrix only the part in the document.
 export function numbers(app, array) {
   const {name, shape, rows, columns, values} = array;
   const most = values.reduce((m, row) => row.reduce((a, b) => Math.max(a, Math.abs(b ?? 0)), m), 0);
@@ -12,7 +13,7 @@ export function numbers(app, array) {
   const across = values[0]?.length || 0;
   const whole = shape.at(-1) === across && (shape.length < 2 || shape.at(-2) === values.length);
   const size = shape.join(" × ");
-  const caption = el("caption", {}, el("strong", {}, name), ` ${size}${whole ? "" : `, of it ${values.length} × ${across}`}`);
+  const caption = el("caption", {}, el("strong", {}, name), ` ${size}${whole ? "" : `, shown: ${values.length} × ${across}`}`);
   const heads = Array.from({length: across}, (_, at) => el("th", {scope: "col", dir: "auto"}, columns[at] === undefined ? String(at + 1) : shorten(columns[at], 12)));
   const body = values.map((row, at) => el("tr", {}, el("th", {scope: "row", dir: "auto"}, rows[at] === undefined ? String(at + 1) : shorten(rows[at], 16)), row.map((value) => {
     const cell = el("td", {}, number(value));
@@ -26,8 +27,8 @@ export function numbers(app, array) {
 
 export const walk = {
   id: "walk",
-  title: "Walk through",
-  lead: "One computation of this model, step by step, with the numbers it really had.",
+  title: "Walkthrough",
+  lead: "One computation of this model, step by step, with the numbers that it computed for this input.",
   free: true,
   fits: (session) => session.header.walk.length > 0 || session.live,
   make(app) {
@@ -41,8 +42,8 @@ export const walk = {
     const back = button("‹ Back", () => go(local.at - 1));
     const next = button("Next ›", () => go(local.at + 1), {class: "primary"});
     const count = el("span", {class: "soft"});
-    // A live page can walk for another token, layer or head.
-    const again = button("Walk for what is pinned", async () => {
+    // A served page can compute the walkthrough of another token, layer or head.
+    const again = button("Walk through the pinned token", async () => {
       const {frame, layer, head, query} = app.state;
       const map = app.session.map(frame, app.state)?.name;
       try {
@@ -76,7 +77,7 @@ export const walk = {
       const {walk: steps} = app.header();
       if (local.steps !== steps) {
         Object.assign(local, {steps, at: 0});
-        list.replaceChildren(...steps.map((one, at) => el("li", {}, button(shown(one.title), () => go(at)))));
+        list.replaceChildren(...steps.map((one, at) => el("li", {}, marked(button(shown(one.title), () => go(at)), one.title))));
       }
       show();
     };

@@ -1,5 +1,5 @@
-// What would change: heads switched off and their price. A live page asks the model; a file shows
-// what was measured when it was written.
+// Head ablation: how the output changes without some heads. A served page runs the model; a file shows
+// the importance of heads that was measured when it was written.
 import {changes, deltaBars} from "./bars.js";
 import {button, choice, el, scroller} from "./elements.js";
 import {colourOf, css, inkOn} from "./colours.js";
@@ -9,16 +9,16 @@ const NONE = [];
 
 export const whatIf = {
   id: "what-if",
-  title: "What if",
-  lead: "What does a head do for the answer? Here is how far the answer falls without it.",
+  title: "Head ablation",
+  lead: "How much each head contributes: the fall of the metric if the output of that head is set to 0.",
   free: true,
   fits: (session, state) => Boolean(session.live || session.frames[state.frame]?.maps.some((one) => one.importance) || pairs(session, state).length),
   make(app) {
     const local = {now: null, off: new Map(), answer: null, busy: false, session: null};
-    const place = choice("Place", (value) => { local.place = Number(value); draw(); });
+    const position = choice("Position", (value) => { local.position = Number(value); draw(); });
     const results = el("div", {"aria-live": "polite"});
     const heads = el("div", {});
-    const ask = button("Ask again without them", () => run(), {class: "primary"});
+    const ask = button("Run without these heads", () => run(), {class: "primary"});
     const clear = button("All heads on", () => { local.off.clear(); local.answer = null; draw(); });
     const asks = el("div", {class: "buttons"}, ask, clear);
     const switched = (name, layer, head, off) => {
@@ -29,15 +29,15 @@ export const whatIf = {
     const run = async () => {
       local.busy = true;
       ask.disabled = true;
-      ask.textContent = "Asking …";
+      ask.textContent = "Running the model …";
       try {
         local.answer = await app.source.ask("without", {...app.input, heads: [...local.off.values()]});
       } catch (error) { app.failed(error); }
       local.busy = false;
-      ask.textContent = "Ask again without them";
+      ask.textContent = "Run without these heads";
       draw();
     };
-    // Layers down, heads across: a number to read, or a box to switch.
+    // Rows are layers, columns are heads; a cell has the importance, and in a served page a checkbox.
     const headTable = (map) => {
       const live = app.session.live;
       const most = map.importance ? Math.max(...map.importance.flat().map(Math.abs), 1e-9) : 1;
@@ -60,7 +60,7 @@ export const whatIf = {
         return td;
       };
       const columns = Array.from({length: map.heads}, (_, at) => at);
-      const caption = map.importance ? `${map.name}: how far ${map.metric || "the metric"} falls without each head` : `${map.name}: heads that are on`;
+      const caption = map.importance ? `${map.name}: fall of ${map.metric || "the metric"} without each head` : `${map.name}: heads that are on`;
       return scroller(caption, el("table", {class: "heads"}, el("caption", {}, caption),
         el("thead", {}, el("tr", {}, el("th", {scope: "col"}, "Layer"), columns.map((at) => el("th", {scope: "col"}, String(at + 1))))),
         el("tbody", {}, map.layers.map((_, layer) => el("tr", {}, el("th", {scope: "row"}, String(layer + 1)), columns.map((head) => cell(layer, head)))))));
@@ -69,26 +69,26 @@ export const whatIf = {
       const all = maps.filter((one) => one.importance).flatMap((map) => map.importance.flatMap((row, layer) => row.map((value, head) => ({token: `${map.name} ${layer + 1}.${head + 1}`, before: 0, after: -value}))));
       const best = all.sort((a, b) => Math.abs(b.after) - Math.abs(a.after)).slice(0, 12);
       if (!best.length) return NONE;
-      return [el("h3", {}, "The heads that matter most"), el("p", {class: "soft"}, "Layer.head, and what happens to the metric when that head is off: to the left it falls."), deltaBars(best, number, true)];
+      return [el("h3", {}, "The most important heads"), el("p", {class: "soft"}, "Layer.head, and the change of the metric without that head; bars to the left are a fall."), deltaBars(best, number, true)];
     };
     const compared = (before, after, title) => {
       const both = before.guesses.map((one) => [one, after.guesses.find((two) => two.place === one.place)]).filter((pair) => pair[1]);
       if (!both.length) return [el("h3", {}, title), el("p", {dir: "auto"}, `${before.answer} → ${after.answer}`)];
       const side = before.sides[before.guesses_side];
-      local.place = both.some((pair) => pair[0].place === local.place) ? local.place : both.at(-1)[0].place;
-      place.show(both.map(([one]) => [one.place, `${one.place + 1} ${side ? shorten(nameOf(side, one.place), 16) : ""}`]), local.place);
-      const [one, two] = both.find((pair) => pair[0].place === local.place);
-      return [el("h3", {}, title), before.answer || after.answer ? el("p", {dir: "auto"}, before.answer === after.answer ? `The answer stays: ${before.answer}` : `${before.answer} → ${after.answer}`) : "", deltaBars(changes(one, two))];
+      local.position = both.some((pair) => pair[0].place === local.position) ? local.position : both.at(-1)[0].place;
+      position.show(both.map(([one]) => [one.place, `${one.place + 1} ${side ? shorten(nameOf(side, one.place), 16) : ""}`]), local.position);
+      const [one, two] = both.find((pair) => pair[0].place === local.position);
+      return [el("h3", {}, title), before.answer || after.answer ? el("p", {dir: "auto"}, before.answer === after.answer ? `The output is the same: ${before.answer}` : `${before.answer} → ${after.answer}`) : "", deltaBars(changes(one, two))];
     };
     const draw = () => {
       const {frame, state} = local.now;
       const maps = frame.maps.filter((one) => one.measure === "attention" && (one.importance || app.session.live));
-      place.element.hidden = true;
+      position.element.hidden = true;
       asks.hidden = !app.session.live;
       ask.disabled = !local.off.size || local.busy;
       heads.replaceChildren(...maps.map(headTable));
       const shown = [];
-      if (local.answer) shown.push(...compared(local.answer.frames[0], local.answer.frames[1], "With these heads off"));
+      if (local.answer) shown.push(...compared(local.answer.frames[0], local.answer.frames[1], "Without these heads"));
       else for (const other of pairs(app.session, state).slice(0, 1)) shown.push(...compared(frame, other, `From “${frame.label}” to “${other.label}”`));
       results.replaceChildren(...shown, ...strongest(maps));
     };
@@ -102,14 +102,14 @@ export const whatIf = {
       const rows = maps.flatMap((map) => map.importance.flatMap((row, layer) => row.map((value, head) => [map.name, layer + 1, head + 1, value])));
       return {columns: ["map", "layer", "head", "importance"], rows};
     };
-    return {element: el("div", {class: "what-if"}, results, heads, asks), controls: [place.element], update, data};
+    return {element: el("div", {class: "what-if"}, results, heads, asks), controls: [position.element], update, data};
   },
 };
 
-// Other frames that guess at the same places: an edited text, another checkpoint.
+// Returns the compared frame if it has predictions at the same positions (an edited text, a checkpoint).
 function pairs(session, state) {
   const frame = session.frames[state.frame];
   const other = session.frames[state.other];
-  const places = new Set(frame?.guesses.map((one) => one.place) || []);
-  return other && other !== frame && other.guesses.some((one) => places.has(one.place)) ? [other] : NONE;
+  const positions = new Set(frame?.guesses.map((one) => one.place) || []);
+  return other && other !== frame && other.guesses.some((one) => positions.has(one.place)) ? [other] : NONE;
 }

@@ -1,6 +1,6 @@
-// All views, in the order of the page. Each is {id, title, lead, make(app)} and
-// either wants(frame, map), the maps that it can show, or fits(session, state), whether it can be shown;
-// make gives {element, controls, update(now), data()}. free: it needs no map of weights.
+// All views, in the order of the page. Each is {id, title, lead, make(app)} and either
+// wants(frame, map), whether it can show a map, or fits(session, state), whether it can be shown at all.
+// make returns {element, controls, update(now), data()}. free: the view needs no map of weights.
 import {alignment} from "./view-align.js";
 import {beams} from "./view-beams.js";
 import {compare} from "./view-compare.js";

@@ -1,5 +1,5 @@
-// One map of weights, T x S, as the bytes it came in: value = scale (c / 255)^2, or of weights with a
-// sign scale * sign * ((c - 128) / 127)^2. Bytes are what is kept and drawn; values are looked up.
+// One map of weights, T x S, as codes of one byte: weight = scale (c / 255)^2, or with a sign
+// scale * sign * ((c - 128) / 127)^2. Codes are stored and drawn; weights are read from a table.
 
 export function tableOf(coding) {
   const table = new Float32Array(256);
@@ -29,14 +29,14 @@ export class Weights {
     return Float32Array.from({length: this.rows}, (_, row) => this.at(row, column));
   }
 
-  // The greatest size of any weight.
+  // The largest absolute weight.
   get greatest() {
     if (this.most === null) this.most = Math.abs(this.table[farthest(this.codes, 0, this.codes.length, this.signed)]);
     return this.most;
   }
 }
 
-// The code of the strongest weight of a stretch.
+// Returns the code of the largest absolute weight in codes[from:to].
 export function farthest(codes, from, to, signed) {
   let best = signed ? 128 : 0;
   if (!signed) for (let i = from; i < to; i++) { if (codes[i] > best) best = codes[i]; }
@@ -53,7 +53,7 @@ export function encoded(values, rows, columns, coding) {
   return new Weights(codes, rows, columns, coding);
 }
 
-// The mean over the heads of a layer, a slice at a time where there is much to add.
+// Returns the mean over the heads of a layer, computed in slices so that the page stays responsive.
 export async function meanOver(codes, heads, rows, columns, coding, pause) {
   const cells = rows * columns;
   const table = tableOf(coding);
@@ -67,7 +67,7 @@ export async function meanOver(codes, heads, rows, columns, coding, pause) {
   return encoded(sums, rows, columns, coding);
 }
 
-// The strongest of each `factor` x `factor` cells: what is drawn of a map too large for the screen.
+// Max-pools blocks of `factor` x `factor` cells, for maps that are larger than the screen.
 export async function pooled(weights, factor, pause) {
   const {codes, signed} = weights;
   const [rows, columns] = [Math.ceil(weights.rows / factor), Math.ceil(weights.columns / factor)];
@@ -94,21 +94,21 @@ export function difference(a, b) {
   return encoded(values, a.rows, a.columns, {kind: "signed", scale: most || 1});
 }
 
-// The n strongest of a list: [{place, value}], the greatest size first.
+// Returns the n largest absolute values of a list: [{position, value}], in descending order.
 export function top(values, n) {
   const best = [];
-  for (let place = 0; place < values.length; place++) {
-    const size = Math.abs(values[place]);
+  for (let position = 0; position < values.length; position++) {
+    const size = Math.abs(values[position]);
     if (best.length === n && size <= Math.abs(best[n - 1].value)) continue;
     let at = best.length;
     while (at > 0 && Math.abs(best[at - 1].value) < size) at--;
-    best.splice(at, 0, {place, value: values[place]});
+    best.splice(at, 0, {position, value: values[position]});
     if (best.length > n) best.pop();
   }
   return best.filter((one) => one.value !== 0);
 }
 
-// Weights of whole words: added up over the pieces attended to. words: the places of each.
+// Returns the weights of whole words: the sum over the tokens of each. words: positions of the tokens.
 export function joined(values, words) {
-  return Float32Array.from(words, (places) => places.reduce((sum, place) => sum + values[place], 0));
+  return Float32Array.from(words, (positions) => positions.reduce((sum, position) => sum + values[position], 0));
 }

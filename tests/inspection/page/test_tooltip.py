@@ -1,0 +1,66 @@
+"""A label that is a term of the glossary shows its definition, by pointer and by keyboard."""
+
+import pytest
+from playwright.sync_api import expect
+
+from headway.inspection.glossary import sentences
+from tests.inspection.page.test_accessible import findings
+
+
+@pytest.fixture
+def page(opened):
+    return opened("all", "view=matrix&layer=1")
+
+
+def test_hovering_over_a_term_shows_its_sentence_until_the_pointer_leaves(page):
+    tooltip = page.get_by_role("tooltip")
+    expect(tooltip).to_be_hidden()
+    page.locator(".stepper", has_text="Head").locator("span").first.hover()
+    expect(tooltip).to_have_text(sentences()["attention head"])
+    box, label = tooltip.bounding_box(), page.locator(".stepper", has_text="Head").bounding_box()
+    assert 0 <= box["y"] - label["y"] - label["height"] < 10
+    tooltip.hover()
+    page.wait_for_timeout(500)
+    expect(tooltip).to_be_visible()
+    page.mouse.move(600, 700)
+    expect(tooltip).to_be_hidden()
+
+
+def test_a_term_that_has_the_focus_is_described_by_its_sentence_and_escape_closes_it(page):
+    tooltip = page.get_by_role("tooltip")
+    page.locator("nav button", has_text="Text").focus()
+    for _ in range(30):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.textContent") == "rollout":
+            break
+    expect(tooltip).to_have_text(sentences()["rollout"])
+    focused = page.locator("*:focus")
+    expect(focused).to_have_attribute("aria-describedby", tooltip.get_attribute("id"))
+    assert not findings(page)
+    page.keyboard.press("Escape")
+    expect(tooltip).to_be_hidden()
+    assert focused.get_attribute("aria-describedby") is None
+
+
+def test_a_term_in_the_head_of_a_table_can_be_focused(page):
+    term = page.locator("table.top th .term", has_text="Token")
+    term.focus()
+    expect(page.get_by_role("tooltip")).to_have_text(sentences()["token"])
+
+
+def test_a_tooltip_stays_inside_a_narrow_page(opened):
+    page = opened("all", "view=matrix", width=390)
+    terms = page.locator(".controls [data-term]:visible, .measures [data-term]:visible").all()
+    assert len(terms) >= 5
+    for term in terms:
+        term.hover()
+        page.wait_for_timeout(450)
+        box = page.get_by_role("tooltip").bounding_box()
+        assert box["x"] >= 0 and box["x"] + box["width"] <= 390
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_a_token_is_no_label(opened):
+    """Tokens such as "key" are data: only labels of the page are marked."""
+    page = opened("hostile", "view=text")
+    assert page.locator(".tokens [data-term], tbody [data-term]").count() == 0
