@@ -25,14 +25,12 @@ from tests.fixtures.user_texts import (
 )
 
 NOT_YET = {
-    "blocks",
     "bundle",
     "data",
     "decoding",
     "evaluation",
     "inspection",
     "interop",
-    "models",
     "tasks",
     "text",
     "training",

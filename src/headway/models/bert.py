@@ -119,7 +119,7 @@ class BertConfig:
     )
     pooler: PoolerName = setting(
         "tanh",
-        "activation of the pooler, a layer that turns [CLS] into the text vector; none: no pooler",
+        "activation of the pooler, a layer that turns [CLS] into the text vector, or none",
     )
     masked_words: bool = setting(True, "head of masked language modelling")
     next_sentence: bool = setting(True, "head of next-sentence prediction")

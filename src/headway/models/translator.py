@@ -183,7 +183,7 @@ class TranslatorConfig:
         if self.attention == "window" and recurrent and self.encoder != "transformer":
             raise ValueError(
                 "attention=window is for self-attention, but an RNN decoder with "
-                f"encoder={self.encoder} has none: use encoder=transformer or another attention"
+                f"encoder={self.encoder} has no such layer: use encoder=transformer or another attention"
             )
         if self.position_dim and recurrent_side:
             raise ValueError(

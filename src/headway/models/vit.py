@@ -112,7 +112,7 @@ class ViTConfig:
     )
     pooler: Literal["tanh", "none"] = setting(
         "none",
-        "activation of the pooler, a layer after [CLS] for the image vector; none: no pooler",
+        "activation of the pooler, a layer that turns [CLS] into the image vector, or none",
     )
 
     family: ClassVar[str] = "vit"
