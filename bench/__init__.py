@@ -1,1 +1,1 @@
-"""How fast Headway is, beside other libraries: one file a claim, `make bench` prints the table."""
+"""Benchmarks of Headway against other libraries: one file per claim; `make bench` runs them."""

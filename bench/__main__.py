@@ -1,8 +1,8 @@
-"""`python -m bench`: speed beside other libraries, in a table and a file.
+"""`python -m bench`: speed compared with other libraries, as a table and a JSON file.
 
-Rounds of the two libraries alternate (ours, peer, ours, peer ...), each in a process of its own;
-the ratio is taken within each pair of neighbours, so that a machine that slows down for both slows
-both down. Ends with 0 whenever it measured: the table says what stays below its goal.
+Rounds of the two libraries alternate (ours, peer, ours, peer ...), each in its own process. The
+ratio is that of neighbouring rounds, so that a slower machine slows both down. The exit code is 0
+whenever the measurement succeeded; the table shows which ratios are below their goals.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ CLAIMS = (
     "scores",
     "length",
 )
-TRANSLATORS = {"training", "translation"}  # what needs a trained run
+TRANSLATORS = {"training", "translation"}  # claims that need a trained run
 WHOLE_MODELS = {
     *TRANSLATORS,
     "language",
     "generation",
     "embeddings",
     "watching",
-}  # the others are pieces
+}  # the other claims are single operations
 FULL_STEPS, QUICK_STEPS = 600, 60
-# Work of one round: steps of training, sentences, texts, calls of a kernel; tenths of a second a
-# length.
+# Work of one round: training steps, sentences, texts or kernel calls; for `length`, tenths of a
+# second per sequence length.
 FULL = {
     "training": 20,
     "translation": 1000,
@@ -88,35 +88,44 @@ def main(arguments: list[str]) -> int:
     }
     print(_heading(conditions))
     print(table(rows))
-    place = _place(options)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    write_file(place, as_json(rows, command_line(arguments), conditions).encode())
-    print(f"written to {os.path.relpath(place)}")
+    path = _results_path(options)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_file(path, as_json(rows, command_line(arguments), conditions).encode())
+    print(f"written to {os.path.relpath(path)}")
     return 0
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a look in two minutes")
-    parser.add_argument("--rounds", type=int, help="pairs of rounds (default 5; quick 2)")
-    parser.add_argument("--only", nargs="+", choices=CLAIMS, help="some of the claims")
+    parser.add_argument("--quick", action="store_true", help="a short measurement of two minutes")
     parser.add_argument(
-        "--cache", type=Path, default=ROOT / "build" / "bench", help="where trained models are kept"
+        "--rounds", type=int, help="number of pairs of rounds (default 5; with --quick 2)"
     )
-    parser.add_argument("--run", type=Path, help="a post-norm run folder to use instead")
+    parser.add_argument("--only", nargs="+", choices=CLAIMS, help="measure these claims only")
     parser.add_argument(
-        "--threads", type=int, default=os.cpu_count() or 1, help="CPU threads of each side"
+        "--cache", type=Path, default=ROOT / "build" / "bench", help="folder of trained models"
+    )
+    parser.add_argument(
+        "--run",
+        type=Path,
+        help="run folder of a post-norm translation model; if unset, one is trained",
+    )
+    parser.add_argument(
+        "--threads",
+        type=int,
+        default=os.cpu_count() or 1,
+        help="number of CPU threads of each side",
     )
     parser.add_argument(
         "--same-allocator",
         action="store_true",
-        help="give the peer Headway's allocator and oneDNN settings too",
+        help="use Headway's allocator and oneDNN settings for the peer too",
     )
     return parser.parse_args(arguments)
 
 
 def _cached(options: argparse.Namespace) -> Path:
-    """The model to measure with; a quick look takes the long-trained one where it is there."""
+    """Return the trained model; --quick uses the fully trained one if it exists."""
     full: Path = options.cache / f"{source_of_data()}-{FULL_STEPS}"
     brief = options.quick and not (full / SENTENCES).is_file()
     return trained(options.cache, QUICK_STEPS if brief else FULL_STEPS)
@@ -135,27 +144,27 @@ def _measure(claim: str, folder: Path, rounds: int, options: argparse.Namespace)
 
     module = import_module(f"bench.{claim}")
     if reason := getattr(module, "missing", lambda: None)():
-        print(f"{claim} left out: {reason}", file=sys.stderr, flush=True)
+        print(f"{claim} is skipped: {reason}", file=sys.stderr, flush=True)
         return []
     device = f"cpu, {options.threads} threads"
-    found: list[Row] = []
+    rows: list[Row] = []
     for name in getattr(module, "PEERS", ("peer",)):
         with Side(settings("ours")) as ours, Side(settings(name)) as peer:
-            found += module.measure(ours, peer, rounds, device)
-    return found
+            rows += module.measure(ours, peer, rounds, device)
+    return rows
 
 
 def _heading(conditions: dict[str, Any]) -> str:
     data = conditions["data"]
-    said = "Multi30k" if data == "multi30k" else "made-up sentences (HEADWAY_DATA is not set)"
+    name = "Multi30k" if data == "multi30k" else "synthetic sentences (HEADWAY_DATA is not set)"
     return (
-        f"{said}; {conditions['rounds']} pairs of rounds, {conditions['threads']} threads; "
+        f"{name}; {conditions['rounds']} pairs of rounds, {conditions['threads']} threads; "
         f"allocator: {conditions['allocator']}. ratio > 1: Headway is better"
     )
 
 
-def _place(options: argparse.Namespace) -> Path:
-    """Looks and parts stay out of the results."""
+def _results_path(options: argparse.Namespace) -> Path:
+    """Return the file of the results; quick and partial measurements are not put in results/."""
     if options.quick or options.only:
         cache: Path = options.cache
         return cache / "look.json"

@@ -1,9 +1,9 @@
-"""What the same minutes buy elsewhere: `python -m bench.budget RUN`.
+"""Compare a run with transformers' GPT-2 at equal training time: `python -m bench.budget RUN`.
 
-Trains transformers' GPT-2 of the size of a finished run of `headway train gpt`, on the run's own
-tokens (same tokenizer, rows, order) for as many seconds as the run trained, and prints the bits a
-byte of both on the run's held-out text. AdamW with the run's weight decay, warm-up and cosine; the
-rates of `--lr` are tried one after another with the whole budget each, and the best counts.
+Trains a GPT-2 of the size of a finished run of `headway train gpt`, on the tokens of the run (same
+tokenizer, sequences and order), for as many seconds as the run trained, and prints the bits per
+byte of both on the run's held-out text. AdamW with the run's weight decay, warm-up and cosine
+schedule; each learning rate of `--lr` is tried with the whole budget, and the best counts.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from headway.runs import saved
 from headway.tasks.language_modeling.config import LanguageRunConfig
 from headway.training import read_metrics
 
-WARMUP = 0.02  # of the budget
+WARMUP = 0.02  # fraction of the budget
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.budget", description=__doc__)
     parser.add_argument("run", type=Path)
     parser.add_argument("--lr", type=float, nargs="+", default=[1e-3])
-    parser.add_argument("--seconds", type=float, help="instead of what the run took")
+    parser.add_argument("--seconds", type=float, help="training time; if unset, that of the run")
     options = parser.parse_args()
     config, bundle = saved(options.run), headway.load(options.run)
     assert isinstance(config, LanguageRunConfig) and isinstance(bundle, TextBundle)
@@ -46,16 +46,16 @@ def main() -> None:
         TextCorpus.open(options.run / "data" / name, bundle.tokenizer)
         for name in ("train", "valid")
     )
-    ours = _evaluated(bundle.model, config, valid)
+    ours = _bits_per_byte(bundle.model, config, valid)
     size = parameter_count(bundle.model) / 1e6
-    print(f"headway {size:.1f} M: {ours:.4f} bits a byte, {seconds:.0f} s")
+    print(f"headway {size:.1f} M: {ours:.4f} bits per byte, {seconds:.0f} s")
     for lr in options.lr:
         model = _peer(config)
-        tokens = _trained(model, config, train, lr, seconds)
-        found = _evaluated(model, config, valid)
+        tokens = _train(model, config, train, lr, seconds)
+        bits = _bits_per_byte(model, config, valid)
         size = parameter_count(model) / 1e6
         print(
-            f"transformers GPT-2 {size:.1f} M, lr {lr:g}: {found:.4f} bits a byte, "
+            f"transformers GPT-2 {size:.1f} M, lr {lr:g}: {bits:.4f} bits per byte, "
             f"{tokens:,} tokens in {seconds:.0f} s",
             flush=True,
         )
@@ -85,31 +85,31 @@ def _peer(config: LanguageRunConfig) -> GPT2LMHeadModel:
     )
 
 
-def _trained(
+def _train(
     model: GPT2LMHeadModel,
     config: LanguageRunConfig,
     corpus: TextCorpus,
     lr: float,
     seconds: float,
 ) -> int:
-    """Train for the budget; the rate follows the clock. The tokens that were seen."""
+    """Train for `seconds`; the learning rate follows the clock. Return the number of tokens."""
     training = config.training
     rows = TextRows([corpus], training.rows, training.length, seed=training.seed)
     matrices = [p for p in model.parameters() if p.ndim >= 2]
-    others = [p for p in model.parameters() if p.ndim < 2]
+    vectors = [p for p in model.parameters() if p.ndim < 2]
     decay = config.optimizer.weight_decay
     groups: list[dict[str, Any]] = [
         {"params": matrices, "weight_decay": decay},
-        {"params": others, "weight_decay": 0.0},
+        {"params": vectors, "weight_decay": 0.0},
     ]
     update = torch.optim.AdamW(groups, lr=lr, betas=(0.9, 0.95), fused=True)
     model.train()
     tokens, started = 0, time.perf_counter()
     for _, _, batch in rows.stream(0, 0):
-        share = (time.perf_counter() - started) / seconds
-        if share >= 1:
+        fraction = (time.perf_counter() - started) / seconds
+        if fraction >= 1:
             return tokens
-        rate = share / WARMUP if share < WARMUP else (1 + math.cos(math.pi * share)) / 2
+        rate = fraction / WARMUP if fraction < WARMUP else (1 + math.cos(math.pi * fraction)) / 2
         for group in update.param_groups:
             group["lr"] = lr * min(rate, 1.0)
         with torch.autocast("cpu", torch.bfloat16, config.machine.dtype == "bfloat16"):
@@ -126,8 +126,10 @@ def _trained(
 
 
 @torch.inference_mode()
-def _evaluated(model: GPT | GPT2LMHeadModel, config: LanguageRunConfig, valid: TextCorpus) -> float:
-    """Bits a byte of all held-out text, in rows as long as those of training."""
+def _bits_per_byte(
+    model: GPT | GPT2LMHeadModel, config: LanguageRunConfig, valid: TextCorpus
+) -> float:
+    """Return the bits per byte of all held-out text, in sequences of the training length."""
     model.eval()
     nats = 0.0
     for batch in in_order(valid, config.training.rows, config.training.length):

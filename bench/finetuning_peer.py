@@ -1,8 +1,8 @@
-"""The other side of `bench.finetuning`: transformers' model for a task, and the usual loop.
+"""The peer of `bench.finetuning`: transformers' model for a task, and the usual training loop.
 
-Rows are shuffled anew each pass and padded to the longest of the step, as transformers' examples
-do. Tags stand at the first piece of a word; a long context is read in overlapping windows, and the
-likeliest begin and end of all of them are the answer.
+Examples are shuffled in each epoch and padded to the longest of the batch, as in transformers'
+examples. The tag of a word is that of its first token. A long context is split into overlapping
+windows, and the most probable start and end over all windows are the answer.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Scores = dict[str, float]
 
 @dataclass(frozen=True)
 class Learner:
-    """rows: encoded examples with what is to be learned. score: of the trained model."""
+    """A model and its task. rows: encoded examples with labels. score: evaluates a model."""
 
     model: Any
     tokenizer: Any
@@ -43,22 +43,22 @@ class Learner:
     score: Callable[[Any], Scores]
 
 
-def main(facts: dict[str, Any]) -> None:
-    """Train, score, write the scores where `facts` says."""
-    torch.set_num_threads(facts["threads"])
+def main(settings: dict[str, Any]) -> None:
+    """Train, evaluate, and write the scores to the path settings["output"]."""
+    torch.set_num_threads(settings["threads"])
     torch.set_flush_denormal(True)
-    torch.manual_seed(facts["seed"])
-    task = facts["task"]
-    learner = KINDS[task["recipe"]](facts["folder"], task)
+    torch.manual_seed(settings["seed"])
+    task = settings["task"]
+    learner = KINDS[task["recipe"]](settings["folder"], task)
 
     def precision() -> AbstractContextManager[Any]:
-        return torch.autocast("cpu", torch.bfloat16, enabled=facts["dtype"] == "bfloat16")
+        return torch.autocast("cpu", torch.bfloat16, enabled=settings["dtype"] == "bfloat16")
 
-    _train(learner, task, facts["seed"], precision)
+    _train(learner, task, settings["seed"], precision)
     learner.model.eval()
     with torch.inference_mode(), precision():
         scores = learner.score(learner.model)
-    write_file(Path(facts["place"]), json.dumps(scores).encode())
+    write_file(Path(settings["output"]), json.dumps(scores).encode())
 
 
 def _train(
@@ -75,7 +75,7 @@ def _train(
     )
     for number, rows in enumerate(_batches(learner.rows, task["rows"], steps, seed), start=1):
         update.zero_grad(set_to_none=True)
-        with precision():  # anew each step: inside, it keeps 16-bit copies of the weights
+        with precision():  # entered in each step: it caches 16-bit copies of the weights
             loss = learner.loss(model, padded(learner.tokenizer, rows))
         loss.backward()
         torch.nn.utils.clip_grad_norm_(parameters, CLIP)
@@ -87,16 +87,16 @@ def _train(
 
 def _batches(rows: list[Row], size: int, steps: int, seed: int) -> Iterator[list[Row]]:
     order: list[int] = []
-    chance = random.Random(seed)
+    generator = random.Random(seed)
     for _ in range(steps):
         if len(order) < size:
-            order = chance.sample(range(len(rows)), len(rows))
+            order = generator.sample(range(len(rows)), len(rows))
         chosen, order = order[:size], order[size:]
         yield [rows[i] for i in chosen]
 
 
 def padded(tokenizer: Any, rows: Sequence[Row]) -> Row:
-    """Rows of one length, as tensors; labels that are sequences are padded with -100."""
+    """Return a batch of tensors; labels that are sequences are padded with -100."""
     names = [name for name in tokenizer.model_input_names if name in rows[0]]
     batch: Row = dict(
         tokenizer.pad({name: [row[name] for row in rows] for name in names}, return_tensors="pt")
@@ -111,15 +111,15 @@ def padded(tokenizer: Any, rows: Sequence[Row]) -> Row:
 
 
 def _logits(model: Any, tokenizer: Any, rows: list[Row], size: int) -> list[Tensor]:
-    """Of each row in order; the shortest are read first."""
+    """Return the logits of each example, in order. The shortest are computed first."""
     order = sorted(range(len(rows)), key=lambda i: len(rows[i]["input_ids"]))
-    found: dict[int, Tensor] = {}
+    logits: dict[int, Tensor] = {}
     for start in range(0, len(order), size):
         chosen = order[start : start + size]
         batch = padded(tokenizer, [rows[i] for i in chosen])
         batch.pop("labels", None)
-        found |= zip(chosen, model(**batch).logits.float(), strict=True)
-    return [found[i] for i in range(len(rows))]
+        logits |= zip(chosen, model(**batch).logits.float(), strict=True)
+    return [logits[i] for i in range(len(rows))]
 
 
 def _classifier(folder: str, task: dict[str, Any]) -> Learner:
@@ -128,17 +128,17 @@ def _classifier(folder: str, task: dict[str, Any]) -> Learner:
     columns = Columns(task["text"], task["label"], task["second"])
     train, valid = ([*read_labelled([Path(task[side])], columns)] for side in ("train", "valid"))
     numbers = task["recipe"] == "regress"
-    names = [] if numbers else sorted({each.label for each in train})
+    names = [] if numbers else sorted({example.label for example in train})
     tokenizer: Any = AutoTokenizer.from_pretrained(folder)
 
     def encoded(side: list[Any]) -> list[Row]:
-        texts = [each.text for each in side], [each.second for each in side]
-        found = tokenizer(
+        texts = [example.text for example in side], [example.second for example in side]
+        encodings = tokenizer(
             *texts[: 1 + bool(task["second"])], truncation=True, max_length=task["length"]
         )
-        targets = [each.number if numbers else names.index(each.label) for each in side]
+        targets = [example.number if numbers else names.index(example.label) for example in side]
         return [
-            {**{name: found[name][i] for name in found}, "labels": target}
+            {**{name: encodings[name][i] for name in encodings}, "labels": target}
             for i, target in enumerate(targets)
         ]
 
@@ -161,36 +161,36 @@ def _tagger(folder: str, task: dict[str, Any]) -> Learner:
     from transformers import AutoModelForTokenClassification, AutoTokenizer
 
     train, valid = ([*read_tagged([Path(task[side])])] for side in ("train", "valid"))
-    names = sorted({tag for each in train for tag in each.tags})
+    names = sorted({tag for sentence in train for tag in sentence.tags})
     tokenizer: Any = AutoTokenizer.from_pretrained(folder)
 
     def encoded(side: list[Any]) -> list[Row]:
-        found = tokenizer(
-            [list(each.words) for each in side],
+        encodings = tokenizer(
+            [list(sentence.words) for sentence in side],
             is_split_into_words=True,
             truncation=True,
             max_length=task["length"],
         )
         rows = []
-        for i, each in enumerate(side):
-            words = found.word_ids(i)
+        for i, sentence in enumerate(side):
+            words = encodings.word_ids(i)
             tags = [
-                IGNORED if word is None or word == before else names.index(each.tags[word])
+                IGNORED if word is None or word == before else names.index(sentence.tags[word])
                 for before, word in zip([None, *words], words, strict=False)
             ]
-            rows.append({**{name: found[name][i] for name in found}, "labels": tags})
+            rows.append({**{name: encodings[name][i] for name in encodings}, "labels": tags})
         return rows
 
     rows, held = encoded(train), encoded(valid)
 
     def score(model: Any) -> Scores:
-        said = []
+        predicted = []
         logits = _logits(model, tokenizer, held, task["rows"])
-        for row, own, each in zip(held, logits, valid, strict=True):
-            best = own.argmax(-1).tolist()
+        for row, scores, sentence in zip(held, logits, valid, strict=True):
+            best = scores.argmax(-1).tolist()
             tags = [names[best[i]] for i, tag in enumerate(row["labels"]) if tag != IGNORED]
-            said.append(tags + ["O"] * (len(each.words) - len(tags)))  # what was cut away
-        return {"f1": score_spans(said, [each.tags for each in valid]).f1}
+            predicted.append(tags + ["O"] * (len(sentence.words) - len(tags)))  # truncated words
+        return {"f1": score_spans(predicted, [sentence.tags for sentence in valid]).f1}
 
     model = AutoModelForTokenClassification.from_pretrained(folder, num_labels=len(names))
     return Learner(model, tokenizer, rows, lambda m, batch: m(**batch).loss, score)
@@ -205,21 +205,21 @@ def _answerer(folder: str, task: dict[str, Any]) -> Learner:
     held, owners, spans = _windows(tokenizer, valid, task["length"], learned=False)
 
     def loss(model: Any, batch: Row) -> Tensor:
-        found: Tensor = model(**batch).loss
-        return found
+        value: Tensor = model(**batch).loss
+        return value
 
     def score(model: Any) -> Scores:
         best = [("", -torch.inf)] * len(valid)
         order = sorted(range(len(held)), key=lambda i: len(held[i]["input_ids"]))
         for start in range(0, len(order), 32):
             chosen = order[start : start + 32]
-            found = model(**padded(tokenizer, [held[i] for i in chosen]))
-            for i, first, last in zip(chosen, found.start_logits, found.end_logits, strict=True):
+            output = model(**padded(tokenizer, [held[i] for i in chosen]))
+            for i, first, last in zip(chosen, output.start_logits, output.end_logits, strict=True):
                 a, b, value = _best_span(first.float(), last.float(), spans[i])
                 if value > best[owners[i]][1]:
                     text = valid[owners[i]].context[spans[i][a][0] : spans[i][b][1]]
                     best[owners[i]] = text, value
-        true = [[answer.text for answer in each.answers] for each in valid]
+        true = [[answer.text for answer in question.answers] for question in valid]
         scores = score_answers([text for text, _ in best], true)
         return {"f1": scores.f1, "exact": scores.exact}
 
@@ -233,34 +233,40 @@ Span = tuple[int, int]
 def _windows(
     tokenizer: Any, questions: list[Question], length: int, learned: bool
 ) -> tuple[list[Row], list[int], list[list[Span | None]]]:
-    """Rows; whose each is; of its tokens the characters of the context, None outside of it."""
-    found = tokenizer(
-        [each.question for each in questions],
-        [each.context for each in questions],
+    """Split contexts into windows.
+
+    Returns the encoded windows, the index of each window's question, and for each of its tokens the
+    span of characters in the context, or None outside of it.
+    """
+    encodings = tokenizer(
+        [question.question for question in questions],
+        [question.context for question in questions],
         truncation="only_second",
         max_length=length,
         stride=length // 2,
         return_overflowing_tokens=True,
         return_offsets_mapping=True,
     )
-    owners = list(found.pop("overflow_to_sample_mapping"))
-    offsets = found.pop("offset_mapping")
+    owners = list(encodings.pop("overflow_to_sample_mapping"))
+    offsets = encodings.pop("offset_mapping")
     rows, spans = [], []
     for i, owner in enumerate(owners):
-        kinds = found.sequence_ids(i)
-        own = [span if kind == 1 else None for span, kind in zip(offsets[i], kinds, strict=True)]
-        row = {name: found[name][i] for name in found}
+        kinds = encodings.sequence_ids(i)
+        context = [
+            span if kind == 1 else None for span, kind in zip(offsets[i], kinds, strict=True)
+        ]
+        row = {name: encodings[name][i] for name in encodings}
         if learned:
             answer = questions[owner].answers[0]
-            first, last = _places(own, answer.start, answer.start + len(answer.text))
+            first, last = _positions(context, answer.start, answer.start + len(answer.text))
             row |= {"start_positions": first, "end_positions": last}
         rows.append(row)
-        spans.append(own)
+        spans.append(context)
     return rows, owners, spans
 
 
-def _places(spans: list[Span | None], start: int, end: int) -> tuple[int, int]:
-    """The tokens of an answer; (0, 0), [CLS], unless all of it is in the window."""
+def _positions(spans: list[Span | None], start: int, end: int) -> tuple[int, int]:
+    """Return the first and last token of an answer; (0, 0), [CLS], unless it is in the window."""
     inside = [i for i, span in enumerate(spans) if span and span[0] < end and span[1] > start]
     real = [span for span in spans if span]
     if not inside or real[0][0] > start or real[-1][1] < end:
@@ -274,8 +280,8 @@ def _best_span(first: Tensor, last: Tensor, spans: list[Span | None]) -> tuple[i
     allowed = torch.tensor([span is not None for span in spans])
     near = torch.ones(count, count, dtype=torch.bool).triu().tril(LONGEST_ANSWER - 1)
     scores = scores.masked_fill(~(near & allowed[:, None] & allowed[None]), -torch.inf)
-    place = int(scores.argmax())
-    return place // count, place % count, scores.flatten()[place].item()
+    best = int(scores.argmax())
+    return best // count, best % count, scores.flatten()[best].item()
 
 
 KINDS: dict[str, Callable[[str, dict[str, Any]], Learner]] = {

@@ -1,7 +1,7 @@
-"""Generation speed of the 124 M shape beside `transformers.generate`: greedy, float32.
+"""Speed of greedy generation with the 124 M shape, compared with `transformers.generate`; float32.
 
-Both hold the same weights (fresh ones: the speed is the same) and must write the same tokens.
-64 tokens after a prompt of 32, one text and eight together; the time of reading the prompt counts.
+Both sides have the same weights (untrained ones: the speed is the same) and must generate the same
+tokens: 64 tokens after a prompt of 32, with batch sizes 1 and 8. The time includes the prompt.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ GOAL = 1.5
 
 
 def measure(ours: Side, peer: Side, rounds: int, device: str) -> list[Row]:
-    """One row a batch size. AssertionError if the two do not write the same."""
+    """Measure each batch size. AssertionError if the generated tokens differ."""
     a, b = (side.ask(batch=2, tokens=True)["tokens"] for side in (ours, peer))
-    assert a == b, "the two sides wrote different tokens"
+    assert a == b, "the two sides generated different tokens"
     rows = []
     for batch in BATCHES:
         pairs = interleave(ours, peer, rounds, batch=batch)
@@ -41,8 +41,8 @@ def ours(settings: Settings) -> Worker:
     sampling = Sampling(eos=-1, max_tokens=WRITTEN, rules=[Likeliest()])
 
     def write(prompts: torch.Tensor) -> list[list[int]]:
-        found = sample(model, prompts.tolist(), sampling, [[0]] * len(prompts))
-        return [rows[0].tokens for rows in found]
+        samples = sample(model, prompts.tolist(), sampling, [[0]] * len(prompts))
+        return [texts[0].tokens for texts in samples]
 
     return _worker(settings, write)
 
@@ -55,20 +55,20 @@ def peer(settings: Settings) -> Worker:
 
     from headway.interop import write as write_folder
 
-    with tempfile.TemporaryDirectory() as place:
-        write_folder(_model(), Path(place, "gpt2"), "gpt2")
-        model: Any = GPT2LMHeadModel.from_pretrained(Path(place, "gpt2")).eval()
+    with tempfile.TemporaryDirectory() as folder:
+        write_folder(_model(), Path(folder, "gpt2"), "gpt2")
+        model: Any = GPT2LMHeadModel.from_pretrained(Path(folder, "gpt2")).eval()
     model.generation_config.eos_token_id = None
 
     def write(prompts: torch.Tensor) -> list[list[int]]:
-        found: torch.Tensor = model.generate(
+        tokens: torch.Tensor = model.generate(
             prompts,
             attention_mask=torch.ones_like(prompts),
             max_new_tokens=WRITTEN,
             do_sample=False,
             pad_token_id=0,
         )
-        return found[:, PROMPT:].tolist()
+        return tokens[:, PROMPT:].tolist()
 
     return _worker(settings, write)
 
@@ -84,9 +84,9 @@ def _worker(settings: Settings, write: Any) -> Worker:
         prompts = torch.randint(50_257, (question["batch"], PROMPT))
         started = time.perf_counter()
         for _ in range(settings.work):
-            found = write(prompts)
-        tokens = settings.work * question["batch"] * WRITTEN
-        answer = {"work": tokens, "seconds": time.perf_counter() - started}
-        return {**answer, "tokens": found} if question.get("tokens") else answer
+            tokens = write(prompts)
+        count = settings.work * question["batch"] * WRITTEN
+        answer = {"work": count, "seconds": time.perf_counter() - started}
+        return {**answer, "tokens": tokens} if question.get("tokens") else answer
 
     return work

@@ -1,8 +1,8 @@
-"""The pieces beside torch's own: attention at a sentence's length, dropout, linear layers,
-cross-entropy.
+"""Single operations, compared with torch's: attention, dropout, linear layers, cross-entropy.
 
-Forward and backward, float32. Both processes are set up alike (allocator included), so that only
-the kernels differ. The memory row is the largest sum of live tensors, in megabytes.
+Forward and backward, float32, attention at the length of a sentence. Both processes have the same
+settings, allocator included, so that only the kernels differ. The memory row is the largest total
+of live tensors, in megabytes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from headway.transforms.fast.linear import linear
 HEADS = (256, 4, 14, 32)  # B H T K: captions in a batch of 4,096 tokens
 ACTIVATIONS = (256, 14, 128)  # B T D
 TARGETS, WIDTH, VOCABULARY = 3584, 128, 8000  # N D V
-LAYER = (2048, 384, 1536)  # N I O: 8 rows of 256 tokens into a feed-forward layer
+LAYER = (2048, 384, 1536)  # N I O: 8 sequences of 256 tokens into a feed-forward layer
 SMOOTHING = 0.1
 
 Kernel = Callable[[], Tensor]
@@ -39,7 +39,7 @@ CLAIMS = {
 
 
 def measure(ours: Side, peer: Side, rounds: int, device: str) -> list[Row]:
-    """Speed of each kernel, and the memory of cross-entropy."""
+    """Measure the speed of each kernel, and the memory of cross-entropy."""
     rows = []
     for kernel, (name, peer_name) in CLAIMS.items():
         pairs = interleave(ours, peer, rounds, kernel=kernel)
@@ -61,7 +61,7 @@ def ours(settings: Settings) -> Worker:
 
 
 def peer(settings: Settings) -> Worker:
-    """torch's."""
+    """torch's kernels."""
     return _worker(
         settings,
         _kernels(
@@ -93,7 +93,7 @@ def _kernels(
     layer: Callable[[Tensor, Tensor, Tensor], Tensor],
     cross_entropy: Callable[[Tensor, Tensor, Tensor], Tensor],
 ) -> dict[str, tuple[Kernel, list[Tensor]]]:
-    """Each kernel on its inputs, and the tensors that get a gradient."""
+    """Return each kernel applied to its inputs, and the tensors that get a gradient."""
     torch.manual_seed(0)
     q, k, v = (torch.randn(HEADS, requires_grad=True) for _ in range(3))
     x = torch.randn(ACTIVATIONS, requires_grad=True)
@@ -139,7 +139,7 @@ def _worker(settings: Settings, kernels: dict[str, tuple[Kernel, list[Tensor]]])
 
 
 def peak_memory(run: Callable[[], None]) -> int:
-    """Most bytes of tensors alive at once while `run` runs, beyond those alive before."""
+    """Return the peak number of bytes of live tensors during `run`, above those before."""
     with torch.profiler.profile(
         activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True
     ) as profile:

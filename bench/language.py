@@ -1,10 +1,11 @@
-"""Language models beside three peers: training speed and memory, at dropout 0 and 0.1.
+"""Training of language models: speed and memory, compared with three libraries.
 
-6 layers, width 384, 6 heads, 8,000 pieces, 8 rows of 256 tokens, AdamW (fused), clipping, float32.
-Ours is `headway.training.fit` itself; each peer is the shortest loop that does the same with its
-library's model. Dropout acts on embeddings, inside feed-forward layers and after every sublayer;
-that of attention weights, which we do not have, is off in all. Memory is the largest resident set
-of the process above what it held before its model was built.
+6 layers, width 384, 6 heads, vocabulary of 8,000 tokens, batches of 8 sequences of 256 tokens,
+AdamW (fused), gradient clipping, float32, dropout 0 and 0.1. Headway's side is
+`headway.training.fit`; each peer is the shortest equivalent loop with its library's model. Dropout
+acts on embeddings, inside feed-forward layers and after every sublayer; dropout of attention
+weights, which Headway does not have, is off for all. Memory is the peak resident set of the process
+above its size before the model was built.
 """
 
 from __future__ import annotations
@@ -48,21 +49,21 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 def measure(ours: Side, peer: Side, rounds: int, device: str) -> list[Row]:
-    """Speed at each dropout, then memory."""
+    """Measure the speed at each dropout, then memory."""
     name = NAMES[peer.name.rpartition(", ")[2]]
     rows = []
     for dropout in DROPOUTS:
         pairs = interleave(ours, peer, rounds, dropout=dropout)
-        what = f"language model training, dropout {dropout:g}"
-        rows.append(row(what, pairs, "tokens/s", name, device))
+        title = f"language model training, dropout {dropout:g}"
+        rows.append(row(title, pairs, "tokens/s", name, device))
     memory = [tuple(side.ask(memory=True) for side in (ours, peer))]
-    what = "language model training, memory"
-    rows.append(row(what, memory, "MB", name, device, less_is_better=True, goal=1.0))
+    title = "language model training, memory"
+    rows.append(row(title, memory, "MB", name, device, less_is_better=True, goal=1.0))
     return rows
 
 
 def ours(settings: Settings) -> Worker:
-    """`fit` for `settings.work` steps a question."""
+    """Headway: `fit` for `settings.work` steps per request."""
     batches = [TextBatch(tokens, targets, None, ()) for tokens, targets in _batches()]
     machine = Machine("cpu", "float32", settings.threads)
 
@@ -120,13 +121,13 @@ def torch_encoder(settings: Settings) -> Worker:
         stack = nn.TransformerEncoder(
             layer, LAYERS, nn.LayerNorm(WIDTH), enable_nested_tensor=False
         )
-        tokens, places = nn.Embedding(VOCABULARY, WIDTH), nn.Embedding(LENGTH, WIDTH)
-        model = nn.ModuleDict({"stack": stack, "tokens": tokens, "places": places})
+        tokens, positions = nn.Embedding(VOCABULARY, WIDTH), nn.Embedding(LENGTH, WIDTH)
+        model = nn.ModuleDict({"stack": stack, "tokens": tokens, "positions": positions})
         mask = nn.Transformer.generate_square_subsequent_mask(LENGTH)
         first = nn.Dropout(dropout)
 
         def loss(read: Tensor, targets: Tensor) -> Tensor:
-            x = first(tokens(read) + places.weight)
+            x = first(tokens(read) + positions.weight)
             logits = stack(x, mask=mask, is_causal=True) @ tokens.weight.T
             return _loss(logits, targets)
 
@@ -183,7 +184,7 @@ def _loss(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def _peer(settings: Settings, build: Callable[[float], tuple[nn.Module, Loss]]) -> Worker:
-    """The shortest loop around a peer's model."""
+    """Return a worker with the shortest training loop around a peer's model."""
     batches = _batches()
 
     def trained(dropout: float) -> Callable[[int], None]:
@@ -195,11 +196,11 @@ def _peer(settings: Settings, build: Callable[[float], tuple[nn.Module, Loss]]) 
         def train(steps: int) -> None:
             for number in range(steps):
                 update.zero_grad(set_to_none=True)
-                found = loss(*batches[number % len(batches)])
-                found.backward()
+                value = loss(*batches[number % len(batches)])
+                value.backward()
                 torch.nn.utils.clip_grad_norm_(parameters, CLIP)
                 update.step()
-                found.item()
+                value.item()
 
         return train
 
@@ -226,5 +227,5 @@ def _worker(settings: Settings, build: Callable[[float], Callable[[int], None]])
 
 
 def _resident() -> float:
-    """Most megabytes this process ever held."""
+    """Return the peak resident set of this process in megabytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

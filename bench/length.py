@@ -1,12 +1,12 @@
-"""How time grows with the length: causal self-attention of 1,024 to 16,384 tokens.
+"""Growth of time with the sequence length: causal self-attention of 1,024 to 16,384 tokens.
 
     python -m bench.length RESULTS.json PLOT.svg
 
-Time is fitted by c T^x over the last three lengths (a line through the logarithms): x is 1 where
-twice the tokens take twice the time and 2 where they take four times. Each row holds its points,
-(T, seconds of one call), so that the picture can be drawn from the file of results.
+Time is fitted by c T^x over the last three lengths (a line through the logarithms): x is 1 for
+linear time and 2 for quadratic time. Each row contains its points, (T, seconds of one call), so
+that the figure can be drawn from the file of results.
 
-The reference dot product makes all T x T scores and stops at 4,096; the fused one goes on.
+The reference dot product computes all T x T scores at once and is measured up to 4,096 tokens only.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ KERNELS: dict[str, tuple[Callable[[], Kernel], int]] = {
     "scaled dot": (ScaledDot, 4096),
     "fused dot": (FusedDot, 16384),
 }
-"""Each with the longest input it is asked for."""
+"""Each kernel with the longest input that is measured."""
 
 AT_MOST, AT_LEAST = 1.2, 1.7
 QUADRATIC = {"scaled dot", "fused dot"}
@@ -54,9 +54,9 @@ WAYS = {"forward": False, "forward and backward": True}
 
 
 def measure(ours: Side, peer: Side, rounds: int, device: str) -> list[Row]:
-    """A row for each kernel, forward and with the backward pass.
+    """Measure each kernel, forward alone and with the backward pass.
 
-    Both sides are Headway: the dot products run in the peer's process.
+    Both sides are Headway; the dot products run in the peer's process.
     """
     rows = []
     for way, backward in WAYS.items():
@@ -64,13 +64,13 @@ def measure(ours: Side, peer: Side, rounds: int, device: str) -> list[Row]:
             side = peer if kernel in QUADRATIC else ours
             lengths = [length for length in LENGTHS if length <= longest]
             for length in lengths:
-                side.ask(kernel=kernel, length=length, backward=backward)  # nobody's measure
+                side.ask(kernel=kernel, length=length, backward=backward)  # warm-up, not counted
             answers = [
                 [side.ask(kernel=kernel, length=n, backward=backward) for n in lengths]
                 for _ in range(rounds)
             ]
-            each = [[a["seconds"] / a["work"] for a in answer] for answer in answers]
-            lines = [list(zip(lengths, seconds, strict=True)) for seconds in each]
+            times = [[a["seconds"] / a["work"] for a in answer] for answer in answers]
+            lines = [list(zip(lengths, seconds, strict=True)) for seconds in times]
             rows.append(growth_row(f"{kernel}, {way}", lines, device, kernel in QUADRATIC))
     return rows
 
@@ -78,20 +78,21 @@ def measure(ours: Side, peer: Side, rounds: int, device: str) -> list[Row]:
 def growth_row(
     name: str, lines: Sequence[Sequence[Point]], device: str, quadratic: bool = False
 ) -> Row:
-    """The exponent beside its bound, from one line of points a round.
+    """Return the row that compares the exponent with its bound.
 
-    Its points are the medians over the rounds; the spread is that of the rounds' own exponents.
+    lines: the points of each round. The exponent is fitted to the medians over the rounds; the
+    spread is that of the exponents of single rounds.
     """
     points = [
         (line[0][0], median(seconds for _, seconds in line)) for line in zip(*lines, strict=True)
     ]
     bound = AT_LEAST if quadratic else AT_MOST
     exponents = [exponent(line[-FITTED:]) for line in lines]
-    found = exponent(points[-FITTED:])
-    ratios = [x / bound if quadratic else bound / x for x in [found, *exponents]]
+    fitted = exponent(points[-FITTED:])
+    ratios = [x / bound if quadratic else bound / x for x in [fitted, *exponents]]
     return Row(
         name=f"growth of {name}",
-        ours=found,
+        ours=fitted,
         peer=bound,
         peer_name="at least, for a quadratic one" if quadratic else "at most, for a linear one",
         ratio=ratios[0],
@@ -104,15 +105,15 @@ def growth_row(
 
 
 def exponent(points: Sequence[Point]) -> float:
-    """x of the best c T^x: the slope of the least-squares line through the logarithms."""
+    """Return x of the best fit c T^x: the slope of the regression line of the logarithms."""
     xs, ys = ([math.log(n) for n in column] for column in zip(*points, strict=True))
     x_mean, y_mean = sum(xs) / len(xs), sum(ys) / len(ys)
-    above = sum((x - x_mean) * (y - y_mean) for x, y in zip(xs, ys, strict=True))
-    return above / sum((x - x_mean) ** 2 for x in xs)
+    covariance = sum((x - x_mean) * (y - y_mean) for x, y in zip(xs, ys, strict=True))
+    return covariance / sum((x - x_mean) ** 2 for x in xs)
 
 
 def ours(settings: Settings) -> Worker:
-    """Any kernel at any length, for `settings.work` tenths of a second."""
+    """Run any kernel at any length, for `settings.work` tenths of a second."""
 
     def work(question: dict[str, Any]) -> Answer:
         length, backward = question["length"], question["backward"]
@@ -135,8 +136,8 @@ def ours(settings: Settings) -> Worker:
 peer = ours
 
 
-def draw(results: Path, picture: Path) -> None:
-    """Seconds of a training step (forward and backward) over T, both axes logarithmic."""
+def draw(results: Path, figure: Path) -> None:
+    """Plot seconds of a training step (forward and backward) over T, both axes logarithmic."""
     from headway.inspection.plots import line_plot
 
     rows = json.loads(results.read_text(encoding="utf-8"))["rows"]
@@ -148,9 +149,11 @@ def draw(results: Path, picture: Path) -> None:
         if r.get("points") and r["name"].endswith(BOTH)
     }
     if not series:
-        raise SystemExit(f"{results} has no row with points: python -m bench --only length")
+        raise SystemExit(
+            f"{results} has no row with points; run python -m bench --only length first"
+        )
     line_plot(
-        picture,
+        figure,
         series,
         title="Time of causal self-attention, forward and backward",
         x_label="tokens",

@@ -1,8 +1,8 @@
-"""One Transformer in two libraries: a Headway `Translator` as transformers' `MarianMTModel`.
+"""Conversion of a Headway `Translator` to transformers' `MarianMTModel`.
 
-Marian is the 2017 model as Headway's is with norm="post", but its position vectors are
-[sines, cosines] where Headway's are [sin, cos, sin, cos, ...]. The residual stream has no order of
-its own, so Headway's features are put into Marian's order in every matrix that reads or writes it.
+Marian is the Transformer of 2017, like Headway's with norm="post", but its position vectors are
+[sines, cosines] where Headway's are [sin, cos, sin, cos, ...]. The features of the residual stream
+can be permuted, so they are put into Marian's order in every matrix that reads or writes it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from headway.models import Translator, TranslatorConfig
 
 @dataclass(frozen=True)
 class Specials:
-    """Ids of padding, beginning (what the decoder reads first) and end."""
+    """Ids of padding, beginning (the decoder's first input) and end."""
 
     pad: int
     bos: int
@@ -29,27 +29,27 @@ class Specials:
 
 
 def to_marian(model: Translator, specials: Specials, max_positions: int = 1024) -> Any:
-    """A `MarianMTModel` that computes what `model` computes, in eval mode.
+    """Return a `MarianMTModel` that computes the same as `model`, in eval mode.
 
-    UsageError for a shape that Marian does not have.
+    Raises UsageError for a configuration that Marian does not have.
     """
     from transformers import MarianMTModel
 
     peer = MarianMTModel(marian_config(model.config, specials, max_positions))
     order = marian_order(model.config.model_dim)
-    own = dict(peer.named_parameters())
-    frozen = {name for name in own if "embed_positions" in name}
+    parameters = dict(peer.named_parameters())
+    frozen = {name for name in parameters if "embed_positions" in name}
     values = dict(_named(model, order))
-    if own.keys() - frozen != values.keys():
-        raise AssertionError(f"names differ: {sorted(own.keys() - frozen ^ values.keys())}")
+    if parameters.keys() - frozen != values.keys():
+        raise AssertionError(f"names differ: {sorted(parameters.keys() - frozen ^ values.keys())}")
     with torch.no_grad():
         for name, value in values.items():
-            own[name].copy_(value)
+            parameters[name].copy_(value)
     return peer.eval()
 
 
 def marian_config(config: TranslatorConfig, specials: Specials, max_positions: int) -> Any:
-    """The same shape in transformers' words. No dropout of attention weights: Headway has none."""
+    """Return transformers' configuration of the same shape, without attention dropout."""
     from transformers import MarianConfig
 
     _check(config)
@@ -83,11 +83,11 @@ def marian_config(config: TranslatorConfig, specials: Specials, max_positions: i
 
 
 def _check(config: TranslatorConfig) -> None:
-    wanted = {"norm": "post", "positions": "sinusoidal", "share_embeddings": True}
-    for name, value in wanted.items():
-        if (found := getattr(config, name)) != value:
+    required = {"norm": "post", "positions": "sinusoidal", "share_embeddings": True}
+    for name, value in required.items():
+        if (configured := getattr(config, name)) != value:
             raise UsageError(
-                f"Marian has only {name}={value}, this model has {found}",
+                f"Marian has only {name}={value}, this model has {configured}",
                 hint=f"train one with --model.{name} {str(value).lower()}",
             )
 
@@ -104,42 +104,42 @@ def _named(model: Translator, order: Tensor) -> Named:
     """Every parameter under Marian's name, its residual axis in Marian's order."""
     yield "model.shared.weight", model.source_embedding.tokens.weight[:, order]
     for i, block in enumerate(model.encoder.blocks):
-        place = f"model.encoder.layers.{i}"
-        yield from _attention(f"{place}.self_attn", block.attention, order)
-        yield from _norm(f"{place}.self_attn_layer_norm", block.around_attention, order)
-        yield from _feedforward(place, block, order)
+        prefix = f"model.encoder.layers.{i}"
+        yield from _attention(f"{prefix}.self_attn", block.attention, order)
+        yield from _norm(f"{prefix}.self_attn_layer_norm", block.around_attention, order)
+        yield from _feedforward(prefix, block, order)
     for i, block in enumerate(model.decoder.blocks):
-        place = f"model.decoder.layers.{i}"
-        yield from _attention(f"{place}.self_attn", block.attention, order)
-        yield from _norm(f"{place}.self_attn_layer_norm", block.around_attention, order)
-        yield from _attention(f"{place}.encoder_attn", block.cross, order)
-        yield from _norm(f"{place}.encoder_attn_layer_norm", block.around_cross, order)
-        yield from _feedforward(place, block, order)
+        prefix = f"model.decoder.layers.{i}"
+        yield from _attention(f"{prefix}.self_attn", block.attention, order)
+        yield from _norm(f"{prefix}.self_attn_layer_norm", block.around_attention, order)
+        yield from _attention(f"{prefix}.encoder_attn", block.cross, order)
+        yield from _norm(f"{prefix}.encoder_attn_layer_norm", block.around_cross, order)
+        yield from _feedforward(prefix, block, order)
 
 
-def _attention(place: str, attention: Any, order: Tensor) -> Named:
+def _attention(prefix: str, attention: Any, order: Tensor) -> Named:
     """Queries, keys and values read the residual stream; the output writes it."""
     for theirs, ours in (("q_proj", "query"), ("k_proj", "key"), ("v_proj", "value")):
-        yield from _reads(f"{place}.{theirs}", getattr(attention, ours), order)
-    yield from _writes(f"{place}.out_proj", attention.output, order)
+        yield from _reads(f"{prefix}.{theirs}", getattr(attention, ours), order)
+    yield from _writes(f"{prefix}.out_proj", attention.output, order)
 
 
-def _feedforward(place: str, block: Any, order: Tensor) -> Named:
-    yield from _reads(f"{place}.fc1", block.feedforward.expand, order)
-    yield from _writes(f"{place}.fc2", block.feedforward.contract, order)
-    yield from _norm(f"{place}.final_layer_norm", block.around_feedforward, order)
+def _feedforward(prefix: str, block: Any, order: Tensor) -> Named:
+    yield from _reads(f"{prefix}.fc1", block.feedforward.expand, order)
+    yield from _writes(f"{prefix}.fc2", block.feedforward.contract, order)
+    yield from _norm(f"{prefix}.final_layer_norm", block.around_feedforward, order)
 
 
-def _reads(place: str, linear: nn.Linear, order: Tensor) -> Named:
-    yield f"{place}.weight", linear.weight[:, order]
-    yield f"{place}.bias", linear.bias
+def _reads(prefix: str, linear: nn.Linear, order: Tensor) -> Named:
+    yield f"{prefix}.weight", linear.weight[:, order]
+    yield f"{prefix}.bias", linear.bias
 
 
-def _writes(place: str, linear: nn.Linear, order: Tensor) -> Named:
-    yield f"{place}.weight", linear.weight[order]
-    yield f"{place}.bias", linear.bias[order]
+def _writes(prefix: str, linear: nn.Linear, order: Tensor) -> Named:
+    yield f"{prefix}.weight", linear.weight[order]
+    yield f"{prefix}.bias", linear.bias[order]
 
 
-def _norm(place: str, residual: Any, order: Tensor) -> Named:
-    yield f"{place}.weight", residual.norm.gain[order]
-    yield f"{place}.bias", residual.norm.shift[order]
+def _norm(prefix: str, residual: Any, order: Tensor) -> Named:
+    yield f"{prefix}.weight", residual.norm.gain[order]
+    yield f"{prefix}.bias", residual.norm.shift[order]

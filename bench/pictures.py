@@ -1,10 +1,10 @@
-"""`python -m bench.pictures`: a small ViT learns CIFAR-10 from nothing, here and in transformers.
+"""`python -m bench.pictures`: a small ViT trained from scratch on CIFAR-10, and transformers' ViT.
 
-Three runs over the same 10,000 pictures, as many times each: Headway's recipe as it is; Headway
-with the peer's settings (AdamW, learned places, [CLS] as the picture's vector, no running average);
-and transformers' ViTForImageClassification in the usual loop (`bench.pictures_peer`). The same
-shape, batch, flips and shifts, number type and threads, one process each. Scores are those after
-the last step, on the held-out 1,000; CPU seconds those of the whole process.
+Three runs over the same 10,000 images for the same number of epochs: Headway's recipe; Headway with
+the peer's settings (AdamW, learned positions, [CLS] pooling, no weight averaging); and
+transformers' ViTForImageClassification in the usual loop (`bench.pictures_peer`). Model size, batch
+size, flips and shifts, dtype and threads are the same, with one process each. Scores are those
+after the last step on 1,000 held-out images; CPU seconds are those of the whole process.
 """
 
 from __future__ import annotations
@@ -25,8 +25,11 @@ TRAIN, VALID = "vision/cifar10_jpg.train10k.zip", "vision/cifar10_jpg.valid1k.zi
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """What both have. width, heads, ffn, layers, patch: of the ViT. padding: pixels by which a
-    picture moves at most. rows: pictures of a step."""
+    """Hyperparameters of all sides.
+
+    width, heads, ffn, layers, patch: size of the ViT. padding: maximum random shift in pixels.
+    rows: batch size.
+    """
 
     epochs: int = 20
     rows: int = 64
@@ -61,9 +64,9 @@ def main(arguments: list[str]) -> int:
             command = _ours(budget, files, run, options, like_peer=side == "ours")
         cost = measured(command, cache, cache / f"cifar10-{side}.log")
         score = json.loads(run.read_text())["accuracy"] if side == "peer" else _last(run)
-        facts = {"side": side, "accuracy": score, **cost, **asdict(budget)}
+        record = {"side": side, "accuracy": score, **cost, **asdict(budget)}
         with open(cache / "results.jsonl", "a", encoding="utf-8") as log:
-            log.write(json.dumps(facts) + "\n")
+            log.write(json.dumps(record) + "\n")
         spent = cost["cpu_seconds"]
         print(f"cifar10 {side:8} accuracy {score:.4f}, {spent:.0f} CPU seconds", flush=True)
     return 0
@@ -74,7 +77,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--sides", nargs="+", choices=SIDES, default=SIDES)
     parser.add_argument("--epochs", type=int, default=Budget.epochs)
     parser.add_argument("--seed", type=int, default=Budget.seed)
-    parser.add_argument("--threads", type=int, default=1, help="CPU threads of each side")
+    parser.add_argument("--threads", type=int, default=1, help="number of CPU threads of each side")
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="bfloat16")
     parser.add_argument("--cache", type=Path, default=ROOT / "build" / "pictures")
     return parser.parse_args(arguments)
@@ -83,7 +86,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
 def _ours(
     budget: Budget, files: list[Path], run: Path, options: argparse.Namespace, like_peer: bool
 ) -> list[str]:
-    given: dict[str, object] = {
+    settings: dict[str, object] = {
         "--valid": files[1],
         "--run": run.name,
         "--dtype": options.dtype,
@@ -101,7 +104,7 @@ def _ours(
         "--model.patch-size": budget.patch,
     }
     if like_peer:
-        given |= {
+        settings |= {
             "--optimizer.kind": "adamw",
             "--optimizer.lr": budget.lr,
             "--optimizer.weight-decay": budget.weight_decay,
@@ -110,23 +113,25 @@ def _ours(
             "--model.positions": "learned",
             "--model.pooling": "first",
         }
-    flags = [str(word) for pair in given.items() for word in pair]
+    flags = [str(word) for pair in settings.items() for word in pair]
     return [sys.executable, "-m", "headway", "train", "vision", str(files[0]), *flags]
 
 
-def _peer(budget: Budget, files: list[Path], place: Path, options: argparse.Namespace) -> list[str]:
-    facts = {
+def _peer(
+    budget: Budget, files: list[Path], output: Path, options: argparse.Namespace
+) -> list[str]:
+    settings = {
         "budget": asdict(budget),
         "files": [str(file) for file in files],
-        "place": str(place),
+        "output": str(output),
         "dtype": options.dtype,
         "threads": options.threads,
     }
-    return [sys.executable, "-m", "bench.pictures_peer", json.dumps(facts)]
+    return [sys.executable, "-m", "bench.pictures_peer", json.dumps(settings)]
 
 
 def _last(run: Path) -> float:
-    """Accuracy after the last step."""
+    """Return the accuracy after the last step."""
     events = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     return float([event for event in events if event["kind"] == "valid"][-1]["accuracy"])
 

@@ -1,6 +1,6 @@
-"""The other side of `bench.pictures`: transformers' ViT and the usual loop.
+"""The peer of `bench.pictures`: transformers' ViT and the usual training loop.
 
-Pictures are decoded once and stand in memory; each step flips and shifts those it takes.
+Images are decoded once and kept in memory; each step flips and shifts those of its batch.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ MEAN, SPREAD = 0.5, 0.5
 CLIP = 1.0
 
 
-def main(facts: dict[str, Any]) -> None:
-    """Train, score, write the score where `facts` says."""
+def main(settings: dict[str, Any]) -> None:
+    """Train, evaluate, and write the accuracy to the path settings["output"]."""
     from transformers import ViTConfig, ViTForImageClassification
 
-    torch.set_num_threads(facts["threads"])
+    torch.set_num_threads(settings["threads"])
     torch.set_flush_denormal(True)
-    budget = facts["budget"]
+    budget = settings["budget"]
     torch.manual_seed(budget["seed"])
-    (train, labels, names), (valid, true, _) = (_read(Path(file)) for file in facts["files"])
+    (train, labels, names), (valid, true, _) = (_read(Path(file)) for file in settings["files"])
     model = ViTForImageClassification(
         ViTConfig(
             hidden_size=budget["width"],
@@ -47,17 +47,17 @@ def main(facts: dict[str, Any]) -> None:
             num_labels=len(names),
         )
     )
-    narrow = facts["dtype"] == "bfloat16"
+    narrow = settings["dtype"] == "bfloat16"
     _train(model, train, labels, budget, narrow)
     model.eval()
     with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16, enabled=narrow):
-        found = [model(_scaled(part)).logits.argmax(-1) for part in valid.split(256)]
-    accuracy = float((torch.cat(found) == true).float().mean())
-    write_file(Path(facts["place"]), json.dumps({"accuracy": accuracy}).encode())
+        predicted = [model(_scaled(part)).logits.argmax(-1) for part in valid.split(256)]
+    accuracy = float((torch.cat(predicted) == true).float().mean())
+    write_file(Path(settings["output"]), json.dumps({"accuracy": accuracy}).encode())
 
 
 def _read(file: Path) -> tuple[Tensor, Tensor, list[str]]:
-    """Pictures, uint8 N C Y X; their classes; the names of these."""
+    """Return images, uint8 N C Y X; their class numbers; the names of the classes."""
     with zipfile.ZipFile(file) as archive:
         members = sorted(name for name in archive.namelist() if name.endswith(".jpg"))
         names = sorted({name.split("/")[-2] for name in members})
@@ -71,14 +71,14 @@ def _scaled(images: Tensor) -> Tensor:
 
 
 def _moved(images: Tensor, padding: int) -> Tensor:
-    """Each flipped or not, and shifted by up to `padding` pixels each way."""
+    """Flip images at random, and shift them by up to `padding` pixels in each direction."""
     count, _, height, width = images.shape
     flipped = torch.where(torch.rand(count, 1, 1, 1) < 0.5, images.flip(-1), images)
     padded = F.pad(flipped, [padding] * 4)
     down, right = torch.randint(0, 2 * padding + 1, (2, count)).tolist()
     parts = [
-        each[:, y : y + height, x : x + width]
-        for each, y, x in zip(padded, down, right, strict=True)
+        image[:, y : y + height, x : x + width]
+        for image, y, x in zip(padded, down, right, strict=True)
     ]
     return torch.stack(parts)
 
@@ -89,17 +89,17 @@ def _train(
     model.train()
     parameters = list(model.parameters())
     update = torch.optim.AdamW(parameters, lr=budget["lr"], weight_decay=budget["weight_decay"])
-    a_pass = len(images) // budget["rows"]
-    steps, warmup = budget["epochs"] * a_pass, budget["warmup"]
+    epoch_steps = len(images) // budget["rows"]
+    steps, warmup = budget["epochs"] * epoch_steps, budget["warmup"]
 
-    def share(step: int) -> float:
+    def rate(step: int) -> float:
         part = (step - warmup) / (steps - warmup)
         return min((step + 1) / warmup, 0.5 + 0.5 * math.cos(math.pi * max(0.0, part)))
 
-    shape = torch.optim.lr_scheduler.LambdaLR(update, share)
+    shape = torch.optim.lr_scheduler.LambdaLR(update, rate)
     for epoch in range(budget["epochs"]):
         order = torch.randperm(len(images))
-        for step in range(a_pass):
+        for step in range(epoch_steps):
             chosen = order[step * budget["rows"] : (step + 1) * budget["rows"]]
             batch = _scaled(_moved(images[chosen], budget["padding"]))
             update.zero_grad(set_to_none=True)
@@ -112,7 +112,7 @@ def _train(
             torch.nn.utils.clip_grad_norm_(parameters, CLIP)
             update.step()
             shape.step()
-        print(f"pass {epoch + 1} of {budget['epochs']}, loss {loss.item():.4f}", flush=True)
+        print(f"epoch {epoch + 1} of {budget['epochs']}, loss {loss.item():.4f}", flush=True)
 
 
 if __name__ == "__main__":

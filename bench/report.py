@@ -1,4 +1,4 @@
-"""From rounds to a table and a file."""
+"""Report of a benchmark: from measured rounds to a table and a JSON file."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from typing import Any
 GOAL = 1.2
 PACKAGES = ("headway", "torch", "transformers", "tokenizers", "numpy")
 Point = tuple[float, float]
-HEADINGS = ("", "ours", "peer", "unit", "ratio", "spread", "goal", "", "beside")
+HEADINGS = ("", "ours", "peer", "unit", "ratio", "spread", "goal", "", "compared with")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One claim. ours, peer: medians over the rounds, in `unit`.
+    """One measured claim. ours, peer: medians over the rounds, in `unit`.
 
-    ratio: how many times better ours is, the median over pairs of neighbouring rounds; spread: its
-    least and greatest. Better is more, or less where the unit is memory. goal: what the ratio
-    should be; None where it is only stated. points: what a row that is a curve was fitted to.
+    ratio: the median over pairs of neighbouring rounds; above 1, Headway is better (faster, or less
+    memory). spread: the lowest and highest ratio. goal: the required ratio; None if there is none.
+    points: the points of a fitted curve.
     """
 
     name: str
@@ -56,7 +56,10 @@ def row(
     goal: float | None = GOAL,
     note: str = "",
 ) -> Row:
-    """The row of some rounds: (our answer, the peer's) each, {"work": ..., "seconds": ...}."""
+    """Return the row of some rounds.
+
+    pairs: for each round Headway's answer and the peer's, {"work": ..., "seconds": ...}.
+    """
     rates = [tuple(answer["work"] / answer["seconds"] for answer in pair) for pair in pairs]
     ratios = [peer / ours if less_is_better else ours / peer for ours, peer in rates]
     return Row(
@@ -74,7 +77,7 @@ def row(
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The rows as aligned text; a row below its goal is marked."""
+    """Format the rows as aligned text; a row below its goal says so."""
     lines = [list(HEADINGS)]
     for r in rows:
         low, high = r.spread
@@ -92,10 +95,10 @@ def table(rows: Sequence[Row]) -> str:
             ]
         )
     widths = [max(len(line[i]) for line in lines) for i in range(len(HEADINGS))]
-    left = {0, 3, 7, 8}
+    left_aligned = {0, 3, 7, 8}
     text = [
         "  ".join(
-            cell.ljust(width) if i in left else cell.rjust(width)
+            cell.ljust(width) if i in left_aligned else cell.rjust(width)
             for i, (cell, width) in enumerate(zip(line, widths, strict=True))
         ).rstrip()
         for line in lines
@@ -104,23 +107,23 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def as_json(rows: Sequence[Row], command: str, conditions: dict[str, Any]) -> str:
-    """The file of results. `conditions`: what else a reader must know to repeat them."""
-    facts = {
+    """Return the content of the file of results. conditions: further settings to repeat them."""
+    results = {
         "rows": [asdict(r) for r in rows],
         "versions": versions(),
         "command": command,
         "conditions": conditions,
     }
-    return json.dumps(facts, indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(results, indent=1, ensure_ascii=False) + "\n"
 
 
 def versions() -> dict[str, str]:
-    """Libraries and machine, without the machine's name."""
+    """Return the versions of libraries and the type of machine, without its name."""
     import torch
 
-    found = {name: metadata.version(name) for name in PACKAGES}
+    packages = {name: metadata.version(name) for name in PACKAGES}
     return {
-        **found,
+        **packages,
         "python": platform.python_version(),
         "platform": f"{platform.system()} {platform.machine()}",
         "cpu": torch.backends.cpu.get_cpu_capability(),
@@ -128,7 +131,7 @@ def versions() -> dict[str, str]:
 
 
 def command_line(arguments: Sequence[str]) -> str:
-    """What was typed, folders cut to their names: a machine's paths are nobody's business."""
+    """Return the command with file names instead of paths, which are private."""
 
     def short(argument: str) -> str:
         flag, sign, value = argument.rpartition("=")
@@ -138,5 +141,5 @@ def command_line(arguments: Sequence[str]) -> str:
 
 
 def today() -> str:
-    """YYYY-MM-DD, in UTC."""
+    """Return the date in UTC as YYYY-MM-DD."""
     return datetime.now(UTC).date().isoformat()

@@ -1,12 +1,13 @@
-"""Every score beside the reference scaled dot product: time and memory, forward and backward.
+"""Time and memory of every score function, compared with the reference scaled dot product.
 
-Causal self-attention in float32, at a sentence's length and at a long one. The peer is Headway's
-own `ScaledDot`, written as the equation: it makes all scores, as additive attention must.
+Causal self-attention in float32, forward and backward, at the length of a sentence and at a long
+one. The peer is Headway's `ScaledDot`, written as the equation: it computes all scores at once, as
+additive attention must.
 
-The memory rows are what `bench.kernels.peak_memory` counts: the largest sum of bytes that torch's
-allocator had handed out at once, buffers inside an operator included, from the first operator of
-the forward pass to the last of the backward one; what was there before (inputs, parameters) does
-not count. A process's resident size would add the allocator's own habits and the libraries.
+Memory is measured by `bench.kernels.peak_memory`: the largest total of bytes that torch's allocator
+had allocated, buffers inside an operator included, from the first operator of the forward pass to
+the last of the backward pass. Inputs and parameters are not counted. The resident set of a process
+would also contain the allocator's reserves and the libraries.
 """
 
 from __future__ import annotations
@@ -46,25 +47,25 @@ KERNELS: dict[str, Callable[[int, int], Kernel]] = {
     "window of 128": lambda heads, width: fast(SlidingWindow(128)),
 }
 PEER = "reference scaled dot"
-# Additive attention keeps within twice the reference's memory. A time is stated and has no goal,
-# and so has the memory of the others.
+# Additive attention must not need more than twice the reference's memory. Times, and the memory of
+# other scores, have no goal.
 GOALS = {"additive": 0.5}
 
 
 def measure(ours: Side, peer: Side, rounds: int, device: str) -> list[Row]:
-    """A row of speed and a row of memory for each kernel and size."""
+    """Measure the speed and the memory of each kernel at each size."""
     rows = []
     for size, shape in SIZES.items():
         inputs = " ".join(f"{letter}{n}" for letter, n in zip("BHTK", shape, strict=True))
         for kernel in KERNELS:
-            name, asked = f"{kernel}, {inputs}", {"kernel": kernel, "size": size}
-            pairs = interleave(ours, peer, rounds, **asked)
+            name, question = f"{kernel}, {inputs}", {"kernel": kernel, "size": size}
+            pairs = interleave(ours, peer, rounds, **question)
             rows.append(row(name, pairs, "calls/s", PEER, device, goal=None))
-            bytes_each = [tuple(side.ask(**asked, memory=True) for side in (ours, peer))]
+            megabytes = [tuple(side.ask(**question, memory=True) for side in (ours, peer))]
             rows.append(
                 row(
                     f"{name}, memory",
-                    bytes_each,
+                    megabytes,
                     "MB",
                     PEER,
                     device,
@@ -76,12 +77,12 @@ def measure(ours: Side, peer: Side, rounds: int, device: str) -> list[Row]:
 
 
 def ours(settings: Settings) -> Worker:
-    """The kernel that is asked for."""
+    """Run the requested kernel."""
     return _worker(settings, KERNELS)
 
 
 def peer(settings: Settings) -> Worker:
-    """The reference, whatever is asked for."""
+    """Run the reference instead of the requested kernel."""
     return _worker(settings, dict.fromkeys(KERNELS, lambda heads, width: ScaledDot()))
 
 
@@ -90,7 +91,7 @@ def _worker(settings: Settings, kernels: dict[str, Callable[[int, int], Kernel]]
         shape = SIZES[question["size"]]
         once = attention(kernels[question["kernel"]](shape[1], shape[3]), shape)
         if question.get("memory"):
-            once()  # what is made once (thread pools, cached plans) is not the kernel's
+            once()  # thread pools and cached plans are allocated once and not counted
             return {"work": peak_memory(once) / 1e6, "seconds": 1.0}
         calls = settings.work if question["size"] == "sentences" else max(1, settings.work // 10)
         once()
@@ -103,7 +104,7 @@ def _worker(settings: Settings, kernels: dict[str, Callable[[int, int], Kernel]]
 
 
 def attention(kernel: Kernel, shape: tuple[int, int, int, int]) -> Callable[[], None]:
-    """Causal self-attention over random inputs, with the gradients of inputs and parameters."""
+    """Return a call of causal self-attention with the gradients of inputs and parameters."""
     torch.manual_seed(0)
     q, k, v = (torch.randn(shape, requires_grad=True) for _ in range(3))
     leaves: list[Tensor] = [q, k, v, *kernel.parameters()]

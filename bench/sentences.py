@@ -1,10 +1,10 @@
-"""What is measured on: a briefly trained post-norm translator in a folder, made once.
+"""The model and sentences of the benchmarks: a briefly trained post-norm translation model.
 
     python -m bench.sentences FOLDER STEPS
 
-Multi30k English-German from $HEADWAY_DATA where there is one; otherwise made-up sentences of a
-caption's length, from a fixed seed. The folder is a run folder (tokenizer, token shards, model)
-with the English test sentences beside them.
+The data is Multi30k English-German from $HEADWAY_DATA; if it is not there, synthetic sentences of
+similar length from a fixed seed. The folder is a run folder (tokenizer, token shards, model) with
+a file of the English test sentences.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ SYNTHETIC_PAIRS, SYNTHETIC_TEST, LEXICON = 20_000, 1000, 6000
 
 
 def source_of_data() -> str:
-    """`multi30k` or `synthetic`."""
+    """Return `multi30k` or `synthetic`."""
     folder = os.environ.get("HEADWAY_DATA")
-    there = folder and any(Path(folder, "mt").glob("multi30k.train.*"))
-    return "multi30k" if there else "synthetic"
+    exists = folder and any(Path(folder, "mt").glob("multi30k.train.*"))
+    return "multi30k" if exists else "synthetic"
 
 
 def trained(cache: Path, steps: int) -> Path:
-    """The run folder for this data and so many steps; trained now if it is not there."""
+    """Return the run folder for this data and number of steps; train it if it does not exist."""
     folder = cache / f"{source_of_data()}-{steps}"
     if not (folder / SENTENCES).is_file():
         print(f"training {steps} steps on {source_of_data()} ...", file=sys.stderr, flush=True)
-        made = [sys.executable, "-m", "bench.sentences", str(folder), str(steps)]
-        subprocess.run(made, check=True)
+        command = [sys.executable, "-m", "bench.sentences", str(folder), str(steps)]
+        subprocess.run(command, check=True)
     return folder
 
 
 def write_sentences(folder: Path) -> None:
-    """The sentences to translate, beside a run."""
+    """Write the sentences to translate to a file in the run folder."""
     if source_of_data() == "multi30k":
         test = splits_of(recipe("translate-multi30k").data).test
         assert test is not None
@@ -53,7 +53,7 @@ def write_sentences(folder: Path) -> None:
 
 
 def synthetic(count: int, seed: int) -> list[tuple[str, str]]:
-    """Pairs of made-up sentences: 6 to 22 words, Zipf's law, a target word for each source word."""
+    """Generate sentence pairs of 6 to 22 Zipf-distributed words, translated word by word."""
     words = random.Random(0)
     letters, vowels = "bdfghklmnprstvz", "aeiou"
 
@@ -62,12 +62,12 @@ def synthetic(count: int, seed: int) -> list[tuple[str, str]]:
         return "".join(a + b for a, b in zip(*parts, strict=True))[: words.randint(3, 6)]
 
     lexicon = [(word(), word()) for _ in range(LEXICON)]
-    chances = [1 / (rank + 2) for rank in range(LEXICON)]
+    weights = [1 / (rank + 2) for rank in range(LEXICON)]
     draw = random.Random(seed)
     pairs = []
     for _ in range(count):
         length = min(22, max(6, round(draw.gauss(12, 3.5))))
-        chosen = draw.choices(lexicon, chances, k=length)
+        chosen = draw.choices(lexicon, weights, k=length)
         pairs.append((" ".join(a for a, _ in chosen) + " .", " ".join(b for _, b in chosen) + " ."))
     return pairs
 

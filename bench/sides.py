@@ -1,7 +1,7 @@
-"""Two libraries in two processes, asked in turn: A B A B ...
+"""Measurement of two libraries in two processes that take turns: A B A B ...
 
-Each side lives in its own process, so that neither inherits the other's allocator, thread pool or
-cached kernels. A process that is not asked waits on its standard input and computes nothing.
+Each side has its own process, so that neither inherits the other's allocator, thread pool or cached
+kernels. A process without a request waits on its standard input and computes nothing.
 """
 
 from __future__ import annotations
@@ -21,17 +21,18 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 Answer = dict[str, Any]
-"""{"work": units done, "seconds": how long, ...}."""
+"""{"work": the number of units done, "seconds": their duration, ...}."""
 Worker = Callable[[dict[str, Any]], Answer]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What a side is told when it starts.
+    """Configuration of a side, passed to its process.
 
-    claim: the module of this package with the functions `ours` and `peer`. folder: the trained run.
-    allocator: whether the process sets its allocator and oneDNN up as Headway does.
-    work: how much one round is, in units of the claim (steps, sentences, calls).
+    claim: the module of this package with the functions `ours` and `peer`. side: the name of one of
+    them. folder: the trained run. allocator: whether the process uses Headway's allocator and
+    oneDNN settings. work: the amount of work of one round, in units of the claim (steps, sentences,
+    calls).
     """
 
     claim: str
@@ -43,32 +44,33 @@ class Settings:
 
 
 def environment() -> dict[str, str]:
-    """Of a process of ours: it finds this package, and asks nobody for anything."""
-    places = [str(ROOT), os.environ.get("PYTHONPATH", "")]
+    """Return the environment of a process that finds this package and uses no network."""
+    paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
     return {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join(p for p in places if p),
+        "PYTHONPATH": os.pathsep.join(path for path in paths if path),
         "HF_HUB_OFFLINE": "1",
-        "KINETO_LOG_LEVEL": "9",  # torch's profiler says when it starts and stops
+        "KINETO_LOG_LEVEL": "9",  # otherwise torch's profiler prints messages
     }
 
 
 def measured(command: list[str], folder: Path, log: Path) -> dict[str, float]:
-    """Run a command to its end, its words in `log`; what it cost. CalledProcessError if it fails.
+    """Run a command, write its output to `log`, and return its CPU and wall-clock seconds.
 
-    CPU seconds are those of the whole process: reading, training, scoring.
+    CPU seconds are those of the whole process: reading, training, scoring. Raises
+    CalledProcessError if the command fails.
     """
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    with open(log, "w", encoding="utf-8") as words:
-        both = {"stdout": words, "stderr": subprocess.STDOUT}
-        subprocess.run(command, cwd=folder, env=environment(), check=True, **both)
+    with open(log, "w", encoding="utf-8") as output:
+        streams = {"stdout": output, "stderr": subprocess.STDOUT}
+        subprocess.run(command, cwd=folder, env=environment(), check=True, **streams)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    spent = sum(getattr(after, each) - getattr(before, each) for each in ("ru_utime", "ru_stime"))
+    spent = sum(getattr(after, name) - getattr(before, name) for name in ("ru_utime", "ru_stime"))
     return {"cpu_seconds": spent, "wall_seconds": time.perf_counter() - began}
 
 
 class Side:
-    """A process that computes when asked."""
+    """A process that runs one round per request."""
 
     def __init__(self, settings: Settings) -> None:
         self.name = f"{settings.claim}, {settings.side}"
@@ -81,16 +83,18 @@ class Side:
         )
 
     def ask(self, **question: Any) -> Answer:
-        """One round. RuntimeError when the process died; its words stand on stderr."""
+        """Run one round. RuntimeError if the process died; its messages are on standard error."""
         assert self._process.stdin is not None and self._process.stdout is not None
         try:
             self._process.stdin.write(json.dumps(question) + "\n")
             self._process.stdin.flush()
         except BrokenPipeError:
-            pass  # its last words follow
+            pass  # the process ended; its exit code is reported below
         line = self._process.stdout.readline()
         if not line:
-            raise RuntimeError(f"the process of {self.name} ended: {self._process.wait()}")
+            raise RuntimeError(
+                f"the process of {self.name} ended with exit code {self._process.wait()}"
+            )
         answer: Answer = json.loads(line)
         return answer
 
@@ -111,16 +115,16 @@ class Side:
 
 
 def interleave(ours: Side, peer: Side, rounds: int, **question: Any) -> list[tuple[Answer, Answer]]:
-    """`rounds` pairs of answers, after one of each that is not counted."""
+    """Run `rounds` pairs of rounds, after a warm-up of each side; return their answers."""
     ours.ask(**question)
     peer.ask(**question)
     return [(ours.ask(**question), peer.ask(**question)) for _ in range(rounds)]
 
 
 def faster_attention(peer: Side, tries: int = 1, **question: Any) -> str:
-    """Which of transformers' attention implementations the peer should run with.
+    """Return the faster of transformers' attention implementations for the peer.
 
-    The one with the fastest of `tries` calls; the first call of each is nobody's measure.
+    It is the one with the fastest of `tries` calls; the first call of each is not counted.
     """
     names = ("sdpa", "eager")
     for name in names:
@@ -135,7 +139,7 @@ def faster_attention(peer: Side, tries: int = 1, **question: Any) -> str:
 
 def _serve(settings: Settings) -> None:
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # whatever a library prints must not stand between the answers
+    os.dup2(2, 1)  # the output of libraries is sent to standard error, apart from the answers
     _set_up(settings)
     work: Worker = getattr(import_module(f"bench.{settings.claim}"), settings.side)(settings)
     for line in sys.stdin:
@@ -143,7 +147,7 @@ def _serve(settings: Settings) -> None:
 
 
 def _set_up(settings: Settings) -> None:
-    """The same threads and the same treatment of tiny numbers for both sides."""
+    """Set the same number of threads and flush denormals on both sides."""
     if settings.allocator:
         from headway.machine import MachineConfig, prepare
 

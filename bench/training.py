@@ -1,9 +1,9 @@
-"""Training speed: real target tokens a second, beside transformers' MarianMTModel.
+"""Training speed in target tokens per second, compared with transformers' MarianMTModel.
 
-Both sides get the same padded batches, made before the clock starts, the same initial weights,
-AdamW (fused), label smoothing 0.1 and gradient clipping. Ours is `headway.training.fit` itself;
-the peer is the shortest loop that does the same with transformers' model: its logits and
-`torch.nn.functional.cross_entropy`.
+Both sides get the same padded batches, prepared before the measurement, the same initial weights,
+AdamW (fused), label smoothing 0.1 and gradient clipping. Padding is not counted. Headway's side is
+`headway.training.fit`; the peer is the shortest equivalent loop with transformers' model: its
+logits and `torch.nn.functional.cross_entropy`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ PEER = "transformers MarianMTModel"
 
 
 def measure(ours: Side, peer: Side, rounds: int, device: str) -> list[Row]:
-    """One row a number format. AssertionError if the two sides do not start as the same model."""
+    """Measure each dtype. AssertionError if the initial losses of the two sides differ."""
     a, b = (side.ask(initial=True)["loss"] for side in (ours, peer))
     assert abs(a - b) < 1e-4, f"not the same model: loss {a} and {b}"
     rows = []
@@ -57,7 +57,7 @@ def measure(ours: Side, peer: Side, rounds: int, device: str) -> list[Row]:
 
 
 def ours(settings: Settings) -> Worker:
-    """`fit` for `settings.work` steps a question."""
+    """Headway: `fit` for `settings.work` steps per request."""
     model, batches, tokenizers = _start(settings)
     run = TrainingState(model, optimizer(model, OptimizerConfig(lr=RATE)))
     objective = TranslationObjective(tokenizers.target.pad, SMOOTHING)

@@ -1,9 +1,9 @@
-"""Translation speed: beam 4, sentences a second, beside transformers' `generate`.
+"""Translation speed in sentences per second, beam 4, compared with transformers' `generate`.
 
-Both sides hold the same trained weights (`bench.marian` copies them, and the logits are compared
-first). From source ids to target ids and text; the same sentences, sorted by length, 64 a batch.
-The two libraries divide by different length penalties (ours ((5 + n) / 6)^a, Wu et al. 2016;
-transformers' n^a), so the share of equal translations is also asked for without one.
+Both sides have the same trained weights (`bench.marian` copies them, and the logits are compared
+first). Measured from source ids to target ids and text, with the same sentences, sorted by length,
+in batches of 64. The two libraries have different length penalties (Headway ((5 + n) / 6)^a, Wu et
+al. 2016; transformers n^a), so the fraction of equal translations is also computed without one.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from headway.decoding import Forbidden, Limits, beam_search
 from headway.tasks.translation.bundle import TranslatorBundle
 
 BEAM, BATCH = 4, 64
-SENTENCES = "sentences.txt"  # in the run folder, one a line
+SENTENCES = "sentences.txt"  # in the run folder, one per line
 
 
 def measure(ours: Side, peer: Side, rounds: int, device: str) -> list[Row]:
-    """One row. AssertionError if the two models are not the same function."""
+    """Measure beam search. AssertionError if the logits of the two models differ."""
     a, b = (torch.tensor(side.ask(logits=True)["logits"]) for side in (ours, peer))
-    apart = float((a - b).abs().max())
-    assert apart < 1e-4, f"not the same model: logits differ by {apart}"
+    difference = float((a - b).abs().max())
+    assert difference < 1e-4, f"not the same model: logits differ by {difference}"
     attention = faster_attention(peer, max(1, rounds // 2), alpha=1.0)
     pairs = interleave(ours, peer, rounds, alpha=1.0, attention=attention)
     plain = [side.ask(alpha=0.0, attention=attention) for side in (ours, peer)]
@@ -38,7 +38,7 @@ def measure(ours: Side, peer: Side, rounds: int, device: str) -> list[Row]:
     note = (
         f"equal translations: {_equal(*pairs[0]):.1%} (without length penalty "
         f"{_equal(plain[0], plain[1]):.1%}); {words:.1f} words each; steps for all batches: "
-        f"ours {pairs[0][0]['steps']}, peer {pairs[0][1]['steps']}; logits within {apart:.0e}"
+        f"ours {pairs[0][0]['steps']}, peer {pairs[0][1]['steps']}; logits within {difference:.0e}"
     )
     name = f"transformers generate ({attention})"
     return [row("translation, beam 4", pairs, "sentences/s", name, device, note=note)]
@@ -50,7 +50,7 @@ def _equal(a: Answer, b: Answer) -> float:
 
 
 def ours(settings: Settings) -> Worker:
-    """`beam_search`, as `bundle.translate` calls it."""
+    """Headway: `beam_search`, as in `bundle.translate`."""
     bundle, batches = _start(settings)
     side = bundle.tokenizer.target
     counter = _Counter(bundle.model)
@@ -59,8 +59,8 @@ def ours(settings: Settings) -> Worker:
         longest = [2 * len(ids) + 10 for ids in rows]
         limits = Limits(side.bos, side.eos, longest, [Forbidden([[side.pad], [side.bos]])])
         inputs = collate_sources(rows, bundle.tokenizer.source)
-        found = beam_search(counter, inputs, limits, width=BEAM, alpha=alpha)
-        return [side.decode(best[0].tokens) for best in found]
+        beams = beam_search(counter, inputs, limits, width=BEAM, alpha=alpha)
+        return [side.decode(hypotheses[0].tokens) for hypotheses in beams]
 
     def work(question: dict[str, Any]) -> Answer:
         if question.get("logits"):
@@ -76,7 +76,7 @@ def ours(settings: Settings) -> Worker:
 
 
 class _Counter:
-    """The model, counting the steps of a search."""
+    """A model that counts the steps of a search."""
 
     def __init__(self, model: Any) -> None:
         self._model, self.steps = model, 0
@@ -88,7 +88,7 @@ class _Counter:
 
 
 def peer(settings: Settings) -> Worker:
-    """`generate` with the same weights and the same limits."""
+    """transformers: `generate` with the same weights and limits."""
     bundle, batches = _start(settings)
     side = bundle.tokenizer.target
     model = to_marian(bundle.model, Specials(side.pad, side.bos, side.eos))
@@ -105,7 +105,7 @@ def peer(settings: Settings) -> Worker:
     def translate(rows: list[list[int]], alpha: float) -> list[str]:
         source, keys = collate_sources(rows, bundle.tokenizer.source)
         longest = max(2 * len(ids) + 10 for ids in rows)
-        found = model.generate(
+        output = model.generate(
             input_ids=source,
             attention_mask=torch.ones_like(source) if keys is None else keys.long(),
             num_beams=BEAM,
@@ -114,7 +114,7 @@ def peer(settings: Settings) -> Worker:
             use_cache=True,
             max_length=longest + 2,  # <s>, the tokens, </s>
         )
-        return [side.decode(ids) for ids in _cut(found.tolist(), side.eos)]
+        return [side.decode(ids) for ids in _cut(output.tolist(), side.eos)]
 
     def work(question: dict[str, Any]) -> Answer:
         nonlocal steps
@@ -123,7 +123,7 @@ def peer(settings: Settings) -> Worker:
             with torch.inference_mode():
                 out = model(input_ids=source, attention_mask=keys, decoder_input_ids=read)
             return {"logits": out.logits[:, -1].tolist()}
-        # A bias that Marian adds anyway keeps <pad> and <s> out, at no cost.
+        # Marian adds this bias in any case, so that it excludes <pad> and <s> at no cost.
         model.final_logits_bias[:, forbidden] = -1e9
         model.set_attn_implementation(question["attention"])
         steps, started = 0, time.perf_counter()
@@ -135,12 +135,12 @@ def peer(settings: Settings) -> Worker:
 
 
 def _cut(rows: list[list[int]], eos: int) -> list[list[int]]:
-    """Without the first <s>, and up to </s>."""
+    """Remove the first <s>, and everything from </s> on."""
     return [row[1 : row.index(eos, 1) if eos in row[1:] else None] for row in rows]
 
 
 def _start(settings: Settings) -> tuple[TranslatorBundle, list[list[list[int]]]]:
-    """The trained bundle, and `settings.work` sentences as ids, longest first, 64 a batch."""
+    """Return the trained bundle and `settings.work` sentences as batches of ids, longest first."""
     folder = Path(settings.folder)
     bundle = headway.load(folder)
     texts = (folder / SENTENCES).read_text(encoding="utf-8").splitlines()[: settings.work]
@@ -150,7 +150,7 @@ def _start(settings: Settings) -> tuple[TranslatorBundle, list[list[list[int]]]]
 
 
 def _probe(bundle: TranslatorBundle, rows: list[list[int]]) -> tuple[Any, Any, Any]:
-    """A few padded sources and the beginnings of targets, to compare logits on."""
+    """Return a few padded sources and starts of targets, on which logits are compared."""
     source, keys = collate_sources([rows[0], rows[-1][:5], rows[1]], bundle.tokenizer.source)
     read = torch.tensor([[bundle.tokenizer.target.bos, *row[:4]] for row in source.tolist()])
     return source, read, keys

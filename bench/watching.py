@@ -1,10 +1,11 @@
-"""What it costs to watch attention: a real encoder (MiniLM, 6 layers of 12 heads) reads one batch.
+"""Cost of recording attention in an encoder (MiniLM, 6 layers of 12 heads).
 
-Four ways each, on the same batch of texts cut to the same lengths: unwatched; all weights of the
-last layer; of all layers; and ours alone, what went into the kernels of all layers (q, k, v). The
-peer is transformers' BertModel: unwatched with its fused kernel, and with `output_attentions`,
-which takes its slow one and always gives all layers. The weights must agree to 1e-4 before anything
-is timed. The model is that of `bench.embeddings`.
+The same batch of texts, truncated to the same length, is encoded without recording, recording the
+attention weights of the last layer or of all layers, and, with Headway alone, recording the inputs
+of all attention kernels (q, k, v). The peer is transformers' BertModel: with its fused kernel
+without recording, and with `output_attentions`, which uses its slow kernel and always returns all
+layers. The weights must agree to 1e-4 before anything is timed. The model is that of
+`bench.embeddings`.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ from bench.sides import Answer, Settings, Side, Worker
 __all__ = ["measure", "missing", "ours", "peer"]
 
 PEER = "transformers BertModel"
-TEXTS, PIECES = 8, 128
+TEXTS, LENGTH = 8, 128
 CLOSE = 1e-4
 LAST = "encoder.blocks.5"
 
 
 def measure(ours: Side, peer: Side, rounds: int, device: str) -> list[Row]:
-    """That the weights agree, then the time of each way, all in turn."""
-    own, theirs = (
+    """Compare the weights, then measure each way of recording in turn."""
+    our_weights, peer_weights = (
         torch.tensor(side.ask(way="all", weights=True)["weights"]) for side in (ours, peer)
     )
-    difference = (own - theirs).abs().max().item()
+    difference = (our_weights - peer_weights).abs().max().item()
     if difference > CLOSE:
         raise RuntimeError(f"the weights differ by {difference:.1e}, more than {CLOSE:g}")
     for way in ("off", "last", "all", "vectors"):
@@ -58,11 +59,11 @@ def measure(ours: Side, peer: Side, rounds: int, device: str) -> list[Row]:
         "all: beside the peer's": ("weights of all layers", f"{PEER}, output_attentions"),
         "vectors: beside ours unwatched": ("q, k, v of all layers", unwatched),
     }
-    note = f"{TEXTS} texts of {PIECES} pieces; weights differ by at most {difference:.1e}"
+    note = f"{TEXTS} texts of {LENGTH} tokens; weights differ by at most {difference:.1e}"
     return [
         row(
             *(f"watching: {names[way][0]}", pairs, "batches/s", names[way][1], device),
-            goal=None if names[way][1] is unwatched else GOAL,  # a cost, and no claim
+            goal=None if names[way][1] is unwatched else GOAL,  # a cost without a goal
             note=note if way == "off" else "",
         )
         for way, pairs in answers.items()
@@ -70,9 +71,9 @@ def measure(ours: Side, peer: Side, rounds: int, device: str) -> list[Row]:
 
 
 def _batch(tokenize: Callable[[str], list[int]]) -> torch.Tensor:
-    """Rows of PIECES ids: texts one after the other, cut."""
-    ids = [i for text in sentences(TEXTS * PIECES) for i in tokenize(text)]
-    return torch.tensor(ids[: TEXTS * PIECES]).view(TEXTS, PIECES)
+    """Return sequences of LENGTH ids: concatenated texts, split."""
+    ids = [i for text in sentences(TEXTS * LENGTH) for i in tokenize(text)]
+    return torch.tensor(ids[: TEXTS * LENGTH]).view(TEXTS, LENGTH)
 
 
 def ours(settings: Settings) -> Worker:
@@ -109,9 +110,9 @@ def peer(settings: Settings) -> Worker:
 
     @torch.inference_mode()
     def read(way: str) -> Any:
-        wanted = "sdpa" if way == "off" else "eager"
-        if model.config._attn_implementation != wanted:
-            model.set_attn_implementation(wanted)
+        implementation = "sdpa" if way == "off" else "eager"
+        if model.config._attn_implementation != implementation:
+            model.set_attn_implementation(implementation)
         return model(batch, output_attentions=way != "off").attentions
 
     return _worker(settings, read, lambda maps: [weights[0] for weights in maps])
@@ -123,7 +124,7 @@ def _worker(
     def work(question: dict[str, Any]) -> Answer:
         if question.get("weights"):
             return {"weights": torch.stack(first(read(question["way"]))).tolist()}
-        read(question["way"])  # a change of kernels is nobody's measure
+        read(question["way"])  # a change of kernels is not counted
         started = time.perf_counter()
         for _ in range(settings.work):
             read(question["way"])

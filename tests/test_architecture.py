@@ -160,6 +160,24 @@ def test_every_package_has_its_place_in_the_layers():
     assert modules - {"__init__", "__main__"} <= placed
 
 
+def test_no_test_module_imports_from_another():
+    """What tests share is in tests/fixtures: a change of one test then breaks no other."""
+
+    def check(path: Path) -> Iterator[str]:
+        for node in ast.walk(parsed(path)):
+            modules: list[str] = []
+            if isinstance(node, ast.Import):
+                modules = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                modules = [f"{node.module or ''}.{alias.name}" for alias in node.names]
+            for module in modules:
+                if module.startswith("tests.") and ".test_" in module:
+                    yield f"imports {module}; move what is shared to tests/fixtures"
+
+    tests = sorted((ROOT / "tests").rglob("*.py"))
+    assert not (imports := offenders(tests, check)), imports
+
+
 BY_CONTRACT = ["cli", "inspection", "interop", "serving", "training", "decoding"]
 
 

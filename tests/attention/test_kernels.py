@@ -18,26 +18,8 @@ from headway.attention.kernel import masked_softmax
 from headway.transforms.fast import FlexDot, FusedDot, additive, plain_class, window
 from headway.transforms.fast import dot as fused
 from headway.transforms.fast import masks as fast_masks
+from tests.fixtures.kernel_inputs import MASKS, B, H, K, S, T, inputs
 from tests.fixtures.zoo import KERNELS
-
-B, T, S, H, K, KV = 2, 5, 7, 3, 4, 6
-
-KEYS = torch.arange(S) < torch.tensor([[S], [4]])
-MASKS = {
-    "nothing hidden": Mask(),
-    "padded keys": Mask(keys=KEYS),
-    "causal, queries last": Mask(causal=True),
-    "causal and padded": Mask(causal=True, keys=KEYS),
-    "window of 3": Mask(causal=True, window=3),
-    "window both ways": Mask(window=2),
-    "rows of different pasts": Mask(causal=True, past=torch.tensor([2, 0])),
-    "a row that sees nothing": Mask(keys=torch.tensor([[True] * S, [False] * S])),
-}
-
-
-def inputs(dtype=torch.float32, values=KV):
-    q, k = torch.randn(B, H, T, K, dtype=dtype), torch.randn(B, H, S, K, dtype=dtype)
-    return q, k, torch.randn(B, H, S, values, dtype=dtype)
 
 
 def made(name, dtype=torch.float32):

@@ -30,9 +30,9 @@ def test_patches_are_a_convolution_with_the_patch_as_kernel_and_stride():
     with torch.no_grad():
         module.project.bias.normal_()
     kernel = module.project.weight.view(7, 3, 5, 3)
-    wanted = F.conv2d(images, kernel, module.project.bias, stride=(5, 3))
-    assert wanted.shape == (2, 7, 2, 5) and module.grid(11, 17) == (2, 5)
-    assert_close(module(images), wanted.flatten(2).transpose(1, 2), rtol=0, atol=1e-5)
+    convolved = F.conv2d(images, kernel, module.project.bias, stride=(5, 3))
+    assert convolved.shape == (2, 7, 2, 5) and module.grid(11, 17) == (2, 5)
+    assert_close(module(images), convolved.flatten(2).transpose(1, 2), rtol=0, atol=1e-5)
 
 
 def test_an_image_smaller_than_a_patch_is_refused_with_its_size():
@@ -52,14 +52,14 @@ def test_principal_components_keep_what_varies_most_and_train_no_more():
     scales = torch.tensor([9.0, 5.0, 3.0, *[0.1] * 9])
     sample = (torch.randn(5000, 12) * scales) @ directions.T + 4
     module = Patches(3, 2, 2, 3)
-    kept = module.fix(sample)
-    assert kept == pytest.approx((81 + 25 + 9) / (81 + 25 + 9 + 0.09), abs=1e-3)
+    explained = module.fix(sample)
+    assert explained == pytest.approx((81 + 25 + 9) / (81 + 25 + 9 + 0.09), abs=1e-3)
     assert not any(p.requires_grad for p in module.parameters())
     tokens = module.project(sample)
     assert_close(tokens.mean(0), torch.zeros(3), rtol=0, atol=1e-3)
     assert tokens.square().mean().item() == pytest.approx(1, abs=1e-3)
-    found = F.normalize(module.project.weight, dim=1)
-    overlap = (found @ directions[:, :3]).abs()
+    directions_of_rows = F.normalize(module.project.weight, dim=1)
+    overlap = (directions_of_rows @ directions[:, :3]).abs()
     assert_close(overlap, torch.eye(3), rtol=0, atol=0.05)  # in order, the largest first
 
 
@@ -80,7 +80,7 @@ def test_learned_places_of_their_own_grid_are_added_as_they_are():
 def test_places_of_another_grid_lie_between_the_trained_ones_row_by_row():
     grid = LearnedGrid(4, 6, 2)
     rows, columns = torch.arange(4.0), torch.arange(6.0)
-    with torch.no_grad():  # a place's vector says where it is
+    with torch.no_grad():  # the vector of a cell is its row and column
         grid.vectors.copy_(torch.cartesian_prod(rows, columns))
     finer = grid.of(8, 18).detach().view(8, 18, 2)
     # place i of n stands at (i + 1/2) / n; inside, a bicubic reading bends a straight line little
@@ -93,10 +93,10 @@ def test_places_of_another_grid_lie_between_the_trained_ones_row_by_row():
 
 
 def test_sinusoidal_places_are_those_of_the_row_and_of_the_column():
-    found = SinusoidalGrid(8)(torch.zeros(1, 15, 8), 3, 5)[0].view(3, 5, 8)
+    grid = SinusoidalGrid(8)(torch.zeros(1, 15, 8), 3, 5)[0].view(3, 5, 8)
     table = SinusoidalTable(4)(torch.arange(5)[None])[0]
-    assert_close(found[:, 2, :4], table[:3])
-    assert_close(found[1, :, 4:], table)
+    assert_close(grid[:, 2, :4], table[:3])
+    assert_close(grid[1, :, 4:], table)
     with pytest.raises(ValueError, match="multiple of 4"):
         SinusoidalGrid(6)
 

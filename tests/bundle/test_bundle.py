@@ -1,41 +1,18 @@
 """A bundle on disk: what comes back is what went in, and nothing else is let in."""
 
 import json
-from dataclasses import replace
 
 import pytest
 import torch
 
 import headway
 from headway.errors import DataError, HeadwayError, UsageError
-from headway.models import Translator, TranslatorConfig
-from headway.tasks.translation.bundle import TranslatorBundle
 from headway.tensors import read_tensors, write_tensors
 from headway.text import TokenizerPair
 from tests.fixtures.manifests import flip_one_bit
+from tests.fixtures.translators import SENTENCES, make
 
-SENTENCES = [
-    ("the fox eats the lemon", "der fuchs isst die zitrone"),
-    ("two dogs play in the red garden", "zwei hunde spielen im roten garten"),
-    ("bread", "brot"),
-]
 TEXTS = ["two dogs", "", "the lemon eats the old red fox in the garden", "bread", "   "]
-
-
-def make(joint: bool = True, **changes) -> TranslatorBundle:
-    torch.manual_seed(4)
-    pair = TokenizerPair.train(lambda: iter(SENTENCES), 290, joint)
-    config = TranslatorConfig(
-        model_dim=24,
-        num_heads=3,
-        ffn_dim=40,
-        encoder_layers=1,
-        decoder_layers=2,
-        source_vocabulary=pair.source.size,
-        target_vocabulary=pair.target.size,
-        share_embeddings=joint,
-    )
-    return TranslatorBundle(Translator(replace(config, **changes)), pair)
 
 
 @pytest.mark.parametrize("joint", [True, False])

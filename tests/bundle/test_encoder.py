@@ -8,8 +8,8 @@ from headway import load
 from headway.bundle import EncoderBundle
 from headway.errors import DataError, UsageError
 from headway.text import MarkedTokenizer
+from tests.fixtures.encoder_tokenizers import spaced
 from tests.fixtures.small_encoder import TEXTS, encoder
-from tests.text.test_wordpiece import spaced
 
 
 @pytest.fixture(scope="module")

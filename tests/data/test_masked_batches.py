@@ -10,26 +10,25 @@ from headway.data.documents import Part, read_documents
 from headway.data.masked_batches import (
     IGNORED,
     MaskedRows,
-    RowSettings,
-    Source,
     rows_in_order,
     words_a_row,
 )
-from headway.data.masking import Masking, MaskingConfig
+from headway.data.masking import MaskingConfig
 from headway.data.sentence_pairs import fitted
 from headway.data.sentences import LONGEST, SentenceCorpus, prepare_sentences
 from headway.errors import DataError
 from headway.text import MarkedTokenizer
-
-NAMES = ["Fox", "Baker", "Owl", "Crab", "Miller"]
-THINGS = ["a lemon", "the tree", "some bread", "one boat"]
-STORIES = [
-    f"{name} {thing} one. {name} {thing} two, and so on it goes! {name} {thing} three? "
-    f"{name} {thing} four is unbelievably long. {name} {thing} five."
-    for name in NAMES
-    for thing in THINGS
-]
-LENGTH = 26
+from tests.fixtures.masked_documents import (
+    LENGTH,
+    STORIES,
+    content,
+    corpus_of,
+    document_of,
+    epoch_of,
+    source_of,
+    take,
+    truth,
+)
 
 
 @pytest.fixture(scope="module")
@@ -37,27 +36,9 @@ def tokenizer():
     return MarkedTokenizer.train(STORIES, 130)
 
 
-def corpus_of(stories, tokenizer, folder):
-    return prepare_sentences([Part(text, True) for text in stories], tokenizer, folder)
-
-
 @pytest.fixture(scope="module")
 def corpus(tokenizer, tmp_path_factory):
     return corpus_of(STORIES, tokenizer, tmp_path_factory.mktemp("c") / "c")
-
-
-def source_of(corpus, tokenizer, masking=None, **settings):
-    how = RowSettings(**{"rows": 4, "length": LENGTH, **settings})
-    return Source(corpus, how, Masking.of(masking or MaskingConfig(), tokenizer), tokenizer.marks)
-
-
-def truth(ids, targets):
-    """Return the original ids of a masked sequence."""
-    return [i if t == IGNORED else t for i, t in zip(ids, targets, strict=True)]
-
-
-def document_of(corpus, sentence):
-    return int(np.searchsorted(corpus.documents, sentence, side="right")) - 1
 
 
 # --- sentences on disk -------------------------------------------------------------------------
@@ -229,18 +210,6 @@ def test_a_sentence_longer_than_a_row_is_cut(corpus, tokenizer):
 # --- batches -----------------------------------------------------------------------------------
 
 
-def take(rows, count, epoch=0, position=0):
-    stream = rows.stream(epoch, position)
-    return [next(stream) for _ in range(count)]
-
-
-def content(batch):
-    """Return the sequences of a batch without padding as a multiset, to compare batches."""
-    lengths = batch.framed.keys.sum(1).tolist()
-    rows = zip(batch.framed.tokens.tolist(), batch.targets.tolist(), lengths, strict=True)
-    return Counter((tuple(ids[:n]), tuple(targets[:n])) for ids, targets, n in rows)
-
-
 def test_a_batch_has_the_indices_of_its_sequences(corpus, tokenizer):
     source = source_of(corpus, tokenizer)
     plan, rows = source.plan(0), MaskedRows([source])
@@ -271,15 +240,6 @@ def test_the_stream_can_start_at_any_batch(corpus, tokenizer):
         for a, b in zip(given[at + 1 :], again, strict=False):
             assert a[:2] == b[:2] and a[2].framed.tokens.equal(b[2].framed.tokens)
             assert a[2].targets.equal(b[2].targets)
-
-
-def epoch_of(rows, number):
-    result, stream = Counter(), rows.stream(number, 0)
-    while True:
-        epoch, _, batch = next(stream)
-        result += content(batch)
-        if epoch != number:
-            return result
 
 
 def test_a_sequence_does_not_depend_on_the_rest_of_its_batch(corpus, tokenizer):

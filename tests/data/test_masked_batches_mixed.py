@@ -9,7 +9,7 @@ import pytest
 from headway.data.masked_batches import MaskedRows
 from headway.data.sentence_pairs import SAME_CORPUS, Elsewhere
 from headway.text import MarkedTokenizer
-from tests.data.test_masked_batches import (
+from tests.fixtures.masked_documents import (
     LENGTH,
     STORIES,
     corpus_of,

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from tests.fixtures.captioners import exportable
 from tests.fixtures.command_line import headway
 from tests.fixtures.pictures import png
 
@@ -101,10 +102,8 @@ def test_eval_scores_every_language_on_the_pictures_called_test_or_on_a_table(he
 
 
 def test_an_export_is_written_where_the_halves_have_the_form_and_refused_where_not(here, place):
-    from tests.parity.test_captioner import ours
-
     assert "vit.model_dim=24" in here("export", "runs/c", "--to", "hf", code=2)[1]
-    ours().save(place / "fits")
+    exportable().save(place / "fits")
     said = here("export", "fits", "--to", "hf")[1]
     assert "VisionEncoderDecoderModel" in said and "logits differ by at most" in said
     assert len(here("caption", "fits/hf", "a.png")[0].split("\t")) == 2

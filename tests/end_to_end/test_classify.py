@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from tests.end_to_end.test_language import TINY as TINY_GPT
 from tests.fixtures.command_line import headway
+from tests.fixtures.language_model_commands import TINY as TINY_GPT
 
 PLACES = ["by the lake", "in a shed", "near us", "on the hill", "at home", "below"]
 KINDS = {"animal": ["fox", "owl", "crab", "toad"], "tool": ["saw", "rake", "drum", "lamp"]}

@@ -9,9 +9,9 @@ from headway import load
 from headway.cli.train import split_words
 from headway.runs import recipe, train
 from headway.settings import COMMAND_LINE
-from tests.end_to_end.test_language import LINES
-from tests.end_to_end.test_language import TINY as GPT
 from tests.fixtures.command_line import headway
+from tests.fixtures.language_model_commands import LINES
+from tests.fixtures.language_model_commands import TINY as GPT
 from tests.fixtures.small_encoder import encoder
 from tests.fixtures.tiny_encoder import save_encoder, sentences, write_conll, write_squad
 

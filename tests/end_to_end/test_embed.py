@@ -12,7 +12,7 @@ from headway.errors import UsageError
 from headway.models import Bert, BertConfig
 from headway.text import MarkedTokenizer
 from tests.fixtures.command_line import headway
-from tests.tasks.test_sentence_embedding import PAIRS, SCORED, scored, table
+from tests.fixtures.sentence_pairs import PAIRS, SCORED, scored, table
 
 TEXTS = [first for first, _ in PAIRS][::7]
 TINY = [

@@ -10,7 +10,7 @@ from headway.cli.main import main
 from headway.models import GPT, Translator, TranslatorConfig
 from headway.tasks import opening
 from headway.tasks.translation.bundle import TranslatorBundle
-from tests.interop.test_hf_export import TINY, Bytes, opened, shaken
+from tests.fixtures.hf_gpt import TINY, Bytes, opened, random_gpt
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def exported(tmp_path, monkeypatch, capsys):
 
 
 def test_it_says_what_was_written_and_how_alike_it_is(exported, tmp_path):
-    code, out, said = exported(shaken(TINY), "--to", "hf")
+    code, out, said = exported(random_gpt(TINY), "--to", "hf")
     assert code == 0 and out == ""
     assert "GPT2LMHeadModel" in said and "13 texts have the same token ids" in said
     model, reader = opened(tmp_path / "r" / "hf")
@@ -42,7 +42,7 @@ def test_it_says_what_was_written_and_how_alike_it_is(exported, tmp_path):
 def test_json_and_a_place_and_a_family_of_ones_own(exported, tmp_path):
     llama = replace(TINY, norm_kind="rms", activation="swiglu", bias=False, positions="rotary")
     words = ("--to", "hf", "--out", "mine", "--family", "llama", "--json")
-    code, out, _ = exported(shaken(llama), *words)
+    code, out, _ = exported(random_gpt(llama), *words)
     found = json.loads(out)
     assert code == 0 and found["architecture"] == "LlamaForCausalLM"
     assert found["folder"] == "mine" and 0 <= found["difference"] <= 1e-4 and found["texts"] == 13
@@ -53,14 +53,14 @@ def test_what_cannot_be_done_is_refused_and_leaves_nothing(exported, tmp_path):
     translator = Translator(TranslatorConfig(model_dim=12, num_heads=2))
     for model, words, reason in [
         (translator, ("--to", "hf"), "is a translator, which cannot be exported"),
-        (shaken(TINY), ("--to", "hf", "--family", "lama"), "unknown family 'lama'"),
+        (random_gpt(TINY), ("--to", "hf", "--family", "lama"), "unknown family 'lama'"),
         (
-            shaken(TINY),
+            random_gpt(TINY),
             ("--to", "hf", "--family", "llama"),
             "it can be represented as a GPT2LMHeadModel",
         ),
-        (shaken(TINY), ("--to", "nowhere"), "nowhere"),
-        (shaken(TINY), ("--to", "hf", "--out", "r"), "exists already"),
+        (random_gpt(TINY), ("--to", "nowhere"), "nowhere"),
+        (random_gpt(TINY), ("--to", "hf", "--out", "r"), "exists already"),
     ]:
         code, out, said = exported(model, *words)
         assert code == 2 and reason in said and out == "", said

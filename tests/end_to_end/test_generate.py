@@ -5,8 +5,8 @@ import shlex
 
 import pytest
 
-from tests.end_to_end.test_language import LINES, train
 from tests.fixtures.command_line import headway
+from tests.fixtures.language_model_commands import LINES, train
 
 
 @pytest.fixture(scope="module")

@@ -5,23 +5,7 @@ import json
 import pytest
 
 from tests.fixtures.command_line import headway, rows
-
-LINES = [
-    f"the {name} {verb} {thing}."
-    for thing in ("a lemon", "the tree", "some bread", "a drum")
-    for name in ("fox", "baker", "owl", "crab")
-    for verb in ("sees", "likes", "paints")
-]
-TINY = [
-    *("--model.model-dim", "12", "--model.num-heads", "2", "--model.num-kv-heads", "1"),
-    *("--model.ffn-dim", "20", "--model.num-layers", "2", "--data.vocabulary", "280"),
-    *("--training.rows", "3", "--training.length", "10", "--threads", "1"),
-    *("--schedule.kind", "constant", "--evaluation.every", "5", "--checkpoint.every", "5"),
-]
-
-
-def train(run: str, *more: str) -> list[str]:
-    return ["train", "gpt-tiny", "--data", "t.txt", "--run", run, *TINY, *more]
+from tests.fixtures.language_model_commands import LINES, TINY, train
 
 
 @pytest.fixture(scope="module")

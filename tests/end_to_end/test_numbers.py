@@ -28,8 +28,8 @@ from tests.fixtures.bundles import (
     tagger,
     translator,
 )
-from tests.tasks.test_image_bundles import pixels_of
-from tests.tasks.test_word_vectors import a_bundle as words
+from tests.fixtures.pictures import pixels_of
+from tests.fixtures.word_vectors import a_bundle as words
 
 VALUES = ("nan", "inf", "-1", "0", "1000000000")
 SECONDS = 10.0  # of processor time: a busy machine is no failure

@@ -1,4 +1,4 @@
-"""Alignment error rate: counted by hand, read as it is kept, refused where it lies."""
+"""Alignment error rate: values by hand, reading of gold files, and their errors."""
 
 import pytest
 
@@ -14,14 +14,14 @@ def test_links_are_sure_or_possible_and_what_is_sure_is_possible():
     assert parse_gold("  ") == Gold(frozenset(), frozenset())
 
 
-def test_the_rate_is_that_of_all_sentences_together():
+def test_the_error_rate_is_over_all_sentences_together():
     gold = [parse_gold("0-0 1-1 2?2"), parse_gold("0-1")]
-    found = [{(0, 0), (2, 2), (3, 3)}, {(0, 1), (1, 1)}]
-    scores = score_links(found, gold)
+    predicted = [{(0, 0), (2, 2), (3, 3)}, {(0, 1), (1, 1)}]
+    scores = score_links(predicted, gold)
     # A 5, S 3; A and S: (0,0), (0,1); A and P: (0,0), (2,2), (0,1)
     assert scores.error_rate == pytest.approx(1 - (2 + 3) / (5 + 3))
     assert scores.precision == pytest.approx(3 / 5) and scores.recall == pytest.approx(2 / 3)
-    perfect = score_links([set(each.sure) for each in gold], gold)
+    perfect = score_links([set(annotation.sure) for annotation in gold], gold)
     assert perfect.error_rate == 0
     nothing = score_links([set(), set()], gold)
     assert nothing.error_rate == 1 and nothing.recall == 0
@@ -30,17 +30,17 @@ def test_the_rate_is_that_of_all_sentences_together():
         score_links([set()], gold)
 
 
-def test_a_possible_link_that_was_found_costs_nothing_and_one_that_was_not_neither():
+def test_a_possible_link_costs_nothing_whether_it_is_predicted_or_not():
     gold = [parse_gold("0-0 1?1")]
     assert score_links([{(0, 0), (1, 1)}], gold).error_rate == 0
     assert score_links([{(0, 0)}], gold).error_rate == 0
     assert score_links([{(0, 0), (1, 2)}], gold).error_rate == pytest.approx(1 / 3)
 
 
-def test_a_file_has_a_line_a_pair_and_faults_are_named_by_line(tmp_path):
+def test_a_file_has_one_line_per_pair_and_errors_name_the_line(tmp_path):
     path = tmp_path / "gold.txt"
     path.write_text("1-1 2p3\n\n2-1\n")
-    assert [len(each.possible) for each in read_gold(path, first=1)] == [2, 0, 1]
+    assert [len(annotation.possible) for annotation in read_gold(path, first=1)] == [2, 0, 1]
     for text, first, message in (
         ("0-0\n0:1\n", 0, r"'0:1' is no link"),
         ("0-0\n-1-2\n", 0, r"'-1-2' is no link"),

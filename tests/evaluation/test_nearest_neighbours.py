@@ -1,4 +1,4 @@
-"""Neighbours, linear classifiers and spread, on vectors whose answers are known."""
+"""Nearest neighbours, linear classifiers and spread, on vectors with known results."""
 
 import math
 
@@ -11,16 +11,16 @@ from headway.evaluation import linear_accuracy, neighbours_accuracy, spread
 def test_the_nearest_vote_with_the_weight_of_their_cosines():
     known = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.8, -0.6], [-1.0, 0.0]])
     classes = torch.tensor([0, 1, 1, 2])
-    asked, true = torch.tensor([[5.0, 0.0]]), torch.tensor([0])
-    assert neighbours_accuracy(known, classes, asked, true, k=1) == 1
+    queries, true = torch.tensor([[5.0, 0.0]]), torch.tensor([0])
+    assert neighbours_accuracy(known, classes, queries, true, k=1) == 1
     # 3 neighbours: e^(1/t) against 2 e^(0.8/t): the single one wins while 0.2 / t > ln 2
     cut = 0.2 / math.log(2)
-    assert neighbours_accuracy(known, classes, asked, true, 3, temperature=cut * 0.9) == 1
-    assert neighbours_accuracy(known, classes, asked, true, 3, temperature=cut * 1.1) == 0
-    assert neighbours_accuracy(known, classes, asked, true, k=99) == 1  # no more than there are
+    assert neighbours_accuracy(known, classes, queries, true, 3, temperature=cut * 0.9) == 1
+    assert neighbours_accuracy(known, classes, queries, true, 3, temperature=cut * 1.1) == 0
+    assert neighbours_accuracy(known, classes, queries, true, k=99) == 1  # no more than there are
 
 
-def test_many_are_asked_in_parts():
+def test_many_queries_are_classified_in_chunks():
     torch.manual_seed(0)
     known, classes = torch.randn(40, 5), torch.randint(3, (40,))
     again = known.repeat(30, 1)
@@ -31,7 +31,7 @@ def test_many_are_asked_in_parts():
         neighbours_accuracy(known[:0], classes[:0], again, again[:, 0].long())
 
 
-def test_a_line_parts_what_a_line_can_part_and_not_more():
+def test_a_linear_classifier_separates_linear_classes_only():
     torch.manual_seed(0)
     x = torch.randn(300, 4) * torch.tensor([1.0, 1.0, 1.0, 100.0])
     line, ring = (x[:, 0] > 0.3).long(), ((x[:, 0] * x[:, 1]) > 0).long()
@@ -41,7 +41,7 @@ def test_a_line_parts_what_a_line_can_part_and_not_more():
     assert a == linear_accuracy(x[:200], line[:200], x[200:], line[200:])
 
 
-def test_spread_is_0_where_all_are_alike_and_1_where_they_point_everywhere():
+def test_spread_is_0_for_equal_vectors_and_1_for_random_directions():
     torch.manual_seed(0)
     assert spread(torch.ones(50, 8) * 3) == pytest.approx(0, abs=1e-6)
     assert spread(torch.randn(5000, 64)) == pytest.approx(1, abs=0.02)

@@ -1,4 +1,4 @@
-"""Every word guessed from all others, against the definition written out."""
+"""Pseudo-perplexity, compared with its definition."""
 
 import math
 from dataclasses import replace
@@ -28,34 +28,34 @@ def bundle():
 
 
 def by_hand(bundle, text):
-    marks = bundle.tokenizer.marks
-    ids, total = [marks.start, *bundle.tokenizer.encode(text), marks.end], 0.0
-    for place in range(1, len(ids) - 1):
-        shown = torch.tensor([[*ids[:place], marks.mask, *ids[place + 1 :]]])
+    special = bundle.tokenizer.marks
+    ids, total = [special.start, *bundle.tokenizer.encode(text), special.end], 0.0
+    for position in range(1, len(ids) - 1):
+        shown = torch.tensor([[*ids[:position], special.mask, *ids[position + 1 :]]])
         with torch.inference_mode():
-            total -= bundle.model(shown)[0, place].log_softmax(-1)[ids[place]].item()
+            total -= bundle.model(shown)[0, position].log_softmax(-1)[ids[position]].item()
     return total, len(ids) - 2
 
 
-def test_each_token_is_hidden_alone(bundle):
+def test_one_token_is_masked_at_a_time(bundle):
     parts = [by_hand(bundle, text) for text in TEXTS]
-    found = pseudo_perplexity(bundle, TEXTS)
+    perplexity = pseudo_perplexity(bundle, TEXTS)
     nats, tokens = (sum(column) for column in zip(*parts, strict=True))
-    assert found.nats == pytest.approx(nats, rel=1e-5) and found.tokens == tokens
-    assert found.words == 16 and found.fertility == tokens / 16
-    assert found.a_token == pytest.approx(math.exp(nats / tokens), rel=1e-5)
-    assert found.a_word == pytest.approx(math.exp(nats / 16), rel=1e-5)
+    assert perplexity.nats == pytest.approx(nats, rel=1e-5) and perplexity.tokens == tokens
+    assert perplexity.words == 16 and perplexity.fertility == tokens / 16
+    assert perplexity.a_token == pytest.approx(math.exp(nats / tokens), rel=1e-5)
+    assert perplexity.a_word == pytest.approx(math.exp(nats / 16), rel=1e-5)
 
 
-def test_long_texts_are_read_in_parts(bundle):
+def test_long_texts_are_encoded_in_parts(bundle):
     words = ("fox owl crab " * 12).split()
     ids = bundle.tokenizer.encode(" ".join(words))
-    found = pseudo_perplexity(bundle, [" ".join(words)])
-    assert len(ids) > 14 and found.tokens == len(ids)
+    perplexity = pseudo_perplexity(bundle, [" ".join(words)])
+    assert len(ids) > 14 and perplexity.tokens == len(ids)
 
 
-def test_what_has_no_pseudo_perplexity_is_refused(bundle):
-    with pytest.raises(UsageError, match="no word"):
+def test_texts_without_tokens_and_models_without_a_head_are_refused(bundle):
+    with pytest.raises(UsageError, match="have no tokens"):
         pseudo_perplexity(bundle, [""])
     bundle.model.masked_words = None
     with pytest.raises(UsageError, match="no head"):

@@ -1,4 +1,4 @@
-"""Correlations and places, against numbers worked out by hand and by numpy."""
+"""Correlations and ranks, compared with values by hand and by numpy."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ def test_equal_values_share_the_mean_of_their_ranks():
     assert ranks(torch.tensor([7.0, 7.0])).tolist() == [1.5, 1.5]
 
 
-def test_pearson_is_numpys():
+def test_pearson_equals_numpys():
     x, y = torch.randn(2, 57, dtype=torch.float64)
     y = y + x / 2
     assert pearson(x, y) == pytest.approx(np.corrcoef(x, y)[0, 1], abs=1e-12)
@@ -23,7 +23,7 @@ def test_pearson_is_numpys():
     assert pearson((x * 1e-3 + 1e3).float(), y.float()) == pytest.approx(pearson(x, y), abs=0.05)
 
 
-def test_spearman_asks_for_the_order_only():
+def test_spearman_depends_on_the_order_only():
     x = torch.tensor([0.1, 0.4, 0.2, 0.9])
     assert spearman(x, x.exp()) == pytest.approx(1)
     assert spearman(x, -x) == pytest.approx(-1)
@@ -34,14 +34,14 @@ def test_spearman_asks_for_the_order_only():
     assert spearman(tied, x) == pytest.approx(expected)
 
 
-def test_a_side_that_never_changes_tells_nothing():
+def test_the_correlation_with_a_constant_is_0():
     x = torch.tensor([1.0, 2.0, 3.0])
     assert pearson(x, torch.ones(3)) == 0.0 == spearman(torch.zeros(3), x)
     with pytest.raises(ValueError, match="at least 2"):
         pearson(x[:1], x[:1])
 
 
-def test_the_right_one_stands_behind_all_that_score_as_high():
+def test_the_correct_entry_ranks_behind_ties():
     scores = torch.tensor([[0.9, 0.1, 0.2], [0.5, 0.5, 0.1], [0.8, 0.7, 0.1]])
     none = torch.zeros(3, 3, dtype=torch.bool)
     assert places_of_right(scores, none).tolist() == [1, 2, 3]

@@ -10,12 +10,12 @@ OUTPUTS = ["the old baker waves", "two dogs play in the garden", "a red lemon"]
 REFERENCES = ["the old baker waves at us", "two dogs play in the garden", "one yellow lemon"]
 
 
-def test_scores_are_sacrebleus_with_their_signatures():
-    found = score_translations(OUTPUTS, REFERENCES)
-    assert found.bleu == pytest.approx(sacrebleu.corpus_bleu(OUTPUTS, [REFERENCES]).score)
-    assert found.chrf == pytest.approx(sacrebleu.corpus_chrf(OUTPUTS, [REFERENCES]).score)
-    assert "tok:13a" in found.bleu_signature and "case:mixed" in found.bleu_signature
-    assert found.sentences == 3
+def test_scores_equal_sacrebleus_with_their_signatures():
+    scores = score_translations(OUTPUTS, REFERENCES)
+    assert scores.bleu == pytest.approx(sacrebleu.corpus_bleu(OUTPUTS, [REFERENCES]).score)
+    assert scores.chrf == pytest.approx(sacrebleu.corpus_chrf(OUTPUTS, [REFERENCES]).score)
+    assert "tok:13a" in scores.bleu_signature and "case:mixed" in scores.bleu_signature
+    assert scores.sentences == 3
 
 
 def test_unequal_or_empty_lists_are_refused():
@@ -32,7 +32,7 @@ def test_perplexity_is_over_tokens_not_over_batches():
     assert not torch.is_inference_mode_enabled()
 
 
-def test_bits_per_byte_of_even_guesses_is_what_the_guesses_cost():
+def test_bits_per_byte_of_uniform_predictions():
     """Four tokens of 256 even choices over six bytes: 8 bits each."""
     assert bits_per_byte(4 * math.log(256), 6) == pytest.approx(4 * 8 / 6, rel=1e-12)
     assert bits_per_byte(0.0, 1) == 0

@@ -1,4 +1,4 @@
-"""Scores of spans and of answers: the published rules, and that each of them matters."""
+"""Scores of spans and of answers, by the published rules."""
 
 import pytest
 
@@ -6,12 +6,12 @@ from headway.evaluation import score_answers, score_spans
 from headway.evaluation.squad import plain_words, word_f1
 
 
-def scores(found, true):
-    got = score_spans([x.split() for x in found], [x.split() for x in true])
-    return got.right, got.found, got.true
+def scores(predicted, true):
+    result = score_spans([x.split() for x in predicted], [x.split() for x in true])
+    return result.right, result.found, result.true
 
 
-def test_a_span_is_right_only_with_both_borders_and_the_label():
+def test_a_span_is_correct_only_with_both_borders_and_the_label():
     true = ["B-x I-x O B-y"]
     assert scores(true, true) == (2, 2, 2)
     assert scores(["B-x O O B-y"], true) == (1, 2, 2)  # too short
@@ -37,14 +37,14 @@ def test_scores_are_over_all_sentences_together():
 def test_tags_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="2 tags for 1 words"):
         score_spans([["O", "O"]], [["O"]])
-    with pytest.raises(ValueError, match="equally many"):
+    with pytest.raises(ValueError, match="must be equal"):
         score_spans([], [["O"]])
 
 
 def test_answers_are_compared_without_case_punctuation_articles_and_blanks():
     assert plain_words("The  «Fox», a THEATRE's\tan-swer.") == ["«fox»", "theatres", "answer"]
-    for said in ("the Lake Zürich", "lake  zürich!", "(A lake Zürich)"):
-        assert score_answers([said], [["Lake Zürich"]]).exact == 1
+    for answer in ("the Lake Zürich", "lake  zürich!", "(A lake Zürich)"):
+        assert score_answers([answer], [["Lake Zürich"]]).exact == 1
     assert score_answers(["lake Zurich"], [["Lake Zürich"]]).exact == 0
 
 

@@ -3,7 +3,7 @@ import torch
 
 from headway.errors import UsageError
 from headway.inspection import Alignment, align, heat_map, links
-from tests.bundle.test_bundle import make
+from tests.fixtures.translators import make
 
 
 def test_an_alignment_is_between_words_and_loses_no_attention():

@@ -8,8 +8,8 @@ from headway.errors import UsageError
 from headway.inspection.beams import beam_tree, tree_of
 from headway.inspection.watch import watch
 from tests.fixtures.bundles import captioner, gpt, translator
+from tests.fixtures.captioners import PICTURES
 from tests.fixtures.zoo import MODELS, limits, some_rows
-from tests.tasks.test_captioner_bundle import PICTURES
 
 
 @pytest.mark.parametrize("settings", [{"width": 4}, {"width": 4, "groups": 2, "diversity": 0.5}])

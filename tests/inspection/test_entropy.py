@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from headway.inspection import attention_entropies, relative_entropy
-from tests.bundle.test_bundle import make
+from tests.fixtures.translators import make
 
 
 def test_one_key_is_zero_and_all_alike_is_one():

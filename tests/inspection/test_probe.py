@@ -27,14 +27,14 @@ from tests.fixtures.bundles import (
     bert_classifier,
     captioner,
     encoder,
+    given_of,
     gpt,
     image_encoder,
     tagger,
     translator,
 )
-from tests.inspection.test_watch import given_of
-from tests.tasks.test_captioner_bundle import PICTURES
-from tests.tasks.test_image_bundles import classifier
+from tests.fixtures.captioners import PICTURES
+from tests.fixtures.image_classifiers import classifier
 
 ALL = pytest.mark.parametrize("name", BUNDLES)
 

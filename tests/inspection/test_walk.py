@@ -14,9 +14,16 @@ from headway.inspection.tables import Tables
 from headway.inspection.top_predictions import top_guesses
 from headway.inspection.tracing import tracing
 from headway.inspection.walk import walk, walk_through
-from tests.fixtures.bundles import BUNDLES, MODERN, captioner, gpt, image_encoder, translator
-from tests.inspection.test_watch import given_of
-from tests.tasks.test_captioner_bundle import PICTURES
+from tests.fixtures.bundles import (
+    BUNDLES,
+    MODERN,
+    captioner,
+    given_of,
+    gpt,
+    image_encoder,
+    translator,
+)
+from tests.fixtures.captioners import PICTURES
 
 WHOLE = Tables(rows=999, columns=9999)
 WALKABLE = [name for name in BUNDLES if name not in ("rnn", "rnn feeding")]

@@ -22,23 +22,17 @@ from tests.fixtures.bundles import (
     bert_classifier,
     captioner,
     encoder,
+    given_of,
     gpt,
     gpt_classifier,
     image_encoder,
     tagger,
     translator,
 )
-from tests.tasks.test_captioner_bundle import PICTURES
-from tests.tasks.test_image_bundles import LABELS, classifier
+from tests.fixtures.captioners import PICTURES
+from tests.fixtures.image_classifiers import LABELS, classifier
 
 ALL = pytest.mark.parametrize("name", BUNDLES)
-
-
-def given_of(bundle, given):
-    """The same input as `watch` takes it: the text to be written has a name there."""
-    if bundle.kind in ("translator", "captioner") and len(given) == 2:
-        return (given[0],), {"target": given[1]}
-    return given, {"written": 0}
 
 
 @ALL

@@ -12,7 +12,7 @@ from headway.errors import UsageError
 from headway.interop import FAMILIES, read, read_labels, write
 from headway.models import Bert, BertAnswerer, BertClassifier, BertConfig, BertTagger
 from tests.fixtures.damage import change, refused, written
-from tests.interop.test_encoder_tokenizers import words as word_pieces
+from tests.fixtures.encoder_tokenizers import words as word_pieces
 
 TINY = BertConfig(model_dim=12, num_heads=2, ffn_dim=20, num_layers=2, max_length=8, vocabulary=11)
 ROBERTA = replace(TINY, first_place=2, pooler="none", next_sentence=False)

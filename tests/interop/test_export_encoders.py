@@ -20,7 +20,8 @@ from headway.tasks.classification.reader import ClassReader, Numbers
 from headway.tasks.tagging.bundle import TaggerBundle, TagReader
 from headway.text import MarkedTokenizer
 from tests.fixtures.command_line import headway as run_headway
-from tests.interop.test_encoder_tokenizers import ODD, STORY, agree, sentence_pieces, two_files
+from tests.fixtures.encoder_tokenizers import ODD, STORY, agree, sentence_pieces, two_files
+from tests.fixtures.random_weights import shaken
 
 TINY = BertConfig(
     model_dim=12, num_heads=2, ffn_dim=20, num_layers=2, max_length=48, vocabulary=320
@@ -44,14 +45,6 @@ def roberta(folder):
 
 def albert(folder):
     return read_marked(sentence_pieces(folder))
-
-
-def shaken(model):
-    """Values far from the first ones: zero biases and unit gains would hide a forgotten one."""
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.2)
-    return model
 
 
 @pytest.mark.parametrize(

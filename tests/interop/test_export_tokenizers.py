@@ -12,8 +12,8 @@ from headway.errors import HeadwayError
 from headway.interop import export, read_llama2c_tokenizer, read_tokenizer
 from headway.tasks import opening
 from headway.text import Characters, TextPieces
-from tests.interop.test_hf_export import PROMPT, STORY, TINY, shaken
-from tests.interop.test_language_model_tokenizers import ODD, llama_like, small_gpt2
+from tests.fixtures.hf_gpt import PROMPT, STORY, TINY, random_gpt
+from tests.fixtures.language_model_tokenizers import ODD, llama_like, small_gpt2
 
 WIDE = replace(TINY, vocabulary=520)
 
@@ -39,7 +39,7 @@ def llama(folder):
 @pytest.mark.parametrize("kind", [pieces, characters, gpt2, llama])
 def test_transformers_reads_as_the_tokenizer_does(kind, tmp_path):
     tokenizer = kind(tmp_path)
-    exported = export(shaken(WIDE), tokenizer, tmp_path / "hf")
+    exported = export(random_gpt(WIDE), tokenizer, tmp_path / "hf")
     assert exported.texts >= 5 and exported.difference <= 1e-4
     reader = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
     assert (reader.bos_token_id, reader.eos_token_id) == (tokenizer.bos, tokenizer.eos)
@@ -52,7 +52,7 @@ def test_transformers_reads_as_the_tokenizer_does(kind, tmp_path):
 @pytest.mark.parametrize("kind", [gpt2, llama])
 def test_what_was_exported_is_read_again_with_the_same_ids(kind, tmp_path):
     tokenizer = kind(tmp_path)
-    export(shaken(WIDE), tokenizer, tmp_path / "hf")
+    export(random_gpt(WIDE), tokenizer, tmp_path / "hf")
     again = read_tokenizer(tmp_path / "hf")
     assert again.fingerprint == tokenizer.fingerprint
     assert [again.begin(text) for text in ODD] == [tokenizer.begin(text) for text in ODD]
@@ -60,7 +60,7 @@ def test_what_was_exported_is_read_again_with_the_same_ids(kind, tmp_path):
 
 def test_characters_become_a_tokenizer_that_headway_reads_too(tmp_path):
     tokenizer = characters(tmp_path)
-    export(shaken(WIDE), tokenizer, tmp_path / "hf")
+    export(random_gpt(WIDE), tokenizer, tmp_path / "hf")
     again = read_tokenizer(tmp_path / "hf")
     for text in [*ODD[1:], PROMPT]:
         assert again.begin(text) == tokenizer.begin(text)
@@ -69,7 +69,7 @@ def test_characters_become_a_tokenizer_that_headway_reads_too(tmp_path):
 
 def test_llama2cs_tokenizer_can_be_exported(real_data, tmp_path):
     tokenizer = read_llama2c_tokenizer(real_data("weights/stories260K/tok512.bin"))
-    export(shaken(WIDE), tokenizer, tmp_path / "hf")
+    export(random_gpt(WIDE), tokenizer, tmp_path / "hf")
     reader = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
     for text in [*ODD, PROMPT]:
         assert reader(text).input_ids == tokenizer.begin(text)
@@ -80,13 +80,13 @@ def test_a_foreign_file_that_says_something_else_is_found(tmp_path, monkeypatch)
     tokenizer = llama(tmp_path)
     monkeypatch.setattr(tokenizer, "begin", lambda text: [tokenizer.eos, *tokenizer.encode(text)])
     with pytest.raises(HeadwayError, match="the written tokenizer encodes"):
-        export(shaken(WIDE), tokenizer, tmp_path / "hf")
+        export(random_gpt(WIDE), tokenizer, tmp_path / "hf")
     assert not (tmp_path / "hf").exists()
 
 
 @pytest.mark.parametrize("kind", [pieces, characters, llama])
 def test_the_command_exports_each_kind(kind, tmp_path, monkeypatch, capsys):
-    bundle = TextBundle(shaken(WIDE), kind(tmp_path))
+    bundle = TextBundle(random_gpt(WIDE), kind(tmp_path))
     monkeypatch.setattr(opening, "load", lambda folder: bundle)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "r").mkdir()

@@ -1,79 +1,14 @@
 """Tokenizers of Hugging Face folders, beside transformers' own."""
 
 import gzip
-import json
 
 import pytest
-import tokenizers
 import transformers
-from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from headway.errors import DataError, HeadwayWarning, UsageError
 from headway.interop import read_tokenizer
 from headway.text import load_tokenizer
-
-STORY = ["the old baker paints a lemon tree", "a small dog sees the red fox"] * 4
-ODD = [
-    "",
-    " ",
-    "the old baker's dog, isn't it?",
-    "  two\n\n\tlines  \r\n",
-    "Grüße 日本語 🙂 \u200b\u0301\x00\x85",
-    "spells <s>, </s> and <|endoftext|> out",
-    "1234567890 ... !!!",
-]
-
-
-def put(folder, **files):
-    for name, value in files.items():
-        (folder / f"{name}.json").write_text(json.dumps(value))
-    return folder
-
-
-def llama_like(folder):
-    """Made as the Llamas' own: a space first, bytes for what no piece has, <s> before a text."""
-    engine = tokenizers.Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True, fuse_unk=True))
-    engine.normalizer = normalizers.Sequence(
-        [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
-    )
-    specials = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256))]
-    trainer = trainers.BpeTrainer(vocab_size=330, special_tokens=specials, show_progress=False)
-    engine.train_from_iterator(STORY, trainer)
-    content = json.loads(engine.to_str())
-    content["added_tokens"] = content["added_tokens"][:3]
-    engine = tokenizers.Tokenizer.from_str(json.dumps(content))
-    engine.post_processor = processors.TemplateProcessing(
-        single=["<s>", "$A"], special_tokens=[("<s>", 1)]
-    )
-    engine.decoder = decoders.Sequence(
-        [
-            decoders.Replace("▁", " "),
-            decoders.ByteFallback(),
-            decoders.Fuse(),
-            decoders.Strip(" ", 1, 0),
-        ]
-    )
-    content = json.loads(engine.to_str())
-    put(folder, tokenizer=content, tokenizer_config={"bos_token": "<s>", "eos_token": "</s>"})
-    return content
-
-
-def small_gpt2(folder):
-    """A vocabulary and merges of one's own in GPT-2's two files."""
-    engine = tokenizers.Tokenizer(models.BPE())
-    engine.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    trainer = trainers.BpeTrainer(
-        vocab_size=280,
-        special_tokens=["<|endoftext|>"],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    engine.train_from_iterator(STORY, trainer)
-    model = json.loads(engine.to_str())["model"]
-    put(folder, vocab=model["vocab"])
-    lines = ["#version: 0.2", *(" ".join(pair) for pair in model["merges"])]
-    (folder / "merges.txt").write_text("\n".join(lines) + "\n")
-    return model["vocab"]
+from tests.fixtures.language_model_tokenizers import ODD, llama_like, put, small_gpt2
 
 
 def test_gpt2s_own_vocabulary_reads_as_transformers_does(real_data, tmp_path):
@@ -209,7 +144,7 @@ def test_files_that_are_too_large_are_refused(tmp_path):
         small_gpt2(tmp_path)
         with (tmp_path / name).open("wb") as file:
             file.truncate(2**28 + 1)  # a hole: nothing is written
-        with pytest.raises(DataError, match="allowed here"):
+        with pytest.raises(DataError, match="are allowed"):
             read_tokenizer(tmp_path)
         (tmp_path / name).unlink()
 

@@ -3,41 +3,13 @@
 import json
 
 import pytest
-import tokenizers
 import torch
 import transformers
 
 import headway
 from headway.bundle import TextBundle
 from headway.errors import DataError, UsageError
-
-TEXTS = [
-    "The monkey ate the banana because it was hungry.",
-    "  two spaces\n\n\ttab, Grüße naïve 日本 🙂 \u200d",
-    "it's 'quoted' <|endoftext|> </s>",
-    "",
-]
-
-
-def engine(specials=("<s>", "</s>")):
-    made = tokenizers.Tokenizer(tokenizers.models.BPE())
-    made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.decoder = tokenizers.decoders.ByteLevel()
-    trainer = tokenizers.trainers.BpeTrainer(
-        vocab_size=300,
-        special_tokens=list(specials),
-        initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    made.train_from_iterator(TEXTS * 5, trainer)
-    return made
-
-
-def folder_with(path, **files):
-    engine().save(str(path / "tokenizer.json"))
-    for name, content in files.items():
-        (path / f"{name}.json").write_text(json.dumps(content))
-    return path
+from tests.fixtures.tokenizer_folders import folder_with
 
 
 def test_a_folder_of_transformers_loads_and_writes_what_transformers_writes(tmp_path):

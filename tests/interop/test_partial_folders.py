@@ -24,8 +24,8 @@ from headway.models import (
     ViT,
     ViTConfig,
 )
-from tests.interop.test_encoder_tokenizers import words as word_pieces
-from tests.interop.test_loading import folder_with
+from tests.fixtures.encoder_tokenizers import words as word_pieces
+from tests.fixtures.tokenizer_folders import folder_with
 
 BERT = BertConfig(
     model_dim=12, num_heads=2, ffn_dim=20, num_layers=2, max_length=16, vocabulary=200

@@ -17,9 +17,9 @@ def test_all_values_are_taken_over_and_new_words_are_means_of_their_pieces():
     start, model = Bert(SMALL), Bert(replace(SMALL, vocabulary=21))
     torch.nn.init.normal_(start.masked_words.output.bias)
     start_from(model, start, [[3, 5, 5], [7], [16, 0]], 18)
-    own, old = dict(model.named_parameters()), dict(start.named_parameters())
+    parameters, old = dict(model.named_parameters()), dict(start.named_parameters())
     for name, value in old.items():
-        assert torch.equal(own[name][: len(value)], value), name
+        assert torch.equal(parameters[name][: len(value)], value), name
     table = start.tokens.weight
     assert torch.allclose(model.tokens.weight[18], (table[3] + 2 * table[5]) / 3)
     assert torch.equal(model.tokens.weight[19], table[7])

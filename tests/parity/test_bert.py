@@ -18,6 +18,7 @@ from headway.models import (
     BertTagger,
     parameter_count,
 )
+from tests.fixtures.random_weights import shaken
 
 B, T, V, PAD = 3, 9, 37, 1
 SHAPE = {
@@ -65,14 +66,6 @@ EVERY = [
     for end in [*HEADS, *TASKS]
     if hasattr(transformers, STEMS[name.split()[0]] + end)
 ]
-
-
-def shaken(model):
-    """Values far from the first ones: zero biases and unit gains would hide a forgotten one."""
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.2)
-    return model.eval()
 
 
 def theirs(name, end, **facts):

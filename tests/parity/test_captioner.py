@@ -1,7 +1,6 @@
 """Captioners against transformers' VisionEncoderDecoderModel, read and written."""
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,20 +10,14 @@ from safetensors.torch import load_file, save_file
 from torch.testing import assert_close
 
 import headway
-from headway.data.image_reader import ImageReader
 from headway.errors import DataError, UsageError
 from headway.interop import build, export_captioner, read
-from headway.models import Captioner, CaptionerConfig, GPTConfig, ViTConfig
+from headway.models import Captioner
 from headway.tasks.captioning.bundle import CaptionerBundle
-from headway.tasks.captioning.reader import CaptionReader
-from headway.text import TextPieces
+from tests.fixtures.captioners import SQUARE_IMAGES, TOKENIZER, exportable
 from tests.fixtures.pictures import pixels_of
 
 transformers = pytest.importorskip("transformers")
-
-TEXTS = ["a cat", "an old dog", "the red cat sleeps", "ein Hund", "die alte Katze"] * 4
-TOKENIZER = TextPieces.train([f" {text}" for text in TEXTS], 280)
-IMAGES = ImageReader(height=8, width=8, mean=(0.5,) * 3, deviation=(0.3,) * 3)
 
 
 def theirs(encoder="vit", **changes):
@@ -64,25 +57,9 @@ def test_their_captioners_give_their_logits_here(encoder, tied, tmp_path):
         assert_close(stepped, expected, rtol=0, atol=1e-4)
 
 
-def ours(**changes):
-    reader = CaptionReader(IMAGES, TOKENIZER, ("en", "de"), 6)
-    vit = ViTConfig(
-        **{"model_dim": 24, "num_heads": 3, "ffn_dim": 40, "num_layers": 2, "image_size": 8}
-    )
-    gpt = GPTConfig(
-        **{"model_dim": 24, "num_heads": 4, "ffn_dim": 56, "num_layers": 3, "max_length": 9},
-        vocabulary=reader.size,
-    )
-    config = CaptionerConfig(vit=replace(vit, **changes), gpt=gpt)
-    model = Captioner(config).eval()
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.2)
-    return CaptionerBundle(model, reader)
-
-
 def test_an_exported_captioner_captions_in_transformers_from_the_pixels_on(tmp_path):
-    bundle, folder = ours(), tmp_path / "hf"
-    exported = export_captioner(bundle.model, IMAGES, TOKENIZER, folder, ("en", "de"))
+    bundle, folder = exportable(), tmp_path / "hf"
+    exported = export_captioner(bundle.model, SQUARE_IMAGES, TOKENIZER, folder, ("en", "de"))
     assert exported.architecture == "VisionEncoderDecoderModel" and exported.difference < 1e-5
     there, loaded = transformers.VisionEncoderDecoderModel.from_pretrained(
         folder, output_loading_info=True
@@ -92,7 +69,7 @@ def test_an_exported_captioner_captions_in_transformers_from_the_pixels_on(tmp_p
     pictures = [pixels_of(8, 8, seed=1), pixels_of(20, 11, seed=2)]
     reads = transformers.AutoImageProcessor.from_pretrained(folder, use_fast=False)
     pixels = reads(pictures, return_tensors="pt").pixel_values
-    assert_close(pixels, IMAGES.batch(pictures), rtol=0, atol=1e-5)
+    assert_close(pixels, SQUARE_IMAGES.batch(pictures), rtol=0, atol=1e-5)
     ids = torch.randint(0, 282, (2, 7))
     with torch.no_grad():
         logits = there.eval()(pixel_values=pixels, decoder_input_ids=ids).logits
@@ -107,12 +84,12 @@ def test_an_exported_captioner_captions_in_transformers_from_the_pixels_on(tmp_p
 
 
 def test_an_exported_captioner_is_loaded_and_says_the_same_in_its_first_language(tmp_path):
-    bundle, folder = ours(), tmp_path / "hf"
-    export_captioner(bundle.model, IMAGES, TOKENIZER, folder, ("en", "de"))
+    bundle, folder = exportable(), tmp_path / "hf"
+    export_captioner(bundle.model, SQUARE_IMAGES, TOKENIZER, folder, ("en", "de"))
     again = headway.load(folder)
     assert isinstance(again, CaptionerBundle) and again.languages == ()
     assert again.reader.first(None) == TOKENIZER.size
-    pixels, ids = IMAGES.batch([pixels_of(8, 8)]), torch.tensor([[280, 5, 6]])
+    pixels, ids = SQUARE_IMAGES.batch([pixels_of(8, 8)]), torch.tensor([[280, 5, 6]])
     assert_close(again.model(pixels, ids), bundle.model(pixels, ids), rtol=0, atol=1e-5)
     assert len(again.caption([np.zeros((8, 8, 3), np.uint8)])) == 1
 
@@ -125,9 +102,9 @@ def test_an_exported_captioner_is_loaded_and_says_the_same_in_its_first_language
     ],
 )
 def test_what_has_no_form_there_is_refused_and_leaves_no_folder(changes, message, tmp_path):
-    bundle = ours(**changes)
+    bundle = exportable(**changes)
     with pytest.raises(UsageError) as error:
-        export_captioner(bundle.model, IMAGES, TOKENIZER, tmp_path / "hf", ("en", "de"))
+        export_captioner(bundle.model, SQUARE_IMAGES, TOKENIZER, tmp_path / "hf", ("en", "de"))
     assert message in error.value.what and not (tmp_path / "hf").exists()
 
 

@@ -12,6 +12,7 @@ from torch.testing import assert_close
 from headway.decoding import Limits, greedy_search
 from headway.interop import build, read, write
 from headway.models import GPT, GPTConfig
+from tests.fixtures.random_weights import shaken
 
 B, T, V = 3, 9, 37
 SHAPE = {"vocab_size": V, "n_positions": 24, "n_embd": 24, "n_layer": 3, "n_head": 4}
@@ -61,14 +62,6 @@ WRITTEN = {
     "LlamaForCausalLM": replace(MODERN, tie_output=False),
     "Qwen3ForCausalLM": replace(MODERN, qk_norm=True, head_dim=10),
 }
-
-
-def shaken(model):
-    """Values far from the first ones: zero biases and unit gains would hide a forgotten one."""
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.2)
-    return model.eval()
 
 
 def theirs(name):

@@ -19,7 +19,7 @@ from headway.interop import build, export_images, read, read_image_reader, read_
 from headway.interop.preprocessor_config import write_image_reader
 from headway.models import ViT, ViTClassifier, ViTConfig, parameter_count
 from headway.tasks.image_classification.bundle import ImageClassifierBundle
-from tests.parity.test_bert import shaken
+from tests.fixtures.random_weights import shaken
 
 B, CLASSES = 3, 5
 SHAPE = {

@@ -8,7 +8,7 @@ from torch.testing import assert_close
 
 from headway.attention import Documents, Kernel, Seen, record_attention, record_inputs
 from headway.decoding import beam_search, greedy_search
-from tests.fixtures.zoo import BOS, PAD, VOCABULARY, Family, limits, some_rows
+from tests.fixtures.zoo import BOS, KERNELS, PAD, VOCABULARY, Family, limits, some_rows
 from tests.properties.reference import spelled
 
 
@@ -293,3 +293,24 @@ def images_captured_as_spelled_out(vit: Any) -> None:
     for name, kernel in kernels.items():
         assert_close(maps[name][0].double(), kernel.seen[0], rtol=0, atol=1e-5)
         _explains(inputs[name][0], maps[name][0], vit.get_submodule(name))
+
+
+ALL = [
+    causality,
+    causality_with_dropout,
+    padding,
+    cache_equals_no_cache,
+    states_reorder_and_join,
+    batch_invariance,
+    recording,
+    captured_as_spelled_out,
+    searches_never_write_specials,
+]
+OF_IMAGES = [
+    images_alone_as_in_a_batch,
+    images_recorded,
+    images_captured_as_spelled_out,
+    every_patch_is_seen,
+    order_of_patches,
+]
+IMAGE_KERNELS = sorted(KERNELS.keys() - {"window"})

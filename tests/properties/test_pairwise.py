@@ -6,8 +6,8 @@ import pytest
 
 from headway.attention import MultiHeadAttention
 from tests.fixtures.zoo import BUILT_WITH, KERNELS, MODELS, VITS, with_kernel
+from tests.properties.checks import ALL, IMAGE_KERNELS, OF_IMAGES
 from tests.properties.pairwise import pairwise
-from tests.properties.test_properties import ALL, IMAGE_KERNELS, OF_IMAGES
 
 AXES = {
     "models": (list(MODELS), list(KERNELS), ALL),

@@ -9,19 +9,8 @@ import torch
 
 from tests.fixtures.zoo import KERNELS, MODELS, VITS, with_kernel
 from tests.properties import checks
+from tests.properties.checks import ALL, IMAGE_KERNELS, OF_IMAGES
 from tests.properties.pairwise import combinations
-
-ALL = [
-    checks.causality,
-    checks.causality_with_dropout,
-    checks.padding,
-    checks.cache_equals_no_cache,
-    checks.states_reorder_and_join,
-    checks.batch_invariance,
-    checks.recording,
-    checks.captured_as_spelled_out,
-    checks.searches_never_write_specials,
-]
 
 
 @pytest.mark.parametrize(
@@ -74,16 +63,6 @@ def test_every_model_can_learn_one_batch_by_heart(name):
     model.eval()
     found = family.full(model, rows, read).argmax(-1)
     assert torch.equal(found, wanted)
-
-
-OF_IMAGES = [
-    checks.images_alone_as_in_a_batch,
-    checks.images_recorded,
-    checks.images_captured_as_spelled_out,
-    checks.every_patch_is_seen,
-    checks.order_of_patches,
-]
-IMAGE_KERNELS = sorted(KERNELS.keys() - {"window"})
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from headway.runs import RECIPES, recipe, train
 from headway.runs.out_of_memory import less_memory
 from headway.settings import flat, override
 from headway.training import NonFinite
-from tests.tasks.test_language_modeling import STORY, TINY
+from tests.fixtures.language_model_runs import STORY, TINY
 
 
 def configured(folder, **changes):

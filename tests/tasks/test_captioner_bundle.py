@@ -9,40 +9,14 @@ import torch
 from torch.testing import assert_close
 
 import headway
-from headway.data.image_reader import ImageReader
 from headway.errors import DataError, UsageError
 from headway.inspection.image_attention import look
 from headway.inspection.image_overlays import overlays
-from headway.models import Captioner, CaptionerConfig, GPTConfig, ViTConfig
 from headway.tasks.captioning.bundle import CaptionerBundle
 from headway.tasks.captioning.reader import CaptionReader
-from headway.text import Characters, TextPieces
-from tests.fixtures.pictures import pixels_of, png
-
-TEXTS = ["a cat", "an old dog", "the red cat sleeps", "ein Hund", "die alte Katze"] * 4
-TOKENIZER = TextPieces.train([f" {text}" for text in TEXTS], 280)
-IMAGES = ImageReader(height=8, width=12, mean=(0.5,) * 3, deviation=(0.3,) * 3, shorter=12)
-READER = CaptionReader(IMAGES, TOKENIZER, ("en", "de"), 6)
-PICTURES = [pixels_of(8, 12, seed=1), pixels_of(20, 11, seed=2), pixels_of(9, 30, 1, seed=3)]
-
-
-def bundle_of(reader=READER, registers=1):
-    vit = ViTConfig(
-        **{"model_dim": 12, "num_heads": 3, "ffn_dim": 20, "num_layers": 1, "patch_width": 3},
-        image_size=8,
-        image_width=12,
-        registers=registers,
-    )
-    gpt = GPTConfig(
-        **{"model_dim": 24, "num_heads": 4, "ffn_dim": 40, "num_layers": 2, "max_length": 9},
-        vocabulary=reader.size,
-        tie_output=False,
-    )
-    model = Captioner(CaptionerConfig(vit=vit, gpt=gpt))
-    for weight in (*model.decoder.parameters(), model.output.weight):
-        if weight.ndim > 1:  # sharper than untrained ones are, so that pictures matter
-            torch.nn.init.normal_(weight, std=0.6)
-    return CaptionerBundle(model, reader)
+from headway.text import Characters
+from tests.fixtures.captioners import IMAGES, PICTURES, READER, TEXTS, TOKENIZER, bundle_of
+from tests.fixtures.pictures import png
 
 
 @pytest.fixture

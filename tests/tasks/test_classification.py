@@ -23,7 +23,8 @@ from headway.tasks.classification.reader import ClassReader
 from headway.tasks.task import NO_OPTIONS
 from headway.text import Characters
 from headway.training import read_metrics
-from tests.tasks.test_language_modeling import STORY, configured, weights
+from tests.fixtures.classification_runs import TINY
+from tests.fixtures.language_model_runs import STORY, configured, weights
 
 ANIMALS, TOOLS = ["fox", "owl", "crab", "toad", "hare"], ["saw", "rake", "drum", "spade", "lamp"]
 PLACES = ["by the lake", "in a shed", "near us", "on the hill", "at home", "below", "up there"]
@@ -33,18 +34,6 @@ TEXTS = [
     for label, names in (("animal", ANIMALS), ("tool", TOOLS))
     for name in names
 ]
-TINY = {
-    "training.rows": 6,
-    "training.steps": 6,
-    "data.held_out": 0.2,
-    "data.max_length": 60,
-    "evaluation.every": 3,
-    "checkpoint.every": 3,
-    "schedule.kind": "constant",  # one that does not look at the end
-    "schedule.warmup": 2,
-    "machine.threads": 1,
-    "machine.device": "cpu",
-}
 
 
 def table(path, rows=TEXTS, header="text\tlabel"):

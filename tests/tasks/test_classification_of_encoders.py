@@ -19,25 +19,14 @@ from headway.tasks.classification.job import ClassifyJob
 from headway.tasks.classification.reader import Numbers
 from headway.tasks.task import NO_OPTIONS
 from headway.training import read_metrics
+from tests.fixtures.classification_runs import LEARNS, TINY
+from tests.fixtures.language_model_runs import STORY, configured
 from tests.fixtures.small_encoder_runs import COUNTS, PAIRS, TEXTS, write_encoder, write_table
-from tests.tasks.test_classification import TINY
-from tests.tasks.test_language_modeling import STORY, configured
 
 ROWS = {
     "classify": (TEXTS, "text\tlabel"),
     "pairs": (PAIRS, "sentence1\tsentence2\tlabel"),
     "regress": (COUNTS, "text\tscore"),
-}
-LEARNS = {
-    "training.steps": 250,
-    "optimizer.lr": 3e-3,
-    "schedule.kind": "cosine",
-    "evaluation.every": 50,
-    "checkpoint.every": 250,
-    "data.held_out": 0.3,
-    "model.dropout": 0.0,
-    "model.head_dropout": 0.0,
-    "training.rows": 40,
 }
 
 

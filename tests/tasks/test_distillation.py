@@ -21,9 +21,8 @@ from headway.tasks.registry import TASKS
 from headway.text import TextPieces
 from headway.training import read_metrics
 from tests.fixtures.bundles import captioner
+from tests.fixtures.classification_runs import LEARNS, TINY
 from tests.fixtures.small_encoder_runs import COUNTS, TEXTS, write_encoder, write_table
-from tests.tasks.test_classification import TINY
-from tests.tasks.test_classification_of_encoders import LEARNS
 
 
 @pytest.fixture(scope="module")

@@ -10,24 +10,13 @@ from torch.testing import assert_close
 
 import headway
 from headway.bundle import ImageEncoderBundle
-from headway.data.image_reader import ImageReader
 from headway.errors import DataError, UsageError
-from headway.models import ViT, ViTClassifier, ViTConfig
+from headway.models import ViT, ViTClassifier
 from headway.tasks.image_classification.bundle import ImageClasses, ImageClassifierBundle
+from tests.fixtures.image_classifiers import CONFIG, LABELS, READER, classifier
 from tests.fixtures.pictures import pixels_of, png
 
-CONFIG = ViTConfig(
-    model_dim=24, num_heads=3, ffn_dim=40, num_layers=2, image_size=8, channels=3, registers=1
-)
-READER = ImageReader(height=8, width=8, mean=(0.5,) * 3, deviation=(0.3,) * 3, shorter=9)
-LABELS = ("ant", "bee", "cow", "dog")
 PICTURES = [pixels_of(8, 8, seed=1), pixels_of(20, 11, seed=2), pixels_of(9, 30, 1, seed=3)]
-
-
-def classifier():
-    model = ViTClassifier(ViT(CONFIG), 4, "both")
-    torch.nn.init.normal_(model.head.weight)
-    return ImageClassifierBundle(model, ImageClasses(READER, LABELS))
 
 
 @pytest.fixture

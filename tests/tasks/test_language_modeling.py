@@ -12,7 +12,7 @@ from headway import load
 from headway.bundle import TextBundle
 from headway.errors import DataError, HeadwayError, UsageError
 from headway.machine import MachineConfig, prepare
-from headway.runs import recipe, saved, train
+from headway.runs import saved, train
 from headway.tasks import registry
 from headway.tasks.language_modeling.data import (
     PreparedLanguage,
@@ -21,36 +21,9 @@ from headway.tasks.language_modeling.data import (
 )
 from headway.tasks.language_modeling.job import LanguageJob
 from headway.tasks.opening import load_as
-from headway.tensors import read_tensors
 from headway.text import Characters, TextPieces
 from headway.training import read_metrics
-
-NAMES = ["fox", "baker", "owl", "miller", "crab"]
-THINGS = ["a lemon", "the tree", "some bread", "a drum", "the moon", "one boat"]
-STORY = "".join(f"the {name} sees {thing}.\n" for thing in THINGS * 4 for name in NAMES)
-TINY = {
-    "model.model_dim": 12,
-    "model.num_heads": 2,
-    "model.num_kv_heads": 1,
-    "model.num_layers": 2,
-    "model.ffn_dim": 20,
-    "data.vocabulary": 290,
-    "training.rows": 3,
-    "training.length": 11,
-    "training.steps": 6,
-    "evaluation.every": 3,
-    "checkpoint.every": 3,
-    "schedule.kind": "constant",  # one that does not look at the end
-    "schedule.warmup": 2,
-    "machine.threads": 1,
-    "machine.device": "cpu",
-}
-
-
-def configured(text, name="gpt-tiny", **changes):
-    """Two underscores stand for a dot."""
-    dotted = {key.replace("__", "."): value for key, value in changes.items()}
-    return recipe(name, ("test", {**TINY, "data.train": text, **dotted}))
+from tests.fixtures.language_model_runs import NAMES, STORY, THINGS, configured, weights
 
 
 @pytest.fixture
@@ -87,10 +60,6 @@ def documents(corpus, tokenizer):
 def halves(found: PreparedLanguage):
     train_ = [text for corpus in found.train for text in documents(corpus, found.tokenizer)]
     return train_, documents(found.valid, found.tokenizer)
-
-
-def weights(folder):
-    return read_tensors(folder / "model" / "model.safetensors")
 
 
 def job_of(config, start_folder, tmp_path):

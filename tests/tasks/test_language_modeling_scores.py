@@ -16,7 +16,7 @@ from headway.tasks import registry
 from headway.tasks.language_modeling.config import LanguageScoring
 from headway.tasks.language_modeling.evaluation import LENGTH_LIMIT, perplexity, windows_of
 from headway.training import read_metrics
-from tests.tasks.test_language_modeling import STORY, configured
+from tests.fixtures.language_model_runs import STORY, configured
 
 TASK = registry.task("language_modeling")
 TEXT = "the owl sees the moon.\nthe crab sees one boat.\n" * 9

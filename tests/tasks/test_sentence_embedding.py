@@ -21,25 +21,9 @@ from headway.tasks.sentence_embedding.evaluation import scores_of_vectors
 from headway.tasks.sentence_embedding.job import EmbedJob
 from headway.text import MarkedTokenizer
 from headway.training import ContrastiveObjective, CosineObjective, read_metrics
-from tests.tasks.test_language_modeling import weights
+from tests.fixtures.language_model_runs import weights
+from tests.fixtures.sentence_pairs import PAIRS, scored, table
 
-WHO = {"fox": "renard", "owl": "hibou", "crab": "crabe", "toad": "crapaud", "hare": "lievre"}
-DOES = {"sleeps": "dort", "sings": "chante", "eats": "mange", "runs": "court"}
-WHERE = {"home": "maison", "lake": "lac", "hill": "colline", "shed": "cabane"}
-MEANT = [(who, does, where) for who in WHO for does in DOES for where in WHERE]
-PAIRS = [
-    (f"the {who} {does} at the {where}", f"{WHERE[where]} {WHO[who]} {DOES[does]}")
-    for who, does, where in MEANT
-]
-SCORED = [  # how many words of three two sentences share
-    (
-        f"the {' '.join(a)}",
-        f"one {' '.join(b)}",
-        str(sum(x == y for x, y in zip(a, b, strict=True))),
-    )
-    for i, a in enumerate(MEANT)
-    for b in (MEANT[(7 * i + 3) % 80], MEANT[(i + 4) % 80], a, MEANT[i // 16 * 16 + (i * 5) % 16])
-]
 TINY = {
     "training.rows": 8,
     "training.steps": 6,
@@ -52,15 +36,6 @@ TINY = {
     "machine.threads": 1,
     "machine.device": "cpu",
 }
-
-
-def table(path, rows=PAIRS, header="first\tsecond"):
-    path.write_text("\n".join([header, *("\t".join(row) for row in rows)]) + "\n")
-    return str(path)
-
-
-def scored(path, rows=SCORED):
-    return table(path, rows, "first\tsecond\tscore")
 
 
 def embedding(pairs, start, **changes):
@@ -271,7 +246,7 @@ def test_what_cannot_work_is_refused_and_leaves_no_folder(
 
 
 def test_another_kind_of_model_is_no_start(pairs, tmp_path):
-    from tests.tasks.test_language_modeling import STORY, configured
+    from tests.fixtures.language_model_runs import STORY, configured
 
     (tmp_path / "t.txt").write_text(STORY)
     train(configured(str(tmp_path / "t.txt"), training__steps=1), tmp_path / "gpt")

@@ -17,8 +17,8 @@ from headway.tasks import registry
 from headway.tasks.translation.bundle import TranslateInput, TranslateOptions
 from headway.tasks.translation.config import TranslationScoring
 from headway.training import read_metrics
-from tests.bundle.test_bundle import make
 from tests.fixtures.command_line import sentences
+from tests.fixtures.translators import make
 
 TASK = registry.task("translation")
 TINY = {

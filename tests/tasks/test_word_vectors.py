@@ -11,7 +11,7 @@ import headway
 from headway.cli.main import main
 from headway.data.context_windows import Windows
 from headway.errors import DataError, UsageError
-from headway.models import WordsConfig, WordVectors, words_model
+from headway.models import WordsConfig, words_model
 from headway.runs import amended, recipe, saved, train
 from headway.tasks import registry
 from headway.tasks.task import NO_OPTIONS
@@ -19,6 +19,7 @@ from headway.tasks.word_vectors.bundle import WordsBundle
 from headway.text import Vocabulary
 from headway.training import read_metrics
 from tests.fixtures.tiny_encoder import save_encoder
+from tests.fixtures.word_vectors import a_bundle
 
 KINDS = ["skip-gram", "cbow", "next-word"]
 
@@ -54,15 +55,6 @@ def test_great_and_awesome_lie_together(tmp_path, kind, seed):
     assert together > 0.9 and together > max(found.values())
     assert bundle.nearest("great", 1)[0].word == "awesome"
     assert bundle.nearest("awesome", 1)[0].word == "great"
-
-
-def a_bundle() -> WordsBundle:
-    """Four words in a plane, one of them longer than the others."""
-    model = WordVectors(WordsConfig(dim=2, vocabulary=6))
-    rows = [[9, 9], [1, 0], [0, 1], [-1, 0], [3, 0.3], [0.6, 0.8]]
-    with torch.no_grad():
-        model.embedding.weight.copy_(torch.tensor(rows))
-    return WordsBundle(model, Vocabulary(["east", "north", "west", "far", "skew"], [5, 4, 3, 2, 1]))
 
 
 def test_the_nearest_are_those_of_greatest_cosine_without_the_word_itself():

@@ -5,27 +5,11 @@ import pytest
 import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import decoders, models, pre_tokenizers, processors, trainers
+from tokenizers import models, processors
 
 from headway.errors import DataError
 from headway.text import ForeignTokenizer, TextTokenizer, load_tokenizer
-
-TEXTS = ["The old baker waves.", "A dog barks, twice."] * 9
-END = "<|endoftext|>"
-
-
-def engine(*specials: str) -> tokenizers.Tokenizer:
-    made = tokenizers.Tokenizer(models.BPE())
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=300,
-        special_tokens=list(specials),
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    made.train_from_iterator(TEXTS, trainer)
-    return made
+from tests.fixtures.hf_tokenizer import END, FOREIGN, engine
 
 
 def framed(single: list[str]) -> ForeignTokenizer:
@@ -37,7 +21,6 @@ def framed(single: list[str]) -> ForeignTokenizer:
     return ForeignTokenizer(made, 0, 1)
 
 
-FOREIGN = ForeignTokenizer(engine(END), 0, 0)
 ANY_TEXT = st.text(max_size=40) | st.text(alphabet=f"a é\n\u2028\x85🦊{END}", max_size=40)
 
 

@@ -4,10 +4,10 @@ import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from headway.text import Characters, ForeignTokenizer, TextPieces, Tokenizer, word_places
+from tests.fixtures.encoder_tokenizers import spaced
+from tests.fixtures.hf_tokenizer import FOREIGN
 from tests.fixtures.small_encoder import TEXTS
 from tests.fixtures.small_encoder import tokenizer as word_pieces
-from tests.text.test_hf_tokenizer import FOREIGN
-from tests.text.test_wordpiece import spaced
 
 TEXT = "The old baker waves, twice"
 WORDS = ["The", "old", "baker", "waves,", "twice"]

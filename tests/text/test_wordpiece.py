@@ -7,10 +7,10 @@ import pytest
 import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import decoders, models, pre_tokenizers, processors, trainers
 
 from headway.errors import DataError, UsageError
 from headway.text import MarkedTokenizer, Marks
+from tests.fixtures.encoder_tokenizers import spaced
 from tests.fixtures.small_encoder import TEXTS, tokenizer
 
 TRAINED = tokenizer()
@@ -18,22 +18,6 @@ SPELLING = ["[MASK]", "[CLS]", "[SEP]", "[PAD]"]
 ANY_TEXT = st.text(max_size=40) | st.lists(
     st.sampled_from([*SPELLING, "dog", " ", "é", "🦊", "\n"])
 ).map("".join)
-
-
-def spaced(between: int = 2) -> MarkedTokenizer:
-    """Return a byte-level BPE tokenizer with the special tokens of RoBERTa."""
-    made = tokenizers.Tokenizer(models.BPE())
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.decoder = decoders.ByteLevel()
-    made.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
-    trainer = trainers.BpeTrainer(
-        vocab_size=330,
-        special_tokens=["<s>", "<pad>", "</s>", "<unk>", "<mask>"],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    made.train_from_iterator(TEXTS * 3, trainer)
-    return MarkedTokenizer(made, Marks(1, 0, 2, 4, between))
 
 
 # --- the frame ---------------------------------------------------------------------------------

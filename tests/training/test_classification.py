@@ -1,4 +1,4 @@
-"""Fine-tuning to classes: the loss of the paper, and that it learns."""
+"""Fine-tuning of classifiers: the loss of the paper, and that it is learned."""
 
 from contextlib import nullcontext
 
@@ -33,7 +33,7 @@ def gradients(model: TextClassifier, batches: list[LabelledBatch], auxiliary: fl
     return {n: p.grad.clone() for n, p in model.named_parameters()}, losses
 
 
-def test_the_loss_is_the_class_and_a_share_of_each_texts_own_surprise():
+def test_the_loss_is_that_of_the_class_and_a_weighted_language_modeling_loss():
     model = TextClassifier(GPT(SMALL), 3).eval()
     loss = ClassificationObjective(0.3)(model, collate_labelled(TEXTS, CLASSES, 0))
     of_class = of_text = 0.0
@@ -50,17 +50,17 @@ def test_the_loss_is_the_class_and_a_share_of_each_texts_own_surprise():
 
 
 @pytest.mark.parametrize("auxiliary", [0.0, 0.5])
-def test_texts_apart_give_the_gradient_of_the_whole_batch(auxiliary):
+def test_micro_batches_of_texts_give_the_gradient_of_the_whole_batch(auxiliary):
     model = TextClassifier(GPT(SMALL), 3).eval()
     whole, _ = gradients(model, [collate_labelled(TEXTS, CLASSES, 0)], auxiliary)
     parts = [collate_labelled([t], [c], 9) for t, c in zip(TEXTS, CLASSES, strict=True)]
-    apart, losses = gradients(model, parts, auxiliary)
+    accumulated, losses = gradients(model, parts, auxiliary)
     assert sum(loss.count for loss in losses) == 4
     for name, expected in whole.items():
-        assert_close(apart[name], expected, rtol=0, atol=1e-6)
+        assert_close(accumulated[name], expected, rtol=0, atol=1e-6)
 
 
-def test_padding_is_neither_read_nor_predicted():
+def test_padding_is_neither_encoded_nor_predicted():
     model = TextClassifier(GPT(SMALL), 3).eval()
     totals = []
     for pad in (0, 8):
@@ -73,7 +73,7 @@ def encoder(outputs: int) -> BertClassifier:
     return BertClassifier(Bert(READER), outputs).eval()
 
 
-def test_an_encoder_learns_its_classes_alone():
+def test_the_loss_of_an_encoder_is_that_of_the_class_alone():
     model, batch = encoder(3), collate_labelled(TEXTS, CLASSES, 0)
     loss = ClassificationObjective(0.0)(model, batch)
     logits = model(batch.tokens, batch.keys)
@@ -83,7 +83,7 @@ def test_an_encoder_learns_its_classes_alone():
         ClassificationObjective(0.5)(model, batch)
 
 
-def test_weights_say_how_much_each_class_counts_and_nats_stay_plain():
+def test_class_weights_change_the_loss_and_not_the_nats():
     model, batch, weights = encoder(3), collate_labelled(TEXTS, CLASSES, 0), (0.5, 4.0, 1.5)
     loss = ClassificationObjective(0.0, weights)(model, batch)
     logits = model(batch.tokens, batch.keys)
@@ -93,12 +93,12 @@ def test_weights_say_how_much_each_class_counts_and_nats_stay_plain():
 
 
 @pytest.mark.parametrize("make", [encoder, lambda outputs: TextClassifier(GPT(SMALL), outputs)])
-def test_numbers_are_learned_by_their_squared_error(make):
+def test_regression_minimises_the_squared_error(make):
     model, numbers = make(1).eval(), [0.5, -1.0, 2.0, 0.25]
     batch = collate_labelled(TEXTS, numbers, 0)
     loss = RegressionObjective()(model, batch)
-    found = model(batch.tokens, batch.keys)[:, 0]
-    assert_close(loss.total, F.mse_loss(found, torch.tensor(numbers), reduction="sum"))
+    predictions = model(batch.tokens, batch.keys)[:, 0]
+    assert_close(loss.total, F.mse_loss(predictions, torch.tensor(numbers), reduction="sum"))
     assert loss.count == 4 and not loss.nats.requires_grad
 
 
@@ -107,12 +107,12 @@ def test_token_types_reach_an_encoder():
     batch = collate_labelled(TEXTS, [0, 1, 1, 0], 0, types=types)
     plain = collate_labelled(TEXTS, [0, 1, 1, 0], 0, types=[[0] * len(text) for text in TEXTS])
     assert plain.types is None and batch.types is not None
-    losses = [ClassificationObjective(0.0)(model, each).total for each in (batch, plain)]
+    losses = [ClassificationObjective(0.0)(model, labelled).total for labelled in (batch, plain)]
     assert not torch.allclose(*losses)
 
 
 def ordered(count: int, seed: int) -> LabelledBatch:
-    """Texts of 3 to 7 tokens, ended by 2: class 1 where a 5 stands in them."""
+    """Texts of 3 to 7 tokens, ended by 2: class 1 if they contain a 5."""
     generator = torch.Generator().manual_seed(seed)
     texts = []
     for _ in range(count):

@@ -1,4 +1,4 @@
-"""Contrastive learning: the loss as it is written down, and that it learns."""
+"""Contrastive learning: the loss of the papers, and that it is learned."""
 
 from contextlib import nullcontext
 
@@ -51,7 +51,7 @@ def cosines(model, first, second):
 
 
 @pytest.mark.parametrize("symmetric", [False, True])
-def test_the_loss_is_to_find_the_second_among_all_of_the_batch(model, symmetric):
+def test_the_loss_ranks_the_paired_text_among_all_of_the_batch(model, symmetric):
     loss = ContrastiveObjective(7.0, symmetric)(model, batch())
     scores = 7.0 * cosines(model, FIRST, SECOND)
     ways = [scores, scores.T] if symmetric else [scores]
@@ -63,7 +63,7 @@ def test_the_loss_is_to_find_the_second_among_all_of_the_batch(model, symmetric)
     assert_close(loss.nats, expected.detach(), rtol=0, atol=1e-4)
 
 
-def test_pairs_that_share_a_text_are_not_held_against_each_other(model):
+def test_pairs_that_share_a_text_are_no_negatives_of_each_other(model):
     first, second = [*FIRST, FIRST[0], SECOND[1]], [*SECOND, [2, 20, 3], [2, 21, 3]]
     loss = ContrastiveObjective(20.0)(model, batch(first, second))
     scores = 20.0 * cosines(model, first, second)
@@ -75,24 +75,26 @@ def test_pairs_that_share_a_text_are_not_held_against_each_other(model):
     assert_close(loss.total, expected, rtol=0, atol=1e-4)
 
 
-def test_a_pair_alone_has_nothing_to_learn(model):
+def test_a_single_pair_has_no_negatives_and_no_loss(model):
     loss = ContrastiveObjective()(model, batch(FIRST[:1], SECOND[:1]))
     loss.total.backward()
     assert loss.total.item() == pytest.approx(0, abs=1e-6) and loss.count == 1
     assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
 
 
-def test_cosines_are_fitted_to_scores_by_their_squares(model):
+def test_the_cosine_objective_is_the_squared_error_of_the_scores(model):
     scores = [1.0, 0.25, 0.0, 0.5]
     loss = CosineObjective()(model, batch(scores=scores))
-    found = cosines(model, FIRST, SECOND).diagonal()
-    assert_close(loss.total, (found - torch.tensor(scores)).square().sum(), rtol=0, atol=1e-5)
+    similarities = cosines(model, FIRST, SECOND).diagonal()
+    assert_close(
+        loss.total, (similarities - torch.tensor(scores)).square().sum(), rtol=0, atol=1e-5
+    )
     assert loss.count == 4
     with pytest.raises(ValueError, match="no scores"):
         CosineObjective()(model, batch())
 
 
-def test_scored_pairs_apart_give_the_gradient_of_the_whole_batch(model):
+def test_micro_batches_of_scored_pairs_give_the_gradient_of_the_whole_batch(model):
     scores = [1.0, 0.25, 0.0, 0.5]
     grads = []
     for size in (4, 1):
@@ -107,12 +109,12 @@ def test_scored_pairs_apart_give_the_gradient_of_the_whole_batch(model):
         assert_close(grads[1][name], expected, rtol=0, atol=1e-6)
 
 
-def test_vectors_are_of_length_one_and_do_not_see_padding(model):
+def test_vectors_have_length_one_and_do_not_depend_on_padding(model):
     for pad in (0, 19):
-        found = text_vectors(model, collate_framed(FIRST, None, pad))
-        assert_close(found.norm(dim=-1), torch.ones(4))
+        vectors = text_vectors(model, collate_framed(FIRST, None, pad))
+        assert_close(vectors.norm(dim=-1), torch.ones(4))
         alone = text_vectors(model, collate_framed(FIRST[1:2], None, pad))
-        assert_close(found[1:2], alone, rtol=0, atol=1e-6)
+        assert_close(vectors[1:2], alone, rtol=0, atol=1e-6)
 
 
 def named(count: int, seed: int):
@@ -124,7 +126,7 @@ def named(count: int, seed: int):
 
 
 @pytest.mark.parametrize("symmetric", [False, True])
-def test_it_learns_which_texts_mean_the_same(symmetric):
+def test_it_learns_which_texts_have_the_same_meaning(symmetric):
     model = Bert(SMALL)
     run = TrainingState(model, optimizer(model, OptimizerConfig(lr=3e-3)))
 

@@ -1,4 +1,4 @@
-"""TinyBERT's losses: what is compared with what, over what, and what learns from it."""
+"""Losses of TinyBERT: which layers and positions are compared, and which weights are trained."""
 
 import pytest
 import torch
@@ -47,19 +47,19 @@ def read(model, batch):
     return model(batch.tokens, batch.keys, batch.types)
 
 
-def view(batch, **others):
+def view(batch, **options):
     return View(
-        logits=lambda model: read(model, batch), keys=batch.keys, count=len(batch.keys), **others
+        logits=lambda model: read(model, batch), keys=batch.keys, count=len(batch.keys), **options
     )
 
 
-def differences(teacher, model, batch, config, **others):
-    objective = DistillationObjective(teacher, lambda batch: [view(batch, **others)])
+def differences(teacher, model, batch, config, **options):
+    objective = DistillationObjective(teacher, lambda batch: [view(batch, **options)])
     return objective(model, Lesson(batch, config))
 
 
-def only(term, **others):
-    return DistillationConfig(**{**NOTHING, term: 1.0, **others})
+def only(term, **weights):
+    return DistillationConfig(**{**NOTHING, term: 1.0, **weights})
 
 
 def pair(width=6, layers=2):
@@ -72,7 +72,7 @@ def batch(rows=ROWS):
     return collate_framed(rows, None, 0)
 
 
-def test_blocks_are_compared_evenly_and_the_last_with_the_last():
+def test_student_blocks_map_to_evenly_spaced_teacher_blocks_and_the_last_to_the_last():
     assert layer_map(4, 12) == [3, 6, 9, 12]
     assert layer_map(2, 6) == [3, 6]
     assert layer_map(3, 3) == [1, 2, 3]
@@ -85,26 +85,26 @@ def test_blocks_are_compared_evenly_and_the_last_with_the_last():
 def test_each_term_is_its_equation_text_by_text(term):
     teacher, model = pair()
     loss = differences(teacher, model, batch(), only(term, temperature=2.0))
-    wanted = torch.zeros(())
+    expected = torch.zeros(())
     for row in ROWS:  # alone, nothing is padded
-        one = batch([row])
+        single = batch([row])
         with watch_blocks(stack_of(teacher)) as t, watch_blocks(stack_of(model.student)) as s:
-            a, b = read(model.student, one), read(teacher, one)
+            a, b = read(model.student, single), read(teacher, single)
         if term == "embedding":
-            wanted = wanted + F.mse_loss(model.project_embedding(s.hidden[0]), t.hidden[0])
+            expected = expected + F.mse_loss(model.project_embedding(s.hidden[0]), t.hidden[0])
         if term == "hidden":
-            wanted = wanted + F.mse_loss(model.project_hidden(s.hidden[1]), t.hidden[2])
-            wanted = wanted + F.mse_loss(model.project_hidden(s.hidden[2]), t.hidden[4])
+            expected = expected + F.mse_loss(model.project_hidden(s.hidden[1]), t.hidden[2])
+            expected = expected + F.mse_loss(model.project_hidden(s.hidden[2]), t.hidden[4])
         if term == "attention":
-            wanted = wanted + F.mse_loss(s.scores[0], t.scores[1])
-            wanted = wanted + F.mse_loss(s.scores[1], t.scores[3])
+            expected = expected + F.mse_loss(s.scores[0], t.scores[1])
+            expected = expected + F.mse_loss(s.scores[1], t.scores[3])
         if term == "prediction":
-            wanted = wanted + 4 * F.cross_entropy(a / 2, (b / 2).softmax(-1))
+            expected = expected + 4 * F.cross_entropy(a / 2, (b / 2).softmax(-1))
     assert loss.count == 3
-    assert_close(loss.total, wanted)
+    assert_close(loss.total, expected)
 
 
-def test_a_student_that_is_its_teacher_differs_in_nothing_but_the_outputs_entropy():
+def test_a_student_equal_to_its_teacher_has_no_loss_but_the_entropy_of_the_outputs():
     teacher, _ = pair()
     student = BertClassifier(bert(8, 4), 3, dropout=0.0)
     student.load_state_dict(teacher.state_dict())
@@ -129,7 +129,7 @@ def test_the_student_and_its_projections_learn_and_the_teacher_does_not():
     assert all(torch.equal(p, before[name]) for name, p in teacher.state_dict().items())
 
 
-def test_answers_are_compared_over_places_and_padding_is_no_place():
+def test_answers_are_compared_over_positions_without_padding():
     teacher, student = BertAnswerer(bert(8, 4)), BertAnswerer(bert(6, 2))
     config, model = only("prediction"), Distilled(student, 6, 8)
 
@@ -138,30 +138,30 @@ def test_answers_are_compared_over_places_and_padding_is_no_place():
 
     assert_close(total(ROWS), torch.stack([total([row]) for row in ROWS]).sum())
     a, b = read(student, batch(ROWS[:1])), read(teacher, batch(ROWS[:1]))
-    wanted = -(b.softmax(1) * a.log_softmax(1)).sum(1).mean()
-    assert_close(total(ROWS[:1]), wanted)
+    expected = -(b.softmax(1) * a.log_softmax(1)).sum(1).mean()
+    assert_close(total(ROWS[:1]), expected)
 
 
-def test_tags_are_compared_where_they_are_asked_for_only():
+def test_tags_are_compared_at_the_requested_positions_only():
     teacher, student = BertTagger(bert(8, 4), 3, 0.0), BertTagger(bert(6, 2), 3, 0.0)
-    one = batch(ROWS[2:])
-    asked = torch.tensor([[False, True, False, False, True, False]])
+    single = batch(ROWS[2:])
+    positions = torch.tensor([[False, True, False, False, True, False]])
     model = Distilled(student, 6, 8)
-    found = differences(teacher, model, one, only("prediction"), asked=asked).total
-    a, b = (read(each, one)[0, [1, 4]] for each in (student, teacher))
-    assert_close(found, F.cross_entropy(a, b.softmax(-1)))
-    everywhere = differences(teacher, model, one, only("prediction")).total
-    assert not torch.isclose(found, everywhere)
+    loss = differences(teacher, model, single, only("prediction"), asked=positions).total
+    a, b = (read(network, single)[0, [1, 4]] for network in (student, teacher))
+    assert_close(loss, F.cross_entropy(a, b.softmax(-1)))
+    everywhere = differences(teacher, model, single, only("prediction")).total
+    assert not torch.isclose(loss, everywhere)
 
 
-def test_numbers_are_compared_by_their_squares():
+def test_regression_outputs_are_compared_by_squared_error():
     teacher, student = (BertClassifier(bert(n, 2), 1, dropout=0.0) for n in (8, 6))
-    found = differences(teacher, Distilled(student, 6, 8), batch(), only("prediction")).total
-    assert_close(found, (read(teacher, batch()) - read(student, batch())).square().sum())
-    assert found > 0
+    loss = differences(teacher, Distilled(student, 6, 8), batch(), only("prediction")).total
+    assert_close(loss, (read(teacher, batch()) - read(student, batch())).square().sum())
+    assert loss > 0
 
 
-def test_language_models_are_compared_where_a_token_may_look_only():
+def test_attention_of_language_models_is_compared_where_the_causal_mask_allows_it():
     torch.manual_seed(1)
     shape = {"num_heads": 2, "ffn_dim": 12, "vocabulary": 13, "max_length": 8}
     teacher = GPT(GPTConfig(**shape, num_layers=4, model_dim=8))
@@ -174,29 +174,29 @@ def test_language_models_are_compared_where_a_token_may_look_only():
         objective = DistillationObjective(teacher, lambda batch: made)
         return objective(Distilled(student, 6, 8), Lesson(None, only(term)))
 
-    wanted, nats = torch.zeros(()), torch.zeros(())
+    expected, nats = torch.zeros(()), torch.zeros(())
     for row in ROWS:
-        one = torch.tensor([row])
+        row_ids = torch.tensor([row])
         with watch_blocks(stack_of(teacher)) as t, watch_blocks(stack_of(student)) as s:
-            a, b = student(one), teacher(one)
-        seen = torch.ones(len(row), len(row)).tril().bool()
-        for mine, theirs in ((0, 1), (1, 3)):
-            apart = (s.scores[mine] - t.scores[theirs])[..., seen]
-            wanted = wanted + len(row) * apart.square().mean()
+            a, b = student(row_ids), teacher(row_ids)
+        allowed = torch.ones(len(row), len(row)).tril().bool()
+        for student_layer, teacher_layer in ((0, 1), (1, 3)):
+            difference = (s.scores[student_layer] - t.scores[teacher_layer])[..., allowed]
+            expected = expected + len(row) * difference.square().mean()
         nats = nats + F.cross_entropy(a[0], b[0].softmax(-1), reduction="sum")
     assert total("attention").count == 13
-    assert_close(total("attention").total, wanted)
+    assert_close(total("attention").total, expected)
     assert_close(total("prediction").total, nats)
 
 
-def test_a_batch_in_parts_is_the_batch():
+def test_a_batch_in_several_views_has_the_loss_of_the_batch():
     teacher, model = pair()
     parts = [view(batch(ROWS[:1])), view(batch(ROWS[1:]))]
     objective = DistillationObjective(teacher, lambda batch: parts)
-    found = objective(model, Lesson(None, DistillationConfig()))
+    loss = objective(model, Lesson(None, DistillationConfig()))
     whole = differences(teacher, model, batch(), DistillationConfig())
-    assert_close(found.total, whole.total)
-    assert found.count == whole.count == 3
+    assert_close(loss.total, whole.total)
+    assert loss.count == whole.count == 3
 
 
 def test_what_cannot_be_compared_is_refused():

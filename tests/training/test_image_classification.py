@@ -1,4 +1,4 @@
-"""What a classifier of pictures learns from."""
+"""Losses of image classification."""
 
 import pytest
 import torch
@@ -20,9 +20,9 @@ def model():
     vit = ViT(
         ViTConfig(model_dim=8, num_heads=2, ffn_dim=8, image_size=2, patch_size=2, channels=1)
     )
-    found = ViTClassifier(vit, C)
-    torch.nn.init.normal_(found.head.weight)
-    return found
+    classifier = ViTClassifier(vit, C)
+    torch.nn.init.normal_(classifier.head.weight)
+    return classifier
 
 
 def batch(others=None, shares=None):
@@ -36,7 +36,7 @@ def batch(others=None, shares=None):
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.2])
-def test_pictures_of_one_class_have_its_cross_entropy(smoothing, model):
+def test_images_of_one_class_have_the_smoothed_cross_entropy(smoothing, model):
     loss, logits = ImageObjective(smoothing)(model, batch()), model(IMAGES)
     targets = batch().targets
     assert_close(
@@ -46,13 +46,15 @@ def test_pictures_of_one_class_have_its_cross_entropy(smoothing, model):
     assert_close(loss.nats, F.cross_entropy(logits, targets, reduction="sum").detach())
 
 
-def test_mixed_pictures_have_that_of_both_by_their_shares(model):
-    others, shares = [0, 0, 2, 1], [0.9, 0.5, 0.6, 1.0]
-    loss = ImageObjective()(model, batch(others, shares))
+def test_mixed_images_have_the_cross_entropy_of_both_classes_by_their_fractions(model):
+    second_targets, shares = [0, 0, 2, 1], [0.9, 0.5, 0.6, 1.0]
+    loss = ImageObjective()(model, batch(second_targets, shares))
     mixed = torch.zeros(B, C)
-    for i, (own, other, share) in enumerate(zip([2, 0, 1, 2], others, shares, strict=True)):
-        mixed[i, own] += share
-        mixed[i, other] += 1 - share
+    for i, (first, second, share) in enumerate(
+        zip([2, 0, 1, 2], second_targets, shares, strict=True)
+    ):
+        mixed[i, first] += share
+        mixed[i, second] += 1 - share
     logits = model(IMAGES)
     assert_close(loss.total, F.cross_entropy(logits, mixed, reduction="sum"))
     loss.total.backward()

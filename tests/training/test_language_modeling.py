@@ -1,4 +1,4 @@
-"""The loss of running text."""
+"""The loss of language modelling."""
 
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ SMALL = GPTConfig(model_dim=24, num_heads=3, ffn_dim=40, num_layers=2, max_lengt
 
 
 def rows(seed: int = 0, count: int = 4, length: int = 7) -> TextBatch:
-    """Rows of which some places ask nothing."""
+    """Sequences with some ignored targets."""
     torch.manual_seed(seed)
     ids = torch.randint(0, 11, (count, length + 1))
     targets = ids[:, 1:].clone()
@@ -37,19 +37,19 @@ def plain(model: GPT, batch: TextBatch) -> Tensor:
 
 
 @pytest.mark.parametrize("tied", [True, False])
-def test_the_loss_is_torchs_over_what_is_asked(tied):
+def test_the_loss_equals_torchs_over_the_targets(tied):
     model, batch = GPT(replace(SMALL, tie_output=tied)), rows()
     loss = TextObjective()(model, batch)
     assert isinstance(loss, Loss) and loss.count == 4 * 7 - 5 - 1
     expected = plain(model, batch)
     assert_close(loss.total, expected, rtol=1e-6, atol=0)
     assert_close(loss.nats, expected.detach(), rtol=1e-6, atol=0)
-    found, theirs = gradients(model, loss.total), gradients(model, plain(model, batch))
+    ours, theirs = gradients(model, loss.total), gradients(model, plain(model, batch))
     for name, gradient in theirs.items():
-        assert_close(found[name], gradient, rtol=0, atol=1e-5)
+        assert_close(ours[name], gradient, rtol=0, atol=1e-5)
 
 
-def test_rows_apart_give_the_gradient_of_the_batch():
+def test_single_sequences_give_the_gradient_of_the_batch():
     model, batch = GPT(SMALL), rows()
     parts = [
         TextBatch(batch.tokens[i : i + 1], batch.targets[i : i + 1], None, ()) for i in range(4)
@@ -58,12 +58,12 @@ def test_rows_apart_give_the_gradient_of_the_batch():
     whole = TextObjective()(model, batch)
     assert sum(loss.count for loss in losses) == whole.count
     expected = gradients(model, whole.total)
-    found = gradients(model, *(loss.total for loss in losses))
+    accumulated = gradients(model, *(loss.total for loss in losses))
     for name, gradient in expected.items():
-        assert_close(found[name], gradient, rtol=0, atol=1e-5)
+        assert_close(accumulated[name], gradient, rtol=0, atol=1e-5)
 
 
-def test_what_is_not_asked_is_not_learned():
+def test_ignored_targets_have_no_loss():
     model, batch = GPT(SMALL), rows()
     nothing = TextBatch(batch.tokens, torch.full_like(batch.targets, -1), None, ())
     loss = TextObjective()(model, nothing)
@@ -72,20 +72,25 @@ def test_what_is_not_asked_is_not_learned():
 
 
 @pytest.mark.parametrize("positions", ["learned", "rotary"])
-def test_packed_documents_give_the_gradient_that_each_gives_alone(positions):
+def test_packed_documents_give_the_same_gradient_as_single_documents(positions):
     model = GPT(replace(SMALL, positions=positions))
     lengths = ((3, 4), (7,), (1, 5, 1), (2, 5))
     batch = replace(rows(), lengths=lengths)
     alone = [
         TextBatch(tokens[None], targets[None], None, ())
-        for row, (ids, asked) in enumerate(zip(batch.tokens, batch.targets, strict=True))
-        for tokens, targets in zip(ids.split(lengths[row]), asked.split(lengths[row]), strict=True)
+        for row, (ids, row_targets) in enumerate(zip(batch.tokens, batch.targets, strict=True))
+        for tokens, targets in zip(
+            ids.split(lengths[row]), row_targets.split(lengths[row]), strict=True
+        )
     ]
-    packed, losses = TextObjective()(model, batch), [TextObjective()(model, one) for one in alone]
+    packed, losses = (
+        TextObjective()(model, batch),
+        [TextObjective()(model, document) for document in alone],
+    )
     assert sum(loss.count for loss in losses) == packed.count
     expected = gradients(model, *(loss.total for loss in losses))
-    found = gradients(model, packed.total)
+    ours = gradients(model, packed.total)
     for name, gradient in expected.items():
-        assert_close(found[name], gradient, rtol=0, atol=1e-5)
+        assert_close(ours[name], gradient, rtol=0, atol=1e-5)
     unpacked = TextObjective()(model, replace(batch, lengths=None))
     assert abs(unpacked.total.item() - packed.total.item()) > 1e-4

@@ -1,4 +1,4 @@
-"""Losses, gradients and averages beside torch and the papers' formulas."""
+"""Losses, gradients and averages, compared with torch and the papers' formulas."""
 
 import math
 from contextlib import nullcontext
@@ -28,7 +28,7 @@ N, D, V = 23, 6, 11
 
 @pytest.mark.parametrize("chunk", [1, 5, 23, 512])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.4])
-def test_the_chunked_loss_is_torchs_with_its_gradients(monkeypatch, chunk, smoothing):
+def test_the_chunked_loss_and_its_gradients_equal_torchs(monkeypatch, chunk, smoothing):
     monkeypatch.setattr(cross_entropy, "CHUNK", chunk)
     targets = torch.randint(0, V, (N,))
     results = []
@@ -45,34 +45,36 @@ def test_the_chunked_loss_is_torchs_with_its_gradients(monkeypatch, chunk, smoot
             loss = F.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing)
         (loss * 0.7).backward()
         results.append((loss.detach(), hidden.grad, weight.grad))
-    for found, expected in zip(*results, strict=True):
-        assert_close(found, expected, rtol=0, atol=1e-10)
+    for value, expected in zip(*results, strict=True):
+        assert_close(value, expected, rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_weights_say_how_much_each_target_counts(monkeypatch, smoothing):
+def test_weights_multiply_the_loss_of_each_target(monkeypatch, smoothing):
     monkeypatch.setattr(cross_entropy, "CHUNK", 5)
     targets, weights = torch.randint(0, V, (N,)), torch.rand(N, dtype=torch.float64)
     hidden = torch.randn(N, D, dtype=torch.float64, requires_grad=True)
     weight = torch.randn(V, D, dtype=torch.float64, requires_grad=True)
     total, nats = chunked_cross_entropy(hidden, weight, targets, smoothing, weights)
-    each = F.cross_entropy(hidden @ weight.T, targets, reduction="none", label_smoothing=smoothing)
-    assert_close(total, each @ weights, rtol=0, atol=1e-10)
+    losses = F.cross_entropy(
+        hidden @ weight.T, targets, reduction="none", label_smoothing=smoothing
+    )
+    assert_close(total, losses @ weights, rtol=0, atol=1e-10)
     plain = F.cross_entropy((hidden @ weight.T).detach(), targets, reduction="none")
     assert_close(nats, plain @ weights, rtol=0, atol=1e-10)
-    found = torch.autograd.grad(total, (hidden, weight))
-    for mine, theirs in zip(
-        found, torch.autograd.grad(each @ weights, (hidden, weight)), strict=False
+    gradients = torch.autograd.grad(total, (hidden, weight))
+    for ours, theirs in zip(
+        gradients, torch.autograd.grad(losses @ weights, (hidden, weight)), strict=False
     ):
-        assert_close(mine, theirs, rtol=0, atol=1e-10)
+        assert_close(ours, theirs, rtol=0, atol=1e-10)
 
 
 def test_the_chunked_loss_in_float32_is_exact_to_a_millionth_and_survives_extreme_logits():
     hidden, weight = torch.randn(N, D), torch.randn(V, D)
     targets = torch.randint(0, V, (N,))
-    found, _ = chunked_cross_entropy(hidden, weight, targets)
+    total, _ = chunked_cross_entropy(hidden, weight, targets)
     expected = F.cross_entropy((hidden @ weight.T).double(), targets, reduction="sum")
-    assert float(found) == pytest.approx(float(expected), rel=1e-6)
+    assert float(total) == pytest.approx(float(expected), rel=1e-6)
     huge, nats = chunked_cross_entropy(hidden * 1e4, weight, targets, 0.1)
     assert math.isfinite(float(huge)) and math.isfinite(float(nats))
 
@@ -167,7 +169,7 @@ def test_a_window_may_cross_the_end_of_an_epoch():
 
 
 @pytest.mark.parametrize("where", ["data", "weights"])
-def test_what_is_not_finite_is_never_applied_and_names_its_pairs(where):
+def test_a_loss_that_is_not_finite_is_not_applied_and_the_error_names_the_examples(where):
     batches = ragged([2, 3], torch.float32)
     batches[1].indices = (17, 4)
     model = nn.Linear(3, 1)
@@ -201,7 +203,7 @@ def test_what_is_not_finite_is_never_applied_and_names_its_pairs(where):
         assert torch.equal(old, new)
 
 
-def test_the_average_is_its_formula_and_steps_aside_bit_exactly():
+def test_the_average_follows_its_formula_and_the_weights_are_restored_bit_exactly():
     model = nn.Linear(2, 1)
     average = WeightAverage(model, 0.9)
     expected = model.weight.detach().clone()
@@ -211,21 +213,21 @@ def test_the_average_is_its_formula_and_steps_aside_bit_exactly():
         average.update(model, step)
         decay = min(0.9, (1 + step) / (10 + step))
         expected = decay * expected + (1 - decay) * model.weight.detach()
-    own = model.weight.detach().clone()
+    weights = model.weight.detach().clone()
     with pytest.raises(RuntimeError), average.applied(model):
         assert_close(model.weight.detach(), expected, rtol=0, atol=1e-5)
         raise RuntimeError
-    assert torch.equal(model.weight, own)
+    assert torch.equal(model.weight, weights)
     with pytest.raises(ValueError, match="decay"):
         WeightAverage(model, 1.0)
 
 
-def test_batches_of_ones_own_are_repeated_and_an_optimizer_keeps_its_rate():
+def test_custom_batches_can_be_repeated_and_the_optimizer_keeps_its_rate():
     from headway.data import repeated
 
     batches = repeated([torch.full((2,), 1.0), torch.full((3,), 2.0)])
     assert [next(batches)[:2] for _ in range(4)] == [(0, 1), (1, 0), (1, 1), (2, 0)]
-    with pytest.raises(ValueError, match="no batch"):
+    with pytest.raises(ValueError, match="at least one batch"):
         repeated([])
     model = torch.nn.Linear(1, 1, bias=False)
     state = TrainingState(model, torch.optim.SGD(model.parameters(), lr=0.25))
@@ -245,15 +247,15 @@ def test_batches_of_ones_own_are_repeated_and_an_optimizer_keeps_its_rate():
     assert model.weight.item() == pytest.approx(before - 0.25 * 1.0)  # a mean over the batch
 
 
-def test_padding_of_targets_counts_for_nothing():
+def test_padding_of_targets_is_not_counted():
     model = MODELS["translator"].build()
     source, keys = sources([[4, 5, 2], [6, 2]])
-    read, wanted = torch.tensor([[1, 3, 4], [1, 5, 0]]), torch.tensor([[3, 4, 2], [5, 2, 0]])
+    read, targets = torch.tensor([[1, 3, 4], [1, 5, 0]]), torch.tensor([[3, 4, 2], [5, 2, 0]])
     objective = TranslationObjective(pad=0, smoothing=0.1)
-    both = objective(model, TranslationBatch(source, keys, read, wanted, (0, 1)))
-    longer = TranslationBatch(source[:1], None, read[:1], wanted[:1], (0,))
-    shorter = TranslationBatch(source[1:, :2], None, read[1:, :2], wanted[1:, :2], (1,))
+    both = objective(model, TranslationBatch(source, keys, read, targets, (0, 1)))
+    longer = TranslationBatch(source[:1], None, read[:1], targets[:1], (0,))
+    shorter = TranslationBatch(source[1:, :2], None, read[1:, :2], targets[1:, :2], (1,))
     alone = [objective(model, batch) for batch in (longer, shorter)]
-    assert both.count == sum(one.count for one in alone) == 5
+    assert both.count == sum(loss.count for loss in alone) == 5
     assert_close(both.total, alone[0].total + alone[1].total, rtol=1e-5, atol=1e-5)
     assert_close(both.nats, alone[0].nats + alone[1].nats, rtol=1e-5, atol=1e-5)

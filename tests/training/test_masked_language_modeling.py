@@ -1,4 +1,4 @@
-"""The loss of hidden words and next sentences; planted faults in it are found."""
+"""The loss of masked tokens and next sentences; planted faults change it."""
 
 from dataclasses import replace
 
@@ -48,7 +48,7 @@ def model():
 
 
 def plain(model: Bert, batch: MaskedBatch):
-    """(the words' part, the pairs' part) by the definition, over all places at once."""
+    """Return both terms by definition: masked tokens over all positions, and pairs."""
     framed = batch.framed
     logits = model(framed.tokens, framed.keys, framed.types)
     words = F.cross_entropy(logits.flatten(0, 1), batch.targets.flatten(), ignore_index=IGNORED)
@@ -57,27 +57,27 @@ def plain(model: Bert, batch: MaskedBatch):
     return words * (batch.targets != IGNORED).sum(), pairs * len(batch.elsewhere)
 
 
-def test_the_loss_is_torchs_over_the_chosen_places_and_the_pairs(model):
+def test_the_loss_equals_torchs_over_the_masked_positions_and_the_pairs(model):
     batch = batch_of()
     words, pairs = plain(model, batch)
-    found = MaskedWords(2.5)(model, batch)
-    assert_close(found.total, words + 2.5 * pairs)
-    assert_close(found.nats, words.detach())
-    assert found.count == int((batch.targets != IGNORED).sum()) and not found.nats.requires_grad
+    loss = MaskedWords(2.5)(model, batch)
+    assert_close(loss.total, words + 2.5 * pairs)
+    assert_close(loss.nats, words.detach())
+    assert loss.count == int((batch.targets != IGNORED).sum()) and not loss.nats.requires_grad
 
 
-def test_with_as_many_words_in_each_row_both_parts_are_means(model):
+def test_with_equal_numbers_of_masked_tokens_both_terms_are_means(model):
     batch = batch_of()
-    a_row = float((batch.targets != IGNORED).sum()) / 5
+    per_sequence = float((batch.targets != IGNORED).sum()) / 5
     words, pairs = plain(model, batch)
-    found = MaskedWords(a_row)(model, batch)
-    assert_close(found.total / found.count, words / found.count + pairs / 5)
+    loss = MaskedWords(per_sequence)(model, batch)
+    assert_close(loss.total / loss.count, words / loss.count + pairs / 5)
 
 
-def test_without_pairs_words_are_all(model):
+def test_without_pairs_the_loss_is_that_of_the_masked_tokens(model):
     batch = batch_of()
-    found = MaskedWords(2.5)(model, replace(batch, elsewhere=None))
-    assert_close(found.total, plain(model, batch)[0])
+    loss = MaskedWords(2.5)(model, replace(batch, elsewhere=None))
+    assert_close(loss.total, plain(model, batch)[0])
     assert judge(model, replace(batch, elsewhere=None)).follows is None
 
 
@@ -87,24 +87,24 @@ def gradient(model, *losses):
     return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 
 
-def test_parts_of_any_size_add_up_to_the_whole(model):
+def test_micro_batches_of_any_size_add_up_to_the_full_batch(model):
     batch, objective = batch_of(), MaskedWords(1.5)
     whole = objective(model, batch)
     parts = [objective(model, part(batch, *cut)) for cut in ((0, 1), (1, 5))]
     assert sum(p.count for p in parts) == whole.count
     expected = gradient(model, whole.total)
-    found = gradient(model, *(p.total for p in parts))
+    accumulated = gradient(model, *(p.total for p in parts))
     for name in expected:
-        assert_close(found[name], expected[name], rtol=1e-5, atol=1e-6)
+        assert_close(accumulated[name], expected[name], rtol=1e-5, atol=1e-6)
 
 
-def test_what_stands_at_other_places_is_not_learned(model):
-    """Only what is asked counts: another target there changes the loss, elsewhere none is."""
+def test_positions_that_are_not_masked_have_no_loss(model):
+    """Only masked positions are targets: another target there changes the loss."""
     batch, objective = batch_of(), MaskedWords(1.0)
-    asked = batch.targets != IGNORED
-    other = replace(batch, targets=torch.where(asked, (batch.targets + 1) % 17, IGNORED))
-    assert objective(model, other).total != objective(model, batch).total
-    assert len(judge(model, batch).targets) == int(asked.sum())
+    masked = batch.targets != IGNORED
+    changed = replace(batch, targets=torch.where(masked, (batch.targets + 1) % 17, IGNORED))
+    assert objective(model, changed).total != objective(model, batch).total
+    assert len(judge(model, batch).targets) == int(masked.sum())
 
 
 FAULTS = {
@@ -114,7 +114,7 @@ FAULTS = {
     "padding read": lambda b: replace(
         b, framed=replace(b.framed, keys=torch.ones_like(b.framed.keys))
     ),
-    "loss over places not hidden": lambda b: replace(
+    "loss over unmasked positions": lambda b: replace(
         b, targets=torch.where(b.targets == IGNORED, b.framed.tokens, b.targets)
     ),
 }
@@ -124,12 +124,12 @@ FAULTS = {
 def test_planted_faults_change_the_loss(model, fault):
     batch = batch_of()
     right, wrong = (
-        MaskedWords(1.0)(model, each).total.item() for each in (batch, FAULTS[fault](batch))
+        MaskedWords(1.0)(model, faulty).total.item() for faulty in (batch, FAULTS[fault](batch))
     )
     assert abs(right - wrong) > 1e-3
 
 
-def test_pairs_and_words_are_learned(model):
+def test_pairs_and_masked_tokens_are_learned(model):
     """A few steps on one batch: both parts go down, so both have a gradient of the right sign."""
     batch, objective = batch_of(), MaskedWords(2.0)
     optimizer = torch.optim.Adam(model.parameters(), 1e-2)

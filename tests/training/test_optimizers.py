@@ -1,4 +1,4 @@
-"""Which optimiser updates which parameter, how, and that a stopped run goes on exactly."""
+"""Optimizers: which one updates which parameter, how, and that resuming is exact."""
 
 from contextlib import nullcontext
 from copy import deepcopy
@@ -29,10 +29,10 @@ from tests.fixtures import zoo
 MUON = OptimizerConfig(kind="muon", lr=0.01, weight_decay=0.1)
 
 
-def test_adamw_is_torchs_and_decays_matrices_only():
+def test_adamw_equals_torchs_and_decays_matrices_only():
     ours, theirs = nn.Linear(3, 2), nn.Linear(3, 2)
     theirs.load_state_dict(ours.state_dict())
-    mine = optimizer(ours, OptimizerConfig(lr=0.01, weight_decay=0.1))
+    updates_of_ours = optimizer(ours, OptimizerConfig(lr=0.01, weight_decay=0.1))
     plain = torch.optim.AdamW(
         [
             {"params": [theirs.weight], "weight_decay": 0.1},
@@ -46,7 +46,7 @@ def test_adamw_is_torchs_and_decays_matrices_only():
     )
     x = torch.randn(5, 3)
     for _ in range(7):
-        for model, updates in ((ours, mine), (theirs, plain)):
+        for model, updates in ((ours, updates_of_ours), (theirs, plain)):
             updates.zero_grad()
             model(x).square().sum().backward()
             updates.step()
@@ -111,7 +111,7 @@ def test_muon_gets_the_matrices_inside_blocks_and_adamw_all_the_rest(name):
 
 @pytest.mark.parametrize("layer_decay", [1.0, 0.7])
 @pytest.mark.parametrize("kind", ["adamw", "muon"])
-def test_three_steps_and_three_after_a_stop_are_six(kind, layer_decay, tmp_path):
+def test_three_steps_and_three_after_a_resume_equal_six(kind, layer_decay, tmp_path):
     config = OptimizerConfig(
         kind=kind, lr=0.01, weight_decay=0.1, muon_lr=0.03, layer_decay=layer_decay
     )
@@ -129,19 +129,19 @@ def test_three_steps_and_three_after_a_stop_are_six(kind, layer_decay, tmp_path)
     load_state(second, tmp_path / "step-3")
     advance(second, 3)
     assert second.step == 6
-    for mine, theirs in zip(second.model.parameters(), whole.model.parameters(), strict=True):
-        assert torch.equal(mine, theirs)
+    for resumed, expected in zip(second.model.parameters(), whole.model.parameters(), strict=True):
+        assert torch.equal(resumed, expected)
     for parameter, moments in whole.optimizer.state.items():
         assert moments, parameter.shape
 
 
-def test_each_group_follows_the_schedule_at_its_own_height():
+def test_each_parameter_group_follows_the_schedule_with_its_scale():
     run = fresh(OptimizerConfig(kind="muon", lr=0.01, muon_lr=0.05))
     advance(run, 2, rate=0.01)
     assert [g["lr"] for g in run.optimizer.param_groups] == pytest.approx([0.025, 0.005, 0.005])
 
 
-def test_muon_moves_every_direction_about_as_far():
+def test_muon_updates_every_direction_by_about_the_same_amount():
     """The change of a matrix has singular values near 0.2 sqrt(max(A, B)) lr, all of them."""
     run = fresh(OptimizerConfig(kind="muon", lr=0.01))
     layer = run.model.decoder.blocks[0].feedforward.expand  # 40 24
@@ -170,17 +170,17 @@ def test_muon_learns():
     assert float(next_token(run.model.eval(), same).nats) < before / 3
 
 
-def test_two_optimisers_as_one_keep_torchs_own_way_to_save():
-    whole, other = fresh(MUON), fresh(MUON)
+def test_combined_optimizers_save_and_load_as_torchs_do():
+    whole, restored = fresh(MUON), fresh(MUON)
     advance(whole, 2)
-    other.model.load_state_dict(whole.model.state_dict())
-    other.optimizer.load_state_dict(deepcopy(whole.optimizer.state_dict()))
-    other.step = whole.step
-    for run in (whole, other):
+    restored.model.load_state_dict(whole.model.state_dict())
+    restored.optimizer.load_state_dict(deepcopy(whole.optimizer.state_dict()))
+    restored.step = whole.step
+    for run in (whole, restored):
         torch.manual_seed(1)
         advance(run, 2)
-    for mine, theirs in zip(other.model.parameters(), whole.model.parameters(), strict=True):
-        assert torch.equal(mine, theirs)
+    for value, expected in zip(restored.model.parameters(), whole.model.parameters(), strict=True):
+        assert torch.equal(value, expected)
 
 
 def test_muon_for_a_model_without_blocks_is_refused():
@@ -204,10 +204,10 @@ READER = BertConfig(
 )
 
 
-def test_depth_counts_blocks_and_tells_what_is_below_and_above_them():
-    found, blocks = depths(BertClassifier(Bert(READER), 2))
-    assert blocks == 3 and set(found.values()) == {0, 1, 2, 3, 4}
-    for name, depth in found.items():
+def test_depth_counts_blocks_and_layers_below_and_above_them():
+    depth_of, blocks = depths(BertClassifier(Bert(READER), 2))
+    assert blocks == 3 and set(depth_of.values()) == {0, 1, 2, 3, 4}
+    for name, depth in depth_of.items():
         if name.startswith("bert.embedding"):
             assert depth == 0, name
         elif ".blocks." in name:
@@ -219,9 +219,9 @@ def test_depth_counts_blocks_and_tells_what_is_below_and_above_them():
     assert depths(zoo.MODELS["translator"].build())[1] == 0 == depths(nn.Linear(3, 2))[1]
 
 
-def test_blocks_that_share_their_weights_are_one():
-    found, blocks = depths(Bert(replace(READER, shared_layers=True)))
-    assert blocks == 1 and {found[n] for n in found if ".blocks." in n} == {1}
+def test_blocks_that_share_their_weights_count_as_one():
+    depth_of, blocks = depths(Bert(replace(READER, shared_layers=True)))
+    assert blocks == 1 and {depth_of[n] for n in depth_of if ".blocks." in n} == {1}
 
 
 def classified(model: BertClassifier, seed: int) -> Tensor:
@@ -234,8 +234,10 @@ def test_layer_decay_is_adamw_with_a_rate_for_each_block():
     ours = BertClassifier(Bert(READER), 2).eval()
     theirs = deepcopy(ours)
     # a key's bias changes no softmax: its gradient is rounding, which a large eps keeps small
-    mine = optimizer(ours, OptimizerConfig(lr=0.01, eps=1e-4, weight_decay=0.1, layer_decay=0.5))
-    for group in mine.param_groups:
+    updates_of_ours = optimizer(
+        ours, OptimizerConfig(lr=0.01, eps=1e-4, weight_decay=0.1, layer_decay=0.5)
+    )
+    for group in updates_of_ours.param_groups:
         group["lr"] = 0.01 * group["scale"]  # as the loop sets it
     rates = {0: 0.00125, 1: 0.0025, 2: 0.005, 3: 0.01, 4: 0.01}
     depth, _ = depths(theirs)
@@ -245,7 +247,7 @@ def test_layer_decay_is_adamw_with_a_rate_for_each_block():
     ]
     plain = torch.optim.AdamW(groups, betas=(0.9, 0.98), eps=1e-4, foreach=False)
     for seed in range(4):
-        for model, updates in ((ours, mine), (theirs, plain)):
+        for model, updates in ((ours, updates_of_ours), (theirs, plain)):
             updates.zero_grad()
             classified(model, seed).backward()
             updates.step()
@@ -253,14 +255,14 @@ def test_layer_decay_is_adamw_with_a_rate_for_each_block():
         assert_close(a, b, rtol=0, atol=1e-6, msg=name)
 
 
-def test_muon_follows_the_depth_too():
+def test_layer_decay_applies_to_muon_too():
     model = zoo.MODELS["gpt"].build()
     config = OptimizerConfig(kind="muon", lr=0.01, muon_lr=0.05, layer_decay=0.5)
     scales = [group["scale"] for group in optimizer(model, config).param_groups]
     assert scales[:2] == [2.5, 5.0] and {0.25, 0.5, 1.0} == set(scales[2:])
 
 
-def test_frozen_blocks_stay_as_they_are_and_the_rest_learns():
+def test_frozen_blocks_do_not_change_and_the_rest_is_trained():
     model = BertClassifier(Bert(READER), 2).eval()
     freeze(model, 2)
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
@@ -273,7 +275,7 @@ def test_frozen_blocks_stay_as_they_are_and_the_rest_learns():
         assert torch.equal(parameter, before[name]) == (depth[name] <= 2), name
 
 
-def test_what_is_no_stack_of_blocks_has_no_depth_to_decay_by():
+def test_a_model_without_a_stack_of_blocks_is_refused_for_layer_decay_and_freezing():
     with pytest.raises(UsageError, match="no stack of blocks"):
         optimizer(zoo.MODELS["translator"].build(), OptimizerConfig(layer_decay=0.9))
     with pytest.raises(UsageError, match="4 blocks cannot be frozen: the model has 3"):

@@ -1,4 +1,4 @@
-"""Learning rates, beside the papers' formulas and by exact numbers."""
+"""Learning-rate schedules, compared with the papers' formulas and with exact numbers."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def test_schedules_with_an_end_rise_fall_and_end(kind):
         learning_rate(config, 2.0, 0, 100)
 
 
-def test_a_stable_rate_falls_by_one_minus_a_root_over_the_last_share_of_the_steps():
+def test_warmup_stable_decay_falls_by_one_minus_a_root_over_the_last_fraction_of_the_steps():
     config = ScheduleConfig(kind="warmup-stable-decay", warmup=4, final=0.1)
     rates = [learning_rate(config, 2.0, step, 100) for step in range(1, 103)]
     assert rates[:4] == [0.5, 1.0, 1.5, 2.0]
@@ -49,7 +49,7 @@ def test_a_stable_rate_falls_by_one_minus_a_root_over_the_last_share_of_the_step
         ({"warmup": 0, "decay": 0.2, "final": 1.0}, 3, [1, 1, 1]),
     ],
 )
-def test_the_edges_of_a_stable_rate(changes, total, expected):
+def test_the_edges_of_warmup_stable_decay(changes, total, expected):
     config = ScheduleConfig(kind="warmup-stable-decay", **changes)
     rates = [learning_rate(config, 1.0, step, total) for step in range(1, total + 1)]
     assert rates == pytest.approx(expected, abs=1e-12)

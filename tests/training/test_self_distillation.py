@@ -1,4 +1,4 @@
-"""DINO: the objective beside its equations, and the teacher that follows."""
+"""DINO: the objective compared with its equations, and the update of the teacher."""
 
 import math
 
@@ -43,19 +43,19 @@ def views(count=5, seed=0):
     return ViewBatch((*large, *[torch.randn(count, 3, 4, 4) for _ in range(3)]), 2)
 
 
-def said(vit, head, view):
+def logits_of(vit, head, view):
     return head(vit.encode(view)[:, 0])
 
 
 def test_the_loss_is_that_of_the_paper(model):
     batch, total, terms = views(), 0.0, 0
     for g in range(2):
-        logits = said(model.teacher, model.teacher_head, batch.views[g])
-        wanted = torch.softmax((logits - model.centre) / 0.05, -1)
+        logits = logits_of(model.teacher, model.teacher_head, batch.views[g])
+        target = torch.softmax((logits - model.centre) / 0.05, -1)
         for v in range(5):
             if v != g:
-                found = said(model.student, model.head, batch.views[v])
-                total -= (wanted * torch.log_softmax(found / 0.2, -1)).sum().item()
+                prediction = logits_of(model.student, model.head, batch.views[v])
+                total -= (target * torch.log_softmax(prediction / 0.2, -1)).sum().item()
                 terms += 1
     loss = SelfDistillationObjective(CONFIG, 100)(model, batch)
     assert terms == 8 and loss.count == 5
@@ -80,16 +80,18 @@ def test_micro_batches_add_up_to_the_whole_batch(model):
     torch.testing.assert_close(sum(parts), whole, rtol=1e-5, atol=1e-5)
 
 
-def test_the_teacher_and_its_centre_follow_after_each_update(model):
+def test_the_teacher_and_its_centre_are_updated_after_each_step(model):
     objective, batch = SelfDistillationObjective(CONFIG, 100), views()
-    heard = torch.cat([said(model.teacher, model.teacher_head, v) for v in batch.views[:2]])
+    teacher_logits = torch.cat(
+        [logits_of(model.teacher, model.teacher_head, v) for v in batch.views[:2]]
+    )
     old_centre, old = model.centre.clone(), [v.clone() for v in model.teacher.parameters()]
     objective(model, batch)
     assert model.centre.equal(old_centre)  # not before the update
     run = TrainingState(model, torch.optim.SGD(model.student.parameters()))
     run.step = 25
     objective.after_step(run, REPORT)
-    torch.testing.assert_close(model.centre, 0.9 * old_centre + 0.1 * heard.mean(0))
+    torch.testing.assert_close(model.centre, 0.9 * old_centre + 0.1 * teacher_logits.mean(0))
     momentum = 1 - (1 - CONFIG.momentum) * (1 + math.cos(math.pi * 0.25)) / 2
     for before, after, student in zip(
         old, model.teacher.parameters(), model.student.parameters(), strict=True
@@ -102,18 +104,18 @@ def test_the_teacher_and_its_centre_follow_after_each_update(model):
     assert model.temperature.item() == pytest.approx(0.1)
 
 
-def test_what_it_says_does_not_depend_on_the_size_of_the_batch_or_the_views_beside(model):
+def test_outputs_do_not_depend_on_the_batch_size_or_on_other_views(model):
     batch = views()
-    together = model(batch.views)
-    for view, found in zip(batch.views, together, strict=True):
-        torch.testing.assert_close(found, said(model.student, model.head, view))
+    batched = model(batch.views)
+    for view, logits in zip(batch.views, batched, strict=True):
+        torch.testing.assert_close(logits, logits_of(model.student, model.head, view))
 
 
 def test_the_heads_outputs_are_cosines():
     torch.manual_seed(0)
     head = PrototypeHead(12, 16, 6, 10)
-    found = head(torch.randn(7, 12) * 50)
-    assert found.abs().max() <= 1 + 1e-6
+    logits = head(torch.randn(7, 12) * 50)
+    assert logits.abs().max() <= 1 + 1e-6
     with torch.no_grad():
         head.prototypes.mul_(9.0)
     torch.manual_seed(0)

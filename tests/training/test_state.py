@@ -44,11 +44,11 @@ def advance(run: TrainingState, steps: int) -> None:
 
 
 def same(a: TrainingState, b: TrainingState) -> bool:
-    mine, yours = ([*r.model.parameters(), *r.average.weights.values()] for r in (a, b))
-    return all(torch.equal(x, y) for x, y in zip(mine, yours, strict=True))
+    first, second = ([*r.model.parameters(), *r.average.weights.values()] for r in (a, b))
+    return all(torch.equal(x, y) for x, y in zip(first, second, strict=True))
 
 
-def test_a_saved_state_goes_on_bit_identically(tmp_path):
+def test_a_saved_state_resumes_bit_identically(tmp_path):
     whole = fresh()
     advance(whole, 12)
     first = fresh()
@@ -71,13 +71,13 @@ def test_a_state_of_another_shape_is_refused(tmp_path):
     save_state(run, tmp_path / "step-1")
     with pytest.raises(DataError, match="shape"):
         load_state(fresh(width=5), tmp_path / "step-1")
-    other = fresh()
-    other.model.append(nn.Linear(1, 1))
+    larger = fresh()
+    larger.model.append(nn.Linear(1, 1))
     with pytest.raises(DataError, match="does not fit"):
-        load_state(other, tmp_path / "step-1")
+        load_state(larger, tmp_path / "step-1")
 
 
-def test_the_newest_two_are_kept_and_a_damaged_one_is_passed_over(tmp_path):
+def test_the_newest_two_checkpoints_are_kept_and_a_damaged_one_is_skipped(tmp_path):
     run, save = fresh(), Checkpointing(tmp_path, every=2)
     for _ in range(7):
         advance(run, 1)
@@ -87,58 +87,58 @@ def test_the_newest_two_are_kept_and_a_damaged_one_is_passed_over(tmp_path):
     whole.write_bytes(whole.read_bytes()[:-1])
     (tmp_path / "step-8.tmp-0123456789ab").mkdir()
     again = fresh()
-    found, skipped = save.resume(again)
-    assert found == tmp_path / "step-4" and again.step == 4
+    newest, skipped = save.resume(again)
+    assert newest == tmp_path / "step-4" and again.step == 4
     assert len(skipped) == 1 and skipped[0].startswith("step-6")
     assert not list(tmp_path.glob("*.tmp-*"))
 
 
-def test_the_log_drops_what_will_happen_again_and_a_torn_line(tmp_path):
+def test_resuming_removes_repeated_steps_and_a_partial_line_from_the_log(tmp_path):
     log = MetricsLog(tmp_path / "metrics.jsonl")
     for step in (1, 2, 3, 4):
         log({"kind": "train", "step": step, "loss": 1 / step})
     with log.path.open("a") as file:
         file.write('{"kind": "train", "st')
     log.rewind(2, 2)
-    kept = [json.loads(line) for line in log.path.read_text().strip().split("\n")]
-    assert [row["step"] for row in kept] == [1, 2]
+    rows = [json.loads(line) for line in log.path.read_text().strip().split("\n")]
+    assert [row["step"] for row in rows] == [1, 2]
     assert [row["loss"] for row in read_metrics(log.path, "train")] == [1.0, 0.5]
     assert read_metrics(log.path, "valid") == []
 
 
-def test_an_evaluation_that_will_happen_again_leaves_the_log(tmp_path):
+def test_resuming_removes_a_repeated_evaluation_from_the_log(tmp_path):
     """The checkpoint of a step may be older than the evaluation at that step."""
     log = MetricsLog(tmp_path / "metrics.jsonl")
     for step in (2, 4):
         for kind in ("train", "valid", "sample"):
             log({"kind": kind, "step": step})
     log.rewind(4, 2)
-    kept = [json.loads(line) for line in log.path.read_text().splitlines()]
-    assert [(row["kind"], row["step"]) for row in kept] == [
+    rows = [json.loads(line) for line in log.path.read_text().splitlines()]
+    assert [(row["kind"], row["step"]) for row in rows] == [
         *(("train", 2), ("valid", 2), ("sample", 2)),
         ("train", 4),
     ]
 
 
 def evaluation(values, **more) -> tuple[Evaluation, list[int]]:
-    kept: list[int] = []
-    found = Evaluation(
+    bests: list[int] = []
+    observer = Evaluation(
         lambda model: Scores((Metric("bleu", values.pop(0)),)),
         "bleu",
         1,
-        lambda: kept.append(1),
+        lambda: bests.append(1),
         **more,
     )
-    return found, kept
+    return observer, bests
 
 
 def test_the_best_is_kept_and_patience_ends_the_run():
     run = fresh()
-    observer, kept = evaluation([1.0, 3.0, 2.0, 3.0, 2.5], patience=3)
+    observer, bests = evaluation([1.0, 3.0, 2.0, 3.0, 2.5], patience=3)
     for _ in range(5):
         run.step += 1
         observer.after_step(run, REPORT)
-    assert (run.best, run.best_step, len(kept)) == (3.0, 2, 2)
+    assert (run.best, run.best_step, len(bests)) == (3.0, 2, 2)
     assert run.stop == "early stop" and run.stale == 3
 
 
@@ -160,7 +160,7 @@ def test_the_lowest_loss_is_the_best():
     assert (run.best, run.best_step, run.metric) == (1.5, 2, "loss")
 
 
-def test_the_best_of_an_earlier_version_which_negated_it_stays_the_best():
+def test_the_negated_best_value_of_an_earlier_version_stays_the_best():
     run = fresh()
     run.best, run.best_step, run.step = -1.5, 4, 5
     observer = losses([1.8, 1.2])
@@ -171,14 +171,14 @@ def test_the_best_of_an_earlier_version_which_negated_it_stays_the_best():
     assert (run.best, run.best_step) == (1.2, 6)
 
 
-def test_the_best_of_another_metric_is_no_measure():
+def test_the_best_value_of_another_metric_is_not_compared():
     run = fresh()
     run.best, run.metric, run.step = 0.1, "accuracy", 5
     losses([1.8]).evaluate(run)
     assert (run.best, run.metric, run.best_step) == (1.8, "loss", 5)
 
 
-def test_an_evaluation_happens_once_a_step_and_is_made_up_for_after_a_resume():
+def test_an_evaluation_is_done_once_per_step_and_repeated_after_a_resume_if_interrupted():
     run = fresh()
     observer, _ = evaluation([1.0, 2.0])
     run.step = 1
@@ -190,7 +190,7 @@ def test_an_evaluation_happens_once_a_step_and_is_made_up_for_after_a_resume():
     assert run.best == 2.0 and run.evaluated == 2
 
 
-def test_an_interrupted_evaluation_leaves_no_number_behind():
+def test_an_interrupted_evaluation_records_no_scores():
     run = fresh()
 
     def stopped(model):
@@ -204,22 +204,22 @@ def test_an_interrupted_evaluation_leaves_no_number_behind():
         assert torch.equal(old, new)
 
 
-def test_averaged_weights_are_evaluated_and_trained_ones_go_on():
+def test_averaged_weights_are_evaluated_and_training_continues_with_the_trained_ones():
     run = fresh()
     advance(run, 5)
-    own = run.model[0].weight.detach().clone()
-    seen = []
+    trained = run.model[0].weight.detach().clone()
+    evaluated = []
 
     def look(model):
-        seen.append(model[0].weight.detach().clone())
+        evaluated.append(model[0].weight.detach().clone())
         return Scores((Metric("bleu", 1.0),))
 
     Evaluation(look, "bleu", 1, lambda: None).evaluate(run)
-    assert torch.equal(seen[0], run.average.weights["0.weight"])
-    assert torch.equal(run.model[0].weight, own) and not torch.equal(seen[0], own)
+    assert torch.equal(evaluated[0], run.average.weights["0.weight"])
+    assert torch.equal(run.model[0].weight, trained) and not torch.equal(evaluated[0], trained)
 
 
-def test_the_clock_ends_a_run():
+def test_the_time_limit_stops_a_run():
     run = fresh()
     run.seconds = 9.9
     TimeLimit(10.0).after_step(run, REPORT)

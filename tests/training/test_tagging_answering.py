@@ -1,4 +1,4 @@
-"""The losses of taggers and answerers: what they ask, and that batches of any cut agree."""
+"""Losses of tagging and question answering, and that micro-batches of any size agree."""
 
 import pytest
 import torch
@@ -40,21 +40,21 @@ def answerer():
     return BertAnswerer(Bert(CONFIG)).eval(), AnsweringObjective(), ANSWERS
 
 
-def test_a_tag_is_asked_at_the_first_piece_of_its_word_and_nowhere_else():
+def test_a_tag_is_predicted_at_the_first_token_of_its_word_only():
     model, objective, texts = tagger()
     loss = objective(model, texts.batch([0, 1, 2], 0))
     expected = 0.0
     for row, tags in zip(texts.rows, texts.targets, strict=True):
         tokens = torch.tensor([row.ids])
         logits = model(tokens, torch.ones_like(tokens, dtype=torch.bool))[0]
-        for place, tag in zip(row.firsts, tags, strict=True):
-            expected -= logits[place].log_softmax(-1)[tag]
+        for position, tag in zip(row.firsts, tags, strict=True):
+            expected -= logits[position].log_softmax(-1)[tag]
     assert loss.count == 4
     assert_close(loss.total, expected, rtol=0, atol=1e-5)
     assert not loss.nats.requires_grad
 
 
-def test_an_answer_is_the_mean_of_its_begin_and_its_end_over_the_windows_own_tokens():
+def test_the_answer_loss_is_the_mean_of_start_and_end_over_the_tokens_of_the_window():
     model, objective, texts = answerer()
     loss = objective(model, texts.batch([0, 1, 2], 0))
     expected = torch.zeros(())
@@ -68,7 +68,7 @@ def test_an_answer_is_the_mean_of_its_begin_and_its_end_over_the_windows_own_tok
 
 
 @pytest.mark.parametrize("make", [tagger, answerer])
-def test_rows_apart_give_the_gradient_of_the_whole_batch(make):
+def test_single_sequences_give_the_gradient_of_the_whole_batch(make):
     model, objective, texts = make()
 
     def gradients(parts):
@@ -78,7 +78,7 @@ def test_rows_apart_give_the_gradient_of_the_whole_batch(make):
         return [p.grad.clone() for p in model.parameters()], sum(loss.count for loss in losses)
 
     whole, count = gradients([[0, 1, 2]])
-    apart, again = gradients([[2], [0], [1]])
+    accumulated, again = gradients([[2], [0], [1]])
     assert count == again
-    for expected, found in zip(whole, apart, strict=True):
-        assert_close(found, expected, rtol=0, atol=1e-6)
+    for expected, gradient in zip(whole, accumulated, strict=True):
+        assert_close(gradient, expected, rtol=0, atol=1e-6)

@@ -1,4 +1,4 @@
-"""Objectives of word vectors: the loss beside a loop in float64."""
+"""Objectives of word vectors: the loss, compared with a loop in float64."""
 
 import math
 
@@ -24,13 +24,13 @@ def test_a_one_hot_row_times_the_matrix_is_the_row():
 def test_the_gradient_of_a_look_up_is_that_of_the_product():
     model = NextWord(WordsConfig(kind="next-word", dim=D, vocabulary=V)).double()
     words = torch.tensor([3, 0, 10, 3])
-    found = []
+    gradients = []
     for embed in (model.hidden, model.one_hot):
         model.zero_grad()
         embed(words).pow(3).sum().backward()
-        found.append(model.vectors.grad.clone())
-    assert_close(*found)
-    assert found[0][1].abs().sum() == 0  # a word that was not read has not moved
+        gradients.append(model.vectors.grad.clone())
+    assert_close(*gradients)
+    assert gradients[0][1].abs().sum() == 0  # a word that was not read has not moved
 
 
 def loop(h, contexts, words, negatives):
@@ -45,7 +45,7 @@ def loop(h, contexts, words, negatives):
     return total
 
 
-def test_the_loss_and_its_gradient_are_the_formulas():
+def test_the_loss_and_its_gradient_equal_the_formulas():
     bags = BLOCK + 7  # two blocks, one of them not full
     words = (
         torch.randint(1, V, (150,)),
@@ -60,8 +60,8 @@ def test_the_loss_and_its_gradient_are_the_formulas():
         total = compute(h, contexts, words, 5)
         total.backward()
         results.append((total.detach(), h.grad, contexts.grad))
-    for found, expected in zip(*results, strict=True):
-        assert_close(found, expected, rtol=0, atol=1e-10)
+    for value, expected in zip(*results, strict=True):
+        assert_close(value, expected, rtol=0, atol=1e-10)
 
 
 def test_the_loss_survives_extreme_scores_in_float32():
@@ -76,12 +76,12 @@ def test_the_loss_survives_extreme_scores_in_float32():
 def test_a_bags_vector_is_the_mean_of_its_words():
     model = WordVectors(WordsConfig(kind="cbow", dim=D, vocabulary=V))
     bags = [[3], [1, 3, 3, 9], [10, 2]]
-    found = model.hidden(torch.tensor([w for bag in bags for w in bag]), torch.tensor([0, 1, 5]))
+    means = model.hidden(torch.tensor([w for bag in bags for w in bag]), torch.tensor([0, 1, 5]))
     expected = torch.stack([torch.stack([model.vectors[w] for w in bag]).mean(0) for bag in bags])
-    assert_close(found, expected)
+    assert_close(means, expected)
 
 
-def test_objectives_count_what_they_sum():
+def test_objectives_count_the_targets_that_they_sum():
     batch = WordBatch(
         torch.tensor([2, 5, 7]),
         torch.tensor([0, 1, 2]),
@@ -95,9 +95,9 @@ def test_objectives_count_what_they_sum():
     assert loss.total.item() == pytest.approx(4 * 6 * math.log(2))  # all scores start at 0
     next_word = NextWord(WordsConfig(kind="next-word", dim=D, vocabulary=V))
     single = WordBatch(batch.words, batch.starts, batch.targets[:3], batch.starts, batch.sampled)
-    found = NextWordObjective()(next_word, single)
+    result = NextWordObjective()(next_word, single)
     expected = torch.nn.functional.cross_entropy(
         next_word(single.words), single.targets, reduction="sum"
     )
-    assert found.count == 3
-    assert_close(found.total, expected)
+    assert result.count == 3
+    assert_close(result.total, expected)

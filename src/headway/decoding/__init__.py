@@ -12,6 +12,7 @@ from headway.decoding.generation import (
 )
 from headway.decoding.generation_config import GenerationConfig
 from headway.decoding.greedy import greedy_search
+from headway.decoding.rule import Rule, Writing, apply_rules
 from headway.decoding.rules import (
     Bias,
     Forbidden,
@@ -23,14 +24,11 @@ from headway.decoding.rules import (
     Prefix,
     PresencePenalty,
     RepetitionPenalty,
-    Rule,
     Temperature,
     TopK,
     TopP,
     Typical,
     Within,
-    Writing,
-    apply_rules,
 )
 from headway.decoding.sampling import Reason, Row, Sampling, open_rows, sample, sample_steps
 from headway.decoding.search import Hypothesis, Limits, check_search, length_penalty

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 import torch
 
-from headway.decoding.rules import Writing
+from headway.decoding.rule import Writing
 from headway.decoding.search import Hypothesis, Limits, beam_log_probabilities, length_penalty
 from headway.errors import UsageError
 from headway.shapes import Float, Int, Tensor
@@ -118,11 +119,8 @@ def beam_search(
     size = width // groups
     beam = _Beam(size, min(num_best, size), alpha, groups, diversity, observe)
     device = next(model.parameters()).device
-    searches = [
-        _InputSearch(i, length, g)
-        for i, length in enumerate(limits.max_lengths)
-        for g in range(groups)
-    ]
+    by_group = product(enumerate(limits.max_lengths), range(groups))
+    searches = [_InputSearch(item, length, group) for (item, length), group in by_group]
     live = list(searches)
     state = model.start(*inputs)
     if groups > 1:
@@ -140,8 +138,8 @@ def beam_search(
             break
         chosen = [prefix for best in continued for prefix in best]
         rows = [prefix.row for prefix in chosen]
-        totals = [prefix.total for prefix in chosen]
-        scores = torch.tensor(totals, device=device).view(len(live), -1)
+        scores = torch.tensor([prefix.total for prefix in chosen], device=device)
+        scores = scores.view(len(live), -1)
         tokens = torch.tensor([prefix.token for prefix in chosen], device=device)
         prefixes = torch.cat((prefixes[torch.tensor(rows, device=device)], tokens[:, None]), dim=1)
         if rows != list(range(logits.shape[0])):

@@ -10,10 +10,8 @@ import torch
 from headway.data.batches import padded
 from headway.decoding.beam import beam_search
 from headway.decoding.generation_config import GenerationConfig
-from headway.decoding.rules import (
-    Rule,
-    Within,
-)
+from headway.decoding.rule import Rule
+from headway.decoding.rules import Within
 from headway.decoding.sampling import (
     Reason,
     Row,

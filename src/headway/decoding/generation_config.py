@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from headway.decoding.rule import Rule
 from headway.decoding.rules import (
     Bias,
     Forbidden,
@@ -17,7 +18,6 @@ from headway.decoding.rules import (
     Prefix,
     PresencePenalty,
     RepetitionPenalty,
-    Rule,
     Temperature,
     TopK,
     TopP,

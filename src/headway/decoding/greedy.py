@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from headway.decoding.rules import Writing
+from headway.decoding.rule import Writing
 from headway.decoding.search import Hypothesis, Limits, length_penalty, next_log_probabilities
 
 

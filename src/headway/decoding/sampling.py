@@ -11,7 +11,8 @@ from typing import Any, Literal
 import torch
 
 from headway.data.batches import padded
-from headway.decoding.rules import Likeliest, Rule, Writing, apply_rules
+from headway.decoding.rule import Rule, Writing, apply_rules
+from headway.decoding.rules import Likeliest
 from headway.errors import UsageError
 from headway.shapes import Float, Tensor
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from headway.decoding.rules import Rule, Writing, apply_rules, not_finite
+from headway.decoding.rule import Rule, Writing, apply_rules, not_finite
 from headway.errors import UsageError
 from headway.settings import BEAMS, PENALTY
 from headway.shapes import Float, Tensor

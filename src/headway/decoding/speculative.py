@@ -15,7 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 
 from headway.data.batches import padded
-from headway.decoding.rules import Rule, Writing, apply_rules
+from headway.decoding.rule import Rule, Writing, apply_rules
 from headway.decoding.sampling import (
     Row,
     Sampling,

@@ -1,4 +1,4 @@
-"""How good a model is."""
+"""Metrics of model quality."""
 
 from headway.evaluation.alignment_error import Gold, LinkScores, parse_gold, read_gold, score_links
 from headway.evaluation.bleu import CorpusScores, score_against_several, score_translations

@@ -1,4 +1,4 @@
-"""How far an alignment of words agrees with people's: alignment error rate."""
+"""Alignment error rate: agreement of word alignments with those of human annotators."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headway.errors import DataError
 from headway.files import read_bytes
 
 Link = tuple[int, int]
-"""Place of a source word and of a target word, both from 0."""
+"""Positions of a source word and of a target word, both counted from 0."""
 
 FILE_LIMIT = 256 * 2**20
 _LINK = re.compile(r"(\d{1,6})([-?p])(\d{1,6})")
@@ -20,23 +20,26 @@ _LINK = re.compile(r"(\d{1,6})([-?p])(\d{1,6})")
 
 @dataclass(frozen=True)
 class Gold:
-    """What people linked in one pair of sentences: what is sure, and what is possible, in which all
-    that is sure is contained."""
+    """The links that annotators made in one sentence pair.
+
+    sure: unambiguous links. possible: all links, including the sure ones.
+    """
 
     sure: frozenset[Link]
     possible: frozenset[Link]
 
 
 def read_gold(path: Path, *, first: int = 0) -> list[Gold]:
-    """Alignments as they are usually kept: a line a pair, "0-0 1-2 1?3", source before target, "-"
-    sure, "?" or "p" possible. first: the number of a sentence's first word, 0 or 1.
+    """Read gold alignments in the usual format, one sentence pair per line: "0-0 1-2 1?3".
 
-    DataError with file and line for anything else.
+    A link is the source position, "-" (sure) or "?" or "p" (possible), and the target position.
+    first: the number of a sentence's first word, 0 or 1. Raises DataError with file and line for
+    any other content.
     """
     try:
         text = read_bytes(path, FILE_LIMIT).decode("utf-8")
     except UnicodeDecodeError as error:
-        raise DataError("not a text in UTF-8", str(path)) from error
+        raise DataError("the file is not UTF-8 text", str(path), "convert it to UTF-8") from error
     lines = text.split("\n")
     if lines and not lines[-1]:
         lines.pop()
@@ -47,39 +50,50 @@ def read_gold(path: Path, *, first: int = 0) -> list[Gold]:
 
 
 def parse_gold(line: str, *, first: int = 0, where: str | None = None) -> Gold:
-    """One line of `read_gold`."""
+    """Parse one line of the format of `read_gold`. where: location for the error, file and line."""
     links: dict[str, set[Link]] = {"-": set(), "?": set()}
     for word in line.split():
-        found = _LINK.fullmatch(word)
-        if found is None:
+        link = _LINK.fullmatch(word)
+        if link is None:
             raise DataError(
-                f"{word[:40]!r} is no link of words", where, "write 0-2 (sure), 0?2 or 0p2"
+                f"{word[:40]!r} is no link between two words",
+                where,
+                "write 0-2 for a sure link, 0?2 or 0p2 for a possible one",
             )
-        source, target = int(found[1]) - first, int(found[3]) - first
+        source, target = int(link[1]) - first, int(link[3]) - first
         if source < 0 or target < 0:
-            raise DataError(f"{word!r}: words are counted from {first} here", where)
-        links["-" if found[2] == "-" else "?"].add((source, target))
+            raise DataError(
+                f"{word!r} is a link to word {first - 1}, but words are counted from {first}",
+                where,
+                f"number the words from {first}, or set the number of the first word",
+            )
+        links["-" if link[2] == "-" else "?"].add((source, target))
     return Gold(frozenset(links["-"]), frozenset(links["-"] | links["?"]))
 
 
 @dataclass(frozen=True)
 class LinkScores:
-    """error_rate: 1 - (|A n S| + |A n P|) / (|A| + |S|), 0 is best. precision: |A n P| / |A|;
-    recall: |A n S| / |S|."""
+    """Scores of the predicted links A against the sure links S and the possible links P.
+
+    error_rate: alignment error rate, 1 - (|A n S| + |A n P|) / (|A| + |S|); 0 is best. precision:
+    |A n P| / |A|. recall: |A n S| / |S|.
+    """
 
     error_rate: float
     precision: float
     recall: float
 
 
-def score_links(found: Sequence[AbstractSet[Link]], gold: Sequence[Gold]) -> LinkScores:
-    """A the links found, S the sure and P the possible ones, each counted over all pairs of
-    sentences. Och and Ney 2003, equation 20. Where nothing was found and nothing is sure the error
-    rate is 0. ValueError unless there are as many of both."""
-    pairs = list(zip(found, gold, strict=True))
-    a, s = sum(len(own) for own in found), sum(len(own.sure) for own in gold)
-    sure = _count(own & theirs.sure for own, theirs in pairs)
-    possible = _count(own & theirs.possible for own, theirs in pairs)
+def score_links(predicted: Sequence[AbstractSet[Link]], gold: Sequence[Gold]) -> LinkScores:
+    """Score the predicted links of all sentence pairs together. Och and Ney 2003, equation 20.
+
+    The error rate is 0 if there are neither predicted nor sure links. Raises ValueError if the two
+    lists differ in length.
+    """
+    pairs = list(zip(predicted, gold, strict=True))
+    a, s = sum(map(len, predicted)), sum(len(links.sure) for links in gold)
+    sure = _count(links & true.sure for links, true in pairs)
+    possible = _count(links & true.possible for links, true in pairs)
     return LinkScores(
         error_rate=1 - (sure + possible) / (a + s) if a + s else 0.0,
         precision=possible / a if a else 1.0,

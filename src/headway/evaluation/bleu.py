@@ -1,4 +1,4 @@
-"""BLEU and chrF by sacrebleu, offline, with the signatures that make them comparable."""
+"""BLEU and chrF by sacrebleu, offline, with the signatures that make scores comparable."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sacrebleu.metrics.chrf import CHRF
 
 @dataclass(frozen=True)
 class CorpusScores:
-    """BLEU (Papineni et al. 2002; 13a tokens, cased) and chrF2 (Popovic 2015), 0 to 100."""
+    """BLEU (Papineni et al. 2002; 13a tokenization, cased) and chrF2 (Popovic 2015), 0 to 100."""
 
     bleu: float
     chrf: float
@@ -22,18 +22,18 @@ class CorpusScores:
 
 
 def score_translations(outputs: Sequence[str], references: Sequence[str]) -> CorpusScores:
-    """Corpus scores of detokenised outputs against one reference each (Post 2018)."""
+    """Return corpus scores of detokenized outputs against one reference each (Post 2018)."""
     return score_against_several(outputs, [[reference] for reference in references])
 
 
 def score_against_several(
     outputs: Sequence[str], references: Sequence[Sequence[str]]
 ) -> CorpusScores:
-    """The same against one reference or more for each output; they need not be equally many."""
+    """Return corpus scores against one or more references per output; their number may vary."""
     if len(outputs) != len(references) or not outputs:
         raise ValueError(f"{len(outputs)=} and {len(references)=} must be equal and not 0")
     bleu, chrf = BLEU(), CHRF()
-    # a stream of first references, one of second ones, ...; None where an output has no more
+    # one stream of first references, one of second references, ...; None pads shorter lists
     streams: list[Any] = [
         [texts[i] if i < len(texts) else None for texts in references]
         for i in range(max(map(len, references)))

@@ -1,4 +1,4 @@
-"""CIDEr-D: how far a caption says what people said of the same picture."""
+"""CIDEr-D: similarity of a caption to human captions of the same image."""
 
 from __future__ import annotations
 
@@ -17,30 +17,33 @@ Vector = dict[Gram, float]
 
 
 def cider_d(outputs: Sequence[str], references: Sequence[Sequence[str]]) -> list[float]:
-    """The score of each output, 0 to 10; a corpus' is their mean.
+    """Return the CIDEr-D score of each output, 0 to 10; the score of a corpus is their mean.
 
     CIDEr-D(c, S) = 10 / m sum_j 1/4 sum_n exp(-(l(c) - l(s_j))^2 / (2 sigma^2))
                     min(g_n(c), g_n(s_j)) . g_n(s_j) / (|g_n(c)| |g_n(s_j)|)
 
-    with g_n the n-grams of n words, each counted times log(pictures / pictures of whose references
-    one holds it), l the number of words and sigma = 6: rare words count, to repeat one gains
-    nothing, and neither does another length. Vedantam et al. 2015, section 4 and appendix.
-    g counts plainly, as the released code does. Words are runs of letters and digits in lower case;
-    theirs come from another tokenizer, so figures for other data agree closely, not exactly.
+    g_n: the counts of the n-grams of n words, each times log(images / images with the n-gram in a
+    reference). l: the number of words. sigma = 6. Rare n-grams have more weight; repeated n-grams
+    and another length lower the score. Vedantam et al. 2015, section 4 and appendix; counts are
+    not normalised, as in the released code. Words are runs of letters and digits in lower case;
+    the released code uses another tokenizer, so that its scores differ slightly.
 
-    references: what people said of each picture, one text at least. What stands in the references
-    of every picture has no weight; with one picture alone all scores are 0. ValueError where the
-    two differ in number, or a picture has no reference.
+    references: at least one caption for each image. An n-gram in the references of every image has
+    weight 0; with one image alone all scores are 0. Raises ValueError if the two lists differ in
+    length or an image has no reference.
     """
     if len(outputs) != len(references) or not outputs:
         raise ValueError(f"{len(outputs)=} and {len(references)=} must be equal and not 0")
     if not all(references):
-        raise ValueError("a picture has no reference")
-    said = [[_words(text) for text in texts] for texts in references]
-    weights, rarest = _weights(said), math.log(len(said))
+        raise ValueError(
+            f"the image of output {[bool(texts) for texts in references].index(False)} (from 0) "
+            "has no reference; each image needs at least one"
+        )
+    words_of = [[_words(text) for text in texts] for texts in references]
+    weights, rarest = _weights(words_of), math.log(len(words_of))
     return [
-        sum(_likeness(_words(output), words, weights, rarest) for words in texts) / len(texts)
-        for output, texts in zip(outputs, said, strict=True)
+        sum(_similarity(_words(output), words, weights, rarest) for words in texts) / len(texts)
+        for output, texts in zip(outputs, words_of, strict=True)
     ]
 
 
@@ -52,32 +55,36 @@ def _grams(words: Sequence[str], n: int) -> Counter[Gram]:
     return Counter(tuple(words[i : i + n]) for i in range(len(words) - n + 1))
 
 
-def _weights(said: Sequence[Sequence[Sequence[str]]]) -> Vector:
-    """log(pictures / pictures whose references hold it) of every n-gram that stands in one."""
-    held: Counter[Gram] = Counter()
-    for texts in said:
-        held.update({gram for words in texts for n in _LENGTHS for gram in _grams(words, n)})
-    return {gram: math.log(len(said) / count) for gram, count in held.items()}
+def _weights(references: Sequence[Sequence[Sequence[str]]]) -> Vector:
+    """Return log(images / images with the n-gram in a reference) of every n-gram of a reference."""
+    images: Counter[Gram] = Counter()
+    for texts in references:
+        images.update({gram for words in texts for n in _LENGTHS for gram in _grams(words, n)})
+    return {gram: math.log(len(references) / count) for gram, count in images.items()}
 
 
-def _likeness(
+def _similarity(
     output: Sequence[str], reference: Sequence[str], weights: Vector, rarest: float
 ) -> float:
-    """Of one output to one reference. rarest: the weight of an n-gram that no reference holds, as
-    if those of one picture did."""
+    """Return the similarity of one output to one reference.
+
+    rarest: the weight of n-grams in no reference, the same as of those of one image.
+    """
     total = 0.0
     for n in _LENGTHS:
-        ours, theirs = (
+        candidate, target = (
             {gram: count * weights.get(gram, rarest) for gram, count in _grams(words, n).items()}
             for words in (output, reference)
         )
-        sizes = _size(ours) * _size(theirs)
-        if sizes:
-            shared = sum(min(ours.get(gram, 0.0), value) * value for gram, value in theirs.items())
-            total += shared / sizes
-    apart = len(output) - len(reference)
-    return SCALE / LONGEST * math.exp(-(apart**2) / (2 * SIGMA**2)) * total
+        norms = _norm(candidate) * _norm(target)
+        if norms:
+            total += (
+                sum(min(candidate.get(gram, 0.0), value) * value for gram, value in target.items())
+                / norms
+            )
+    difference = len(output) - len(reference)
+    return SCALE / LONGEST * math.exp(-(difference**2) / (2 * SIGMA**2)) * total
 
 
-def _size(vector: Vector) -> float:
+def _norm(vector: Vector) -> float:
     return math.sqrt(sum(value * value for value in vector.values()))

@@ -1,4 +1,4 @@
-"""How far what was found agrees with what is true: classes and numbers."""
+"""Metrics of classification and regression: accuracy, F1, correlation."""
 
 from __future__ import annotations
 
@@ -14,51 +14,55 @@ from headway.evaluation.ranking import pearson, spearman
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-def class_scores(found: Sequence[int], true: Sequence[int]) -> dict[str, float]:
-    """accuracy: the share that is right. macro_f1: the mean over classes of 2 r / (f + t), with f
-    and t the texts found to be of the class and truly of it, and r those that are both; classes
-    that are neither found nor true are left out. matthews: 1 for all right, 0 for chance, whatever
-    the shares of the classes (Gorodkin 2004, equation 8); 0 where one class alone is found or true.
+def class_scores(predicted: Sequence[int], true: Sequence[int]) -> dict[str, float]:
+    """Return accuracy, macro-averaged F1 and Matthews correlation of predicted classes.
+
+    accuracy: the fraction of correct predictions. macro_f1: the mean over classes of 2 c / (p + t),
+    with p examples predicted to be of the class, t truly of it and c both; classes that occur in
+    neither list are left out. matthews: 1 for all correct, 0 for random predictions, whatever the
+    class frequencies (Gorodkin 2004, equation 8); 0 if either list has one class only.
     """
-    f, t = _sides(np.asarray(found), np.asarray(true))
-    classes, places = np.unique(np.concatenate([f, t]), return_inverse=True)
-    f, t = np.split(places, 2)
-    right = np.bincount(t[f == t], minlength=len(classes)).astype(float)
-    counts = [np.bincount(side, minlength=len(classes)).astype(float) for side in (f, t)]
-    n, agreed = len(t), right.sum()
-    above = agreed * n - counts[0] @ counts[1]
-    below = math.prod(n * n - count @ count for count in counts)
+    p, t = _checked(np.asarray(predicted), np.asarray(true))
+    classes, numbers = np.unique(np.concatenate([p, t]), return_inverse=True)
+    p, t = np.split(numbers, 2)
+    correct = np.bincount(t[p == t], minlength=len(classes)).astype(float)
+    counts = [np.bincount(labels, minlength=len(classes)).astype(float) for labels in (p, t)]
+    n, num_correct = len(t), correct.sum()
+    numerator = num_correct * n - counts[0] @ counts[1]
+    denominator = math.prod(n * n - count @ count for count in counts)
     return {
-        "accuracy": float(agreed / n),
-        "macro_f1": float((2 * right / (counts[0] + counts[1])).mean()),
-        "matthews": float(above / math.sqrt(below)) if below else 0.0,
+        "accuracy": float(num_correct / n),
+        "macro_f1": float((2 * correct / (counts[0] + counts[1])).mean()),
+        "matthews": float(numerator / math.sqrt(denominator)) if denominator else 0.0,
     }
 
 
-def confusion(found: Sequence[int], true: Sequence[int], classes: int) -> list[list[int]]:
-    """counts[t][f]: how many that are truly of class t were found to be of class f."""
-    f, t = _sides(np.asarray(found), np.asarray(true))
+def confusion(predicted: Sequence[int], true: Sequence[int], classes: int) -> list[list[int]]:
+    """Return the confusion matrix: counts[t][p] examples of class t were predicted to be of p."""
+    p, t = _checked(np.asarray(predicted), np.asarray(true))
     counts: list[list[int]] = (
-        np.bincount(t * classes + f, minlength=classes**2).reshape(classes, classes).tolist()
+        np.bincount(t * classes + p, minlength=classes**2).reshape(classes, classes).tolist()
     )
     return counts
 
 
-def number_scores(found: Sequence[float], true: Sequence[float]) -> dict[str, float]:
-    """pearson: correlation. spearman: that of the ranks, equal numbers sharing the mean of theirs.
-    mse: mean squared error. A correlation is 0 where a side is one number throughout.
+def number_scores(predicted: Sequence[float], true: Sequence[float]) -> dict[str, float]:
+    """Return Pearson and Spearman correlation and mean squared error (mse) of predicted numbers.
+
+    Equal numbers share the mean of their ranks. A correlation is 0 if either list is constant.
     """
-    sides = _sides(np.asarray(found, dtype=float), np.asarray(true, dtype=float))
-    f, t = map(torch.from_numpy, sides)
-    alone = len(f) == 1
+    checked = _checked(np.asarray(predicted, dtype=float), np.asarray(true, dtype=float))
+    p, t = map(torch.from_numpy, checked)
+    single = len(p) == 1
     return {
-        "pearson": 0.0 if alone else pearson(f, t),
-        "spearman": 0.0 if alone else spearman(f, t),
-        "mse": float((f - t).square().mean()),
+        "pearson": 0.0 if single else pearson(p, t),
+        "spearman": 0.0 if single else spearman(p, t),
+        "mse": float((p - t).square().mean()),
     }
 
 
-def _sides(found: Array, true: Array) -> tuple[Array, Array]:
-    if found.shape != true.shape or not found.size:
-        raise ValueError(f"{len(found)=} and {len(true)=} must be equal and not 0")
-    return found, true
+def _checked(predicted: Array, true: Array) -> tuple[Array, Array]:
+    """Return the two arrays; raise ValueError if they are empty or differ in length."""
+    if predicted.shape != true.shape or not predicted.size:
+        raise ValueError(f"{len(predicted)=} and {len(true)=} must be equal and not 0")
+    return predicted, true

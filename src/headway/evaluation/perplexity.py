@@ -1,4 +1,4 @@
-"""How surprised a model is by held-out text."""
+"""Perplexity and bits per byte of held-out text."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ import torch
 
 @torch.inference_mode()
 def mean_nats(loss: Callable[[Any], tuple[float, int]], batches: Iterable[Any]) -> float:
-    """Negative log-likelihood a target token in nats; perplexity is its exponential.
+    """Return the negative log-likelihood per target token in nats; exp of it is the perplexity.
 
-    `loss` gives the sum and the number of targets of one batch, so the mean is over tokens, not
-    over batches.
+    loss: computes the sum and the number of targets of one batch. The mean is over tokens, not over
+    batches. Raises ValueError if there are no targets.
     """
     total, count = 0.0, 0
     for batch in batches:
         nats, targets = loss(batch)
         total, count = total + nats, count + targets
     if not count:
-        raise ValueError("no targets to evaluate on")
+        raise ValueError("the batches have no targets, so the mean is undefined")
     return total / count
 
 
 def bits_per_byte(nats: float, num_bytes: int) -> float:
-    """nats / (ln 2 * bytes): bits that the model needs for a byte of a text.
+    """Return nats / (ln 2 * num_bytes), the bits per byte of a text.
 
-    nats: negative log-likelihood of the whole text, all its tokens together. num_bytes: of the
-    same text in UTF-8. Unlike perplexity it compares models whose tokens differ. Gao et al. 2020
-    (The Pile), section 3.1.
+    nats: total negative log-likelihood of the text. num_bytes: length of the text in UTF-8. Unlike
+    perplexity, bits per byte can be compared between tokenizers. Gao et al. 2020 (The Pile),
+    section 3.1.
     """
     if num_bytes < 1:
         raise ValueError(f"{num_bytes=} must be at least 1")

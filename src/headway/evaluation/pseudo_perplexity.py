@@ -1,4 +1,4 @@
-"""How surprised an encoder is by text: every word guessed from all others."""
+"""Pseudo-perplexity of masked language models: each token is predicted from all others."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from headway.bundle import EncoderBundle
 from headway.data.encoder_batches import FramedBatch, collate_framed
 from headway.errors import UsageError
 
-ROWS = 64  # read at once
+ROWS = 64  # batch size
 
 
 @dataclass(frozen=True)
 class PseudoPerplexity:
-    """nats: of all tokens together. words: as spaces part them; what tokens are differs between
-    tokenizers, and these do not."""
+    """The negative log-likelihood of texts, and their lengths.
+
+    nats: total over all tokens. tokens: the number of tokens. words: the number of words separated
+    by spaces, which does not depend on the tokenizer.
+    """
 
     nats: float
     tokens: int
@@ -27,17 +30,17 @@ class PseudoPerplexity:
 
     @property
     def a_token(self) -> float:
-        """exp(nats / tokens)."""
+        """Pseudo-perplexity per token: exp(nats / tokens)."""
         return math.exp(self.nats / self.tokens)
 
     @property
     def a_word(self) -> float:
-        """exp(nats / words), which may be compared between tokenizers."""
+        """Pseudo-perplexity per word: exp(nats / words). It can be compared between tokenizers."""
         return math.exp(self.nats / self.words)
 
     @property
     def fertility(self) -> float:
-        """Tokens a word."""
+        """Number of tokens per word."""
         return self.tokens / self.words
 
 
@@ -47,14 +50,18 @@ def pseudo_perplexity(
     texts: Sequence[str],
     progress: Callable[[int], object] = lambda done: None,
 ) -> PseudoPerplexity:
-    """-sum_t log P(w_t | all w but w_t), each token hidden alone. Salazar et al. 2020, section 2.
+    """Compute -sum_t log P(w_t | all w but w_t), masking one token at a time.
 
-    A text is read by itself, in parts where it is longer than the model's places. Costs one row
-    for each token. progress: called before each batch with the number of tokens processed so far.
-    UsageError for a model that guesses no words, or no text.
+    Salazar et al. 2020, section 2. Each text is encoded by itself, in parts if it is longer than
+    the model's maximum length. The cost is one sequence per token. progress: called before each
+    batch with the number of tokens processed so far. Raises UsageError for a model without a head
+    for masked tokens, and if the texts have no tokens.
     """
     if bundle.model.masked_words is None:
-        raise UsageError("this model has no head for hidden words: it has no pseudo-perplexity")
+        raise UsageError(
+            "pseudo-perplexity needs a masked language model, and this model has no head for "
+            "masked tokens"
+        )
     marks, special = bundle.tokenizer.marks, bundle.tokenizer.special_ids
     rows: list[tuple[list[int], int]] = []
     words = 0
@@ -62,27 +69,28 @@ def pseudo_perplexity(
         room = (bundle.model.max_length or len(ids) + 2) - 2
         for start in range(0, len(ids), room):
             framed, _ = marks.frame(ids[start : start + room])
-            rows += [(framed, place) for place, i in enumerate(framed) if i not in special]
+            rows += [(framed, position) for position, i in enumerate(framed) if i not in special]
         words += len(text.split())
     if not rows:
-        raise UsageError("there is no word to guess")
-    rows.sort(key=lambda row: len(row[0]))  # stable: little padding
+        raise UsageError("the texts have no tokens, so there is no pseudo-perplexity")
+    rows.sort(key=lambda row: len(row[0]))  # stable sort by length: little padding
     total = 0.0
     for start in range(0, len(rows), ROWS):
         progress(start)
         chosen = rows[start : start + ROWS]
-        batch, places = _hidden(chosen, bundle)
+        batch, positions = _masked(chosen, bundle)
         hidden = bundle.model.encode(batch.tokens, batch.keys, batch.types)
-        logits = bundle.model.words(hidden[torch.arange(len(chosen)), places]).float()
-        true = torch.tensor([ids[place] for ids, place in chosen], device=logits.device)
+        logits = bundle.model.words(hidden[torch.arange(len(chosen)), positions]).float()
+        true = torch.tensor([ids[position] for ids, position in chosen], device=logits.device)
         total += F.cross_entropy(logits, true, reduction="sum").item()
     return PseudoPerplexity(total, len(rows), words)
 
 
-def _hidden(
+def _masked(
     chosen: Sequence[tuple[list[int], int]], bundle: EncoderBundle
 ) -> tuple[FramedBatch, torch.Tensor]:
+    """Replace one token of each sequence by [MASK]; return the batch and the positions."""
     marks = bundle.tokenizer.marks
-    rows = [[*ids[:place], marks.mask, *ids[place + 1 :]] for ids, place in chosen]
+    rows = [[*ids[:position], marks.mask, *ids[position + 1 :]] for ids, position in chosen]
     batch = collate_framed(rows, None, marks.pad).to(str(bundle.device))
-    return batch, torch.tensor([place for _, place in chosen], device=bundle.device)
+    return batch, torch.tensor([position for _, position in chosen], device=bundle.device)

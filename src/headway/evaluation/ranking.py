@@ -1,4 +1,4 @@
-"""Whether one order is the other, and how early the right answer stands."""
+"""Correlation of values and of ranks, and the rank of the correct answer."""
 
 from __future__ import annotations
 
@@ -8,39 +8,39 @@ from headway.shapes import Bool, Float, Int, Tensor
 
 
 def ranks(values: Float[Tensor, " N"]) -> Float[Tensor, " N"]:
-    """1 for the smallest value and so on; equal ones share the mean of their ranks."""
+    """Return the rank of each value, 1 for the smallest; equal values share their mean rank."""
     _, group, sizes = torch.unique(values, return_inverse=True, return_counts=True)
     last = sizes.cumsum(0).double()
-    found: Tensor = (last - (sizes.double() - 1) / 2)[group]
-    return found
+    mean_ranks: Tensor = (last - (sizes.double() - 1) / 2)[group]
+    return mean_ranks
 
 
 def pearson(x: Float[Tensor, " N"], y: Float[Tensor, " N"]) -> float:
-    """cov(x, y) / (std(x) std(y)); 0 where one of them never changes, as it tells nothing then.
+    """Return Pearson's correlation cov(x, y) / (std(x) std(y)); 0 if x or y is constant.
 
-    ValueError for fewer than two values.
+    Raises ValueError for fewer than two values.
     """
     if len(x) < 2:
         raise ValueError(f"{len(x)=} must be at least 2")
-    if any(bool((side == side[0]).all()) for side in (x, y)):
+    if any(bool((values == values[0]).all()) for values in (x, y)):
         return 0.0
-    a, b = (side.double() - side.double().mean() for side in (x, y))
+    a, b = (values.double() - values.double().mean() for values in (x, y))
     cosine = (a / a.norm()) @ (b / b.norm())
     return float(cosine.clamp(-1, 1))
 
 
 def spearman(x: Float[Tensor, " N"], y: Float[Tensor, " N"]) -> float:
-    """Pearson's correlation of the ranks: 1 where both have the same order. Spearman 1904."""
+    """Return Spearman's rank correlation: 1 if both have the same order. Spearman 1904."""
     return pearson(ranks(x), ranks(y))
 
 
 def places_of_right(
     scores: Float[Tensor, "N N"], left_out: Bool[Tensor, "N N"]
 ) -> Int[Tensor, " N"]:
-    """Where entry i stands in row i when its scores are sorted, the greatest first; 1 is best.
+    """Return the rank of entry i in row i, with scores in descending order; 1 is best.
 
-    What is left out does not count. Equal scores stand before the right one: a model to which all
-    is one finds nothing.
+    left_out: entries that are ignored. Ties rank before the correct entry, so that a model that
+    gives the same score to all entries gets the worst rank.
     """
-    right = scores.diagonal()[:, None]
-    return ((scores >= right) & ~left_out).sum(1)
+    correct = scores.diagonal()[:, None]
+    return ((scores >= correct) & ~left_out).sum(1)

@@ -1,4 +1,4 @@
-"""What an evaluation gives: named numbers, the most important one first."""
+"""The result of an evaluation: named metrics, the primary one first."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Metric:
-    """One number of an evaluation. signature: how it was computed, where that has a name."""
+    """One metric of an evaluation. signature: how it was computed, such as sacrebleu's."""
 
     name: str
     value: float
@@ -18,14 +18,13 @@ class Metric:
     signature: str | None = None
 
     def is_better_than(self, other: float) -> bool:
-        """Whether this value is better than another one of the same metric."""
+        """Return whether this value is better than another value of the same metric."""
         return self.value > other if self.higher_is_better else self.value < other
 
 
 @dataclass(frozen=True)
 class Confusion:
-    """Which classes were predicted for which: counts[t][p] examples of the class labels[t] were
-    predicted to be labels[p]."""
+    """Confusion matrix: counts[t][p] examples of class labels[t] were predicted to be labels[p]."""
 
     labels: Sequence[str]
     counts: Sequence[Sequence[int]]
@@ -35,9 +34,9 @@ class Confusion:
 class Scores:
     """The result of an evaluation.
 
-    metrics: the primary one first. counts: how much was evaluated, and what the metrics count.
-    samples: a few examples with the outputs, for a person to read: name of a part -> its text, in
-    the order in which they are shown. details: whatever else the evaluation says, for JSON.
+    metrics: all metrics, the primary one first. counts: the sizes of the evaluated data. samples: a
+    few examples with their outputs for display: name of a part -> its text, in the order of
+    display. confusion: the confusion matrix, if any. details: further results for JSON.
     """
 
     metrics: tuple[Metric, ...]
@@ -47,22 +46,22 @@ class Scores:
     details: Mapping[str, Any] = field(default_factory=dict)
 
     def metric(self, name: str) -> Metric:
-        """The metric of that name. KeyError if there is none."""
+        """Return the metric of that name. Raises KeyError if there is none."""
         return {metric.name: metric for metric in self.metrics}[name]
 
     def __getitem__(self, name: str) -> float:
-        """The value of a metric."""
+        """Return the value of a metric. Raises KeyError if there is none."""
         return self.metric(name).value
 
     def __contains__(self, name: str) -> bool:
         return name in self.numbers()
 
     def numbers(self) -> dict[str, float]:
-        """Name of a metric -> its value, in order."""
+        """Return the values of all metrics by name, in order."""
         return {metric.name: metric.value for metric in self.metrics}
 
     def as_dict(self) -> dict[str, Any]:
-        """Metrics, counts and details, for JSON. A metric that is not finite is None."""
+        """Return metrics, counts and details for JSON. A metric that is not finite becomes None."""
         numbers = {
             name: value if math.isfinite(value) else None for name, value in self.numbers().items()
         }

@@ -1,4 +1,4 @@
-"""How many spans of words were found: entities, slots, chunks."""
+"""Precision, recall and F1 of spans of words: entities, slots, chunks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from headway.data.spans import spans_of
 
 @dataclass(frozen=True)
 class SpanScores:
-    """Shares, 0 to 1. true, found, right: numbers of spans."""
+    """Precision, recall and F1, from 0 to 1.
+
+    true, found, right: the numbers of true, predicted and correct spans.
+    """
 
     precision: float
     recall: float
@@ -20,23 +23,25 @@ class SpanScores:
     right: int
 
 
-def score_spans(found: Sequence[Sequence[str]], true: Sequence[Sequence[str]]) -> SpanScores:
-    """Scores of the spans that tags mark, over all sentences and labels together (micro).
+def score_spans(predicted: Sequence[Sequence[str]], true: Sequence[Sequence[str]]) -> SpanScores:
+    """Score the spans of predicted tags against those of true tags, micro-averaged.
 
-    A span is right if its first word, its last word and its label are. precision = right / found,
-    recall = right / true, f1 = their harmonic mean; 0 where there is nothing to divide by. Tjong
-    Kim Sang and Buchholz 2000, section 4.
+    predicted, true: the tags of each sentence, one per word. A span is correct if its first word,
+    its last word and its label are. precision = correct / predicted, recall = correct / true, f1 =
+    their harmonic mean; 0 if the denominator is 0. Tjong Kim Sang and Buchholz 2000, section 4.
     """
-    if len(found) != len(true):
-        raise ValueError(f"{len(found)=} and {len(true)=} sentences must be equally many")
-    counts = [0, 0, 0]
-    for said, wanted in zip(found, true, strict=True):
-        if len(said) != len(wanted):
-            raise ValueError(f"{len(said)} tags for {len(wanted)} words")
-        ours, theirs = set(spans_of(said)), set(spans_of(wanted))
-        for i, spans in enumerate((theirs, ours, ours & theirs)):
-            counts[i] += len(spans)
-    all_true, all_found, right = counts
-    precision, recall = right / max(all_found, 1), right / max(all_true, 1)
-    f1 = 2 * right / max(all_found + all_true, 1)
-    return SpanScores(precision, recall, f1, all_true, all_found, right)
+    if len(predicted) != len(true):
+        raise ValueError(
+            f"the numbers of sentences {len(predicted)=} and {len(true)=} must be equal"
+        )
+    num_true = num_predicted = num_correct = 0
+    for i, (tags, true_tags) in enumerate(zip(predicted, true, strict=True)):
+        if len(tags) != len(true_tags):
+            raise ValueError(f"sentence {i} (from 0): {len(tags)} tags for {len(true_tags)} words")
+        spans, true_spans = set(spans_of(tags)), set(spans_of(true_tags))
+        num_true += len(true_spans)
+        num_predicted += len(spans)
+        num_correct += len(spans & true_spans)
+    precision, recall = num_correct / max(num_predicted, 1), num_correct / max(num_true, 1)
+    f1 = 2 * num_correct / max(num_predicted + num_true, 1)
+    return SpanScores(precision, recall, f1, num_true, num_predicted, num_correct)

@@ -1,4 +1,7 @@
-"""How good answers are, by the official rules of SQuAD 1.1. Rajpurkar et al. 2016, section 6.1."""
+"""Exact match and F1 of question answering, by the official rules of SQuAD 1.1.
+
+Rajpurkar et al. 2016, section 6.1.
+"""
 
 from __future__ import annotations
 
@@ -14,31 +17,31 @@ _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 @dataclass(frozen=True)
 class AnswerScores:
-    """Shares, 0 to 1: answers that are exactly right, and the mean F1 of their words."""
+    """Exact match and F1, from 0 to 1: the fraction of exact answers, and the mean word F1."""
 
     exact: float
     f1: float
     questions: int
 
 
-def score_answers(found: Sequence[str], true: Sequence[Sequence[str]]) -> AnswerScores:
-    """One answer to each question, against all that people gave: the best of them counts."""
-    if len(found) != len(true) or not found:
-        raise ValueError(f"{len(found)=} and {len(true)=} must be equal and not 0")
+def score_answers(predicted: Sequence[str], true: Sequence[Sequence[str]]) -> AnswerScores:
+    """Score one predicted answer per question against all true answers; the best match counts."""
+    if len(predicted) != len(true) or not predicted:
+        raise ValueError(f"{len(predicted)=} and {len(true)=} must be equal and not 0")
     exact = f1 = 0.0
-    for said, answers in zip(found, true, strict=True):
-        exact += max(float(plain_words(said) == plain_words(answer)) for answer in answers)
-        f1 += max(word_f1(said, answer) for answer in answers)
-    return AnswerScores(exact / len(found), f1 / len(found), len(found))
+    for answer, true_answers in zip(predicted, true, strict=True):
+        exact += max(float(plain_words(answer) == plain_words(text)) for text in true_answers)
+        f1 += max(word_f1(answer, text) for text in true_answers)
+    return AnswerScores(exact / len(predicted), f1 / len(predicted), len(predicted))
 
 
 def plain_words(text: str) -> list[str]:
-    """Words in lower case without ASCII punctuation and without a, an, the."""
+    """Return the words in lower case, without ASCII punctuation and the articles a, an, the."""
     return _ARTICLES.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split()
 
 
-def word_f1(found: str, true: str) -> float:
-    """Harmonic mean of the shares of words, in any order, that both have. 0 if they share none."""
-    ours, theirs = plain_words(found), plain_words(true)
-    shared = (Counter(ours) & Counter(theirs)).total()
-    return 2 * shared / (len(ours) + len(theirs)) if shared else 0.0
+def word_f1(predicted: str, true: str) -> float:
+    """Return the F1 of the words of an answer, in any order; 0 without a common word."""
+    words, true_words = plain_words(predicted), plain_words(true)
+    common = (Counter(words) & Counter(true_words)).total()
+    return 2 * common / (len(words) + len(true_words)) if common else 0.0

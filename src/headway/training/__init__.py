@@ -1,4 +1,4 @@
-"""The loop and what it takes: objectives, optimisers, schedules, checkpoints, observers."""
+"""Training: the loop, objectives, optimizers, schedules, checkpoints and observers."""
 
 from headway.training.averaging import WeightAverage
 from headway.training.checkpoints import Checkpointing, load_state, save_state

@@ -1,4 +1,4 @@
-"""A running average of the weights, which translates better than the last weights."""
+"""Exponential moving average of the weights, which usually scores better than the last ones."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from headway.shapes import Tensor
 
 
 class WeightAverage:
-    """a <- d a + (1 - d) w after each step, d = min(decay, (1 + t) / (10 + t)).
+    """Exponential moving average of the weights (EMA): a <- d a + (1 - d) w after step t.
 
-    The growing d lets the average forget the first random weights at once. Polyak and Juditsky
-    1992; the warm start as in Tan and Le 2019.
+    d = min(decay, (1 + t) / (10 + t)) grows, so that the average forgets the random initial
+    weights quickly. Polyak and Juditsky 1992; the warm start as in Tan and Le 2019.
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         if not 0 < decay < 1:
-            raise ValueError(f"{decay=} must lie between 0 and 1")
+            raise ValueError(f"{decay=} must be above 0 and below 1")
         self.decay = decay
         self.weights = {n: p.detach().clone() for n, p in model.named_parameters()}
 
@@ -34,13 +34,13 @@ class WeightAverage:
 
     @contextmanager
     def applied(self, model: nn.Module) -> Iterator[None]:
-        """The model with the averaged weights, for evaluation and saving; then its own again."""
-        own: dict[str, Tensor] = {}
+        """Replace the model's weights by the average inside the block; restore them afterwards."""
+        trained: dict[str, Tensor] = {}
         for name, parameter in model.named_parameters():
-            own[name] = parameter.data
+            trained[name] = parameter.data
             parameter.data = self.weights[name]
         try:
             yield
         finally:
             for name, parameter in model.named_parameters():
-                parameter.data = own[name]
+                parameter.data = trained[name]

@@ -1,4 +1,4 @@
-"""Whole training state on disk: bit-exact resume, whatever kills the run and whenever."""
+"""Checkpoints of the whole training state: a killed run resumes bit-exactly on a CPU."""
 
 from __future__ import annotations
 
@@ -19,26 +19,29 @@ from headway.training.state import COUNTERS, StepReport, TrainingState
 
 
 def save_state(run: TrainingState, folder: Path) -> None:
-    """Write `folder` durably: it appears complete, with a manifest of hashes, or not at all."""
-    with new_folder(folder) as place:
-        write_tensors(place / "state.safetensors", _tensors(run))
+    """Write the training state to `folder` durably and atomically, with a manifest of hashes."""
+    with new_folder(folder) as path:
+        write_tensors(path / "state.safetensors", _tensors(run))
         counters = {name: getattr(run, name) for name in COUNTERS}
         groups = [
             {k: v for k, v in group.items() if k != "params"}
             for group in run.optimizer.param_groups
         ]
         state = {"counters": counters, "groups": groups, "threads": torch.get_num_threads()}
-        write_file(place / "state.json", json.dumps(state, indent=1).encode())
+        write_file(path / "state.json", json.dumps(state, indent=1).encode())
 
 
 def load_state(run: TrainingState, folder: Path) -> None:
-    """Bring `run` to exactly where it was when `folder` was written."""
+    """Restore the training state that `save_state` wrote to `folder`, in place.
+
+    Raises DataError if the checkpoint belongs to another model or optimizer.
+    """
     where = str(folder / "state.safetensors")
     tensors = read_tensors(folder / "state.safetensors")
     state = read_json(folder / "state.json")
-    own = _tensors(run)
-    optional = ("optimizer.", "buffer.")  # of buffers, an earlier version saved none
-    missing = [name for name in own if name not in tensors and not name.startswith(optional)]
+    expected = _tensors(run)
+    optional = ("optimizer.", "buffer.")  # an earlier version did not save buffers
+    missing = [name for name in expected if name not in tensors and not name.startswith(optional)]
     unknown = [
         name
         for name in tensors
@@ -47,15 +50,17 @@ def load_state(run: TrainingState, folder: Path) -> None:
     if missing or unknown:
         raise DataError(
             f"the checkpoint does not fit the model: {len(missing)} tensors missing"
-            f"{' (' + missing[0] + ')' if missing else ''}, {len(unknown)} unknown",
+            f"{' (first: ' + missing[0] + ')' if missing else ''}, {len(unknown)} unknown"
+            f"{' (first: ' + unknown[0] + ')' if unknown else ''}",
             where,
-            "train with the configuration it was made with, or start a new run",
+            "train with the configuration of the checkpoint, or start a new run",
         )
     if len(state["groups"]) != len(run.optimizer.param_groups):
         raise DataError(
-            "the checkpoint was made with another optimizer",
+            f"the checkpoint was made with another optimizer: it has {len(state['groups'])} "
+            f"parameter groups, and this optimizer has {len(run.optimizer.param_groups)}",
             where,
-            "train with the configuration it was made with, or start a new run",
+            "train with the configuration of the checkpoint, or start a new run",
         )
     _fill({f"model.{n}": p for n, p in run.model.named_parameters()}, tensors, where)
     buffers = {f"buffer.{name}": buffer for name, buffer in _buffers(run)}
@@ -98,27 +103,28 @@ def _tensors(run: TrainingState) -> dict[str, Tensor]:
 
 
 def _buffers(run: TrainingState) -> Iterator[tuple[str, Tensor]]:
-    """What a model keeps from step to step besides its parameters, such as running means."""
+    """Return the persistent buffers of a model, such as running means, by name."""
     persistent = run.model.state_dict(keep_vars=True)
     return ((name, b) for name, b in run.model.named_buffers() if name in persistent)
 
 
 @torch.no_grad()
-def _fill(own: dict[str, Tensor], saved: dict[str, Tensor], where: str) -> None:
-    for name, tensor in own.items():
+def _fill(tensors: dict[str, Tensor], saved: dict[str, Tensor], where: str) -> None:
+    """Copy the saved values into the tensors of the same names."""
+    for name, tensor in tensors.items():
         if saved[name].shape != tensor.shape:
             raise DataError(
-                f"{name} has shape {tuple(saved[name].shape)}, the model's is "
-                f"{tuple(tensor.shape)}",
+                f"{name} has shape {tuple(saved[name].shape)} in the checkpoint, but "
+                f"{tuple(tensor.shape)} in the model",
                 where,
-                "train with the configuration it was made with, or start a new run",
+                "train with the configuration of the checkpoint, or start a new run",
             )
         tensor.copy_(saved[name])
 
 
 @dataclass
 class Checkpointing:
-    """Saves `folder/step-N` every so many steps and when the run stops; keeps the newest few."""
+    """Observer that saves `folder/step-N` every `every` steps; it keeps the newest `keep`."""
 
     folder: Path
     every: int
@@ -133,14 +139,17 @@ class Checkpointing:
         if path.exists():
             return
         save_state(run, path)
-        # Older ones go only now that this one is durable.
+        # Older checkpoints are deleted only now that this one is durable.
         numbered = sorted(self.folder.glob("step-*"), key=lambda p: int(p.name.split("-")[1]))
         for old in numbered[: -self.keep]:
             shutil.rmtree(old)
         run.emit("saved", path=str(path))
 
     def resume(self, run: TrainingState) -> tuple[Path | None, list[str]]:
-        """Load the newest checkpoint that verifies; also what was skipped on the way, and why."""
+        """Load the newest checkpoint whose hashes verify.
+
+        Returns its folder, or None, and a message for each damaged checkpoint that was skipped.
+        """
         if not self.folder.exists():
             return None, []
         sweep(self.folder)

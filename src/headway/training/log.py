@@ -1,4 +1,4 @@
-"""metrics.jsonl: what happened, one JSON object a line. The truth of a run."""
+"""metrics.jsonl: the log of a run, one JSON object per line."""
 
 from __future__ import annotations
 
@@ -12,20 +12,23 @@ from headway.training.state import Event, StepReport, TrainingState
 
 
 class MetricsLog:
-    """Listener that appends each event to a file.
+    """Listener that appends each event to a file, one line per event.
 
-    On resume, rows after the checkpoint's step are dropped first: those steps will happen again.
+    On resume, lines after the checkpoint's step are removed first, because those steps are
+    repeated.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def rewind(self, step: int, evaluated: int) -> None:
-        """Keep what happened up to `step`, and the evaluations up to step `evaluated`: a later one
-        happens again. A half-written last line is dropped too."""
+        """Remove events after `step` and evaluations after step `evaluated`: they are repeated.
+
+        A partially written last line is removed too.
+        """
         if not self.path.exists():
             return
-        kept = []
+        retained = []
         for line in self.path.read_bytes().split(b"\n"):
             try:
                 event = json.loads(line)
@@ -33,8 +36,8 @@ class MetricsLog:
                 continue
             last = evaluated if event.get("kind") in EVALUATIONS else step
             if event.get("step", 0) <= last:
-                kept.append(line + b"\n")
-        write_file(self.path, b"".join(kept))
+                retained.append(line + b"\n")
+        write_file(self.path, b"".join(retained))
 
     def __call__(self, event: Event) -> None:
         row = {**event, "time": round(time.time(), 3)}
@@ -43,7 +46,7 @@ class MetricsLog:
 
 
 def read_metrics(path: Path, kind: str) -> list[Event]:
-    """The rows of one kind, in order; a torn last line is passed over."""
+    """Return the events of one kind, in order. A partially written last line is ignored."""
     rows = []
     for line in path.read_bytes().split(b"\n") if path.exists() else []:
         try:
@@ -56,12 +59,12 @@ def read_metrics(path: Path, kind: str) -> list[Event]:
 
 
 EVALUATIONS = {"valid", "sample"}
-"""The kinds of rows that an evaluation writes."""
+"""The kinds of events that an evaluation writes."""
 
 
 @dataclass
 class StepLog:
-    """Observer that emits one row every so many steps, with means over them."""
+    """Observer that emits one event every `every` steps, with means over these steps."""
 
     every: int = 20
 

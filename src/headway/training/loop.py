@@ -1,4 +1,4 @@
-"""The training loop. All of it is here: nothing is hidden in a trainer class."""
+"""The training loop, as one function without a trainer class."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from headway.training.signals import StopRequest
 from headway.training.state import Observer, StepReport, TrainingState
 
 Stream = Iterator[tuple[int, int, Any]]
-"""Endless (next epoch, next position, batch)."""
+"""An infinite iterator of (next epoch, next position, batch)."""
 
 
 class NonFinite(HeadwayError):
-    """A loss or gradient that is not a number: the update was not applied."""
+    """Raised for a loss or gradient that is not finite; the update was not applied."""
 
 
 def fit(
@@ -48,7 +48,7 @@ def fit(
             loss = objective(model, batch)      a sum, and a count
             backward
         gradient /= number of targets in the window
-        clip, check that it is finite, update
+        clip the gradient, check that it is finite, update
         observers: average, evaluate, save, show
     """
     while run.step < steps and run.stop is None:
@@ -83,8 +83,8 @@ def _step(
             part = objective(run.model, batch)
         torch.autograd.backward(part.total)
         loss, nats, count = loss + part.total.item(), nats + part.nats.item(), count + part.count
-        known = getattr(batch, "indices", ())  # a method of a plain tensor
-        indices += list(known) if isinstance(known, Sequence) else []
+        numbers = getattr(batch, "indices", ())  # a plain tensor has a method of this name
+        indices += list(numbers) if isinstance(numbers, Sequence) else []
     parameters = [p for p in run.model.parameters() if p.grad is not None]
     torch._foreach_div_([p.grad for p in parameters if p.grad is not None], float(max(count, 1)))
     norm = float(torch.nn.utils.clip_grad_norm_(parameters, clip))
@@ -93,7 +93,7 @@ def _step(
             f"the {'gradient' if math.isfinite(loss) else 'loss'} of step {run.step + 1} is not "
             "finite; the step was not applied and nothing after it was saved",
             where=f"epoch {run.epoch}, batch {run.position}, {_some(batch, indices)} of the data",
-            hint="check these examples; or a lower optimizer.lr; or machine.dtype=float32",
+            hint="check these examples, lower optimizer.lr, or set machine.dtype=float32",
         )
     groups = run.optimizer.param_groups
     lr = groups[0]["lr"] if learning_rate is None else learning_rate(run.step + 1)
@@ -108,7 +108,7 @@ def _step(
 
 
 def _some(batch: Any, indices: list[int]) -> str:
-    """The first examples of an accumulation window; a batch says what its examples are called."""
+    """Name the first examples of an accumulation window: "lines 4, 8 and 3 more"."""
     name = getattr(batch, "examples", "examples")
     shown = ", ".join(str(index) for index in indices[:8])
     return f"{name} {shown}" + (f" and {len(indices) - 8} more" if len(indices) > 8 else "")

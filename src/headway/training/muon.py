@@ -1,4 +1,4 @@
-"""Muon for the matrices inside blocks, another optimiser for the rest: two that act as one."""
+"""Muon for the weight matrices inside blocks, combined with another optimizer for the rest."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from headway.shapes import Tensor
 
 
 class Together(torch.optim.Optimizer):
-    """Several optimisers of disjoint parameters as one: one list of groups, one state.
+    """Several optimizers of disjoint parameters that act as one optimizer.
 
-    The groups and the state are the members' own objects, so that whoever sets a learning rate or
-    loads a state here does so there.
+    The parameter groups and the state are shared with the members: setting a learning rate or
+    loading a state here changes them there.
     """
 
     def __init__(self, members: Sequence[torch.optim.Optimizer]) -> None:
@@ -32,7 +32,7 @@ class Together(torch.optim.Optimizer):
             start = end
 
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """One update by each member. A closure, if there is one, is called once, before them."""
+        """Update with every member. A closure, if any, is called once, before the updates."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -47,10 +47,11 @@ class Together(torch.optim.Optimizer):
 
 
 def hidden_matrices(model: nn.Module) -> list[Tensor]:
-    """Weights of the linear layers inside blocks, those that train, in the model's order.
+    """Return the trainable weights of the linear layers inside blocks, in the model's order.
 
-    Muon is for these alone: an embedding's or an output projection's rows are words, each with
-    statistics of its own, and a norm or a bias is no matrix. Jordan et al. 2024.
+    Muon is for these alone: each row of an embedding or an output projection belongs to one token
+    and has different statistics, and the parameters of norms and biases are no matrices. Jordan et
+    al. 2024.
     """
     return [
         module.weight
@@ -67,13 +68,14 @@ def muon(
     momentum: float,
     weight_decay: float,
 ) -> torch.optim.Muon:
-    """W <- (1 - lr w) W - lr 0.2 sqrt(max(A, B)) O for W: A B, O = U V^T orthogonal.
+    """Build torch's Muon: W <- (1 - lr w) W - lr 0.2 sqrt(max(A, B)) O for W: A B.
 
-    M <- m M + (1 - m) G; (1 - m) G + m M = U S V^T. Five Newton-Schulz steps in bfloat16 find O
-    without S, roughly (singular values between about 0.7 and 1.2): every direction moves about as
-    far, not only the few that dominate the gradient. Jordan et al. 2024. The factor gives the
-    update the size of AdamW's, so that one learning rate and weight decay serve both: Liu et al.
-    2025, section 2.2.
+    w is the weight decay, m the momentum, G the gradient; M <- m M + (1 - m) G, and O = U V^T is
+    orthogonal, from (1 - m) G + m M = U S V^T. Five Newton-Schulz steps in bfloat16 approximate O
+    (singular values between about 0.7 and 1.2): the update has about the same size in every
+    direction, not only in the few that dominate the gradient. Jordan et al. 2024. The factor 0.2
+    sqrt(max(A, B)) gives the update the size of AdamW's, so that both use the same learning rate
+    and weight decay: Liu et al. 2025, section 2.2.
     """
     return torch.optim.Muon(
         parameters,

@@ -1,4 +1,4 @@
-"""What happens after a step besides learning: averaging, evaluation, the clock."""
+"""Observers, called after each step: averaging of weights, evaluation, time limit."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from headway.evaluation.scores import Metric, Scores
 from headway.training.state import StepReport, TrainingState
 
 Evaluator = Callable[[nn.Module], Scores]
-"""The scores of a model; the metric that the recipe chose says which weights are best."""
+"""Computes the scores of a model. The recipe's metric selects the best weights."""
 
 
 class Interrupted(Exception):
-    """Raised by an evaluator that was asked to stop half-way: its numbers do not exist.
+    """Raised by an evaluator that was interrupted and has no scores.
 
-    stop: why the run ends (`TrainingState.stop`).
+    stop: the reason why the run ends (`TrainingState.stop`).
     """
 
     def __init__(self, stop: str = "interrupted") -> None:
@@ -29,7 +29,7 @@ class Interrupted(Exception):
 
 @dataclass
 class Averaging:
-    """Keeps the running average of the weights up to date."""
+    """Observer that updates the running average of the weights."""
 
     def after_step(self, run: TrainingState, report: StepReport) -> None:
         if run.average is not None:
@@ -38,7 +38,7 @@ class Averaging:
 
 @dataclass
 class TimeLimit:
-    """Stops the run after so many seconds of training, all resumes together."""
+    """Observer that stops the run after `seconds` of training, summed over all resumes."""
 
     seconds: float
 
@@ -49,10 +49,11 @@ class TimeLimit:
 
 @dataclass
 class Evaluation:
-    """Evaluates the averaged weights every so many steps and at the end; keeps the best.
+    """Observer that evaluates the averaged weights every `every` steps and keeps the best.
 
-    metric: the one that the best weights have the best value of. keep_best: called with the weights
-    in place. patience: stop after so many evaluations without a new best, None for never.
+    metric: name of the metric that selects the best weights. keep_best: saves the model; called
+    while it has the best weights. patience: number of evaluations without a new best after which
+    the run stops; if None, it never stops early.
     """
 
     evaluator: Evaluator
@@ -66,12 +67,12 @@ class Evaluation:
             self.evaluate(run)
 
     def catch_up(self, run: TrainingState) -> None:
-        """After a resume: the evaluation that was due at this step but cut short."""
+        """After a resume, do the evaluation that was due at this step but was interrupted."""
         if run.step and run.step % self.every == 0:
             self.evaluate(run)
 
     def evaluate(self, run: TrainingState) -> None:
-        """Once for each step, however often it is asked."""
+        """Evaluate now. A second call at the same step does nothing."""
         if run.evaluated == run.step:
             return
         started = time.perf_counter()
@@ -97,9 +98,9 @@ class Evaluation:
 
 
 def _is_best(metric: Metric, run: TrainingState) -> bool:
-    """Whether the value is better than the best of the run so far, if that is of this metric."""
+    """Return whether the value is better than the best so far, or that is of another metric."""
     if run.best is None:
         return True
-    if run.metric is None:  # of an earlier version, which negated what is better where lower
+    if run.metric is None:  # an earlier version, which negated metrics that are better if lower
         run.best, run.metric = run.best if metric.higher_is_better else -run.best, metric.name
     return run.metric != metric.name or metric.is_better_than(run.best)

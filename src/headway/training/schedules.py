@@ -1,4 +1,4 @@
-"""Learning rate as a function of the step, and of nothing else: so resuming is exact."""
+"""Learning-rate schedules. The rate depends on the step alone, so resuming is exact."""
 
 from __future__ import annotations
 
@@ -12,31 +12,40 @@ from headway.settings import setting
 @dataclass(frozen=True, kw_only=True)
 class ScheduleConfig:
     kind: Literal["inverse-sqrt", "cosine", "linear", "constant", "warmup-stable-decay"] = setting(
-        "inverse-sqrt", "how the learning rate falls after the warm-up"
+        "inverse-sqrt", "shape of the learning-rate decay after the warm-up"
     )
-    warmup: int = setting(400, "steps over which the learning rate rises from 0", ge=0)
+    warmup: int = setting(
+        400, "number of warm-up steps, in which the learning rate rises linearly from 0", ge=0
+    )
     decay: float = setting(
-        0.2, "of kind=warmup-stable-decay: it falls over this last share of the steps", gt=0, le=1
+        0.2,
+        "warmup-stable-decay: final fraction of the steps, in which the learning rate falls",
+        gt=0,
+        le=1,
     )
     final: float = setting(
         0.0,
-        "cosine, linear and warmup-stable-decay end at this share of the highest rate",
+        "final learning rate of cosine, linear and warmup-stable-decay, relative to the maximum",
         ge=0,
         le=1,
     )
 
 
 def learning_rate(config: ScheduleConfig, highest: float, step: int, total_steps: int) -> float:
-    """Rate of update number `step`, counted from 1.
+    """Return the learning rate of update number `step`, counted from 1.
 
-    Warm-up: highest * step / warmup. Then
+    Warm-up: highest * step / warmup. Then, by `config.kind`:
+
     inverse-sqrt: highest * sqrt(warmup / step) (Vaswani et al. 2017, equation 3, whose
-    D^-1/2 warmup^-1/2 is `highest`); cosine: half a cosine from highest to final * highest at
-    `total_steps` (Loshchilov and Hutter 2017); linear: a straight line to the same;
-    warmup-stable-decay: highest until the last `decay` of the steps, where it falls by
-    1 - sqrt(share of the fall that is over) to the same (Hu et al. 2024, section 4; the shape is
-    Hägele et al. 2024's, section 3, who find it better than a straight line). A warm-up that
-    reaches into the fall shortens the fall.
+    D^-1/2 warmup^-1/2 is `highest`);
+    cosine: half a cosine from highest to final * highest at `total_steps` (Loshchilov and Hutter
+    2017);
+    linear: a straight line from highest to final * highest;
+    warmup-stable-decay: highest until the last fraction `decay` of the steps, then with
+    1 - sqrt(fraction of the decay that is done) to final * highest (Hu et al. 2024, section 4; the
+    shape is that of Hägele et al. 2024, section 3, who find it better than a straight line).
+
+    A warm-up that overlaps with the decay shortens the decay.
     """
     warmup = config.warmup
     if step < 1:
@@ -50,9 +59,9 @@ def learning_rate(config: ScheduleConfig, highest: float, step: int, total_steps
     start = warmup
     if config.kind == "warmup-stable-decay":
         start = max(warmup, total_steps - round(config.decay * total_steps))
-    share = min(1.0, max(0, step - start) / max(1, total_steps - start))
+    fraction = min(1.0, max(0, step - start) / max(1, total_steps - start))
     if config.kind == "cosine":
-        fall = (1 + math.cos(math.pi * share)) / 2
+        fall = (1 + math.cos(math.pi * fraction)) / 2
     else:
-        fall = 1 - (share if config.kind == "linear" else math.sqrt(share))
+        fall = 1 - (fraction if config.kind == "linear" else math.sqrt(fraction))
     return highest * (config.final + (1 - config.final) * fall)

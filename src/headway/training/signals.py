@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: finish the step, save, leave. Twice: leave now."""
+"""Handling of Ctrl-C and SIGTERM: the first finishes the step and saves, the second exits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from types import FrameType
 
 
 class StopRequest:
-    """A flag that is read between micro-batches and while evaluating."""
+    """Flag that a signal sets. It is read between steps and during evaluation."""
 
     def __init__(self) -> None:
         self.signal: int | None = None
@@ -21,15 +21,15 @@ class StopRequest:
 
 @contextmanager
 def graceful_stop() -> Iterator[StopRequest]:
-    """Inside the block the first SIGINT or SIGTERM only sets the flag; the second ends at once."""
+    """Inside the block, the first SIGINT or SIGTERM sets the flag; the second exits at once."""
     request = StopRequest()
 
-    def ask(number: int, frame: FrameType | None) -> None:
+    def handle(number: int, frame: FrameType | None) -> None:
         if request:
             os._exit(128 + number)
         request.signal = number
 
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield request
     finally:

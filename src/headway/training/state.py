@@ -1,4 +1,4 @@
-"""Everything that a run is, in one place: what is not here is not saved."""
+"""The state of a training run: everything that a checkpoint saves."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from torch import nn
 from headway.training.averaging import WeightAverage
 
 Event = dict[str, Any]
-"""One row of metrics.jsonl: {"kind": "step" | "valid" | "saved" | ..., "step": ..., ...}."""
+"""One line of metrics.jsonl: {"kind": "step" | "valid" | "saved" | ..., "step": ..., ...}."""
 
 
 @dataclass
 class TrainingState:
     """A training run between two steps.
 
-    epoch, position: the next micro-batch to read (`Batches.stream`). Steps are only ever
-    interrupted between accumulation windows, so the position inside a window is always 0.
-    seconds: time spent in the loop, evaluations included, over all
-    resumes. best: best value of the metric called `metric` so far.
-    stale: evaluations since the best. evaluated: the last step that was evaluated.
-    unlogged: sums over the steps since the last row of the log.
+    epoch, position: the next micro-batch to read (`Batches.stream`). Runs are interrupted only
+    between accumulation windows, so the position inside a window is always 0.
+    seconds: time spent in the loop, evaluations included, over all resumes. best: best value so
+    far of the metric called `metric`. stale: number of evaluations since the best. evaluated: the
+    last step that was evaluated. unlogged: sums over the steps since the last line of the log.
+    stop: the reason why the run ends; None while it runs.
     """
 
     model: nn.Module
@@ -45,7 +45,7 @@ class TrainingState:
     listeners: list[Callable[[Event], None]] = field(default_factory=list)
 
     def emit(self, kind: str, **values: Any) -> None:
-        """Tell everybody who listens: the log on disk, the screen."""
+        """Send an event to all listeners, such as the log on disk and the terminal."""
         for listener in self.listeners:
             listener({"kind": kind, "step": self.step, **values})
 
@@ -63,12 +63,16 @@ COUNTERS = (
     "evaluated",
     "unlogged",
 )
-"""The fields of a state that are plain values, saved as JSON."""
+"""The fields of `TrainingState` that are plain values; they are saved as JSON."""
 
 
 @dataclass(frozen=True)
 class StepReport:
-    """What one update did. loss: smoothed, nats a target. nats: plain. seconds: of this step."""
+    """The result of one update.
+
+    loss: the objective per target, with label smoothing. nats: negative log-likelihood per target.
+    seconds: duration of this step.
+    """
 
     loss: float
     nats: float
@@ -80,6 +84,6 @@ class StepReport:
 
 @runtime_checkable
 class Observer(Protocol):
-    """Called after every step; may set `run.stop`."""
+    """Object that is called after every step; it may set `run.stop`."""
 
     def after_step(self, run: TrainingState, report: StepReport) -> None: ...

@@ -1,20 +1,9 @@
 """axe-core finds nothing serious, in light and dark, narrow and wide; large text still fits."""
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 
-from tests.inspection.page.test_views import VIEWS
-
-SEVERE = {"serious", "critical"}
-
-
-def findings(page):
-    found = Axe().run(page).response["violations"]
-    return [
-        (one["id"], one["impact"], [node["html"][:160] for node in one["nodes"]][:3])
-        for one in found
-        if one["impact"] in SEVERE
-    ]
+from tests.fixtures.accessibility import findings
+from tests.fixtures.page_views import VIEWS
 
 
 @pytest.mark.parametrize("view", VIEWS)

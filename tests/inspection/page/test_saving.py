@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from tests.fixtures.documents import ENGLISH, HOSTILE, encoder_frame
-from tests.inspection.page.test_views import VIEWS
+from tests.fixtures.page_views import VIEWS
 
 
 def saved(page, kind):

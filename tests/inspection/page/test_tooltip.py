@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import expect
 
 from headway.inspection.glossary import sentences
-from tests.inspection.page.test_accessible import findings
+from tests.fixtures.accessibility import findings
 
 
 @pytest.fixture

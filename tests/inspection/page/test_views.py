@@ -18,25 +18,7 @@ from tests.fixtures.documents import (
     image_frame,
     translator_frame,
 )
-
-# A view, and a state that has it.
-VIEWS = {
-    "text": "",
-    "alignment": "frame=3",
-    "image": "frame=5",
-    "grid": "",
-    "matrix": "",
-    "lines": "",
-    "head": "",
-    "guesses": "",
-    "lens": "",
-    "what-if": "",
-    "beams": "frame=3",
-    "time": "",
-    "compare": "",
-    "walk": "",
-    "report": "",
-}
+from tests.fixtures.page_views import VIEWS
 
 
 def settle(page):

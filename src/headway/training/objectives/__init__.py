@@ -1,4 +1,4 @@
-"""What to learn: a model and a batch in, a summed loss and the number of targets out."""
+"""Training objectives: from a model and a batch to a summed loss and the number of targets."""
 
 from headway.training.objectives.captions import CaptionObjective
 from headway.training.objectives.classification import (

@@ -1,4 +1,4 @@
-"""Teacher forcing under a picture: given it and the true words so far, predict the next."""
+"""Captioning by teacher forcing: predict the next token from the image and the true tokens."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headway.training.objectives.cross_entropy import cross_entropy_of
 
 @dataclass(frozen=True)
 class CaptionObjective:
-    """Label-smoothed cross-entropy of every token of the captions, padding left out.
+    """Label-smoothed cross-entropy of all tokens of the captions, without padding.
 
     Vinyals et al. 2015, equation 13; smoothing as Vaswani et al. 2017, section 5.4.
     """

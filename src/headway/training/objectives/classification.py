@@ -1,4 +1,4 @@
-"""What texts are: classes or numbers, beside a language model's own loss (GPT-1's fine-tuning)."""
+"""Classification and regression of texts, with a language-modelling loss as in GPT-1."""
 
 from __future__ import annotations
 
@@ -13,55 +13,57 @@ from headway.training.objectives.contract import Loss
 from headway.training.objectives.cross_entropy import cross_entropy_of
 
 AnyClassifier = TextClassifier | BertClassifier
-"""What reads texts of known labels: model(tokens, keys, types) -> logits."""
+"""A classifier of texts: model(tokens, keys, types) -> logits."""
 
 
 @dataclass(frozen=True)
 class ClassificationObjective:
-    """-w log P(class | text) + auxiliary * the text's mean -log P(x_t | x_<t), over its tokens.
+    """Classification loss: -w log P(class | text) + auxiliary * mean_t -log P(x_t | x_<t).
 
-    Radford et al. 2018, equations 3 to 5, auxiliary 0.5. Equation 1 sums over the tokens; the mean
-    is what their released program takes, and keeps long texts from drowning their class. A text of
-    one token predicts none. The target that is counted is the text. An encoder predicts no next
-    word: its auxiliary is 0 (Devlin et al. 2019, section 4.1). weights: w of each class, none for 1
-    each.
+    auxiliary: weight of the language-modelling loss (Radford et al. 2018, equations 3 to 5, with
+    0.5). Their equation 1 sums over the tokens; their released program takes the mean, so that long
+    texts do not outweigh their class. A text of one token has no language-modelling loss. An
+    encoder predicts no next token: its auxiliary weight is 0 (Devlin et al. 2019, section 4.1).
+    weights: w of each class; if empty, 1 for all. Each text counts as one target.
     """
 
     auxiliary: float = 0.5
     weights: tuple[float, ...] = ()
 
     def __call__(self, model: AnyClassifier, batch: LabelledBatch) -> Loss:
-        logits, surprise = _read(model, batch, self.auxiliary)
-        each = F.cross_entropy(logits, batch.targets, reduction="none")
-        nats = each.detach().sum()
+        logits, auxiliary = _logits(model, batch, self.auxiliary)
+        losses = F.cross_entropy(logits, batch.targets, reduction="none")
+        nats = losses.detach().sum()
         if self.weights:
-            each = each * each.new_tensor(self.weights)[batch.targets]
-        return Loss(each.sum() + surprise, nats, len(batch.targets))
+            losses = losses * losses.new_tensor(self.weights)[batch.targets]
+        return Loss(losses.sum() + auxiliary, nats, len(batch.targets))
 
 
 @dataclass(frozen=True)
 class RegressionObjective:
-    """(y - z)^2 + auxiliary * the text's mean -log P(x_t | x_<t), z the model's only output.
+    """Regression loss: (y - z)^2 + auxiliary * mean_t -log P(x_t | x_<t), with the only logit z.
 
-    Devlin et al. 2019, section 4.1 (STS-B). `nats` is the sum of the squares.
+    Devlin et al. 2019, section 4.1 (STS-B). `nats` of the loss is the sum of the squares.
     """
 
     auxiliary: float = 0.0
 
     def __call__(self, model: AnyClassifier, batch: LabelledBatch) -> Loss:
-        logits, surprise = _read(model, batch, self.auxiliary)
+        logits, auxiliary = _logits(model, batch, self.auxiliary)
         squares = (logits[:, 0] - batch.targets).square().sum()
-        return Loss(squares + surprise, squares.detach(), len(batch.targets))
+        return Loss(squares + auxiliary, squares.detach(), len(batch.targets))
 
 
-def _read(
+def _logits(
     model: AnyClassifier, batch: LabelledBatch, auxiliary: float
 ) -> tuple[Float[Tensor, "B C"], Tensor | float]:
-    """The logits, and the share of the language model's loss; 0 where there is none."""
+    """Return the logits of the classes, and the weighted language-modelling loss or 0."""
     if not auxiliary:
         return model(batch.tokens, batch.keys, batch.types).float(), 0.0
     if not isinstance(model, TextClassifier):
-        raise ValueError(f"{auxiliary=}: an encoder predicts no next word")
+        raise ValueError(
+            f"{auxiliary=} must be 0 for {type(model).__name__}: an encoder predicts no next word"
+        )
     hidden = model.gpt.hidden(batch.tokens)
     logits = model.classify(hidden, batch.keys).float()
     return logits, auxiliary * _language_model(model, hidden, batch)
@@ -70,13 +72,13 @@ def _read(
 def _language_model(
     model: TextClassifier, hidden: Float[Tensor, "B T D"], batch: LabelledBatch
 ) -> Float[Tensor, ""]:
-    """The sum over texts of the mean over their tokens."""
+    """Return the language-modelling loss: the sum over texts of the mean over their tokens."""
     real = batch.keys[:, 1:]  # B T-1: predicted tokens
-    share = (1 / real.sum(1).clamp(min=1))[:, None].expand(real.shape)
+    weights = (1 / real.sum(1).clamp(min=1))[:, None].expand(real.shape)
     total, _ = cross_entropy_of(model)(
         hidden[:, :-1][real],
         model.gpt.output.weight,
         batch.tokens[:, 1:][real],
-        weights=share[real],
+        weights=weights[real],
     )
     return total

@@ -10,12 +10,13 @@ from headway.shapes import Float, Tensor
 
 @dataclass(frozen=True)
 class Loss:
-    """A sum over targets, never a mean.
+    """The loss of a batch: a sum over targets, not a mean.
 
     The loop divides once, by the number of targets of the whole accumulation window, so that
-    micro-batches of different sizes give exactly the full batch's gradient.
+    micro-batches of different sizes give exactly the gradient of the full batch.
 
-    total: what is minimised, in nats. nats: the plain negative log-likelihood, for perplexity.
+    total: the loss that is minimised. nats: the negative log-likelihood without smoothing and
+    weights, for perplexity. count: the number of targets.
     """
 
     total: Float[Tensor, ""]
@@ -25,4 +26,6 @@ class Loss:
 
 @runtime_checkable
 class Objective(Protocol):
+    """A training objective: computes the loss of a model on a batch."""
+
     def __call__(self, model: Any, batch: Any) -> Loss: ...

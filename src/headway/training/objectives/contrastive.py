@@ -1,4 +1,4 @@
-"""Vectors of texts that mean the same lie together."""
+"""Sentence embeddings by contrastive learning: texts of the same meaning get similar vectors."""
 
 from __future__ import annotations
 
@@ -18,21 +18,24 @@ from headway.training.objectives.contract import Loss
 def text_vectors(
     model: Bert, batch: FramedBatch, pooling: Pooling = "mean"
 ) -> Float[Tensor, "B D"]:
-    """The mean of each text's tokens, or [CLS], of length 1. Reimers and Gurevych 2019, section
-    3."""
+    """Return one vector of length 1 per text: the mean of its tokens' states, or that of [CLS].
+
+    Reimers and Gurevych 2019, section 3.
+    """
     hidden = model.encode(batch.tokens, batch.keys, batch.types)
     return F.normalize(text_pooled(hidden, batch.keys, pooling).float(), dim=-1)
 
 
 @dataclass(frozen=True)
 class ContrastiveObjective:
-    """-log exp(s cos(a_i, b_i)) / sum_j exp(s cos(a_i, b_j)): of all second texts of the batch,
-    find the one that belongs to the first (multiple negatives ranking).
+    """In-batch negatives: -log exp(s cos(a_i, b_i)) / sum_j exp(s cos(a_i, b_j)).
 
-    Pairs that have a text in common are not held against each other. symmetric: half of that, and
-    half of finding a_i by b_i. Henderson et al. 2017, section 4.4, with the cosine times s for
-    their dot product; van den Oord et al. 2018, equation 4 (InfoNCE). The negatives are those of
-    one batch: two accumulated ones are not one of twice the size.
+    Multiple negatives ranking: among all second texts b_j of the batch, predict the one that is
+    paired with the first text a_i. Pairs that share a text are no negatives of each other. scale:
+    s, the inverse temperature. symmetric: the mean of this loss and of predicting a_i from b_i.
+    Henderson et al. 2017, section 4.4, with s times the cosine instead of their dot product; van
+    den Oord et al. 2018, equation 4 (InfoNCE). Negatives are from the same micro-batch: gradient
+    accumulation does not add negatives.
     """
 
     scale: float = 20.0
@@ -49,21 +52,23 @@ class ContrastiveObjective:
 
 
 def ranking_sum(scores: Float[Tensor, "B B"], left_out: Bool[Tensor, "B B"]) -> Float[Tensor, ""]:
-    """-sum_i log softmax_j(scores_ij)_i, over the j that are not left out."""
-    right = torch.arange(len(scores), device=scores.device)
-    return F.cross_entropy(scores.masked_fill(left_out, -torch.inf), right, reduction="sum")
+    """Return -sum_i log softmax_j(scores_ij)_i, over the j that are not left out."""
+    targets = torch.arange(len(scores), device=scores.device)
+    return F.cross_entropy(scores.masked_fill(left_out, -torch.inf), targets, reduction="sum")
 
 
 @dataclass(frozen=True)
 class CosineObjective:
-    """(cos(a_i, b_i) - score_i)^2, with scores from 0 to 1. Reimers and Gurevych 2019, section 3
-    (regression objective)."""
+    """Regression of similarity: (cos(a_i, b_i) - score_i)^2, with scores from 0 to 1.
+
+    Reimers and Gurevych 2019, section 3 (regression objective).
+    """
 
     pooling: Pooling = "mean"
 
     def __call__(self, model: Bert, batch: SimilarBatch) -> Loss:
         if batch.scores is None:
-            raise ValueError("the pairs have no scores")
+            raise ValueError("the pairs of the batch have no scores, which this objective needs")
         first = text_vectors(model, batch.first, self.pooling)
         second = text_vectors(model, batch.second, self.pooling)
         total = ((first * second).sum(-1) - batch.scores).square().sum()

@@ -1,4 +1,7 @@
-"""A small student learns to compute what a large teacher computes: TinyBERT (lectures 3.6)."""
+"""Knowledge distillation of Transformers: a small student learns from a large teacher (TinyBERT).
+
+Lectures 3.6.
+"""
 
 from __future__ import annotations
 
@@ -18,33 +21,45 @@ from headway.training.objectives.contract import Loss
 
 @dataclass(frozen=True, kw_only=True)
 class LayersConfig:
-    """How much each difference inside the models weighs. Jiao et al. 2020, equations 7 to 9."""
+    """Weights of the losses between hidden layers. Jiao et al. 2020, equations 7 to 9."""
 
-    embedding: float = setting(1.0, "weight of what enters the first block", ge=0)
-    hidden: float = setting(1.0, "weight of what each chosen block makes", ge=0)
-    attention: float = setting(1.0, "weight of the scores of each chosen block's attention", ge=0)
+    embedding: float = setting(
+        1.0, "weight of the loss between the inputs of the first block (embeddings)", ge=0
+    )
+    hidden: float = setting(
+        1.0, "weight of the loss between hidden states, the outputs of mapped blocks", ge=0
+    )
+    attention: float = setting(
+        1.0, "weight of the loss between attention scores of mapped blocks", ge=0
+    )
 
     @property
     def looks_inside(self) -> bool:
+        """Whether any hidden layer is compared."""
         return any((self.embedding, self.hidden, self.attention))
 
 
 @dataclass(frozen=True, kw_only=True)
 class DistillationConfig(LayersConfig):
-    """Those, and the outputs. Jiao et al. 2020, equations 10 and 11."""
+    """Weights of all losses, outputs included. Jiao et al. 2020, equations 10 and 11."""
 
-    prediction: float = setting(1.0, "weight of the outputs", ge=0)
-    temperature: float = setting(1.0, "divides the outputs' logits before they are compared", gt=0)
+    prediction: float = setting(1.0, "weight of the loss between outputs", ge=0)
+    temperature: float = setting(
+        1.0,
+        "temperature of the softmax over both models' logits; higher values weigh improbable "
+        "classes more",
+        gt=0,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """A batch as student and teacher read it.
+    """A batch of inputs for student and teacher, and which of their outputs are compared.
 
-    logits(model): B C, of each text; or B T C, of each place. keys: True = real token. asked: the
-    places whose outputs are compared; None for all real ones. over_places: the softmax is over a
-    text's places and not over C. weights: how much each row counts, None for 1 each. count: of what
-    they count, in all.
+    logits(model): the logits per text (B C) or per token (B T C). keys: True = real token. asked:
+    the positions whose outputs are compared; if None, all real tokens. over_places: the softmax is
+    over the positions of a text instead of over C. weights: weight of each sequence; if None, 1.
+    count: the total number of targets.
     """
 
     logits: Callable[[Any], Float[Tensor, "B ..."]]
@@ -57,28 +72,28 @@ class View:
 
 @dataclass(frozen=True)
 class Lesson:
-    """A batch, and what is compared of it."""
+    """A batch, and the weights of the losses on it."""
 
     batch: Any
     config: DistillationConfig
 
     @property
     def indices(self) -> Sequence[int]:
-        """Where in the data the batch stands, for messages."""
-        found: Sequence[int] = getattr(self.batch, "indices", ())
-        return found
+        """The indices of the batch's examples in the data, for messages."""
+        indices: Sequence[int] = getattr(self.batch, "indices", ())
+        return indices
 
     @property
     def examples(self) -> str:
-        """What they count, for messages."""
+        """The name of what the indices count, such as "lines", for messages."""
         return str(getattr(self.batch, "examples", "examples"))
 
 
 class Distilled(nn.Module):
-    """A student, and the matrices that bring its vectors to its teacher's width while it learns.
+    """A student, and the matrices W_e and W_h that project its vectors to the teacher's width.
 
-    The matrices W_e and W_h are thrown away afterwards. They start as the identity where the widths
-    agree. Jiao et al. 2020, equations 8 and 9.
+    The matrices are trained with the student and discarded afterwards. They are initialised as the
+    identity if the widths are equal. Jiao et al. 2020, equations 8 and 9.
     """
 
     def __init__(self, student: nn.Module, student_dim: int, teacher_dim: int) -> None:
@@ -89,7 +104,7 @@ class Distilled(nn.Module):
         self.init_projections()
 
     def init_projections(self) -> None:
-        """Identity, or random rows of length 1."""
+        """Initialise as the identity, or with random rows of length 1."""
         for layer in (self.project_embedding, self.project_hidden):
             if layer.in_features == layer.out_features:
                 nn.init.eye_(layer.weight)
@@ -98,20 +113,21 @@ class Distilled(nn.Module):
 
 
 class DistillationObjective:
-    """Weighted sum of four differences between a student and its frozen teacher, for each text:
+    """Weighted sum of four losses between a student and its frozen teacher, for each text.
 
-    embedding   |E_S W_e - E_T|^2, what enters the first block; hidden |H_S W_h - H_T|^2 after each
-    student block m and teacher block g(m); attention |A_S - A_T|^2, the scores before the softmax,
-    where the mask lets them count; prediction  -t^2 softmax(z_T / t) . log softmax(z_S / t), of a
-    model of numbers (z_S - z_T)^2.
+    embedding: |E_S W_e - E_T|^2, the inputs of the first block. hidden: |H_S W_h - H_T|^2, the
+    outputs of student block m and teacher block g(m). attention: |A_S - A_T|^2, the attention
+    scores before the softmax, where the mask allows attention. prediction: -t^2 softmax(z_T / t) .
+    log softmax(z_S / t); (z_S - z_T)^2 for regression models.
 
-    The squares are means over a text's real tokens and all dimensions (heads), summed over the
-    layers. g(m) = m N / M, rounded: evenly spread, the last on the last. Jiao et al. 2020, section
-    3.1; Hinton et al. 2015, section 2 (prediction; t^2 keeps its gradient's size whatever t is).
+    The squares are averaged over a text's real tokens and over all dimensions (or heads), and
+    summed over the layers. g(m) = m N / M, rounded: the M student blocks are mapped to evenly
+    spaced teacher blocks, the last to the last. Jiao et al. 2020, section 3.1; Hinton et al. 2015,
+    section 2 (prediction; the factor t^2 makes the size of its gradient independent of t).
     """
 
     def __init__(self, teacher: nn.Module, views: Callable[[Any], Sequence[View]]) -> None:
-        """views: a batch, once or in parts, as models of this kind read it."""
+        """views: splits a batch into one or more views for models of this kind."""
         self.teacher = teacher.eval().requires_grad_(False)
         self.views = views
 
@@ -121,15 +137,15 @@ class DistillationObjective:
         return Loss(total, total.detach(), sum(view.count for view in views))
 
     def _difference(self, model: Distilled, view: View, config: DistillationConfig) -> Tensor:
-        with torch.no_grad(), _watched(self.teacher, config) as wanted:
+        with torch.no_grad(), _watched(self.teacher, config) as teacher:
             teacher_logits = view.logits(self.teacher)
-        with _watched(model.student, config) as found:
+        with _watched(model.student, config) as student:
             logits = view.logits(model.student)
         keys = view.keys
         terms: list[tuple[float, Callable[[], Tensor]]] = [
-            (config.embedding, lambda: _embedding(model, found, wanted, keys)),
-            (config.hidden, lambda: _hidden(model, found, wanted, keys)),
-            (config.attention, lambda: _attention(found, wanted, keys)),
+            (config.embedding, lambda: _embedding(model, student, teacher, keys)),
+            (config.hidden, lambda: _hidden(model, student, teacher, keys)),
+            (config.attention, lambda: _attention(student, teacher, keys)),
             (
                 config.prediction,
                 lambda: _prediction(logits, teacher_logits, view, config.temperature),
@@ -138,27 +154,27 @@ class DistillationObjective:
         weighted = [weight * term() for weight, term in terms if weight]
         if not weighted:
             raise ValueError("all weights of the distillation are 0: there is nothing to learn")
-        a_row = torch.stack(weighted).sum(0)  # B
-        return (a_row if view.weights is None else a_row * view.weights).sum()
+        losses = torch.stack(weighted).sum(0)  # B
+        return (losses if view.weights is None else losses * view.weights).sum()
 
 
 def _watched(model: nn.Module, config: DistillationConfig) -> AbstractContextManager[Inside]:
-    """Scores are computed once more to be seen, so only where something inside is compared."""
+    """Record hidden states and attention scores, only if they are compared: it costs time."""
     return watch_blocks(stack_of(model)) if config.looks_inside else nullcontext(Inside())
 
 
 def _prediction(
     student: Float[Tensor, "B ..."], teacher: Float[Tensor, "B ..."], view: View, temperature: float
 ) -> Float[Tensor, " B"]:
-    """The mean over what a text has of outputs."""
+    """Return the prediction loss per text, averaged over its outputs."""
     a, b = student.float(), teacher.float()
     if a.ndim == 2 and a.shape[1] == 1:
         return (a - b).square()[:, 0]
     a, b = a / temperature, b / temperature
     axis = 1 if view.over_places else -1
-    if view.over_places:  # padding is no choice
-        hidden = ~view.keys[:, :, None]
-        a, b = a.masked_fill(hidden, -1e4), b.masked_fill(hidden, -1e4)
+    if view.over_places:  # padding is no candidate
+        padding = ~view.keys[:, :, None]
+        a, b = a.masked_fill(padding, -1e4), b.masked_fill(padding, -1e4)
     nats = -(b.softmax(axis) * a.log_softmax(axis)).sum(axis) * temperature**2
     if nats.ndim == 1:
         return nats
@@ -168,46 +184,50 @@ def _prediction(
 
 
 def _embedding(
-    model: Distilled, found: Inside, wanted: Inside, keys: Bool[Tensor, "B T"]
+    model: Distilled, student: Inside, teacher: Inside, keys: Bool[Tensor, "B T"]
 ) -> Float[Tensor, " B"]:
-    return _distance(model.project_embedding(found.hidden[0]), wanted.hidden[0], keys)
+    return _distance(model.project_embedding(student.hidden[0]), teacher.hidden[0], keys)
 
 
 def _hidden(
-    model: Distilled, found: Inside, wanted: Inside, keys: Bool[Tensor, "B T"]
+    model: Distilled, student: Inside, teacher: Inside, keys: Bool[Tensor, "B T"]
 ) -> Float[Tensor, " B"]:
-    chosen = _chosen(found.hidden[1:], wanted.hidden[1:])
-    distances = [_distance(model.project_hidden(a), b, keys) for a, b in chosen]
+    mapped = _mapped(student.hidden[1:], teacher.hidden[1:])
+    distances = [_distance(model.project_hidden(a), b, keys) for a, b in mapped]
     return torch.stack(distances).sum(0)
 
 
-def _attention(found: Inside, wanted: Inside, keys: Bool[Tensor, "B T"]) -> Float[Tensor, " B"]:
-    """Summed over layers; the mean over heads and those pairs of real tokens that may attend."""
-    heads = {scores.shape[1] for scores in (*found.scores, *wanted.scores)}
+def _attention(student: Inside, teacher: Inside, keys: Bool[Tensor, "B T"]) -> Float[Tensor, " B"]:
+    """Return the attention loss per text.
+
+    It is the sum over layers of the mean over heads and pairs of real tokens that may attend.
+    """
+    heads = {scores.shape[1] for scores in (*student.scores, *teacher.scores)}
     if len(heads) != 1:
         raise ValueError(
-            f"student and teacher have {sorted(heads)} heads: attention cannot be compared; "
-            "make them alike, or set the weight of attention to 0"
+            f"student and teacher have {sorted(heads)} heads, so that their attention cannot be "
+            "compared; use the same number of heads, or set the weight of attention to 0"
         )
-    both = (keys[:, None, :] & keys[:, :, None])[:, None]  # B T -> B 1 T T
-    pairs = both & wanted.allowed[0]
+    real = (keys[:, None, :] & keys[:, :, None])[:, None]  # B T -> B 1 T T
+    pairs = real & teacher.allowed[0]
     count = pairs.sum((1, 2, 3)) * heads.pop()
     distances = [
         ((a.float() - b.float()) ** 2 * pairs).sum((1, 2, 3)) / count
-        for a, b in _chosen(found.scores, wanted.scores)
+        for a, b in _mapped(student.scores, teacher.scores)
     ]
     return torch.stack(distances).sum(0)
 
 
-def _chosen(student: Sequence[Tensor], teacher: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
-    places = layer_map(len(student), len(teacher))
-    return [(a, teacher[place - 1]) for a, place in zip(student, places, strict=True)]
+def _mapped(student: Sequence[Tensor], teacher: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
+    """Pair each student block with its teacher block g(m)."""
+    blocks = layer_map(len(student), len(teacher))
+    return [(a, teacher[block - 1]) for a, block in zip(student, blocks, strict=True)]
 
 
 def _distance(
     a: Float[Tensor, "B T D"], b: Float[Tensor, "B T D"], keys: Bool[Tensor, "B T"]
 ) -> Float[Tensor, " B"]:
-    """Squared, the mean over real tokens and dimensions."""
+    """Return the squared distance per text, averaged over real tokens and dimensions."""
     return _mean_over(((a.float() - b.float()) ** 2).mean(-1), keys)
 
 

@@ -1,4 +1,4 @@
-"""What pictures show: classes, of which a mixed picture has two."""
+"""Image classification with label smoothing and mixup."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from headway.training.objectives.contract import Loss
 
 @dataclass(frozen=True)
 class ImageObjective:
-    """-sum over classes c of q_c log P(c | picture), q = (1 - e) t + e / C.
+    """Classification loss: -sum_c q_c log P(c | image) over classes c, q = (1 - e) t + e / C.
 
-    t: all on the class, or of a mixed picture its share on the one and the rest on the other (Zhang
-    et al. 2018, mixup). e, `smoothing`: Szegedy et al. 2016, section 7. `nats` is without
-    smoothing. The target that is counted is the picture.
+    t: one-hot target distribution; for an image mixed of two, their fractions (Zhang et al. 2018,
+    mixup). smoothing: e (Szegedy et al. 2016, section 7). `nats` is without smoothing. Each image
+    counts as one target.
     """
 
     smoothing: float = 0.0
 
     def __call__(self, model: ViTClassifier, batch: ImageBatch) -> Loss:
         logs = F.log_softmax(model(batch.images).float(), dim=-1)  # B C
-        own = logs.gather(1, batch.targets[:, None])[:, 0]
-        other = logs.gather(1, batch.others[:, None])[:, 0]
-        nats = -(batch.shares * own + (1 - batch.shares) * other)
+        first = logs.gather(1, batch.targets[:, None])[:, 0]
+        second = logs.gather(1, batch.others[:, None])[:, 0]
+        nats = -(batch.shares * first + (1 - batch.shares) * second)
         total = (1 - self.smoothing) * nats - self.smoothing * logs.mean(1)
         return Loss(total.sum(), nats.detach().sum(), len(batch.targets))

@@ -1,4 +1,4 @@
-"""Next-token cross-entropy of running text: what language models learn (lectures 3.11)."""
+"""Language modelling: cross-entropy of the next token (lectures 3.11)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from headway.training.objectives.cross_entropy import cross_entropy_of
 
 @dataclass(frozen=True)
 class TextObjective:
-    """-sum_t log P(x_t+1 | x_1 ... x_t), over the targets that are not -1.
+    """Next-token loss: -sum_t log P(x_t+1 | x_1 ... x_t), over the targets that are not -1.
 
-    Of packed rows each document is predicted from itself alone. Radford et al. 2018, equation 1.
+    Packed documents do not attend to each other. Radford et al. 2018, equation 1.
     """
 
     def __call__(self, model: GPT, batch: TextBatch) -> Loss:
@@ -23,7 +23,7 @@ class TextObjective:
         if batch.lengths is not None:
             documents = Documents(batch.lengths, batch.tokens.device)
         hidden = model.hidden(batch.tokens, documents)
-        asked = batch.targets != IGNORED  # B T
-        targets = batch.targets[asked]
-        total, nats = cross_entropy_of(model)(hidden[asked], model.output.weight, targets)
+        predicted = batch.targets != IGNORED  # B T
+        targets = batch.targets[predicted]
+        total, nats = cross_entropy_of(model)(hidden[predicted], model.output.weight, targets)
         return Loss(total, nats, len(targets))

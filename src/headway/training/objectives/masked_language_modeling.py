@@ -1,4 +1,4 @@
-"""Hidden words and next sentences: what BERT is trained by (lectures 3.5)."""
+"""Pre-training of BERT: masked language modelling and next-sentence prediction (lectures 3.5)."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from headway.training.objectives.contract import Loss
 
 @dataclass(frozen=True)
 class MaskedWords:
-    """-sum_i log P(w_i | the row with words hidden) - c sum_b log P(next or not | row b).
+    """-sum_i log P(w_i | masked sequence) - c sum_b log P(next sentence or not | sequence b).
 
-    i goes over the chosen places only, and these are what is counted. c = `words_a_row`, how many
-    words a row hides on the average: the loop divides by the hidden words of all rows, so that
-    both terms become means, each of weight 1. c is a constant and not the batch's own ratio, so
-    that batches of any sizes still add up to exactly the full batch's gradient. `nats` are those of
-    the words alone. Devlin et al. 2019, section 3.1 and appendix A.2.
+    i runs over the masked positions, which are the targets that are counted. c = `words_a_row`, the
+    mean number of masked tokens per sequence: the loop divides by the number of masked tokens, so
+    that both terms become means of weight 1. c is a constant and not the ratio of each batch, so
+    that micro-batches of any sizes add up to exactly the gradient of the full batch. `nats` is that
+    of the masked tokens alone. Devlin et al. 2019, section 3.1 and appendix A.2.
     """
 
     words_a_row: float = 1.0
@@ -37,8 +37,11 @@ class MaskedWords:
 
 @dataclass(frozen=True)
 class Judged:
-    """What a model makes of a batch, as logits: words at the chosen places, and whether the second
-    text follows (0) or stands elsewhere (1), None where there are no pairs."""
+    """The logits of a model for a batch.
+
+    words: logits of the masked tokens, whose true ids are `targets`. follows: logits of next
+    sentence (0) or other sentence (1); None if the sequences are no pairs.
+    """
 
     words: Float[Tensor, "N V"]
     targets: Int[Tensor, " N"]
@@ -46,9 +49,9 @@ class Judged:
 
 
 def judge(model: Bert, batch: MaskedBatch) -> Judged:
-    """The model's logits for a batch, and the true words."""
+    """Compute the logits of a batch at its masked positions, and those of its pairs."""
     framed = batch.framed
     hidden = model.encode(framed.tokens, framed.keys, framed.types)
-    asked = batch.targets != IGNORED  # B T
+    masked = batch.targets != IGNORED  # B T
     follows = None if batch.elsewhere is None else model.follows(hidden).float()
-    return Judged(model.words(hidden[asked]).float(), batch.targets[asked], follows)
+    return Judged(model.words(hidden[masked]).float(), batch.targets[masked], follows)

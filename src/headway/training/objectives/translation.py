@@ -1,4 +1,4 @@
-"""Teacher forcing: given the source and the true words so far, predict the next."""
+"""Translation by teacher forcing: predict the next token from the source and the true tokens."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from headway.training.objectives.cross_entropy import cross_entropy_of
 
 @dataclass(frozen=True)
 class TranslationObjective:
-    """Label-smoothed cross-entropy of every target token, padding left out.
+    """Label-smoothed cross-entropy of all target tokens, without padding.
 
-    Vaswani et al. 2017, section 5.4 (smoothing 0.1).
+    pad: id of the padding token. Vaswani et al. 2017, section 5.4 (smoothing 0.1).
     """
 
     pad: int

@@ -1,4 +1,4 @@
-"""Objectives of word vectors: tell true neighbours from noise, or predict the next word."""
+"""Objectives of word vectors: negative sampling, and next-word prediction."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from headway.training.objectives.cross_entropy import cross_entropy_of
 
 @dataclass(frozen=True)
 class NegativeSampling:
-    """-log s(C[o] . h) - k E_n[log s(-C[n] . h)] for each pair of a bag's mean h and a target o.
+    """Negative sampling: -log s(C[o] . h) - k E_n[log s(-C[n] . h)] for each bag and target word.
 
-    s is the logistic function; n is noise. Mikolov et al. 2013b, equation 4. The expectation is
-    estimated by the mean over the 64 sampled words that 64 bags of a batch share, so that it is a
-    product of matrices (shared noise: Ji et al. 2016, "Parallelizing Word2Vec in Shared and
-    Distributed Memory"). k = `negatives` weighs it, and 64 samples estimate it better than k.
+    h is the mean of a bag of words, o a target, n a noise word, s the logistic function. Mikolov et
+    al. 2013b, equation 4. The expectation is estimated by the mean over 64 sampled words that 64
+    bags of a batch share, so that it is a matrix product (shared noise: Ji et al. 2016,
+    "Parallelizing Word2Vec in Shared and Distributed Memory"). negatives: k, the weight of the
+    expectation.
     """
 
     negatives: int = 5
@@ -40,7 +41,10 @@ def negative_sampling_sum(
     words: tuple[Int[Tensor, " P"], Int[Tensor, " P"], Int[Tensor, "G M"]],
     negatives: int,
 ) -> Float[Tensor, ""]:
-    """The sum of the loss above over P pairs. words: targets, owners, sampled (`WordBatch`)."""
+    """Return the sum of the loss of `NegativeSampling` over P pairs of a bag and a target.
+
+    words: targets, owners and sampled words (`WordBatch`).
+    """
     targets, owner, sampled = words
     scores = (h[owner] * F.embedding(targets, contexts)).sum(-1)  # P
     pairs = torch.bincount(owner, minlength=len(h)).to(h.dtype)  # B
@@ -48,13 +52,13 @@ def negative_sampling_sum(
     blocks = F.pad(h, (0, 0, 0, missing)).view(len(sampled), BLOCK, -1)  # G 64 D
     weights = F.pad(pairs, (0, missing)).view(len(sampled), BLOCK, 1)
     noise = blocks @ F.embedding(sampled, contexts).transpose(1, 2)  # G 64 M
-    against = (F.softplus(noise) * weights).sum() * (negatives / sampled.shape[1])
-    return F.softplus(-scores).sum() + against
+    negative = (F.softplus(noise) * weights).sum() * (negatives / sampled.shape[1])
+    return F.softplus(-scores).sum() + negative
 
 
 @dataclass(frozen=True)
 class NextWordObjective:
-    """-log P(next | word), by a softmax over all words."""
+    """Next-word loss: -log P(next | word), with a softmax over the vocabulary."""
 
     def __call__(self, model: NextWord, batch: WordBatch) -> Loss:
         total, nats = cross_entropy_of(model)(

@@ -1,0 +1,75 @@
+"""Contract of a logit rule: new logits from logits and the outputs so far."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+import torch
+
+from headway.errors import DataError, UsageError
+from headway.shapes import Float, Tensor
+
+
+@dataclass
+class Writing:
+    """One output so far.
+
+    tokens: the generated tokens, without <s>. prompt: the tokens before them. item: the index of
+    the input that the output belongs to.
+    """
+
+    tokens: list[int] = field(default_factory=list)
+    prompt: Sequence[int] = ()
+    item: int = 0
+
+    @property
+    def seen(self) -> list[int]:
+        """The tokens of prompt and output."""
+        return [*self.prompt, *self.tokens]
+
+    @property
+    def last(self) -> int:
+        """The last token of prompt and output."""
+        return self.tokens[-1] if self.tokens else self.prompt[-1]
+
+
+@runtime_checkable
+class Rule(Protocol):
+    """Returns new logits for each row, given the output of the row so far; modifies nothing.
+
+    The result of a row must not depend on other rows.
+    """
+
+    def __call__(
+        self, logits: Float[Tensor, "N V"], written: Sequence[Writing]
+    ) -> Float[Tensor, "N V"]: ...
+
+
+def apply_rules(
+    rules: Sequence[Rule], logits: Float[Tensor, "N V"], written: Sequence[Writing]
+) -> Float[Tensor, "N V"]:
+    """Return the logits after all rules. Raises UsageError if every token of a row is forbidden."""
+    for rule in rules:
+        logits = rule(logits, written)
+    best = logits.amax(-1)
+    if not bool(best.isfinite().all()):
+        row = int((~best.isfinite()).nonzero()[0])
+        after = written[row].seen[-8:]
+        if best[row] == -torch.inf:
+            names = ", ".join(str(rule) for rule in rules) or "no rule"
+            raise UsageError(
+                f"every token is forbidden after tokens {after}, by {names}",
+                hint="relax these rules, or allow shorter outputs",
+            )
+        raise not_finite(f" after tokens {after}")
+    return logits
+
+
+def not_finite(where: str = "") -> DataError:
+    """Return the error for logits of NaN or +inf, from which no token can be chosen."""
+    return DataError(
+        f"the model's logits{where} are not finite",
+        hint="the weights are damaged or training diverged: use an earlier checkpoint",
+    )
