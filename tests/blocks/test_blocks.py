@@ -78,7 +78,7 @@ def test_a_learned_table_ends_where_it_ends():
     [Added(SinusoidalTable(D)), Concatenated(SinusoidalTable(4)), NoPositions()],
     ids=["added", "concatenated", "none"],
 )
-def test_embedding_a_text_in_pieces_is_embedding_it_whole(positions):
+def test_embedding_a_text_in_parts_is_embedding_it_whole(positions):
     embed = Embeddings(torch.nn.Embedding(9, positions.token_dim(D)), positions)
     tokens = torch.randint(0, 9, (2, 7))
     whole = embed(tokens)

@@ -1,4 +1,4 @@
-"""What is seen of a stack of blocks is what it computes, at every call."""
+"""Recorded hidden states and scores are those that a stack computes, at every call."""
 
 import pytest
 import torch

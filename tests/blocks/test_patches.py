@@ -1,4 +1,4 @@
-"""Images cut into patches, and where these stand."""
+"""Patches, position encodings in two dimensions, and image embeddings."""
 
 import pytest
 import torch
@@ -70,20 +70,20 @@ def test_principal_components_that_there_are_not_are_refused(dim):
         module.fix(torch.ones(20, 12))
 
 
-def test_learned_places_of_their_own_grid_are_added_as_they_are():
+def test_learned_positions_of_the_trained_grid_are_added_unchanged():
     grid = LearnedGrid(2, 3, 5)
     torch.nn.init.normal_(grid.vectors)
     x = torch.randn(4, 6, 5)
     assert torch.equal(grid(x, 2, 3), x + grid.vectors)
 
 
-def test_places_of_another_grid_lie_between_the_trained_ones_row_by_row():
+def test_positions_of_another_grid_are_interpolated_row_by_row():
     grid = LearnedGrid(4, 6, 2)
     rows, columns = torch.arange(4.0), torch.arange(6.0)
     with torch.no_grad():  # the vector of a cell is its row and column
         grid.vectors.copy_(torch.cartesian_prod(rows, columns))
     finer = grid.of(8, 18).detach().view(8, 18, 2)
-    # place i of n stands at (i + 1/2) / n; inside, a bicubic reading bends a straight line little
+    # cell i of n is at (i + 1/2) / n; inside, bicubic interpolation bends a straight line little
     down = (torch.arange(8) + 0.5) / 2 - 0.5
     across = (torch.arange(18) + 0.5) / 3 - 0.5
     inside = (slice(3, 5), slice(6, 12))
@@ -92,7 +92,7 @@ def test_places_of_another_grid_lie_between_the_trained_ones_row_by_row():
     assert finer.requires_grad is False and grid.of(8, 18).requires_grad
 
 
-def test_sinusoidal_places_are_those_of_the_row_and_of_the_column():
+def test_sinusoidal_positions_are_those_of_the_row_and_of_the_column():
     grid = SinusoidalGrid(8)(torch.zeros(1, 15, 8), 3, 5)[0].view(3, 5, 8)
     table = SinusoidalTable(4)(torch.arange(5)[None])[0]
     assert_close(grid[:, 2, :4], table[:3])
@@ -119,7 +119,7 @@ def test_class_token_and_registers_stand_before_the_patches():
 
 
 @torch.no_grad()
-def test_hidden_patches_become_the_mask_token_at_their_place():
+def test_masked_patches_become_the_mask_token_at_their_position():
     module, images = embedding(mask_token=True), torch.randn(2, 1, 4, 6)
     hidden = torch.zeros(2, 6, dtype=torch.bool)
     hidden[1, 4] = True

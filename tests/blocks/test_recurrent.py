@@ -262,7 +262,7 @@ def test_reading_word_by_word_is_reading_all_at_once(cell, feeding):
 
 @pytest.mark.parametrize("cell", CELLS)
 def test_input_feeding_reads_the_last_attentional_vector_beside_the_next_word(cell):
-    """The loop written out: what attention found at t - 1 stands beside word t; zeros at first."""
+    """The loop: the output of attention at t - 1 is concatenated with word t; at first zeros."""
     example = case(cell, feeding=True, depth=1)
     layers, bridge, readout = (
         example.decoder.layers,
@@ -326,7 +326,7 @@ def test_without_attention_the_context_is_all_that_the_decoder_sees(cell, bidire
     only_the_context(case(cell, attends=False, bidirectional=bidirectional))
 
 
-def test_with_attention_every_vector_of_the_memory_is_seen_but_not_its_place():
+def test_with_attention_the_output_depends_on_every_memory_vector_but_not_on_its_position():
     example = case()
     before = example.outputs()
     for position in range(1, S - 1):
@@ -336,13 +336,13 @@ def test_with_attention_every_vector_of_the_memory_is_seen_but_not_its_place():
     assert_close(example.outputs(example.memory[:, INSIDE]), before, rtol=0, atol=1e-12)
 
 
-def test_a_context_that_takes_in_other_words_is_found(monkeypatch):
+def test_a_context_that_depends_on_further_words_is_detected(monkeypatch):
     monkeypatch.setattr(LastState, "forward", lambda self, memory, keys: memory[:, 3])
     with pytest.raises(AssertionError, match="more than the context"):
         only_the_context(case(attends=False))
 
 
-def test_a_way_around_the_context_is_found(monkeypatch):
+def test_a_path_around_the_context_is_detected(monkeypatch):
     plain = RecurrentDecoder.forward
 
     def leaky(self, x, memory, memory_mask):

@@ -53,7 +53,7 @@ def shaken(model):
 
 
 def models():
-    """Of each class one, as (model, outputs a row): every one takes tokens, keys and types."""
+    """One model of each class, with the shape of its output per text; inputs are the same."""
     return {
         "words": (Bert(SMALL), (8, 11)),
         "classes": (BertClassifier(Bert(SMALL), 5), (5,)),
@@ -136,7 +136,7 @@ def test_the_kind_of_a_text_tells_it_apart_unless_there_are_none():
 
 
 @torch.no_grad()
-def test_first_place_is_where_the_first_token_stands_in_the_table():
+def test_first_place_is_the_position_of_the_first_token_in_the_table():
     plain, moved = shaken(Bert(SMALL)), shaken(Bert(replace(SMALL, first_place=2)))
     rows = {name: p.detach().clone() for name, p in plain.named_parameters()}
     table = "embedding.words.positions.table.vectors"

@@ -12,7 +12,7 @@ SMALL = BertConfig(
 )
 
 
-def test_all_values_are_taken_over_and_new_words_are_means_of_their_pieces():
+def test_all_parameters_are_copied_and_new_words_are_means_of_their_tokens():
     torch.manual_seed(0)
     start, model = Bert(SMALL), Bert(replace(SMALL, vocabulary=21))
     torch.nn.init.normal_(start.masked_words.output.bias)

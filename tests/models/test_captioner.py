@@ -29,7 +29,7 @@ def images_of(count=2):
     return torch.randn(count, 1, 8, 12)
 
 
-def test_any_picture_of_numbers_will_do_and_every_part_of_it_is_seen():
+def test_images_may_be_any_grid_and_captions_depend_on_all_of_it():
     model, read = Captioner(CONFIG).eval(), torch.tensor([[1, 4, 5]])
     images = images_of(1)
     before = model(images, read)
@@ -49,7 +49,7 @@ def test_the_encoder_is_a_vit_and_without_it_and_cross_attention_the_decoder_is_
     assert len(crosses) == 3 * 10
 
 
-def test_the_picture_is_looked_at_once_and_beams_share_its_keys_and_values():
+def test_the_image_is_encoded_once_and_beams_share_its_keys_and_values():
     model, looked = Captioner(CONFIG).eval(), []
     handle = model.vit.register_forward_hook(lambda *_: looked.append(1))
     model.vit.encode, encode = (lambda x: (looked.append(1), encode(x))[1]), model.vit.encode

@@ -45,7 +45,7 @@ def test_padding_at_the_right_never_leaks(changes):
         assert_close(logits[2], logits[0], rtol=0, atol=1e-6)
 
 
-def test_the_language_model_is_the_one_given_and_only_the_head_is_new():
+def test_the_language_model_is_not_copied_and_only_the_head_is_new():
     gpt = GPT(SMALL)
     before = parameter_count(gpt)
     model = TextClassifier(gpt, 4)

@@ -151,8 +151,8 @@ def rnn(**changes):
 
 @torch.no_grad()
 @pytest.mark.parametrize("bidirectional", [True, False])
-def test_without_attention_the_decoder_sees_the_last_states_only(bidirectional):
-    """The bottleneck: whatever stands between is out of its reach; attention reaches it."""
+def test_without_attention_the_decoder_depends_on_the_last_states_only(bidirectional):
+    """The bottleneck: states in between have no effect; with attention they have."""
     last = [0, 4] if bidirectional else [4]
     for score, reached in (("none", False), ("additive", True)):
         model = rnn(attention=score, bidirectional=bidirectional)
@@ -167,7 +167,7 @@ def test_without_attention_the_decoder_sees_the_last_states_only(bidirectional):
 
 
 @torch.no_grad()
-def test_input_feeding_lets_a_word_know_where_the_one_before_it_looked():
+def test_with_input_feeding_a_prediction_depends_on_the_attention_of_the_word_before():
     """With the same recurrent states, another attention at one word changes what follows."""
     for feeding in (True, False):
         torch.manual_seed(0)
@@ -178,9 +178,9 @@ def test_input_feeding_lets_a_word_know_where_the_one_before_it_looked():
         model = rnn(attention="additive", input_feeding=feeding)
         state = model.start(SOURCE[:1])
         value = state.memory.layers[0][1].clone()
-        state.memory.layers[0][1].add_(1.0)  # it looks at something else ...
+        state.memory.layers[0][1].add_(1.0)  # other values at the first words ...
         _, state = model.step(TARGET[:1, :2], state)
-        state.memory.layers[0][1].copy_(value)  # ... and then at what it was
+        state.memory.layers[0][1].copy_(value)  # ... and the same ones afterwards
         changed, _ = model.step(TARGET[:1, 2:], state)
         assert torch.equal(plain, changed) is not feeding
 

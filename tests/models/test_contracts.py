@@ -1,4 +1,4 @@
-"""What all models share: construction without values."""
+"""Construction of models without values, on the meta device."""
 
 import torch
 from torch import nn

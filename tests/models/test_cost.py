@@ -1,4 +1,4 @@
-"""What a language model costs, beside numbers worked out by hand, the papers' and torch's own."""
+"""The cost of language models equals results by hand, of the papers and of torch."""
 
 import pytest
 import torch
@@ -133,7 +133,7 @@ def kept_by_torch(config, rows: int) -> int:
 
     def keep(tensor):
         storage = tensor.untyped_storage()
-        tensors.append(tensor)  # else its place would be given to another
+        tensors.append(tensor)  # otherwise its memory would be reused
         if storage.data_ptr() not in parameter_storage:
             stored[storage.data_ptr()] = storage.nbytes()
         return tensor

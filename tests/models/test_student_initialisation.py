@@ -1,4 +1,4 @@
-"""A student begins with what it can take from its teacher."""
+"""A student is initialised with the parameters of its teacher."""
 
 import pytest
 import torch

@@ -183,7 +183,7 @@ class TranslatorConfig:
         if self.attention == "window" and recurrent and self.encoder != "transformer":
             raise ValueError(
                 "attention=window is for self-attention, but an RNN decoder with "
-                f"encoder={self.encoder} has no such layer: set encoder=transformer, or another score"
+                f"encoder={self.encoder} has no such layer: choose another attention or encoder"
             )
         if self.position_dim and recurrent_side:
             raise ValueError(
