@@ -67,7 +67,7 @@ def test_a_learned_table_ends_where_it_ends():
     tokens = torch.nn.Embedding(9, D)
     embed = Embeddings(tokens, Added(LearnedTable(D, 6)))
     embed(torch.zeros(1, 6, dtype=torch.long))
-    with pytest.raises(ValueError, match=r"7 positions are more than .* max_length=6"):
+    with pytest.raises(ValueError, match=r"7 positions are needed, .* max_length=6"):
         embed(torch.zeros(1, 7, dtype=torch.long))
     with pytest.raises(ValueError, match="7 positions"):
         embed(torch.zeros(1, 1, dtype=torch.long), [6])
@@ -78,7 +78,7 @@ def test_a_learned_table_ends_where_it_ends():
     [Added(SinusoidalTable(D)), Concatenated(SinusoidalTable(4)), NoPositions()],
     ids=["added", "concatenated", "none"],
 )
-def test_embedding_a_text_in_pieces_is_embedding_it_whole(positions):
+def test_embedding_a_text_in_parts_is_embedding_it_whole(positions):
     embed = Embeddings(torch.nn.Embedding(9, positions.token_dim(D)), positions)
     tokens = torch.randint(0, 9, (2, 7))
     whole = embed(tokens)
@@ -90,8 +90,8 @@ def test_embedding_a_text_in_pieces_is_embedding_it_whole(positions):
 
 def test_embeddings_are_scaled_by_the_root_of_their_width():
     tokens = torch.nn.Embedding(9, D)
-    found = Embeddings(tokens, NoPositions())(torch.tensor([[3]]))
-    assert_close(found[0, 0], tokens.weight[3] * math.sqrt(D))
+    embedded = Embeddings(tokens, NoPositions())(torch.tensor([[3]]))
+    assert_close(embedded[0, 0], tokens.weight[3] * math.sqrt(D))
 
 
 def test_positions_that_do_not_fit_are_refused():
@@ -99,7 +99,7 @@ def test_positions_that_do_not_fit_are_refused():
         SinusoidalTable(5)
     with pytest.raises(ValueError, match="cannot be added"):
         Added(SinusoidalTable(4)).token_dim(D)
-    with pytest.raises(ValueError, match="no room"):
+    with pytest.raises(ValueError, match="leave no room"):
         Concatenated(SinusoidalTable(D)).token_dim(D)
 
 
@@ -110,8 +110,8 @@ def test_dropout_drops_the_right_share_and_keeps_the_mean(p):
     dropped = float((y == 0).float().mean())
     error = 4 * math.sqrt(p * (1 - p) / 1e6)
     assert abs(dropped - p) < error
-    kept = y[y != 0]
-    assert kept.min() == kept.max() == pytest.approx(1 / (1 - p), rel=1e-4)
+    nonzero = y[y != 0]
+    assert nonzero.min() == nonzero.max() == pytest.approx(1 / (1 - p), rel=1e-4)
     assert float(y.mean()) == pytest.approx(1, abs=error / (1 - p))
 
 
@@ -167,6 +167,6 @@ def test_a_gated_feed_forward_is_its_equation():
 def test_gelus_approximation_is_gpts():
     x = torch.linspace(-4, 4, 41)
     inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
-    found = ACTIVATIONS["gelu-tanh"](x)
-    assert_close(found, x / 2 * (1 + inner.tanh()), rtol=0, atol=1e-6)
-    assert not torch.allclose(found, ACTIVATIONS["gelu"](x), rtol=0, atol=1e-5)
+    activated = ACTIVATIONS["gelu-tanh"](x)
+    assert_close(activated, x / 2 * (1 + inner.tanh()), rtol=0, atol=1e-6)
+    assert not torch.allclose(activated, ACTIVATIONS["gelu"](x), rtol=0, atol=1e-5)

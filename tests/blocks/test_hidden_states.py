@@ -1,4 +1,4 @@
-"""What is seen of a stack of blocks is what it computes, at every call."""
+"""Recorded hidden states and scores are those that a stack computes, at every call."""
 
 import pytest
 import torch
@@ -13,9 +13,9 @@ TOKENS = torch.randint(17, (2, 5), generator=torch.Generator().manual_seed(1))
 KEYS = torch.tensor([[True] * 5, [True, True, True, False, False]])
 
 
-def bert(**others):
+def bert(**changes):
     torch.manual_seed(0)
-    return Bert(BertConfig(**SHAPE, num_layers=3, max_length=7, **others)).eval()
+    return Bert(BertConfig(**SHAPE, num_layers=3, max_length=7, **changes)).eval()
 
 
 @pytest.mark.parametrize("shared", [False, True])

@@ -1,4 +1,4 @@
-"""Images cut into patches, and where these stand."""
+"""Patches, position encodings in two dimensions, and image embeddings."""
 
 import pytest
 import torch
@@ -30,13 +30,13 @@ def test_patches_are_a_convolution_with_the_patch_as_kernel_and_stride():
     with torch.no_grad():
         module.project.bias.normal_()
     kernel = module.project.weight.view(7, 3, 5, 3)
-    wanted = F.conv2d(images, kernel, module.project.bias, stride=(5, 3))
-    assert wanted.shape == (2, 7, 2, 5) and module.grid(11, 17) == (2, 5)
-    assert_close(module(images), wanted.flatten(2).transpose(1, 2), rtol=0, atol=1e-5)
+    convolved = F.conv2d(images, kernel, module.project.bias, stride=(5, 3))
+    assert convolved.shape == (2, 7, 2, 5) and module.grid(11, 17) == (2, 5)
+    assert_close(module(images), convolved.flatten(2).transpose(1, 2), rtol=0, atol=1e-5)
 
 
 def test_an_image_smaller_than_a_patch_is_refused_with_its_size():
-    with pytest.raises(ValueError, match="4 x 9 holds no patch of 5 x 3"):
+    with pytest.raises(ValueError, match="4 x 9 pixels is smaller than a patch of 5 x 3"):
         patchify(torch.zeros(1, 1, 4, 9), 5, 3)
 
 
@@ -52,38 +52,38 @@ def test_principal_components_keep_what_varies_most_and_train_no_more():
     scales = torch.tensor([9.0, 5.0, 3.0, *[0.1] * 9])
     sample = (torch.randn(5000, 12) * scales) @ directions.T + 4
     module = Patches(3, 2, 2, 3)
-    kept = module.fix(sample)
-    assert kept == pytest.approx((81 + 25 + 9) / (81 + 25 + 9 + 0.09), abs=1e-3)
+    explained = module.fix(sample)
+    assert explained == pytest.approx((81 + 25 + 9) / (81 + 25 + 9 + 0.09), abs=1e-3)
     assert not any(p.requires_grad for p in module.parameters())
     tokens = module.project(sample)
     assert_close(tokens.mean(0), torch.zeros(3), rtol=0, atol=1e-3)
     assert tokens.square().mean().item() == pytest.approx(1, abs=1e-3)
-    found = F.normalize(module.project.weight, dim=1)
-    overlap = (found @ directions[:, :3]).abs()
+    directions_of_rows = F.normalize(module.project.weight, dim=1)
+    overlap = (directions_of_rows @ directions[:, :3]).abs()
     assert_close(overlap, torch.eye(3), rtol=0, atol=0.05)  # in order, the largest first
 
 
 @pytest.mark.parametrize("dim", [13, 12])
 def test_principal_components_that_there_are_not_are_refused(dim):
     module = Patches(3, 2, 2, dim)
-    with pytest.raises(ValueError, match="alike" if dim == 12 else "model_dim=13"):
+    with pytest.raises(ValueError, match="are equal" if dim == 12 else "model_dim=13"):
         module.fix(torch.ones(20, 12))
 
 
-def test_learned_places_of_their_own_grid_are_added_as_they_are():
+def test_learned_positions_of_the_trained_grid_are_added_unchanged():
     grid = LearnedGrid(2, 3, 5)
     torch.nn.init.normal_(grid.vectors)
     x = torch.randn(4, 6, 5)
     assert torch.equal(grid(x, 2, 3), x + grid.vectors)
 
 
-def test_places_of_another_grid_lie_between_the_trained_ones_row_by_row():
+def test_positions_of_another_grid_are_interpolated_row_by_row():
     grid = LearnedGrid(4, 6, 2)
     rows, columns = torch.arange(4.0), torch.arange(6.0)
-    with torch.no_grad():  # a place's vector says where it is
+    with torch.no_grad():  # the vector of a cell is its row and column
         grid.vectors.copy_(torch.cartesian_prod(rows, columns))
     finer = grid.of(8, 18).detach().view(8, 18, 2)
-    # place i of n stands at (i + 1/2) / n; inside, a bicubic reading bends a straight line little
+    # cell i of n is at (i + 1/2) / n; inside, bicubic interpolation bends a straight line little
     down = (torch.arange(8) + 0.5) / 2 - 0.5
     across = (torch.arange(18) + 0.5) / 3 - 0.5
     inside = (slice(3, 5), slice(6, 12))
@@ -92,11 +92,11 @@ def test_places_of_another_grid_lie_between_the_trained_ones_row_by_row():
     assert finer.requires_grad is False and grid.of(8, 18).requires_grad
 
 
-def test_sinusoidal_places_are_those_of_the_row_and_of_the_column():
-    found = SinusoidalGrid(8)(torch.zeros(1, 15, 8), 3, 5)[0].view(3, 5, 8)
+def test_sinusoidal_positions_are_those_of_the_row_and_of_the_column():
+    grid = SinusoidalGrid(8)(torch.zeros(1, 15, 8), 3, 5)[0].view(3, 5, 8)
     table = SinusoidalTable(4)(torch.arange(5)[None])[0]
-    assert_close(found[:, 2, :4], table[:3])
-    assert_close(found[1, :, 4:], table)
+    assert_close(grid[:, 2, :4], table[:3])
+    assert_close(grid[1, :, 4:], table)
     with pytest.raises(ValueError, match="multiple of 4"):
         SinusoidalGrid(6)
 
@@ -119,7 +119,7 @@ def test_class_token_and_registers_stand_before_the_patches():
 
 
 @torch.no_grad()
-def test_hidden_patches_become_the_mask_token_at_their_place():
+def test_masked_patches_become_the_mask_token_at_their_position():
     module, images = embedding(mask_token=True), torch.randn(2, 1, 4, 6)
     hidden = torch.zeros(2, 6, dtype=torch.bool)
     hidden[1, 4] = True
@@ -128,7 +128,7 @@ def test_hidden_patches_become_the_mask_token_at_their_place():
     same = torch.ones(2, 7, dtype=torch.bool)
     same[1, 5] = False
     assert torch.equal(plain[same], tokens[same])
-    with pytest.raises(ValueError, match="no token for hidden patches"):
+    with pytest.raises(ValueError, match="need a mask token"):
         embedding()(images, hidden)
 
 

@@ -66,14 +66,14 @@ def lstm(layer, x, before):
 
 def by_hand(layers, x, state, cell):
     """One row: [T E], [Z] -> the top h of every step, and the state after the last."""
-    each = [list(part.chunk(layers.parts)) for part in state.chunk(len(layers.layers))]
+    states = [list(part.chunk(layers.parts)) for part in state.chunk(len(layers.layers))]
     tops = []
     for vector in x:
         for depth, layer in enumerate(layers.layers):
-            each[depth] = cell(layer, vector, each[depth])
-            vector = each[depth][0]
+            states[depth] = cell(layer, vector, states[depth])
+            vector = states[depth][0]
         tops.append(vector)
-    return torch.stack(tops), torch.cat([part for parts in each for part in parts])
+    return torch.stack(tops), torch.cat([part for parts in states for part in parts])
 
 
 @pytest.mark.parametrize("depth", [1, 3])
@@ -84,9 +84,9 @@ def test_layers_are_their_equations(cell, depth):
     x, state = exact(B, T, E), exact(B, layers.state_dim)
     tops, after = layers(x, state)
     for row in range(B):
-        wanted, left = by_hand(layers, x[row], state[row], {"gru": gru, "lstm": lstm}[cell])
-        assert_close(tops[row], wanted, rtol=0, atol=1e-12)
-        assert_close(after[row], left, rtol=0, atol=1e-12)
+        expected, last_state = by_hand(layers, x[row], state[row], {"gru": gru, "lstm": lstm}[cell])
+        assert_close(tops[row], expected, rtol=0, atol=1e-12)
+        assert_close(after[row], last_state, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("cell", CELLS)
@@ -134,20 +134,20 @@ def test_first_values_are_orthogonal_gate_by_gate_and_an_lstm_forgets_slowly(kin
 def test_a_row_is_turned_within_its_own_length():
     x = torch.tensor([[1.0, 2, 3, 0, 0], [4, 5, 6, 7, 8]])[..., None]
     keys = torch.tensor([[True] * 3 + [False] * 2, [True] * 5])
-    turned = source_of_recurrent._turning(x, keys)
-    found = source_of_recurrent._turn(x, turned)[..., 0]
-    assert found.tolist() == [[3, 2, 1, 0, 0], [8, 7, 6, 5, 4]]
-    assert torch.equal(source_of_recurrent._turn(found[..., None], turned), x)
-    whole = source_of_recurrent._turn(x, source_of_recurrent._turning(x, None))[..., 0]
+    reversal = source_of_recurrent._reversal(x, keys)
+    reversed_rows = source_of_recurrent._reverse(x, reversal)[..., 0]
+    assert reversed_rows.tolist() == [[3, 2, 1, 0, 0], [8, 7, 6, 5, 4]]
+    assert torch.equal(source_of_recurrent._reverse(reversed_rows[..., None], reversal), x)
+    whole = source_of_recurrent._reverse(x, source_of_recurrent._reversal(x, None))[..., 0]
     assert whole.tolist() == [[0, 0, 3, 2, 1], [8, 7, 6, 5, 4]]
 
 
 @pytest.mark.parametrize("bidirectional", [True, False])
 def test_a_word_is_known_after_it_in_one_direction_and_before_it_in_the_other(bidirectional):
     encoder, x = RecurrentEncoder("gru", D, 1, bidirectional), torch.randn(1, S, D)
-    other = x.clone()
-    other[:, 2] += 1.0
-    changed = (encoder(x, Mask()) != encoder(other, Mask()))[0]
+    changed_input = x.clone()
+    changed_input[:, 2] += 1.0
+    changed = (encoder(x, Mask()) != encoder(changed_input, Mask()))[0]
     ahead = [False] * 2 + [True] * 5
     half = D // 2
     assert changed[:, :half].any(1).tolist() == ahead
@@ -166,22 +166,22 @@ def test_an_odd_width_cannot_be_halved():
 def test_the_last_state_of_a_padded_row_is_that_of_the_row_alone(cell, bidirectional):
     encoder = RecurrentEncoder(cell, D, 2, bidirectional).double()
     context, x = LastState(bidirectional), exact(B, S, D)
-    together = context(encoder(x, Mask(keys=KEYS)), KEYS)
+    batched = context(encoder(x, Mask(keys=KEYS)), KEYS)
     for row, length in enumerate(LENGTHS):
         memory = encoder(x[row : row + 1, :length], Mask())
-        assert_close(together[row : row + 1], context(memory, None), rtol=0, atol=1e-14)
+        assert_close(batched[row : row + 1], context(memory, None), rtol=0, atol=1e-14)
         ends = memory[0, -1]
         if bidirectional:
             ends = torch.cat((memory[0, -1, : D // 2], memory[0, 0, D // 2 :]))
-        assert_close(together[row], ends, rtol=0, atol=1e-14)
+        assert_close(batched[row], ends, rtol=0, atol=1e-14)
 
 
 def test_the_mean_state_is_that_of_the_real_words():
     memory = exact(B, S, D)
     spoilt = memory.masked_fill(~KEYS[..., None], 1e6)
-    found = MeanState()(spoilt, KEYS)
+    means = MeanState()(spoilt, KEYS)
     for row, length in enumerate(LENGTHS):
-        assert_close(found[row], sum(memory[row, :length]) / length)
+        assert_close(means[row], sum(memory[row, :length]) / length)
     assert_close(MeanState()(memory, None)[0], sum(memory[0]) / S)
 
 
@@ -220,9 +220,9 @@ def case(cell="gru", attends=True, feeding=False, depth=2, bidirectional=True):
     return Case(decoder, exact(B, T, D), exact(B, S, D))
 
 
-def steps(found, sizes, keys=None):
-    state = found.decoder.start(found.memory, keys)
-    parts = [found.decoder.step(x, state) for x in found.x.split(sizes, dim=1)]
+def steps(example, sizes, keys=None):
+    state = example.decoder.start(example.memory, keys)
+    parts = [example.decoder.step(x, state) for x in example.x.split(sizes, dim=1)]
     return torch.cat(parts, dim=1), state
 
 
@@ -230,51 +230,59 @@ def steps(found, sizes, keys=None):
 @pytest.mark.parametrize("attends", [False, True], ids=["bottleneck", "attends"])
 @pytest.mark.parametrize("cell", CELLS)
 def test_the_decoder_is_its_equations(cell, attends, keys):
-    found = case(cell, attends)
-    layers, bridge, readout = found.decoder.layers, found.decoder.bridge, found.decoder.readout
-    first = bridge(found.memory, keys)
+    example = case(cell, attends)
+    layers, bridge, readout = (
+        example.decoder.layers,
+        example.decoder.bridge,
+        example.decoder.readout,
+    )
+    first = bridge(example.memory, keys)
     for row in range(B):
         equations = {"gru": gru, "lstm": lstm}[cell]
-        wanted, _ = by_hand(layers, found.x[row], first[row], equations)
+        expected, _ = by_hand(layers, example.x[row], first[row], equations)
         if attends:
             length = S if keys is None else LENGTHS[row]
-            asked = wanted[None], found.memory[row : row + 1, :length], Mask()
-            context = readout.cross(*asked)[0]
-            both = torch.cat((context, wanted), dim=-1)
-            wanted = torch.tanh(both @ readout.combine.weight.T + readout.combine.bias)
-        assert_close(found.outputs(keys=keys)[row], wanted, rtol=0, atol=1e-12)
+            query = expected[None], example.memory[row : row + 1, :length], Mask()
+            context = readout.cross(*query)[0]
+            both = torch.cat((context, expected), dim=-1)
+            expected = torch.tanh(both @ readout.combine.weight.T + readout.combine.bias)
+        assert_close(example.outputs(keys=keys)[row], expected, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("feeding", [False, True])
 @pytest.mark.parametrize("cell", CELLS)
 def test_reading_word_by_word_is_reading_all_at_once(cell, feeding):
-    found = case(cell, feeding=feeding)
-    whole = found.outputs(keys=KEYS)
+    example = case(cell, feeding=feeding)
+    whole = example.outputs(keys=KEYS)
     for sizes in ([1] * T, [2, 3], [T]):
-        stepped, state = steps(found, sizes, KEYS)
+        stepped, state = steps(example, sizes, KEYS)
         assert_close(stepped, whole, rtol=0, atol=1e-12)
         assert state.lengths == [T] * B
 
 
 @pytest.mark.parametrize("cell", CELLS)
 def test_input_feeding_reads_the_last_attentional_vector_beside_the_next_word(cell):
-    """The loop written out: what attention found at t - 1 stands beside word t; zeros at first."""
-    found = case(cell, feeding=True, depth=1)
-    layers, bridge, readout = found.decoder.layers, found.decoder.bridge, found.decoder.readout
-    source = readout.cross.keys_values(found.memory)
-    state, fed = bridge(found.memory, None), torch.zeros(B, D, dtype=torch.float64)
+    """The loop: the output of attention at t - 1 is concatenated with word t; at first zeros."""
+    example = case(cell, feeding=True, depth=1)
+    layers, bridge, readout = (
+        example.decoder.layers,
+        example.decoder.bridge,
+        example.decoder.readout,
+    )
+    source = readout.cross.keys_values(example.memory)
+    state, fed = bridge(example.memory, None), torch.zeros(B, D, dtype=torch.float64)
     outputs = []
     for t in range(T):
-        states, state = layers(torch.cat((found.x[:, t], fed), dim=-1)[:, None], state)
+        states, state = layers(torch.cat((example.x[:, t], fed), dim=-1)[:, None], state)
         fed = readout(states, source, Mask())[:, 0]
         outputs.append(fed)
-    assert_close(found.outputs(), torch.stack(outputs, dim=1), rtol=0, atol=1e-12)
+    assert_close(example.outputs(), torch.stack(outputs, dim=1), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("feeding", [True, False])
 def test_another_attentional_vector_reaches_the_next_word_only_when_it_is_fed(feeding):
-    found = case(feeding=feeding)
-    readout, before = found.decoder.readout, found.outputs()
+    example = case(feeding=feeding)
+    readout, before = example.decoder.readout, example.outputs()
     calls = Counter()
 
     def nudged(module, inputs, output):
@@ -288,11 +296,11 @@ def test_another_attentional_vector_reaches_the_next_word_only_when_it_is_fed(fe
 
     with torch.no_grad():
         hook = readout.register_forward_hook(nudged)
-        after = found.outputs()
+        after = example.outputs()
         hook.remove()
     changed = (before != after).any(-1).all(0).tolist()
     assert changed == [False, True, feeding, feeding, feeding]
-    assert torch.equal(found.outputs(), before)
+    assert torch.equal(example.outputs(), before)
 
 
 def test_nothing_can_be_fed_without_attention():
@@ -303,13 +311,13 @@ def test_nothing_can_be_fed_without_attention():
 INSIDE = [0, 4, 5, 2, 1, 3, 6]  # every word but the ends elsewhere
 
 
-def only_the_context(found):
+def only_the_context(example):
     """Without attention the memory between the last states is out of the decoder's reach."""
-    before, after = found.outputs(), found.outputs(found.memory[:, INSIDE])
+    before, after = example.outputs(), example.outputs(example.memory[:, INSIDE])
     assert torch.equal(before, after), "the decoder saw more than the context"
-    ends = found.memory.clone()
+    ends = example.memory.clone()
     ends[:, -1] += 1.0
-    assert not torch.equal(before, found.outputs(ends))
+    assert not torch.equal(before, example.outputs(ends))
 
 
 @pytest.mark.parametrize("bidirectional", [True, False])
@@ -318,23 +326,23 @@ def test_without_attention_the_context_is_all_that_the_decoder_sees(cell, bidire
     only_the_context(case(cell, attends=False, bidirectional=bidirectional))
 
 
-def test_with_attention_every_vector_of_the_memory_is_seen_but_not_its_place():
-    found = case()
-    before = found.outputs()
-    for place in range(1, S - 1):
-        memory = found.memory.clone()
-        memory[:, place] += 1.0
-        assert bool((before != found.outputs(memory)).any(-1).all()), place
-    assert_close(found.outputs(found.memory[:, INSIDE]), before, rtol=0, atol=1e-12)
+def test_with_attention_the_output_depends_on_every_memory_vector_but_not_on_its_position():
+    example = case()
+    before = example.outputs()
+    for position in range(1, S - 1):
+        memory = example.memory.clone()
+        memory[:, position] += 1.0
+        assert bool((before != example.outputs(memory)).any(-1).all()), position
+    assert_close(example.outputs(example.memory[:, INSIDE]), before, rtol=0, atol=1e-12)
 
 
-def test_a_context_that_takes_in_other_words_is_found(monkeypatch):
+def test_a_context_that_depends_on_further_words_is_detected(monkeypatch):
     monkeypatch.setattr(LastState, "forward", lambda self, memory, keys: memory[:, 3])
     with pytest.raises(AssertionError, match="more than the context"):
         only_the_context(case(attends=False))
 
 
-def test_a_way_around_the_context_is_found(monkeypatch):
+def test_a_path_around_the_context_is_detected(monkeypatch):
     plain = RecurrentDecoder.forward
 
     def leaky(self, x, memory, memory_mask):
@@ -353,7 +361,7 @@ def test_a_way_around_the_context_is_found(monkeypatch):
 def test_a_state_cannot_be_rewound_past_its_ends(attends, lengths):
     _, state = steps(case(attends=attends), [T])
     wrong = next(n for n in lengths if not 0 <= n <= T)
-    with pytest.raises(ValueError, match=f"a row of {T} tokens to {wrong}"):
+    with pytest.raises(ValueError, match=f"a sequence of {T} tokens to {wrong}"):
         state.rewind(lengths)
     assert state.lengths == [T, T]  # and nothing was done
 
@@ -365,20 +373,20 @@ def test_a_state_is_rewound_by_as_many_lengths_as_it_has_rows():
 
 
 def test_a_state_rewound_to_nothing_is_a_fresh_one():
-    found = case("lstm", feeding=True)
-    outputs, state = steps(found, [T])
-    fresh = found.decoder.start(found.memory, None)
+    example = case("lstm", feeding=True)
+    outputs, state = steps(example, [T])
+    fresh = example.decoder.start(example.memory, None)
     assert torch.equal(state.rewind([0, 0]).now, fresh.now) and state.lengths == [0, 0]
-    assert torch.equal(found.decoder.step(found.x, state), outputs)
+    assert torch.equal(example.decoder.step(example.x, state), outputs)
 
 
 def test_rows_of_other_lengths_go_on_from_where_each_stands():
-    found = case()
-    outputs, state = steps(found, [T])
+    example = case()
+    outputs, state = steps(example, [T])
     state.rewind([1, 3])
-    following = torch.stack((found.x[0, 1:3], found.x[1, 3:5]))
+    following = torch.stack((example.x[0, 1:3], example.x[1, 3:5]))
     expected = torch.stack((outputs[0, 1:3], outputs[1, 3:5]))
-    assert_close(found.decoder.step(following, state), expected, rtol=0, atol=1e-12)
+    assert_close(example.decoder.step(following, state), expected, rtol=0, atol=1e-12)
     assert state.lengths == [3, 5]
 
 

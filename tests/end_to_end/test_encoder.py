@@ -149,7 +149,7 @@ def test_settings_of_encoders_are_shown(here):
         ("train bert t.txt --from runs/a --training.length 4000", 2, "positions of the model"),
         ("train bert t.txt --from nowhere", 2, "nowhere"),
         ("train gpt t.txt --from runs/a", 2, "text encoder"),
-        ("eval runs/a/model", 2, "run.yaml"),
+        ("eval runs/a/model", 2, "has no run.yaml"),
     ],
 )
 def test_wrong_words_are_answered_in_three_lines(place, here, words, code, part):

@@ -53,7 +53,7 @@ def shaken(model):
 
 
 def models():
-    """Of each class one, as (model, outputs a row): every one takes tokens, keys and types."""
+    """One model of each class, with the shape of its output per text; inputs are the same."""
     return {
         "words": (Bert(SMALL), (8, 11)),
         "classes": (BertClassifier(Bert(SMALL), 5), (5,)),
@@ -86,20 +86,20 @@ def test_what_stands_on_an_encoder_has_its_shape(name):
 @torch.no_grad()
 def test_padding_at_the_right_never_leaks_and_a_batch_is_its_rows_alone(kind):
     model = shaken(Bert(replace(SMALL, **KINDS[kind])))
-    found = []
+    logits = []
     for pad, extra in ((0, 0), (10, 0), (4, 5)):
         rows, types = [*ROWS, [1] * (8 + extra)], [*TYPES, [0] * (8 + extra)]
         batch = collate_framed(rows, types, pad)
-        found.append(
+        logits.append(
             model.encode(batch.tokens, batch.keys, batch.types)[:3, :8][batch.keys[:3, :8]]
         )
-    assert_close(found[1], found[0], rtol=0, atol=1e-6)
-    assert_close(found[2], found[0], rtol=0, atol=1e-5)
+    assert_close(logits[1], logits[0], rtol=0, atol=1e-6)
+    assert_close(logits[2], logits[0], rtol=0, atol=1e-5)
     alone = [
         model.encode(torch.tensor([row]), None, torch.tensor([types]))[0]
         for row, types in zip(ROWS, TYPES, strict=True)
     ]
-    assert_close(torch.cat(alone), found[0], rtol=0, atol=1e-5)
+    assert_close(torch.cat(alone), logits[0], rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", models())
@@ -107,12 +107,12 @@ def test_padding_at_the_right_never_leaks_and_a_batch_is_its_rows_alone(kind):
 def test_a_text_is_read_alike_in_any_batch(name):
     model = shaken(models()[name][0])
     batch = collate_framed(ROWS, TYPES, 0)
-    together = model(batch.tokens, batch.keys, batch.types)
+    batched = model(batch.tokens, batch.keys, batch.types)
     for i, row in enumerate(ROWS):
-        one = collate_framed([row], [TYPES[i]], 0)
-        alone = model(one.tokens, one.keys, one.types)[0]
-        mine = together[i] if alone.dim() == 1 else together[i, : len(row)]
-        assert_close(alone, mine, rtol=0, atol=1e-5)
+        single = collate_framed([row], [TYPES[i]], 0)
+        alone = model(single.tokens, single.keys, single.types)[0]
+        output = batched[i] if alone.dim() == 1 else batched[i, : len(row)]
+        assert_close(alone, output, rtol=0, atol=1e-5)
 
 
 @torch.no_grad()
@@ -120,10 +120,10 @@ def test_every_token_sees_every_token():
     model = shaken(Bert(SMALL))
     tokens = torch.tensor([ROWS[0]])
     before = model.encode(tokens)
-    for place in range(8):
+    for position in range(8):
         changed = tokens.clone()
-        changed[0, place] = 10
-        assert bool((model.encode(changed) != before).any(-1).all()), place
+        changed[0, position] = 10
+        assert bool((model.encode(changed) != before).any(-1).all()), position
 
 
 @torch.no_grad()
@@ -131,24 +131,24 @@ def test_the_kind_of_a_text_tells_it_apart_unless_there_are_none():
     tokens, types = torch.tensor([ROWS[0]]), torch.tensor([TYPES[0]])
     for kinds in (0, 1, 2):
         model = shaken(Bert(replace(SMALL, token_types=kinds)))
-        alike = torch.equal(model.encode(tokens, None, types), model.encode(tokens))
-        assert alike == (kinds < 2)
+        is_equal = torch.equal(model.encode(tokens, None, types), model.encode(tokens))
+        assert is_equal == (kinds < 2)
 
 
 @torch.no_grad()
-def test_first_place_is_where_the_first_token_stands_in_the_table():
+def test_first_place_is_the_position_of_the_first_token_in_the_table():
     plain, moved = shaken(Bert(SMALL)), shaken(Bert(replace(SMALL, first_place=2)))
     rows = {name: p.detach().clone() for name, p in plain.named_parameters()}
-    place = "embedding.words.positions.table.vectors"
-    rows[place] = torch.cat([torch.randn(2, 24), rows[place]])
-    assert moved.get_parameter(place).shape == (18, 24)
+    table = "embedding.words.positions.table.vectors"
+    rows[table] = torch.cat([torch.randn(2, 24), rows[table]])
+    assert moved.get_parameter(table).shape == (18, 24)
     for name, parameter in moved.named_parameters():
         parameter.copy_(rows[name])
     tokens = torch.tensor([[2, *range(11), 5, 6, 7, 3]])
     assert torch.equal(moved.encode(tokens), plain.encode(tokens))
     assert plain.max_length == moved.max_length == 16
     for model in (plain, moved):
-        with pytest.raises(ValueError, match="positions are more than"):
+        with pytest.raises(ValueError, match="positions are needed"):
             model.encode(torch.zeros(1, 17, dtype=torch.long))
 
 
@@ -159,13 +159,13 @@ def test_shared_layers_are_one_set_of_parameters_used_again_and_again():
     model = shaken(Bert(shared))
     assert len(model.encoder.blocks) == 3
     assert len({id(block) for block in model.encoder.blocks}) == 1
-    apart = shaken(Bert(SMALL))
+    unshared = shaken(Bert(SMALL))
     with torch.no_grad():
-        for name, parameter in apart.named_parameters():
-            own = name.replace("blocks.1.", "blocks.0.").replace("blocks.2.", "blocks.0.")
-            parameter.copy_(model.get_parameter(own))
+        for name, parameter in unshared.named_parameters():
+            shared_name = name.replace("blocks.1.", "blocks.0.").replace("blocks.2.", "blocks.0.")
+            parameter.copy_(model.get_parameter(shared_name))
         tokens = torch.tensor(ROWS[:1])
-        assert torch.equal(apart.encode(tokens), model.encode(tokens))
+        assert torch.equal(unshared.encode(tokens), model.encode(tokens))
 
 
 def test_narrow_embeddings_are_widened_and_the_head_for_words_narrows():
@@ -183,22 +183,22 @@ def test_the_pooler_is_its_activation_of_the_first_tokens_vector():
     for name, activation in (("tanh", torch.tanh), ("relu", torch.relu)):
         model = shaken(Bert(replace(SMALL, pooler=name)))
         layer = model.pooler.project
-        wanted = activation(hidden[:, 0] @ layer.weight.T + layer.bias)
-        assert_close(model.pool(hidden), wanted, rtol=0, atol=1e-5)
-        other = torch.cat([hidden[:, :1], torch.randn(2, 4, 24)], 1)
-        assert torch.equal(model.pool(other), model.pool(hidden))
+        expected = activation(hidden[:, 0] @ layer.weight.T + layer.bias)
+        assert_close(model.pool(hidden), expected, rtol=0, atol=1e-5)
+        changed = torch.cat([hidden[:, :1], torch.randn(2, 4, 24)], 1)
+        assert torch.equal(model.pool(changed), model.pool(hidden))
 
 
 def test_a_head_that_is_not_there_is_named():
     model = Bert(replace(SMALL, masked_words=False, next_sentence=False, pooler="none"))
     hidden = torch.zeros(1, 3, 24)
-    for ask, said in (
+    for method, message in (
         (model.pool, "pooler"),
-        (model.words, "hidden words"),
+        (model.words, "masked language modelling"),
         (model.follows, "next"),
     ):
-        with pytest.raises(ValueError, match=said):
-            ask(hidden)
+        with pytest.raises(ValueError, match=message):
+            method(hidden)
 
 
 def test_parameters_are_what_the_equations_say():
@@ -256,9 +256,9 @@ def test_weights_begin_as_berts():
 def test_dropping_the_heads_leaves_the_encoder_itself():
     bert = shaken(Bert(SMALL))
     before = {name: p.detach().clone() for name, p in bert.named_parameters()}
-    kept = bert.pooler
+    pooler = bert.pooler
     same = drop_heads(bert, "tanh")
-    assert same is bert and same.pooler is kept
+    assert same is bert and same.pooler is pooler
     assert bert.masked_words is None and bert.next_sentence is None
     assert not bert.config.masked_words and not bert.config.next_sentence
     for name, parameter in bert.named_parameters():
@@ -299,7 +299,7 @@ def test_a_configuration_makes_it_and_comes_back_from_plain_values(build, config
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"num_heads": 5}, "model_dim=24 must be a multiple of num_heads=5"),
         ({"max_length": 2}, "max_length=2"),
@@ -308,6 +308,6 @@ def test_a_configuration_makes_it_and_comes_back_from_plain_values(build, config
         ({"positions": "rotary", "num_heads": 8}, "must be even"),
     ],
 )
-def test_shapes_that_make_no_sense_are_refused(changes, said):
-    with pytest.raises(ValueError, match=said):
+def test_shapes_that_make_no_sense_are_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
         replace(SMALL, **changes)

@@ -12,14 +12,14 @@ SMALL = BertConfig(
 )
 
 
-def test_all_values_are_taken_over_and_new_words_are_means_of_their_pieces():
+def test_all_parameters_are_copied_and_new_words_are_means_of_their_tokens():
     torch.manual_seed(0)
     start, model = Bert(SMALL), Bert(replace(SMALL, vocabulary=21))
     torch.nn.init.normal_(start.masked_words.output.bias)
     start_from(model, start, [[3, 5, 5], [7], [16, 0]], 18)
-    own, old = dict(model.named_parameters()), dict(start.named_parameters())
+    parameters, old = dict(model.named_parameters()), dict(start.named_parameters())
     for name, value in old.items():
-        assert torch.equal(own[name][: len(value)], value), name
+        assert torch.equal(parameters[name][: len(value)], value), name
     table = start.tokens.weight
     assert torch.allclose(model.tokens.weight[18], (table[3] + 2 * table[5]) / 3)
     assert torch.equal(model.tokens.weight[19], table[7])
@@ -41,7 +41,7 @@ def test_a_head_that_the_start_lacks_is_its_own():
 
 
 def test_what_does_not_fit_is_refused():
-    with pytest.raises(ValueError, match="taken over"):
+    with pytest.raises(ValueError, match="has no parameter masked_words"):
         start_from(Bert(replace(SMALL, masked_words=False)), Bert(SMALL), [], 17)
-    with pytest.raises(ValueError, match="into"):
+    with pytest.raises(ValueError, match=r"has shape .* but that of the model has"):
         start_from(Bert(replace(SMALL, model_dim=24)), Bert(SMALL), [], 17)

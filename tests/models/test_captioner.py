@@ -25,13 +25,13 @@ WRITES = GPTConfig(model_dim=24, num_heads=6, ffn_dim=40, num_layers=3, vocabula
 CONFIG = CaptionerConfig(vit=SEES, gpt=WRITES)
 
 
-def picture(count=2):
+def images_of(count=2):
     return torch.randn(count, 1, 8, 12)
 
 
-def test_any_picture_of_numbers_will_do_and_every_part_of_it_is_seen():
+def test_images_may_be_any_grid_and_captions_depend_on_all_of_it():
     model, read = Captioner(CONFIG).eval(), torch.tensor([[1, 4, 5]])
-    images = picture(1)
+    images = images_of(1)
     before = model(images, read)
     for row, column in ((0, 0), (3, 11), (7, 6)):
         changed = images.clone()
@@ -49,15 +49,15 @@ def test_the_encoder_is_a_vit_and_without_it_and_cross_attention_the_decoder_is_
     assert len(crosses) == 3 * 10
 
 
-def test_the_picture_is_looked_at_once_and_beams_share_its_keys_and_values():
+def test_the_image_is_encoded_once_and_beams_share_its_keys_and_values():
     model, looked = Captioner(CONFIG).eval(), []
     handle = model.vit.register_forward_hook(lambda *_: looked.append(1))
     model.vit.encode, encode = (lambda x: (looked.append(1), encode(x))[1]), model.vit.encode
-    state = model.start(picture(2))
+    state = model.start(images_of(2))
     state = state.reorder([0, 0, 0, 1, 1, 1])
     assert [k.shape[0] for k, _ in state.memory.layers] == [2, 2, 2]
     limits = Limits(1, 2, [4, 4])
-    beam_search(model, (picture(2),), limits, width=3, num_best=2)
+    beam_search(model, (images_of(2),), limits, width=3, num_best=2)
     handle.remove()
     assert len(looked) == 2
 
@@ -74,7 +74,7 @@ def test_a_language_model_gives_the_decoder_all_that_it_has():
         torch.nn.init.zeros_(block.cross.output.weight)
         torch.nn.init.zeros_(block.cross.output.bias)
     read = torch.randint(0, 9, (2, 5))
-    assert_close(model(picture(2), read)[..., :9], start(read), rtol=0, atol=1e-5)
+    assert_close(model(images_of(2), read)[..., :9], start(read), rtol=0, atol=1e-5)
 
 
 def test_a_language_model_of_another_shape_is_refused():

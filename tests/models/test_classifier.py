@@ -37,15 +37,15 @@ def test_logits_are_a_projection_of_the_last_real_tokens_vector():
 def test_padding_at_the_right_never_leaks(changes):
     model = TextClassifier(GPT(replace(SMALL, **changes)), 3).eval()
     with torch.no_grad():
-        found = []
+        logits = []
         for pad, extra in ((0, 0), (10, 0), (3, 4)):
             batch = collate_labelled([*TEXTS, [1] * (5 + extra)], [0] * 4, pad)
-            found.append(model(batch.tokens, batch.keys)[:3])
-        assert torch.equal(found[0], found[1])
-        assert_close(found[2], found[0], rtol=0, atol=1e-6)
+            logits.append(model(batch.tokens, batch.keys)[:3])
+        assert torch.equal(logits[0], logits[1])
+        assert_close(logits[2], logits[0], rtol=0, atol=1e-6)
 
 
-def test_the_language_model_is_the_one_given_and_only_the_head_is_new():
+def test_the_language_model_is_not_copied_and_only_the_head_is_new():
     gpt = GPT(SMALL)
     before = parameter_count(gpt)
     model = TextClassifier(gpt, 4)

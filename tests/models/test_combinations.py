@@ -46,11 +46,13 @@ SEES_BIAS = {"additive", "linear", "linear-elu"}
 
 def dead_parameters(model):
     """Names of those whose gradient is 0 but for rounding; none may be missing or not finite."""
-    found = gradients(model)
-    for name, gradient in found.items():
+    by_name = gradients(model)
+    for name, gradient in by_name.items():
         assert gradient is not None and torch.isfinite(gradient).all(), name
-    largest = max(float(gradient.abs().max()) for gradient in found.values())
-    return {name for name, grad in found.items() if float(grad.abs().max()) < 1e-6 * largest}
+    largest = max(float(gradient.abs().max()) for gradient in by_name.values())
+    return {
+        name for name, gradient in by_name.items() if float(gradient.abs().max()) < 1e-6 * largest
+    }
 
 
 def attends(model):
@@ -130,7 +132,7 @@ def test_every_position_scheme_but_none_makes_order_matter(scheme):
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"positions": "rotary", "model_dim": 9}, "positions=rotary"),
         ({"positions": "sinusoidal", "model_dim": 9}, "even model_dim"),
@@ -138,8 +140,8 @@ def test_every_position_scheme_but_none_makes_order_matter(scheme):
         ({"position_dim": 4, "encoder": "rnn", "tie_output": False}, "position_dim=4"),
     ],
 )
-def test_what_cannot_be_built_names_the_setting(changes, said):
-    with pytest.raises(ValueError, match=said):
+def test_what_cannot_be_built_names_the_setting(changes, message):
+    with pytest.raises(ValueError, match=message):
         replace(SMALL, **{"share_embeddings": False, **changes})
 
 
@@ -149,8 +151,8 @@ def rnn(**changes):
 
 @torch.no_grad()
 @pytest.mark.parametrize("bidirectional", [True, False])
-def test_without_attention_the_decoder_sees_the_last_states_only(bidirectional):
-    """The bottleneck: whatever stands between is out of its reach; attention reaches it."""
+def test_without_attention_the_decoder_depends_on_the_last_states_only(bidirectional):
+    """The bottleneck: states in between have no effect; with attention they have."""
     last = [0, 4] if bidirectional else [4]
     for score, reached in (("none", False), ("additive", True)):
         model = rnn(attention=score, bidirectional=bidirectional)
@@ -165,7 +167,7 @@ def test_without_attention_the_decoder_sees_the_last_states_only(bidirectional):
 
 
 @torch.no_grad()
-def test_input_feeding_lets_a_word_know_where_the_one_before_it_looked():
+def test_with_input_feeding_a_prediction_depends_on_the_attention_of_the_word_before():
     """With the same recurrent states, another attention at one word changes what follows."""
     for feeding in (True, False):
         torch.manual_seed(0)
@@ -176,11 +178,11 @@ def test_input_feeding_lets_a_word_know_where_the_one_before_it_looked():
         model = rnn(attention="additive", input_feeding=feeding)
         state = model.start(SOURCE[:1])
         value = state.memory.layers[0][1].clone()
-        state.memory.layers[0][1].add_(1.0)  # it looks at something else ...
+        state.memory.layers[0][1].add_(1.0)  # other values at the first words ...
         _, state = model.step(TARGET[:1, :2], state)
-        state.memory.layers[0][1].copy_(value)  # ... and then at what it was
-        other, _ = model.step(TARGET[:1, 2:], state)
-        assert torch.equal(plain, other) is not feeding
+        state.memory.layers[0][1].copy_(value)  # ... and the same ones afterwards
+        changed, _ = model.step(TARGET[:1, 2:], state)
+        assert torch.equal(plain, changed) is not feeding
 
 
 def test_the_start_is_a_tested_one():

@@ -1,4 +1,4 @@
-"""What all models share: construction without values."""
+"""Construction of models without values, on the meta device."""
 
 import torch
 from torch import nn
@@ -19,10 +19,10 @@ def test_a_model_of_shapes_only_has_the_shapes_and_no_values():
 
 def test_tensors_with_memory_are_initialised_inside_the_block_as_outside():
     torch.manual_seed(3)
-    wanted = nn.init.normal_(torch.empty(5))
+    expected = nn.init.normal_(torch.empty(5))
     torch.manual_seed(3)
     with shapes_only():
-        assert torch.equal(nn.init.normal_(torch.empty(5, device="cpu")), wanted)
+        assert torch.equal(nn.init.normal_(torch.empty(5, device="cpu")), expected)
         assert nn.init.xavier_uniform_(torch.empty(5, 7)).is_meta
 
 

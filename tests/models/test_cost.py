@@ -1,4 +1,4 @@
-"""What a language model costs, beside numbers worked out by hand, the papers' and torch's own."""
+"""The cost of language models equals results by hand, of the papers and of torch."""
 
 import pytest
 import torch
@@ -26,25 +26,25 @@ SHAPES = {
 
 
 def test_gpt3_has_the_parameters_worked_out_by_hand():
-    found = parameters(GPT3)
+    count = parameters(GPT3)
     matrices = 12 * 96 * 12_288**2  # 173,946,175,488
-    words, places = 50_257 * 12_288, 2048 * 12_288
-    assert formula_parameters(GPT3) == matrices + words + places == 174_588_899_328
-    assert found.multiplied == found.split == matrices + words == 174_563_733_504
+    words, positions = 50_257 * 12_288, 2048 * 12_288
+    assert formula_parameters(GPT3) == matrices + words + positions == 174_588_899_328
+    assert count.multiplied == count.split == matrices + words == 174_563_733_504
     # a block: 9 D biases, 4 D of two norms; 2 D of the last norm
-    assert found.total == formula_parameters(GPT3) + (13 * 96 + 2) * 12_288 == 174_604_259_328
-    assert found.ends == words + places + 2 * 12_288
-    assert found.block == 12 * 12_288**2 + 13 * 12_288
+    assert count.total == formula_parameters(GPT3) + (13 * 96 + 2) * 12_288 == 174_604_259_328
+    assert count.ends == words + positions + 2 * 12_288
+    assert count.block == 12 * 12_288**2 + 13 * 12_288
 
 
 @pytest.mark.parametrize("config", SHAPES.values(), ids=SHAPES)
 def test_the_count_is_the_models_and_the_formula_only_leaves_out_vectors(config):
-    found, model = parameters(config), GPT(config)
-    assert found.total == parameter_count(model)
+    count, model = parameters(config), GPT(config)
+    assert count.total == parameter_count(model)
     matrices = sum(p.numel() for p in model.parameters() if p.ndim == 2)
-    assert formula_parameters(config) == matrices < found.total
+    assert formula_parameters(config) == matrices < count.total
     token_table = 50 * 24 if config.tie_output is False else 0
-    assert found.split == found.multiplied + token_table
+    assert count.split == count.multiplied + token_table
 
 
 @pytest.mark.parametrize("config", SHAPES.values(), ids=SHAPES)
@@ -128,24 +128,24 @@ def test_activations_of_nothing_are_refused():
 def kept_by_torch(config, rows: int) -> int:
     """Bytes that the forward pass keeps for the backward pass, parameters aside."""
     model = fast(GPT(config).train())
-    own = {p.untyped_storage().data_ptr() for p in model.parameters()}
-    kept, held = {}, []
+    parameter_storage = {p.untyped_storage().data_ptr() for p in model.parameters()}
+    stored, tensors = {}, []
 
     def keep(tensor):
         storage = tensor.untyped_storage()
-        held.append(tensor)  # else its place would be given to another
-        if storage.data_ptr() not in own:
-            kept[storage.data_ptr()] = storage.nbytes()
+        tensors.append(tensor)  # otherwise its memory would be reused
+        if storage.data_ptr() not in parameter_storage:
+            stored[storage.data_ptr()] = storage.nbytes()
         return tensor
 
     tokens = torch.randint(0, config.vocabulary, (rows, config.max_length))
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         model.hidden(tokens)
-    return sum(kept.values())
+    return sum(stored.values())
 
 
 @pytest.mark.parametrize(
-    ("others", "low", "high"),
+    ("changes", "low", "high"),
     [
         ({}, 0.9, 1.0),  # no dropout, no masks
         ({"dropout": 0.1}, 1.0, 1.1),
@@ -153,9 +153,9 @@ def kept_by_torch(config, rows: int) -> int:
     ],
     ids=["gpt", "dropout", "modern"],
 )
-def test_torch_keeps_what_is_counted_and_more_for_modern_blocks(others, low, high):
+def test_torch_keeps_what_is_counted_and_more_for_modern_blocks(changes, low, high):
     """RMSNorm, QK-norm and rotary positions, written out, keep what the papers' count has not."""
     shape = {"num_layers": 3, "model_dim": 256, "num_heads": 4, "ffn_dim": 640}
-    config = GPTConfig(**shape, vocabulary=50, max_length=320, **others)
+    config = GPTConfig(**shape, vocabulary=50, max_length=320, **changes)
     counted = activation_bytes(config, 2 * 320, 320, element=4)
     assert low < kept_by_torch(config, 2) / counted < high

@@ -115,9 +115,9 @@ def test_initial_predictions_are_near_uniform():
 
 
 def test_tied_matrices_are_one():
-    tied, apart = GPT(SMALL), GPT(replace(SMALL, tie_output=False))
+    tied, untied = GPT(SMALL), GPT(replace(SMALL, tie_output=False))
     assert tied.output.weight is tied.embedding.tokens.weight
-    assert parameter_count(apart) - parameter_count(tied) == 11 * 24
+    assert parameter_count(untied) - parameter_count(tied) == 11 * 24
 
 
 def test_forward_is_the_output_projection_of_hidden():
@@ -185,7 +185,7 @@ def test_the_cache_holds_shared_heads_once():
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"num_heads": 5}, r"model_dim=24 must be a multiple of num_heads=5"),
         ({"num_kv_heads": 4}, r"num_heads=6 must be a multiple of num_kv_heads=4"),
@@ -193,6 +193,6 @@ def test_the_cache_holds_shared_heads_once():
         ({"positions": "sinusoidal", "model_dim": 9, "head_dim": 2}, "even model_dim"),
     ],
 )
-def test_shapes_that_make_no_sense_are_refused(changes, said):
-    with pytest.raises(ValueError, match=said):
+def test_shapes_that_make_no_sense_are_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
         replace(SMALL, **changes)

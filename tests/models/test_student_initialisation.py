@@ -1,4 +1,4 @@
-"""A student begins with what it can take from its teacher."""
+"""A student is initialised with the parameters of its teacher."""
 
 import pytest
 import torch
@@ -25,9 +25,9 @@ TEACHER = {"model_dim": 12, "num_heads": 3, "ffn_dim": 20, "num_layers": 4, "voc
 TOKENS = torch.randint(40, (2, 5), generator=torch.Generator().manual_seed(1))
 
 
-def teacher(**others):
+def teacher(**changes):
     torch.manual_seed(3)
-    return Bert(BertConfig(**TEACHER, max_length=9, dropout=0.0, **others)).eval()
+    return Bert(BertConfig(**TEACHER, max_length=9, dropout=0.0, **changes)).eval()
 
 
 def test_a_shape_leaves_all_else_as_it_is():
@@ -42,7 +42,7 @@ def test_a_shape_leaves_all_else_as_it_is():
     [
         ({"num_layers": 5}, "at most"),
         ({"model_dim": 7}, "multiple"),
-        ({"vocabulary": 7}, "not of a student's shape"),
+        ({"vocabulary": 7}, "cannot differ from its teacher in vocabulary"),
     ],
 )
 def test_impossible_shapes_are_refused(shape, says):
@@ -60,17 +60,17 @@ def test_a_student_of_its_teachers_shape_computes_the_same():
 def test_a_shallower_student_has_its_teachers_lowest_blocks():
     model = teacher()
     student = student_of(model, student_config(model.config, {"num_layers": 2})).eval()
-    with watch_blocks(stack_of(model)) as wanted, watch_blocks(stack_of(student)) as found:
+    with watch_blocks(stack_of(model)) as expected, watch_blocks(stack_of(student)) as states:
         model.encode(TOKENS)
         student.encode(TOKENS)
-    assert torch.equal(found.hidden[2], wanted.hidden[2])
+    assert torch.equal(states.hidden[2], expected.hidden[2])
     assert torch.equal(student.pooler.project.weight, model.pooler.project.weight)
 
 
 def test_heads_of_another_number_are_no_blocks_of_the_teachers():
     model = teacher()
     student = student_of(model, student_config(model.config, {"num_heads": 6}))
-    ours, theirs = (each.encoder.blocks[0].attention.query.weight for each in (student, model))
+    ours, theirs = (bert.encoder.blocks[0].attention.query.weight for bert in (student, model))
     assert ours.shape == theirs.shape and not torch.equal(ours, theirs)
 
 
@@ -160,5 +160,5 @@ def test_a_narrower_model_takes_the_embeddings_only():
     student = student_of(model, student_config(model.config, shape)).eval()
     assert student.encode(TOKENS).shape == (2, 5, 6)
     assert student.tokens.weight.abs().sum() > 0
-    kept = student.tokens.weight.norm() / model.tokens.weight.norm()
-    assert 0.5 < kept < 1  # the six strongest of twelve directions
+    fraction = student.tokens.weight.norm() / model.tokens.weight.norm()
+    assert 0.5 < fraction < 1  # the six strongest of twelve directions

@@ -37,8 +37,8 @@ def test_tied_matrices_are_one_and_untied_are_three():
     config = TranslatorConfig(source_vocabulary=20, target_vocabulary=20)
     tied = Translator(config)
     assert tied.output.weight is tied.source_embedding.tokens.weight
-    apart = Translator(replace(config, share_embeddings=False, tie_output=False))
-    assert parameter_count(apart) - parameter_count(tied) == 2 * 20 * config.model_dim
+    untied = Translator(replace(config, share_embeddings=False, tie_output=False))
+    assert parameter_count(untied) - parameter_count(tied) == 2 * 20 * config.model_dim
 
 
 @pytest.mark.parametrize(
@@ -60,10 +60,10 @@ def test_initial_predictions_are_near_uniform():
     """Cross-entropy of a fresh model is about ln V: no layer blows the signal up."""
     model = Translator(sized("tiny", 1000)).eval()
     source, read = torch.randint(3, 1000, (4, 9)), torch.randint(3, 1000, (4, 8))
-    wanted = torch.randint(3, 1000, (32,))
+    targets = torch.randint(3, 1000, (32,))
     with torch.no_grad():
         logits = model(source, read).flatten(0, 1)
-    loss = float(torch.nn.functional.cross_entropy(logits, wanted))
+    loss = float(torch.nn.functional.cross_entropy(logits, targets))
     assert 6.5 < loss < 8.5  # ln 1000 = 6.9
 
 

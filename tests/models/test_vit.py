@@ -47,7 +47,7 @@ def test_sizes_have_the_papers_numbers_of_parameters(size, encoder, classifier):
     assert classifier in (None, parameter_count(model))
 
 
-def test_patches_of_32_change_the_patches_and_the_places_alone():
+def test_patches_of_32_change_only_patches_and_positions():
     config = ViTConfig(**{**ViTConfig.sizes["b"], "patch_size": 32})
     with torch.device("meta"):
         assert parameter_count(ViTClassifier(ViT(config), 1000)) == 88_224_232
@@ -73,7 +73,7 @@ def test_registers_are_neither_class_nor_patches():
 
 
 @torch.no_grad()
-def test_a_picture_is_summed_up_by_its_class_token_its_patches_or_both():
+def test_the_image_vector_is_that_of_the_class_token_the_patches_or_both():
     vit = ViT(TINY).eval()
     hidden = vit(torch.randn(2, 3, 8, 12))
     first, mean = hidden[:, 0], hidden[:, 1:].mean(1)
@@ -118,7 +118,7 @@ def test_what_the_meta_device_left_is_set_by_init_weights():
     ("changes", "reason"),
     [
         ({"num_heads": 5}, "multiple of num_heads=5"),
-        ({"patch_size": 9}, "holds no patch"),
+        ({"patch_size": 9}, "smaller than a patch"),
         ({"positions": "sinusoidal", "model_dim": 30}, "multiple of 4"),
         ({"class_token": False, "pooler": "tanh"}, "class_token"),
     ],
@@ -129,7 +129,7 @@ def test_shapes_that_cannot_be_are_refused(changes, reason):
 
 
 @torch.no_grad()
-def test_a_start_keeps_its_values_and_reads_new_places_between_its_own():
+def test_initialisation_copies_parameters_and_interpolates_positions():
     vit = ViT(replace(TINY, pooler="tanh", dropout=0.3)).eval()
     for parameter in vit.parameters():
         parameter.add_(torch.randn_like(parameter) * 0.1)

@@ -165,7 +165,7 @@ def test_hidden_patches_are_hidden_as_in_transformers(tmp_path):
     ("change", "reason"),
     [
         ({"qkv_bias": False}, "qkv_bias"),
-        ({"patch_size": 40}, "holds no patch"),
+        ({"patch_size": 40}, "smaller than a patch"),
         ({"image_size": [20, 20, 20]}, "image_size"),
         ({"num_channels": 4}, "embeddings.patch_embeddings"),
         ({"num_attention_heads": 5}, "multiple of num_heads"),

@@ -123,7 +123,7 @@ def test_reading_backwards_from_the_padding_fails_padding(monkeypatch):
     def flipped(x, keys):
         return torch.arange(x.shape[1] - 1, -1, -1)[None]
 
-    monkeypatch.setattr(recurrent, "_turning", flipped)
+    monkeypatch.setattr(recurrent, "_reversal", flipped)
     fails(checks.padding, MODELS["rnn"])
     fails(checks.batch_invariance, MODELS["rnn"])
 

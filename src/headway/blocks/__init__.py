@@ -1,4 +1,4 @@
-"""Figure 1 of "Attention Is All You Need", one box a file."""
+"""Building blocks of models: each box of figure 1 of Vaswani et al. 2017 is one file."""
 
 from headway.blocks.cells import GRU, LSTM
 from headway.blocks.decoder import Decoder, DecoderBlock

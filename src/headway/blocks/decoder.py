@@ -1,4 +1,21 @@
-"""The decoder: every token looks back at the tokens before it, and across at the source."""
+"""Decoder: h_t = f(y_1 ... y_t, memory), causal self-attention and cross-attention to the source.
+
+Each token attends to itself and the tokens before it (self-attention), and to the encoder's output,
+the memory (cross-attention). As no token depends on a later one, training computes all positions in
+one pass, and generation computes one position at a time with the same result.
+
+>>> import torch
+>>> from headway.attention import Mask, MultiHeadAttention
+>>> from headway.blocks import Decoder, DecoderBlock, FeedForward, LayerNorm, PreNorm
+>>> attention, cross = MultiHeadAttention(4, num_heads=2), MultiHeadAttention(4, num_heads=2)
+>>> block = DecoderBlock(attention, cross, FeedForward(4, 8), lambda: PreNorm(LayerNorm(4)))
+>>> decoder = Decoder([block], LayerNorm(4))
+>>> memory, words = torch.randn(1, 5, 4), torch.randn(1, 3, 4)  # five source, three target words
+>>> changed = words.clone()
+>>> changed[0, 2] = torch.randn(4)  # another third word: the first two outputs stay the same
+>>> (decoder(words, memory, Mask()) != decoder(changed, memory, Mask())).any(-1)
+tensor([[False, False,  True]])
+"""
 
 from __future__ import annotations
 
@@ -16,9 +33,10 @@ CAUSAL = Mask(causal=True)
 
 
 class DecoderBlock(nn.Module):
-    """Masked self-attention, cross-attention, feed-forward, each inside a residual.
+    """Causal self-attention, cross-attention and feed-forward, each inside a residual connection.
 
-    Vaswani et al. 2017, figure 1.
+    residual: makes the residual connection around each of the three sublayers. Vaswani et al. 2017,
+    section 3.1 and figure 1, right half.
     """
 
     def __init__(
@@ -50,14 +68,17 @@ class DecoderBlock(nn.Module):
     def step(
         self, x: Float[Tensor, "N T D"], cache: KeyValueCache, memory: Memory, layer: int
     ) -> Float[Tensor, "N T D"]:
-        """The same for T new tokens, with what came before in `cache`."""
+        """Compute the output of T new tokens; `cache` has the keys and values of earlier ones.
+
+        layer: index of this block, whose keys and values of the source are in `memory`.
+        """
         x = self.around_attention(x, lambda y: self.attention(y, y, CAUSAL, cache=cache))
         x = self.around_cross(x, lambda y: self.cross(y, memory.layers[layer], memory.mask))
         return self.around_feedforward(x, self.feedforward)
 
 
 class Decoder(nn.Module):
-    """L blocks of one kind, then `norm` (the last norm of a pre-norm stack, else Identity)."""
+    """A stack of L blocks, then `norm`: the last norm of a pre-norm stack, otherwise Identity."""
 
     def __init__(self, blocks: Iterable[DecoderBlock], norm: nn.Module) -> None:
         super().__init__()
@@ -67,8 +88,10 @@ class Decoder(nn.Module):
     def forward(
         self, x: Float[Tensor, "B T D"], memory: Float[Tensor, "B S E"], memory_mask: Mask
     ) -> Float[Tensor, "B T D"]:
-        """All target positions at once (teacher forcing). Padding stands at the right, where the
-        causal mask already hides it from every real token."""
+        """Compute all target positions at once (teacher forcing).
+
+        Padding must be at the right, where the causal mask already hides it from real tokens.
+        """
         mask = Mask(causal=True)
         for block in self.blocks:
             x = block(x, memory, memory_mask, mask)
@@ -78,7 +101,10 @@ class Decoder(nn.Module):
     def start(
         self, memory: Float[Tensor, "B S E"], keys: Bool[Tensor, "B S"] | None
     ) -> DecoderState:
-        """A fresh state: the source's keys and values of every layer, and empty caches."""
+        """Return a new decode state: empty caches, and the source's keys and values of every layer.
+
+        keys: True where a source position is a real token; None if nothing is padded.
+        """
         num_rows = memory.shape[0]
         blocks = cast("Iterable[DecoderBlock]", self.blocks)
         layers = [block.cross.keys_values(memory) for block in blocks]
@@ -86,7 +112,7 @@ class Decoder(nn.Module):
         return DecoderState(caches, Memory(layers, keys, list(range(num_rows))))
 
     def step(self, x: Float[Tensor, "N T D"], state: DecoderState) -> Float[Tensor, "N T D"]:
-        """T new positions of each row; `state` is updated in place."""
+        """Decode T new tokens of each sequence; `state` is updated in place."""
         blocks = cast("Iterable[DecoderBlock]", self.blocks)
         for layer, (block, cache) in enumerate(zip(blocks, state.caches, strict=True)):
             x = block.step(x, cache, state.memory, layer)

@@ -1,4 +1,18 @@
-"""Token ids -> vectors that enter the first block."""
+"""Embeddings: x_t = E[token_t] * sqrt(D) + PE(t), a vector for what a token is and where it is.
+
+Row v of the matrix E is the learned vector of token v of the vocabulary. Attention does not depend
+on the order of its keys, so the position of each token is added to its vector.
+
+>>> import torch
+>>> from torch import nn
+>>> from headway.blocks import Added, Embeddings, SinusoidalTable
+>>> embeddings = Embeddings(nn.Embedding(10, 4), Added(SinusoidalTable(4)))
+>>> _ = embeddings.tokens.weight.data.fill_(0.5)  # times sqrt(4) is 1
+>>> embeddings(torch.tensor([[7, 7, 7]]))[0].detach().round(decimals=2)  # one word, three positions
+tensor([[1.0000, 2.0000, 1.0000, 2.0000],
+        [1.8400, 1.5400, 1.0100, 2.0000],
+        [1.9100, 0.5800, 1.0200, 2.0000]])
+"""
 
 from __future__ import annotations
 
@@ -16,9 +30,9 @@ from headway.shapes import Float, Int, Tensor
 class Embeddings(nn.Module):
     """dropout(positions(E[token] * scale)).
 
-    The scale, sqrt(D) unless given, lets one matrix serve as embedding (entries of size D^-1/2, as
-    initialised) and as output projection. Vaswani et al. 2017, section 3.4. GPT's is 1. `tokens`
-    may be shared between models' sides: pass the same `nn.Embedding`.
+    tokens: the matrix E; the source and target side share it if both get the same `nn.Embedding`.
+    scale: sqrt(D) if None, which lets one matrix be the embedding (entries of size D^-1/2, as
+    initialised) and the output projection. Vaswani et al. 2017, section 3.4. GPT uses 1.
     """
 
     def __init__(
@@ -40,29 +54,32 @@ class Embeddings(nn.Module):
         past: Sequence[int] = (0,),
         documents: Documents | None = None,
     ) -> Float[Tensor, "B T D"]:
-        """past: how many tokens of each row were seen before these; one number if all agree.
-        documents: those of packed rows, each of which counts from 0; there is no past then.
+        """Embed the tokens.
+
+        past: the number of earlier tokens of each sequence; one number if all agree. documents: the
+        documents of packed sequences, which have no past; positions count from 0 in each. Raises
+        ValueError if a learned position table has fewer positions than a sequence has tokens.
         """
         longest = (max(past) if past else 0) + tokens.shape[1]
-        where = positions_after(past, tokens.shape[1], tokens.device)
+        positions = positions_after(past, tokens.shape[1], tokens.device)
         if documents is not None:
-            longest, where = documents.longest, documents.positions
+            longest, positions = documents.longest, documents.positions
         if self.positions.max_length is not None and longest > self.positions.max_length:
             raise ValueError(
-                f"{longest} positions are more than the learned table's "
-                f"max_length={self.positions.max_length}: shorten the text, or train with "
-                "sinusoidal positions"
+                f"{longest} positions are needed, but the learned position table ends at "
+                f"max_length={self.positions.max_length}: shorten the text, or train a model with "
+                "sinusoidal, rotary or ALiBi positions"
             )
-        out: Tensor = self.dropout(self.positions(self.tokens(tokens) * self.scale, where))
-        return out
+        x: Tensor = self.dropout(self.positions(self.tokens(tokens) * self.scale, positions))
+        return x
 
 
 class SegmentEmbeddings(nn.Module):
-    """dropout(norm(E[token] + P[place] + S[type])): what a word is, where it stands, in which text.
-    Devlin et al. 2019, section 3, figure 2.
+    """dropout(norm(E[token] + P[position] + S[segment])), where the segment is text 1 or text 2.
 
-    types: S, None for models without. first_place: where the first token stands in P (RoBERTa's
-    tables have two rows before it).
+    types: the segment embedding S; None for a model without segments. first_place: the row of P
+    that the first token uses (RoBERTa has two unused rows before it). Devlin et al. 2019, section
+    3, figure 2.
     """
 
     def __init__(
@@ -83,9 +100,9 @@ class SegmentEmbeddings(nn.Module):
     def forward(
         self, tokens: Int[Tensor, "B T"], types: Int[Tensor, "B T"] | None = None
     ) -> Float[Tensor, "B T E"]:
-        """types: None where all tokens are of the first text."""
+        """Embed the tokens. types: the segment of each token; all are in segment 0 if None."""
         x: Tensor = self.words(tokens, (self.first_place,))
         if self.types is not None:
             x = x + (self.types.weight[0] if types is None else self.types(types))
-        out: Tensor = self.dropout(self.norm(x))
-        return out
+        normed: Tensor = self.dropout(self.norm(x))
+        return normed

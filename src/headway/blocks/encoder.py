@@ -1,4 +1,21 @@
-"""The encoder: every token looks at every token."""
+"""Encoder: memory = norm(block_L(... block_1(x))), where every token attends to every token.
+
+A block is self-attention followed by a feed-forward network, each inside a residual connection. The
+output, the memory, has one vector for each token, which depends on the whole sequence.
+
+>>> import torch
+>>> from headway.attention import Mask, MultiHeadAttention
+>>> from headway.blocks import Encoder, EncoderBlock, FeedForward, LayerNorm, PreNorm
+>>> def residual():
+...     return PreNorm(LayerNorm(4))
+>>> block = EncoderBlock(MultiHeadAttention(4, num_heads=2), FeedForward(4, 8), residual)
+>>> encoder = Encoder([block], LayerNorm(4))
+>>> words = torch.randn(1, 3, 4)  # B S D: three words
+>>> changed = words.clone()
+>>> changed[0, 2] = torch.randn(4)  # another third word
+>>> (encoder(words, Mask()) != encoder(changed, Mask())).any(-1)  # every vector depends on it
+tensor([[True, True, True]])
+"""
 
 from __future__ import annotations
 
@@ -12,7 +29,11 @@ from headway.shapes import Float, Tensor
 
 
 class EncoderBlock(nn.Module):
-    """Self-attention, then feed-forward, each inside a residual. Vaswani et al. 2017, figure 1."""
+    """x = x + attention(norm(x)), then x = x + feedforward(norm(x)), or with post-norm.
+
+    residual: makes the residual connection around each of the two sublayers. Vaswani et al. 2017,
+    section 3.1 and figure 1, left half.
+    """
 
     def __init__(
         self,
@@ -32,7 +53,7 @@ class EncoderBlock(nn.Module):
 
 
 class FeedForwardBlock(nn.Module):
-    """A feed-forward layer inside a residual: each position by itself."""
+    """A feed-forward layer inside a residual connection; no position depends on another."""
 
     def __init__(self, feedforward: nn.Module, residual: Callable[[], Residual]) -> None:
         super().__init__()
@@ -44,10 +65,10 @@ class FeedForwardBlock(nn.Module):
 
 
 class Encoder(nn.Module):
-    """L blocks of one kind, then `norm` (the last norm of a pre-norm stack, else Identity).
+    """A stack of L blocks, then `norm`: the last norm of a pre-norm stack, otherwise Identity.
 
-    Of `FeedForwardBlock`s it is a position-wise encoder: memory[s] knows word s and its place, and
-    nothing of the other words.
+    With `FeedForwardBlock`s it is a position-wise encoder: memory[s] depends on word s and its
+    position only.
     """
 
     def __init__(self, blocks: Iterable[EncoderBlock | FeedForwardBlock], norm: nn.Module) -> None:

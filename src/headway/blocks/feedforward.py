@@ -1,4 +1,19 @@
-"""The position-wise feed-forward network: the nonlinearity between attentions."""
+"""Position-wise feed-forward network: y = activation(x W_1 + b_1) W_2 + b_2.
+
+Each position is expanded to F dimensions, passed through a nonlinearity and projected back to D,
+with the same weights at every position. Attention mixes positions; this layer transforms each one.
+
+>>> import torch
+>>> from headway.blocks import FeedForward
+>>> layer = FeedForward(model_dim=1, ffn_dim=2, bias=False)
+>>> _ = layer.expand.weight.data.copy_(torch.tensor([[1.0], [-1.0]]))
+>>> _ = layer.contract.weight.data.fill_(1.0)
+>>> words = torch.tensor([[[-2.0], [0.0], [3.0]]])  # B T D = 1 3 1
+>>> layer(words)[0].detach()  # relu(x) + relu(-x) = |x|, which no linear map computes
+tensor([[2.],
+        [0.],
+        [3.]])
+"""
 
 from __future__ import annotations
 
@@ -16,16 +31,17 @@ Activation = Callable[[Tensor], Tensor]
 ACTIVATIONS: dict[str, Activation] = {
     "relu": F.relu,
     "gelu": F.gelu,
-    # x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), GPT's; Hendrycks and Gimpel 2016, section 2
+    # x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), as in GPT; Hendrycks and Gimpel 2016, section 2
     "gelu-tanh": partial(F.gelu, approximate="tanh"),
     "silu": F.silu,
 }
 
 
 class FeedForward(nn.Module):
-    """activation(x W_1 + b_1) W_2 + b_2, the same weights at every position.
+    """activation(x W_1 + b_1) W_2 + b_2, with the same weights at every position.
 
-    The paper's activation is ReLU. Vaswani et al. 2017, section 3.3.
+    Dropout is applied to the F activations. The paper's activation is ReLU. Vaswani et al. 2017,
+    section 3.3.
     """
 
     def __init__(
@@ -48,10 +64,10 @@ class FeedForward(nn.Module):
 
 
 class GatedFeedForward(nn.Module):
-    """(activation(x W_g) * x W_1) W_2: one projection opens and closes the other.
+    """(activation(x W_g) * x W_1) W_2: one projection is a gate that scales the other.
 
-    With SiLU it is SwiGLU. Three matrices, so F = 8/3 D costs what F = 4 D costs without a gate.
-    Shazeer 2020, equation 6.
+    With SiLU it is SwiGLU. It has three matrices instead of two, so F = 8/3 D costs as much as
+    F = 4 D without a gate. Shazeer 2020, equation 6.
     """
 
     def __init__(

@@ -1,4 +1,17 @@
-"""What stands on an encoder: its summary of a text, and its guesses at hidden words."""
+"""Encoder heads: v = mean of h_t or tanh(W h_1 + b), and logits = E norm(activation(W h + b)) + c.
+
+An encoder gives one vector h_t for each token. Pooling reduces them to one vector v for the text;
+the head of masked language modelling turns the vector of a masked token into logits of the word.
+
+>>> import torch
+>>> from headway.blocks import mean_pooled, text_pooled
+>>> hidden = torch.tensor([[[1.0, 2.0], [3.0, 4.0], [9.0, 9.0]]])  # B T D = 1 3 2: three words
+>>> keys = torch.tensor([[True, True, False]])  # the third is padding
+>>> mean_pooled(hidden, keys)
+tensor([[2., 3.]])
+>>> text_pooled(hidden, keys, "first")  # the vector of [CLS]
+tensor([[1., 2.]])
+"""
 
 from __future__ import annotations
 
@@ -11,13 +24,13 @@ from torch import nn
 from headway.shapes import Bool, Float, Tensor
 
 Pooling = Literal["mean", "first"]
-"""How a text's vectors become one: their mean, or that of [CLS]."""
+"""How the vectors of a text are reduced to one: "mean", or "first", the vector of [CLS]."""
 
 
 class Pooler(nn.Module):
-    """activation(W h_1 + b): one vector for a text, from its first token, [CLS].
+    """activation(W h_1 + b): one vector for a text, computed from its first token, [CLS].
 
-    Devlin et al. 2019, released code; tanh is theirs.
+    The activation is tanh in the released code of Devlin et al. 2019.
     """
 
     def __init__(self, model_dim: int, activation: Callable[[Tensor], Tensor] = torch.tanh) -> None:
@@ -30,10 +43,10 @@ class Pooler(nn.Module):
 
 
 class MaskedWordHead(nn.Module):
-    """E^T norm(activation(W h + b)) + c: logits of the word at a hidden place.
+    """E norm(activation(W h + b)) + c: logits of the word at a masked position.
 
-    E is the embedding's matrix (`output.weight` is to be tied to it), W goes to its width. Devlin
-    et al. 2019, section 3.1 and released code.
+    E is the embedding matrix, to which the model ties `output.weight`; W projects to its width.
+    Devlin et al. 2019, section 3.1 and released code.
     """
 
     def __init__(
@@ -58,11 +71,14 @@ class MaskedWordHead(nn.Module):
 def text_pooled(
     hidden: Float[Tensor, "B T D"], keys: Bool[Tensor, "B T"], pooling: Pooling
 ) -> Float[Tensor, "B D"]:
-    """One vector for each text: `mean_pooled`, or that of its first token, [CLS]."""
+    """Return one vector for each text: `mean_pooled`, or the vector of its first token, [CLS].
+
+    keys: True for real tokens, False for padding.
+    """
     return mean_pooled(hidden, keys) if pooling == "mean" else hidden[:, 0]
 
 
 def mean_pooled(hidden: Float[Tensor, "B T D"], keys: Bool[Tensor, "B T"]) -> Float[Tensor, "B D"]:
-    """The mean of each text's real tokens. Reimers and Gurevych 2019, section 3."""
-    shares = keys.to(hidden.dtype)[..., None]
-    return (hidden * shares).sum(1) / shares.sum(1)
+    """Return the mean over the real tokens of each text. Reimers and Gurevych 2019, section 3."""
+    real = keys.to(hidden.dtype)[..., None]  # 1 for real tokens, 0 for padding
+    return (hidden * real).sum(1) / real.sum(1)

@@ -1,4 +1,26 @@
-"""What a stack of blocks computes on its way: for a student that is to compute the same."""
+"""Hidden states: h_0 = x, h_l = block_l(h_(l-1)), recorded while a stack of blocks runs.
+
+Distillation of hidden layers trains a student to reproduce the hidden states and the attention
+scores of a teacher; inspection shows how a token's vector changes from block to block. Hooks record
+them from outside, so the model itself stays unchanged.
+
+>>> import torch
+>>> from headway.attention import Mask
+>>> from headway.blocks import Encoder, FeedForward, FeedForwardBlock, LayerNorm, PreNorm
+>>> from headway.blocks.hidden_states import layer_map, watch_stream
+>>> layers = [FeedForward(4, 8) for _ in range(2)]
+>>> blocks = [FeedForwardBlock(layer, lambda: PreNorm(LayerNorm(4))) for layer in layers]
+>>> encoder = Encoder(blocks, LayerNorm(4))
+>>> words = torch.randn(1, 3, 4)  # B S D: three words
+>>> with watch_stream(encoder) as hidden:
+...     memory = encoder(words, Mask())
+>>> [tuple(h.shape) for h in hidden]  # the input, and the output of each of the two blocks
+[(1, 3, 4), (1, 3, 4), (1, 3, 4)]
+>>> torch.equal(hidden[0], words)
+True
+>>> layer_map(student_layers=2, teacher_layers=12)  # the blocks of the teacher to compare with
+[6, 12]
+"""
 
 from __future__ import annotations
 
@@ -18,10 +40,10 @@ from headway.shapes import Bool, Float, Tensor
 
 @dataclass
 class Inside:
-    """What one pass left behind, gradients included.
+    """Hidden states and attention scores of one forward pass, with their gradients.
 
-    hidden: the stack's input, then what each block made of it. scores: those of each block's
-    self-attention before the softmax, 0 where the mask hides them. allowed: where it does not.
+    hidden: the input of the stack, then the output of each block. scores: the self-attention scores
+    of each block before the softmax, 0 where masked. allowed: True where a query may attend.
     """
 
     hidden: list[Float[Tensor, "B T D"]] = field(default_factory=list)
@@ -30,17 +52,24 @@ class Inside:
 
 
 def stack_of(model: nn.Module) -> Encoder | DecoderOnly:
-    """The model's one stack of self-attention blocks. ValueError if there is none, or two."""
+    """Return the only stack of self-attention blocks of a model.
+
+    Raises ValueError if the model has none or several.
+    """
     stacks = [module for module in model.modules() if isinstance(module, Encoder | DecoderOnly)]
     if len(stacks) != 1:
-        raise ValueError(f"the model has {len(stacks)} stacks of self-attention blocks, not one")
+        raise ValueError(
+            "a model with one stack of self-attention blocks was expected, "
+            f"but this {type(model).__name__} has {len(stacks)}, not one"
+        )
     return stacks[0]
 
 
 def layer_map(student_layers: int, teacher_layers: int) -> list[int]:
-    """g(1) ... g(M): the teacher's block that each of the student's is compared with, from 1.
+    """Return g(1) ... g(M): for each student block the teacher block to compare it with.
 
-    ValueError for a student deeper than its teacher.
+    Blocks are counted from 1 and spread evenly. Raises ValueError if the student has more blocks
+    than the teacher. Jiao et al. 2020 (TinyBERT), section 3.1.
     """
     if student_layers > teacher_layers:
         raise ValueError(f"{student_layers=} must be at most {teacher_layers=}")
@@ -49,19 +78,21 @@ def layer_map(student_layers: int, teacher_layers: int) -> list[int]:
 
 @contextmanager
 def watch_stream(stack: Encoder | Decoder | DecoderOnly) -> Iterator[list[Float[Tensor, "B T D"]]]:
-    """Keep what flows through a stack in a forward pass inside the `with` block: what enters the
-    first block, then what each block made of it. A block that stands for several layers is seen at
-    each of its calls."""
+    """Record the hidden states of a stack during a forward pass inside the `with` block.
+
+    Yields a list that receives the input of the stack and then the output of each block. A block
+    that is used as several layers is recorded at each call.
+    """
     stream: list[Tensor] = []
 
-    def begin(_: nn.Module, inputs: tuple[Any, ...]) -> None:
+    def record_input(_: nn.Module, inputs: tuple[Any, ...]) -> None:
         stream.append(inputs[0])
 
-    def keep(_: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
+    def record(_: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
         stream.append(output)
 
-    handles = [stack.register_forward_pre_hook(begin)]
-    handles += [block.register_forward_hook(keep) for block in dict.fromkeys(stack.blocks)]
+    handles = [stack.register_forward_pre_hook(record_input)]
+    handles += [block.register_forward_hook(record) for block in dict.fromkeys(stack.blocks)]
     try:
         yield stream
     finally:
@@ -71,14 +102,14 @@ def watch_stream(stack: Encoder | Decoder | DecoderOnly) -> Iterator[list[Float[
 
 @contextmanager
 def watch_blocks(stack: Encoder | DecoderOnly) -> Iterator[Inside]:
-    """Keep what a forward pass inside the `with` block computes between the blocks.
+    """Record hidden states and attention scores of a forward pass inside the `with` block.
 
-    A block that stands for several layers is seen at each of its calls. ValueError for blocks
-    without attention, or whose scores pass through no softmax.
+    A block that is used as several layers is recorded at each call. Raises ValueError for blocks
+    without attention and for kernels without a softmax.
     """
     inside = Inside()
 
-    def score(kernel: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
+    def record_scores(kernel: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
         assert isinstance(kernel, SoftmaxKernel)
         q, k, _, mask, *_ = inputs
         scores = kernel.scores(q, spread(k, q.shape[1]))
@@ -90,11 +121,13 @@ def watch_blocks(stack: Encoder | DecoderOnly) -> Iterator[Inside]:
     try:
         for block in dict.fromkeys(stack.blocks):
             if not isinstance(block, EncoderBlock):
-                raise ValueError(f"{type(block).__name__} has no attention to watch")
+                raise ValueError(
+                    f"{type(block).__name__} has no attention, so no scores can be recorded"
+                )
             kernel = block.attention.kernel
             if not isinstance(kernel, SoftmaxKernel):
                 raise ValueError(f"{type(kernel).__name__} has no scores before a softmax")
-            handles.append(kernel.register_forward_hook(score))
+            handles.append(kernel.register_forward_hook(record_scores))
         with watch_stream(stack) as inside.hidden:
             yield inside
     finally:

@@ -1,4 +1,18 @@
-"""Images -> vectors that enter the first block: patches in their places, and tokens beside them."""
+"""Image embedding: x = [c + p_c; registers; E patch_1 + p_1; ...; E patch_P + p_P].
+
+An image becomes a sequence of tokens for a Transformer: one token for each patch, projected and
+with its position added, after a learned class token [CLS] whose output represents the whole image.
+
+>>> import torch
+>>> from headway.blocks import ImageEmbedding, NoGrid, Patches
+>>> patches = Patches(channels=1, height=2, width=2, model_dim=3)
+>>> embedding = ImageEmbedding(patches, NoGrid(), registers=1)
+>>> image = torch.arange(16.0).view(1, 1, 4, 4)  # B C Y X: four patches of 2 x 2 pixels
+>>> embedding(image).shape  # B T D: the class token, one register and four patches
+torch.Size([1, 6, 3])
+>>> torch.equal(embedding(image)[:, embedding.beside :], patches(image))
+True
+"""
 
 from __future__ import annotations
 
@@ -12,12 +26,13 @@ from headway.shapes import Bool, Float, Tensor
 
 
 class ImageEmbedding(nn.Module):
-    """dropout([c + place of c; registers; E p_1 + place_1; ... E p_P + place_P]).
+    """dropout([c + p_c; registers; E patch_1 + p_1; ... E patch_P + p_P]).
 
-    c, the class token, is a trained vector that will have read the whole image (Dosovitskiy et al.
-    2021, section 3.1); its place is trained where the patches' are. Registers are trained vectors
-    that nobody reads, for the attention to write in (Darcet et al. 2024). `mask_token` stands where
-    a patch is hidden (Bao et al. 2022).
+    class_token: whether the sequence starts with the class token c, a learned vector (Dosovitskiy
+    et al. 2021, section 3.1); its position vector p_c is learned if those of the patches are.
+    registers: the number of register tokens, learned vectors whose outputs are not used, so that
+    attention can store intermediate results in them (Darcet et al. 2024). mask_token: whether there
+    is a learned vector that replaces masked patches (Bao et al. 2022).
     """
 
     def __init__(
@@ -34,15 +49,15 @@ class ImageEmbedding(nn.Module):
         self.patches = patches
         self.positions = positions
         dim = patches.project.out_features
-        has_place = class_token and isinstance(positions, LearnedGrid)
+        learned_position = class_token and isinstance(positions, LearnedGrid)
         self.class_token = nn.Parameter(torch.zeros(1, dim)) if class_token else None
-        self.class_place = nn.Parameter(torch.zeros(1, dim)) if has_place else None
+        self.class_place = nn.Parameter(torch.zeros(1, dim)) if learned_position else None
         self.registers = nn.Parameter(torch.zeros(registers, dim)) if registers else None
         self.mask_token = nn.Parameter(torch.zeros(1, dim)) if mask_token else None
         self.dropout = Dropout(dropout)
 
     def init_weights(self) -> None:
-        """N(0, 0.02^2) for the trained tokens, 0 for the one that hides patches."""
+        """Initialise the learned tokens: N(0, 0.02^2), and 0 for the mask token."""
         for token in (self.class_token, self.class_place, self.registers):
             if token is not None:
                 nn.init.normal_(token, std=0.02)
@@ -51,7 +66,7 @@ class ImageEmbedding(nn.Module):
 
     @property
     def beside(self) -> int:
-        """Tokens that stand before those of the patches."""
+        """The number of tokens before the patches: class token and registers."""
         return int(self.class_token is not None) + (
             0 if self.registers is None else len(self.registers)
         )
@@ -59,22 +74,29 @@ class ImageEmbedding(nn.Module):
     def forward(
         self, images: Float[Tensor, "B C Y X"], hidden: Bool[Tensor, "B P"] | None = None
     ) -> Float[Tensor, "B T D"]:
-        """hidden: True where a patch is not to be seen. ValueError without a token for that."""
+        """Embed the images.
+
+        hidden: True where the mask token replaces a patch. Raises ValueError if patches are masked
+        but the model has no mask token.
+        """
         tokens: Tensor = self.patches(images)
         if hidden is not None:
             if self.mask_token is None:
-                raise ValueError("this model has no token for hidden patches")
+                raise ValueError(
+                    "masked patches need a mask token, which this model does not have: "
+                    "build it with mask_token=true"
+                )
             tokens = torch.where(hidden[..., None], self.mask_token.to(tokens.dtype), tokens)
         rows, columns = self.patches.grid(images.shape[2], images.shape[3])
         tokens = self.positions(tokens, rows, columns)
         before = []
         if self.class_token is not None:
-            place = 0 if self.class_place is None else self.class_place
-            before.append(self.class_token + place)
+            position = 0 if self.class_place is None else self.class_place
+            before.append(self.class_token + position)
         if self.registers is not None:
             before.append(self.registers)
         if before:
-            front = torch.cat(before).to(tokens.dtype).expand(len(images), -1, -1)
-            tokens = torch.cat((front, tokens), dim=1)
-        out: Tensor = self.dropout(tokens)
-        return out
+            first = torch.cat(before).to(tokens.dtype).expand(len(images), -1, -1)
+            tokens = torch.cat((first, tokens), dim=1)
+        x: Tensor = self.dropout(tokens)
+        return x

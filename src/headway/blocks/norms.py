@@ -1,4 +1,20 @@
-"""Normalisation over the features of each position."""
+"""Normalisation: y = gain * (x - mean(x)) / sqrt(var(x) + eps) + shift, for each position alone.
+
+The D features of a vector get mean 0 and variance 1, then a learned gain and shift. Activations
+keep a known size however many blocks are stacked, so deep stacks can be trained.
+
+>>> import torch
+>>> from headway.blocks import LayerNorm, RMSNorm
+>>> words = torch.tensor([[1.0, 3.0], [100.0, 300.0], [-4.0, 4.0]])  # three words, two features
+>>> LayerNorm(2)(words).detach().round(decimals=2)  # mean 0, variance 1: the size is forgotten
+tensor([[-1.,  1.],
+        [-1.,  1.],
+        [-1.,  1.]])
+>>> RMSNorm(2)(words).detach().round(decimals=2)  # mean of squares 1: the mean is kept
+tensor([[ 0.4500,  1.3400],
+        [ 0.4500,  1.3400],
+        [-1.0000,  1.0000]])
+"""
 
 from __future__ import annotations
 
@@ -12,8 +28,8 @@ from headway.shapes import Float, Tensor
 class LayerNorm(nn.Module):
     """gain * (x - mean(x)) / sqrt(var(x) + eps) + shift, over the last axis.
 
-    Mean and (biased) variance are those of one position's D features, so no position sees another.
-    Ba et al. 2016.
+    Mean and (biased) variance are those of the D features of one position, so no position depends
+    on another. gain starts at 1 and shift at 0. Ba et al. 2016.
     """
 
     def __init__(self, model_dim: int, eps: float = 1e-5) -> None:
@@ -33,7 +49,7 @@ class LayerNorm(nn.Module):
 class RMSNorm(nn.Module):
     """gain * x / sqrt(mean(x^2) + eps), over the last axis: a LayerNorm without mean and shift.
 
-    The mean of squares is taken in float32 or better. Zhang and Sennrich 2019, equation 4.
+    The mean of squares is computed in float32 or better. Zhang and Sennrich 2019, equation 4.
     """
 
     def __init__(self, model_dim: int, eps: float = 1e-5) -> None:

@@ -1,4 +1,22 @@
-"""Recurrent networks: one word after the other, with a state that remembers (lectures 3.2)."""
+"""Recurrent networks: h_t = f(x_t, h_(t-1)), one word after the other (lecture 3.2).
+
+The state h_t summarises the words up to t; the same cell f is applied at every step. An encoder
+keeps all its states as the memory; a bidirectional one also reads from the end, so that each vector
+depends on both sides of its word.
+
+>>> import torch
+>>> from headway.attention import Mask
+>>> from headway.blocks import RecurrentEncoder
+>>> encoder = RecurrentEncoder("gru", model_dim=4, num_layers=1, bidirectional=True)
+>>> words = torch.randn(1, 3, 4)  # B S D: three words
+>>> changed = words.clone()
+>>> changed[0, 2] = torch.randn(4)  # another third word
+>>> differs = (encoder(words, Mask()) != encoder(changed, Mask()))[0]  # S D
+>>> differs[:, :2].any(-1)  # forward half: only the state after the third word depends on it
+tensor([False, False,  True])
+>>> differs[:, 2:].any(-1)  # backward half: all states do
+tensor([True, True, True])
+"""
 
 from __future__ import annotations
 
@@ -18,12 +36,11 @@ Cell = Literal["gru", "lstm"]
 
 
 class RecurrentLayers(nn.Module):
-    """L layers of GRU or LSTM cells, each reading the one below, dropout between them.
+    """A stack of L layers of GRU or LSTM cells, with dropout between the layers.
 
-    GRU: r, z = sigmoid(W x + U h), n = tanh(W x + r * U h), h' = (1 - z) * n + z * h (Cho et al.
-    2014). LSTM: i, f, o = sigmoid(W x + U h), c' = f * c + i * tanh(W x + U h), h' = o * tanh(c')
-    (Hochreiter and Schmidhuber 1997). The state of one layer is h, an LSTM's is [h, c]; all layers'
-    states stand side by side in one vector of width `state_dim`.
+    Layer l reads the outputs of layer l - 1. The equations are in `blocks/cells.py`. The state of a
+    GRU layer is h, that of an LSTM layer [h, c]; the states of all layers are concatenated to one
+    vector of width `state_dim`, Z.
     """
 
     def __init__(
@@ -41,10 +58,10 @@ class RecurrentLayers(nn.Module):
     def forward(
         self, x: Float[Tensor, "B T E"], state: Float[Tensor, "B Z"]
     ) -> tuple[Float[Tensor, "B T H"], Float[Tensor, "B Z"]]:
-        """The top layer's h after each of T inputs, and the state after the last."""
+        """Return h of the top layer after each of T inputs, and the state after the last input."""
         after = []
-        own = state.chunk(len(self.layers), dim=-1)
-        for depth, (layer, before) in enumerate(zip(self.layers, own, strict=True)):
+        states = state.chunk(len(self.layers), dim=-1)
+        for depth, (layer, before) in enumerate(zip(self.layers, states, strict=True)):
             x = self.dropout(x) if depth else x
             parts = [part[None].contiguous() for part in before.to(x.dtype).chunk(self.parts, -1)]
             if self.parts == 1:
@@ -56,13 +73,15 @@ class RecurrentLayers(nn.Module):
         return x, torch.cat(after, dim=-1)
 
     def zero_state(self, like: Float[Tensor, "B T E"]) -> Float[Tensor, "B Z"]:
+        """Return the initial state, zeros, for a batch like `like`."""
         return like.new_zeros(like.shape[0], self.state_dim)
 
 
 def init_recurrent(layer: nn.RNNBase) -> None:
-    """Xavier inputs, orthogonal recurrence, gate by gate; zero biases, but an LSTM forgets slowly.
+    """Initialise a layer gate by gate: Xavier-uniform W, orthogonal U, zero biases.
 
-    Saxe et al. 2014 (orthogonal); Jozefowicz et al. 2015 (forget bias 1).
+    The forget gates of an LSTM get bias 1, so that their state is kept at first. Saxe et al. 2014
+    (orthogonal); Jozefowicz et al. 2015 (forget bias 1).
     """
     for name, parameter in layer.named_parameters():
         gates = parameter.chunk(parameter.shape[0] // layer.hidden_size)
@@ -78,10 +97,10 @@ def init_recurrent(layer: nn.RNNBase) -> None:
 
 
 class RecurrentEncoder(nn.Module):
-    """Reads the source word by word; `bidirectional` from both ends, half the width each.
+    """Encodes the source word by word: memory[s] is the state after source word s.
 
-    memory[s] = [h forward, h backward] after source word s: what attention looks at. Bahdanau et
-    al. 2015, section 3.2.
+    bidirectional: memory[s] = [h forward, h backward], each of width D/2, where the backward states
+    read the source from its end. Bahdanau et al. 2015, section 3.2.
     """
 
     def __init__(
@@ -89,7 +108,9 @@ class RecurrentEncoder(nn.Module):
     ) -> None:
         super().__init__()
         if bidirectional and model_dim % 2:
-            raise ValueError(f"{model_dim=} must be even: each direction has half of it")
+            raise ValueError(
+                f"{model_dim=} must be even: each of the two directions has half of it"
+            )
         width = model_dim // 2 if bidirectional else model_dim
         self.forwards = nn.ModuleList(
             RecurrentLayers(cell, model_dim, width, 1) for _ in range(num_layers)
@@ -100,33 +121,36 @@ class RecurrentEncoder(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "B S D"], mask: Mask) -> Float[Tensor, "B S D"]:
-        turned = _turning(x, mask.keys)
+        reversal = _reversal(x, mask.keys)
         pairs: Iterator[Any] = zip_longest(self.forwards, self.backwards)
-        for depth, (ahead, back) in enumerate(pairs):
+        for depth, (forward, backward) in enumerate(pairs):
             x = self.dropout(x) if depth else x
-            out, _ = ahead(x, ahead.zero_state(x))
-            if back is not None:
-                other, _ = back(_turn(x, turned), back.zero_state(x))
-                out = torch.cat((out, _turn(other, turned)), dim=-1)
-            x = out
+            states, _ = forward(x, forward.zero_state(x))
+            if backward is not None:
+                from_end, _ = backward(_reverse(x, reversal), backward.zero_state(x))
+                states = torch.cat((states, _reverse(from_end, reversal)), dim=-1)
+            x = states
         return x
 
 
-def _turning(x: Float[Tensor, "B S D"], keys: Bool[Tensor, "B S"] | None) -> Int[Tensor, "#B S"]:
-    """Where each position comes from when every row is read backwards and padding stays put."""
-    places = torch.arange(x.shape[1], device=x.device)[None]
+def _reversal(x: Float[Tensor, "B S D"], keys: Bool[Tensor, "B S"] | None) -> Int[Tensor, "#B S"]:
+    """Return the indices that reverse the real tokens of each sequence and keep its padding."""
+    positions = torch.arange(x.shape[1], device=x.device)[None]
     if keys is None:
-        return places.flip(1)
+        return positions.flip(1)
     lengths = keys.sum(1, keepdim=True)
-    return torch.where(keys, lengths - 1 - places, places)
+    return torch.where(keys, lengths - 1 - positions, positions)
 
 
-def _turn(x: Float[Tensor, "B S D"], turned: Int[Tensor, "#B S"]) -> Float[Tensor, "B S D"]:
-    return x.gather(1, turned[..., None].expand(x.shape))
+def _reverse(x: Float[Tensor, "B S D"], reversal: Int[Tensor, "#B S"]) -> Float[Tensor, "B S D"]:
+    return x.gather(1, reversal[..., None].expand(x.shape))
 
 
 class LastState(nn.Module):
-    """The context c: where each direction of a recurrent encoder arrived. Sutskever et al. 2014."""
+    """The context c of a recurrent encoder: the last state of each direction.
+
+    The backward direction ends at the first word. Sutskever et al. 2014.
+    """
 
     def __init__(self, bidirectional: bool) -> None:
         super().__init__()
@@ -147,7 +171,7 @@ class LastState(nn.Module):
 
 
 class MeanState(nn.Module):
-    """The context c of an encoder that has no last state: the mean over the real positions."""
+    """The context c of an encoder without a last state: the mean over the real tokens."""
 
     def forward(
         self, memory: Float[Tensor, "B S D"], keys: Bool[Tensor, "B S"] | None
@@ -159,7 +183,10 @@ class MeanState(nn.Module):
 
 
 class Bridge(nn.Module):
-    """The decoder's first state: tanh(W c). Bahdanau et al. 2015, section A.2.2."""
+    """The first state of the decoder: tanh(W c + b). Bahdanau et al. 2015, section A.2.2.
+
+    context: reduces the memory to c. state_dim: the width Z of the decoder's state.
+    """
 
     def __init__(self, context: LastState | MeanState, model_dim: int, state_dim: int) -> None:
         super().__init__()

@@ -1,4 +1,20 @@
-"""The recurrent decoder, without attention or with any (lectures 3.2 and 3.3)."""
+"""Recurrent decoder: s_t = f(y_(t-1), s_(t-1)) with s_0 = tanh(W c) (lectures 3.2 and 3.3).
+
+The decoder is a recurrent language model of the target whose first state is made from the source.
+Without attention the context vector c is all it gets of the source (the bottleneck). With attention
+each state is also a query to all states of the encoder.
+
+>>> import torch
+>>> from headway.attention import Mask
+>>> from headway.blocks import Bridge, MeanState, RecurrentDecoder, RecurrentLayers
+>>> layers = RecurrentLayers("gru", input_dim=2, hidden_dim=2, num_layers=1)
+>>> decoder = RecurrentDecoder(layers, Bridge(MeanState(), 2, layers.state_dim), readout=None)
+>>> words = torch.randn(1, 3, 2)  # B T D: three target words
+>>> source = torch.tensor([[[3.0, 0.0], [0.0, 3.0], [0.0, 0.0]]])  # B S D: three encoder states
+>>> other_source = torch.ones(1, 3, 2)  # another source with the same mean
+>>> torch.equal(decoder(words, source, Mask()), decoder(words, other_source, Mask()))
+True
+"""
 
 from __future__ import annotations
 
@@ -9,6 +25,7 @@ import torch
 from torch import nn
 
 from headway.attention import KeyValues, Mask, MultiHeadAttention, TokenCache
+from headway.attention.cache import check_rewind
 from headway.blocks.dropout import Dropout
 from headway.blocks.recurrent import Bridge, RecurrentLayers
 from headway.blocks.state import Memory
@@ -16,9 +33,10 @@ from headway.shapes import Bool, Float, Tensor
 
 
 class Attentional(nn.Module):
-    """tanh(W [attention(s, memory); s]): the decoder state s asks, keys are the encoder's states.
+    """tanh(W [attention(s, memory); s] + b) for a decoder state s.
 
-    Luong et al. 2015, section 3, equation 5, with any kernel and any number of heads.
+    The query is the decoder state, keys and values are the encoder's states. Luong et al. 2015,
+    section 3, equation 5, with any kernel and any number of heads.
     """
 
     def __init__(self, cross: MultiHeadAttention, model_dim: int) -> None:
@@ -40,8 +58,8 @@ class Attentional(nn.Module):
 class RecurrentState:
     """Decode state of a recurrent decoder.
 
-    history: for each row the network's state before the first token and after each token, so that
-    tokens can be taken back. memory: None without attention.
+    history: for each sequence the network's state before the first token and after each token, so
+    that tokens can be taken back. memory: keys and values of the source; None without attention.
     """
 
     history: TokenCache
@@ -49,52 +67,56 @@ class RecurrentState:
 
     @property
     def lengths(self) -> list[int]:
-        """Tokens decoded so far in each row."""
+        """The number of tokens decoded so far in each sequence."""
         return [length - 1 for length in self.history.lengths]
 
     @property
     def now(self) -> Float[Tensor, "N Z"]:
-        """The network's state after each row's last token."""
+        """The network's state after the last token of each sequence."""
         return self.history.last()[0][:, 0]
 
     def push(self, state: Float[Tensor, "N Z"]) -> None:
-        """Remember the state after one more token."""
+        """Append the state after one more token."""
         self.history.extend(state[:, None, None])  # N Z -> N 1 1 Z
 
     def reorder(self, rows: Sequence[int]) -> RecurrentState:
-        """Row i becomes old row rows[i]; rows may repeat and be dropped."""
+        """Make sequence i the former sequence rows[i]; a row may repeat or be dropped."""
         self.history.reorder(rows)
         if self.memory is not None:
             self.memory.arrange(rows)
         return self
 
     def rewind(self, lengths: Sequence[int]) -> RecurrentState:
-        """Take tokens back: row n keeps its first lengths[n]."""
-        for old, new in zip(self.lengths, lengths, strict=True):
-            if not 0 <= new <= old:
-                raise ValueError(f"cannot rewind a row of {old} tokens to {new}")
+        """Take tokens back: sequence n keeps its first lengths[n]. ValueError if it has fewer."""
+        check_rewind(self.lengths, lengths)
         self.history.rewind([length + 1 for length in lengths])
         return self
 
     @staticmethod
     def join(states: Sequence[RecurrentState]) -> RecurrentState:
-        """The rows of several states of one model, in order, in one state."""
+        """Return one state with the sequences of several states of one model, in order.
+
+        Raises ValueError if some states have attention and others do not.
+        """
         memories = [state.memory for state in states if state.memory is not None]
         if len(memories) not in (0, len(states)):
-            raise ValueError("a state without attention cannot join one with: two models")
+            raise ValueError(
+                "states with attention cannot be joined with states without it: they are of two "
+                "models"
+            )
         histories = [state.history for state in states]
         history = type(histories[0]).join(histories)
         return RecurrentState(history, Memory.join(memories) if memories else None)
 
 
 class RecurrentDecoder(nn.Module):
-    """A language model over target words whose first state is the source's context c.
+    """A recurrent language model of the target whose first state is computed from the source.
 
-    `readout` None is the bottleneck: all that the decoder knows of the source is c. Otherwise each
-    state also attends over the source. `input_feeding`: the last attentional vector is read beside
-    the next word, so that the decoder knows where it has looked (Luong et al. 2015, section 3.3);
-    words must then be read one by one in training too. `layers` reads D (with feeding 2 D) wide
-    inputs.
+    layers: the recurrent network, with inputs of width D, with input feeding 2 D. bridge: makes the
+    first state from the memory. readout: attention to the source; None for the bottleneck, where
+    the first state is the decoder's only information about the source. input_feeding: the last
+    attentional vector is concatenated with the next word, so that the decoder has information about
+    past alignments (Luong et al. 2015, section 3.3); training is then sequential too.
     """
 
     history_type: type[TokenCache] = TokenCache
@@ -110,7 +132,9 @@ class RecurrentDecoder(nn.Module):
     ) -> None:
         super().__init__()
         if input_feeding and readout is None:
-            raise ValueError(f"{input_feeding=} feeds what attention found, but there is none")
+            raise ValueError(
+                f"{input_feeding=} needs attention, whose output is fed back, but readout is None"
+            )
         self.layers = layers
         self.bridge = bridge
         self.readout = readout
@@ -120,76 +144,83 @@ class RecurrentDecoder(nn.Module):
     def forward(
         self, x: Float[Tensor, "B T D"], memory: Float[Tensor, "B S D"], memory_mask: Mask
     ) -> Float[Tensor, "B T D"]:
-        """All target positions (teacher forcing); attention for all of them at once if it can."""
-        first = self._first(memory, memory_mask.keys)
-        attended = self._keys_values(memory)
+        """Compute all target positions (teacher forcing).
+
+        Attention is computed for all of them at once, except with input feeding.
+        """
+        state = self._first_state(memory, memory_mask.keys)
+        source = self._keys_values(memory)
         if not self.input_feeding:
-            states, _ = self.layers(x, first)
-            return self._dropped([self._read(states, attended, memory_mask)])
+            states, _ = self.layers(x, state)
+            return self._concatenate([self._attend(states, source, memory_mask)])
         outputs = []
         for token in torch.split(x, 1, dim=1):
-            output, first = self._one(token, first, attended, memory_mask)
+            output, state = self._one_step(token, state, source, memory_mask)
             outputs.append(output)
-        return self._dropped(outputs)
+        return self._concatenate(outputs)
 
     def start(
         self, memory: Float[Tensor, "B S D"], keys: Bool[Tensor, "B S"] | None
     ) -> RecurrentState:
-        """A fresh state: the context, and the source's keys and values."""
-        rows = memory.shape[0]
-        attended = self._keys_values(memory)
-        own = None if attended is None else Memory([attended], keys, list(range(rows)))
-        state = RecurrentState(self.history_type(rows), own)
-        state.push(self._first(memory, keys))
+        """Return a new decode state: the first state, and the source's keys and values.
+
+        keys: True where a source position is a real token; None if nothing is padded.
+        """
+        num_rows = memory.shape[0]
+        source = self._keys_values(memory)
+        source_memory = None if source is None else Memory([source], keys, list(range(num_rows)))
+        state = RecurrentState(self.history_type(num_rows), source_memory)
+        state.push(self._first_state(memory, keys))
         return state
 
     def step(self, x: Float[Tensor, "N T D"], state: RecurrentState) -> Float[Tensor, "N T D"]:
-        """T new positions of each row; `state` is updated in place."""
+        """Decode T new tokens of each sequence; `state` is updated in place."""
         memory = state.memory
-        attended = None if memory is None else memory.layers[0]
+        source = None if memory is None else memory.layers[0]
         mask = Mask() if memory is None else memory.mask
         outputs = []
         for token in torch.split(x, 1, dim=1):
-            output, after = self._one(token, state.now, attended, mask)
-            state.push(after)
+            output, next_state = self._one_step(token, state.now, source, mask)
+            state.push(next_state)
             outputs.append(output)
-        return self._dropped(outputs)
+        return self._concatenate(outputs)
 
-    def _one(
+    def _one_step(
         self,
         token: Float[Tensor, "N 1 D"],
         state: Float[Tensor, "N Z"],
-        attended: KeyValues | None,
+        source: KeyValues | None,
         mask: Mask,
     ) -> tuple[Float[Tensor, "N 1 D"], Float[Tensor, "N Z"]]:
-        """One position: its output, and the state after it (with feeding: the output too)."""
+        """Return the output at one position and the next state, which input feeding extends."""
         if not self.input_feeding:
-            states, after = self.layers(token, state)
-            return self._read(states, attended, mask), after
-        inner, fed = state[:, : self.layers.state_dim], state[:, self.layers.state_dim :]
-        states, after = self.layers(torch.cat((token, fed[:, None]), dim=-1), inner)
-        output = self._read(states, attended, mask)
-        return output, torch.cat((after, output[:, 0].to(after.dtype)), dim=-1)
+            states, next_state = self.layers(token, state)
+            return self._attend(states, source, mask), next_state
+        width = self.layers.state_dim
+        inner, last_output = state[:, :width], state[:, width:]
+        states, next_state = self.layers(torch.cat((token, last_output[:, None]), dim=-1), inner)
+        output = self._attend(states, source, mask)
+        return output, torch.cat((next_state, output[:, 0].to(next_state.dtype)), dim=-1)
 
-    def _dropped(self, outputs: list[Tensor]) -> Float[Tensor, "N T D"]:
+    def _concatenate(self, outputs: list[Tensor]) -> Float[Tensor, "N T D"]:
         hidden: Tensor = self.dropout(torch.cat(outputs, dim=1))
         return hidden
 
-    def _read(
+    def _attend(
         self,
         states: Float[Tensor, "N T D"],
-        attended: KeyValues | None,
+        source: KeyValues | None,
         mask: Mask,
     ) -> Float[Tensor, "N T D"]:
-        if self.readout is None or attended is None:
+        if self.readout is None or source is None:
             return states
-        output: Tensor = self.readout(states, attended, mask)
+        output: Tensor = self.readout(states, source, mask)
         return output
 
     def _keys_values(self, memory: Float[Tensor, "B S D"]) -> KeyValues | None:
         return None if self.readout is None else self.readout.cross.keys_values(memory)
 
-    def _first(
+    def _first_state(
         self, memory: Float[Tensor, "B S D"], keys: Bool[Tensor, "B S"] | None
     ) -> Float[Tensor, "B Z"]:
         first: Tensor = self.bridge(memory, keys)

@@ -1,4 +1,24 @@
-"""The residual connection and where its norm stands: an object, not a flag."""
+"""Residual connection: y = x + sublayer(norm(x)), or norm(x + sublayer(x)) in the 2017 paper.
+
+Each sublayer (attention or feed-forward) adds a change to the vectors instead of replacing them. So
+the gradient reaches the first block undiminished through the sums. Whether the norm is before or
+after is a choice of class, not a flag.
+
+>>> import torch
+>>> from headway.blocks import LayerNorm, PostNorm, PreNorm
+>>> words = torch.tensor([[[1.0, 3.0], [2.0, 2.0], [0.0, 4.0]]])  # B T D = 1 3 2
+>>> PreNorm(LayerNorm(2))(words, lambda y: 10 * y)[0].detach().round(decimals=1)
+tensor([[ -9.,  13.],
+        [  2.,   2.],
+        [-10.,  14.]])
+>>> PostNorm(LayerNorm(2))(words, lambda x: 10 * x)[0].detach().round(decimals=1)
+tensor([[-1.,  1.],
+        [ 0.,  0.],
+        [-1.,  1.]])
+
+LayerNorm turns the words into (-1, 1), (0, 0) and (-1, 1): pre-norm adds ten times these to x, and
+post-norm applies it last.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +36,16 @@ Sublayer = Callable[[Tensor], Tensor]
 
 @runtime_checkable
 class Residual(Protocol):
-    """Wraps a sublayer: attention or feed-forward, a function of x alone."""
+    """Wraps a sublayer, which is a function of x alone: attention or feed-forward."""
 
     def __call__(self, x: Float[Tensor, "B T D"], sublayer: Sublayer) -> Float[Tensor, "B T D"]: ...
 
 
 class PreNorm(nn.Module):
-    """x + dropout(sublayer(norm(x))). Trains without a warm-up; the stack needs a last norm.
+    """x + dropout(sublayer(norm(x))).
 
-    Xiong et al. 2020.
+    Trains without a warm-up of the learning rate. The sum itself is never normalised, so the stack
+    needs a norm after its last block. Xiong et al. 2020.
     """
 
     def __init__(self, norm: nn.Module, dropout: float = 0.0) -> None:
@@ -38,9 +59,10 @@ class PreNorm(nn.Module):
 
 
 class ScaledPreNorm(nn.Module):
-    """x + dropout(gain * sublayer(norm(x))), a gain for each dimension: LayerScale.
+    """x + dropout(gain * sublayer(norm(x))), with one learned gain per dimension: LayerScale.
 
-    Gains that begin small let a deep stack begin near the identity. Touvron et al. 2021, section 2.
+    start: initial value of the gains. With small gains a deep stack starts near the identity.
+    Touvron et al. 2021 (CaiT), section 2.
     """
 
     def __init__(self, norm: nn.Module, model_dim: int, start: float, dropout: float = 0.0) -> None:
@@ -59,7 +81,7 @@ class ScaledPreNorm(nn.Module):
 
 
 class PostNorm(nn.Module):
-    """norm(x + dropout(sublayer(x))), as in the 2017 paper. Vaswani et al. 2017, section 3.1."""
+    """norm(x + dropout(sublayer(x))). Vaswani et al. 2017, section 3.1."""
 
     def __init__(self, norm: nn.Module, dropout: float = 0.0) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The systems: one family a file, each a config, a class and its named sizes."""
+"""Models: one family per file, with its configuration, its class and its named sizes."""
 
 from headway.models.bert import Bert, BertConfig
 from headway.models.bert_heads import (

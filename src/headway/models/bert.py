@@ -1,4 +1,21 @@
-"""Encoders that read a whole text at once: BERT and its family (lectures 3.5, 3.6)."""
+"""BERT: P(x_t | all other words) = softmax(E f(h_t)), h = encoder(x) (lectures 3.5, 3.6).
+
+A Transformer encoder is trained to predict masked words from the words on both sides (masked
+language modelling). Its vectors then serve other tasks: classes, tags, answers, embeddings.
+
+>>> import torch
+>>> from headway.models import Bert, BertConfig
+>>> config = BertConfig(model_dim=8, num_heads=2, ffn_dim=16, num_layers=1, vocabulary=10)
+>>> model = Bert(config).eval()
+>>> mask = 4  # the id of [MASK], which replaces the second of three words
+>>> prediction = model(torch.tensor([[7, mask, 9]]))[0, 1]  # logits of the masked word
+>>> prediction.softmax(-1).sum().item() > 0.999  # a distribution over the 10 words
+True
+>>> torch.equal(prediction, model(torch.tensor([[6, mask, 9]]))[0, 1])  # another word at the left
+False
+>>> torch.equal(prediction, model(torch.tensor([[7, mask, 8]]))[0, 1])  # another one at the right
+False
+"""
 
 from __future__ import annotations
 
@@ -36,10 +53,10 @@ PoolerName = Literal["tanh", "relu", "none"]
 POOLERS: dict[str, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, "relu": F.relu}
 
 
-def _bert(layers: int, width: int, heads: int, **others: Value) -> dict[str, Value]:
-    """A size as BERT has it: the feed-forward layer is four times as wide."""
+def _bert(layers: int, width: int, heads: int, **changes: Value) -> dict[str, Value]:
+    """Return a size of BERT, whose feed-forward layers are four times as wide as the model."""
     shape = {"num_layers": layers, "model_dim": width, "num_heads": heads, "ffn_dim": 4 * width}
-    return {**shape, **others}
+    return {**shape, **changes}
 
 
 _ROBERTA: dict[str, Value] = {
@@ -61,49 +78,52 @@ _ALBERT: dict[str, Value] = {
 
 @dataclass(frozen=True, kw_only=True)
 class BertConfig:
-    """Shape of a `Bert`. The named sizes are in `sizes`.
+    """Architecture of a `Bert`. The named sizes are in `sizes`.
 
-    base, large: Devlin et al. 2019, section 3 (110 and 340 million). small, mini: Turc et al. 2019.
-    roberta-*: Liu et al. 2019. distilbert: Sanh et al. 2019. albert-base: Lan et al. 2020, whose
-    layers share one set of weights. tinybert-*: Jiao et al. 2020, minilm: Wang et al. 2020.
-    multilingual: the 104 languages' cased vocabulary. tiny: for a CPU.
+    base, large: Devlin et al. 2019, section 3 (110 and 340 million parameters). small, mini: Turc
+    et al. 2019. roberta-*: Liu et al. 2019. distilbert: Sanh et al. 2019. albert-base: Lan et al.
+    2020, whose layers share their weights. tinybert-*: Jiao et al. 2020. minilm: Wang et al. 2020.
+    multilingual: with the cased vocabulary of 104 languages. tiny: for a CPU.
     """
 
-    model_dim: int = setting(128, "width of every layer's input and output", gt=0, le=WIDTH)
-    num_heads: int = setting(4, "attention heads", gt=0, le=HEADS)
-    ffn_dim: int = setting(512, "inner width of the feed-forward layers", gt=0, le=WIDTH)
-    num_layers: int = setting(4, "encoder blocks", gt=0, le=LAYERS)
-    shared_layers: bool = setting(False, "all blocks are one, used num_layers times (ALBERT)")
+    model_dim: int = setting(128, "model width: size of the vectors between layers", gt=0, le=WIDTH)
+    num_heads: int = setting(4, "number of attention heads", gt=0, le=HEADS)
+    ffn_dim: int = setting(512, "inner dimension of the feed-forward layers", gt=0, le=WIDTH)
+    num_layers: int = setting(4, "number of encoder layers", gt=0, le=LAYERS)
+    shared_layers: bool = setting(False, "all layers share their weights (ALBERT)")
     embedding_dim: int | None = setting(
         None,
-        "width of the embeddings, widened by a matrix (ALBERT); none: model_dim",
+        "embedding dimension, projected to model_dim (ALBERT); if unset, model_dim",
         gt=0,
         le=WIDTH,
     )
-    dropout: float = setting(0.1, "share of activations dropped while training", ge=0, lt=1)
-    norm: Literal["pre", "post"] = setting("post", "norm before each sublayer, or after its sum")
-    norm_eps: float = setting(1e-12, "added to the variance under a norm's root", gt=0)
+    dropout: float = setting(0.1, "dropout probability of activations", ge=0, lt=1)
+    norm: Literal["pre", "post"] = setting("post", "pre-norm or post-norm residual connections")
+    norm_eps: float = setting(1e-12, "epsilon of the norms, added to the variance", gt=0)
     activation: Literal["relu", "gelu", "gelu-tanh", "silu"] = setting(
-        "gelu", "nonlinearity of the feed-forward layers"
+        "gelu", "activation function of the feed-forward layers"
     )
-    positions: str = setting("learned", "how a token knows its place", names=SCHEMES)
+    positions: str = setting("learned", "position encoding", names=SCHEMES)
     first_place: int = setting(
-        0, "rows of a learned table before the first token's", ge=0, le=LENGTH
+        0, "position of the first token in a learned position table (RoBERTa: 2)", ge=0, le=LENGTH
     )
-    attention: str = setting("scaled-dot", "the score of every attention", names=KERNELS)
-    window: int = setting(128, "keys to each side with attention=window", gt=0, le=LENGTH)
+    attention: str = setting("scaled-dot", "attention score of all layers", names=KERNELS)
+    window: int = setting(
+        128, "window size of sliding-window attention to each side, in tokens", gt=0, le=LENGTH
+    )
     max_length: int = setting(
-        512, "longest text, its marks included; a learned table ends there", gt=0, le=LENGTH
+        512, "maximum number of tokens, including special tokens", gt=0, le=LENGTH
     )
     token_types: int = setting(
-        2, "kinds of text in one input (first, second); 0: none", ge=0, le=COPIES
+        2, "number of segments (first and second text); 0: no segment embedding", ge=0, le=COPIES
     )
     pooler: PoolerName = setting(
-        "tanh", "activation of the layer that makes a text's vector of [CLS]; none: no such layer"
+        "tanh",
+        "activation of the pooler, a layer that turns [CLS] into the text vector, or none",
     )
-    masked_words: bool = setting(True, "has the head that guesses hidden words")
-    next_sentence: bool = setting(True, "has the head that says whether the second text follows")
-    vocabulary: int = setting(8000, "pieces of the language", gt=0, le=VOCABULARY)
+    masked_words: bool = setting(True, "head of masked language modelling")
+    next_sentence: bool = setting(True, "head of next-sentence prediction")
+    vocabulary: int = setting(8000, "vocabulary size", gt=0, le=VOCABULARY)
 
     family: ClassVar[str] = "bert"
     sizes: ClassVar[dict[str, dict[str, Value]]] = {
@@ -124,6 +144,7 @@ class BertConfig:
 
     @property
     def embedding_width(self) -> int:
+        """The dimension of the embeddings."""
         return self.embedding_dim or self.model_dim
 
     def __post_init__(self) -> None:
@@ -131,19 +152,30 @@ class BertConfig:
         if model_dim % num_heads:
             raise ValueError(f"{model_dim=} must be a multiple of {num_heads=}")
         if self.max_length < 3:
-            raise ValueError(f"max_length={self.max_length} must be at least 3: two are marks")
+            raise ValueError(
+                f"max_length={self.max_length} must be at least 3: two are special tokens"
+            )
         if self.next_sentence and self.pooler == "none":
-            raise ValueError("next_sentence needs a pooler: it judges the text's vector")
+            raise ValueError(
+                "next_sentence needs a pooler, whose vector it classifies: set pooler=tanh"
+            )
         if self.positions == "sinusoidal" and self.embedding_width % 2:
-            raise ValueError("positions=sinusoidal needs an even width: sines go with cosines")
+            raise ValueError(
+                f"positions=sinusoidal needs an even width, not {self.embedding_width}: sines and "
+                "cosines are in pairs"
+            )
         if self.positions == "rotary" and (model_dim // num_heads) % 2:
-            raise ValueError("positions=rotary turns dimensions in pairs: a head's must be even")
+            raise ValueError(
+                "positions=rotary rotates pairs of dimensions: the dimension of a head, "
+                f"{model_dim // num_heads}, must be even"
+            )
 
 
 class Bert(nn.Module):
-    """Segment embeddings and encoder blocks; on them what the configuration asks for: a pooler, the
-    heads for hidden words and for the next sentence (None where it does not).
+    """Segment embeddings, an encoder, and the pooler and pre-training heads that `config` names.
 
+    masked_words: the head of masked language modelling; next_sentence: the head of next-sentence
+    prediction; pooler: makes one vector of a text. Each is None if the configuration has none.
     Devlin et al. 2019; Liu et al. 2019 (RoBERTa); Sanh et al. 2019; Lan et al. 2020 (ALBERT).
     """
 
@@ -161,7 +193,7 @@ class Bert(nn.Module):
             self.masked_words = MaskedWordHead(width, narrow, config.vocabulary, activation, norm)
         self.next_sentence = nn.Linear(width, 2) if config.next_sentence else None
         self.tie_weights()
-        if self.tokens.weight.device.type != "meta":
+        if not self.tokens.weight.is_meta:
             self.init_weights()
 
     @property
@@ -170,17 +202,17 @@ class Bert(nn.Module):
         return self.embedding.words.tokens
 
     def tie_weights(self) -> None:
-        """Make the shared matrix one parameter; again after the parameters were replaced."""
+        """Make the shared matrix one parameter; call it again after replacing parameters."""
         if self.masked_words is not None:
             self.masked_words.output.weight = self.tokens.weight
 
     def init_weights(self) -> None:
-        """N(0, 0.02^2) and zero biases, as BERT's."""
+        """Initialise with N(0, 0.02^2) and zero biases, as the released code of BERT."""
         init_normal(self, std=0.02)
 
     @property
     def max_length(self) -> int | None:
-        """The most tokens of an input, marks included; None for any number."""
+        """The maximum number of tokens, including special tokens; None if there is no limit."""
         return self.config.max_length if self.config.positions == "learned" else None
 
     def encode(
@@ -189,10 +221,10 @@ class Bert(nn.Module):
         keys: Bool[Tensor, "B T"] | None = None,
         types: Int[Tensor, "B T"] | None = None,
     ) -> Float[Tensor, "B T D"]:
-        """Every token's vector in its context.
+        """Return the vector of each token, which depends on the whole text.
 
-        keys: True = real, None where nothing is padded. types: 1 for tokens of a second text; not
-        looked at by a model that knows one kind of text (RoBERTa).
+        keys: True for real tokens, False for padding; None if nothing is padded. types: the segment
+        of each token, 1 in a second text; ignored by a model with one segment (RoBERTa).
         """
         if self.config.token_types < 2:
             types = None
@@ -201,26 +233,31 @@ class Bert(nn.Module):
         return hidden
 
     def pool(self, hidden: Float[Tensor, "B T D"]) -> Float[Tensor, "B D"]:
-        """One vector for each text, from [CLS]'s. ValueError for a model without a pooler."""
+        """Return one vector for each text, from [CLS]. ValueError for a model without a pooler."""
         if self.pooler is None:
-            raise ValueError("this model has no pooler")
+            raise ValueError(
+                "this model has no pooler: use the vector of [CLS] or the mean instead"
+            )
         pooled: Tensor = self.pooler(hidden)
         return pooled
 
     def words(self, hidden: Float[Tensor, "*B D"]) -> Float[Tensor, "*B V"]:
-        """Logits of the word at each place. ValueError for a model without that head."""
+        """Return the logits of the word at each position.
+
+        Raises ValueError for a model without the head of masked language modelling.
+        """
         if self.masked_words is None:
-            raise ValueError("this model has no head for hidden words")
+            raise ValueError("this model has no head of masked language modelling (masked_words)")
         logits: Tensor = self.masked_words(hidden)
         return logits
 
     def follows(self, hidden: Float[Tensor, "B T D"]) -> Float[Tensor, "B 2"]:
-        """Logits of: the second text follows the first (0), it stands elsewhere (1).
+        """Return the logits of next-sentence prediction: the second text follows (0) or not (1).
 
-        ValueError for a model without that head.
+        Raises ValueError for a model without that head.
         """
         if self.next_sentence is None:
-            raise ValueError("this model has no head for the next sentence")
+            raise ValueError("this model has no head of next-sentence prediction (next_sentence)")
         logits: Tensor = self.next_sentence(self.pool(hidden))
         return logits
 
@@ -230,7 +267,7 @@ class Bert(nn.Module):
         keys: Bool[Tensor, "B T"] | None = None,
         types: Int[Tensor, "B T"] | None = None,
     ) -> Float[Tensor, "B T V"]:
-        """Logits of the word at every place."""
+        """Return the logits of the word at each position."""
         return self.words(self.encode(tokens, keys, types))
 
 
@@ -250,20 +287,20 @@ def _embedding(config: BertConfig) -> SegmentEmbeddings:
 
 def _encoder(config: BertConfig) -> Encoder:
     width, heads = config.model_dim, config.num_heads
-    within = kernels_and_positions.attention_positions(
+    positions = kernels_and_positions.attention_positions(
         config.positions, heads, width // heads, causal=False
     )
     count = 1 if config.shared_layers else config.num_layers
-    blocks = [_block(config, within) for _ in range(count)]
+    blocks = [_block(config, positions) for _ in range(count)]
     norm = LayerNorm(width, config.norm_eps) if config.norm == "pre" else nn.Identity()
     return Encoder(blocks * (config.num_layers // count), norm)
 
 
-def _block(config: BertConfig, within: AttentionPositions | None) -> EncoderBlock:
-    """`within`: one object for all blocks, as positions know nothing of depth."""
+def _block(config: BertConfig, positions: AttentionPositions | None) -> EncoderBlock:
+    """Make one block; all blocks share `positions`, the encoding inside self-attention."""
     width, heads = config.model_dim, config.num_heads
     kernel = kernels_and_positions.kernel(config.attention, heads, width // heads, config.window)
-    attention = MultiHeadAttention(width, heads, kernel=kernel, positions=within)
+    attention = MultiHeadAttention(width, heads, kernel=kernel, positions=positions)
     activation = ACTIVATIONS[config.activation]
 
     def residual() -> Residual:

@@ -1,4 +1,18 @@
-"""An encoder with one more output layer: classes, tags, answers. Devlin et al. 2019, figure 4."""
+"""Fine-tuned encoder: logits = W h + b, one new linear layer on the vectors of a `Bert`.
+
+The pre-trained encoder gives a vector for each token; a task adds a single layer. A classifier
+applies it to the pooled vector of the text, a tagger to each token; a question-answering model
+scores each token as the first and as the last of the answer. Devlin et al. 2019, figure 4.
+
+>>> import torch
+>>> from headway.models import Bert, BertClassifier, BertConfig, BertTagger
+>>> size = {"model_dim": 8, "num_heads": 2, "ffn_dim": 16, "num_layers": 1, "vocabulary": 10}
+>>> words, keys = torch.tensor([[5, 6, 7]]), torch.ones(1, 3, dtype=torch.bool)
+>>> BertClassifier(Bert(BertConfig(**size)), num_classes=2)(words, keys).shape  # one per text
+torch.Size([1, 2])
+>>> BertTagger(Bert(BertConfig(**size)), num_tags=5)(words, keys).shape  # one per word
+torch.Size([1, 3, 5])
+"""
 
 from __future__ import annotations
 
@@ -20,24 +34,28 @@ _SIZES: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class BertClassifierConfig:
-    """Shape of a `BertClassifier`: its encoder's, and what stands on it."""
+    """Architecture of a `BertClassifier`: its encoder and its head."""
 
     bert: BertConfig = section(BertConfig)
-    num_classes: int = setting(2, "what a text may be; 1: a number instead", gt=0)
-    pooling: Literal["first", "mean"] = setting(
-        "first", "a text's vector: [CLS]'s through the pooler, or the mean of all"
+    num_classes: int = setting(
+        2, "number of classes; 1: regression, a number instead of a class", gt=0
     )
-    dropout: float = setting(0.1, "share of that vector dropped while training", ge=0, lt=1)
+    pooling: Literal["first", "mean"] = setting(
+        "first",
+        "pooling of the text vector: first ([CLS] through the pooler) or mean of all tokens",
+    )
+    dropout: float = setting(0.1, "dropout probability of the text vector", ge=0, lt=1)
 
     family: ClassVar[str] = "bert-classifier"
     sizes: ClassVar[dict[str, dict[str, Any]]] = _SIZES
 
 
 class BertClassifier(nn.Module):
-    """P(class | text or two texts) = softmax(W pooled + b); with one class, W pooled + b itself.
+    """P(class | text or two texts) = softmax(W v + b) with the pooled vector v of the text.
 
-    The encoder is `bert` itself, its heads dropped; it gets a fresh pooler if it has none and needs
-    one. Devlin et al. 2019, section 4.1 (GLUE).
+    With one class the output is the number W v + b. The encoder is `bert` itself, not a copy; its
+    pre-training heads are removed, and a new pooler is added if `pooling` needs one. Devlin et al.
+    2019, section 4.1 (GLUE).
     """
 
     def __init__(
@@ -61,14 +79,14 @@ class BertClassifier(nn.Module):
         self.head = _head(bert, num_classes)
 
     def init_weights(self) -> None:
-        """Every value, those of the encoder too."""
+        """Initialise all parameters, including those of the encoder."""
         self.bert.init_weights()
         _init_head(self.head)
 
     def classify(
         self, hidden: Float[Tensor, "B T D"], keys: Bool[Tensor, "B T"]
     ) -> Float[Tensor, "B C"]:
-        """Logits from the encoder's vectors."""
+        """Return the logits of the classes from the vectors of the encoder. keys: True = real."""
         mean = self.config.pooling == "mean"
         pooled = mean_pooled(hidden, keys) if mean else self.bert.pool(hidden)
         logits: Tensor = self.head(self.dropout(pooled))
@@ -80,24 +98,27 @@ class BertClassifier(nn.Module):
         keys: Bool[Tensor, "B T"],
         types: Int[Tensor, "B T"] | None = None,
     ) -> Float[Tensor, "B C"]:
-        """Logits of each text's class."""
+        """Return the logits of the classes of each text. keys: True = real; types: segments."""
         return self.classify(self.bert.encode(tokens, keys, types), keys)
 
 
 @dataclass(frozen=True, kw_only=True)
 class BertTaggerConfig:
-    """Shape of a `BertTagger`."""
+    """Architecture of a `BertTagger`: its encoder and its head."""
 
     bert: BertConfig = section(BertConfig)
-    num_tags: int = setting(3, "what a token may be", gt=1)
-    dropout: float = setting(0.1, "share of each vector dropped while training", ge=0, lt=1)
+    num_tags: int = setting(3, "number of tags", gt=1)
+    dropout: float = setting(0.1, "dropout probability of the token vectors", ge=0, lt=1)
 
     family: ClassVar[str] = "bert-tagger"
     sizes: ClassVar[dict[str, dict[str, Any]]] = _SIZES
 
 
 class BertTagger(nn.Module):
-    """P(tag of token t) = softmax(W h_t + b). Devlin et al. 2019, section 5.3 (CoNLL)."""
+    """P(tag of token t) = softmax(W h_t + b). Devlin et al. 2019, section 5.3 (CoNLL).
+
+    The encoder is `bert` itself, not a copy; its pre-training heads and pooler are removed.
+    """
 
     def __init__(self, bert: Bert, num_tags: int, dropout: float = 0.1) -> None:
         super().__init__()
@@ -107,7 +128,7 @@ class BertTagger(nn.Module):
         self.head = _head(bert, num_tags)
 
     def init_weights(self) -> None:
-        """Every value, those of the encoder too."""
+        """Initialise all parameters, including those of the encoder."""
         self.bert.init_weights()
         _init_head(self.head)
 
@@ -117,14 +138,14 @@ class BertTagger(nn.Module):
         keys: Bool[Tensor, "B T"],
         types: Int[Tensor, "B T"] | None = None,
     ) -> Float[Tensor, "B T C"]:
-        """Logits of every token's tag."""
+        """Return the logits of the tags of each token. keys: True = real; types: segments."""
         logits: Tensor = self.head(self.dropout(self.bert.encode(tokens, keys, types)))
         return logits
 
 
 @dataclass(frozen=True, kw_only=True)
 class BertAnswererConfig:
-    """Shape of a `BertAnswerer`."""
+    """Architecture of a `BertAnswerer`: its encoder."""
 
     bert: BertConfig = section(BertConfig)
 
@@ -133,10 +154,11 @@ class BertAnswererConfig:
 
 
 class BertAnswerer(nn.Module):
-    """P(the answer begins at t) = softmax over t of S h_t, P(it ends at t) = softmax of E h_t.
+    """P(answer starts at t) = softmax over t of S h_t; P(answer ends at t) = softmax of E h_t.
 
-    The question is the first text, what holds the answer the second. Devlin et al. 2019, section
-    4.2 (SQuAD).
+    Extractive question answering: the question is the first text, the context that contains the
+    answer the second. The encoder is `bert` itself, not a copy; its pre-training heads and pooler
+    are removed. Devlin et al. 2019, section 4.2 (SQuAD).
     """
 
     def __init__(self, bert: Bert) -> None:
@@ -146,7 +168,7 @@ class BertAnswerer(nn.Module):
         self.head = _head(bert, 2)
 
     def init_weights(self) -> None:
-        """Every value, those of the encoder too."""
+        """Initialise all parameters, including those of the encoder."""
         self.bert.init_weights()
         _init_head(self.head)
 
@@ -156,30 +178,31 @@ class BertAnswerer(nn.Module):
         keys: Bool[Tensor, "B T"],
         types: Int[Tensor, "B T"] | None = None,
     ) -> Float[Tensor, "B T 2"]:
-        """Logits of the answer's first token and of its last."""
+        """Return two logits for each token: first and last token of the answer."""
         logits: Tensor = self.head(self.bert.encode(tokens, keys, types))
         return logits
 
 
 def bert_classifier(config: BertClassifierConfig) -> BertClassifier:
-    """A classifier with a fresh encoder."""
+    """Return a classifier with a new encoder."""
     return BertClassifier(Bert(config.bert), config.num_classes, config.pooling, config.dropout)
 
 
 def bert_tagger(config: BertTaggerConfig) -> BertTagger:
-    """A tagger with a fresh encoder."""
+    """Return a tagger with a new encoder."""
     return BertTagger(Bert(config.bert), config.num_tags, config.dropout)
 
 
 def bert_answerer(config: BertAnswererConfig) -> BertAnswerer:
-    """An answerer with a fresh encoder."""
+    """Return a question-answering model with a new encoder."""
     return BertAnswerer(Bert(config.bert))
 
 
 def drop_heads(bert: Bert, pooler: PoolerName) -> Bert:
-    """`bert` itself, without its heads of pre-training and with the pooler asked for.
+    """Remove the pre-training heads of `bert` in place and return it.
 
-    A pooler that it lacks starts as N(0, 0.02^2); one of its own stays unless "none" is asked for.
+    pooler: "none" removes its pooler; otherwise an existing pooler stays, and a missing one is
+    added with this activation and weights N(0, 0.02^2).
     """
     weight = bert.tokens.weight
     bert.config = replace(bert.config, masked_words=False, next_sentence=False, pooler=pooler)
@@ -188,7 +211,7 @@ def drop_heads(bert: Bert, pooler: PoolerName) -> Bert:
         bert.pooler = None
     elif bert.pooler is None:
         bert.pooler = Pooler(bert.config.model_dim, POOLERS[pooler]).to(weight.device, weight.dtype)
-        if weight.device.type != "meta":
+        if not weight.is_meta:
             _init_head(bert.pooler.project)
     return bert
 
@@ -196,12 +219,12 @@ def drop_heads(bert: Bert, pooler: PoolerName) -> Bert:
 def _head(bert: Bert, outputs: int) -> nn.Linear:
     weight = bert.tokens.weight
     head = nn.Linear(bert.config.model_dim, outputs, device=weight.device, dtype=weight.dtype)
-    if weight.device.type != "meta":
+    if not weight.is_meta:
         _init_head(head)
     return head
 
 
 def _init_head(head: nn.Linear) -> None:
-    """N(0, 0.02^2), zero bias."""
+    """Initialise with N(0, 0.02^2) and zero bias."""
     nn.init.normal_(head.weight, std=0.02)
     nn.init.zeros_(head.bias)

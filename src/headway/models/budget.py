@@ -1,6 +1,6 @@
-"""What training a language model takes: memory on each GPU, FLOPs, time. `headway plan` prints it.
+"""Training budget of a language model: memory per GPU, FLOPs and time, printed by `headway plan`.
 
-Arithmetic on what `headway.models.cost` counts; docs/plan.md has the formulas and their sources.
+It is computed from the numbers of `headway.models.cost`; docs/plan.md has formulas and sources.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from headway.errors import UsageError
 from headway.models import GPTConfig
 from headway.models.cost import Parameters, Recompute, activation_bytes, parameters
 
-CHINCHILLA = 20  # tokens a parameter; Hoffmann et al. 2022, table 3
+CHINCHILLA = 20  # training tokens per parameter; Hoffmann et al. 2022, table 3
 DAY = 86_400
 
 PAPERS: dict[str, float] = {
@@ -22,12 +22,15 @@ PAPERS: dict[str, float] = {
     **{"gpt3-1.3b": 1.3e9, "gpt3-2.7b": 2.7e9, "gpt3-6.7b": 6.7e9, "gpt3-13b": 13e9},
     **{"gpt3-175b": 175e9, "modern-0.6b": 0.6e9},
 }
-"""Size -> the number of parameters in the paper's table, where a size is a paper's."""
+"""Size -> its number of parameters in the table of the paper that introduced it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GPU:
-    """A kind of GPU: FLOP/s of dense products in 16 bits and in float32, memory in GB (10^9)."""
+    """A type of GPU.
+
+    half, single: FLOP/s of dense matrix products in 16 bits and in float32. memory: in GB (10^9).
+    """
 
     half: float
     single: float
@@ -39,15 +42,16 @@ GPUS: dict[str, GPU] = {
     "h100": GPU(half=989e12, single=67e12, memory=80.0),
     "h200": GPU(half=989e12, single=67e12, memory=141.0),
 }
-"""NVIDIA's data sheets, SXM, without sparsity."""
+"""From NVIDIA's data sheets: SXM modules, without sparsity."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Precision:
-    """Bytes a parameter.
+    """Bytes per parameter.
 
-    element: as it is multiplied, and so every activation. optimizer: AdamW's two moments in
-    float32, and the float32 parameters where others are multiplied.
+    element: a parameter in matrix products, and each number of the activations. gradient: its
+    gradient. optimizer: the two moments of AdamW in float32, and a float32 copy of the parameter if
+    matrix products use another dtype.
     """
 
     element: int
@@ -60,16 +64,17 @@ PRECISIONS: dict[str, Precision] = {
     "bf16-fp32-grad": Precision(element=2, gradient=4, optimizer=12),
     "fp32": Precision(element=4, gradient=4, optimizer=8),
 }
-"""16 bytes a parameter, 18 where gradients are summed in float32. Rajbhandari et al. 2020, 3.1."""
+"""16 bytes per parameter; 18 with float32 gradients. Rajbhandari et al. 2020, section 3.1."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Split:
-    """How a model lies on tensor * data GPUs.
+    """Distribution of a model over tensor x data GPUs.
 
-    tensor: GPUs that share every matrix. data: groups of these, each with texts of its own.
-    sharded: the groups share parameters, gradients and optimizer too (FSDP, ZeRO stage 3), else
-    each has all (DDP).
+    tensor: the number of GPUs that split every matrix (tensor parallelism). data: the number of
+    groups of these GPUs, each with a different part of the batch (data parallelism). sharded:
+    parameters, gradients and optimizer state are divided among the groups (FSDP, ZeRO stage 3)
+    instead of copied to each (DDP).
     """
 
     tensor: int = 1
@@ -86,7 +91,7 @@ class Split:
 
 @dataclass(frozen=True, kw_only=True)
 class Memory:
-    """Bytes on one GPU. gathered: what FSDP puts together for the moment of its use."""
+    """Memory of one GPU in bytes. gathered: parameters that FSDP collects while it uses them."""
 
     parameters: int
     gradients: int
@@ -96,24 +101,27 @@ class Memory:
 
     @property
     def total(self) -> int:
+        """The sum of all parts."""
         return sum(vars(self).values())
 
 
 def state_memory(count: Parameters, split: Split, precision: Precision) -> tuple[int, int, int]:
-    """Parameters, gradients and optimizer on one GPU, in bytes.
+    """Return the bytes of parameters, gradients and optimizer state on one GPU.
 
-    P = split / tensor + the rest, which every GPU of a group has whole; sharded: P / data. Times
-    the bytes of each kind. ZeRO: Rajbhandari et al. 2020, figure 1; tensor: Shoeybi et al. 2019.
+    One GPU has split / tensor + rest parameters, where the rest is not divided by tensor
+    parallelism; if sharded, this number divided by `data`. Each is multiplied by its bytes. ZeRO:
+    Rajbhandari et al. 2020, figure 1; tensor parallelism: Shoeybi et al. 2019.
     """
-    own = math.ceil(count.split / split.tensor) + count.total - count.split
-    own = math.ceil(own / split.data) if split.sharded else own
-    return own * precision.element, own * precision.gradient, own * precision.optimizer
+    local = math.ceil(count.split / split.tensor) + count.total - count.split
+    local = math.ceil(local / split.data) if split.sharded else local
+    return local * precision.element, local * precision.gradient, local * precision.optimizer
 
 
 def gathered_memory(count: Parameters, split: Split, precision: Precision) -> int:
-    """Sharded: the ends, the block at work and the next one, whole, and the gradient of one block.
+    """Return the bytes of parameters and gradients that FSDP gathers, 0 if not sharded.
 
-    (ends + 2 block) element + block gradient, over `tensor`, in bytes; 0 if not sharded.
+    These are the parameters outside the blocks, two blocks (the current and the next) and the
+    gradient of one block: ((ends + 2 block) element + block gradient) / tensor.
     """
     if not split.sharded:
         return 0
@@ -131,13 +139,13 @@ def memory(
     flash: bool = True,
     recompute: Recompute = "none",
 ) -> Memory:
-    """What one GPU holds at the peak, with `tokens` read at once by each group, in bytes.
+    """Return the peak memory of one GPU in bytes, with `tokens` tokens per group and pass.
 
-    Left out: what the allocator cannot use, communication buffers, the CUDA context.
+    Fragmentation of the allocator, communication buffers and the CUDA context are left out.
     """
     count = parameters(config)
-    own, gradients, optimizer = state_memory(count, split, precision)
-    kept = activation_bytes(
+    local_parameters, gradients, optimizer = state_memory(count, split, precision)
+    activations = activation_bytes(
         *(config, tokens, length),
         element=precision.element,
         tensor=split.tensor,
@@ -145,51 +153,56 @@ def memory(
         recompute=recompute,
     )
     return Memory(
-        parameters=own,
+        parameters=local_parameters,
         gradients=gradients,
         optimizer=optimizer,
         gathered=gathered_memory(count, split, precision),
-        activations=kept,
+        activations=activations,
     )
 
 
 def seconds(flops: float, gpus: int, rate: float, mfu: float) -> float:
-    """flops / (gpus rate mfu).
+    """Return the training time in seconds: flops / (gpus rate mfu).
 
-    mfu: model FLOPs utilization, the share of a GPU's FLOP/s that goes into the model's own
-    products; what is computed twice is not of them. Chowdhery et al. 2022, section 4.1.
+    rate: FLOP/s of one GPU. mfu: model FLOPs utilization, the fraction of `rate` that is used for
+    the model's matrix products, without recomputation. Chowdhery et al. 2022, section 4.1.
     """
     if flops < 0 or gpus < 1 or rate <= 0 or not 0 < mfu <= 1:
-        raise ValueError(f"no time follows from {flops=}, {gpus=}, {rate=}, {mfu=}")
+        raise ValueError(
+            "flops >= 0, gpus >= 1, rate > 0 and 0 < mfu <= 1 were expected, "
+            f"but {flops=}, {gpus=}, {rate=}, {mfu=}"
+        )
     return flops / (gpus * rate * mfu)
 
 
 def tensor_sizes(config: GPTConfig, gpus: int) -> list[int]:
-    """By how many GPUs every matrix can be shared: divisors of `gpus`, of the heads, of the heads
-    of keys and values, and of the feed-forward width."""
+    """Return the possible sizes of tensor parallelism.
+
+    They are the common divisors of `gpus`, query heads, key and value heads and ffn_dim.
+    """
     common = math.gcd(gpus, config.num_heads, config.kv_heads, config.ffn_dim)
     return [size for size in range(1, common + 1) if common % size == 0]
 
 
 def splits(config: GPTConfig, gpus: int, tensor: Sequence[int] | None = None) -> list[Split]:
-    """The ways to compare: DDP and FSDP, and both over groups of each size in `tensor`.
+    """Return the distributions to compare: DDP and FSDP, with each size of tensor parallelism.
 
-    Without `tensor`, groups of 8 (the GPUs of one machine) where that divides. UsageError for a
-    group that does not, with those that do.
+    tensor: these sizes, besides 1; if None, 8 (the GPUs of one machine) if it is possible. Raises
+    UsageError for a size that is not possible.
     """
     possible = tensor_sizes(config, gpus)
     for size in tensor or ():
         if size not in possible:
             raise UsageError(
-                f"--tensor {size}: must divide {gpus:,} GPUs, {config.num_heads} heads, "
-                f"{config.kv_heads} heads of keys and values, and ffn_dim {config.ffn_dim:,}",
+                f"--tensor {size} must divide {gpus:,} GPUs, {config.num_heads} query heads, "
+                f"{config.kv_heads} key and value heads, and ffn_dim {config.ffn_dim:,}",
                 hint=f"--tensor {' or '.join(map(str, possible))}",
             )
     sizes = [1, *(tensor if tensor is not None else [s for s in possible if s == 8])]
-    found = []
+    distributions = []
     for size in dict.fromkeys(sizes):
         copies = gpus // size
-        found.append(Split(tensor=size, data=copies))
+        distributions.append(Split(tensor=size, data=copies))
         if copies > 1:
-            found.append(Split(tensor=size, data=copies, sharded=True))
-    return found
+            distributions.append(Split(tensor=size, data=copies, sharded=True))
+    return distributions

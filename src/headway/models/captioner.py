@@ -1,4 +1,23 @@
-"""Captioners: an encoder of pictures under a decoder of text (lecture 3.10)."""
+"""Captioner: P(y_1 ... y_T | image) = product over t of P(y_t | y_1 ... y_(t-1), encoder(image)).
+
+A Vision Transformer encodes the image once; a decoder generates the caption word by word and
+attends, at each word, to the vectors of the patches (lecture 3.10).
+
+>>> import torch
+>>> from headway.models import Captioner, CaptionerConfig, GPTConfig, ViTConfig
+>>> size = {"model_dim": 8, "num_heads": 2, "ffn_dim": 16, "num_layers": 1}
+>>> vit = ViTConfig(image_size=4, patch_size=2, channels=1, **size)
+>>> model = Captioner(CaptionerConfig(vit=vit, gpt=GPTConfig(vocabulary=10, **size))).eval()
+>>> image = torch.arange(16.0).view(1, 1, 4, 4)  # B C Y X: four patches
+>>> model.encode(image).shape  # the memory: [CLS] and four patches
+torch.Size([1, 5, 8])
+>>> words = torch.tensor([[1, 5, 6]])  # <s> and two words of the caption
+>>> logits = model(image, words)  # B T V: the prediction after each of them
+>>> logits.shape
+torch.Size([1, 3, 10])
+>>> (logits != model(-image, words)).any(-1)  # every prediction depends on the image
+tensor([[True, True, True]])
+"""
 
 from __future__ import annotations
 
@@ -28,21 +47,21 @@ from headway.shapes import Float, Int, Tensor
 
 STD = 0.02
 SUBLAYERS = 3
-_INTO_THE_STREAM = ("attention.output.weight", "cross.output.weight", "contract.weight")
+_RESIDUAL_OUTPUTS = ("attention.output.weight", "cross.output.weight", "contract.weight")
 
 
 def _size(vit: str, **gpt: Any) -> dict[str, Any]:
-    """A ViT of that size, and a GPT."""
-    sees = {f"vit.{key}": value for key, value in ViTConfig.sizes[vit].items()}
-    return {**sees, **{f"gpt.{key}": value for key, value in gpt.items()}}
+    """Return a size of a captioner from the name of a ViT size and the settings of a GPT."""
+    encoder = {f"vit.{key}": value for key, value in ViTConfig.sizes[vit].items()}
+    return {**encoder, **{f"gpt.{key}": value for key, value in gpt.items()}}
 
 
 @dataclass(frozen=True, kw_only=True)
 class CaptionerConfig:
-    """Shape of a `Captioner`: the encoder's and the decoder's. The named sizes are in `sizes`.
+    """Architecture of a `Captioner`: its encoder and its decoder. The named sizes are in `sizes`.
 
-    base: ViT-Base under GPT-2 small, which is what Hugging Face's captioners are. mini, tiny: for
-    small pictures on a CPU.
+    base: ViT-Base and GPT-2 small, as in the captioners of Hugging Face. mini, tiny: for small
+    images on a CPU.
     """
 
     vit: ViTConfig = section(ViTConfig)
@@ -63,17 +82,18 @@ class CaptionerConfig:
 
     def __post_init__(self) -> None:
         if self.vit.pooler != "none":
-            raise ValueError("a captioner reads every vector of the picture: vit.pooler=none")
+            raise ValueError(
+                "a captioner uses the vectors of all patches, not a pooled one: set vit.pooler=none"
+            )
 
 
 class Captioner(nn.Module):
-    """P(y_t | y_<t, picture): an encoder looks at the picture once, a decoder looks across at its
-    patches while it writes, word by word.
+    """P(y_t | y_<t, image) = softmax(W decoder(y_<t, encoder(image))).
 
-    Xu et al. 2015 (Show, Attend and Tell) with a Transformer on either side. The encoder is a `ViT`
-    and gives a vector for [CLS], each register and each patch; the decoder is a `GPT` with
-    cross-attention between self-attention and feed-forward layer of every block. Nothing in it
-    knows of photographs: any picture of numbers will do, the spectrogram of a sound too.
+    Xu et al. 2015 (Show, Attend and Tell) with Transformers as encoder and decoder. The encoder is
+    a `ViT` whose memory has one vector for [CLS], each register and each patch. The decoder is a
+    `GPT` with cross-attention between the self-attention and the feed-forward layer of each block.
+    The image may be a photograph or another grid of numbers, such as the spectrogram of a sound.
     """
 
     def __init__(self, config: CaptionerConfig) -> None:
@@ -84,87 +104,105 @@ class Captioner(nn.Module):
         self.decoder = _decoder(config)
         self.output = nn.Linear(config.gpt.model_dim, config.gpt.vocabulary, bias=False)
         self.tie_weights()
-        if self.output.weight.device.type != "meta":
+        if not self.output.weight.is_meta:
             self.init_weights()
 
     def tie_weights(self) -> None:
-        """Make the shared matrix one parameter; again after the parameters were replaced."""
+        """Make the shared matrix one parameter; call it again after replacing parameters."""
         if self.config.gpt.tie_output:
             self.output.weight = self.embedding.tokens.weight
 
     def init_weights(self) -> None:
-        """The encoder as a ViT, the decoder as a GPT: N(0, 0.02^2), and what a pre-norm block adds
-        to the stream smaller by 1 / sqrt(3 L), of three sublayers as it is here."""
+        """Initialise the encoder as a ViT and the decoder as a GPT, with N(0, 0.02^2).
+
+        In a pre-norm decoder the last matrix of each of the 3 L sublayers is scaled by
+        1 / sqrt(3 L).
+        """
         self.vit.init_weights()
         for part in (self.embedding, self.decoder, self.output):
             init_normal(part, STD)
         if self.config.gpt.norm == "pre":
             std = STD / (SUBLAYERS * self.config.gpt.num_layers) ** 0.5
             for name, weight in self.decoder.named_parameters():
-                if name.endswith(_INTO_THE_STREAM):
+                if name.endswith(_RESIDUAL_OUTPUTS):
                     nn.init.normal_(weight, std=std)
 
     @property
     def max_length(self) -> int | None:
-        """The most tokens, the first one included; None for any number."""
+        """The maximum number of tokens, including the first one; None if there is no limit."""
         return self.embedding.positions.max_length
 
     def encode(self, images: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B S E"]:
-        """Memory: what the decoder looks at."""
+        """Return the memory: the vectors of [CLS], the registers and the patches."""
         return self.vit.encode(images)
 
     def decode(
-        self, read: Int[Tensor, "B T"], memory: Float[Tensor, "B S E"]
+        self, target_in: Int[Tensor, "B T"], memory: Float[Tensor, "B S E"]
     ) -> Float[Tensor, "B T D"]:
-        """The vectors from which the next token after each of `read` is predicted."""
-        hidden: Tensor = self.decoder(self.embedding(read), memory, Mask())
+        """Return the hidden vectors that predict the next token after each token of target_in."""
+        hidden: Tensor = self.decoder(self.embedding(target_in), memory, Mask())
         return hidden
 
     def forward(
-        self, images: Float[Tensor, "B C Y X"], read: Int[Tensor, "B T"]
+        self, images: Float[Tensor, "B C Y X"], target_in: Int[Tensor, "B T"]
     ) -> Float[Tensor, "B T V"]:
-        """Logits of the next token after each of `read` (teacher forcing)."""
-        logits: Tensor = self.output(self.decode(read, self.encode(images)))
+        """Return the logits of the next token after each token of target_in (teacher forcing)."""
+        logits: Tensor = self.output(self.decode(target_in, self.encode(images)))
         return logits
 
     def start(self, images: Float[Tensor, "B C Y X"]) -> DecoderState:
-        """Look once; beams made by `state.reorder` share the picture's keys and values."""
+        """Encode the images once and return the decode state before the first token.
+
+        Beams made by `state.reorder` share the keys and values of their image.
+        """
         return self.decoder.start(self.encode(images), None)
 
     def step(
         self, tokens: Int[Tensor, "N T"], state: DecoderState
     ) -> tuple[Float[Tensor, "N T V"], DecoderState]:
-        """`state`: what `start` gave, or this method the last time."""
+        """Return the logits after each of T new tokens, and the next state.
+
+        state: the state returned by `start` or by the last `step`; it is updated in place.
+        """
         hidden = self.decoder.step(self.embedding(tokens, state.lengths), state)
         return self.output(hidden), state
 
 
 @torch.no_grad()
-def start_writing(model: Captioner, start: GPT, pieces: int, first: int) -> None:
-    """Give the decoder the values of `start` (in place); cross-attention keeps its own.
+def start_writing(model: Captioner, start: GPT, vocabulary: int, first: int) -> None:
+    """Initialise the decoder with the parameters of a language model, in place.
 
-    pieces: the first so many rows of the embedding are the language model's; what is new begins as
-    the token `first`, after which texts begin. ValueError where the two do not fit.
+    Cross-attention, which the language model does not have, keeps its values. vocabulary: the
+    number of tokens of the language model; the embeddings of further tokens become that of the
+    token `first`, which starts a text. Raises ValueError if a parameter is missing in the decoder
+    or has another shape there.
     """
-    own = model.state_dict()
+    parameters = model.state_dict()
     for name, value in start.state_dict().items():
-        if name not in own:
-            raise ValueError(f"the decoder has no {name}, which is to be taken over")
-        grows = name in ("embedding.tokens.weight", "output.weight")
-        rows = pieces if grows else len(value)
-        if own[name][:rows].shape != value[:rows].shape or not (grows or len(own[name]) == rows):
-            raise ValueError(f"{name}: {tuple(value.shape)} into {tuple(own[name].shape)}")
-        own[name][:rows].copy_(value[:rows])
-        if grows:
-            own[name][rows:] = value[first]
+        if name not in parameters:
+            raise ValueError(
+                f"the decoder has no parameter {name}, which the language model has: "
+                "use the same architecture"
+            )
+        parameter = parameters[name]
+        is_table = name in ("embedding.tokens.weight", "output.weight")
+        rows = vocabulary if is_table else len(value)
+        if parameter[:rows].shape != value[:rows].shape or not (is_table or len(parameter) == rows):
+            raise ValueError(
+                f"{name} of the language model has shape {tuple(value.shape)}, but that of the "
+                f"decoder has {tuple(parameter.shape)}: use the same architecture"
+            )
+        parameter[:rows].copy_(value[:rows])
+        if is_table:
+            parameter[rows:] = value[first]
 
 
 def _decoder(config: CaptionerConfig) -> Decoder:
     gpt = config.gpt
-    within = gpt_positions(gpt)
+    positions = gpt_positions(gpt)
     blocks = [
         DecoderBlock(
-            gpt_attention(gpt, within), _cross(config), gpt_feedforward(gpt), gpt_residual(gpt)
+            gpt_attention(gpt, positions), _cross(config), gpt_feedforward(gpt), gpt_residual(gpt)
         )
         for _ in range(gpt.num_layers)
     ]
@@ -172,7 +210,7 @@ def _decoder(config: CaptionerConfig) -> Decoder:
 
 
 def _cross(config: CaptionerConfig) -> MultiHeadAttention:
-    """Queries from the text, keys and values from the picture, by the decoder's score."""
+    """Make cross-attention: queries from the text, keys and values from the image."""
     gpt = config.gpt
     return MultiHeadAttention(
         *(gpt.model_dim, gpt.num_heads),

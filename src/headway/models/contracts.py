@@ -1,4 +1,4 @@
-"""What decoding and training may ask of a model, and what every model does alike."""
+"""Contracts between models, decoding and training, and the initialisation of all models."""
 
 from __future__ import annotations
 
@@ -16,51 +16,52 @@ from headway.shapes import Float, Int, Tensor
 
 @runtime_checkable
 class DecodeState(Protocol):
-    """What lives through decoding; the searches only reorder it, rewind it and pass it back."""
+    """Decode state of N sequences, which searches only reorder, rewind and pass to `step`."""
 
     @property
     def lengths(self) -> list[int]:
-        """Tokens in each row: those decoded, after those of a prompt if the model reads one."""
+        """The number of tokens of each sequence, including the prompt of a language model."""
         ...
 
     def reorder(self, rows: Sequence[int]) -> DecodeState:
-        """Row i becomes old row rows[i]; rows may repeat and be dropped."""
+        """Make sequence i the former sequence rows[i]; a row may repeat or be dropped."""
         ...
 
     def rewind(self, lengths: Sequence[int]) -> DecodeState:
-        """Take tokens back: row n keeps its first lengths[n]."""
+        """Take tokens back: sequence n keeps its first lengths[n]."""
         ...
 
 
 @runtime_checkable
 class Stepper(Protocol):
-    """All that greedy, sampling, beam and speculative decoding know of a model.
+    """The methods of a model that greedy, sampling, beam and speculative decoding use.
 
-    The state given to `step` is consumed and may be updated in place.
+    The state passed to `step` may be updated in place, so it must not be used afterwards.
     """
 
     def start(self, *inputs: Any) -> Any:
-        """Look at the inputs once; a state of one row each."""
+        """Process the inputs once and return a state with one sequence for each."""
         ...
 
     def step(self, tokens: Int[Tensor, "N T"], state: Any) -> tuple[Float[Tensor, "N T V"], Any]:
-        """Scores of the next token after each of T new tokens, and the state after them."""
+        """Return the logits of the next token after each of T new tokens, and the next state."""
         ...
 
 
 @runtime_checkable
 class Brick(Protocol):
-    """A module that knows its own first values: norms, tables, kernels with parameters."""
+    """A module that initialises its own parameters: norms, tables, kernels with parameters."""
 
     def init_weights(self) -> None: ...
 
 
 def init_weights(model: nn.Module, tied: Sequence[nn.Linear] = ()) -> None:
-    """Set every value: Xavier-uniform projections, zero biases, N(0, 1/D) embeddings; recurrent
-    networks by `init_recurrent`, other bricks by their own `init_weights`.
+    """Initialise all parameters: Xavier-uniform projections, zero biases, N(0, 1/D) embeddings.
 
-    Constructors may have run on the meta device, so nothing is assumed of what they left. `tied`
-    projections share an embedding's matrix and keep the embedding's values.
+    Recurrent networks are initialised by `init_recurrent`, other modules by their `init_weights`.
+    Constructors may have run on the meta device, so every parameter gets a new value. tied:
+    projections that share the matrix of an embedding and keep the embedding's values. Glorot and
+    Bengio 2010 (Xavier).
     """
     for module in model.modules():
         if isinstance(module, nn.Linear):
@@ -77,8 +78,10 @@ def init_weights(model: nn.Module, tied: Sequence[nn.Linear] = ()) -> None:
 
 
 def init_normal(model: nn.Module, std: float) -> None:
-    """Set every value: projections and embeddings N(0, std^2), biases zero, other bricks by their
-    own `init_weights`. Nothing is assumed of what the constructors left.
+    """Initialise all parameters: projections and embeddings N(0, std^2), zero biases.
+
+    Other modules are initialised by their `init_weights`. Constructors may have run on the meta
+    device, so every parameter gets a new value.
     """
     for module in model.modules():
         if isinstance(module, nn.Linear | nn.Embedding):
@@ -91,9 +94,9 @@ def init_normal(model: nn.Module, std: float) -> None:
 
 @contextmanager
 def shapes_only() -> Iterator[None]:
-    """Models built in the block have shapes and dtypes but no values: they are on the meta device.
+    """Build models on the meta device inside the `with` block: with shapes and dtypes, no values.
 
-    Random initialisation is skipped there. It has nothing to fill, and torch's meta version of
+    Random initialisation is skipped, because there is nothing to fill, and torch's meta version of
     `normal_` and `uniform_` imports torch._dynamo, which takes as long as importing torch.
     """
     with torch.device("meta"), _WithoutRandomValues():
@@ -101,7 +104,7 @@ def shapes_only() -> Iterator[None]:
 
 
 class _WithoutRandomValues(TorchFunctionMode):
-    """Returns tensors of the meta device unchanged where random values would be written."""
+    """Returns tensors of the meta device unchanged instead of writing random values."""
 
     def __torch_function__(
         self,
@@ -122,13 +125,13 @@ _RANDOM = {torch.Tensor.normal_, torch.Tensor.uniform_}
 
 
 def set_parameters(model: nn.Module, values: Mapping[str, Tensor]) -> None:
-    """Put the value of its name in the place of every parameter; those that were one stay one."""
-    own = {id(p): nn.Parameter(values[name]) for name, p in model.named_parameters()}
+    """Replace every parameter by the value of its name; shared parameters stay shared."""
+    new = {id(p): nn.Parameter(values[name]) for name, p in model.named_parameters()}
     for name, parameter in list(model.named_parameters(remove_duplicate=False)):
         module, _, last = name.rpartition(".")
-        setattr(model.get_submodule(module), last, own[id(parameter)])
+        setattr(model.get_submodule(module), last, new[id(parameter)])
 
 
 def parameter_count(model: nn.Module) -> int:
-    """Trainable numbers, a shared matrix counted once."""
+    """Return the number of parameters; a shared matrix counts once."""
     return sum(parameter.numel() for parameter in model.parameters())

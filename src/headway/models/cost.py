@@ -1,7 +1,21 @@
-"""What a `GPT` costs: its parameters, the FLOPs of a token, the bytes that its backward pass needs.
+"""Cost of a language model: 2 N + 4 L T H K FLOPs per token forward, three times that in training.
 
-Counted, not measured; in the papers' letters: L layers, D model width, H heads of width K, G heads
-of keys and values, F feed-forward width, V vocabulary, T length.
+Each of the N multiplied parameters takes one multiplication and one addition per token; attention
+adds scores and sums over T keys. Everything is counted from the configuration, not measured. L
+layers, D model width, H heads of width K, G key and value heads, F feed-forward width, V
+vocabulary, T length.
+
+>>> from headway.models import GPTConfig
+>>> from headway.models.cost import formula_parameters, forward_flops, training_flops
+>>> gpt2 = GPTConfig(**GPTConfig.sizes["gpt2-small"])  # L = 12, D = H K = 768, F = 4 D
+>>> formula_parameters(gpt2) == 12 * 12 * 768**2 + (50_257 + 1024) * 768
+True
+>>> round(formula_parameters(gpt2) / 1e6)  # million parameters
+124
+>>> round(forward_flops(gpt2, length=1024) / 1e6)  # million FLOPs per token
+285
+>>> training_flops(gpt2, length=1024) == 3 * forward_flops(gpt2, length=1024)
+True
 """
 
 from __future__ import annotations
@@ -21,12 +35,13 @@ PLAIN = ("scaled-dot", "dot")
 
 @dataclass(frozen=True, kw_only=True)
 class Parameters:
-    """How many there are, counted in the model.
+    """Numbers of parameters, counted in the model.
 
-    total: each once. multiplied: those of the matrices that every token is multiplied by, the
-    output projection among them: N in the count of FLOPs. Not in it: biases, gains, and tables in
-    which a token is only looked up. split: those that tensor parallelism can divide, which are the
-    multiplied ones and a token table of its own. block: one decoder block. ends: what is in none.
+    total: all parameters; a shared matrix counts once. multiplied: the matrices that every token is
+    multiplied by, including the output projection: N in the number of FLOPs. It excludes biases,
+    gains and tables in which a token is only looked up. split: the parameters that tensor
+    parallelism can divide: the multiplied ones, and the token table if it is a separate matrix.
+    block: one decoder block. ends: the parameters outside the blocks.
     """
 
     total: int
@@ -38,7 +53,7 @@ class Parameters:
 
 @lru_cache(maxsize=8)
 def parameters(config: GPTConfig) -> Parameters:
-    """Build the model on the meta device, where it has shapes and no numbers, and count."""
+    """Count the parameters of the model, which is built on the meta device without values."""
     with shapes_only():
         model = GPT(config)
     total = parameter_count(model)
@@ -55,11 +70,11 @@ def parameters(config: GPTConfig) -> Parameters:
 
 
 def formula_parameters(config: GPTConfig) -> int:
-    """L D (2 H K + 2 G K + m F) + V D + T D: the matrices and the tables, no biases, no gains.
+    """Return L D (2 H K + 2 G K + m F) + V D + T D: matrices and tables, no biases or gains.
 
-    m is 2, with a gate 3; V D stands twice where the output has its own matrix, T D only where
-    positions are learned. With H K = G K = D and F = 4 D it is 12 L D^2 + (V + T) D. Kaplan et al.
-    2020, equation 2.1 and table 1.
+    m is 2, with a gated feed-forward layer 3. V D counts twice if the output projection is a
+    separate matrix, T D only if positions are learned. With H K = G K = D and F = 4 D the formula
+    is 12 L D^2 + (V + T) D. Kaplan et al. 2020, equation 2.1 and table 1.
     """
     width, heads = config.model_dim, config.num_heads + config.kv_heads
     matrices = 3 if config.activation == "swiglu" else 2
@@ -70,31 +85,36 @@ def formula_parameters(config: GPTConfig) -> int:
 
 
 def attention_flops(config: GPTConfig, length: int) -> int:
-    """4 L T H K, forward, a token: scores with T keys and the mean of T values, 2 T H K each.
+    """Return 4 L T H K: forward FLOPs of attention per token.
 
-    A causal mask makes half of them useless; they are counted, as the papers do. ValueError for
-    scores that cost something else.
+    The scores with T keys and the weighted sum of T values take 2 T H K each. A causal mask makes
+    half of them useless; they are counted, as in the papers. Raises ValueError for attention scores
+    of another cost.
     """
     if config.attention not in PLAIN:
-        raise ValueError(f"{config.attention=} is not counted here; {' and '.join(PLAIN)} are")
+        raise ValueError(
+            f"{config.attention=}: FLOPs are counted for {' and '.join(PLAIN)} attention only"
+        )
     if length < 1:
         raise ValueError(f"{length=} must be at least 1")
     return 4 * config.num_layers * length * config.num_heads * config.head_width
 
 
 def forward_flops(config: GPTConfig, length: int) -> int:
-    """2 N + 4 L T H K, a token: a product and a sum for every number that it is multiplied by.
+    """Return 2 N + 4 L T H K: forward FLOPs per token.
 
-    Left out: norms, softmax, activations, biases, the look-up, each below a percent for wide
-    models. Kaplan et al. 2020, section 2.1.
+    Each multiplied parameter takes one multiplication and one addition. Norms, softmax,
+    activations, biases and the embedding look-up are left out; each is below 1 % for wide models.
+    Kaplan et al. 2020, section 2.1.
     """
     return 2 * parameters(config).multiplied + attention_flops(config, length)
 
 
 def training_flops(config: GPTConfig, length: int) -> int:
-    """6 N + 12 L T H K, a token: forward, and twice that backward (to the inputs, to the weights).
+    """Return 6 N + 12 L T H K: FLOPs of a training step per token.
 
-    What is computed a second time to save memory does not count. Chowdhery et al. 2022, appendix B.
+    The backward pass takes twice the forward pass: gradients of the inputs and of the weights.
+    Recomputation to save memory is not counted. Chowdhery et al. 2022, appendix B.
     """
     return 3 * forward_flops(config, length)
 
@@ -109,17 +129,19 @@ def activation_bytes(
     flash: bool = True,
     recompute: Recompute = "none",
 ) -> int:
-    """What the forward pass keeps for the backward pass, on one device, in bytes.
+    """Return the bytes of activations stored for the backward pass on one device.
 
-    tokens: s b, read at once, in texts of `length` s. element: bytes of a number. tensor: devices
-    that split the heads and the feed-forward width. For GPT's blocks in 16 bits it is
-    s b D L (10 + 24 / tensor + 5 H s / (D tensor)), on one device s b D L (34 + 5 H s / D); the
-    last term is the scores, which `flash` and selective recomputation do without. Full
-    recomputation keeps the blocks' inputs, 2 s b D L, and makes one block after the other.
-    Korthikanti et al. 2022, equations 1, 2 and section 5, with their dropout masks of one byte.
+    tokens: s b, the tokens of a batch of b texts of `length` s. element: bytes of a number. tensor:
+    the number of devices that split heads and feed-forward width (tensor parallelism). For GPT's
+    blocks in 16 bits the result is s b D L (10 + 24 / tensor + 5 H s / (D tensor)), on one device
+    s b D L (34 + 5 H s / D). The last term is the scores, which FlashAttention (`flash`) and
+    selective recomputation do not store. Full recomputation stores the inputs of the blocks,
+    2 s b D L, and the activations of one block at a time. Korthikanti et al. 2022, equations 1, 2
+    and section 5, with their dropout masks of one byte.
 
-    Added at the ends: the inputs of the last norm and of the output projection, 4 s b D. Logits
-    are not: Headway's loss makes them in pieces.
+    The inputs of the last norm and of the output projection are added, 4 s b D. The logits are not:
+    the loss of Headway computes them in chunks. Raises ValueError unless tokens and tensor are
+    positive.
     """
     if tokens < 1 or tensor < 1:
         raise ValueError(f"{tokens=} and {tensor=} must be at least 1")
@@ -132,6 +154,8 @@ def activation_bytes(
     if not flash and recompute != "selective":
         split += (2 * element + 1) * config.num_heads * length  # softmax, its mask, their product
     block = whole + split / tensor
-    kept = element * width * config.num_layers + block if recompute == "full" else 0.0
-    each = (kept or config.num_layers * block) + 2 * element * width
-    return round(tokens * each)
+    if recompute == "full":
+        blocks = element * width * config.num_layers + block
+    else:
+        blocks = config.num_layers * block
+    return round(tokens * (blocks + 2 * element * width))

@@ -1,4 +1,21 @@
-"""Language models: P(next token | the tokens before it), from GPT to today's (lectures 3.7)."""
+"""Language model: P(x_1 ... x_T) = product over t of P(x_t | x_1 ... x_(t-1)) (lecture 3.7).
+
+A decoder without cross-attention predicts each token from the tokens before it. Trained on text
+without labels, it generates text by predicting one token after another. GPT-1 to GPT-3 and today's
+models differ in norms, position encodings and feed-forward layers only.
+
+>>> import torch
+>>> from headway.models import GPT, GPTConfig
+>>> config = GPTConfig(model_dim=8, num_heads=2, ffn_dim=16, num_layers=1, vocabulary=10)
+>>> model = GPT(config).eval()
+>>> words = torch.tensor([[4, 5, 6]])
+>>> logits = model(words)  # B T V: the prediction after each of the three words
+>>> logits.softmax(-1).sum(-1).detach().round(decimals=2)  # each is a distribution over V = 10
+tensor([[1., 1., 1.]])
+>>> changed = model(torch.tensor([[4, 5, 7]]))  # another third word
+>>> (logits != changed).any(-1)  # predictions from earlier words do not depend on it
+tensor([[False, False,  True]])
+"""
 
 from __future__ import annotations
 
@@ -40,10 +57,10 @@ Value = int | float | str | None
 NORMS: dict[str, type[LayerNorm] | type[RMSNorm]] = {"layer": LayerNorm, "rms": RMSNorm}
 
 
-def _gpt(layers: int, width: int, heads: int, **others: Value) -> dict[str, Value]:
-    """A size as GPT-1 to GPT-3 have it: the feed-forward layer is four times as wide."""
+def _gpt(layers: int, width: int, heads: int, **changes: Value) -> dict[str, Value]:
+    """Return a size of GPT-1 to GPT-3, whose feed-forward layers are four times as wide."""
     shape = {"num_layers": layers, "model_dim": width, "num_heads": heads, "ffn_dim": 4 * width}
-    return {**shape, **others}
+    return {**shape, **changes}
 
 
 _GPT2: dict[str, Value] = {"vocabulary": 50_257, "max_length": 1024}
@@ -51,9 +68,9 @@ _GPT3: dict[str, Value] = {"vocabulary": 50_257, "max_length": 2048}
 
 
 def _modern(
-    layers: int, width: int, heads: int, kv_heads: int, ffn_dim: int, **others: Value
+    layers: int, width: int, heads: int, kv_heads: int, ffn_dim: int, **changes: Value
 ) -> dict[str, Value]:
-    """RMSNorm, SwiGLU (8/3 as wide), rotary positions, shared keys and values, QK-norm."""
+    """Return a size with RMSNorm, SwiGLU, rotary positions, grouped queries and QK-norm."""
     return {
         "num_layers": layers,
         "model_dim": width,
@@ -66,53 +83,61 @@ def _modern(
         "activation": "swiglu",
         "bias": False,
         "positions": "rotary",
-        **others,
+        **changes,
     }
 
 
 @dataclass(frozen=True, kw_only=True)
 class GPTConfig:
-    """Shape of a `GPT`. The named sizes are in `sizes`.
+    """Architecture of a `GPT`. The named sizes are in `sizes`.
 
-    gpt1, gpt2-*: the released models (the GPT-2 paper's table says 117, 345, 762 and 1542 million;
-    they have 124, 355, 774 and 1558). gpt3-*: table 2.1 of Brown et al. 2020, which slips twice:
-    its 1.3B has 24 heads of 128 in a width of 2048 (16 fit), its 13B a width of 5140 (40 heads of
-    128 make 5120); the lectures' slide gives the 175B 175 layers (it has 96). Every second layer
-    of theirs attends to a band only; here all attend to everything. tiny, char, mini: for a CPU.
-    modern-*: today's choices together; modern-0.6b has the shape of Qwen3-0.6B.
+    gpt1, gpt2-*: the released models. (The table of the GPT-2 paper has 117, 345, 762 and 1542
+    million parameters; the released models have 124, 355, 774 and 1558.) gpt3-*: table 2.1 of Brown
+    et al. 2020 with two corrections: its 1.3B has 24 heads of 128 in a width of 2048 (16 fit), its
+    13B a width of 5140 (40 heads of 128 make 5120). The slide of the lectures gives the 175B 175
+    layers; it has 96. In GPT-3 every second layer has banded sparse attention; here all attention
+    is dense. tiny, char, mini: for a CPU. modern-*: RMSNorm, SwiGLU, rotary positions, QK-norm and
+    grouped-query attention; modern-0.6b has the architecture of Qwen3-0.6B.
     """
 
-    model_dim: int = setting(64, "width of every layer's input and output", gt=0, le=WIDTH)
-    num_heads: int = setting(4, "attention heads", gt=0, le=HEADS)
+    model_dim: int = setting(64, "model width: size of the vectors between layers", gt=0, le=WIDTH)
+    num_heads: int = setting(4, "number of attention heads", gt=0, le=HEADS)
     num_kv_heads: int | None = setting(
         None,
-        "heads of keys and values, each shared by num_heads / num_kv_heads; none: all own",
+        "number of key and value heads (grouped-query attention); if unset, num_heads",
         gt=0,
         le=HEADS,
     )
     head_dim: int | None = setting(
-        None, "width of a head; none: model_dim / num_heads", gt=0, le=WIDTH
+        None, "dimension of a head; if unset, model_dim / num_heads", gt=0, le=WIDTH
     )
-    ffn_dim: int = setting(256, "inner width of the feed-forward layers", gt=0, le=WIDTH)
-    num_layers: int = setting(2, "decoder blocks", gt=0, le=LAYERS)
-    dropout: float = setting(0.0, "share of activations dropped while training", ge=0, lt=1)
-    norm: Literal["pre", "post"] = setting("pre", "norm before each sublayer, or after its sum")
-    norm_kind: Literal["layer", "rms"] = setting("layer", "LayerNorm, or RMSNorm without its mean")
-    norm_eps: float = setting(1e-5, "added to the variance under a norm's root", gt=0)
-    qk_norm: bool = setting(False, "an RMSNorm on every head's queries and keys")
+    ffn_dim: int = setting(256, "inner dimension of the feed-forward layers", gt=0, le=WIDTH)
+    num_layers: int = setting(2, "number of decoder layers", gt=0, le=LAYERS)
+    dropout: float = setting(0.0, "dropout probability of activations", ge=0, lt=1)
+    norm: Literal["pre", "post"] = setting("pre", "pre-norm or post-norm residual connections")
+    norm_kind: Literal["layer", "rms"] = setting("layer", "LayerNorm or RMSNorm")
+    norm_eps: float = setting(1e-5, "epsilon of the norms, added to the variance", gt=0)
+    qk_norm: bool = setting(False, "QK-norm: RMSNorm of the queries and keys of each head")
     activation: Literal["relu", "gelu", "gelu-tanh", "silu", "swiglu"] = setting(
-        "gelu-tanh", "nonlinearity of the feed-forward layers; swiglu adds a gate"
+        "gelu-tanh", "activation function of the feed-forward layers; swiglu adds a gate"
     )
-    bias: bool = setting(True, "linear layers add a bias")
-    positions: str = setting("learned", "how a token knows its place", names=SCHEMES)
-    rotary_base: float = setting(10_000.0, "of positions=rotary: greater reaches farther", gt=1)
-    attention: str = setting("scaled-dot", "the score of every attention", names=KERNELS)
-    window: int = setting(128, "keys that attention=window looks back over", gt=0, le=LENGTH)
+    bias: bool = setting(True, "biases in the linear layers")
+    positions: str = setting("learned", "position encoding", names=SCHEMES)
+    rotary_base: float = setting(
+        10_000.0, "base of rotary positions; larger values suit longer contexts", gt=1
+    )
+    attention: str = setting("scaled-dot", "attention score of all layers", names=KERNELS)
+    window: int = setting(
+        128, "window size of sliding-window attention, in tokens", gt=0, le=LENGTH
+    )
     max_length: int = setting(
-        256, "longest text to train on; a learned table ends there", gt=0, le=LENGTH
+        256,
+        "maximum number of tokens of a training text; the limit of positions=learned",
+        gt=0,
+        le=LENGTH,
     )
-    tie_output: bool = setting(True, "the embedding is the output projection too")
-    vocabulary: int = setting(8000, "pieces of the language", gt=0, le=VOCABULARY)
+    tie_output: bool = setting(True, "the output projection shares the matrix of the embedding")
+    vocabulary: int = setting(8000, "vocabulary size", gt=0, le=VOCABULARY)
 
     family: ClassVar[str] = "gpt"
     sizes: ClassVar[dict[str, dict[str, Value]]] = {
@@ -147,10 +172,12 @@ class GPTConfig:
 
     @property
     def head_width(self) -> int:
+        """The dimension of a head."""
         return self.head_dim or self.model_dim // self.num_heads
 
     @property
     def kv_heads(self) -> int:
+        """The number of key and value heads."""
         return self.num_kv_heads or self.num_heads
 
     def __post_init__(self) -> None:
@@ -165,15 +192,18 @@ class GPTConfig:
             raise ValueError(f"{num_heads=} must be a multiple of {num_kv_heads=}")
         if self.positions == "rotary" and self.head_width % 2:
             raise ValueError(
-                f"positions=rotary turns dimensions in pairs: a head's width, {self.head_width}, "
-                "must be even"
+                "positions=rotary rotates pairs of dimensions: the dimension of a head, "
+                f"{self.head_width}, must be even"
             )
         if self.positions == "sinusoidal" and model_dim % 2:
-            raise ValueError("positions=sinusoidal needs an even model_dim: sines go with cosines")
+            raise ValueError(
+                f"positions=sinusoidal needs an even model_dim, not {model_dim}: sines and cosines "
+                "are in pairs"
+            )
 
 
 class GPT(nn.Module):
-    """P(x_t | x_<t): embeddings, decoder blocks without cross-attention, output projection.
+    """P(x_t | x_<t) = softmax(W decoder(E[x_<t])): embeddings, decoder, output projection.
 
     Radford et al. 2018 (GPT-1), 2019 (GPT-2); Brown et al. 2020 (GPT-3); Touvron et al. 2023.
     """
@@ -185,17 +215,19 @@ class GPT(nn.Module):
         self.decoder = _decoder(config)
         self.output = nn.Linear(config.model_dim, config.vocabulary, bias=False)
         self.tie_weights()
-        if self.output.weight.device.type != "meta":
+        if not self.output.weight.is_meta:
             self.init_weights()
 
     def tie_weights(self) -> None:
-        """Make the shared matrix one parameter; again after the parameters were replaced."""
+        """Make the shared matrix one parameter; call it again after replacing parameters."""
         if self.config.tie_output:
             self.output.weight = self.embedding.tokens.weight
 
     def init_weights(self) -> None:
-        """N(0, 0.02^2) and zero biases. What a pre-norm block adds to the stream starts smaller,
-        by 1 / sqrt(2 L): the sum of 2 L such changes then has the size of one. Radford et al.
+        """Initialise with N(0, 0.02^2) and zero biases.
+
+        In a pre-norm model the last matrix of each of the 2 L sublayers is scaled by
+        1 / sqrt(2 L), so that the variance of their sum does not grow with L. Radford et al.
         2019, section 2.3.
         """
         init_normal(self, std=0.02)
@@ -207,35 +239,36 @@ class GPT(nn.Module):
 
     @property
     def max_length(self) -> int | None:
-        """The most tokens, those of a prompt included; None for any number."""
+        """The maximum number of tokens, including a prompt; None if there is no limit."""
         return self.embedding.positions.max_length
 
     def hidden(
         self, tokens: Int[Tensor, "B T"], documents: Documents | None = None
     ) -> Float[Tensor, "B T D"]:
-        """The vectors from which the next token after each of `tokens` is predicted.
+        """Return the hidden vectors that predict the next token after each of `tokens`.
 
-        Padding stands at the right, where no real token sees it. documents: those that are packed
-        into the rows; each gets what it would get alone.
+        Padding must be at the right, where no real token attends to it. documents: the documents of
+        packed sequences; each is computed as if it were alone.
         """
         embedded = self.embedding(tokens, documents=documents)
-        found: Tensor = self.decoder(embedded, documents)
-        return found
+        hidden: Tensor = self.decoder(embedded, documents)
+        return hidden
 
     def forward(
         self, tokens: Int[Tensor, "B T"], documents: Documents | None = None
     ) -> Float[Tensor, "B T V"]:
-        """Logits of the next token after each of `tokens`."""
+        """Return the logits of the next token after each of `tokens`."""
         logits: Tensor = self.output(self.hidden(tokens, documents))
         return logits
 
     def start(
         self, tokens: Int[Tensor, "B S"], keys: Bool[Tensor, "B S"] | None = None
     ) -> DecoderOnlyState:
-        """Read what stands before the tokens to `step` over; S may be 0.
+        """Process S earlier tokens, at least 0, and return the decode state after them.
 
-        To continue a prompt, give all of it but its last token, and that one to the first `step`,
-        which answers with what follows. keys: True = real; each row's real tokens come first.
+        To continue a prompt, pass all of its tokens but the last one, and the last one to the first
+        `step`, which returns the logits of the first new token. keys: True for real tokens, False
+        for padding; None if nothing is padded. Raises ValueError if padding is not at the right.
         """
         state = self.decoder.start(tokens.shape[0])
         if tokens.shape[1]:
@@ -246,30 +279,35 @@ class GPT(nn.Module):
         if not torch.equal(
             keys, torch.arange(keys.shape[1], device=keys.device) < lengths[:, None]
         ):
-            raise ValueError("keys must be True for the first tokens of each row: pad at the right")
+            raise ValueError(
+                "keys must be True for the first tokens of each sequence: pad at the right"
+            )
         return state.rewind(lengths.tolist())
 
     def step(
         self, tokens: Int[Tensor, "N T"], state: DecoderOnlyState
     ) -> tuple[Float[Tensor, "N T V"], DecoderOnlyState]:
-        """`state`: what `start` gave, or this method the last time."""
+        """Return the logits after each of T new tokens, and the next state.
+
+        state: the state returned by `start` or by the last `step`; it is updated in place.
+        """
         hidden = self.decoder.step(self.embedding(tokens, state.lengths), state)
         return self.output(hidden), state
 
 
 def gpt_embeddings(config: GPTConfig) -> Embeddings:
-    """Tokens -> what enters the first block."""
+    """Make the embeddings: token ids become the input of the first block."""
     positions = kernels_and_positions.input_positions(
         config.positions, config.model_dim, 0, config.max_length
     )
-    # sines have size 1, so words must not be 50 times smaller; a learned table starts as small
+    # sines have amplitude 1, so words must not be 50 times smaller; a learned table is as small
     scale = None if config.positions == "sinusoidal" else 1.0
     tokens = nn.Embedding(config.vocabulary, config.model_dim)
     return Embeddings(tokens, positions, config.dropout, scale)
 
 
 def gpt_positions(config: GPTConfig) -> AttentionPositions | None:
-    """What happens inside the self-attentions of a stack; one object for all its layers."""
+    """Make the position encoding inside self-attention: one object for all layers."""
     return kernels_and_positions.attention_positions(
         config.positions,
         config.num_heads,
@@ -280,18 +318,18 @@ def gpt_positions(config: GPTConfig) -> AttentionPositions | None:
 
 
 def _decoder(config: GPTConfig) -> DecoderOnly:
-    within = gpt_positions(config)
+    positions = gpt_positions(config)
     blocks = (
         DecoderOnlyBlock(
-            gpt_attention(config, within), gpt_feedforward(config), gpt_residual(config)
+            gpt_attention(config, positions), gpt_feedforward(config), gpt_residual(config)
         )
         for _ in range(config.num_layers)
     )
     return DecoderOnly(blocks, gpt_norm(config) if config.norm == "pre" else nn.Identity())
 
 
-def gpt_attention(config: GPTConfig, within: AttentionPositions | None) -> MultiHeadAttention:
-    """Self-attention. `within`: one object for all layers, as positions know nothing of depth."""
+def gpt_attention(config: GPTConfig, positions: AttentionPositions | None) -> MultiHeadAttention:
+    """Make the self-attention of a block; all blocks share `positions` (`gpt_positions`)."""
     heads, width = config.num_heads, config.head_width
     kernel = kernels_and_positions.kernel(config.attention, heads, width, config.window)
     if config.kv_heads == heads and not config.qk_norm:
@@ -300,20 +338,20 @@ def gpt_attention(config: GPTConfig, within: AttentionPositions | None) -> Multi
             kernel=kernel,
             head_dim=width,
             bias=config.bias,
-            positions=within,
+            positions=positions,
         )
     return GroupedQueryAttention(
         *(config.model_dim, heads, config.kv_heads),
         kernel=kernel,
         head_dim=width,
         bias=config.bias,
-        positions=within,
+        positions=positions,
         head_norm=partial(RMSNorm, eps=config.norm_eps) if config.qk_norm else nn.Identity,
     )
 
 
 def gpt_feedforward(config: GPTConfig) -> FeedForward | GatedFeedForward:
-    """Gated for swiglu."""
+    """Make the feed-forward layer of a block, which has a gate for activation=swiglu."""
     gated = config.activation == "swiglu"
     kind = GatedFeedForward if gated else FeedForward
     activation = ACTIVATIONS["silu" if gated else config.activation]
@@ -321,11 +359,11 @@ def gpt_feedforward(config: GPTConfig) -> FeedForward | GatedFeedForward:
 
 
 def gpt_norm(config: GPTConfig) -> LayerNorm | RMSNorm:
-    """One of the kind that the model has everywhere."""
+    """Make a norm of the kind that `config` names."""
     return NORMS[config.norm_kind](config.model_dim, config.norm_eps)
 
 
 def gpt_residual(config: GPTConfig) -> Callable[[], Residual]:
-    """What a block wraps each of its sublayers in."""
+    """Return the function that makes the residual connection around a sublayer."""
     kind = PreNorm if config.norm == "pre" else PostNorm
     return lambda: kind(gpt_norm(config), config.dropout)

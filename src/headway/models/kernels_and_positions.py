@@ -1,4 +1,7 @@
-"""Names in configurations -> objects. Strings are parsed here and nowhere deeper."""
+"""Registries of attention kernels and position encodings: names in configurations -> objects.
+
+Names are resolved only here: blocks and attention layers receive objects.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ from headway.blocks import Added, Concatenated, LearnedTable, NoPositions, Sinus
 from headway.extensions import Extended, Names
 
 KernelFactory = Callable[[int, int], Kernel]
-"""(num_heads, head_dim) -> the kernel of one attention layer; queries, keys and values have
+"""(num_heads, head_dim) -> the kernel of one attention layer, whose queries, keys and values have
 head_dim dimensions in each head."""
 
 KERNELS: Extended[KernelFactory] = Extended(
@@ -34,16 +37,18 @@ KERNELS: Extended[KernelFactory] = Extended(
         "additive": lambda num_heads, head_dim: Additive(num_heads, head_dim, head_dim, head_dim),
         "linear": lambda num_heads, head_dim: LinearDot(),
         "linear-elu": lambda num_heads, head_dim: LinearElu(),
-        "window": lambda num_heads, head_dim: ScaledDot(),  # between two sequences: `kernel`
+        "window": lambda num_heads, head_dim: (
+            ScaledDot()
+        ),  # for cross-attention; self-attention: `kernel`
     },
     "headway.kernels",
 )
 SCORES = Names(KERNELS, ("none",))
-"""What a translator's attention may be: "none" is an RNN decoder that sees one vector only."""
+"""Values of a translator's `attention`; "none": an RNN decoder without attention."""
 
 
 class PositionFactory(Protocol):
-    """Makes what happens to positions inside each self-attention of a stack."""
+    """Makes the position encoding inside self-attention, shared by the layers of a stack."""
 
     def __call__(self, num_heads: int, head_dim: int, *, causal: bool) -> AttentionPositions: ...
 
@@ -64,14 +69,15 @@ POSITIONS: Extended[PositionFactory] = Extended(
     {"rotary": _rotary, "alibi": _alibi, "relative": _relative}, "headway.positions"
 )
 SCHEMES = Names(POSITIONS, ("sinusoidal", "learned", "none"))
-"""What positions may be: those inside attention, and those that join the word vectors."""
+"""Values of `positions`: encodings inside attention, and encodings of the input."""
 
 
 def kernel(score: str, num_heads: int, head_dim: int, window: int | None) -> Kernel:
-    """The kernel of that name, with queries and keys of width head_dim.
+    """Make the kernel named `score`, with queries and keys of width head_dim.
 
-    window: for a sliding window; None between two sequences, where there can be none. "none" (an
-    RNN decoder without attention) leaves other attentions at the scaled dot.
+    window: window size of score="window"; None in cross-attention, which has no window. With "none"
+    (an RNN decoder without attention) the attention layers of the encoder use the scaled dot
+    product.
     """
     if score == "window" and window is not None:
         return SlidingWindow(window)
@@ -81,9 +87,10 @@ def kernel(score: str, num_heads: int, head_dim: int, window: int | None) -> Ker
 def input_positions(
     scheme: str, model_dim: int, position_dim: int, max_length: int
 ) -> Added | Concatenated | NoPositions:
-    """What joins the word vectors; nothing for a scheme that lives inside attention.
+    """Make the position encoding of the input; NoPositions for encodings inside attention.
 
-    position_dim: 0 adds, P > 0 concatenates P dimensions.
+    position_dim: P > 0 concatenates position vectors of width P; 0 adds vectors of width model_dim.
+    max_length: the number of positions of a learned table.
     """
     width = position_dim or model_dim
     if scheme == "sinusoidal":
@@ -103,7 +110,7 @@ def attention_positions(
     causal: bool,
     rotary_base: float = 10_000.0,
 ) -> AttentionPositions | None:
-    """What happens inside each self-attention of a stack; None for a scheme at the input."""
+    """Make the position encoding inside self-attention; None for encodings of the input."""
     if scheme == "rotary":
         return Rotary(head_dim, rotary_base)
     return POSITIONS[scheme](num_heads, head_dim, causal=causal) if scheme in POSITIONS else None

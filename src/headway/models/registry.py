@@ -1,4 +1,4 @@
-"""Every family of models by the name that saved models have: `family` in their config.json."""
+"""Registry of model families by name, which is `family` in the config.json of a saved model."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from headway.models.word_embeddings import WordsConfig, words_model
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """config: the class of the configuration, whose `family` is the name. make: makes the model."""
+    """A family: the class of its configuration, and the function that makes a model from it."""
 
     config: type[Any]
     make: Callable[[Any], nn.Module]
@@ -51,4 +51,4 @@ MODELS: Extended[ModelSpec] = Extended(
     },
     "headway.models",
 )
-"""Name of a family -> its models: Headway's, and those of installed packages."""
+"""Name of a family -> its specification: families of Headway and of installed packages."""

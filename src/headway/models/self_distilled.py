@@ -1,4 +1,23 @@
-"""An encoder of images that teaches itself: DINO (lectures 3.9)."""
+"""Self-distillation: teacher <- m teacher + (1 - m) student; the student predicts the teacher.
+
+DINO trains an image encoder without labels. The student sees a crop of an image and predicts the
+distribution over prototypes that the teacher gives for another crop. The teacher is an exponential
+moving average of the student and has no gradients (lecture 3.9).
+
+>>> import torch
+>>> from headway.blocks import PrototypeHead
+>>> from headway.models import SelfDistilled, ViT, ViTConfig
+>>> size = {"model_dim": 8, "num_heads": 2, "ffn_dim": 16, "num_layers": 1}
+>>> vit = ViT(ViTConfig(image_size=4, patch_size=2, channels=1, **size))
+>>> model = SelfDistilled(vit, PrototypeHead(8, 8, 4, prototypes=5), temperature=0.04)
+>>> image = torch.arange(16.0).view(1, 1, 4, 4)  # B C Y X: four patches of 2 x 2 pixels
+>>> model.teach([image])[0].sum().item() > 0.999  # a distribution over the 5 prototypes
+True
+>>> _ = model.student.encoder.norm.gain.data.fill_(3.0)  # the teacher's are still 1
+>>> model.follow(momentum=0.75, centre_momentum=0.9)
+>>> model.teacher.encoder.norm.gain[0].item()  # 0.75 x 1 + 0.25 x 3
+1.5
+"""
 
 from __future__ import annotations
 
@@ -14,11 +33,13 @@ from headway.shapes import Float, Tensor
 
 
 class SelfDistilled(nn.Module):
-    """A student, and a teacher that is the running mean of what the student was.
+    """A student encoder, and a teacher that is an exponential moving average of the student.
 
-    Only the student has gradients. centre: the running mean of what the teacher says; temperature:
-    what the teacher's logits are divided by. All of it is state, so that a run goes on exactly.
-    Caron et al. 2021, section 3.1, figure 2 and algorithm 1.
+    Only the student has gradients. The buffers are part of the saved state, so that a run resumes
+    exactly. centre: moving average of the teacher's logits, which is subtracted from them;
+    temperature: divisor of the teacher's logits; said, heard: sum and number of the teacher's
+    logits since the last `follow`. Raises ValueError if the encoder has no class token. Caron et
+    al. 2021, section 3.1, figure 2 and algorithm 1.
     """
 
     centre: Float[Tensor, " K"]
@@ -29,7 +50,7 @@ class SelfDistilled(nn.Module):
     def __init__(self, student: ViT, head: PrototypeHead, temperature: float) -> None:
         super().__init__()
         if not student.config.class_token:
-            raise ValueError("an image's vector is [CLS]'s: class_token must be true")
+            raise ValueError("self-distillation uses the vector of [CLS]: set class_token=true")
         self.student, self.head = student, head
         self.teacher, self.teacher_head = deepcopy(student), deepcopy(head)
         for module in (self.teacher, self.teacher_head):
@@ -41,34 +62,40 @@ class SelfDistilled(nn.Module):
         self.register_buffer("heard", torch.zeros(()))
 
     def forward(self, views: Sequence[Float[Tensor, "B C _ _"]]) -> list[Float[Tensor, "B K"]]:
-        """What the student says of each view; views of one size are looked at together."""
-        found: list[Tensor] = []
-        for together in _by_size(views):
-            vectors = self.student.of_class(self.student.encode(torch.cat(list(together))))
-            found += self.head(vectors).float().chunk(len(together))
-        return found
+        """Return the student's logits of each view; views of one size are one batch."""
+        logits: list[Tensor] = []
+        for batch in _by_size(views):
+            vectors = self.student.of_class(self.student.encode(torch.cat(list(batch))))
+            logits += self.head(vectors).float().chunk(len(batch))
+        return logits
 
     @torch.no_grad()
     def teach(self, views: Sequence[Float[Tensor, "B C _ _"]]) -> list[Float[Tensor, "B K"]]:
-        """P_t = softmax((t - centre) / temperature) of each view. What the teacher says is noted,
-        for `follow`."""
-        found = []
-        for together in _by_size(views):
-            vectors = self.teacher.of_class(self.teacher.encode(torch.cat(list(together))))
+        """Return P_t = softmax((t - centre) / temperature) of each view, t the teacher's logits.
+
+        The logits are added to the sums from which `follow` updates the centre.
+        """
+        probabilities: list[Tensor] = []
+        for batch in _by_size(views):
+            vectors = self.teacher.of_class(self.teacher.encode(torch.cat(list(batch))))
             logits = self.teacher_head(vectors).float()
             self.said += logits.sum(0)
             self.heard += len(logits)
-            found += ((logits - self.centre) / self.temperature).softmax(-1).chunk(len(together))
-        return found
+            sharpened = ((logits - self.centre) / self.temperature).softmax(-1)
+            probabilities += sharpened.chunk(len(batch))
+        return probabilities
 
     @torch.no_grad()
     def follow(self, momentum: float, centre_momentum: float) -> None:
-        """teacher <- m teacher + (1 - m) student; centre <- c centre + (1 - c) mean of what the
-        teacher said since the last time. Caron et al. 2021, equation 4."""
+        """Update the teacher and the centre, once per step of the student.
+
+        teacher <- m teacher + (1 - m) student; centre <- c centre + (1 - c) mean of the teacher's
+        logits since the last update. Caron et al. 2021, section 3.1 and equation 4.
+        """
         pairs = ((self.teacher, self.student), (self.teacher_head, self.head))
         for teacher, student in pairs:
-            for own, new in zip(teacher.parameters(), student.parameters(), strict=True):
-                own.lerp_(new, 1 - momentum)
+            for old, new in zip(teacher.parameters(), student.parameters(), strict=True):
+                old.lerp_(new, 1 - momentum)
         if self.heard > 0:
             self.centre.lerp_(self.said / self.heard, 1 - centre_momentum)
             self.said.zero_()
@@ -76,11 +103,11 @@ class SelfDistilled(nn.Module):
 
 
 def _by_size(views: Sequence[Tensor]) -> list[list[Tensor]]:
-    """Neighbours of one size together, in order."""
-    found: list[list[Tensor]] = []
+    """Group consecutive views of one size, in order."""
+    groups: list[list[Tensor]] = []
     for view in views:
-        if found and found[-1][0].shape == view.shape:
-            found[-1].append(view)
+        if groups and groups[-1][0].shape == view.shape:
+            groups[-1].append(view)
         else:
-            found.append([view])
-    return found
+            groups.append([view])
+    return groups

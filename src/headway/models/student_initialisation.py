@@ -1,4 +1,22 @@
-"""A smaller model that begins with what it can take from a larger one (lectures 3.6)."""
+"""Initialising a student: copy the teacher's tables and lowest blocks, narrow what is larger.
+
+A distilled model is smaller than its teacher: fewer layers, fewer features, smaller feed-forward
+layers. It trains faster if it starts from the teacher's parameters wherever shapes allow, and from
+projections of them elsewhere (lecture 3.6).
+
+>>> import torch
+>>> from headway.models import Bert, BertConfig, student_config, student_of
+>>> size = {"model_dim": 8, "num_heads": 2, "ffn_dim": 16, "num_layers": 3, "vocabulary": 10}
+>>> teacher = Bert(BertConfig(**size))
+>>> config = student_config(teacher.config, {"num_layers": 1, "ffn_dim": 4})
+>>> student = student_of(teacher, config)
+>>> torch.equal(student.tokens.weight, teacher.tokens.weight)  # embeddings are copied
+True
+>>> neurons = student.encoder.blocks[0].feedforward.expand.weight  # 4 of the teacher's 16
+>>> teacher_neurons = teacher.encoder.blocks[0].feedforward.expand.weight
+>>> (neurons[:, None] == teacher_neurons).all(-1).any(-1)
+tensor([True, True, True, True])
+"""
 
 from __future__ import annotations
 
@@ -18,10 +36,10 @@ from headway.models.gpt import GPT, GPTConfig
 from headway.shapes import Float, Int, Tensor
 
 SHAPE = ("num_layers", "model_dim", "num_heads", "ffn_dim", "embedding_dim", "dropout")
-"""What a student may have otherwise than its teacher; what it reads stays."""
+"""Settings in which a student may differ from its teacher; vocabulary and inputs stay the same."""
 
 ATTENTION = ("model_dim", "num_heads")
-"""Of these, what must be the teacher's for its blocks to be of use."""
+"""Those that must equal the teacher's so that its blocks can be copied."""
 
 C = TypeVar("C", BertConfig, GPTConfig)
 B = TypeVar("B", Bert, GPT)
@@ -29,48 +47,59 @@ B = TypeVar("B", Bert, GPT)
 TASKS: dict[type[nn.Module], tuple[str, Callable[[Any, Any], nn.Module]]] = {
     BertClassifier: (
         "bert",
-        lambda own, bert: BertClassifier(bert, own.num_classes, own.pooling, own.dropout),
+        lambda config, bert: BertClassifier(
+            bert, config.num_classes, config.pooling, config.dropout
+        ),
     ),
-    BertTagger: ("bert", lambda own, bert: BertTagger(bert, own.num_tags, own.dropout)),
-    BertAnswerer: ("bert", lambda own, bert: BertAnswerer(bert)),
-    TextClassifier: ("gpt", lambda own, gpt: TextClassifier(gpt, own.num_classes, own.dropout)),
+    BertTagger: ("bert", lambda config, bert: BertTagger(bert, config.num_tags, config.dropout)),
+    BertAnswerer: ("bert", lambda config, bert: BertAnswerer(bert)),
+    TextClassifier: (
+        "gpt",
+        lambda config, gpt: TextClassifier(gpt, config.num_classes, config.dropout),
+    ),
 }
-"""A model with a head -> the name of what the head stands on, and such a model on another one, from
-its configuration."""
+"""Class of a model with a head -> the name of its backbone, and a function that makes such a model
+from its configuration and another backbone."""
 
 
 def body_of(model: nn.Module) -> Any:
-    """What a model's head stands on; of one without a head the model itself."""
+    """Return the backbone of a model with a head; a model without a head is its own backbone."""
     if type(model) not in TASKS:
         return model
     return model.get_submodule(TASKS[type(model)][0])
 
 
 def with_body(model: nn.Module, body: nn.Module) -> nn.Module:
-    """A model as `model`, on `body`, which it takes over; its head is a copy where that fits."""
+    """Return a model of the class of `model` on the backbone `body`, which is not copied.
+
+    The head is a copy of that of `model` if the shapes agree, else a new one.
+    """
     if type(model) not in TASKS:
         return body
-    found = TASKS[type(model)][1](model.config, body)
-    ours, theirs = found.get_submodule("head"), model.get_submodule("head")
-    if all(a.shape == b.shape for a, b in zip(ours.parameters(), theirs.parameters(), strict=True)):
-        ours.load_state_dict(theirs.state_dict())
-    return found
+    new_model = TASKS[type(model)][1](model.config, body)
+    new, old = new_model.get_submodule("head"), model.get_submodule("head")
+    if all(a.shape == b.shape for a, b in zip(new.parameters(), old.parameters(), strict=True)):
+        new.load_state_dict(old.state_dict())
+    return new_model
 
 
 def student_config(teacher: C, shape: Mapping[str, int | float | None]) -> C:
-    """The teacher's configuration with another shape; None leaves a value at the teacher's.
+    """Return the teacher's configuration with the settings in `shape`; None keeps the teacher's.
 
-    A narrower student without an ffn_dim has one that is as many times its width as the teacher's.
-    ValueError for what is no shape, and for a student deeper than its teacher.
+    If model_dim changes and ffn_dim is not set, their ratio stays that of the teacher. Raises
+    ValueError for settings not in `SHAPE`, and for a student with more layers than its teacher.
     """
-    given: dict[str, Any] = {name: value for name, value in shape.items() if value is not None}
-    known = {field.name for field in fields(teacher)}
-    unknown = given.keys() - (known & set(SHAPE))
+    changes: dict[str, Any] = {name: value for name, value in shape.items() if value is not None}
+    possible = {field.name for field in fields(teacher)} & set(SHAPE)
+    unknown = changes.keys() - possible
     if unknown:
-        raise ValueError(f"{', '.join(sorted(unknown))}: not of a student's shape")
-    if "model_dim" in given and "ffn_dim" not in given:
-        given["ffn_dim"] = int(given["model_dim"]) * teacher.ffn_dim // teacher.model_dim
-    config = replace(teacher, **given)
+        raise ValueError(
+            f"a student cannot differ from its teacher in {', '.join(sorted(unknown))}, "
+            f"only in {', '.join(name for name in SHAPE if name in possible)}"
+        )
+    if "model_dim" in changes and "ffn_dim" not in changes:
+        changes["ffn_dim"] = int(changes["model_dim"]) * teacher.ffn_dim // teacher.model_dim
+    config = replace(teacher, **changes)
     if config.num_layers > teacher.num_layers:
         raise ValueError(
             f"num_layers={config.num_layers} must be at most the teacher's {teacher.num_layers}"
@@ -79,94 +108,104 @@ def student_config(teacher: C, shape: Mapping[str, int | float | None]) -> C:
 
 
 def student_of(teacher: B, config: BertConfig | GPTConfig) -> B:
-    """A fresh model of the teacher's kind and of that shape; what fits is the teacher's.
+    """Return a new model of the teacher's class, initialised from the teacher where shapes allow.
 
     Tables, norms, pooler and heads of the same width are copied. Narrower tables are the teacher's
-    along the principal directions of its token embeddings; and `widen`, where there is one to the
-    teacher's width, leads back. Blocks of the same shape are the teacher's lowest, which are used
-    to reading what the embeddings give them (Sajjad et al. 2020, section 3).
+    projected on the principal components of its token embeddings; a projection `widen` to the
+    teacher's width is initialised with the inverse. Blocks of the same width are copies of the
+    teacher's lowest ones, whose inputs are the embeddings (Sajjad et al. 2020, section 3).
     """
     student = type(teacher)(config)  # type: ignore[arg-type]
-    theirs = dict(_beside_blocks(teacher))
+    teacher_parameters = dict(_parameters_outside_blocks(teacher))
     with torch.no_grad():
-        basis = _narrowing(student, teacher)
-        for name, values in _beside_blocks(student):
-            taken = _taken(theirs.get(name), values.shape, basis)
-            if taken is not None:
-                values.copy_(taken)
+        basis = _principal_components(student, teacher)
+        for name, parameter in _parameters_outside_blocks(student):
+            value = _fitted(teacher_parameters.get(name), parameter.shape, basis)
+            if value is not None:
+                parameter.copy_(value)
         widen = getattr(student, "widen", None)
         if basis is not None and isinstance(widen, nn.Linear) and widen.weight.shape == basis.shape:
             widen.weight.copy_(basis)
             widen.bias.zero_()
     same = all(getattr(config, name) == getattr(teacher.config, name) for name in ATTENTION)
     if same and config.ffn_dim <= teacher.config.ffn_dim:
-        _take_blocks(student, teacher)
+        _copy_blocks(student, teacher)
     return student
 
 
-def _beside_blocks(model: nn.Module) -> list[tuple[str, Tensor]]:
+def _parameters_outside_blocks(model: nn.Module) -> list[tuple[str, Tensor]]:
     inside = {id(value) for value in stack_of(model).blocks.parameters()}
     return [(name, value) for name, value in model.named_parameters() if id(value) not in inside]
 
 
-def _taken(
-    known: Tensor | None, shape: torch.Size, basis: Float[Tensor, "D E"] | None
+def _fitted(
+    value: Tensor | None, shape: torch.Size, basis: Float[Tensor, "D E"] | None
 ) -> Tensor | None:
-    """The teacher's values as the student can hold them; None where they do not fit."""
-    if known is None or known.shape == shape:
-        return known
-    is_table = basis is not None and known.ndim == 2 and known.shape[1] == len(basis)
-    if basis is None or not is_table or shape != (known.shape[0], basis.shape[1]):
+    """Return a parameter of the teacher in the student's shape, or None if it does not fit.
+
+    A table whose rows are wider than the student's is projected on `basis`.
+    """
+    if value is None or value.shape == shape:
+        return value
+    is_table = basis is not None and value.ndim == 2 and value.shape[1] == len(basis)
+    if basis is None or not is_table or shape != (value.shape[0], basis.shape[1]):
         return None
-    return known @ basis
+    return value @ basis
 
 
-def _narrowing(student: nn.Module, teacher: nn.Module) -> Float[Tensor, "D E"] | None:
-    """The principal directions of the teacher's token embeddings, as many as the student's are
-    wide; None where these are no narrower."""
-    ours, words = _tokens(student), _tokens(teacher)
-    narrow, wide = ours.shape[1], words.shape[1]
+def _principal_components(student: nn.Module, teacher: nn.Module) -> Float[Tensor, "D E"] | None:
+    """Return the E principal components of the teacher's token embeddings.
+
+    E is the width of the student's embeddings; the result is None if these are not narrower.
+    """
+    embeddings = _token_embeddings(teacher)
+    narrow, wide = _token_embeddings(student).shape[1], embeddings.shape[1]
     if narrow >= wide:
         return None
-    exact = words.double()
+    exact = embeddings.double()
     _, directions = torch.linalg.eigh(exact.T @ exact)  # ascending
-    basis: Tensor = directions[:, -narrow:].flip(1).to(words.dtype)
+    basis: Tensor = directions[:, -narrow:].flip(1).to(embeddings.dtype)
     return basis
 
 
-def _tokens(model: nn.Module) -> Float[Tensor, "V E"]:
-    place = "embedding.words.tokens" if isinstance(model, Bert) else "embedding.tokens"
-    return model.get_parameter(f"{place}.weight")
+def _token_embeddings(model: nn.Module) -> Float[Tensor, "V E"]:
+    module = "embedding.words.tokens" if isinstance(model, Bert) else "embedding.tokens"
+    return model.get_parameter(f"{module}.weight")
 
 
-def _take_blocks(student: nn.Module, teacher: nn.Module) -> None:
-    for ours, theirs in zip(stack_of(student).blocks, stack_of(teacher).blocks, strict=False):
-        known = theirs.state_dict()
-        for name, module in theirs.named_modules():
+def _copy_blocks(student: nn.Module, teacher: nn.Module) -> None:
+    """Copy the teacher's lowest blocks, with the most important neurons of feed-forward layers."""
+    for block, source in zip(stack_of(student).blocks, stack_of(teacher).blocks, strict=False):
+        parameters = source.state_dict()
+        for name, module in source.named_modules():
             if isinstance(module, FeedForward | GatedFeedForward):
-                wanted = ours.get_submodule(name).get_parameter("contract.weight").shape[1]
-                known |= _cut(module, _heaviest(module, wanted), f"{name}.")
-        ours.load_state_dict(known)
+                ffn_dim = block.get_submodule(name).get_parameter("contract.weight").shape[1]
+                parameters |= _select(module, _largest_neurons(module, ffn_dim), f"{name}.")
+        block.load_state_dict(parameters)
 
 
-def _heaviest(layer: FeedForward | GatedFeedForward, count: int) -> Int[Tensor, " F"]:
-    """The places of the `count` neurons of greatest |w_in| |w_out|, in order: what a neuron adds is
-    at most that, times the length of what it reads."""
-    weight = layer.expand.weight.norm(dim=1) * layer.contract.weight.norm(dim=0)
+def _largest_neurons(layer: FeedForward | GatedFeedForward, count: int) -> Int[Tensor, " F"]:
+    """Return the indices of the `count` neurons of greatest |w_in| |w_out|, in ascending order.
+
+    The output of a neuron has at most this norm, times that of its input.
+    """
+    bound = layer.expand.weight.norm(dim=1) * layer.contract.weight.norm(dim=0)
     if isinstance(layer, GatedFeedForward):
-        weight = weight * layer.gate.weight.norm(dim=1)
-    found: Tensor = weight.topk(count).indices.sort().values
-    return found
+        bound = bound * layer.gate.weight.norm(dim=1)
+    neurons: Tensor = bound.topk(count).indices.sort().values
+    return neurons
 
 
-def _cut(
-    layer: FeedForward | GatedFeedForward, kept: Int[Tensor, " F"], prefix: str
+def _select(
+    layer: FeedForward | GatedFeedForward, neurons: Int[Tensor, " F"], prefix: str
 ) -> dict[str, Tensor]:
-    """The layer's values with these neurons alone."""
-    found = {
-        name: values[kept] for name, values in layer.state_dict().items() if "contract" not in name
+    """Return the parameters of the layer with these neurons only; names start with `prefix`."""
+    selected = {
+        name: values[neurons]
+        for name, values in layer.state_dict().items()
+        if "contract" not in name
     }
-    found["contract.weight"] = layer.contract.weight[:, kept]
+    selected["contract.weight"] = layer.contract.weight[:, neurons]
     if layer.contract.bias is not None:
-        found["contract.bias"] = layer.contract.bias
-    return {prefix + name: values.detach() for name, values in found.items()}
+        selected["contract.bias"] = layer.contract.bias
+    return {prefix + name: values.detach() for name, values in selected.items()}

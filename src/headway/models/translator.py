@@ -1,6 +1,22 @@
-"""Encoder-decoders: the Transformer of "Attention Is All You Need", RNNs, and what lies between.
+"""Encoder-decoder: P(y_1 ... y_T | x) = product over t of P(y_t | y_1 ... y_(t-1), memory(x)).
 
-Lectures 3.2 to 3.4. Any encoder works under any decoder, with any score and position scheme.
+An encoder turns the source x into the memory, one vector for each token; a decoder predicts the
+target y word by word from the words before it and the memory. Both may be Transformers, recurrent
+networks or a mixture, with any attention score and position encoding (lectures 3.2 to 3.4).
+
+>>> import torch
+>>> from headway.models import Translator, TranslatorConfig
+>>> size = {"model_dim": 8, "num_heads": 2, "ffn_dim": 16, "encoder_layers": 1, "decoder_layers": 1}
+>>> config = TranslatorConfig(**size, source_vocabulary=10, target_vocabulary=10)
+>>> model = Translator(config).eval()
+>>> source, target = torch.tensor([[7, 8, 9]]), torch.tensor([[1, 5, 6]])  # <s> and two words
+>>> logits = model(source, target)  # B T V: three predictions, all at once (teacher forcing)
+>>> logits.softmax(-1).sum(-1).detach().round(decimals=2)  # each is a distribution over V = 10
+tensor([[1., 1., 1.]])
+>>> state = model.start(source)  # the same word by word: the encoder runs once
+>>> steps = [model.step(word, state)[0] for word in target.split(1, dim=1)]
+>>> torch.allclose(torch.cat(steps, dim=1), logits, atol=1e-5)
+True
 """
 
 from __future__ import annotations
@@ -47,52 +63,54 @@ from headway.shapes import Bool, Float, Int, Tensor
 
 @dataclass(frozen=True, kw_only=True)
 class TranslatorConfig:
-    """Shape of a `Translator`. The named sizes are in `sizes`; big and base are the 2017
-    paper's."""
+    """Architecture of a `Translator`.
+
+    The named sizes are in `sizes`; base and big are those of Vaswani et al. 2017, table 3.
+    """
 
     encoder: Literal["transformer", "rnn", "feed-forward"] = setting(
-        "transformer", "what reads the source"
+        "transformer", "architecture of the encoder"
     )
-    decoder: Literal["transformer", "rnn"] = setting("transformer", "what writes the target")
+    decoder: Literal["transformer", "rnn"] = setting("transformer", "architecture of the decoder")
     attention: str = setting(
         "scaled-dot",
-        "the score of every attention; none: an RNN decoder sees one vector only",
+        "attention score of all layers; none is for an RNN decoder whose only source is one vector",
         names=SCORES,
     )
-    window: int = setting(16, "keys that attention=window looks back over", gt=0, le=LENGTH)
-    cell: Literal["gru", "lstm"] = setting("gru", "of recurrent encoders and decoders")
-    bidirectional: bool = setting(True, "a recurrent encoder reads from both ends")
+    window: int = setting(16, "window size of sliding-window attention, in tokens", gt=0, le=LENGTH)
+    cell: Literal["gru", "lstm"] = setting("gru", "recurrent cell of RNN encoders and decoders")
+    bidirectional: bool = setting(True, "bidirectional RNN encoder")
     input_feeding: bool = setting(
-        False, "a recurrent decoder reads what attention found one word before"
+        False, "RNN decoder: the last attention output is an input of the next step"
     )
-    model_dim: int = setting(128, "width of every layer's input and output", gt=0, le=WIDTH)
-    num_heads: int = setting(4, "attention heads; must divide model_dim", gt=0, le=HEADS)
-    ffn_dim: int = setting(256, "inner width of the feed-forward layers", gt=0, le=WIDTH)
-    encoder_layers: int = setting(4, "blocks in the encoder", gt=0, le=LAYERS)
-    decoder_layers: int = setting(4, "blocks in the decoder", gt=0, le=LAYERS)
-    dropout: float = setting(0.1, "share of activations dropped while training", ge=0, lt=1)
-    norm: Literal["pre", "post"] = setting("pre", "norm before each sublayer, or after its sum")
-    activation: Literal["relu", "gelu"] = setting("relu", "nonlinearity of the feed-forward layers")
+    model_dim: int = setting(128, "model width: size of the vectors between layers", gt=0, le=WIDTH)
+    num_heads: int = setting(4, "number of attention heads; must divide model_dim", gt=0, le=HEADS)
+    ffn_dim: int = setting(256, "inner dimension of the feed-forward layers", gt=0, le=WIDTH)
+    encoder_layers: int = setting(4, "number of encoder layers", gt=0, le=LAYERS)
+    decoder_layers: int = setting(4, "number of decoder layers", gt=0, le=LAYERS)
+    dropout: float = setting(0.1, "dropout probability of activations", ge=0, lt=1)
+    norm: Literal["pre", "post"] = setting("pre", "pre-norm or post-norm residual connections")
+    activation: Literal["relu", "gelu"] = setting("relu", "feed-forward activation function")
     positions: str = setting(
         "sinusoidal",
-        "how a token knows its place; recurrent networks need and get none",
+        "position encoding of Transformers; recurrent networks have none",
         names=SCHEMES,
     )
     position_dim: int = setting(
         0,
-        "0 adds positions to the word vectors; P > 0 concatenates P position dimensions",
+        "dimensions of position encodings concatenated with word vectors; 0: added to them instead",
         ge=0,
         le=WIDTH,
     )
     max_length: int = setting(
-        1024, "longest text a learned position table can hold", gt=0, le=LENGTH
+        1024, "maximum number of tokens for positions=learned", gt=0, le=LENGTH
     )
     share_embeddings: bool = setting(
-        True, "one matrix for source, target and output (needs one joint vocabulary)"
+        True, "source, target and output share one matrix; needs a joint vocabulary"
     )
-    tie_output: bool = setting(True, "the target embedding is the output projection too")
-    source_vocabulary: int = setting(8000, "pieces of the source language", gt=0, le=VOCABULARY)
-    target_vocabulary: int = setting(8000, "pieces of the target language", gt=0, le=VOCABULARY)
+    tie_output: bool = setting(True, "output projection and target embedding share a matrix")
+    source_vocabulary: int = setting(8000, "source vocabulary size", gt=0, le=VOCABULARY)
+    target_vocabulary: int = setting(8000, "target vocabulary size", gt=0, le=VOCABULARY)
 
     family: ClassVar[str] = "translator"
     sizes: ClassVar[dict[str, dict[str, int | float | str]]] = {
@@ -136,7 +154,9 @@ class TranslatorConfig:
             )
         self._check_combination()
         if position_dim >= model_dim:
-            raise ValueError(f"{position_dim=} leaves no room for the word in {model_dim=}")
+            raise ValueError(
+                f"{position_dim=} leaves no room for the word in {model_dim=}: make it smaller"
+            )
         if position_dim and self.tie_output:
             raise ValueError(
                 f"{position_dim=} makes word vectors narrower than the output projection: "
@@ -156,14 +176,14 @@ class TranslatorConfig:
         recurrent_side = recurrent or self.encoder == "rnn"
         if self.attention == "none" and not recurrent:
             raise ValueError(
-                "attention=none is for decoder=rnn: a Transformer is made of attention"
+                "attention=none needs decoder=rnn: a Transformer decoder has attention layers"
             )
         if self.input_feeding and (not recurrent or self.attention == "none"):
-            raise ValueError("input_feeding needs decoder=rnn and an attention to feed from")
+            raise ValueError("input_feeding needs decoder=rnn with attention to feed back")
         if self.attention == "window" and recurrent and self.encoder != "transformer":
             raise ValueError(
-                "attention=window looks around a token in its own sequence, and nothing here "
-                "attends to its own sequence"
+                "attention=window is for self-attention, but an RNN decoder with "
+                f"encoder={self.encoder} has no such layer: choose another attention or encoder"
             )
         if self.position_dim and recurrent_side:
             raise ValueError(
@@ -177,41 +197,47 @@ class TranslatorConfig:
             and (self.position_dim or self.model_dim) % 2
         ):
             name = "position_dim" if self.position_dim else "model_dim"
-            raise ValueError(f"positions=sinusoidal needs an even {name}: sines go with cosines")
+            raise ValueError(f"positions=sinusoidal needs an even {name} for sine-cosine pairs")
         if self.encoder == "rnn" and self.bidirectional and self.model_dim % 2:
             raise ValueError(
-                f"model_dim={self.model_dim} must be even: each direction of the encoder has half; "
-                "or set bidirectional to false"
+                f"model_dim={self.model_dim} must be even for a bidirectional encoder: each "
+                "direction has half of it; or set bidirectional to false"
             )
         if self.positions == "rotary" and (self.model_dim // self.num_heads) % 2:
             raise ValueError(
-                f"positions=rotary turns dimensions in pairs: model_dim / num_heads = "
+                "positions=rotary rotates pairs of dimensions: model_dim / num_heads = "
                 f"{self.model_dim // self.num_heads} must be even"
             )
 
 
 class Translator(nn.Module):
-    """P(y_t | y_<t, x): an encoder reads the source, a decoder writes the target word by word."""
+    """P(y_t | y_<t, x) = softmax(W decoder(y_<t, encoder(x))).
+
+    It follows the contract of decoding: `start` encodes the source, `step` decodes further tokens.
+    Transformer: Vaswani et al. 2017; recurrent: Sutskever et al. 2014, Bahdanau et al. 2015, Luong
+    et al. 2015.
+    """
 
     def __init__(self, config: TranslatorConfig) -> None:
         super().__init__()
         self.config = config
-        read, written = _positions(config, config.encoder), _positions(config, config.decoder)
-        width = read.token_dim(config.model_dim)
+        source_positions = _input_positions(config, config.encoder)
+        target_positions = _input_positions(config, config.decoder)
+        width = source_positions.token_dim(config.model_dim)
         source = nn.Embedding(config.source_vocabulary, width)
         shared = config.share_embeddings
         target = source if shared else nn.Embedding(config.target_vocabulary, width)
-        self.source_embedding = Embeddings(source, read, config.dropout)
+        self.source_embedding = Embeddings(source, source_positions, config.dropout)
         self.encoder = _encoder(config)
-        self.target_embedding = Embeddings(target, written, config.dropout)
+        self.target_embedding = Embeddings(target, target_positions, config.dropout)
         self.decoder = _decoder(config)
         self.output = nn.Linear(config.model_dim, config.target_vocabulary, bias=False)
         self.tie_weights()
-        if self.output.weight.device.type != "meta":
+        if not self.output.weight.is_meta:
             self.init_weights()
 
     def tie_weights(self) -> None:
-        """Make the shared matrices one parameter; again after the parameters were replaced."""
+        """Make the shared matrices one parameter; call it again after replacing parameters."""
         if self.config.share_embeddings:
             self.target_embedding.tokens = self.source_embedding.tokens
         if self.config.tie_output:
@@ -222,18 +248,21 @@ class Translator(nn.Module):
 
     @property
     def max_source(self) -> int | None:
-        """The most source tokens, </s> included; None for any number."""
+        """The maximum number of source tokens, including </s>; None if there is no limit."""
         return self.source_embedding.positions.max_length
 
     @property
     def max_target(self) -> int | None:
-        """The most target tokens, <s> included; None for any number."""
+        """The maximum number of target tokens, including <s>; None if there is no limit."""
         return self.target_embedding.positions.max_length
 
     def encode(
         self, source: Int[Tensor, "B S"], keys: Bool[Tensor, "B S"] | None = None
     ) -> Float[Tensor, "B S D"]:
-        """Memory: one vector a source token that knows its whole sentence. keys: True = real."""
+        """Return the memory: one vector for each source token, computed from the whole source.
+
+        keys: True for real tokens, False for padding; None if nothing is padded.
+        """
         memory: Tensor = self.encoder(self.source_embedding(source), Mask(keys=keys))
         return memory
 
@@ -243,7 +272,10 @@ class Translator(nn.Module):
         memory: Float[Tensor, "B S D"],
         keys: Bool[Tensor, "B S"] | None = None,
     ) -> Float[Tensor, "B T D"]:
-        """The vectors from which the next token after each of target_in is predicted."""
+        """Return the hidden vectors that predict the next token after each token of target_in.
+
+        keys: True for real source tokens, False for padding; None if nothing is padded.
+        """
         x = self.target_embedding(target_in)
         hidden: Tensor = self.decoder(x, memory, Mask(keys=keys))
         return hidden
@@ -254,43 +286,57 @@ class Translator(nn.Module):
         target_in: Int[Tensor, "B T"],
         keys: Bool[Tensor, "B S"] | None = None,
     ) -> Float[Tensor, "B T V"]:
-        """Logits of the next token after each of target_in (teacher forcing)."""
+        """Return the logits of the next token after each token of target_in (teacher forcing)."""
         logits: Tensor = self.output(self.decode(target_in, self.encode(source, keys), keys))
         return logits
 
     def start(
         self, source: Int[Tensor, "B S"], keys: Bool[Tensor, "B S"] | None = None
     ) -> DecoderState | RecurrentState:
-        """Encode once; beams made by `state.reorder` share the sentence's keys and values."""
+        """Encode the source once and return the decode state before the first target token.
+
+        Beams made by `state.reorder` share the keys and values of their sentence.
+        """
         state: DecoderState | RecurrentState = self.decoder.start(self.encode(source, keys), keys)
         return state
 
     def step(self, tokens: Int[Tensor, "N T"], state: Any) -> tuple[Float[Tensor, "N T V"], Any]:
-        """`state`: what `start` gave, or this method the last time."""
+        """Return the logits after each of T new tokens, and the next state.
+
+        state: the state returned by `start` or by the last `step`; it is updated in place.
+        """
         hidden = self.decoder.step(self.target_embedding(tokens, state.lengths), state)
         return self.output(hidden), state
 
 
-def _positions(config: TranslatorConfig, side: str) -> Added | Concatenated | NoPositions:
-    if side == "rnn":
-        return NoPositions()  # it reads in order
+def _input_positions(
+    config: TranslatorConfig, architecture: str
+) -> Added | Concatenated | NoPositions:
+    if architecture == "rnn":
+        return NoPositions()  # a recurrent network reads its input in order
     return kernels_and_positions.input_positions(
         config.positions, config.model_dim, config.position_dim, config.max_length
     )
 
 
 def _attention(
-    config: TranslatorConfig, within: AttentionPositions | None = None, *, own: bool = False
+    config: TranslatorConfig,
+    positions: AttentionPositions | None = None,
+    *,
+    self_attention: bool = False,
 ) -> MultiHeadAttention:
-    """own: self-attention, with the positions that its stack has inside its attentions."""
-    head_dim = config.model_dim // config.num_heads
-    window = config.window if own else None
-    kernel = kernels_and_positions.kernel(config.attention, config.num_heads, head_dim, window)
-    return MultiHeadAttention(config.model_dim, config.num_heads, kernel=kernel, positions=within)
+    """Make self-attention, with the position encoding of its stack, or cross-attention."""
+    heads, width = config.num_heads, config.model_dim
+    window = config.window if self_attention else None
+    kernel = kernels_and_positions.kernel(config.attention, heads, width // heads, window)
+    return MultiHeadAttention(width, heads, kernel=kernel, positions=positions)
 
 
-def _within(config: TranslatorConfig, *, causal: bool) -> AttentionPositions | None:
-    """One object for all layers of a stack: T5's table of distances is shared by them."""
+def _attention_positions(config: TranslatorConfig, *, causal: bool) -> AttentionPositions | None:
+    """Make the position encoding inside self-attention: one object for all layers of a stack.
+
+    The layers share its parameters, as T5's share their table of distances.
+    """
     head_dim = config.model_dim // config.num_heads
     return kernels_and_positions.attention_positions(
         config.positions, config.num_heads, head_dim, causal=causal
@@ -308,7 +354,7 @@ def _residual(config: TranslatorConfig) -> Callable[[], Residual]:
 
 
 def _last_norm(config: TranslatorConfig) -> nn.Module:
-    """A pre-norm stack leaves its sum unnormalised; a post-norm stack does not."""
+    """Make the norm after the last block: only a pre-norm stack leaves its sum unnormalised."""
     return LayerNorm(config.model_dim) if config.norm == "pre" else nn.Identity()
 
 
@@ -323,11 +369,15 @@ def _encoder(config: TranslatorConfig) -> Encoder | RecurrentEncoder:
             config.dropout,
         )
     if config.encoder == "feed-forward":
-        plain = [FeedForwardBlock(_feedforward(config), _residual(config)) for _ in depth]
-        return Encoder(plain, _last_norm(config))
-    within = _within(config, causal=False)
+        position_wise = [FeedForwardBlock(_feedforward(config), _residual(config)) for _ in depth]
+        return Encoder(position_wise, _last_norm(config))
+    positions = _attention_positions(config, causal=False)
     blocks = [
-        EncoderBlock(_attention(config, within, own=True), _feedforward(config), _residual(config))
+        EncoderBlock(
+            _attention(config, positions, self_attention=True),
+            _feedforward(config),
+            _residual(config),
+        )
         for _ in depth
     ]
     return Encoder(blocks, _last_norm(config))
@@ -336,10 +386,10 @@ def _encoder(config: TranslatorConfig) -> Encoder | RecurrentEncoder:
 def _decoder(config: TranslatorConfig) -> Decoder | RecurrentDecoder:
     if config.decoder == "rnn":
         return _recurrent_decoder(config)
-    within = _within(config, causal=True)
+    positions = _attention_positions(config, causal=True)
     blocks = (
         DecoderBlock(
-            _attention(config, within, own=True),
+            _attention(config, positions, self_attention=True),
             _attention(config),
             _feedforward(config),
             _residual(config),

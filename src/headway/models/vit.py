@@ -1,4 +1,23 @@
-"""Encoders of images: the Vision Transformer (lecture 3.8), as DINO and DINOv2 use it too."""
+"""Vision Transformer: h = encoder([c; E patch_1; ...; E patch_P] + positions) (lecture 3.8).
+
+An image is cut into patches, which are encoded like the words of a text. The class token c, [CLS],
+attends to all patches; its output is the vector of the image. DINO and DINOv2 use this encoder too.
+
+>>> import torch
+>>> from headway.models import ViT, ViTConfig
+>>> config = ViTConfig(
+...     image_size=4, patch_size=2, channels=1, model_dim=8, num_heads=2, ffn_dim=16, num_layers=1
+... )
+>>> model = ViT(config).eval()
+>>> image = torch.arange(16.0).view(1, 1, 4, 4)  # B C Y X: four patches of 2 x 2 pixels
+>>> hidden = model(image)
+>>> hidden.shape  # B T D: [CLS] and four patches
+torch.Size([1, 5, 8])
+>>> changed = image.clone()
+>>> changed[0, 0, 3, 3] = 0.0  # one pixel, in the last patch
+>>> torch.equal(model.of_class(hidden), model.of_class(model(changed)))  # [CLS] depends on it
+False
+"""
 
 from __future__ import annotations
 
@@ -34,11 +53,11 @@ from headway.shapes import Bool, Float, Tensor
 Value = int | float | str | bool | None
 
 
-def _vit(layers: int, width: int, heads: int, **others: Value) -> dict[str, Value]:
-    """A size as ViT has it, for photographs of 224 x 224 in patches of 16 x 16."""
+def _vit(layers: int, width: int, heads: int, **changes: Value) -> dict[str, Value]:
+    """Return a size of ViT, for photographs of 224 x 224 pixels in patches of 16 x 16."""
     shape = {"num_layers": layers, "model_dim": width, "num_heads": heads, "ffn_dim": 4 * width}
     photograph: dict[str, Value] = {"image_size": 224, "patch_size": 16, "channels": 3}
-    return {**photograph, **shape, **others}
+    return {**photograph, **shape, **changes}
 
 
 _DINOV2: dict[str, Value] = {
@@ -51,44 +70,49 @@ _DINOV2: dict[str, Value] = {
 
 @dataclass(frozen=True, kw_only=True)
 class ViTConfig:
-    """Shape of a `ViT`. The named sizes are in `sizes`.
+    """Architecture of a `ViT`. The named sizes are in `sizes`.
 
     b, l: Dosovitskiy et al. 2021, table 1. ti, s: Touvron et al. 2021 (DeiT). dinov2-*: Oquab et
-    al. 2023. tiny, mini: for small pictures on a CPU.
+    al. 2023. tiny, mini: for small images on a CPU.
     """
 
     image_size: int = setting(
-        32, "height of the images, in pixels; other sizes may be given", gt=0, le=PIXELS
+        32, "image height in pixels; a trained model accepts other sizes", gt=0, le=PIXELS
     )
-    image_width: int | None = setting(None, "their width; none: as their height", gt=0, le=PIXELS)
-    patch_size: int = setting(4, "height of a patch", gt=0, le=PIXELS)
+    image_width: int | None = setting(
+        None, "image width in pixels; if unset, the image height", gt=0, le=PIXELS
+    )
+    patch_size: int = setting(4, "patch height in pixels", gt=0, le=PIXELS)
     patch_width: int | None = setting(
-        None, "width of a patch; none: as its height", gt=0, le=PIXELS
+        None, "patch width in pixels; if unset, the patch height", gt=0, le=PIXELS
     )
-    channels: int = setting(3, "numbers in a pixel: 1 grey, 3 colour", gt=0, le=PIXELS)
-    model_dim: int = setting(128, "width of every layer's input and output", gt=0, le=WIDTH)
-    num_heads: int = setting(4, "attention heads", gt=0, le=HEADS)
-    ffn_dim: int = setting(512, "inner width of the feed-forward layers", gt=0, le=WIDTH)
-    num_layers: int = setting(6, "encoder blocks", gt=0, le=LAYERS)
-    dropout: float = setting(0.0, "share of activations dropped while training", ge=0, lt=1)
-    norm_eps: float = setting(1e-6, "added to the variance under a norm's root", gt=0)
+    channels: int = setting(3, "channels of a pixel: 1 for grey, 3 for colour", gt=0, le=PIXELS)
+    model_dim: int = setting(128, "model width: size of the vectors between layers", gt=0, le=WIDTH)
+    num_heads: int = setting(4, "number of attention heads", gt=0, le=HEADS)
+    ffn_dim: int = setting(512, "inner dimension of the feed-forward layers", gt=0, le=WIDTH)
+    num_layers: int = setting(6, "number of encoder layers", gt=0, le=LAYERS)
+    dropout: float = setting(0.0, "dropout probability of activations", ge=0, lt=1)
+    norm_eps: float = setting(1e-6, "epsilon of the norms, added to the variance", gt=0)
     activation: Literal["relu", "gelu", "gelu-tanh", "silu", "swiglu"] = setting(
-        "gelu", "nonlinearity of the feed-forward layers; swiglu: a gated one"
+        "gelu", "activation function of the feed-forward layers; swiglu adds a gate"
     )
     positions: Literal["learned", "sinusoidal", "none"] = setting(
-        "learned", "how a patch knows its place: trained vectors, or sines of row and column"
+        "learned", "position encoding of patches: learned vectors, or sines of row and column"
     )
     attention: Literal["scaled-dot", "dot", "bilinear", "additive", "linear", "linear-elu"] = (
-        setting("scaled-dot", "the score of every attention")
+        setting("scaled-dot", "attention score of all layers")
     )
-    class_token: bool = setting(True, "has a token that reads the whole image, [CLS]")
-    registers: int = setting(0, "tokens beside it that nobody reads", ge=0, le=PIXELS)
-    mask_token: bool = setting(False, "has a token that stands where a patch is hidden")
+    class_token: bool = setting(True, "class token [CLS], whose output represents the image")
+    registers: int = setting(
+        0, "number of register tokens, whose outputs are not used", ge=0, le=PIXELS
+    )
+    mask_token: bool = setting(False, "mask token, which replaces masked patches")
     layer_scale: float | None = setting(
-        None, "what the gains after each sublayer begin at; none: there are none", gt=0
+        None, "LayerScale: initial gain after each sublayer; if unset, no gains", gt=0
     )
     pooler: Literal["tanh", "none"] = setting(
-        "none", "activation of a layer that makes an image's vector of [CLS]; none: no such layer"
+        "none",
+        "activation of the pooler, a layer that turns [CLS] into the image vector, or none",
     )
 
     family: ClassVar[str] = "vit"
@@ -111,17 +135,17 @@ class ViTConfig:
 
     @property
     def image(self) -> tuple[int, int]:
-        """Height and width of the images, in pixels."""
+        """The height and width of the images in pixels."""
         return self.image_size, self.image_width or self.image_size
 
     @property
     def patch(self) -> tuple[int, int]:
-        """Height and width of a patch."""
+        """The height and width of a patch in pixels."""
         return self.patch_size, self.patch_width or self.patch_size
 
     @property
     def grid(self) -> tuple[int, int]:
-        """Rows and columns of patches."""
+        """The numbers of rows and columns of patches."""
         (y, x), (height, width) = self.image, self.patch
         return y // height, x // width
 
@@ -131,19 +155,20 @@ class ViTConfig:
             raise ValueError(f"{model_dim=} must be a multiple of {num_heads=}")
         if 0 in self.grid:
             (y, x), (height, width) = self.image, self.patch
-            raise ValueError(f"an image of {y} x {x} holds no patch of {height} x {width}")
+            raise ValueError(
+                f"an image of {y} x {x} pixels is smaller than a patch of {height} x {width}"
+            )
         if self.positions == "sinusoidal" and model_dim % 4:
             raise ValueError(f"{model_dim=} must be a multiple of 4 for positions=sinusoidal")
         if self.pooler != "none" and not self.class_token:
-            raise ValueError("a pooler reads [CLS]: class_token must be true")
+            raise ValueError("the pooler needs [CLS]: set class_token=true or pooler=none")
 
 
 class ViT(nn.Module):
-    """Patches and a class token through encoder blocks, norms before the sublayers; a pooler on
-    [CLS] where the configuration asks for one.
+    """Image embedding, pre-norm encoder, and a pooler on [CLS] if `config` has one.
 
     Dosovitskiy et al. 2021, equations 1 to 4; Caron et al. 2021 (DINO); Oquab et al. 2023 (DINOv2,
-    whose sublayers are scaled).
+    with LayerScale).
     """
 
     def __init__(self, config: ViTConfig) -> None:
@@ -153,64 +178,76 @@ class ViT(nn.Module):
         blocks = [_block(config) for _ in range(config.num_layers)]
         self.encoder = Encoder(blocks, LayerNorm(config.model_dim, config.norm_eps))
         self.pooler = Pooler(config.model_dim, torch.tanh) if config.pooler == "tanh" else None
-        if self.embedding.patches.project.weight.device.type != "meta":
+        if not self.embedding.patches.project.weight.is_meta:
             self.init_weights()
 
     def init_weights(self) -> None:
-        """Xavier-uniform matrices, zero biases, patches of variance 1; as ViT's released code."""
+        """Initialise with Xavier-uniform matrices and zero biases, and patch tokens of variance 1.
+
+        As the released code of ViT.
+        """
         init_weights(self)
-        self.embedding.patches.init_weights()  # after the matrix in it was set as all others
+        self.embedding.patches.init_weights()  # replaces the values of `init_weights`
 
     def encode(
         self, images: Float[Tensor, "B C Y X"], hidden: Bool[Tensor, "B P"] | None = None
     ) -> Float[Tensor, "B T D"]:
-        """A vector of [CLS], of each register and of each patch, row by row.
+        """Return the vectors of [CLS], of each register and of each patch, row by row.
 
-        images: pixels as the model's reader normalises them, of any size that holds a patch.
-        hidden: True where a patch is not to be seen.
+        images: pixels as the model's image reader normalises them, at least as large as a patch.
+        hidden: True where the mask token replaces a patch.
         """
         embedded = self.embedding(images, hidden)
-        found: Tensor = self.encoder(embedded, Mask())
-        return found
+        encoded: Tensor = self.encoder(embedded, Mask())
+        return encoded
 
     def of_patches(self, hidden: Float[Tensor, "B T D"]) -> Float[Tensor, "B P D"]:
-        """The vectors of the patches alone."""
+        """Return the vectors of the patches only."""
         return hidden[:, self.embedding.beside :]
 
     def of_class(self, hidden: Float[Tensor, "B T D"]) -> Float[Tensor, "B D"]:
-        """The vector of [CLS]. ValueError for a model without one."""
+        """Return the vector of [CLS]. ValueError for a model without class token."""
         if not self.config.class_token:
-            raise ValueError("this model has no class token: take the mean of its patches")
+            raise ValueError("this model has no class token: use the mean of its patches")
         return hidden[:, 0]
 
     def pool(self, hidden: Float[Tensor, "B T D"]) -> Float[Tensor, "B D"]:
-        """One vector for each image, from [CLS]'s. ValueError for a model without a pooler."""
+        """Return one vector for each image, from [CLS]. ValueError for a model without a pooler."""
         if self.pooler is None:
-            raise ValueError("this model has no pooler")
+            raise ValueError(
+                "this model has no pooler: use the vector of [CLS] or the mean instead"
+            )
         pooled: Tensor = self.pooler(hidden)
         return pooled
 
     def forward(self, images: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B T D"]:
-        """`encode`."""
+        """Return `encode(images)`."""
         return self.encode(images)
 
 
 @torch.no_grad()
 def start_vit(start: ViT, config: ViTConfig) -> ViT:
-    """A model of its own, of shape `config`, with the values of `start`.
+    """Return a new model of architecture `config`, initialised with the parameters of `start`.
 
-    Places of another grid are read between those of `start` (`LearnedGrid`); a pooler comes along
-    where `config` has one. ValueError where the two do not fit.
+    Learned positions are interpolated if the grid is another (`LearnedGrid`); the pooler is copied
+    if `config` has one. Raises ValueError if a parameter of the new model is missing in `start` or
+    has another shape there.
     """
     model = ViT(config)
-    values = start.state_dict()
-    own, places = model.state_dict(), start.embedding.positions
-    if isinstance(places, LearnedGrid):
-        values["embedding.positions.vectors"] = places.of(*config.grid)
-    for name, value in own.items():
-        if name not in values or values[name].shape != value.shape:
-            raise ValueError(f"{name} of the model to start from is not {tuple(value.shape)}")
-    model.load_state_dict({name: values[name] for name in own})
+    initial = start.state_dict()
+    positions = start.embedding.positions
+    if isinstance(positions, LearnedGrid):
+        initial["embedding.positions.vectors"] = positions.of(*config.grid)
+    parameters = model.state_dict()
+    for name, parameter in parameters.items():
+        shape = tuple(initial[name].shape) if name in initial else None
+        if shape != tuple(parameter.shape):
+            raise ValueError(
+                f"cannot initialise {name} of shape {tuple(parameter.shape)}: "
+                + (f"it has shape {shape}" if shape else "it is missing")
+                + " in the pre-trained model"
+            )
+    model.load_state_dict({name: initial[name] for name in parameters})
     return model
 
 

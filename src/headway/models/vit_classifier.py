@@ -1,4 +1,19 @@
-"""An encoder of images with one more output layer: what a picture shows."""
+"""Image classifier: P(class | image) = softmax(W v + b), v the vector of a Vision Transformer.
+
+The image is encoded by a `ViT`; v is the output of [CLS], the mean of the outputs of the patches,
+or both concatenated. One new linear layer turns v into logits of the classes.
+
+>>> import torch
+>>> from headway.models import ViT, ViTClassifier, ViTConfig
+>>> size = {"model_dim": 8, "num_heads": 2, "ffn_dim": 16, "num_layers": 1}
+>>> vit = ViT(ViTConfig(image_size=4, patch_size=2, channels=1, **size))
+>>> model = ViTClassifier(vit, num_classes=3, pooling="both").eval()
+>>> image = torch.arange(16.0).view(1, 1, 4, 4)  # B C Y X: four patches of 2 x 2 pixels
+>>> model(image).shape  # logits of three classes
+torch.Size([1, 3])
+>>> model.head.weight.shape  # [CLS] and the mean of the patches: 8 + 8 features
+torch.Size([3, 16])
+"""
 
 from __future__ import annotations
 
@@ -18,14 +33,14 @@ ImagePooling = Literal["first", "mean", "both"]
 
 @dataclass(frozen=True, kw_only=True)
 class ViTClassifierConfig:
-    """Shape of a `ViTClassifier`: its encoder's, and what stands on it."""
+    """Architecture of a `ViTClassifier`: its encoder and its head."""
 
     vit: ViTConfig = section(ViTConfig)
-    num_classes: int = setting(2, "what an image may show", gt=0)
+    num_classes: int = setting(2, "number of classes", gt=0)
     pooling: ImagePooling = setting(
-        "first", "an image's vector: [CLS]'s, the mean of its patches', or the two side by side"
+        "first", "pooling of the image vector: first ([CLS]), mean of the patches, or both"
     )
-    dropout: float = setting(0.0, "share of that vector dropped while training", ge=0, lt=1)
+    dropout: float = setting(0.0, "dropout probability of the image vector", ge=0, lt=1)
 
     family: ClassVar[str] = "vit-classifier"
     sizes: ClassVar[dict[str, dict[str, Any]]] = {
@@ -35,11 +50,11 @@ class ViTClassifierConfig:
 
 
 class ViTClassifier(nn.Module):
-    """P(class | image) = softmax(W v + b), v the image's vector.
+    """P(class | image) = softmax(W v + b) with the vector v of the image.
 
-    v is that of [CLS] after the last norm (Dosovitskiy et al. 2021, equation 4), the mean of the
-    patches', or both (Oquab et al. 2023, section 7.1). The encoder is `vit` itself, its pooler
-    dropped.
+    v is the output of [CLS] after the last norm (Dosovitskiy et al. 2021, equation 4), the mean of
+    the patches' outputs, or both (Oquab et al. 2023, section 7.1). The encoder is `vit` itself, not
+    a copy; its pooler is removed.
     """
 
     def __init__(
@@ -51,7 +66,9 @@ class ViTClassifier(nn.Module):
     ) -> None:
         super().__init__()
         if pooling != "mean" and not vit.config.class_token:
-            raise ValueError(f"{pooling=} reads [CLS], and the encoder has none: pooling=mean")
+            raise ValueError(
+                f"{pooling=} needs [CLS], which the encoder does not have: use pooling=mean"
+            )
         vit.config, vit.pooler = replace(vit.config, pooler="none"), None
         self.vit = vit
         self.config = ViTClassifierConfig(
@@ -61,31 +78,31 @@ class ViTClassifier(nn.Module):
         weight = vit.embedding.patches.project.weight
         width = vit.config.model_dim * (2 if pooling == "both" else 1)
         self.head = nn.Linear(width, num_classes, device=weight.device, dtype=weight.dtype)
-        if weight.device.type != "meta":
+        if not weight.is_meta:
             self.init_head()
 
     def init_head(self) -> None:
-        """The new layer alone, N(0, 0.02^2) and zero bias; what the encoder learned stays."""
+        """Initialise the new layer only, with N(0, 0.02^2) and zero bias."""
         nn.init.normal_(self.head.weight, std=0.02)
         nn.init.zeros_(self.head.bias)
 
     def init_weights(self) -> None:
-        """Every value, those of the encoder too."""
+        """Initialise all parameters, including those of the encoder."""
         self.vit.init_weights()
         self.init_head()
 
     def classify(self, hidden: Float[Tensor, "B T D"]) -> Float[Tensor, "B C"]:
-        """Logits from the encoder's vectors."""
+        """Return the logits of the classes from the vectors of the encoder."""
         logits: Tensor = self.head(self.dropout(pooled(self.vit, hidden, self.config.pooling)))
         return logits
 
     def forward(self, images: Float[Tensor, "B C_in Y X"]) -> Float[Tensor, "B C"]:
-        """Logits of each image's class."""
+        """Return the logits of the classes of each image."""
         return self.classify(self.vit.encode(images))
 
 
 def pooled(vit: ViT, hidden: Float[Tensor, "B T D"], pooling: ImagePooling) -> Float[Tensor, "B _"]:
-    """One vector for each image. ValueError where there is no [CLS] and it is asked for."""
+    """Return one vector for each image. ValueError if `pooling` needs [CLS] and there is none."""
     if pooling == "first":
         return vit.of_class(hidden)
     mean = vit.of_patches(hidden).mean(1)
@@ -93,5 +110,5 @@ def pooled(vit: ViT, hidden: Float[Tensor, "B T D"], pooling: ImagePooling) -> F
 
 
 def vit_classifier(config: ViTClassifierConfig) -> ViTClassifier:
-    """A classifier with a fresh encoder."""
+    """Return a classifier with a new encoder."""
     return ViTClassifier(ViT(config.vit), config.num_classes, config.pooling, config.dropout)

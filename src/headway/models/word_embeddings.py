@@ -1,4 +1,22 @@
-"""Word-embedding networks (lectures 3.1): each word a vector, learned by predicting its company."""
+"""Word embeddings: score(target | context) = C[target] . mean of E[w] over the context words w.
+
+Each word of the vocabulary gets a vector, a row of E, learned by predicting words from words near
+them. Words that occur in the same contexts get similar vectors (lecture 3.1).
+
+>>> import torch
+>>> from headway.models import NextWord, WordsConfig
+>>> model = NextWord(WordsConfig(kind="next-word", dim=2, vocabulary=3))
+>>> _ = model.embedding.weight.data.copy_(torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]))
+>>> words = torch.tensor([0, 2, 2])  # three words
+>>> model.hidden(words).detach()  # rows 0, 2 and 2 of E
+tensor([[1., 2.],
+        [5., 6.],
+        [5., 6.]])
+>>> torch.equal(model.one_hot(words), model.hidden(words))  # the product of one-hot vectors and E
+True
+>>> model(words).softmax(-1).sum(-1).detach().round(decimals=2)  # distributions over words
+tensor([1., 1., 1.])
+"""
 
 from __future__ import annotations
 
@@ -14,16 +32,16 @@ from headway.shapes import Float, Int, Tensor
 
 @dataclass(frozen=True, kw_only=True)
 class WordsConfig:
-    """Shape of a `NextWord` or a `WordVectors`."""
+    """Architecture of a `NextWord` or a `WordVectors`."""
 
     kind: Literal["skip-gram", "cbow", "next-word"] = setting(
         "skip-gram",
-        "skip-gram: a word predicts its neighbours; cbow: the neighbours predict the word; "
-        "next-word: a word predicts the one after it, by a softmax over all words",
+        "skip-gram: each word predicts its neighbours; cbow: the neighbours predict the word; "
+        "next-word: each word predicts the next, with a softmax over the vocabulary",
     )
-    dim: int = setting(100, "length of a word's vector", gt=0, le=WIDTH)
+    dim: int = setting(100, "dimension of the word vectors", gt=0, le=WIDTH)
     vocabulary: int = setting(
-        30_000, "words, and the border between sentences", gt=1, le=VOCABULARY
+        30_000, "vocabulary size, including the sentence boundary", gt=1, le=VOCABULARY
     )
 
     family: ClassVar[str] = "words"
@@ -35,11 +53,11 @@ class WordsConfig:
 
 
 class NextWord(nn.Module):
-    """P(next word | word) = softmax(E[word] W^T): one-hot -> linear -> linear -> softmax.
+    """P(next word | word) = softmax(W E[word]): one-hot -> linear -> linear -> softmax.
 
-    The network of the lecture, and that of Bengio et al. 2003 with one word of context and no
-    hidden layer. The input is a one-hot row of length V; times the matrix E (V x D) it is a row of
-    E, so the product is never computed: the row is looked up. `one_hot` is the slow twin.
+    This is the network of the lecture: that of Bengio et al. 2003 with one word of context and no
+    hidden layer. The product of a one-hot vector of length V with the matrix E (V x D) is a row of
+    E, so `hidden` looks up the row instead. `one_hot` computes the product.
     """
 
     def __init__(self, config: WordsConfig) -> None:
@@ -47,39 +65,41 @@ class NextWord(nn.Module):
         self.config = config
         self.embedding = nn.Embedding(config.vocabulary, config.dim)
         self.output = nn.Linear(config.dim, config.vocabulary, bias=False)
-        if self.output.weight.device.type != "meta":
+        if not self.output.weight.is_meta:
             self.init_weights()
 
     def init_weights(self) -> None:
-        """Small, so that words start alike and part only where their company differs."""
+        """Initialise with N(0, 0.1^2): all words start with similar predictions."""
         nn.init.normal_(self.embedding.weight, std=0.1)
         nn.init.normal_(self.output.weight, std=0.1)
 
     @property
     def vectors(self) -> Float[Tensor, "V D"]:
+        """The word vectors: the matrix E."""
         return self.embedding.weight
 
     def hidden(self, words: Int[Tensor, " B"]) -> Float[Tensor, "B D"]:
-        """onehot(word) E, which is row `word` of E."""
-        found: Tensor = self.embedding(words)
-        return found
+        """Return onehot(word) E, which is row `word` of E."""
+        vectors: Tensor = self.embedding(words)
+        return vectors
 
     def one_hot(self, words: Int[Tensor, " B"]) -> Float[Tensor, "B D"]:
-        """The same as the lecture draws it: V inputs, all 0 but one, into D linear nodes."""
+        """Return the same as a matrix product: V inputs, all 0 but one, into D linear units."""
         inputs = F.one_hot(words, self.config.vocabulary).to(self.vectors.dtype)  # B V
         return inputs @ self.vectors
 
     def forward(self, words: Int[Tensor, " B"]) -> Float[Tensor, "B V"]:
-        """Logits of the next word."""
+        """Return the logits of the next word."""
         logits: Tensor = self.output(self.hidden(words))
         return logits
 
 
 class WordVectors(nn.Module):
-    """Two tables: E (V x D), whose rows are the word vectors, and C (V x D) of words as predicted.
+    """score(target | bag) = C[target] . mean of E[word] over the words of the bag.
 
-    score(target | bag) = C[target] . mean over the bag's words of E[word]. A bag of one word is
-    skip-gram, a bag of a word's neighbours CBOW (Mikolov et al. 2013a, sections 3.1 and 3.2).
+    E (V x D) has the vectors of words as context, which are the word vectors; C (V x D) has their
+    vectors as predicted words. The bag is one word in skip-gram and the neighbours of the predicted
+    word in CBOW (Mikolov et al. 2013a, sections 3.1 and 3.2).
     """
 
     def __init__(self, config: WordsConfig) -> None:
@@ -87,23 +107,24 @@ class WordVectors(nn.Module):
         self.config = config
         self.embedding = nn.Embedding(config.vocabulary, config.dim)
         self.context = nn.Embedding(config.vocabulary, config.dim)
-        if self.context.weight.device.type != "meta":
+        if not self.context.weight.is_meta:
             self.init_weights()
 
     def init_weights(self) -> None:
-        """As word2vec does: small vectors, and every prediction even."""
+        """Initialise as word2vec: small uniform E, and C = 0, so that all scores are 0."""
         nn.init.uniform_(self.embedding.weight, -0.5 / self.config.dim, 0.5 / self.config.dim)
         nn.init.zeros_(self.context.weight)
 
     @property
     def vectors(self) -> Float[Tensor, "V D"]:
+        """The word vectors: the matrix E."""
         return self.embedding.weight
 
     def hidden(self, words: Int[Tensor, " I"], starts: Int[Tensor, " B"]) -> Float[Tensor, "B D"]:
-        """The mean vector of each bag; bag b is words[starts[b] : starts[b + 1]]."""
+        """Return the mean vector of each bag; bag b is words[starts[b] : starts[b + 1]]."""
         return F.embedding_bag(words, self.vectors, starts, mode="mean")
 
 
 def words_model(config: WordsConfig) -> NextWord | WordVectors:
-    """The model that `config.kind` names."""
+    """Return a new model of the kind that `config.kind` names."""
     return NextWord(config) if config.kind == "next-word" else WordVectors(config)
