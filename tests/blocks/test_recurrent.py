@@ -301,11 +301,8 @@ def test_another_attentional_vector_reaches_the_next_word_only_when_it_is_fed(fe
     changed = (before != after).any(-1).all(0).tolist()
     assert changed == [False, True, feeding, feeding, feeding]
     assert torch.equal(example.outputs(), before)
-
-
-def test_nothing_can_be_fed_without_attention():
     with pytest.raises(ValueError, match="input_feeding=True"):
-        case(attends=False, feeding=True)
+        case(attends=False, feeding=True)  # without attention there is nothing to feed
 
 
 INSIDE = [0, 4, 5, 2, 1, 3, 6]  # every word but the ends elsewhere

@@ -25,7 +25,8 @@ from headway.models.contracts import (
 from headway.models.gpt import GPT, GPTConfig
 from headway.models.self_distilled import SelfDistilled
 from headway.models.student_initialisation import body_of, student_config, student_of, with_body
-from headway.models.translator import Translator, TranslatorConfig
+from headway.models.translator import Translator
+from headway.models.translator_config import TranslatorConfig
 from headway.models.vit import ViT, ViTConfig, start_vit
 from headway.models.vit_classifier import ViTClassifier, ViTClassifierConfig, vit_classifier
 from headway.models.word_embeddings import NextWord, WordsConfig, WordVectors, words_model

@@ -21,7 +21,8 @@ from headway.models.bert_heads import (
 from headway.models.captioner import Captioner, CaptionerConfig
 from headway.models.classifier import TextClassifierConfig, text_classifier
 from headway.models.gpt import GPT, GPTConfig
-from headway.models.translator import Translator, TranslatorConfig
+from headway.models.translator import Translator
+from headway.models.translator_config import TranslatorConfig
 from headway.models.vit import ViT, ViTConfig
 from headway.models.vit_classifier import ViTClassifierConfig, vit_classifier
 from headway.models.word_embeddings import WordsConfig, words_model

@@ -22,8 +22,7 @@ True
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any
 
 from torch import nn
 
@@ -56,158 +55,8 @@ from headway.blocks import (
 from headway.blocks.feedforward import ACTIVATIONS
 from headway.models import kernels_and_positions
 from headway.models.contracts import init_weights
-from headway.models.kernels_and_positions import SCHEMES, SCORES
-from headway.settings import HEADS, LAYERS, LENGTH, VOCABULARY, WIDTH, setting
+from headway.models.translator_config import TranslatorConfig
 from headway.shapes import Bool, Float, Int, Tensor
-
-
-@dataclass(frozen=True, kw_only=True)
-class TranslatorConfig:
-    """Architecture of a `Translator`.
-
-    The named sizes are in `sizes`; base and big are those of Vaswani et al. 2017, table 3.
-    """
-
-    encoder: Literal["transformer", "rnn", "feed-forward"] = setting(
-        "transformer", "architecture of the encoder"
-    )
-    decoder: Literal["transformer", "rnn"] = setting("transformer", "architecture of the decoder")
-    attention: str = setting(
-        "scaled-dot",
-        "attention score of all layers; none is for an RNN decoder whose only source is one vector",
-        names=SCORES,
-    )
-    window: int = setting(16, "window size of sliding-window attention, in tokens", gt=0, le=LENGTH)
-    cell: Literal["gru", "lstm"] = setting("gru", "recurrent cell of RNN encoders and decoders")
-    bidirectional: bool = setting(True, "bidirectional RNN encoder")
-    input_feeding: bool = setting(
-        False, "RNN decoder: the last attention output is an input of the next step"
-    )
-    model_dim: int = setting(128, "model width: size of the vectors between layers", gt=0, le=WIDTH)
-    num_heads: int = setting(4, "number of attention heads; must divide model_dim", gt=0, le=HEADS)
-    ffn_dim: int = setting(256, "inner dimension of the feed-forward layers", gt=0, le=WIDTH)
-    encoder_layers: int = setting(4, "number of encoder layers", gt=0, le=LAYERS)
-    decoder_layers: int = setting(4, "number of decoder layers", gt=0, le=LAYERS)
-    dropout: float = setting(0.1, "dropout probability of activations", ge=0, lt=1)
-    norm: Literal["pre", "post"] = setting("pre", "pre-norm or post-norm residual connections")
-    activation: Literal["relu", "gelu"] = setting("relu", "feed-forward activation function")
-    positions: str = setting(
-        "sinusoidal",
-        "position encoding of Transformers; recurrent networks have none",
-        names=SCHEMES,
-    )
-    position_dim: int = setting(
-        0,
-        "dimensions of position encodings concatenated with word vectors; 0: added to them instead",
-        ge=0,
-        le=WIDTH,
-    )
-    max_length: int = setting(
-        1024, "maximum number of tokens for positions=learned", gt=0, le=LENGTH
-    )
-    share_embeddings: bool = setting(
-        True, "source, target and output share one matrix; needs a joint vocabulary"
-    )
-    tie_output: bool = setting(True, "output projection and target embedding share a matrix")
-    source_vocabulary: int = setting(8000, "source vocabulary size", gt=0, le=VOCABULARY)
-    target_vocabulary: int = setting(8000, "target vocabulary size", gt=0, le=VOCABULARY)
-
-    family: ClassVar[str] = "translator"
-    sizes: ClassVar[dict[str, dict[str, int | float | str]]] = {
-        "tiny": {},
-        "small": {"model_dim": 256, "num_heads": 4, "ffn_dim": 1024},
-        "base": {
-            "model_dim": 512,
-            "num_heads": 8,
-            "ffn_dim": 2048,
-            "encoder_layers": 6,
-            "decoder_layers": 6,
-            "norm": "post",
-        },
-        "big": {
-            "model_dim": 1024,
-            "num_heads": 16,
-            "ffn_dim": 4096,
-            "encoder_layers": 6,
-            "decoder_layers": 6,
-            "norm": "post",
-            "dropout": 0.3,
-        },
-        "rnn": {
-            "encoder": "rnn",
-            "decoder": "rnn",
-            "attention": "additive",
-            "num_heads": 1,
-            "model_dim": 256,
-            "encoder_layers": 1,
-            "decoder_layers": 1,
-        },
-    }
-
-    def __post_init__(self) -> None:
-        model_dim, num_heads, position_dim = self.model_dim, self.num_heads, self.position_dim
-        if model_dim % num_heads:
-            near = [h for h in range(1, 2 * num_heads) if model_dim % h == 0]
-            raise ValueError(
-                f"{model_dim=} must be a multiple of {num_heads=}; "
-                f"num_heads could be {' or '.join(map(str, near[-2:]))}"
-            )
-        self._check_combination()
-        if position_dim >= model_dim:
-            raise ValueError(
-                f"{position_dim=} leaves no room for the word in {model_dim=}: make it smaller"
-            )
-        if position_dim and self.tie_output:
-            raise ValueError(
-                f"{position_dim=} makes word vectors narrower than the output projection: "
-                "set tie_output and share_embeddings to false"
-            )
-        if self.share_embeddings and not self.tie_output:
-            raise ValueError("share_embeddings ties all three matrices: tie_output must be true")
-        source, target = self.source_vocabulary, self.target_vocabulary
-        if self.share_embeddings and source != target:
-            raise ValueError(
-                f"share_embeddings needs one joint vocabulary, but source_vocabulary={source} "
-                f"and target_vocabulary={target}"
-            )
-
-    def _check_combination(self) -> None:
-        recurrent = self.decoder == "rnn"
-        recurrent_side = recurrent or self.encoder == "rnn"
-        if self.attention == "none" and not recurrent:
-            raise ValueError(
-                "attention=none needs decoder=rnn: a Transformer decoder has attention layers"
-            )
-        if self.input_feeding and (not recurrent or self.attention == "none"):
-            raise ValueError("input_feeding needs decoder=rnn with attention to feed back")
-        if self.attention == "window" and recurrent and self.encoder != "transformer":
-            raise ValueError(
-                "attention=window is for self-attention, but an RNN decoder with "
-                f"encoder={self.encoder} has no such layer: choose another attention or encoder"
-            )
-        if self.position_dim and recurrent_side:
-            raise ValueError(
-                f"position_dim={self.position_dim}: a recurrent network has no positions to "
-                "concatenate; set it to 0"
-            )
-        positioned = not (self.encoder == self.decoder == "rnn")
-        if (
-            positioned
-            and self.positions == "sinusoidal"
-            and (self.position_dim or self.model_dim) % 2
-        ):
-            name = "position_dim" if self.position_dim else "model_dim"
-            raise ValueError(f"positions=sinusoidal needs an even {name} for sine-cosine pairs")
-        if self.encoder == "rnn" and self.bidirectional and self.model_dim % 2:
-            raise ValueError(
-                f"model_dim={self.model_dim} must be even for a bidirectional encoder: each "
-                "direction has half of it; or set bidirectional to false"
-            )
-        if self.positions == "rotary" and (self.model_dim // self.num_heads) % 2:
-            raise ValueError(
-                "positions=rotary rotates pairs of dimensions: model_dim / num_heads = "
-                f"{self.model_dim // self.num_heads} must be even"
-            )
 
 
 class Translator(nn.Module):
