@@ -20,7 +20,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 import headway
 from headway.bundle import TextBundle
-from headway.data.packing import IGNORED, TextRows, in_order
+from headway.data.packing import IGNORED, PackedBatches, in_order
 from headway.data.text_corpus import TextCorpus
 from headway.evaluation import bits_per_byte
 from headway.machine import MachineConfig, prepare
@@ -94,7 +94,7 @@ def _train(
 ) -> int:
     """Train for `seconds`; the learning rate follows the clock. Return the number of tokens."""
     training = config.training
-    rows = TextRows([corpus], training.rows, training.length, seed=training.seed)
+    rows = PackedBatches([corpus], training.rows, training.length, seed=training.seed)
     matrices = [p for p in model.parameters() if p.ndim >= 2]
     vectors = [p for p in model.parameters() if p.ndim < 2]
     decay = config.optimizer.weight_decay

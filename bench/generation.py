@@ -13,7 +13,7 @@ import torch
 
 from bench.report import Row, row
 from bench.sides import Answer, Settings, Side, Worker, interleave
-from headway.decoding import Likeliest, Sampling, sample
+from headway.decoding import MostProbable, Sampling, sample
 from headway.models import GPT, GPTConfig
 from headway.transforms import fast
 from headway.transforms.fast import contiguous_parameters
@@ -38,7 +38,7 @@ def measure(ours: Side, peer: Side, rounds: int, device: str) -> list[Row]:
 def ours(settings: Settings) -> Worker:
     model = _model()
     contiguous_parameters(fast(model))  # as `headway.load` does
-    sampling = Sampling(eos=-1, max_tokens=WRITTEN, rules=[Likeliest()])
+    sampling = Sampling(eos=-1, max_tokens=WRITTEN, rules=[MostProbable()])
 
     def write(prompts: torch.Tensor) -> list[list[int]]:
         samples = sample(model, prompts.tolist(), sampling, [[0]] * len(prompts))

@@ -15,7 +15,13 @@ from headway.errors import (
     UsageError,
 )
 from headway.files import read_json, write_file
-from headway.folders import new_folder, newest_verified, replaced_folder, sweep, verify_folder
+from headway.folders import (
+    new_folder,
+    newest_verified,
+    remove_unfinished_files,
+    replaced_folder,
+    verify_folder,
+)
 from tests.fixtures.crashes import die_at, in_child, names
 
 
@@ -43,7 +49,7 @@ def test_a_write_that_is_killed_leaves_the_old_file_or_the_new(tmp_path, stage):
     status = in_child(action)
     assert status == (42 if stage < 3 else 0)  # fsync of the file, replace, fsync of the folder
     assert (tmp_path / "a").read_bytes() == (b"old" if stage < 2 else b"new!")
-    sweep(tmp_path)
+    remove_unfinished_files(tmp_path)
     assert names(tmp_path) == ["a"]
 
 
@@ -116,7 +122,7 @@ def test_a_save_that_is_killed_at_any_stage_leaves_all_or_nothing(tmp_path):
         step = read_json(newest / "inner" / "state.json")["step"]
         assert newest.name == f"step-{step}"
         seen.append(step)
-        sweep(folder)
+        remove_unfinished_files(folder)
         assert names(folder) == ["step-1", "step-2"][:step]
         if status == 0:
             break
@@ -145,7 +151,7 @@ def test_replacing_files_that_is_killed_at_any_stage_leaves_each_file_old_or_new
         verify_folder(folder / "model")
         weights = (folder / "model" / "model.bin").read_bytes()
         seen.add((weights, read_json(folder / "model" / "config.json")["step"]))
-        sweep(folder)
+        remove_unfinished_files(folder)
         assert names(folder) == ["model"]
         assert (folder / "model" / "notes.txt").read_text() == "mine"
         if status == 0:
@@ -286,5 +292,5 @@ def test_sweep_removes_only_names_of_this_protocol(tmp_path):
     for name in [*keep, "x.tmp-0123456789ab"]:
         (tmp_path / name).write_text("x")
     (tmp_path / "y.tmp-ffffffffffff" / "inner").mkdir(parents=True)
-    assert len(sweep(tmp_path)) == 2
+    assert len(remove_unfinished_files(tmp_path)) == 2
     assert names(tmp_path) == sorted(keep)

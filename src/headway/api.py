@@ -19,7 +19,7 @@ from headway.cli.progress import Screen
 from headway.cli.train import run_folder
 from headway.errors import UsageError
 from headway.evaluation.scores import Scores
-from headway.runs import amended, check_same, recipe, saved
+from headway.runs import check_same, recipe, saved, with_settings
 from headway.runs import train as train_run
 from headway.runs.evaluation import evaluate_model
 from headway.tasks.opening import load as load
@@ -97,7 +97,7 @@ def train(
                 f"{name} accepts one file or folder of training data, and there are {len(paths)}"
             )
         train_on = tuple(map(str, paths)) if takes_many else str(paths[0])
-        config = amended(config, ("headway.train", {"data.train": train_on}))
+        config = with_settings(config, ("headway.train", {"data.train": train_on}))
     folder = run_folder(run or config.name)
     check_same(folder, config)
     screen = Screen(quiet)

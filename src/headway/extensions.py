@@ -98,7 +98,7 @@ class Names(Collection[str]):
         return None if name in self.also else self.registry.package(name)
 
 
-def packages_of(config: Any) -> list[str]:
+def extension_packages(config: Any) -> list[str]:
     """The packages that provide the entries named by the settings of a configuration."""
     packages = []
     for field in fields_of(config).values():

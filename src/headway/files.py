@@ -22,7 +22,7 @@ LONGEST_NAME = 255  # bytes of a file's name, on all common file systems
 TEMPORARY = re.compile(r".+\.tmp-[0-9a-f]{12}")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 # Error numbers of the system for which the disk or folder, not the caller, is the cause.
-NO_ROOM = {
+DISK_ERRORS = {
     *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO),
     *(errno.EROFS, errno.EACCES, errno.EPERM),
 }

@@ -19,7 +19,7 @@ from typing import Any
 
 from headway.errors import DataError, HeadwayError
 from headway.files import (
-    NO_ROOM,
+    DISK_ERRORS,
     TEMPORARY,
     cannot_write,
     check_new,
@@ -55,7 +55,7 @@ def new_folder(path: Path) -> Iterator[Path]:
     except BaseException as error:
         remove_unfinished(temporary)
         # Other errors in the block are the caller's, such as a failed read of another file.
-        if isinstance(error, OSError) and (not in_block or error.errno in NO_ROOM):
+        if isinstance(error, OSError) and (not in_block or error.errno in DISK_ERRORS):
             raise cannot_write(path, error) from error
         raise
 
@@ -206,7 +206,7 @@ def _numbers(name: str) -> list[str]:
     return re.findall(r"\d+", name)
 
 
-def sweep(parent: Path) -> list[Path]:
+def remove_unfinished_files(parent: Path) -> list[Path]:
     """Remove the temporary files and folders of interrupted writes, and return their paths.
 
     The caller must hold the lock of the folder, since another process may be writing to it.

@@ -5,7 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from headway.attention import record_attention
-from headway.blocks.hidden_states import stack_of, watch_blocks
+from headway.blocks.hidden_states import record_blocks, stack_of
 from headway.models import GPT, Bert, BertConfig, GPTConfig, Translator, TranslatorConfig
 
 SHAPE = {"model_dim": 12, "num_heads": 3, "ffn_dim": 20, "dropout": 0.0, "vocabulary": 17}
@@ -21,7 +21,7 @@ def bert(**changes):
 @pytest.mark.parametrize("shared", [False, True])
 def test_hidden_vectors_and_scores_of_every_layer_are_kept(shared):
     model = bert(shared_layers=shared)
-    with watch_blocks(stack_of(model)) as inside, record_attention(model) as maps:
+    with record_blocks(stack_of(model)) as inside, record_attention(model) as maps:
         out = model.encode(TOKENS, KEYS)
     assert len(inside.hidden) == 4 and len(inside.scores) == 3
     assert torch.equal(inside.hidden[0], model.embedding(TOKENS))
@@ -35,7 +35,7 @@ def test_hidden_vectors_and_scores_of_every_layer_are_kept(shared):
 
 def test_gradients_flow_through_what_was_kept_and_nothing_stays_watched():
     model = bert()
-    with watch_blocks(stack_of(model)) as inside:
+    with record_blocks(stack_of(model)) as inside:
         model.encode(TOKENS)
     (inside.scores[1].sum() + inside.hidden[1].sum()).backward()
     assert model.encoder.blocks[1].attention.query.weight.grad.abs().sum() > 0
@@ -46,7 +46,7 @@ def test_gradients_flow_through_what_was_kept_and_nothing_stays_watched():
 def test_language_models_are_watched_alike_and_see_no_future():
     torch.manual_seed(0)
     model = GPT(GPTConfig(**SHAPE, num_kv_heads=1, num_layers=2)).eval()
-    with watch_blocks(stack_of(model)) as inside:
+    with record_blocks(stack_of(model)) as inside:
         model(TOKENS)
     assert [scores.shape for scores in inside.scores] == [(2, 3, 5, 5)] * 2
     assert not torch.triu(inside.scores[0], 1).any()
@@ -59,7 +59,7 @@ def test_models_that_cannot_be_watched_say_why():
     model = bert(attention="linear")
     with (
         pytest.raises(ValueError, match="no scores before a softmax"),
-        watch_blocks(stack_of(model)),
+        record_blocks(stack_of(model)),
     ):
         pass
     assert not model.encoder._forward_pre_hooks

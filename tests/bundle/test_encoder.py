@@ -7,7 +7,7 @@ from torch.testing import assert_close
 from headway import load
 from headway.bundle import EncoderBundle
 from headway.errors import DataError, UsageError
-from headway.text import MarkedTokenizer
+from headway.text import EncoderTokenizer
 from tests.fixtures.encoder_tokenizers import spaced
 from tests.fixtures.small_encoder import TEXTS, encoder
 
@@ -217,7 +217,7 @@ def test_a_saved_encoder_gives_the_same_vectors_and_words(tmp_path, changes):
 def test_a_tokenizer_of_another_training_is_refused(tmp_path):
     made = encoder()
     made.save(tmp_path / "model")
-    MarkedTokenizer.train(TEXTS, 110).save(tmp_path / "model")
+    EncoderTokenizer.train(TEXTS, 110).save(tmp_path / "model")
     with pytest.raises(DataError, match="trained with tokenizer"):
         load(tmp_path / "model", verify=False)
     with pytest.raises(DataError, match="tokens, but the model's vocabulary"):

@@ -10,7 +10,7 @@ from headway.data.augmentation import (
     Augmentation,
     AugmentationConfig,
     colour_jitter,
-    mixed_share,
+    mixup_weight,
     random_erase,
     random_resized_crop,
     random_shift,
@@ -105,10 +105,10 @@ def test_a_rectangle_is_erased_and_the_rest_is_kept(image):
 
 
 def test_of_two_mixed_images_the_first_has_the_greater_weight():
-    shares = [mixed_share(0.4, drawn(seed)) for seed in range(2000)]
+    shares = [mixup_weight(0.4, drawn(seed)) for seed in range(2000)]
     assert min(shares) >= 0.5 and max(shares) <= 1
     # E[max(s, 1 - s)] of Beta(1, 1) is 3/4
-    assert np.mean([mixed_share(1.0, drawn(s)) for s in range(4000)]) == pytest.approx(
+    assert np.mean([mixup_weight(1.0, drawn(s)) for s in range(4000)]) == pytest.approx(
         0.75, abs=0.01
     )
     assert np.mean(shares) > 0.8  # a small alpha mixes little

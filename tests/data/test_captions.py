@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from headway.data.augmentation import AugmentationConfig
-from headway.data.captions import CaptionBatches, CaptionCorpus, Spoken, prepare_captions
+from headway.data.captions import CaptionBatches, CaptionCorpus, TokenizedCaption, prepare_captions
 from headway.data.formats.captions import CaptionColumns, read_captions, split_of
 from headway.data.image_reader import ImageReader
 from headway.errors import DataError, UsageError
@@ -148,7 +148,11 @@ def test_a_changed_caption_is_refused(corpus, tmp_path):
         CaptionCorpus.open(tmp_path / "d" / "train")
 
 
-SPOKEN = [Spoken(0, (1, 5, 6, 2)), Spoken(2, (1, 7, 2)), Spoken(0, (3, 8, 2))]
+SPOKEN = [
+    TokenizedCaption(0, (1, 5, 6, 2)),
+    TokenizedCaption(2, (1, 7, 2)),
+    TokenizedCaption(0, (3, 8, 2)),
+]
 
 
 def batches(corpus, augmentation, rows=2):

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from headway.data import images
-from headway.data.images import as_pixels, decoded, read_image, resized, size_and_channels
+from headway.data.images import decoded, read_image, resized, size_and_channels, to_pixels
 from headway.data.images import with_channels as in_channels
 from headway.errors import DataError, UsageError
 from tests.fixtures.pictures import pixels_of, png, saved
@@ -164,12 +164,12 @@ def test_files_are_read_and_missing_ones_named(tmp_path):
 def test_paths_bytes_arrays_and_pillow_images_are_accepted(tmp_path):
     (tmp_path / "a.png").write_bytes(png(COLOUR))
     for held in (str(tmp_path / "a.png"), tmp_path / "a.png", png(COLOUR), COLOUR):
-        assert np.array_equal(as_pixels(held, "it"), COLOUR)
-    assert np.array_equal(as_pixels(Image.fromarray(COLOUR), "it"), COLOUR)
-    assert as_pixels(GREY[..., 0], "it").shape == (5, 7, 1)
+        assert np.array_equal(to_pixels(held, "it"), COLOUR)
+    assert np.array_equal(to_pixels(Image.fromarray(COLOUR), "it"), COLOUR)
+    assert to_pixels(GREY[..., 0], "it").shape == (5, 7, 1)
     for wrong in (COLOUR.astype(np.float32), pixels_of(2, 2, 4), 3, None):
         with pytest.raises(UsageError, match="picture 2"):
-            as_pixels(wrong, "picture 2")
+            to_pixels(wrong, "picture 2")
 
 
 def test_grey_and_colour_become_each_other():

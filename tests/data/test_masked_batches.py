@@ -9,15 +9,15 @@ import pytest
 from headway.data.documents import Part, read_documents
 from headway.data.masked_batches import (
     IGNORED,
-    MaskedRows,
-    rows_in_order,
-    words_a_row,
+    MaskedBatches,
+    evaluation_batches,
+    predictions_per_sequence,
 )
 from headway.data.masking import MaskingConfig
 from headway.data.sentence_pairs import fitted
 from headway.data.sentences import LONGEST, SentenceCorpus, prepare_sentences
 from headway.errors import DataError
-from headway.text import MarkedTokenizer
+from headway.text import EncoderTokenizer
 from tests.fixtures.masked_documents import (
     LENGTH,
     STORIES,
@@ -33,7 +33,7 @@ from tests.fixtures.masked_documents import (
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    return MarkedTokenizer.train(STORIES, 130)
+    return EncoderTokenizer.train(STORIES, 130)
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def test_parts_of_a_document_stay_together_and_empty_documents_go(tokenizer, tmp
 
 
 def test_another_tokenizer_is_refused(corpus):
-    other = MarkedTokenizer.train(STORIES, 110)
+    other = EncoderTokenizer.train(STORIES, 110)
     with pytest.raises(DataError, match="another tokenizer"):
         SentenceCorpus.open(corpus.text.folder, other)
 
@@ -212,7 +212,7 @@ def test_a_sentence_longer_than_a_row_is_cut(corpus, tokenizer):
 
 def test_a_batch_has_the_indices_of_its_sequences(corpus, tokenizer):
     source = source_of(corpus, tokenizer)
-    plan, rows = source.plan(0), MaskedRows([source])
+    plan, rows = source.plan(0), MaskedBatches([source])
     for _, _, batch in take(rows, 5):
         framed = batch.framed
         for row, index in enumerate(batch.indices):
@@ -226,17 +226,17 @@ def test_a_batch_has_the_indices_of_its_sequences(corpus, tokenizer):
 
 
 def test_full_sentences_have_no_second_text_and_no_next_sentence_label(corpus, tokenizer):
-    batch = take(MaskedRows([source_of(corpus, tokenizer, pairs=False)]), 1)[0][2]
+    batch = take(MaskedBatches([source_of(corpus, tokenizer, pairs=False)]), 1)[0][2]
     assert batch.elsewhere is None and batch.framed.types is None
 
 
 def test_the_stream_can_start_at_any_batch(corpus, tokenizer):
-    rows = MaskedRows([source_of(corpus, tokenizer)])
+    rows = MaskedBatches([source_of(corpus, tokenizer)])
     given = take(rows, rows.batches_an_epoch + 4)
     assert (given[-1][0], given[0][:2]) == (1, (0, 1))
     for at in (2, rows.batches_an_epoch + 1):
         epoch, position = given[at][:2]
-        again = take(MaskedRows([source_of(corpus, tokenizer)]), 2, epoch, position)
+        again = take(MaskedBatches([source_of(corpus, tokenizer)]), 2, epoch, position)
         for a, b in zip(given[at + 1 :], again, strict=False):
             assert a[:2] == b[:2] and a[2].framed.tokens.equal(b[2].framed.tokens)
             assert a[2].targets.equal(b[2].targets)
@@ -244,17 +244,17 @@ def test_the_stream_can_start_at_any_batch(corpus, tokenizer):
 
 def test_a_sequence_does_not_depend_on_the_rest_of_its_batch(corpus, tokenizer):
     small, large = (
-        epoch_of(MaskedRows([source_of(corpus, tokenizer, rows=rows)]), 1) for rows in (3, 7)
+        epoch_of(MaskedBatches([source_of(corpus, tokenizer, rows=rows)]), 1) for rows in (3, 7)
     )
     assert small == large
 
 
 def test_dynamic_masking_differs_each_epoch_and_static_masking_repeats(corpus, tokenizer):
-    dynamic = MaskedRows([source_of(corpus, tokenizer)])
+    dynamic = MaskedBatches([source_of(corpus, tokenizer)])
     distinct = [epoch_of(dynamic, number) for number in (0, 1, 2)]
     assert distinct[0] != distinct[1] != distinct[2] != distinct[0]
     fixed = MaskingConfig(dynamic=False, duplicates=2)
-    static = MaskedRows([source_of(corpus, tokenizer, fixed)])
+    static = MaskedBatches([source_of(corpus, tokenizer, fixed)])
     first, second, third = (epoch_of(static, number) for number in (0, 1, 2))
     assert first == third != second
     orders = [take(static, 1, epoch)[0][2].indices for epoch in (0, 2)]
@@ -262,7 +262,7 @@ def test_dynamic_masking_differs_each_epoch_and_static_masking_repeats(corpus, t
 
 
 def test_seeds_differ(corpus, tokenizer):
-    a, b = (epoch_of(MaskedRows([source_of(corpus, tokenizer, seed=s)]), 0) for s in (1, 2))
+    a, b = (epoch_of(MaskedBatches([source_of(corpus, tokenizer, seed=s)]), 0) for s in (1, 2))
     assert a != b
 
 
@@ -274,7 +274,7 @@ def test_small_texts_are_read_more_often_the_smaller_the_exponent(corpus, tokeni
             replace(source_of(each, tokenizer, smoothing=smoothing), number=number)
             for number, each in enumerate((corpus, small))
         ]
-        rows = MaskedRows(sources)
+        rows = MaskedBatches(sources)
         p = np.array([1 - share, share]) ** smoothing
         assert rows.shares.tolist() == pytest.approx((p / p.sum()).tolist())
         order = rows._of(1).order
@@ -286,7 +286,7 @@ def test_small_texts_are_read_more_often_the_smaller_the_exponent(corpus, tokeni
 
 def test_evaluation_has_the_same_rows_each_time(corpus, tokenizer):
     source = source_of(corpus, tokenizer)
-    first, again = ([content(b) for b in rows_in_order(source, 5, 17)] for _ in range(2))
+    first, again = ([content(b) for b in evaluation_batches(source, 5, 17)] for _ in range(2))
     assert first == again and sum(sum(c.values()) for c in first) == 17
 
 
@@ -295,7 +295,7 @@ def test_words_a_row_is_the_mean_number_of_masked_tokens(corpus, tokenizer):
         source = source_of(corpus, tokenizer, pairs=pairs)
         plan = source.plan(0)
         counts = [sum(t != IGNORED for t in source.row(plan, i, 0)[2]) for i in range(len(plan))]
-        assert words_a_row(source) == pytest.approx(np.mean(counts), rel=0.02)
+        assert predictions_per_sequence(source) == pytest.approx(np.mean(counts), rel=0.02)
 
 
 def test_the_same_sequence_has_other_masks_in_another_version(corpus, tokenizer):

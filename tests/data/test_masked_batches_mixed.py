@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from headway.data.masked_batches import MaskedRows
-from headway.data.sentence_pairs import SAME_CORPUS, Elsewhere
-from headway.text import MarkedTokenizer
+from headway.data.masked_batches import MaskedBatches
+from headway.data.sentence_pairs import SAME_CORPUS, CorpusMixture
+from headway.text import EncoderTokenizer
 from tests.fixtures.masked_documents import (
     LENGTH,
     STORIES,
@@ -24,7 +24,7 @@ from tests.fixtures.masked_documents import (
 @pytest.fixture(scope="module")
 def several(tmp_path_factory):
     """Return sources of three corpora of different lengths; second texts may come from any."""
-    folder, tokenizer = tmp_path_factory.mktemp("several"), MarkedTokenizer.train(STORIES, 130)
+    folder, tokenizer = tmp_path_factory.mktemp("several"), EncoderTokenizer.train(STORIES, 130)
     birds = [story.replace("one", "wing").replace("two", "nest") for story in STORIES]
     fish = " ".join(story.replace("one", "fin").replace("two", "sea") for story in STORIES)
     corpora = [
@@ -32,7 +32,7 @@ def several(tmp_path_factory):
         corpus_of(birds[:8], tokenizer, folder / "birds"),
         corpus_of([fish], tokenizer, folder / "fish"),
     ]
-    anywhere = Elsewhere.among(corpora, 0.5)
+    anywhere = CorpusMixture.among(corpora, 0.5)
     return [
         replace(source_of(each, tokenizer, mixed=2), number=number, anywhere=anywhere)
         for number, each in enumerate(corpora)
@@ -87,7 +87,7 @@ def test_the_second_text_is_the_planned_one(several):
 
 
 def test_only_the_first_epochs_are_mixed_and_can_start_at_any_batch(several):
-    rows = MaskedRows(several)
+    rows = MaskedBatches(several)
     mixed = []
     for epoch in range(4):
         plans = rows._of(epoch).plans
@@ -95,10 +95,10 @@ def test_only_the_first_epochs_are_mixed_and_can_start_at_any_batch(several):
     assert mixed == [True, True, False, False]
     given = take(rows, rows.batches_an_epoch + 3)
     epoch, position = given[1][:2]
-    again = take(MaskedRows(several), len(given) - 2, epoch, position)
+    again = take(MaskedBatches(several), len(given) - 2, epoch, position)
     for a, b in zip(given[2:], again, strict=True):
         assert a[:2] == b[:2] and a[2].framed.tokens.equal(b[2].framed.tokens)
         assert a[2].elsewhere.equal(b[2].elsewhere)
     alone = [replace(each, anywhere=None) for each in several]
-    assert epoch_of(MaskedRows(alone), 0) != epoch_of(rows, 0)
-    assert epoch_of(MaskedRows(alone), 2) == epoch_of(rows, 2)
+    assert epoch_of(MaskedBatches(alone), 0) != epoch_of(rows, 0)
+    assert epoch_of(MaskedBatches(alone), 2) == epoch_of(rows, 2)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from headway.data.masking import Masking, MaskingConfig
-from headway.text import MarkedTokenizer
+from headway.text import EncoderTokenizer
 
 TEXTS = [
     f"{name} {thing} and so on it goes! unbelievably long {name} is unbelievable, {thing}? one two"
@@ -17,7 +17,7 @@ TEXTS = [
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    return MarkedTokenizer.train(TEXTS, 130)
+    return EncoderTokenizer.train(TEXTS, 130)
 
 
 def rows_of(tokenizer, count=400):

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from headway.data.packing import IGNORED, TextBatch, TextRows, in_order
+from headway.data.packing import IGNORED, PackedBatches, TextBatch, in_order
 from headway.data.text_corpus import TextCorpus
 from headway.errors import DataError, UsageError
 from headway.models import GPT, GPTConfig
@@ -40,7 +40,7 @@ def written(folder: Path, ids: Any, offsets: Any, *, ends: bool) -> TextCorpus:
     return TextCorpus(folder, {"dtype": "uint32", "marks_ends": ends, **counts})
 
 
-def through(rows: TextRows, batches: int, epoch: int = 0, position: int = 0) -> list[Any]:
+def through(rows: PackedBatches, batches: int, epoch: int = 0, position: int = 0) -> list[Any]:
     """Return (epoch, position, next epoch and position, batch) of consecutive batches."""
     result = []
     for next_epoch, next_position, batch in itertools.islice(rows.stream(epoch, position), batches):
@@ -49,7 +49,7 @@ def through(rows: TextRows, batches: int, epoch: int = 0, position: int = 0) -> 
     return result
 
 
-def an_epoch(rows: TextRows, epoch: int = 0) -> list[TextBatch]:
+def an_epoch(rows: PackedBatches, epoch: int = 0) -> list[TextBatch]:
     return [batch for _, batch in through(rows, rows.batches_an_epoch, epoch)]
 
 
@@ -126,7 +126,7 @@ def test_sequences_are_the_tokens_of_the_text_with_its_document_borders(
 ):
     text = corpus(tmp_path_factory.mktemp("text"), [*sizes, 9], ends=ends)
     for epoch in (0, 1, 7):
-        for batch in an_epoch(TextRows([text], rows, length, seed=seed), epoch):
+        for batch in an_epoch(PackedBatches([text], rows, length, seed=seed), epoch):
             assert len(batch.tokens) <= rows
             check_rows(text, batch, batch.indices)
             assert max(batch.indices) + length < len(text)
@@ -139,7 +139,7 @@ def test_an_epoch_has_nearly_every_token_once(tmp_path_factory, sizes, length, r
         corpus(folder / "a", [*sizes, 9], ends=ends),
         corpus(folder / "b", [20, *sizes], ends=ends, first=1000),
     ]
-    shown = learned(an_epoch(TextRows(texts, rows, length, seed=seed), seed))
+    shown = learned(an_epoch(PackedBatches(texts, rows, length, seed=seed), seed))
     assert len(set(shown)) == len(shown)
     everything = [i for text in texts for i in text.ids.tolist()[1:] if i > EOS]
     assert set(shown) <= set(everything)
@@ -162,8 +162,8 @@ def test_a_stream_can_start_at_any_batch(tmp_path_factory, totals, rows, weighte
     ]
     weights = [0.5, 3.0, 1.25][: len(texts)] if weighted else []
 
-    def fresh() -> TextRows:
-        return TextRows(texts, rows, 4, weights=weights, seed=seed)
+    def fresh() -> PackedBatches:
+        return PackedBatches(texts, rows, 4, weights=weights, seed=seed)
 
     one = fresh()
     walk = through(one, 3 * one.batches_an_epoch + 1)
@@ -178,7 +178,7 @@ def test_a_stream_can_start_at_any_batch(tmp_path_factory, totals, rows, weighte
 
 
 def test_two_streams_of_the_same_rows_do_not_disturb_each_other(tmp_path):
-    one = TextRows([corpus(tmp_path, [90], ends=False)], 2, 5, weights=[1.0])
+    one = PackedBatches([corpus(tmp_path, [90], ends=False)], 2, 5, weights=[1.0])
     apart = [through(one, 20, epoch) for epoch in (0, 6)]
     streams = [one.stream(epoch, 0) for epoch in (0, 6)]
     for number in range(20):
@@ -199,8 +199,8 @@ def test_weights_are_fractions_of_the_sequences_within_one_sequence_an_epoch(
         for i, (total, _) in enumerate(drawn)
     ]
     weights = [weight for _, weight in drawn]
-    mixed = TextRows(texts, rows, 5, weights=weights)
-    plain = TextRows(texts, rows, 5)
+    mixed = PackedBatches(texts, rows, 5, weights=weights)
+    plain = PackedBatches(texts, rows, 5)
     batches = an_epoch(mixed, 2)
     targets = torch.cat([batch.targets for batch in batches])[:, -1]
     assert len(targets) == sum(plain.quotas)
@@ -213,7 +213,7 @@ def test_weights_are_fractions_of_the_sequences_within_one_sequence_an_epoch(
 def test_a_weighted_text_repeats_at_its_own_pace_in_new_orders(tmp_path):
     small = corpus(tmp_path / "small", [35], ends=False)
     large = corpus(tmp_path / "large", [400], ends=False, first=1000)
-    mixed = TextRows([small, large], 3, 5, weights=[1.0, 1.0], seed=4)
+    mixed = PackedBatches([small, large], 3, 5, weights=[1.0, 1.0], seed=4)
     per_pass = mixed.sources[0].rows
     assert mixed.quotas[0] > 5 * per_pass
     starts = [
@@ -241,7 +241,7 @@ def test_seeds_and_epochs_give_other_sequences_in_other_orders(tmp_path):
     orders = {
         tuple(
             start
-            for batch in an_epoch(TextRows([text], 4, 7, seed=seed), epoch)
+            for batch in an_epoch(PackedBatches([text], 4, 7, seed=seed), epoch)
             for start in batch.indices
         )
         for seed, epoch in itertools.product(range(3), range(3))
@@ -251,19 +251,19 @@ def test_seeds_and_epochs_give_other_sequences_in_other_orders(tmp_path):
 
 
 def test_the_last_batch_of_an_epoch_has_what_is_left(tmp_path):
-    text = TextRows([corpus(tmp_path, [79], ends=False)], 4, 5)
+    text = PackedBatches([corpus(tmp_path, [79], ends=False)], 4, 5)
     assert text.quotas.tolist() == [15]
     assert [len(batch.tokens) for batch in an_epoch(text)] == [4, 4, 4, 3]
 
 
 def test_a_text_of_one_sequence_is_enough_and_less_is_refused(tmp_path):
     text = corpus(tmp_path / "short", [7], ends=False)
-    (batch,) = an_epoch(TextRows([text], 4, 7))
+    (batch,) = an_epoch(PackedBatches([text], 4, 7))
     assert batch.tokens.tolist() == [text.ids[:-1].tolist()]
     with pytest.raises(
         DataError, match="more than 8 tokens, the sequence length, but has 8"
     ) as caught:
-        TextRows([text], 4, 8)
+        PackedBatches([text], 4, 8)
     assert caught.value.where == str(tmp_path / "short")
     assert "--training.length to 7 or less" in str(caught.value)
 
@@ -282,7 +282,7 @@ def test_a_text_of_one_sequence_is_enough_and_less_is_refused(tmp_path):
 def test_invalid_weights_are_refused(tmp_path, weights, what):
     text = corpus(tmp_path, [30], ends=False)
     with pytest.raises(UsageError, match=what) as caught:
-        TextRows([text, text], 2, 5, weights=weights)
+        PackedBatches([text, text], 2, 5, weights=weights)
     assert "--data.weights" in str(caught.value)
 
 
@@ -290,7 +290,7 @@ def test_invalid_weights_are_refused(tmp_path, weights, what):
 def test_rows_of_nothing_are_refused(tmp_path, count, rows, length):
     text = corpus(tmp_path, [30], ends=False)
     with pytest.raises(ValueError, match=f"{count} corpora, {rows=}, {length=}"):
-        TextRows([text] * count, rows, length)
+        PackedBatches([text] * count, rows, length)
 
 
 @pytest.mark.parametrize("ends", [False, True])
@@ -335,7 +335,7 @@ def test_a_large_text_starts_in_the_middle_at_once(tmp_path):
     count = 10_000_000
     text = written(tmp_path, np.arange(count) % 50_000, np.arange(0, count, 1000), ends=False)
     started = time.perf_counter()
-    stream = TextRows([text], 16, 256, seed=3)
+    stream = PackedBatches([text], 16, 256, seed=3)
     _, _, batch = next(stream.stream(5, stream.batches_an_epoch // 2))
     assert time.perf_counter() - started < 1
     assert batch.tokens.shape == (16, 256)

@@ -8,7 +8,7 @@ import pytest
 from headway.data.documents import Part
 from headway.data.text_corpus import TextCorpus, prepare_text
 from headway.errors import DataError
-from headway.text import Characters, TextPieces
+from headway.text import Characters, TextBPE
 from tests.fixtures.manifests import flip_one_bit, reseal
 from tests.fixtures.two_ended_tokenizer import TwoEnds
 
@@ -26,7 +26,7 @@ TEXTS = ["the fox eats\nthe lemon 日本\n", "two dogs", "", "bread"]
 def tokenizer(request):
     words = [part.text for part in PARTS]
     if request.param == "bpe":
-        return TextPieces.train(words, 270)
+        return TextBPE.train(words, 270)
     return Characters.train(words) if request.param == "characters" else TwoEnds(words)
 
 
@@ -104,7 +104,7 @@ def _facts(folder, **changes):
     ],
 )
 def test_damaged_shards_are_refused(tmp_path, damage, says):
-    tokenizer = TextPieces.train([part.text for part in PARTS], 270)
+    tokenizer = TextBPE.train([part.text for part in PARTS], 270)
     prepare_text(iter(PARTS), tokenizer, tmp_path / "c")
     damage(tmp_path / "c")
     reseal(tmp_path / "c")
@@ -114,7 +114,7 @@ def test_damaged_shards_are_refused(tmp_path, damage, says):
 
 @pytest.mark.parametrize("name", ["ids.bin", "offsets.bin", "text.json"])
 def test_a_flipped_bit_is_refused_and_the_file_named(tmp_path, name):
-    tokenizer = TextPieces.train([part.text for part in PARTS], 270)
+    tokenizer = TextBPE.train([part.text for part in PARTS], 270)
     prepare_text(iter(PARTS), tokenizer, tmp_path / "c")
     flip_one_bit(tmp_path / "c" / name)
     with pytest.raises(DataError, match="differs from the manifest") as error:

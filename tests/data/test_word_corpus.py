@@ -5,7 +5,7 @@ import gzip
 import numpy as np
 import pytest
 
-from headway.data.context_windows import BLOCK, Windows, WindowSettings
+from headway.data.context_windows import BLOCK, ContextWindowSettings, Windows
 from headway.data.formats import read_texts
 from headway.data.word_corpus import (
     WordCorpus,
@@ -30,7 +30,7 @@ def text(tmp_path):
 def windows(text, **changes) -> Windows:
     corpus, vocabulary = text
     settings = {"kind": "skip-gram", "rows": 4, "window": 2, **changes}
-    return Windows(corpus, vocabulary.counts, WindowSettings(**settings))
+    return Windows(corpus, vocabulary.counts, ContextWindowSettings(**settings))
 
 
 def one_epoch(made: Windows, epoch: int = 0) -> list:

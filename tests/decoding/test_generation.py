@@ -9,7 +9,7 @@ from headway.decoding import (
     GenerationConfig,
     ModelDraft,
     PromptLookup,
-    Writer,
+    TextStreamer,
     generate,
     log_probabilities,
     stream,
@@ -45,7 +45,7 @@ def test_pieces_joined_are_the_text_before_the_first_stop_string(text, stops, ra
         joined.append(raw[:size])
         raw = raw[size:]
     tokenizer = Bytes(joined=list(dict.fromkeys(joined)))
-    writer, pieces = Writer(tokenizer, stop=stops), []
+    writer, pieces = TextStreamer(tokenizer, stop=stops), []
     for piece in joined:
         pieces.append(writer.feed(tokenizer.ids[piece]))
         assert "\ufffd" not in pieces[-1]
@@ -57,7 +57,7 @@ def test_pieces_joined_are_the_text_before_the_first_stop_string(text, stops, ra
 @examples(max_examples=50)
 @given(st.lists(st.integers(0, TOKENIZER.size - 1), max_size=90))
 def test_broken_bytes_come_out_as_decoding_all_at_once_shows_them(tokens):
-    writer = Writer(TOKENIZER)
+    writer = TextStreamer(TOKENIZER)
     pieces = [*(writer.feed(token) for token in tokens), writer.finish()]
     assert "".join(pieces) == TOKENIZER.decode(tokens)
 
@@ -66,7 +66,7 @@ def test_a_long_output_is_decoded_in_short_windows():
     sizes, tokenizer = [], Bytes()
     decode = tokenizer.decode
     tokenizer.decode = lambda ids: (sizes.append(len(ids)), decode(ids))[1]
-    writer = Writer(tokenizer)
+    writer = TextStreamer(tokenizer)
     for token in [2 + 0x80] * 500 + tokenizer.encode("é" * 200):
         writer.feed(token)
     assert max(sizes) <= 26

@@ -12,10 +12,11 @@ from headway.decoding import (
     Bias,
     Forbidden,
     FrequencyPenalty,
-    Likeliest,
     MinLength,
     MinP,
+    MostProbable,
     NoRepeat,
+    PartialOutput,
     Prefix,
     PresencePenalty,
     RepetitionPenalty,
@@ -23,8 +24,7 @@ from headway.decoding import (
     TopK,
     TopP,
     Typical,
-    Within,
-    Writing,
+    WithinVocabulary,
     apply_rules,
 )
 from headway.errors import DataError, UsageError
@@ -147,7 +147,7 @@ TWINS = {
         theirs.NoBadWordsLogitsProcessor([list(w) for w in WORDS]),
     ),
     "likeliest": (
-        Likeliest(),
+        MostProbable(),
         lambda row, prompt, tokens: keep(row, [row.index(max(row))]),
         None,
     ),
@@ -159,7 +159,7 @@ TWINS = {
         None,
     ),
     "within": (
-        Within(6),
+        WithinVocabulary(6),
         lambda row, prompt, tokens: keep(row, range(6)),
         None,
     ),
@@ -182,7 +182,7 @@ def some_writing(seed, length, prompt=3, rows=3):
     """Few kinds of tokens, so that they repeat."""
     generator = torch.Generator().manual_seed(seed)
     drawn = torch.randint(0, 5, (rows, prompt + length), generator=generator).tolist()
-    return [Writing(row[prompt:], row[:prompt], item) for item, row in enumerate(drawn)]
+    return [PartialOutput(row[prompt:], row[:prompt], item) for item, row in enumerate(drawn)]
 
 
 @pytest.mark.parametrize("name", TWINS)
@@ -220,7 +220,7 @@ def test_a_rule_treats_each_row_as_if_it_were_alone(name):
 @given(st.lists(st.integers(-3, 3), min_size=V, max_size=V), st.floats(0.01, 1))
 def test_tokens_tied_with_the_last_one_kept_all_stay(values, mass):
     """Whole numbers tie often; what stays must be closed under ties."""
-    logits, nothing = torch.tensor([values], dtype=torch.float64), [Writing()]
+    logits, nothing = torch.tensor([values], dtype=torch.float64), [PartialOutput()]
     for rule in (TopP(mass), Typical(mass), MinP(mass), TopK(1 + round(mass * 7))):
         allowed = rule(logits, nothing)[0].isfinite()
         assert bool(allowed.any())
@@ -233,7 +233,7 @@ def test_tokens_tied_with_the_last_one_kept_all_stay(values, mass):
 
 
 def test_a_rule_that_keeps_everything_changes_nothing():
-    logits, nothing = some_logits(0), [Writing() for _ in range(3)]
+    logits, nothing = some_logits(0), [PartialOutput() for _ in range(3)]
     logits[0, 4] = -INF
     same = (TopK(V), TopK(10**6), TopP(1.0), Typical(1.0), MinP(0.0), Temperature(1.0))
     same += (RepetitionPenalty(2.0), NoRepeat(1), NoRepeat(4), Forbidden([]), Bias({}))
@@ -247,7 +247,7 @@ def test_cutting_the_unlikely_is_exact_in_a_large_flat_vocabulary():
     for mass in (0.001, 0.5, 0.999):
         p = logits.softmax(-1)[0]
         count = int((p.cumsum(0) < mass).sum()) + 1
-        assert int(TopP(mass)(logits, [Writing()]).isfinite().sum()) == count
+        assert int(TopP(mass)(logits, [PartialOutput()]).isfinite().sum()) == count
 
 
 def test_a_token_that_cannot_come_never_comes_back():
@@ -259,7 +259,7 @@ def test_a_token_that_cannot_come_never_comes_back():
 
 
 def test_nothing_left_to_write_is_an_error_that_names_the_rules():
-    written = [Writing(), Writing([1, 2])]
+    written = [PartialOutput(), PartialOutput([1, 2])]
     logits = some_logits(2, rows=2)
     every = Forbidden([[token] for token in range(V)])
     with pytest.raises(UsageError, match=r"every token is forbidden after tokens \[\].*Forbidden"):
@@ -273,8 +273,8 @@ def test_nothing_left_to_write_is_an_error_that_names_the_rules():
 
 def test_rules_apply_in_their_order():
     logits = torch.tensor([[3.0, 2.0, 1.0, 0.0]])
-    first = apply_rules([Bias({3: 9.0}), TopK(1)], logits, [Writing()])
-    second = apply_rules([TopK(1), Bias({3: 9.0})], logits, [Writing()])
+    first = apply_rules([Bias({3: 9.0}), TopK(1)], logits, [PartialOutput()])
+    second = apply_rules([TopK(1), Bias({3: 9.0})], logits, [PartialOutput()])
     assert first.isfinite().tolist() == [[False, False, False, True]]
     assert second.isfinite().tolist() == [[True, False, False, False]]
 
@@ -304,4 +304,4 @@ def test_a_rule_without_meaning_is_refused(build):
 @pytest.mark.parametrize("rule", [Bias({V: 1.0}), Forbidden([[1, -1]]), Prefix([[V]])])
 def test_a_token_outside_the_vocabulary_is_named(rule):
     with pytest.raises(ValueError, match="outside the vocabulary of 9"):
-        rule(some_logits(0, rows=1), [Writing()])
+        rule(some_logits(0, rows=1), [PartialOutput()])

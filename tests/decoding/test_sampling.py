@@ -10,10 +10,10 @@ from headway.decoding import (
     Bias,
     Forbidden,
     FrequencyPenalty,
-    Likeliest,
     Limits,
     MinLength,
     MinP,
+    MostProbable,
     NoRepeat,
     Prefix,
     PresencePenalty,
@@ -33,7 +33,7 @@ from tests.fixtures.written_language import EOS, every_output, gpt, some_prompts
 
 RULES = {
     "none": [],
-    "greedy": [Likeliest()],
+    "greedy": [MostProbable()],
     "temperature": [Temperature(0.7)],
     "cutting": [TopK(6), TopP(0.9), MinP(0.02), Typical(0.95)],
     "penalties": [RepetitionPenalty(1.3), FrequencyPenalty(0.2), PresencePenalty(0.3)],
@@ -118,7 +118,7 @@ def test_outputs_come_as_often_as_their_probability_says(rules):
 
 def test_the_likeliest_token_each_time_is_greedy_search():
     model, prompts = gpt(4), some_prompts(6)
-    samples = sample(model, prompts, sampling([Likeliest()]), [[0]] * 6)
+    samples = sample(model, prompts, sampling([MostProbable()]), [[0]] * 6)
     for prompt, (row,) in zip(prompts, samples, strict=True):
         limits = Limits(prompt[-1], EOS, [9])
         best = greedy_search(model, (torch.tensor([prompt[:-1]], dtype=torch.long),), limits)[0]

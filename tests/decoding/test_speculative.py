@@ -8,8 +8,8 @@ import torch
 from headway.decoding import (
     Forbidden,
     FrequencyPenalty,
-    Likeliest,
     ModelDraft,
+    MostProbable,
     NoRepeat,
     PromptLookup,
     Sampling,
@@ -82,7 +82,7 @@ def test_without_the_residual_distribution_the_outputs_are_seen_to_be_wrong(monk
 def test_greedy_output_is_identical(kind, rules):
     for seed in range(4):
         model, prompts = gpt(seed, max_length=20), some_prompts(5, seed=seed)
-        how = sampling([*rules, Likeliest()], alternatives=2)
+        how = sampling([*rules, MostProbable()], alternatives=2)
         plain = sample(model, prompts, how, [[0]] * 5)
         rows = speculated(model, prompts, how, [[0]] * 5, drafts()[kind])
         for (twin,), row in zip(plain, rows, strict=True):
@@ -115,7 +115,7 @@ def test_a_row_gets_in_any_company_what_it_gets_alone(kind, rules):
 def test_a_good_draft_saves_steps_of_the_model():
     model, calls = gpt(1), []
     step = model.step
-    how = sampling([Likeliest()], eos=99)
+    how = sampling([MostProbable()], eos=99)
     twin = gpt(1)
     model.step = lambda tokens, state: (calls.append(tokens.shape[1]), step(tokens, state))[1]
     speculated(model, [[3, 4, 5]], how, [[0]], ModelDraft(twin, 3))
@@ -123,7 +123,7 @@ def test_a_good_draft_saves_steps_of_the_model():
 
 
 def test_who_reads_along_may_end_a_row_in_the_middle_of_a_step():
-    model, how = gpt(1), sampling([Likeliest()], eos=99)
+    model, how = gpt(1), sampling([MostProbable()], eos=99)
     rows = open_rows(model, [[3, 4], [5]], [[0], [0]], how)
     for grown in speculative_steps(model, rows, how, ModelDraft(gpt(1), 5)):
         for row in grown:

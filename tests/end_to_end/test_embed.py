@@ -10,7 +10,7 @@ from headway.bundle import EncoderBundle
 from headway.cli.texts import gather
 from headway.errors import UsageError
 from headway.models import Bert, BertConfig
-from headway.text import MarkedTokenizer
+from headway.text import EncoderTokenizer
 from tests.fixtures.command_line import headway
 from tests.fixtures.sentence_pairs import PAIRS, SCORED, scored, table
 
@@ -29,7 +29,7 @@ def train(run: str, *more: str, data: str = "p.tsv") -> list[str]:
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
     folder = tmp_path_factory.mktemp("embed")
-    reader = MarkedTokenizer.train([text for pair in PAIRS for text in pair], 200)
+    reader = EncoderTokenizer.train([text for pair in PAIRS for text in pair], 200)
     torch.manual_seed(3)
     shape = {"model_dim": 24, "num_heads": 3, "ffn_dim": 40, "num_layers": 2, "max_length": 21}
     model = Bert(BertConfig(**shape, vocabulary=reader.size))

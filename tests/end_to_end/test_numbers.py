@@ -29,7 +29,7 @@ from tests.fixtures.bundles import (
     translator,
 )
 from tests.fixtures.pictures import pixels_of
-from tests.fixtures.word_vectors import a_bundle as words
+from tests.fixtures.word_vectors import word_vector_bundle as words
 
 VALUES = ("nan", "inf", "-1", "0", "1000000000")
 SECONDS = 10.0  # of processor time: a busy machine is no failure

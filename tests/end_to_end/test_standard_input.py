@@ -17,9 +17,9 @@ from headway.errors import DataError
 from headway.models import (
     GPT,
     Bert,
-    BertAnswerer,
     BertClassifier,
     BertConfig,
+    BertQuestionAnswering,
     BertTagger,
     GPTConfig,
     Translator,
@@ -30,7 +30,7 @@ from headway.tasks.classification.reader import ClassReader
 from headway.tasks.question_answering.bundle import AnswererBundle, AnswerReader
 from headway.tasks.tagging.bundle import TaggerBundle, TagReader
 from headway.tasks.translation.bundle import TranslatorBundle
-from headway.text import MarkedTokenizer, TextPieces, TokenizerPair
+from headway.text import EncoderTokenizer, TextBPE, TokenizerPair
 
 SENTENCES = ["the red fox sings", "a café by the lake", "two dogs play", "[MASK] in the garden"]
 SHAPE = {"model_dim": 16, "num_heads": 2, "ffn_dim": 24}
@@ -74,17 +74,17 @@ def place(tmp_path_factory):
     sizes = {"source_vocabulary": pair.source.size, "target_vocabulary": pair.target.size}
     translator = TranslatorConfig(**SHAPE, **sizes, encoder_layers=1, decoder_layers=1)
     TranslatorBundle(Translator(translator), pair).save(folder / "translator")
-    pieces = TextPieces.train(SENTENCES, 280)
+    pieces = TextBPE.train(SENTENCES, 280)
     gpt = GPTConfig(**SHAPE, num_layers=1, max_length=64, vocabulary=pieces.size)
     TextBundle(GPT(gpt), pieces).save(folder / "gpt")
-    marked = MarkedTokenizer.train(SENTENCES, 120)
+    marked = EncoderTokenizer.train(SENTENCES, 120)
     config = BertConfig(**SHAPE, num_layers=1, max_length=32, vocabulary=marked.size)
     EncoderBundle(Bert(config), marked).save(folder / "encoder")
     reader = ClassReader(marked, ("animal", "tool"), 16)
     ClassifierBundle(BertClassifier(Bert(config), 2), reader).save(folder / "classifier")
     tagger = BertTagger(Bert(config), 3)
     TaggerBundle(tagger, TagReader(marked, ("B-a", "I-a", "O"), 16)).save(folder / "tagger")
-    AnswererBundle(BertAnswerer(Bert(config)), AnswerReader(marked, 24, 6)).save(
+    AnswererBundle(BertQuestionAnswering(Bert(config)), AnswerReader(marked, 24, 6)).save(
         folder / "answerer"
     )
     return folder

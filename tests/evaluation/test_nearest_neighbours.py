@@ -5,30 +5,30 @@ import math
 import pytest
 import torch
 
-from headway.evaluation import linear_accuracy, neighbours_accuracy, spread
+from headway.evaluation import knn_accuracy, linear_accuracy, spread
 
 
 def test_the_nearest_vote_with_the_weight_of_their_cosines():
     known = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.8, -0.6], [-1.0, 0.0]])
     classes = torch.tensor([0, 1, 1, 2])
     queries, true = torch.tensor([[5.0, 0.0]]), torch.tensor([0])
-    assert neighbours_accuracy(known, classes, queries, true, k=1) == 1
+    assert knn_accuracy(known, classes, queries, true, k=1) == 1
     # 3 neighbours: e^(1/t) against 2 e^(0.8/t): the single one wins while 0.2 / t > ln 2
     cut = 0.2 / math.log(2)
-    assert neighbours_accuracy(known, classes, queries, true, 3, temperature=cut * 0.9) == 1
-    assert neighbours_accuracy(known, classes, queries, true, 3, temperature=cut * 1.1) == 0
-    assert neighbours_accuracy(known, classes, queries, true, k=99) == 1  # no more than there are
+    assert knn_accuracy(known, classes, queries, true, 3, temperature=cut * 0.9) == 1
+    assert knn_accuracy(known, classes, queries, true, 3, temperature=cut * 1.1) == 0
+    assert knn_accuracy(known, classes, queries, true, k=99) == 1  # no more than there are
 
 
 def test_many_queries_are_classified_in_chunks():
     torch.manual_seed(0)
     known, classes = torch.randn(40, 5), torch.randint(3, (40,))
     again = known.repeat(30, 1)
-    assert neighbours_accuracy(known, classes, again, classes.repeat(30), k=1) == 1.0
+    assert knn_accuracy(known, classes, again, classes.repeat(30), k=1) == 1.0
     shifted = (classes + 1) % 3
-    assert neighbours_accuracy(known, classes, again, shifted.repeat(30), k=1) == 0.0
+    assert knn_accuracy(known, classes, again, shifted.repeat(30), k=1) == 0.0
     with pytest.raises(ValueError, match="must not be 0"):
-        neighbours_accuracy(known[:0], classes[:0], again, again[:, 0].long())
+        knn_accuracy(known[:0], classes[:0], again, again[:, 0].long())
 
 
 def test_a_linear_classifier_separates_linear_classes_only():

@@ -10,7 +10,7 @@ from headway.bundle import EncoderBundle
 from headway.errors import UsageError
 from headway.evaluation import pseudo_perplexity
 from headway.models import Bert, BertConfig
-from headway.text import MarkedTokenizer
+from headway.text import EncoderTokenizer
 
 TEXTS = ["the fox eats a lemon", "an owl", "the crab sings of the lemon and of bread", ""]
 SMALL = BertConfig(model_dim=12, num_heads=3, ffn_dim=20, num_layers=2, max_length=16)
@@ -18,7 +18,7 @@ SMALL = BertConfig(model_dim=12, num_heads=3, ffn_dim=20, num_layers=2, max_leng
 
 @pytest.fixture
 def bundle():
-    tokenizer = MarkedTokenizer.train(TEXTS, 100)
+    tokenizer = EncoderTokenizer.train(TEXTS, 100)
     torch.manual_seed(0)
     model = Bert(replace(SMALL, vocabulary=tokenizer.size + 3))
     with torch.no_grad():

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from headway.evaluation import pearson, places_of_right, ranks, spearman
+from headway.evaluation import correct_ranks, pearson, ranks, spearman
 
 
 def test_equal_values_share_the_mean_of_their_ranks():
@@ -44,8 +44,8 @@ def test_the_correlation_with_a_constant_is_0():
 def test_the_correct_entry_ranks_behind_ties():
     scores = torch.tensor([[0.9, 0.1, 0.2], [0.5, 0.5, 0.1], [0.8, 0.7, 0.1]])
     none = torch.zeros(3, 3, dtype=torch.bool)
-    assert places_of_right(scores, none).tolist() == [1, 2, 3]
+    assert correct_ranks(scores, none).tolist() == [1, 2, 3]
     left_out = none.clone()
     left_out[2, 0] = left_out[1, 0] = True
-    assert places_of_right(scores, left_out).tolist() == [1, 1, 2]
-    assert_close(places_of_right(torch.ones(4, 4), torch.zeros(4, 4).bool()), torch.full((4,), 4))
+    assert correct_ranks(scores, left_out).tolist() == [1, 1, 2]
+    assert_close(correct_ranks(torch.ones(4, 4), torch.zeros(4, 4).bool()), torch.full((4,), 4))

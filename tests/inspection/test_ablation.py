@@ -9,7 +9,7 @@ from torch.testing import assert_close
 from headway.attention import attention_layers, record_attention
 from headway.errors import UsageError
 from headway.inspection.ablation import (
-    every_head,
+    all_heads,
     head_importance,
     heads_of,
     layers_of,
@@ -86,7 +86,7 @@ def test_importance_is_how_far_the_metric_falls():
 
     found = head_importance(bundle.model, metric)
     counts = heads_of(bundle.model)
-    assert counts == {"decoder": [6, 6, 6]} and len(every_head(counts)) == 18
+    assert counts == {"decoder": [6, 6, 6]} and len(all_heads(counts)) == 18
     whole = metric()
     with without_heads(bundle.model, [("decoder", 1, 4)]):
         assert found["decoder"][1][4] == pytest.approx(whole - metric())

@@ -5,7 +5,7 @@ import torch
 
 from headway.decoding import beam_search
 from headway.errors import UsageError
-from headway.inspection.beams import beam_tree, tree_of
+from headway.inspection.beams import beam_tree, candidate_tree
 from headway.inspection.watch import watch
 from tests.fixtures.bundles import captioner, gpt, translator
 from tests.fixtures.captioners import PICTURES
@@ -93,7 +93,7 @@ def test_what_groups_weigh_twice_is_one_node():
         diversity=0.1,
         observe=weighed.append,
     )
-    leaves = tree_of(weighed, "<s>", (*found[0].tokens, 2), str)
+    leaves = candidate_tree(weighed, "<s>", (*found[0].tokens, 2), str)
     paths = {(*each.before, each.token) for each in weighed}
     assert len(leaves) == len(paths) + 1 < len(weighed) + 1
     assert [leaf.token for leaf in leaves if leaf.chosen][1:-1] == [str(t) for t in found[0].tokens]

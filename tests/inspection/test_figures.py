@@ -7,10 +7,10 @@ from headway.bundle import Attention
 from headway.errors import UsageError
 from headway.inspection import figures
 from headway.inspection.figures import (
-    embeddings_picture,
-    mask_picture,
-    positions_picture,
-    sentence_picture,
+    plot_causal_mask,
+    plot_embeddings,
+    plot_positions,
+    plot_sentence_attention,
 )
 
 
@@ -19,7 +19,7 @@ def panels(monkeypatch):
     """What would be drawn."""
     seen = []
     monkeypatch.setattr(
-        figures, "attention_pictures", lambda path, drawn, title="": seen.extend(drawn)
+        figures, "plot_attention_maps", lambda path, drawn, title="": seen.extend(drawn)
     )
     return seen
 
@@ -35,7 +35,9 @@ def attention() -> Attention:
 
 
 def test_heads_are_shown_in_the_order_of_what_the_word_looks_at(panels, tmp_path):
-    titles = sentence_picture(tmp_path / "a.png", attention(), "...", "it", ["monkey", "ate"])
+    titles = plot_sentence_attention(
+        tmp_path / "a.png", attention(), "...", "it", ["monkey", "ate"]
+    )
     assert titles[0] == "layer 2, head 3: monkey 80%, ate 5%"
     assert len(panels) == len(titles) == 6
     assert panels[0].rows[5] == "it" and panels[0].weights[5][3] == pytest.approx(0.8)
@@ -46,12 +48,12 @@ def test_words_that_do_not_stand_there_are_refused(word, tmp_path):
     if word == "key":  # a piece that ends a word is no word
         word = "##key"
     with pytest.raises(UsageError, match="does not occur in the text"):
-        sentence_picture(tmp_path / "a.png", attention(), "...", "it", [word + "x"])
+        plot_sentence_attention(tmp_path / "a.png", attention(), "...", "it", [word + "x"])
 
 
 def test_a_mask_hides_exactly_what_comes_later(panels, tmp_path):
     words = ["a", "b", "c", "d", "e"]
-    mask_picture(tmp_path / "a.png", words)
+    plot_causal_mask(tmp_path / "a.png", words)
     allowed, free, masked = (torch.tensor(panel.weights) for panel in panels)
     assert torch.equal(allowed, torch.ones(5, 5).tril())
     assert (free > 0).all()
@@ -61,7 +63,7 @@ def test_a_mask_hides_exactly_what_comes_later(panels, tmp_path):
 
 
 def test_pictures_are_written(tmp_path):
-    positions_picture(tmp_path / "a.png", length=9, width=12)
-    embeddings_picture(tmp_path / "b.png", ["x", "y", "z"], torch.randn(3, 5))
+    plot_positions(tmp_path / "a.png", length=9, width=12)
+    plot_embeddings(tmp_path / "b.png", ["x", "y", "z"], torch.randn(3, 5))
     assert (tmp_path / "a.png").stat().st_size > 5000
     assert (tmp_path / "b.png").stat().st_size > 5000

@@ -12,10 +12,10 @@ from headway.errors import UsageError
 from headway.inspection import plots, principal_components
 from headway.inspection.plots import (
     Panel,
-    attention_pictures,
     confusion_matrix,
     grouped_bars,
     line_plot,
+    plot_attention_maps,
     scatter,
 )
 
@@ -33,7 +33,7 @@ def draw_bars(path):
 
 
 def draw_attention(path):
-    attention_pictures(path, [PANEL, PANEL])
+    plot_attention_maps(path, [PANEL, PANEL])
 
 
 def draw_scatter(path):
@@ -95,7 +95,7 @@ def test_an_empty_bar_is_left_out(tmp_path):
 def test_letters_that_the_font_lacks_are_kept_as_text_and_warn_nobody(tmp_path):
     panel = Panel("日本", ["犬"], ["dog"], [[1.0]])
     for ending in plots.ENDINGS:
-        attention_pictures(tmp_path / f"x{ending}", [panel])
+        plot_attention_maps(tmp_path / f"x{ending}", [panel])
     assert "犬" in (tmp_path / "x.svg").read_text(encoding="utf-8")
 
 
@@ -104,7 +104,7 @@ def test_any_word_is_drawn_as_it_is_written(word, tmp_path):
     shown = word.replace("\x01", "\ufffd").replace("\ud800", "\ufffd").replace("\t", " ")
     for ending in plots.ENDINGS:
         line_plot(tmp_path / f"l{ending}", {word: [(1.0, 2.0)]}, **NAMES)
-        attention_pictures(tmp_path / f"a{ending}", [Panel(word, [word], [word], [[1.0]])])
+        plot_attention_maps(tmp_path / f"a{ending}", [Panel(word, [word], [word], [[1.0]])])
         scatter(tmp_path / f"s{ending}", [(0.0, 1.0)], [word], title=word)
     for kind in "las":
         texts = [e.text or "" for e in ElementTree.parse(tmp_path / f"{kind}.svg").iter()]
@@ -130,14 +130,14 @@ def test_weights_beyond_the_scale_are_shown_to_be_so():
     [
         (lambda p: line_plot(p, {}, **NAMES), "nothing to draw"),
         (lambda p: line_plot(p, {"a": [(1.0, 1.0)], "b": []}, **NAMES), "'b' has nothing"),
-        (lambda p: attention_pictures(p, [PANEL, Panel("e", [], [], [])]), "'e' has nothing"),
+        (lambda p: plot_attention_maps(p, [PANEL, Panel("e", [], [], [])]), "'e' has nothing"),
         (lambda p: line_plot(p, {"a": [(1.0, math.nan)]}, **NAMES), "'a' has the value nan"),
         (lambda p: line_plot(p, {"a": [(1.0, math.inf)]}, **NAMES), "'a' has the value inf"),
         (lambda p: line_plot(p, {"a": [(0.0, 1.0)]}, **NAMES, log_x=True), "logarithmic"),
         (lambda p: line_plot(p, {"a": [(1.0, -1.0)]}, **NAMES, log_y=True), "logarithmic"),
         (lambda p: grouped_bars(p, ["a"], {"x": [1.0, 2.0]}, **NAMES), "2 values for 1 groups"),
-        (lambda p: attention_pictures(p, []), "between 1 and 12"),
-        (lambda p: attention_pictures(p, [Panel("m", ["a"], ["b"], [[1.0, 0.0]])]), "1 x 1"),
+        (lambda p: plot_attention_maps(p, []), "between 1 and 12"),
+        (lambda p: plot_attention_maps(p, [Panel("m", ["a"], ["b"], [[1.0, 0.0]])]), "1 x 1"),
         (lambda p: scatter(p, [(0.0, 0.0)], [], title="t"), "must be equal"),
     ],
 )

@@ -27,11 +27,11 @@ from tests.fixtures.bundles import (
     bert_classifier,
     captioner,
     encoder,
-    given_of,
     gpt,
     image_encoder,
     tagger,
     translator,
+    watch_inputs,
 )
 from tests.fixtures.captioners import PICTURES
 from tests.fixtures.image_classifiers import classifier
@@ -42,7 +42,7 @@ ALL = pytest.mark.parametrize("name", BUNDLES)
 def probed(name, **options):
     make, given = BUNDLES[name]
     bundle = make()
-    inputs, named = given_of(bundle, given)
+    inputs, named = watch_inputs(bundle, given)
     return bundle, bundle.probe(*inputs, **{**named, **options})
 
 

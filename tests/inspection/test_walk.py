@@ -11,17 +11,17 @@ import headway
 from headway.bundle import attention_of
 from headway.errors import UsageError
 from headway.inspection.tables import Tables
-from headway.inspection.top_predictions import top_guesses
+from headway.inspection.top_predictions import most_probable_predictions
 from headway.inspection.tracing import tracing
 from headway.inspection.walk import walk, walk_through
 from tests.fixtures.bundles import (
     BUNDLES,
     MODERN,
     captioner,
-    given_of,
     gpt,
     image_encoder,
     translator,
+    watch_inputs,
 )
 from tests.fixtures.captioners import PICTURES
 
@@ -37,7 +37,7 @@ PLACES = [(name, None) for name in WALKABLE] + [
 def probed(name):
     make, given = BUNDLES[name]
     bundle = make()
-    inputs, named = given_of(bundle, given)
+    inputs, named = watch_inputs(bundle, given)
     return bundle.probe(*inputs, **named)
 
 
@@ -136,7 +136,7 @@ def test_the_walk_ends_at_the_models_own_answer_and_changes_no_bit(name):
         rows[row].softmax(-1).sort(descending=True).values.tolist()
     )
     (step,) = (each for each in steps if each.title == "Logits")
-    guess = top_guesses(one.readout, plain, 1)[row]
+    guess = most_probable_predictions(one.readout, plain, 1)[row]
     assert step.arrays[0].rows[0] == guess.tokens[0]
 
 

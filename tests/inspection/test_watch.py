@@ -22,12 +22,12 @@ from tests.fixtures.bundles import (
     bert_classifier,
     captioner,
     encoder,
-    given_of,
     gpt,
     gpt_classifier,
     image_encoder,
     tagger,
     translator,
+    watch_inputs,
 )
 from tests.fixtures.captioners import PICTURES
 from tests.fixtures.image_classifiers import LABELS, classifier
@@ -39,7 +39,7 @@ ALL = pytest.mark.parametrize("name", BUNDLES)
 def test_a_frame_is_whole_and_its_parts_fit(name):
     make, given = BUNDLES[name]
     bundle = make()
-    inputs, named = given_of(bundle, given)
+    inputs, named = watch_inputs(bundle, given)
     frame = watch(bundle, *inputs, **named, vectors=True, top=4)
     assert frame.model["kind"] == bundle.kind and frame.label
     assert frame.model["parameters"] == sum(p.numel() for p in set(bundle.model.parameters()))
@@ -71,7 +71,7 @@ def test_a_frame_is_whole_and_its_parts_fit(name):
 def test_vectors_make_the_weights_and_norms_are_of_what_reaches_the_stream(name):
     make, given = BUNDLES[name]
     bundle = make()
-    inputs, named = given_of(bundle, given)
+    inputs, named = watch_inputs(bundle, given)
     frame = watch(bundle, *inputs, **named, vectors=True, analyses=("value-weighted",))
     with record_inputs(bundle.model) as seen, torch.inference_mode():
         bundle.reading(*given).run()
@@ -194,7 +194,7 @@ SPEAKING = [
 def test_the_last_row_of_the_lens_is_the_models_own_output_bit_by_bit(name):
     make, given = BUNDLES[name]
     bundle = make()
-    inputs, named = given_of(bundle, given)
+    inputs, named = watch_inputs(bundle, given)
     probe = bundle.probe(*inputs, **named)
     found = lens_logits(probe)
     with torch.inference_mode():

@@ -10,7 +10,7 @@ import headway
 from headway.bundle import EncoderBundle
 from headway.errors import UsageError
 from headway.interop import FAMILIES, read, read_labels, write
-from headway.models import Bert, BertAnswerer, BertClassifier, BertConfig, BertTagger
+from headway.models import Bert, BertClassifier, BertConfig, BertQuestionAnswering, BertTagger
 from tests.fixtures.damage import change, refused, written
 from tests.fixtures.encoder_tokenizers import words as word_pieces
 
@@ -28,7 +28,7 @@ MADE = {
         lambda config: BertClassifier(Bert(replace(config, pooler="relu")), 3),
     ),
     "tags": ("bert", lambda config: BertTagger(Bert(config), 3)),
-    "answers": ("bert", lambda config: BertAnswerer(Bert(config))),
+    "answers": ("bert", lambda config: BertQuestionAnswering(Bert(config))),
 }
 
 
@@ -267,7 +267,7 @@ def test_headway_loads_heads_with_their_labels_and_numbers_as_they_are(tmp_path)
     assert set(headway.load(classes).classify(["a fox"])[0].probabilities) == {"no", "yes"}
     tags = saved("tags", BertTagger(Bert(bert), 3), ("O", "B-X", "I-X"))
     assert len(headway.load(tags).tag(["a fox"])[0].words) == 2
-    answers = saved("answers", BertAnswerer(Bert(bert)))
+    answers = saved("answers", BertQuestionAnswering(Bert(bert)))
     (answer,) = headway.load(answers).answer("what", "a fox by the tree")
     assert answer.text in "a fox by the tree"
     model = BertClassifier(Bert(bert), 1).eval()

@@ -8,8 +8,8 @@ import transformers
 from tokenizers import processors
 
 from headway.errors import DataError, UsageError
-from headway.interop import read_marked
-from headway.text import MarkedTokenizer
+from headway.interop import read_encoder_tokenizer
+from headway.text import EncoderTokenizer
 from tests.fixtures.encoder_tokenizers import (
     ODD,
     agree,
@@ -37,7 +37,7 @@ MARKS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 def test_a_list_of_word_pieces_reads_as_transformers_does(settings, model, tmp_path):
     words(tmp_path, settings.get("do_lower_case", True), **settings)
     put(tmp_path, config={"model_type": model})
-    ours = read_marked(tmp_path)
+    ours = read_encoder_tokenizer(tmp_path)
     agree(ours, transformers.AutoTokenizer.from_pretrained(tmp_path))
     assert ours.marks.between == 1
     assert ours.encode("the fox") != ours.encode("the dog")
@@ -51,7 +51,7 @@ def test_lines_may_end_as_on_windows(tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     unix, windows = (
-        read_marked(words(tmp_path / n, ends=e)) for n, e in (("a", "\n"), ("b", "\r\n"))
+        read_encoder_tokenizer(words(tmp_path / n, ends=e)) for n, e in (("a", "\n"), ("b", "\r\n"))
     )
     assert unix.fingerprint == windows.fingerprint
     agree(windows, transformers.AutoTokenizer.from_pretrained(tmp_path / "b"))
@@ -60,7 +60,7 @@ def test_lines_may_end_as_on_windows(tmp_path):
 @pytest.mark.parametrize("space", [False, True])
 def test_robertas_two_files_read_as_transformers_does(space, tmp_path):
     two_files(tmp_path, add_prefix_space=space)
-    ours = read_marked(tmp_path)
+    ours = read_encoder_tokenizer(tmp_path)
     agree(ours, transformers.AutoTokenizer.from_pretrained(tmp_path))
     assert ours.marks.between == 2 and ours.marks.pad == 1
     assert ours.decode(ours.encode(" the old baker")).strip() == "the old baker"
@@ -74,13 +74,13 @@ def test_a_tokenizer_json_reads_as_transformers_does(make, between, tmp_path):
     reference = transformers.AutoTokenizer.from_pretrained(make(tmp_path / "old"))
     reference.save_pretrained(tmp_path / "new")
     assert not (tmp_path / "new" / "vocab.txt").exists()
-    ours = read_marked(tmp_path / "new")
+    ours = read_encoder_tokenizer(tmp_path / "new")
     agree(ours, transformers.AutoTokenizer.from_pretrained(tmp_path / "new"))
     assert ours.marks.between == between
     folder = tmp_path / "kept"
     folder.mkdir()
     ours.save(folder)
-    again = MarkedTokenizer.load(folder)
+    again = EncoderTokenizer.load(folder)
     assert again.fingerprint == ours.fingerprint and again.marks == ours.marks
     assert again.encode_batch(ODD) == ours.encode_batch(ODD)
 
@@ -91,7 +91,7 @@ def test_what_the_settings_say_of_capitals_counts_more_than_the_file(tmp_path):
     reference.save_pretrained(tmp_path / "new")
     path = tmp_path / "new" / "tokenizer_config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "do_lower_case": True}))
-    ours = read_marked(tmp_path / "new")
+    ours = read_encoder_tokenizer(tmp_path / "new")
     assert ours.encode("The FOX") == ours.encode("the fox")
     agree(ours, transformers.AutoTokenizer.from_pretrained(tmp_path / "new"))
 
@@ -106,40 +106,40 @@ def test_marks_of_other_names_are_found_by_the_settings(tmp_path):
         "sep_token": "<stop>",
     }
     put(tmp_path, tokenizer_config=names, special_tokens_map={"mask_token": "<hole>"})
-    special = read_marked(tmp_path).marks
+    special = read_encoder_tokenizer(tmp_path).marks
     assert (special.pad, special.start, special.end, special.mask) == (0, 2, 3, 4)
 
 
 def test_a_file_that_sets_no_marks_gets_those_of_its_class(tmp_path):
     two_files(tmp_path)
-    content = read_marked(tmp_path).engine_json
+    content = read_encoder_tokenizer(tmp_path).engine_json
     content["post_processor"] = None
     put(tmp_path, tokenizer=content)
-    assert read_marked(tmp_path).marks.between == 2
+    assert read_encoder_tokenizer(tmp_path).marks.between == 2
     put(tmp_path, config={"model_type": "bert"})
-    assert read_marked(tmp_path).marks.between == 1
+    assert read_encoder_tokenizer(tmp_path).marks.between == 1
 
 
 def test_a_file_that_sets_marks_in_a_way_of_its_own_is_refused(tmp_path):
-    content = read_marked(words(tmp_path)).engine_json
+    content = read_encoder_tokenizer(words(tmp_path)).engine_json
     engine = tokenizers.Tokenizer.from_str(json.dumps(content))
     engine.post_processor = processors.TemplateProcessing(
         single="$A [SEP]", pair="$A [SEP] $B [SEP]", special_tokens=[("[SEP]", 3)]
     )
     engine.save(str(tmp_path / "tokenizer.json"))
     with pytest.raises(DataError, match="unsupported template of special tokens"):
-        read_marked(tmp_path)
+        read_encoder_tokenizer(tmp_path)
 
 
 def test_a_text_that_spells_a_mark_is_a_text(tmp_path):
-    ours = read_marked(words(tmp_path))
+    ours = read_encoder_tokenizer(words(tmp_path))
     assert not set(ours.encode("a [MASK] and a [SEP]")) & {0, 2, 3, 4}
 
 
 def test_alberts_pieces_alone_say_what_to_do(tmp_path):
     (tmp_path / "spiece.model").write_bytes(b"\n\x0e")
     with pytest.raises(UsageError, match=r"spiece.model alone is not supported.*save_pretrained"):
-        read_marked(tmp_path).encode("a")
+        read_encoder_tokenizer(tmp_path).encode("a")
 
 
 @pytest.mark.parametrize("name", [MARKS[0], *MARKS[1:]])
@@ -149,7 +149,7 @@ def test_a_mark_that_is_nowhere_is_named(name, tmp_path):
     (tmp_path / "vocab.txt").write_text("\n".join(tokens) + "\n")
     mark = {"[CLS]": "cls", "[SEP]": "sep"}.get(name, name.strip("[]").lower())
     with pytest.raises(DataError, match=f"the tokenizer has no {mark}_token"):
-        read_marked(tmp_path)
+        read_encoder_tokenizer(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -168,28 +168,28 @@ def test_a_mark_that_is_nowhere_is_named(name, tmp_path):
 def test_files_that_say_nonsense_are_refused(files, message, tmp_path):
     words(tmp_path)
     with pytest.raises(DataError, match=message):
-        read_marked(put(tmp_path, **files))
+        read_encoder_tokenizer(put(tmp_path, **files))
 
 
 def test_a_folder_without_a_tokenizer_says_which_files_would_do(tmp_path):
-    absent = read_marked(tmp_path)
+    absent = read_encoder_tokenizer(tmp_path)
     for use in (lambda: absent.encode("a"), lambda: absent.marks, lambda: absent.save(tmp_path)):
         with pytest.raises(UsageError, match=r"vocab\.txt, or vocab\.json and merges\.txt"):
             use()
     (tmp_path / "vocab.txt").write_bytes(b"\xff\xfe\n")
     with pytest.raises(DataError, match="not UTF-8"):
-        read_marked(tmp_path)
+        read_encoder_tokenizer(tmp_path)
     with (tmp_path / "vocab.txt").open("wb") as file:
         file.truncate(2**28 + 1)  # a hole: nothing is written
     with pytest.raises(DataError, match="are allowed"):
-        read_marked(tmp_path)
+        read_encoder_tokenizer(tmp_path)
 
 
 def test_two_files_of_another_kind_are_refused(tmp_path):
     two_files(tmp_path)
     with pytest.raises(DataError, match="differently than RoBERTa"):
-        read_marked(put(tmp_path, config={"model_type": "gpt2"}))
+        read_encoder_tokenizer(put(tmp_path, config={"model_type": "gpt2"}))
     put(tmp_path, config={"model_type": "roberta"})
     (tmp_path / "merges.txt").write_text("日 本\n")
     with pytest.raises(DataError, match="does not match"):
-        read_marked(tmp_path)
+        read_encoder_tokenizer(tmp_path)

@@ -12,16 +12,23 @@ import headway
 from headway.bundle import EncoderBundle
 from headway.cli.main import main
 from headway.errors import HeadwayError, UsageError
-from headway.interop import encoder_tokenizers, export, hf_export, read, read_labels, read_marked
-from headway.models import Bert, BertAnswerer, BertClassifier, BertConfig, BertTagger
+from headway.interop import (
+    encoder_tokenizers,
+    export,
+    hf_export,
+    read,
+    read_encoder_tokenizer,
+    read_labels,
+)
+from headway.models import Bert, BertClassifier, BertConfig, BertQuestionAnswering, BertTagger
 from headway.tasks import opening
 from headway.tasks.classification.bundle import ClassifierBundle
 from headway.tasks.classification.reader import ClassReader, Numbers
 from headway.tasks.tagging.bundle import TaggerBundle, TagReader
-from headway.text import MarkedTokenizer
+from headway.text import EncoderTokenizer
 from tests.fixtures.command_line import headway as run_headway
 from tests.fixtures.encoder_tokenizers import ODD, STORY, agree, sentence_pieces, two_files
-from tests.fixtures.random_weights import shaken
+from tests.fixtures.random_weights import with_noise
 
 TINY = BertConfig(
     model_dim=12, num_heads=2, ffn_dim=20, num_layers=2, max_length=48, vocabulary=320
@@ -32,7 +39,7 @@ ALBERT = replace(TINY, embedding_dim=6, shared_layers=True)
 
 
 def trained(_=None, lower=True):
-    return MarkedTokenizer.train(STORY, 150, lower)
+    return EncoderTokenizer.train(STORY, 150, lower)
 
 
 def cased(_):
@@ -40,11 +47,11 @@ def cased(_):
 
 
 def roberta(folder):
-    return read_marked(two_files(folder))
+    return read_encoder_tokenizer(two_files(folder))
 
 
 def albert(folder):
-    return read_marked(sentence_pieces(folder))
+    return read_encoder_tokenizer(sentence_pieces(folder))
 
 
 @pytest.mark.parametrize(
@@ -52,7 +59,7 @@ def albert(folder):
     [(TINY, trained), (TINY, cased), (DISTIL, cased), (ROBERTA, roberta), (ALBERT, albert)],
 )
 def test_transformers_opens_it_with_a_tokenizer_of_the_same_ids(config, kind, tmp_path):
-    model, tokenizer = shaken(Bert(config)), kind(tmp_path)
+    model, tokenizer = with_noise(Bert(config)), kind(tmp_path)
     exported = export(model, tokenizer, tmp_path / "hf")
     assert exported.difference <= 1e-4 and exported.texts >= 5
     reader = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
@@ -76,7 +83,7 @@ def pair(tokenizer):
 @pytest.mark.parametrize("kind", [trained, roberta])
 def test_a_hidden_word_is_hidden_there_too(kind, tmp_path):
     config = TINY if kind is trained else ROBERTA
-    bundle = EncoderBundle(shaken(Bert(config)), kind(tmp_path))
+    bundle = EncoderBundle(with_noise(Bert(config)), kind(tmp_path))
     export(bundle.model, bundle.tokenizer, tmp_path / "hf")
     reader = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
     text = f"the old {reader.mask_token} sees a tree"
@@ -94,7 +101,7 @@ def test_a_hidden_word_is_hidden_there_too(kind, tmp_path):
 @pytest.mark.parametrize("kind", [trained, cased, roberta, albert])
 def test_what_was_exported_is_read_again_as_it_was(kind, tmp_path):
     config = ROBERTA if kind is roberta else TINY
-    model, tokenizer = shaken(Bert(config)), kind(tmp_path)
+    model, tokenizer = with_noise(Bert(config)), kind(tmp_path)
     export(model, tokenizer, tmp_path / "hf")
     again = headway.load(tmp_path / "hf", fast=False)
     assert isinstance(again, EncoderBundle) and again.tokenizer.marks == tokenizer.marks
@@ -107,10 +114,10 @@ def test_heads_of_tasks_are_exported_with_their_names(tmp_path):
     made = {
         "BertForSequenceClassification": (BertClassifier(Bert(TINY), 3), labels),
         "BertForTokenClassification": (BertTagger(Bert(TINY), 3), labels),
-        "BertForQuestionAnswering": (BertAnswerer(Bert(TINY)), None),
+        "BertForQuestionAnswering": (BertQuestionAnswering(Bert(TINY)), None),
     }
     for name, (model, names) in made.items():
-        exported = export(shaken(model), trained(), tmp_path / name, labels=names)
+        exported = export(with_noise(model), trained(), tmp_path / name, labels=names)
         assert exported.architecture == name and exported.difference <= 1e-4
         assert read_labels(tmp_path / name) == tuple(names or ())
         reference = getattr(transformers, name).from_pretrained(tmp_path / name)
@@ -118,7 +125,7 @@ def test_heads_of_tasks_are_exported_with_their_names(tmp_path):
 
 
 def test_a_model_that_is_training_goes_on_training(tmp_path):
-    model = shaken(Bert(replace(TINY, dropout=0.5))).train()
+    model = with_noise(Bert(replace(TINY, dropout=0.5))).train()
     assert export(model, trained(), tmp_path / "hf").difference <= 1e-4
     assert model.training and model.encoder.training
 
@@ -136,7 +143,7 @@ def test_weights_that_were_written_wrong_are_found_and_removed(name, change, tmp
 
     monkeypatch.setattr(hf_export, "read", wrong)
     with pytest.raises(HeadwayError, match="logits differ by"):
-        export(shaken(Bert(TINY)), trained(), tmp_path / "hf")
+        export(with_noise(Bert(TINY)), trained(), tmp_path / "hf")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -144,7 +151,7 @@ def test_a_tokenizer_that_was_written_wrong_is_found_and_removed(tmp_path, monke
     tokenizer = trained()
     monkeypatch.setattr(tokenizer, "encode", lambda text: [7] * len(text))
     with pytest.raises(HeadwayError, match="the written tokenizer encodes"):
-        export(shaken(Bert(TINY)), tokenizer, tmp_path / "hf")
+        export(with_noise(Bert(TINY)), tokenizer, tmp_path / "hf")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -155,14 +162,14 @@ def test_what_has_no_form_there_leaves_nothing(tmp_path):
         (replace(TINY, first_place=2, pooler="none", next_sentence=False), "pad_token_id=0"),
     ]:
         with pytest.raises(UsageError, match=message):
-            export(shaken(Bert(config)), trained(), tmp_path / "hf")
+            export(with_noise(Bert(config)), trained(), tmp_path / "hf")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_marks_are_set_by_the_file_where_the_tokenizers_own_would_set_others(tmp_path):
     """An engine for two kinds of texts, written for a model with one."""
     tokenizer = albert(tmp_path)
-    encoder_tokenizers.write_marked(tokenizer, tmp_path, 48, 1)
+    encoder_tokenizers.write_encoder_tokenizer(tokenizer, tmp_path, 48, 1)
     reader = transformers.AutoTokenizer.from_pretrained(tmp_path)
     encoding = reader("a fox", "the tree", return_token_type_ids=True)
     assert not any(encoding.token_type_ids)
@@ -185,7 +192,7 @@ def test_the_command_writes_the_names_that_stand_beside_the_tokenizer(
 
 def test_numbers_are_exported_on_their_own_scale(tmp_path):
     tokenizer, numbers = trained(), Numbers(3.25, 0.5, 1.0, 5.0)
-    model = BertClassifier(shaken(Bert(replace(TINY, next_sentence=False))), 1)
+    model = BertClassifier(with_noise(Bert(replace(TINY, next_sentence=False))), 1)
     nn.init.normal_(model.head.weight)
     bundle = ClassifierBundle(model, ClassReader(tokenizer, (), 12, numbers, pairs=True))
     bundle.save(tmp_path / "r" / "model")
@@ -219,12 +226,12 @@ def test_numbers_are_exported_on_their_own_scale(tmp_path):
     assert "error:" in run_headway("eval", "r/hf", "empty.tsv", cwd=tmp_path, check=3).stderr
     assert torch.equal(bundle.model.head.weight, model.head.weight)  # nothing of it was changed
     assert not bundle.logits(texts).requires_grad  # reading keeps nothing for gradients
-    assert not bundle.on_their_scale().head.weight.is_inference()
+    assert not bundle.with_label_scale().head.weight.is_inference()
 
 
 def test_the_command_exports_an_encoder(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    EncoderBundle(shaken(Bert(TINY)), trained()).save(tmp_path / "r" / "model")
+    EncoderBundle(with_noise(Bert(TINY)), trained()).save(tmp_path / "r" / "model")
     for words in (("--json",), ("--out", "mine", "--family", "bert")):
         with pytest.raises(SystemExit) as exit_info:
             main(["export", "r", "--to", "hf", *words])

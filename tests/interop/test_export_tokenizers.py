@@ -11,7 +11,7 @@ from headway.cli.main import main
 from headway.errors import HeadwayError
 from headway.interop import export, read_llama2c_tokenizer, read_tokenizer
 from headway.tasks import opening
-from headway.text import Characters, TextPieces
+from headway.text import Characters, TextBPE
 from tests.fixtures.hf_gpt import PROMPT, STORY, TINY, random_gpt
 from tests.fixtures.language_model_tokenizers import ODD, llama_like, small_gpt2
 
@@ -19,7 +19,7 @@ WIDE = replace(TINY, vocabulary=520)
 
 
 def pieces(_):
-    return TextPieces.train(STORY, 290)
+    return TextBPE.train(STORY, 290)
 
 
 def characters(_):

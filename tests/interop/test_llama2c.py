@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 from headway.attention import Mask
 from headway.decoding import Limits, greedy_search
 from headway.errors import DataError
-from headway.interop import build, llama2c, read_llama2c, read_llama2c_tokenizer, read_pieces, write
+from headway.interop import (
+    build,
+    llama2c,
+    read_llama2c,
+    read_llama2c_tokenizer,
+    read_llama2c_tokens,
+    write,
+)
 from headway.text import load_tokenizer
 
 # dim, hidden_dim, n_layers, n_heads, n_kv_heads, vocab_size, seq_len
@@ -46,7 +53,7 @@ def test_the_real_model_tells_its_golden_story(real_data):
     empty = torch.zeros(1, 0, dtype=torch.long)
     output = greedy_search(model, (empty,), Limits(first, 2, [len(expected)]))[0]
     assert list(output.tokens) == expected
-    tokens = read_pieces(real_data(f"{folder}/tok512.bin"))
+    tokens = read_llama2c_tokens(real_data(f"{folder}/tok512.bin"))
     assert len(tokens) == config["vocab_size"]
     text = b"".join(tokens[token] for token in output.tokens).decode()
     assert (
@@ -222,8 +229,8 @@ def test_pieces_are_read_and_broken_ones_refused(tmp_path):
     path = tmp_path / "tok.bin"
     good = struct.pack("<ifi", 4, 0.5, 2) + b"ab" + struct.pack("<fi", -1.0, 6) + b"<0x0A>"
     path.write_bytes(good)
-    assert read_pieces(path) == [b"ab", b"\n"]
+    assert read_llama2c_tokens(path) == [b"ab", b"\n"]
     for broken in (good[:-1], good + b"123", struct.pack("<ifi", 4, 0.5, -3), b"", good[:4]):
         path.write_bytes(broken)
         with pytest.raises(DataError, match="piece"):
-            read_pieces(path)
+            read_llama2c_tokens(path)

@@ -14,9 +14,9 @@ from headway.interop import write
 from headway.models import (
     GPT,
     Bert,
-    BertAnswerer,
     BertClassifier,
     BertConfig,
+    BertQuestionAnswering,
     BertTagger,
     Captioner,
     CaptionerConfig,
@@ -39,7 +39,7 @@ MODELS = {
     "roberta": lambda: Bert(ROBERTA),
     "classes": lambda: BertClassifier(Bert(BERT), 3),
     "tags": lambda: BertTagger(Bert(BERT), 3),
-    "answers": lambda: BertAnswerer(Bert(BERT)),
+    "answers": lambda: BertQuestionAnswering(Bert(BERT)),
 }
 TEXT_VERBS = {
     "bert": lambda bundle: bundle.embed(["a fox"]),

@@ -9,19 +9,19 @@ from torch.testing import assert_close
 from headway.data.encoder_batches import collate_framed
 from headway.models import (
     Bert,
-    BertAnswerer,
-    BertAnswererConfig,
     BertClassifier,
     BertClassifierConfig,
     BertConfig,
+    BertQuestionAnswering,
+    BertQuestionAnsweringConfig,
     BertTagger,
     BertTaggerConfig,
-    bert_answerer,
     bert_classifier,
+    bert_question_answering,
     bert_tagger,
     parameter_count,
 )
-from headway.models.bert_heads import drop_heads
+from headway.models.bert_heads import remove_heads
 from headway.settings import flatten, override, to_dict
 
 SMALL = BertConfig(
@@ -45,7 +45,7 @@ ROWS = [[2, 5, 6, 7, 3, 8, 9, 3], [2, 7, 3], [2, 9, 9, 4, 3]]
 TYPES = [[0, 0, 0, 0, 0, 1, 1, 1], [0, 0, 0], [0, 0, 0, 0, 0]]
 
 
-def shaken(model):
+def with_noise(model):
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.2)
@@ -59,7 +59,7 @@ def models():
         "classes": (BertClassifier(Bert(SMALL), 5), (5,)),
         "classes of the mean": (BertClassifier(Bert(SMALL), 5, "mean"), (5,)),
         "tags": (BertTagger(Bert(SMALL), 7), (8, 7)),
-        "answers": (BertAnswerer(Bert(SMALL)), (8, 2)),
+        "answers": (BertQuestionAnswering(Bert(SMALL)), (8, 2)),
     }
 
 
@@ -85,7 +85,7 @@ def test_what_stands_on_an_encoder_has_its_shape(name):
 @pytest.mark.parametrize("kind", KINDS)
 @torch.no_grad()
 def test_padding_at_the_right_never_leaks_and_a_batch_is_its_rows_alone(kind):
-    model = shaken(Bert(replace(SMALL, **KINDS[kind])))
+    model = with_noise(Bert(replace(SMALL, **KINDS[kind])))
     logits = []
     for pad, extra in ((0, 0), (10, 0), (4, 5)):
         rows, types = [*ROWS, [1] * (8 + extra)], [*TYPES, [0] * (8 + extra)]
@@ -105,7 +105,7 @@ def test_padding_at_the_right_never_leaks_and_a_batch_is_its_rows_alone(kind):
 @pytest.mark.parametrize("name", models())
 @torch.no_grad()
 def test_a_text_is_read_alike_in_any_batch(name):
-    model = shaken(models()[name][0])
+    model = with_noise(models()[name][0])
     batch = collate_framed(ROWS, TYPES, 0)
     batched = model(batch.tokens, batch.keys, batch.types)
     for i, row in enumerate(ROWS):
@@ -117,7 +117,7 @@ def test_a_text_is_read_alike_in_any_batch(name):
 
 @torch.no_grad()
 def test_every_token_sees_every_token():
-    model = shaken(Bert(SMALL))
+    model = with_noise(Bert(SMALL))
     tokens = torch.tensor([ROWS[0]])
     before = model.encode(tokens)
     for position in range(8):
@@ -130,14 +130,14 @@ def test_every_token_sees_every_token():
 def test_the_kind_of_a_text_tells_it_apart_unless_there_are_none():
     tokens, types = torch.tensor([ROWS[0]]), torch.tensor([TYPES[0]])
     for kinds in (0, 1, 2):
-        model = shaken(Bert(replace(SMALL, token_types=kinds)))
+        model = with_noise(Bert(replace(SMALL, token_types=kinds)))
         is_equal = torch.equal(model.encode(tokens, None, types), model.encode(tokens))
         assert is_equal == (kinds < 2)
 
 
 @torch.no_grad()
 def test_first_place_is_the_position_of_the_first_token_in_the_table():
-    plain, moved = shaken(Bert(SMALL)), shaken(Bert(replace(SMALL, first_place=2)))
+    plain, moved = with_noise(Bert(SMALL)), with_noise(Bert(replace(SMALL, first_place=2)))
     rows = {name: p.detach().clone() for name, p in plain.named_parameters()}
     table = "embedding.words.positions.table.vectors"
     rows[table] = torch.cat([torch.randn(2, 24), rows[table]])
@@ -156,10 +156,10 @@ def test_shared_layers_are_one_set_of_parameters_used_again_and_again():
     shared = replace(SMALL, shared_layers=True)
     counts = {n: parameter_count(Bert(replace(shared, num_layers=n))) for n in (1, 2, 7)}
     assert len(set(counts.values())) == 1
-    model = shaken(Bert(shared))
+    model = with_noise(Bert(shared))
     assert len(model.encoder.blocks) == 3
     assert len({id(block) for block in model.encoder.blocks}) == 1
-    unshared = shaken(Bert(SMALL))
+    unshared = with_noise(Bert(SMALL))
     with torch.no_grad():
         for name, parameter in unshared.named_parameters():
             shared_name = name.replace("blocks.1.", "blocks.0.").replace("blocks.2.", "blocks.0.")
@@ -181,7 +181,7 @@ def test_narrow_embeddings_are_widened_and_the_head_for_words_narrows():
 def test_the_pooler_is_its_activation_of_the_first_tokens_vector():
     hidden = torch.randn(2, 5, 24)
     for name, activation in (("tanh", torch.tanh), ("relu", torch.relu)):
-        model = shaken(Bert(replace(SMALL, pooler=name)))
+        model = with_noise(Bert(replace(SMALL, pooler=name)))
         layer = model.pooler.project
         expected = activation(hidden[:, 0] @ layer.weight.T + layer.bias)
         assert_close(model.pool(hidden), expected, rtol=0, atol=1e-5)
@@ -225,7 +225,7 @@ def test_every_size_builds_on_the_meta_device_and_nothing_is_left_there_unset(na
         (Bert, replace(SMALL, shared_layers=True, embedding_dim=10)),
         (bert_classifier, BertClassifierConfig(bert=SMALL, num_classes=4)),
         (bert_tagger, BertTaggerConfig(bert=replace(SMALL, pooler="none", next_sentence=False))),
-        (bert_answerer, BertAnswererConfig(bert=SMALL)),
+        (bert_question_answering, BertQuestionAnsweringConfig(bert=SMALL)),
     ],
 )
 def test_a_model_made_on_the_meta_device_gets_its_values_by_init_weights(build, config):
@@ -254,10 +254,10 @@ def test_weights_begin_as_berts():
 
 
 def test_dropping_the_heads_leaves_the_encoder_itself():
-    bert = shaken(Bert(SMALL))
+    bert = with_noise(Bert(SMALL))
     before = {name: p.detach().clone() for name, p in bert.named_parameters()}
     pooler = bert.pooler
-    same = drop_heads(bert, "tanh")
+    same = remove_heads(bert, "tanh")
     assert same is bert and same.pooler is pooler
     assert bert.masked_words is None and bert.next_sentence is None
     assert not bert.config.masked_words and not bert.config.next_sentence
@@ -266,7 +266,7 @@ def test_dropping_the_heads_leaves_the_encoder_itself():
     assert before.keys() - dict(bert.named_parameters()).keys() == {
         name for name in before if name.startswith(("masked_words.", "next_sentence."))
     }
-    assert drop_heads(bert, "none").pooler is None and bert.config.pooler == "none"
+    assert remove_heads(bert, "none").pooler is None and bert.config.pooler == "none"
 
 
 def test_a_pooler_that_is_needed_and_not_there_is_made_small():
@@ -286,7 +286,7 @@ def test_a_pooler_that_is_needed_and_not_there_is_made_small():
     [
         (bert_classifier, BertClassifierConfig(bert=SMALL, num_classes=4, dropout=0.2)),
         (bert_tagger, BertTaggerConfig(bert=SMALL, num_tags=5)),
-        (bert_answerer, BertAnswererConfig(bert=SMALL)),
+        (bert_question_answering, BertQuestionAnsweringConfig(bert=SMALL)),
     ],
 )
 def test_a_configuration_makes_it_and_comes_back_from_plain_values(build, config):

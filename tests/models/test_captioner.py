@@ -14,8 +14,8 @@ from headway.models import (
     GPTConfig,
     ViT,
     ViTConfig,
+    initialise_decoder,
     parameter_count,
-    start_writing,
 )
 
 SEES = ViTConfig(
@@ -66,7 +66,7 @@ def test_a_language_model_gives_the_decoder_all_that_it_has():
     start = GPT(replace(WRITES, vocabulary=9)).eval()
     model = Captioner(CONFIG).eval()
     crosses = {n: p.clone() for n, p in model.named_parameters() if "cross" in n}
-    start_writing(model, start, 9, first=7)
+    initialise_decoder(model, start, 9, first=7)
     assert_close(model.embedding.tokens.weight[:9], start.embedding.tokens.weight)
     assert_close(model.embedding.tokens.weight[9:], start.embedding.tokens.weight[[7, 7]])
     assert all(torch.equal(dict(model.named_parameters())[n], p) for n, p in crosses.items())
@@ -80,7 +80,7 @@ def test_a_language_model_gives_the_decoder_all_that_it_has():
 def test_a_language_model_of_another_shape_is_refused():
     for changes in ({"model_dim": 12}, {"num_layers": 4}, {"max_length": 10}):
         with pytest.raises(ValueError):
-            start_writing(Captioner(CONFIG), GPT(replace(WRITES, **changes)), 11, first=1)
+            initialise_decoder(Captioner(CONFIG), GPT(replace(WRITES, **changes)), 11, first=1)
 
 
 def test_a_pooler_that_nobody_reads_is_refused():

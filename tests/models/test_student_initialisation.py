@@ -6,19 +6,19 @@ from torch.testing import assert_close
 
 from headway.attention import Mask
 from headway.blocks import FeedForward, GatedFeedForward
-from headway.blocks.hidden_states import stack_of, watch_blocks
+from headway.blocks.hidden_states import record_blocks, stack_of
 from headway.models import (
     GPT,
     Bert,
-    BertAnswerer,
     BertClassifier,
     BertConfig,
+    BertQuestionAnswering,
     BertTagger,
     GPTConfig,
-    body_of,
+    backbone_of,
     student_config,
     student_of,
-    with_body,
+    with_backbone,
 )
 
 TEACHER = {"model_dim": 12, "num_heads": 3, "ffn_dim": 20, "num_layers": 4, "vocabulary": 40}
@@ -60,7 +60,7 @@ def test_a_student_of_its_teachers_shape_computes_the_same():
 def test_a_shallower_student_has_its_teachers_lowest_blocks():
     model = teacher()
     student = student_of(model, student_config(model.config, {"num_layers": 2})).eval()
-    with watch_blocks(stack_of(model)) as expected, watch_blocks(stack_of(student)) as states:
+    with record_blocks(stack_of(model)) as expected, record_blocks(stack_of(student)) as states:
         model.encode(TOKENS)
         student.encode(TOKENS)
     assert torch.equal(states.hidden[2], expected.hidden[2])
@@ -100,18 +100,18 @@ def _into(model):
     [
         lambda bert: BertClassifier(bert, 3, "mean"),
         lambda bert: BertTagger(bert, 5),
-        BertAnswerer,
+        BertQuestionAnswering,
     ],
 )
 def test_a_model_on_a_students_body_has_its_teachers_head_where_that_fits(model):
     whole = model(teacher()).eval()
-    body = body_of(whole)
-    same = with_body(whole, student_of(body, student_config(body.config, {}))).eval()
+    body = backbone_of(whole)
+    same = with_backbone(whole, student_of(body, student_config(body.config, {}))).eval()
     keys = torch.ones(2, 5, dtype=torch.bool)
     assert type(same) is type(whole) and same.config == whole.config
     assert_close(same(TOKENS, keys), whole(TOKENS, keys))
     shape = {"model_dim": 6, "num_layers": 1}
-    narrow = with_body(whole, student_of(body, student_config(body.config, shape)))
+    narrow = with_backbone(whole, student_of(body, student_config(body.config, shape)))
     assert narrow.head.weight.shape == (whole.head.weight.shape[0], 6)
     assert narrow.config.bert.num_layers == 1
 

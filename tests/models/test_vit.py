@@ -12,8 +12,8 @@ from headway.models import (
     ViTClassifier,
     ViTClassifierConfig,
     ViTConfig,
+    initialise_vit,
     parameter_count,
-    start_vit,
     vit_classifier,
 )
 from headway.models.vit_classifier import pooled
@@ -58,8 +58,8 @@ def test_an_image_is_a_class_token_and_its_patches():
     vit = ViT(TINY).eval()
     hidden = vit(torch.randn(2, 3, 8, 12))
     assert hidden.shape == (2, 1 + 6, 24)
-    assert torch.equal(vit.of_class(hidden), hidden[:, 0])
-    assert torch.equal(vit.of_patches(hidden), hidden[:, 1:])
+    assert torch.equal(vit.class_vector(hidden), hidden[:, 0])
+    assert torch.equal(vit.patch_vectors(hidden), hidden[:, 1:])
     larger = vit(torch.randn(2, 3, 13, 16))
     assert larger.shape == (2, 1 + 12, 24)
 
@@ -69,7 +69,7 @@ def test_registers_are_neither_class_nor_patches():
     vit = ViT(replace(TINY, registers=2)).eval()
     hidden = vit(torch.randn(2, 3, 8, 12))
     assert hidden.shape == (2, 9, 24)
-    assert torch.equal(vit.of_patches(hidden), hidden[:, 3:])
+    assert torch.equal(vit.patch_vectors(hidden), hidden[:, 3:])
 
 
 @torch.no_grad()
@@ -93,7 +93,7 @@ def test_a_classifier_drops_the_pooler_and_needs_a_class_token_to_read_one():
         ViTClassifier(bag, 4)
     assert ViTClassifier(bag, 4, "mean")(torch.randn(2, 3, 8, 12)).shape == (2, 4)
     with pytest.raises(ValueError, match="no class token"):
-        bag.of_class(torch.randn(2, 6, 24))
+        bag.class_vector(torch.randn(2, 6, 24))
 
 
 def test_scaled_sublayers_begin_at_their_scale():
@@ -133,14 +133,14 @@ def test_initialisation_copies_parameters_and_interpolates_positions():
     vit = ViT(replace(TINY, pooler="tanh", dropout=0.3)).eval()
     for parameter in vit.parameters():
         parameter.add_(torch.randn_like(parameter) * 0.1)
-    same = start_vit(vit, replace(TINY, dropout=0.1)).eval()
+    same = initialise_vit(vit, replace(TINY, dropout=0.1)).eval()
     images = torch.randn(2, 3, 8, 12)
     assert torch.equal(same(images), vit(images)) and same.config.dropout == 0.1
     same.embedding.class_token.add_(1)  # its own numbers
     assert not torch.equal(same(images), vit(images))
-    larger = start_vit(vit, replace(TINY, image_size=16, image_width=16)).eval()
+    larger = initialise_vit(vit, replace(TINY, image_size=16, image_width=16)).eval()
     images = torch.randn(2, 3, 16, 16)
     assert_close(larger(images), vit(images), rtol=0, atol=1e-5)
     assert larger.embedding.positions.vectors.shape == (16, 24)
     with pytest.raises(ValueError, match=r"encoder\.blocks\.2"):
-        start_vit(vit, replace(TINY, num_layers=3))
+        initialise_vit(vit, replace(TINY, num_layers=3))

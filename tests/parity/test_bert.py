@@ -12,13 +12,13 @@ from torch.testing import assert_close
 from headway.interop import build, read, read_labels, write
 from headway.models import (
     Bert,
-    BertAnswerer,
     BertClassifier,
     BertConfig,
+    BertQuestionAnswering,
     BertTagger,
     parameter_count,
 )
-from tests.fixtures.random_weights import shaken
+from tests.fixtures.random_weights import with_noise
 
 B, T, V, PAD = 3, 9, 37, 1
 SHAPE = {
@@ -72,7 +72,7 @@ def theirs(name, end, **facts):
     kind, shape = FAMILIES[name]
     labels = {"id2label": {i: f"kind {i}" for i in range(5)}} if end in TASKS[:2] else {}
     config = kind(**{**shape, **labels, **facts})
-    return shaken(getattr(transformers, STEMS[name.split()[0]] + end)(config))
+    return with_noise(getattr(transformers, STEMS[name.split()[0]] + end)(config))
 
 
 def batch(pad, kinds):
@@ -101,7 +101,7 @@ def agree(ours, other):
         assert found.shape[-1] == 5
         same(found, expected_output.logits, keys if found.dim() == 3 else None)
         return
-    if isinstance(ours, BertAnswerer):
+    if isinstance(ours, BertQuestionAnswering):
         same(
             ours(tokens, keys, types),
             torch.stack([expected_output.start_logits, expected_output.end_logits], -1),
@@ -168,9 +168,9 @@ def ours(config, task=None):
         None: lambda: Bert(config),
         "ForSequenceClassification": lambda: BertClassifier(Bert(config), 5, "first", 0.3),
         "ForTokenClassification": lambda: BertTagger(Bert(config), 5, 0.1),
-        "ForQuestionAnswering": lambda: BertAnswerer(Bert(config)),
+        "ForQuestionAnswering": lambda: BertQuestionAnswering(Bert(config)),
     }
-    return shaken(made[task]())
+    return with_noise(made[task]())
 
 
 WRITTEN = {
@@ -326,7 +326,7 @@ def test_two_classes_that_transformers_does_not_name_and_a_number_are_read(tmp_p
 
 
 def test_two_kinds_of_text_are_one_to_a_model_with_one():
-    model = shaken(Bert(ROBERTA))
+    model = with_noise(Bert(ROBERTA))
     tokens, keys, _ = batch(1, 1)
     with torch.no_grad():
         same(model.encode(tokens, keys, keys.long()), model.encode(tokens, keys))

@@ -11,8 +11,8 @@ from safetensors.torch import load_file, save_file
 from torch.testing import assert_close
 
 from headway.bundle import ImageEncoderBundle
-from headway.data.images import as_pixels
-from headway.inspection.image_attention import look_with_heads
+from headway.data.images import to_pixels
+from headway.inspection.image_attention import image_attention_of_heads
 from headway.tasks.opening import load
 
 transformers = pytest.importorskip("transformers")
@@ -64,7 +64,7 @@ def both(folder):
 @torch.no_grad()
 def test_real_photographs_are_seen_as_by_transformers(name, both):
     ours, other = both
-    pixels = as_pixels(photograph(name), name)
+    pixels = to_pixels(photograph(name), name)
     images = ours.reader.batch([pixels])
     expected = other(images, output_attentions=True)
     assert_close(ours.vit(images), expected.last_hidden_state, rtol=1e-4, atol=1e-4)
@@ -78,7 +78,7 @@ def test_real_photographs_are_seen_as_by_transformers(name, both):
 def test_a_finer_map_of_a_whole_photograph_is_that_of_transformers(both):
     ours, other = both
     pixels = photograph("china.jpg")
-    looks = look_with_heads(ours, pixels, size=308)
+    looks = image_attention_of_heads(ours, pixels, size=308)
     images = ours.reader.normalised(torch.from_numpy(looks.pixels.transpose(2, 0, 1).copy())[None])
     expected = other(images, output_attentions=True).attentions[-1][0, :, 0, 1:]
     assert looks.maps.shape == (6, 22, 33)

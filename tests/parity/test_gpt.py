@@ -12,7 +12,7 @@ from torch.testing import assert_close
 from headway.decoding import Limits, greedy_search
 from headway.interop import build, read, write
 from headway.models import GPT, GPTConfig
-from tests.fixtures.random_weights import shaken
+from tests.fixtures.random_weights import with_noise
 
 B, T, V = 3, 9, 37
 SHAPE = {"vocab_size": V, "n_positions": 24, "n_embd": 24, "n_layer": 3, "n_head": 4}
@@ -67,7 +67,7 @@ WRITTEN = {
 def theirs(name):
     kind, shape = THEIRS[name]
     config = kind(**shape, bos_token_id=0, eos_token_id=1, pad_token_id=2)
-    return shaken(transformers.AutoModelForCausalLM.from_config(config))
+    return with_noise(transformers.AutoModelForCausalLM.from_config(config))
 
 
 @torch.no_grad()
@@ -100,7 +100,7 @@ def test_what_transformers_saved_gives_the_same_logits_and_words(name, tmp_path)
 
 @pytest.mark.parametrize("architecture", WRITTEN)
 def test_what_we_wrote_gives_the_same_logits_and_words_in_transformers(architecture, tmp_path):
-    model = shaken(GPT(WRITTEN[architecture]))
+    model = with_noise(GPT(WRITTEN[architecture]))
     assert write(model, tmp_path, specials={"eos_token_id": 1}) == architecture
     kind = getattr(transformers, architecture)
     other, report = kind.from_pretrained(tmp_path, output_loading_info=True)
@@ -111,7 +111,7 @@ def test_what_we_wrote_gives_the_same_logits_and_words_in_transformers(architect
 
 @pytest.mark.parametrize("architecture", WRITTEN)
 def test_what_we_wrote_reads_back_as_it_was(architecture, tmp_path):
-    model = shaken(GPT(WRITTEN[architecture]))
+    model = with_noise(GPT(WRITTEN[architecture]))
     write(model, tmp_path)
     config, tensors = read(tmp_path)
     again = build(config, tensors)

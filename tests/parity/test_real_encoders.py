@@ -12,7 +12,7 @@ from torch.testing import assert_close
 
 import headway
 from headway.bundle import EncoderBundle
-from headway.interop import build, read, read_marked, write
+from headway.interop import build, read, read_encoder_tokenizer, write
 
 TEXTS = [
     "The old baker paints a lemon tree.",
@@ -102,5 +102,5 @@ def test_the_real_albert_opens_with_its_list_of_pieces(real_data):
     assert bundle.tokenizer.pieces([0, 11, 12, 13, 14]) == [
         *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
     ]
-    assert read_marked(folder).marks.mask == 14
+    assert read_encoder_tokenizer(folder).marks.mask == 14
     assert len(bundle.fill(["( [MASK] )"])[0][0]) == 5

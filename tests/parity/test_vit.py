@@ -19,7 +19,7 @@ from headway.interop import build, export_images, read, read_image_reader, read_
 from headway.interop.preprocessor_config import write_image_reader
 from headway.models import ViT, ViTClassifier, ViTConfig, parameter_count
 from headway.tasks.image_classification.bundle import ImageClassifierBundle
-from tests.fixtures.random_weights import shaken
+from tests.fixtures.random_weights import with_noise
 
 B, CLASSES = 3, 5
 SHAPE = {
@@ -50,7 +50,9 @@ EVERY = [(name, end) for name in FAMILIES for end in ("Model", "ForImageClassifi
 def theirs(name, end):
     kind, shape = FAMILIES[name]
     labels = {"id2label": {i: f"kind {i}" for i in range(CLASSES)}} if end != "Model" else {}
-    return shaken(getattr(transformers, STEMS[name.split()[0]] + end)(kind(**{**shape, **labels})))
+    return with_noise(
+        getattr(transformers, STEMS[name.split()[0]] + end)(kind(**{**shape, **labels}))
+    )
 
 
 def some_images(config):
@@ -113,7 +115,7 @@ POOLING = {"ViTForImageClassification": "first", "Dinov2ForImageClassification":
 def written(architecture):
     vit = ViT(WRITTEN[architecture])
     pooling = POOLING.get(architecture)
-    return shaken(vit if pooling is None else ViTClassifier(vit, CLASSES, pooling))
+    return with_noise(vit if pooling is None else ViTClassifier(vit, CLASSES, pooling))
 
 
 @pytest.mark.parametrize("architecture", WRITTEN)
@@ -129,7 +131,7 @@ def test_what_we_wrote_says_the_same_in_transformers(architecture, tmp_path):
 
 def test_a_folder_of_dino_has_no_pooler_and_is_written_without_one(tmp_path):
     model = transformers.ViTModel(transformers.ViTConfig(**VIT), add_pooling_layer=False)
-    shaken(model).save_pretrained(tmp_path / "dino")
+    with_noise(model).save_pretrained(tmp_path / "dino")
     ours = build(*read(tmp_path / "dino"))
     assert ours.config.pooler == "none" and ours.pooler is None
     agree(ours, model)

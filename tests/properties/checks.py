@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from headway.attention import Documents, Kernel, Seen, record_attention, record_inputs
+from headway.attention import Documents, Kernel, KernelInputs, record_attention, record_inputs
 from headway.decoding import beam_search, greedy_search
 from tests.fixtures.zoo import BOS, KERNELS, PAD, VOCABULARY, Family, limits, some_rows
 from tests.properties.reference import spelled
@@ -181,7 +181,7 @@ def captured_as_spelled_out(family: Family, model: Any) -> None:
             _explains(seen, weights, around)
 
 
-def _explains(seen: Seen, weights: Tensor, around: Any) -> None:
+def _explains(seen: KernelInputs, weights: Tensor, around: Any) -> None:
     """q k scale + bias is the score, and the heads' parts of W_O sum to what the layer gives."""
     if seen.scale is not None and around.kernel.normalised:
         scores = seen.q @ seen.k.mT * seen.scale
@@ -254,14 +254,14 @@ def images_recorded(vit: Any) -> None:
 def every_patch_is_seen(vit: Any) -> None:
     """Another pixel anywhere changes its own patch's token alone, and every patch's vector."""
     images = torch.randn(1, 3, 8, 12)
-    before, tokens = vit.of_patches(vit(images)), vit.of_patches(vit.embedding(images))
+    before, tokens = vit.patch_vectors(vit(images)), vit.patch_vectors(vit.embedding(images))
     for row, column in ((0, 0), (3, 11), (7, 5)):
         changed = images.clone()
         changed[0, 1, row, column] += 0.1
         own = row // 4 * 6 + column // 2
-        moved = (vit.of_patches(vit.embedding(changed)) - tokens).abs().amax(-1)[0]
+        moved = (vit.patch_vectors(vit.embedding(changed)) - tokens).abs().amax(-1)[0]
         assert moved.nonzero().flatten().tolist() == [own]
-        difference = (vit.of_patches(vit(changed)) - before).abs().amax(-1)[0]
+        difference = (vit.patch_vectors(vit(changed)) - before).abs().amax(-1)[0]
         assert bool((difference > 0).all())
 
 
@@ -273,7 +273,7 @@ def order_of_patches(vit: Any) -> None:
     # B C (r 4) (c 2) -> patches as pictures, in another order, and back
     pieces = images.view(2, 3, 2, 4, 6, 2).permute(2, 4, 0, 1, 3, 5).flatten(0, 1)[order]
     mixed = pieces.unflatten(0, (2, 6)).permute(2, 3, 0, 4, 1, 5).reshape(2, 3, 8, 12)
-    plain, found = vit.of_patches(vit(images)), vit.of_patches(vit(mixed))
+    plain, found = vit.patch_vectors(vit(images)), vit.patch_vectors(vit(mixed))
     difference = (plain[:, order] - found).abs().max()
     if vit.config.positions == "none":
         assert difference < 1e-5

@@ -5,11 +5,11 @@ import torch
 
 from headway.attention import (
     Documents,
+    KernelInputs,
     KeyValues,
     Mask,
     MultiHeadAttention,
     Rotary,
-    Seen,
     SoftmaxKernel,
     linear,
     record,
@@ -197,11 +197,11 @@ def test_key_heads_given_to_the_wrong_query_heads_are_found(monkeypatch):
 
 
 def test_an_output_matrix_cut_between_its_heads_is_found(monkeypatch):
-    class Turned(Seen):
+    class Turned(KernelInputs):
         def __init__(self, output, **others):
             super().__init__(output=output.transpose(0, 1).reshape(output.shape), **others)
 
-    monkeypatch.setattr(record, "Seen", Turned)
+    monkeypatch.setattr(record, "KernelInputs", Turned)
     fails(checks.captured_as_spelled_out)
 
 

@@ -10,7 +10,7 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 from headway import runs
 from headway.cli.main import main
 from headway.runs import RECIPES, DryRun
-from headway.runs.dry_run import GoOn
+from headway.runs.dry_run import EvaluationLimit
 from headway.settings import flat
 from headway.training import Interrupted, StopRequest
 from tests.safety_net.cases import CASES, with_prerequisites
@@ -74,7 +74,7 @@ def test_a_dry_run_evaluates_no_more_batches_than_it_may(name, folder, monkeypat
 
 
 def test_an_evaluation_is_cut_after_its_batches_and_the_next_one_starts_anew():
-    go_on = GoOn(StopRequest(), batches=2)
+    go_on = EvaluationLimit(StopRequest(), batches=2)
     for _ in range(2):
         called = go_on.from_here()
         called(), called(7)
@@ -85,7 +85,7 @@ def test_an_evaluation_is_cut_after_its_batches_and_the_next_one_starts_anew():
 
 def test_a_request_to_stop_is_no_dry_run():
     request = StopRequest()
-    called = GoOn(request).from_here()
+    called = EvaluationLimit(request).from_here()
     for _ in range(100):
         called()
     request.signal = 2

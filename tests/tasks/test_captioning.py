@@ -15,14 +15,14 @@ from headway.data.image_reader import ImageReader
 from headway.errors import DataError, UsageError
 from headway.machine import MachineConfig, prepare
 from headway.models import GPT, GPTConfig, ViT, ViTConfig
-from headway.runs import amended, check_same, recipe, saved, train
+from headway.runs import check_same, recipe, saved, train, with_settings
 from headway.tasks.captioning import TASK
 from headway.tasks.captioning.bundle import CaptionerBundle
 from headway.tasks.captioning.data import captioned_images
 from headway.tasks.captioning.evaluation import CaptionEvaluation
 from headway.tasks.captioning.job import CaptionJob
 from headway.tasks.captioning.prediction import CaptionInput, CaptionOptions
-from headway.text import TextPieces
+from headway.text import TextBPE
 from headway.training import CaptionObjective, read_metrics
 from tests.fixtures.pictures import png
 
@@ -144,7 +144,7 @@ def test_images_called_test_are_evaluated_unless_those_of_validation_are_request
     changed.write_text(
         "\n".join([*lines[:-3], *(line.replace("valid", "test") for line in lines[-3:])])
     )
-    config = amended(config, ("test", {"data.train": str(changed)}))
+    config = with_settings(config, ("test", {"data.train": str(changed)}))
     for split, count in (("test", 3), ("valid", 5)):
         held_out = TASK.held_out(bundle, run, config, CaptionEvaluation(split=split))
         assert (held_out.split, len(held_out)) == (split, count)
@@ -259,7 +259,7 @@ def starts(tmp_path, **changes):
     seen = ImageEncoderBundle(ViT(ViTConfig(**shape, positions="learned")), reader)
     seen.save(tmp_path / "vit")
     texts = [text for said in SAID.values() for text in said] * 3
-    tokenizer = TextPieces.train([f" {text}" for text in texts], 270)
+    tokenizer = TextBPE.train([f" {text}" for text in texts], 270)
     config = GPTConfig(
         **{"model_dim": 32, "num_heads": 2, "ffn_dim": 48, "num_layers": 3, "max_length": 64},
         vocabulary=tokenizer.size + 5,

@@ -11,7 +11,7 @@ from headway import load
 from headway.cli.main import main
 from headway.data.formats import Columns, read_labelled
 from headway.data.labelled_texts import LabelledTexts
-from headway.data.length_batches import ByLength
+from headway.data.length_batches import LengthBatches
 from headway.errors import DataError, HeadwayWarning, UsageError
 from headway.machine import MachineConfig, prepare
 from headway.runs import recipe, saved, train
@@ -143,11 +143,11 @@ def test_what_is_no_labelled_text_is_refused_with_its_line(tmp_path, name, conte
 
 def test_an_epoch_has_every_text_once_in_an_order_of_its_own():
     texts = LabelledTexts([[1] * (1 + i % 7) for i in range(53)], [i % 3 for i in range(53)])
-    rows = ByLength(texts.lengths, lambda chosen: texts.batch(chosen, 0), rows=4, seed=5)
+    rows = LengthBatches(texts.lengths, lambda chosen: texts.batch(chosen, 0), rows=4, seed=5)
     first_, second = rows.epoch(0), rows.epoch(1)
     for batches in (first_, second):
         assert sorted(i for batch in batches for i in batch) == list(range(53))
-    assert first_ != second and first_ == ByLength(texts.lengths, texts.batch, 4, 5).epoch(0)
+    assert first_ != second and first_ == LengthBatches(texts.lengths, texts.batch, 4, 5).epoch(0)
     assert len(first_) == rows.batches_an_epoch == 14
     stream = rows.stream(0, 12)
     seen = [(epoch, place, batch.indices) for epoch, place, batch in (next(stream), next(stream))]

@@ -18,7 +18,7 @@ from headway.tasks.classification.bundle import ClassifierBundle
 from headway.tasks.classification.reader import ClassReader
 from headway.tasks.distillation import TASK
 from headway.tasks.registry import TASKS
-from headway.text import TextPieces
+from headway.text import TextBPE
 from headway.training import read_metrics
 from tests.fixtures.bundles import captioner
 from tests.fixtures.classification_runs import LEARNS, TINY
@@ -138,7 +138,7 @@ def test_a_student_of_numbers_learns_them(tmp_path):
 
 
 def test_a_language_models_classifier_has_students_too(tmp_path):
-    tokenizer = TextPieces.train((text for text, _ in TEXTS), 280)
+    tokenizer = TextBPE.train((text for text, _ in TEXTS), 280)
     torch.manual_seed(2)
     shape = {"model_dim": 12, "num_heads": 2, "ffn_dim": 20, "vocabulary": tokenizer.size}
     model = TextClassifier(GPT(GPTConfig(**shape, num_layers=2, max_length=40)), 2)
@@ -237,8 +237,8 @@ def test_a_runs_teacher_may_be_gone_when_its_student_is_used(places, tmp_path):
 
 
 def test_the_student_has_the_settings_of_its_teachers_task(places, tmp_path):
-    of_class = recipe("distil", ("test", {"training.teacher": str(places[0])}))
-    assert of_class.data.augment == 0 and of_class.evaluation.metric is None
+    class_vector = recipe("distil", ("test", {"training.teacher": str(places[0])}))
+    assert class_vector.data.augment == 0 and class_vector.evaluation.metric is None
     encoder = ("test", {"training.teacher": str(places[0].parent / "bert")})
     of_encoder = recipe("distillation", encoder)
     assert of_encoder.evaluation.metric == "difference" and of_encoder.training.length == 128

@@ -21,7 +21,7 @@ from headway.tasks.language_modeling.data import (
 )
 from headway.tasks.language_modeling.job import LanguageJob
 from headway.tasks.opening import load_as
-from headway.text import Characters, TextPieces
+from headway.text import Characters, TextBPE
 from headway.training import read_metrics
 from tests.fixtures.language_model_runs import NAMES, STORY, THINGS, configured, weights
 
@@ -143,7 +143,7 @@ def test_characters_and_pieces_and_the_tokenizer_of_another_run(first, story, tm
     letters = prepared(configured(story, data__tokenizer="characters"), tmp_path / "a").tokenizer
     assert isinstance(letters, Characters) and set(letters.characters) == set(STORY)
     pieces = prepared(configured(story), tmp_path / "b").tokenizer
-    assert isinstance(pieces, TextPieces) and pieces.size == 290
+    assert isinstance(pieces, TextBPE) and pieces.size == 290
     (tmp_path / "new.txt").write_text("cellos quietly\n" * 50)
     config = configured(str(tmp_path / "new.txt"), data__tokenizer=str(first))
     train(config, tmp_path / "c")

@@ -24,9 +24,9 @@ from headway.tasks.question_answering.bundle import (
     merged,
 )
 from headway.tasks.question_answering.config import AnswerScoring
-from headway.tasks.question_answering.data import answered_questions, learned_answer
+from headway.tasks.question_answering.data import answered_questions, target_answer
 from headway.tasks.question_answering.windows import Window, covered
-from headway.text import MarkedTokenizer
+from headway.text import EncoderTokenizer
 from headway.training import read_metrics
 from tests.fixtures.tiny_encoder import save_encoder, write_squad
 
@@ -116,7 +116,7 @@ def test_what_two_windows_hold_counts_once_at_its_best():
 def test_the_answer_of_most_people_is_learned_and_else_the_first():
     a, b = Answer("x", 1), Answer("y", 2)
     for answers, expected in (((a, b, b), b), ((a, b), a), ((b, a, a, b), b)):
-        assert learned_answer(Question("1", "?", "?xy", answers, "")) == expected
+        assert target_answer(Question("1", "?", "?xy", answers, "")) == expected
 
 
 # --- training ----------------------------------------------------------------------------------
@@ -339,11 +339,11 @@ def test_windows_of_another_training_are_refused(learned, tmp_path):
 @pytest.mark.parametrize("side", ["train", "valid"])
 def test_every_real_answer_stands_in_a_window_and_is_found_by_its_characters(real_data, side):
     asked = list(read_questions([real_data(f"qa/squad_v1.1_dev.{side}.json.gz")]))
-    tokenizer = MarkedTokenizer.train(sorted({each.context for each in asked}), 4000)
+    tokenizer = EncoderTokenizer.train(sorted({each.context for each in asked}), 4000)
     reader = AnswerReader(tokenizer, 160, 64)
     found = []
     for each in asked:
-        read, answer = reader.encode(each.question, each.context), learned_answer(each)
+        read, answer = reader.encode(each.question, each.context), target_answer(each)
         span = covered(read.spans, answer.start, answer.start + len(answer.text))
         assert any(window.place(span) != (0, 0) for window in read.windows), each.where
         start, end = read.characters(*span, each.context)

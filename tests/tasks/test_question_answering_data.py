@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.data.formats.questions import Answer, read_questions
-from headway.data.length_batches import ByLength
+from headway.data.length_batches import LengthBatches
 from headway.errors import DataError, UsageError
 from headway.tasks.question_answering.windows import (
     AnswerTexts,
@@ -168,7 +168,7 @@ def test_batches_point_at_the_answer_and_tell_the_texts_apart():
 
 
 def test_an_epoch_has_every_row_once_in_an_order_of_its_own():
-    rows = ByLength([1 + i % 7 for i in range(53)], tuple, 4, seed=5)
+    rows = LengthBatches([1 + i % 7 for i in range(53)], tuple, 4, seed=5)
     for batches in (rows.epoch(0), rows.epoch(1)):
         assert sorted(i for batch in batches for i in batch) == list(range(53))
     assert rows.epoch(0) != rows.epoch(1)

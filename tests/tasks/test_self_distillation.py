@@ -12,11 +12,11 @@ from headway.bundle import ImageEncoderBundle
 from headway.cli.main import main
 from headway.data.image_examples import FileExamples
 from headway.errors import DataError, UsageError
-from headway.evaluation import linear_accuracy, neighbours_accuracy, spread
-from headway.inspection.image_attention import look_with_heads
+from headway.evaluation import knn_accuracy, linear_accuracy, spread
+from headway.inspection.image_attention import image_attention_of_heads
 from headway.runs import check_same, recipe, saved, train
 from headway.tasks.self_distillation import TASK
-from headway.tasks.self_distillation.data import Neighbourhood
+from headway.tasks.self_distillation.data import NeighbourExamples
 from headway.tasks.self_distillation.evaluation import NeighbourOptions
 from headway.training import read_metrics
 from tests.fixtures.pictures import pixels_of, png, write_shades
@@ -88,7 +88,7 @@ def test_training_python_and_the_command_line_give_the_same_scores(tmp_path, cap
     for side in (known, images):
         vectors = bundle.embed([image.data() for image in side.images], normalise=False)
         sides += [vectors, torch.tensor([numbers[label] for label in side.labels])]
-    assert scores["knn"] == neighbours_accuracy(*sides)
+    assert scores["knn"] == knn_accuracy(*sides)
     assert scores["linear"] == pytest.approx(linear_accuracy(*sides), abs=1e-3)
     assert scores["spread"] == pytest.approx(spread(sides[2]), abs=1e-5)
 
@@ -123,7 +123,7 @@ def test_images_of_one_class_are_enough_to_learn_without_labels(tmp_path):
     check_same(tmp_path / "run", config)
     bundle, images = load(tmp_path / "run"), FileExamples([])
     with pytest.raises(DataError, match="no images to evaluate"):
-        TASK.evaluate(bundle, Neighbourhood(images, images))
+        TASK.evaluate(bundle, NeighbourExamples(images, images))
 
 
 def test_a_stopped_run_goes_on_to_the_same_bits(shades, tmp_path):
@@ -177,11 +177,11 @@ def test_where_it_looks_is_the_row_of_the_class_token(shades, tmp_path):
     maps = bundle.attention(picture).maps
     for layer in (0, 1):
         (whole,) = [value for name, value in maps.items() if f"blocks.{layer}." in name]
-        found = look_with_heads(bundle, picture, layer=layer)
+        found = image_attention_of_heads(bundle, picture, layer=layer)
         assert found.pixels.shape == (8, 8, 3) and found.maps.shape == (3, 2, 2)
         torch.testing.assert_close(found.maps.flatten(1), whole[:, 0, 1:])
-    fine = look_with_heads(bundle, pixels_of(40, 20), size=16)
+    fine = image_attention_of_heads(bundle, pixels_of(40, 20), size=16)
     assert fine.pixels.shape == (32, 16, 3) and fine.maps.shape == (3, 8, 4)
     assert fine.reach == (32, 16) and fine.names == ["head 1", "head 2", "head 3"]
     with pytest.raises(UsageError, match="layers are 0 to 1"):
-        look_with_heads(bundle, picture, layer=2)
+        image_attention_of_heads(bundle, picture, layer=2)

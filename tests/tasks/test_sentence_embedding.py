@@ -19,7 +19,7 @@ from headway.tasks.sentence_embedding.config import EmbedScoring
 from headway.tasks.sentence_embedding.data import prepare_pairs, similar_texts
 from headway.tasks.sentence_embedding.evaluation import scores_of_vectors
 from headway.tasks.sentence_embedding.job import EmbedJob
-from headway.text import MarkedTokenizer
+from headway.text import EncoderTokenizer
 from headway.training import ContrastiveObjective, CosineObjective, read_metrics
 from tests.fixtures.language_model_runs import weights
 from tests.fixtures.sentence_pairs import PAIRS, scored, table
@@ -47,7 +47,7 @@ def embedding(pairs, start, **changes):
 @pytest.fixture(scope="module")
 def start(tmp_path_factory):
     """An encoder that nobody trained, with all its heads."""
-    reader = MarkedTokenizer.train([text for pair in PAIRS for text in pair], 200)
+    reader = EncoderTokenizer.train([text for pair in PAIRS for text in pair], 200)
     torch.manual_seed(3)
     shape = {"model_dim": 24, "num_heads": 3, "ffn_dim": 40, "num_layers": 2, "max_length": 21}
     model = Bert(BertConfig(**shape, vocabulary=reader.size))

@@ -5,7 +5,7 @@ import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from headway.tasks.tagging.bundle import TagReader
-from headway.text import MarkedTokenizer, Marks
+from headway.text import EncoderTokenizer, Marks
 
 TEXTS = ["Émile isn't in (the old mill), is he?", "«Ada» waits 🦊 by the lake."]
 WORDS = [
@@ -15,7 +15,7 @@ WORDS = [
 
 
 def word_pieces():
-    return MarkedTokenizer.train(TEXTS * 9, 140, lower=True)
+    return EncoderTokenizer.train(TEXTS * 9, 140, lower=True)
 
 
 def bytes_with_spaces():
@@ -31,7 +31,7 @@ def bytes_with_spaces():
         show_progress=False,
     )
     engine.train_from_iterator(TEXTS * 9, trainer)
-    return MarkedTokenizer(engine, Marks(pad=1, start=0, end=2, mask=3, between=2))
+    return EncoderTokenizer(engine, Marks(pad=1, start=0, end=2, mask=3, between=2))
 
 
 @pytest.mark.parametrize("make", [word_pieces, bytes_with_spaces])

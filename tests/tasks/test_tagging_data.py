@@ -9,17 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.data.formats.tags import read_tagged
-from headway.data.spans import WordSpan, spans_of, tags_spans
-from headway.data.word_targets import WordTargets, word_rows
+from headway.data.spans import WordSpan, are_span_tags, spans_of
+from headway.data.word_targets import WordTargets, word_sequences
 from headway.errors import DataError, UsageError
-from headway.text import MarkedTokenizer
+from headway.text import EncoderTokenizer
 
 CORPUS = ["the old baker sees a fox", "Zoë and Ada walk on", "unhappily walking walkers"] * 3
 
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    return MarkedTokenizer.train(CORPUS, 120)
+    return EncoderTokenizer.train(CORPUS, 120)
 
 
 def read(path, column=None):
@@ -153,8 +153,12 @@ def test_every_tagged_word_is_in_one_span_of_its_label(tags):
 
 
 def test_tags_of_spans_are_told_from_parts_of_speech():
-    assert tags_spans(["O", "B-x", "I-x"]) and tags_spans(["S-x"])
-    assert not tags_spans(["O"]) and not tags_spans(["NOUN", "O"]) and not tags_spans(["B-", "O"])
+    assert are_span_tags(["O", "B-x", "I-x"]) and are_span_tags(["S-x"])
+    assert (
+        not are_span_tags(["O"])
+        and not are_span_tags(["NOUN", "O"])
+        and not are_span_tags(["B-", "O"])
+    )
 
 
 # --- rows --------------------------------------------------------------------------------------
@@ -164,7 +168,7 @@ def test_the_first_piece_of_each_word_carries_its_tag(tokenizer):
     words = ["the", "bakers", "unwalk"]
     ids, places = tokenizer.encode_words(words)
     assert len(ids) > len(words)
-    ((row,),) = word_rows(tokenizer, [words], 40)
+    ((row,),) = word_sequences(tokenizer, [words], 40)
     assert list(row.ids) == [tokenizer.marks.start, *ids, tokenizer.marks.end]
     assert list(row.firsts) == [1 + places.index(i) for i in range(3)]
     batch = WordTargets([row, row], [[5, 6, 7], [7, 6, 5]]).batch([0, 1], tokenizer.marks.pad)
@@ -175,9 +179,9 @@ def test_the_first_piece_of_each_word_carries_its_tag(tokenizer):
 
 def test_long_sentences_are_cut_between_words_and_none_is_lost(tokenizer):
     sentences = [["the", "old", "baker"] * 7, ["unhappily"] * 3, ["a"]]
-    whole = word_rows(tokenizer, sentences, 500)
+    whole = word_sequences(tokenizer, sentences, 500)
     assert all(len(rows) == 1 for rows in whole)
-    cut = word_rows(tokenizer, sentences, 9)
+    cut = word_sequences(tokenizer, sentences, 9)
     assert len(cut[0]) > 1 and len(cut[2]) == 1
     for (one,), rows, words in zip(whole, cut, sentences, strict=True):
         assert all(len(row.ids) <= 9 for row in rows)
@@ -190,7 +194,7 @@ def test_long_sentences_are_cut_between_words_and_none_is_lost(tokenizer):
 def test_words_without_pieces_and_words_too_long_keep_their_place(tokenizer):
     words = ["a", "\u200b", "unhappily" * 5, "fox"]
     assert tokenizer.encode("\u200b") == []
-    rows = word_rows(tokenizer, [words], 8)[0]
+    rows = word_sequences(tokenizer, [words], 8)[0]
     assert sum(len(row.firsts) for row in rows) == 4 and all(len(row.ids) <= 8 for row in rows)
     assert rows[0].ids[rows[0].firsts[1]] == tokenizer.marks.mask
-    assert word_rows(tokenizer, [[]], 8) == [[]]
+    assert word_sequences(tokenizer, [[]], 8) == [[]]

@@ -12,14 +12,14 @@ from headway.cli.main import main
 from headway.data.context_windows import Windows
 from headway.errors import DataError, UsageError
 from headway.models import WordsConfig, words_model
-from headway.runs import amended, recipe, saved, train
+from headway.runs import recipe, saved, train, with_settings
 from headway.tasks import registry
 from headway.tasks.task import NO_OPTIONS
 from headway.tasks.word_vectors.bundle import WordsBundle
 from headway.text import Vocabulary
 from headway.training import read_metrics
 from tests.fixtures.tiny_encoder import save_encoder
-from tests.fixtures.word_vectors import a_bundle
+from tests.fixtures.word_vectors import word_vector_bundle
 
 KINDS = ["skip-gram", "cbow", "next-word"]
 
@@ -58,16 +58,16 @@ def test_great_and_awesome_lie_together(tmp_path, kind, seed):
 
 
 def test_the_nearest_are_those_of_greatest_cosine_without_the_word_itself():
-    found = a_bundle().nearest("East", 9)
+    found = word_vector_bundle().nearest("East", 9)
     assert [one.word for one in found] == ["far", "skew", "north", "west"]
     assert found[1].cosine == pytest.approx(0.6) and found[-1].cosine == pytest.approx(-1)
-    assert [one.word for one in a_bundle().nearest("east", 2)] == ["far", "skew"]
+    assert [one.word for one in word_vector_bundle().nearest("east", 2)] == ["far", "skew"]
     with pytest.raises(UsageError, match="count=0"):
-        a_bundle().nearest("east", 0)
+        word_vector_bundle().nearest("east", 0)
 
 
 def test_an_analogy_is_b_minus_a_plus_c_of_vectors_of_length_one():
-    found = a_bundle().analogy("far", "north", "east", 5)
+    found = word_vector_bundle().analogy("far", "north", "east", 5)
     assert {one.word for one in found} == {"west", "skew"}
     unit = torch.tensor([3, 0.3]) / torch.tensor([3, 0.3]).norm()
     query = torch.tensor([0.0, 1.0]) - unit + torch.tensor([1.0, 0.0])
@@ -96,7 +96,7 @@ def test_evaluating_changes_nothing(tmp_path):
     ends = []
     for every in (4, 40):
         config = lecture_run(tmp_path, "skip-gram", 1, 40)
-        config = amended(config, ("test", {"evaluation.every": every}))
+        config = with_settings(config, ("test", {"evaluation.every": every}))
         train(config, tmp_path / f"every-{every}")
         ends.append(headway.load(tmp_path / f"every-{every}").vectors)
     assert torch.equal(*ends)

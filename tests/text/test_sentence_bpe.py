@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.errors import DataError, UsageError
-from headway.text import MarkedTokenizer, TextPieces, Tokenizer, TokenizerPair
+from headway.text import EncoderTokenizer, TextBPE, Tokenizer, TokenizerPair
 from headway.text.bpe import _without_long_words
 
 TEXTS = ["The old baker waves.", "The baker bakes bread </s> <pad>", "Der alte Bäcker winkt."] * 9
@@ -126,7 +126,7 @@ def test_a_folder_without_tokenizers_or_with_too_many_is_refused(tmp_path: Path)
         TokenizerPair.load(tmp_path)
 
 
-@pytest.mark.parametrize("train", [Tokenizer.train, TextPieces.train, MarkedTokenizer.train])
+@pytest.mark.parametrize("train", [Tokenizer.train, TextBPE.train, EncoderTokenizer.train])
 def test_a_word_of_very_many_letters_is_learned_from_within_seconds(train) -> None:
     pick = random.Random(0)
     word = "".join(pick.choices(string.ascii_lowercase, k=240_000))

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.errors import DataError, UsageError
-from headway.text import Characters, TextPieces, TextTokenizer, Tokenizer, load_tokenizer
+from headway.text import Characters, TextBPE, TextTokenizer, Tokenizer, load_tokenizer
 
 TEXTS = ["The old baker waves.", "  The baker bakes bread </s>\n", "A dog barks, twice."] * 9
-TOKENIZER = TextPieces.train(TEXTS, 320)
+TOKENIZER = TextBPE.train(TEXTS, 320)
 ANY_TEXT = st.text(max_size=40) | st.text(alphabet="a é\n\t\r\u2028\x85\u00a0🦊ก</s>", max_size=40)
 
 
@@ -42,7 +42,7 @@ def test_one_token_ends_a_text_and_begins_the_next() -> None:
 
 def test_a_text_that_spells_the_special_token_never_becomes_it(tmp_path: Path) -> None:
     TOKENIZER.save(tmp_path)
-    for tokenizer in (TOKENIZER, TextPieces.load(tmp_path / "tokenizer.json")):
+    for tokenizer in (TOKENIZER, TextBPE.load(tmp_path / "tokenizer.json")):
         ids = tokenizer.encode("a</s> </s>")
         assert 0 not in ids and tokenizer.decode(ids) == "a</s> </s>"
         assert tokenizer.pieces([0]) == ["</s>"] and tokenizer.decode([0]) == ""
@@ -57,16 +57,16 @@ def test_spaces_are_kept_and_tokens_show_them() -> None:
 def test_a_file_keeps_it_byte_for_byte(tmp_path: Path) -> None:
     TOKENIZER.save(tmp_path)
     again = load_tokenizer(tmp_path)
-    assert isinstance(again, TextPieces) and again.fingerprint == TOKENIZER.fingerprint
+    assert isinstance(again, TextBPE) and again.fingerprint == TOKENIZER.fingerprint
     (tmp_path / "again").mkdir()
     again.save(tmp_path / "again")
     first = (tmp_path / "tokenizer.json").read_bytes()
     assert (tmp_path / "again" / "tokenizer.json").read_bytes() == first
-    assert TextPieces.train(iter(TEXTS), 320).fingerprint == TOKENIZER.fingerprint
+    assert TextBPE.train(iter(TEXTS), 320).fingerprint == TOKENIZER.fingerprint
 
 
 def test_fingerprints_differ_where_ids_do() -> None:
-    others = [TextPieces.train(TEXTS, 270), TextPieces.train(TEXTS[:1], 320)]
+    others = [TextBPE.train(TEXTS, 270), TextBPE.train(TEXTS[:1], 320)]
     others += [Tokenizer.train(TEXTS, 320), Characters.train(TEXTS)]
     assert len({tokenizer.fingerprint for tokenizer in [TOKENIZER, *others]}) == 5
 
@@ -80,9 +80,9 @@ def test_what_cannot_be_is_an_error() -> None:
     with pytest.raises(DataError, match="half of a character"):
         TOKENIZER.encode("a\ud800")
     with pytest.raises(DataError, match="half of a character"):
-        TextPieces.train(["a\ud800"], 300)
+        TextBPE.train(["a\ud800"], 300)
     with pytest.raises(UsageError, match="at least 257"):
-        TextPieces.train(TEXTS, 256)
+        TextBPE.train(TEXTS, 256)
 
 
 def test_damaged_and_foreign_files_are_refused(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from headway.errors import UsageError
-from headway.text import MarkedTokenizer, Marks, extended, new_words
+from headway.text import EncoderTokenizer, Marks, extended, new_words
 
 OLD = ["the fox eats the lemon", "the owl reads and eats", "a crab sings of lemons"] * 4
 DOMAIN = ["Lemonades freeze!", "lemonades and owleries", "the owleries", "foxes", "lemonades once"]
@@ -11,7 +11,7 @@ DOMAIN = ["Lemonades freeze!", "lemonades and owleries", "the owleries", "foxes"
 
 @pytest.fixture
 def tokenizer():
-    return MarkedTokenizer.train(OLD, 100)
+    return EncoderTokenizer.train(OLD, 100)
 
 
 def test_words_that_save_most_tokens_come_first_and_single_occurrences_are_left_out(tokenizer):
@@ -35,7 +35,7 @@ def test_a_longer_vocabulary_keeps_the_old_ids_and_shortens_the_domain(tokenizer
         tokenizer.size,
     ]
     longer.save(tmp_path)
-    assert MarkedTokenizer.load(tmp_path).fingerprint == longer.fingerprint
+    assert EncoderTokenizer.load(tmp_path).fingerprint == longer.fingerprint
 
 
 def test_words_that_cannot_be_added_are_refused(tokenizer):
@@ -48,6 +48,6 @@ def test_tokenizers_of_other_kinds_are_refused():
     import tokenizers as library
 
     model = library.models.BPE({"<s>": 0, "</s>": 1, "<mask>": 2, "a": 3}, [])
-    other = MarkedTokenizer(library.Tokenizer(model), Marks(pad=1, start=0, end=1, mask=2))
+    other = EncoderTokenizer(library.Tokenizer(model), Marks(pad=1, start=0, end=1, mask=2))
     with pytest.raises(UsageError, match="BPE"):
         new_words(other, OLD, 3)

@@ -3,7 +3,7 @@
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
-from headway.text import Characters, ForeignTokenizer, TextPieces, Tokenizer, word_places
+from headway.text import Characters, PretrainedTokenizer, TextBPE, Tokenizer, positions_of_words
 from tests.fixtures.encoder_tokenizers import spaced
 from tests.fixtures.hf_tokenizer import FOREIGN
 from tests.fixtures.small_encoder import TEXTS
@@ -17,37 +17,37 @@ def joined(tokenizer, ids) -> list[str]:
     """Return each group of tokens as text."""
     return [
         tokenizer.decode([ids[i] for i in positions]).strip()
-        for positions in word_places(tokenizer, ids)
+        for positions in positions_of_words(tokenizer, ids)
     ]
 
 
 def test_continuing_tokens_are_grouped_with_their_words():
     for tokenizer in (
         Tokenizer.train(iter(TEXTS * 3), 280),
-        TextPieces.train(TEXTS * 3, 280),
+        TextBPE.train(TEXTS * 3, 280),
         Characters.train([TEXT]),
         FOREIGN,
     ):
         ids = tokenizer.encode(TEXT)
         assert len(ids) > len(WORDS) and joined(tokenizer, ids) == WORDS
-        assert word_places(tokenizer, []) == []
+        assert positions_of_words(tokenizer, []) == []
 
 
 def test_special_tokens_are_words_of_their_own():
     tokenizer = Tokenizer.train(iter(TEXTS * 3), 280)
     ids = [tokenizer.bos, *tokenizer.encode("old"), tokenizer.eos]
-    positions = word_places(tokenizer, ids)
+    positions = positions_of_words(tokenizer, ids)
     assert positions[0] == [0] and positions[-1] == [len(ids) - 1] and len(positions) == 3
-    plain = TextPieces.train(TEXTS * 3, 280)
+    plain = TextBPE.train(TEXTS * 3, 280)
     ids = [*plain.begin("old"), plain.eos, *plain.encode("old")]
-    assert [len(group) for group in word_places(plain, ids)][::2][0] == 1
-    assert len(word_places(plain, ids)) == 4  # </s>, old, </s>, old
+    assert [len(group) for group in positions_of_words(plain, ids)][::2][0] == 1
+    assert len(positions_of_words(plain, ids)) == 4  # </s>, old, </s>, old
 
 
 def test_tokens_of_encoders_are_grouped_by_their_prefix():
     for tokenizer, signs in ((word_pieces(), True), (spaced(), False)):
         ids, _ = tokenizer.marks.frame(tokenizer.encode("The old baker waves, twice"))
-        positions = word_places(tokenizer, ids)
+        positions = positions_of_words(tokenizer, ids)
         assert positions[0] == [0] and positions[-1] == [len(ids) - 1]
         words = len(WORDS) + (1 if signs else 0)  # WordPiece cuts signs off as words
         assert len(positions) == words + 2
@@ -62,6 +62,6 @@ def test_tokens_with_a_word_end_suffix_end_words():
         vocab_size=60, special_tokens=["<unk>"], end_of_word_suffix="</w>", show_progress=False
     )
     made.train_from_iterator(TEXTS * 3, trainer)
-    tokenizer = ForeignTokenizer(made, 0, 0)
+    tokenizer = PretrainedTokenizer(made, 0, 0)
     ids = tokenizer.encode("baker waves")
     assert len(ids) > 3 and joined(tokenizer, ids) == ["baker", "waves"]

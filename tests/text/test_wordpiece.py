@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.errors import DataError, UsageError
-from headway.text import MarkedTokenizer, Marks
+from headway.text import EncoderTokenizer, Marks
 from tests.fixtures.encoder_tokenizers import spaced
 from tests.fixtures.small_encoder import TEXTS, tokenizer
 
@@ -70,9 +70,9 @@ def test_training_is_deterministic_and_keeps_to_its_size():
     assert TRAINED.size <= 150
     many = ["".join(chr(0x4E00 + i) for i in range(start, start + 20)) for start in range(0, 400)]
     for texts in (many, [" ".join(text) for text in many]):
-        assert MarkedTokenizer.train(texts, 120).size <= 120
+        assert EncoderTokenizer.train(texts, 120).size <= 120
     with pytest.raises(UsageError, match="at least 100"):
-        MarkedTokenizer.train(TEXTS, 99)
+        EncoderTokenizer.train(TEXTS, 99)
 
 
 def test_smoothing_gives_a_small_source_more_tokens():
@@ -82,21 +82,21 @@ def test_smoothing_gives_a_small_source_more_tokens():
     large, small = [words("abcde")] * 30, [words("vwxyz")]
 
     def tokens(smoothing: float) -> list[int]:
-        made = MarkedTokenizer.train_on([large, small], 130, smoothing=smoothing)
+        made = EncoderTokenizer.train_on([large, small], 130, smoothing=smoothing)
         return [len(made.encode(side[0])) for side in (large, small)]
 
     by_length, alike = tokens(1.0), tokens(0.0)
     assert by_length[0] < by_length[1]
     assert alike[1] < by_length[1]
     assert alike[0] > by_length[0]
-    joined = MarkedTokenizer.train([*large, *small], 130)
-    separate = MarkedTokenizer.train_on([large, small], 130, smoothing=1.0)
+    joined = EncoderTokenizer.train([*large, *small], 130)
+    separate = EncoderTokenizer.train_on([large, small], 130, smoothing=1.0)
     assert joined.fingerprint == separate.fingerprint
 
 
 def test_capitals_and_accents_are_removed_unless_lower_is_false():
     assert TRAINED.encode("The CAFÉ") == TRAINED.encode("the cafe")
-    cased = MarkedTokenizer.train(TEXTS * 3, 150, lower=False)
+    cased = EncoderTokenizer.train(TEXTS * 3, 150, lower=False)
     assert cased.encode("The café") != cased.encode("the cafe")
     assert TRAINED.decode(TRAINED.encode("The old  café.")) == "the old cafe."
 
@@ -116,7 +116,7 @@ def test_a_loaded_tokenizer_does_the_same_and_writes_the_same_file(tmp_path):
         folder = tmp_path / name
         (folder / "again").mkdir(parents=True)
         made.save(folder)
-        again = MarkedTokenizer.load(folder)
+        again = EncoderTokenizer.load(folder)
         again.save(folder / "again")
         files = [index / "tokenizer.json" for index in (folder, folder / "again")]
         assert files[0].read_bytes() == files[1].read_bytes()
@@ -222,13 +222,13 @@ def test_a_spoiled_file_is_refused_and_named(how, tmp_path):
     SPOILED[how](content)
     path.write_text(json.dumps(content), encoding="utf-8")
     with pytest.raises(DataError) as caught:
-        MarkedTokenizer.load(tmp_path)
+        EncoderTokenizer.load(tmp_path)
     assert caught.value.where == str(path)
 
 
 def test_a_missing_file_and_half_a_character_are_errors(tmp_path: Path):
     with pytest.raises(DataError, match=r"no tokenizer\.json"):
-        MarkedTokenizer.load(tmp_path)
+        EncoderTokenizer.load(tmp_path)
     for call in (TRAINED.encode, lambda text: TRAINED.encode_batch([text]), TRAINED.encode_spans):
         with pytest.raises(DataError, match="half of a character"):
             call("a\ud800")

@@ -36,16 +36,16 @@ def gradients(model: TextClassifier, batches: list[LabelledBatch], auxiliary: fl
 def test_the_loss_is_that_of_the_class_and_a_weighted_language_modeling_loss():
     model = TextClassifier(GPT(SMALL), 3).eval()
     loss = ClassificationObjective(0.3)(model, collate_labelled(TEXTS, CLASSES, 0))
-    of_class = of_text = 0.0
+    class_vector = of_text = 0.0
     for text, label in zip(TEXTS, CLASSES, strict=True):
         tokens = torch.tensor([text])
         logits = model(tokens, torch.ones_like(tokens, dtype=torch.bool))
-        of_class += F.cross_entropy(logits, torch.tensor([label]))
+        class_vector += F.cross_entropy(logits, torch.tensor([label]))
         if len(text) > 1:
             of_text += F.cross_entropy(model.gpt(tokens)[0, :-1], tokens[0, 1:])
     assert loss.count == 4
-    assert_close(loss.nats, of_class.detach(), rtol=0, atol=1e-5)
-    assert_close(loss.total, of_class + 0.3 * of_text, rtol=0, atol=1e-5)
+    assert_close(loss.nats, class_vector.detach(), rtol=0, atol=1e-5)
+    assert_close(loss.total, class_vector + 0.3 * of_text, rtol=0, atol=1e-5)
     assert_close(loss.total - loss.nats, 0.3 * of_text, rtol=0, atol=1e-5)
 
 

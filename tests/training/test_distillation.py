@@ -5,22 +5,22 @@ import torch
 import torch.nn.functional as F
 from torch.testing import assert_close
 
-from headway.blocks.hidden_states import layer_map, stack_of, watch_blocks
+from headway.blocks.hidden_states import layer_map, record_blocks, stack_of
 from headway.data.encoder_batches import collate_framed
 from headway.models import (
     GPT,
     Bert,
-    BertAnswerer,
     BertClassifier,
     BertConfig,
+    BertQuestionAnswering,
     BertTagger,
     GPTConfig,
 )
 from headway.training.objectives.distillation import (
+    DistillationBatch,
     DistillationConfig,
     DistillationObjective,
-    Distilled,
-    Lesson,
+    DistillationStudent,
     View,
 )
 
@@ -55,7 +55,7 @@ def view(batch, **options):
 
 def differences(teacher, model, batch, config, **options):
     objective = DistillationObjective(teacher, lambda batch: [view(batch, **options)])
-    return objective(model, Lesson(batch, config))
+    return objective(model, DistillationBatch(batch, config))
 
 
 def only(term, **weights):
@@ -65,7 +65,7 @@ def only(term, **weights):
 def pair(width=6, layers=2):
     teacher = BertClassifier(bert(8, 4), 3, dropout=0.0)
     student = BertClassifier(bert(width, layers), 3, dropout=0.0)
-    return teacher, Distilled(student, width, 8)
+    return teacher, DistillationStudent(student, width, 8)
 
 
 def batch(rows=ROWS):
@@ -88,7 +88,7 @@ def test_each_term_is_its_equation_text_by_text(term):
     expected = torch.zeros(())
     for row in ROWS:  # alone, nothing is padded
         single = batch([row])
-        with watch_blocks(stack_of(teacher)) as t, watch_blocks(stack_of(model.student)) as s:
+        with record_blocks(stack_of(teacher)) as t, record_blocks(stack_of(model.student)) as s:
             a, b = read(model.student, single), read(teacher, single)
         if term == "embedding":
             expected = expected + F.mse_loss(model.project_embedding(s.hidden[0]), t.hidden[0])
@@ -109,7 +109,7 @@ def test_a_student_equal_to_its_teacher_has_no_loss_but_the_entropy_of_the_outpu
     student = BertClassifier(bert(8, 4), 3, dropout=0.0)
     student.load_state_dict(teacher.state_dict())
     config = DistillationConfig(prediction=0.0)
-    loss = differences(teacher, Distilled(student, 8, 8), batch(), config)
+    loss = differences(teacher, DistillationStudent(student, 8, 8), batch(), config)
     assert_close(loss.total, torch.zeros(()), atol=1e-9, rtol=0)
 
 
@@ -130,11 +130,11 @@ def test_the_student_and_its_projections_learn_and_the_teacher_does_not():
 
 
 def test_answers_are_compared_over_positions_without_padding():
-    teacher, student = BertAnswerer(bert(8, 4)), BertAnswerer(bert(6, 2))
-    config, model = only("prediction"), Distilled(student, 6, 8)
+    teacher, student = BertQuestionAnswering(bert(8, 4)), BertQuestionAnswering(bert(6, 2))
+    config, model = only("prediction"), DistillationStudent(student, 6, 8)
 
     def total(rows):
-        return differences(teacher, model, batch(rows), config, over_places=True).total
+        return differences(teacher, model, batch(rows), config, over_positions=True).total
 
     assert_close(total(ROWS), torch.stack([total([row]) for row in ROWS]).sum())
     a, b = read(student, batch(ROWS[:1])), read(teacher, batch(ROWS[:1]))
@@ -146,7 +146,7 @@ def test_tags_are_compared_at_the_requested_positions_only():
     teacher, student = BertTagger(bert(8, 4), 3, 0.0), BertTagger(bert(6, 2), 3, 0.0)
     single = batch(ROWS[2:])
     positions = torch.tensor([[False, True, False, False, True, False]])
-    model = Distilled(student, 6, 8)
+    model = DistillationStudent(student, 6, 8)
     loss = differences(teacher, model, single, only("prediction"), asked=positions).total
     a, b = (read(network, single)[0, [1, 4]] for network in (student, teacher))
     assert_close(loss, F.cross_entropy(a, b.softmax(-1)))
@@ -156,7 +156,9 @@ def test_tags_are_compared_at_the_requested_positions_only():
 
 def test_regression_outputs_are_compared_by_squared_error():
     teacher, student = (BertClassifier(bert(n, 2), 1, dropout=0.0) for n in (8, 6))
-    loss = differences(teacher, Distilled(student, 6, 8), batch(), only("prediction")).total
+    loss = differences(
+        teacher, DistillationStudent(student, 6, 8), batch(), only("prediction")
+    ).total
     assert_close(loss, (read(teacher, batch()) - read(student, batch())).square().sum())
     assert loss > 0
 
@@ -172,12 +174,12 @@ def test_attention_of_language_models_is_compared_where_the_causal_mask_allows_i
 
     def total(term, made=views):
         objective = DistillationObjective(teacher, lambda batch: made)
-        return objective(Distilled(student, 6, 8), Lesson(None, only(term)))
+        return objective(DistillationStudent(student, 6, 8), DistillationBatch(None, only(term)))
 
     expected, nats = torch.zeros(()), torch.zeros(())
     for row in ROWS:
         row_ids = torch.tensor([row])
-        with watch_blocks(stack_of(teacher)) as t, watch_blocks(stack_of(student)) as s:
+        with record_blocks(stack_of(teacher)) as t, record_blocks(stack_of(student)) as s:
             a, b = student(row_ids), teacher(row_ids)
         allowed = torch.ones(len(row), len(row)).tril().bool()
         for student_layer, teacher_layer in ((0, 1), (1, 3)):
@@ -193,7 +195,7 @@ def test_a_batch_in_several_views_has_the_loss_of_the_batch():
     teacher, model = pair()
     parts = [view(batch(ROWS[:1])), view(batch(ROWS[1:]))]
     objective = DistillationObjective(teacher, lambda batch: parts)
-    loss = objective(model, Lesson(None, DistillationConfig()))
+    loss = objective(model, DistillationBatch(None, DistillationConfig()))
     whole = differences(teacher, model, batch(), DistillationConfig())
     assert_close(loss.total, whole.total)
     assert loss.count == whole.count == 3
@@ -201,7 +203,7 @@ def test_a_batch_in_several_views_has_the_loss_of_the_batch():
 
 def test_what_cannot_be_compared_is_refused():
     teacher = BertClassifier(bert(8, 4, heads=4), 3)
-    model = Distilled(BertClassifier(bert(6, 2), 3), 6, 8)
+    model = DistillationStudent(BertClassifier(bert(6, 2), 3), 6, 8)
     with pytest.raises(ValueError, match="heads"):
         differences(teacher, model, batch(), DistillationConfig())
     with pytest.raises(ValueError, match="nothing to learn"):

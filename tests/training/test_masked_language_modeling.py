@@ -10,7 +10,7 @@ from torch.testing import assert_close
 from headway.data.encoder_batches import FramedBatch
 from headway.data.masked_batches import IGNORED, MaskedBatch
 from headway.models import Bert, BertConfig
-from headway.training import MaskedWords, judge
+from headway.training import MaskedLanguageModelingObjective, judge
 
 SMALL = BertConfig(
     model_dim=12, num_heads=3, ffn_dim=20, num_layers=2, max_length=9, vocabulary=17, dropout=0.0
@@ -60,7 +60,7 @@ def plain(model: Bert, batch: MaskedBatch):
 def test_the_loss_equals_torchs_over_the_masked_positions_and_the_pairs(model):
     batch = batch_of()
     words, pairs = plain(model, batch)
-    loss = MaskedWords(2.5)(model, batch)
+    loss = MaskedLanguageModelingObjective(2.5)(model, batch)
     assert_close(loss.total, words + 2.5 * pairs)
     assert_close(loss.nats, words.detach())
     assert loss.count == int((batch.targets != IGNORED).sum()) and not loss.nats.requires_grad
@@ -70,13 +70,13 @@ def test_with_equal_numbers_of_masked_tokens_both_terms_are_means(model):
     batch = batch_of()
     per_sequence = float((batch.targets != IGNORED).sum()) / 5
     words, pairs = plain(model, batch)
-    loss = MaskedWords(per_sequence)(model, batch)
+    loss = MaskedLanguageModelingObjective(per_sequence)(model, batch)
     assert_close(loss.total / loss.count, words / loss.count + pairs / 5)
 
 
 def test_without_pairs_the_loss_is_that_of_the_masked_tokens(model):
     batch = batch_of()
-    loss = MaskedWords(2.5)(model, replace(batch, elsewhere=None))
+    loss = MaskedLanguageModelingObjective(2.5)(model, replace(batch, elsewhere=None))
     assert_close(loss.total, plain(model, batch)[0])
     assert judge(model, replace(batch, elsewhere=None)).follows is None
 
@@ -88,7 +88,7 @@ def gradient(model, *losses):
 
 
 def test_micro_batches_of_any_size_add_up_to_the_full_batch(model):
-    batch, objective = batch_of(), MaskedWords(1.5)
+    batch, objective = batch_of(), MaskedLanguageModelingObjective(1.5)
     whole = objective(model, batch)
     parts = [objective(model, part(batch, *cut)) for cut in ((0, 1), (1, 5))]
     assert sum(p.count for p in parts) == whole.count
@@ -100,7 +100,7 @@ def test_micro_batches_of_any_size_add_up_to_the_full_batch(model):
 
 def test_positions_that_are_not_masked_have_no_loss(model):
     """Only masked positions are targets: another target there changes the loss."""
-    batch, objective = batch_of(), MaskedWords(1.0)
+    batch, objective = batch_of(), MaskedLanguageModelingObjective(1.0)
     masked = batch.targets != IGNORED
     changed = replace(batch, targets=torch.where(masked, (batch.targets + 1) % 17, IGNORED))
     assert objective(model, changed).total != objective(model, batch).total
@@ -124,14 +124,15 @@ FAULTS = {
 def test_planted_faults_change_the_loss(model, fault):
     batch = batch_of()
     right, wrong = (
-        MaskedWords(1.0)(model, faulty).total.item() for faulty in (batch, FAULTS[fault](batch))
+        MaskedLanguageModelingObjective(1.0)(model, faulty).total.item()
+        for faulty in (batch, FAULTS[fault](batch))
     )
     assert abs(right - wrong) > 1e-3
 
 
 def test_pairs_and_masked_tokens_are_learned(model):
     """A few steps on one batch: both parts go down, so both have a gradient of the right sign."""
-    batch, objective = batch_of(), MaskedWords(2.0)
+    batch, objective = batch_of(), MaskedLanguageModelingObjective(2.0)
     optimizer = torch.optim.Adam(model.parameters(), 1e-2)
     for _ in range(60):
         optimizer.zero_grad()

@@ -5,8 +5,8 @@ import torch
 import torch.nn.functional as F
 from torch.testing import assert_close
 
-from headway.data.word_targets import WordRow, WordTargets
-from headway.models import Bert, BertAnswerer, BertConfig, BertTagger
+from headway.data.word_targets import WordSequence, WordTargets
+from headway.models import Bert, BertConfig, BertQuestionAnswering, BertTagger
 from headway.tasks.question_answering.objective import AnsweringObjective
 from headway.tasks.question_answering.windows import AnswerTexts, Window
 from headway.tasks.tagging.objective import TaggingObjective
@@ -16,9 +16,9 @@ CONFIG = BertConfig(
 )
 TAGGED = WordTargets(
     [
-        WordRow([1, 5, 6, 7, 2], [1, 3]),
-        WordRow([1, 8, 2], [1]),
-        WordRow([1, 9, 9, 9, 9, 4, 2], [1]),
+        WordSequence([1, 5, 6, 7, 2], [1, 3]),
+        WordSequence([1, 8, 2], [1]),
+        WordSequence([1, 9, 9, 9, 9, 4, 2], [1]),
     ],
     [[2, 0], [3], [1]],
 )
@@ -37,7 +37,7 @@ def tagger():
 
 
 def answerer():
-    return BertAnswerer(Bert(CONFIG)).eval(), AnsweringObjective(), ANSWERS
+    return BertQuestionAnswering(Bert(CONFIG)).eval(), AnsweringObjective(), ANSWERS
 
 
 def test_a_tag_is_predicted_at_the_first_token_of_its_word_only():

@@ -13,17 +13,17 @@ from headway.bundle import (
     Probe,
     ProbeRequest,
     Readout,
-    framed_reading,
+    encoder_pass,
     word_outputs,
 )
-from headway.data.word_targets import WordRow, word_rows
+from headway.data.word_targets import WordSequence, word_sequences
 from headway.models import Bert, BertConfig
-from headway.models.bert_heads import drop_heads
+from headway.models.bert_heads import remove_heads
 from headway.models.registry import ModelSpec
 from headway.settings import section
 from headway.shapes import Bool, Float, Int, Tensor
 from headway.tasks.task import NO_OPTIONS, NoOptions, TextInput
-from headway.text import MarkedTokenizer
+from headway.text import EncoderTokenizer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ class WordRegressor(nn.Module):
 
     def __init__(self, bert: Bert) -> None:
         super().__init__()
-        self.bert = drop_heads(bert, "none")
+        self.bert = remove_heads(bert, "none")
         self.config = WordRegressorConfig(bert=bert.config)
         self.head = nn.Linear(bert.config.model_dim, 1, device=bert.tokens.weight.device)
 
@@ -67,12 +67,12 @@ class WordRegressorBundle(BundleWithReader):
     """A word regressor with its tokenizer."""
 
     kind: ClassVar[str] = "word regressor"
-    reader_class = MarkedTokenizer
+    reader_class = EncoderTokenizer
     model: WordRegressor
 
-    def rows(self, sentences: Sequence[Sequence[str]]) -> list[list[WordRow]]:
+    def rows(self, sentences: Sequence[Sequence[str]]) -> list[list[WordSequence]]:
         """Encode the words of sentences as sequences of at most the model's maximum length."""
-        return word_rows(self.tokenizer, sentences, self.config.bert.max_length)
+        return word_sequences(self.tokenizer, sentences, self.config.bert.max_length)
 
     def numbers(
         self,
@@ -105,7 +105,7 @@ class WordRegressorBundle(BundleWithReader):
         types = [0] * len(ids)
         return Probe(
             kind=self.kind,
-            reading=framed_reading(self.model, self.tokenizer, ids, types, within="bert."),
+            reading=encoder_pass(self.model, self.tokenizer, ids, types, within="bert."),
             answer=" ".join(f"{number:.1f}" for number in self.numbers([words])[0]),
             readout=Readout(
                 side="text",

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from headway.data.formats import read_rows
-from headway.data.word_targets import WordBatch, WordTargets, word_rows
+from headway.data.word_targets import WordBatch, WordTargets, word_sequences
 from headway.errors import DataError, UsageError
 from headway.evaluation import pearson
 from headway.evaluation.scores import Metric, Scores
@@ -18,7 +18,7 @@ from headway.machine import Machine
 from headway.models import Bert
 from headway.settings import section, setting
 from headway.tasks.encoder_job import EncoderJob
-from headway.tasks.finetuning import check_start, check_unchanged, open_start
+from headway.tasks.finetuning import check_unchanged, load_encoder, require_encoder
 from headway.tasks.job import Emit
 from headway.tasks.sections import (
     ObservationConfig,
@@ -117,7 +117,7 @@ class RateJob(EncoderJob):
         ]
         check_unchanged(folder / "texts.json", start.tokenizer.fingerprint, contents)
         words = [sentence.words for sentence in train]
-        rows = word_rows(start.tokenizer, words, start.config.max_length)
+        rows = word_sequences(start.tokenizer, words, start.config.max_length)
         self.train = WordTargets.of(rows, [sentence.numbers for sentence in train])
         lengths = [len(row.ids) for row in self.train.rows]
         super().__init__(config, start, machine, lengths, least=300)
@@ -147,10 +147,10 @@ class WordRegression(TaskDefaults):
             raise UsageError(
                 "no training sentences are named", hint="headway train rate FILE --from MODEL"
             )
-        check_start(config.training.start, "a word regressor")
+        require_encoder(config.training.start, "a word regressor")
 
     def prepare(self, config: RunConfig, folder: Path, machine: Machine, emit: Emit) -> RateJob:
-        return RateJob(config, open_start(config.training.start), machine, folder)
+        return RateJob(config, load_encoder(config.training.start), machine, folder)
 
     def read(self, bundle: Any, paths: Sequence[Path], config: Any, options: Any) -> list[Sentence]:
         return read_sentences(paths)

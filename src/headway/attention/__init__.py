@@ -12,7 +12,7 @@ from headway.attention.masks import Mask
 from headway.attention.multihead import MultiHeadAttention
 from headway.attention.record import (
     AttentionMaps,
-    Seen,
+    KernelInputs,
     around_kernels,
     at_attention,
     attention_layers,
@@ -38,6 +38,7 @@ __all__ = [
     "Dot",
     "GroupedQueryAttention",
     "Kernel",
+    "KernelInputs",
     "KeyValueCache",
     "KeyValues",
     "LinearDot",
@@ -47,7 +48,6 @@ __all__ = [
     "RelativeBuckets",
     "Rotary",
     "ScaledDot",
-    "Seen",
     "SlidingWindow",
     "SoftmaxKernel",
     "TokenCache",

@@ -41,7 +41,7 @@ use instead, or None."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
+class KernelInputs:
     """Inputs of a kernel at one call; shared keys and values are repeated for each query head.
 
     scale: factor that makes a product q . k a score; None if the score is no such product. output:
@@ -146,12 +146,14 @@ def record_attention(model: nn.Module, layers: Sequence[str] = ()) -> Iterator[A
 
 
 @contextmanager
-def record_inputs(model: nn.Module, layers: Sequence[str] = ()) -> Iterator[dict[str, list[Seen]]]:
+def record_inputs(
+    model: nn.Module, layers: Sequence[str] = ()
+) -> Iterator[dict[str, list[KernelInputs]]]:
     """Collect the inputs of the kernels, as `record_attention` does their weights.
 
-    Yields a dictionary from the name of a layer to one `Seen` for each call.
+    Yields a dictionary from the name of a layer to one `KernelInputs` for each call.
     """
-    seen: dict[str, list[Seen]] = {}
+    seen: dict[str, list[KernelInputs]] = {}
     around = around_kernels(model)
 
     def keep(name: str, kernel: Kernel, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -159,7 +161,7 @@ def record_inputs(model: nn.Module, layers: Sequence[str] = ()) -> Iterator[dict
         heads = q.shape[1]
         with torch.no_grad():
             weight = around[kernel].output.weight.detach()
-            kernel_inputs = Seen(
+            kernel_inputs = KernelInputs(
                 q=q.detach(),
                 k=spread(k.detach(), heads),
                 v=spread(v.detach(), heads),

@@ -7,7 +7,7 @@ from headway.blocks.dropout import Dropout
 from headway.blocks.embeddings import Embeddings, SegmentEmbeddings
 from headway.blocks.encoder import Encoder, EncoderBlock, FeedForwardBlock
 from headway.blocks.feedforward import FeedForward, GatedFeedForward
-from headway.blocks.heads import MaskedWordHead, Pooler, Pooling, mean_pooled, text_pooled
+from headway.blocks.heads import MaskedTokenHead, Pooler, Pooling, mean_pool, pool_text
 from headway.blocks.image_embedding import ImageEmbedding
 from headway.blocks.norms import LayerNorm, RMSNorm
 from headway.blocks.patches import Patches, patchify
@@ -59,7 +59,7 @@ __all__ = [
     "LayerNorm",
     "LearnedGrid",
     "LearnedTable",
-    "MaskedWordHead",
+    "MaskedTokenHead",
     "MeanState",
     "Memory",
     "NoGrid",
@@ -82,7 +82,7 @@ __all__ = [
     "SinusoidalGrid",
     "SinusoidalTable",
     "init_recurrent",
-    "mean_pooled",
+    "mean_pool",
     "patchify",
-    "text_pooled",
+    "pool_text",
 ]

@@ -4,12 +4,12 @@ An encoder gives one vector h_t for each token. Pooling reduces them to one vect
 the head of masked language modelling turns the vector of a masked token into logits of the word.
 
 >>> import torch
->>> from headway.blocks import mean_pooled, text_pooled
+>>> from headway.blocks import mean_pool, pool_text
 >>> hidden = torch.tensor([[[1.0, 2.0], [3.0, 4.0], [9.0, 9.0]]])  # B T D = 1 3 2: three words
 >>> keys = torch.tensor([[True, True, False]])  # the third is padding
->>> mean_pooled(hidden, keys)
+>>> mean_pool(hidden, keys)
 tensor([[2., 3.]])
->>> text_pooled(hidden, keys, "first")  # the vector of [CLS]
+>>> pool_text(hidden, keys, "first")  # the vector of [CLS]
 tensor([[1., 2.]])
 """
 
@@ -42,7 +42,7 @@ class Pooler(nn.Module):
         return self.activation(self.project(hidden[:, 0]))
 
 
-class MaskedWordHead(nn.Module):
+class MaskedTokenHead(nn.Module):
     """E norm(activation(W h + b)) + c: logits of the word at a masked position.
 
     E is the embedding matrix, to which the model ties `output.weight`; W projects to its width.
@@ -68,17 +68,17 @@ class MaskedWordHead(nn.Module):
         return logits
 
 
-def text_pooled(
+def pool_text(
     hidden: Float[Tensor, "B T D"], keys: Bool[Tensor, "B T"], pooling: Pooling
 ) -> Float[Tensor, "B D"]:
-    """Return one vector for each text: `mean_pooled`, or the vector of its first token, [CLS].
+    """Return one vector for each text: `mean_pool`, or the vector of its first token, [CLS].
 
     keys: True for real tokens, False for padding.
     """
-    return mean_pooled(hidden, keys) if pooling == "mean" else hidden[:, 0]
+    return mean_pool(hidden, keys) if pooling == "mean" else hidden[:, 0]
 
 
-def mean_pooled(hidden: Float[Tensor, "B T D"], keys: Bool[Tensor, "B T"]) -> Float[Tensor, "B D"]:
+def mean_pool(hidden: Float[Tensor, "B T D"], keys: Bool[Tensor, "B T"]) -> Float[Tensor, "B D"]:
     """Return the mean over the real tokens of each text. Reimers and Gurevych 2019, section 3."""
     real = keys.to(hidden.dtype)[..., None]  # 1 for real tokens, 0 for padding
     return (hidden * real).sum(1) / real.sum(1)

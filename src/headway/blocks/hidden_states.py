@@ -7,12 +7,12 @@ them from outside, so the model itself stays unchanged.
 >>> import torch
 >>> from headway.attention import Mask
 >>> from headway.blocks import Encoder, FeedForward, FeedForwardBlock, LayerNorm, PreNorm
->>> from headway.blocks.hidden_states import layer_map, watch_stream
+>>> from headway.blocks.hidden_states import layer_map, record_hidden_states
 >>> layers = [FeedForward(4, 8) for _ in range(2)]
 >>> blocks = [FeedForwardBlock(layer, lambda: PreNorm(LayerNorm(4))) for layer in layers]
 >>> encoder = Encoder(blocks, LayerNorm(4))
 >>> words = torch.randn(1, 3, 4)  # B S D: three words
->>> with watch_stream(encoder) as hidden:
+>>> with record_hidden_states(encoder) as hidden:
 ...     memory = encoder(words, Mask())
 >>> [tuple(h.shape) for h in hidden]  # the input, and the output of each of the two blocks
 [(1, 3, 4), (1, 3, 4), (1, 3, 4)]
@@ -77,7 +77,9 @@ def layer_map(student_layers: int, teacher_layers: int) -> list[int]:
 
 
 @contextmanager
-def watch_stream(stack: Encoder | Decoder | DecoderOnly) -> Iterator[list[Float[Tensor, "B T D"]]]:
+def record_hidden_states(
+    stack: Encoder | Decoder | DecoderOnly,
+) -> Iterator[list[Float[Tensor, "B T D"]]]:
     """Record the hidden states of a stack during a forward pass inside the `with` block.
 
     Yields a list that receives the input of the stack and then the output of each block. A block
@@ -101,7 +103,7 @@ def watch_stream(stack: Encoder | Decoder | DecoderOnly) -> Iterator[list[Float[
 
 
 @contextmanager
-def watch_blocks(stack: Encoder | DecoderOnly) -> Iterator[Inside]:
+def record_blocks(stack: Encoder | DecoderOnly) -> Iterator[Inside]:
     """Record hidden states and attention scores of a forward pass inside the `with` block.
 
     A block that is used as several layers is recorded at each call. Raises ValueError for blocks
@@ -128,7 +130,7 @@ def watch_blocks(stack: Encoder | DecoderOnly) -> Iterator[Inside]:
             if not isinstance(kernel, SoftmaxKernel):
                 raise ValueError(f"{type(kernel).__name__} has no scores before a softmax")
             handles.append(kernel.register_forward_hook(record_scores))
-        with watch_stream(stack) as inside.hidden:
+        with record_hidden_states(stack) as inside.hidden:
             yield inside
     finally:
         for handle in handles:

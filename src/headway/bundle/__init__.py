@@ -17,12 +17,12 @@ from headway.bundle.contract import (
     Truncating,
     WordEmbedding,
 )
-from headway.bundle.encoder import EncoderBundle, Filled, FillInput, FillOptions, Guess
+from headway.bundle.encoder import EncoderBundle, FilledText, FillInput, FillOptions, Guess
 from headway.bundle.forward_pass import (
     Attention,
-    Reading,
+    ForwardPass,
     attention_of,
-    framed_reading,
+    encoder_pass,
     part_of,
     word_outputs,
 )
@@ -51,7 +51,8 @@ __all__ = [
     "EncoderBundle",
     "FillInput",
     "FillOptions",
-    "Filled",
+    "FilledText",
+    "ForwardPass",
     "Guess",
     "ImageEncoderBundle",
     "ImageEncoding",
@@ -60,7 +61,6 @@ __all__ = [
     "Neighbour",
     "Probe",
     "ProbeRequest",
-    "Reading",
     "Readout",
     "SearchTrace",
     "StoredBundle",
@@ -72,7 +72,7 @@ __all__ = [
     "WordEmbedding",
     "attention_of",
     "class_names",
-    "framed_reading",
+    "encoder_pass",
     "image_patches",
     "next_token_readout",
     "part_of",

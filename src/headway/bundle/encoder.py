@@ -10,10 +10,10 @@ from typing import Any, ClassVar, get_args
 import torch
 import torch.nn.functional as F
 
-from headway.blocks import MaskedWordHead, Pooling, text_pooled
+from headway.blocks import MaskedTokenHead, Pooling, pool_text
 from headway.bundle.contract import InputSpec, ProbeRequest
-from headway.bundle.files import CONFIG_FILE, check_pieces, save_files
-from headway.bundle.forward_pass import Attention, Reading, attention_of, framed_reading
+from headway.bundle.files import CONFIG_FILE, check_vocabulary_size, save_files
+from headway.bundle.forward_pass import Attention, ForwardPass, attention_of, encoder_pass
 from headway.bundle.probe import Probe, Readout, Unembedding
 from headway.bundle.with_reader import StoredBundle
 from headway.data.encoder_batches import FramedBatch, collate_framed, shortest_first
@@ -21,7 +21,7 @@ from headway.errors import DataError, UsageError
 from headway.models import Bert
 from headway.settings import required, setting
 from headway.shapes import Float, Tensor
-from headway.text import MarkedTokenizer
+from headway.text import EncoderTokenizer
 
 BATCH = 32  # texts per forward pass
 FRAME = 2  # special tokens around a text: [CLS] and [SEP]
@@ -52,11 +52,11 @@ class FillOptions:
     top: int = setting(5, "Number of predictions per [MASK], the most probable first.", gt=0)
 
 
-FIVE_WORDS = FillOptions()
+DEFAULT_OPTIONS = FillOptions()
 
 
 @dataclass(frozen=True)
-class Filled:
+class FilledText:
     """A text, and the most probable words for each [MASK] in it, the best first."""
 
     text: str
@@ -73,17 +73,17 @@ class EncoderBundle(StoredBundle):
 
     kind: ClassVar[str] = "text encoder"
     inputs: ClassVar[InputSpec] = InputSpec(second=True)
-    reader_class = MarkedTokenizer
+    reader_class = EncoderTokenizer
     model: Bert
 
     def __init__(
         self,
         model: Bert,
-        tokenizer: MarkedTokenizer,
+        tokenizer: EncoderTokenizer,
         pooling: Pooling = "mean",
         length: int | None = None,
     ) -> None:
-        check_pieces(tokenizer.size, model.config.vocabulary)
+        check_vocabulary_size(tokenizer.size, model.config.vocabulary)
         super().__init__(model, tokenizer)
         self.tokenizer = tokenizer
         self.pooling: Pooling = pooling
@@ -141,12 +141,12 @@ class EncoderBundle(StoredBundle):
         return predictions
 
     def predict(
-        self, inputs: Sequence[FillInput], options: FillOptions = FIVE_WORDS, *, first: int = 1
-    ) -> list[Filled]:
+        self, inputs: Sequence[FillInput], options: FillOptions = DEFAULT_OPTIONS, *, first: int = 1
+    ) -> list[FilledText]:
         """Return the predictions of `fill` for each input."""
         texts = [item.text for item in inputs]
         return [
-            Filled(text, tuple(map(tuple, words)))
+            FilledText(text, tuple(map(tuple, words)))
             for text, words in zip(texts, self.fill(texts, options.top, first), strict=True)
         ]
 
@@ -189,7 +189,7 @@ class EncoderBundle(StoredBundle):
             progress(done)
             batch = self._batch([rows[i] for i in chosen])
             hidden = self.model.encode(batch.tokens, batch.keys, batch.types)
-            vectors[chosen] = text_pooled(hidden, batch.keys, pooling).float()
+            vectors[chosen] = pool_text(hidden, batch.keys, pooling).float()
             done += len(chosen)
         return vectors
 
@@ -197,7 +197,7 @@ class EncoderBundle(StoredBundle):
         """Return the number of tokens of each text, special tokens included, before truncation."""
         return [FRAME + len(ids) for ids in self.tokenizer.encode_batch(texts)]
 
-    def reading(self, text: str, second: str | None = None) -> Reading:
+    def reading(self, text: str, second: str | None = None) -> ForwardPass:
         """Return the forward pass over one or two texts, in which [MASK] is a masked position.
 
         The output is the logits of the word at each position, or the vectors if the model has no
@@ -207,7 +207,7 @@ class EncoderBundle(StoredBundle):
         ids, types = special.frame(encode(text), None if second is None else encode(second))
         self._check_room(ids)
         run = self.model.encode if self.model.masked_words is None else self.model
-        return framed_reading(self.model, self.tokenizer, ids, types, run=run)
+        return encoder_pass(self.model, self.tokenizer, ids, types, run=run)
 
     def attention(
         self,
@@ -250,7 +250,7 @@ class EncoderBundle(StoredBundle):
             logits=lambda output: output[0, positions, :size],
             names=self.tokenizer.words,
             equation="z = norm(f(x W + b)) Eᵀ + c",
-            function=MaskedWordHead.forward,
+            function=MaskedTokenHead.forward,
             unembedding=Unembedding(
                 stack=stack, logits=lambda hidden: model.words(stack.norm(hidden))
             ),

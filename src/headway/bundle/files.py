@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from headway.errors import DataError, UsageError
-from headway.extensions import packages_of
+from headway.extensions import extension_packages
 from headway.files import json_bytes, read_json, write_file
 from headway.folders import MANIFEST, replaced_folder, verify_folder
 from headway.models.contracts import set_parameters
@@ -60,7 +60,7 @@ def save_files(
         "model": to_dict(config),
         **(more or {}),
     }
-    if packages := packages_of(config):
+    if packages := extension_packages(config):
         contents[PACKAGES] = packages
     with replaced_folder(folder) as temporary:
         text.save(temporary)
@@ -98,7 +98,7 @@ def check_finite(model: nn.Module, path: Path) -> None:
         )
 
 
-def read_facts(folder: Path) -> dict[str, Any]:
+def read_config_file(folder: Path) -> dict[str, Any]:
     """Return the contents of config.json. Raises DataError if it is not of this format version."""
     path = folder / CONFIG_FILE
     contents = read_json(path)
@@ -123,7 +123,7 @@ def check_fingerprint(contents: dict[str, Any], fingerprint: str, folder: Path) 
         )
 
 
-def check_pieces(tokens: int, vocabulary: int) -> None:
+def check_vocabulary_size(tokens: int, vocabulary: int) -> None:
     """Raise DataError if the tokenizer has more tokens than the model's vocabulary.
 
     It may have fewer: a vocabulary may be padded to a round number.

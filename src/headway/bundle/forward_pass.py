@@ -10,16 +10,16 @@ from torch import nn
 
 from headway.attention import record_attention
 from headway.data.encoder_batches import collate_framed, shortest_first
-from headway.data.word_targets import WordRow
+from headway.data.word_targets import WordSequence
 from headway.errors import UsageError
 from headway.shapes import Float, Tensor
-from headway.text import MarkedTokenizer, word_places
+from headway.text import EncoderTokenizer, positions_of_words
 
 WORD_ROWS = 32  # sequences per forward pass
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
+class ForwardPass:
     """The forward pass for one input, which can be run any number of times.
 
     run: computes the output for a batch of one: logits, or the vectors of a model without an output
@@ -59,15 +59,15 @@ def part_of(layer: str) -> str:
     return "decoder" if "decoder" in layer.split(".") else "encoder"
 
 
-def framed_reading(
+def encoder_pass(
     model: nn.Module,
-    tokenizer: MarkedTokenizer,
+    tokenizer: EncoderTokenizer,
     ids: Sequence[int],
     types: Sequence[int],
     *,
     run: Callable[..., Tensor] | None = None,
     within: str = "",
-) -> Reading:
+) -> ForwardPass:
     """Return the forward pass of an encoder for ids with special tokens.
 
     run: the method of the model to call; if unset, the model itself. within: name of the encoder in
@@ -76,21 +76,21 @@ def framed_reading(
     device = str(next(model.parameters()).device)
     batch = collate_framed([ids], [types], tokenizer.marks.pad).to(device)
     call: Callable[..., Tensor] = model if run is None else run
-    return Reading(
+    return ForwardPass(
         model=model,
         run=lambda: call(batch.tokens, batch.keys, batch.types),
         pieces={"text": tokenizer.pieces(ids)},
         axes={"encoder": ("text", "text")},
         embeddings={"text": f"{within}embedding"},
         ids={"text": list(ids)},
-        words={"text": word_places(tokenizer, ids)},
+        words={"text": positions_of_words(tokenizer, ids)},
     )
 
 
 @torch.inference_mode()
 def word_outputs(
     model: nn.Module,
-    rows: Sequence[WordRow],
+    rows: Sequence[WordSequence],
     pad: int,
     progress: Callable[[int], None] = lambda done: None,
 ) -> list[Float[Tensor, "W ..."]]:
@@ -113,7 +113,7 @@ def word_outputs(
 
 @torch.inference_mode()
 def attention_of(
-    reading: Reading, layers: Sequence[str] = (), heads: Sequence[int] = ()
+    reading: ForwardPass, layers: Sequence[str] = (), heads: Sequence[int] = ()
 ) -> Attention:
     """Return the full attention weights, whichever attention kernels the model uses.
 

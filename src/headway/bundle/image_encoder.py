@@ -11,18 +11,18 @@ import torch.nn.functional as F
 from torch import nn
 
 from headway.bundle.contract import InputSpec, ProbeRequest
-from headway.bundle.forward_pass import Attention, Reading, attention_of
+from headway.bundle.forward_pass import Attention, ForwardPass, attention_of
 from headway.bundle.probe import Probe, image_patches
 from headway.bundle.with_reader import StoredBundle
 from headway.data.image_reader import ImageReader
-from headway.data.images import as_pixels
+from headway.data.images import to_pixels
 from headway.errors import DataError, UsageError
 from headway.models import ViT, ViTConfig
 from headway.models.vit_classifier import pooled
 from headway.shapes import Float, Tensor
 
 BATCH = 32  # images per forward pass
-Picture = Any
+AnyImage = Any
 """A path, the bytes of a file, an array of uint8 (height x width, or x 1 or 3 channels), or an
 image of Pillow."""
 
@@ -47,7 +47,7 @@ class ImageEncoderBundle(StoredBundle):
 
     def embed(
         self,
-        pictures: Sequence[Picture],
+        pictures: Sequence[AnyImage],
         *,
         pooling: Literal["first", "mean"] | None = None,
         normalise: bool = True,
@@ -66,16 +66,16 @@ class ImageEncoderBundle(StoredBundle):
         mean of the patch vectors if there is no [CLS]."""
         return _encoded(self.vit, images, None)
 
-    def reading(self, image: Picture) -> Reading:
+    def reading(self, image: AnyImage) -> ForwardPass:
         """Return the forward pass for one image, whose output is the vectors of all tokens.
 
         The tokens are named [CLS], [R1], ... (registers), and "row,column" for patches.
         """
         images = image_of(self.reader, image, self.device)
-        return image_reading(self.model, self.vit, images, lambda: self.vit.encode(images))
+        return image_pass(self.model, self.vit, images, lambda: self.vit.encode(images))
 
     def attention(
-        self, image: Picture, layers: Sequence[str] = (), heads: Sequence[int] = ()
+        self, image: AnyImage, layers: Sequence[str] = (), heads: Sequence[int] = ()
     ) -> Attention:
         """Return the attention weights for one image. layers, heads: which to return; if empty,
         all."""
@@ -93,7 +93,7 @@ class ImageEncoderBundle(StoredBundle):
 def vectors_of(
     vit: ViT,
     reader: ImageReader,
-    images: Sequence[Picture],
+    images: Sequence[AnyImage],
     pooling: Literal["first", "mean"] | None = None,
     normalise: bool = True,
 ) -> Float[Tensor, "N D"]:
@@ -114,22 +114,24 @@ def _encoded(
     return pooled(vit, vit.encode(images), method).float()
 
 
-def image_of(reader: ImageReader, image: Picture, device: torch.device) -> Float[Tensor, "1 C Y X"]:
+def image_of(
+    reader: ImageReader, image: AnyImage, device: torch.device
+) -> Float[Tensor, "1 C Y X"]:
     """Return one image, preprocessed as a batch of one."""
     (images,) = batches_of(reader, [image], device)
     return images
 
 
-def image_reading(
+def image_pass(
     model: nn.Module,
     vit: ViT,
     images: Float[Tensor, "1 C Y X"],
     run: Callable[[], Tensor],
     within: str = "",
-) -> Reading:
+) -> ForwardPass:
     """Return the forward pass of an image encoder. within: its name in the model, with a dot after
     it."""
-    return Reading(
+    return ForwardPass(
         model=model,
         run=run,
         pieces={"picture": names_of(vit, images.shape[2], images.shape[3])},
@@ -148,14 +150,14 @@ def names_of(vit: ViT, y: int, x: int) -> list[str]:
 
 
 def batches_of(
-    reader: ImageReader, images: Sequence[Picture], device: torch.device
+    reader: ImageReader, images: Sequence[AnyImage], device: torch.device
 ) -> Iterator[Float[Tensor, "B C Y X"]]:
     """Yield batches of preprocessed images. Raises UsageError if `images` is a single image."""
     if isinstance(images, str | bytes | Path):
         raise UsageError("expected a list of images, got a single one", hint="[image]")
     for start in range(0, len(images), BATCH):
         chunk = images[start : start + BATCH]
-        pixels = [as_pixels(item, f"image {start + i + 1}") for i, item in enumerate(chunk)]
+        pixels = [to_pixels(item, f"image {start + i + 1}") for i, item in enumerate(chunk)]
         yield reader.batch(pixels).to(device)
 
 

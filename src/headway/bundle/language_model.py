@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import torch
 
 from headway.bundle.contract import ProbeRequest
-from headway.bundle.files import check_pieces
-from headway.bundle.forward_pass import Attention, Reading, attention_of
+from headway.bundle.files import check_vocabulary_size
+from headway.bundle.forward_pass import Attention, ForwardPass, attention_of
 from headway.bundle.probe import Probe, next_token_readout
 from headway.bundle.with_reader import StoredBundle
 from headway.decoding import (
@@ -23,7 +23,7 @@ from headway.decoding import (
 from headway.errors import UsageError
 from headway.models import GPT
 from headway.settings import override
-from headway.text import TextTokenizer, load_tokenizer, word_places
+from headway.text import TextTokenizer, load_tokenizer, positions_of_words
 
 
 class TextBundle(StoredBundle):
@@ -33,7 +33,7 @@ class TextBundle(StoredBundle):
     model: GPT
 
     def __init__(self, model: GPT, tokenizer: TextTokenizer) -> None:
-        check_pieces(tokenizer.size, model.config.vocabulary)
+        check_vocabulary_size(tokenizer.size, model.config.vocabulary)
         super().__init__(model, tokenizer)
         self.tokenizer = tokenizer
 
@@ -72,7 +72,7 @@ class TextBundle(StoredBundle):
             )
         return ModelDraft(draft.model, config.draft_tokens)
 
-    def reading(self, text: str, written: Sequence[int] = ()) -> Reading:
+    def reading(self, text: str, written: Sequence[int] = ()) -> ForwardPass:
         """Return the forward pass for a text and the tokens generated after it.
 
         Raises UsageError if they are longer than the context of a model with learned positions.
@@ -86,14 +86,14 @@ class TextBundle(StoredBundle):
                 hint="shorten the text",
             )
         tokens = torch.tensor([ids], device=self.device)
-        return Reading(
+        return ForwardPass(
             model=self.model,
             run=lambda: self.model(tokens),
             pieces={"text": self.tokenizer.pieces(ids)},
             axes={"decoder": ("text", "text")},
             embeddings={"text": "embedding"},
             ids={"text": ids},
-            words={"text": word_places(self.tokenizer, ids)},
+            words={"text": positions_of_words(self.tokenizer, ids)},
         )
 
     def attention(

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headway.blocks import Decoder, DecoderOnly, Encoder
-from headway.bundle.forward_pass import Reading
+from headway.bundle.forward_pass import ForwardPass
 from headway.data.image_reader import ImageReader
-from headway.data.images import Pixels, as_pixels
+from headway.data.images import Pixels, to_pixels
 from headway.decoding import Candidate
 from headway.models import GPT, Captioner, Translator, ViT
 from headway.shapes import Float, Tensor
@@ -69,7 +69,7 @@ class Probe:
     """
 
     kind: str
-    reading: Reading
+    reading: ForwardPass
     answer: str
     readout: Readout | None
     tokenizers: Mapping[str, Any] = field(default_factory=dict)
@@ -126,7 +126,7 @@ def next_token_readout(
 
 def image_patches(vit: ViT, reader: ImageReader, image: Any) -> ImagePatches:
     """Preprocess an image with `reader` and return its patches."""
-    return patches_of(vit, reader.sized(as_pixels(image, "the image")))
+    return patches_of(vit, reader.sized(to_pixels(image, "the image")))
 
 
 def patches_of(vit: ViT, pixels: Pixels) -> ImagePatches:

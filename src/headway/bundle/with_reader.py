@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Protocol
 from torch import nn
 
 from headway.bundle.contract import Bundle
-from headway.bundle.files import check_fingerprint, check_pieces, save_files
+from headway.bundle.files import check_fingerprint, check_vocabulary_size, save_files
 
 
 class Reader(Protocol):
@@ -80,7 +80,7 @@ class BundleWithReader(StoredBundle):
         super().__init__(model, reader)
         self.reader = reader
         config = self.config
-        check_pieces(self.tokenizer.size, getattr(config, "bert", config).vocabulary)
+        check_vocabulary_size(self.tokenizer.size, getattr(config, "bert", config).vocabulary)
 
     @property
     def tokenizer(self) -> Any:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from headway.cli.console import data, program, talk
 from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
-from headway.cli.image_files import gather_pictures
+from headway.cli.image_files import gather_images
 from headway.cli.inputs import Truncated
 from headway.cli.texts import Texts, gather
 from headway.errors import UsageError
@@ -103,7 +103,7 @@ def _inputs(
     from headway.bundle import ImageEncoding
 
     if isinstance(bundle, ImageEncoding):
-        return gather_pictures(names, label), "images"
+        return gather_images(names, label), "images"
     return gather(names, column, label), "texts"
 
 

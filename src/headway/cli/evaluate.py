@@ -18,7 +18,7 @@ from headway.settings import COMMAND_LINE
 
 if TYPE_CHECKING:
     from headway.bundle import Bundle
-    from headway.runs.evaluation import TaskScores
+    from headway.runs.evaluation import ModelScores
 
 HELP = """Evaluate a model with the metrics of its task.
 
@@ -129,7 +129,7 @@ def _flags() -> list[Argument]:
     ]
 
 
-def _draw_confusion(path: Path, evaluated: TaskScores, bundle: Bundle) -> None:
+def _draw_confusion(path: Path, evaluated: ModelScores, bundle: Bundle) -> None:
     """Draw the confusion matrix of the scores. UsageError if they have none."""
     from headway.inspection.plots import confusion_matrix
 

@@ -117,45 +117,45 @@ def _missing(name: str, models: ModelFlags) -> str:
 
 
 def _positions(path: Path, models: ModelFlags, opened: Opened) -> None:
-    from headway.inspection.figures import positions_picture
+    from headway.inspection.figures import plot_positions
 
-    positions_picture(path)
+    plot_positions(path)
 
 
 def _mask(path: Path, models: ModelFlags, opened: Opened) -> None:
-    from headway.inspection.figures import mask_picture
+    from headway.inspection.figures import plot_causal_mask
 
-    mask_picture(path, ["The", "quick", "brown", "fox"])
+    plot_causal_mask(path, ["The", "quick", "brown", "fox"])
 
 
 def _sentence(text: str, word: str, *targets: str) -> Callable[[Path, ModelFlags, Opened], None]:
     def draw(path: Path, models: ModelFlags, opened: Opened) -> None:
         from headway.bundle import attention_of
-        from headway.inspection.figures import sentence_picture
+        from headway.inspection.figures import plot_sentence_attention
 
         assert models.encoder is not None
         bundle = opened(models.encoder)
         attention = attention_of(bundle.probe(text, written=0).reading)
-        sentence_picture(path, attention, text, word, targets)
+        plot_sentence_attention(path, attention, text, word, targets)
 
     return draw
 
 
 def _agreement(path: Path, models: ModelFlags, opened: Opened) -> None:
-    from headway.inspection.figures import alignment_picture
+    from headway.inspection.figures import plot_alignment
     from headway.tasks.opening import check_kind
 
     assert models.translator is not None
     bundle = opened(models.translator)
     check_kind(bundle, models.translator, "translator")
-    alignment_picture(path, bundle, AGREEMENT)
+    plot_alignment(path, bundle, AGREEMENT)
 
 
 def _words(path: Path, models: ModelFlags, opened: Opened) -> None:
     import torch
 
     from headway.bundle import WordEmbedding
-    from headway.inspection.figures import embeddings_picture
+    from headway.inspection.figures import plot_embeddings
     from headway.tasks.opening import other_kind
 
     assert models.words is not None
@@ -163,7 +163,7 @@ def _words(path: Path, models: ModelFlags, opened: Opened) -> None:
     if not isinstance(bundle, WordEmbedding):
         raise other_kind(bundle, models.words, "word model")
     chosen = bundle.vocabulary.words[1 : 1 + SHOWN]
-    embeddings_picture(path, chosen, torch.stack([bundle.vector(word) for word in chosen]).cpu())
+    plot_embeddings(path, chosen, torch.stack([bundle.vector(word) for word in chosen]).cpu())
 
 
 def _caption(path: Path, models: ModelFlags, opened: Opened) -> None:
@@ -180,7 +180,7 @@ def _caption(path: Path, models: ModelFlags, opened: Opened) -> None:
 
 def _heads(path: Path, models: ModelFlags, opened: Opened) -> None:
     from headway.bundle import ImageEncoding
-    from headway.inspection.image_attention import look_with_heads
+    from headway.inspection.image_attention import image_attention_of_heads
     from headway.inspection.image_overlays import overlays
 
     assert models.vision is not None and models.picture is not None
@@ -189,7 +189,7 @@ def _heads(path: Path, models: ModelFlags, opened: Opened) -> None:
         raise UsageError(
             f"--vision {models.vision} is a {bundle.kind}, not an image encoder or classifier"
         )
-    overlays(path, look_with_heads(bundle, models.picture), title=models.picture.name)
+    overlays(path, image_attention_of_heads(bundle, models.picture), title=models.picture.name)
 
 
 @dataclass(frozen=True)

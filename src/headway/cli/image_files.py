@@ -9,7 +9,7 @@ from headway.cli.texts import Texts
 from headway.errors import UsageError
 
 
-def picture_paths(arguments: Sequence[str]) -> list[Path]:
+def image_paths(arguments: Sequence[str]) -> list[Path]:
     """The paths of image files, and of all images in folders. UsageError without arguments."""
     from headway.data.formats.images import image_files
 
@@ -18,13 +18,13 @@ def picture_paths(arguments: Sequence[str]) -> list[Path]:
     return [path for argument in arguments for path in image_files(Path(argument))]
 
 
-def gather_pictures(arguments: Sequence[str], label: str | None) -> Texts:
+def gather_images(arguments: Sequence[str], label: str | None) -> Texts:
     """The paths of images, labelled by the names of their folders if `label` is "folder"."""
     if label not in (None, "folder"):
         raise UsageError(
             f"--label {label}: images can only be labelled by folder", hint="--label folder"
         )
-    paths = picture_paths(arguments)
+    paths = image_paths(arguments)
     return Texts(
         [str(path) for path in paths], None if label is None else [p.parent.name for p in paths]
     )

@@ -43,7 +43,7 @@ def look(
         Fraction of the attention whose patches are outlined, such as 0.6; 0 draws no outline.
     """
     from headway.bundle import ImageEncoding
-    from headway.inspection.image_attention import look_with_heads
+    from headway.inspection.image_attention import image_attention_of_heads
     from headway.inspection.image_overlays import overlays
 
     check_new_file(output)
@@ -57,7 +57,7 @@ def look(
             f"{run} is a {bundle.kind}, not an image encoder or an image classifier",
             hint="headway inspect shows the attention of any model",
         )
-    attention = look_with_heads(bundle, image, layer=layer, size=size)
+    attention = image_attention_of_heads(bundle, image, layer=layer, size=size)
     depth = bundle.vit.config.num_layers
     title = f"block {depth - 1 if layer is None else layer} of 0 to {depth - 1}, {image.name}"
     overlays(output, attention, title=title, outlined=share or None)

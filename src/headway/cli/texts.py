@@ -72,7 +72,7 @@ def _is_file(argument: str) -> bool:
 
 def _rows(path: Path, column: str, label: str | None) -> list[tuple[str, str | None]]:
     """The texts of one file, with their labels or None."""
-    from headway.data.formats import TABLES, ending, read_lines, read_rows, text_of
+    from headway.data.formats import TABLES, checked_text, ending, read_lines, read_rows
 
     if ending(path) not in TABLES:
         kind = path.name if label == BY_FILE else None
@@ -91,5 +91,5 @@ def _rows(path: Path, column: str, label: str | None) -> list[tuple[str, str | N
                     "fill it in",
                 )
             kind = str(value).strip()
-        labelled.append((text_of(row, column, where), kind))
+        labelled.append((checked_text(row, column, where), kind))
     return labelled

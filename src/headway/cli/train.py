@@ -113,7 +113,7 @@ def _say_what_is_next(outcome: Outcome, settings: AnyRunConfig, quiet: bool) -> 
 def _new(
     run: str | None, words: Sequence[str], layers: Sequence[tuple[str, Any]]
 ) -> tuple[AnyRunConfig, Path, list[str]]:
-    from headway.runs import amended, recipe
+    from headway.runs import recipe, with_settings
 
     if not words:
         raise UsageError(
@@ -127,7 +127,7 @@ def _new(
         )
     if len(words) >= 2:
         data = words[1:] if takes_many else words[1]
-        settings = amended(settings, (COMMAND_LINE, {"data.train": data}))
+        settings = with_settings(settings, (COMMAND_LINE, {"data.train": data}))
     folder = run_folder(run or settings.name)
     return settings, folder, _history(folder, settings)
 
@@ -206,7 +206,7 @@ def _notes(folder: Path) -> list[str]:
 def _resumed(
     folder: Path, words: Sequence[str], layers: Sequence[tuple[str, Any]]
 ) -> tuple[AnyRunConfig, Path, list[str]]:
-    from headway.runs import amended, saved
+    from headway.runs import saved, with_settings
     from headway.settings import differences
 
     if words:
@@ -215,7 +215,7 @@ def _resumed(
             hint="leave it out",
         )
     before = saved(folder)
-    settings = amended(before, *layers)
+    settings = with_settings(before, *layers)
     history = _notes(folder)
     for key, old, new in differences(before, settings):
         talk.print(f"          ! {key} changed from {old} to {new}", markup=False)

@@ -17,7 +17,7 @@ from cyclopts import Parameter
 
 from headway.cli.console import data, data_json, on_output, talk
 from headway.cli.flags import ON_THIS_MACHINE, MachineFlags, check_number
-from headway.cli.image_files import picture_paths
+from headway.cli.image_files import image_paths
 from headway.cli.inputs import NAME, Truncated, arguments_or_lines, chunks, standard_input
 from headway.errors import UsageError
 from headway.files import check_new_file
@@ -361,7 +361,7 @@ def _inputs(
     first = dataclasses.fields(predicting.input)[0].name
     values: Iterator[Any]
     if _is_image(predicting):
-        values = iter(picture_paths(arguments))
+        values = iter(image_paths(arguments))
     else:
         values = arguments_or_lines(arguments, entry.unit)
     for value in values:

@@ -55,7 +55,7 @@ class AugmentationConfig:
 
 class Augmentation:
     """Augments one image by a configuration. Mixup, which needs two images, is not included; see
-    `mixed_share`."""
+    `mixup_weight`."""
 
     def __init__(self, config: AugmentationConfig) -> None:
         self.config = config
@@ -153,7 +153,7 @@ def random_erase(image: Float[Tensor, "C Y X"], random: Random) -> Float[Tensor,
     return image
 
 
-def mixed_share(alpha: float, random: Random) -> float:
+def mixup_weight(alpha: float, random: Random) -> float:
     """Sample the mixup weight of the first of two images from Beta(alpha, alpha).
 
     The weight is at least 0.5: w and 1 - w are equally likely, so the larger one is used. Zhang et

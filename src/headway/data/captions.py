@@ -13,7 +13,7 @@ import torch
 from headway.data.augmentation import Augmentation, AugmentationConfig
 from headway.data.batches import padded
 from headway.data.formats.captions import CaptionedImage, Captions
-from headway.data.image_batches import Normalise, seen_by, shuffled
+from headway.data.image_batches import Normalise, shuffled, view_generator
 from headway.data.image_corpus import ImageCorpus, write_images
 from headway.data.image_reader import ImageReader
 from headway.errors import DataError
@@ -86,7 +86,7 @@ def prepare_captions(
 
 
 @dataclass(frozen=True)
-class Spoken:
+class TokenizedCaption:
     """A tokenized caption: the index of its image, and its ids from first to last special
     token."""
 
@@ -123,7 +123,7 @@ class CaptionBatch:
         )
 
 
-def by_image(captions: Sequence[Spoken]) -> dict[int, list[tuple[int, ...]]]:
+def by_image(captions: Sequence[TokenizedCaption]) -> dict[int, list[tuple[int, ...]]]:
     """Map the index of each image to the ids of its captions."""
     grouped: dict[int, list[tuple[int, ...]]] = {}
     for caption in captions:
@@ -155,7 +155,7 @@ class CaptionBatches:
     def __init__(
         self,
         images: ImageCorpus,
-        captions: Sequence[Spoken],
+        captions: Sequence[TokenizedCaption],
         normalise: Normalise,
         augmentation: AugmentationConfig,
         rows: int,
@@ -185,4 +185,6 @@ class CaptionBatches:
         return collate_captions(self.normalise(images * 255), captions, pictures)
 
     def _seen(self, picture: int, epoch: int) -> Float[Tensor, "C Y X"]:
-        return self.augmentation(self.images.image(picture), seen_by(self.seed, epoch, picture))
+        return self.augmentation(
+            self.images.image(picture), view_generator(self.seed, epoch, picture)
+        )

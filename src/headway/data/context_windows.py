@@ -50,7 +50,7 @@ class WordBatch:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WindowSettings:
+class ContextWindowSettings:
     """How examples are made. rows: batch size, in centre words. window: maximum distance of a
     context word. subsample: threshold t of subsampling (`keep_probability`)."""
 
@@ -72,7 +72,7 @@ class Windows:
         self,
         corpus: WordCorpus,
         counts: list[int],
-        settings: WindowSettings,
+        settings: ContextWindowSettings,
         device: str = "cpu",
     ) -> None:
         self.corpus, self.settings, self.device = corpus, settings, device

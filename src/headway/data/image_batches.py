@@ -9,7 +9,7 @@ from typing import ClassVar, TypeVar
 import numpy as np
 import torch
 
-from headway.data.augmentation import Augmentation, AugmentationConfig, mixed_share
+from headway.data.augmentation import Augmentation, AugmentationConfig, mixup_weight
 from headway.data.epochs import endless
 from headway.data.image_corpus import ImageCorpus
 from headway.shapes import Float, Int, Tensor
@@ -69,7 +69,7 @@ def shuffled(
     return endless(batches, make, epoch, position)
 
 
-def seen_by(seed: int, epoch: int, index: int) -> np.random.Generator:
+def view_generator(seed: int, epoch: int, index: int) -> np.random.Generator:
     """Return the random generator for the augmentation of image `index` in an epoch, independent of
     the other images in its batch."""
     return np.random.default_rng([seed, _VIEW, epoch, index])
@@ -117,11 +117,11 @@ class ImageBatches:
 
     def _seen(self, index: int, epoch: int) -> tuple[Tensor, int, float]:
         """Return (augmented image, index of the image mixed in, mixing weight of the first)."""
-        random = seen_by(self.seed, epoch, index)
+        random = view_generator(self.seed, epoch, index)
         image = self.augmentation(self.corpus.image(index), random)
         if not self.config.mixup:
             return image, index, 1.0
-        weight = mixed_share(self.config.mixup, random)
+        weight = mixup_weight(self.config.mixup, random)
         other_index = int(random.integers(len(self.corpus)))
         other_image = self.augmentation(self.corpus.image(other_index), random)
         return torch.lerp(other_image, image, weight), other_index, weight

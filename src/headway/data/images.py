@@ -171,7 +171,7 @@ def _pixels(image: Image) -> Pixels:
     return pixels[..., None] if grey else pixels
 
 
-def as_pixels(picture: object, where: str) -> Pixels:
+def to_pixels(picture: object, where: str) -> Pixels:
     """Return the pixels of an image in any accepted form.
 
     picture: a path, the bytes of a file, a uint8 array (height x width, or height x width x 1 or 3

@@ -12,7 +12,7 @@ from headway.data.epochs import endless
 B = TypeVar("B")
 
 
-class ByLength(Generic[B]):
+class LengthBatches(Generic[B]):
     """An endless stream of batches of `rows` sequences that can start at any batch of any epoch.
 
     lengths: length of each sequence. batch: makes a batch from indices of sequences. Each epoch has

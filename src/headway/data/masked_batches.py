@@ -21,11 +21,11 @@ from headway.data.sentence_pairs import (
     SAME_CORPUS,
     SECOND,
     SECOND_END,
-    Elsewhere,
+    CorpusMixture,
     Plan,
     fitted,
-    full_rows,
-    pair_rows,
+    full_sentence_plan,
+    sentence_pair_plan,
 )
 from headway.data.sentences import SentenceCorpus
 from headway.errors import DataError
@@ -58,7 +58,7 @@ class MaskedBatch:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RowSettings:
+class SequenceSettings:
     """How sequences are made from corpora.
 
     rows: batch size. length: maximum length of a sequence in tokens, with special tokens. pairs:
@@ -87,11 +87,11 @@ class Source:
     """
 
     corpus: SentenceCorpus
-    settings: RowSettings
+    settings: SequenceSettings
     masking: Masking
     marks: Marks
     number: int = 0
-    anywhere: Elsewhere | None = None
+    anywhere: CorpusMixture | None = None
 
     @property
     def room(self) -> int:
@@ -108,9 +108,9 @@ class Source:
         key = [settings.seed, _PLAN, self.number, version, turn]
         if settings.pairs:
             anywhere = self.anywhere if mixed else None
-            plan = pair_rows(self.corpus, self.room, settings.short, key, anywhere)
+            plan = sentence_pair_plan(self.corpus, self.room, settings.short, key, anywhere)
         else:
-            plan = full_rows(self.corpus, self.room, key)
+            plan = full_sentence_plan(self.corpus, self.room, key)
         if not len(plan):
             raise DataError(
                 "next-sentence prediction needs documents with at least two sentences, but the "
@@ -153,7 +153,7 @@ class _Pass:
     order: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 3), np.int64))
 
 
-class MaskedRows:
+class MaskedBatches:
     """An endless stream of batches of one or several corpora.
 
     An epoch of one corpus is a pass over it, with each sequence once. An epoch of several has as
@@ -168,7 +168,7 @@ class MaskedRows:
         self.sources, self.device = sources, device
         self.settings, self.masking = sources[0].settings, sources[0].masking.config
         corpora = [source.corpus for source in sources]
-        self.shares = Elsewhere.among(corpora, self.settings.smoothing).shares
+        self.shares = CorpusMixture.among(corpora, self.settings.smoothing).shares
         """The fraction of the sequences that come from each corpus."""
         sizes = [len(source.plan(0)) for source in sources]
         self.quotas = np.maximum(1, np.round(self.shares * sum(sizes))).astype(np.int64)
@@ -234,7 +234,7 @@ class MaskedRows:
         return _collate(self.sources[0], rows, elsewhere, chosen[:, 2].tolist())
 
 
-def rows_in_order(
+def evaluation_batches(
     source: Source, rows: int, most: int, device: str = "cpu"
 ) -> Iterator[MaskedBatch]:
     """Yield batches for evaluation: the same sequences with the same masks at each call.
@@ -250,7 +250,7 @@ def rows_in_order(
         yield _collate(source, examples, elsewhere, indices).to(device)
 
 
-def words_a_row(source: Source) -> float:
+def predictions_per_sequence(source: Source) -> float:
     """Return the mean number of tokens to predict per sequence."""
     plan, sums = source.plan(0), source.corpus.sums
     tokens = sums[plan[:, FIRST_END]] - sums[plan[:, FIRST]]

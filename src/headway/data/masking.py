@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headway.settings import COPIES, setting
-from headway.text import MarkedTokenizer
+from headway.text import EncoderTokenizer
 
 Numbers = npt.NDArray[np.int64]
 
@@ -58,7 +58,7 @@ class Masking:
         self, config: MaskingConfig, mask: int, special: Collection[int], continues: Sequence[bool]
     ) -> None:
         """Make a masking. mask: id of [MASK]. special: ids of the special tokens. continues: for
-        each id, whether its token continues a word (`MarkedTokenizer.continues`)."""
+        each id, whether its token continues a word (`EncoderTokenizer.continues`)."""
         self.config, self.mask = config, mask
         self.is_special = np.zeros(len(continues), bool)
         self.is_special[list(special)] = True
@@ -66,7 +66,7 @@ class Masking:
         self.ordinary: Numbers = np.flatnonzero(~self.is_special)
 
     @classmethod
-    def of(cls, config: MaskingConfig, tokenizer: MarkedTokenizer) -> Masking:
+    def of(cls, config: MaskingConfig, tokenizer: EncoderTokenizer) -> Masking:
         """Make a masking for the ids of a tokenizer."""
         special_tokens = tokenizer.marks
         return cls(config, special_tokens.mask, tokenizer.special_ids, tokenizer.continues())

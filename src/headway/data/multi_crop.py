@@ -16,7 +16,7 @@ from headway.data.augmentation import (
     random_resized_crop,
     to_grey,
 )
-from headway.data.image_batches import Normalise, seen_by, shuffled
+from headway.data.image_batches import Normalise, shuffled, view_generator
 from headway.data.image_corpus import ImageCorpus
 from headway.settings import COPIES, setting
 from headway.shapes import Float, Tensor
@@ -130,7 +130,7 @@ class ViewBatches:
         return ViewBatch(normal, self.config.whole, tuple(indices))
 
     def _views(self, index: int, epoch: int) -> list[Tensor]:
-        random, image = seen_by(self.seed, epoch, index), self.corpus.image(index)
+        random, image = view_generator(self.seed, epoch, index), self.corpus.image(index)
         config = self.config
         large, small = (config.whole_share, 1.0), (config.least, config.local_share)
         views = []

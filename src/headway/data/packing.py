@@ -93,7 +93,7 @@ class _Source:
         return np.random.default_rng([self.seed, self.number, purpose, number])
 
 
-class TextRows:
+class PackedBatches:
     """An endless stream of batches of corpora that can start at any batch of any epoch.
 
     rows: batch size (the last batch of an epoch may be smaller). length: targets per sequence.

@@ -24,14 +24,14 @@ FAR = 4  # with a single document, the second text is a quarter of the corpus aw
 
 
 @dataclass(frozen=True)
-class Elsewhere:
+class CorpusMixture:
     """Corpora from which second texts are sampled, and the probability of each (`shares`)."""
 
     corpora: Sequence[SentenceCorpus]
     shares: npt.NDArray[np.float64]
 
     @classmethod
-    def among(cls, corpora: Sequence[SentenceCorpus], smoothing: float) -> Elsewhere:
+    def among(cls, corpora: Sequence[SentenceCorpus], smoothing: float) -> CorpusMixture:
         """Sample corpus i with probability p_i^a / sum_j p_j^a, where p_i is its fraction of the
         tokens and a is `smoothing`."""
         tokens = np.array([corpus.tokens for corpus in corpora], np.float64)
@@ -39,7 +39,7 @@ class Elsewhere:
         return cls(corpora, shares / shares.sum())
 
 
-def full_rows(corpus: SentenceCorpus, room: int, key: list[int]) -> Plan:
+def full_sentence_plan(corpus: SentenceCorpus, room: int, key: list[int]) -> Plan:
     """Plan sequences of as many consecutive whole sentences as fit into `room` tokens.
 
     Sequences may cross document borders, where an additional [SEP] is inserted. A pass starts at a
@@ -60,12 +60,12 @@ def full_rows(corpus: SentenceCorpus, room: int, key: list[int]) -> Plan:
     return np.array(sequences, np.int64).reshape(-1, CORPUS + 1)
 
 
-def pair_rows(
+def sentence_pair_plan(
     corpus: SentenceCorpus,
     room: int,
     short: float,
     key: list[int],
-    anywhere: Elsewhere | None = None,
+    anywhere: CorpusMixture | None = None,
 ) -> Plan:
     """Plan pairs of texts of one or more sentences, with a total of about `room` tokens.
 
@@ -114,7 +114,9 @@ def pair_rows(
     return np.array(sequences, np.int64).reshape(-1, CORPUS + 1)
 
 
-def _drawn(corpus: SentenceCorpus, anywhere: Elsewhere | None, random: np.random.Generator) -> int:
+def _drawn(
+    corpus: SentenceCorpus, anywhere: CorpusMixture | None, random: np.random.Generator
+) -> int:
     """Sample the index of the corpus of a second text."""
     if anywhere is None:
         return SAME_CORPUS

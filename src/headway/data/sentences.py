@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from headway.data.documents import Part
 from headway.data.text_corpus import TextCorpus, prepare_text
-from headway.text import MarkedTokenizer, split_sentences
+from headway.text import EncoderTokenizer, split_sentences
 
 LONGEST = 64  # tokens; a longer sentence is split into several
 
@@ -18,7 +18,7 @@ LONGEST = 64  # tokens; a longer sentence is split into several
 class SentenceEncoder:
     """A tokenizer that adds [SEP] at the end of each text; documents begin with [CLS]."""
 
-    def __init__(self, tokenizer: MarkedTokenizer) -> None:
+    def __init__(self, tokenizer: EncoderTokenizer) -> None:
         self.tokenizer, self.size = tokenizer, tokenizer.size
         self.bos = self.eos = tokenizer.marks.start
         self.fingerprint = f"sentences of {LONGEST} {tokenizer.fingerprint}"
@@ -58,7 +58,7 @@ class SentenceCorpus:
         )
 
     @classmethod
-    def open(cls, folder: Path, tokenizer: MarkedTokenizer) -> SentenceCorpus:
+    def open(cls, folder: Path, tokenizer: EncoderTokenizer) -> SentenceCorpus:
         """Map the sentences in `folder`. Raises DataError unless they were encoded with
         `tokenizer`."""
         text = TextCorpus.open(folder, SentenceEncoder(tokenizer))
@@ -110,7 +110,7 @@ def sentences_of(parts: Iterable[Part]) -> Iterator[Part]:
 
 def prepare_sentences(
     parts: Iterable[Part],
-    tokenizer: MarkedTokenizer,
+    tokenizer: EncoderTokenizer,
     folder: Path,
     progress: Callable[[int], None] = lambda num_bytes: None,
 ) -> SentenceCorpus:

@@ -20,7 +20,7 @@ class WordSpan:
     label: str
 
 
-def tags_spans(names: Collection[str]) -> bool:
+def are_span_tags(names: Collection[str]) -> bool:
     """Return whether tags describe spans: all are O or like B-person, and at least one is not
     O."""
     return any(name != OUTSIDE for name in names) and all(

@@ -11,11 +11,11 @@ import torch
 
 from headway.data.encoder_batches import FramedBatch, collate_framed
 from headway.shapes import Bool, Shaped, Tensor
-from headway.text import MarkedTokenizer
+from headway.text import EncoderTokenizer
 
 
 @dataclass(frozen=True)
-class WordRow:
+class WordSequence:
     """Consecutive words of one sentence as a framed sequence.
 
     ids: [CLS], the tokens of the words, [SEP]. firsts: for each word, the position of its first
@@ -26,9 +26,9 @@ class WordRow:
     firsts: Sequence[int]
 
 
-def word_rows(
-    tokenizer: MarkedTokenizer, sentences: Sequence[Sequence[str]], length: int
-) -> list[list[WordRow]]:
+def word_sequences(
+    tokenizer: EncoderTokenizer, sentences: Sequence[Sequence[str]], length: int
+) -> list[list[WordSequence]]:
     """Return each sentence as sequences of at most `length` ids, split between words, so that no
     word is lost.
 
@@ -64,13 +64,13 @@ def _parts(words: Sequence[list[int]], room: int) -> Iterator[list[list[int]]]:
         yield part
 
 
-def _row(tokenizer: MarkedTokenizer, words: Sequence[list[int]]) -> WordRow:
+def _row(tokenizer: EncoderTokenizer, words: Sequence[list[int]]) -> WordSequence:
     ids, _ = tokenizer.marks.frame([i for word in words for i in word])
     firsts, position = array("i"), 1
     for word in words:
         firsts.append(position)
         position += len(word)
-    return WordRow(array("i", ids), firsts)
+    return WordSequence(array("i", ids), firsts)
 
 
 @dataclass(frozen=True)
@@ -97,15 +97,15 @@ class WordBatch:
 class WordTargets:
     """The sequences of all sentences, in order (`rows`), with a class or a value for each word."""
 
-    rows: Sequence[WordRow]
+    rows: Sequence[WordSequence]
     targets: Sequence[Sequence[int | float]]
 
     @classmethod
     def of(
-        cls, rows_of: Sequence[Sequence[WordRow]], targets_of: Sequence[Sequence[int | float]]
+        cls, rows_of: Sequence[Sequence[WordSequence]], targets_of: Sequence[Sequence[int | float]]
     ) -> WordTargets:
         """Combine the sequences of each sentence with the targets of its words."""
-        rows: list[WordRow] = []
+        rows: list[WordSequence] = []
         targets: list[list[int | float]] = []
         for word_rows_of_sentence, targets_of_sentence in zip(rows_of, targets_of, strict=True):
             remaining = iter(targets_of_sentence)

@@ -12,14 +12,14 @@ from headway.decoding.generation import (
 )
 from headway.decoding.generation_config import GenerationConfig
 from headway.decoding.greedy import greedy_search
-from headway.decoding.rule import Rule, Writing, apply_rules
+from headway.decoding.rule import PartialOutput, Rule, apply_rules
 from headway.decoding.rules import (
     Bias,
     Forbidden,
     FrequencyPenalty,
-    Likeliest,
     MinLength,
     MinP,
+    MostProbable,
     NoRepeat,
     Prefix,
     PresencePenalty,
@@ -28,12 +28,12 @@ from headway.decoding.rules import (
     TopK,
     TopP,
     Typical,
-    Within,
+    WithinVocabulary,
 )
 from headway.decoding.sampling import Reason, Row, Sampling, open_rows, sample, sample_steps
 from headway.decoding.search import Hypothesis, Limits, check_search, length_penalty
 from headway.decoding.speculative import Draft, ModelDraft, PromptLookup, speculative_steps
-from headway.decoding.writing import Writer
+from headway.decoding.writing import TextStreamer
 
 __all__ = [
     "Bias",
@@ -44,13 +44,14 @@ __all__ = [
     "FrequencyPenalty",
     "GenerationConfig",
     "Hypothesis",
-    "Likeliest",
     "Limits",
     "MinLength",
     "MinP",
     "ModelDraft",
+    "MostProbable",
     "NoRepeat",
     "Observer",
+    "PartialOutput",
     "Prefix",
     "PresencePenalty",
     "PromptLookup",
@@ -60,12 +61,11 @@ __all__ = [
     "Rule",
     "Sampling",
     "Temperature",
+    "TextStreamer",
     "TopK",
     "TopP",
     "Typical",
-    "Within",
-    "Writer",
-    "Writing",
+    "WithinVocabulary",
     "apply_rules",
     "beam_search",
     "check_search",

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from headway.decoding.rule import Writing
+from headway.decoding.rule import PartialOutput
 from headway.decoding.search import Hypothesis, Limits, beam_log_probabilities, length_penalty
 from headway.errors import UsageError
 from headway.shapes import Float, Int, Tensor
@@ -149,14 +149,14 @@ def beam_search(
 
 def _written(
     live: list[_InputSearch], prefixes: Int[Tensor, "N t"], limits: Limits
-) -> list[Writing]:
+) -> list[PartialOutput]:
     """Return each prefix for the rules; an empty list if there are no rules."""
     if not limits.rules:
         return []
     per_sentence = prefixes.shape[0] // len(live)
     items = [search.item for search in live for _ in range(per_sentence)]
     tokens = prefixes[:, 1:].tolist()
-    return [Writing(t, limits.prompt(i), i) for t, i in zip(tokens, items, strict=True)]
+    return [PartialOutput(t, limits.prompt(i), i) for t, i in zip(tokens, items, strict=True)]
 
 
 def _end_where_full(

@@ -11,7 +11,7 @@ from headway.data.batches import padded
 from headway.decoding.beam import beam_search
 from headway.decoding.generation_config import GenerationConfig
 from headway.decoding.rule import Rule
-from headway.decoding.rules import Within
+from headway.decoding.rules import WithinVocabulary
 from headway.decoding.sampling import (
     Reason,
     Row,
@@ -21,7 +21,7 @@ from headway.decoding.sampling import (
 )
 from headway.decoding.search import Limits
 from headway.decoding.speculative import Draft, speculative_steps
-from headway.decoding.writing import Writer
+from headway.decoding.writing import TextStreamer
 from headway.errors import UsageError
 from headway.models import GPT
 from headway.text import TextTokenizer
@@ -104,7 +104,7 @@ def stream(
 class _Output:
     """The text of one sequence while it is generated."""
 
-    def __init__(self, row: Row, writer: Writer) -> None:
+    def __init__(self, row: Row, writer: TextStreamer) -> None:
         self.row, self.writer = row, writer
         self.parts: list[str] = []
 
@@ -158,14 +158,14 @@ def _open(
 ) -> list[_Output]:
     seeds = [[config.seed + i for i in range(config.samples)] for _ in ids]
     rows = open_rows(model, ids, seeds, _sampling(model, tokenizer, config, len(ids)))
-    return [_Output(row, Writer(tokenizer, row.prompt, config.stop)) for row in rows]
+    return [_Output(row, TextStreamer(tokenizer, row.prompt, config.stop)) for row in rows]
 
 
 def _sampling(
     model: GPT, tokenizer: TextTokenizer, config: GenerationConfig, prompts: int
 ) -> Sampling:
     padded = model.config.vocabulary > tokenizer.size
-    limit: list[Rule] = [Within(tokenizer.size)] if padded else []
+    limit: list[Rule] = [WithinVocabulary(tokenizer.size)] if padded else []
     return Sampling(
         eos=tokenizer.eos,
         max_tokens=config.max_tokens,
@@ -224,14 +224,16 @@ def _beams(
     )
     return [
         [
-            _continuation(model, Writer(tokenizer, row.prompt, config.stop), row, h.tokens)
+            _continuation(model, TextStreamer(tokenizer, row.prompt, config.stop), row, h.tokens)
             for h in best
         ]
         for row, best in zip(opened, hypotheses, strict=True)
     ]
 
 
-def _continuation(model: GPT, writer: Writer, like: Row, tokens: Sequence[int]) -> Continuation:
+def _continuation(
+    model: GPT, writer: TextStreamer, like: Row, tokens: Sequence[int]
+) -> Continuation:
     """Return an output of beam search in the form of a sampled one. like: a row with its prompt."""
     row = replace(like, tokens=[], log_probabilities=[], alternatives=[], reason=None)
     output = _Output(row, writer)

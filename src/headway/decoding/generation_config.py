@@ -11,9 +11,9 @@ from headway.decoding.rules import (
     Bias,
     Forbidden,
     FrequencyPenalty,
-    Likeliest,
     MinLength,
     MinP,
+    MostProbable,
     NoRepeat,
     Prefix,
     PresencePenalty,
@@ -185,7 +185,7 @@ class GenerationConfig:
         if self.beam > 1:
             return [*chosen, *forced]
         if self.temperature == 0:
-            return [*chosen, *forced, Likeliest()]
+            return [*chosen, *forced, MostProbable()]
         if self.temperature != 1:
             chosen.append(Temperature(self.temperature))
         if self.top_k is not None:

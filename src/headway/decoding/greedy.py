@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from headway.decoding.rule import Writing
+from headway.decoding.rule import PartialOutput
 from headway.decoding.search import Hypothesis, Limits, length_penalty, next_log_probabilities
 
 
@@ -21,7 +21,7 @@ def greedy_search(
     """
     state = model.start(*inputs)
     live = list(range(len(limits.max_lengths)))  # the input of each unfinished row
-    written = [Writing([], limits.prompt(item), item) for item in live]
+    written = [PartialOutput([], limits.prompt(item), item) for item in live]
     totals = [0.0] * len(live)
     finished = [False] * len(live)
     tokens = limits.first_tokens

@@ -13,7 +13,7 @@ from headway.shapes import Float, Tensor
 
 
 @dataclass
-class Writing:
+class PartialOutput:
     """One output so far.
 
     tokens: the generated tokens, without <s>. prompt: the tokens before them. item: the index of
@@ -43,12 +43,12 @@ class Rule(Protocol):
     """
 
     def __call__(
-        self, logits: Float[Tensor, "N V"], written: Sequence[Writing]
+        self, logits: Float[Tensor, "N V"], written: Sequence[PartialOutput]
     ) -> Float[Tensor, "N V"]: ...
 
 
 def apply_rules(
-    rules: Sequence[Rule], logits: Float[Tensor, "N V"], written: Sequence[Writing]
+    rules: Sequence[Rule], logits: Float[Tensor, "N V"], written: Sequence[PartialOutput]
 ) -> Float[Tensor, "N V"]:
     """Return the logits after all rules. Raises UsageError if every token of a row is forbidden."""
     for rule in rules:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import torch
 
-from headway.decoding.rule import Writing
+from headway.decoding.rule import PartialOutput
 from headway.shapes import Bool, Float, Tensor
 
 
@@ -26,20 +26,20 @@ class Temperature:
     value: float
 
     def __post_init__(self) -> None:
-        _check("value", self.value, 0 < self.value < math.inf, "above 0 (Likeliest() is greedy)")
+        _check("value", self.value, 0 < self.value < math.inf, "above 0 (MostProbable() is greedy)")
 
     def __call__(
-        self, logits: Float[Tensor, "N V"], written: Sequence[Writing]
+        self, logits: Float[Tensor, "N V"], written: Sequence[PartialOutput]
     ) -> Float[Tensor, "N V"]:
         return logits / self.value
 
 
 @dataclass(frozen=True)
-class Likeliest:
+class MostProbable:
     """Greedy decoding: allows only the most probable token."""
 
     def __call__(
-        self, logits: Float[Tensor, "N V"], written: Sequence[Writing]
+        self, logits: Float[Tensor, "N V"], written: Sequence[PartialOutput]
     ) -> Float[Tensor, "N V"]:
         best = logits.argmax(-1, keepdim=True)
         return torch.full_like(logits, -torch.inf).scatter(1, best, logits.gather(1, best))
@@ -55,7 +55,7 @@ class TopK:
         _check("count", self.count, self.count >= 1, "at least 1")
 
     def __call__(
-        self, logits: Float[Tensor, "N V"], written: Sequence[Writing]
+        self, logits: Float[Tensor, "N V"], written: Sequence[PartialOutput]
     ) -> Float[Tensor, "N V"]:
         if self.count >= logits.shape[-1]:
             return logits
@@ -74,7 +74,7 @@ class TopP:
         _check("mass", self.mass, 0 < self.mass <= 1, "above 0 and at most 1")
 
     def __call__(
-        self, logits: Float[Tensor, "N V"], written: Sequence[Writing]
+        self, logits: Float[Tensor, "N V"], written: Sequence[PartialOutput]
     ) -> Float[Tensor, "N V"]:
         if self.mass == 1:
             return logits
@@ -94,7 +94,7 @@ class MinP:
         _check("share", self.share, 0 <= self.share <= 1, "between 0 and 1")
 
     def __call__(
-        self, logits: Float[Tensor, "N V"], written: Sequence[Writing]
+        self, logits: Float[Tensor, "N V"], written: Sequence[PartialOutput]
     ) -> Float[Tensor, "N V"]:
         probabilities = logits.softmax(-1)
         least = self.share * probabilities.amax(-1, keepdim=True)
@@ -115,7 +115,7 @@ class Typical:
         _check("mass", self.mass, 0 < self.mass <= 1, "above 0 and at most 1")
 
     def __call__(
-        self, logits: Float[Tensor, "N V"], written: Sequence[Writing]
+        self, logits: Float[Tensor, "N V"], written: Sequence[PartialOutput]
     ) -> Float[Tensor, "N V"]:
         if self.mass == 1:
             return logits
@@ -139,7 +139,7 @@ class RepetitionPenalty:
         _check("value", self.value, 0 < self.value < math.inf, "above 0")
 
     def __call__(
-        self, logits: Float[Tensor, "N V"], written: Sequence[Writing]
+        self, logits: Float[Tensor, "N V"], written: Sequence[PartialOutput]
     ) -> Float[Tensor, "N V"]:
         repeated = torch.zeros_like(logits, dtype=torch.bool)
         for row, writing in enumerate(written):
@@ -158,7 +158,7 @@ class FrequencyPenalty:
         _check("value", self.value, math.isfinite(self.value), "a finite number")
 
     def __call__(
-        self, logits: Float[Tensor, "N V"], written: Sequence[Writing]
+        self, logits: Float[Tensor, "N V"], written: Sequence[PartialOutput]
     ) -> Float[Tensor, "N V"]:
         return logits - self.value * _counts(logits, written)
 
@@ -173,7 +173,7 @@ class PresencePenalty:
         _check("value", self.value, math.isfinite(self.value), "a finite number")
 
     def __call__(
-        self, logits: Float[Tensor, "N V"], written: Sequence[Writing]
+        self, logits: Float[Tensor, "N V"], written: Sequence[PartialOutput]
     ) -> Float[Tensor, "N V"]:
         return logits - self.value * _counts(logits, written).clamp(max=1)
 
@@ -189,7 +189,7 @@ class NoRepeat:
         _check("size", self.size, self.size >= 1, "at least 1")
 
     def __call__(
-        self, logits: Float[Tensor, "N V"], written: Sequence[Writing]
+        self, logits: Float[Tensor, "N V"], written: Sequence[PartialOutput]
     ) -> Float[Tensor, "N V"]:
         return _without(logits, [self._banned(writing.seen) for writing in written])
 
@@ -216,7 +216,7 @@ class Bias:
             _check(f"values[{token}]", value, value < math.inf, "a finite number or -inf")
 
     def __call__(
-        self, logits: Float[Tensor, "N V"], written: Sequence[Writing]
+        self, logits: Float[Tensor, "N V"], written: Sequence[PartialOutput]
     ) -> Float[Tensor, "N V"]:
         _check_inside(self.values, logits)
         bias = torch.zeros_like(logits[0])
@@ -225,13 +225,13 @@ class Bias:
 
 
 @dataclass(frozen=True)
-class Within:
+class WithinVocabulary:
     """Allows only the first `size` tokens: the rest of a model's vocabulary may be padding."""
 
     size: int
 
     def __call__(
-        self, logits: Float[Tensor, "N V"], written: Sequence[Writing]
+        self, logits: Float[Tensor, "N V"], written: Sequence[PartialOutput]
     ) -> Float[Tensor, "N V"]:
         padding = torch.arange(logits.shape[1], device=logits.device) >= self.size
         return logits.masked_fill(padding, -torch.inf)
@@ -247,7 +247,7 @@ class Forbidden:
         _check("words", self.words, all(self.words), "sequences of at least one token")
 
     def __call__(
-        self, logits: Float[Tensor, "N V"], written: Sequence[Writing]
+        self, logits: Float[Tensor, "N V"], written: Sequence[PartialOutput]
     ) -> Float[Tensor, "N V"]:
         for word in self.words:
             _check_inside(word, logits)
@@ -275,7 +275,7 @@ class Prefix:
     tokens: Sequence[Sequence[int]]
 
     def __call__(
-        self, logits: Float[Tensor, "N V"], written: Sequence[Writing]
+        self, logits: Float[Tensor, "N V"], written: Sequence[PartialOutput]
     ) -> Float[Tensor, "N V"]:
         forced = logits.clone()
         for row, writing in enumerate(written):
@@ -295,7 +295,7 @@ class MinLength:
     eos: int
 
     def __call__(
-        self, logits: Float[Tensor, "N V"], written: Sequence[Writing]
+        self, logits: Float[Tensor, "N V"], written: Sequence[PartialOutput]
     ) -> Float[Tensor, "N V"]:
         short = [{self.eos} if len(w.tokens) < self.count else set() for w in written]
         return _without(logits, short)
@@ -333,7 +333,7 @@ def _fewest(
     return key >= best.values.gather(1, num_kept - 1)
 
 
-def _counts(logits: Float[Tensor, "N V"], written: Sequence[Writing]) -> Float[Tensor, "N V"]:
+def _counts(logits: Float[Tensor, "N V"], written: Sequence[PartialOutput]) -> Float[Tensor, "N V"]:
     counts = torch.zeros_like(logits)
     for row, writing in enumerate(written):
         times = Counter(writing.tokens)

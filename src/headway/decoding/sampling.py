@@ -11,8 +11,8 @@ from typing import Any, Literal
 import torch
 
 from headway.data.batches import padded
-from headway.decoding.rule import Rule, Writing, apply_rules
-from headway.decoding.rules import Likeliest
+from headway.decoding.rule import PartialOutput, Rule, apply_rules
+from headway.decoding.rules import MostProbable
 from headway.errors import UsageError
 from headway.shapes import Float, Tensor
 
@@ -27,8 +27,8 @@ class Sampling:
     """Settings of sampling.
 
     eos: the token that ends an output and does not belong to it. max_tokens: maximum number of
-    tokens of an output. rules: change the logits before a token is sampled; with `Likeliest()` as
-    the last rule, decoding is greedy. alternatives: number of most probable tokens to record at
+    tokens of an output. rules: change the logits before a token is sampled; with `MostProbable()`
+    as the last rule, decoding is greedy. alternatives: number of most probable tokens to record at
     each position.
     """
 
@@ -44,7 +44,7 @@ class Sampling:
 
 
 @dataclass(kw_only=True)
-class Row(Writing):
+class Row(PartialOutput):
     """One output, while it is generated and after it ended.
 
     log_probabilities: natural log-probability of each token under the model's own distribution,
@@ -177,8 +177,8 @@ def read_prompts(model: Any, rows: Sequence[Row]) -> Any:
 
 def choose(scores: Float[Tensor, "N V"], rows: Sequence[Row], rules: Sequence[Rule]) -> list[int]:
     """Return the next token of each row: sampled from softmax(scores), or the most probable one if
-    the last rule is `Likeliest`."""
-    if rules and isinstance(rules[-1], Likeliest):
+    the last rule is `MostProbable`."""
+    if rules and isinstance(rules[-1], MostProbable):
         return [int(token) for token in scores.argmax(-1)]
     numbers = [uniform(row.seed, len(row.tokens)) for row in rows]
     return draw(scores.double().softmax(-1), numbers)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from headway.decoding.rule import Rule, Writing, apply_rules, not_finite
+from headway.decoding.rule import PartialOutput, Rule, apply_rules, not_finite
 from headway.errors import UsageError
 from headway.settings import BEAMS, PENALTY
 from headway.shapes import Float, Tensor
@@ -86,7 +86,7 @@ def length_penalty(num_tokens: int, alpha: float) -> float:
 
 
 def next_log_probabilities(
-    logits: Float[Tensor, "N T V"], rules: Sequence[Rule], written: Sequence[Writing]
+    logits: Float[Tensor, "N T V"], rules: Sequence[Rule], written: Sequence[PartialOutput]
 ) -> Float[Tensor, "N V"]:
     """Return log P(next token) after the last of the T tokens, with the rules applied.
 
@@ -96,7 +96,7 @@ def next_log_probabilities(
 
 
 def beam_log_probabilities(
-    logits: Float[Tensor, "N T V"], rules: Sequence[Rule], written: Sequence[Writing]
+    logits: Float[Tensor, "N T V"], rules: Sequence[Rule], written: Sequence[PartialOutput]
 ) -> Float[Tensor, "N V"]:
     """Return the same, but -inf everywhere for a row whose tokens are all forbidden: its prefix is
     dropped."""

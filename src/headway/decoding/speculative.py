@@ -15,7 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 
 from headway.data.batches import padded
-from headway.decoding.rule import Rule, Writing, apply_rules
+from headway.decoding.rule import PartialOutput, Rule, apply_rules
 from headway.decoding.sampling import (
     Row,
     Sampling,
@@ -220,7 +220,7 @@ class _ModelDrafting:
     ) -> None:
         """Extend each proposal by one token, unless the rules forbid all."""
         written = [
-            Writing([*row.tokens, *proposal.tokens], row.prompt, row.item)
+            PartialOutput([*row.tokens, *proposal.tokens], row.prompt, row.item)
             for row, proposal in zip(rows, proposals, strict=True)
         ]
         scores = logits.float()

@@ -13,7 +13,7 @@ BROKEN = "\ufffd"
 MOST_BROKEN = 3  # maximum number of bytes of an incomplete UTF-8 character
 
 
-class Writer:
+class TextStreamer:
     """Turns the tokens of one output into text, token by token.
 
     The texts that `feed` and `finish` return, joined, are the output. Text that may be the

@@ -4,10 +4,10 @@ from headway.evaluation.alignment_error import Gold, LinkScores, parse_gold, rea
 from headway.evaluation.bleu import CorpusScores, score_against_several, score_translations
 from headway.evaluation.cider import cider_d
 from headway.evaluation.classification import class_scores, confusion, number_scores
-from headway.evaluation.nearest_neighbours import linear_accuracy, neighbours_accuracy, spread
+from headway.evaluation.nearest_neighbours import knn_accuracy, linear_accuracy, spread
 from headway.evaluation.perplexity import bits_per_byte, mean_nats
 from headway.evaluation.pseudo_perplexity import PseudoPerplexity, pseudo_perplexity
-from headway.evaluation.ranking import pearson, places_of_right, ranks, spearman
+from headway.evaluation.ranking import correct_ranks, pearson, ranks, spearman
 from headway.evaluation.span_f1 import SpanScores, score_spans
 from headway.evaluation.squad import AnswerScores, score_answers
 
@@ -22,13 +22,13 @@ __all__ = [
     "cider_d",
     "class_scores",
     "confusion",
+    "correct_ranks",
+    "knn_accuracy",
     "linear_accuracy",
     "mean_nats",
-    "neighbours_accuracy",
     "number_scores",
     "parse_gold",
     "pearson",
-    "places_of_right",
     "pseudo_perplexity",
     "ranks",
     "read_gold",

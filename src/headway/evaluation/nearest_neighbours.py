@@ -10,7 +10,7 @@ from headway.shapes import Float, Int, Tensor
 CHUNK = 512
 
 
-def neighbours_accuracy(
+def knn_accuracy(
     vectors: Float[Tensor, "N D"],
     classes: Int[Tensor, " N"],
     queries: Float[Tensor, "M D"],

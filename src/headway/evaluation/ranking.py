@@ -34,9 +34,7 @@ def spearman(x: Float[Tensor, " N"], y: Float[Tensor, " N"]) -> float:
     return pearson(ranks(x), ranks(y))
 
 
-def places_of_right(
-    scores: Float[Tensor, "N N"], left_out: Bool[Tensor, "N N"]
-) -> Int[Tensor, " N"]:
+def correct_ranks(scores: Float[Tensor, "N N"], left_out: Bool[Tensor, "N N"]) -> Int[Tensor, " N"]:
     """Return the rank of entry i in row i, with scores in descending order; 1 is best.
 
     left_out: entries that are ignored. Ties rank before the correct entry, so that a model that

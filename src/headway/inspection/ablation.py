@@ -86,13 +86,13 @@ def head_importance(
     counts = heads_of(model)
     importance = {part: [[float("nan")] * n for n in layers] for part, layers in counts.items()}
     whole = metric()
-    for part, layer, head in every_head(counts) if heads is None else heads:
+    for part, layer, head in all_heads(counts) if heads is None else heads:
         with without_heads(model, [(part, layer, head)]):
             importance[part][layer][head] = whole - metric()
     return importance
 
 
-def every_head(counts: Mapping[str, list[int]]) -> list[Head]:
+def all_heads(counts: Mapping[str, list[int]]) -> list[Head]:
     """Return all heads, from the counts that `heads_of` returns."""
     return [
         (part, layer, head)

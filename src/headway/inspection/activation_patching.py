@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from headway.blocks.hidden_states import watch_stream
-from headway.bundle import Reading
+from headway.blocks.hidden_states import record_hidden_states
+from headway.bundle import ForwardPass
 from headway.errors import UsageError
 from headway.inspection.block_stacks import Stack, stacks_of
 from headway.shapes import Float, Tensor
@@ -37,8 +37,8 @@ class Patched:
 
 @torch.no_grad()
 def patch_stream(
-    clean: Reading,
-    corrupted: Reading,
+    clean: ForwardPass,
+    corrupted: ForwardPass,
     metric: Callable[[Tensor], float],
     *,
     part: str | None = None,
@@ -64,7 +64,7 @@ def patch_stream(
         )
     side, stack = clean.axes[part][0], stacks[part]
     tokens, corrupted_tokens = list(clean.pieces[side]), list(corrupted.pieces[side])
-    with watch_stream(stack) as stream:
+    with record_hidden_states(stack) as stream:
         clean_metric = metric(clean.run())
     corrupted_metric = metric(corrupted.run())
     if len(tokens) != len(corrupted_tokens):

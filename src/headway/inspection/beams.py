@@ -40,11 +40,11 @@ def search_tree(
     trace = bundle.trace_search(given, language=language, beam=beam)
     (root,) = trace.names([trace.first])
     won = (*trace.best, *trace.end)
-    leaves = tree_of(trace.candidates, root, won, lambda token: trace.names([token])[0])
+    leaves = candidate_tree(trace.candidates, root, won, lambda token: trace.names([token])[0])
     return leaves, list(trace.best)
 
 
-def tree_of(
+def candidate_tree(
     candidates: Sequence[Candidate],
     root: str,
     won: Sequence[int],

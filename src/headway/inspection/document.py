@@ -55,7 +55,7 @@ class Maps:
     `keys`. name: "encoder", "decoder" or "cross". measure: "attention", or a measure computed from
     it: "value-weighted", "rollout". layers: names of the modules, in order. causal: whether query t
     attends only to keys s <= t. normalised: whether rows sum to 1. kinds[layer][head]: score of
-    each pattern, from 0 to 1 (`head_kinds`). vectors[layer]: queries, keys and value norms.
+    each pattern, from 0 to 1 (`head_pattern_scores`). vectors[layer]: queries, keys, value norms.
     """
 
     name: str

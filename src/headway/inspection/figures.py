@@ -12,14 +12,14 @@ from headway.blocks import SinusoidalTable
 from headway.bundle import Attention, Bundle
 from headway.errors import UsageError
 from headway.inspection.alignment import align
-from headway.inspection.plots import Panel, attention_pictures, drawable, page, scatter
+from headway.inspection.plots import Panel, drawable, page, plot_attention_maps, scatter
 from headway.inspection.projection import principal_components
 from headway.shapes import Float, Tensor
 
 PANELS = 6  # heads of a figure
 
 
-def positions_picture(path: Path, length: int = 50, width: int = 128) -> None:
+def plot_positions(path: Path, length: int = 50, width: int = 128) -> None:
     """Draw PE(t, i) of `length` positions and `width` dimensions, and a binary counter beside it.
 
     Each column of the counter turns half as often as the one before; each pair of columns of PE
@@ -48,7 +48,7 @@ def positions_picture(path: Path, length: int = 50, width: int = 128) -> None:
         figure.colorbar(image, ax=table_axes, shrink=0.6, label="PE(t, i)")
 
 
-def mask_picture(path: Path, words: Sequence[str], *, seed: int = 0) -> None:
+def plot_causal_mask(path: Path, words: Sequence[str], *, seed: int = 0) -> None:
     """Draw a causal mask, and attention weights without and with it.
 
     Queries and keys are random; the weights are those of `ScaledDot`.
@@ -66,10 +66,10 @@ def mask_picture(path: Path, words: Sequence[str], *, seed: int = 0) -> None:
     panels = [
         Panel(title, words, words, weights[0, 0].tolist()) for title, weights in shown.items()
     ]
-    attention_pictures(path, panels, title="A causal mask hides later positions")
+    plot_attention_maps(path, panels, title="A causal mask hides later positions")
 
 
-def sentence_picture(
+def plot_sentence_attention(
     path: Path, attention: Attention, text: str, word: str, targets: Sequence[str]
 ) -> list[str]:
     """Draw heat maps of the heads in which `word` attends most to one of `targets`; return their
@@ -101,11 +101,11 @@ def sentence_picture(
     title = (
         f"{len(best)} of {len(scored)} heads, in which {word!r} attends most to one of the targets"
     )
-    attention_pictures(path, panels, title=f"{text} · {title}")
+    plot_attention_maps(path, panels, title=f"{text} · {title}")
     return titles
 
 
-def alignment_picture(path: Path, bundle: Bundle, text: str) -> str:
+def plot_alignment(path: Path, bundle: Bundle, text: str) -> str:
     """Draw the cross-attention between the words of a sentence and of its translation by the model;
     return the translation. Bahdanau et al. 2015, figure 3."""
     target = bundle.probe(text).answer
@@ -113,11 +113,11 @@ def alignment_picture(path: Path, bundle: Bundle, text: str) -> str:
         raise UsageError(f"the translation of {text!r} is empty, so that there is nothing to align")
     links = align(bundle, text, target)
     panel = Panel("", links.target, links.source, links.weights.clamp(0, 1).tolist())
-    attention_pictures(path, [panel], title=f"{text} · {target}")
+    plot_attention_maps(path, [panel], title=f"{text} · {target}")
     return target
 
 
-def embeddings_picture(path: Path, words: Sequence[str], vectors: Float[Tensor, "N D"]) -> None:
+def plot_embeddings(path: Path, words: Sequence[str], vectors: Float[Tensor, "N D"]) -> None:
     """Draw words as points, along the first two principal components of their vectors."""
     points = [(x, y) for x, y in principal_components(vectors).tolist()]
     scatter(path, points, list(words), title=f"{len(words)} words, first two principal components")

@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from headway.bundle import Reading
+from headway.bundle import ForwardPass
 from headway.shapes import Float, Tensor
 
 
 def gradient_x_input(
-    reading: Reading, score: Callable[[Tensor], Tensor]
+    reading: ForwardPass, score: Callable[[Tensor], Tensor]
 ) -> dict[str, Float[Tensor, " S"]]:
     """Return x[s] . d score / d x[s] for each token s of each input side: how far the score would
     fall, to first order, if the vector of the token were 0.

@@ -15,7 +15,7 @@ _SPECIAL = re.compile(r"<[^<>\s]+>|\[[A-Z]+\]")  # </s>, <|endoftext|>, [SEP]
 Scores = dict[str, float]
 
 
-def head_kinds(
+def head_pattern_scores(
     weights: Float[Tensor, "H T S"],
     tokens: Sequence[str],
     *,

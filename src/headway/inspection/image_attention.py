@@ -12,7 +12,7 @@ from torch import nn
 from headway.attention import Kernel, record_attention
 from headway.bundle import Bundle, ImageEncoding, ImagePatches, attention_of, patches_of
 from headway.data.image_reader import ImageReader
-from headway.data.images import PIXELS_LIMIT, Pixels, as_pixels, resized, with_channels
+from headway.data.images import PIXELS_LIMIT, Pixels, resized, to_pixels, with_channels
 from headway.errors import DataError, UsageError
 from headway.inspection.ablation import layers_of
 from headway.models import ViT
@@ -71,7 +71,7 @@ def look(
 
 
 @torch.inference_mode()
-def look_with_heads(
+def image_attention_of_heads(
     bundle: ImageEncoding,
     image: Any,
     *,
@@ -97,7 +97,7 @@ def look_with_heads(
         raise UsageError(f"the encoder has no layer {layer}: its layers are 0 to {depth - 1}")
     name = f"encoder.blocks.{depth - 1 if layer is None else layer}.attention"
     _check_shares(vit, name)
-    pixels = as_pixels(image, "the image")
+    pixels = to_pixels(image, "the image")
     sized = reader.sized(pixels) if size is None else _whole(pixels, size, vit, reader)
     images = reader.normalised(torch.from_numpy(sized.transpose(2, 0, 1).copy())[None])
     with record_attention(vit, (name,)) as maps:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import torch
 
-from headway.blocks.hidden_states import watch_stream
+from headway.blocks.hidden_states import record_hidden_states
 from headway.bundle import Probe, Unembedding
 from headway.errors import UsageError
 from headway.inspection.document import Lens
-from headway.inspection.top_predictions import top_guesses
+from headway.inspection.top_predictions import most_probable_predictions
 from headway.shapes import Float, Tensor
 
 
@@ -27,7 +27,7 @@ def lens_logits(probe: Probe) -> list[Float[Tensor, "B T V"]]:
             hint="use a Transformer that generates text (gpt, translator, captioner) or a masked "
             "language model",
         )
-    with watch_stream(unembedding.stack) as stream:
+    with record_hidden_states(unembedding.stack) as stream:
         probe.reading.run()
     return [unembedding.logits(hidden) for hidden in stream]
 
@@ -44,5 +44,5 @@ def logit_lens(probe: Probe, top: int = 5) -> Lens:
     return Lens(
         side=probe.readout.side,
         layers=["embedding", *(str(i + 1) for i in range(len(by_layer) - 1))],
-        guesses=[top_guesses(probe.readout, logits, top) for logits in by_layer],
+        guesses=[most_probable_predictions(probe.readout, logits, top) for logits in by_layer],
     )

@@ -128,7 +128,7 @@ def grouped_bars(
         _legend(axes, len(series), beside=True)
 
 
-def attention_pictures(path: Path, panels: Sequence[Panel], *, title: str = "") -> None:
+def plot_attention_maps(path: Path, panels: Sequence[Panel], *, title: str = "") -> None:
     """Draw heat maps, three per row: rows are queries, columns keys, with one scale from 0 to 1."""
     if not 1 <= len(panels) <= 12:
         raise ValueError(f"{len(panels)=} must be between 1 and 12")

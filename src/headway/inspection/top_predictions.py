@@ -7,7 +7,7 @@ from headway.inspection.document import Guess
 from headway.shapes import Tensor
 
 
-def top_guesses(readout: Readout | None, output: Tensor, top: int) -> list[Guess]:
+def most_probable_predictions(readout: Readout | None, output: Tensor, top: int) -> list[Guess]:
     """Return the `top` most probable classes or tokens at each position, p = softmax(logits).
 
     output: what the model returned. The list is empty for a model that returns vectors or a single

@@ -30,7 +30,7 @@ class Trace:
         """Return the first input."""
         return self.calls[module][call][0][0]
 
-    def all_given(self, module: nn.Module, call: int = 0) -> tuple[Any, ...]:
+    def all_inputs(self, module: nn.Module, call: int = 0) -> tuple[Any, ...]:
         """Return all inputs."""
         return self.calls[module][call][0]
 
@@ -38,7 +38,7 @@ class Trace:
         """Return the output."""
         return self.calls[module][call][1]
 
-    def before_turning(self, x: Tensor) -> Tensor | None:
+    def before_rotation(self, x: Tensor) -> Tensor | None:
         """Return the queries or keys that were rotated to x; None if x was not rotated."""
         return next((before for before, after in self.turned if after is x), None)
 
@@ -50,7 +50,7 @@ def call_of(stack: Stack, layer: int) -> int:
     return sum(earlier is block for earlier in list(stack.blocks)[:layer])
 
 
-def watched_modules(model: nn.Module) -> list[nn.Module]:
+def recorded_modules(model: nn.Module) -> list[nn.Module]:
     """Return the modules that can have hooks without any change of the result.
 
     Left out are projections that are computed in one product (queries, keys and values; gate and
@@ -75,7 +75,7 @@ def tracing(model: nn.Module) -> Iterator[Trace]:
             trace.calls.setdefault(module, []).append((inputs, output))
 
     with ExitStack() as stack:
-        for module in watched_modules(model):
+        for module in recorded_modules(model):
             handle = module.register_forward_hook(keep)
             stack.callback(handle.remove)
         for positions in {m for m in model.modules() if isinstance(m, AttentionPositions)}:

@@ -14,7 +14,7 @@ from headway.errors import UsageError
 from headway.inspection.block_stacks import Stack, stacks_of
 from headway.inspection.document import Step
 from headway.inspection.tables import Axis, Tables, step
-from headway.inspection.top_predictions import top_guesses
+from headway.inspection.top_predictions import most_probable_predictions
 from headway.inspection.tracing import (
     Trace,
     attention_in,
@@ -288,7 +288,7 @@ def _predictions(path: _Path, output: Tensor) -> list[Step]:
             "Softmax",
             f"The logits become probabilities, which sum to 1. The most probable is {largest}.",
             "p = exp(z) / Σ exp(z)",
-            top_guesses,
+            most_probable_predictions,
             replace(shown, shape=shape),
         )
     )

@@ -73,13 +73,13 @@ def attention_steps(trace: Trace, at: Around, tables: Tables) -> list[Step]:
 
 def _inside(trace: Trace, at: Around) -> _Inside:
     kernel, heads = at.attention.kernel, at.attention.num_heads
-    q, k, v, mask, *rest = trace.all_given(kernel, at.call)
+    q, k, v, mask, *rest = trace.all_inputs(kernel, at.call)
     bias = rest[0] if rest else None
-    turned = trace.before_turning(q), trace.before_turning(k)
+    turned = trace.before_rotation(q), trace.before_rotation(k)
     if turned[1] is None and turned[0] is not None:  # keys of groups, copied for their heads
         shared = [after for _, after in trace.turned if after.shape[1] != heads]
         matching = [keys for keys in shared if torch.equal(spread(keys, heads), k)]
-        turned = turned[0], trace.before_turning(matching[0]) if matching else None
+        turned = turned[0], trace.before_rotation(matching[0]) if matching else None
     before = tuple(None if x is None else spread(x, heads)[0, at.head] for x in turned)
     if bias is not None:
         bias = bias.expand(q.shape[0], heads, *bias.shape[2:])[0, at.head]

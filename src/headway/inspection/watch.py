@@ -11,7 +11,7 @@ import torch
 from headway.attention import (
     AttentionMaps,
     Kernel,
-    Seen,
+    KernelInputs,
     SlidingWindow,
     attention_layers,
     record_attention,
@@ -24,16 +24,16 @@ from headway.inspection.attention_flow import rolled, weighted
 from headway.inspection.beams import search_tree
 from headway.inspection.document import Attribution, Frame, Maps, Side, Vectors
 from headway.inspection.gradient_x_input import gradient_x_input
-from headway.inspection.head_patterns import head_kinds
+from headway.inspection.head_patterns import head_pattern_scores
 from headway.inspection.logit_lens import logit_lens, unembedding_of
-from headway.inspection.top_predictions import top_guesses
+from headway.inspection.top_predictions import most_probable_predictions
 from headway.models.contracts import parameter_count
 from headway.shapes import Tensor
 
 ANALYSES = ("rollout", "value-weighted", "gradient x input", "lens", "beam")
 SLOW = ("importance",)  # one more forward pass per head
 METRIC = "log-probability of the answer"
-MOST_ATTRIBUTED = 32  # positions whose predictions are attributed
+MAX_ATTRIBUTED_POSITIONS = 32  # positions whose predictions are attributed
 
 
 def watch(
@@ -75,17 +75,19 @@ def watch(
     searches = isinstance(bundle, BeamSearching) and target is None
     if "beam" not in analyses or not searches:
         probe = bundle.probe(given, second, target=target, language=language, written=written)
-        return look_at(
+        return inspect_probe(
             probe, layers=layers, vectors=vectors, analyses=analyses, top=top, label=label
         )
     bundle.check_input(given, second, language=language)
     tree, best = search_tree(bundle, given, language=language)
     probe = bundle.probe(given, second, target=best, language=language)
-    frame = look_at(probe, layers=layers, vectors=vectors, analyses=analyses, top=top, label=label)
+    frame = inspect_probe(
+        probe, layers=layers, vectors=vectors, analyses=analyses, top=top, label=label
+    )
     return replace(frame, beam=tree)
 
 
-def look_at(
+def inspect_probe(
     probe: Probe,
     *,
     layers: Sequence[str] = (),
@@ -97,7 +99,7 @@ def look_at(
     """Return what `watch` returns, for an input that was probed before."""
     captured = _captured(probe, layers, vectors or "value-weighted" in analyses)
     maps = _maps(probe, captured)
-    guesses = top_guesses(probe.readout, captured.output, top)
+    guesses = most_probable_predictions(probe.readout, captured.output, top)
     lens = None
     if "lens" in analyses and guesses and unembedding_of(probe) is not None:
         lens = logit_lens(probe, min(top, 5))
@@ -106,7 +108,7 @@ def look_at(
         metric=METRIC if important else "",
         importance=importance_of(probe, captured.output) if important else {},
         label=label or probe.kind,
-        model=facts_of(probe),
+        model=model_properties(probe),
         sides={name: _side(probe, name) for name in probe.reading.pieces},
         maps=_with_derived(maps, analyses, vectors, layers_of(probe.reading.model)),
         answer=probe.answer,
@@ -119,7 +121,7 @@ def look_at(
     )
 
 
-def facts_of(probe: Probe) -> dict[str, int | str]:
+def model_properties(probe: Probe) -> dict[str, int | str]:
     """Return the properties of a model that are shown: kind, layers, heads, width (for each part if
     they differ) and number of parameters."""
     model: Any = probe.reading.model
@@ -150,7 +152,7 @@ class _Captured:
 
     output: Tensor
     weights: AttentionMaps
-    inputs: dict[str, list[Seen]]
+    inputs: dict[str, list[KernelInputs]]
 
 
 @torch.no_grad()
@@ -184,7 +186,7 @@ def _maps(probe: Probe, captured: _Captured) -> list[Maps]:
             causal=part == "decoder",
             normalised=normalised,
             kinds=[
-                head_kinds(
+                head_pattern_scores(
                     layer_weights,
                     probe.reading.pieces[keys],
                     own=queries == keys,
@@ -205,7 +207,7 @@ def _window(kernel: Kernel) -> int | None:
     return kernel.window if isinstance(kernel, SlidingWindow) else None
 
 
-def _vectors(calls: Sequence[Seen]) -> Vectors:
+def _vectors(calls: Sequence[KernelInputs]) -> Vectors:
     """Join the queries of several calls, which have the same keys."""
     last = calls[-1]
     return Vectors(
@@ -260,7 +262,7 @@ def attributions_of(probe: Probe, output: Tensor) -> list[Attribution]:
         return []
     attributions = []
     best = readout.logits(output).argmax(-1).tolist()
-    for row in range(len(best))[-MOST_ATTRIBUTED:]:
+    for row in range(len(best))[-MAX_ATTRIBUTED_POSITIONS:]:
         column = best[row]
         scores = gradient_x_input(probe.reading, _one_of(readout, row, column))
         (name,) = readout.names([column])

@@ -6,13 +6,13 @@
 In this package "theirs" are the names and tensors of the other library, "ours" those of Headway.
 """
 
-from headway.interop.encoder_tokenizers import read_marked
+from headway.interop.encoder_tokenizers import read_encoder_tokenizer
 from headway.interop.hf_export import Exported, export
 from headway.interop.hf_export_captioner import export_captioner, read_captioner_images
 from headway.interop.hf_export_images import export_images
 from headway.interop.hf_folders import FAMILIES, Model, build, read, read_labels, write
 from headway.interop.language_model_tokenizers import read_tokenizer
-from headway.interop.llama2c import read_llama2c, read_llama2c_tokenizer, read_pieces
+from headway.interop.llama2c import read_llama2c, read_llama2c_tokenizer, read_llama2c_tokens
 from headway.interop.preprocessor_config import read_image_reader
 from headway.interop.sentence_transformers import SentenceFolder, read_sentence_folder
 
@@ -27,12 +27,12 @@ __all__ = [
     "export_images",
     "read",
     "read_captioner_images",
+    "read_encoder_tokenizer",
     "read_image_reader",
     "read_labels",
     "read_llama2c",
     "read_llama2c_tokenizer",
-    "read_marked",
-    "read_pieces",
+    "read_llama2c_tokens",
     "read_sentence_folder",
     "read_tokenizer",
     "write",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from headway.interop import encoders
-from headway.interop.encoders import EMBEDDING, Names, encoder_facts, encoder_family
-from headway.interop.hf_config import ACTIVATIONS, Facts
+from headway.interop.encoders import EMBEDDING, Names, encoder_family, hf_encoder_config
+from headway.interop.hf_config import ACTIVATIONS, HFConfig
 from headway.interop.weight_names import needs
 from headway.models import BertConfig
 
@@ -42,7 +42,7 @@ _NAMES = Names(
 )
 
 
-def _settings(hf_config: Facts) -> dict[str, Any]:
+def _settings(hf_config: HFConfig) -> dict[str, Any]:
     hf_config.must_be("num_hidden_groups", 1)
     hf_config.must_be("inner_group_num", 1)
     settings = {
@@ -61,7 +61,7 @@ def _settings(hf_config: Facts) -> dict[str, Any]:
 
 def _to_hf_config(config: BertConfig) -> dict[str, Any]:
     return {
-        **encoder_facts(config),
+        **hf_encoder_config(config),
         "embedding_size": config.embedding_width,
         "num_hidden_groups": 1,
         "inner_group_num": 1,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from headway.interop import encoders
-from headway.interop.encoders import EMBEDDING, Names, encoder_facts, encoder_family
-from headway.interop.hf_config import ACTIVATIONS, Facts
+from headway.interop.encoders import EMBEDDING, Names, encoder_family, hf_encoder_config
+from headway.interop.hf_config import ACTIVATIONS, HFConfig
 from headway.interop.weight_names import needs
 from headway.models import BertConfig
 
@@ -48,7 +48,7 @@ _NAMES = Names(
 )
 
 
-def _settings(hf_config: Facts) -> dict[str, Any]:
+def _settings(hf_config: HFConfig) -> dict[str, Any]:
     activation = hf_config.choice("hidden_act", ACTIVATIONS, "gelu")
     return {**encoders.settings(hf_config), "activation": activation}
 
@@ -64,5 +64,9 @@ def _lacks(config: BertConfig) -> list[str]:
 
 
 FAMILY = encoder_family(
-    model_type="bert", names=_NAMES, settings=_settings, to_hf_config=encoder_facts, lacks=_lacks
+    model_type="bert",
+    names=_NAMES,
+    settings=_settings,
+    to_hf_config=hf_encoder_config,
+    lacks=_lacks,
 )

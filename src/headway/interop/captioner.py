@@ -8,7 +8,7 @@ from typing import Any
 
 from headway.errors import DataError
 from headway.interop import dinov2, gpt2, vit
-from headway.interop.hf_config import Facts
+from headway.interop.hf_config import HFConfig
 from headway.interop.weight_names import Architecture, Family, Part
 from headway.models import CaptionerConfig, ViTConfig
 
@@ -26,7 +26,7 @@ _CROSS = {
 }
 
 
-def encoder_kind(hf_config: Facts) -> str:
+def encoder_kind(hf_config: HFConfig) -> str:
     """Return the model_type of the encoder. Raises DataError for one that is not supported."""
     kind = _section(hf_config, "encoder").values.get("model_type")
     if kind not in list(ENCODERS):
@@ -34,14 +34,14 @@ def encoder_kind(hf_config: Facts) -> str:
     return str(kind)
 
 
-def _section(hf_config: Facts, name: str) -> Facts:
+def _section(hf_config: HFConfig, name: str) -> HFConfig:
     values = hf_config.values.get(name)
     if not isinstance(values, dict):
         raise hf_config.refusal(name, values, "an object (names and values)")
-    return Facts(values, f"{hf_config.where}, {name}")
+    return HFConfig(values, f"{hf_config.where}, {name}")
 
 
-def _config(hf_config: Facts, keys: Collection[str]) -> CaptionerConfig:
+def _config(hf_config: HFConfig, keys: Collection[str]) -> CaptionerConfig:
     kind, decoder = encoder_kind(hf_config), _section(hf_config, "decoder")
     if decoder.values.get("model_type") != GPT2.model_type:
         raise decoder.refusal("model_type", decoder.values.get("model_type"), GPT2.model_type)
@@ -52,7 +52,7 @@ def _config(hf_config: Facts, keys: Collection[str]) -> CaptionerConfig:
     values = {k: v for k, v in decoder.values.items() if k != "add_cross_attention"}
     names = {name.removeprefix(ENCODER) for name in keys if name.startswith(ENCODER)}
     vit = ENCODERS[kind].architectures[0].config(_section(hf_config, "encoder"), names)
-    gpt = GPT2.architectures[0].config(Facts(values, decoder.where), ())
+    gpt = GPT2.architectures[0].config(HFConfig(values, decoder.where), ())
     if vit.model_dim != gpt.model_dim:
         raise DataError(
             f"encoder.hidden_size={vit.model_dim}, decoder.n_embd={gpt.model_dim}: must be equal; "

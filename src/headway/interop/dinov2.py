@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from headway.interop.hf_config import ACTIVATION_NAMES, ACTIVATIONS, Facts
-from headway.interop.vit import BODY, Names, image_family, size_facts, told_sizes
+from headway.interop.hf_config import ACTIVATION_NAMES, ACTIVATIONS, HFConfig
+from headway.interop.vit import BODY, Names, hf_vit_sizes, image_family, vit_fields
 from headway.interop.weight_names import Part, layers, needs
 from headway.models import ViTConfig
 
@@ -34,7 +34,7 @@ def _ffn_dim(width: int, ratio: int, gated: bool) -> int:
     return -(-int(width * ratio * 2 / 3) // 8) * 8 if gated else width * ratio
 
 
-def _settings(hf_config: Facts) -> dict[str, Any]:
+def _settings(hf_config: HFConfig) -> dict[str, Any]:
     gated = hf_config.flag("use_swiglu_ffn", False)
     activation = hf_config.choice("hidden_act", ACTIVATIONS, "gelu")
     width, ratio = (
@@ -42,7 +42,7 @@ def _settings(hf_config: Facts) -> dict[str, Any]:
         hf_config.whole("mlp_ratio", 4, below=RATIOS.stop),
     )
     return {
-        **size_facts(hf_config),
+        **vit_fields(hf_config),
         "ffn_dim": _ffn_dim(width, ratio, gated),
         "norm_eps": hf_config.number("layer_norm_eps", 1e-6),
         "activation": "swiglu" if gated else activation,
@@ -59,7 +59,7 @@ def _ratio(config: ViTConfig) -> int | None:
 def _to_hf_config(config: ViTConfig) -> dict[str, Any]:
     gated = config.activation == "swiglu"
     return {
-        **told_sizes(config),
+        **hf_vit_sizes(config),
         "mlp_ratio": _ratio(config),
         "hidden_act": "gelu" if gated else ACTIVATION_NAMES[config.activation],
         "use_swiglu_ffn": gated,

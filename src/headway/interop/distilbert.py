@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headway.interop.encoders import DEEPEST, EMBEDDING, Names, encoder_family
-from headway.interop.hf_config import ACTIVATION_NAMES, ACTIVATIONS, Facts
+from headway.interop.hf_config import ACTIVATION_NAMES, ACTIVATIONS, HFConfig
 from headway.interop.weight_names import needs
 from headway.models import BertConfig
 
@@ -36,7 +36,7 @@ _NAMES = Names(
 )
 
 
-def _settings(hf_config: Facts) -> dict[str, Any]:
+def _settings(hf_config: HFConfig) -> dict[str, Any]:
     """Return the fields of `BertConfig`. Sinusoidal positions are stored in the file as a table, as
     learned ones are."""
     hf_config.must_be("pruned_heads", {})

@@ -12,16 +12,16 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from headway.errors import DataError, HeadwayError
 from headway.files import read_bytes, read_json, write_file
-from headway.interop.hf_config import Facts
+from headway.interop.hf_config import HFConfig
 from headway.interop.language_model_tokenizers import (
     MERGES_FILE,
     NAMES_FILES,
     VOCABULARY_FILE,
     byte_level,
-    piece_named,
+    special_token_id,
     told,
 )
-from headway.text import AbsentMarkedTokenizer, ForeignTokenizer, MarkedTokenizer, Marks
+from headway.text import EncoderTokenizer, Marks, MissingEncoderTokenizer, PretrainedTokenizer
 from headway.text.hf_tokenizer import FILE, FILE_LIMIT
 
 WORDS_FILE = "vocab.txt"
@@ -37,11 +37,11 @@ DEFAULTS = {
 UNKNOWN = ("[UNK]", "<unk>")
 
 
-def read_marked(folder: str | Path, model_type: str | None = None) -> MarkedTokenizer:
+def read_encoder_tokenizer(folder: str | Path, model_type: str | None = None) -> EncoderTokenizer:
     """Read the tokenizer of an encoder; its ids are the same as in transformers.
 
     It is read from `tokenizer.json`, from BERT's `vocab.txt`, or from RoBERTa's `vocab.json` and
-    `merges.txt`; if there are none, the result is an `AbsentMarkedTokenizer`. The special tokens
+    `merges.txt`; if there are none, the result is an `MissingEncoderTokenizer`. The special tokens
     are named in tokenizer_config.json or special_tokens_map.json, or else have their default texts.
     model_type: the family, if config.json does not name it. Raises DataError for a damaged file and
     for a missing special token.
@@ -55,10 +55,10 @@ def read_marked(folder: str | Path, model_type: str | None = None) -> MarkedToke
         engine = _byte_pairs(folder)
     else:
         missing = DataError("there is no tokenizer", str(folder), _what_to_do(folder))
-        return AbsentMarkedTokenizer(missing)
+        return MissingEncoderTokenizer(missing)
     vocabulary = engine.get_vocab()
     ids = [_special_id(folder, vocabulary, name, defaults) for name, defaults in DEFAULTS.items()]
-    return MarkedTokenizer(engine, _framing(engine, ids, folder, model_type))
+    return EncoderTokenizer(engine, _framing(engine, ids, folder, model_type))
 
 
 def _what_to_do(folder: Path) -> str:
@@ -77,14 +77,14 @@ def _one_file(folder: Path) -> tokenizers.Tokenizer:
     normalizer = content.get("normalizer") if isinstance(content, dict) else None
     if isinstance(normalizer, dict) and normalizer.get("type") == "BertNormalizer":
         normalizer |= _word_settings(folder)
-    return ForeignTokenizer.engine_of(content, str(folder / FILE))
+    return PretrainedTokenizer.engine_of(content, str(folder / FILE))
 
 
 def _word_settings(folder: Path) -> dict[str, bool]:
     """Return BERT's settings of text normalisation in tokenizer_config.json, by the names of the
     tokenizers library."""
     path = folder / NAMES_FILES[0]
-    tokenizer_config = Facts(told(path), str(path))
+    tokenizer_config = HFConfig(told(path), str(path))
     names = {
         "do_lower_case": "lowercase",
         "strip_accents": "strip_accents",
@@ -152,7 +152,7 @@ def _refuse_added(folder: Path) -> None:
 def _special_id(
     folder: Path, vocabulary: Mapping[str, int], name: str, defaults: Sequence[str]
 ) -> int:
-    token_id = piece_named(folder, vocabulary, name)
+    token_id = special_token_id(folder, vocabulary, name)
     if token_id is not None:
         return token_id
     for text in defaults:
@@ -202,8 +202,8 @@ def _inside(engine: tokenizers.Tokenizer, text: str) -> list[int]:
     return list(engine.encode(text, add_special_tokens=False).ids)
 
 
-def write_marked(
-    tokenizer: MarkedTokenizer, folder: Path, max_length: int, token_types: int
+def write_encoder_tokenizer(
+    tokenizer: EncoderTokenizer, folder: Path, max_length: int, token_types: int
 ) -> None:
     """Write tokenizer.json in Hugging Face's format, and tokenizer_config.json for transformers.
 
@@ -233,14 +233,14 @@ def write_marked(
 
 
 def _written_engine(
-    tokenizer: MarkedTokenizer, where: str, token_types: int
+    tokenizer: EncoderTokenizer, where: str, token_types: int
 ) -> tokenizers.Tokenizer:
     content, special = tokenizer.engine_json, tokenizer.marks
     if content["model"].get("type") != "WordPiece":
         for token in content["added_tokens"]:
             if token["id"] == special.mask:
                 token["lstrip"] = True  # the token of a word includes the space before it
-    engine = ForeignTokenizer.engine_of(content, where)
+    engine = PretrainedTokenizer.engine_of(content, where)
     types = engine.encode("a", "b").type_ids
     has_types = max(types, default=0) > 0
     if frames(engine, special) and has_types == (token_types > 1):
@@ -261,8 +261,8 @@ def _written_engine(
     return engine
 
 
-def same_marked_ids(
-    tokenizer: MarkedTokenizer, folder: Path, texts: Sequence[str], where: str
+def check_encoder_tokenizer(
+    tokenizer: EncoderTokenizer, folder: Path, texts: Sequence[str], where: str
 ) -> int:
     """Return the number of texts for which the files in `folder` give the ids of `tokenizer`, with
     special tokens, alone and in pairs.
@@ -271,7 +271,7 @@ def same_marked_ids(
     special token, here it is plain text. Raises HeadwayError for a text with other ids.
     """
     content = read_json(folder / FILE, FILE_LIMIT)
-    engine = ForeignTokenizer.engine_of(content, str(folder / FILE))
+    engine = PretrainedTokenizer.engine_of(content, str(folder / FILE))
     names = [str(token["content"]) for token in content["added_tokens"]]
     plain = [text for text in texts if not any(name in text for name in names)]
     special, encode = tokenizer.marks, tokenizer.encode

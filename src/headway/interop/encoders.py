@@ -8,9 +8,14 @@ from functools import partial
 from typing import Any
 
 from headway.errors import DataError
-from headway.interop.hf_config import ACTIVATION_NAMES, Facts, label_facts
+from headway.interop.hf_config import ACTIVATION_NAMES, HFConfig, hf_labels
 from headway.interop.weight_names import Architecture, Family, Part, layers, needs
-from headway.models import BertAnswererConfig, BertClassifierConfig, BertConfig, BertTaggerConfig
+from headway.models import (
+    BertClassifierConfig,
+    BertConfig,
+    BertQuestionAnsweringConfig,
+    BertTaggerConfig,
+)
 from headway.models.bert import PoolerName
 
 EMBEDDING = "embeddings.word_embeddings.weight"
@@ -51,10 +56,10 @@ class Names:
     widen: str = ""
 
 
-Settings = Callable[[Facts], dict[str, Any]]
+Settings = Callable[[HFConfig], dict[str, Any]]
 
 
-def settings(hf_config: Facts) -> dict[str, Any]:
+def settings(hf_config: HFConfig) -> dict[str, Any]:
     """Return the fields of `BertConfig` whose keys are the same in BERT, RoBERTa and ALBERT.
 
     Our single dropout is their dropout after each sublayer; we have no dropout on attention
@@ -77,7 +82,7 @@ def settings(hf_config: Facts) -> dict[str, Any]:
     }
 
 
-def encoder_facts(config: BertConfig) -> dict[str, Any]:
+def hf_encoder_config(config: BertConfig) -> dict[str, Any]:
     """Return the keys of config.json for a configuration of ours, the inverse of `settings`."""
     return {
         "vocab_size": config.vocabulary,
@@ -143,7 +148,7 @@ def _pretrained_config(
     names: Names,
     settings: Settings,
     heads: tuple[bool, bool],
-    hf_config: Facts,
+    hf_config: HFConfig,
     keys: Collection[str],
 ) -> BertConfig:
     """Return the configuration with the heads of the class, and with those that only the file has:
@@ -176,7 +181,7 @@ def _tasks(names: Names, settings: Settings) -> Iterator[Architecture]:
     for end, kind, config in (
         ("ForSequenceClassification", BertClassifierConfig, _classifier_config),
         ("ForTokenClassification", BertTaggerConfig, _tagger_config),
-        ("ForQuestionAnswering", BertAnswererConfig, _answerer_config),
+        ("ForQuestionAnswering", BertQuestionAnsweringConfig, _answerer_config),
     ):
         uses = kind is BertClassifierConfig and names.pooled == names.pooler
         yield Architecture(
@@ -188,12 +193,12 @@ def _tasks(names: Names, settings: Settings) -> Iterator[Architecture]:
         )
 
 
-def _encoder(settings: Settings, hf_config: Facts, pooler: PoolerName) -> BertConfig:
+def _encoder(settings: Settings, hf_config: HFConfig, pooler: PoolerName) -> BertConfig:
     return BertConfig(**settings(hf_config), pooler=pooler, masked_words=False, next_sentence=False)
 
 
 def _classifier_config(
-    names: Names, settings: Settings, hf_config: Facts, keys: object
+    names: Names, settings: Settings, hf_config: HFConfig, keys: object
 ) -> BertClassifierConfig:
     bert = _encoder(settings, hf_config, names.pooling)
     key, _, default = names.dropouts
@@ -205,7 +210,7 @@ def _classifier_config(
 
 
 def _tagger_config(
-    names: Names, settings: Settings, hf_config: Facts, keys: object
+    names: Names, settings: Settings, hf_config: HFConfig, keys: object
 ) -> BertTaggerConfig:
     bert, labels = _encoder(settings, hf_config, "none"), hf_config.labels()
     if len(labels) < 2:
@@ -217,9 +222,9 @@ def _tagger_config(
 
 
 def _answerer_config(
-    names: Names, settings: Settings, hf_config: Facts, keys: object
-) -> BertAnswererConfig:
-    return BertAnswererConfig(bert=_encoder(settings, hf_config, "none"))
+    names: Names, settings: Settings, hf_config: HFConfig, keys: object
+) -> BertQuestionAnsweringConfig:
+    return BertQuestionAnsweringConfig(bert=_encoder(settings, hf_config, "none"))
 
 
 def _bert_parts(names: Names, config: BertConfig) -> Iterator[Part]:
@@ -234,14 +239,14 @@ def _bert_parts(names: Names, config: BertConfig) -> Iterator[Part]:
 
 
 def _task_parts(
-    names: Names, config: BertClassifierConfig | BertTaggerConfig | BertAnswererConfig
+    names: Names, config: BertClassifierConfig | BertTaggerConfig | BertQuestionAnsweringConfig
 ) -> Iterator[Part]:
     for part in _encoder_parts(names, config.bert):
         yield replace(part, ours=tuple(f"bert.{name}" for name in part.ours))
     if isinstance(config, BertClassifierConfig):
         yield from layers({names.pooled: "bert.pooler.project", names.classes_layer: "head"})
     else:
-        last = "qa_outputs" if isinstance(config, BertAnswererConfig) else "classifier"
+        last = "qa_outputs" if isinstance(config, BertQuestionAnsweringConfig) else "classifier"
         yield from layers({last: "head"})
 
 
@@ -265,13 +270,13 @@ def _to_hf_config(
     if isinstance(config, BertConfig):
         return {**to_hf_config(config), "tie_word_embeddings": True}
     values = {**to_hf_config(config.bert), "tie_word_embeddings": True}
-    if isinstance(config, BertAnswererConfig):
+    if isinstance(config, BertQuestionAnsweringConfig):
         return values
     classifies = isinstance(config, BertClassifierConfig)
     count = config.num_classes if classifies else config.num_tags
     key = names.dropouts[0] if classifies else names.dropouts[1]
     values = {key: config.dropout, **values}
-    values |= label_facts([f"LABEL_{i}" for i in range(count)])
+    values |= hf_labels([f"LABEL_{i}" for i in range(count)])
     if classifies:
         values["problem_type"] = "regression" if count == 1 else "single_label_classification"
     return values

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from headway.interop.hf_config import ACTIVATION_NAMES, ACTIVATIONS, Facts
+from headway.interop.hf_config import ACTIVATION_NAMES, ACTIVATIONS, HFConfig
 from headway.interop.language_models import language_family
 from headway.interop.weight_names import Part, needs
 from headway.models import GPTConfig
@@ -35,7 +35,7 @@ def layers(config: GPTConfig) -> Iterator[Part]:
                 )
 
 
-def shape(hf_config: Facts, vocabulary: int, max_length: int) -> dict[str, Any]:
+def shape(hf_config: HFConfig, vocabulary: int, max_length: int) -> dict[str, Any]:
     """Return the fields of `GPTConfig` whose keys are the same in GPT-1 and GPT-2.
 
     vocabulary, max_length: the defaults, of the released models. Our single dropout is their
@@ -55,7 +55,7 @@ def shape(hf_config: Facts, vocabulary: int, max_length: int) -> dict[str, Any]:
     }
 
 
-def shape_facts(config: GPTConfig) -> dict[str, Any]:
+def hf_sizes(config: GPTConfig) -> dict[str, Any]:
     """Return the keys of config.json for a configuration of ours, the inverse of `shape`."""
     return {
         "vocab_size": config.vocabulary,
@@ -89,7 +89,7 @@ def shape_lacks(config: GPTConfig, norm: str) -> list[str]:
     )
 
 
-def _settings(hf_config: Facts) -> dict[str, Any]:
+def _settings(hf_config: HFConfig) -> dict[str, Any]:
     hf_config.must_be("scale_attn_weights", True)
     hf_config.must_be("scale_attn_by_inverse_layer_idx", False)
     hf_config.must_be("add_cross_attention", False)
@@ -104,7 +104,7 @@ def _settings(hf_config: Facts) -> dict[str, Any]:
 
 def _to_hf_config(config: GPTConfig) -> dict[str, Any]:
     return {
-        **shape_facts(config),
+        **hf_sizes(config),
         "n_inner": config.ffn_dim,
         "activation_function": ACTIVATION_NAMES[config.activation],
     }

@@ -27,7 +27,7 @@ ACTIVATION_NAMES = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items(
 LABEL_LIMIT = 100_000
 
 
-class Facts:
+class HFConfig:
     """The contents of a config.json, read by methods that check the values.
 
     A key that is missing or null has the default of the method, if there is one. Errors are
@@ -39,7 +39,7 @@ class Facts:
         self.where = where
 
     @classmethod
-    def load(cls, path: Path, model_type: str | None = None) -> Facts:
+    def load(cls, path: Path, model_type: str | None = None) -> HFConfig:
         """Read a file. model_type: the value of that key if the file does not have it."""
         values = read_json(path)
         if not isinstance(values, dict):
@@ -121,8 +121,8 @@ class Facts:
         return self.values.get(key, default)
 
 
-def label_facts(labels: Sequence[str]) -> dict[str, Any]:
-    """Return the keys of config.json for class names, the inverse of `Facts.labels`."""
+def hf_labels(labels: Sequence[str]) -> dict[str, Any]:
+    """Return the keys of config.json for class names, the inverse of `HFConfig.labels`."""
     return {
         "id2label": {str(i): label for i, label in enumerate(labels)},
         "label2id": {label: i for i, label in enumerate(labels)},

@@ -14,12 +14,12 @@ from tokenizers import decoders, models, processors
 from headway.errors import HeadwayError, UsageError
 from headway.files import write_file
 from headway.folders import new_folder
-from headway.interop.encoder_tokenizers import same_marked_ids, write_marked
+from headway.interop.encoder_tokenizers import check_encoder_tokenizer, write_encoder_tokenizer
 from headway.interop.hf_folders import TextModel, build, read, write
 from headway.interop.sentence_transformers import SentenceFolder, write_sentence_folder
 from headway.models import GPT, Bert, BertConfig, GPTConfig
 from headway.shapes import Int, Tensor
-from headway.text import ForeignTokenizer, MarkedTokenizer, TextTokenizer
+from headway.text import EncoderTokenizer, PretrainedTokenizer, TextTokenizer
 
 TOKENIZER_FILE = "tokenizer.json"
 LARGEST_DIFFERENCE = 1e-4
@@ -52,7 +52,7 @@ class Exported:
 
 def export(
     model: TextModel,
-    tokenizer: TextTokenizer | MarkedTokenizer,
+    tokenizer: TextTokenizer | EncoderTokenizer,
     folder: str | Path,
     family: str | None = None,
     labels: Sequence[str] | None = None,
@@ -84,12 +84,14 @@ def export(
                 f"more than {LARGEST_DIFFERENCE:g}; the folder was removed",
                 str(folder),
             )
-        if isinstance(tokenizer, MarkedTokenizer):
-            write_marked(tokenizer, temporary, shape.max_length, getattr(shape, "token_types", 0))
-            texts = same_marked_ids(tokenizer, temporary, _texts(tokenizer), str(folder))
+        if isinstance(tokenizer, EncoderTokenizer):
+            write_encoder_tokenizer(
+                tokenizer, temporary, shape.max_length, getattr(shape, "token_types", 0)
+            )
+            texts = check_encoder_tokenizer(tokenizer, temporary, _texts(tokenizer), str(folder))
         else:
             write_tokenizer(tokenizer, temporary, shape.max_length)
-            texts = same_ids(tokenizer, temporary, str(folder))
+            texts = check_tokenizer(tokenizer, temporary, str(folder))
         if sentences is not None:
             write_sentence_folder(temporary, shape.model_dim, sentences)
     return Exported(folder=folder, architecture=written, difference=difference, texts=texts)
@@ -101,8 +103,8 @@ def _shape(model: TextModel) -> GPTConfig | BertConfig:
     return config if isinstance(config, GPTConfig | BertConfig) else config.bert
 
 
-def _special_ids(tokenizer: TextTokenizer | MarkedTokenizer) -> dict[str, int]:
-    if not isinstance(tokenizer, MarkedTokenizer):
+def _special_ids(tokenizer: TextTokenizer | EncoderTokenizer) -> dict[str, int]:
+    if not isinstance(tokenizer, EncoderTokenizer):
         return {"bos_token_id": tokenizer.bos, "eos_token_id": tokenizer.eos}
     special = tokenizer.marks
     return {"pad_token_id": special.pad, "bos_token_id": special.start, "eos_token_id": special.end}
@@ -149,7 +151,7 @@ def write_tokenizer(tokenizer: TextTokenizer, folder: Path, max_length: int) -> 
     engine = _engine(tokenizer, folder)
     bos, eos = (engine.id_to_token(i) for i in (tokenizer.bos, tokenizer.eos))
     prefix = _prefix_ids(tokenizer)
-    if prefix and not isinstance(tokenizer, ForeignTokenizer):  # whose own file specifies it
+    if prefix and not isinstance(tokenizer, PretrainedTokenizer):  # whose own file specifies it
         names = [engine.id_to_token(i) for i in prefix]
         engine.post_processor = processors.TemplateProcessing(
             single=[*names, "$A"],
@@ -178,8 +180,8 @@ def _prefix_ids(tokenizer: TextTokenizer) -> list[int]:
 def _engine(tokenizer: TextTokenizer, folder: Path) -> tokenizers.Tokenizer:
     """Return the tokenizer for Hugging Face's library: the file of `save` if the library can load
     it, else one of single characters."""
-    if isinstance(tokenizer, ForeignTokenizer):
-        return ForeignTokenizer.engine_of(tokenizer.engine_json, str(folder))
+    if isinstance(tokenizer, PretrainedTokenizer):
+        return PretrainedTokenizer.engine_of(tokenizer.engine_json, str(folder))
     tokenizer.save(folder)
     try:
         return tokenizers.Tokenizer.from_file(str(folder / TOKENIZER_FILE))
@@ -215,7 +217,7 @@ def _characters(tokenizer: TextTokenizer) -> tokenizers.Tokenizer:
     return engine
 
 
-def _texts(tokenizer: TextTokenizer | MarkedTokenizer) -> list[str]:
+def _texts(tokenizer: TextTokenizer | EncoderTokenizer) -> list[str]:
     """Return the texts for the verification: fixed ones, and the texts of random ids."""
     generator = torch.Generator().manual_seed(0)
     random_ids = torch.randint(
@@ -226,7 +228,7 @@ def _texts(tokenizer: TextTokenizer | MarkedTokenizer) -> list[str]:
     ]
 
 
-def _encodes(tokenizer: TextTokenizer | MarkedTokenizer, text: str) -> bool:
+def _encodes(tokenizer: TextTokenizer | EncoderTokenizer, text: str) -> bool:
     """Return whether the tokenizer can encode the text; one of characters rejects unknown ones."""
     try:
         tokenizer.encode(text)
@@ -235,13 +237,13 @@ def _encodes(tokenizer: TextTokenizer | MarkedTokenizer, text: str) -> bool:
     return True
 
 
-def same_ids(tokenizer: TextTokenizer, folder: Path, where: str) -> int:
+def check_tokenizer(tokenizer: TextTokenizer, folder: Path, where: str) -> int:
     """Return the number of texts for which the file in `folder` gives the ids of `tokenizer`.
 
     Raises HeadwayError for a text with other ids.
     """
     engine = tokenizers.Tokenizer.from_file(str(folder / TOKENIZER_FILE))
-    exported = ForeignTokenizer(engine, tokenizer.bos, tokenizer.eos)
+    exported = PretrainedTokenizer(engine, tokenizer.bos, tokenizer.eos)
     texts = _texts(tokenizer)
     for text in texts:
         _check_same(text, tokenizer.encode(text), exported.encode(text), where)

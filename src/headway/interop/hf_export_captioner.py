@@ -13,14 +13,14 @@ from headway.errors import HeadwayError, UsageError
 from headway.files import read_json, write_file
 from headway.folders import new_folder
 from headway.interop import captioner
-from headway.interop.hf_config import Facts
+from headway.interop.hf_config import HFConfig
 from headway.interop.hf_export import (
     LARGEST_DIFFERENCE,
     LONGEST,
     ROWS,
     TOKENIZER_FILE,
     Exported,
-    same_ids,
+    check_tokenizer,
     write_tokenizer,
 )
 from headway.interop.hf_folders import CONFIG_FILE, build, read, write
@@ -75,14 +75,14 @@ def export_captioner(
                 "folder was removed"
             )
         write_tokenizer(tokenizer, temporary, model.config.gpt.max_length)
-        texts = same_ids(tokenizer, temporary, str(folder))
+        texts = check_tokenizer(tokenizer, temporary, str(folder))
         _add_languages(tokenizer, languages, temporary)
     return Exported(folder=folder, architecture=written, difference=difference, texts=texts)
 
 
 def read_captioner_images(folder: Path, config: ViTConfig) -> ImageReader:
     """Return the image preprocessing of the captioner in a folder."""
-    hf_config = Facts(read_json(folder / CONFIG_FILE), str(folder / CONFIG_FILE))
+    hf_config = HFConfig(read_json(folder / CONFIG_FILE), str(folder / CONFIG_FILE))
     return read_image_reader(folder, config, captioner.encoder_kind(hf_config))
 
 

@@ -25,7 +25,7 @@ from headway.interop import (
     roberta,
     vit,
 )
-from headway.interop.hf_config import Facts, label_facts
+from headway.interop.hf_config import HFConfig, hf_labels
 from headway.interop.weight_names import (
     Architecture,
     Family,
@@ -37,11 +37,11 @@ from headway.interop.weight_names import (
 from headway.models import (
     GPT,
     Bert,
-    BertAnswerer,
-    BertAnswererConfig,
     BertClassifier,
     BertClassifierConfig,
     BertConfig,
+    BertQuestionAnswering,
+    BertQuestionAnsweringConfig,
     BertTagger,
     BertTaggerConfig,
     Captioner,
@@ -51,8 +51,8 @@ from headway.models import (
     ViTClassifier,
     ViTClassifierConfig,
     ViTConfig,
-    bert_answerer,
     bert_classifier,
+    bert_question_answering,
     bert_tagger,
     vit_classifier,
 )
@@ -71,8 +71,10 @@ FAMILIES: dict[str, Family] = {
 }
 """`model_type` in config.json -> the description of the model family."""
 
-TextConfig = GPTConfig | BertConfig | BertClassifierConfig | BertTaggerConfig | BertAnswererConfig
-TextModel = GPT | Bert | BertClassifier | BertTagger | BertAnswerer
+TextConfig = (
+    GPTConfig | BertConfig | BertClassifierConfig | BertTaggerConfig | BertQuestionAnsweringConfig
+)
+TextModel = GPT | Bert | BertClassifier | BertTagger | BertQuestionAnswering
 ImageModel = ViT | ViTClassifier
 Config = TextConfig | ViTConfig | ViTClassifierConfig | CaptionerConfig
 """The configuration of a `Model`."""
@@ -84,7 +86,7 @@ _MODELS: dict[type[Config], Callable[[Any], Model]] = {
     BertConfig: Bert,
     BertClassifierConfig: bert_classifier,
     BertTaggerConfig: bert_tagger,
-    BertAnswererConfig: bert_answerer,
+    BertQuestionAnsweringConfig: bert_question_answering,
     ViTConfig: ViT,
     ViTClassifierConfig: vit_classifier,
     CaptionerConfig: Captioner,
@@ -105,7 +107,7 @@ def read(folder: str | Path, model_type: str | None = None) -> tuple[Config, dic
     DataError for anything that is missing, unknown, of the wrong shape or not supported.
     """
     folder, where = Path(folder), str(folder)
-    hf_config = Facts.load(folder / CONFIG_FILE, model_type)
+    hf_config = HFConfig.load(folder / CONFIG_FILE, model_type)
     family, architecture = _architecture_of(hf_config)
     tensors = family.named(_tensors(folder), architecture.unused, where)
     try:
@@ -132,7 +134,7 @@ def read_labels(folder: str | Path, model_type: str | None = None) -> tuple[str,
 
     model_type: as in `read`.
     """
-    hf_config = Facts.load(Path(folder) / CONFIG_FILE, model_type)
+    hf_config = HFConfig.load(Path(folder) / CONFIG_FILE, model_type)
     _, architecture = _architecture_of(hf_config)
     has_labels = architecture.kind in (BertClassifierConfig, BertTaggerConfig, ViTClassifierConfig)
     return hf_config.labels() if has_labels else ()
@@ -213,7 +215,7 @@ def _to_hf_config(
                 f"expected {count} different labels, one for each class of the model, got "
                 f"{len(labels)}, of which {len(set(labels))} are different"
             )
-        values |= label_facts(labels)
+        values |= hf_labels(labels)
     dtype = str(next(model.parameters()).dtype).removeprefix("torch.")
     # None if there are no ids: the family's defaults are those of other tokenizers
     specials = {} if family.sees else dict.fromkeys(SPECIALS)
@@ -233,7 +235,7 @@ def _write_json(path: Path, values: Mapping[str, Any]) -> None:
     write_file(path, (json.dumps(values, indent=2, ensure_ascii=False) + "\n").encode())
 
 
-def _architecture_of(hf_config: Facts) -> tuple[Family, Architecture]:
+def _architecture_of(hf_config: HFConfig) -> tuple[Family, Architecture]:
     """Return the family and the class that config.json names."""
     kind = hf_config.values.get("model_type")
     if kind not in list(FAMILIES):  # a list: the value may not be hashable

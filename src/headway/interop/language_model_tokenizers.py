@@ -13,7 +13,7 @@ from tokenizers import decoders, models, pre_tokenizers, processors
 
 from headway.errors import DataError, HeadwayWarning
 from headway.files import read_bytes, read_json
-from headway.text import AbsentTokenizer, ForeignTokenizer
+from headway.text import MissingTokenizer, PretrainedTokenizer
 from headway.text.hf_tokenizer import FILE, FILE_LIMIT
 
 VOCABULARY_FILE, MERGES_FILE = "vocab.json", "merges.txt"
@@ -22,9 +22,9 @@ IDS_FILES = ("generation_config.json", "config.json")
 END = "<|endoftext|>"
 
 
-def read_tokenizer(folder: str | Path) -> ForeignTokenizer | AbsentTokenizer:
+def read_tokenizer(folder: str | Path) -> PretrainedTokenizer | MissingTokenizer:
     """Read the tokenizer of a language model from `tokenizer.json`, or from GPT-2's `vocab.json`
-    and `merges.txt`. If there are neither, the result is an `AbsentTokenizer`.
+    and `merges.txt`. If there are neither, the result is an `MissingTokenizer`.
 
     The tokens that begin and end a text (bos, eos) are named in tokenizer_config.json or
     special_tokens_map.json, or have their ids in generation_config.json or config.json; if only one
@@ -34,15 +34,15 @@ def read_tokenizer(folder: str | Path) -> ForeignTokenizer | AbsentTokenizer:
     folder = Path(folder)
     if (folder / FILE).exists():
         content = read_json(folder / FILE, FILE_LIMIT)
-        engine = ForeignTokenizer.engine_of(content, str(folder / FILE))
-        return ForeignTokenizer(engine, *_ends(folder, engine.get_vocab()))
+        engine = PretrainedTokenizer.engine_of(content, str(folder / FILE))
+        return PretrainedTokenizer(engine, *_ends(folder, engine.get_vocab()))
     if (folder / VOCABULARY_FILE).exists() and (folder / MERGES_FILE).exists():
         return _two_files(folder)
     needed = f"add {FILE}, or GPT-2's {VOCABULARY_FILE} and {MERGES_FILE} to the folder"
-    return AbsentTokenizer(DataError("there is no tokenizer", str(folder), needed))
+    return MissingTokenizer(DataError("there is no tokenizer", str(folder), needed))
 
 
-def _two_files(folder: Path) -> ForeignTokenizer:
+def _two_files(folder: Path) -> PretrainedTokenizer:
     """Read GPT-2's two files, with the bos token that its settings may add before a text."""
     engine = byte_level(folder, "GPT-2", ("GPT2Tokenizer", "GPT2TokenizerFast", "gpt2"))
     vocabulary = engine.get_vocab()
@@ -52,7 +52,7 @@ def _two_files(folder: Path) -> ForeignTokenizer:
         engine.post_processor = processors.TemplateProcessing(
             single=[name, "$A"], special_tokens=[(name, bos)]
         )
-    return ForeignTokenizer(engine, bos, eos)
+    return PretrainedTokenizer(engine, bos, eos)
 
 
 def byte_level(folder: Path, maker: str, names: Collection[str]) -> tokenizers.Tokenizer:
@@ -145,7 +145,7 @@ def _ends(
     return bos, eos
 
 
-def piece_named(folder: Path, vocabulary: Mapping[str, int], name: str) -> int | None:
+def special_token_id(folder: Path, vocabulary: Mapping[str, int], name: str) -> int | None:
     """Return the id of the special token of this name (`eos_token`); None if no file names it."""
     for file in NAMES_FILES:
         value = told(folder / file).get(name)
@@ -160,7 +160,7 @@ def piece_named(folder: Path, vocabulary: Mapping[str, int], name: str) -> int |
 
 
 def _end(folder: Path, vocabulary: Mapping[str, int], name: str) -> int | None:
-    token_id = piece_named(folder, vocabulary, name)
+    token_id = special_token_id(folder, vocabulary, name)
     if token_id is not None:
         return token_id
     for file in IDS_FILES:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from headway.interop.hf_config import Facts
+from headway.interop.hf_config import HFConfig
 from headway.interop.weight_names import Architecture, Family, Part
 from headway.models import GPTConfig
 
@@ -22,7 +22,7 @@ def language_family(
     prefix: str,
     embedding: str,
     ignored: str,
-    settings: Callable[[Facts], dict[str, Any]],
+    settings: Callable[[HFConfig], dict[str, Any]],
     to_hf_config: Callable[[GPTConfig], dict[str, Any]],
     parts: Callable[[GPTConfig], Iterator[Part]],
     lacks: Callable[[GPTConfig], list[str]],
@@ -35,7 +35,7 @@ def language_family(
     `Family` for the others.
     """
 
-    def config(hf_config: Facts, keys: object) -> GPTConfig:
+    def config(hf_config: HFConfig, keys: object) -> GPTConfig:
         return GPTConfig(**settings(hf_config))
 
     def all_parts(config: GPTConfig) -> Iterator[Part]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from headway.interop.hf_config import Facts
+from headway.interop.hf_config import HFConfig
 from headway.interop.language_models import language_family
 from headway.interop.weight_names import Part, needs
 from headway.models import GPTConfig
@@ -43,7 +43,7 @@ def parts(config: GPTConfig) -> Iterator[Part]:
     yield Part("norm.weight", ("decoder.norm.gain",))
 
 
-def shape(hf_config: Facts) -> dict[str, Any]:
+def shape(hf_config: HFConfig) -> dict[str, Any]:
     """Return the fields of `GPTConfig` for every architecture derived from Llama."""
     hf_config.must_be("hidden_act", "silu")
     num_heads = hf_config.whole("num_attention_heads", 32)
@@ -65,7 +65,7 @@ def shape(hf_config: Facts) -> dict[str, Any]:
     }
 
 
-def shape_facts(config: GPTConfig) -> dict[str, Any]:
+def hf_sizes(config: GPTConfig) -> dict[str, Any]:
     """Return the keys of config.json for a configuration of ours, the inverse of `shape`.
 
     The rotary base is written twice: for transformers 5, and for all other programs.
@@ -102,7 +102,7 @@ def shape_lacks(config: GPTConfig) -> list[str]:
     )
 
 
-def _rotary_base(hf_config: Facts) -> float:
+def _rotary_base(hf_config: HFConfig) -> float:
     """Return the rotary base, from `rope_parameters` (transformers 5) or from `rope_theta` and
     `rope_scaling` (transformers 4)."""
     default = hf_config.number("rope_theta", 10_000.0, low=1.0)
@@ -110,7 +110,9 @@ def _rotary_base(hf_config: Facts) -> float:
         inner = hf_config.values.get(key, {})
         if not isinstance(inner, dict):
             raise hf_config.refusal(key, inner, "an object (names and values)")
-        nested = Facts({f"{key}.{name}": value for name, value in inner.items()}, hf_config.where)
+        nested = HFConfig(
+            {f"{key}.{name}": value for name, value in inner.items()}, hf_config.where
+        )
         for name in ("rope_type", "type"):
             nested.must_be(f"{key}.{name}", "default")
         nested.must_be(f"{key}.partial_rotary_factor", 1.0)
@@ -118,7 +120,7 @@ def _rotary_base(hf_config: Facts) -> float:
     return default
 
 
-def _settings(hf_config: Facts) -> dict[str, Any]:
+def _settings(hf_config: HFConfig) -> dict[str, Any]:
     settings = shape(hf_config)
     bias = hf_config.flag("attention_bias", False)
     hf_config.must_be("mlp_bias", bias)
@@ -129,7 +131,7 @@ def _settings(hf_config: Facts) -> dict[str, Any]:
 
 
 def _to_hf_config(config: GPTConfig) -> dict[str, Any]:
-    return {**shape_facts(config), "mlp_bias": config.bias}
+    return {**hf_sizes(config), "mlp_bias": config.bias}
 
 
 def _lacks(config: GPTConfig) -> list[str]:

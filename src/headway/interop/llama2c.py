@@ -16,7 +16,7 @@ from headway.errors import DataError
 from headway.files import read_bytes
 from headway.models import GPTConfig
 from headway.shapes import Float, Tensor
-from headway.text import ForeignTokenizer
+from headway.text import PretrainedTokenizer
 
 WEIGHTS_LIMIT = 2**36
 TOKENIZER_LIMIT = 2**26
@@ -58,7 +58,7 @@ def read_llama2c(path: str | Path) -> tuple[GPTConfig, dict[str, Tensor]]:
     return config, _ours(config, theirs)
 
 
-def read_pieces(path: str | Path) -> list[bytes]:
+def read_llama2c_tokens(path: str | Path) -> list[bytes]:
     """Return the tokens of a llama2.c tokenizer file (`tok512.bin`), by id.
 
     A space is a plain space, and a token like <0x0A> is the byte that it represents.
@@ -66,7 +66,7 @@ def read_pieces(path: str | Path) -> list[bytes]:
     return [_byte(token) or token for token, _ in _scored_tokens(path)]
 
 
-def read_llama2c_tokenizer(path: str | Path) -> ForeignTokenizer:
+def read_llama2c_tokenizer(path: str | Path) -> PretrainedTokenizer:
     """Read the tokenizer of a llama2.c file: BPE that first merges the pair of the highest score.
 
     As in Llama's SentencePiece, a space is added before a text, and characters without a token are
@@ -112,7 +112,7 @@ def read_llama2c_tokenizer(path: str | Path) -> ForeignTokenizer:
     engine.post_processor = processors.TemplateProcessing(
         single=[SPECIALS[1], "$A"], special_tokens=[(SPECIALS[1], 1)]
     )
-    return ForeignTokenizer(engine, bos=1, eos=2)
+    return PretrainedTokenizer(engine, bos=1, eos=2)
 
 
 def _merges(vocabulary: dict[str, int], scores: list[float]) -> list[tuple[str, str]]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from headway.interop import gpt2
-from headway.interop.hf_config import Facts
+from headway.interop.hf_config import HFConfig
 from headway.interop.language_models import language_family
 from headway.interop.weight_names import Part, needs
 from headway.models import GPTConfig
@@ -15,7 +15,7 @@ from headway.models import GPTConfig
 ACTIVATIONS = {"gelu": "gelu-tanh", "relu": "relu", "silu": "silu", "swish": "silu"}
 
 
-def _settings(hf_config: Facts) -> dict[str, Any]:
+def _settings(hf_config: HFConfig) -> dict[str, Any]:
     settings = gpt2.shape(hf_config, 40_478, 512)
     return {
         **settings,
@@ -27,7 +27,7 @@ def _settings(hf_config: Facts) -> dict[str, Any]:
 
 def _to_hf_config(config: GPTConfig) -> dict[str, Any]:
     names = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
-    return {**gpt2.shape_facts(config), "afn": names[config.activation]}
+    return {**gpt2.hf_sizes(config), "afn": names[config.activation]}
 
 
 def _parts(config: GPTConfig) -> Iterator[Part]:

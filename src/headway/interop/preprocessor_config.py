@@ -9,7 +9,7 @@ from typing import Any
 from headway.data.image_reader import ImageReader, Resampling
 from headway.errors import DataError
 from headway.files import write_file
-from headway.interop.hf_config import Facts
+from headway.interop.hf_config import HFConfig
 from headway.models import ViTConfig
 
 FILE = "preprocessor_config.json"
@@ -32,7 +32,7 @@ def read_image_reader(folder: Path, config: ViTConfig, model_type: str) -> Image
     path = folder / FILE
     if not path.exists():
         return _default(config, model_type, str(folder))
-    preprocessing = Facts.load(path)
+    preprocessing = HFConfig.load(path)
     for key in ("do_resize", "do_rescale"):
         preprocessing.must_be(key, True)
     mean, deviation = _normalisation(preprocessing, config.channels, path)
@@ -73,7 +73,7 @@ def _default(config: ViTConfig, model_type: str, where: str) -> ImageReader:
 
 
 def _normalisation(
-    preprocessing: Facts, channels: int, path: Path
+    preprocessing: HFConfig, channels: int, path: Path
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     if not preprocessing.flag("do_normalize", True):
         return (0.0,) * channels, (1.0,) * channels
@@ -94,7 +94,7 @@ def _normalisation(
     return mean, deviation
 
 
-def _size(preprocessing: Facts, path: Path) -> tuple[int, int, int | None]:
+def _size(preprocessing: HFConfig, path: Path) -> tuple[int, int, int | None]:
     """Return height, width, and the length that the shorter side is resized to before the centre
     crop; None if there is no crop."""
     size, crops = preprocessing.values.get("size", 224), preprocessing.flag("do_center_crop", False)
@@ -106,7 +106,7 @@ def _size(preprocessing: Facts, path: Path) -> tuple[int, int, int | None]:
         raise preprocessing.refusal(
             "size", size, "a number, or an object with height and width or shortest_edge"
         )
-    named = Facts(size, f"{path}, size")
+    named = HFConfig(size, f"{path}, size")
     if "shortest_edge" not in size:
         height, width = (named.whole(key, below=LARGEST) for key in ("height", "width"))
         if crops and _crop(preprocessing, path) != (height, width):
@@ -126,7 +126,7 @@ def _size(preprocessing: Facts, path: Path) -> tuple[int, int, int | None]:
     return height, width, named.whole("shortest_edge", below=LARGEST)
 
 
-def _crop(preprocessing: Facts, path: Path) -> tuple[int, int]:
+def _crop(preprocessing: HFConfig, path: Path) -> tuple[int, int]:
     crop = preprocessing.values.get("crop_size", 224)
     if isinstance(crop, int):
         crop = {"height": crop, "width": crop}
@@ -134,7 +134,7 @@ def _crop(preprocessing: Facts, path: Path) -> tuple[int, int]:
         raise preprocessing.refusal(
             "crop_size", crop, "a number, or an object with height and width"
         )
-    named = Facts(crop, f"{path}, crop_size")
+    named = HFConfig(crop, f"{path}, crop_size")
     return named.whole("height", below=LARGEST), named.whole("width", below=LARGEST)
 
 

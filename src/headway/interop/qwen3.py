@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from headway.interop import llama
-from headway.interop.hf_config import Facts
+from headway.interop.hf_config import HFConfig
 from headway.interop.language_models import language_family
 from headway.interop.weight_names import needs
 from headway.models import GPTConfig
 
 
-def _settings(hf_config: Facts) -> dict[str, Any]:
+def _settings(hf_config: HFConfig) -> dict[str, Any]:
     hf_config.must_be("attention_bias", False)
     hf_config.must_be("use_sliding_window", False)
     kinds = hf_config.values.get("layer_types", ["full_attention"])
@@ -38,7 +38,7 @@ FAMILY = language_family(
     embedding="embed_tokens.weight",
     ignored=r"layers\.\d+\.self_attn\.rotary_emb\.inv_freq",
     settings=_settings,
-    to_hf_config=llama.shape_facts,
+    to_hf_config=llama.hf_sizes,
     parts=llama.parts,
     lacks=_lacks,
 )

@@ -7,8 +7,8 @@ from typing import Any
 
 from headway.interop import encoders
 from headway.interop.bert import INSIDE
-from headway.interop.encoders import EMBEDDING, Names, encoder_facts, encoder_family
-from headway.interop.hf_config import ACTIVATIONS, Facts
+from headway.interop.encoders import EMBEDDING, Names, encoder_family, hf_encoder_config
+from headway.interop.hf_config import ACTIVATIONS, HFConfig
 from headway.interop.weight_names import Family, needs
 from headway.models import BertConfig
 
@@ -27,7 +27,7 @@ _NAMES = Names(
 )
 
 
-def _settings(hf_config: Facts) -> dict[str, Any]:
+def _settings(hf_config: HFConfig) -> dict[str, Any]:
     """Return the fields of `BertConfig`. Their position table starts with unused rows, one for each
     id up to that of padding."""
     settings = encoders.settings(hf_config)
@@ -42,7 +42,7 @@ def _settings(hf_config: Facts) -> dict[str, Any]:
 
 def _to_hf_config(config: BertConfig) -> dict[str, Any]:
     return {
-        **encoder_facts(config),
+        **hf_encoder_config(config),
         "max_position_embeddings": config.max_length + config.first_place,
         "pad_token_id": config.first_place - 1,
     }

@@ -11,7 +11,7 @@ from typing import Any
 from headway.blocks import Pooling
 from headway.errors import DataError
 from headway.files import read_json, write_file
-from headway.interop.hf_config import Facts
+from headway.interop.hf_config import HFConfig
 
 FILE = "modules.json"
 LENGTH_FILE = "sentence_bert_config.json"
@@ -103,7 +103,7 @@ def _inside(folder: Path, module: dict[str, Any], path: Path) -> Path:
 
 
 def _pooling(path: Path) -> Pooling:
-    config = Facts.load(path)
+    config = HFConfig.load(path)
     mode = config.values.get("pooling_mode")  # its name, in later versions
     if mode is None:
         keys = [key for key, value in config.values.items() if key.startswith(_MODE) and value]
@@ -119,7 +119,7 @@ def _pooling(path: Path) -> Pooling:
 def _length(path: Path) -> int | None:
     if not path.is_file():
         return None
-    config = Facts.load(path)
+    config = HFConfig.load(path)
     if LENGTH not in config.values:
         return None
     length = config.whole(LENGTH)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from headway.interop.hf_config import ACTIVATION_NAMES, ACTIVATIONS, Facts, label_facts
+from headway.interop.hf_config import ACTIVATION_NAMES, ACTIVATIONS, HFConfig, hf_labels
 from headway.interop.weight_names import Architecture, Family, Part, layers, needs
 from headway.models import ViTClassifierConfig, ViTConfig
 from headway.models.vit_classifier import ImagePooling
@@ -41,7 +41,7 @@ class Names:
     pooling: ImagePooling
 
 
-def size_facts(hf_config: Facts) -> dict[str, Any]:
+def vit_fields(hf_config: HFConfig) -> dict[str, Any]:
     """Return the fields of `ViTConfig` whose keys are the same in ViT and DINOv2."""
     hf_config.must_be("qkv_bias", True)
     (y, x), (height, width) = hf_config.sides("image_size", 224), hf_config.sides("patch_size", 16)
@@ -58,8 +58,8 @@ def size_facts(hf_config: Facts) -> dict[str, Any]:
     }
 
 
-def told_sizes(config: ViTConfig) -> dict[str, Any]:
-    """Return the keys of config.json for a configuration of ours, the inverse of `size_facts`."""
+def hf_vit_sizes(config: ViTConfig) -> dict[str, Any]:
+    """Return the keys of config.json for a configuration of ours, the inverse of `vit_fields`."""
 
     def one_or_two(sides: tuple[int, int]) -> int | list[int]:
         return sides[0] if sides[0] == sides[1] else list(sides)
@@ -82,7 +82,7 @@ def image_family(
     *,
     model_type: str,
     names: Names,
-    settings: Callable[[Facts], dict[str, Any]],
+    settings: Callable[[HFConfig], dict[str, Any]],
     to_hf_config: Callable[[ViTConfig], dict[str, Any]],
     lacks: Callable[[ViTConfig], list[str]],
 ) -> Family:
@@ -120,8 +120,8 @@ def image_family(
 
 def _bare(
     names: Names,
-    settings: Callable[[Facts], dict[str, Any]],
-    hf_config: Facts,
+    settings: Callable[[HFConfig], dict[str, Any]],
+    hf_config: HFConfig,
     keys: Collection[str],
 ) -> ViTConfig:
     """Return the configuration, with pooler and mask token if the file has them."""
@@ -132,8 +132,8 @@ def _bare(
 
 def _classifier(
     names: Names,
-    settings: Callable[[Facts], dict[str, Any]],
-    hf_config: Facts,
+    settings: Callable[[HFConfig], dict[str, Any]],
+    hf_config: HFConfig,
     keys: Collection[str],
 ) -> ViTClassifierConfig:
     hf_config.must_be("problem_type", "single_label_classification")
@@ -180,7 +180,7 @@ def _to_hf_config(
 ) -> dict[str, Any]:
     if isinstance(config, ViTConfig):
         return to_hf_config(config)
-    labels = label_facts([f"LABEL_{i}" for i in range(config.num_classes)])
+    labels = hf_labels([f"LABEL_{i}" for i in range(config.num_classes)])
     return {**to_hf_config(config.vit), **labels, "problem_type": "single_label_classification"}
 
 
@@ -211,12 +211,12 @@ def _inside(config: ViTConfig) -> Iterator[Part]:
     )
 
 
-def _settings(hf_config: Facts) -> dict[str, Any]:
+def _settings(hf_config: HFConfig) -> dict[str, Any]:
     width = hf_config.whole("hidden_size")
     hf_config.must_be("pooler_act", "tanh")
     hf_config.must_be("pooler_output_size", width)
     return {
-        **size_facts(hf_config),
+        **vit_fields(hf_config),
         "ffn_dim": hf_config.whole("intermediate_size"),
         "norm_eps": hf_config.number("layer_norm_eps", 1e-12),
         "activation": hf_config.choice("hidden_act", ACTIVATIONS, "gelu"),
@@ -225,7 +225,7 @@ def _settings(hf_config: Facts) -> dict[str, Any]:
 
 def _vit_to_hf_config(config: ViTConfig) -> dict[str, Any]:
     return {
-        **told_sizes(config),
+        **hf_vit_sizes(config),
         "intermediate_size": config.ffn_dim,
         "hidden_act": ACTIVATION_NAMES[config.activation],
     }

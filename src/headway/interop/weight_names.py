@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from headway.errors import DataError
-from headway.interop.hf_config import Facts
+from headway.interop.hf_config import HFConfig
 from headway.shapes import Tensor
 
 
@@ -43,7 +43,7 @@ class Architecture:
 
     names: tuple[str, ...]
     kind: type[Any]
-    config: Callable[[Facts, Collection[str]], Any]
+    config: Callable[[HFConfig, Collection[str]], Any]
     parts: Callable[[Any], Iterator[Part]]
     tied: Callable[[Any], dict[str, str]] = lambda config: {}
     fits: Callable[[Any], bool] = lambda config: True

@@ -34,7 +34,7 @@ from headway.blocks import (
     EncoderBlock,
     FeedForward,
     LayerNorm,
-    MaskedWordHead,
+    MaskedTokenHead,
     Pooler,
     PostNorm,
     PreNorm,
@@ -187,10 +187,10 @@ class Bert(nn.Module):
         self.widen = nn.Identity() if narrow == width else nn.Linear(narrow, width)
         self.encoder = _encoder(config)
         self.pooler = None if config.pooler == "none" else Pooler(width, POOLERS[config.pooler])
-        self.masked_words: MaskedWordHead | None = None
+        self.masked_words: MaskedTokenHead | None = None
         if config.masked_words:
             activation, norm = ACTIVATIONS[config.activation], LayerNorm(narrow, config.norm_eps)
-            self.masked_words = MaskedWordHead(width, narrow, config.vocabulary, activation, norm)
+            self.masked_words = MaskedTokenHead(width, narrow, config.vocabulary, activation, norm)
         self.next_sentence = nn.Linear(width, 2) if config.next_sentence else None
         self.tie_weights()
         if not self.tokens.weight.is_meta:

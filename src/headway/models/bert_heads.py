@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Literal
 
 from torch import nn
 
-from headway.blocks import Dropout, Pooler, mean_pooled
+from headway.blocks import Dropout, Pooler, mean_pool
 from headway.models.bert import POOLERS, Bert, BertConfig, PoolerName
 from headway.settings import section, setting
 from headway.shapes import Bool, Float, Int, Tensor
@@ -71,7 +71,7 @@ class BertClassifier(nn.Module):
             pooler = "none"
         elif pooler == "none":
             pooler = "tanh"
-        self.bert = drop_heads(bert, pooler)
+        self.bert = remove_heads(bert, pooler)
         self.config = BertClassifierConfig(
             bert=bert.config, num_classes=num_classes, pooling=pooling, dropout=dropout
         )
@@ -88,7 +88,7 @@ class BertClassifier(nn.Module):
     ) -> Float[Tensor, "B C"]:
         """Return the logits of the classes from the vectors of the encoder. keys: True = real."""
         mean = self.config.pooling == "mean"
-        pooled = mean_pooled(hidden, keys) if mean else self.bert.pool(hidden)
+        pooled = mean_pool(hidden, keys) if mean else self.bert.pool(hidden)
         logits: Tensor = self.head(self.dropout(pooled))
         return logits
 
@@ -122,7 +122,7 @@ class BertTagger(nn.Module):
 
     def __init__(self, bert: Bert, num_tags: int, dropout: float = 0.1) -> None:
         super().__init__()
-        self.bert = drop_heads(bert, "none")
+        self.bert = remove_heads(bert, "none")
         self.config = BertTaggerConfig(bert=bert.config, num_tags=num_tags, dropout=dropout)
         self.dropout = Dropout(dropout)
         self.head = _head(bert, num_tags)
@@ -144,8 +144,8 @@ class BertTagger(nn.Module):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BertAnswererConfig:
-    """Architecture of a `BertAnswerer`: its encoder."""
+class BertQuestionAnsweringConfig:
+    """Architecture of a `BertQuestionAnswering`: its encoder."""
 
     bert: BertConfig = section(BertConfig)
 
@@ -153,7 +153,7 @@ class BertAnswererConfig:
     sizes: ClassVar[dict[str, dict[str, Any]]] = _SIZES
 
 
-class BertAnswerer(nn.Module):
+class BertQuestionAnswering(nn.Module):
     """P(answer starts at t) = softmax over t of S h_t; P(answer ends at t) = softmax of E h_t.
 
     Extractive question answering: the question is the first text, the context that contains the
@@ -163,8 +163,8 @@ class BertAnswerer(nn.Module):
 
     def __init__(self, bert: Bert) -> None:
         super().__init__()
-        self.bert = drop_heads(bert, "none")
-        self.config = BertAnswererConfig(bert=bert.config)
+        self.bert = remove_heads(bert, "none")
+        self.config = BertQuestionAnsweringConfig(bert=bert.config)
         self.head = _head(bert, 2)
 
     def init_weights(self) -> None:
@@ -193,12 +193,12 @@ def bert_tagger(config: BertTaggerConfig) -> BertTagger:
     return BertTagger(Bert(config.bert), config.num_tags, config.dropout)
 
 
-def bert_answerer(config: BertAnswererConfig) -> BertAnswerer:
+def bert_question_answering(config: BertQuestionAnsweringConfig) -> BertQuestionAnswering:
     """Return a question-answering model with a new encoder."""
-    return BertAnswerer(Bert(config.bert))
+    return BertQuestionAnswering(Bert(config.bert))
 
 
-def drop_heads(bert: Bert, pooler: PoolerName) -> Bert:
+def remove_heads(bert: Bert, pooler: PoolerName) -> Bert:
     """Remove the pre-training heads of `bert` in place and return it.
 
     pooler: "none" removes its pooler; otherwise an existing pooler stays, and a missing one is

@@ -169,7 +169,7 @@ class Captioner(nn.Module):
 
 
 @torch.no_grad()
-def start_writing(model: Captioner, start: GPT, vocabulary: int, first: int) -> None:
+def initialise_decoder(model: Captioner, start: GPT, vocabulary: int, first: int) -> None:
     """Initialise the decoder with the parameters of a language model, in place.
 
     Cross-attention, which the language model does not have, keeps its values. vocabulary: the

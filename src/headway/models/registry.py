@@ -11,11 +11,11 @@ from torch import nn
 from headway.extensions import Extended
 from headway.models.bert import Bert, BertConfig
 from headway.models.bert_heads import (
-    BertAnswererConfig,
     BertClassifierConfig,
+    BertQuestionAnsweringConfig,
     BertTaggerConfig,
-    bert_answerer,
     bert_classifier,
+    bert_question_answering,
     bert_tagger,
 )
 from headway.models.captioner import Captioner, CaptionerConfig
@@ -44,7 +44,7 @@ MODELS: Extended[ModelSpec] = Extended(
         "bert": ModelSpec(BertConfig, Bert),
         "bert-classifier": ModelSpec(BertClassifierConfig, bert_classifier),
         "bert-tagger": ModelSpec(BertTaggerConfig, bert_tagger),
-        "bert-answerer": ModelSpec(BertAnswererConfig, bert_answerer),
+        "bert-answerer": ModelSpec(BertQuestionAnsweringConfig, bert_question_answering),
         "vit": ModelSpec(ViTConfig, ViT),
         "vit-classifier": ModelSpec(ViTClassifierConfig, vit_classifier),
         "captioner": ModelSpec(CaptionerConfig, Captioner),

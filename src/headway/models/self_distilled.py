@@ -65,7 +65,7 @@ class SelfDistilled(nn.Module):
         """Return the student's logits of each view; views of one size are one batch."""
         logits: list[Tensor] = []
         for batch in _by_size(views):
-            vectors = self.student.of_class(self.student.encode(torch.cat(list(batch))))
+            vectors = self.student.class_vector(self.student.encode(torch.cat(list(batch))))
             logits += self.head(vectors).float().chunk(len(batch))
         return logits
 
@@ -77,7 +77,7 @@ class SelfDistilled(nn.Module):
         """
         probabilities: list[Tensor] = []
         for batch in _by_size(views):
-            vectors = self.teacher.of_class(self.teacher.encode(torch.cat(list(batch))))
+            vectors = self.teacher.class_vector(self.teacher.encode(torch.cat(list(batch))))
             logits = self.teacher_head(vectors).float()
             self.said += logits.sum(0)
             self.heard += len(logits)

@@ -30,7 +30,7 @@ from torch import nn
 from headway.blocks import FeedForward, GatedFeedForward
 from headway.blocks.hidden_states import stack_of
 from headway.models.bert import Bert, BertConfig
-from headway.models.bert_heads import BertAnswerer, BertClassifier, BertTagger
+from headway.models.bert_heads import BertClassifier, BertQuestionAnswering, BertTagger
 from headway.models.classifier import TextClassifier
 from headway.models.gpt import GPT, GPTConfig
 from headway.shapes import Float, Int, Tensor
@@ -52,7 +52,7 @@ TASKS: dict[type[nn.Module], tuple[str, Callable[[Any, Any], nn.Module]]] = {
         ),
     ),
     BertTagger: ("bert", lambda config, bert: BertTagger(bert, config.num_tags, config.dropout)),
-    BertAnswerer: ("bert", lambda config, bert: BertAnswerer(bert)),
+    BertQuestionAnswering: ("bert", lambda config, bert: BertQuestionAnswering(bert)),
     TextClassifier: (
         "gpt",
         lambda config, gpt: TextClassifier(gpt, config.num_classes, config.dropout),
@@ -62,14 +62,14 @@ TASKS: dict[type[nn.Module], tuple[str, Callable[[Any, Any], nn.Module]]] = {
 from its configuration and another backbone."""
 
 
-def body_of(model: nn.Module) -> Any:
+def backbone_of(model: nn.Module) -> Any:
     """Return the backbone of a model with a head; a model without a head is its own backbone."""
     if type(model) not in TASKS:
         return model
     return model.get_submodule(TASKS[type(model)][0])
 
 
-def with_body(model: nn.Module, body: nn.Module) -> nn.Module:
+def with_backbone(model: nn.Module, body: nn.Module) -> nn.Module:
     """Return a model of the class of `model` on the backbone `body`, which is not copied.
 
     The head is a copy of that of `model` if the shapes agree, else a new one.

@@ -15,7 +15,7 @@ attends to all patches; its output is the vector of the image. DINO and DINOv2 u
 torch.Size([1, 5, 8])
 >>> changed = image.clone()
 >>> changed[0, 0, 3, 3] = 0.0  # one pixel, in the last patch
->>> torch.equal(model.of_class(hidden), model.of_class(model(changed)))  # [CLS] depends on it
+>>> torch.equal(model.class_vector(hidden), model.class_vector(model(changed)))  # [CLS] attends
 False
 """
 
@@ -201,11 +201,11 @@ class ViT(nn.Module):
         encoded: Tensor = self.encoder(embedded, Mask())
         return encoded
 
-    def of_patches(self, hidden: Float[Tensor, "B T D"]) -> Float[Tensor, "B P D"]:
+    def patch_vectors(self, hidden: Float[Tensor, "B T D"]) -> Float[Tensor, "B P D"]:
         """Return the vectors of the patches only."""
         return hidden[:, self.embedding.beside :]
 
-    def of_class(self, hidden: Float[Tensor, "B T D"]) -> Float[Tensor, "B D"]:
+    def class_vector(self, hidden: Float[Tensor, "B T D"]) -> Float[Tensor, "B D"]:
         """Return the vector of [CLS]. ValueError for a model without class token."""
         if not self.config.class_token:
             raise ValueError("this model has no class token: use the mean of its patches")
@@ -226,7 +226,7 @@ class ViT(nn.Module):
 
 
 @torch.no_grad()
-def start_vit(start: ViT, config: ViTConfig) -> ViT:
+def initialise_vit(start: ViT, config: ViTConfig) -> ViT:
     """Return a new model of architecture `config`, initialised with the parameters of `start`.
 
     Learned positions are interpolated if the grid is another (`LearnedGrid`); the pooler is copied

@@ -104,9 +104,9 @@ class ViTClassifier(nn.Module):
 def pooled(vit: ViT, hidden: Float[Tensor, "B T D"], pooling: ImagePooling) -> Float[Tensor, "B _"]:
     """Return one vector for each image. ValueError if `pooling` needs [CLS] and there is none."""
     if pooling == "first":
-        return vit.of_class(hidden)
-    mean = vit.of_patches(hidden).mean(1)
-    return mean if pooling == "mean" else torch.cat((vit.of_class(hidden), mean), dim=-1)
+        return vit.class_vector(hidden)
+    mean = vit.patch_vectors(hidden).mean(1)
+    return mean if pooling == "mean" else torch.cat((vit.class_vector(hidden), mean), dim=-1)
 
 
 def vit_classifier(config: ViTClassifierConfig) -> ViTClassifier:

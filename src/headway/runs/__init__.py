@@ -4,12 +4,12 @@ from headway.runs.dry_run import DryRun
 from headway.runs.recipes import (
     RECIPES,
     AnyRunConfig,
-    amended,
     check_same,
     configurations,
     recipe,
     resolved,
     saved,
+    with_settings,
 )
 from headway.runs.run import Outcome, train
 
@@ -18,11 +18,11 @@ __all__ = [
     "AnyRunConfig",
     "DryRun",
     "Outcome",
-    "amended",
     "check_same",
     "configurations",
     "recipe",
     "resolved",
     "saved",
     "train",
+    "with_settings",
 ]

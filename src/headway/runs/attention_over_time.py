@@ -23,7 +23,7 @@ CELLS = 1_000_000  # the most attention weights that are saved per evaluation
 
 
 @dataclass(frozen=True)
-class Glimpses:
+class AttentionSnapshots:
     """Saves the attention of a model on `example`, in one file per evaluation."""
 
     folder: Path
@@ -50,7 +50,7 @@ class Glimpses:
         write_tensors(self.folder / f"step-{step:09}.safetensors", blocks)
 
 
-def read_glimpses(run: Path) -> tuple[list[Any], dict[str, bytes]]:
+def read_attention_snapshots(run: Path) -> tuple[list[Any], dict[str, bytes]]:
     """The saved attention of a run in the order of steps: frames of a page's header, and blocks.
 
     DataError names an invalid file.

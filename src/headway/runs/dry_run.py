@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from headway.runs.recipes import AnyRunConfig, amended
+from headway.runs.recipes import AnyRunConfig, with_settings
 from headway.settings import MOST
 from headway.training import Interrupted, StepReport, StopRequest, TrainingState
 
@@ -28,7 +28,9 @@ class DryRun:
 
         Settings that change the cost of a step stay the same.
         """
-        return amended(config, ("--dry-run", {"training.time": None, "evaluation.every": MOST}))
+        return with_settings(
+            config, ("--dry-run", {"training.time": None, "evaluation.every": MOST})
+        )
 
     def after_step(self, run: TrainingState, report: StepReport) -> None:
         """End the run after the last step of the dry run."""
@@ -37,7 +39,7 @@ class DryRun:
 
 
 @dataclass(frozen=True)
-class GoOn:
+class EvaluationLimit:
     """Stops the evaluations of a run. batches: the most per evaluation; None for no limit."""
 
     request: StopRequest

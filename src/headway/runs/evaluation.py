@@ -17,7 +17,7 @@ from headway.tasks.task import Task
 
 
 @dataclass(frozen=True)
-class TaskScores:
+class ModelScores:
     """The scores of a model, the task that evaluated it, and the number of examples."""
 
     task: Task
@@ -33,7 +33,7 @@ def evaluate_model(
     *,
     where: str = "evaluation",
     announce: Callable[[int], None] = lambda examples: None,
-) -> TaskScores:
+) -> ModelScores:
     """Evaluate a model on the examples in `paths`, or on the held-out data of its run.
 
     run: the folder of the model. options: options of the evaluation by name. where: the source of
@@ -70,4 +70,4 @@ def evaluate_model(
     if not len(examples):
         raise DataError("there are no examples to evaluate on", ", ".join(map(str, paths or [])))
     announce(len(examples))
-    return TaskScores(task, task.evaluate(bundle, examples, settings), len(examples))
+    return ModelScores(task, task.evaluate(bundle, examples, settings), len(examples))

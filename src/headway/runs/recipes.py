@@ -51,7 +51,7 @@ def recipe(name: str, *layers: tuple[str, Mapping[str, Any]]) -> AnyRunConfig:
             hint="one of: " + ", ".join(RECIPES),
         )
     settings = {key: value for _, changes in layers for key, value in changes.items()}
-    return amended(_derived(RECIPES[resolved_name](), settings), *layers)
+    return with_settings(_derived(RECIPES[resolved_name](), settings), *layers)
 
 
 def _derived(config: AnyRunConfig, settings: Mapping[str, Any]) -> AnyRunConfig:
@@ -67,7 +67,7 @@ def resolved(name: str) -> str | None:
     return next(iter(task_named(name).recipes)) if name in TASKS else None
 
 
-def amended(config: AnyRunConfig, *layers: tuple[str, Mapping[str, Any]]) -> AnyRunConfig:
+def with_settings(config: AnyRunConfig, *layers: tuple[str, Mapping[str, Any]]) -> AnyRunConfig:
     """A configuration with changed settings; layers as in `recipe`."""
     sizes = type(config.model).sizes
     for where, changes in layers:

@@ -9,7 +9,7 @@ from typing import Any
 from headway.errors import UsageError
 from headway.inspection.document import Document
 from headway.inspection.page import Encoded, encode, write_page
-from headway.runs.attention_over_time import read_glimpses
+from headway.runs.attention_over_time import read_attention_snapshots
 from headway.runs.recipes import saved
 from headway.settings import flat
 from headway.training import Event, read_metrics
@@ -45,7 +45,7 @@ def report_of(run: Path) -> Encoded:
         "data": _last_event(read_metrics(metrics, "plan")),
         "result": _last_event(read_metrics(metrics, "finished")),
     }
-    frames, blocks = read_glimpses(run)
+    frames, blocks = read_attention_snapshots(run)
     page = encode(Document(title=f"Training of {run.name}", frames=[]), report=report)
     return Encoded({**page.header, "frames": frames}, blocks)
 

@@ -16,13 +16,13 @@ from headway.config_files import write_yaml
 from headway.errors import DataError, HeadwayError
 from headway.evaluation.scores import Scores
 from headway.files import lock, write_file
-from headway.folders import sweep
+from headway.folders import remove_unfinished_files
 from headway.machine import Machine
 from headway.machine import prepare as prepare_machine
 from headway.models import parameter_count
-from headway.runs.attention_over_time import FOLDER as GLIMPSES
-from headway.runs.attention_over_time import Glimpses
-from headway.runs.dry_run import DRY_RUN, DryRun, GoOn
+from headway.runs.attention_over_time import FOLDER as SNAPSHOTS
+from headway.runs.attention_over_time import AttentionSnapshots
+from headway.runs.dry_run import DRY_RUN, DryRun, EvaluationLimit
 from headway.runs.out_of_memory import memory_explained
 from headway.runs.recipes import AnyRunConfig
 from headway.runs.report import PAGE, write_report
@@ -91,7 +91,7 @@ def train(
     ):
         for path in (folder, folder / "data"):
             if path.is_dir():
-                sweep(path)  # unfinished files of a killed process
+                remove_unfinished_files(path)  # unfinished files of a killed process
 
         def emit(event: Event) -> None:
             for listener in listeners:
@@ -99,7 +99,7 @@ def train(
             if request:
                 raise Interrupted
 
-        go_on = GoOn(request, None if dry_run is None else dry_run.batches)
+        go_on = EvaluationLimit(request, None if dry_run is None else dry_run.batches)
         try:
             job = task.prepare(config, folder, machine, emit)
             _emit_baseline(job, go_on, emit)
@@ -131,7 +131,7 @@ def _removed_if_new_and_failed(folder: Path) -> Iterator[None]:
         raise
 
 
-def _emit_baseline(job: Job, go_on: GoOn, emit: Emit) -> None:
+def _emit_baseline(job: Job, go_on: EvaluationLimit, emit: Emit) -> None:
     """Emit a note on the scores of the model that the run starts from.
 
     A dry run has no note if the evaluation needs more batches than it allows.
@@ -189,13 +189,13 @@ def _train(
     machine: Machine,
     run_and_save: tuple[TrainingState, Checkpointing],
     observers: Sequence[Observer],
-    go_on: GoOn,
+    go_on: EvaluationLimit,
     folder: Path,
 ) -> Outcome:
     run, save = run_and_save
     config, training = job.config, job.config.training
     example = job.example() if isinstance(job, Watchable) else None
-    glimpses = None if example is None else Glimpses(folder / GLIMPSES, example)
+    glimpses = None if example is None else AttentionSnapshots(folder / SNAPSHOTS, example)
 
     def evaluate(model: Any) -> Scores:
         scores = scores_of(task, job, model, machine, run.emit, go_on.from_here())

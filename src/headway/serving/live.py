@@ -26,13 +26,13 @@ class BundleViewer:
 
     def open(self, path: str) -> Document:
         """The first document, for a text or the path of an image from the command line."""
-        if self.looks_at_pictures:
+        if self.takes_images:
             self._image = path
             return self.look(Question())
         return self.look(Question(text=path))
 
     @property
-    def looks_at_pictures(self) -> bool:
+    def takes_images(self) -> bool:
         return self.bundle.inputs.modality == "image"
 
     def first(self) -> Document:
@@ -40,7 +40,7 @@ class BundleViewer:
         try:
             return self.look(Question(text=SENTENCE))
         except UsageError:
-            note = "Drop an image." if self.looks_at_pictures else "Type the input of this model."
+            note = "Drop an image." if self.takes_images else "Type the input of this model."
             return Document(title=self.name, frames=[], notes=[note])
 
     def look(self, request: Question) -> Document:
@@ -80,7 +80,7 @@ class BundleViewer:
         A page sends an image once; later requests without an image are about the last one.
         """
         target = request.target or None
-        if not self.looks_at_pictures:
+        if not self.takes_images:
             if not request.text:
                 raise UsageError("the text is missing", hint="type a text")
             return {"given": request.text, "second": request.second or None, "target": target}

@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 from torch import nn
 
 from headway.bundle import Bundle, EncoderBundle
-from headway.data.length_batches import ByLength
+from headway.data.length_batches import LengthBatches
 from headway.machine import Machine
 from headway.models import Bert
 from headway.settings import override
-from headway.tasks.finetuning import copy_of, shape_of
+from headway.tasks.finetuning import copy_encoder, describe_shape
 from headway.tasks.job import planned_steps, prepare_blocks
 from headway.training import Objective, Stream
 
@@ -46,7 +46,7 @@ class EncoderJob(ABC):
     ) -> None:
         self.start, self.machine = start, machine
         training = config.training
-        self.rows = ByLength(list(lengths), self.batch, training.rows, training.seed)
+        self.rows = LengthBatches(list(lengths), self.batch, training.rows, training.seed)
         steps = planned_steps(training, self.rows.batches_an_epoch, least, passes)
         self.config = override(config, {**steps, **(decided or {})}, f"the {self.unit}")
 
@@ -69,7 +69,7 @@ class EncoderJob(ABC):
 
     def build(self) -> nn.Module:
         """Build the untrained model; freeze, checkpoint or compile it as the settings require."""
-        bert = copy_of(self.start, self.config.model.dropout)
+        bert = copy_encoder(self.start, self.config.model.dropout)
         model = self.with_head(bert)
         prepare_blocks(model, self.config.training, self.config.machine, bert, "encode")
         return model
@@ -81,7 +81,7 @@ class EncoderJob(ABC):
     @property
     def described(self) -> str:
         """A description of the model for the terminal."""
-        return shape_of(self.start)
+        return describe_shape(self.start)
 
     def plan(self) -> dict[str, Any]:
         """Summarise model and batches for the terminal."""

@@ -26,7 +26,7 @@ from headway.transforms import lora as add_lora
 HINT = "--from RUN or --from MODEL, an encoder of BERT's family"
 
 
-def check_start(start: str | None, model: str) -> None:
+def require_encoder(start: str | None, model: str) -> None:
     """Raise UsageError if no pre-trained encoder is named. model: what is fine-tuned, in words."""
     if start is None:
         raise UsageError(
@@ -34,12 +34,12 @@ def check_start(start: str | None, model: str) -> None:
         )
 
 
-def open_start(start: str | None) -> EncoderBundle:
+def load_encoder(start: str | None) -> EncoderBundle:
     """Load the encoder to fine-tune. Raises UsageError if it is another kind of model."""
     return load_as(EncoderBundle, str(start))
 
 
-def copy_of(start: EncoderBundle, dropout: float) -> Bert:
+def copy_encoder(start: EncoderBundle, dropout: float) -> Bert:
     """Copy the encoder with its weights and another dropout probability."""
     bert = Bert(replace(start.config, dropout=dropout))
     bert.load_state_dict(start.model.state_dict())
@@ -66,7 +66,7 @@ def without_adapters(model: Any, lora: LoRAConfig) -> Any:
     return fast(merged) if is_fast(model) else merged
 
 
-def shape_of(start: EncoderBundle | TextBundle) -> str:
+def describe_shape(start: EncoderBundle | TextBundle) -> str:
     """Describe the shape of the model for the terminal."""
     shape = start.config
     return f"{shape.num_layers} layers, d={shape.model_dim}, {shape.num_heads} heads"

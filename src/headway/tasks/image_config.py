@@ -7,7 +7,7 @@ from typing import Literal
 
 from headway.models import ViTConfig
 from headway.settings import PIXELS, setting
-from headway.tasks.sections import left_open
+from headway.tasks.sections import unset_settings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +105,7 @@ def decided_by_images(
     model: the requested settings. start: the pre-trained model, or None. key: the dotted key of
     the section that holds the settings. Returns dotted keys.
     """
-    decided = left_open(model, "image_size", "channels")
+    decided = unset_settings(model, "image_size", "channels")
     if model.image_size is None:
         decided |= {"image_width"}
     if start is not None:

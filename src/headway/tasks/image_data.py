@@ -89,7 +89,7 @@ def prepare_labelled_images(
     if start is None:
         mean, deviation = mean_and_deviation(train)
         reader = replace(sized, mean=mean, deviation=deviation)
-    note_dark(train, emit)
+    warn_of_dark_images(train, emit)
     _report(train, valid, emit, reused=False)
     reader.save(folder)
     return PreparedImages(reader, train, valid)
@@ -220,7 +220,7 @@ def sized_reader(
     )
 
 
-def note_dark(train: ImageCorpus, emit: Emit) -> None:
+def warn_of_dark_images(train: ImageCorpus, emit: Emit) -> None:
     """Emit a note if all training images are dark, as if their pixels had another scale."""
     brightest = int(train.pixels.max())
     if brightest < DARK:

@@ -12,7 +12,7 @@ from headway.tasks.image_config import SHAPE, ImageEncoderSettings
 from headway.tasks.opening import load
 
 
-def open_image_start(name: str | None, model: str) -> ImageEncoding | None:
+def load_image_encoder(name: str | None, model: str) -> ImageEncoding | None:
     """Load the pre-trained image encoder, if one is named.
 
     model: the model that is trained, in words, for the error. Raises UsageError if `name` is
@@ -40,7 +40,7 @@ def decided_settings(
     defaults = type(model)()
     decided = {}
     if start is not None:
-        decided = settings_of_start("model", model, defaults, start.vit.config, SHAPE)
+        decided = settings_of_pretrained("model", model, defaults, start.vit.config, SHAPE)
     return decided | size_settings("model", reader)
 
 
@@ -51,7 +51,7 @@ def size_settings(key: str, reader: ImageReader) -> dict[str, Any]:
     return {f"{key}.{name}": value for name, value in size.items()}
 
 
-def settings_of_start(
+def settings_of_pretrained(
     key: str, requested: Any, defaults: Any, start: Any, names: Sequence[str]
 ) -> dict[str, Any]:
     """Return the settings `names` of the pre-trained model `start`, in section `key`.

@@ -7,7 +7,14 @@ from typing import Any, TypeVar
 
 from headway import interop
 from headway.bundle import Bundle, TextBundle
-from headway.bundle.files import CONFIG_FILE, PACKAGES, check_finite, fill, read_facts, verify_files
+from headway.bundle.files import (
+    CONFIG_FILE,
+    PACKAGES,
+    check_finite,
+    fill,
+    read_config_file,
+    verify_files,
+)
 from headway.errors import DataError, UsageError, did_you_mean
 from headway.files import read_json
 from headway.models import shapes_only
@@ -74,7 +81,7 @@ def _open(folder: str | Path, device: str, verify: bool, family: str | None) -> 
         return _foreign(path, device, str(values[FOREIGN]))
     if isinstance(values, dict) and "format" not in values and _is_hugging_face(values):
         return _foreign(path, device, _named_type(family, path / CONFIG_FILE))
-    metadata = read_facts(path)
+    metadata = read_config_file(path)
     _check_family(family, str(metadata.get("family")), path)
     spec, config = _family(metadata, path / CONFIG_FILE)
     with shapes_only():

@@ -36,7 +36,7 @@ def parse_time(text: str) -> float:
     return seconds
 
 
-def left_open(config: Any, *keys: str) -> frozenset[str]:
+def unset_settings(config: Any, *keys: str) -> frozenset[str]:
     """Select the dotted keys whose value is None; the data or the initial model decides them."""
     return frozenset(key for key in keys if attrgetter(key)(config) is None)
 
@@ -159,7 +159,7 @@ class RunSettings:
     @property
     def decided_by_data(self) -> frozenset[str]:
         """The dotted keys of the settings that the examples decide."""
-        return left_open(self, "training.steps")
+        return unset_settings(self, "training.steps")
 
     @property
     def name(self) -> str:

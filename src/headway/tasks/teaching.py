@@ -22,7 +22,7 @@ from headway.training import DistillationConfig, LayersConfig, Stream, View
 
 
 @dataclass(frozen=True, kw_only=True)
-class StagedConfig(DistillationConfig):
+class TwoStageConfig(DistillationConfig):
     """Distillation of models with outputs, in two stages: hidden layers first, then outputs.
 
     The paper trains so (section 3.2), for a reason: in a 2-layer student of a 6-layer encoder, the
@@ -79,7 +79,7 @@ class Rows(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Course:
+class StudentData:
     """The data of a student's run.
 
     views(batch): the views of a batch that models of the task compute. bundle(student): the bundle
@@ -114,9 +114,9 @@ class Students:
     data: Any
     evaluation: ObservationConfig
     check: Callable[[Any], object]
-    prepare: Callable[[Any, Any, Path, Machine, Emit], Course]
+    prepare: Callable[[Any, Any, Path, Machine, Emit], StudentData]
     training: StudentTrainingConfig = StudentTrainingConfig()
-    distillation: LayersConfig = StagedConfig()
+    distillation: LayersConfig = TwoStageConfig()
     decided: Callable[[Any], frozenset[str]] = lambda config: frozenset()
     next_commands: Sequence[str] | None = None
 

@@ -46,11 +46,11 @@ def opened(kind: type[B], start: str, length: int) -> B:
     length: the sequence length of the run. Raises UsageError if the model has too few positions.
     """
     bundle = load_as(kind, start)
-    check_room(bundle, start, length)
+    check_max_length(bundle, start, length)
     return bundle
 
 
-def check_room(bundle: TextBundle | EncoderBundle, start: str, length: int) -> None:
+def check_max_length(bundle: TextBundle | EncoderBundle, start: str, length: int) -> None:
     """Raise UsageError if the model in `start` has fewer learned positions than `length`."""
     limit = bundle.model.max_length
     if limit is not None and length > limit:
@@ -82,7 +82,7 @@ def prepared(
     return corpus
 
 
-def held_out(data: TextDataConfig, halves: Sequence[Halves]) -> Iterator[Part]:
+def held_out(data: TextDataConfig, halves: Sequence[TextSplit]) -> Iterator[Part]:
     """Read the validation text: data.valid, or the end of every text of data.train."""
     if data.valid:
         yield from read_documents(data.valid, data.split, data.key)
@@ -90,7 +90,7 @@ def held_out(data: TextDataConfig, halves: Sequence[Halves]) -> Iterator[Part]:
         yield from half.valid()
 
 
-class Halves:
+class TextSplit:
     """One text of data.train, split into training text and held-out text at its end."""
 
     def __init__(self, source: str, data: TextDataConfig, emit: Emit) -> None:

@@ -2,28 +2,28 @@
 Face tokenizers and vocabularies of whole words."""
 
 from headway.text.characters import Characters
-from headway.text.hf_tokenizer import ForeignTokenizer
+from headway.text.hf_tokenizer import PretrainedTokenizer
 from headway.text.loading import load_tokenizer
-from headway.text.missing_tokenizer import AbsentMarkedTokenizer, AbsentTokenizer
+from headway.text.missing_tokenizer import MissingEncoderTokenizer, MissingTokenizer
 from headway.text.sentence_bpe import Tokenizer
 from headway.text.sentences import split_sentences
-from headway.text.text_bpe import TextPieces
+from headway.text.text_bpe import TextBPE
 from headway.text.tokenizer import TextTokenizer
 from headway.text.tokenizer_pair import TokenizerPair
 from headway.text.vocabulary import BORDER, Vocabulary, words_of
 from headway.text.vocabulary_extension import extended, new_words
-from headway.text.word_positions import word_places
-from headway.text.wordpiece import MarkedTokenizer, Marks
+from headway.text.word_positions import positions_of_words
+from headway.text.wordpiece import EncoderTokenizer, Marks
 
 __all__ = [
     "BORDER",
-    "AbsentMarkedTokenizer",
-    "AbsentTokenizer",
     "Characters",
-    "ForeignTokenizer",
-    "MarkedTokenizer",
+    "EncoderTokenizer",
     "Marks",
-    "TextPieces",
+    "MissingEncoderTokenizer",
+    "MissingTokenizer",
+    "PretrainedTokenizer",
+    "TextBPE",
     "TextTokenizer",
     "Tokenizer",
     "TokenizerPair",
@@ -31,7 +31,7 @@ __all__ = [
     "extended",
     "load_tokenizer",
     "new_words",
+    "positions_of_words",
     "split_sentences",
-    "word_places",
     "words_of",
 ]

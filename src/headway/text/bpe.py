@@ -72,7 +72,7 @@ B = TypeVar("B", bound="BytePairs")
 
 
 class BytePairs:
-    """A byte-level BPE tokenizer; the base class of `Tokenizer` and `TextPieces`.
+    """A byte-level BPE tokenizer; the base class of `Tokenizer` and `TextBPE`.
 
     A subclass sets the special tokens and whether a space is added before the first word. Instances
     are made by `train` or `load`. Ids are 0 .. size-1. Text that looks like a special token is

@@ -22,7 +22,7 @@ WORD_STARTS = ("\u0120", "\u2581")  # the space character of byte-level BPE and 
 WORD_ENDS = "</w>"
 
 
-class ForeignTokenizer:
+class PretrainedTokenizer:
     """A `TextTokenizer` around a tokenizer of the `tokenizers` library, with the ids of the tokens
     that begin and end a text.
 
@@ -48,7 +48,7 @@ class ForeignTokenizer:
         self.bos, self.eos = bos, eos
 
     @classmethod
-    def of_json(cls, content: Any, bos: int, eos: int, where: str) -> ForeignTokenizer:
+    def of_json(cls, content: Any, bos: int, eos: int, where: str) -> PretrainedTokenizer:
         """Make a tokenizer from the parsed JSON of a Hugging Face `tokenizer.json`.
 
         where: name of the file for errors. Raises DataError if `content` is not a tokenizer.
@@ -155,7 +155,7 @@ class ForeignTokenizer:
         write_file(folder / FILE, self._json())
 
     @classmethod
-    def load(cls, path: Path) -> ForeignTokenizer:
+    def load(cls, path: Path) -> PretrainedTokenizer:
         """Read a file that `save` wrote. Raises DataError for another file."""
         content = read_json(path, FILE_LIMIT)
         is_format = isinstance(content, dict) and content.get("format") == FORMAT

@@ -8,8 +8,8 @@ from headway.errors import DataError
 from headway.files import read_json
 from headway.text import characters, hf_tokenizer
 from headway.text.characters import Characters
-from headway.text.hf_tokenizer import ForeignTokenizer
-from headway.text.text_bpe import FILE, TextPieces
+from headway.text.hf_tokenizer import PretrainedTokenizer
+from headway.text.text_bpe import FILE, TextBPE
 from headway.text.tokenizer import TextTokenizer
 
 
@@ -28,5 +28,5 @@ def load_tokenizer(folder: Path) -> TextTokenizer:
     if kind == characters.FORMAT:
         return Characters.load(path)
     if kind == hf_tokenizer.FORMAT:
-        return ForeignTokenizer.load(path)
-    return TextPieces.load(path)
+        return PretrainedTokenizer.load(path)
+    return TextBPE.load(path)

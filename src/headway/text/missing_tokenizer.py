@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from headway.errors import DataError, UsageError
-from headway.text.wordpiece import MarkedTokenizer
+from headway.text.wordpiece import EncoderTokenizer
 
 
 def _refuse(missing: DataError) -> NoReturn:
@@ -18,7 +18,7 @@ def _refuse(missing: DataError) -> NoReturn:
     )
 
 
-class AbsentTokenizer:
+class MissingTokenizer:
     """A `TextTokenizer` without tokens: each of its methods raises UsageError.
 
     missing: the error with what is missing, where, and which files would be a tokenizer. size: 0,
@@ -55,14 +55,14 @@ class AbsentTokenizer:
         _refuse(self.missing)
 
 
-class AbsentMarkedTokenizer(MarkedTokenizer):
-    """A `MarkedTokenizer` (for encoders) without an engine: each use raises UsageError."""
+class MissingEncoderTokenizer(EncoderTokenizer):
+    """A `EncoderTokenizer` (for encoders) without an engine: each use raises UsageError."""
 
     def __init__(self, missing: DataError) -> None:
         self.missing, self.size, self.fingerprint = missing, 0, ""
 
     def __getattr__(self, name: str) -> Any:
-        """Raise UsageError for the attributes that `MarkedTokenizer.__init__` would have set: the
+        """Raise UsageError for the attributes that `EncoderTokenizer.__init__` would have set: the
         engine and the special tokens."""
         if name.startswith("__"):
             raise AttributeError(name)

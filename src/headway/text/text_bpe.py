@@ -12,7 +12,7 @@ from headway.text.bpe import EOS, BytePairs, readable
 FILE = "tokenizer.json"
 
 
-class TextPieces(BytePairs):
+class TextBPE(BytePairs):
     """Byte-level BPE with one special token, </s>, which ends a text and starts the next one.
 
     decode(encode(text)) == text for every text. A `TextTokenizer`, like that of GPT-2, whose

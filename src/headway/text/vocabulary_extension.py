@@ -11,11 +11,11 @@ import tokenizers
 
 from headway.errors import UsageError
 from headway.text.bpe import checked
-from headway.text.hf_tokenizer import ForeignTokenizer
-from headway.text.wordpiece import CONTINUES, MarkedTokenizer
+from headway.text.hf_tokenizer import PretrainedTokenizer
+from headway.text.wordpiece import CONTINUES, EncoderTokenizer
 
 
-def new_words(tokenizer: MarkedTokenizer, texts: Iterable[str], most: int) -> list[str]:
+def new_words(tokenizer: EncoderTokenizer, texts: Iterable[str], most: int) -> list[str]:
     """Return at most `most` new words that would shorten `texts`, in order of tokens saved.
 
     Each occurrence of a word saves (its tokens - 1) tokens. Words that occur only once are left
@@ -37,7 +37,7 @@ def new_words(tokenizer: MarkedTokenizer, texts: Iterable[str], most: int) -> li
     return sorted(saved, key=lambda word: (-saved[word], word))[:most]
 
 
-def extended(tokenizer: MarkedTokenizer, words: Sequence[str]) -> MarkedTokenizer:
+def extended(tokenizer: EncoderTokenizer, words: Sequence[str]) -> EncoderTokenizer:
     """Return the tokenizer with `words` as additional tokens, whose ids follow the existing ones.
 
     A longer word that starts with a new token is then encoded with it. Raises UsageError unless the
@@ -49,11 +49,11 @@ def extended(tokenizer: MarkedTokenizer, words: Sequence[str]) -> MarkedTokenize
         if not word or word in vocabulary or word.startswith(CONTINUES):
             raise ValueError(f"{word=} must be a new token, but is in the vocabulary or no word")
         vocabulary[word] = tokenizer.size + number
-    engine = ForeignTokenizer.engine_of(content, "the longer vocabulary")
-    return MarkedTokenizer(engine, tokenizer.marks)
+    engine = PretrainedTokenizer.engine_of(content, "the longer vocabulary")
+    return EncoderTokenizer(engine, tokenizer.marks)
 
 
-def _engine(tokenizer: MarkedTokenizer) -> tokenizers.Tokenizer:
+def _engine(tokenizer: EncoderTokenizer) -> tokenizers.Tokenizer:
     content = tokenizer.engine_json
     if content["model"].get("type") != "WordPiece":
         kind = content["model"].get("type")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headway.text.hf_tokenizer import ForeignTokenizer
+from headway.text.hf_tokenizer import PretrainedTokenizer
 from headway.text.sentence_bpe import Tokenizer
 from headway.text.tokenizer import TextTokenizer
-from headway.text.wordpiece import MarkedTokenizer
+from headway.text.wordpiece import EncoderTokenizer
 
 
-def word_places(
-    tokenizer: Tokenizer | MarkedTokenizer | TextTokenizer, ids: Sequence[int]
+def positions_of_words(
+    tokenizer: Tokenizer | EncoderTokenizer | TextTokenizer, ids: Sequence[int]
 ) -> list[list[int]]:
     """Return, for each word, the positions of its tokens in `ids`, in order.
 
@@ -19,13 +19,13 @@ def word_places(
     """
     if isinstance(tokenizer, Tokenizer):
         return [positions for _, positions in tokenizer.words(ids)]
-    if isinstance(tokenizer, MarkedTokenizer):
+    if isinstance(tokenizer, EncoderTokenizer):
         continues = tokenizer.continues()
         begins = [not continues[i] for i in ids]
         special = tokenizer.special_ids
     else:
         special = frozenset((tokenizer.bos, tokenizer.eos))
-        if isinstance(tokenizer, ForeignTokenizer):
+        if isinstance(tokenizer, PretrainedTokenizer):
             begins = tokenizer.begins_word(ids)
         else:
             begins = [token[:1].isspace() for token in tokenizer.pieces(ids)]

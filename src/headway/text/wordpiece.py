@@ -19,7 +19,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 from headway.errors import DataError, UsageError
 from headway.files import read_json, write_file
 from headway.text.bpe import LONGEST_WORD, checked
-from headway.text.hf_tokenizer import FILE, FILE_LIMIT, WORD_STARTS, ForeignTokenizer
+from headway.text.hf_tokenizer import FILE, FILE_LIMIT, WORD_STARTS, PretrainedTokenizer
 
 FORMAT = "headway marked 1"
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -130,7 +130,7 @@ def _without_space(text: str, start: int, end: int) -> tuple[int, int]:
     return start, end
 
 
-class MarkedTokenizer:
+class EncoderTokenizer:
     """A tokenizer for encoders, with the special tokens that frame texts.
 
     It is trained here (`train`: WordPiece), or comes from a pretrained model in the Hugging Face
@@ -166,7 +166,7 @@ class MarkedTokenizer:
     @classmethod
     def train(
         cls, texts: Iterable[str], vocabulary_size: int, lower: bool = True
-    ) -> MarkedTokenizer:
+    ) -> EncoderTokenizer:
         """Learn a WordPiece vocabulary of at most `vocabulary_size` tokens from `texts`.
 
         lower: convert to lower case and remove accents. Deterministic. Raises UsageError for a
@@ -181,7 +181,7 @@ class MarkedTokenizer:
         vocabulary_size: int,
         lower: bool = True,
         smoothing: float = 1.0,
-    ) -> MarkedTokenizer:
+    ) -> EncoderTokenizer:
         """Learn one vocabulary from several sources (languages), so that a small one has tokens
         too.
 
@@ -300,7 +300,7 @@ class MarkedTokenizer:
         write_file(folder / FILE, self._json())
 
     @classmethod
-    def load(cls, folder: Path) -> MarkedTokenizer:
+    def load(cls, folder: Path) -> EncoderTokenizer:
         """Read a file that `save` wrote. Raises DataError for another file."""
         path = folder / FILE
         if not path.is_file():
@@ -322,7 +322,7 @@ class MarkedTokenizer:
                 str(path),
                 "give the folder of an encoder that headway saved",
             )
-        engine = ForeignTokenizer.engine_of(content.get("tokenizer"), str(path))
+        engine = PretrainedTokenizer.engine_of(content.get("tokenizer"), str(path))
         try:
             return cls(engine, Marks(**special_tokens))
         except DataError as error:

@@ -12,7 +12,7 @@ import torch
 
 from headway.errors import DataError
 from headway.files import read_json, write_file
-from headway.folders import new_folder, newest_verified, sweep
+from headway.folders import new_folder, newest_verified, remove_unfinished_files
 from headway.shapes import Tensor
 from headway.tensors import read_tensors, write_tensors
 from headway.training.state import COUNTERS, StepReport, TrainingState
@@ -152,7 +152,7 @@ class Checkpointing:
         """
         if not self.folder.exists():
             return None, []
-        sweep(self.folder)
+        remove_unfinished_files(self.folder)
         newest, skipped = newest_verified(self.folder, "step-*")
         if newest is not None:
             load_state(run, newest)

@@ -11,7 +11,7 @@ from torch import nn
 from headway.shapes import Tensor
 
 
-class Together(torch.optim.Optimizer):
+class CombinedOptimizer(torch.optim.Optimizer):
     """Several optimizers of disjoint parameters that act as one optimizer.
 
     The parameter groups and the state are shared with the members: setting a learning rate or

@@ -11,7 +11,7 @@ from torch import nn
 
 from headway.errors import UsageError
 from headway.settings import setting
-from headway.training.muon import Together, hidden_matrices, muon
+from headway.training.muon import CombinedOptimizer, hidden_matrices, muon
 from headway.transforms.freeze import depths
 
 
@@ -83,7 +83,7 @@ def optimizer(model: nn.Module, config: OptimizerConfig) -> torch.optim.Optimize
         members.append(muon(chosen, rate, config.muon_momentum, config.weight_decay))
         members[-1].param_groups[0]["scale"] = rate / config.lr * scale
     rest = [p for p in parameters if id(p) not in with_muon]
-    return Together([*members, _adamw(rest, config, scales)] if rest else members)
+    return CombinedOptimizer([*members, _adamw(rest, config, scales)] if rest else members)
 
 
 def _scales(model: nn.Module, config: OptimizerConfig) -> dict[int, float]:

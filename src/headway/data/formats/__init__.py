@@ -12,7 +12,7 @@ from headway.data.formats.lines import ending, read_lines, read_stream
 from headway.data.formats.similar import SimilarTexts, read_similar
 from headway.data.formats.splits import Splits, locate
 from headway.data.formats.tables import ENDINGS as TABLES
-from headway.data.formats.tables import check_table, read_rows, text_of
+from headway.data.formats.tables import check_table, checked_text, read_rows
 from headway.data.formats.tsv import Pair, PairFiles, pair_files, read_pairs, read_texts
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "Splits",
     "check_table",
     "check_unlabelled",
+    "checked_text",
     "ending",
     "locate",
     "pair_files",
@@ -36,5 +37,4 @@ __all__ = [
     "read_stream",
     "read_texts",
     "read_unlabelled",
-    "text_of",
 ]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headway.data.formats.lines import check_file, ending, location, read_lines
-from headway.data.formats.tables import ENDINGS, number_of, read_rows
+from headway.data.formats.tables import ENDINGS, parsed_number, read_rows
 from headway.errors import DataError, UsageError
 
 LINES = ".txt"
@@ -48,8 +48,8 @@ class LabelledText:
 
     @property
     def number(self) -> float:
-        """The label as a number. Raises DataError with file and line if it is not (`number_of`)."""
-        return number_of(self.label, "the label", self.where)
+        """The label as a number. DataError with file and line if it is none (`parsed_number`)."""
+        return parsed_number(self.label, "the label", self.where)
 
 
 COLUMNS = Columns()

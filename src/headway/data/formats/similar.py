@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headway.data.formats.lines import location
-from headway.data.formats.tables import number_of, read_rows, text_of
+from headway.data.formats.tables import checked_text, parsed_number, read_rows
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,11 @@ def read_similar(
     for path in paths:
         for number, row in read_rows(path, columns):
             where = location(path, number)
-            texts = text_of(row, first, where), text_of(row, second, where)
+            texts = checked_text(row, first, where), checked_text(row, second, where)
             yield SimilarTexts(*texts, _score(row, score, where), where)
 
 
 def _score(row: dict[str, object], name: str, where: str) -> float | None:
     if name not in row:
         return None
-    return number_of(row[name], "the score", where)
+    return parsed_number(row[name], "the score", where)

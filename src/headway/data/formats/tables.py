@@ -60,7 +60,7 @@ def _check_header(header: list[str], columns: Mapping[str, str], where: str) -> 
             )
 
 
-def text_of(row: Mapping[str, object], name: str, where: str) -> str:
+def checked_text(row: Mapping[str, object], name: str, where: str) -> str:
     """Return the text of a cell, stripped. Raises DataError if it is empty or not a text."""
     value = row.get(name)
     if not isinstance(value, str) or not value.strip():
@@ -70,7 +70,7 @@ def text_of(row: Mapping[str, object], name: str, where: str) -> str:
     return value.strip()
 
 
-def number_of(value: object, name: str, where: str) -> float:
+def parsed_number(value: object, name: str, where: str) -> float:
     """Return the number in a cell, from -1e18 to 1e18.
 
     name: what the cell contains, for the error. Raises DataError for a value that is not a number,

@@ -6,7 +6,7 @@ import html
 from dataclasses import dataclass
 
 from headway.inspection.page.encoding import Encoded
-from headway.inspection.page.writer import page_pieces
+from headway.inspection.page.writer import page_parts
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Widget:
     height: int = 720
 
     def _repr_html_(self) -> str:
-        page = b"".join(page_pieces(self.encoded)).decode()
+        page = b"".join(page_parts(self.encoded)).decode()
         return (
             '<iframe title="Headway: inside a model" sandbox="allow-scripts allow-downloads"'
             f' style="width:100%;height:{int(self.height)}px;border:0"'

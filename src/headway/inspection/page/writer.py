@@ -26,18 +26,18 @@ def write_page(path: Path, encoded: Encoded, *, overwrite: bool = False) -> int:
     """Write the page and return its size in bytes; raises UsageError if the file exists."""
     if not overwrite:
         check_new(path)
-    write_file(path, page_pieces(encoded))
+    write_file(path, page_parts(encoded))
     return page_size(encoded)
 
 
 def page_size(encoded: Encoded) -> int:
     """Return the size of the page in bytes without writing it."""
-    fixed = sum(len(part) for part in page_pieces(Encoded(encoded.header, {})))
+    fixed = sum(len(part) for part in page_parts(Encoded(encoded.header, {})))
     blocks = encoded.blocks.items()
     return fixed + sum(len(_before(name)) + -(-len(b) // 3) * 4 + len(_AFTER) for name, b in blocks)
 
 
-def page_pieces(encoded: Encoded) -> Iterator[bytes]:
+def page_parts(encoded: Encoded) -> Iterator[bytes]:
     """Yield the parts of the page. Blocks are last, so that the page is shown while they load."""
     script, style = _script(), _style()
     yield _top(script, style, connect="'none'")

@@ -11,17 +11,17 @@ import torch
 
 from headway.bundle import (
     Attention,
+    ForwardPass,
     InputSpec,
     Probe,
     ProbeRequest,
-    Reading,
     SearchTrace,
     StoredBundle,
     attention_of,
     image_patches,
     next_token_readout,
 )
-from headway.bundle.image_encoder import Picture, batches_of, check_reader, image_of, names_of
+from headway.bundle.image_encoder import AnyImage, batches_of, check_reader, image_of, names_of
 from headway.decoding import (
     Candidate,
     Forbidden,
@@ -99,7 +99,7 @@ class CaptionerBundle(StoredBundle):
 
     def caption(
         self,
-        pictures: Sequence[Picture],
+        pictures: Sequence[AnyImage],
         *,
         language: str | None = None,
         beam: int = 4,
@@ -172,7 +172,7 @@ class CaptionerBundle(StoredBundle):
 
     def search(
         self,
-        pictures: Sequence[Picture],
+        pictures: Sequence[AnyImage],
         *,
         language: str | None = None,
         beam: int = 4,
@@ -185,10 +185,10 @@ class CaptionerBundle(StoredBundle):
         """
         captions: list[list[Caption]] = []
         for images in batches_of(self.reader.images, pictures, self.device):
-            captions += self.search_images(images, language, (beam, num_best, length_penalty))
+            captions += self.search_tensors(images, language, (beam, num_best, length_penalty))
         return captions
 
-    def search_images(
+    def search_tensors(
         self,
         images: Float[Tensor, "B C Y X"],
         language: str | None = None,
@@ -221,7 +221,7 @@ class CaptionerBundle(StoredBundle):
 
     @torch.inference_mode()
     def sample(
-        self, pictures: Sequence[Picture], *, language: str | None = None, **settings: Any
+        self, pictures: Sequence[AnyImage], *, language: str | None = None, **settings: Any
     ) -> list[list[Caption]]:
         """Sample captions of every image.
 
@@ -262,11 +262,11 @@ class CaptionerBundle(StoredBundle):
 
     def reading(
         self,
-        picture: Picture,
+        picture: AnyImage,
         text: str | Sequence[int] | None = None,
         *,
         language: str | None = None,
-    ) -> Reading:
+    ) -> ForwardPass:
         """Prepare a forward pass over an image and a caption, for inspection.
 
         text: the caption, as text or ids; None: the model's own caption. The tokens of the image
@@ -275,7 +275,7 @@ class CaptionerBundle(StoredBundle):
         """
         images = image_of(self.reader.images, picture, self.device)
         if text is None:
-            tokens = list(self.search_images(images, language)[0][0].tokens)
+            tokens = list(self.search_tensors(images, language)[0][0].tokens)
         else:
             tokens = self.reader.encode([text])[0] if isinstance(text, str) else [*text]
         limit = self.model.max_length
@@ -291,7 +291,7 @@ class CaptionerBundle(StoredBundle):
         }
         decoder_input = torch.tensor([ids["read"]], device=self.device)
         patches = {"picture": names_of(self.model.vit, images.shape[2], images.shape[3])}
-        return Reading(
+        return ForwardPass(
             model=self.model,
             run=lambda: self.model(images, decoder_input),
             pieces=patches | {side: self.reader.pieces(tokens) for side, tokens in ids.items()},
@@ -307,7 +307,7 @@ class CaptionerBundle(StoredBundle):
 
     def attention(
         self,
-        picture: Picture,
+        picture: AnyImage,
         text: str | None = None,
         *,
         language: str | None = None,
@@ -337,12 +337,12 @@ class CaptionerBundle(StoredBundle):
         )
 
     def trace_search(
-        self, input: Picture, *, language: str | None = None, beam: int = 4
+        self, input: AnyImage, *, language: str | None = None, beam: int = 4
     ) -> SearchTrace:
         """Return all candidates that the beam search for the best caption scored."""
         images = image_of(self.reader.images, input, self.device)
         candidates: list[Candidate] = []
-        ((best,),) = self.search_images(images, language, (beam, 1, 1.0), candidates.append)
+        ((best,),) = self.search_tensors(images, language, (beam, 1, 1.0), candidates.append)
         return SearchTrace(
             candidates=candidates,
             first=self.reader.first(language),

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.bundle import ImageEncoding, TextBundle
-from headway.data.captions import CaptionCorpus, Spoken, prepare_captions
+from headway.data.captions import CaptionCorpus, TokenizedCaption, prepare_captions
 from headway.data.formats import check_table
 from headway.data.formats.captions import (
     CaptionColumns,
@@ -25,10 +25,10 @@ from headway.data.image_examples import FileExamples, ImageExamples, PreparedExa
 from headway.errors import DataError, UsageError
 from headway.tasks.captioning.config import CaptionDataConfig, CaptionRunConfig
 from headway.tasks.captioning.reader import FILE, CaptionReader
-from headway.tasks.image_data import content, note_dark, sized_reader
+from headway.tasks.image_data import content, sized_reader, warn_of_dark_images
 from headway.tasks.job import Emit
 from headway.tasks.splits import check_sides, evenly_spaced, hold_out
-from headway.text import TextPieces, TextTokenizer
+from headway.text import TextBPE, TextTokenizer
 
 SPLITS = ("train", "valid")
 
@@ -150,7 +150,7 @@ def prepare_all(
     if start is None:
         mean, deviation = mean_and_deviation(train.images)
         sized = replace(sized, mean=mean, deviation=deviation)
-    note_dark(train.images, emit)
+    warn_of_dark_images(train.images, emit)
     _report(train, valid, emit, reused=False)
     tokenizer = _tokenizer(config.data, starts.decoder, train, emit)
     languages = config.data.text if len(config.data.text) > 1 else ()
@@ -167,14 +167,14 @@ def _tokenizer(
     else:
         emit({"kind": "preparing", "what": "tokenizer", "done": 0, "unit": "captions"})
         texts = (f" {text}" for row in train.captions for group in row.values() for text in group)
-        tokenizer, how = TextPieces.train(texts, data.vocabulary), "byte-level BPE"
+        tokenizer, how = TextBPE.train(texts, data.vocabulary), "byte-level BPE"
     emit({"kind": "tokenizer", "pieces": tokenizer.size, "how": how})
     return tokenizer
 
 
 def caption_tokens(
     captions: Sequence[Captions], columns: Sequence[str], reader: CaptionReader, longest: int
-) -> tuple[list[Spoken], int]:
+) -> tuple[list[TokenizedCaption], int]:
     """Encode all captions; leave out those of more than `longest` tokens.
 
     Returns the encoded captions, and the number of captions that are left out.
@@ -192,7 +192,7 @@ def caption_tokens(
             if len(tokens) > longest:
                 longer += 1
             else:
-                encoded.append(Spoken(image, (first, *tokens, reader.tokenizer.eos)))
+                encoded.append(TokenizedCaption(image, (first, *tokens, reader.tokenizer.eos)))
     return encoded, longer
 
 

@@ -175,7 +175,7 @@ def _captions(
         count.begin(len(batch))
         pixels = examples.images.batch(batch, bundle.reader.images)
         search = (options.beam, 1, options.length_penalty)
-        captions += [best[0].text for best in bundle.search_images(pixels, name, search)]
+        captions += [best[0].text for best in bundle.search_tensors(pixels, name, search)]
     return captions
 
 

@@ -11,7 +11,7 @@ from headway.interop import Exported
 from headway.models import Captioner
 from headway.tasks.captioning.bundle import CaptionerBundle
 from headway.tasks.captioning.reader import CaptionReader
-from headway.text import AbsentTokenizer, ForeignTokenizer
+from headway.text import MissingTokenizer, PretrainedTokenizer
 
 LONGEST = 64
 """Maximum number of tokens of a caption, which these folders do not specify."""
@@ -24,10 +24,10 @@ def from_hugging_face(model: Captioner, folder: Path, model_type: str) -> Captio
     """
     tokenizer = interop.read_tokenizer(folder)
     start = read_json(folder / CONFIG_FILE).get("decoder_start_token_id")
-    if isinstance(tokenizer, AbsentTokenizer):
+    if isinstance(tokenizer, MissingTokenizer):
         tokenizer.size = model.config.gpt.vocabulary
     elif type(start) is int:
-        tokenizer = ForeignTokenizer.of_json(
+        tokenizer = PretrainedTokenizer.of_json(
             tokenizer.engine_json, start, tokenizer.eos, str(folder / CONFIG_FILE)
         )
     images = interop.read_captioner_images(folder, model.config.vit)

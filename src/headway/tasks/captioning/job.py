@@ -15,7 +15,7 @@ from headway.bundle import TextBundle
 from headway.data.captions import CaptionBatches, CaptionCorpus
 from headway.errors import DataError, UsageError
 from headway.machine import Machine
-from headway.models import Captioner, start_vit, start_writing
+from headway.models import Captioner, initialise_decoder, initialise_vit
 from headway.settings import override
 from headway.tasks.captioning.bundle import CaptionerBundle
 from headway.tasks.captioning.config import WRITES, CaptionRunConfig, caption
@@ -28,7 +28,7 @@ from headway.tasks.captioning.data import (
 )
 from headway.tasks.captioning.evaluation import CaptionEvaluation
 from headway.tasks.image_config import SHAPE
-from headway.tasks.image_start import open_image_start, settings_of_start, size_settings
+from headway.tasks.image_start import load_image_encoder, settings_of_pretrained, size_settings
 from headway.tasks.job import Emit, Example, Job, moved
 from headway.tasks.opening import load_as
 from headway.training import CaptionObjective, Stream
@@ -78,10 +78,10 @@ class CaptionJob:
         config, tokenizer = self.config, self.prepared.reader.tokenizer
         model = Captioner(config.model.captioner)
         if self.starts.encoder is not None:
-            model.vit = start_vit(self.starts.encoder.vit, model.config.vit)
+            model.vit = initialise_vit(self.starts.encoder.vit, model.config.vit)
             model.vit.requires_grad_(not config.training.frozen)
         if self.starts.decoder is not None:
-            start_writing(model, self.starts.decoder.model, tokenizer.size, tokenizer.bos)
+            initialise_decoder(model, self.starts.decoder.model, tokenizer.size, tokenizer.bos)
         if config.training.recompute:
             recompute(model)
         if config.machine.compile:
@@ -128,10 +128,12 @@ def _fitted(
     decided = size_settings("model.vit", prepared.reader.images)
     if starts.encoder is not None:
         vit = starts.encoder.vit.config
-        decided = settings_of_start("model.vit", requested.vit, defaults.vit, vit, SHAPE) | decided
+        decided = (
+            settings_of_pretrained("model.vit", requested.vit, defaults.vit, vit, SHAPE) | decided
+        )
     if starts.decoder is not None:
         gpt = starts.decoder.model.config
-        decided |= settings_of_start("model.gpt", requested.gpt, defaults.gpt, gpt, WRITES)
+        decided |= settings_of_pretrained("model.gpt", requested.gpt, defaults.gpt, gpt, WRITES)
     decided["model.gpt.vocabulary"] = prepared.reader.size
     return override(config, decided, "the data and the pre-trained models")
 
@@ -139,7 +141,7 @@ def _fitted(
 def prepare(config: CaptionRunConfig, folder: Path, machine: Machine, emit: Emit) -> Job:
     """Prepare images, captions and tokenizer, and load the pre-trained models."""
     training = config.training
-    encoder = open_image_start(training.encoder, "a captioner")
+    encoder = load_image_encoder(training.encoder, "a captioner")
     decoder = None if training.decoder is None else load_as(TextBundle, training.decoder)
     limit = None if decoder is None else decoder.model.max_length
     if limit is not None and limit <= config.data.max_length:

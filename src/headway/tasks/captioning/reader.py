@@ -10,7 +10,7 @@ from pathlib import Path
 from headway.data.image_reader import ImageReader
 from headway.errors import DataError, UsageError
 from headway.files import are_distinct_names, json_bytes, read_json, write_file
-from headway.text import TextTokenizer, load_tokenizer, word_places
+from headway.text import TextTokenizer, load_tokenizer, positions_of_words
 
 FILE = "captions.json"
 FORMAT = 1
@@ -80,7 +80,7 @@ class CaptionReader:
     def words(self, ids: Sequence[int]) -> list[list[int]]:
         """Return the positions of the tokens of each word; a language token is a separate word."""
         front = next((i for i, token in enumerate(ids) if token < self.tokenizer.size), len(ids))
-        words = word_places(self.tokenizer, ids[front:])
+        words = positions_of_words(self.tokenizer, ids[front:])
         return [[i] for i in range(front)] + [[front + i for i in word] for word in words]
 
     @property

@@ -14,15 +14,15 @@ import torch
 from headway.bundle import (
     Attention,
     Classified,
+    ForwardPass,
     InputSpec,
     Probe,
     ProbeRequest,
-    Reading,
     Readout,
     StoredBundle,
     attention_of,
     class_names,
-    framed_reading,
+    encoder_pass,
 )
 from headway.data.encoder_batches import collate_framed, shortest_first
 from headway.errors import DataError, UsageError
@@ -33,7 +33,7 @@ from headway.models import (
 from headway.settings import required, setting
 from headway.shapes import Float, Tensor
 from headway.tasks.classification.reader import ClassReader, Texts
-from headway.text import MarkedTokenizer, load_tokenizer, word_places
+from headway.text import EncoderTokenizer, load_tokenizer, positions_of_words
 
 ROWS = 64
 """Batch size, in texts."""
@@ -106,7 +106,7 @@ class ClassifierBundle(StoredBundle):
     def load_reader(cls, model: TextClassifier | BertClassifier, folder: Path) -> ClassReader:
         """Load the reader with the tokenizer of a language model or of an encoder."""
         marked = isinstance(model, BertClassifier)
-        return ClassReader.load(folder, MarkedTokenizer.load if marked else load_tokenizer)
+        return ClassReader.load(folder, EncoderTokenizer.load if marked else load_tokenizer)
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -136,7 +136,7 @@ class ClassifierBundle(StoredBundle):
             )
         return [self.reader.numbers.restored(z) for z in self.logits(texts)[:, 0].tolist()]
 
-    def on_their_scale(self) -> TextClassifier | BertClassifier:
+    def with_label_scale(self) -> TextClassifier | BertClassifier:
         """Copy a regression model with the scale of the labels folded into its head.
 
         The head predicts the normalised z, and y = z deviation + mean; the copy predicts y directly
@@ -212,20 +212,20 @@ class ClassifierBundle(StoredBundle):
             logits[chosen] = self.model(batch.tokens, batch.keys, batch.types).float()
         return logits
 
-    def reading(self, text: str, second: str | None = None) -> Reading:
+    def reading(self, text: str, second: str | None = None) -> ForwardPass:
         """Prepare a forward pass over one text or a pair, for inspection; it returns the logits."""
         (ids,), (types,) = self.reader.encode([text if second is None else (text, second)])
-        if isinstance(self.reader.tokenizer, MarkedTokenizer):
-            return framed_reading(self.model, self.reader.tokenizer, ids, types, within="bert.")
+        if isinstance(self.reader.tokenizer, EncoderTokenizer):
+            return encoder_pass(self.model, self.reader.tokenizer, ids, types, within="bert.")
         batch = collate_framed([ids], [types], self.reader.pad).to(str(self.device))
-        return Reading(
+        return ForwardPass(
             model=self.model,
             run=lambda: self.model(batch.tokens, batch.keys, batch.types),
             pieces={"text": self.reader.tokenizer.pieces(ids)},
             axes={"decoder": ("text", "text")},
             embeddings={"text": "gpt.embedding"},
             ids={"text": ids},
-            words={"text": word_places(self.reader.tokenizer, ids)},
+            words={"text": positions_of_words(self.reader.tokenizer, ids)},
         )
 
     def attention(

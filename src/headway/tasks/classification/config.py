@@ -14,11 +14,11 @@ from headway.tasks.sections import (
     RowsConfig,
     RunSettings,
     StartedModelConfig,
-    left_open,
+    unset_settings,
 )
 from headway.training import OptimizerConfig, ScheduleConfig
 
-SUITED = "if unset, a value that suits the pre-trained model"
+IF_UNSET = "if unset, a value that suits the pre-trained model"
 
 METRICS = {
     "class": ("accuracy", "macro_f1", "matthews", "loss"),
@@ -82,7 +82,7 @@ class ClassifyOptimizerConfig(OptimizerConfig):
     """Settings of the optimizer; the job sets values that are None before training."""
 
     lr: float | None = setting(  # type: ignore[assignment]
-        None, f"peak learning rate; {SUITED}", gt=0
+        None, f"peak learning rate; {IF_UNSET}", gt=0
     )
 
 
@@ -91,7 +91,7 @@ class ClassifyScheduleConfig(ScheduleConfig):
     """Settings of the learning-rate schedule; the job sets values that are None before training."""
 
     warmup: int | None = setting(  # type: ignore[assignment]
-        None, f"warm-up: number of steps in which the learning rate rises from 0; {SUITED}", ge=0
+        None, f"warm-up: number of steps in which the learning rate rises from 0; {IF_UNSET}", ge=0
     )
 
 
@@ -152,7 +152,7 @@ class ClassifyRunConfig(RunSettings):
     def decided_by_data(self) -> frozenset[str]:
         """The dotted keys of the settings that the texts or the pre-trained model decide."""
         keys = "optimizer.lr", "schedule.warmup", "training.steps", "evaluation.metric"
-        return left_open(self, *keys)
+        return unset_settings(self, *keys)
 
 
 def classify() -> ClassifyRunConfig:

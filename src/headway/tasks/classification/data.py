@@ -24,7 +24,7 @@ from headway.tasks.classification.reader import ClassReader, Numbers
 from headway.tasks.finetuning import check_unchanged
 from headway.tasks.job import Emit
 from headway.tasks.splits import check_known, check_sides, hold_out
-from headway.text import MarkedTokenizer, TextTokenizer
+from headway.text import EncoderTokenizer, TextTokenizer
 
 FILE = "texts.json"
 
@@ -141,7 +141,7 @@ def _check_labels(texts: Sequence[LabelledText], data: ClassifyDataConfig, sourc
 
 def prepare_texts(
     config: ClassifyRunConfig,
-    tokenizer: TextTokenizer | MarkedTokenizer,
+    tokenizer: TextTokenizer | EncoderTokenizer,
     room: int | None,
     folder: Path,
     emit: Emit,
@@ -157,7 +157,7 @@ def prepare_texts(
     return _prepared(sides, _reader(data, tokenizer, sides, length), folder, emit)
 
 
-def prepare_as(
+def prepare_for_reader(
     data: ClassifyDataConfig,
     reader: ClassReader,
     extra: Sequence[LabelledText],
@@ -220,7 +220,7 @@ def _prepared(
 
 def _reader(
     data: ClassifyDataConfig,
-    tokenizer: TextTokenizer | MarkedTokenizer,
+    tokenizer: TextTokenizer | EncoderTokenizer,
     sides: tuple[list[LabelledText], list[LabelledText]],
     length: int,
 ) -> ClassReader:

@@ -19,7 +19,10 @@ def from_hugging_face(model: BertClassifier, folder: Path, model_type: str) -> C
     """
     labels = interop.read_labels(folder, model_type)
     numbers = Numbers(0.0, 1.0) if len(labels) == 1 else None
-    tokenizer, length = interop.read_marked(folder, model_type), model.config.bert.max_length
+    tokenizer, length = (
+        interop.read_encoder_tokenizer(folder, model_type),
+        model.config.bert.max_length,
+    )
     names = () if numbers else labels
     return ClassifierBundle(model, ClassReader(tokenizer, names, length, numbers, pairs=None))
 
@@ -29,6 +32,6 @@ def to_hugging_face(bundle: ClassifierBundle, folder: Path, family: str | None) 
 
     The scale of a regression model is folded into its head.
     """
-    model: Any = bundle.model if bundle.reader.numbers is None else bundle.on_their_scale()
+    model: Any = bundle.model if bundle.reader.numbers is None else bundle.with_label_scale()
     labels = bundle.labels or None
     return interop.export(model, bundle.reader.tokenizer, folder, family, labels)

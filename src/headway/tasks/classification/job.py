@@ -15,7 +15,7 @@ from typing import Any
 from torch import nn
 
 from headway.bundle import EncoderBundle, TextBundle
-from headway.data.length_batches import ByLength
+from headway.data.length_batches import LengthBatches
 from headway.errors import UsageError
 from headway.machine import Machine
 from headway.models import GPT, Bert, BertClassifier, TextClassifier
@@ -23,7 +23,7 @@ from headway.settings import override
 from headway.tasks.classification.bundle import ClassifierBundle
 from headway.tasks.classification.config import METRICS, ClassifyRunConfig
 from headway.tasks.classification.data import PreparedTexts, prepare_texts
-from headway.tasks.finetuning import adapt, balanced, copy_of, shape_of, without_adapters
+from headway.tasks.finetuning import adapt, balanced, copy_encoder, describe_shape, without_adapters
 from headway.tasks.job import Emit, Job, planned_steps, prepare_blocks
 from headway.tasks.opening import load
 from headway.tasks.task import NO_OPTIONS
@@ -58,7 +58,7 @@ def _of_gpt(start: TextBundle, config: ClassifyRunConfig, outputs: int) -> TextC
 
 
 def _of_encoder(start: EncoderBundle, config: ClassifyRunConfig, outputs: int) -> BertClassifier:
-    bert = copy_of(start, config.model.dropout)
+    bert = copy_encoder(start, config.model.dropout)
     return BertClassifier(bert, outputs, config.model.pooling, config.model.head_dropout)
 
 
@@ -103,7 +103,7 @@ class ClassifyJob:
         self.pad = prepared.reader.pad
         training = config.training
         train = prepared.train
-        self.rows = ByLength(
+        self.rows = LengthBatches(
             train.lengths,
             lambda chosen: train.batch(chosen, self.pad).to(machine.device),
             training.rows,
@@ -142,7 +142,7 @@ class ClassifyJob:
         head = "a number" if reader.numbers is not None else f"{reader.outputs} classes"
         unit = "pairs" if reader.pairs else "texts"
         return {
-            "model": f"{shape_of(self.start)}, {head}",
+            "model": f"{describe_shape(self.start)}, {head}",
             "batches": f"{training.rows * training.accumulate:,} {unit}",
             "batches_an_epoch": self.rows.batches_an_epoch,
             "unit": unit,

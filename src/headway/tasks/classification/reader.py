@@ -11,7 +11,7 @@ from typing import Any
 
 from headway.errors import DataError, UsageError
 from headway.files import are_distinct_names, json_bytes, read_json, write_file
-from headway.text import MarkedTokenizer, Marks, TextTokenizer, load_tokenizer
+from headway.text import EncoderTokenizer, Marks, TextTokenizer, load_tokenizer
 
 CLASSES_FILE = "classes.json"
 FORMAT = 1
@@ -59,7 +59,7 @@ class ClassReader:
     None if unknown, for models of other libraries.
     """
 
-    tokenizer: TextTokenizer | MarkedTokenizer
+    tokenizer: TextTokenizer | EncoderTokenizer
     labels: tuple[str, ...]
     max_length: int
     numbers: Numbers | None = None
@@ -73,7 +73,7 @@ class ClassReader:
     @property
     def pad(self) -> int:
         """The padding token at the right of shorter sequences; no other token attends to it."""
-        if isinstance(self.tokenizer, MarkedTokenizer):
+        if isinstance(self.tokenizer, EncoderTokenizer):
             return self.tokenizer.marks.pad
         return self.tokenizer.eos
 
@@ -125,7 +125,7 @@ class ClassReader:
 
     def _first_ids(self, texts: list[str]) -> list[tuple[Marks, list[int]]]:
         """Return the special tokens and the ids of single texts, or of first texts of pairs."""
-        if isinstance(self.tokenizer, MarkedTokenizer):
+        if isinstance(self.tokenizer, EncoderTokenizer):
             return [(self.tokenizer.marks, ids) for ids in self.tokenizer.encode_batch(texts)]
         end, encoded = self.tokenizer.eos, []
         for start, *ids in map(self.tokenizer.begin, texts):
@@ -155,7 +155,7 @@ class ClassReader:
     def load(
         cls,
         folder: Path,
-        load: Callable[[Path], TextTokenizer | MarkedTokenizer] = load_tokenizer,
+        load: Callable[[Path], TextTokenizer | EncoderTokenizer] = load_tokenizer,
     ) -> ClassReader:
         """Load the files that `save` wrote; `load` loads the tokenizer.
 

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from headway.data.formats import check_unlabelled, read_unlabelled
-from headway.data.length_batches import ByLength
+from headway.data.length_batches import LengthBatches
 from headway.data.word_replacement import AugmentedTexts, Neighbours
 from headway.errors import UsageError
 from headway.machine import Machine
-from headway.models import body_of
+from headway.models import backbone_of
 from headway.settings import COPIES, setting
 from headway.tasks.classification.bundle import ClassifierBundle
 from headway.tasks.classification.config import (
@@ -23,12 +23,12 @@ from headway.tasks.classification.data import (
     PreparedTexts,
     check_files,
     check_metric,
-    prepare_as,
+    prepare_for_reader,
 )
 from headway.tasks.job import Emit
-from headway.tasks.sections import left_open
-from headway.tasks.teaching import Course, Students, view_of
-from headway.text import MarkedTokenizer
+from headway.tasks.sections import unset_settings
+from headway.tasks.teaching import StudentData, Students, view_of
+from headway.text import EncoderTokenizer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,14 +59,14 @@ def _check(config: Any) -> None:
 
 def _prepare(
     config: Any, teacher: ClassifierBundle, folder: Path, machine: Machine, emit: Emit
-) -> Course:
+) -> StudentData:
     """Encode the texts with the reader of the teacher."""
     data, rows, seed = config.data, config.training.rows, config.training.seed
     extra = list(read_unlabelled([Path(name) for name in data.extra], data.columns))
-    prepared = prepare_as(data, teacher.reader, extra, folder, emit)
+    prepared = prepare_for_reader(data, teacher.reader, extra, folder, emit)
     texts, pad = _augmented(config, prepared, teacher), teacher.reader.pad
-    return Course(
-        rows=ByLength(
+    return StudentData(
+        rows=LengthBatches(
             texts.lengths,
             lambda chosen: texts.batch(chosen, pad).to(machine.device),
             rows,
@@ -92,7 +92,7 @@ def _augmented(config: Any, prepared: PreparedTexts, teacher: ClassifierBundle) 
         types = [*prepared.train.types, *prepared.extra[1]]
     if not data.augment:
         return AugmentedTexts(rows=rows, types=types)
-    if not isinstance(tokenizer, MarkedTokenizer):
+    if not isinstance(tokenizer, EncoderTokenizer):
         raise UsageError(
             "data.augment needs a teacher with a WordPiece tokenizer, whose tokens are words; this "
             "teacher is a language model",
@@ -101,7 +101,7 @@ def _augmented(config: Any, prepared: PreparedTexts, teacher: ClassifierBundle) 
     words, special = tokenizer.words(range(tokenizer.size)), tokenizer.special_ids
     whole = [word.isalpha() and i not in special for i, word in enumerate(words)]
     used = sorted({i for row in rows for i in row})
-    embeddings = body_of(teacher.model).tokens.weight[: tokenizer.size].detach()
+    embeddings = backbone_of(teacher.model).tokens.weight[: tokenizer.size].detach()
     return AugmentedTexts(
         rows=rows,
         types=types,
@@ -117,5 +117,5 @@ STUDENTS = Students(
     evaluation=ClassifyEvaluationConfig(every=250),
     check=_check,
     prepare=_prepare,
-    decided=lambda config: left_open(config, "evaluation.metric") | {"data.max_length"},
+    decided=lambda config: unset_settings(config, "evaluation.metric") | {"data.max_length"},
 )

@@ -15,7 +15,7 @@ from headway.errors import UsageError
 from headway.evaluation.scores import Scores
 from headway.machine import Machine
 from headway.tasks.distillation.config import (
-    FORMER,
+    FORMER_RECIPES,
     DistilRunConfig,
     distil,
     for_task,
@@ -28,7 +28,7 @@ from headway.tasks.distillation.job import check, prepare
 from headway.tasks.job import Emit, Job
 from headway.tasks.registry import task, task_of_family
 from headway.tasks.task import NO_OPTIONS, BundleSpec, NoOptions, Task, TaskDefaults
-from headway.tasks.teaching import StagedConfig
+from headway.tasks.teaching import TwoStageConfig
 
 
 class Distillation(TaskDefaults):
@@ -39,7 +39,7 @@ class Distillation(TaskDefaults):
     recipes: Mapping[str, Callable[[], Any]] = {"distil": distil}
     bundles: Mapping[str, BundleSpec] = {}
     next_commands: Sequence[str] = ("eval {run}",)
-    former_recipes: Sequence[str] = tuple(FORMER)
+    former_recipes: Sequence[str] = tuple(FORMER_RECIPES)
 
     def derived(self, config: DistilRunConfig, settings: Mapping[str, Any]) -> DistilRunConfig:
         """Return the configuration with the sections of the teacher's task (`for_teacher`)."""
@@ -49,7 +49,7 @@ class Distillation(TaskDefaults):
         return upgraded(values)
 
     def variants(self) -> Sequence[DistilRunConfig]:
-        return [for_task(distil(), name) for name in FORMER.values()]
+        return [for_task(distil(), name) for name in FORMER_RECIPES.values()]
 
     def commands_after(self, config: DistilRunConfig) -> Sequence[str]:
         """Return the commands of the teacher's task, or those that it declares for students."""
@@ -79,7 +79,7 @@ class Distillation(TaskDefaults):
         Raises UsageError for a student without outputs: its difference from the teacher can be
         computed only during training, because the projection matrices are not saved.
         """
-        if not isinstance(config.distillation, StagedConfig):
+        if not isinstance(config.distillation, TwoStageConfig):
             raise UsageError(
                 f"{run} holds a student without outputs, which is evaluated only during training",
                 hint="name a file of examples, or fine-tune the student and evaluate that model",

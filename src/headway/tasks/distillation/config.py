@@ -13,10 +13,10 @@ from headway.tasks.opening import family_of, with_article
 from headway.tasks.registry import TASKS, task, task_of_family, tasks
 from headway.tasks.sections import ObservationConfig, RunSettings
 from headway.tasks.task import Task
-from headway.tasks.teaching import StagedConfig, Students, StudentTrainingConfig, Teaching
+from headway.tasks.teaching import Students, StudentTrainingConfig, Teaching, TwoStageConfig
 from headway.training import LayersConfig, OptimizerConfig, ScheduleConfig
 
-FORMER = {
+FORMER_RECIPES = {
     "distil": "classification",
     "distil-tag": "tagging",
     "distil-answer": "question_answering",
@@ -86,7 +86,7 @@ class DistilRunConfig(RunSettings):
     recipe: str = setting("distil", "name of the recipe that these settings extend")
     data: Any = section(DistilDataConfig)
     model: StudentConfig = section(StudentConfig)
-    distillation: LayersConfig = section(StagedConfig)
+    distillation: LayersConfig = section(TwoStageConfig)
     training: StudentTrainingConfig = section(StudentTrainingConfig)
     evaluation: Any = section(ObservationConfig)
 
@@ -193,7 +193,7 @@ def upgraded(values: Mapping[str, Any]) -> dict[str, Any]:
     if "training.task" in values:
         return dict(values)
     renamed = dict(values)
-    renamed["training.task"] = FORMER[str(values["recipe"])]
+    renamed["training.task"] = FORMER_RECIPES[str(values["recipe"])]
     renamed["training.teacher"] = renamed.pop("training.start", None)
     renamed["recipe"] = "distil"
     return renamed

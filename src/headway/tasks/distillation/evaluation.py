@@ -11,7 +11,12 @@ import torch
 from headway.bundle import Bundle
 from headway.evaluation.scores import Metric, Scores
 from headway.tasks.task import Task
-from headway.training import DistillationConfig, DistillationObjective, Distilled, Lesson
+from headway.training import (
+    DistillationBatch,
+    DistillationConfig,
+    DistillationObjective,
+    DistillationStudent,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,11 +47,11 @@ class ComparedBatches:
     weights: DistillationConfig
 
     @torch.inference_mode()
-    def scores(self, student: Distilled, progress: Callable[[int], None]) -> Scores:
+    def scores(self, student: DistillationStudent, progress: Callable[[int], None]) -> Scores:
         """Compute the mean difference per text; lower is better."""
         total, count = 0.0, 0
         for batch in self.batches():
             progress(count)
-            loss = self.objective(student, Lesson(batch, self.weights))
+            loss = self.objective(student, DistillationBatch(batch, self.weights))
             total, count = total + loss.total.item(), count + loss.count
         return Scores((Metric("difference", total / count, higher_is_better=False),))

@@ -12,11 +12,11 @@ from typing import Any
 
 from torch import nn
 
-from headway.blocks.hidden_states import layer_map, stack_of, watch_blocks
+from headway.blocks.hidden_states import layer_map, record_blocks, stack_of
 from headway.bundle import Bundle
 from headway.errors import UsageError
 from headway.machine import Machine
-from headway.models import body_of, parameter_count, student_config, student_of, with_body
+from headway.models import backbone_of, parameter_count, student_config, student_of, with_backbone
 from headway.settings import override
 from headway.tasks.distillation.config import (
     DistilRunConfig,
@@ -29,12 +29,12 @@ from headway.tasks.job import Emit, Job
 from headway.tasks.opening import load
 from headway.tasks.registry import task
 from headway.tasks.task import NO_OPTIONS
-from headway.tasks.teaching import Course, StagedConfig, Students
+from headway.tasks.teaching import StudentData, Students, TwoStageConfig
 from headway.training import (
+    DistillationBatch,
     DistillationConfig,
     DistillationObjective,
-    Distilled,
-    Lesson,
+    DistillationStudent,
     Stream,
 )
 
@@ -49,7 +49,7 @@ class DistilJob:
     held_out: TaskExamples | ComparedBatches
 
     def __init__(
-        self, config: DistilRunConfig, course: Course, teacher: Bundle, machine: Machine
+        self, config: DistilRunConfig, course: StudentData, teacher: Bundle, machine: Machine
     ) -> None:
         self.config: DistilRunConfig = override(config, course.decided, "the teacher")
         self.course, self.start, self.machine = course, teacher, machine
@@ -68,31 +68,35 @@ class DistilJob:
                 weights=self._compared(False),
             )
 
-    def build(self) -> Distilled:
+    def build(self) -> DistillationStudent:
         training = self.config.training
         initial = _initial(self.config, self.teacher)
         student = _earlier(training.student, self.start) if training.student else initial
         _check_pair(student, self.teacher, self.config)
-        return Distilled(student, _width(student), _width(self.teacher))
+        return DistillationStudent(student, _width(student), _width(self.teacher))
 
     def stream(self, epoch: int, position: int) -> Stream:
         """Yield batches with the weights of the loss terms, which depend on the batch's number."""
         an_epoch, first = self.course.rows.batches_an_epoch, self.first
         number = epoch * an_epoch + position
         for after_epoch, after_position, batch in self.course.rows.stream(epoch, position):
-            yield after_epoch, after_position, Lesson(batch, self._compared(number < first))
+            yield (
+                after_epoch,
+                after_position,
+                DistillationBatch(batch, self._compared(number < first)),
+            )
             number = after_epoch * an_epoch + after_position
 
     @property
     def first(self) -> int:
         """The number of batches, the first ones, whose loss compares hidden layers only."""
         training, weights = self.config.training, self.config.distillation
-        fraction = weights.inside_first if isinstance(weights, StagedConfig) else 0.0
+        fraction = weights.inside_first if isinstance(weights, TwoStageConfig) else 0.0
         return round(fraction * training.steps) * training.accumulate
 
     def _compared(self, inside: bool) -> DistillationConfig:
         weights = self.config.distillation
-        if not isinstance(weights, StagedConfig):
+        if not isinstance(weights, TwoStageConfig):
             return DistillationConfig(**asdict(weights), prediction=0.0)
         if not weights.inside_first:
             return weights
@@ -113,13 +117,13 @@ class DistilJob:
     def bundle(self, model: Any) -> Bundle:
         return self.course.bundle(model.student)
 
-    def evaluated(self, model: Any) -> Bundle | Distilled:
+    def evaluated(self, model: Any) -> Bundle | DistillationStudent:
         """Return the bundle of the student, or the student with its projections if it has no
         outputs."""
         return self.bundle(model) if isinstance(self.held_out, TaskExamples) else model
 
     def plan(self) -> dict[str, Any]:
-        body, training = body_of(self.teacher).config, self.config.training
+        body, training = backbone_of(self.teacher).config, self.config.training
         return {
             "model": f"a student of a teacher of {body.num_layers} layers, d={body.model_dim}, "
             f"{parameter_count(self.teacher) / 1e6:.1f} M parameters",
@@ -130,7 +134,7 @@ class DistilJob:
 
 
 def _width(model: nn.Module) -> int:
-    width: int = body_of(model).config.model_dim
+    width: int = backbone_of(model).config.model_dim
     return width
 
 
@@ -139,20 +143,20 @@ def _initial(config: DistilRunConfig, teacher: nn.Module) -> nn.Module:
 
     Raises UsageError for an impossible shape.
     """
-    body = body_of(teacher)
+    body = backbone_of(teacher)
     try:
         shape = student_config(body.config, config.model.shape)
     except ValueError as error:
         raise UsageError(f"model: {error}") from error
-    return with_body(teacher, student_of(body, shape))
+    return with_backbone(teacher, student_of(body, shape))
 
 
 def _earlier(name: str, teacher: Bundle) -> nn.Module:
     """Load the student `training.student`: a model of the teacher's kind, or a body for one."""
     earlier = load(name)
     model: nn.Module = earlier.model
-    if type(model) is type(body_of(teacher.model)):
-        model = with_body(teacher.model, model)
+    if type(model) is type(backbone_of(teacher.model)):
+        model = with_backbone(teacher.model, model)
     if type(model) is not type(teacher.model):
         raise UsageError(
             f"training.student={name} holds a {earlier.kind}, but the teacher is a {teacher.kind}",
@@ -185,16 +189,16 @@ def _check_pair(student: nn.Module, teacher: nn.Module, config: DistilRunConfig)
     """Raise UsageError if hidden layers or attention of student and teacher cannot be compared."""
     student_stack, teacher_stack = stack_of(student), stack_of(teacher)
     weights = config.distillation
-    if not weights.looks_inside:
+    if not weights.compares_hidden_layers:
         return
     try:
         layer_map(len(student_stack.blocks), len(teacher_stack.blocks))
         for stack in (student_stack, teacher_stack):
-            with watch_blocks(stack):
+            with record_blocks(stack):
                 pass
     except ValueError as error:
         raise UsageError(f"student and teacher cannot be compared: {error}") from error
-    heads = [body_of(model).config.num_heads for model in (student, teacher)]
+    heads = [backbone_of(model).config.num_heads for model in (student, teacher)]
     if weights.attention and heads[0] != heads[1]:
         raise UsageError(
             f"the student has {heads[0]} attention heads, the teacher {heads[1]}: their attention "
@@ -216,16 +220,16 @@ def check(config: DistilRunConfig) -> None:
             hint=f"headway train distil FILE --teacher {training.teacher}",
         )
     students.check(config)
-    prediction = weights.prediction if isinstance(weights, StagedConfig) else 0.0
-    if not weights.looks_inside and not prediction:
+    prediction = weights.prediction if isinstance(weights, TwoStageConfig) else 0.0
+    if not weights.compares_hidden_layers and not prediction:
         raise UsageError(
             "all weights of the distillation loss are 0",
             hint="set at least one of the weights of --distillation above 0",
         )
     if (
-        isinstance(weights, StagedConfig)
+        isinstance(weights, TwoStageConfig)
         and weights.inside_first
-        and not (weights.looks_inside and prediction)
+        and not (weights.compares_hidden_layers and prediction)
     ):
         raise UsageError(
             f"distillation.inside_first={weights.inside_first:g} needs weights above 0 for hidden "

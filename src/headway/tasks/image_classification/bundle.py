@@ -14,10 +14,10 @@ import torch
 from headway.bundle import (
     Attention,
     Classified,
+    ForwardPass,
     InputSpec,
     Probe,
     ProbeRequest,
-    Reading,
     Readout,
     StoredBundle,
     attention_of,
@@ -25,11 +25,11 @@ from headway.bundle import (
     image_patches,
 )
 from headway.bundle.image_encoder import (
-    Picture,
+    AnyImage,
     batches_of,
     check_reader,
     image_of,
-    image_reading,
+    image_pass,
     vectors_of,
 )
 from headway.data.image_reader import ImageReader
@@ -141,7 +141,7 @@ class ImageClassifierBundle(StoredBundle):
         """The image encoder."""
         return self.model.vit
 
-    def classify(self, pictures: Sequence[Picture]) -> list[Classified]:
+    def classify(self, pictures: Sequence[AnyImage]) -> list[Classified]:
         """Classify images, in order. The result of an image does not depend on the other images."""
         classified = []
         for images in batches_of(self.reader, pictures, self.device):
@@ -175,7 +175,7 @@ class ImageClassifierBundle(StoredBundle):
 
     def embed(
         self,
-        pictures: Sequence[Picture],
+        pictures: Sequence[AnyImage],
         *,
         pooling: Literal["first", "mean"] | None = None,
         normalise: bool = True,
@@ -183,13 +183,13 @@ class ImageClassifierBundle(StoredBundle):
         """Compute the encoder's vectors of images, as `ImageEncoderBundle.embed`."""
         return vectors_of(self.vit, self.reader, pictures, pooling, normalise)
 
-    def reading(self, picture: Picture) -> Reading:
+    def reading(self, picture: AnyImage) -> ForwardPass:
         """Prepare a forward pass over one image, for inspection; it returns the logits."""
         images = image_of(self.reader, picture, self.device)
-        return image_reading(self.model, self.vit, images, lambda: self.model(images), "vit.")
+        return image_pass(self.model, self.vit, images, lambda: self.model(images), "vit.")
 
     def attention(
-        self, picture: Picture, layers: Sequence[str] = (), heads: Sequence[int] = ()
+        self, picture: AnyImage, layers: Sequence[str] = (), heads: Sequence[int] = ()
     ) -> Attention:
         """Return the attention weights of one image, as `ImageEncoderBundle.attention`."""
         return attention_of(self.reading(picture), layers, heads)

@@ -19,7 +19,7 @@ from headway.tasks.sections import (
     ObservationConfig,
     RunSettings,
     averaging,
-    left_open,
+    unset_settings,
 )
 from headway.training import OptimizerConfig, ScheduleConfig
 
@@ -100,7 +100,7 @@ class VisionRunConfig(RunSettings):
     def decided_by_data(self) -> frozenset[str]:
         """The dotted keys of the settings that the images or the pre-trained model decide."""
         decided = decided_by_images(self.model, self.training.start)
-        return decided | left_open(self, "training.steps")
+        return decided | unset_settings(self, "training.steps")
 
 
 _OPTIMIZER = OptimizerConfig(

@@ -17,13 +17,13 @@ from headway.bundle import ImageEncoding
 from headway.data.image_batches import ImageBatches
 from headway.data.image_examples import PreparedExamples
 from headway.machine import Machine
-from headway.models import ViT, ViTClassifier, ViTConfig, start_vit
+from headway.models import ViT, ViTClassifier, ViTConfig, initialise_vit
 from headway.settings import override
 from headway.shapes import Float, Tensor
 from headway.tasks.image_classification.bundle import ImageClasses, ImageClassifierBundle
 from headway.tasks.image_classification.config import EPOCHS, VisionRunConfig
 from headway.tasks.image_data import PreparedImages, prepare_labelled_images
-from headway.tasks.image_start import decided_settings, open_image_start
+from headway.tasks.image_start import decided_settings, load_image_encoder
 from headway.tasks.job import Emit, Example, Job, moved, planned_steps, prepare_blocks
 from headway.tasks.task import NO_OPTIONS
 from headway.training import ImageObjective, Stream
@@ -57,7 +57,7 @@ class VisionJob:
     def build(self) -> nn.Module:
         config = self.config
         shape = config.model.vit
-        vit = ViT(shape) if self.start is None else start_vit(self.start.vit, shape)
+        vit = ViT(shape) if self.start is None else initialise_vit(self.start.vit, shape)
         if config.model.projection == "pca":
             vit.embedding.patches.fix(self._some_patches(shape))
         classes = len(self.prepared.labels)
@@ -108,7 +108,7 @@ def _fitted(
 
 def prepare(config: VisionRunConfig, folder: Path, machine: Machine, emit: Emit) -> Job:
     """Load the pre-trained encoder, and prepare images of one size."""
-    start = open_image_start(config.training.start, "an image classifier")
+    start = load_image_encoder(config.training.start, "an image classifier")
     reader = None if start is None else start.reader
     images = prepare_labelled_images(config.data, config.model, reader, folder, emit)
     return VisionJob(config, images, start, machine)

@@ -13,8 +13,8 @@ from headway.errors import UsageError
 from headway.tasks.job import Emit
 from headway.tasks.language_modeling.config import LanguageDataConfig, LanguageRunConfig
 from headway.tasks.opening import load_as
-from headway.tasks.text_data import Halves, check_text, held_out, prepared
-from headway.text import Characters, TextPieces, TextTokenizer, load_tokenizer
+from headway.tasks.text_data import TextSplit, check_text, held_out, prepared
+from headway.text import Characters, TextBPE, TextTokenizer, load_tokenizer
 from headway.text.text_bpe import FILE
 
 TRAINED = ("bpe", "characters")
@@ -71,7 +71,7 @@ def prepare_language(
     because unknown characters could not be encoded.
     """
     data = config.data
-    halves = [Halves(source, data, emit) for source in data.train]
+    halves = [TextSplit(source, data, emit) for source in data.train]
     tokenizer = _tokenizer(data, start, halves, folder, emit)
 
     def shards(name: str, parts: Callable[[], Iterator[Part]]) -> TextCorpus:
@@ -93,7 +93,7 @@ def prepare_language(
 def _tokenizer(
     data: LanguageDataConfig,
     start: TextBundle | None,
-    halves: list[Halves],
+    halves: list[TextSplit],
     folder: Path,
     emit: Emit,
 ) -> TextTokenizer:
@@ -105,7 +105,7 @@ def _tokenizer(
         emit({"kind": "preparing", "what": "tokenizer", "done": 0, "unit": "bytes"})
         if data.tokenizer == "bpe":
             texts = (part.text for half in halves for part in half.train())
-            tokenizer = TextPieces.train(texts, data.vocabulary)
+            tokenizer = TextBPE.train(texts, data.vocabulary)
         else:
             parts = read_documents((*data.train, *data.valid), data.split, data.key)
             tokenizer = Characters.train(part.text for part in parts)

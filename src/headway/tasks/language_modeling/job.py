@@ -10,7 +10,7 @@ from typing import Any
 from torch import nn
 
 from headway.bundle import TextBundle
-from headway.data.packing import TextRows
+from headway.data.packing import PackedBatches
 from headway.errors import UsageError
 from headway.machine import Machine
 from headway.models import GPT
@@ -45,7 +45,7 @@ class LanguageJob:
         windows = Windows(length=training.length, rows=training.rows, tokens=settings.tokens)
         self.held_out = ScoredText(corpus=prepared.valid, windows=windows)
         self.objective = TextObjective()
-        self.rows = TextRows(
+        self.rows = PackedBatches(
             prepared.train,
             training.rows,
             training.length,

@@ -23,8 +23,8 @@ from headway.tasks.language_modeling.config import (
 from headway.tasks.language_modeling.data import check_sources, prepare_language
 from headway.tasks.language_modeling.job import LanguageJob
 from headway.tasks.sections import TextDataConfig
-from headway.tasks.teaching import Course, Students, TextStudentTrainingConfig
-from headway.tasks.text_data import check_room
+from headway.tasks.teaching import StudentData, Students, TextStudentTrainingConfig
+from headway.tasks.text_data import check_max_length
 from headway.training import View
 from headway.transforms.fast.documents import unpacked
 
@@ -62,12 +62,12 @@ def _check(config: Any) -> None:
 
 def _prepare(
     config: Any, teacher: TextBundle, folder: Path, machine: Machine, emit: Emit
-) -> Course:
+) -> StudentData:
     """Encode the text with the tokenizer of the teacher."""
     as_run = _as_language_modeling(config)
-    check_room(teacher, str(config.training.teacher), config.training.length)
+    check_max_length(teacher, str(config.training.teacher), config.training.length)
     job = LanguageJob(as_run, prepare_language(as_run, teacher, folder, emit), teacher, machine)
-    return Course(
+    return StudentData(
         rows=job.rows,
         views=_documents,
         held_out=job.held_out,

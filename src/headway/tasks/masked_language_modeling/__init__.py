@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from headway.bundle import EncoderBundle, Filled, FillInput, FillOptions
+from headway.bundle import EncoderBundle, FilledText, FillInput, FillOptions
 from headway.data.formats import TABLES, ending
 from headway.errors import HeadwayWarning
 from headway.evaluation.scores import Scores
@@ -114,7 +114,7 @@ class MaskedLanguageModeling:
         return evaluate(bundle, examples, options, progress)
 
     def show_prediction(
-        self, bundle: EncoderBundle, prediction: Filled, options: FillOptions
+        self, bundle: EncoderBundle, prediction: FilledText, options: FillOptions
     ) -> list[Styled]:
         return prediction_lines(prediction)
 

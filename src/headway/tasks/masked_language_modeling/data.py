@@ -15,8 +15,8 @@ from headway.errors import DataError, UsageError
 from headway.tasks.job import Emit
 from headway.tasks.masked_language_modeling.config import EncoderDataConfig, EncoderRunConfig
 from headway.tasks.opening import load_as
-from headway.tasks.text_data import Halves, check_text, held_out, prepared
-from headway.text import MarkedTokenizer, extended, new_words
+from headway.tasks.text_data import TextSplit, check_text, held_out, prepared
+from headway.text import EncoderTokenizer, extended, new_words
 from headway.text.hf_tokenizer import FILE
 
 COMPARED = 2000
@@ -32,7 +32,7 @@ class PreparedSentences:
     original vocabulary.
     """
 
-    tokenizer: MarkedTokenizer
+    tokenizer: EncoderTokenizer
     train: list[SentenceCorpus]
     valid: list[SentenceCorpus]
     new: list[list[int]]
@@ -75,7 +75,7 @@ def prepare_encoder(
     text or no held-out text.
     """
     data = config.data
-    halves = [Halves(source, data, emit) for source in data.train]
+    halves = [TextSplit(source, data, emit) for source in data.train]
     tokenizer = _tokenizer(config, start, halves, folder, emit)
 
     def shards(name: str, parts: Callable[[], Iterator[Part]]) -> SentenceCorpus:
@@ -86,16 +86,16 @@ def prepare_encoder(
             emit,
         )
 
-    def all_shards(split: str, read: Callable[[Halves], Iterator[Part]]) -> list[SentenceCorpus]:
+    def all_shards(split: str, read: Callable[[TextSplit], Iterator[Part]]) -> list[SentenceCorpus]:
         numbered = len(halves) > 1
         names = [f"{split}-{i + 1}" if numbered else split for i in range(len(halves))]
         return [shards(name, partial(read, half)) for name, half in zip(names, halves, strict=True)]
 
-    train = all_shards("train", Halves.train)
+    train = all_shards("train", TextSplit.train)
     if data.valid:
         valid = [shards("valid", lambda: held_out(data, halves))]
     else:
-        valid = all_shards("valid", Halves.valid)
+        valid = all_shards("valid", TextSplit.valid)
     for corpora, kind in ((train, "training"), (valid, "held-out")):
         if not all(corpus.tokens for corpus in corpora):
             raise DataError(
@@ -119,7 +119,7 @@ def sentences_of_files(paths: Sequence[Path], data: EncoderDataConfig) -> list[s
 
 def held_out_sentences(data: EncoderDataConfig) -> list[str]:
     """Read the held-out sentences of a run from its text. Raises DataError if there are none."""
-    halves = [Halves(source, data, lambda event: None) for source in data.train]
+    halves = [TextSplit(source, data, lambda event: None) for source in data.train]
     return _sentences(held_out(data, halves), ", ".join(data.valid or data.train))
 
 
@@ -133,14 +133,14 @@ def _sentences(parts: Iterator[Part], where: str) -> list[str]:
 def _tokenizer(
     config: EncoderRunConfig,
     start: EncoderBundle | None,
-    halves: list[Halves],
+    halves: list[TextSplit],
     folder: Path,
     emit: Emit,
-) -> MarkedTokenizer:
+) -> EncoderTokenizer:
     data = config.data
 
     if (folder / FILE).exists():
-        tokenizer, how = MarkedTokenizer.load(folder), "reused"
+        tokenizer, how = EncoderTokenizer.load(folder), "reused"
     elif start is not None:
         tokenizer, how = start.tokenizer, "of the pre-trained model"
         if data.new_pieces:
@@ -154,7 +154,7 @@ def _tokenizer(
     else:
         emit({"kind": "preparing", "what": "tokenizer", "done": 0, "unit": "bytes"})
         sources = [(part.text for part in half.train()) for half in halves]
-        tokenizer = MarkedTokenizer.train_on(sources, data.vocabulary, data.lower, data.smoothing)
+        tokenizer = EncoderTokenizer.train_on(sources, data.vocabulary, data.lower, data.smoothing)
         how = "WordPiece"
     if not (folder / FILE).exists():
         tokenizer.save(folder)
@@ -163,10 +163,10 @@ def _tokenizer(
 
 
 def _report_fertility(
-    old: MarkedTokenizer,
-    new: MarkedTokenizer,
+    old: EncoderTokenizer,
+    new: EncoderTokenizer,
     config: EncoderRunConfig,
-    halves: list[Halves],
+    halves: list[TextSplit],
     emit: Emit,
 ) -> None:
     """Emit the tokens per word of held-out text, with the original and the extended vocabulary."""

@@ -12,14 +12,14 @@ import torch
 import torch.nn.functional as F
 
 from headway.bundle import EncoderBundle
-from headway.data.masked_batches import MaskedBatch, rows_in_order
+from headway.data.masked_batches import MaskedBatch, evaluation_batches
 from headway.data.sentences import SentenceCorpus
 from headway.errors import DataError, UsageError
 from headway.evaluation import PseudoPerplexity, pseudo_perplexity
 from headway.evaluation.scores import Metric, Scores
 from headway.tasks.masked_language_modeling.config import EncoderScoring
 from headway.tasks.masked_language_modeling.rows import HeldOutText
-from headway.text import MarkedTokenizer
+from headway.text import EncoderTokenizer
 from headway.training import judge
 
 USUAL = EncoderScoring()
@@ -88,7 +88,7 @@ def evaluate(
             "words": perplexity.words,
             "sentences": len(sentences),
         }
-        details |= {"nats": perplexity.nats, "pseudo_perplexity": parts_of(perplexity)}
+        details |= {"nats": perplexity.nats, "pseudo_perplexity": perplexity_details(perplexity)}
     if not metrics:
         raise DataError("no text to evaluate")
     samples = []
@@ -103,7 +103,7 @@ def evenly(sentences: Sequence[str], most: int) -> Sequence[str]:
     return sentences[:: max(1, -(-len(sentences) // most))]
 
 
-def parts_of(perplexity: PseudoPerplexity) -> dict[str, float]:
+def perplexity_details(perplexity: PseudoPerplexity) -> dict[str, float]:
     """Return the pseudo-perplexity per token and per word, and the tokens per word, by name."""
     return {
         "a_token": perplexity.a_token,
@@ -129,7 +129,7 @@ def _of_rows(
     by_text = dict.fromkeys(text.sources, RowScores())
     masked = np.zeros(bundle.tokenizer.size, dtype=np.int64)
     for name, source in text.sources.items():
-        for batch in rows_in_order(source, text.batch_size, most, str(bundle.device)):
+        for batch in evaluation_batches(source, text.batch_size, most, str(bundle.device)):
             progress(done)
             scores, targets = _batch_scores(bundle, batch)
             by_text[name] += scores
@@ -194,7 +194,7 @@ def _samples(bundle: EncoderBundle, corpus: SentenceCorpus, top: int) -> list[di
 
 
 def _choose_word(
-    tokenizer: MarkedTokenizer, corpus: SentenceCorpus, limit: int
+    tokenizer: EncoderTokenizer, corpus: SentenceCorpus, limit: int
 ) -> tuple[list[int], int] | None:
     """Choose a held-out sentence, and in it the position of the longest word that is one token.
 

@@ -16,7 +16,7 @@ def from_hugging_face(model: Bert, folder: Path, model_type: str) -> EncoderBund
     Pooling and maximum length are those of sentence-transformers if the folder specifies them.
     """
     settings = interop.read_sentence_folder(folder)
-    tokenizer = interop.read_marked(folder, model_type)
+    tokenizer = interop.read_encoder_tokenizer(folder, model_type)
     return EncoderBundle(model, tokenizer, settings.pooling, settings.length)
 
 

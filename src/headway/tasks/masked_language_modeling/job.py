@@ -20,9 +20,9 @@ from headway.bundle import EncoderBundle
 from headway.data.masked_batches import (
     IGNORED,
     MaskedBatch,
-    MaskedRows,
-    rows_in_order,
-    words_a_row,
+    MaskedBatches,
+    evaluation_batches,
+    predictions_per_sequence,
 )
 from headway.errors import DataError
 from headway.evaluation import pseudo_perplexity
@@ -44,7 +44,7 @@ from headway.tasks.masked_language_modeling.rows import (
     sources_of,
 )
 from headway.tasks.text_data import opened
-from headway.training import MaskedWords, Stream
+from headway.training import MaskedLanguageModelingObjective, Stream
 
 
 class PretrainingJob:
@@ -61,7 +61,7 @@ class PretrainingJob:
         self.prepared, self.start, self.machine = prepared, start, machine
         tokenizer = prepared.tokenizer
         train = sources_of(self.config, prepared.train, tokenizer, 0)
-        self.rows = MaskedRows(train, machine.device)
+        self.rows = MaskedBatches(train, machine.device)
         sources = sources_of(self.config, prepared.valid, tokenizer, HELD_OUT)
         names = held_out_folders(self.config, Path())
         self.held_out = HeldOutText(
@@ -75,7 +75,9 @@ class PretrainingJob:
             sentences=0 if start is None else evaluation.sentences,
             sample=evaluation.sample,
         )
-        self.objective = MaskedWords(words_a_row(self.rows.sources[0]))
+        self.objective = MaskedLanguageModelingObjective(
+            predictions_per_sequence(self.rows.sources[0])
+        )
 
     def build(self) -> nn.Module:
         model = Bert(self.config.model)
@@ -91,7 +93,7 @@ class PretrainingJob:
         """Yield the held-out batches; every call yields the same sequences and masked words."""
         text, device = self.held_out, self.machine.device
         for source in text.sources.values():
-            yield from rows_in_order(source, text.batch_size, self.evaluation.rows, device)
+            yield from evaluation_batches(source, text.batch_size, self.evaluation.rows, device)
 
     @cached_property
     def unigram(self) -> tuple[float, float]:

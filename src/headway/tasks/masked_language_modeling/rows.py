@@ -8,12 +8,12 @@ from functools import cached_property
 from pathlib import Path
 
 from headway.bundle import EncoderBundle
-from headway.data.masked_batches import RowSettings, Source
+from headway.data.masked_batches import SequenceSettings, Source
 from headway.data.masking import Masking
-from headway.data.sentence_pairs import Elsewhere
+from headway.data.sentence_pairs import CorpusMixture
 from headway.data.sentences import SentenceCorpus
 from headway.tasks.masked_language_modeling.config import EncoderRunConfig
-from headway.text import MarkedTokenizer
+from headway.text import EncoderTokenizer
 
 HELD_OUT = 1 << 20
 """Number of the first held-out corpus, so that its random masks differ from those in training."""
@@ -44,7 +44,7 @@ class HeldOutText:
 def sources_of(
     config: EncoderRunConfig,
     corpora: Sequence[SentenceCorpus],
-    tokenizer: MarkedTokenizer,
+    tokenizer: EncoderTokenizer,
     first: int,
 ) -> list[Source]:
     """Make the sources of the masked sequences of corpora, by the settings of a run.
@@ -52,7 +52,7 @@ def sources_of(
     first: the number of the first corpus, which seeds its randomness.
     """
     training = config.training
-    settings = RowSettings(
+    settings = SequenceSettings(
         rows=training.rows,
         length=training.length,
         pairs=config.model.next_sentence,
@@ -62,7 +62,7 @@ def sources_of(
         seed=training.seed,
     )
     masking = Masking.of(config.masking, tokenizer)
-    anywhere = Elsewhere.among(corpora, settings.smoothing) if len(corpora) > 1 else None
+    anywhere = CorpusMixture.among(corpora, settings.smoothing) if len(corpora) > 1 else None
     return [
         Source(corpus, settings, masking, tokenizer.marks, first + i, anywhere)
         for i, corpus in enumerate(corpora)

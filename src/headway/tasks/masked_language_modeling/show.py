@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from headway.bundle import Filled, Guess
+from headway.bundle import FilledText, Guess
 from headway.evaluation.scores import Scores
 from headway.tasks.task import Styled
 
@@ -12,7 +12,7 @@ BAR = 30
 """Width in characters of the bar of probability 1."""
 
 
-def prediction_lines(prediction: Filled) -> list[Styled]:
+def prediction_lines(prediction: FilledText) -> list[Styled]:
     """Format the text; then for each [MASK] one line per word with its probability and a bar."""
     lines: list[Styled] = [[(prediction.text, "")]]
     for words in prediction.guesses:

@@ -10,7 +10,7 @@ from headway.bundle import EncoderBundle
 from headway.data.masked_batches import MaskedBatch
 from headway.data.masking import MaskingConfig
 from headway.machine import Machine
-from headway.models.bert_heads import drop_heads
+from headway.models.bert_heads import remove_heads
 from headway.settings import BATCH, setting
 from headway.tasks.job import Emit
 from headway.tasks.masked_language_modeling.config import (
@@ -22,8 +22,8 @@ from headway.tasks.masked_language_modeling.config import (
 from headway.tasks.masked_language_modeling.data import prepare_encoder
 from headway.tasks.masked_language_modeling.job import PretrainingJob
 from headway.tasks.sections import ObservationConfig, TextDataConfig
-from headway.tasks.teaching import Course, Students, TextStudentTrainingConfig, view_of
-from headway.tasks.text_data import check_room, check_text
+from headway.tasks.teaching import StudentData, Students, TextStudentTrainingConfig, view_of
+from headway.tasks.text_data import check_max_length, check_text
 from headway.training import LayersConfig, View
 
 
@@ -76,11 +76,11 @@ def _check(config: Any) -> None:
 
 def _prepare(
     config: Any, teacher: EncoderBundle, folder: Path, machine: Machine, emit: Emit
-) -> Course:
+) -> StudentData:
     """Encode the sentences with the tokenizer of the teacher."""
     as_run = _as_pre_training(config)
-    check_room(teacher, str(config.training.teacher), config.training.length)
-    drop_heads(teacher.model, "none")  # no outputs are compared, so no head would be trained
+    check_max_length(teacher, str(config.training.teacher), config.training.length)
+    remove_heads(teacher.model, "none")  # no outputs are compared, so no head would be trained
     job = PretrainingJob(as_run, prepare_encoder(as_run, teacher, folder, emit), teacher, machine)
 
     def views(batch: MaskedBatch) -> list[View]:
@@ -91,11 +91,11 @@ def _prepare(
 
         return [replace(view_of(texts), logits=hidden)]
 
-    return Course(
+    return StudentData(
         rows=job.rows,
         views=views,
         compared=job.held_out_batches,
-        bundle=lambda model: EncoderBundle(drop_heads(model, "none"), teacher.tokenizer),
+        bundle=lambda model: EncoderBundle(remove_heads(model, "none"), teacher.tokenizer),
         unit="sequences",
     )
 

@@ -101,7 +101,7 @@ class QuestionAnswering:
 def _warn(bundle: AnswererBundle, questions: Sequence[Question]) -> None:
     """Warn of questions that are longer than the model's maximum length."""
     lengths = bundle.reader.lengths([question.question for question in questions])
-    warn_of_truncation(lengths, bundle.reader.question_room, "question")
+    warn_of_truncation(lengths, bundle.reader.max_question_length, "question")
 
 
 TASK = QuestionAnswering()

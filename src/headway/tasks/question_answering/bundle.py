@@ -14,27 +14,27 @@ import torch
 from headway.bundle import (
     Attention,
     BundleWithReader,
+    ForwardPass,
     InputSpec,
     Probe,
     ProbeRequest,
-    Reading,
     Readout,
     attention_of,
-    framed_reading,
+    encoder_pass,
 )
 from headway.data.encoder_batches import shortest_first
 from headway.errors import DataError, UsageError
 from headway.files import json_bytes, read_json, write_file
-from headway.models import BertAnswerer
+from headway.models import BertQuestionAnswering
 from headway.settings import required, setting
 from headway.shapes import Bool, Float, Tensor
 from headway.tasks.question_answering.windows import (
     Window,
     collate_windows,
-    question_room,
+    max_question_length,
     windows,
 )
-from headway.text import MarkedTokenizer
+from headway.text import EncoderTokenizer
 
 WINDOWS_FILE = "windows.json"
 FORMAT = 1
@@ -76,7 +76,7 @@ ONE_ANSWER = AnswerOptions()
 
 
 @dataclass(frozen=True)
-class FoundAnswer:
+class PredictedAnswer:
     """The answer context[start:end].
 
     probability: the product of the probabilities of its start and its end, in the window in which
@@ -94,11 +94,11 @@ class Answered:
     """A question with its most probable answers, best first."""
 
     question: str
-    answers: tuple[FoundAnswer, ...]
+    answers: tuple[PredictedAnswer, ...]
 
 
 @dataclass(frozen=True)
-class Asked:
+class EncodedQuestion:
     """The windows of a question, and the character spans of the context's tokens."""
 
     windows: list[Window]
@@ -122,22 +122,22 @@ class AnswerReader:
     of windows in tokens of the context.
     """
 
-    tokenizer: MarkedTokenizer
+    tokenizer: EncoderTokenizer
     window: int
     stride: int
 
-    def encode(self, question: str, context: str) -> Asked:
+    def encode(self, question: str, context: str) -> EncodedQuestion:
         """Encode a question and its context as windows."""
         question_ids = self.tokenizer.encode(question)
         ids, spans = self.tokenizer.encode_spans(context)
-        return Asked(
+        return EncodedQuestion(
             windows(self.tokenizer.marks, question_ids, ids, self.window, self.stride), spans
         )
 
     @property
-    def question_room(self) -> int:
+    def max_question_length(self) -> int:
         """The maximum number of tokens of a question."""
-        return question_room(self.tokenizer.marks, self.window)
+        return max_question_length(self.tokenizer.marks, self.window)
 
     def lengths(self, questions: Sequence[str]) -> list[int]:
         """Return the number of tokens of each question before truncation."""
@@ -175,7 +175,7 @@ class AnswerReader:
                 f"{FORMAT})",
                 str(path),
             )
-        return cls(MarkedTokenizer.load(folder), metadata["window"], metadata["stride"])
+        return cls(EncoderTokenizer.load(folder), metadata["window"], metadata["stride"])
 
 
 def best_spans(
@@ -226,19 +226,19 @@ def merged(window_spans: Sequence[Sequence[Span]], top: int) -> list[Span]:
 
 
 class AnswererBundle(BundleWithReader):
-    """A `BertAnswerer` with its reader."""
+    """A `BertQuestionAnswering` with its reader."""
 
     kind: ClassVar[str] = "question-answering model"
     inputs: ClassVar[InputSpec] = InputSpec(second=True)
     reader_class = AnswerReader
-    model: BertAnswerer
+    model: BertQuestionAnswering
     reader: AnswerReader
 
-    def answer(self, question: str, context: str, top: int = 1) -> list[FoundAnswer]:
+    def answer(self, question: str, context: str, top: int = 1) -> list[PredictedAnswer]:
         """Find the `top` most probable answers in the context, best first.
 
         A long context is encoded in overlapping windows. A question is truncated to
-        `reader.question_room` tokens. Raises UsageError for a question that is longer than a
+        `reader.max_question_length` tokens. Raises UsageError for a question that is longer than a
         window.
         """
         self._check_room([question])
@@ -262,7 +262,7 @@ class AnswererBundle(BundleWithReader):
     @property
     def input_limit(self) -> int:
         """The maximum number of tokens of a question."""
-        return self.reader.question_room
+        return self.reader.max_question_length
 
     def input_lengths(self, inputs: Sequence[AnswerInput]) -> list[int]:
         """Return the number of tokens of each question before truncation."""
@@ -276,7 +276,7 @@ class AnswererBundle(BundleWithReader):
                     f"the question has {length:,} tokens, but the maximum length of question and "
                     f"context together is {self.reader.window:,} tokens",
                     f"question {number}",
-                    f"shorten the question to at most {self.reader.question_room} tokens",
+                    f"shorten the question to at most {self.reader.max_question_length} tokens",
                 )
 
     def answer_all(
@@ -286,7 +286,7 @@ class AnswererBundle(BundleWithReader):
         progress: Callable[[int], None] = lambda done: None,
         *,
         first: int = 1,
-    ) -> list[list[FoundAnswer]]:
+    ) -> list[list[PredictedAnswer]]:
         """Answer pairs (question, context). The answers of a pair do not depend on other pairs.
 
         top: the number of answers per question. progress: called before each batch with the number
@@ -295,7 +295,7 @@ class AnswererBundle(BundleWithReader):
         if top < 1:
             raise UsageError(f"{top=} must be at least 1")
         _check_texts(pairs, first)
-        answers: list[list[FoundAnswer]] = []
+        answers: list[list[PredictedAnswer]] = []
         while len(answers) < len(pairs):
             progress(len(answers))
             batch = pairs[len(answers) : len(answers) + QUESTIONS]
@@ -308,7 +308,7 @@ class AnswererBundle(BundleWithReader):
             ]
         return answers
 
-    def reading(self, question: str, context: str) -> Reading:
+    def reading(self, question: str, context: str) -> ForwardPass:
         """Prepare a forward pass over the window with the best answer, for inspection.
 
         It returns the logits of start and end.
@@ -317,7 +317,7 @@ class AnswererBundle(BundleWithReader):
         (encoded,), (spans,) = self._best_spans([(question, context)], 1)
         best = max(range(len(spans)), key=lambda i: spans[i][0][0] if spans[i] else -math.inf)
         window = encoded.windows[best]
-        return framed_reading(
+        return encoder_pass(
             self.model, self.reader.tokenizer, list(window.ids), window.types, within="bert."
         )
 
@@ -356,7 +356,7 @@ class AnswererBundle(BundleWithReader):
                 logits=lambda output: output[0].T,  # a column is a position
                 names=lambda ids: [tokens[i] for i in ids],
                 equation="z = x W_c + b_c",
-                function=BertAnswerer.forward,
+                function=BertQuestionAnswering.forward,
             ),
             tokenizers={"text": self.reader.tokenizer},
         )
@@ -364,7 +364,7 @@ class AnswererBundle(BundleWithReader):
     @torch.inference_mode()
     def _best_spans(
         self, pairs: Sequence[tuple[str, str]], top: int
-    ) -> tuple[list[Asked], list[list[list[Span]]]]:
+    ) -> tuple[list[EncodedQuestion], list[list[list[Span]]]]:
         """Encode pairs (question, context), and find the `top` best answers in each window."""
         questions = [self.reader.encode(question, context) for question, context in pairs]
         all_windows = [window for question in questions for window in question.windows]
@@ -389,9 +389,11 @@ def _check_texts(pairs: Sequence[tuple[str, str]], first: int = 1) -> None:
             raise UsageError(f"the {part} is empty", f"question {number}")
 
 
-def _answers(question: Asked, context: str, spans: Sequence[Span]) -> list[FoundAnswer]:
+def _answers(
+    question: EncodedQuestion, context: str, spans: Sequence[Span]
+) -> list[PredictedAnswer]:
     answers = []
     for score, first, last in spans:
         start, end = question.characters(first, last, context)
-        answers.append(FoundAnswer(context[start:end], math.exp(score), start, end))
+        answers.append(PredictedAnswer(context[start:end], math.exp(score), start, end))
     return answers

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from headway.data.formats.questions import Answer, Question, check_questions, read_questions
 from headway.errors import DataError, UsageError
-from headway.tasks.finetuning import check_start, check_unchanged
+from headway.tasks.finetuning import check_unchanged, require_encoder
 from headway.tasks.job import Emit
 from headway.tasks.question_answering.bundle import AnswerReader
 from headway.tasks.question_answering.config import AnswerDataConfig, AnswerRunConfig
 from headway.tasks.question_answering.windows import AnswerTexts, Window, covered
 from headway.tasks.splits import check_sides, hold_out
-from headway.text import MarkedTokenizer
+from headway.text import EncoderTokenizer
 
 FILE = "texts.json"
 
@@ -38,7 +38,7 @@ def check_answers(config: AnswerRunConfig) -> None:
         )
     for name in (*config.data.train, *config.data.valid):
         check_questions(Path(name))
-    check_start(config.training.start, "a question-answering model")
+    require_encoder(config.training.start, "a question-answering model")
 
 
 def answered_questions(data: AnswerDataConfig) -> tuple[list[Question], list[Question]]:
@@ -77,7 +77,7 @@ def _answered(names: tuple[str, ...], skip: bool) -> list[Question]:
 
 def prepare_answers(
     config: AnswerRunConfig,
-    tokenizer: MarkedTokenizer,
+    tokenizer: EncoderTokenizer,
     shape: tuple[int | None, bool],
     folder: Path,
     emit: Emit,
@@ -90,16 +90,16 @@ def prepare_answers(
     data, (room, typed) = config.data, shape
     window = data.window if room is None else min(data.window, room)
     reader = AnswerReader(tokenizer, window, data.stride)
-    return prepare_answers_as(data, reader, typed, folder, emit)
+    return prepare_answers_for_reader(data, reader, typed, folder, emit)
 
 
-def prepare_answers_as(
+def prepare_answers_for_reader(
     data: AnswerDataConfig, reader: AnswerReader, typed: bool, folder: Path, emit: Emit
 ) -> PreparedQuestions:
     """Read and encode the questions with the reader of a trained model."""
     train, valid = answered_questions(data)
     encoded = _encoded(train, reader, typed)
-    room = reader.question_room
+    room = reader.max_question_length
     lengths = reader.lengths([question.question for question in train])
     longer = sum(length > room for length in lengths)
     if longer:
@@ -119,7 +119,7 @@ def prepare_answers_as(
     return PreparedQuestions(reader, encoded, valid)
 
 
-def learned_answer(question: Question) -> Answer:
+def target_answer(question: Question) -> Answer:
     """Return the most frequent of the annotated answers; in a tie, the first."""
     return Counter(question.answers).most_common(1)[0][0]
 
@@ -129,7 +129,7 @@ def _encoded(questions: list[Question], reader: AnswerReader, typed: bool) -> An
     targets: list[tuple[int, int]] = []
     for question in questions:
         encoded = reader.encode(question.question, question.context)
-        answer = learned_answer(question)
+        answer = target_answer(question)
         span = covered(encoded.spans, answer.start, answer.start + len(answer.text))
         if span is None:
             raise DataError(

@@ -6,17 +6,19 @@ from pathlib import Path
 
 from headway import interop
 from headway.interop import Exported
-from headway.models import BertAnswerer
+from headway.models import BertQuestionAnswering
 from headway.tasks.question_answering.bundle import AnswererBundle, AnswerReader
 
 WINDOW, STRIDE = 256, 96
 """Window length and stride, which Hugging Face folders do not specify."""
 
 
-def from_hugging_face(model: BertAnswerer, folder: Path, model_type: str) -> AnswererBundle:
+def from_hugging_face(
+    model: BertQuestionAnswering, folder: Path, model_type: str
+) -> AnswererBundle:
     """Make a bundle of the model with the tokenizer of the folder."""
     window = min(WINDOW, model.config.bert.max_length)
-    tokenizer = interop.read_marked(folder, model_type)
+    tokenizer = interop.read_encoder_tokenizer(folder, model_type)
     return AnswererBundle(model, AnswerReader(tokenizer, window, min(STRIDE, window // 2)))
 
 

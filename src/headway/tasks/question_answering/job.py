@@ -10,9 +10,9 @@ from typing import Any
 
 from headway.bundle import EncoderBundle
 from headway.machine import Machine
-from headway.models import Bert, BertAnswerer
+from headway.models import Bert, BertQuestionAnswering
 from headway.tasks.encoder_job import EncoderJob
-from headway.tasks.finetuning import open_start
+from headway.tasks.finetuning import load_encoder
 from headway.tasks.job import Emit, Job
 from headway.tasks.question_answering.bundle import AnswererBundle
 from headway.tasks.question_answering.config import AnswerRunConfig, AnswerScoring
@@ -42,8 +42,8 @@ class AnswerJob(EncoderJob):
     def batch(self, chosen: list[int]) -> AnswerBatch:
         return self.prepared.train.batch(chosen, self.pad, self.machine.device)
 
-    def with_head(self, bert: Bert) -> BertAnswerer:
-        return BertAnswerer(bert)
+    def with_head(self, bert: Bert) -> BertQuestionAnswering:
+        return BertQuestionAnswering(bert)
 
     def bundle(self, model: Any) -> AnswererBundle:
         return AnswererBundle(model, self.prepared.reader)
@@ -51,7 +51,7 @@ class AnswerJob(EncoderJob):
 
 def prepare(config: AnswerRunConfig, folder: Path, machine: Machine, emit: Emit) -> Job:
     """Load the pre-trained encoder, and encode the questions."""
-    start = open_start(config.training.start)
+    start = load_encoder(config.training.start)
     shape = (start.model.max_length, start.config.token_types > 1)
     prepared = prepare_answers(config, start.tokenizer, shape, folder, emit)
     return AnswerJob(config, prepared, start, machine)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 
-from headway.models import BertAnswerer
+from headway.models import BertQuestionAnswering
 from headway.tasks.question_answering.windows import AnswerBatch
 from headway.training.objectives.contract import Loss
 
@@ -20,7 +20,7 @@ class AnsweringObjective:
     section 4.2 and released code.
     """
 
-    def __call__(self, model: BertAnswerer, batch: AnswerBatch) -> Loss:
+    def __call__(self, model: BertQuestionAnswering, batch: AnswerBatch) -> Loss:
         texts = batch.texts
         logits = model(texts.tokens, texts.keys, texts.types).float()
         begin, end = logits.masked_fill(~texts.keys[..., None], -torch.inf).unbind(-1)  # B T

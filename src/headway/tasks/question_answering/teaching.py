@@ -16,10 +16,10 @@ from headway.tasks.question_answering.config import (
     AnswerRunConfig,
     AnswerTrainingConfig,
 )
-from headway.tasks.question_answering.data import check_answers, prepare_answers_as
+from headway.tasks.question_answering.data import check_answers, prepare_answers_for_reader
 from headway.tasks.question_answering.job import AnswerJob
 from headway.tasks.question_answering.windows import AnswerBatch
-from headway.tasks.teaching import Course, Students, view_of
+from headway.tasks.teaching import StudentData, Students, view_of
 from headway.training import View
 
 
@@ -42,18 +42,18 @@ def _check(config: Any) -> None:
 
 def _prepare(
     config: Any, teacher: AnswererBundle, folder: Path, machine: Machine, emit: Emit
-) -> Course:
+) -> StudentData:
     """Encode the questions with the reader of the teacher."""
     reader = teacher.reader
     typed = teacher.model.config.bert.token_types > 1
-    prepared = prepare_answers_as(config.data, reader, typed, folder, emit)
+    prepared = prepare_answers_for_reader(config.data, reader, typed, folder, emit)
     encoder = EncoderBundle(teacher.model.bert, reader.tokenizer)
     job = AnswerJob(_as_answering(config), prepared, encoder, machine)
 
     def views(batch: AnswerBatch) -> list[View]:
-        return [replace(view_of(batch.texts), over_places=True)]
+        return [replace(view_of(batch.texts), over_positions=True)]
 
-    return Course(
+    return StudentData(
         rows=job.rows,
         views=views,
         held_out=job.held_out,

@@ -49,7 +49,7 @@ class Window:
         return span[0] + shift, span[1] + shift
 
 
-def question_room(marks: Marks, length: int) -> int:
+def max_question_length(marks: Marks, length: int) -> int:
     """Return the maximum number of tokens of a question in windows of `length` tokens.
 
     It is 64, or half a window if that is less. Longer questions are truncated.
@@ -63,12 +63,12 @@ def windows(
     """Split a context into windows of at most `length` tokens, at a distance of `stride` tokens.
 
     Every token of the context is in a window: if a long question leaves less room than `stride`,
-    the distance is that room. A question is truncated to `question_room` tokens.
+    the distance is that room. A question is truncated to `max_question_length` tokens.
     """
     if length < 8 or stride < 1:
         raise ValueError(f"{length=} must be at least 8 and {stride=} at least 1")
     num_special = 2 + marks.between
-    truncated = list(question[: question_room(marks, length)])
+    truncated = list(question[: max_question_length(marks, length)])
     room = length - len(truncated) - num_special
     parts: list[Window] = []
     begin = 0

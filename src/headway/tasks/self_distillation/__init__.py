@@ -12,7 +12,7 @@ from headway.machine import Machine
 from headway.tasks.image_data import check_images
 from headway.tasks.job import Emit, Job
 from headway.tasks.self_distillation.config import DinoRunConfig, dino
-from headway.tasks.self_distillation.data import Neighbourhood, held_out_images, images_of_files
+from headway.tasks.self_distillation.data import NeighbourExamples, held_out_images, images_of_files
 from headway.tasks.self_distillation.evaluation import DEFAULTS, NeighbourOptions, evaluate
 from headway.tasks.self_distillation.foreign import from_hugging_face, to_hugging_face
 from headway.tasks.self_distillation.job import prepare
@@ -48,18 +48,18 @@ class SelfDistillation:
         paths: Sequence[Path],
         config: Any | None,
         options: NeighbourOptions,
-    ) -> Neighbourhood:
+    ) -> NeighbourExamples:
         return images_of_files(paths, options.known)
 
     def held_out(
         self, bundle: ImageEncoderBundle, run: Path, config: Any, options: NeighbourOptions
-    ) -> Neighbourhood:
+    ) -> NeighbourExamples:
         return held_out_images(config, run, options.known)
 
     def evaluate(
         self,
         bundle: ImageEncoderBundle,
-        examples: Neighbourhood,
+        examples: NeighbourExamples,
         options: NeighbourOptions = DEFAULTS,
         progress: Callable[[int], None] = lambda done: None,
     ) -> Scores:

@@ -14,7 +14,7 @@ from headway.tasks.image_data import images_of_run, labelled_images
 
 
 @dataclass(frozen=True)
-class Neighbourhood:
+class NeighbourExamples:
     """Images to classify by nearest neighbours. known: the labelled images that are neighbours."""
 
     images: ImageExamples
@@ -24,7 +24,7 @@ class Neighbourhood:
         return len(self.images)
 
 
-def images_of_files(paths: Sequence[Path], known: Path | None) -> Neighbourhood:
+def images_of_files(paths: Sequence[Path], known: Path | None) -> NeighbourExamples:
     """Read the images of files and folders.
 
     known: the file or folder of the labelled neighbours; None: nine tenths of the images at
@@ -33,22 +33,22 @@ def images_of_files(paths: Sequence[Path], known: Path | None) -> Neighbourhood:
     sources = tuple(map(str, paths))
     if known is None:
         return _split(LabelledImageDataConfig(train=sources))
-    return Neighbourhood(_all_of(*sources), _all_of(str(known)))
+    return NeighbourExamples(_all_of(*sources), _all_of(str(known)))
 
 
-def held_out_images(config: Any, run: Path, known: Path | None) -> Neighbourhood:
+def held_out_images(config: Any, run: Path, known: Path | None) -> NeighbourExamples:
     """Read the held-out images of a run.
 
     known: the file or folder of the labelled neighbours; None: the training images of the run.
     Raises UsageError unless the run was trained on labelled images.
     """
     images = _split(images_of_run(config, run))
-    return images if known is None else Neighbourhood(images.images, _all_of(str(known)))
+    return images if known is None else NeighbourExamples(images.images, _all_of(str(known)))
 
 
-def _split(data: LabelledImageDataConfig) -> Neighbourhood:
+def _split(data: LabelledImageDataConfig) -> NeighbourExamples:
     images = labelled_images(data, least_classes=1)
-    return Neighbourhood(FileExamples(images.valid), FileExamples(images.train))
+    return NeighbourExamples(FileExamples(images.valid), FileExamples(images.train))
 
 
 def _all_of(*sources: str) -> FileExamples:

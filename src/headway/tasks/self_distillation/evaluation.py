@@ -11,11 +11,11 @@ import torch
 from headway.bundle import ImageEncoderBundle
 from headway.data.image_examples import ImageExamples
 from headway.errors import DataError
-from headway.evaluation import linear_accuracy, neighbours_accuracy, spread
+from headway.evaluation import knn_accuracy, linear_accuracy, spread
 from headway.evaluation.scores import Metric, Scores
 from headway.settings import LENGTH, setting
 from headway.shapes import Float, Int, Tensor
-from headway.tasks.self_distillation.data import Neighbourhood
+from headway.tasks.self_distillation.data import NeighbourExamples
 from headway.tasks.splits import evenly_spaced
 
 BATCH = 32
@@ -44,7 +44,7 @@ DEFAULTS = NeighbourOptions()
 
 def evaluate(
     bundle: ImageEncoderBundle,
-    examples: Neighbourhood,
+    examples: NeighbourExamples,
     options: NeighbourOptions = DEFAULTS,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Scores:
@@ -78,7 +78,7 @@ def evaluate(
         labels = _numbers(known, chosen, numbers)
         true = _numbers(images, range(len(images)), numbers)
         with torch.autocast("cpu", enabled=False):
-            nearest = neighbours_accuracy(known_vectors, labels, vectors, true, options.neighbours)
+            nearest = knn_accuracy(known_vectors, labels, vectors, true, options.neighbours)
             linear = linear_accuracy(known_vectors, labels, vectors, true)
         metrics = [Metric("knn", nearest), Metric("linear", linear), *metrics]
     return Scores(tuple(metrics), counts)

@@ -15,13 +15,13 @@ from headway.bundle import ImageEncoderBundle, ImageEncoding
 from headway.data.image_examples import PreparedExamples
 from headway.data.multi_crop import ViewBatches
 from headway.machine import Machine
-from headway.models import SelfDistilled, ViT, start_vit
+from headway.models import SelfDistilled, ViT, initialise_vit
 from headway.settings import override
 from headway.tasks.image_data import PreparedImages, prepare_labelled_images
-from headway.tasks.image_start import decided_settings, open_image_start
+from headway.tasks.image_start import decided_settings, load_image_encoder
 from headway.tasks.job import Emit, Example, Job, moved, prepare_blocks
 from headway.tasks.self_distillation.config import DinoRunConfig
-from headway.tasks.self_distillation.data import Neighbourhood
+from headway.tasks.self_distillation.data import NeighbourExamples
 from headway.tasks.self_distillation.evaluation import NeighbourOptions
 from headway.training import SelfDistillationObjective, Stream
 
@@ -50,7 +50,7 @@ class DinoJob:
             training.rows,
             training.seed,
         )
-        self.held_out = Neighbourhood(
+        self.held_out = NeighbourExamples(
             PreparedExamples(prepared.valid), PreparedExamples(prepared.train)
         )
         self.evaluation = NeighbourOptions(
@@ -61,7 +61,7 @@ class DinoJob:
     def build(self) -> nn.Module:
         config = self.config
         shape = config.model.vit
-        vit = ViT(shape) if self.start is None else start_vit(self.start.vit, shape)
+        vit = ViT(shape) if self.start is None else initialise_vit(self.start.vit, shape)
         head = PrototypeHead(
             shape.model_dim,
             config.model.hidden_dim,
@@ -96,7 +96,7 @@ class DinoJob:
 
 def prepare(config: DinoRunConfig, folder: Path, machine: Machine, emit: Emit) -> Job:
     """Load the pre-trained encoder, and prepare images of one size."""
-    start = open_image_start(config.training.start, "an image encoder")
+    start = load_image_encoder(config.training.start, "an image encoder")
     reader = None if start is None else start.reader
     images = prepare_labelled_images(
         config.data, config.model, reader, folder, emit, least_classes=1

@@ -12,7 +12,7 @@ from headway.tasks.sections import (
     RowsConfig,
     RunSettings,
     StartedModelConfig,
-    left_open,
+    unset_settings,
 )
 from headway.training import OptimizerConfig, ScheduleConfig
 
@@ -100,7 +100,7 @@ class EmbedRunConfig(RunSettings):
     @property
     def decided_by_data(self) -> frozenset[str]:
         """The dotted keys of the settings that the examples decide."""
-        return left_open(self, "training.steps") | {"evaluation.metric"}
+        return unset_settings(self, "training.steps") | {"evaluation.metric"}
 
 
 def embed() -> EmbedRunConfig:

@@ -9,11 +9,11 @@ from pathlib import Path
 from headway.data.formats import SimilarTexts, check_table, read_similar
 from headway.data.similar_pairs import SimilarPairs
 from headway.errors import DataError, UsageError
-from headway.tasks.finetuning import check_start, check_unchanged
+from headway.tasks.finetuning import check_unchanged, require_encoder
 from headway.tasks.job import Emit
 from headway.tasks.sentence_embedding.config import EmbedDataConfig, EmbedRunConfig
 from headway.tasks.splits import hold_out
-from headway.text import MarkedTokenizer
+from headway.text import EncoderTokenizer
 
 FILE = "pairs.json"
 
@@ -40,7 +40,7 @@ def check_pairs(config: EmbedRunConfig) -> None:
         )
     for name in (*data.train, *data.valid):
         check_table(Path(name))
-    check_start(config.training.start, "a sentence encoder")
+    require_encoder(config.training.start, "a sentence encoder")
 
 
 def similar_texts(data: EmbedDataConfig) -> tuple[list[SimilarTexts], list[SimilarTexts]]:
@@ -90,7 +90,7 @@ def read_texts(names: Sequence[str], data: EmbedDataConfig) -> list[SimilarTexts
 
 
 def prepare_pairs(
-    config: EmbedRunConfig, tokenizer: MarkedTokenizer, room: int, folder: Path, emit: Emit
+    config: EmbedRunConfig, tokenizer: EncoderTokenizer, room: int, folder: Path, emit: Emit
 ) -> PreparedPairs:
     """Read and encode the pairs.
 
@@ -122,7 +122,7 @@ def _describe_loss(train: list[SimilarTexts], config: EmbedRunConfig) -> str:
     return f"cosines are fitted to {config.data.score!r}: {low:g} becomes 0, {high:g} becomes 1"
 
 
-def encoded(pairs: list[SimilarTexts], tokenizer: MarkedTokenizer, length: int) -> SimilarPairs:
+def encoded(pairs: list[SimilarTexts], tokenizer: EncoderTokenizer, length: int) -> SimilarPairs:
     """Encode pairs with special tokens, and truncate texts to `length` tokens."""
 
     def side(texts: list[str]) -> list[list[int]]:

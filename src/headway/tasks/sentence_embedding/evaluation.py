@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from headway.bundle import EncoderBundle
 from headway.data.similar_pairs import SimilarPairs, share_texts
 from headway.errors import DataError
-from headway.evaluation import pearson, places_of_right, spearman
+from headway.evaluation import correct_ranks, pearson, spearman
 from headway.evaluation.scores import Metric, Scores
 from headway.shapes import Float, Tensor
 from headway.tasks.sentence_embedding.config import EmbedScoring
@@ -64,7 +64,7 @@ def scores_of_vectors(
         metrics = {"spearman": spearman(cosines, scores), "pearson": pearson(cosines, scores)}
     else:
         shared = share_texts(pairs.first, pairs.second)
-        ranks = places_of_right(first @ second.T, shared).double()
+        ranks = correct_ranks(first @ second.T, shared).double()
         metrics = {
             "reciprocal_rank": (1 / ranks).mean().item(),
             "accuracy": (ranks == 1).double().mean().item(),

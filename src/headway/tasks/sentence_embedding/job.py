@@ -13,9 +13,9 @@ from headway.bundle import EncoderBundle
 from headway.data.similar_pairs import SimilarBatch
 from headway.machine import Machine
 from headway.models import Bert
-from headway.models.bert_heads import drop_heads
+from headway.models.bert_heads import remove_heads
 from headway.tasks.encoder_job import EncoderJob
-from headway.tasks.finetuning import open_start, shape_of
+from headway.tasks.finetuning import describe_shape, load_encoder
 from headway.tasks.job import Emit, Job
 from headway.tasks.sentence_embedding.config import EmbedRunConfig, EmbedScoring
 from headway.tasks.sentence_embedding.data import FILE, PreparedPairs, prepare_pairs
@@ -64,7 +64,7 @@ class EmbedJob(EncoderJob):
 
         The pooler stays, as an initialisation for other tasks.
         """
-        return drop_heads(bert, bert.config.pooler)
+        return remove_heads(bert, bert.config.pooler)
 
     def baseline(self, progress: Callable[..., None]) -> str | None:
         """Evaluate the pre-trained encoder, if the run is new."""
@@ -82,12 +82,12 @@ class EmbedJob(EncoderJob):
     @property
     def described(self) -> str:
         pooling = "mean of all tokens" if self.start.pooling == "mean" else "[CLS]"
-        return f"{shape_of(self.start)}, pooling: {pooling}"
+        return f"{describe_shape(self.start)}, pooling: {pooling}"
 
 
 def prepare(config: EmbedRunConfig, folder: Path, machine: Machine, emit: Emit) -> Job:
     """Load the pre-trained encoder, and encode the pairs."""
-    start = open_start(config.training.start)
+    start = load_encoder(config.training.start)
     is_new = not (folder / FILE).exists()
     room = start.config.max_length
     prepared = prepare_pairs(config, start.tokenizer, room, folder, emit)

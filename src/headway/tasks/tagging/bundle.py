@@ -14,23 +14,23 @@ from typing import ClassVar
 from headway.bundle import (
     Attention,
     BundleWithReader,
+    ForwardPass,
     Probe,
     ProbeRequest,
-    Reading,
     Readout,
     attention_of,
     class_names,
-    framed_reading,
+    encoder_pass,
     word_outputs,
 )
-from headway.data.spans import spans_of, tags_spans
-from headway.data.word_targets import WordRow, word_rows
+from headway.data.spans import are_span_tags, spans_of
+from headway.data.word_targets import WordSequence, word_sequences
 from headway.errors import DataError, UsageError
 from headway.files import are_distinct_names, json_bytes, read_json, write_file
 from headway.models import BertTagger
 from headway.shapes import Float, Tensor
 from headway.tasks.task import NO_OPTIONS, NoOptions, TextInput
-from headway.text import MarkedTokenizer
+from headway.text import EncoderTokenizer
 
 TAGS_FILE = "tags.json"
 FORMAT = 1
@@ -39,7 +39,7 @@ SHORTEST = 8
 
 
 @dataclass(frozen=True)
-class FoundWord:
+class PredictedWord:
     """The word text[start:end], its predicted tag, and the probability of the tag."""
 
     text: str
@@ -50,7 +50,7 @@ class FoundWord:
 
 
 @dataclass(frozen=True)
-class FoundSpan:
+class PredictedSpan:
     """The span text[start:end] and its label.
 
     probability: the product of the probabilities of its words' tags.
@@ -72,8 +72,8 @@ class Tagged:
     """
 
     text: str
-    words: tuple[FoundWord, ...]
-    spans: tuple[FoundSpan, ...]
+    words: tuple[PredictedWord, ...]
+    spans: tuple[PredictedSpan, ...]
 
 
 @dataclass(frozen=True)
@@ -84,13 +84,13 @@ class TagReader:
     tokens, special tokens included; a longer text is split into several sequences.
     """
 
-    tokenizer: MarkedTokenizer
+    tokenizer: EncoderTokenizer
     tags: tuple[str, ...]
     max_length: int
 
-    def encode(self, sentences: Sequence[Sequence[str]]) -> list[list[WordRow]]:
-        """Encode the words of sentences as sequences (`word_rows`)."""
-        return word_rows(self.tokenizer, sentences, self.max_length)
+    def encode(self, sentences: Sequence[Sequence[str]]) -> list[list[WordSequence]]:
+        """Encode the words of sentences as sequences (`word_sequences`)."""
+        return word_sequences(self.tokenizer, sentences, self.max_length)
 
     def split(self, text: str) -> list[tuple[int, int]]:
         """Split a text into words; return their characters [start, end).
@@ -145,7 +145,7 @@ class TagReader:
             or metadata["max_length"] < SHORTEST
         ):
             raise DataError(f"not a list of tags (format {FORMAT})", str(path))
-        return cls(MarkedTokenizer.load(folder), tuple(tags), metadata["max_length"])
+        return cls(EncoderTokenizer.load(folder), tuple(tags), metadata["max_length"])
 
 
 def _split_punctuation(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
@@ -225,7 +225,7 @@ class TaggerBundle(BundleWithReader):
         """Tag the inputs as `tag` does."""
         return self.tag([item.text for item in inputs])
 
-    def reading(self, text: str | Sequence[str]) -> Reading:
+    def reading(self, text: str | Sequence[str]) -> ForwardPass:
         """Prepare a forward pass over a text that fits into one sequence, for inspection.
 
         It returns the logits of the tags of all tokens. Raises UsageError for a longer text.
@@ -243,9 +243,7 @@ class TaggerBundle(BundleWithReader):
                 hint="shorten the text" if rows else "a text with words",
             )
         ids = list(rows[0].ids)
-        return framed_reading(
-            self.model, self.reader.tokenizer, ids, [0] * len(ids), within="bert."
-        )
+        return encoder_pass(self.model, self.reader.tokenizer, ids, [0] * len(ids), within="bert.")
 
     def attention(
         self, text: str | Sequence[str], layers: Sequence[str] = (), heads: Sequence[int] = ()
@@ -279,12 +277,12 @@ class TaggerBundle(BundleWithReader):
         )
 
     def word_logits(
-        self, rows: Sequence[WordRow], progress: Callable[[int], None] = lambda done: None
+        self, rows: Sequence[WordSequence], progress: Callable[[int], None] = lambda done: None
     ) -> list[Float[Tensor, "W C"]]:
         """Compute the logits of the tags of each word (`word_outputs`)."""
         return word_outputs(self.model, rows, self.tokenizer.marks.pad, progress)
 
-    def _best(self, rows: Sequence[WordRow]) -> list[list[tuple[int, float]]]:
+    def _best(self, rows: Sequence[WordSequence]) -> list[list[tuple[int, float]]]:
         """Return the index and the probability of the most probable tag of each word."""
         best = []
         for logits in self.word_logits(rows):
@@ -296,17 +294,17 @@ class TaggerBundle(BundleWithReader):
         self, text: str, word_spans: Sequence[tuple[int, int]], best: Sequence[tuple[int, float]]
     ) -> Tagged:
         words = tuple(
-            FoundWord(text[start:end], start, end, self.tags[tag], probability)
+            PredictedWord(text[start:end], start, end, self.tags[tag], probability)
             for (start, end), (tag, probability) in zip(word_spans, best, strict=True)
         )
-        if not tags_spans(self.tags):
+        if not are_span_tags(self.tags):
             return Tagged(text, words, ())
         spans = []
         for span in spans_of([word.tag for word in words]):
             span_words = words[span.start : span.end]
             start, end = span_words[0].start, span_words[-1].end
             probability = math.prod(word.probability for word in span_words)
-            spans.append(FoundSpan(span.label, text[start:end], start, end, probability))
+            spans.append(PredictedSpan(span.label, text[start:end], start, end, probability))
         return Tagged(text, words, tuple(spans))
 
 

@@ -10,12 +10,12 @@ from pathlib import Path
 from headway.data.formats.tags import TaggedSentence, check_tagged, read_tagged
 from headway.data.word_targets import WordTargets
 from headway.errors import DataError, UsageError
-from headway.tasks.finetuning import check_start, check_unchanged
+from headway.tasks.finetuning import check_unchanged, require_encoder
 from headway.tasks.job import Emit
 from headway.tasks.splits import check_known, check_sides, hold_out
 from headway.tasks.tagging.bundle import TagReader
 from headway.tasks.tagging.config import TagDataConfig, TagRunConfig
-from headway.text import MarkedTokenizer
+from headway.text import EncoderTokenizer
 
 FILE = "texts.json"
 
@@ -39,7 +39,7 @@ def check_tags(config: TagRunConfig) -> None:
         )
     for name in (*config.data.train, *config.data.valid):
         check_tagged(Path(name))
-    check_start(config.training.start, "a tagger")
+    require_encoder(config.training.start, "a tagger")
 
 
 def tagged_sentences(
@@ -81,7 +81,7 @@ def tags_of(sentences: Sequence[TaggedSentence]) -> Iterator[tuple[str, str]]:
 
 
 def prepare_tags(
-    config: TagRunConfig, tokenizer: MarkedTokenizer, room: int | None, folder: Path, emit: Emit
+    config: TagRunConfig, tokenizer: EncoderTokenizer, room: int | None, folder: Path, emit: Emit
 ) -> PreparedTags:
     """Read and encode the sentences.
 
@@ -95,7 +95,7 @@ def prepare_tags(
     return _prepared(splits, TagReader(tokenizer, tags, length), folder, emit)
 
 
-def prepare_tags_as(
+def prepare_tags_for_reader(
     data: TagDataConfig, reader: TagReader, folder: Path, emit: Emit
 ) -> PreparedTags:
     """Read and encode the sentences with the reader of a trained model.

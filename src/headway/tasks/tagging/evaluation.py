@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from headway.data.formats.tags import TaggedSentence
-from headway.data.spans import tags_spans
+from headway.data.spans import are_span_tags
 from headway.errors import DataError
 from headway.evaluation import score_spans
 from headway.evaluation.scores import Metric, Scores
@@ -44,7 +44,7 @@ def evaluate(
     accuracy = (best == true).double().mean().item()
     metrics = [Metric("accuracy", accuracy), Metric("loss", loss, higher_is_better=False)]
     counts = {"words": len(true), "sentences": len(sentences)}
-    if tags_spans(bundle.tags):
+    if are_span_tags(bundle.tags):
         spans = score_spans(predictions, targets)
         names = ("f1", "precision", "recall")
         metrics = [*(Metric(name, getattr(spans, name)) for name in names), *metrics]

@@ -15,7 +15,10 @@ def from_hugging_face(model: BertTagger, folder: Path, model_type: str) -> Tagge
 
     The maximum sequence length is the number of positions of the model.
     """
-    tokenizer, length = interop.read_marked(folder, model_type), model.config.bert.max_length
+    tokenizer, length = (
+        interop.read_encoder_tokenizer(folder, model_type),
+        model.config.bert.max_length,
+    )
     tags = interop.read_labels(folder, model_type)
     return TaggerBundle(model, TagReader(tokenizer, tags, length))
 

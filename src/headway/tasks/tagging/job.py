@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from headway.bundle import EncoderBundle
-from headway.data.spans import tags_spans
+from headway.data.spans import are_span_tags
 from headway.data.word_targets import WordBatch
 from headway.machine import Machine
 from headway.models import Bert, BertTagger
 from headway.tasks.encoder_job import EncoderJob
-from headway.tasks.finetuning import balanced, open_start, shape_of
+from headway.tasks.finetuning import balanced, describe_shape, load_encoder
 from headway.tasks.job import Emit, Job
 from headway.tasks.tagging.bundle import TaggerBundle
 from headway.tasks.tagging.config import TagRunConfig
@@ -44,7 +44,7 @@ class TagJob(EncoderJob):
             [len(row.ids) for row in train.rows],
             least=600,
             passes=3.0,
-            decided={} if tags_spans(tags) else {"evaluation.metric": "accuracy"},
+            decided={} if are_span_tags(tags) else {"evaluation.metric": "accuracy"},
         )
 
     def batch(self, chosen: list[int]) -> WordBatch:
@@ -58,11 +58,11 @@ class TagJob(EncoderJob):
 
     @property
     def described(self) -> str:
-        return f"{shape_of(self.start)}, {len(self.reader.tags)} tags"
+        return f"{describe_shape(self.start)}, {len(self.reader.tags)} tags"
 
 
 def prepare(config: TagRunConfig, folder: Path, machine: Machine, emit: Emit) -> Job:
     """Load the pre-trained encoder, and encode the sentences."""
-    start = open_start(config.training.start)
+    start = load_encoder(config.training.start)
     prepared = prepare_tags(config, start.tokenizer, start.model.max_length, folder, emit)
     return TagJob(config, prepared, start, machine)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from headway.data.spans import tags_spans
+from headway.data.spans import are_span_tags
 from headway.evaluation.scores import Scores
 from headway.tasks.tagging.bundle import Tagged
 from headway.tasks.task import Styled
@@ -12,7 +12,7 @@ from headway.tasks.task import Styled
 
 def prediction_line(tags: Collection[str], prediction: Tagged) -> Styled:
     """Format the text with [label words] for each span; word/tag if the tags have no spans."""
-    if tags_spans(tags):
+    if are_span_tags(tags):
         return _bracketed(prediction)
     parts: Styled = []
     for word in prediction.words:

@@ -17,9 +17,9 @@ from headway.tasks.tagging.config import (
     TagRunConfig,
     TagTrainingConfig,
 )
-from headway.tasks.tagging.data import check_tags, prepare_tags_as
+from headway.tasks.tagging.data import check_tags, prepare_tags_for_reader
 from headway.tasks.tagging.job import TagJob
-from headway.tasks.teaching import Course, Students, view_of
+from headway.tasks.teaching import StudentData, Students, view_of
 from headway.training import View
 
 
@@ -40,17 +40,17 @@ def _check(config: Any) -> None:
 
 def _prepare(
     config: Any, teacher: TaggerBundle, folder: Path, machine: Machine, emit: Emit
-) -> Course:
+) -> StudentData:
     """Encode the sentences with the reader of the teacher."""
     reader = teacher.reader
-    prepared = prepare_tags_as(config.data, reader, folder, emit)
+    prepared = prepare_tags_for_reader(config.data, reader, folder, emit)
     encoder = EncoderBundle(teacher.model.bert, reader.tokenizer)
     job = TagJob(_as_tagging(config), prepared, encoder, machine)
 
     def views(batch: WordBatch) -> list[View]:
         return [replace(view_of(batch.texts), asked=batch.words)]
 
-    return Course(
+    return StudentData(
         rows=job.rows,
         views=views,
         held_out=job.held_out,

@@ -10,10 +10,10 @@ import torch
 
 from headway.bundle import (
     Attention,
+    ForwardPass,
     InputSpec,
     Probe,
     ProbeRequest,
-    Reading,
     SearchTrace,
     StoredBundle,
     attention_of,
@@ -33,7 +33,7 @@ from headway.decoding import (
 from headway.errors import DataError, UsageError
 from headway.models import Translator
 from headway.settings import BEAMS, MOST, PENALTY, required, setting
-from headway.text import TokenizerPair, word_places
+from headway.text import TokenizerPair, positions_of_words
 
 ROWS = 64
 """Maximum number of sentences that are decoded together."""
@@ -143,7 +143,7 @@ class TranslatorBundle(StoredBundle):
     @property
     def longest(self) -> int:
         """The maximum number of tokens of a text."""
-        return longest_source(self.model)
+        return max_source_tokens(self.model)
 
     def translate(
         self, texts: Sequence[str], *, beam: int = 4, length_penalty: float = 1.0
@@ -285,7 +285,7 @@ class TranslatorBundle(StoredBundle):
         text = self.tokenizer.target.decode(best.tokens)
         return Translation(text, best.score, best.log_probability, best.tokens, best.finished)
 
-    def reading(self, source: str, target: str | Sequence[int] | None = None) -> Reading:
+    def reading(self, source: str, target: str | Sequence[int] | None = None) -> ForwardPass:
         """Prepare a forward pass over a sentence and a translation, for inspection.
 
         target: the translation, as text or ids; None: the model's own translation. The input of the
@@ -310,7 +310,7 @@ class TranslatorBundle(StoredBundle):
         }
         read = torch.tensor([ids["read"]], device=self.device)
         sides = {"source": first, "read": second, "target": second}
-        return Reading(
+        return ForwardPass(
             model=self.model,
             run=lambda: self.model(tokens, read, keys),
             pieces={name: side.pieces(ids[name]) for name, side in sides.items()},
@@ -321,7 +321,7 @@ class TranslatorBundle(StoredBundle):
             },
             embeddings={"source": "source_embedding", "read": "target_embedding"},
             ids=ids,
-            words={name: word_places(side, ids[name]) for name, side in sides.items()},
+            words={name: positions_of_words(side, ids[name]) for name, side in sides.items()},
         )
 
     def attention(
@@ -371,7 +371,7 @@ class TranslatorBundle(StoredBundle):
         )
 
 
-def longest_source(model: Translator) -> int:
+def max_source_tokens(model: Translator) -> int:
     """Return the maximum number of tokens of a text that the model translates."""
     limit = model.max_source
     return TOKENS if limit is None else min(TOKENS, limit - 1)

@@ -13,7 +13,7 @@ from headway.errors import UsageError
 from headway.evaluation import score_translations
 from headway.evaluation.scores import Scores
 from headway.inspection import align, attention_entropies
-from headway.inspection.plots import Panel, attention_pictures, grouped_bars
+from headway.inspection.plots import Panel, grouped_bars, plot_attention_maps
 from headway.tasks.translation.bundle import TranslatorBundle
 from headway.tasks.translation.config import TranslationRunConfig, TranslationScoring
 from headway.tasks.translation.data import splits_of
@@ -84,7 +84,7 @@ def plots(variants: Variants, folder: Path, title: str) -> list[tuple[str, str]]
             if len(words) > i
         ]
         name = f"alignment-{i + 1}.svg"
-        attention_pictures(folder / name, panels[:PANELS], title="alignment")
+        plot_attention_maps(folder / name, panels[:PANELS], title="alignment")
         files.append((f"Alignment of sentence {i + 1}", name))
     return files
 

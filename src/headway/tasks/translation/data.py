@@ -97,7 +97,7 @@ def held_out_pairs(config: TranslationDataConfig) -> Iterator[Pair]:
     return valid_pairs()
 
 
-def translatable(
+def within_max_length(
     pairs: Sequence[Pair], tokenizers: TokenizerPair, longest: int, where: str
 ) -> list[Pair]:
     """Select the validation pairs whose source has at most `longest` tokens.

@@ -29,8 +29,8 @@ from headway.tasks.translation.config import (
 from headway.tasks.translation.data import (
     held_out_pairs,
     splits_of,
-    translatable,
     validation_pairs,
+    within_max_length,
 )
 from headway.training import TranslationObjective
 
@@ -99,7 +99,7 @@ def held_out_examples(
     pairs = validation_pairs(config.data)[:sentences]
     where = config.data.valid or config.data.train or ""
     return TranslationExamples(
-        pairs=translatable(pairs, bundle.tokenizer, bundle.longest, where),
+        pairs=within_max_length(pairs, bundle.tokenizer, bundle.longest, where),
         corpus=corpus,
         tokens=tokens,
         name=f"validation pairs of {run}",

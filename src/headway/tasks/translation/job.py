@@ -14,9 +14,9 @@ from headway.machine import Machine
 from headway.models import Translator, shapes_only
 from headway.settings import override
 from headway.tasks.job import Emit, Example, Job
-from headway.tasks.translation.bundle import TranslatorBundle, longest_source
+from headway.tasks.translation.bundle import TranslatorBundle, max_source_tokens
 from headway.tasks.translation.config import TranslationRunConfig, TranslationScoring
-from headway.tasks.translation.data import Prepared, prepare_data, splits_of, translatable
+from headway.tasks.translation.data import Prepared, prepare_data, splits_of, within_max_length
 from headway.tasks.translation.evaluation import TranslationExamples
 from headway.training import Stream, TranslationObjective
 from headway.transforms import compile, recompute
@@ -35,11 +35,11 @@ class TranslationJob:
         pad = prepared.tokenizers.target.pad
         self.objective = TranslationObjective(pad, training.smoothing)
         with shapes_only():
-            self.longest = longest_source(Translator(self.config.model))
+            self.longest = max_source_tokens(Translator(self.config.model))
         where = config.data.valid or config.data.train or ""
         chosen = prepared.valid_pairs[: evaluation.sentences]
         self.held_out = TranslationExamples(
-            pairs=translatable(chosen, prepared.tokenizers, self.longest, where),
+            pairs=within_max_length(chosen, prepared.tokenizers, self.longest, where),
             corpus=prepared.valid,
             tokens=training.tokens,
             name="validation pairs",

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from headway.data.context_windows import Windows, WindowSettings
+from headway.data.context_windows import ContextWindowSettings, Windows
 from headway.data.formats import read_texts
 from headway.data.word_corpus import WordCorpus, prepare_words
 from headway.errors import DataError, UsageError
@@ -36,7 +36,7 @@ class WordExamples:
     """
 
     corpus: WordCorpus
-    settings: WindowSettings
+    settings: ContextWindowSettings
     negatives: int
 
     def __len__(self) -> int:
@@ -49,9 +49,11 @@ def objective_of(model: WordsConfig, negatives: int) -> Objective:
     return NextWordObjective() if model.kind == "next-word" else NegativeSampling(negatives)
 
 
-def window_settings(model: WordsConfig, training: WordsTrainingConfig, seed: int) -> WindowSettings:
+def window_settings(
+    model: WordsConfig, training: WordsTrainingConfig, seed: int
+) -> ContextWindowSettings:
     """Return how the examples of a run are made of words and their context."""
-    return WindowSettings(
+    return ContextWindowSettings(
         kind=model.kind,
         rows=training.rows,
         window=training.window,

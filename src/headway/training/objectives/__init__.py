@@ -13,16 +13,20 @@ from headway.training.objectives.contrastive import (
 )
 from headway.training.objectives.cross_entropy import cross_entropy_sum
 from headway.training.objectives.distillation import (
+    DistillationBatch,
     DistillationConfig,
     DistillationObjective,
-    Distilled,
+    DistillationStudent,
     LayersConfig,
-    Lesson,
     View,
 )
 from headway.training.objectives.image_classification import ImageObjective
 from headway.training.objectives.language_modeling import TextObjective
-from headway.training.objectives.masked_language_modeling import Judged, MaskedWords, judge
+from headway.training.objectives.masked_language_modeling import (
+    MaskedLanguageModelingObjective,
+    PretrainingLogits,
+    judge,
+)
 from headway.training.objectives.self_distillation import (
     SelfDistillationConfig,
     SelfDistillationObjective,
@@ -39,18 +43,18 @@ __all__ = [
     "ClassificationObjective",
     "ContrastiveObjective",
     "CosineObjective",
+    "DistillationBatch",
     "DistillationConfig",
     "DistillationObjective",
-    "Distilled",
+    "DistillationStudent",
     "ImageObjective",
-    "Judged",
     "LayersConfig",
-    "Lesson",
     "Loss",
-    "MaskedWords",
+    "MaskedLanguageModelingObjective",
     "NegativeSampling",
     "NextWordObjective",
     "Objective",
+    "PretrainingLogits",
     "RegressionObjective",
     "SelfDistillationConfig",
     "SelfDistillationObjective",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 
-from headway.blocks import Pooling, text_pooled
+from headway.blocks import Pooling, pool_text
 from headway.data.encoder_batches import FramedBatch
 from headway.data.similar_pairs import SimilarBatch
 from headway.models import Bert
@@ -23,7 +23,7 @@ def text_vectors(
     Reimers and Gurevych 2019, section 3.
     """
     hidden = model.encode(batch.tokens, batch.keys, batch.types)
-    return F.normalize(text_pooled(hidden, batch.keys, pooling).float(), dim=-1)
+    return F.normalize(pool_text(hidden, batch.keys, pooling).float(), dim=-1)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from headway.blocks.hidden_states import Inside, layer_map, stack_of, watch_blocks
+from headway.blocks.hidden_states import Inside, layer_map, record_blocks, stack_of
 from headway.settings import setting
 from headway.shapes import Bool, Float, Tensor
 from headway.training.objectives.contract import Loss
@@ -34,7 +34,7 @@ class LayersConfig:
     )
 
     @property
-    def looks_inside(self) -> bool:
+    def compares_hidden_layers(self) -> bool:
         """Whether any hidden layer is compared."""
         return any((self.embedding, self.hidden, self.attention))
 
@@ -57,21 +57,21 @@ class View:
     """A batch of inputs for student and teacher, and which of their outputs are compared.
 
     logits(model): the logits per text (B C) or per token (B T C). keys: True = real token. asked:
-    the positions whose outputs are compared; if None, all real tokens. over_places: the softmax is
-    over the positions of a text instead of over C. weights: weight of each sequence; if None, 1.
+    the positions whose outputs are compared; if None, all real tokens. over_positions: the softmax
+    is over the positions of a text instead of over C. weights: weight of each sequence; if None, 1.
     count: the total number of targets.
     """
 
     logits: Callable[[Any], Float[Tensor, "B ..."]]
     keys: Bool[Tensor, "B T"]
     asked: Bool[Tensor, "B T"] | None = None
-    over_places: bool = False
+    over_positions: bool = False
     weights: Float[Tensor, " B"] | None = None
     count: int
 
 
 @dataclass(frozen=True)
-class Lesson:
+class DistillationBatch:
     """A batch, and the weights of the losses on it."""
 
     batch: Any
@@ -89,7 +89,7 @@ class Lesson:
         return str(getattr(self.batch, "examples", "examples"))
 
 
-class Distilled(nn.Module):
+class DistillationStudent(nn.Module):
     """A student, and the matrices W_e and W_h that project its vectors to the teacher's width.
 
     The matrices are trained with the student and discarded afterwards. They are initialised as the
@@ -131,12 +131,14 @@ class DistillationObjective:
         self.teacher = teacher.eval().requires_grad_(False)
         self.views = views
 
-    def __call__(self, model: Distilled, batch: Lesson) -> Loss:
+    def __call__(self, model: DistillationStudent, batch: DistillationBatch) -> Loss:
         views = self.views(batch.batch)
         total = torch.stack([self._difference(model, view, batch.config) for view in views]).sum()
         return Loss(total, total.detach(), sum(view.count for view in views))
 
-    def _difference(self, model: Distilled, view: View, config: DistillationConfig) -> Tensor:
+    def _difference(
+        self, model: DistillationStudent, view: View, config: DistillationConfig
+    ) -> Tensor:
         with torch.no_grad(), _watched(self.teacher, config) as teacher:
             teacher_logits = view.logits(self.teacher)
         with _watched(model.student, config) as student:
@@ -160,7 +162,9 @@ class DistillationObjective:
 
 def _watched(model: nn.Module, config: DistillationConfig) -> AbstractContextManager[Inside]:
     """Record hidden states and attention scores, only if they are compared: it costs time."""
-    return watch_blocks(stack_of(model)) if config.looks_inside else nullcontext(Inside())
+    return (
+        record_blocks(stack_of(model)) if config.compares_hidden_layers else nullcontext(Inside())
+    )
 
 
 def _prediction(
@@ -171,26 +175,26 @@ def _prediction(
     if a.ndim == 2 and a.shape[1] == 1:
         return (a - b).square()[:, 0]
     a, b = a / temperature, b / temperature
-    axis = 1 if view.over_places else -1
-    if view.over_places:  # padding is no candidate
+    axis = 1 if view.over_positions else -1
+    if view.over_positions:  # padding is no candidate
         padding = ~view.keys[:, :, None]
         a, b = a.masked_fill(padding, -1e4), b.masked_fill(padding, -1e4)
     nats = -(b.softmax(axis) * a.log_softmax(axis)).sum(axis) * temperature**2
     if nats.ndim == 1:
         return nats
-    if view.over_places:
+    if view.over_positions:
         return nats.mean(1)
     return _mean_over(nats, view.keys if view.asked is None else view.asked)
 
 
 def _embedding(
-    model: Distilled, student: Inside, teacher: Inside, keys: Bool[Tensor, "B T"]
+    model: DistillationStudent, student: Inside, teacher: Inside, keys: Bool[Tensor, "B T"]
 ) -> Float[Tensor, " B"]:
     return _distance(model.project_embedding(student.hidden[0]), teacher.hidden[0], keys)
 
 
 def _hidden(
-    model: Distilled, student: Inside, teacher: Inside, keys: Bool[Tensor, "B T"]
+    model: DistillationStudent, student: Inside, teacher: Inside, keys: Bool[Tensor, "B T"]
 ) -> Float[Tensor, " B"]:
     mapped = _mapped(student.hidden[1:], teacher.hidden[1:])
     distances = [_distance(model.project_hidden(a), b, keys) for a, b in mapped]

@@ -13,17 +13,17 @@ from headway.training.objectives.contract import Loss
 
 
 @dataclass(frozen=True)
-class MaskedWords:
+class MaskedLanguageModelingObjective:
     """-sum_i log P(w_i | masked sequence) - c sum_b log P(next sentence or not | sequence b).
 
-    i runs over the masked positions, which are the targets that are counted. c = `words_a_row`, the
-    mean number of masked tokens per sequence: the loop divides by the number of masked tokens, so
+    i runs over the masked positions, which are the targets that are counted. c is the mean number
+    of masked tokens per sequence (`predictions_per_sequence`): the loop divides by the number of masked tokens, so
     that both terms become means of weight 1. c is a constant and not the ratio of each batch, so
     that micro-batches of any sizes add up to exactly the gradient of the full batch. `nats` is that
     of the masked tokens alone. Devlin et al. 2019, section 3.1 and appendix A.2.
     """
 
-    words_a_row: float = 1.0
+    predictions_per_sequence: float = 1.0
 
     def __call__(self, model: Bert, batch: MaskedBatch) -> Loss:
         judged = judge(model, batch)
@@ -31,12 +31,12 @@ class MaskedWords:
         total = words
         if judged.follows is not None and batch.elsewhere is not None:
             pairs = F.cross_entropy(judged.follows, batch.elsewhere, reduction="sum")
-            total = words + self.words_a_row * pairs
+            total = words + self.predictions_per_sequence * pairs
         return Loss(total, words.detach(), len(judged.targets))
 
 
 @dataclass(frozen=True)
-class Judged:
+class PretrainingLogits:
     """The logits of a model for a batch.
 
     words: logits of the masked tokens, whose true ids are `targets`. follows: logits of next
@@ -48,10 +48,10 @@ class Judged:
     follows: Float[Tensor, "B 2"] | None
 
 
-def judge(model: Bert, batch: MaskedBatch) -> Judged:
+def judge(model: Bert, batch: MaskedBatch) -> PretrainingLogits:
     """Compute the logits of a batch at its masked positions, and those of its pairs."""
     framed = batch.framed
     hidden = model.encode(framed.tokens, framed.keys, framed.types)
     masked = batch.targets != IGNORED  # B T
     follows = None if batch.elsewhere is None else model.follows(hidden).float()
-    return Judged(model.words(hidden[masked]).float(), batch.targets[masked], follows)
+    return PretrainingLogits(model.words(hidden[masked]).float(), batch.targets[masked], follows)
