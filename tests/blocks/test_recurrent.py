@@ -33,9 +33,6 @@ def exact(*shape):
     return torch.randn(*shape, dtype=torch.float64)
 
 
-# Layers: the equations of the docstring, number by number.
-
-
 def sigmoid(x):
     return 1 / (1 + (-x).exp())
 

@@ -99,7 +99,11 @@ def test_pictures_become_vectors_in_a_file_and_in_a_plot(place, here):
         (["classify", "runs/v", "bad.png"], 3, "cannot be read as an image"),
         (["fill", "runs/v", "[MASK]"], 2, "holds an image classifier"),
         (["train", "vision", "none"], 2, "no such file or folder"),
-        (["train", "vision", "shades", "--model.patch-size", "9", "--run", "x"], 2, "no patch"),
+        (
+            ["train", "vision", "shades", "--model.patch-size", "9", "--run", "x"],
+            2,
+            "smaller than a patch",
+        ),
     ],
 )
 def test_mistakes_are_told_in_words(words, code, said, place, here):

@@ -88,7 +88,7 @@ def _question(row: Any, question_id: str, context: str, where: str) -> Question:
         raise DataError(
             "the question has no answer",
             where,
-            'add one, or mark the question as unanswerable: "is_impossible": true',
+            'add one, or label the question as unanswerable: "is_impossible": true',
         )
     return _checked(Question(question_id, text, context, tuple(answers), where))
 
