@@ -17,10 +17,10 @@ class MaskedLanguageModelingObjective:
     """-sum_i log P(w_i | masked sequence) - c sum_b log P(next sentence or not | sequence b).
 
     i runs over the masked positions, which are the targets that are counted. c is the mean number
-    of masked tokens per sequence (`predictions_per_sequence`): the loop divides by the number of
-    masked tokens, so that both terms become means of weight 1. c is a constant and not the ratio of each batch, so
-    that micro-batches of any sizes add up to exactly the gradient of the full batch. `nats` is that
-    of the masked tokens alone. Devlin et al. 2019, section 3.1 and appendix A.2.
+    of masked tokens per sequence: the loop divides by the number of masked tokens, so that both
+    terms become means of weight 1. c is a constant and not the ratio of each batch, so that
+    micro-batches of any size add up to the gradient of the full batch. `nats` is that of the masked
+    tokens alone. Devlin et al. 2019, section 3.1 and appendix A.2.
     """
 
     predictions_per_sequence: float = 1.0
