@@ -19,7 +19,7 @@ def bundle():
 
 def ids_of(bundle, *parts):
     """[CLS] parts [SEP]; None is the mask."""
-    special = bundle.tokenizer.marks
+    special = bundle.tokenizer.special_tokens
     inside = [
         i for p in parts for i in ([special.mask] if p is None else bundle.tokenizer.encode(p))
     ]
@@ -44,7 +44,7 @@ def test_guesses_are_the_models_likeliest_words_at_each_mask(bundle, text, parts
     tokens = ids_of(bundle, *parts)
     with torch.no_grad():
         probabilities = bundle.model(tokens)[0].softmax(-1)
-    positions = (tokens[0] == bundle.tokenizer.marks.mask).nonzero()[:, 0].tolist()
+    positions = (tokens[0] == bundle.tokenizer.special_tokens.mask).nonzero()[:, 0].tolist()
     assert len(predictions) == len(positions) == text.count("[MASK]")
     for position, words in zip(positions, predictions, strict=True):
         best = probabilities[position].topk(4)
@@ -142,7 +142,7 @@ def test_the_mean_is_that_of_all_pieces_and_marks_and_the_first_is_cls(bundle):
 
 
 def test_a_long_text_is_cut_at_its_end(bundle):
-    longest = "dog " * 17  # and two marks
+    longest = "dog " * 17  # and two special tokens
     vectors = bundle.embed([longest, longest + "fox fox fox", "fox " + longest])
     assert torch.equal(vectors[0], vectors[1])
     assert not torch.allclose(vectors[0], vectors[2], atol=1e-3)
@@ -166,7 +166,7 @@ def test_attention_has_a_map_for_each_layer_whose_rows_sum_to_one(bundle):
 def test_two_texts_are_read_as_two(bundle):
     weights = bundle.attention("a dog", "a fox").maps["encoder.blocks.0.attention"]
     model = bundle.model
-    ids, types = bundle.tokenizer.marks.frame(
+    ids, types = bundle.tokenizer.special_tokens.frame(
         bundle.tokenizer.encode("a dog"), bundle.tokenizer.encode("a fox")
     )
     from headway.attention import record_attention

@@ -2,14 +2,14 @@
 
 import torch
 
-from headway.data.encoder_batches import FramedBatch, collate_framed, shortest_first
+from headway.data.encoder_batches import EncoderBatch, collate_encoder_batch, shortest_first
 
 ROWS = [[2, 7, 3], [2, 3], [2, 8, 9, 3, 5, 3]]
 TYPES = [[0, 0, 0], [0, 0], [0, 0, 0, 0, 1, 1]]
 
 
 def test_sequences_are_padded_on_the_right_with_a_mask():
-    batch = collate_framed(ROWS, None, pad=1)
+    batch = collate_encoder_batch(ROWS, None, pad=1)
     assert batch.tokens.tolist() == [[2, 7, 3, 1, 1, 1], [2, 3, 1, 1, 1, 1], ROWS[2]]
     assert (
         batch.keys.sum(1).tolist() == [3, 2, 6]
@@ -19,17 +19,17 @@ def test_sequences_are_padded_on_the_right_with_a_mask():
 
 
 def test_types_exist_only_with_a_second_text():
-    batch = collate_framed(ROWS, TYPES, pad=1)
+    batch = collate_encoder_batch(ROWS, TYPES, pad=1)
     assert batch.types is not None
     assert batch.types.tolist() == [[0] * 6, [0] * 6, TYPES[2]]
-    assert collate_framed(ROWS[:2], TYPES[:2], pad=1).types is None
+    assert collate_encoder_batch(ROWS[:2], TYPES[:2], pad=1).types is None
 
 
 def test_a_batch_goes_to_a_device_whole():
     for types in (None, TYPES):
-        batch = collate_framed(ROWS, types, pad=1)
+        batch = collate_encoder_batch(ROWS, types, pad=1)
         there = batch.to("meta")
-        assert isinstance(there, FramedBatch)
+        assert isinstance(there, EncoderBatch)
         assert {there.tokens.device.type, there.keys.device.type} == {"meta"}
         assert (there.types is None) == (types is None)
         assert torch.equal(batch.to("cpu").tokens, batch.tokens)

@@ -154,13 +154,17 @@ def test_a_tenth_of_the_pairs_aim_at_less(corpus, tokenizer, tmp_path):
 
 
 def test_a_row_is_framed_and_typed_and_its_second_text_is_the_planned_one(corpus, tokenizer):
-    source, marks = source_of(corpus, tokenizer), tokenizer.marks
+    source, special_tokens = source_of(corpus, tokenizer), tokenizer.special_tokens
     plan, cut = source.plan(0), 0
     for index in range(len(plan)):
         shown, types, targets = source.row(plan, index, 0)
         ids = truth(shown, targets)
-        middle = ids.index(marks.end)
-        assert ids[0] == marks.start and ids[-1] == marks.end and ids.count(marks.end) == 2
+        middle = ids.index(special_tokens.end)
+        assert (
+            ids[0] == special_tokens.start
+            and ids[-1] == special_tokens.end
+            and ids.count(special_tokens.end) == 2
+        )
         assert types == [0] * (middle + 1) + [1] * (len(ids) - middle - 1)
         assert len(ids) <= LENGTH
         wholes = [corpus.run(*plan[index, at : at + 2].tolist()).tolist() for at in (0, 2)]

@@ -22,10 +22,10 @@ def tokenizer():
 
 def rows_of(tokenizer, count=400):
     words = [i for i in range(tokenizer.size) if i not in tokenizer.special_ids]
-    random, marks = np.random.default_rng(5), tokenizer.marks
+    random, special_tokens = np.random.default_rng(5), tokenizer.special_tokens
     for _ in range(count):
         texts = [random.choice(words, size=random.integers(20, 40)).tolist() for _ in range(2)]
-        yield marks.frame(*texts)[0]
+        yield special_tokens.frame(*texts)[0]
 
 
 def test_the_rates_of_masked_random_and_kept_tokens_are_the_papers(tokenizer):
@@ -43,7 +43,13 @@ def test_the_rates_of_masked_random_and_kept_tokens_are_the_papers(tokenizer):
                 assert now == was
                 continue
             assert was not in tokenizer.special_ids
-            kind = "hidden" if now == tokenizer.marks.mask else "kept" if now == was else "random"
+            kind = (
+                "hidden"
+                if now == tokenizer.special_tokens.mask
+                else "kept"
+                if now == was
+                else "random"
+            )
             counts[kind] += 1
             if kind == "random":
                 assert now not in tokenizer.special_ids
@@ -61,7 +67,7 @@ def test_positions_are_chosen_uniformly(tokenizer):
     ids = next(iter(rows_of(tokenizer, 1)))
     for number in range(2000):
         counts.update(masking(ids, np.random.default_rng(number))[1])
-    middle = ids.index(tokenizer.marks.end)
+    middle = ids.index(tokenizer.special_tokens.end)
     expected = set(range(len(ids))) - {0, middle, len(ids) - 1}
     assert set(counts) == expected
     each = sum(counts.values()) / len(expected)
@@ -71,7 +77,7 @@ def test_positions_are_chosen_uniformly(tokenizer):
 def test_whole_words_are_masked_or_kept(tokenizer):
     masking = Masking.of(MaskingConfig(whole_words=True, share=0.4), tokenizer)
     continues, several, total, tokens = tokenizer.continues(), 0, 0, 0
-    ids = tokenizer.marks.frame(
+    ids = tokenizer.special_tokens.frame(
         tokenizer.encode("oneowl long tooboat goes fox owl crab one two three andlemon")
     )[0]
     word_of, words = [], 0
@@ -93,7 +99,7 @@ def test_whole_words_are_masked_or_kept(tokenizer):
 def test_a_token_after_a_special_token_does_not_continue_a_word(tokenizer):
     goes_on = tokenizer.continues().index(True)
     other = next(i for i in range(5, tokenizer.size) if not tokenizer.continues()[i])
-    ids = tokenizer.marks.frame([goes_on, other], [goes_on, goes_on])[0]
+    ids = tokenizer.special_tokens.frame([goes_on, other], [goes_on, goes_on])[0]
     masking = Masking.of(MaskingConfig(whole_words=True, share=0.3), tokenizer)
     choices = {tuple(masking(ids, np.random.default_rng(number))[1]) for number in range(60)}
     assert choices == {(1,), (2,), (4, 5)} or choices == {(1,), (2,)}, choices
@@ -102,7 +108,7 @@ def test_a_token_after_a_special_token_does_not_continue_a_word(tokenizer):
 def test_a_sequence_of_special_tokens_is_not_masked(tokenizer):
     for whole in (False, True):
         masking = Masking.of(MaskingConfig(whole_words=whole), tokenizer)
-        ids = tokenizer.marks.frame([])[0]
+        ids = tokenizer.special_tokens.frame([])[0]
         assert masking(ids, np.random.default_rng(0)) == (ids, [])
 
 

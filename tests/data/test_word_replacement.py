@@ -6,7 +6,7 @@ import torch
 
 from headway.data.word_replacement import AugmentedTexts, Neighbours
 
-# ids 0, 1 are marks, 6 goes on with the word before it; 2 3 and 4 5 point the same ways
+# ids 0, 1 are special tokens, 6 continues the word before it; 2 3 and 4 5 point the same ways
 TABLE = torch.tensor(
     [[1.0, 0], [0, 1], [1, 0.1], [9, 0], [0.1, 1], [0, 7], [1, 1], [-1, -1]], dtype=torch.float32
 )

@@ -28,7 +28,7 @@ def bundle():
 
 
 def by_hand(bundle, text):
-    special = bundle.tokenizer.marks
+    special = bundle.tokenizer.special_tokens
     ids, total = [special.start, *bundle.tokenizer.encode(text), special.end], 0.0
     for position in range(1, len(ids) - 1):
         shown = torch.tensor([[*ids[:position], special.mask, *ids[position + 1 :]]])

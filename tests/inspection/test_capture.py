@@ -118,7 +118,7 @@ def test_the_window_with_the_best_answer_is_the_one_that_is_watched():
 
 
 def test_a_mark_in_the_text_hides_a_word_and_a_text_of_several_rows_is_refused():
-    marks = tokenizer().marks
-    assert marks.mask in encoder(max_length=40).reading("The [MASK] waves.").ids["text"]
+    special_tokens = tokenizer().special_tokens
+    assert special_tokens.mask in encoder(max_length=40).reading("The [MASK] waves.").ids["text"]
     with pytest.raises(UsageError, match=r"needs \d sequences .* but only one can be inspected"):
         tagger().attention(" ".join([SENTENCE] * 8))

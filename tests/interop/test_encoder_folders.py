@@ -272,7 +272,7 @@ def test_headway_loads_heads_with_their_labels_and_numbers_as_they_are(tmp_path)
     assert answer.text in "a fox by the tree"
     model = BertClassifier(Bert(bert), 1).eval()
     number = headway.load(saved("number", model))
-    ids, types = number.reader.tokenizer.marks.frame(
+    ids, types = number.reader.tokenizer.special_tokens.frame(
         number.reader.tokenizer.encode("a fox"), number.reader.tokenizer.encode("the tree")
     )
     rows = torch.tensor([ids]), torch.ones(1, len(ids), dtype=torch.bool), torch.tensor([types])

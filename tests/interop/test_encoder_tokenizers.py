@@ -39,10 +39,10 @@ def test_a_list_of_word_pieces_reads_as_transformers_does(settings, model, tmp_p
     put(tmp_path, config={"model_type": model})
     ours = read_encoder_tokenizer(tmp_path)
     agree(ours, transformers.AutoTokenizer.from_pretrained(tmp_path))
-    assert ours.marks.between == 1
+    assert ours.special_tokens.between == 1
     assert ours.encode("the fox") != ours.encode("the dog")
     assert ours.decode(ours.encode("the old baker")) == "the old baker"
-    assert ours.decode([ours.encode("fox")[0], 1, ours.marks.end]) == ours.decode(
+    assert ours.decode([ours.encode("fox")[0], 1, ours.special_tokens.end]) == ours.decode(
         ours.encode("fox")[:1]
     ), "the mark for unknown words is none of the words"
 
@@ -62,7 +62,7 @@ def test_robertas_two_files_read_as_transformers_does(space, tmp_path):
     two_files(tmp_path, add_prefix_space=space)
     ours = read_encoder_tokenizer(tmp_path)
     agree(ours, transformers.AutoTokenizer.from_pretrained(tmp_path))
-    assert ours.marks.between == 2 and ours.marks.pad == 1
+    assert ours.special_tokens.between == 2 and ours.special_tokens.pad == 1
     assert ours.decode(ours.encode(" the old baker")).strip() == "the old baker"
     ids, spans = ours.encode_spans("the old fox")
     assert "".join("the old fox"[a:b] for a, b in spans) == "theoldfox" and len(ids) == len(spans)
@@ -76,12 +76,12 @@ def test_a_tokenizer_json_reads_as_transformers_does(make, between, tmp_path):
     assert not (tmp_path / "new" / "vocab.txt").exists()
     ours = read_encoder_tokenizer(tmp_path / "new")
     agree(ours, transformers.AutoTokenizer.from_pretrained(tmp_path / "new"))
-    assert ours.marks.between == between
+    assert ours.special_tokens.between == between
     folder = tmp_path / "kept"
     folder.mkdir()
     ours.save(folder)
     again = EncoderTokenizer.load(folder)
-    assert again.fingerprint == ours.fingerprint and again.marks == ours.marks
+    assert again.fingerprint == ours.fingerprint and again.special_tokens == ours.special_tokens
     assert again.encode_batch(ODD) == ours.encode_batch(ODD)
 
 
@@ -106,7 +106,7 @@ def test_marks_of_other_names_are_found_by_the_settings(tmp_path):
         "sep_token": "<stop>",
     }
     put(tmp_path, tokenizer_config=names, special_tokens_map={"mask_token": "<hole>"})
-    special = read_encoder_tokenizer(tmp_path).marks
+    special = read_encoder_tokenizer(tmp_path).special_tokens
     assert (special.pad, special.start, special.end, special.mask) == (0, 2, 3, 4)
 
 
@@ -115,9 +115,9 @@ def test_a_file_that_sets_no_marks_gets_those_of_its_class(tmp_path):
     content = read_encoder_tokenizer(tmp_path).engine_json
     content["post_processor"] = None
     put(tmp_path, tokenizer=content)
-    assert read_encoder_tokenizer(tmp_path).marks.between == 2
+    assert read_encoder_tokenizer(tmp_path).special_tokens.between == 2
     put(tmp_path, config={"model_type": "bert"})
-    assert read_encoder_tokenizer(tmp_path).marks.between == 1
+    assert read_encoder_tokenizer(tmp_path).special_tokens.between == 1
 
 
 def test_a_file_that_sets_marks_in_a_way_of_its_own_is_refused(tmp_path):
@@ -173,7 +173,11 @@ def test_files_that_say_nonsense_are_refused(files, message, tmp_path):
 
 def test_a_folder_without_a_tokenizer_says_which_files_would_do(tmp_path):
     absent = read_encoder_tokenizer(tmp_path)
-    for use in (lambda: absent.encode("a"), lambda: absent.marks, lambda: absent.save(tmp_path)):
+    for use in (
+        lambda: absent.encode("a"),
+        lambda: absent.special_tokens,
+        lambda: absent.save(tmp_path),
+    ):
         with pytest.raises(UsageError, match=r"vocab\.txt, or vocab\.json and merges\.txt"):
             use()
     (tmp_path / "vocab.txt").write_bytes(b"\xff\xfe\n")

@@ -66,7 +66,7 @@ def test_transformers_opens_it_with_a_tokenizer_of_the_same_ids(config, kind, tm
     agree(tokenizer, reader)
     assert reader.model_max_length == 48
     reference = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / "hf").eval()
-    assert reference.config.pad_token_id == tokenizer.marks.pad
+    assert reference.config.pad_token_id == tokenizer.special_tokens.pad
     encoding = reader("the old fox", "a tree", return_tensors="pt")
     assert ("token_type_ids" in encoding) == (config.token_types > 1)
     ids, types = (torch.tensor([row]) for row in pair(tokenizer))
@@ -77,7 +77,7 @@ def test_transformers_opens_it_with_a_tokenizer_of_the_same_ids(config, kind, tm
 
 def pair(tokenizer):
     encode = tokenizer.encode
-    return tokenizer.marks.frame(encode("the old fox"), encode("a tree"))
+    return tokenizer.special_tokens.frame(encode("the old fox"), encode("a tree"))
 
 
 @pytest.mark.parametrize("kind", [trained, roberta])
@@ -87,11 +87,11 @@ def test_a_hidden_word_is_hidden_there_too(kind, tmp_path):
     export(bundle.model, bundle.tokenizer, tmp_path / "hf")
     reader = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
     text = f"the old {reader.mask_token} sees a tree"
-    assert reader(text).input_ids.count(bundle.tokenizer.marks.mask) == 1
+    assert reader(text).input_ids.count(bundle.tokenizer.special_tokens.mask) == 1
     reference = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / "hf").eval()
     encoding = reader(text, return_tensors="pt")
     with torch.no_grad():
-        masked = encoding.input_ids[0] == bundle.tokenizer.marks.mask
+        masked = encoding.input_ids[0] == bundle.tokenizer.special_tokens.mask
         logits = reference(**encoding).logits[0, masked][0, : bundle.tokenizer.size]
     best = bundle.fill([text], top=3)[0][0]
     expected = logits.softmax(-1).topk(3).values.tolist()
@@ -104,7 +104,10 @@ def test_what_was_exported_is_read_again_as_it_was(kind, tmp_path):
     model, tokenizer = with_noise(Bert(config)), kind(tmp_path)
     export(model, tokenizer, tmp_path / "hf")
     again = headway.load(tmp_path / "hf", fast=False)
-    assert isinstance(again, EncoderBundle) and again.tokenizer.marks == tokenizer.marks
+    assert (
+        isinstance(again, EncoderBundle)
+        and again.tokenizer.special_tokens == tokenizer.special_tokens
+    )
     assert again.tokenizer.encode_batch(ODD) == tokenizer.encode_batch(ODD)
     assert torch.equal(again.embed(ODD[2:5]), EncoderBundle(model, tokenizer).embed(ODD[2:5]))
 

@@ -110,9 +110,9 @@ def test_where_neither_tokenizer_nor_config_names_roberta_the_named_family_sets_
         config = json.loads(settings.read_text())
         config.pop("tokenizer_class", None)
         settings.write_text(json.dumps(config))
-    between = headway.load(folder).tokenizer.marks.between
+    between = headway.load(folder).tokenizer.special_tokens.between
     without_type(folder)
-    assert headway.load(folder, family="roberta").tokenizer.marks.between == between
+    assert headway.load(folder, family="roberta").tokenizer.special_tokens.between == between
 
 
 def test_a_vit_and_a_gpt_without_a_type_load_as_the_family_that_is_named(tmp_path):

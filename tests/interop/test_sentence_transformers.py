@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 from headway import load
 from headway.bundle import EncoderBundle
-from headway.data.encoder_batches import collate_framed
+from headway.data.encoder_batches import collate_encoder_batch
 from headway.errors import DataError, UsageError
 from headway.interop import export, read_sentence_folder
 from headway.training import text_vectors
@@ -44,7 +44,7 @@ def test_a_text_is_what_its_first_vector_says_where_the_folder_says_so(folder, t
     assert bundle.pooling == "first" and bundle.length == 19
     reader = bundle.tokenizer
     for text, vector in zip(TEXTS, bundle.embed(TEXTS), strict=True):
-        ids, _ = reader.marks.frame(reader.encode(text), room=19)
+        ids, _ = reader.special_tokens.frame(reader.encode(text), room=19)
         hidden = bundle.model.encode(torch.tensor([ids]))
         torch.testing.assert_close(vector, F.normalize(hidden[0, 0], dim=-1), rtol=0, atol=1e-5)
     mean = bundle.embed(TEXTS, pooling="mean")
@@ -61,7 +61,9 @@ def test_a_text_is_cut_where_the_folder_says_so(folder, tmp_path):
     bundle = load(folder)
     assert bundle.length == 7
     ids = bundle.tokenizer.encode(TEXTS[1])
-    hidden = bundle.model.encode(torch.tensor([bundle.tokenizer.marks.frame(ids, room=7)[0]]))
+    hidden = bundle.model.encode(
+        torch.tensor([bundle.tokenizer.special_tokens.frame(ids, room=7)[0]])
+    )
     expected = F.normalize(hidden[0, 0], dim=-1)
     torch.testing.assert_close(bundle.embed(TEXTS)[1], expected, rtol=0, atol=1e-5)
     bundle.save(tmp_path / "ours")
@@ -176,8 +178,8 @@ def test_training_goes_on_with_the_vectors_that_the_model_has(folder):
     bundle = load(folder)
     assert isinstance(bundle, EncoderBundle)
     reader = bundle.tokenizer
-    ids = [reader.marks.frame(reader.encode(text), room=19)[0] for text in TEXTS]
-    batch = collate_framed(ids, None, reader.marks.pad)
+    ids = [reader.special_tokens.frame(reader.encode(text), room=19)[0] for text in TEXTS]
+    batch = collate_encoder_batch(ids, None, reader.special_tokens.pad)
     with torch.inference_mode():
         vectors = text_vectors(bundle.model, batch, bundle.pooling)
     torch.testing.assert_close(vectors, bundle.embed(TEXTS), rtol=0, atol=1e-5)

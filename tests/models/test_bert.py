@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from headway.data.encoder_batches import collate_framed
+from headway.data.encoder_batches import collate_encoder_batch
 from headway.models import (
     Bert,
     BertClassifier,
@@ -66,7 +66,7 @@ def models():
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_token_has_a_vector_and_every_text_one(kind):
     model = Bert(replace(SMALL, **KINDS[kind])).eval()
-    batch = collate_framed(ROWS, TYPES, 0)
+    batch = collate_encoder_batch(ROWS, TYPES, 0)
     hidden = model.encode(batch.tokens, batch.keys, batch.types)
     assert hidden.shape == (3, 8, 24)
     assert model.pool(hidden).shape == (3, 24)
@@ -78,7 +78,7 @@ def test_every_token_has_a_vector_and_every_text_one(kind):
 @pytest.mark.parametrize("name", models())
 def test_what_stands_on_an_encoder_has_its_shape(name):
     model, shape = models()[name]
-    batch = collate_framed(ROWS, TYPES, 0)
+    batch = collate_encoder_batch(ROWS, TYPES, 0)
     assert model.eval()(batch.tokens, batch.keys, batch.types).shape == (3, *shape)
 
 
@@ -89,7 +89,7 @@ def test_padding_at_the_right_never_leaks_and_a_batch_is_its_rows_alone(kind):
     logits = []
     for pad, extra in ((0, 0), (10, 0), (4, 5)):
         rows, types = [*ROWS, [1] * (8 + extra)], [*TYPES, [0] * (8 + extra)]
-        batch = collate_framed(rows, types, pad)
+        batch = collate_encoder_batch(rows, types, pad)
         logits.append(
             model.encode(batch.tokens, batch.keys, batch.types)[:3, :8][batch.keys[:3, :8]]
         )
@@ -106,10 +106,10 @@ def test_padding_at_the_right_never_leaks_and_a_batch_is_its_rows_alone(kind):
 @torch.no_grad()
 def test_a_text_is_read_alike_in_any_batch(name):
     model = with_noise(models()[name][0])
-    batch = collate_framed(ROWS, TYPES, 0)
+    batch = collate_encoder_batch(ROWS, TYPES, 0)
     batched = model(batch.tokens, batch.keys, batch.types)
     for i, row in enumerate(ROWS):
-        single = collate_framed([row], [TYPES[i]], 0)
+        single = collate_encoder_batch([row], [TYPES[i]], 0)
         alone = model(single.tokens, single.keys, single.types)[0]
         output = batched[i] if alone.dim() == 1 else batched[i, : len(row)]
         assert_close(alone, output, rtol=0, atol=1e-5)

@@ -40,7 +40,7 @@ def test_minilm_says_what_it_says_in_transformers(minilm):
     reader = transformers.AutoTokenizer.from_pretrained(minilm)
     for text in TEXTS:
         expected = reader(text, padding=False, truncation=False).input_ids
-        special = bundle.tokenizer.marks
+        special = bundle.tokenizer.special_tokens
         assert special.frame(bundle.tokenizer.encode(text))[0] == expected
     batch = reader(TEXTS[:4], padding=True, return_tensors="pt")
     keys = batch.attention_mask.bool()
@@ -55,7 +55,8 @@ def test_minilm_says_what_was_computed_without_any_library(minilm, real_data):
     golden = json.loads(real_data("weights/minilm_golden.json").read_text())
     bundle = headway.load(minilm)
     rows = [
-        bundle.tokenizer.marks.frame(bundle.tokenizer.encode(t))[0] for t in golden["sentences"]
+        bundle.tokenizer.special_tokens.frame(bundle.tokenizer.encode(t))[0]
+        for t in golden["sentences"]
     ]
     assert rows == golden["ids"]
     vectors = bundle.embed(golden["sentences"])
@@ -102,5 +103,5 @@ def test_the_real_albert_opens_with_its_list_of_pieces(real_data):
     assert bundle.tokenizer.pieces([0, 11, 12, 13, 14]) == [
         *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
     ]
-    assert read_encoder_tokenizer(folder).marks.mask == 14
+    assert read_encoder_tokenizer(folder).special_tokens.mask == 14
     assert len(bundle.fill(["( [MASK] )"])[0][0]) == 5

@@ -139,9 +139,9 @@ def test_what_one_gets_does_not_depend_on_the_others(learned):
 def test_the_second_text_is_read_as_the_second(learned):
     bundle = load(learned("pairs"))
     rows, types = bundle.reader.encode([("the owl", "it is alive")])
-    marks, encode = bundle.reader.tokenizer.marks, bundle.reader.tokenizer.encode
+    special_tokens, encode = bundle.reader.tokenizer.special_tokens, bundle.reader.tokenizer.encode
     first, second = encode("the owl"), encode("it is alive")
-    assert rows == [[marks.start, *first, marks.end, *second, marks.end]]
+    assert rows == [[special_tokens.start, *first, special_tokens.end, *second, special_tokens.end]]
     assert types == [[0] * (2 + len(first)) + [1] * (1 + len(second))]
 
 

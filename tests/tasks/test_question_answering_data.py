@@ -18,9 +18,9 @@ from headway.tasks.question_answering.windows import (
     covered,
     windows,
 )
-from headway.text import Marks
+from headway.text import SpecialTokens
 
-MARKS = Marks(pad=0, start=1, end=2, mask=3)
+MARKS = SpecialTokens(pad=0, start=1, end=2, mask=3)
 CONTEXT = "Ada lives in Zürich 🦊 by the lake."
 
 
@@ -115,7 +115,7 @@ def test_a_window_is_the_question_and_a_part_between_marks():
     assert (second.first, second.begin, second.count) == (4, 3, 3)
     assert first.place((1, 3)) == (5, 7) and second.place((3, 5)) == (4, 6)
     assert first.place((3, 4)) == second.place((2, 3)) == first.place(None) == (0, 0)
-    double = windows(Marks(0, 1, 2, 3, between=2), [5], [10], 9, 3)[0]
+    double = windows(SpecialTokens(0, 1, 2, 3, between=2), [5], [10], 9, 3)[0]
     assert list(double.ids) == [1, 5, 2, 2, 10, 2] and double.first == 4
 
 
@@ -128,7 +128,7 @@ def test_a_window_is_the_question_and_a_part_between_marks():
 )
 def test_every_token_of_a_context_stands_in_a_window(question, context, length, stride, between):
     ids = list(range(100, 100 + context))
-    found = windows(Marks(0, 1, 2, 3, between), [7] * question, ids, length, stride)
+    found = windows(SpecialTokens(0, 1, 2, 3, between), [7] * question, ids, length, stride)
     seen = set()
     for window in found:
         part = list(window.ids[window.first : window.first + window.count])

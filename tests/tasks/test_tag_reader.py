@@ -1,11 +1,11 @@
-"""Words of raw text, whatever the tokenizer marks its words by."""
+"""Words of raw text, whatever the tokenizer special_tokens its words by."""
 
 import pytest
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from headway.tasks.tagging.bundle import TagReader
-from headway.text import EncoderTokenizer, Marks
+from headway.text import EncoderTokenizer, SpecialTokens
 
 TEXTS = ["Émile isn't in (the old mill), is he?", "«Ada» waits 🦊 by the lake."]
 WORDS = [
@@ -31,7 +31,7 @@ def bytes_with_spaces():
         show_progress=False,
     )
     engine.train_from_iterator(TEXTS * 9, trainer)
-    return EncoderTokenizer(engine, Marks(pad=1, start=0, end=2, mask=3, between=2))
+    return EncoderTokenizer(engine, SpecialTokens(pad=1, start=0, end=2, mask=3, between=2))
 
 
 @pytest.mark.parametrize("make", [word_pieces, bytes_with_spaces])
@@ -49,4 +49,7 @@ def test_words_apart_are_read_as_the_text_they_make(make):
     ((row,),) = reader.encode([["Ada", "waits", "by", "the", "lake"]])
     ids = tokenizer.encode(" Ada waits by the lake")
     assert list(row.ids[1:-1]) == ids and len(row.firsts) == 5
-    assert (row.ids[0], row.ids[-1]) == (tokenizer.marks.start, tokenizer.marks.end)
+    assert (row.ids[0], row.ids[-1]) == (
+        tokenizer.special_tokens.start,
+        tokenizer.special_tokens.end,
+    )

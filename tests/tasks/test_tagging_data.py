@@ -169,9 +169,11 @@ def test_the_first_piece_of_each_word_carries_its_tag(tokenizer):
     ids, places = tokenizer.encode_words(words)
     assert len(ids) > len(words)
     ((row,),) = word_sequences(tokenizer, [words], 40)
-    assert list(row.ids) == [tokenizer.marks.start, *ids, tokenizer.marks.end]
+    assert list(row.ids) == [tokenizer.special_tokens.start, *ids, tokenizer.special_tokens.end]
     assert list(row.firsts) == [1 + places.index(i) for i in range(3)]
-    batch = WordTargets([row, row], [[5, 6, 7], [7, 6, 5]]).batch([0, 1], tokenizer.marks.pad)
+    batch = WordTargets([row, row], [[5, 6, 7], [7, 6, 5]]).batch(
+        [0, 1], tokenizer.special_tokens.pad
+    )
     assert batch.words.nonzero()[:, 1].tolist() == [*row.firsts, *row.firsts]
     assert batch.targets.tolist() == [5, 6, 7, 7, 6, 5]
     assert batch.texts.types is None
@@ -196,5 +198,5 @@ def test_words_without_pieces_and_words_too_long_keep_their_place(tokenizer):
     assert tokenizer.encode("\u200b") == []
     rows = word_sequences(tokenizer, [words], 8)[0]
     assert sum(len(row.firsts) for row in rows) == 4 and all(len(row.ids) <= 8 for row in rows)
-    assert rows[0].ids[rows[0].firsts[1]] == tokenizer.marks.mask
+    assert rows[0].ids[rows[0].firsts[1]] == tokenizer.special_tokens.mask
     assert word_sequences(tokenizer, [[]], 8) == [[]]

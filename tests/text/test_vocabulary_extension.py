@@ -3,7 +3,7 @@
 import pytest
 
 from headway.errors import UsageError
-from headway.text import EncoderTokenizer, Marks, extended, new_words
+from headway.text import EncoderTokenizer, SpecialTokens, extended, new_words
 
 OLD = ["the fox eats the lemon", "the owl reads and eats", "a crab sings of lemons"] * 4
 DOMAIN = ["Lemonades freeze!", "lemonades and owleries", "the owleries", "foxes", "lemonades once"]
@@ -27,7 +27,7 @@ def test_words_that_save_most_tokens_come_first_and_single_occurrences_are_left_
 
 def test_a_longer_vocabulary_keeps_the_old_ids_and_shortens_the_domain(tokenizer, tmp_path):
     longer = extended(tokenizer, ["lemonades", "owleries"])
-    assert longer.size == tokenizer.size + 2 and longer.marks == tokenizer.marks
+    assert longer.size == tokenizer.size + 2 and longer.special_tokens == tokenizer.special_tokens
     assert [longer.encode(text) for text in OLD] == [tokenizer.encode(text) for text in OLD]
     assert longer.encode("Owleries, lemonades") == [
         tokenizer.size + 1,
@@ -48,6 +48,6 @@ def test_tokenizers_of_other_kinds_are_refused():
     import tokenizers as library
 
     model = library.models.BPE({"<s>": 0, "</s>": 1, "<mask>": 2, "a": 3}, [])
-    other = EncoderTokenizer(library.Tokenizer(model), Marks(pad=1, start=0, end=1, mask=2))
+    other = EncoderTokenizer(library.Tokenizer(model), SpecialTokens(pad=1, start=0, end=1, mask=2))
     with pytest.raises(UsageError, match="BPE"):
         new_words(other, OLD, 3)

@@ -46,7 +46,7 @@ def test_special_tokens_are_words_of_their_own():
 
 def test_tokens_of_encoders_are_grouped_by_their_prefix():
     for tokenizer, signs in ((word_pieces(), True), (spaced(), False)):
-        ids, _ = tokenizer.marks.frame(tokenizer.encode("The old baker waves, twice"))
+        ids, _ = tokenizer.special_tokens.frame(tokenizer.encode("The old baker waves, twice"))
         positions = positions_of_words(tokenizer, ids)
         assert positions[0] == [0] and positions[-1] == [len(ids) - 1]
         words = len(WORDS) + (1 if signs else 0)  # WordPiece cuts signs off as words

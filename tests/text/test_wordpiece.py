@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.errors import DataError, UsageError
-from headway.text import EncoderTokenizer, Marks
+from headway.text import EncoderTokenizer, SpecialTokens
 from tests.fixtures.encoder_tokenizers import spaced
 from tests.fixtures.small_encoder import TEXTS, tokenizer
 
@@ -24,13 +24,13 @@ ANY_TEXT = st.text(max_size=40) | st.lists(
 
 
 def test_one_text_has_two_special_tokens_and_two_texts_three():
-    marks = Marks(pad=0, start=2, end=3, mask=4)
-    assert marks.frame([7, 8]) == ([2, 7, 8, 3], [0, 0, 0, 0])
-    assert marks.frame([]) == ([2, 3], [0, 0])
-    assert marks.frame([7, 8], [9]) == ([2, 7, 8, 3, 9, 3], [0, 0, 0, 0, 1, 1])
-    two = Marks(pad=0, start=2, end=3, mask=4, between=2)
+    special_tokens = SpecialTokens(pad=0, start=2, end=3, mask=4)
+    assert special_tokens.frame([7, 8]) == ([2, 7, 8, 3], [0, 0, 0, 0])
+    assert special_tokens.frame([]) == ([2, 3], [0, 0])
+    assert special_tokens.frame([7, 8], [9]) == ([2, 7, 8, 3, 9, 3], [0, 0, 0, 0, 1, 1])
+    two = SpecialTokens(pad=0, start=2, end=3, mask=4, between=2)
     assert two.frame([7], [9]) == ([2, 7, 3, 3, 9, 3], [0, 0, 0, 0, 1, 1])
-    assert marks.frame([7, 8, 9], room=4) == ([2, 7, 8, 3], [0] * 4)
+    assert special_tokens.frame([7, 8, 9], room=4) == ([2, 7, 8, 3], [0] * 4)
 
 
 @given(st.integers(0, 15), st.integers(1, 15), st.integers(3, 30))  # an empty second is none there
@@ -47,7 +47,10 @@ def test_two_texts_are_cut_as_transformers_cuts_them(a, b, room):
         max_length=room,
         return_token_type_ids=True,
     )
-    assert TRAINED.marks.frame(*own, room) == (encoded["input_ids"], encoded["token_type_ids"])
+    assert TRAINED.special_tokens.frame(*own, room) == (
+        encoded["input_ids"],
+        encoded["token_type_ids"],
+    )
 
 
 @pytest.mark.parametrize("room", [4, 7, 11, 40])
@@ -56,9 +59,12 @@ def test_robertas_frame_is_that_of_its_own_tokenizer(room):
     engine = tokenizers.Tokenizer.from_str(json.dumps(reader.engine_json))
     engine.enable_truncation(room, strategy="longest_first")
     for first, second in ((TEXTS[0], TEXTS[3]), (TEXTS[3], "A fox."), ("", TEXTS[1])):
-        ids, _ = reader.marks.frame(reader.encode(first), reader.encode(second), room)
+        ids, _ = reader.special_tokens.frame(reader.encode(first), reader.encode(second), room)
         assert ids == engine.encode(first, second).ids
-        assert reader.marks.frame(reader.encode(first), room=room)[0] == engine.encode(first).ids
+        assert (
+            reader.special_tokens.frame(reader.encode(first), room=room)[0]
+            == engine.encode(first).ids
+        )
 
 
 # --- training ----------------------------------------------------------------------------------
@@ -101,14 +107,19 @@ def test_capitals_and_accents_are_removed_unless_lower_is_false():
     assert TRAINED.decode(TRAINED.encode("The old  café.")) == "the old cafe."
 
 
-# --- marks in texts ----------------------------------------------------------------------------
+# --- special tokens in texts ---
 
 
 @given(ANY_TEXT)
 def test_no_text_becomes_a_special_token(text):
-    marks = {TRAINED.marks.pad, TRAINED.marks.start, TRAINED.marks.end, TRAINED.marks.mask}
+    special_tokens = {
+        TRAINED.special_tokens.pad,
+        TRAINED.special_tokens.start,
+        TRAINED.special_tokens.end,
+        TRAINED.special_tokens.mask,
+    }
     for ids in (TRAINED.encode(text), *TRAINED.encode_batch([text]), TRAINED.encode_spans(text)[0]):
-        assert not marks & set(ids)
+        assert not special_tokens & set(ids)
 
 
 def test_a_loaded_tokenizer_does_the_same_and_writes_the_same_file(tmp_path):
@@ -120,15 +131,20 @@ def test_a_loaded_tokenizer_does_the_same_and_writes_the_same_file(tmp_path):
         again.save(folder / "again")
         files = [index / "tokenizer.json" for index in (folder, folder / "again")]
         assert files[0].read_bytes() == files[1].read_bytes()
-        assert again.fingerprint == made.fingerprint and again.marks == made.marks
+        assert again.fingerprint == made.fingerprint and again.special_tokens == made.special_tokens
         for text in (*TEXTS, "a [MASK] and a <mask>", ""):
             assert again.encode(text) == made.encode(text)
-        assert again.marks.mask not in again.encode("a [MASK] and a <mask>")
+        assert again.special_tokens.mask not in again.encode("a [MASK] and a <mask>")
         assert again.continues() == made.continues()
 
 
 def test_tokens_are_shown_and_special_tokens_are_left_out_of_a_text():
-    ids = [TRAINED.marks.start, *TRAINED.encode("the dog"), TRAINED.marks.mask, TRAINED.marks.end]
+    ids = [
+        TRAINED.special_tokens.start,
+        *TRAINED.encode("the dog"),
+        TRAINED.special_tokens.mask,
+        TRAINED.special_tokens.end,
+    ]
     assert TRAINED.decode(ids) == "the dog"
     pieces = TRAINED.pieces(ids)
     assert pieces[0] == "[CLS]" and pieces[-2:] == ["[MASK]", "[SEP]"]
@@ -140,12 +156,12 @@ def test_tokens_are_shown_and_special_tokens_are_left_out_of_a_text():
 
 def test_a_single_token_is_shown_as_a_word_or_as_a_continuation():
     wide = spaced()
-    the, mark = wide.encode(" the")[0], wide.marks.mask
+    the, mark = wide.encode(" the")[0], wide.special_tokens.mask
     assert wide.pieces([the]) == ["Ġthe"]
     assert wide.words([the, wide.encode("o")[0], mark]) == ["the", "##o", "<mask>"]
     ids = TRAINED.encode("dogma")
     assert TRAINED.words(ids) == TRAINED.pieces(ids) and TRAINED.words(ids)[1].startswith("##")
-    assert TRAINED.words([TRAINED.marks.mask]) == ["[MASK]"]
+    assert TRAINED.words([TRAINED.special_tokens.mask]) == ["[MASK]"]
 
 
 # --- words and spans ---------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from headway.data.encoder_batches import collate_framed
+from headway.data.encoder_batches import collate_encoder_batch
 from headway.data.similar_pairs import SimilarPairs
 from headway.models import Bert, BertConfig
 from headway.training import (
@@ -111,9 +111,9 @@ def test_micro_batches_of_scored_pairs_give_the_gradient_of_the_whole_batch(mode
 
 def test_vectors_have_length_one_and_do_not_depend_on_padding(model):
     for pad in (0, 19):
-        vectors = text_vectors(model, collate_framed(FIRST, None, pad))
+        vectors = text_vectors(model, collate_encoder_batch(FIRST, None, pad))
         assert_close(vectors.norm(dim=-1), torch.ones(4))
-        alone = text_vectors(model, collate_framed(FIRST[1:2], None, pad))
+        alone = text_vectors(model, collate_encoder_batch(FIRST[1:2], None, pad))
         assert_close(vectors[1:2], alone, rtol=0, atol=1e-6)
 
 

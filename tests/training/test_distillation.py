@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch.testing import assert_close
 
 from headway.blocks.hidden_states import layer_map, record_blocks, stack_of
-from headway.data.encoder_batches import collate_framed
+from headway.data.encoder_batches import collate_encoder_batch
 from headway.models import (
     GPT,
     Bert,
@@ -69,7 +69,7 @@ def pair(width=6, layers=2):
 
 
 def batch(rows=ROWS):
-    return collate_framed(rows, None, 0)
+    return collate_encoder_batch(rows, None, 0)
 
 
 def test_student_blocks_map_to_evenly_spaced_teacher_blocks_and_the_last_to_the_last():

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch.testing import assert_close
 
-from headway.data.encoder_batches import FramedBatch
+from headway.data.encoder_batches import EncoderBatch
 from headway.data.masked_batches import IGNORED, MaskedBatch
 from headway.models import Bert, BertConfig
 from headway.training import MaskedLanguageModelingObjective, judge
@@ -25,13 +25,13 @@ def batch_of(rows: int = 5, length: int = 8, pairs: bool = True) -> MaskedBatch:
     targets = torch.where(torch.rand(rows, length) < 0.4, tokens.flip(1), IGNORED)
     targets[~keys] = IGNORED
     elsewhere = torch.tensor([1, 0, 0, 1, 1])[:rows] if pairs else None
-    return MaskedBatch(FramedBatch(tokens, keys, types), targets, elsewhere)
+    return MaskedBatch(EncoderBatch(tokens, keys, types), targets, elsewhere)
 
 
 def part(batch: MaskedBatch, first: int, last: int) -> MaskedBatch:
     framed = batch.framed
     return MaskedBatch(
-        FramedBatch(framed.tokens[first:last], framed.keys[first:last], framed.types[first:last]),
+        EncoderBatch(framed.tokens[first:last], framed.keys[first:last], framed.types[first:last]),
         batch.targets[first:last],
         batch.elsewhere[first:last],
     )

@@ -85,7 +85,7 @@ class WordRegressorBundle(BundleWithReader):
         """
         rows_by_sentence = self.rows(sentences)
         rows = [row for rows in rows_by_sentence for row in rows]
-        outputs = iter(word_outputs(self.model, rows, self.tokenizer.marks.pad, progress))
+        outputs = iter(word_outputs(self.model, rows, self.tokenizer.special_tokens.pad, progress))
         return [
             [number for _ in rows for number in next(outputs).tolist()] for rows in rows_by_sentence
         ]

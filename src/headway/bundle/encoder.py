@@ -16,7 +16,7 @@ from headway.bundle.files import CONFIG_FILE, check_vocabulary_size, save_files
 from headway.bundle.forward_pass import Attention, ForwardPass, attention_of, encoder_pass
 from headway.bundle.probe import Probe, Readout, Unembedding
 from headway.bundle.with_reader import StoredBundle
-from headway.data.encoder_batches import FramedBatch, collate_framed, shortest_first
+from headway.data.encoder_batches import EncoderBatch, collate_encoder_batch, shortest_first
 from headway.errors import DataError, UsageError
 from headway.models import Bert
 from headway.settings import required, setting
@@ -127,7 +127,7 @@ class EncoderBundle(StoredBundle):
         for chosen in shortest_first(sequences, BATCH):
             batch = self._batch([sequences[i] for i in chosen])
             hidden = self.model.encode(batch.tokens, batch.keys, batch.types)
-            masked = batch.tokens == self.tokenizer.marks.mask
+            masked = batch.tokens == self.tokenizer.special_tokens.mask
             logits = self.model.words(hidden[masked])  # B T D -> M D -> M V
             # a vocabulary may be padded to a round number; no token belongs to these columns
             probabilities = logits[:, : self.tokenizer.size].float().softmax(-1)
@@ -166,7 +166,7 @@ class EncoderBundle(StoredBundle):
         """
         _check_list(texts)
         sequences = [
-            self.tokenizer.marks.frame(ids, room=self.length)[0]
+            self.tokenizer.special_tokens.frame(ids, room=self.length)[0]
             for ids in self.tokenizer.encode_batch(texts)
         ]
         vectors = self.pooled(sequences, pooling or self.pooling)
@@ -203,7 +203,7 @@ class EncoderBundle(StoredBundle):
         The output is the logits of the word at each position, or the vectors if the model has no
         masked-language-modelling head. Raises UsageError if the texts are too long.
         """
-        encode, special = self._encode_with_masks, self.tokenizer.marks
+        encode, special = self._encode_with_masks, self.tokenizer.special_tokens
         ids, types = special.frame(encode(text), None if second is None else encode(second))
         self._check_room(ids)
         run = self.model.encode if self.model.masked_words is None else self.model
@@ -240,7 +240,7 @@ class EncoderBundle(StoredBundle):
 
     def _masked_readout(self, ids: Sequence[int]) -> Readout:
         """Return the readout of the logits at the masked positions."""
-        size, mask = self.tokenizer.size, self.tokenizer.marks.mask
+        size, mask = self.tokenizer.size, self.tokenizer.special_tokens.mask
         model, stack = self.model, self.model.encoder
         positions = [i for i, token in enumerate(ids) if token == mask]
         return Readout(
@@ -266,7 +266,7 @@ class EncoderBundle(StoredBundle):
 
         number: of the text, for errors. Raises UsageError if it has no [MASK] or is too long.
         """
-        special = self.tokenizer.marks
+        special = self.tokenizer.special_tokens
         ids = self._encode_with_masks(text)
         if special.mask not in ids:
             (name,) = self.tokenizer.pieces([special.mask])
@@ -281,13 +281,13 @@ class EncoderBundle(StoredBundle):
 
     def _encode_with_masks(self, text: str) -> list[int]:
         """Return the ids of a text without special tokens around it; [MASK] in it is encoded."""
-        (name,) = self.tokenizer.pieces([self.tokenizer.marks.mask])
+        (name,) = self.tokenizer.pieces([self.tokenizer.special_tokens.mask])
         parts = text.split(name)
         # [MASK] includes the space before it in tokenizers whose tokens include spaces
         encoded = self.tokenizer.encode_batch([*map(str.rstrip, parts[:-1]), parts[-1]])
         ids = encoded[0]
         for part in encoded[1:]:
-            ids += [self.tokenizer.marks.mask, *part]
+            ids += [self.tokenizer.special_tokens.mask, *part]
         return ids
 
     def _check_room(self, ids: Sequence[int], number: int = 1) -> None:
@@ -299,8 +299,10 @@ class EncoderBundle(StoredBundle):
                 "shorten or split the text",
             )
 
-    def _batch(self, rows: Sequence[Sequence[int]]) -> FramedBatch:
-        return collate_framed(rows, None, self.tokenizer.marks.pad).to(str(self.device))
+    def _batch(self, rows: Sequence[Sequence[int]]) -> EncoderBatch:
+        return collate_encoder_batch(rows, None, self.tokenizer.special_tokens.pad).to(
+            str(self.device)
+        )
 
 
 def _check_list(texts: Sequence[str]) -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from headway.attention import record_attention
-from headway.data.encoder_batches import collate_framed, shortest_first
+from headway.data.encoder_batches import collate_encoder_batch, shortest_first
 from headway.data.word_targets import WordSequence
 from headway.errors import UsageError
 from headway.shapes import Float, Tensor
@@ -74,7 +74,7 @@ def encoder_pass(
     the model, with a dot after it.
     """
     device = str(next(model.parameters()).device)
-    batch = collate_framed([ids], [types], tokenizer.marks.pad).to(device)
+    batch = collate_encoder_batch([ids], [types], tokenizer.special_tokens.pad).to(device)
     call: Callable[..., Tensor] = model if run is None else run
     return ForwardPass(
         model=model,
@@ -103,7 +103,7 @@ def word_outputs(
     done = 0
     for chosen in shortest_first([row.ids for row in rows], WORD_ROWS):
         progress(done)
-        batch = collate_framed([rows[i].ids for i in chosen], None, pad).to(device)
+        batch = collate_encoder_batch([rows[i].ids for i in chosen], None, pad).to(device)
         batch_outputs = model(batch.tokens, batch.keys).float()
         for row, i in enumerate(chosen):
             outputs[i] = batch_outputs[row, list(rows[i].firsts)].cpu()

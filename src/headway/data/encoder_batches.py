@@ -10,8 +10,8 @@ from headway.shapes import Bool, Int, Tensor
 
 
 @dataclass(frozen=True)
-class FramedBatch:
-    """A batch of framed texts (`Marks.frame`), one per row.
+class EncoderBatch:
+    """A batch of framed texts (`SpecialTokens.frame`), one per row.
 
     keys: True at tokens, False at the padding after them. types: segment ids, 1 for tokens of the
     second text of a pair; None if there are no pairs.
@@ -21,19 +21,19 @@ class FramedBatch:
     keys: Bool[Tensor, "B T"]
     types: Int[Tensor, "B T"] | None
 
-    def to(self, device: str) -> FramedBatch:
+    def to(self, device: str) -> EncoderBatch:
         """Return the batch on another device."""
         types = None if self.types is None else self.types.to(device)
-        return FramedBatch(self.tokens.to(device), self.keys.to(device), types)
+        return EncoderBatch(self.tokens.to(device), self.keys.to(device), types)
 
 
-def collate_framed(
+def collate_encoder_batch(
     sequences: Sequence[Sequence[int]], types: Sequence[Sequence[int]] | None, pad: int
-) -> FramedBatch:
+) -> EncoderBatch:
     """Return sequences of any lengths as one padded batch; pad: id of the padding token."""
     tokens, keys = padded(sequences, pad)
     paired = types is not None and any(map(any, types))
-    return FramedBatch(tokens, keys, padded(types, 0)[0] if types is not None and paired else None)
+    return EncoderBatch(tokens, keys, padded(types, 0)[0] if types is not None and paired else None)
 
 
 def shortest_first(sequences: Sequence[Sequence[object]], size: int) -> Iterator[list[int]]:

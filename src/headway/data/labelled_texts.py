@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import torch
 
-from headway.data.encoder_batches import FramedBatch, collate_framed
+from headway.data.encoder_batches import EncoderBatch, collate_encoder_batch
 from headway.shapes import Float, Int, Tensor
 
 Targets = Sequence[int] | Sequence[float]
@@ -16,7 +16,7 @@ Targets = Sequence[int] | Sequence[float]
 
 
 @dataclass(frozen=True)
-class LabelledBatch(FramedBatch):
+class LabelledBatch(EncoderBatch):
     """Framed texts and their targets: class numbers, or values for regression. indices: indices of
     the texts in the data."""
 
@@ -66,7 +66,7 @@ def collate_labelled(
     """Return texts of any lengths, none empty, with their targets as one batch."""
     if len(sequences) != len(targets) or not all(sequences):
         raise ValueError("every text must have a label and at least one token")
-    framed = collate_framed(sequences, types, pad)
+    framed = collate_encoder_batch(sequences, types, pad)
     return LabelledBatch(
         framed.tokens, framed.keys, framed.types, torch.tensor(targets), tuple(indices)
     )

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 
 from headway.data.batches import padded
-from headway.data.encoder_batches import FramedBatch, collate_framed
+from headway.data.encoder_batches import EncoderBatch, collate_encoder_batch
 from headway.data.epochs import endless
 from headway.data.masking import Masking
 from headway.data.sentence_pairs import (
@@ -30,7 +30,7 @@ from headway.data.sentence_pairs import (
 from headway.data.sentences import SentenceCorpus
 from headway.errors import DataError
 from headway.shapes import Int, Tensor
-from headway.text import Marks
+from headway.text import SpecialTokens
 
 IGNORED = -1
 _PLAN, _ROW, _ORDER, _MIXTURE = range(4)  # purposes of random numbers
@@ -46,7 +46,7 @@ class MaskedBatch:
     """
 
     examples: ClassVar[str] = "sequences"  # what `indices` count, for messages
-    framed: FramedBatch
+    framed: EncoderBatch
     targets: Int[Tensor, "B T"]
     elsewhere: Int[Tensor, " B"] | None
     indices: tuple[int, ...] = ()
@@ -81,7 +81,7 @@ class SequenceSettings:
 class Source:
     """A corpus, and how sequences are made from it.
 
-    marks: ids of the special tokens. number: index of this corpus among all. anywhere: corpora,
+    special_tokens: their ids. number: index of this corpus among all. anywhere: corpora,
     including this one, from which second texts are sampled in the initial epochs; None: only this
     corpus.
     """
@@ -89,14 +89,16 @@ class Source:
     corpus: SentenceCorpus
     settings: SequenceSettings
     masking: Masking
-    marks: Marks
+    special_tokens: SpecialTokens
     number: int = 0
     anywhere: CorpusMixture | None = None
 
     @property
     def room(self) -> int:
         """The maximum number of tokens of a sequence without special tokens."""
-        return self.settings.length - 2 - (self.marks.between if self.settings.pairs else 0)
+        return (
+            self.settings.length - 2 - (self.special_tokens.between if self.settings.pairs else 0)
+        )
 
     def plan(self, version: int, turn: int = 0, mixed: bool = False) -> Plan:
         """Return the plan of a pass over the corpus.
@@ -130,14 +132,14 @@ class Source:
         random = np.random.default_rng(key)
         first = self.corpus.run(first_at, first_end)
         if second_at == second_end:
-            ids, types = self.marks.frame(first.tolist(), room=self.settings.length)
+            ids, types = self.special_tokens.frame(first.tolist(), room=self.settings.length)
         else:
             second_corpus = self.corpus
             if corpus_number != SAME_CORPUS and self.anywhere is not None:
                 second_corpus = self.anywhere.corpora[corpus_number]
             second = second_corpus.run(second_at, second_end)
             first, second = fitted(first, second, self.room, random)
-            ids, types = self.marks.frame(first.tolist(), second.tolist())
+            ids, types = self.special_tokens.frame(first.tolist(), second.tolist())
         masked_ids, positions = self.masking(ids, random)
         targets = [IGNORED] * len(ids)
         for position in positions:
@@ -267,7 +269,9 @@ def _collate(
 ) -> MaskedBatch:
     ids, types, targets = zip(*rows, strict=True)
     return MaskedBatch(
-        collate_framed(ids, types if source.settings.pairs else None, source.marks.pad),
+        collate_encoder_batch(
+            ids, types if source.settings.pairs else None, source.special_tokens.pad
+        ),
         padded(targets, IGNORED)[0],
         torch.tensor(elsewhere) if source.settings.pairs else None,
         tuple(indices[:8]),

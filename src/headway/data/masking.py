@@ -68,7 +68,7 @@ class Masking:
     @classmethod
     def of(cls, config: MaskingConfig, tokenizer: EncoderTokenizer) -> Masking:
         """Make a masking for the ids of a tokenizer."""
-        special_tokens = tokenizer.marks
+        special_tokens = tokenizer.special_tokens
         return cls(config, special_tokens.mask, tokenizer.special_ids, tokenizer.continues())
 
     def __call__(

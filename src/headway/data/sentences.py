@@ -20,12 +20,12 @@ class SentenceEncoder:
 
     def __init__(self, tokenizer: EncoderTokenizer) -> None:
         self.tokenizer, self.size = tokenizer, tokenizer.size
-        self.bos = self.eos = tokenizer.marks.start
+        self.bos = self.eos = tokenizer.special_tokens.start
         self.fingerprint = f"sentences of {LONGEST} {tokenizer.fingerprint}"
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the ids of each text, with [SEP] at its end and after every 64 tokens."""
-        end, encoded = self.tokenizer.marks.end, []
+        end, encoded = self.tokenizer.special_tokens.end, []
         for ids in self.tokenizer.encode_batch(texts):
             ids_with_ends = []
             for start in range(0, max(1, len(ids)), LONGEST):  # an empty text has a [SEP] too
@@ -62,7 +62,7 @@ class SentenceCorpus:
         """Map the sentences in `folder`. Raises DataError unless they were encoded with
         `tokenizer`."""
         text = TextCorpus.open(folder, SentenceEncoder(tokenizer))
-        return cls(text, tokenizer.marks.start, tokenizer.marks.end)
+        return cls(text, tokenizer.special_tokens.start, tokenizer.special_tokens.end)
 
     def __len__(self) -> int:
         """Return the number of sentences."""

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import torch
 
-from headway.data.encoder_batches import FramedBatch, collate_framed
+from headway.data.encoder_batches import EncoderBatch, collate_encoder_batch
 from headway.shapes import Bool, Float, Int, Tensor
 
 Ids = Sequence[int]
@@ -23,8 +23,8 @@ class SimilarBatch:
     """
 
     examples: ClassVar[str] = "text pairs"  # what `indices` count, for messages
-    first: FramedBatch
-    second: FramedBatch
+    first: EncoderBatch
+    second: EncoderBatch
     shared: Bool[Tensor, "B B"]
     scores: Float[Tensor, " B"] | None
     indices: tuple[int, ...]
@@ -56,8 +56,8 @@ class SimilarPairs:
         """Return the pairs with these indices as a batch."""
         first, second = ([side[i] for i in indices] for side in (self.first, self.second))
         return SimilarBatch(
-            collate_framed(first, None, pad),
-            collate_framed(second, None, pad),
+            collate_encoder_batch(first, None, pad),
+            collate_encoder_batch(second, None, pad),
             share_texts(first, second),
             None if self.scores is None else torch.tensor([self.scores[i] for i in indices]),
             tuple(indices),

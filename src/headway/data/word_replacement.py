@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from headway.data.encoder_batches import FramedBatch, collate_framed
+from headway.data.encoder_batches import EncoderBatch, collate_encoder_batch
 from headway.shapes import Float, Tensor
 
 Ids = npt.NDArray[np.int64]
@@ -21,7 +21,7 @@ CHUNK = 1024  # number of words whose neighbours are computed at once
 
 
 @dataclass(frozen=True)
-class FramedTexts(FramedBatch):
+class FramedTexts(EncoderBatch):
     """Framed texts. indices: indices of the texts in the data."""
 
     examples: ClassVar[str] = "texts"  # what `indices` count, for messages
@@ -126,5 +126,5 @@ class AugmentedTexts:
         """Return the texts and copies with these indices as a batch."""
         chosen = [int(i) for i in indices]
         types = None if self.types is None else [self.types[i % len(self.rows)] for i in chosen]
-        framed = collate_framed([self.row(i) for i in chosen], types, pad)
+        framed = collate_encoder_batch([self.row(i) for i in chosen], types, pad)
         return FramedTexts(framed.tokens, framed.keys, framed.types, tuple(chosen))

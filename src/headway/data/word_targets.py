@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import torch
 
-from headway.data.encoder_batches import FramedBatch, collate_framed
+from headway.data.encoder_batches import EncoderBatch, collate_encoder_batch
 from headway.shapes import Bool, Shaped, Tensor
 from headway.text import EncoderTokenizer
 
@@ -39,7 +39,7 @@ def word_sequences(
     tokens_of_words: list[list[int]] = [[] for _ in distinct]
     for i, word_index in zip(*tokenizer.encode_words(distinct), strict=True):
         tokens_of_words[word_index].append(i)
-    unknown, room = [tokenizer.marks.mask], length - 2
+    unknown, room = [tokenizer.special_tokens.mask], length - 2
     tokens_by_word = {
         word: (tokens or unknown)[:room]
         for word, tokens in zip(distinct, tokens_of_words, strict=True)
@@ -65,7 +65,7 @@ def _parts(words: Sequence[list[int]], room: int) -> Iterator[list[list[int]]]:
 
 
 def _row(tokenizer: EncoderTokenizer, words: Sequence[list[int]]) -> WordSequence:
-    ids, _ = tokenizer.marks.frame([i for word in words for i in word])
+    ids, _ = tokenizer.special_tokens.frame([i for word in words for i in word])
     firsts, position = array("i"), 1
     for word in words:
         firsts.append(position)
@@ -82,7 +82,7 @@ class WordBatch:
     """
 
     examples: ClassVar[str] = "sentences"  # what `indices` count, for messages
-    texts: FramedBatch
+    texts: EncoderBatch
     words: Bool[Tensor, "B T"]
     targets: Shaped[Tensor, " N"]
     indices: tuple[int, ...] = ()
@@ -117,7 +117,7 @@ class WordTargets:
     def batch(self, indices: Sequence[int], pad: int, device: str = "cpu") -> WordBatch:
         """Return the sequences with these indices as a batch."""
         rows = [self.rows[i] for i in indices]
-        texts = collate_framed([row.ids for row in rows], None, pad)
+        texts = collate_encoder_batch([row.ids for row in rows], None, pad)
         words = torch.zeros_like(texts.keys)
         for row, firsts in zip(words, (row.firsts for row in rows), strict=True):
             row[list(firsts)] = True

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from headway.bundle import EncoderBundle
-from headway.data.encoder_batches import FramedBatch, collate_framed
+from headway.data.encoder_batches import EncoderBatch, collate_encoder_batch
 from headway.errors import UsageError
 
 ROWS = 64  # batch size
@@ -62,13 +62,13 @@ def pseudo_perplexity(
             "pseudo-perplexity needs a masked language model, and this model has no head for "
             "masked tokens"
         )
-    marks, special = bundle.tokenizer.marks, bundle.tokenizer.special_ids
+    special_tokens, special = bundle.tokenizer.special_tokens, bundle.tokenizer.special_ids
     rows: list[tuple[list[int], int]] = []
     words = 0
     for text, ids in zip(texts, bundle.tokenizer.encode_batch(texts), strict=True):
         room = (bundle.model.max_length or len(ids) + 2) - 2
         for start in range(0, len(ids), room):
-            framed, _ = marks.frame(ids[start : start + room])
+            framed, _ = special_tokens.frame(ids[start : start + room])
             rows += [(framed, position) for position, i in enumerate(framed) if i not in special]
         words += len(text.split())
     if not rows:
@@ -88,9 +88,11 @@ def pseudo_perplexity(
 
 def _masked(
     chosen: Sequence[tuple[list[int], int]], bundle: EncoderBundle
-) -> tuple[FramedBatch, torch.Tensor]:
+) -> tuple[EncoderBatch, torch.Tensor]:
     """Replace one token of each sequence by [MASK]; return the batch and the positions."""
-    marks = bundle.tokenizer.marks
-    rows = [[*ids[:position], marks.mask, *ids[position + 1 :]] for ids, position in chosen]
-    batch = collate_framed(rows, None, marks.pad).to(str(bundle.device))
+    special_tokens = bundle.tokenizer.special_tokens
+    rows = [
+        [*ids[:position], special_tokens.mask, *ids[position + 1 :]] for ids, position in chosen
+    ]
+    batch = collate_encoder_batch(rows, None, special_tokens.pad).to(str(bundle.device))
     return batch, torch.tensor([position for _, position in chosen], device=bundle.device)

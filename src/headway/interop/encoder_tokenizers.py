@@ -21,7 +21,12 @@ from headway.interop.language_model_tokenizers import (
     special_token_id,
     told,
 )
-from headway.text import EncoderTokenizer, Marks, MissingEncoderTokenizer, PretrainedTokenizer
+from headway.text import (
+    EncoderTokenizer,
+    MissingEncoderTokenizer,
+    PretrainedTokenizer,
+    SpecialTokens,
+)
 from headway.text.hf_tokenizer import FILE, FILE_LIMIT
 
 WORDS_FILE = "vocab.txt"
@@ -33,7 +38,7 @@ DEFAULTS = {
     "sep_token": ("[SEP]", "</s>"),
     "mask_token": ("[MASK]", "<mask>"),
 }
-"""Special tokens by transformers' names, in the order of `Marks` -> their default texts."""
+"""Special tokens by transformers' names, in the order of `SpecialTokens` -> their default texts."""
 UNKNOWN = ("[UNK]", "<unk>")
 
 
@@ -172,10 +177,10 @@ def _unknown(folder: Path, vocabulary: Mapping[str, int]) -> str:
 
 def _framing(
     engine: tokenizers.Tokenizer, ids: Sequence[int], folder: Path, model_type: str | None
-) -> Marks:
+) -> SpecialTokens:
     """Return the special tokens as the tokenizer adds them; if it adds none, as its class does."""
     pad, start, end, mask = ids
-    kinds = [Marks(pad, start, end, mask, number) for number in (1, 2)]
+    kinds = [SpecialTokens(pad, start, end, mask, number) for number in (1, 2)]
     for special in kinds:
         if frames(engine, special):
             return special
@@ -191,7 +196,7 @@ def _framing(
     return kinds["roberta" in kind]
 
 
-def frames(engine: tokenizers.Tokenizer, special: Marks) -> bool:
+def frames(engine: tokenizers.Tokenizer, special: SpecialTokens) -> bool:
     """Return whether the engine adds these special tokens to one text and to a pair of texts."""
     first, second = _inside(engine, "a"), _inside(engine, "b")
     alone, both = engine.encode("a").ids, engine.encode("a", "b").ids
@@ -210,7 +215,7 @@ def write_encoder_tokenizer(
     max_length: of the model. token_types: number of token types of the model; if it is 0 or 1, the
     tokenizer is written without token types.
     """
-    engine, special = _written_engine(tokenizer, str(folder), token_types), tokenizer.marks
+    engine, special = _written_engine(tokenizer, str(folder), token_types), tokenizer.special_tokens
     write_file(folder / FILE, str(engine.to_str(pretty=True)).encode())
     ids = (special.pad, special.start, special.end, special.mask)
     names = {name: str(engine.id_to_token(i)) for name, i in zip(DEFAULTS, ids, strict=True)}
@@ -235,7 +240,7 @@ def write_encoder_tokenizer(
 def _written_engine(
     tokenizer: EncoderTokenizer, where: str, token_types: int
 ) -> tokenizers.Tokenizer:
-    content, special = tokenizer.engine_json, tokenizer.marks
+    content, special = tokenizer.engine_json, tokenizer.special_tokens
     if content["model"].get("type") != "WordPiece":
         for token in content["added_tokens"]:
             if token["id"] == special.mask:
@@ -274,7 +279,7 @@ def check_encoder_tokenizer(
     engine = PretrainedTokenizer.engine_of(content, str(folder / FILE))
     names = [str(token["content"]) for token in content["added_tokens"]]
     plain = [text for text in texts if not any(name in text for name in names)]
-    special, encode = tokenizer.marks, tokenizer.encode
+    special, encode = tokenizer.special_tokens, tokenizer.encode
     for text in plain:
         for second in (None, plain[0]):
             second_ids = None if second is None else encode(second)

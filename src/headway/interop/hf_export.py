@@ -106,7 +106,7 @@ def _shape(model: TextModel) -> GPTConfig | BertConfig:
 def _special_ids(tokenizer: TextTokenizer | EncoderTokenizer) -> dict[str, int]:
     if not isinstance(tokenizer, EncoderTokenizer):
         return {"bos_token_id": tokenizer.bos, "eos_token_id": tokenizer.eos}
-    special = tokenizer.marks
+    special = tokenizer.special_tokens
     return {"pad_token_id": special.pad, "bos_token_id": special.start, "eos_token_id": special.end}
 
 

@@ -53,7 +53,7 @@ class EncoderJob(ABC):
     @property
     def pad(self) -> int:
         """The padding token of shorter sequences in a batch."""
-        return self.start.tokenizer.marks.pad
+        return self.start.tokenizer.special_tokens.pad
 
     @abstractmethod
     def batch(self, chosen: list[int]) -> Any:

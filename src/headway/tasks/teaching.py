@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from headway.bundle import Bundle
-from headway.data.encoder_batches import FramedBatch
+from headway.data.encoder_batches import EncoderBatch
 from headway.machine import Machine
 from headway.settings import BATCH, LENGTH, setting
 from headway.tasks.job import Emit
@@ -128,7 +128,7 @@ class Teaching(Protocol):
     students: Students
 
 
-def view_of(texts: FramedBatch) -> View:
+def view_of(texts: EncoderBatch) -> View:
     """Return the view that a model with a head on an encoder computes of framed texts."""
 
     def logits(model: Any) -> Any:

@@ -13,16 +13,16 @@ from headway.text.tokenizer_pair import TokenizerPair
 from headway.text.vocabulary import BORDER, Vocabulary, words_of
 from headway.text.vocabulary_extension import extended, new_words
 from headway.text.word_positions import positions_of_words
-from headway.text.wordpiece import EncoderTokenizer, Marks
+from headway.text.wordpiece import EncoderTokenizer, SpecialTokens
 
 __all__ = [
     "BORDER",
     "Characters",
     "EncoderTokenizer",
-    "Marks",
     "MissingEncoderTokenizer",
     "MissingTokenizer",
     "PretrainedTokenizer",
+    "SpecialTokens",
     "TextBPE",
     "TextTokenizer",
     "Tokenizer",

@@ -50,7 +50,7 @@ def extended(tokenizer: EncoderTokenizer, words: Sequence[str]) -> EncoderTokeni
             raise ValueError(f"{word=} must be a new token, but is in the vocabulary or no word")
         vocabulary[word] = tokenizer.size + number
     engine = PretrainedTokenizer.engine_of(content, "the longer vocabulary")
-    return EncoderTokenizer(engine, tokenizer.marks)
+    return EncoderTokenizer(engine, tokenizer.special_tokens)
 
 
 def _engine(tokenizer: EncoderTokenizer) -> tokenizers.Tokenizer:

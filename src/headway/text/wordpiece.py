@@ -28,7 +28,7 @@ REPEATED = 10_000  # number of times a word is passed to the engine in one strin
 
 
 @dataclass(frozen=True)
-class Marks:
+class SpecialTokens:
     """Ids of the special tokens of an encoder.
 
     start: [CLS]. end: [SEP]. between: number of [SEP] after the first of two texts (BERT 1,
@@ -139,10 +139,10 @@ class EncoderTokenizer:
     Wu et al. 2016, section 4.1.
     """
 
-    def __init__(self, engine: tokenizers.Tokenizer, marks: Marks) -> None:
+    def __init__(self, engine: tokenizers.Tokenizer, special_tokens: SpecialTokens) -> None:
         engine.encode_special_tokens = True  # the JSON does not store this option
         self.size: int = 1 + max(engine.get_vocab().values(), default=-1)
-        names = asdict(marks)
+        names = asdict(special_tokens)
         del names["between"]
         for name, token in names.items():
             if not (0 <= token < self.size) or engine.id_to_token(token) is None:
@@ -153,7 +153,7 @@ class EncoderTokenizer:
             tokenizers.AddedToken(str(engine.id_to_token(i)), special=True) for i in names.values()
         ]
         engine.add_special_tokens(specials)
-        self._engine, self.marks = engine, marks
+        self._engine, self.special_tokens = engine, special_tokens
         model = json.loads(engine.to_str())["model"]
         self._prefix: str = (
             model.get("continuing_subword_prefix") or ""
@@ -214,7 +214,7 @@ class EncoderTokenizer:
             pair="[CLS] $A [SEP] $B:1 [SEP]:1",
             special_tokens=[("[CLS]", start), ("[SEP]", end)],
         )
-        return cls(engine, Marks(pad, start, end, mask))
+        return cls(engine, SpecialTokens(pad, start, end, mask))
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of `text` without special tokens."""
@@ -287,12 +287,16 @@ class EncoderTokenizer:
 
     @property
     def engine_json(self) -> dict[str, Any]:
-        """The tokenizer in the Hugging Face format, which frames texts as `Marks.frame` does."""
+        """The tokenizer in Hugging Face's format; it frames texts as `SpecialTokens.frame` does."""
         content: dict[str, Any] = json.loads(self._engine.to_str())
         return content
 
     def _json(self) -> bytes:
-        content = {"format": FORMAT, "marks": asdict(self.marks), "tokenizer": self.engine_json}
+        content = {
+            "format": FORMAT,
+            "marks": asdict(self.special_tokens),
+            "tokenizer": self.engine_json,
+        }
         return (json.dumps(content, ensure_ascii=False) + "\n").encode()
 
     def save(self, folder: Path) -> None:
@@ -313,7 +317,7 @@ class EncoderTokenizer:
             not isinstance(content, dict)
             or content.get("format") != FORMAT
             or not isinstance(special_tokens, dict)
-            or special_tokens.keys() != Marks.__dataclass_fields__.keys()
+            or special_tokens.keys() != SpecialTokens.__dataclass_fields__.keys()
             or any(type(value) is not int for value in special_tokens.values())
             or not 1 <= special_tokens["between"] <= 2
         ):
@@ -324,6 +328,6 @@ class EncoderTokenizer:
             )
         engine = PretrainedTokenizer.engine_of(content.get("tokenizer"), str(path))
         try:
-            return cls(engine, Marks(**special_tokens))
+            return cls(engine, SpecialTokens(**special_tokens))
         except DataError as error:
             raise DataError(error.what, str(path), error.hint) from error

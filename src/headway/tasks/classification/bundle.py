@@ -24,7 +24,7 @@ from headway.bundle import (
     class_names,
     encoder_pass,
 )
-from headway.data.encoder_batches import collate_framed, shortest_first
+from headway.data.encoder_batches import collate_encoder_batch, shortest_first
 from headway.errors import DataError, UsageError
 from headway.models import (
     BertClassifier,
@@ -206,7 +206,7 @@ class ClassifierBundle(StoredBundle):
         for chosen in shortest_first(rows, ROWS):
             progress(done)
             done += len(chosen)
-            batch = collate_framed(
+            batch = collate_encoder_batch(
                 [rows[i] for i in chosen], [types[i] for i in chosen], self.reader.pad
             ).to(str(self.device))
             logits[chosen] = self.model(batch.tokens, batch.keys, batch.types).float()
@@ -217,7 +217,7 @@ class ClassifierBundle(StoredBundle):
         (ids,), (types,) = self.reader.encode([text if second is None else (text, second)])
         if isinstance(self.reader.tokenizer, EncoderTokenizer):
             return encoder_pass(self.model, self.reader.tokenizer, ids, types, within="bert.")
-        batch = collate_framed([ids], [types], self.reader.pad).to(str(self.device))
+        batch = collate_encoder_batch([ids], [types], self.reader.pad).to(str(self.device))
         return ForwardPass(
             model=self.model,
             run=lambda: self.model(batch.tokens, batch.keys, batch.types),

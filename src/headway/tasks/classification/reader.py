@@ -11,7 +11,7 @@ from typing import Any
 
 from headway.errors import DataError, UsageError
 from headway.files import are_distinct_names, json_bytes, read_json, write_file
-from headway.text import EncoderTokenizer, Marks, TextTokenizer, load_tokenizer
+from headway.text import EncoderTokenizer, SpecialTokens, TextTokenizer, load_tokenizer
 
 CLASSES_FILE = "classes.json"
 FORMAT = 1
@@ -74,7 +74,7 @@ class ClassReader:
     def pad(self) -> int:
         """The padding token at the right of shorter sequences; no other token attends to it."""
         if isinstance(self.tokenizer, EncoderTokenizer):
-            return self.tokenizer.marks.pad
+            return self.tokenizer.special_tokens.pad
         return self.tokenizer.eos
 
     def encode(
@@ -82,7 +82,7 @@ class ClassReader:
     ) -> tuple[list[list[int]], list[list[int]]]:
         """Encode texts or pairs, truncated to `max_length`.
 
-        The special tokens are those of `Marks.frame` for the tokenizer of an encoder. For a
+        The special tokens are those of `SpecialTokens.frame` for the tokenizer of an encoder. For a
         language model they are <bos> text <eos>, or <bos> text <eos> text <eos>, so that the last
         token attends to the whole input. first: the number of the first input, in errors.
 
@@ -123,13 +123,15 @@ class ClassReader:
             for text, (specials, ids) in zip(texts, self._first_ids(firsts), strict=True)
         ]
 
-    def _first_ids(self, texts: list[str]) -> list[tuple[Marks, list[int]]]:
+    def _first_ids(self, texts: list[str]) -> list[tuple[SpecialTokens, list[int]]]:
         """Return the special tokens and the ids of single texts, or of first texts of pairs."""
         if isinstance(self.tokenizer, EncoderTokenizer):
-            return [(self.tokenizer.marks, ids) for ids in self.tokenizer.encode_batch(texts)]
+            return [
+                (self.tokenizer.special_tokens, ids) for ids in self.tokenizer.encode_batch(texts)
+            ]
         end, encoded = self.tokenizer.eos, []
         for start, *ids in map(self.tokenizer.begin, texts):
-            encoded.append((Marks(pad=end, start=start, end=end, mask=end), ids))
+            encoded.append((SpecialTokens(pad=end, start=start, end=end, mask=end), ids))
         return encoded
 
     @property

@@ -174,15 +174,15 @@ def _samples(bundle: EncoderBundle, corpus: SentenceCorpus, top: int) -> list[di
     if chosen is None:
         return []
     ids, position = chosen
-    masked = [*ids[:position], tokenizer.marks.mask, *ids[position + 1 :]]
-    framed, _ = tokenizer.marks.frame(masked)
+    masked = [*ids[:position], tokenizer.special_tokens.mask, *ids[position + 1 :]]
+    framed, _ = tokenizer.special_tokens.frame(masked)
     tokens = torch.tensor([framed], device=bundle.device)
     hidden = bundle.model.encode(tokens, None)
     logits = bundle.model.words(hidden[:, position + 1]).float()
     best = logits.softmax(-1)[0, : tokenizer.size].topk(min(top, tokenizer.size))
     words = tokenizer.pieces(best.indices.tolist())
     predictions = zip(words, best.values.tolist(), strict=True)
-    (mask, true) = tokenizer.pieces([tokenizer.marks.mask, ids[position]])
+    (mask, true) = tokenizer.pieces([tokenizer.special_tokens.mask, ids[position]])
     before, after = tokenizer.decode(ids[:position]), tokenizer.decode(ids[position + 1 :])
     output = ", ".join(f"{word} {probability:.2f}" for word, probability in predictions)
     return [

@@ -64,7 +64,7 @@ def sources_of(
     masking = Masking.of(config.masking, tokenizer)
     anywhere = CorpusMixture.among(corpora, settings.smoothing) if len(corpora) > 1 else None
     return [
-        Source(corpus, settings, masking, tokenizer.marks, first + i, anywhere)
+        Source(corpus, settings, masking, tokenizer.special_tokens, first + i, anywhere)
         for i, corpus in enumerate(corpora)
     ]
 

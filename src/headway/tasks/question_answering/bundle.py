@@ -131,13 +131,14 @@ class AnswerReader:
         question_ids = self.tokenizer.encode(question)
         ids, spans = self.tokenizer.encode_spans(context)
         return EncodedQuestion(
-            windows(self.tokenizer.marks, question_ids, ids, self.window, self.stride), spans
+            windows(self.tokenizer.special_tokens, question_ids, ids, self.window, self.stride),
+            spans,
         )
 
     @property
     def max_question_length(self) -> int:
         """The maximum number of tokens of a question."""
-        return max_question_length(self.tokenizer.marks, self.window)
+        return max_question_length(self.tokenizer.special_tokens, self.window)
 
     def lengths(self, questions: Sequence[str]) -> list[int]:
         """Return the number of tokens of each question before truncation."""
@@ -369,7 +370,7 @@ class AnswererBundle(BundleWithReader):
         questions = [self.reader.encode(question, context) for question, context in pairs]
         all_windows = [window for question in questions for window in question.windows]
         spans: list[list[Span]] = [[] for _ in all_windows]
-        pad, typed = self.reader.tokenizer.marks.pad, self.config.bert.token_types > 1
+        pad, typed = self.reader.tokenizer.special_tokens.pad, self.config.bert.token_types > 1
         for chosen in shortest_first([window.ids for window in all_windows], ROWS):
             chosen_windows = [all_windows[i] for i in chosen]
             batch = collate_windows(chosen_windows, pad, typed).to(str(self.device))

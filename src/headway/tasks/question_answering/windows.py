@@ -12,9 +12,9 @@ from typing import ClassVar
 
 import torch
 
-from headway.data.encoder_batches import FramedBatch, collate_framed
+from headway.data.encoder_batches import EncoderBatch, collate_encoder_batch
 from headway.shapes import Int, Tensor
-from headway.text import Marks
+from headway.text import SpecialTokens
 
 LONGEST_QUESTION = 64
 """Maximum number of tokens of a question."""
@@ -49,16 +49,20 @@ class Window:
         return span[0] + shift, span[1] + shift
 
 
-def max_question_length(marks: Marks, length: int) -> int:
+def max_question_length(special_tokens: SpecialTokens, length: int) -> int:
     """Return the maximum number of tokens of a question in windows of `length` tokens.
 
     It is 64, or half a window if that is less. Longer questions are truncated.
     """
-    return min(LONGEST_QUESTION, (length - 2 - marks.between) // 2)
+    return min(LONGEST_QUESTION, (length - 2 - special_tokens.between) // 2)
 
 
 def windows(
-    marks: Marks, question: Sequence[int], context: Sequence[int], length: int, stride: int
+    special_tokens: SpecialTokens,
+    question: Sequence[int],
+    context: Sequence[int],
+    length: int,
+    stride: int,
 ) -> list[Window]:
     """Split a context into windows of at most `length` tokens, at a distance of `stride` tokens.
 
@@ -67,14 +71,14 @@ def windows(
     """
     if length < 8 or stride < 1:
         raise ValueError(f"{length=} must be at least 8 and {stride=} at least 1")
-    num_special = 2 + marks.between
-    truncated = list(question[: max_question_length(marks, length)])
+    num_special = 2 + special_tokens.between
+    truncated = list(question[: max_question_length(special_tokens, length)])
     room = length - len(truncated) - num_special
     parts: list[Window] = []
     begin = 0
     while not parts or parts[-1].begin + parts[-1].count < len(context):
         part = context[begin : begin + room]
-        ids, _ = marks.frame(truncated, part)
+        ids, _ = special_tokens.frame(truncated, part)
         parts.append(Window(array("i", ids), len(truncated) + num_special - 1, begin, len(part)))
         begin += min(stride, room)
     return parts
@@ -98,7 +102,7 @@ class AnswerBatch:
     """
 
     examples: ClassVar[str] = "windows"  # the word for what `indices` count, for errors
-    texts: FramedBatch
+    texts: EncoderBatch
     starts: Int[Tensor, " B"]
     ends: Int[Tensor, " B"]
     indices: tuple[int, ...] = ()
@@ -109,10 +113,10 @@ class AnswerBatch:
         return AnswerBatch(self.texts.to(device), starts, ends, self.indices)
 
 
-def collate_windows(batch: Sequence[Window], pad: int, typed: bool = True) -> FramedBatch:
+def collate_windows(batch: Sequence[Window], pad: int, typed: bool = True) -> EncoderBatch:
     """Collate windows into a batch. typed: whether the model has token types (RoBERTa has none)."""
     types = [window.types for window in batch] if typed else None
-    return collate_framed([window.ids for window in batch], types, pad)
+    return collate_encoder_batch([window.ids for window in batch], types, pad)
 
 
 @dataclass(frozen=True)

@@ -127,7 +127,7 @@ def encoded(pairs: list[SimilarTexts], tokenizer: EncoderTokenizer, length: int)
 
     def side(texts: list[str]) -> list[list[int]]:
         rows = tokenizer.encode_batch(texts)
-        return [tokenizer.marks.frame(row, room=length)[0] for row in rows]
+        return [tokenizer.special_tokens.frame(row, room=length)[0] for row in rows]
 
     scores = [pair.score for pair in pairs if pair.score is not None]
     first, second = side([pair.first for pair in pairs]), side([pair.second for pair in pairs])

@@ -280,7 +280,7 @@ class TaggerBundle(BundleWithReader):
         self, rows: Sequence[WordSequence], progress: Callable[[int], None] = lambda done: None
     ) -> list[Float[Tensor, "W C"]]:
         """Compute the logits of the tags of each word (`word_outputs`)."""
-        return word_outputs(self.model, rows, self.tokenizer.marks.pad, progress)
+        return word_outputs(self.model, rows, self.tokenizer.special_tokens.pad, progress)
 
     def _best(self, rows: Sequence[WordSequence]) -> list[list[tuple[int, float]]]:
         """Return the index and the probability of the most probable tag of each word."""

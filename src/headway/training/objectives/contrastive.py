@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from headway.blocks import Pooling, pool_text
-from headway.data.encoder_batches import FramedBatch
+from headway.data.encoder_batches import EncoderBatch
 from headway.data.similar_pairs import SimilarBatch
 from headway.models import Bert
 from headway.shapes import Bool, Float, Tensor
@@ -16,7 +16,7 @@ from headway.training.objectives.contract import Loss
 
 
 def text_vectors(
-    model: Bert, batch: FramedBatch, pooling: Pooling = "mean"
+    model: Bert, batch: EncoderBatch, pooling: Pooling = "mean"
 ) -> Float[Tensor, "B D"]:
     """Return one vector of length 1 per text: the mean of its tokens' states, or that of [CLS].
 
