@@ -41,6 +41,16 @@ def test_help_imports_no_torch(program):
     assert not heavy & imported_by(program)
 
 
+def test_importing_headway_imports_one_module_of_it():
+    assert {m for m in imported_by("import headway") if m.startswith("headway")} == {"headway"}
+
+
+def test_help_imports_the_command_line_and_the_names_of_tasks():
+    packages = {m.split(".")[1] for m in imported_by(running("--help")) if m.startswith("headway.")}
+    foundation = {"config_files", "errors", "extensions", "files", "machine", "settings"}
+    assert packages <= foundation | {"cli", "tasks"}, packages
+
+
 def test_a_translator_is_loaded_and_run_without_the_compiler(tmp_path):
     translator().save(tmp_path / "model")
     program = running("translate", str(tmp_path / "model"), "the fox")

@@ -21,11 +21,12 @@ from headway.attention import (
     SlidingWindow,
 )
 from headway.blocks import GRU, LSTM, Dropout, GatedFeedForward, RecurrentDecoder, RMSNorm
+from headway.inspection import walk
 from headway.training import cross_entropy_sum
 from headway.training.objectives.cross_entropy import cross_entropy_of
 from headway.transforms import LoRALinear, fast, is_fast
 from headway.transforms.fast import FAST, chunked_cross_entropy, plain_class
-from tests.fixtures import zoo
+from tests.fixtures import bundles, zoo
 
 B, T, S, H, G, K, D, E = 2, 5, 7, 6, 2, 4, 24, 10
 EXACT = {"rtol": 0, "atol": 1e-10}
@@ -136,6 +137,30 @@ def test_a_twin_has_the_outputs_and_gradients_of_its_plain_class(plain):
             assert torch.equal(found, again)  # the same numbers at every call
 
 
+def saved_bytes(module, call, inputs) -> int:
+    """Bytes that a forward pass keeps for its backward pass, parameters and inputs aside."""
+    known = {x.untyped_storage().data_ptr() for x in (*inputs, *module.parameters())}
+    kept = {}
+
+    def keep(tensor):
+        kept[tensor.untyped_storage().data_ptr()] = tensor  # held, so that no address is used twice
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        output = call(module, inputs)
+    assert output.requires_grad
+    sizes = {pointer: x.untyped_storage().nbytes() for pointer, x in kept.items()}
+    return sum(size for pointer, size in sizes.items() if pointer not in known)
+
+
+@pytest.mark.parametrize("plain", CASES, ids=lambda plain: plain.__name__)
+def test_a_twin_stores_no_more_for_its_gradient_than_its_plain_class(plain):
+    make, inputs, call = CASES[plain]
+    layer, leaves = make().double(), inputs()
+    twin = fast(deepcopy(layer))
+    assert saved_bytes(twin, call, leaves) <= 1.1 * saved_bytes(layer, call, leaves)
+
+
 @pytest.fixture
 def float64():
     torch.set_default_dtype(torch.float64)
@@ -219,6 +244,13 @@ def test_caches_of_both_kinds_append_reorder_rewind_and_join(transform):
     assert joined.lengths == [3, 5, 5]
     assert torch.equal(k[0, :, :3], torch.cat([tokens[n] for n in (0, 4, 6)], 2)[0])
     assert isinstance(cache, KeyValueCache)
+
+
+def test_a_walk_through_a_fast_model_points_at_the_plain_equations():
+    bundle = bundles.translator()
+    fast(bundle.model)
+    sources = [step.source for step in walk(bundle, "the fox")]
+    assert sources and not [source for source in sources if "transforms/" in source]
 
 
 def test_a_class_of_a_users_own_keeps_its_code():
