@@ -114,8 +114,9 @@ def _path_of(folder: str | Path) -> Path:
     if not (path / CONFIG_FILE).is_file():
         path = interop.read_sentence_folder(path).encoder
     if not (path / CONFIG_FILE).is_file():
+        missing = f"there is no {CONFIG_FILE}" if path.exists() else "there is no such folder"
         raise UsageError(
-            f"{folder} holds no model: there is no {CONFIG_FILE}",
+            f"{folder} holds no model: {missing}",
             hint="name a run folder (headway runs ls) or the model folder inside it",
         )
     return path
