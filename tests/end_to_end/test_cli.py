@@ -168,7 +168,7 @@ def test_yaml_and_flags_flags_win(tmp_path):
         ("train translate", 2, "no training pairs are named"),
         ("train transalte data", 2, "Did you mean translate"),
         ("train translate data --source en --target de --run ../x", 2, "a name"),
-        ("translate nowhere hello", 2, "no config.json"),
+        ("translate nowhere hello", 2, "no such folder"),
         ("translate runs/r hello --beam 2 --nbest 3", 2, "nbest"),
         ("translate runs/r hello --beam two", 2, "beam"),
         ("translate runs/r hello --bean 2", 2, "--bean"),

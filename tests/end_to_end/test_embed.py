@@ -283,7 +283,7 @@ def test_a_dry_run_keeps_nothing_and_settings_are_shown(place, here):
         ("fill enc hello", 2, "the text 'hello' has no [MASK]"),
         ("fill enc [MASK] --top 0", 2, "top=0"),
         ("fill headless [MASK]", 2, "no head for masked language modelling"),
-        ("fill nowhere [MASK]", 2, "no config.json"),
+        ("fill nowhere [MASK]", 2, "no such folder"),
         ("embed enc t.txt --output v.txt", 2, ".npz or .tsv or .jsonl"),
         ("embed enc t.txt --output there.npz", 2, "exists already"),
         ("embed enc t.txt --plot v.pdf", 2, ".svg or .png"),

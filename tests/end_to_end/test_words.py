@@ -146,7 +146,7 @@ def test_a_dry_run_and_a_note_on_short_texts(place, here):
         ("train words table.tsv --run t", 2, "--data.column"),
         ("words nearest runs/r foxx", 2, "fox, the closest"),
         ("words nearest runs/r", 2, "the word is missing"),
-        ("words nearest nowhere fox", 2, "no config.json"),
+        ("words nearest nowhere fox", 2, "no such folder"),
         ("words analogy runs/r fox dog breads", 2, "bread, the closest"),
         ("words scatter runs/r", 2, "--out words.svg"),
         ("words scatter runs/r --out words.pdf", 2, ".svg or .png"),
