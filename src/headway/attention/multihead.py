@@ -106,10 +106,19 @@ class MultiHeadAttention(nn.Module):
 
         past: number of tokens of each sequence before the source; one number if all agree.
         """
-        k = self.split_keys(self.key(source))
+        return self.split_keys_values(self.key(source), self.value(source), past)
+
+    def split_keys_values(
+        self,
+        keys: Float[Tensor, "M S GK"],
+        values: Float[Tensor, "M S GKv"],
+        past: Sequence[int] = (0,),
+    ) -> KeyValues:
+        """Split projected keys and values into heads, and apply the positions of the keys."""
+        k = self.split_keys(keys)
         if self.positions is not None:
             k = self.positions.rotate(k, positions_after(past, k.shape[2], k.device))
-        return KeyValues(k, split_heads(self.value(source), self.value_dim))
+        return KeyValues(k, split_heads(values, self.value_dim))
 
     def split_queries(self, queries: Float[Tensor, "N T HK"]) -> Float[Tensor, "N H T K"]:
         """Split projected queries into heads."""

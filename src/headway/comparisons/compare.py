@@ -120,14 +120,14 @@ def compare(
         for name, config in configs.items():
             check_same(folder / name, config)
         runs = list(plan.runs())
-        for number, (variant, seed, name) in enumerate(runs, start=1):
+        for number, (variant, _, name) in enumerate(runs, start=1):
             path, config = folder / name, configs[name]
             try:
                 if not is_finished(path):
                     announce(name, number, len(runs))
                     if train(config, path).stop == "interrupted":
                         return Comparison(plan, task, measured, failed, True)
-                measured.append(_measured(path, config, (name, variant.name, seed), options))
+                measured.append(_measured(path, config, variant.name, options))
             except Exception as error:
                 failed[name] = str(error) if isinstance(error, HeadwayError) else repr(error)
     return Comparison(plan, task, measured, failed, False)
@@ -140,12 +140,9 @@ def is_finished(folder: Path) -> bool:
 
 
 def _measured(
-    folder: Path, config: AnyRunConfig, run: tuple[str, str, int], options: Mapping[str, Any]
+    folder: Path, config: AnyRunConfig, variant: str, options: Mapping[str, Any]
 ) -> Measured:
-    """Evaluate a finished run, or read the results of an evaluation with the same options.
-
-    run: its name, variant and seed.
-    """
+    """Evaluate a finished run, or read the results of an evaluation with the same options."""
     task = task_of_config(config)
     names = {field.name for field in dataclasses.fields(task.evaluation)}
     chosen = {name: value for name, value in options.items() if name in names}
@@ -156,26 +153,25 @@ def _measured(
         saved = read_json(path)
         if isinstance(saved, dict) and {name: saved.get(name) for name in key} == key:
             return Measured.from_json(saved["measured"])
-    measured = _measure(folder, config, run, override(task.evaluation(), chosen, "the comparison"))
+    measured = _measure(
+        folder, config, variant, override(task.evaluation(), chosen, "the comparison")
+    )
     text = json.dumps({**key, "measured": asdict(measured)}, ensure_ascii=False)
     write_file(path, (text + "\n").encode())
     return Measured.from_json(json.loads(text)["measured"])
 
 
-def _measure(
-    folder: Path, config: AnyRunConfig, run: tuple[str, str, int], options: Any
-) -> Measured:
+def _measure(folder: Path, config: AnyRunConfig, variant: str, options: Any) -> Measured:
     machine, task = prepare_machine(config.machine), task_of_config(config)
     bundle = load(folder, machine.device)
     with machine.precision():
         scores = _scores(task, bundle, task.held_out(bundle, folder, config, options), options)
     log = folder / "metrics.jsonl"
     valid, train = read_metrics(log, "valid"), read_metrics(log, "train")
-    name, variant, seed = run
     return Measured(
-        name=name,
+        name=folder.name,
         variant=variant,
-        seed=seed,
+        seed=config.training.seed,
         parameters=parameter_count(bundle.model),
         metrics=list(scores.metrics),
         counts=dict(scores.counts),

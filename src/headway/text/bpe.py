@@ -18,6 +18,7 @@ from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from headway.errors import DataError, UsageError
 from headway.files import read_bytes
+from headway.text.token_ids import checked_ids
 
 PAD, BOS, EOS = "<pad>", "<s>", "</s>"
 FILE_LIMIT = 64 * 2**20
@@ -163,7 +164,7 @@ class BytePairs:
 
     def _raw(self, ids: Iterable[int]) -> bytes:
         """Return the bytes of the tokens `ids`; special tokens have none."""
-        return b"".join(self._bytes[i] for i in self._known(ids))
+        return b"".join(self._bytes[i] for i in checked_ids(ids, self.size))
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """Return the string of each token, for display.
@@ -171,17 +172,9 @@ class BytePairs:
         A token at the start of a word begins with a space. An incomplete character in a token is
         shown as U+FFFD. Special tokens are shown by name.
         """
-        return [self._specials.get(i) or readable(self._bytes[i]) for i in self._known(ids)]
-
-    def _known(self, ids: Iterable[int]) -> list[int]:
-        known = [int(i) for i in ids]
-        for i in known:
-            if not 0 <= i < self.size:
-                raise DataError(
-                    f"token id {i} is outside the vocabulary, ids 0 to {self.size - 1}",
-                    hint="use the tokenizer that the model was trained with",
-                )
-        return known
+        return [
+            self._specials.get(i) or readable(self._bytes[i]) for i in checked_ids(ids, self.size)
+        ]
 
 
 def checked(text: str) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 from headway.errors import DataError, UsageError
 from headway.files import read_json, write_file
 from headway.text.bpe import EOS, checked
+from headway.text.token_ids import checked_ids
 
 FORMAT = "headway characters 1"
 FILE = "tokenizer.json"
@@ -71,18 +72,12 @@ class Characters:
     def decode(self, ids: Iterable[int]) -> str:
         """Return the text of `ids`, without </s>. Raises DataError for an id outside 0 ..
         size-1."""
-        return "".join("" if i == self.eos else self._character(i) for i in ids)
+        characters = ("", *self.characters)  # of </s>, whose id is 0, none
+        return "".join(characters[i] for i in checked_ids(ids, self.size))
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        return [EOS if i == self.eos else self._character(i) for i in ids]
-
-    def _character(self, i: int) -> str:
-        if not 0 < i < self.size:
-            raise DataError(
-                f"token id {i} is outside the vocabulary, ids 0 to {self.size - 1}",
-                hint="use the tokenizer that the model was trained with",
-            )
-        return self.characters[i - 1]
+        names = (EOS, *self.characters)
+        return [names[i] for i in checked_ids(ids, self.size)]
 
     @property
     def fingerprint(self) -> str:

@@ -13,6 +13,7 @@ import tokenizers
 from headway.errors import DataError
 from headway.files import read_json, write_file
 from headway.text.bpe import checked
+from headway.text.token_ids import checked_ids
 
 FORMAT = "headway foreign 1"
 FILE = "tokenizer.json"
@@ -102,11 +103,14 @@ class PretrainedTokenizer:
         return ids or [self.bos]
 
     def decode(self, ids: Iterable[int]) -> str:
-        known = self._known(ids)
+        known = checked_ids(ids, self.size)
         return str(self._engine.decode(known, skip_special_tokens=True))
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        return [str(self._engine.decode([i], skip_special_tokens=False)) for i in self._known(ids)]
+        return [
+            str(self._engine.decode([i], skip_special_tokens=False))
+            for i in checked_ids(ids, self.size)
+        ]
 
     def begins_word(self, ids: Sequence[int]) -> list[bool]:
         """Return, for each id, whether its token begins a word.
@@ -114,22 +118,12 @@ class PretrainedTokenizer:
         It does if the token starts with a space character, or if the token before it ends with
         `WORD_ENDS` (GPT-1).
         """
-        tokens = [str(self._engine.id_to_token(i)) for i in self._known(ids)]
+        tokens = [str(self._engine.id_to_token(i)) for i in checked_ids(ids, self.size)]
         after_end = [False, *(token.endswith(WORD_ENDS) for token in tokens)]
         return [
             follows_end or token.startswith(WORD_STARTS)
             for token, follows_end in zip(tokens, after_end, strict=False)
         ]
-
-    def _known(self, ids: Iterable[int]) -> list[int]:
-        known = [int(i) for i in ids]
-        for i in known:
-            if not 0 <= i < self.size:
-                raise DataError(
-                    f"token id {i} is outside the vocabulary, ids 0 to {self.size - 1}",
-                    hint="use the tokenizer that the model was trained with",
-                )
-        return known
 
     @property
     def engine_json(self) -> dict[str, Any]:

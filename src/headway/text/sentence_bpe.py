@@ -9,6 +9,7 @@ import tokenizers
 
 from headway.files import write_file
 from headway.text.bpe import BOS, EOS, PAD, BytePairs, readable
+from headway.text.token_ids import checked_ids
 
 
 class Tokenizer(BytePairs):
@@ -47,7 +48,7 @@ class Tokenizer(BytePairs):
         without special tokens " ".join(word for word, _ in words(ids)) == decode(ids).
         """
         groups: list[list[int]] = []
-        known = self._known(ids)
+        known = checked_ids(ids, self.size)
         after_special = True
         for position, index in enumerate(known):
             special = index in self._specials

@@ -20,6 +20,7 @@ from headway.errors import DataError, UsageError
 from headway.files import read_json, write_file
 from headway.text.bpe import LONGEST_WORD, checked
 from headway.text.hf_tokenizer import FILE, FILE_LIMIT, WORD_STARTS, PretrainedTokenizer
+from headway.text.token_ids import checked_ids
 
 FORMAT = "headway marked 1"
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -258,32 +259,22 @@ class EncoderTokenizer:
 
     def decode(self, ids: Iterable[int]) -> str:
         """Return the text of `ids` without special tokens, as far as the tokens preserve it."""
-        return str(self._engine.decode(self._known(ids), skip_special_tokens=True))
+        return str(self._engine.decode(checked_ids(ids, self.size), skip_special_tokens=True))
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """Return the string of each token, for display."""
-        return [str(self._engine.id_to_token(i)) for i in self._known(ids)]
+        return [str(self._engine.id_to_token(i)) for i in checked_ids(ids, self.size)]
 
     def words(self, ids: Iterable[int]) -> list[str]:
         """Return the text of each id on its own; ## is the prefix of one that continues a word."""
         words = []
-        for i, token in zip(known := self._known(ids), self.pieces(known), strict=True):
+        for i, token in zip(known := checked_ids(ids, self.size), self.pieces(known), strict=True):
             if i in self.special_ids:
                 words.append(token)
                 continue
             text = str(self._engine.decode([i])).strip().removeprefix(self._prefix)
             words.append(CONTINUES + text if self._goes_on(token) else text)
         return words
-
-    def _known(self, ids: Iterable[int]) -> list[int]:
-        known = [int(i) for i in ids]
-        for i in known:
-            if not 0 <= i < self.size:
-                raise DataError(
-                    f"token id {i} is outside the vocabulary, ids 0 to {self.size - 1}",
-                    hint="use the tokenizer that the model was trained with",
-                )
-        return known
 
     @property
     def engine_json(self) -> dict[str, Any]:

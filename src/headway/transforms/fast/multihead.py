@@ -39,8 +39,8 @@ class FastMultiHeadAttention(MultiHeadAttention):
             queries, keys, values = linears(x, (self.query, self.key, self.value))
             documents = mask.documents
             if documents is not None and mask.causal and bias is None and cache is None:
-                return self._within_documents((queries, keys, values), mask, documents)
-            k, v = self._placed(keys, values, past)
+                return self._within_documents(queries, keys, values, mask, documents)
+            k, v = self.split_keys_values(keys, values, past)
         else:
             queries = self.query(x)
             k, v = source if isinstance(source, KeyValues) else self.keys_values(source, past)
@@ -52,18 +52,15 @@ class FastMultiHeadAttention(MultiHeadAttention):
             q, bias = self.positions.rotate(q, at), added(bias, self.positions.bias(at, k.shape[2]))
         return self._merged(self.kernel(q, k, v, mask, bias), x)
 
-    def _placed(
-        self, keys: Float[Tensor, "M S GK"], values: Float[Tensor, "M S GKv"], past: list[int]
-    ) -> KeyValues:
-        k = self.split_keys(keys)
-        if self.positions is not None:
-            k = self.positions.rotate(k, positions_after(past, k.shape[2], k.device))
-        return KeyValues(k, split_heads(values, self.value_dim))
-
     def _within_documents(
-        self, projected: tuple[Tensor, Tensor, Tensor], mask: Mask, documents: Documents
+        self,
+        queries: Float[Tensor, "N T HK"],
+        keys: Float[Tensor, "N T GK"],
+        values: Float[Tensor, "N T GKv"],
+        mask: Mask,
+        documents: Documents,
     ) -> Float[Tensor, "N T D"]:
-        queries, keys, values = projected
+        """Attend within each document, as if it were a sequence of its own."""
         heads = (
             self.split_queries(queries),
             self.split_keys(keys),
