@@ -72,12 +72,12 @@ class Characters:
     def decode(self, ids: Iterable[int]) -> str:
         """Return the text of `ids`, without </s>. Raises DataError for an id outside 0 ..
         size-1."""
-        characters = ("", *self.characters)  # of </s>, whose id is 0, none
-        return "".join(characters[i] for i in checked_ids(ids, self.size))
+        known = checked_ids(ids, self.size)
+        return "".join(self.characters[i - 1] for i in known if i != self.eos)
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        names = (EOS, *self.characters)
-        return [names[i] for i in checked_ids(ids, self.size)]
+        known = checked_ids(ids, self.size)
+        return [EOS if i == self.eos else self.characters[i - 1] for i in known]
 
     @property
     def fingerprint(self) -> str:
