@@ -180,11 +180,11 @@ def test_a_run_in_two_halves_equals_an_uninterrupted_run(first, story, tmp_path,
     if settings.pop("from", False):
         settings["training__start"] = str(first)
     train(configured(story, **settings), tmp_path / "whole")
-    train(configured(story, **settings, training__steps=3), tmp_path / "splits")
-    outcome = train(configured(story, **settings), tmp_path / "splits")
+    train(configured(story, **settings, training__steps=3), tmp_path / "halves")
+    outcome = train(configured(story, **settings), tmp_path / "halves")
     assert outcome.stop == "done" and outcome.step == 6
     for name in ("checkpoints/step-6/state.safetensors", "model/model.safetensors"):
-        assert (tmp_path / "splits" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+        assert (tmp_path / "halves" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
 def test_a_model_learns_and_its_run_reports_nats_and_bits_per_byte(story, tmp_path):

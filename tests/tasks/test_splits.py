@@ -33,8 +33,8 @@ def test_the_first_example_with_a_label_that_no_training_example_has_is_kept_and
     assert valid == [text for text in HELD_OUT if text not in moved]
     assert train == [text for text in TEXTS if text not in HELD_OUT or text in moved]
     assert notes == [
-        f"2 of the {len(HELD_OUT)} texts to hold out stay in training: some of their labels occur in "
-        "no other training example"
+        f"2 of the {len(HELD_OUT)} texts to hold out stay in training: some of their labels "
+        "occur in no other training example"
     ]
 
 
