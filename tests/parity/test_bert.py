@@ -164,13 +164,13 @@ def bare(config, **changes):
 
 
 def ours(config, task=None):
-    made = {
+    by_task = {
         None: lambda: Bert(config),
         "ForSequenceClassification": lambda: BertClassifier(Bert(config), 5, "first", 0.3),
         "ForTokenClassification": lambda: BertTagger(Bert(config), 5, 0.1),
         "ForQuestionAnswering": lambda: BertQuestionAnswering(Bert(config)),
     }
-    return with_noise(made[task]())
+    return with_noise(by_task[task]())
 
 
 WRITTEN = {

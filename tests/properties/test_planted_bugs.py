@@ -40,7 +40,7 @@ def test_a_mask_that_lets_one_future_token_through_fails_causality(monkeypatch):
     fails(checks.causality)
 
 
-def test_a_mask_that_forgets_padding_fails_padding(monkeypatch):
+def test_a_mask_that_ignores_padding_fails_padding(monkeypatch):
     monkeypatch.setattr(masks, "hides_nothing", lambda mask, num_queries: not mask.causal)
     fails(checks.padding)
     fails(checks.batch_invariance)
@@ -106,7 +106,7 @@ def test_a_memory_that_does_not_follow_its_sentence_fails(monkeypatch):
     fails(checks.states_reorder_and_join)
 
 
-def test_a_rewind_that_forgets_nothing_fails(monkeypatch):
+def test_a_rewind_without_effect_fails(monkeypatch):
     monkeypatch.setattr(cache.PreallocatedTokens, "rewind", lambda self, lengths: None)
     fails(checks.cache_equals_no_cache)
 
@@ -133,7 +133,7 @@ def test_a_context_taken_from_the_padding_fails_padding(monkeypatch):
     fails(checks.padding, MODELS["rnn without attention"])
 
 
-def test_a_recurrent_state_that_forgets_to_rewind_fails_with_a_cache(monkeypatch):
+def test_a_recurrent_state_that_is_not_rewound_fails_with_a_cache(monkeypatch):
     monkeypatch.setattr(cache.PreallocatedTokens, "rewind", lambda self, lengths: None)
     fails(checks.cache_equals_no_cache, MODELS["rnn"])
 

@@ -234,8 +234,8 @@ def test_images_are_held_out_by_content_if_no_column_names_the_split(data_folder
 
 def test_an_image_with_the_only_captions_in_a_language_is_not_held_out(data_folder, tmp_path):
     data = configured(data_folder, data__split_column="none", data__held_out=0.4).data
-    held = captioned_images(data)["valid"][0].image.where
-    row = int(held.split("[")[1].removesuffix("]"))
+    location = captioned_images(data)["valid"][0].image.where
+    row = int(location.split("[")[1].removesuffix("]"))
     lines = [
         "en\tde",
         *(f"{CAPTIONS['dark'][0]}\t{'nur hier' if i == row else ''}" for i in range(24)),
@@ -245,7 +245,7 @@ def test_an_image_with_the_only_captions_in_a_language_is_not_held_out(data_fold
     data = configured(data_folder, data__train=str(tmp_path / "c.tsv"), **changes).data
     notes = []
     splits = captioned_images(data, notes.append)
-    assert held in {example.image.where for example in splits["train"]}
+    assert location in {example.image.where for example in splits["train"]}
     assert "to hold out stay in training" in notes[0]["text"]
 
 

@@ -191,15 +191,15 @@ def test_an_evaluation_can_be_stopped_before_each_batch(tmp_path):
     run = run_with_held_out_lines(tmp_path, "skip-gram")
     task, bundle = registry.task("word_vectors"), headway.load(run)
     examples = task.held_out(bundle, run, saved(run), NO_OPTIONS)
-    done = []
-    scores = task.evaluate(bundle, examples, progress=done.append)
+    progress_counts = []
+    scores = task.evaluate(bundle, examples, progress=progress_counts.append)
     windows = Windows(examples.corpus, bundle.vocabulary.counts, examples.settings)
     counts = []
     for epoch, _, batch in windows.stream(0, 0):
         counts.append(len(batch.targets))
         if epoch:
             break
-    assert done == [0, *itertools.accumulate(counts[:-1])] and len(done) > 1
+    assert progress_counts == [0, *itertools.accumulate(counts[:-1])] and len(progress_counts) > 1
     assert scores.counts["targets"] == sum(counts)
 
 
