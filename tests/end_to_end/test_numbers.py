@@ -94,7 +94,7 @@ def flags() -> list[tuple[tuple[str, ...], str]]:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory) -> Path:
+def working_folder(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("numbers")
     for name, make in MADE.items():
         torch.manual_seed(3)
@@ -117,11 +117,11 @@ def ends_well(run: Any, *words: str, seconds: float = SECONDS) -> tuple[int, str
 
 
 @pytest.fixture
-def run(place, monkeypatch, capsys):
+def run(working_folder, monkeypatch, capsys):
     """The command line in this process: (exit code, standard error)."""
     from headway.cli.main import main
 
-    monkeypatch.chdir(place)
+    monkeypatch.chdir(working_folder)
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"the fox\n")))
 
     def call(*words: str) -> tuple[int, str]:

@@ -67,7 +67,7 @@ VERBS = {
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
+def working_folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("input")
     torch.manual_seed(0)
     pair = TokenizerPair.train(lambda: zip(SENTENCES, SENTENCES, strict=True), 300, True)
@@ -91,9 +91,9 @@ def place(tmp_path_factory):
 
 
 @pytest.fixture
-def outcome(place, monkeypatch, capsys):
+def outcome(working_folder, monkeypatch, capsys):
     """Runs words in the folder of the models: (exit code, standard output, standard error)."""
-    monkeypatch.chdir(place)
+    monkeypatch.chdir(working_folder)
 
     def run(words, given=b""):
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(given)))
@@ -119,11 +119,11 @@ def error_of(raw, folder):
 
 @pytest.mark.parametrize("case", TEXTS)
 @pytest.mark.parametrize("verb", VERBS)
-def test_lines_of_standard_input_are_those_of_a_file(verb, case, place, outcome):
+def test_lines_of_standard_input_are_those_of_a_file(verb, case, working_folder, outcome):
     words, raw = VERBS[verb].split(), TEXTS[case]
     if verb == "fill":
         raw = raw.replace(b"fox", b"[MASK]").replace(b"dogs", b"[MASK]")
-    lines = lines_of(raw, place)
+    lines = lines_of(raw, working_folder)
     found = outcome(words, raw)
     if verb in ("embed", "similar"):  # a file of them is a kind of argument
         _, out, err = outcome([*words, "given.txt"])
@@ -139,7 +139,7 @@ def test_lines_of_standard_input_are_those_of_a_file(verb, case, place, outcome)
 
 @pytest.mark.parametrize("case", FAULTS)
 @pytest.mark.parametrize("verb", [*VERBS, "answer"])
-def test_what_is_no_text_is_refused_as_in_a_file_with_its_line(verb, case, place, outcome):
+def test_what_is_no_text_is_refused_as_in_a_file_with_its_line(verb, case, working_folder, outcome):
     raw, what, line = FAULTS[case]
     if verb == "fill":
         raw = raw.replace(b"red", b"[MASK]")
@@ -147,15 +147,15 @@ def test_what_is_no_text_is_refused_as_in_a_file_with_its_line(verb, case, place
     words = "answer answerer --context fox" if verb == "answer" else VERBS[verb]
     code, _, err = outcome(words.split(), raw)
     assert code == 3
-    assert error_of(raw, place) in err and f"standard input, line {line}" in err
+    assert error_of(raw, working_folder) in err and f"standard input, line {line}" in err
     assert what in re.sub(r"position \d+", "position", err) if verb == "fill" else what in err
 
 
 @pytest.mark.parametrize(
     "case", [name for name, raw in TEXTS.items() if b"fox" in raw and b"\n\n" not in raw]
 )
-def test_questions_of_standard_input_are_those_of_a_file(case, place, outcome):
-    lines = lines_of(TEXTS[case], place)
+def test_questions_of_standard_input_are_those_of_a_file(case, working_folder, outcome):
+    lines = lines_of(TEXTS[case], working_folder)
     words = ["answer", "answerer", "--context", "the red fox sings by the lake"]
     found = outcome(words, TEXTS[case])
     alone = [outcome([*words, line]) for line in lines]
@@ -163,9 +163,9 @@ def test_questions_of_standard_input_are_those_of_a_file(case, place, outcome):
 
 
 @pytest.mark.parametrize("case", ["byte order mark", "CRLF", "NUL", "separators"])
-def test_turns_of_a_conversation_are_the_lines_of_a_file(case, place, outcome):
+def test_turns_of_a_conversation_are_the_lines_of_a_file(case, working_folder, outcome):
     words = ["chat", "gpt", "--max-tokens", "3", "--temperature", "0"]
-    lines = lines_of(TEXTS[case], place)
+    lines = lines_of(TEXTS[case], working_folder)
     plain = "".join(f"{line}\n" for line in lines).encode()
     assert outcome(words, TEXTS[case]) == outcome(words, plain)
     assert outcome(words, b"fine\ncaf\xe9\n")[0] == 3
@@ -230,8 +230,8 @@ def test_an_argument_that_is_no_text_is_refused_with_its_number(verb, outcome):
     assert f"argument {len(words) + 1}" in err and "byte 0xe9 at character 4 is not UTF-8" in err
 
 
-def test_standard_input_that_is_closed_is_refused(place, monkeypatch, capsys):
-    monkeypatch.chdir(place)
+def test_standard_input_that_is_closed_is_refused(working_folder, monkeypatch, capsys):
+    monkeypatch.chdir(working_folder)
     monkeypatch.setattr("sys.stdin", None)
     with pytest.raises(SystemExit) as leaving:
         main(["translate", "translator"])

@@ -10,19 +10,19 @@ from tests.fixtures.command_line import headway
 
 
 @pytest.fixture
-def place(tmp_path):
+def working_folder(tmp_path):
     return tmp_path
 
 
-def test_without_a_recipe_every_recipe_stands_there_with_its_first_sentence(place):
-    text = headway("train", "--help", cwd=place).stdout
+def test_without_a_recipe_every_recipe_stands_there_with_its_first_sentence(working_folder):
+    text = headway("train", "--help", cwd=working_folder).stdout
     for name in RECIPES:
         assert re.search(rf"^  {re.escape(name)} +\w", text, re.M), name
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_every_setting_of_a_recipe_stands_there_once(name, place):
-    text = headway("train", name, "--help", cwd=place).stdout.split("Most used", 1)[1]
+def test_every_setting_of_a_recipe_stands_there_once(name, working_folder):
+    text = headway("train", name, "--help", cwd=working_folder).stdout.split("Most used", 1)[1]
     from headway.cli.train import SHORT
 
     short = {key: flag for flag, key in SHORT.items()}
@@ -32,9 +32,9 @@ def test_every_setting_of_a_recipe_stands_there_once(name, place):
         assert len(lines) == (0 if key == "recipe" else 1), key
 
 
-def test_a_task_is_shown_by_its_first_recipe(place):
-    of_task = headway("train", "tagging", "--help", cwd=place).stdout
-    assert of_task == headway("train", "tag", "--help", cwd=place).stdout
+def test_a_task_is_shown_by_its_first_recipe(working_folder):
+    of_task = headway("train", "tagging", "--help", cwd=working_folder).stdout
+    assert of_task == headway("train", "tag", "--help", cwd=working_folder).stdout
     common = of_task.split("Most used")[1].split("\n\n")[0]
     assert "--data" in common and "--optimizer" not in common
     for section in ("data", "model", "optimizer", "schedule", "training", "checkpoint"):
