@@ -7,7 +7,7 @@ import pytest
 
 from tests.fixtures.captioners import exportable
 from tests.fixtures.command_line import headway
-from tests.fixtures.pictures import png
+from tests.fixtures.images import png
 
 TINY = [
     *("--model.vit.model-dim", "24", "--model.vit.num-heads", "3", "--model.vit.ffn-dim", "40"),

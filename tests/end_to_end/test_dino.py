@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.fixtures.command_line import headway
-from tests.fixtures.pictures import pixels_of, png, write_shades
+from tests.fixtures.images import pixels_of, png, write_shades
 
 TRAIN = """
 train dino shades --model.model-dim 24 --model.num-heads 3 --model.ffn-dim 40 --model.num-layers 2

@@ -18,7 +18,7 @@ from headway.inspection.page import encode
 from headway.runs.report import report_of
 from tests.fixtures.bundles import captioner, gpt, image_encoder, translator
 from tests.fixtures.command_line import ROOT, headway
-from tests.fixtures.pictures import png
+from tests.fixtures.images import png
 from tests.fixtures.small_encoder import encoder
 
 TINY_GPT = [

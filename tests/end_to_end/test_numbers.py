@@ -28,7 +28,7 @@ from tests.fixtures.bundles import (
     tagger,
     translator,
 )
-from tests.fixtures.pictures import pixels_of
+from tests.fixtures.images import pixels_of
 from tests.fixtures.word_vectors import word_vector_bundle as words
 
 VALUES = ("nan", "inf", "-1", "0", "1000000000")

@@ -9,7 +9,7 @@ from headway.bundle import ImageEncoderBundle
 from headway.data.image_reader import ImageReader
 from headway.models import ViT, ViTConfig
 from tests.fixtures.command_line import headway
-from tests.fixtures.pictures import png, write_shades
+from tests.fixtures.images import png, write_shades
 
 TINY = [
     *("--model.model-dim", "24", "--model.num-heads", "3", "--model.ffn-dim", "40"),

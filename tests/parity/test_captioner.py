@@ -14,8 +14,8 @@ from headway.errors import DataError, UsageError
 from headway.interop import build, export_captioner, read
 from headway.models import Captioner
 from headway.tasks.captioning.bundle import CaptionerBundle
-from tests.fixtures.captioners import SQUARE_IMAGES, TOKENIZER, exportable
-from tests.fixtures.pictures import pixels_of
+from tests.fixtures.captioners import SQUARE_IMAGE_READER, TOKENIZER, exportable
+from tests.fixtures.images import pixels_of
 
 transformers = pytest.importorskip("transformers")
 
@@ -59,7 +59,7 @@ def test_their_captioners_give_their_logits_here(encoder, tied, tmp_path):
 
 def test_an_exported_captioner_captions_in_transformers_from_the_pixels_on(tmp_path):
     bundle, folder = exportable(), tmp_path / "hf"
-    exported = export_captioner(bundle.model, SQUARE_IMAGES, TOKENIZER, folder, ("en", "de"))
+    exported = export_captioner(bundle.model, SQUARE_IMAGE_READER, TOKENIZER, folder, ("en", "de"))
     assert exported.architecture == "VisionEncoderDecoderModel" and exported.difference < 1e-5
     there, loaded = transformers.VisionEncoderDecoderModel.from_pretrained(
         folder, output_loading_info=True
@@ -69,7 +69,7 @@ def test_an_exported_captioner_captions_in_transformers_from_the_pixels_on(tmp_p
     pictures = [pixels_of(8, 8, seed=1), pixels_of(20, 11, seed=2)]
     reads = transformers.AutoImageProcessor.from_pretrained(folder, use_fast=False)
     pixels = reads(pictures, return_tensors="pt").pixel_values
-    assert_close(pixels, SQUARE_IMAGES.batch(pictures), rtol=0, atol=1e-5)
+    assert_close(pixels, SQUARE_IMAGE_READER.batch(pictures), rtol=0, atol=1e-5)
     ids = torch.randint(0, 282, (2, 7))
     with torch.no_grad():
         logits = there.eval()(pixel_values=pixels, decoder_input_ids=ids).logits
@@ -85,11 +85,11 @@ def test_an_exported_captioner_captions_in_transformers_from_the_pixels_on(tmp_p
 
 def test_an_exported_captioner_is_loaded_and_says_the_same_in_its_first_language(tmp_path):
     bundle, folder = exportable(), tmp_path / "hf"
-    export_captioner(bundle.model, SQUARE_IMAGES, TOKENIZER, folder, ("en", "de"))
+    export_captioner(bundle.model, SQUARE_IMAGE_READER, TOKENIZER, folder, ("en", "de"))
     again = headway.load(folder)
     assert isinstance(again, CaptionerBundle) and again.languages == ()
     assert again.reader.first(None) == TOKENIZER.size
-    pixels, ids = SQUARE_IMAGES.batch([pixels_of(8, 8)]), torch.tensor([[280, 5, 6]])
+    pixels, ids = SQUARE_IMAGE_READER.batch([pixels_of(8, 8)]), torch.tensor([[280, 5, 6]])
     assert_close(again.model(pixels, ids), bundle.model(pixels, ids), rtol=0, atol=1e-5)
     assert len(again.caption([np.zeros((8, 8, 3), np.uint8)])) == 1
 
@@ -104,7 +104,9 @@ def test_an_exported_captioner_is_loaded_and_says_the_same_in_its_first_language
 def test_what_has_no_form_there_is_refused_and_leaves_no_folder(changes, message, tmp_path):
     bundle = exportable(**changes)
     with pytest.raises(UsageError) as error:
-        export_captioner(bundle.model, SQUARE_IMAGES, TOKENIZER, tmp_path / "hf", ("en", "de"))
+        export_captioner(
+            bundle.model, SQUARE_IMAGE_READER, TOKENIZER, tmp_path / "hf", ("en", "de")
+        )
     assert message in error.value.what and not (tmp_path / "hf").exists()
 
 

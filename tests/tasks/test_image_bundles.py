@@ -14,9 +14,9 @@ from headway.errors import DataError, UsageError
 from headway.models import ViT, ViTClassifier
 from headway.tasks.image_classification.bundle import ImageClasses, ImageClassifierBundle
 from tests.fixtures.image_classifiers import CONFIG, LABELS, READER, classifier
-from tests.fixtures.pictures import pixels_of, png
+from tests.fixtures.images import pixels_of, png
 
-PICTURES = [pixels_of(8, 8, seed=1), pixels_of(20, 11, seed=2), pixels_of(9, 30, 1, seed=3)]
+PIXELS = [pixels_of(8, 8, seed=1), pixels_of(20, 11, seed=2), pixels_of(9, 30, 1, seed=3)]
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def test_a_saved_classifier_loads_as_itself(saved):
     again = headway.load(folder, fast=False)
     assert isinstance(again, ImageClassifierBundle)
     assert (again.config, again.labels, again.reader) == (bundle.config, LABELS, READER)
-    assert again.classify(PICTURES) == bundle.classify(PICTURES)
+    assert again.classify(PIXELS) == bundle.classify(PIXELS)
 
 
 def test_a_saved_encoder_loads_as_itself(tmp_path):
@@ -47,13 +47,13 @@ def test_a_saved_encoder_loads_as_itself(tmp_path):
     bundle.save(tmp_path / "model")
     again = headway.load(tmp_path / "model", fast=False)
     assert isinstance(again, ImageEncoderBundle) and again.config == CONFIG
-    assert torch.equal(again.embed(PICTURES), bundle.embed(PICTURES))
+    assert torch.equal(again.embed(PIXELS), bundle.embed(PIXELS))
 
 
 def test_pictures_of_any_size_are_classified_as_if_alone():
     bundle = classifier()
-    together = bundle.classify([*PICTURES, png(PICTURES[1])])
-    for picture, found in zip(PICTURES, together, strict=False):
+    together = bundle.classify([*PIXELS, png(PIXELS[1])])
+    for picture, found in zip(PIXELS, together, strict=False):
         (alone,) = bundle.classify([picture])
         assert alone.label == found.label == next(iter(found.probabilities))
         assert alone.probabilities == pytest.approx(found.probabilities, abs=1e-6)
@@ -61,7 +61,7 @@ def test_pictures_of_any_size_are_classified_as_if_alone():
         assert list(found.probabilities.values()) == sorted(found.probabilities.values())[::-1]
     assert together[3] == together[1] and bundle.classify([]) == []
     with torch.no_grad():
-        logits = bundle.model(READER.batch(PICTURES))
+        logits = bundle.model(READER.batch(PIXELS))
     best = [LABELS[i] for i in logits.argmax(1).tolist()]
     assert [each.label for each in together[:3]] == best
 
@@ -69,18 +69,18 @@ def test_pictures_of_any_size_are_classified_as_if_alone():
 def test_vectors_are_of_the_class_token_or_the_mean_of_the_patches():
     bundle = classifier()
     with torch.no_grad():
-        hidden = bundle.vit(READER.batch(PICTURES))
-    assert_close(bundle.embed(PICTURES, normalise=False), hidden[:, 0])
-    assert_close(bundle.embed(PICTURES, pooling="mean", normalise=False), hidden[:, 2:].mean(1))
-    assert_close(bundle.embed(PICTURES).norm(dim=1), torch.ones(3))
+        hidden = bundle.vit(READER.batch(PIXELS))
+    assert_close(bundle.embed(PIXELS, normalise=False), hidden[:, 0])
+    assert_close(bundle.embed(PIXELS, pooling="mean", normalise=False), hidden[:, 2:].mean(1))
+    assert_close(bundle.embed(PIXELS).norm(dim=1), torch.ones(3))
     bag = ImageEncoderBundle(ViT(replace(CONFIG, class_token=False)), READER)
-    assert torch.equal(bag.embed(PICTURES), bag.embed(PICTURES, pooling="mean"))
+    assert torch.equal(bag.embed(PIXELS), bag.embed(PIXELS, pooling="mean"))
     with pytest.raises(UsageError, match=r"no \[CLS\]"):
-        bag.embed(PICTURES, pooling="first")
+        bag.embed(PIXELS, pooling="first")
 
 
 def test_attention_names_its_tokens_by_their_places():
-    seen = classifier().attention(PICTURES[1], ("vit.encoder.blocks.1",))
+    seen = classifier().attention(PIXELS[1], ("vit.encoder.blocks.1",))
     assert list(seen.maps) == ["vit.encoder.blocks.1.attention"]
     assert seen.source == ["[CLS]", "[R1]", "0,0", "0,1", "1,0", "1,1"] == seen.target
     (weights,) = seen.maps.values()
@@ -89,7 +89,7 @@ def test_attention_names_its_tokens_by_their_places():
 
 
 def test_one_picture_is_no_list_of_pictures():
-    for wrong in ("a.png", png(PICTURES[0])):
+    for wrong in ("a.png", png(PIXELS[0])):
         with pytest.raises(UsageError, match="a list of images"):
             classifier().classify(wrong)
 

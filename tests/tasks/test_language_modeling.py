@@ -23,7 +23,7 @@ from headway.tasks.language_modeling.job import LanguageJob
 from headway.tasks.opening import load_as
 from headway.text import Characters, TextBPE
 from headway.training import read_metrics
-from tests.fixtures.language_model_runs import NAMES, STORY, THINGS, configured, weights
+from tests.fixtures.language_model_runs import NAMES, OBJECTS, STORY, configured, weights
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ def test_a_document_of_one_line_is_cut_inside_it(tmp_path):
 
 
 def test_many_documents_are_parted_at_a_border(tmp_path):
-    texts = [f"{name} and {thing}" for name in NAMES for thing in THINGS]
+    texts = [f"{name} and {thing}" for name in NAMES for thing in OBJECTS]
     lines = [json.dumps({"text": text, "more": 1}) for text in texts]
     with gzip.open(tmp_path / "all.jsonl.gz", "wt") as file:
         file.write("\n".join(lines) + "\n")
