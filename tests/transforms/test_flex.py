@@ -58,7 +58,7 @@ def test_heads_that_share_keys_get_what_copies_would_get(as_written):
 
 @torch.no_grad()
 def test_a_query_that_sees_nothing_gets_zero_from_flex_attention(as_written):
-    context = flex_dot(*inputs(), MASKS["a row that sees nothing"], None, as_written)
+    context = flex_dot(*inputs(), MASKS["a sequence without keys"], None, as_written)
     assert torch.equal(context[1], torch.zeros_like(context[1]))
     assert bool((context[0] != 0).all())
 
