@@ -14,8 +14,8 @@ from headway.errors import DataError, UsageError
 from headway.interop import build, export_captioner, read
 from headway.models import Captioner
 from headway.tasks.captioning.bundle import CaptionerBundle
-from tests.fixtures.captioners import SQUARE_IMAGES, TOKENIZER, exportable
-from tests.fixtures.pictures import pixels_of
+from tests.fixtures.captioners import SQUARE_IMAGE_READER, TOKENIZER, exportable
+from tests.fixtures.images import pixels_of
 
 transformers = pytest.importorskip("transformers")
 
@@ -62,7 +62,7 @@ def test_a_captioner_saved_by_transformers_has_the_same_logits(encoder, tied, tm
 
 def test_an_exported_captioner_has_the_same_logits_in_transformers_from_pixels(tmp_path):
     bundle, folder = exportable(), tmp_path / "hf"
-    exported = export_captioner(bundle.model, SQUARE_IMAGES, TOKENIZER, folder, ("en", "de"))
+    exported = export_captioner(bundle.model, SQUARE_IMAGE_READER, TOKENIZER, folder, ("en", "de"))
     assert exported.architecture == "VisionEncoderDecoderModel" and exported.difference < 1e-5
     exported_model, loaded = transformers.VisionEncoderDecoderModel.from_pretrained(
         folder, output_loading_info=True
@@ -109,7 +109,9 @@ def test_captioners_that_transformers_cannot_represent_are_refused_and_leave_no_
 ):
     bundle = exportable(**changes)
     with pytest.raises(UsageError) as error:
-        export_captioner(bundle.model, SQUARE_IMAGES, TOKENIZER, tmp_path / "hf", ("en", "de"))
+        export_captioner(
+            bundle.model, SQUARE_IMAGE_READER, TOKENIZER, tmp_path / "hf", ("en", "de")
+        )
     assert message in error.value.what and not (tmp_path / "hf").exists()
 
 

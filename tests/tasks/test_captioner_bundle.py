@@ -15,8 +15,8 @@ from headway.inspection.image_overlays import overlays
 from headway.tasks.captioning.bundle import CaptionerBundle
 from headway.tasks.captioning.reader import CaptionReader
 from headway.text import Characters
-from tests.fixtures.captioners import IMAGES, PICTURES, READER, TEXTS, TOKENIZER, bundle_of
-from tests.fixtures.pictures import png
+from tests.fixtures.captioners import IMAGE_READER, PIXELS, READER, TEXTS, TOKENIZER, bundle_of
+from tests.fixtures.images import png
 
 
 @pytest.fixture
@@ -59,16 +59,16 @@ def test_a_caption_begins_with_the_token_of_its_language_and_never_contains_one(
         for row in bundle.sample(PICTURES, language=language, samples=3, temperature=2.0):
             assert all(max(c.tokens, default=0) < TOKENIZER.size for c in row)
     with pytest.raises(UsageError, match="has no captions in the language 'fr'"):
-        bundle.caption(PICTURES, language="fr")
+        bundle.caption(PIXELS, language="fr")
 
 
 def test_a_model_of_one_language_begins_with_the_tokenizers_own_token():
     reader = replace(READER, languages=())
     bundle = bundle_of(reader)
     assert reader.first(None) == TOKENIZER.bos and reader.specials == []
-    bundle.caption(PICTURES[:1])
+    bundle.caption(PIXELS[:1])
     with pytest.raises(UsageError, match="has no captions in the language"):
-        bundle.caption(PICTURES[:1], language="en")
+        bundle.caption(PIXELS[:1], language="en")
 
 
 def test_words_have_the_same_tokens_at_the_beginning_of_a_caption_and_inside_it():
@@ -102,7 +102,7 @@ def test_attention_is_from_every_token_to_every_patch(registers):
     assert across.shape == (4, len(attention.target), 9 + registers)
     assert_close(across.sum(-1), torch.ones(4, len(attention.target)), rtol=0, atol=1e-5)
     with pytest.raises(UsageError, match="positions for at most 8"):
-        bundle.attention(PICTURES[1], "x y z " * 4)
+        bundle.attention(PIXELS[1], "x y z " * 4)
 
 
 def test_the_attention_of_a_word_is_the_mean_over_heads_and_tokens_of_the_last_block():
@@ -122,7 +122,7 @@ def test_the_attention_of_a_word_is_the_mean_over_heads_and_tokens_of_the_last_b
     first = look(bundle, PICTURES[1], "the zq cat", language="en", layer=0)
     assert not torch.allclose(first.maps, attention_maps.maps)
     with pytest.raises(UsageError, match="layers are 0 to 1"):
-        look(bundle, PICTURES[1], "cat", layer=2)
+        look(bundle, PIXELS[1], "cat", layer=2)
 
 
 def test_the_overlays_are_deterministic_and_show_every_word(tmp_path):
@@ -144,7 +144,7 @@ def test_other_tokens_another_reader_and_damaged_files_are_refused(saved):
     bundle, folder = saved
     with pytest.raises(DataError, match="tokens, but the vocabulary size"):
         CaptionerBundle(bundle.model, replace(READER, languages=("en",)))
-    grey = replace(IMAGES, mean=(0.5,), deviation=(0.5,))
+    grey = replace(IMAGE_READER, mean=(0.5,), deviation=(0.5,))
     with pytest.raises(DataError, match="channels"):
         CaptionerBundle(bundle.model, replace(READER, images=grey))
     good = json.loads((folder / "captions.json").read_text())

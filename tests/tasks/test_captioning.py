@@ -24,7 +24,7 @@ from headway.tasks.captioning.job import CaptionJob
 from headway.tasks.captioning.prediction import CaptionInput, CaptionOptions
 from headway.text import TextBPE
 from headway.training import CaptionObjective, read_metrics
-from tests.fixtures.pictures import png
+from tests.fixtures.images import png
 
 TINY = {
     **{"model.vit.model_dim": 24, "model.vit.num_heads": 3, "model.vit.ffn_dim": 40},

@@ -14,7 +14,7 @@ from headway.errors import DataError, UsageError
 from headway.models import ViT, ViTClassifier
 from headway.tasks.image_classification.bundle import ImageClasses, ImageClassifierBundle
 from tests.fixtures.image_classifiers import CONFIG, LABELS, READER, classifier
-from tests.fixtures.pictures import pixels_of, png
+from tests.fixtures.images import pixels_of, png
 
 IMAGES = [pixels_of(8, 8, seed=1), pixels_of(20, 11, seed=2), pixels_of(9, 30, 1, seed=3)]
 

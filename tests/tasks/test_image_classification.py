@@ -26,7 +26,7 @@ from headway.tasks.image_classification.job import VisionJob
 from headway.tasks.image_data import labelled_images, prepare_labelled_images
 from headway.tasks.task import NO_OPTIONS
 from headway.training import read_metrics
-from tests.fixtures.pictures import png, write_shades
+from tests.fixtures.images import png, write_shades
 
 TINY = {
     "model.model_dim": 24,

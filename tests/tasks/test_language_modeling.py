@@ -23,7 +23,7 @@ from headway.tasks.language_modeling.job import LanguageJob
 from headway.tasks.opening import load_as
 from headway.text import Characters, TextBPE
 from headway.training import read_metrics
-from tests.fixtures.language_model_runs import NAMES, STORY, THINGS, configured, weights
+from tests.fixtures.language_model_runs import NAMES, OBJECTS, STORY, configured, weights
 
 
 @pytest.fixture

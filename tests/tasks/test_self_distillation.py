@@ -19,7 +19,7 @@ from headway.tasks.self_distillation import TASK
 from headway.tasks.self_distillation.data import NeighbourExamples
 from headway.tasks.self_distillation.evaluation import NeighbourOptions
 from headway.training import read_metrics
-from tests.fixtures.pictures import pixels_of, png, write_shades
+from tests.fixtures.images import pixels_of, png, write_shades
 
 TINY = {
     "model.model_dim": 24,
