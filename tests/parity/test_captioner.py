@@ -72,7 +72,7 @@ def test_an_exported_captioner_has_the_same_logits_in_transformers_from_pixels(t
     images = [pixels_of(8, 8, seed=1), pixels_of(20, 11, seed=2)]
     processor = transformers.AutoImageProcessor.from_pretrained(folder, use_fast=False)
     pixels = processor(images, return_tensors="pt").pixel_values
-    assert_close(pixels, SQUARE_IMAGES.batch(images), rtol=0, atol=1e-5)
+    assert_close(pixels, SQUARE_IMAGE_READER.batch(images), rtol=0, atol=1e-5)
     ids = torch.randint(0, 282, (2, 7))
     with torch.no_grad():
         logits = exported_model.eval()(pixel_values=pixels, decoder_input_ids=ids).logits
@@ -88,11 +88,11 @@ def test_an_exported_captioner_has_the_same_logits_in_transformers_from_pixels(t
 
 def test_an_exported_captioner_is_loaded_with_its_first_language(tmp_path):
     bundle, folder = exportable(), tmp_path / "hf"
-    export_captioner(bundle.model, SQUARE_IMAGES, TOKENIZER, folder, ("en", "de"))
+    export_captioner(bundle.model, SQUARE_IMAGE_READER, TOKENIZER, folder, ("en", "de"))
     loaded = headway.load(folder)
     assert isinstance(loaded, CaptionerBundle) and loaded.languages == ()
     assert loaded.reader.first(None) == TOKENIZER.size
-    pixels, ids = SQUARE_IMAGES.batch([pixels_of(8, 8)]), torch.tensor([[280, 5, 6]])
+    pixels, ids = SQUARE_IMAGE_READER.batch([pixels_of(8, 8)]), torch.tensor([[280, 5, 6]])
     assert_close(loaded.model(pixels, ids), bundle.model(pixels, ids), rtol=0, atol=1e-5)
     assert len(loaded.caption([np.zeros((8, 8, 3), np.uint8)])) == 1
 

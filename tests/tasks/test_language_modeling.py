@@ -94,7 +94,7 @@ def test_a_document_of_one_line_is_split_inside_it(tmp_path):
 
 
 def test_many_documents_are_split_between_documents(tmp_path):
-    texts = [f"{name} and {noun}" for name in NAMES for noun in THINGS]
+    texts = [f"{name} and {noun}" for name in NAMES for noun in OBJECTS]
     lines = [json.dumps({"text": text, "more": 1}) for text in texts]
     with gzip.open(tmp_path / "all.jsonl.gz", "wt") as file:
         file.write("\n".join(lines) + "\n")
