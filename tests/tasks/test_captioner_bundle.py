@@ -34,15 +34,15 @@ def test_a_saved_captioner_loads_as_itself(saved):
     reloaded = headway.load(folder, fast=False)
     assert isinstance(reloaded, CaptionerBundle) and reloaded.config == bundle.config
     assert (reloaded.languages, reloaded.longest) == (("en", "de"), 6)
-    assert reloaded.search(PICTURES, num_best=2) == bundle.search(PICTURES, num_best=2)
+    assert reloaded.search(PIXELS, num_best=2) == bundle.search(PIXELS, num_best=2)
 
 
 @pytest.mark.parametrize("beam", [1, 3])
 def test_the_caption_of_an_image_of_any_size_and_format_does_not_depend_on_the_batch(beam):
     bundle = bundle_of()
-    batched = bundle.caption([*PICTURES, png(PICTURES[1])], language="de", beam=beam)
+    batched = bundle.caption([*PIXELS, png(PIXELS[1])], language="de", beam=beam)
     assert batched[3] == batched[1] and len(set(batched)) > 1
-    for image, caption in zip(PICTURES, batched, strict=False):
+    for image, caption in zip(PIXELS, batched, strict=False):
         assert bundle.caption([image], language="de", beam=beam) == [caption]
 
 
@@ -52,11 +52,11 @@ def test_a_caption_begins_with_the_token_of_its_language_and_never_contains_one(
     bundle.model.embedding.register_forward_pre_hook(lambda _, inputs: read.append(inputs[0]))
     for language, first in ((None, READER.size - 2), ("de", READER.size - 1)):
         read.clear()
-        captions = bundle.search(PICTURES, language=language, beam=3, num_best=3)
+        captions = bundle.search(PIXELS, language=language, beam=3, num_best=3)
         assert read[0].unique().tolist() == [first]
         assert all(max(c.tokens, default=0) < TOKENIZER.size for best in captions for c in best)
         assert all(len(c.tokens) <= 6 for best in captions for c in best)
-        for row in bundle.sample(PICTURES, language=language, samples=3, temperature=2.0):
+        for row in bundle.sample(PIXELS, language=language, samples=3, temperature=2.0):
             assert all(max(c.tokens, default=0) < TOKENIZER.size for c in row)
     with pytest.raises(UsageError, match="has no captions in the language 'fr'"):
         bundle.caption(PIXELS, language="fr")
@@ -81,20 +81,20 @@ def test_words_have_the_same_tokens_at_the_beginning_of_a_caption_and_inside_it(
 
 def test_samples_depend_on_their_seed_alone_and_temperature_0_is_greedy():
     bundle = bundle_of()
-    drawn = bundle.sample(PICTURES, samples=3, temperature=1.5, seed=5)
-    alone = bundle.sample(PICTURES[2:], samples=2, temperature=1.5, seed=6)[0]
+    drawn = bundle.sample(PIXELS, samples=3, temperature=1.5, seed=5)
+    alone = bundle.sample(PIXELS[2:], samples=2, temperature=1.5, seed=6)[0]
     assert [caption.tokens for caption in drawn[2][1:]] == [caption.tokens for caption in alone]
     assert_close(drawn[2][1].score, alone[0].score, rtol=1e-5, atol=0)
     assert len({caption.text for row in drawn for caption in row}) > 3
-    greedy = bundle.search(PICTURES, beam=1)
-    cold = bundle.sample(PICTURES, temperature=0.0)
+    greedy = bundle.search(PIXELS, beam=1)
+    cold = bundle.sample(PIXELS, temperature=0.0)
     assert [row[0].tokens for row in cold] == [best[0].tokens for best in greedy]
 
 
 @pytest.mark.parametrize("registers", [0, 2])
 def test_attention_is_from_every_token_to_every_patch(registers):
     bundle = bundle_of(registers=registers)
-    attention = bundle.attention(PICTURES[1], "the red cat", language="de")
+    attention = bundle.attention(PIXELS[1], "the red cat", language="de")
     assert attention.source[: 1 + registers] == ["[CLS]", "[R1]", "[R2]"][: 1 + registers]
     assert attention.source[1 + registers :] == [f"{r},{c}" for r in range(2) for c in range(4)]
     assert "".join(attention.target) == " the red cat</s>"
@@ -107,10 +107,10 @@ def test_attention_is_from_every_token_to_every_patch(registers):
 
 def test_the_attention_of_a_word_is_the_mean_over_heads_and_tokens_of_the_last_block():
     bundle = bundle_of()
-    attention_maps = look(bundle, PICTURES[1], "the zq cat", language="en")
+    attention_maps = look(bundle, PIXELS[1], "the zq cat", language="en")
     assert attention_maps.names == ["the", "zq", "cat", "</s>"]
     assert attention_maps.maps.shape == (4, 2, 4) and attention_maps.reach == (8, 12)
-    attention = bundle.attention(PICTURES[1], "the zq cat", language="en")
+    attention = bundle.attention(PIXELS[1], "the zq cat", language="en")
     weights = attention.maps["decoder.blocks.1.cross"].mean(0)
     positions = [
         i for i, token in enumerate(attention.target) if i and set(token.strip()) <= set("zq")
@@ -119,14 +119,14 @@ def test_the_attention_of_a_word_is_the_mean_over_heads_and_tokens_of_the_last_b
     expected = weights[positions].mean(0)[2:]  # without [CLS] and the register
     assert_close(attention_maps.maps[1].flatten(), expected)
     assert_close(attention_maps.maps[1, 1, 2], expected[6])
-    first = look(bundle, PICTURES[1], "the zq cat", language="en", layer=0)
+    first = look(bundle, PIXELS[1], "the zq cat", language="en", layer=0)
     assert not torch.allclose(first.maps, attention_maps.maps)
     with pytest.raises(UsageError, match="layers are 0 to 1"):
         look(bundle, PIXELS[1], "cat", layer=2)
 
 
 def test_the_overlays_are_deterministic_and_show_every_word(tmp_path):
-    attention_maps = look(bundle_of(), PICTURES[1], "the $red cat", language="en")
+    attention_maps = look(bundle_of(), PIXELS[1], "the $red cat", language="en")
     for name in ("a.svg", "b.svg"):
         overlays(tmp_path / name, attention_maps, title="t", one_scale=True)
     text = (tmp_path / "a.svg").read_text()
@@ -161,7 +161,7 @@ def test_other_tokens_another_reader_and_damaged_files_are_refused(saved):
 
 
 def test_a_character_tokenizer_is_enough():
-    reader = CaptionReader(IMAGES, Characters.train([*TEXTS, " "]), (), 6)
+    reader = CaptionReader(IMAGE_READER, Characters.train([*TEXTS, " "]), (), 6)
     assert reader.first(None) == reader.tokenizer.bos
     captions = bundle_of(reader).caption([np.zeros((8, 12), np.uint8)])
     assert len(captions) == 1
