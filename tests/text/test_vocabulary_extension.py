@@ -14,9 +14,9 @@ def tokenizer():
     return EncoderTokenizer.train(OLD, 100)
 
 
-def test_words_that_save_most_tokens_come_first_and_single_occurrences_are_left_out(tokenizer):
+def test_words_that_save_most_tokens_are_first_and_single_occurrences_are_left_out(tokenizer):
     words = new_words(tokenizer, DOMAIN, 9)
-    counts = {"lemonades": 3, "owleries": 2}  # freeze, foxes, once: once
+    counts = {"lemonades": 3, "owleries": 2}  # "freeze", "foxes" and "once" occur once
     saved = {word: (len(tokenizer.encode(word)) - 1) * n for word, n in counts.items()}
     assert words == sorted(counts, key=lambda word: -saved[word])
     assert new_words(tokenizer, DOMAIN, 1) == words[:1]
