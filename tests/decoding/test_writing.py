@@ -18,7 +18,7 @@ STOPS = ("ab", "aab", "ba\n", "é.", "猫🦊")
 
 
 def split(text, cuts):
-    """Return the tokens of `text`; a token is split into its bytes if its entry in `cuts` is true."""
+    """Return the tokens of `text`; `cuts` tells which tokens are split into their bytes."""
     tokens = []
     for token, cut in zip(TOKENIZER.encode(text), [*cuts, *[False] * len(text) * 4], strict=False):
         raw = TOKENIZER._bytes[token]
