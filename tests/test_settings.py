@@ -157,9 +157,9 @@ def test_the_original_is_not_changed():
 
 
 def test_differences_name_key_and_both_values():
-    other = override(Outer(), {"optimizer.lr": 1, "heads": 6}, "x")
-    assert differences(Outer(), other) == [("heads", 4, 6), ("optimizer.lr", 7e-4, 1.0)]
-    assert differences(other, other) == []
+    changed_config = override(Outer(), {"optimizer.lr": 1, "heads": 6}, "x")
+    assert differences(Outer(), changed_config) == [("heads", 4, 6), ("optimizer.lr", 7e-4, 1.0)]
+    assert differences(changed_config, changed_config) == []
 
 
 def test_explain_gives_help_limits_and_default():

@@ -71,9 +71,9 @@ def test_parts_of_a_document_stay_together_and_empty_documents_are_dropped(token
 
 
 def test_another_tokenizer_is_refused(corpus):
-    other = EncoderTokenizer.train(STORIES, 110)
+    other_tokenizer = EncoderTokenizer.train(STORIES, 110)
     with pytest.raises(DataError, match="another tokenizer"):
-        SentenceCorpus.open(corpus.text.folder, other)
+        SentenceCorpus.open(corpus.text.folder, other_tokenizer)
 
 
 def test_wikitext_titles_begin_documents(tmp_path):
@@ -309,12 +309,12 @@ def test_predictions_per_sequence_is_the_mean_number_of_masked_tokens(corpus, to
 def test_the_same_sequence_has_other_masks_in_another_version(corpus, tokenizer):
     source = source_of(corpus, tokenizer, pairs=False)
     plan = source.plan(0)
-    first, same_version, other, repeated = (
+    first, same_version, next_version, repeated = (
         [source.row(plan, index, *versions) for index in range(len(plan))]
         for versions in ((0,), (0,), (1,), (0, 1))
     )
     assert first == same_version
-    for rows in (other, repeated):
+    for rows in (next_version, repeated):
         num_equal = sum(a[2] == b[2] for a, b in zip(first, rows, strict=True))
         assert num_equal < len(plan) / 4
         originals = [truth(a, targets) for a, _, targets in rows]

@@ -36,8 +36,8 @@ def test_a_view_does_not_depend_on_its_neighbours(corpus):
     alone, with_others = view_batches.batch([3], 2), view_batches.batch([1, 3, 0], 2)
     for a, b in zip(alone.views, with_others.views, strict=True):
         assert a[0].equal(b[1])
-    other = view_batches.batch([3], 3)
-    assert not other.views[0].equal(alone.views[0])
+    next_epoch = view_batches.batch([3], 3)
+    assert not next_epoch.views[0].equal(alone.views[0])
 
 
 def test_an_epoch_has_every_image_once_and_can_start_at_any_batch(corpus):

@@ -62,10 +62,10 @@ def test_a_corpus_without_a_usable_pair_is_an_error_and_leaves_no_folder(tmp_pat
 
 
 def test_shards_of_another_tokenizer_and_damaged_ones_are_refused(corpus: Corpus) -> None:
-    other = TokenizerPair.train(lambda: iter(SENTENCES[:1]), 270, joint=True)
+    other_tokenizers = TokenizerPair.train(lambda: iter(SENTENCES[:1]), 270, joint=True)
     with pytest.raises(DataError) as caught:
-        Corpus.open(corpus.folder, other)
-    assert other.fingerprint[:12] in str(caught.value)
+        Corpus.open(corpus.folder, other_tokenizers)
+    assert other_tokenizers.fingerprint[:12] in str(caught.value)
     assert TOKENIZERS.fingerprint[:12] in str(caught.value)
     with (corpus.folder / "target.bin").open("ab") as file:
         file.write(b"\0\0")

@@ -127,8 +127,8 @@ def test_a_stream_started_in_the_middle_continues_the_same(text, kind):
     read = [next(stream) for _ in range(12)]
     for k in range(11):
         epoch, position, _ = read[k]
-        other = windows(text, kind=kind, subsample=0.05, seed=3).stream(epoch, position)
-        resumed, expected = next(other), read[k + 1]
+        second_stream = windows(text, kind=kind, subsample=0.05, seed=3).stream(epoch, position)
+        resumed, expected = next(second_stream), read[k + 1]
         assert resumed[:2] == expected[:2]
         for name in ("words", "starts", "targets", "owner", "sampled"):
             assert getattr(resumed[2], name).equal(getattr(expected[2], name))
@@ -146,9 +146,9 @@ def test_subsampling_keeps_each_word_with_the_probability_of_the_formula():
         total = int((ids == word).sum())
         sigma = (total * keep[word] * (1 - keep[word])) ** 0.5
         assert abs(kept_counts[word] - total * keep[word]) <= 4 * sigma
-    other = subsampled(ids, keep, 6)
-    assert len(other) != len(subsampled(ids, keep, 5)) or not np.array_equal(
-        other, subsampled(ids, keep, 5)
+    other_seed = subsampled(ids, keep, 6)
+    assert len(other_seed) != len(subsampled(ids, keep, 5)) or not np.array_equal(
+        other_seed, subsampled(ids, keep, 5)
     )
 
 

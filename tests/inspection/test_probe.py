@@ -186,7 +186,7 @@ class WordNumbers(Bundle):
         self.model, self.head = self.encoder.model, nn.Linear(24, 1)
 
     @classmethod
-    def open(cls, model, folder, facts):
+    def open(cls, model, folder, contents):
         return cls()
 
     def save(self, folder, *, overwrite=False):

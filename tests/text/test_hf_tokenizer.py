@@ -116,7 +116,7 @@ SECOND = {"Sequence": {"id": "B", "type_id": 0}}
 PANICS = {
     "charsmap": {"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAAA"}},
     "nothing long": {"pre_tokenizer": {"type": "FixedLength", "length": 0}},
-    "one text, the second asked for": {"post_processor": {**TEMPLATE, "single": [SECOND]}},
+    "a template of the second text only": {"post_processor": {**TEMPLATE, "single": [SECOND]}},
 }
 
 

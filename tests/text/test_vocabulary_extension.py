@@ -48,6 +48,8 @@ def test_tokenizers_of_other_kinds_are_refused():
     import tokenizers as library
 
     model = library.models.BPE({"<s>": 0, "</s>": 1, "<mask>": 2, "a": 3}, [])
-    other = EncoderTokenizer(library.Tokenizer(model), SpecialTokens(pad=1, start=0, end=1, mask=2))
+    bpe_tokenizer = EncoderTokenizer(
+        library.Tokenizer(model), SpecialTokens(pad=1, start=0, end=1, mask=2)
+    )
     with pytest.raises(UsageError, match="BPE"):
-        new_words(other, OLD, 3)
+        new_words(bpe_tokenizer, OLD, 3)

@@ -232,9 +232,9 @@ def test_the_alignment_names_the_source_word_with_the_largest_weight(opened):
     mean = translator_frame().maps[1].weights[2].mean(0)[3]
     assert f"“{SOURCE[int(mean.argmax())]}”" in sentence(page).split("attends to")[1][:20]
     page.get_by_role("button", name="beam 2").click()
-    other = translator_frame("", seed=8).maps[1].weights[2].mean(0)[3]
+    second_beam = translator_frame("", seed=8).maps[1].weights[2].mean(0)[3]
     expect(page.locator(".others [aria-pressed=true]")).to_have_text("beam 2")
-    assert f"“{SOURCE[int(other.argmax())]}”" in sentence(page).split("attends to")[1][:20]
+    assert f"“{SOURCE[int(second_beam.argmax())]}”" in sentence(page).split("attends to")[1][:20]
 
 
 def test_a_patch_of_an_image_can_be_clicked(opened):
