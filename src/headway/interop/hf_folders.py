@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,7 @@ from headway.models.contracts import set_parameters, shapes_only
 from headway.settings import check_limits
 from headway.shapes import Tensor
 from headway.tensors import read_tensors, write_tensors
+from headway.transforms.quantize import dequantize, is_quantized
 
 FAMILIES: dict[str, Family] = {
     family.model_type: family
@@ -179,6 +181,8 @@ def write(
                 f"{folder / name} exists already", hint="choose a new or an empty folder"
             )
     ids = dict(specials or {})
+    if is_quantized(model):
+        model = dequantize(deepcopy(model))
     values = _to_hf_config(chosen, architecture, model, ids, labels)
     tensors = {name: p.detach() for name, p in model.named_parameters()}
     bare = to_theirs(architecture.parts(model.config), tensors)
