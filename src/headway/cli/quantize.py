@@ -87,7 +87,7 @@ def quantize(
 
 def _texts(bundle: Bundle, path: Path) -> list[str]:
     """Return the calibration texts of a file."""
-    from headway.cli.texts import read_lines
+    from headway.data.formats import read_lines
 
     if bundle.inputs.modality != "text":
         raise UsageError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from headway import interop
 from headway.bundle import Bundle, TextBundle
@@ -24,7 +24,7 @@ from headway.tasks.registry import TASKS, task_of_family
 from headway.tasks.task import BundleSpec
 from headway.transforms.fast import contiguous_parameters, release_codes
 from headway.transforms.fast import fast as make_fast
-from headway.transforms.quantize import NumberName, dequantize, numbers_of, quantize
+from headway.transforms.quantize import NUMBERS, dequantize, numbers_of, quantize
 
 FOREIGN = "model_type"
 """A key of config.json in Hugging Face folders, which Headway's folders do not have."""
@@ -36,6 +36,8 @@ FOREIGN_KEYS = {
 }
 """Further keys of Hugging Face only, by which a folder without `model_type` is recognised."""
 
+DTYPES = ("float32", *NUMBERS)
+
 B = TypeVar("B")
 
 
@@ -45,7 +47,7 @@ def load(
     *,
     verify: bool = True,
     family: str | None = None,
-    dtype: Literal["float32"] | NumberName | None = None,
+    dtype: str | None = None,
     fast: bool = True,
 ) -> Bundle:
     """Load a model.
@@ -66,6 +68,8 @@ def load(
     Raises DataError if a file is missing or damaged, if a weight is not finite, or if model and
     tokenizer do not match.
     """
+    if dtype not in (None, *DTYPES):
+        raise UsageError(f"unknown dtype {dtype}", hint=f"one of: {', '.join(DTYPES)}")
     bundle = _open(folder, device, verify, family)
     check_finite(bundle.model, Path(folder))
     if dtype is not None and dtype != numbers_of(bundle.model):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -65,8 +65,9 @@ class LoRALinear(nn.Linear):
 
     def _with(self, change: Float[Tensor, "O I"]) -> nn.Parameter:
         """Return the layer's own matrix, changed in place."""
-        self.weight += change
-        return self.weight
+        weight: Any = self.weight
+        weight += change
+        return weight  # type: ignore[no-any-return]
 
 
 class LoRAQuantizedLinear(LoRALinear, QuantizedLinear):

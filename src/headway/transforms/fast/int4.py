@@ -1,6 +1,6 @@
 """torch's product of a bfloat16 matrix and int4 codes, in the layout that it needs.
 
-    y[r, o] = sum over i of x[r, i] ((q[o, i] - 8) s[o, g] + c[o, g])
+y[r, o] = sum over i of x[r, i] ((q[o, i] - 8) s[o, g] + c[o, g])
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from headway.shapes import Float, Int, Tensor
+from headway.shapes import Float, Tensor, UInt8
 from headway.transforms.quantize.numbers import Int4, paired
 
 ROWS = 64
@@ -72,12 +72,12 @@ def int4_product_exists() -> bool:
     return bool(torch.allclose(y, x @ Int4.decode(stored).T, rtol=0.02, atol=0.1))
 
 
-def _packed(codes: Int[Tensor, "O I"]) -> Tensor:
+def _packed(codes: UInt8[Tensor, "O I"]) -> Tensor:
     padded: Any = F.pad(codes, (0, 0, 0, -len(codes) % ROWS)).to(torch.int32)
     packed: Tensor = torch._convert_weight_to_int4pack_for_cpu(padded, 1)
     return packed
 
 
-def _nibbles(packed: Tensor) -> Int[Tensor, " N"]:
+def _nibbles(packed: Tensor) -> UInt8[Tensor, " N"]:
     flat = packed.flatten()
     return torch.stack((flat & 15, flat >> 4), -1).flatten()

@@ -1,4 +1,4 @@
-"""Several linear layers of the same inputs as one product: queries, keys and values, for example."""
+"""Several linear layers of the same inputs as one product, such as queries, keys and values."""
 
 from __future__ import annotations
 

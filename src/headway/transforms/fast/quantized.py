@@ -28,7 +28,7 @@ from headway.transforms.quantize.layers import (
 
 
 class PackedInt8:
-    """The int8 numbers of one layer, or of several that multiply the same inputs, one below another.
+    """The int8 numbers of one layer, or of several with the same inputs, one below another.
 
     Each row of the inputs is divided by its largest magnitude, which makes the numbers -1 ... 1
     that the kernels round, and its outputs are multiplied by it again.
@@ -122,7 +122,7 @@ class FastQuantizedLinear(QuantizedLinear):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
         self.restore_codes()
-        return super()._apply(fn, recurse)
+        return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
@@ -172,7 +172,8 @@ class FastBFloat16Linear(BFloat16Linear):
     def forward(self, input: Float[Tensor, "*B I"]) -> Float[Tensor, "*B O"]:
         if input.dtype != torch.float32:
             return super().forward(input)
-        y = F.linear(input.to(torch.bfloat16), self.weight_bfloat16).float()
+        weight = self.stored()["weight_bfloat16"]
+        y = F.linear(input.to(torch.bfloat16), weight).float()
         return y if self.bias is None else y + self.bias
 
 
@@ -188,9 +189,7 @@ class FastLoRABFloat16Linear(LoRABFloat16Linear, FastBFloat16Linear):
     """`LoRABFloat16Linear`, whose product with W is that of `FastBFloat16Linear`."""
 
 
-def int8_linears(
-    x: Float[Tensor, "*B I"], layers: Sequence[FastInt8Linear]
-) -> tuple[Tensor, ...]:
+def int8_linears(x: Float[Tensor, "*B I"], layers: Sequence[FastInt8Linear]) -> tuple[Tensor, ...]:
     """Return the outputs of layers without hooks for the same x as one product, outside autograd.
 
     Their codes are packed together at the first call.
@@ -204,7 +203,7 @@ def int8_linears(
             layer.packed, layer.rows = packed, slice(start, start + layer.out_features)
             start += layer.out_features
     joint: Tensor = first.packed(x.reshape(-1, x.shape[-1])).view(*x.shape[:-1], -1)
-    outputs = joint.split([layer.out_features for layer in layers], -1)
+    outputs = torch.split(joint, [layer.out_features for layer in layers], -1)
     biased = zip(outputs, layers, strict=True)
     return tuple(y if layer.bias is None else y + layer.bias for y, layer in biased)
 

@@ -35,23 +35,23 @@ from headway.transforms.quantize.numbers import GROUP, GROUPS, NUMBERS, NumberNa
 
 M = TypeVar("M", bound=nn.Module)
 
-SMALLEST = 1024
+SMALLEST = 256
 """Matrices with fewer weights stay float32: they gain nothing."""
 
 
 def quantize(
     model: M,
-    to: NumberName,
+    to: str,
     *,
     group: int = GROUP,
     calibrate: Callable[[], object] | None = None,
 ) -> M:
     """Store the model's matrices in small numbers, in place; return the model.
 
-    group: number of consecutive inputs that share a scale, only for int4: 32, 64 or 128.
-    calibrate: runs the float32 model on typical inputs; int4 then rounds so that the outputs of
-    each layer for these inputs change least (`gptq.py`), instead of each weight to its nearest
-    code. Replaced parameters are not trained any more. To replace the model itself, use the
+    to: int8, int4 or bfloat16. group: number of consecutive inputs that share a scale in int4: 32,
+    64 or 128. calibrate: runs the float32 model on typical inputs; int4 then rounds so that the
+    outputs of each layer for these inputs change least (`gptq.py`), instead of each weight to its
+    nearest code. Replaced parameters are not trained any more. To replace the model itself, use the
     returned one. ValueError for unknown numbers, a model that is quantised already, and a model
     without a matrix that is large enough.
     """
@@ -66,10 +66,10 @@ def quantize(
         raise ValueError(
             f"the model has no linear layer or embedding of at least {SMALLEST:,} weights"
         )
-    products: Mapping[nn.Parameter, Tensor] = {}
+    products: Mapping[Tensor, Tensor] = {}
     if calibrate is not None and to == "int4":
         products = input_products(layers.values(), calibrate)
-    stored: dict[nn.Parameter, dict[str, nn.Parameter]] = {}
+    stored: dict[Tensor, dict[str, nn.Parameter]] = {}
     with torch.no_grad():
         for layer in layers.values():
             if layer.weight in stored:
@@ -89,7 +89,7 @@ def dequantize(model: M) -> M:
     The numbers are those that the small ones stand for, so int8 and int4 do not give back what was
     rounded away. A model that is not quantised is not changed.
     """
-    weights: dict[nn.Parameter, nn.Parameter] = {}
+    weights: dict[Tensor, nn.Parameter] = {}
     plain: dict[nn.Module, nn.Module] = {}
     for name, layer in list(model.named_modules(remove_duplicate=False)):
         if not isinstance(layer, QuantizedLinear | QuantizedEmbedding):
@@ -126,12 +126,13 @@ def prepare(model: M, tensors: Mapping[str, Tensor]) -> M:
         for name, layer in model.named_modules(remove_duplicate=False)
         if isinstance(layer, nn.Linear | nn.Embedding)
     }
-    stored: dict[nn.Parameter, tuple[NumberName, dict[str, nn.Parameter]]] = {}
+    stored: dict[Tensor, tuple[str, dict[str, nn.Parameter]]] = {}
     for name, layer in layers.items():
-        for kind, numbers in NUMBERS.items():
+        for numbers in NUMBERS.values():
             if f"{name}.{numbers.names[0]}" in tensors:
                 groups = _groups(tensors.get(f"{name}.weight_scale"))
-                shapes = numbers.shapes(*layer.weight.shape, groups)
+                rows, columns = layer.weight.shape
+                shapes = numbers.shapes(rows, columns, groups)
                 parts = {n: torch.empty(s, dtype=d, device="meta") for n, (d, s) in shapes.items()}
                 stored[layer.weight] = numbers.name, _as_parameters(parts)
     return _with_stored(model, layers, stored)
@@ -158,7 +159,7 @@ def _large_layers(model: nn.Module) -> dict[str, nn.Linear | nn.Embedding]:
 def _with_stored(
     model: M,
     layers: Mapping[str, nn.Linear | nn.Embedding],
-    stored: Mapping[nn.Parameter, tuple[NumberName, dict[str, nn.Parameter]]],
+    stored: Mapping[Tensor, tuple[str, dict[str, nn.Parameter]]],
 ) -> M:
     """Replace each layer whose matrix is among `stored`; layers and matrices stay shared."""
     users = Counter(layer.weight for layer in set(layers.values()))

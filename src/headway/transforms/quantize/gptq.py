@@ -2,8 +2,7 @@
 
     minimise  sum over inputs x of |W x - W' x|^2,   H = sum of x x^T,   U^T U = H^-1,  U upper
 
-Column i is rounded to the nearest code; its error, divided by U[i, i], is made up for by the columns
-that are not rounded yet:
+Column i is rounded to the nearest code. The columns that are not rounded yet compensate its error:
 
     e = (W[:, i] - W'[:, i]) / U[i, i],    W[:, j] -= e U[i, j]  for j > i
 
@@ -13,6 +12,7 @@ Frantar et al. 2023, section 3.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
 from torch import nn
@@ -26,14 +26,14 @@ DAMPING = 0.01
 
 def input_products(
     layers: Iterable[nn.Module], calibrate: Callable[[], object]
-) -> dict[nn.Parameter, Float[Tensor, "I I"]]:
+) -> dict[Tensor, Float[Tensor, "I I"]]:
     """Return H, the sum of x x^T over all inputs of each linear layer while `calibrate` runs."""
-    products: dict[nn.Parameter, Tensor] = {}
+    products: dict[Tensor, Tensor] = {}
 
     def add(layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         rows = inputs[0].detach().reshape(-1, inputs[0].shape[-1]).float()
-        weight: nn.Parameter = layer.weight  # type: ignore[assignment]
-        products[weight] = products.get(weight, 0.0) + rows.T @ rows
+        weight: Any = layer.weight
+        products[weight] = products.get(weight, torch.zeros(())) + rows.T @ rows
 
     linears = {layer for layer in layers if isinstance(layer, nn.Linear)}
     hooks = [layer.register_forward_pre_hook(add) for layer in linears]
@@ -82,4 +82,5 @@ def _inverse_root(product: Float[Tensor, "I I"]) -> Float[Tensor, "I I"]:
     unused = damped.diagonal() == 0  # inputs that are always 0: any rounding will do
     damped.diagonal().add_(DAMPING * damped.diagonal().mean()).masked_fill_(unused, 1.0)
     inverse = torch.cholesky_inverse(torch.linalg.cholesky(damped))
-    return torch.linalg.cholesky(inverse, upper=True).float()
+    upper: Tensor = torch.linalg.cholesky(inverse, upper=True)
+    return upper.float()

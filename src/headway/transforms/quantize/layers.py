@@ -1,6 +1,6 @@
 """Linear layers and embeddings whose matrix is stored in small numbers: the plain classes.
 
-    int8             y = x8 W8^T + b,   x8[r, i] = round(127 x[r, i] / m[r]) m[r] / 127,   m[r] = max_i |x[r, i]|
+    int8             y = x8 W8^T + b,   x8[r] = round(127 x[r] / m[r]) m[r] / 127,   m = max |x|
     int4, bfloat16   y = x W^T + b
 
 int8 rounds the inputs too, so that the product is one of integers; each row by its own maximum
@@ -17,7 +17,7 @@ True
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -25,6 +25,9 @@ from torch import nn
 
 from headway.shapes import Float, Int, Tensor
 from headway.transforms.quantize.numbers import BFloat16, Int4, Int8, Numbers
+
+L = TypeVar("L", bound="QuantizedLinear")
+E = TypeVar("E", bound="QuantizedEmbedding")
 
 
 class _Stored:
@@ -61,7 +64,7 @@ class QuantizedLinear(nn.Linear, _Stored):
         self.keep(stored)
 
     @classmethod
-    def of(cls, linear: nn.Linear, stored: Mapping[str, Tensor]) -> Self:
+    def of(cls: type[L], linear: nn.Linear, stored: Mapping[str, Tensor]) -> L:
         """Return the layer for the bias of `linear` and the stored numbers of its matrix."""
         layer = cls(linear.in_features, linear.out_features, linear.bias, **stored)
         return layer.train(linear.training)
@@ -108,7 +111,7 @@ class QuantizedEmbedding(nn.Embedding, _Stored):
         self.keep(stored)
 
     @classmethod
-    def of(cls, embedding: nn.Embedding, stored: Mapping[str, Tensor]) -> Self:
+    def of(cls: type[E], embedding: nn.Embedding, stored: Mapping[str, Tensor]) -> E:
         """Return the layer for the stored numbers of the table of `embedding`."""
         layer = cls(embedding.num_embeddings, embedding.embedding_dim, **stored)
         return layer.train(embedding.training)
@@ -140,8 +143,10 @@ class BFloat16Embedding(QuantizedEmbedding):
     numbers = BFloat16
 
 
-LINEARS = {layer.numbers.name: layer for layer in (Int8Linear, Int4Linear, BFloat16Linear)}
-EMBEDDINGS = {
+LINEARS: dict[str, type[QuantizedLinear]] = {
+    layer.numbers.name: layer for layer in (Int8Linear, Int4Linear, BFloat16Linear)
+}
+EMBEDDINGS: dict[str, type[QuantizedEmbedding]] = {
     layer.numbers.name: layer for layer in (Int8Embedding, Int4Embedding, BFloat16Embedding)
 }
 

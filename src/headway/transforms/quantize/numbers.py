@@ -1,8 +1,8 @@
 """Small numbers: how a float32 matrix W (O I) is stored as int8, int4 or bfloat16, and read again.
 
-    int8       W[o, i] = q[o, i] s[o]                    q in -127 ... 127, s = max_i |W[o, i]| / 127
-    int4       W[o, i] = (q[o, i] - 8) s[o, g] + c[o, g] q in 0 ... 15, for each group g of inputs
-    bfloat16   W[o, i] = w[o, i]                         8 of float32's 24 significant bits
+    int8       W[o, i] = q[o, i] s[o],   q in -127 ... 127,   s[o] = max_i |W[o, i]| / 127
+    int4       W[o, i] = (q[o, i] - 8) s[o, g] + c[o, g],   q in 0 ... 15,   g: group of inputs
+    bfloat16   W[o, i] = w[o, i],   8 of float32's 24 significant bits
 
 Jacob et al. 2018, section 2.1; one scale for each output row (Krishnamoorthi 2018, section 3.3) or
 for each group of a row (Frantar et al. 2023, section 4).
@@ -24,7 +24,7 @@ from typing import ClassVar, Literal
 import torch
 import torch.nn.functional as F
 
-from headway.shapes import Float, Int, Tensor
+from headway.shapes import Float, Tensor, UInt8
 
 GROUP = 32
 """Default number of consecutive inputs that share a scale in int4."""
@@ -48,7 +48,7 @@ class Numbers(ABC):
 
     @staticmethod
     @abstractmethod
-    def decode(stored: Mapping[str, Tensor]) -> Float[Tensor, "O I"]:
+    def decode(stored: Mapping[str, Tensor]) -> Float[Tensor, "*R I"]:
         """Return the float32 matrix, or any of its rows, of the stored tensors."""
 
     @classmethod
@@ -71,12 +71,15 @@ class Int8(Numbers):
         return {"weight_int8": codes, "weight_scale": scale}
 
     @staticmethod
-    def decode(stored: Mapping[str, Tensor]) -> Float[Tensor, "O I"]:
+    def decode(stored: Mapping[str, Tensor]) -> Float[Tensor, "*R I"]:
         return stored["weight_int8"] * stored["weight_scale"][..., None]
 
     @classmethod
     def shapes(cls, rows: int, columns: int, groups: int) -> Layouts:
-        return {"weight_int8": (torch.int8, (rows, columns)), "weight_scale": (torch.float32, (rows,))}
+        return {
+            "weight_int8": (torch.int8, (rows, columns)),
+            "weight_scale": (torch.float32, (rows,)),
+        }
 
 
 class Int4(Numbers):
@@ -97,16 +100,17 @@ class Int4(Numbers):
         return {"weight_int4": paired(codes), "weight_scale": scale, "weight_centre": centre}
 
     @staticmethod
-    def codes(stored: Mapping[str, Tensor]) -> Int[Tensor, "O I"]:
+    def codes(stored: Mapping[str, Tensor]) -> UInt8[Tensor, "*R I"]:
         """Return the codes 0 ... 15, with the padded columns."""
         halves = stored["weight_int4"]
         return torch.stack((halves & 15, halves >> 4), -1).flatten(-2)
 
     @staticmethod
-    def decode(stored: Mapping[str, Tensor]) -> Float[Tensor, "O I"]:
+    def decode(stored: Mapping[str, Tensor]) -> Float[Tensor, "*R I"]:
         scale, centre = stored["weight_scale"].float(), stored["weight_centre"].float()
-        codes = Int4.codes(stored).float().unflatten(-1, (scale.shape[-1], -1))
-        return ((codes - 8) * scale[..., None] + centre[..., None]).flatten(-2)
+        codes = Int4.codes(stored).float()
+        groups = codes.view(*scale.shape, -1)
+        return ((groups - 8) * scale[..., None] + centre[..., None]).view(codes.shape)
 
     @classmethod
     def shapes(cls, rows: int, columns: int, groups: int) -> Layouts:
@@ -130,7 +134,7 @@ class BFloat16(Numbers):
         return {"weight_bfloat16": weight.to(torch.bfloat16)}
 
     @staticmethod
-    def decode(stored: Mapping[str, Tensor]) -> Float[Tensor, "O I"]:
+    def decode(stored: Mapping[str, Tensor]) -> Float[Tensor, "*R I"]:
         return stored["weight_bfloat16"].float()
 
     @classmethod
@@ -141,7 +145,7 @@ class BFloat16(Numbers):
 NUMBERS: Mapping[str, type[Numbers]] = {kind.name: kind for kind in (Int8, Int4, BFloat16)}
 
 
-def paired(codes: Int[Tensor, "O I"]) -> Int[Tensor, "O I/2"]:
+def paired(codes: UInt8[Tensor, "O I"]) -> UInt8[Tensor, "O _"]:
     """Return codes 0 ... 15 two a byte."""
     low, high = codes[:, 0::2].to(torch.uint8), codes[:, 1::2].to(torch.uint8)
     return low | high << 4
@@ -152,7 +156,7 @@ def int4_grid(weight: Float[Tensor, "O I"], group: int) -> tuple[Tensor, Tensor]
     maximum."""
     # the last value again, which does not widen the range of the last group
     padding = weight[:, -1:].expand(-1, -weight.shape[1] % group)
-    groups = torch.cat((weight, padding), 1).unflatten(1, (-1, group))
+    groups = torch.cat((weight, padding), 1).view(len(weight), -1, group)
     low, high = groups.aminmax(dim=-1)
     scale = _positive((high - low) / 15).to(torch.bfloat16)
     return scale, (low + 8 * scale.float()).to(torch.bfloat16)
@@ -160,7 +164,7 @@ def int4_grid(weight: Float[Tensor, "O I"], group: int) -> tuple[Tensor, Tensor]
 
 def int4_codes(
     weight: Float[Tensor, "O G g"], scale: Float[Tensor, "O G"], centre: Float[Tensor, "O G"]
-) -> Int[Tensor, "O G g"]:
+) -> UInt8[Tensor, "O G g"]:
     """Return the nearest codes 0 ... 15 of numbers in groups."""
     steps = (weight - centre.float()[..., None]) / scale.float()[..., None]
     return (steps.round_() + 8).clamp_(0, 15).to(torch.uint8)
