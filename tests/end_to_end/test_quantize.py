@@ -82,7 +82,7 @@ def test_adapters_are_trained_over_small_numbers_from_the_command_line(folder, b
     run_headway(*words, *small, *adapters, cwd=folder)
     tuned = headway.load(folder / "runs" / "tuned")
     assert not is_quantized(tuned.model)
-    run_headway(*words, *small, *adapters, "--steps", "5", cwd=folder)
+    run_headway("train", "--resume", "runs/tuned", "--steps", "5", cwd=folder)
 
 
 def test_doctor_names_the_products_of_this_machine():
