@@ -237,5 +237,5 @@ def test_tokens_are_read_and_damaged_files_refused(tmp_path):
     assert read_llama2c_tokens(path) == [b"ab", b"\n"]
     for broken in (good[:-1], good + b"123", struct.pack("<ifi", 4, 0.5, -3), b"", good[:4]):
         path.write_bytes(broken)
-        with pytest.raises(DataError, match="piece"):
+        with pytest.raises(DataError, match=r"^(token \d+ is truncated|no tokens)"):
             read_llama2c_tokens(path)
