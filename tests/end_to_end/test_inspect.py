@@ -159,9 +159,8 @@ def test_figures_are_drawn_from_the_named_models(run_headway, working_folder):
     assert "not drawn monkey: needs --encoder" in stderr
     stderr = run_headway("figures", "positions", "--out", "f", code=2)[1]
     assert "exists already" in stderr
-    stderr = run_headway("figures", "heads", "--vision", "vit", "--picture", "a.png", "--out", "f")[
-        1
-    ]
+    options = ("--vision", "vit", "--picture", "a.png", "--out", "f")
+    stderr = run_headway("figures", "heads", *options)[1]
     assert "drawn     f/heads.png" in stderr
     assert "Did you mean mask" in run_headway("figures", "maks", code=2)[1]
     assert "--captioner --picture" in run_headway("figures", "caption", code=2)[1]

@@ -76,7 +76,7 @@ class Whole:
 def whole(tmp_path_factory):
     folder = tmp_path_factory.mktemp("kill")
     data = write_corpus(folder / "data")
-    # What the first step initialises is initialised here, not again in every child.
+    # The initialisation of a first step is done once, before the children are forked.
     headway(*train_words(data, "first", *MORE, "--steps", "3"), cwd=folder)
     return Whole(folder, run_to_end(train_words(data, "whole", *MORE), folder))
 
