@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from importlib import import_module
+from importlib import import_module, util
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ CLAIMS = (
     "translation",
     "language",
     "generation",
+    "decoding",
     "embeddings",
     "watching",
     "kernels",
@@ -35,6 +36,7 @@ WHOLE_MODELS = {
     *TRANSLATORS,
     "language",
     "generation",
+    "decoding",
     "embeddings",
     "watching",
 }  # the other claims are single operations
@@ -46,6 +48,7 @@ FULL = {
     "translation": 1000,
     "language": 6,
     "generation": 1,
+    "decoding": 1,
     "embeddings": 1000,
     "watching": 4,
     "kernels": 40,
@@ -57,6 +60,7 @@ QUICK = {
     "translation": 64,
     "language": 1,
     "generation": 1,
+    "decoding": 1,
     "embeddings": 200,
     "watching": 1,
     "kernels": 5,
@@ -148,7 +152,13 @@ def _measure(claim: str, folder: Path, rounds: int, options: argparse.Namespace)
         return []
     device = f"cpu, {options.threads} threads"
     rows: list[Row] = []
+    requirements = getattr(module, "REQUIRES", {})
     for name in getattr(module, "PEERS", ("peer",)):
+        if absent := [p for p in requirements.get(name, ()) if util.find_spec(p) is None]:
+            reason = f"not installed: {', '.join(absent)}"
+            print(f"{claim} beside {name} is skipped: {reason}", file=sys.stderr, flush=True)
+            continue
+        print(f"{claim} beside {name} ...", file=sys.stderr, flush=True)
         with Side(settings("ours")) as ours, Side(settings(name)) as peer:
             rows += module.measure(ours, peer, rounds, device)
     return rows
