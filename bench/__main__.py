@@ -26,6 +26,7 @@ CLAIMS = (
     "generation",
     "decoding",
     "embeddings",
+    "encoders",
     "watching",
     "kernels",
     "scores",
@@ -38,6 +39,7 @@ WHOLE_MODELS = {
     "generation",
     "decoding",
     "embeddings",
+    "encoders",
     "watching",
 }  # the other claims are single operations
 FULL_STEPS, QUICK_STEPS = 600, 60
@@ -50,6 +52,7 @@ FULL = {
     "generation": 1,
     "decoding": 1,
     "embeddings": 1000,
+    "encoders": 1,
     "watching": 4,
     "kernels": 40,
     "scores": 20,
@@ -62,6 +65,7 @@ QUICK = {
     "generation": 1,
     "decoding": 1,
     "embeddings": 200,
+    "encoders": 1,
     "watching": 1,
     "kernels": 5,
     "scores": 2,

@@ -218,12 +218,9 @@ def _translate(model: Translator) -> Decode:
 
 def _weight_bytes(model: Any) -> int:
     """Return the size of the weights that a step of a language model reads."""
-    tables = {id(p) for p in model.embedding.positions.parameters()} if _is_gpt(model) else set()
-    return sum(p.numel() * p.element_size() for p in model.parameters() if id(p) not in tables)
-
-
-def _is_gpt(model: Any) -> bool:
-    return isinstance(model, GPT)
+    positions = model.embedding.positions if isinstance(model, GPT) else torch.nn.Module()
+    tables = set(positions.parameters())
+    return sum(p.numel() * p.element_size() for p in model.parameters() if p not in tables)
 
 
 def transformers(settings: Settings) -> Worker:
