@@ -77,6 +77,10 @@ def test_a_saved_bundle_is_the_same_again(run, tmp_path):
 
 
 def test_it_is_quantised_and_predicts_is_evaluated_and_inspected_in_int8(name, folder, run):
+    if name == "word_vectors":  # its tiny table is smaller than what is worth quantising
+        refusal = headway("quantize", str(run), cwd=folder, check=2)
+        assert "at least 1,024 weights" in refusal.stderr and not (run / "int8").exists()
+        return
     message = headway("quantize", str(run), "--to", "int8", cwd=folder)
     small = run / "int8"
     assert "int8" in message.stderr and is_quantized(library.load(small).model)

@@ -15,7 +15,9 @@ def doctor(*, json: bool = False) -> None:
     """
     from headway.machine import describe
 
-    properties = {**describe(), **_small_numbers()}
+    properties = describe()
+    packages = properties.pop("packages")
+    properties = {**properties, **_small_numbers(), "packages": packages}
     if json:
         data_json(properties)
         return

@@ -54,27 +54,16 @@ def quantize(
     """
     from headway.bundle.files import WEIGHTS_FILE
     from headway.models.contracts import parameter_count
-    from headway.tasks.opening import load
-    from headway.transforms.quantize import numbers_of
-    from headway.transforms.quantize import quantize as quantize_model
 
-    bundle = load(run, fast=False)
-    if (numbers := numbers_of(bundle.model)) is not None:
-        raise UsageError(
-            f"{run} is quantised to {numbers} already", hint="name the run that it was made from"
-        )
     if calibration is not None and to != "int4":
         raise UsageError(
             f"--calibration applies to int4, not to {to}", hint="--to int4, or leave it out"
         )
+    folder = _folder(run, to, out)
+    bundle = _float32(run)
     texts = [] if calibration is None else _texts(bundle, calibration)
     float32_bytes = 4 * parameter_count(bundle.model)
-    calibrate = (lambda: _read(bundle, texts)) if texts else None
-    try:
-        quantize_model(bundle.model, to, group=group, calibrate=calibrate)
-    except ValueError as error:
-        raise UsageError(str(error), str(run)) from error
-    folder = run / to if out is None else out
+    _quantize(bundle, run, to, group, texts)
     bundle.save(folder)
     size = (folder / WEIGHTS_FILE).stat().st_size
     if json:
@@ -83,6 +72,38 @@ def quantize(
     saved = f"{size / 1e6:,.1f} MB, {size / float32_bytes:.2f} of float32"
     talk.print(f"written   {folder}: {bundle.kind} in {to}, {saved}", markup=False)
     talk.print(f"next      headway eval {folder} ...   its accuracy", markup=False)
+
+
+def _folder(run: Path, to: str, out: Path | None) -> Path:
+    """Return the folder for the small model. Raises UsageError if it is in use."""
+    folder = out if out is not None else (run.parent if run.is_file() else run) / to
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError(f"{folder} exists already", hint="remove it, or choose another: --out NEW")
+    return folder
+
+
+def _float32(run: Path) -> Bundle:
+    """Load the model. Raises UsageError if it is quantised already."""
+    from headway.tasks.opening import load
+    from headway.transforms.quantize import numbers_of
+
+    bundle = load(run, fast=False)
+    if (numbers := numbers_of(bundle.model)) is not None:
+        raise UsageError(
+            f"{run} is quantised to {numbers} already", hint="name the run that it was made from"
+        )
+    return bundle
+
+
+def _quantize(bundle: Bundle, run: Path, to: str, group: int, texts: list[str]) -> None:
+    """Quantise the bundle's model, with GPTQ if there are texts."""
+    from headway.transforms.quantize import quantize as quantize_model
+
+    calibrate = (lambda: _read(bundle, texts)) if texts else None
+    try:
+        quantize_model(bundle.model, to, group=group, calibrate=calibrate)
+    except ValueError as error:
+        raise UsageError(str(error), str(run)) from error
 
 
 def _texts(bundle: Bundle, path: Path) -> list[str]:

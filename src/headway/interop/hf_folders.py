@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +60,7 @@ from headway.models.contracts import set_parameters, shapes_only
 from headway.settings import check_limits
 from headway.shapes import Tensor
 from headway.tensors import read_tensors, write_tensors
-from headway.transforms.quantize import dequantize, is_quantized
+from headway.transforms.quantize import float32_copy
 
 FAMILIES: dict[str, Family] = {
     family.model_type: family
@@ -181,8 +180,7 @@ def write(
                 f"{folder / name} exists already", hint="choose a new or an empty folder"
             )
     ids = dict(specials or {})
-    if is_quantized(model):
-        model = dequantize(deepcopy(model))
+    model = float32_copy(model)
     values = _to_hf_config(chosen, architecture, model, ids, labels)
     tensors = {name: p.detach() for name, p in model.named_parameters()}
     bare = to_theirs(architecture.parts(model.config), tensors)

@@ -67,7 +67,7 @@ def int4_product_exists() -> bool:
     x = torch.linspace(-1, 1, 32).view(1, 32)
     try:
         y = PackedInt4(stored)(x)
-    except (RuntimeError, AttributeError, NotImplementedError):  # the operator is missing
+    except (RuntimeError, AttributeError):  # the operator is missing
         return False
     return bool(torch.allclose(y, x @ Int4.decode(stored).T, rtol=0.02, atol=0.1))
 

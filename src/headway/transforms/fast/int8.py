@@ -103,7 +103,7 @@ def _is_exact(kernel: type[Int8Kernel]) -> bool:
     expected = (x * 127).round().double() @ codes.double().T / 127
     try:
         y = kernel(codes, torch.ones(64))(x)
-    except (RuntimeError, AttributeError, NotImplementedError):  # the operator is missing
+    except (RuntimeError, AttributeError):  # the operator is missing
         return False
     return bool(torch.allclose(y.double(), expected, rtol=1e-5, atol=1e-3))
 

@@ -6,6 +6,7 @@ they are in memory once. Saving, moving to another device and `weight` read them
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -48,7 +49,7 @@ class PackedInt8:
         return self._kernel.codes()
 
 
-class FastQuantizedLinear(QuantizedLinear):
+class FastQuantizedLinear(QuantizedLinear, ABC):
     """A layer whose codes may be in the layout of the product (`packed`) instead of its parameters.
 
     rows: its output rows of `packed`, which several layers may share.
@@ -88,17 +89,17 @@ class FastQuantizedLinear(QuantizedLinear):
             and not torch.is_autocast_enabled("cpu")
         )
 
+    @abstractmethod
     def is_available(self) -> bool:
         """Whether this machine has the product."""
-        raise NotImplementedError
 
+    @abstractmethod
     def pack(self) -> Any:
         """Return the stored numbers in the layout of the product."""
-        raise NotImplementedError
 
+    @abstractmethod
     def packed_codes(self) -> Tensor:
         """Return the stored codes, read back from `packed`."""
-        raise NotImplementedError
 
     def stored(self) -> dict[str, Tensor]:
         stored = super().stored()

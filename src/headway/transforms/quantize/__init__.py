@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from typing import Any, TypeVar
 
 import torch
@@ -35,7 +36,7 @@ from headway.transforms.quantize.numbers import GROUP, GROUPS, NUMBERS, NumberNa
 
 M = TypeVar("M", bound=nn.Module)
 
-SMALLEST = 256
+SMALLEST = 1024
 """Matrices with fewer weights stay float32: they gain nothing."""
 
 
@@ -101,6 +102,11 @@ def dequantize(model: M) -> M:
             plain[layer] = _plain(layer, weights[key])
         model.set_submodule(name, plain[layer])
     return model
+
+
+def float32_copy(model: M) -> M:
+    """Return the model itself, or a float32 copy of a quantised model."""
+    return dequantize(deepcopy(model)) if is_quantized(model) else model
 
 
 def is_quantized(model: nn.Module) -> bool:
@@ -202,6 +208,7 @@ __all__ = [
     "QuantizedEmbedding",
     "QuantizedLinear",
     "dequantize",
+    "float32_copy",
     "is_quantized",
     "numbers_of",
     "prepare",
