@@ -111,6 +111,9 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     )
     parser.add_argument("--only", nargs="+", choices=CLAIMS, help="measure these claims only")
     parser.add_argument(
+        "--peers", nargs="+", help="compare with these peers only, by the names that are printed"
+    )
+    parser.add_argument(
         "--cache", type=Path, default=ROOT / "build" / "bench", help="folder of trained models"
     )
     parser.add_argument(
@@ -158,13 +161,19 @@ def _measure(claim: str, folder: Path, rounds: int, options: argparse.Namespace)
     rows: list[Row] = []
     requirements = getattr(module, "REQUIRES", {})
     for name in getattr(module, "PEERS", ("peer",)):
+        if options.peers and name not in options.peers:
+            continue
         if absent := [p for p in requirements.get(name, ()) if util.find_spec(p) is None]:
             reason = f"not installed: {', '.join(absent)}"
             print(f"{claim} beside {name} is skipped: {reason}", file=sys.stderr, flush=True)
             continue
         print(f"{claim} beside {name} ...", file=sys.stderr, flush=True)
         with Side(settings("ours")) as ours, Side(settings(name)) as peer:
-            rows += module.measure(ours, peer, rounds, device)
+            for row in module.measure(ours, peer, rounds, device):
+                rows.append(row)
+                low, high = row.spread
+                line = f"{row.name}: {row.ratio:.2f} ({low:.2f} to {high:.2f}) {row.peer_name}"
+                print(line, file=sys.stderr, flush=True)
     return rows
 
 
@@ -179,7 +188,7 @@ def _heading(conditions: dict[str, Any]) -> str:
 
 def _results_path(options: argparse.Namespace) -> Path:
     """Return the file of the results; quick and partial measurements are not put in results/."""
-    if options.quick or options.only:
+    if options.quick or options.only or options.peers:
         cache: Path = options.cache
         return cache / "look.json"
     return ROOT / "bench" / "results" / f"{today()}.json"

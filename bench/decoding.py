@@ -16,7 +16,7 @@ the bytes read per second with a plain read of as many bytes in the same process
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -78,11 +78,10 @@ Decode = Callable[[Case, int], Callable[[], list[list[int]]]]
 """Returns a function that decodes the inputs of a case in a number of decoder steps."""
 
 
-def measure(ours: Side, peer: Side, rounds: int, device: str) -> list[Row]:
+def measure(ours: Side, peer: Side, rounds: int, device: str) -> Iterator[Row]:
     """Measure each case. AssertionError if the tokens differ in float32."""
     name = peer.name.rpartition(", ")[2]
     dtype = "int8" if name.endswith("int8") else "float32"
-    rows = []
     for title, case in CASES.items():
         question = {"case": title, "dtype": dtype}
         last = 2 if case.model == "translator" else 1  # Headway ends a sentence in a further step
@@ -97,10 +96,9 @@ def measure(ours: Side, peer: Side, rounds: int, device: str) -> list[Row]:
         note = f"{equal:.1%} of the tokens are equal, {distinct:,} different ones"
         goal = case.goals[PEERS.index(name)]
         full_title = f"{title}, {dtype}"
-        rows.append(row(full_title, pairs, "tokens/s", NAMES[name], device, goal=goal, note=note))
+        yield row(full_title, pairs, "tokens/s", NAMES[name], device, goal=goal, note=note)
         if title == BANDWIDTH_CASE and name in BANDWIDTH_PEERS:
-            rows.append(_bandwidth(ours, question, rounds, device))
-    return rows
+            yield _bandwidth(ours, question, rounds, device)
 
 
 def _agreement(tokens: list[list[int]], peer_tokens: list[list[int]]) -> float:

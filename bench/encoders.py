@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -45,11 +45,10 @@ GOAL, CLOSE = 1.1, 1e-4
 Encode = Callable[[], Tensor]
 
 
-def measure(ours: Side, peer: Side, rounds: int, device: str) -> list[Row]:
+def measure(ours: Side, peer: Side, rounds: int, device: str) -> Iterator[Row]:
     """Compare the vectors, then measure. RuntimeError if they differ in float32."""
     name = peer.name.rpartition(", ")[2]
     dtype = name.rpartition("_")[2]
-    rows = []
     for title in CASES:
         exact, vectors, peer_vectors = (
             torch.tensor(side.ask(case=title, dtype=kind, vectors=True)["vectors"])
@@ -70,8 +69,7 @@ def measure(ours: Side, peer: Side, rounds: int, device: str) -> list[Row]:
         pairs = interleave(ours, peer, rounds, case=title, dtype=dtype)
         unit = "sentences/s" if CASES[title] == "text" else "images/s"
         full_title = f"{title}, {dtype}"
-        rows.append(row(full_title, pairs, unit, NAMES[name], device, goal=GOAL, note=note))
-    return rows
+        yield row(full_title, pairs, unit, NAMES[name], device, goal=GOAL, note=note)
 
 
 def text_encoder() -> Bert:

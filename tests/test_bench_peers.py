@@ -50,8 +50,10 @@ def tiny_decoders(monkeypatch):
 def test_decoding_beside_transformers_writes_the_same_tokens_and_states_the_bandwidth(
     tiny_decoders,
 ):
-    rows = decoding.measure(
-        side(decoding, "ours"), side(decoding, "transformers"), 1, "cpu, 1 threads"
+    rows = list(
+        decoding.measure(
+            side(decoding, "ours"), side(decoding, "transformers"), 1, "cpu, 1 threads"
+        )
     )
     titles = [f"{title}, float32" for title in decoding.CASES]
     titles.insert(1, "GPT-2 124 M, batch 1, float32, weights read")
@@ -63,7 +65,7 @@ def test_decoding_beside_transformers_writes_the_same_tokens_and_states_the_band
 
 def test_int8_decoding_is_measured_in_int8(tiny_decoders):
     ours = side(decoding, "ours")
-    rows = decoding.measure(ours, under_the_name(ours, "ctranslate2_int8"), 1, "cpu")
+    rows = list(decoding.measure(ours, under_the_name(ours, "ctranslate2_int8"), 1, "cpu"))
     assert [r.goal for r in rows] == [1.0, None, 1.0, 1.0, 1.0]
     assert all(", int8" in r.name for r in rows)
     question = {"case": decoding.BANDWIDTH_CASE, "read": True}
@@ -78,7 +80,7 @@ def test_decoding_that_differs_in_float32_is_not_timed(tiny_decoders):
         ask=lambda **question: {"tokens": [[-1] * decoding.WRITTEN]},
     )
     with pytest.raises(AssertionError, match=r"only 0\.0% of the tokens are those of CTranslate2"):
-        decoding.measure(ours, wrong, 1, "cpu")
+        list(decoding.measure(ours, wrong, 1, "cpu"))
 
 
 @pytest.fixture
@@ -93,7 +95,7 @@ def tiny_encoders(monkeypatch):
 def test_encoders_are_measured_in_both_dtypes(tiny_encoders):
     ours = side(encoders, "ours")
     for name in encoders.PEERS:
-        rows = encoders.measure(ours, under_the_name(ours, name), 1, "cpu")
+        rows = list(encoders.measure(ours, under_the_name(ours, name), 1, "cpu"))
         dtype = name.rpartition("_")[2]
         assert [r.name for r in rows] == [f"{title}, {dtype}" for title in encoders.CASES]
         assert [r.unit for r in rows] == ["sentences/s", "images/s"]
@@ -109,7 +111,7 @@ def test_encoders_whose_vectors_differ_are_not_timed(tiny_encoders):
         name="claim, onnxruntime_float32", ask=lambda **question: {"vectors": zeros}
     )
     with pytest.raises(RuntimeError, match="MiniLM, 256 sentences: the vectors differ by"):
-        encoders.measure(ours, wrong, 1, "cpu")
+        list(encoders.measure(ours, wrong, 1, "cpu"))
 
 
 def test_a_peer_that_is_not_installed_is_skipped_with_one_line(monkeypatch, capsys):
@@ -117,7 +119,7 @@ def test_a_peer_that_is_not_installed_is_skipped_with_one_line(monkeypatch, caps
         PEERS=("missing_peer",), REQUIRES={"missing_peer": ("no_such_package_here", "sys")}
     )
     monkeypatch.setitem(sys.modules, "bench.decoding", module)
-    options = SimpleNamespace(threads=1, quick=True, same_allocator=False)
+    options = SimpleNamespace(threads=1, quick=True, same_allocator=False, peers=None)
     assert command._measure("decoding", command.ROOT, 1, options) == []
     message = "decoding beside missing_peer is skipped: not installed: no_such_package_here\n"
     assert capsys.readouterr().err == message
