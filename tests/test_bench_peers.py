@@ -27,7 +27,7 @@ def under_the_name(copied, name):
 
 @pytest.fixture
 def tiny_decoders(monkeypatch):
-    size = {"model_dim": 24, "num_heads": 3, "ffn_dim": 40}
+    size = {"model_dim": 48, "num_heads": 3, "ffn_dim": 80}
     models = {
         "gpt": {**size, "num_layers": 2, "vocabulary": 61, "max_length": 80},
         "translator": {
