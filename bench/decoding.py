@@ -8,7 +8,8 @@ The weights are untrained; the speed is the same. The end token has a zero vecto
 is always 0 and never among the largest: every output has the maximum length with the ordinary
 options of each library. In float32 all libraries must write the same tokens before anything is
 timed. In int8 each library rounds differently, and after the first different token the outputs of
-an untrained model have nothing in common: the agreement is printed only. The time includes the prompt or the encoder.
+an untrained model have nothing in common: the agreement is printed only. The time
+includes the prompt or the encoder.
 
 With one sequence a step reads every weight once, so the memory limits the speed: two rows compare
 the bytes read per second with a plain read of as many bytes in the same process.
@@ -29,6 +30,7 @@ from torch import Tensor
 from bench.marian import Specials, to_marian
 from bench.report import Row, row
 from bench.sides import Answer, Settings, Side, Worker, interleave
+from bench.word_tokenizer import write_word_tokenizer
 from headway.decoding import Limits, MostProbable, Sampling, beam_search, greedy_search, sample
 from headway.interop import write
 from headway.models import GPT, GPTConfig, Translator, TranslatorConfig
@@ -288,7 +290,7 @@ def _ctranslate2(settings: Settings, dtype: str) -> Worker:
                 write_gpt(source)
             else:
                 marian().save_pretrained(source)
-                _write_tokenizer(source, _marian_tokens())
+                write_word_tokenizer(source, _marian_tokens())
             TransformersConverter(str(source)).convert(target, quantization=dtype)
             if name == "gpt":
                 return _generate_batch(ctranslate2.Generator(target, **threads)), 0
@@ -336,7 +338,7 @@ def write_gpt(folder: Path) -> None:
     """Write the language model and a tokenizer as a Hugging Face folder."""
     model = gpt()
     write(model, folder, "gpt2")
-    _write_tokenizer(folder, _gpt_tokens())
+    write_word_tokenizer(folder, _gpt_tokens())
 
 
 def marian() -> Any:
@@ -354,17 +356,6 @@ def _gpt_tokens() -> list[str]:
 def _marian_tokens() -> list[str]:
     count = TranslatorConfig(**MODELS["translator"]).target_vocabulary
     return ["</s>", *(f"t{i}" for i in range(1, count - 1)), "<pad>"]
-
-
-def _write_tokenizer(folder: Path, tokens: list[str]) -> None:
-    from tokenizers import Tokenizer
-    from tokenizers.models import WordLevel
-    from transformers import PreTrainedTokenizerFast
-
-    engine = Tokenizer(WordLevel({token: i for i, token in enumerate(tokens)}, unk_token="t1"))
-    PreTrainedTokenizerFast(
-        tokenizer_object=engine, bos_token="</s>", eos_token="</s>", unk_token="t1"
-    ).save_pretrained(folder)
 
 
 def _worker(settings: Settings, build: Callable[[str, str], tuple[Decode, int]]) -> Worker:
