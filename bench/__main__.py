@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from importlib import import_module
+from importlib import import_module, util
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,9 @@ CLAIMS = (
     "translation",
     "language",
     "generation",
+    "decoding",
     "embeddings",
+    "encoders",
     "watching",
     "kernels",
     "scores",
@@ -35,7 +37,9 @@ WHOLE_MODELS = {
     *TRANSLATORS,
     "language",
     "generation",
+    "decoding",
     "embeddings",
+    "encoders",
     "watching",
 }  # the other claims are single operations
 FULL_STEPS, QUICK_STEPS = 600, 60
@@ -46,7 +50,9 @@ FULL = {
     "translation": 1000,
     "language": 6,
     "generation": 1,
+    "decoding": 1,
     "embeddings": 1000,
+    "encoders": 1,
     "watching": 4,
     "kernels": 40,
     "scores": 20,
@@ -57,7 +63,9 @@ QUICK = {
     "translation": 64,
     "language": 1,
     "generation": 1,
+    "decoding": 1,
     "embeddings": 200,
+    "encoders": 1,
     "watching": 1,
     "kernels": 5,
     "scores": 2,
@@ -102,6 +110,9 @@ def _options(arguments: list[str]) -> argparse.Namespace:
         "--rounds", type=int, help="number of pairs of rounds (default 5; with --quick 2)"
     )
     parser.add_argument("--only", nargs="+", choices=CLAIMS, help="measure these claims only")
+    parser.add_argument(
+        "--peers", nargs="+", help="compare with these peers only, by the names that are printed"
+    )
     parser.add_argument(
         "--cache", type=Path, default=ROOT / "build" / "bench", help="folder of trained models"
     )
@@ -148,9 +159,21 @@ def _measure(claim: str, folder: Path, rounds: int, options: argparse.Namespace)
         return []
     device = f"cpu, {options.threads} threads"
     rows: list[Row] = []
+    requirements = getattr(module, "REQUIRES", {})
     for name in getattr(module, "PEERS", ("peer",)):
+        if options.peers and name not in options.peers:
+            continue
+        if absent := [p for p in requirements.get(name, ()) if util.find_spec(p) is None]:
+            reason = f"not installed: {', '.join(absent)}"
+            print(f"{claim} beside {name} is skipped: {reason}", file=sys.stderr, flush=True)
+            continue
+        print(f"{claim} beside {name} ...", file=sys.stderr, flush=True)
         with Side(settings("ours")) as ours, Side(settings(name)) as peer:
-            rows += module.measure(ours, peer, rounds, device)
+            for row in module.measure(ours, peer, rounds, device):
+                rows.append(row)
+                low, high = row.spread
+                line = f"{row.name}: {row.ratio:.2f} ({low:.2f} to {high:.2f}) {row.peer_name}"
+                print(line, file=sys.stderr, flush=True)
     return rows
 
 
@@ -165,7 +188,7 @@ def _heading(conditions: dict[str, Any]) -> str:
 
 def _results_path(options: argparse.Namespace) -> Path:
     """Return the file of the results; quick and partial measurements are not put in results/."""
-    if options.quick or options.only:
+    if options.quick or options.only or options.peers:
         cache: Path = options.cache
         return cache / "look.json"
     return ROOT / "bench" / "results" / f"{today()}.json"

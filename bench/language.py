@@ -41,6 +41,10 @@ NAMES = {
     "torch_encoder": "torch nn.TransformerEncoder",
     "x_transformers": "x-transformers",
 }
+REQUIRES = {
+    "transformers_gpt2": ("transformers",),
+    "x_transformers": ("x_transformers",),
+}
 LAYERS, WIDTH, HEADS, VOCABULARY = 6, 384, 6, 8000
 ROWS, LENGTH, RATE, CLIP = 8, 256, 3e-4, 1.0
 DROPOUTS = (0.0, 0.1)

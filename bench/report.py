@@ -6,6 +6,7 @@ import json
 import platform
 import shlex
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib import metadata
@@ -15,6 +16,7 @@ from typing import Any
 
 GOAL = 1.2
 PACKAGES = ("headway", "torch", "transformers", "tokenizers", "numpy")
+OPTIONAL_PACKAGES = ("x-transformers", "ctranslate2", "onnxruntime", "onnx")
 Point = tuple[float, float]
 HEADINGS = ("", "ours", "peer", "unit", "ratio", "spread", "goal", "", "compared with")
 
@@ -122,6 +124,9 @@ def versions() -> dict[str, str]:
     import torch
 
     packages = {name: metadata.version(name) for name in PACKAGES}
+    for name in OPTIONAL_PACKAGES:
+        with suppress(metadata.PackageNotFoundError):
+            packages[name] = metadata.version(name)
     return {
         **packages,
         "python": platform.python_version(),
