@@ -15,8 +15,7 @@ from bench.report import Row, row
 from bench.sides import Answer, Settings, Side, Worker, interleave
 from headway.decoding import MostProbable, Sampling, sample
 from headway.models import GPT, GPTConfig
-from headway.transforms import fast
-from headway.transforms.fast import contiguous_parameters
+from headway.transforms.fast import prepare_for_inference
 
 PEER = "transformers generate"
 PROMPT, WRITTEN, BATCHES = 32, 64, (1, 8)
@@ -37,7 +36,7 @@ def measure(ours: Side, peer: Side, rounds: int, device: str) -> list[Row]:
 
 def ours(settings: Settings) -> Worker:
     model = _model()
-    contiguous_parameters(fast(model))  # as `headway.load` does
+    prepare_for_inference(model)  # as `headway.load` does
     sampling = Sampling(eos=-1, max_tokens=WRITTEN, rules=[MostProbable()])
 
     def write(prompts: torch.Tensor) -> list[list[int]]:

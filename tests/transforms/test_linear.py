@@ -14,9 +14,10 @@ from torch import nn
 from torch.testing import assert_close
 
 from headway.tensors import read_tensors, write_tensors
-from headway.transforms.fast import contiguous_parameters
+from headway.transforms.fast import contiguous_parameters, joint
 from headway.transforms.fast import linear as module
-from headway.transforms.fast.linear import FastLinear, linear, linears, product
+from headway.transforms.fast.joint import linears
+from headway.transforms.fast.linear import FastLinear, linear, pack_weights, product
 
 SHAPES = {"large": (6, 40, 96, 80), "small": (2, 3, 5, 7)}  # B T I O
 
@@ -119,9 +120,9 @@ def test_layers_with_contiguous_parameters_are_one_product_with_the_same_outputs
     assert all(torch.equal(p, before[name]) for name, p in model.named_parameters())
     products = []
     monkeypatch.setattr(
-        module,
+        joint,
         "linear",
-        lambda *arguments: (products.append(arguments[1].shape), linear(*arguments))[1],
+        lambda *arguments, **layers: (products.append(arguments[1].shape), linear(*arguments))[1],
     )
     with torch.inference_mode():
         outputs = linears(x, (model.a, model.b))
@@ -135,9 +136,9 @@ def test_layers_that_are_trained_hooked_replaced_or_not_contiguous_are_computed_
     separate = linears(x, (model.a, model.b))
     contiguous_parameters(model)
     with torch.no_grad():
-        assert module._joined((model.a, model.b)) is not None
-        assert module._joined((model.b, model.a)) is None  # another order
-        assert module._joined((model.a, model.c)) is None  # another input
+        assert joint._joined((model.a, model.b)) is not None
+        assert joint._joined((model.b, model.a)) is None  # another order
+        assert joint._joined((model.a, model.c)) is None  # another input
     assert_close(linears(x, (model.a, model.b)), separate)
     sum(y.sum() for y in linears(x, (model.a, model.b))).backward()
     assert model.a.weight.grad is not None and model.b.bias.grad is not None
@@ -150,7 +151,7 @@ def test_layers_that_are_trained_hooked_replaced_or_not_contiguous_are_computed_
     model.b.weight = nn.Parameter(torch.ones(64, 8))
     with torch.no_grad():
         assert_close(linears(x, (model.a, model.b))[1], model.b(x))
-        assert module._joined((model.a, model.b)) is None
+        assert joint._joined((model.a, model.b)) is None
 
 
 def test_a_model_with_contiguous_parameters_is_saved_and_copied_with_tied_weights(tmp_path):
@@ -210,13 +211,13 @@ def test_parameters_taken_before_they_become_contiguous_are_still_those_of_the_m
     optimizer.step()
     assert_close(model.a.weight, before - 1)
     with torch.no_grad():
-        joined, _ = module._joined((model.a, model.b))
+        joined, _ = joint._joined((model.a, model.b))
         assert torch.equal(joined[:32], model.a.weight), "the product reads the updated numbers"
     copied = deepcopy(model.a)
     assert copied.weight.untyped_storage().nbytes() == copied.weight.nbytes
     model.to(torch.bfloat16)
     with torch.no_grad():
-        assert module._joined((model.a, model.b)) is None
+        assert joint._joined((model.a, model.b)) is None
 
 
 def test_a_forked_process_does_not_change_the_weights_of_its_parent():
@@ -240,3 +241,95 @@ def test_a_parameter_outlives_its_model_and_other_devices_are_left_alone():
     del model
     gc.collect()
     assert torch.equal(weight, expected)
+
+
+def packed(inputs=640, outputs=1000):
+    """Return a layer that may keep copies of its matrix, and the same one that may not."""
+    torch.manual_seed(4)
+    plain = FastLinear(inputs, outputs).eval()
+    copy = deepcopy(plain)
+    pack_weights(copy)
+    assert copy.keeps_packed and not plain.keeps_packed
+    return copy, plain
+
+
+needs_onednn = pytest.mark.skipif(not module.available(), reason="this torch has no oneDNN")
+
+
+@needs_onednn
+@pytest.mark.parametrize("rows", [2, 5, 33, 64])
+def test_the_product_by_a_blocked_copy_has_the_same_bits(rows):
+    layer, plain = packed()
+    x = torch.randn(rows, 640)
+    with torch.no_grad():
+        assert torch.equal(layer(x), plain(x))
+    assert layer in module._BLOCKED and plain not in module._BLOCKED
+
+
+@needs_onednn
+def test_one_row_is_multiplied_by_columns_if_the_matrix_is_wide():
+    layer, plain = packed()
+    x = torch.randn(1, 640)
+    with torch.no_grad():
+        assert_close(layer(x), plain(x), rtol=1e-5, atol=1e-5)
+        assert torch.equal(layer(x), layer(x)) and layer in module._BY_COLUMNS
+        narrow, _ = packed(1000, 640)
+        narrow(torch.randn(1, 1000))
+    assert narrow not in module._BY_COLUMNS
+
+
+@needs_onednn
+def test_a_copy_is_made_anew_when_the_weights_have_changed():
+    layer, plain = packed()
+    x = torch.randn(4, 640)
+    with torch.no_grad():
+        layer(x), layer(x[:1])
+        for module_ in (layer, plain):
+            module_.weight.mul_(2)
+        assert torch.equal(layer(x), plain(x))
+        assert_close(layer(x[:1]), plain(x[:1]), rtol=1e-5, atol=1e-5)
+        for module_ in (layer, plain):
+            module_.weight.data = module_.weight.data.flip(0)
+        assert torch.equal(layer(x), plain(x))
+
+
+@needs_onednn
+def test_no_copy_is_made_while_training_or_of_a_large_model(monkeypatch):
+    layer, _ = packed()
+    layer(torch.randn(4, 640)).sum().backward()
+    assert layer not in module._BLOCKED
+    monkeypatch.setattr(module, "PACKED_BYTES", 640 * 1000 * 4 - 1)
+    pack_weights(layer)
+    assert not layer.keeps_packed
+
+
+@needs_onednn
+def test_copies_are_freed_with_their_layer():
+    layer, _ = packed()
+    with torch.no_grad():
+        layer(torch.randn(4, 640))
+    before = len(module._BLOCKED)
+    del layer
+    gc.collect()
+    assert len(module._BLOCKED) == before - 1
+
+
+@needs_onednn
+def test_queries_keys_and_values_are_one_product_by_one_copy():
+    class Attention(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.query, self.key = FastLinear(640, 500), FastLinear(640, 300)
+
+    attention = Attention()
+    contiguous_parameters(attention)
+    layers = (attention.query, attention.key)
+    x = torch.randn(4, 640)
+    with torch.no_grad():
+        expected = linears(x, layers)
+        pack_weights(attention)
+        for actual, y in zip(linears(x, layers), expected, strict=True):
+            assert torch.equal(actual, y)
+        attention.key.weight.mul_(2)
+        assert_close(linears(x, layers)[1] - attention.key.bias, 2 * (y - attention.key.bias))
+    assert attention.query in module._BLOCKED and attention.key not in module._BLOCKED

@@ -22,8 +22,7 @@ from headway.models.registry import MODELS
 from headway.settings import flatten, override
 from headway.tasks.registry import TASKS, task_of_family
 from headway.tasks.task import BundleSpec
-from headway.transforms.fast import contiguous_parameters, release_codes
-from headway.transforms.fast import fast as make_fast
+from headway.transforms.fast import prepare_for_inference
 from headway.transforms.quantize import NUMBERS, dequantize, numbers_of, quantize
 
 FOREIGN = "model_type"
@@ -61,8 +60,8 @@ def load(
     dtype: quantise the matrices to int8, int4 or bfloat16, or dequantise those of a quantised model
     (float32); if None, as saved.
 
-    fast: replace plain classes by their fast twins (`transforms/fast/`), and on a CPU move the
-    parameters into one block of memory (`contiguous_parameters`); False keeps the plain code.
+    fast: replace plain classes by their fast twins (`transforms/fast/`), and arrange the weights on
+    a CPU for products without gradients (`prepare_for_inference`); False keeps the plain code.
 
     A Hugging Face folder without a tokenizer is loaded too; using the tokenizer raises UsageError.
     Raises DataError if a file is missing or damaged, if a weight is not finite, or if model and
@@ -77,8 +76,7 @@ def load(
         if dtype != "float32":
             quantize(bundle.model, dtype)
     if fast:
-        contiguous_parameters(make_fast(bundle.model))
-        release_codes(bundle.model)
+        prepare_for_inference(bundle.model)
     return bundle
 
 

@@ -28,7 +28,7 @@ from headway.transforms.fast.dot import FastBilinear, FastDot, FusedDot
 from headway.transforms.fast.dropout import FastDropout
 from headway.transforms.fast.feedforward import FastGatedFeedForward
 from headway.transforms.fast.flex import FlexDot
-from headway.transforms.fast.linear import FastLinear, FastLoRALinear
+from headway.transforms.fast.linear import FastLinear, FastLoRALinear, pack_weights
 from headway.transforms.fast.memory import contiguous_parameters
 from headway.transforms.fast.multihead import FastGroupedQueryAttention, FastMultiHeadAttention
 from headway.transforms.fast.quantized import (
@@ -92,6 +92,20 @@ def fast(model: M) -> M:
     return model
 
 
+def prepare_for_inference(model: M) -> M:
+    """Apply `fast`, and arrange the weights on a CPU for products without gradients.
+
+    The parameters move into one block of memory (`contiguous_parameters`), int8 and int4 codes into
+    the layout of their product (`release_codes`), and linear layers may keep a packed copy of their
+    matrix (`pack_weights`).
+    """
+    model = fast(model)
+    contiguous_parameters(model)
+    release_codes(model)
+    pack_weights(model)
+    return model
+
+
 def is_fast(model: nn.Module) -> bool:
     """Whether `fast` was applied to the model."""
     return any(type(module) in _PLAIN for module in model.modules())
@@ -111,5 +125,6 @@ __all__ = [
     "fast",
     "is_fast",
     "plain_class",
+    "prepare_for_inference",
     "release_codes",
 ]

@@ -49,6 +49,8 @@ def fused_dot(
     """
     if path(q, k) == "short":
         bias = added(additive(mask, q.shape[2], k.shape[2], like=q), bias)
+        if not torch.is_grad_enabled():
+            return _short_attention(q, k, v, bias)[0]
         context: Tensor = _ShortAttention.apply(q, k, v, bias)  # type: ignore[no-untyped-call]
         return context
     k, v = spread(k, q.shape[1]), spread(v, q.shape[1])
@@ -113,6 +115,25 @@ def _softmax(scores: Float[Tensor, "N T S"]) -> Float[Tensor, "N T S"]:
     return exps.div_(exps.sum(-1, keepdim=True).clamp_(min=torch.finfo(scores.dtype).tiny))
 
 
+def _short_attention(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B G S K"],
+    v: Float[Tensor, "B G S Kv"],
+    added: Float[Tensor, "#B #H T S"] | None,
+) -> tuple[Float[Tensor, "B H T Kv"], tuple[Tensor, ...]]:
+    """Return O = P V and what its gradient needs: Q, K, V and P with one axis for all heads."""
+    shape, shared = q.shape[:3], k.shape[:2]
+    # B H T K -> BG (H/G T) K: one batched product for all heads of all rows
+    k, v = (x.reshape(-1, *x.shape[2:]) for x in (k, v))
+    q = q.reshape(len(k), shape[1] // shared[1] * shape[2], q.shape[3])
+    exact = torch.promote_types(q.dtype, torch.float32)
+    scores = torch.bmm(q, k.transpose(1, 2)).to(exact).mul_(1 / math.sqrt(q.shape[-1]))
+    if added is not None:
+        scores.view(*shape, k.shape[1]).add_(added)
+    weights = _softmax(scores).to(v.dtype)
+    return torch.bmm(weights, v).view(*shape, v.shape[2]), (q, k, v, weights)
+
+
 class _ShortAttention(torch.autograd.Function):
     """O = P V, P = softmax(Q K^T / sqrt(K) + added).
 
@@ -125,19 +146,11 @@ class _ShortAttention(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, added: Tensor | None) -> Tensor:
-        shape, shared = q.shape[:3], k.shape[:2]
-        # B H T K -> BG (H/G T) K: one batched product for all heads of all rows
-        k, v = (x.reshape(-1, *x.shape[2:]) for x in (k, v))
-        q = q.reshape(len(k), shape[1] // shared[1] * shape[2], q.shape[3])
-        exact = torch.promote_types(q.dtype, torch.float32)
-        scores = torch.bmm(q, k.transpose(1, 2)).to(exact).mul_(1 / math.sqrt(q.shape[-1]))
-        if added is not None:
-            scores.view(*shape, k.shape[1]).add_(added)
-        weights = _softmax(scores).to(v.dtype)
-        ctx.save_for_backward(q, k, v, weights)
-        ctx.shape, ctx.shared = shape, shared
+        ctx.shape, ctx.shared = q.shape[:3], k.shape[:2]
         ctx.added_shape = None if added is None else added.shape
-        return torch.bmm(weights, v).view(*shape, v.shape[2])
+        context, saved = _short_attention(q, k, v, added)
+        ctx.save_for_backward(*saved)
+        return context
 
     @staticmethod
     @torch.autograd.function.once_differentiable

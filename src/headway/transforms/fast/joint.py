@@ -24,7 +24,8 @@ def linears(x: Float[Tensor, "*B I"], layers: Sequence[nn.Linear]) -> tuple[Tens
     joined = _joined(layers)
     if joined is None:
         return tuple(layer(x) for layer in layers)
-    return torch.split(linear(x, *joined), [layer.out_features for layer in layers], dim=-1)
+    y = linear(x, *joined, packed_by=[layer for layer in layers if isinstance(layer, FastLinear)])
+    return torch.split(y, [layer.out_features for layer in layers], dim=-1)
 
 
 def _joined(layers: Sequence[nn.Linear]) -> tuple[Tensor, Tensor | None] | None:

@@ -2,12 +2,16 @@
 
 torch sends float32 products to MKL, which on processors that are not Intel's reaches half of their
 speed; oneDNN, which torch uses for 16 bits, reaches all of it, and loses nothing where MKL is fast.
-Both round in float32. docs/speed.md has the table.
+Both round in float32. For few rows, much of oneDNN's time is rearranging W; for one row it is
+reading W, which is fastest by columns if W is wide. A model for inference keeps copies of W in
+these layouts (`pack_weights`). docs/speed.md has the tables.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 import torch.nn.functional as F
@@ -21,11 +25,23 @@ from headway.transforms.lora import LoRALinear
 WORK, MATRIX = 1 << 20, 1 << 18
 
 
+FEW_ROWS = range(2, 65)
+"""Rows for which oneDNN's layout of W pays; the product has the same bits as that of W."""
+
+WIDE = 1.5
+"""Outputs for each input from which the product of one row is faster with W^T by rows."""
+
+PACKED_BYTES = 2**29
+"""Models with more bytes of linear layers keep no copies, which take up to twice that."""
+
+
 class FastLinear(nn.Linear):
-    """y = x W^T + b by `linear`."""
+    """y = x W^T + b by `linear`. keeps_packed: whether it may keep a packed copy of W."""
+
+    keeps_packed = False
 
     def forward(self, input: Float[Tensor, "*B I"]) -> Float[Tensor, "*B O"]:
-        return linear(input, self.weight, self.bias)
+        return linear(input, self.weight, self.bias, packed_by=[self])
 
 
 class FastLoRALinear(LoRALinear, FastLinear):
@@ -36,10 +52,12 @@ def linear(
     x: Float[Tensor, "*B I"],
     weight: Float[Tensor, "O I"],
     bias: Float[Tensor, " O"] | None = None,
+    packed_by: Sequence[FastLinear] = (),
 ) -> Float[Tensor, "*B O"]:
     """Return x W^T + b, in autocast's dtype if it is enabled.
 
-    dx = dy W;  dW = dy^T x;  db = the sum of dy over all rows.
+    dx = dy W;  dW = dy^T x;  db = the sum of dy over all rows. packed_by: the layers whose matrices
+    `weight` consists of, which may keep a packed copy.
     """
     rows = x.numel() // max(x.shape[-1], 1)
     if not _by_onednn(x, weight, rows * weight.numel()):
@@ -50,6 +68,8 @@ def linear(
     )
     if wants_grad:
         y: Tensor = _Linear.apply(flat, weight, bias)  # type: ignore[no-untyped-call]
+    elif packed_by and packed_by[0].keeps_packed:
+        y = _by_copy(flat, weight, bias, packed_by)
     else:
         y = _onednn(flat, weight, bias)
     return y.view(*x.shape[:-1], weight.shape[0])
@@ -84,6 +104,50 @@ def available() -> bool:
 def _onednn(a: Tensor, b: Tensor, bias: Tensor | None) -> Tensor:
     y: Tensor = torch.ops.mkldnn._linear_pointwise(a, b, bias, "none", [], "")
     return y
+
+
+def pack_weights(model: nn.Module) -> None:
+    """Let the linear layers of a model for inference keep copies of their matrices.
+
+    A copy is made when a layer first multiplies one row or few, and again when its weights have
+    changed since.
+    """
+    layers = [module for module in model.modules() if isinstance(module, FastLinear)]
+    is_small = sum(layer.weight.nbytes for layer in layers) <= PACKED_BYTES
+    for layer in layers:
+        layer.keeps_packed = is_small and not layer.weight.is_inference()
+
+
+def _by_copy(
+    x: Float[Tensor, "R I"], weight: Tensor, bias: Tensor | None, layers: Sequence[FastLinear]
+) -> Float[Tensor, "R O"]:
+    """Return x W^T + b by the copy of W that is fastest for the number of rows."""
+    if len(x) == 1 and weight.shape[0] >= WIDE * weight.shape[1]:
+        columns = _copy(_BY_COLUMNS, weight, layers, lambda w: w.t().contiguous())
+        return x @ columns if bias is None else torch.addmm(bias, x, columns)
+    if len(x) in FEW_ROWS:
+        weight = _copy(_BLOCKED, weight, layers, torch.ops.mkldnn._reorder_linear_weight)
+    return _onednn(x, weight, bias)
+
+
+Copies = MutableMapping[FastLinear, tuple[tuple[int, ...], Tensor]]
+_BLOCKED: Copies = WeakKeyDictionary()
+_BY_COLUMNS: Copies = WeakKeyDictionary()
+"""First of the layers whose matrices were copied -> the state they were in, and the copy."""
+
+
+def _copy(
+    copies: Copies,
+    weight: Tensor,
+    layers: Sequence[FastLinear],
+    arrange: Callable[[Tensor], Tensor],
+) -> Tensor:
+    """Return the arranged copy of the weight, made anew if the layers have changed since."""
+    state = (weight.data_ptr(), len(layers), *(layer.weight._version for layer in layers))
+    known = copies.get(layers[0])
+    if known is None or known[0] != state:
+        known = copies[layers[0]] = state, arrange(weight.detach())
+    return known[1]
 
 
 class _Linear(torch.autograd.Function):

@@ -160,5 +160,5 @@ def rounded_rows(x: Float[Tensor, "*B I"]) -> Float[Tensor, "*B I"]:
 
 def row_maximum(x: Float[Tensor, "*B I"]) -> Float[Tensor, "*B 1"]:
     """Return the largest magnitude of each row; a row of zeros has a tiny one."""
-    largest: Tensor = torch.linalg.vector_norm(x.detach(), torch.inf, dim=-1, keepdim=True)
-    return largest.clamp_min(torch.finfo(torch.float32).tiny * 2**24)
+    largest = x.detach().abs().amax(-1, keepdim=True)  # vector_norm is 10 times slower on a CPU
+    return largest.clamp_min_(torch.finfo(torch.float32).tiny * 2**24)
