@@ -243,7 +243,7 @@ def read(*tensors: Tensor) -> list[Any]:
     if device.type == "cpu" or most_exact(device) != torch.float64:
         return [tensor.tolist() for tensor in tensors]
     packed = torch.cat([tensor.detach().flatten().double() for tensor in tensors]).cpu()
-    parts = packed.split([tensor.numel() for tensor in tensors])
+    parts = packed.split_with_sizes([tensor.numel() for tensor in tensors])
     return [
         part.to(tensor.dtype).view(tensor.shape).tolist()
         for part, tensor in zip(parts, tensors, strict=True)

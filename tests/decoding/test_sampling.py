@@ -88,7 +88,8 @@ def test_what_is_drawn_does_not_depend_on_the_cache(name):
     for row, (twin,) in zip(plain, cached, strict=True):
         for _ in range(how.max_tokens):
             logits = model(torch.tensor([row.seen]))[:, -1]
-            (token,) = choose(apply_rules(how.rules, logits, [row]), [row], how.rules)
+            chosen = choose(apply_rules(how.rules, logits, [row]), [row], how.rules)
+            token = int(chosen)
             if token == EOS:
                 break
             log_p = logits.log_softmax(-1)[0]

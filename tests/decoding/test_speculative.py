@@ -67,7 +67,7 @@ def test_without_the_residual_distribution_the_outputs_are_seen_to_be_wrong(monk
         ratio = float(p[token]) / float(proposal.weights[offset][token])
         if speculative.uniform(row.seed, position, "keep") < ratio:
             return token
-        return speculative.draw(p[None], [speculative.uniform(row.seed, position)])[0]
+        return int(speculative.draw(p[None], [speculative.uniform(row.seed, position)]))
 
     monkeypatch.setattr(speculative, "_accept_or_resample", careless)
     model, prompt = gpt(3, vocabulary=5), [3, 4, 0, 3]

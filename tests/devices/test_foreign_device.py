@@ -1,0 +1,112 @@
+"""On a device that refuses tensors of the CPU, every task trains and predicts, every search finds
+the outputs of the CPU, and a GPU is awaited as rarely as is promised."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.decoding.greedy import STEPS_UNREAD
+from tests.fixtures.zoo import MODELS
+from tests.tasks.every import EVERY, OUTSIDE
+
+ROOT = Path(__file__).resolve().parents[2]
+TASKS = sorted(EVERY.keys() - set(OUTSIDE))
+FEW = ["translator rotary", "rnn lstm input feeding", "gpt modern"]
+MEASURED: dict[str, Any] = {}
+
+
+def measured(names: Sequence[str], folder: Path) -> dict[str, Any]:
+    """What `on_foreign_device` measured, in one process for all tests that need the same."""
+    key = " ".join(names)
+    if key not in MEASURED:
+        output = folder / "measured.json"
+        paths = os.pathsep.join([str(ROOT), str(ROOT / "src")])
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.devices.on_foreign_device", str(output), *names],
+            env={**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        MEASURED[key] = json.loads(output.read_text(encoding="utf-8"))
+    return dict(MEASURED[key])
+
+
+def test_every_task_trains_saves_evaluates_and_predicts_there_and_awaits_it_once_a_step(tmp_path):
+    of_tasks = measured(["tasks", *FEW], tmp_path)["tasks"]
+    assert of_tasks.keys() >= set(TASKS)
+    for name, task in of_tasks.items():
+        assert task["error"] is None, f"{name}: {task['error']}"
+        assert sum(task["waits"].values()) == 1, f"{name}: {task['waits']}"
+
+
+def test_searches_of_some_models_find_the_same_and_await_it_as_promised(tmp_path):
+    check_searches(measured(["tasks", *FEW], tmp_path)["searches"], FEW)
+
+
+@pytest.mark.grid
+def test_searches_of_all_models_find_the_same_and_await_it_as_promised(tmp_path):
+    check_searches(measured(list(MODELS), tmp_path)["searches"], list(MODELS))
+
+
+def check_searches(searches: dict[str, Any], models: Sequence[str]) -> None:
+    """Greedy search reads tokens every few steps, beam search and sampling once a step, diverse
+    beam search once for each group. Prompts of different lengths cost two more."""
+    assert {name.partition(":")[0] for name in searches} == set(models)
+    for name, found in searches.items():
+        model, _, search = name.partition(": ")
+        assert found["equal"], f"{name}: other outputs than on the CPU"
+        most = {
+            "greedy": math.ceil(found["steps"] / STEPS_UNREAD),
+            "diverse beam": 2 * found["steps"],
+            "speculative": math.inf,  # accepted and refused token by token
+        }.get(search, found["steps"])
+        most += 2 * model.startswith("gpt")
+        assert sum(found["waits"].values()) <= most, f"{name}: {found}"
+
+
+def test_what_the_device_refuses_and_counts():
+    """The device itself: a CPU tensor is refused, a transfer is counted where it happens."""
+    program = """
+import torch
+from tests.fixtures.foreign_device import counted, register
+register()
+x = torch.arange(6.0, device="foreign").view(2, 3)
+for refused in (lambda: x + torch.ones(3), lambda: torch.ones(2, 2) @ x):
+    try:
+        refused()
+    except RuntimeError as error:
+        assert "tensors on the CPU and on foreign" in str(error)
+    else:
+        raise AssertionError("not refused")
+weight = torch.ones(3, 1).to("foreign").requires_grad_()
+with counted() as transfers:
+    loss = (x @ weight + 1).square().sum()  # numbers may be mixed in
+    loss.backward()
+    torch.ones(3).to("foreign", non_blocking=True)
+assert not transfers.waits and transfers.uploads.total() == 1
+assert torch.equal(weight.grad.cpu(), torch.tensor([[78.0], [112.0], [146.0]])), weight.grad
+awaiting = {
+    "item": lambda: loss.item(),
+    "bool": lambda: bool(loss > 0),
+    "tolist": lambda: x.tolist(),
+    "cpu": lambda: x.cpu(),
+    "mask": lambda: x[x > 1],
+    "nonzero": lambda: x.nonzero(),
+    "upload": lambda: torch.tensor([1, 2], device="foreign"),
+}
+for name, action in awaiting.items():
+    with counted() as transfers:
+        action()
+    assert transfers.waits.total() == 1, (name, transfers)
+"""
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)
