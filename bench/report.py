@@ -121,13 +121,21 @@ def versions() -> dict[str, str]:
     """Return the versions of libraries and the type of machine, without its name."""
     import torch
 
-    packages = {name: metadata.version(name) for name in PACKAGES}
     return {
-        **packages,
+        **{name: metadata.version(name) for name in PACKAGES if _is_installed(name)},
         "python": platform.python_version(),
         "platform": f"{platform.system()} {platform.machine()}",
         "cpu": torch.backends.cpu.get_cpu_capability(),
     }
+
+
+def _is_installed(name: str) -> bool:
+    """Return whether a package is installed: a GPU machine may have this folder alone."""
+    try:
+        metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
 
 
 def command_line(arguments: Sequence[str]) -> str:

@@ -34,27 +34,50 @@ def _prepared(config: MachineConfig) -> Machine:
 
 headway.machine.prepare = _prepared
 
-from headway.decoding import (  # noqa: E402
-    Limits,
-    ModelDraft,
-    MostProbable,
-    Sampling,
-    TopP,
-    beam_search,
-    greedy_search,
-    sample,
-)
-from headway.decoding.sampling import open_rows  # noqa: E402
-from headway.decoding.speculative import speculative_steps  # noqa: E402
 from headway.training import loop  # noqa: E402
-from tests.fixtures.zoo import BOS, EOS, MODELS, Family, limits, some_rows  # noqa: E402
+from tests.fixtures.searches import searches_of  # noqa: E402
+from tests.fixtures.zoo import MODELS, some_rows  # noqa: E402
 from tests.safety_net.cases import CASES, with_prerequisites  # noqa: E402
 from tests.safety_net.running import headway as command_line  # noqa: E402
 from tests.safety_net.tiny_data import write_all  # noqa: E402
 from tests.tasks.every import EVERY, RUNS  # noqa: E402
 
-LONGEST = 12  # tokens of an output
 SHORT = ("--steps", "2", "--evaluation.every", "2", "--checkpoint.every", "2")
+FEWER = {"translate": ("--evaluation.sentences", "1")}
+
+
+def check_the_device() -> None:
+    """A tensor of the CPU is refused, and what a GPU would wait for is counted."""
+    x = torch.arange(6.0, device=DEVICE).view(2, 3)
+    mixed: list[Callable[[], object]] = [lambda: x + torch.ones(3), lambda: torch.ones(2, 2) @ x]
+    for refused in mixed:
+        try:
+            refused()
+        except RuntimeError as error:
+            assert "tensors on the CPU and on foreign" in str(error)
+        else:
+            raise AssertionError("a tensor of the CPU was not refused")
+    weight = torch.ones(3, 1).to(DEVICE).requires_grad_()
+    with counted() as transfers:
+        loss = (x @ weight + 1).square().sum()  # numbers may be mixed in
+        loss.backward()
+        torch.ones(3).to(DEVICE, non_blocking=True)
+    assert not transfers.waits and transfers.uploads.total() == 1
+    assert weight.grad is not None
+    assert torch.equal(weight.grad.cpu(), torch.tensor([[78.0], [112.0], [146.0]]))
+    awaited: dict[str, Callable[[], object]] = {
+        "item": lambda: loss.item(),
+        "bool": lambda: bool(loss > 0),
+        "tolist": lambda: x.tolist(),
+        "cpu": lambda: x.cpu(),
+        "mask": lambda: x[x > 1],
+        "nonzero": lambda: x.nonzero(),
+        "upload": lambda: torch.tensor([1, 2], device=DEVICE),
+    }
+    for name, action in awaited.items():
+        with counted() as transfers:
+            action()
+        assert transfers.waits.total() == 1, (name, transfers)
 
 
 def tasks() -> dict[str, Any]:
@@ -87,7 +110,9 @@ def _run(name: str) -> None:
     case, run = RUNS[name], f"runs/{name}"
     for command in case.before:
         command_line(*command)
-    command_line("train", case.recipe, *case.train, *SHORT, "--run", name, "--quiet")
+    command_line(
+        "train", case.recipe, *case.train, *SHORT, *FEWER.get(name, ()), "--run", name, "--quiet"
+    )
     command_line(*(word.replace("{run}", run) for word in case.prediction))
 
 
@@ -102,37 +127,6 @@ def _error(action: Callable[[], object]) -> str | None:
     return None
 
 
-SEARCHES: dict[str, Callable[[Any, Family, list[list[int]], Limits], list[Any]]] = {
-    "greedy": lambda model, family, rows, bounds: [
-        hypothesis.tokens
-        for hypothesis in greedy_search(model, _inputs(model, family, rows), bounds)
-    ],
-    "beam": lambda model, family, rows, bounds: [
-        [hypothesis.tokens for hypothesis in best]
-        for best in beam_search(
-            model, _inputs(model, family, rows), bounds, width=3, num_best=2, alpha=0.6
-        )
-    ],
-    "diverse beam": lambda model, family, rows, bounds: [
-        [hypothesis.tokens for hypothesis in best]
-        for best in beam_search(
-            model,
-            _inputs(model, family, rows),
-            bounds,
-            width=4,
-            num_best=2,
-            groups=2,
-            diversity=0.5,
-        )
-    ],
-}
-SAMPLINGS = {
-    "greedy sampling": Sampling(eos=EOS, max_tokens=LONGEST, rules=(MostProbable(),)),
-    "sampling": Sampling(eos=EOS, max_tokens=LONGEST, rules=(TopP(0.9),), alternatives=2),
-}
-"""Of language models alone, which start from prompts."""
-
-
 def searches(names: Iterable[str]) -> dict[str, Any]:
     """For each model and search: waits per step of the model, and whether the outputs are those of
     the CPU."""
@@ -144,20 +138,7 @@ def searches(names: Iterable[str]) -> dict[str, Any]:
         plain = family.build()
         torch.manual_seed(0)
         moved = family.build().to(DEVICE)
-        bounds = limits(rows, longest=LONGEST)
-        runs = {
-            search: lambda model, decode=decode, family=family, bounds=bounds: decode(
-                model, family, rows, bounds
-            )
-            for search, decode in SEARCHES.items()
-        }
-        if name.startswith("gpt"):
-            runs |= {
-                search: lambda model, how=how: [row.tokens for (row,) in _sampled(model, rows, how)]
-                for search, how in SAMPLINGS.items()
-            }
-            runs["speculative"] = lambda model: _speculated(model, rows)
-        for search, run in runs.items():
+        for search, run in searches_of(name, rows).items():
             expected = run(plain)
             with _steps_counted(moved) as steps, counted() as transfers:
                 actual = run(moved)
@@ -167,25 +148,6 @@ def searches(names: Iterable[str]) -> dict[str, Any]:
                 "waits": dict(transfers.waits),
             }
     return measured
-
-
-def _inputs(model: Any, family: Family, rows: list[list[int]]) -> tuple[Any, ...]:
-    device = next(model.parameters()).device
-    return tuple(
-        None if x is None else x.to(device, non_blocking=True) for x in family.inputs(rows)
-    )
-
-
-def _sampled(model: Any, rows: list[list[int]], how: Sampling) -> list[Any]:
-    return sample(model, [[BOS, *row] for row in rows], how, [[3]] * len(rows))
-
-
-def _speculated(model: Any, rows: list[list[int]]) -> list[list[int]]:
-    how = SAMPLINGS["sampling"]
-    opened = open_rows(model, [[BOS, *row] for row in rows], [[3]] * len(rows), how)
-    for _ in speculative_steps(model, opened, how, ModelDraft(model, 3)):
-        pass
-    return [row.tokens for row in opened]
 
 
 @contextlib.contextmanager
@@ -205,6 +167,7 @@ def _steps_counted(model: Any) -> Iterator[list[int]]:
 
 if __name__ == "__main__":
     output, *names = sys.argv[1:]
+    check_the_device()
     of_tasks = tasks() if "tasks" in names else {}
     report = {"tasks": of_tasks, "searches": searches(name for name in names if name != "tasks")}
     Path(output).write_text(json.dumps(report), encoding="utf-8")
