@@ -18,29 +18,27 @@ import argparse
 import itertools
 import json
 import sys
-import time
-import traceback
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from bench.gpu_rounds import Measurement
+from bench.gpu_scale import DRY, PROMPT, Limit, Run, Scale, limit
 from bench.plain_gpt import Generator, PlainGPT
-from bench.report import Row, as_json, row, table, today
+from bench.report import as_json, table, today
 from bench.sides import ROOT
 from headway.data.batches import TranslationBatch
 from headway.data.packing import TextBatch
 from headway.decoding import Limits, MostProbable, Sampling, greedy_search, sample
 from headway.files import write_file
 from headway.machine import Machine
-from headway.models import GPT, GPTConfig, Translator, TranslatorConfig, parameter_count
+from headway.models import GPT, GPTConfig, Translator, parameter_count
 from headway.models.cost import training_flops
 from headway.training import (
     OptimizerConfig,
@@ -53,191 +51,6 @@ from headway.training import (
 from headway.transforms import compile, fast
 
 CLAIMS = ("training-124m", "training-350m", "training-translator", "decoding-124m", "decoding-xl")
-BESIDE_TRANSFORMERS = 1.3
-PROMPT = 32
-Run = Callable[[], object]
-"""One round of a side."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Scale:
-    """How large and how long everything is. rows: of the training batches of GPT-2 124 M; larger
-    models have half of them. matrix: width of the square matrices whose products give the matrix
-    rate. copied: bytes of the copy that gives the bandwidth."""
-
-    device: str = "cuda"
-    length: int = 1024
-    rows: int = 16
-    pairs: int = 256
-    steps: int = 5
-    written: int = 128
-    batches: tuple[int, ...] = (1, 64)
-    rounds: int = 5
-    matrix: int = 8192
-    copied: int = 2**32
-    compiled: bool = True
-
-    def gpt(self, size: str) -> GPTConfig:
-        if self.device == "cuda":
-            return GPTConfig(**GPTConfig.sizes[size])
-        return GPTConfig(vocabulary=60, max_length=self.length + PROMPT)
-
-    def translator(self) -> TranslatorConfig:
-        size = "big" if self.device == "cuda" else "tiny"
-        vocabulary = 32_000 if self.device == "cuda" else 60
-        return TranslatorConfig(
-            **{**TranslatorConfig.sizes[size], "dropout": 0.0},
-            source_vocabulary=vocabulary,
-            target_vocabulary=vocabulary,
-        )
-
-    def synchronise(self) -> None:
-        if self.device == "cuda":
-            torch.cuda.synchronize()
-
-
-DRY = Scale(
-    device="cpu",
-    length=12,
-    rows=2,
-    pairs=4,
-    steps=1,
-    written=4,
-    batches=(1, 3),
-    rounds=1,
-    matrix=64,
-    copied=2**16,
-    compiled=False,
-)
-
-
-@dataclass(frozen=True)
-class Limit:
-    """What the device can do, measured. matrix_rate: FLOPs per second of bfloat16 matrix products.
-    bandwidth: bytes read and written per second by a copy."""
-
-    matrix_rate: float
-    bandwidth: float
-
-
-class Measurement:
-    """The rows of a run, the failures of its sides, and the time that is left."""
-
-    def __init__(self, scale: Scale, seconds: float) -> None:
-        self.scale = scale
-        self.rows: list[Row] = []
-        self.failures: dict[str, str] = {}
-        self._end = time.perf_counter() + seconds
-        self.device = torch.cuda.get_device_name() if scale.device == "cuda" else "cpu (dry run)"
-
-    @property
-    def is_over(self) -> bool:
-        return time.perf_counter() > self._end
-
-    @contextmanager
-    def kept_going(self, name: str) -> Iterator[None]:
-        """Record an error inside the block as the failure of `name`."""
-        try:
-            yield
-        except Exception as error:
-            self.failures[name] = "".join(traceback.format_exception(error)[-4:])
-            print(f"{name} failed: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
-            if self.scale.device == "cuda":
-                torch.cuda.empty_cache()
-
-    def compare(
-        self,
-        name: str,
-        sides: dict[str, Callable[[], Run]],
-        work: int,
-        unit: str,
-        most: tuple[float, float | None],
-    ) -> None:
-        """Measure sides in alternating rounds; those of Headway have names that begin so.
-
-        work: units of a round. most: units per second that the device allows, and the share of them
-        that is the goal. The first two rounds of each side warm it up (and compile it).
-        """
-        runs: dict[str, Run] = {}
-        for side, build in sides.items():
-            if self.is_over:
-                self.failures[f"{name}, {side}"] = "not measured: the time was over"
-                continue
-            with self.kept_going(f"{name}, {side}"):
-                started = time.perf_counter()
-                run = build()
-                for _ in range(2):
-                    run()
-                self.scale.synchronise()
-                print(
-                    f"{name}, {side}: ready after {time.perf_counter() - started:.0f} s",
-                    file=sys.stderr,
-                    flush=True,
-                )
-                runs[side] = run
-        answers: dict[str, list[dict[str, Any]]] = {side: [] for side in runs}
-        for _ in range(self.scale.rounds):
-            for side in list(runs):
-                with self.kept_going(f"{name}, {side}"):
-                    answers[side].append({"work": work, "seconds": self._seconds(runs[side])})
-        self._report(name, answers, unit, most)
-
-    def _seconds(self, run: Run) -> float:
-        self.scale.synchronise()
-        started = time.perf_counter()
-        run()
-        self.scale.synchronise()
-        return time.perf_counter() - started
-
-    def _report(
-        self,
-        name: str,
-        answers: dict[str, list[dict[str, Any]]],
-        unit: str,
-        most: tuple[float, float | None],
-    ) -> None:
-        rate, goal = most
-        allowed = {"work": rate, "seconds": 1.0}
-        complete = {s: found for s, found in answers.items() if len(found) == self.scale.rounds}
-        for side, found in complete.items():
-            pairs = [(answer, allowed) for answer in found]
-            needed = goal if side.startswith("Headway") else None
-            title = f"{name}, {side}"
-            self.rows.append(row(title, pairs, unit, "the device", self.device, goal=needed))
-        for ours, other in itertools.product(complete, complete):
-            if not ours.startswith("Headway") or other.startswith("Headway"):
-                continue
-            needed = BESIDE_TRANSFORMERS if other.startswith("transformers") else None
-            pairs = list(zip(complete[ours], complete[other], strict=True))
-            title = f"{name}, {ours}"
-            self.rows.append(row(title, pairs, unit, other, self.device, goal=needed))
-
-
-def limit(scale: Scale) -> Limit:
-    """Measure matrix products and a copy."""
-    a, b = (
-        torch.randn(scale.matrix, scale.matrix, device=scale.device, dtype=torch.bfloat16)
-        for _ in range(2)
-    )
-    source = torch.empty(scale.copied, dtype=torch.uint8, device=scale.device)
-    target = torch.empty_like(source)
-    product = _fastest(lambda: a @ b, scale)
-    copy = _fastest(lambda: target.copy_(source), scale)
-    return Limit(2 * scale.matrix**3 / product, 2 * scale.copied / copy)
-
-
-def _fastest(run: Run, scale: Scale) -> float:
-    """Return the median seconds of a call, of the rounds of 10 calls."""
-    seconds = []
-    for number in range(scale.rounds + 1):
-        scale.synchronise()
-        started = time.perf_counter()
-        for _ in range(10):
-            run()
-        scale.synchronise()
-        if number:
-            seconds.append((time.perf_counter() - started) / 10)
-    return median(seconds)
 
 
 def training(measurement: Measurement, rates: Limit, size: str, goal: float) -> None:

@@ -60,6 +60,12 @@ class Machine:
 
         return torch.autocast(self.device, dtype=getattr(torch, self.dtype))
 
+    @property
+    def prefetches(self) -> bool:
+        """Whether batches are made in a thread while the device computes: on a GPU. On a CPU the
+        thread would take the time of the computation."""
+        return self.device != "cpu"
+
     def __str__(self) -> str:
         threads = f" ({self.threads} threads)" if self.device == "cpu" else ""
         return f"{self.device}{threads} · {self.dtype}"

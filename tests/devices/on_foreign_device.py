@@ -1,13 +1,14 @@
 """Runs tasks and searches on the device of `tests/fixtures/foreign_device.py`, in this process.
 
-`python -m tests.devices.on_foreign_device OUTPUT [tasks] [MODEL ...]` writes what it measured as
-JSON: of all tasks, and of every search of these models. The device cannot be removed from a
-process, so the tests start one that does everything.
+`python -m tests.devices.on_foreign_device OUTPUT [tasks] [commands] [gradients] [MODEL ...]` writes
+what it measured as JSON: of all tasks, and of every search of these models. The device cannot be
+removed from a process, so the tests start one that does everything.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import sys
 import tempfile
@@ -21,8 +22,14 @@ import torch
 from tests.fixtures.foreign_device import DEVICE, Transfers, counted, register
 
 register()
-# Views made in inference mode cannot be taken of tensors of a class of our own.
-torch.inference_mode = torch.no_grad  # type: ignore[misc, assignment]
+
+
+def _without_gradients(mode: bool = True) -> Any:
+    """`torch.inference_mode`, in which a tensor of a class of our own can have no views."""
+    return torch.no_grad() if mode else torch.enable_grad()
+
+
+torch.inference_mode = _without_gradients  # type: ignore[misc, assignment]
 
 import headway.machine  # noqa: E402
 from headway.machine import Machine, MachineConfig  # noqa: E402
@@ -36,7 +43,15 @@ headway.machine.prepare = _prepared
 
 from headway.training import loop  # noqa: E402
 from tests.fixtures.searches import searches_of  # noqa: E402
-from tests.fixtures.zoo import MODELS, some_rows  # noqa: E402
+from tests.fixtures.zoo import (  # noqa: E402
+    KERNELS,
+    MODELS,
+    VOCABULARY,
+    pictures,
+    some_rows,
+    sources,
+    with_kernel,
+)
 from tests.safety_net.cases import CASES, with_prerequisites  # noqa: E402
 from tests.safety_net.running import headway as command_line  # noqa: E402
 from tests.safety_net.tiny_data import write_all  # noqa: E402
@@ -116,6 +131,66 @@ def _run(name: str) -> None:
     command_line(*(word.replace("{run}", run) for word in case.prediction))
 
 
+def commands() -> dict[str, str | None]:
+    """For each task: the errors of inspecting, evaluating and resuming a run there."""
+    errors: dict[str, str | None] = {}
+    with tempfile.TemporaryDirectory() as name, contextlib.chdir(name):
+        write_all(Path(name))
+        of_task = {case.case: (task, case) for task, case in EVERY.items() if case.case in CASES}
+        for case_name in with_prerequisites(list(of_task)):
+            _run(case_name)
+            if case_name not in of_task:
+                continue
+            (task, case), run = of_task[case_name], f"runs/{case_name}"
+            lines = [("train", "--resume", run, "--steps", "3", "--quiet")]
+            if case.inspected:
+                lines.append(("inspect", run, *case.inspected))
+            if (options := CASES[case_name].evaluation) is not None:
+                lines.append(("eval", run, *options, "--json"))
+            for line in lines:
+                errors[f"{task}: {line[0]}"] = _error(lambda line=line: command_line(*line))
+    return errors
+
+
+def gradients() -> dict[str, Any]:
+    """For each model and kernel: the largest difference of a gradient from that of the CPU, and the
+    waits of computing it."""
+    measured: dict[str, Any] = {}
+    for name, kernel in itertools.product(MODELS, KERNELS):
+        of_device: list[list[torch.Tensor | None]] = []
+        for device in ("cpu", DEVICE):
+            torch.manual_seed(0)
+            model = with_kernel(MODELS[name].build(), kernel)
+            for parameter in model.parameters():
+                torch.nn.init.normal_(parameter, std=0.2)
+            model = model.to(device)
+            with counted() as transfers:
+                _outputs(name, model, device).square().mean().backward()
+            gradients = [parameter.grad for parameter in model.parameters()]
+            of_device.append([None if g is None else g.cpu() for g in gradients])
+        pairs = [(a, b) for a, b in zip(*of_device, strict=True) if a is not None]
+        difference = max(float((a - b).abs().max()) for a, b in pairs)
+        waits = dict(transfers.waits)
+        measured[f"{name}, {kernel}"] = {"difference": difference, "waits": waits}
+    return measured
+
+
+def _outputs(name: str, model: Any, device: str) -> torch.Tensor:
+    """The logits of a model for some sources and targets."""
+    rows = some_rows(3, seed=5)
+    read = torch.randint(3, VOCABULARY, (3, 6), generator=torch.Generator().manual_seed(1))
+    ids, keys = sources(rows)
+    if name.startswith("gpt"):
+        inputs: tuple[torch.Tensor | None, ...] = (ids,)
+    elif name.startswith("captioner"):
+        inputs = (*pictures(rows), read)
+    else:
+        inputs = (ids, read, keys)
+    moved = (None if x is None else x.to(device, non_blocking=True) for x in inputs)
+    outputs: torch.Tensor = model(*moved)
+    return outputs
+
+
 def _error(action: Callable[[], object]) -> str | None:
     """Run the action; return where and why it failed."""
     log = Path("headway-error.log")
@@ -168,6 +243,7 @@ def _steps_counted(model: Any) -> Iterator[list[int]]:
 if __name__ == "__main__":
     output, *names = sys.argv[1:]
     check_the_device()
-    of_tasks = tasks() if "tasks" in names else {}
-    report = {"tasks": of_tasks, "searches": searches(name for name in names if name != "tasks")}
+    parts = {"tasks": tasks, "commands": commands, "gradients": gradients}
+    report = {name: parts[name]() for name in names if name in parts}
+    report["searches"] = searches(name for name in names if name not in parts)
     Path(output).write_text(json.dumps(report), encoding="utf-8")

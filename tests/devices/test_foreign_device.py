@@ -58,6 +58,22 @@ def test_searches_of_all_models_find_the_same_and_await_it_as_promised(tmp_path)
     check_searches(measured(list(MODELS), tmp_path)["searches"], list(MODELS))
 
 
+@pytest.mark.grid
+def test_every_run_is_inspected_evaluated_and_resumed_there(tmp_path):
+    errors = measured(["commands"], tmp_path)["commands"]
+    assert len(errors) > 25
+    for name, error in errors.items():
+        assert error is None, f"{name}: {error}"
+
+
+@pytest.mark.grid
+def test_gradients_of_every_model_and_kernel_are_the_cpus_and_await_nothing(tmp_path):
+    gradients = measured(["gradients"], tmp_path)["gradients"]
+    assert len(gradients) > 150
+    for name, found in gradients.items():
+        assert found["difference"] < 1e-3 and not found["waits"], f"{name}: {found}"
+
+
 def check_searches(searches: dict[str, Any], models: Sequence[str]) -> None:
     """Greedy search reads tokens every few steps, beam search and sampling once a step, diverse
     beam search once for each group. Prompts of different lengths cost two more."""

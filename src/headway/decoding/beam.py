@@ -122,29 +122,26 @@ def beam_search(
     beam = _Beam(size, min(num_best, size), alpha, groups, diversity, observe)
     device = next(model.parameters()).device
     by_group = product(enumerate(limits.max_lengths), range(groups))
-    searches = [_InputSearch(item, length, group) for (item, length), group in by_group]
-    live = list(searches)
+    live = searches = [_InputSearch(item, length, group) for (item, length), group in by_group]
     state = model.start(*inputs)
     if groups > 1:
         state = state.reorder([search.item for search in live])
     scores = torch.zeros(len(live), 1, device=device)  # B W: log P of each prefix
-    first = limits.first_tokens
-    tokens = upload(torch.tensor([first[search.item] for search in live]), device)  # BW
+    tokens = upload(torch.tensor(limits.first_tokens)[[s.item for s in live]], device)  # BW
     prefixes: list[list[int]] = [[] for _ in live]  # BW; what was generated, without the first
     while live:
         logits, state = model.step(tokens[:, None], state)
-        log_p, is_finite = beam_log_probabilities(
-            logits, limits.rules, _written(live, prefixes, limits)
-        )
+        written = _written(live, prefixes, limits)
+        log_p, is_finite = beam_log_probabilities(logits, limits.rules, written)
         log_p = _end_where_full(log_p, live, limits, len(prefixes[0]))
         continued = _choose(live, (log_p, is_finite), scores, prefixes, limits, beam)
         live = [search for search, best in zip(live, continued, strict=True) if best]
         if not live:
             break
+        totals = [[prefix.total for prefix in best] for best in continued if best]
+        scores = upload(torch.tensor(totals), device)
         chosen = [prefix for best in continued for prefix in best]
         rows = [prefix.row for prefix in chosen]
-        scores = upload(torch.tensor([prefix.total for prefix in chosen]), device)
-        scores = scores.view(len(live), -1)
         tokens = upload(torch.tensor([prefix.token for prefix in chosen]), device)
         prefixes = [[*prefixes[prefix.row], prefix.token] for prefix in chosen]
         if rows != list(range(logits.shape[0])):
