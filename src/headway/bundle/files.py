@@ -18,12 +18,18 @@ from headway.models.contracts import set_parameters
 from headway.settings import to_dict
 from headway.shapes import Tensor
 from headway.tensors import read_tensors, write_tensors
+from headway.transforms.quantize import numbers_of
+from headway.transforms.quantize import prepare as prepare_quantized
 
 FORMAT = 1
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
 PACKAGES = "packages"
 """A key of config.json: packages that the model needs besides Headway."""
+
+
+NUMBERS_KEY = "numbers"
+"""A key of config.json: int8, int4 or bfloat16, if the model is quantised."""
 
 
 @runtime_checkable
@@ -60,12 +66,15 @@ def save_files(
         "model": to_dict(config),
         **(more or {}),
     }
+    if numbers := numbers_of(model):
+        contents[NUMBERS_KEY] = numbers
     if packages := extension_packages(config):
         contents[PACKAGES] = packages
     with replaced_folder(folder) as temporary:
         text.save(temporary)
         write_file(temporary / CONFIG_FILE, json_bytes(contents))
-        weights = {name: p.detach() for name, p in model.named_parameters()}
+        state = model.state_dict()  # a layer of small numbers may keep them outside its parameters
+        weights = {name: state[name] for name, _ in model.named_parameters()}
         write_tensors(temporary / WEIGHTS_FILE, weights)
 
 
@@ -142,6 +151,7 @@ def fill(model: nn.Module, folder: Path) -> None:
     """
     path = folder / WEIGHTS_FILE
     tensors = read_tensors(path)
+    prepare_quantized(model, tensors)
     parameters = dict(model.named_parameters())
     for name in sorted(parameters.keys() ^ tensors.keys()):
         fault = "lacks the tensor" if name in parameters else "has the unknown tensor"
@@ -158,7 +168,18 @@ def fill(model: nn.Module, folder: Path) -> None:
                 str(path),
                 "config.json and model.safetensors are not from the same model",
             )
+        if not parameter.is_floating_point() and tensors[name].dtype != parameter.dtype:
+            raise DataError(
+                f"{name} has dtype {_name(tensors[name].dtype)}, but must have "
+                f"{_name(parameter.dtype)}",
+                str(path),
+                "quantise the model again: headway quantize",
+            )
     set_parameters(model, {name: _copied(tensors[name], p) for name, p in parameters.items()})
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def _copied(value: Tensor, parameter: Tensor) -> Tensor:
