@@ -47,7 +47,7 @@ from tests.fixtures.zoo import (  # noqa: E402
     KERNELS,
     MODELS,
     VOCABULARY,
-    pictures,
+    images,
     some_rows,
     sources,
     with_kernel,
@@ -183,7 +183,7 @@ def _outputs(name: str, model: Any, device: str) -> torch.Tensor:
     if name.startswith("gpt"):
         inputs: tuple[torch.Tensor | None, ...] = (ids,)
     elif name.startswith("captioner"):
-        inputs = (*pictures(rows), read)
+        inputs = (*images(rows), read)
     else:
         inputs = (ids, read, keys)
     moved = (None if x is None else x.to(device, non_blocking=True) for x in inputs)
