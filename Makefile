@@ -14,7 +14,11 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	$$p -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help demo test test-all check fix bench clean
+# make gpu installs nothing: the Python that is named, or the first one that has torch.
+GPU_PYTHON = $(if $(filter command environment,$(origin PYTHON)),$(PYTHON),$(shell \
+	for p in $(PY) python3 python; do $$p -c 'import torch' 2>/dev/null && echo $$p && break; done))
+
+.PHONY: help demo test test-all check fix bench gpu clean
 
 help:
 	@echo "make demo        install, train a small translator, evaluate it, look inside (TARGET=de ...)"
@@ -23,6 +27,7 @@ help:
 	@echo "make check       format, lint, types, import rules"
 	@echo "make fix         format, and mend what the linter can"
 	@echo "make bench       speed beside other libraries"
+	@echo "make gpu         tests and speed on a GPU (PYTHON=... ONLY='training-124m ...')"
 	@echo "make clean       remove .venv and caches; never data/ or runs/"
 
 # $(call timed,what,commands): one line for each stage, and how long it took.
@@ -71,6 +76,19 @@ fix: $(VENV)/.dev
 
 bench: $(VENV)/.bench
 	@$(PY) -m bench
+
+# At most 10 minutes. ONLY names claims of bench/gpu.py, which are measured without the tests.
+gpu:
+	@python="$(GPU_PYTHON)"; test -n "$$python" || \
+	{ echo "make gpu needs a Python with torch; name one: make gpu PYTHON=/path/to/python3" >&2; exit 2; }; \
+	export PYTHONPATH="$(CURDIR)/src:$(CURDIR)"; \
+	$$python -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' || \
+	{ echo "No CUDA device is available, so nothing was measured." >&2; exit 2; }; \
+	failed=0; \
+	$(if $(ONLY),,timeout 200 $$python -m pytest -m gpu -W default -q tests/devices \
+	tests/transforms/test_flex.py || failed=1;) \
+	timeout 390 $$python -m bench.gpu --minutes 5 $(if $(ONLY),--only $(ONLY)) || failed=1; \
+	exit $$failed
 
 clean:
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build *.egg-info src/*.egg-info

@@ -6,7 +6,6 @@ import json
 import platform
 import shlex
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib import metadata
@@ -15,8 +14,10 @@ from statistics import median
 from typing import Any
 
 GOAL = 1.2
-PACKAGES = ("headway", "torch", "transformers", "tokenizers", "numpy")
-OPTIONAL_PACKAGES = ("x-transformers", "ctranslate2", "onnxruntime", "onnx")
+PACKAGES = (
+    *("headway", "torch", "transformers", "tokenizers", "numpy"),
+    *("x-transformers", "ctranslate2", "onnxruntime", "onnx"),
+)
 Point = tuple[float, float]
 HEADINGS = ("", "ours", "peer", "unit", "ratio", "spread", "goal", "", "compared with")
 
@@ -123,16 +124,21 @@ def versions() -> dict[str, str]:
     """Return the versions of libraries and the type of machine, without its name."""
     import torch
 
-    packages = {name: metadata.version(name) for name in PACKAGES}
-    for name in OPTIONAL_PACKAGES:
-        with suppress(metadata.PackageNotFoundError):
-            packages[name] = metadata.version(name)
     return {
-        **packages,
+        **{name: metadata.version(name) for name in PACKAGES if _is_installed(name)},
         "python": platform.python_version(),
         "platform": f"{platform.system()} {platform.machine()}",
         "cpu": torch.backends.cpu.get_cpu_capability(),
     }
+
+
+def _is_installed(name: str) -> bool:
+    """Return whether a package is installed: a GPU machine may have this folder alone."""
+    try:
+        metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
 
 
 def command_line(arguments: Sequence[str]) -> str:

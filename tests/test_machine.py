@@ -10,7 +10,15 @@ import pytest
 import torch
 
 from headway.errors import UsageError
-from headway.machine import Machine, MachineConfig, describe, prepare
+from headway.machine import (
+    Machine,
+    MachineConfig,
+    describe,
+    positions_where,
+    prepare,
+    read,
+    upload,
+)
 from headway.settings import override
 
 
@@ -110,3 +118,26 @@ def test_the_description_is_complete_and_serialisable():
 def test_importing_machine_does_not_import_torch():
     program = "import sys, headway.machine; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_positions_of_a_mask_are_those_of_nonzero_whether_their_number_is_known_or_not():
+    mask = torch.rand(5, 7) > 0.6
+    expected = mask.flatten().nonzero()[:, 0]
+    assert torch.equal(positions_where(mask), expected)
+    assert torch.equal(positions_where(mask, int(mask.sum())), expected)
+    assert positions_where(mask & False, 0).tolist() == []
+
+
+def test_values_are_read_as_tolist_gives_them():
+    tensors = (torch.rand(2, 3), torch.tensor([[2**40, -1]]), torch.tensor(True), torch.rand(2, 0))
+    assert read(*tensors) == [tensor.tolist() for tensor in tensors]
+
+
+def test_what_is_on_the_device_is_not_copied_again():
+    tensor = torch.rand(3)
+    assert upload(tensor, "cpu") is tensor
+
+
+def test_batches_are_made_in_a_thread_only_for_a_gpu():
+    assert Machine("cuda", "bfloat16", 1).prefetches
+    assert not Machine("cpu", "float32", 2).prefetches

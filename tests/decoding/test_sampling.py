@@ -94,7 +94,8 @@ def test_samples_do_not_depend_on_the_cache(name):
     for row, (twin,) in zip(plain, cached, strict=True):
         for _ in range(config.max_tokens):
             logits = model(torch.tensor([row.seen]))[:, -1]
-            (token,) = choose(apply_rules(config.rules, logits, [row]), [row], config.rules)
+            chosen = choose(apply_rules(config.rules, logits, [row]), [row], config.rules)
+            token = int(chosen)
             if token == EOS:
                 break
             log_p = logits.log_softmax(-1)[0]

@@ -73,7 +73,7 @@ def test_the_test_detects_sampling_without_the_residual_distribution(monkeypatch
         ratio = float(p[token]) / float(proposal.weights[offset][token])
         if speculative.uniform(row.seed, position, "keep") < ratio:
             return token
-        return speculative.draw(p[None], [speculative.uniform(row.seed, position)])[0]
+        return int(speculative.draw(p[None], [speculative.uniform(row.seed, position)]))
 
     monkeypatch.setattr(speculative, "_accept_or_resample", careless)
     model, prompt = gpt(3, vocabulary=5), [3, 4, 0, 3]

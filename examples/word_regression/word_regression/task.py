@@ -14,7 +14,7 @@ from headway.data.word_targets import WordBatch, WordTargets, word_sequences
 from headway.errors import DataError, UsageError
 from headway.evaluation import pearson
 from headway.evaluation.scores import Metric, Scores
-from headway.machine import Machine
+from headway.machine import Machine, positions_where
 from headway.models import Bert
 from headway.settings import section, setting
 from headway.tasks.encoder_job import EncoderJob
@@ -98,7 +98,8 @@ def split(data: DataConfig) -> tuple[list[Sentence], list[Sentence]]:
 
 def squared_error(model: WordRegressor, batch: WordBatch) -> Loss:
     """Compute sum (y - y*)^2 over the words."""
-    numbers = model(batch.texts.tokens, batch.texts.keys)[batch.words].float()
+    words = positions_where(batch.words, len(batch.targets))
+    numbers = model(batch.texts.tokens, batch.texts.keys).flatten()[words].float()
     total = (numbers - batch.targets).square().sum()
     return Loss(total, total.detach(), len(numbers))
 

@@ -27,6 +27,7 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from headway.attention.masks import Mask
+from headway.machine import upload
 from headway.shapes import Float, Tensor
 
 Cache = TypeVar("Cache", bound="TokenCache")
@@ -118,7 +119,7 @@ class KeyValueCache(TokenCache):
         self, k: Float[Tensor, "N G T K"], v: Float[Tensor, "N G T Kv"]
     ) -> tuple[Float[Tensor, "N G S K"], Float[Tensor, "N G S Kv"], Mask]:
         """Append T tokens; return all keys, all values, and the causal mask for the new queries."""
-        past = None if self.uniform else torch.tensor(self.lengths, device=k.device)
+        past = None if self.uniform else upload(torch.tensor(self.lengths), k.device)
         keys, values = self.extend(k, v)
         return keys, values, Mask(causal=True, past=past)
 

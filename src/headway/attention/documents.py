@@ -20,6 +20,7 @@ from collections.abc import Sequence
 
 import torch
 
+from headway.machine import upload
 from headway.shapes import Int, Tensor
 
 
@@ -44,6 +45,6 @@ class Documents:
         starts = self.lengths.cumsum(0) - self.lengths
         within = torch.arange(int(self.lengths.sum())) - starts.repeat_interleave(self.lengths)
         number = torch.arange(len(self.lengths)).repeat_interleave(self.lengths)
-        self.positions: Int[Tensor, "B T"] = within.view(shape).to(device)
-        self.numbers: Int[Tensor, "B T"] = number.view(shape).to(device)
+        self.positions: Int[Tensor, "B T"] = upload(within.view(shape), device)
+        self.numbers: Int[Tensor, "B T"] = upload(number.view(shape), device)
         self.longest = int(self.lengths.max())

@@ -56,6 +56,7 @@ class Mask:
         self, num_queries: int, num_keys: int, device: torch.device | None = None
     ) -> Bool[Tensor, "#B 1 T S"]:
         """Return the boolean matrix. B is 1 if all sequences share it."""
+        first: Tensor | int = num_keys - num_queries
         if self.past is not None:
             device, first = self.past.device, self.past[:, None, None]
         else:
@@ -63,8 +64,7 @@ class Mask:
                 device = self.keys.device
             if self.documents is not None:
                 device = self.documents.numbers.device
-            first = torch.tensor([[[num_keys - num_queries]]], device=device)
-        query = first + torch.arange(num_queries, device=device)[:, None]  # -> #B T 1
+        query = first + torch.arange(num_queries, device=device)[None, :, None]  # -> #B T 1
         key = torch.arange(num_keys, device=device)
         allowed = torch.ones(1, num_queries, num_keys, dtype=torch.bool, device=device)
         if self.causal:

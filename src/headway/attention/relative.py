@@ -26,7 +26,7 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
-from headway.machine import most_exact
+from headway.machine import most_exact, upload
 from headway.shapes import Float, Int, Tensor
 
 
@@ -37,8 +37,9 @@ def positions_after(
 
     One row if all sequences agree; `past` may be one number for all.
     """
-    first = past if len(set(past)) > 1 else past[:1]
-    start = torch.tensor(first, device=device)[:, None]
+    if len(set(past)) == 1:
+        return torch.arange(past[0], past[0] + num_tokens, device=device)[None]
+    start = upload(torch.tensor(past, dtype=torch.long), device)[:, None]
     return start + torch.arange(num_tokens, device=device)
 
 
@@ -107,7 +108,7 @@ class Alibi(AttentionPositions):
         self.num_heads = num_heads
 
     def bias(self, queries: Int[Tensor, "#B T"], num_keys: int) -> Float[Tensor, "#B H T S"]:
-        slopes = torch.tensor(alibi_slopes(self.num_heads), device=queries.device)
+        slopes = upload(torch.tensor(alibi_slopes(self.num_heads)), queries.device)
         distance = queries[..., None] - torch.arange(num_keys, device=queries.device)  # #B T S
         return -slopes[:, None, None] * distance.abs()[:, None].float()
 

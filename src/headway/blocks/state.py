@@ -22,6 +22,7 @@ from dataclasses import dataclass
 import torch
 
 from headway.attention import KeyValueCache, KeyValues, Mask
+from headway.machine import upload
 from headway.shapes import Bool, Tensor
 
 
@@ -55,7 +56,7 @@ class Memory:
         if sentences != [s for s in runs for _ in range(share)]:
             runs, share = sentences, 1
         if runs != list(range(self.layers[0][0].shape[0])):
-            index = torch.tensor(runs, dtype=torch.long, device=self.layers[0][0].device)
+            index = upload(torch.tensor(runs, dtype=torch.long), self.layers[0].k.device)
             self.layers = [
                 KeyValues(k.index_select(0, index), v.index_select(0, index))
                 for k, v in self.layers

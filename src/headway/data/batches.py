@@ -10,6 +10,7 @@ import torch
 
 from headway.data.bucketing import Array, Buckets
 from headway.data.parallel_corpus import Corpus
+from headway.machine import upload
 from headway.shapes import Bool, Int, Tensor
 from headway.text import Tokenizer, TokenizerPair
 
@@ -21,7 +22,8 @@ class TranslationBatch:
 
     source: tokens, </s>, padding. source_keys: True at tokens, False at padding; None if there is
     no padding, so that attention needs no mask. target_in: <s>, tokens. target_out: tokens, </s>.
-    indices: indices of the pairs in the corpus.
+    indices: indices of the pairs in the corpus. count: the number of target tokens without padding;
+    None if they are to be counted.
     """
 
     examples: ClassVar[str] = "sentence pairs"  # what `indices` count, for messages
@@ -30,15 +32,17 @@ class TranslationBatch:
     target_in: Int[Tensor, "B T"]
     target_out: Int[Tensor, "B T"]
     indices: tuple[int, ...]
+    count: int | None = None
 
     def to(self, device: str) -> TranslationBatch:
         keys = self.source_keys
         return TranslationBatch(
-            self.source.to(device),
-            None if keys is None else keys.to(device),
-            self.target_in.to(device),
-            self.target_out.to(device),
+            upload(self.source, device),
+            None if keys is None else upload(keys, device),
+            upload(self.target_in, device),
+            upload(self.target_out, device),
             self.indices,
+            self.count,
         )
 
 
@@ -50,12 +54,14 @@ def collate(corpus: Corpus, indices: Array, tokenizers: TokenizerPair) -> Transl
     source, keys = collate_sources(sources, tokenizers.source)
     end, start = tokenizers.target.eos, tokenizers.target.bos
     pad = tokenizers.target.pad
+    target_out = padded([[*ids, end] for ids in targets], pad)[0]
     return TranslationBatch(
         source,
         keys,
         padded([[start, *ids] for ids in targets], pad)[0],
-        padded([[*ids, end] for ids in targets], pad)[0],
+        target_out,
         tuple(positions),
+        int((target_out != pad).sum()),
     )
 
 

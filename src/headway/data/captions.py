@@ -19,6 +19,7 @@ from headway.data.image_reader import ImageReader
 from headway.errors import DataError
 from headway.files import read_json, write_file
 from headway.folders import new_folder
+from headway.machine import upload
 from headway.shapes import Bool, Float, Int, Tensor
 
 FORMAT = 1
@@ -100,7 +101,8 @@ class CaptionBatch:
 
     images: M normalised images. read: decoder input of B captions. targets: the tokens to predict.
     of: for each caption, the index of its image in `images`. real: True where a target is not
-    padding. indices: indices of the images in the corpus.
+    padding. indices: indices of the images in the corpus. count: the number of targets without
+    padding; None if they are to be counted.
     """
 
     examples: ClassVar[str] = "images"  # what `indices` count, for messages
@@ -110,16 +112,18 @@ class CaptionBatch:
     targets: Int[Tensor, "B T"]
     real: Bool[Tensor, "B T"]
     indices: tuple[int, ...] = ()
+    count: int | None = None
 
     def to(self, device: str) -> CaptionBatch:
         """Return the batch on another device."""
         return CaptionBatch(
-            self.images.to(device),
-            self.of.to(device),
-            self.read.to(device),
-            self.targets.to(device),
-            self.real.to(device),
+            upload(self.images, device),
+            upload(self.of, device),
+            upload(self.read, device),
+            upload(self.targets, device),
+            upload(self.real, device),
             self.indices,
+            self.count,
         )
 
 
@@ -141,7 +145,7 @@ def collate_captions(
     read, real = padded([ids[:-1] for _, ids in captions_with_image], 0)
     targets, _ = padded([ids[1:] for _, ids in captions_with_image], 0)
     of = torch.tensor([i for i, _ in captions_with_image])
-    return CaptionBatch(images, of, read, targets, real, tuple(indices))
+    return CaptionBatch(images, of, read, targets, real, tuple(indices), int(real.sum()))
 
 
 class CaptionBatches:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import torch
 
 from headway.data.word_corpus import WordCorpus, keep_probability, key_of, subsampled, uniform
+from headway.machine import upload
 from headway.shapes import Int, Tensor
 
 Kind = Literal["skip-gram", "cbow", "next-word"]
@@ -45,7 +46,7 @@ class WordBatch:
 
     def to(self, device: str) -> WordBatch:
         tensors = (self.words, self.starts, self.targets, self.owner, self.sampled)
-        words, starts, targets, owner, sampled = (tensor.to(device) for tensor in tensors)
+        words, starts, targets, owner, sampled = (upload(tensor, device) for tensor in tensors)
         return WordBatch(words, starts, targets, owner, sampled, self.indices)
 
 

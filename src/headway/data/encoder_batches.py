@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from headway.data.batches import padded
+from headway.machine import upload
 from headway.shapes import Bool, Int, Tensor
 
 
@@ -23,8 +24,8 @@ class EncoderBatch:
 
     def to(self, device: str) -> EncoderBatch:
         """Return the batch on another device."""
-        types = None if self.types is None else self.types.to(device)
-        return EncoderBatch(self.tokens.to(device), self.keys.to(device), types)
+        types = None if self.types is None else upload(self.types, device)
+        return EncoderBatch(upload(self.tokens, device), upload(self.keys, device), types)
 
 
 def collate_encoder_batch(

@@ -12,6 +12,7 @@ import torch
 from headway.data.augmentation import Augmentation, AugmentationConfig, mixup_weight
 from headway.data.epochs import endless
 from headway.data.image_corpus import ImageCorpus
+from headway.machine import upload
 from headway.shapes import Float, Int, Tensor
 
 _ORDER, _VIEW = range(2)  # purposes of random numbers
@@ -39,10 +40,10 @@ class ImageBatch:
     def to(self, device: str) -> ImageBatch:
         """Return the batch on another device."""
         return ImageBatch(
-            self.images.to(device),
-            self.targets.to(device),
-            self.others.to(device),
-            self.shares.to(device),
+            upload(self.images, device),
+            upload(self.targets, device),
+            upload(self.others, device),
+            upload(self.shares, device),
             self.indices,
         )
 

@@ -9,6 +9,7 @@ from typing import ClassVar
 import torch
 
 from headway.data.encoder_batches import EncoderBatch, collate_encoder_batch
+from headway.machine import upload
 from headway.shapes import Float, Int, Tensor
 
 Targets = Sequence[int] | Sequence[float]
@@ -18,17 +19,21 @@ Targets = Sequence[int] | Sequence[float]
 @dataclass(frozen=True)
 class LabelledBatch(EncoderBatch):
     """Framed texts and their targets: class numbers, or values for regression. indices: indices of
-    the texts in the data."""
+    the texts in the data. num_tokens: the number of tokens of all texts; None if they are to be
+    counted."""
 
     examples: ClassVar[str] = "texts"  # what `indices` count, for messages
     targets: Int[Tensor, " B"] | Float[Tensor, " B"]
     indices: tuple[int, ...] = ()
+    num_tokens: int | None = None
 
     def to(self, device: str) -> LabelledBatch:
         """Return the batch on another device."""
         framed = super().to(device)
-        targets = self.targets.to(device)
-        return LabelledBatch(framed.tokens, framed.keys, framed.types, targets, self.indices)
+        targets = upload(self.targets, device)
+        return LabelledBatch(
+            framed.tokens, framed.keys, framed.types, targets, self.indices, self.num_tokens
+        )
 
 
 @dataclass(frozen=True)
@@ -68,5 +73,10 @@ def collate_labelled(
         raise ValueError("every text must have a label and at least one token")
     framed = collate_encoder_batch(sequences, types, pad)
     return LabelledBatch(
-        framed.tokens, framed.keys, framed.types, torch.tensor(targets), tuple(indices)
+        framed.tokens,
+        framed.keys,
+        framed.types,
+        torch.tensor(targets),
+        tuple(indices),
+        sum(map(len, sequences)),
     )

@@ -29,6 +29,7 @@ from headway.data.sentence_pairs import (
 )
 from headway.data.sentences import SentenceCorpus
 from headway.errors import DataError
+from headway.machine import upload
 from headway.shapes import Int, Tensor
 from headway.text import SpecialTokens
 
@@ -42,7 +43,8 @@ class MaskedBatch:
 
     framed: masked input sequences. targets: the true token at each position to predict, -1 at all
     others. elsewhere: label of next-sentence prediction, 1 if the second text does not follow the
-    first; None without pairs. indices: indices of the sequences in their pass, for messages.
+    first; None without pairs. indices: indices of the sequences in their pass, for messages. count:
+    the number of positions to predict; None if they are to be counted.
     """
 
     examples: ClassVar[str] = "sequences"  # what `indices` count, for messages
@@ -50,11 +52,13 @@ class MaskedBatch:
     targets: Int[Tensor, "B T"]
     elsewhere: Int[Tensor, " B"] | None
     indices: tuple[int, ...] = ()
+    count: int | None = None
 
     def to(self, device: str) -> MaskedBatch:
         """Return the batch on another device."""
-        elsewhere = None if self.elsewhere is None else self.elsewhere.to(device)
-        return MaskedBatch(self.framed.to(device), self.targets.to(device), elsewhere, self.indices)
+        elsewhere = None if self.elsewhere is None else upload(self.elsewhere, device)
+        framed, targets = self.framed.to(device), upload(self.targets, device)
+        return MaskedBatch(framed, targets, elsewhere, self.indices, self.count)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -268,11 +272,13 @@ def _collate(
     indices: list[int],
 ) -> MaskedBatch:
     ids, types, targets = zip(*rows, strict=True)
+    padded_targets = padded(targets, IGNORED)[0]
     return MaskedBatch(
         collate_encoder_batch(
             ids, types if source.settings.pairs else None, source.special_tokens.pad
         ),
-        padded(targets, IGNORED)[0],
+        padded_targets,
         torch.tensor(elsewhere) if source.settings.pairs else None,
         tuple(indices[:8]),
+        int((padded_targets != IGNORED).sum()),
     )

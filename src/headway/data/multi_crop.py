@@ -18,6 +18,7 @@ from headway.data.augmentation import (
 )
 from headway.data.image_batches import Normalise, shuffled, view_generator
 from headway.data.image_corpus import ImageCorpus
+from headway.machine import upload
 from headway.settings import COPIES, setting
 from headway.shapes import Float, Tensor
 
@@ -86,7 +87,7 @@ class ViewBatch:
 
     def to(self, device: str) -> ViewBatch:
         """Return the batch on another device."""
-        return ViewBatch(tuple(v.to(device) for v in self.views), self.whole, self.indices)
+        return ViewBatch(tuple(upload(v, device) for v in self.views), self.whole, self.indices)
 
 
 class ViewBatches:

@@ -15,6 +15,7 @@ import torch
 from headway.data.epochs import endless
 from headway.data.text_corpus import TextCorpus
 from headway.errors import DataError, UsageError
+from headway.machine import upload
 from headway.shapes import Int, Tensor
 
 IGNORED = -1
@@ -28,6 +29,7 @@ class TextBatch:
     tokens: input ids. targets: the next token of each position, -1 where there is none to learn.
     lengths: lengths of the documents in each sequence, in order, with sum T; None if each sequence
     is from one document. indices: first positions of the sequences in the text, for messages.
+    count: the number of targets that are not -1; None if they are to be counted.
     """
 
     examples: ClassVar[str] = "sequences beginning at tokens"  # what `indices` count, for messages
@@ -35,10 +37,15 @@ class TextBatch:
     targets: Int[Tensor, "B T"]
     lengths: tuple[tuple[int, ...], ...] | None
     indices: tuple[int, ...]
+    count: int | None = None
 
     def to(self, device: str) -> TextBatch:
         return TextBatch(
-            self.tokens.to(device), self.targets.to(device), self.lengths, self.indices
+            upload(self.tokens, device),
+            upload(self.targets, device),
+            self.lengths,
+            self.indices,
+            self.count,
         )
 
 
@@ -213,4 +220,5 @@ def _cut(segments: Sequence[tuple[TextCorpus, int]], length: int) -> TextBatch:
         torch.from_numpy(targets),
         tuple(lengths) if packed else None,
         tuple(start for _, start in segments[:8]),
+        int((targets != IGNORED).sum()),
     )

@@ -9,6 +9,7 @@ from typing import ClassVar
 import torch
 
 from headway.data.encoder_batches import EncoderBatch, collate_encoder_batch
+from headway.machine import upload
 from headway.shapes import Bool, Float, Int, Tensor
 
 Ids = Sequence[int]
@@ -31,9 +32,9 @@ class SimilarBatch:
 
     def to(self, device: str) -> SimilarBatch:
         """Return the batch on another device."""
-        scores = None if self.scores is None else self.scores.to(device)
+        scores = None if self.scores is None else upload(self.scores, device)
         sides = self.first.to(device), self.second.to(device)
-        return SimilarBatch(*sides, self.shared.to(device), scores, self.indices)
+        return SimilarBatch(*sides, upload(self.shared, device), scores, self.indices)
 
 
 @dataclass(frozen=True)

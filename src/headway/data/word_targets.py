@@ -10,6 +10,7 @@ from typing import ClassVar
 import torch
 
 from headway.data.encoder_batches import EncoderBatch, collate_encoder_batch
+from headway.machine import upload
 from headway.shapes import Bool, Shaped, Tensor
 from headway.text import EncoderTokenizer
 
@@ -89,7 +90,7 @@ class WordBatch:
 
     def to(self, device: str) -> WordBatch:
         """Return the batch on another device."""
-        words, targets = self.words.to(device), self.targets.to(device)
+        words, targets = upload(self.words, device), upload(self.targets, device)
         return WordBatch(self.texts.to(device), words, targets, self.indices)
 
 

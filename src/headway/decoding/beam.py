@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
 import torch
 
-from headway.decoding.rule import PartialOutput
+from headway.decoding.rule import PartialOutput, not_finite
+from headway.decoding.rules import counted_tokens
 from headway.decoding.search import Hypothesis, Limits, beam_log_probabilities, length_penalty
 from headway.errors import UsageError
-from headway.shapes import Float, Int, Tensor
+from headway.machine import read, upload
+from headway.shapes import Bool, Float, Int, Tensor
 
 
 @dataclass(frozen=True)
@@ -120,43 +122,42 @@ def beam_search(
     beam = _Beam(size, min(num_best, size), alpha, groups, diversity, observe)
     device = next(model.parameters()).device
     by_group = product(enumerate(limits.max_lengths), range(groups))
-    searches = [_InputSearch(item, length, group) for (item, length), group in by_group]
-    live = list(searches)
+    live = searches = [_InputSearch(item, length, group) for (item, length), group in by_group]
     state = model.start(*inputs)
     if groups > 1:
         state = state.reorder([search.item for search in live])
     scores = torch.zeros(len(live), 1, device=device)  # B W: log P of each prefix
-    first = limits.first_tokens
-    prefixes = torch.tensor([first[s.item] for s in live], device=device)[:, None]  # BW t
+    tokens = upload(torch.tensor(limits.first_tokens)[[s.item for s in live]], device)  # BW
+    prefixes: list[list[int]] = [[] for _ in live]  # BW; what was generated, without the first
     while live:
-        logits, state = model.step(prefixes[:, -1:], state)
-        log_p = beam_log_probabilities(logits, limits.rules, _written(live, prefixes, limits))
-        log_p = _end_where_full(log_p, live, limits, prefixes.shape[1] - 1)
-        continued = _choose(live, log_p, scores, prefixes, limits, beam)
+        logits, state = model.step(tokens[:, None], state)
+        written = _written(live, prefixes, limits)
+        log_p, is_finite = beam_log_probabilities(logits, limits.rules, written)
+        log_p = _end_where_full(log_p, live, limits, len(prefixes[0]))
+        continued = _choose(live, (log_p, is_finite), scores, prefixes, limits, beam)
         live = [search for search, best in zip(live, continued, strict=True) if best]
         if not live:
             break
+        totals = [[prefix.total for prefix in best] for best in continued if best]
+        scores = upload(torch.tensor(totals), device)
         chosen = [prefix for best in continued for prefix in best]
         rows = [prefix.row for prefix in chosen]
-        scores = torch.tensor([prefix.total for prefix in chosen], device=device)
-        scores = scores.view(len(live), -1)
-        tokens = torch.tensor([prefix.token for prefix in chosen], device=device)
-        prefixes = torch.cat((prefixes[torch.tensor(rows, device=device)], tokens[:, None]), dim=1)
+        tokens = upload(torch.tensor([prefix.token for prefix in chosen]), device)
+        prefixes = [[*prefixes[prefix.row], prefix.token] for prefix in chosen]
         if rows != list(range(logits.shape[0])):
             state = state.reorder(rows)
     return _best_of_groups(searches, len(limits.max_lengths), num_best)
 
 
 def _written(
-    live: list[_InputSearch], prefixes: Int[Tensor, "N t"], limits: Limits
+    live: list[_InputSearch], prefixes: Sequence[list[int]], limits: Limits
 ) -> list[PartialOutput]:
     """Return each prefix for the rules; an empty list if there are no rules."""
     if not limits.rules:
         return []
-    per_sentence = prefixes.shape[0] // len(live)
+    per_sentence = len(prefixes) // len(live)
     items = [search.item for search in live for _ in range(per_sentence)]
-    tokens = prefixes[:, 1:].tolist()
-    return [PartialOutput(t, limits.prompt(i), i) for t, i in zip(tokens, items, strict=True)]
+    return [PartialOutput(t, limits.prompt(i), i) for t, i in zip(prefixes, items, strict=True)]
 
 
 def _end_where_full(
@@ -166,22 +167,27 @@ def _end_where_full(
     full = [i for i, search in enumerate(live) if written >= search.max_length]
     if full:
         per_sentence = log_p.view(len(live), -1, log_p.shape[-1])
-        endings = 0.0 if limits.cut else per_sentence[full, :, limits.eos]
-        per_sentence[full] = -torch.inf
-        per_sentence[full, :, limits.eos] = endings
+        at = upload(torch.tensor(full), log_p.device)
+        endings = 0.0 if limits.cut else per_sentence[at, :, limits.eos]
+        per_sentence[at] = -torch.inf
+        per_sentence[at, :, limits.eos] = endings
     return log_p
 
 
 def _choose(
     live: list[_InputSearch],
-    log_p: Float[Tensor, "N V"],
+    next_tokens: tuple[Float[Tensor, "N V"], Bool[Tensor, ""]],
     scores: Float[Tensor, "B W"],
-    prefixes: Int[Tensor, "N t"],
+    prefixes: Sequence[list[int]],
     limits: Limits,
     beam: _Beam,
 ) -> list[list[_LivePrefix]]:
     """Finish the outputs that end. Return the W prefixes that each search continues; an empty list
-    for a search that is settled."""
+    for a search that is settled.
+
+    next_tokens: see `beam_log_probabilities`. Raises DataError if the logits were not finite.
+    """
+    log_p, is_finite = next_tokens
     by_sentence = log_p.view(*scores.shape, -1)
     continued: list[list[_LivePrefix]] = [[] for _ in live]
     taken: dict[int, Counter[int]] = {search.item: Counter() for search in live}
@@ -189,17 +195,15 @@ def _choose(
         indices = [i for i, search in enumerate(live) if search.group == group]
         if not indices:
             continue
-        selected = (
-            (by_sentence, scores)
-            if len(indices) == len(live)
-            else (
-                by_sentence[indices],
-                scores[indices],
-            )
-        )
+        selected = by_sentence, scores
+        if len(indices) < len(live):
+            at = upload(torch.tensor(indices), scores.device)
+            selected = by_sentence[at], scores[at]
         counts = [taken[live[i].item] for i in indices]
         candidates = _best_continuations(*selected, 2 * beam.width, _penalty(counts, log_p, beam))
-        lists = [x.tolist() for x in candidates]
+        *lists, all_finite = read(*candidates, is_finite)
+        if not all_finite:
+            raise not_finite()
         for i, *best in zip(indices, *lists, strict=True):
             continued[i] = _finish_and_keep(
                 live[i], i * scores.shape[1], best, prefixes, limits, beam
@@ -216,10 +220,7 @@ def _penalty(
     """Return the penalty for the choices of earlier groups; None if there is none."""
     if not beam.diversity or not any(counts):
         return None
-    penalty = log_p.new_zeros(len(counts), log_p.shape[-1])
-    for row, times in enumerate(counts):
-        penalty[row, list(times)] = penalty.new_tensor([float(n) for n in times.values()])
-    return beam.diversity * penalty
+    return beam.diversity * counted_tokens(counts, log_p)
 
 
 def _best_continuations(
@@ -248,7 +249,7 @@ def _finish_and_keep(
     search: _InputSearch,
     first: int,
     candidates: list[list[Any]],
-    prefixes: Int[Tensor, "N t"],
+    prefixes: Sequence[list[int]],
     limits: Limits,
     beam: _Beam,
 ) -> list[_LivePrefix]:
@@ -258,11 +259,11 @@ def _finish_and_keep(
         if total == -torch.inf:
             break  # all further candidates are dropped prefixes too: they are sorted
         if beam.observe is not None:
-            before = tuple(prefixes[first + parent, 1:].tolist())
+            before = tuple(prefixes[first + parent])
             ends, stays = token == limits.eos, len(continued) < beam.width
             beam.observe(Candidate(search.item, before, token, total, ends, ends or stays))
         if token == limits.eos:
-            written = tuple(prefixes[first + parent, 1:].tolist())
+            written = tuple(prefixes[first + parent])
             cut = limits.cut and len(written) == search.max_length
             score = total / length_penalty(len(written) + (not cut), beam.alpha)
             search.add(Hypothesis(written, total, score, not cut), beam.width)

@@ -23,6 +23,7 @@ from headway.decoding.search import Limits
 from headway.decoding.speculative import Draft, speculative_steps
 from headway.decoding.writing import TextStreamer
 from headway.errors import UsageError
+from headway.machine import upload
 from headway.models import GPT
 from headway.text import TextTokenizer
 
@@ -214,7 +215,7 @@ def _beams(
     device = next(model.parameters()).device
     hypotheses = beam_search(
         model,
-        (tokens.to(device), keys.to(device)),
+        (upload(tokens, device), upload(keys, device)),
         limits,
         width=config.beam,
         alpha=config.length_penalty,

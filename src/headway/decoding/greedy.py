@@ -6,8 +6,12 @@ from typing import Any
 
 import torch
 
-from headway.decoding.rule import PartialOutput
-from headway.decoding.search import Hypothesis, Limits, length_penalty, next_log_probabilities
+from headway.decoding.rule import PartialOutput, check_choice, depend_on_outputs, ruled_logits
+from headway.decoding.search import Hypothesis, Limits, length_penalty
+from headway.machine import read, upload
+
+STEPS_UNREAD = 8
+"""Steps that are computed on a GPU before their tokens are read, all at once."""
 
 
 @torch.inference_mode()
@@ -17,34 +21,46 @@ def greedy_search(
     """Return one hypothesis for each input, in order, by greedy search.
 
     model: a Stepper. alpha: exponent of the length penalty of the score. Finished sequences are
-    removed from the batch.
+    removed from the batch. On a GPU the tokens stay on the device and are read every
+    `STEPS_UNREAD` steps, or after each step if a rule depends on the tokens generated so far; what
+    is computed after the end of a sequence is dropped.
     """
     state = model.start(*inputs)
     live = list(range(len(limits.max_lengths)))  # the input of each unfinished row
     written = [PartialOutput([], limits.prompt(item), item) for item in live]
     totals = [0.0] * len(live)
     finished = [False] * len(live)
-    tokens = limits.first_tokens
     device = next(model.parameters()).device
+    every_step = device.type == "cpu" or depend_on_outputs(limits.rules)
+    tokens = upload(torch.tensor(limits.first_tokens), device)
     while live:
-        logits, state = model.step(torch.tensor(tokens, device=device)[:, None], state)
         rows = [written[item] for item in live]
-        best = next_log_probabilities(logits, limits.rules, rows).max(-1)
-        tokens, continuing = [], []
-        for row, (token, log_p) in enumerate(
-            zip(best.indices.tolist(), best.values.tolist(), strict=True)
-        ):
-            item = live[row]
-            full = len(written[item].tokens) == limits.max_lengths[item]
-            if token == limits.eos or not full:
-                totals[item] += log_p
-            finished[item] = token == limits.eos
-            if not finished[item] and not full:
-                written[item].tokens.append(token)
-                tokens.append(token)
-                continuing.append(row)
+        remaining = [limits.max_lengths[w.item] + 1 - len(w.tokens) for w in rows]
+        steps = 1 if every_step else min(STEPS_UNREAD, *remaining)
+        unread = []
+        for _ in range(steps):
+            logits, state = model.step(tokens[:, None], state)
+            scores = ruled_logits(limits.rules, logits[:, -1].float(), rows)
+            best = scores.log_softmax(-1).max(-1)
+            tokens = best.indices
+            unread.append((tokens, best.values, scores.amax(-1)))
+        continuing = list(range(len(live)))
+        columns = (torch.stack(column) for column in zip(*unread, strict=True))
+        for choices in zip(*read(*columns), strict=True):
+            for row in list(continuing):
+                (token, log_p, score), item = (column[row] for column in choices), live[row]
+                check_choice(score, limits.rules, written[item])
+                full = len(written[item].tokens) == limits.max_lengths[item]
+                if token == limits.eos or not full:
+                    totals[item] += log_p
+                finished[item] = token == limits.eos
+                if finished[item] or full:
+                    continuing.remove(row)
+                else:
+                    written[item].tokens.append(token)
         if len(continuing) < len(live):
             state = state.reorder(continuing)
+            tokens = tokens.index_select(0, upload(torch.tensor(continuing).long(), device))
             live = [live[row] for row in continuing]
     return [
         Hypothesis(

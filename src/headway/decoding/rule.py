@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
-
-import torch
 
 from headway.errors import DataError, UsageError
 from headway.shapes import Float, Tensor
@@ -39,7 +38,9 @@ class PartialOutput:
 class Rule(Protocol):
     """Returns new logits for each row, given the output of the row so far; modifies nothing.
 
-    The result of a row must not depend on other rows.
+    The result of a row must not depend on other rows. A rule may have the attribute
+    `depends_on_output`, False if it does not use `written`: then a GPU continues a search before
+    the tokens that it chose are read.
     """
 
     def __call__(
@@ -47,23 +48,48 @@ class Rule(Protocol):
     ) -> Float[Tensor, "N V"]: ...
 
 
+def depend_on_outputs(rules: Sequence[Rule]) -> bool:
+    """Return whether any rule uses the tokens generated so far."""
+    return any(getattr(rule, "depends_on_output", True) for rule in rules)
+
+
+def ruled_logits(
+    rules: Sequence[Rule], logits: Float[Tensor, "N V"], written: Sequence[PartialOutput]
+) -> Float[Tensor, "N V"]:
+    """Return the logits after all rules, which may forbid every token of a row (`check_choice`)."""
+    for rule in rules:
+        logits = rule(logits, written)
+    return logits
+
+
+def check_choice(best: float, rules: Sequence[Rule], written: PartialOutput) -> None:
+    """Raise UsageError if the rules forbid every token of a row, DataError if its logits are not
+    finite.
+
+    best: the largest logit of the row after the rules.
+    """
+    if math.isfinite(best):
+        return
+    after = written.seen[-8:]
+    if best == -math.inf:
+        names = ", ".join(str(rule) for rule in rules) or "no rule"
+        raise UsageError(
+            f"every token is forbidden after tokens {after}, by {names}",
+            hint="relax these rules, or allow shorter outputs",
+        )
+    raise not_finite(f" after tokens {after}")
+
+
 def apply_rules(
     rules: Sequence[Rule], logits: Float[Tensor, "N V"], written: Sequence[PartialOutput]
 ) -> Float[Tensor, "N V"]:
-    """Return the logits after all rules. Raises UsageError if every token of a row is forbidden."""
-    for rule in rules:
-        logits = rule(logits, written)
-    best = logits.amax(-1)
-    if not bool(best.isfinite().all()):
-        row = int((~best.isfinite()).nonzero()[0])
-        after = written[row].seen[-8:]
-        if best[row] == -torch.inf:
-            names = ", ".join(str(rule) for rule in rules) or "no rule"
-            raise UsageError(
-                f"every token is forbidden after tokens {after}, by {names}",
-                hint="relax these rules, or allow shorter outputs",
-            )
-        raise not_finite(f" after tokens {after}")
+    """Return the logits after all rules. Raises UsageError if every token of a row is forbidden.
+
+    The CPU waits for a GPU; searches that read tokens anyway check what they read.
+    """
+    logits = ruled_logits(rules, logits, written)
+    for best, output in zip(logits.amax(-1).tolist(), written, strict=True):
+        check_choice(best, rules, output)
     return logits
 
 

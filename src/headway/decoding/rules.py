@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 
 from headway.decoding.rule import PartialOutput
-from headway.shapes import Bool, Float, Tensor
+from headway.machine import upload
+from headway.shapes import Bool, Float, Int, Tensor
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,7 @@ class Temperature:
     """Temperature: divides the logits by `value`. Values below 1 sharpen the distribution, values
     above 1 flatten it."""
 
+    depends_on_output: ClassVar[bool] = False
     value: float
 
     def __post_init__(self) -> None:
@@ -38,6 +41,8 @@ class Temperature:
 class MostProbable:
     """Greedy decoding: allows only the most probable token."""
 
+    depends_on_output: ClassVar[bool] = False
+
     def __call__(
         self, logits: Float[Tensor, "N V"], written: Sequence[PartialOutput]
     ) -> Float[Tensor, "N V"]:
@@ -49,6 +54,7 @@ class MostProbable:
 class TopK:
     """Top-k sampling: allows the `count` most probable tokens. Fan et al. 2018, section 5.4."""
 
+    depends_on_output: ClassVar[bool] = False
     count: int
 
     def __post_init__(self) -> None:
@@ -68,6 +74,7 @@ class TopP:
     """Top-p (nucleus) sampling: allows the smallest set of most probable tokens whose total
     probability is at least `mass`. Holtzman et al. 2020."""
 
+    depends_on_output: ClassVar[bool] = False
     mass: float
 
     def __post_init__(self) -> None:
@@ -88,6 +95,7 @@ class MinP:
     """Min-p sampling: allows tokens at least `share` times as probable as the most probable one.
     Nguyen et al. 2024."""
 
+    depends_on_output: ClassVar[bool] = False
     share: float
 
     def __post_init__(self) -> None:
@@ -109,6 +117,7 @@ class Typical:
     Tokens are ordered by |-log p - H|, H the entropy of the row. Meister et al. 2023, section 3.
     """
 
+    depends_on_output: ClassVar[bool] = False
     mass: float
 
     def __post_init__(self) -> None:
@@ -142,8 +151,7 @@ class RepetitionPenalty:
         self, logits: Float[Tensor, "N V"], written: Sequence[PartialOutput]
     ) -> Float[Tensor, "N V"]:
         repeated = torch.zeros_like(logits, dtype=torch.bool)
-        for row, writing in enumerate(written):
-            repeated[row, writing.seen] = True
+        repeated[_entries([writing.seen for writing in written], logits)] = True
         lower = torch.where(logits > 0, logits / self.value, logits * self.value)
         return torch.where(repeated, lower, logits)
 
@@ -209,6 +217,7 @@ class NoRepeat:
 class Bias:
     """Logit bias: l + values[token]. -inf forbids a token."""
 
+    depends_on_output: ClassVar[bool] = False
     values: Mapping[int, float]
 
     def __post_init__(self) -> None:
@@ -219,15 +228,16 @@ class Bias:
         self, logits: Float[Tensor, "N V"], written: Sequence[PartialOutput]
     ) -> Float[Tensor, "N V"]:
         _check_inside(self.values, logits)
-        bias = torch.zeros_like(logits[0])
+        bias = torch.zeros(logits.shape[-1], dtype=logits.dtype)
         bias[list(self.values)] = bias.new_tensor(list(self.values.values()))
-        return logits + bias
+        return logits + upload(bias, logits.device)
 
 
 @dataclass(frozen=True)
 class WithinVocabulary:
     """Allows only the first `size` tokens: the rest of a model's vocabulary may be padding."""
 
+    depends_on_output: ClassVar[bool] = False
     size: int
 
     def __call__(
@@ -243,6 +253,11 @@ class Forbidden:
 
     words: Sequence[Sequence[int]]
 
+    @property
+    def depends_on_output(self) -> bool:
+        """Whether any sequence has several tokens, the first of which may have been generated."""
+        return any(len(word) > 1 for word in self.words)
+
     def __post_init__(self) -> None:
         _check("words", self.words, all(self.words), "sequences of at least one token")
 
@@ -252,8 +267,10 @@ class Forbidden:
         for word in self.words:
             _check_inside(word, logits)
         always = [word[0] for word in self.words if len(word) == 1]
-        allowed = logits.clone()
-        allowed[:, always] = -torch.inf
+        allowed = logits
+        if always:
+            at = upload(torch.tensor(always), logits.device)
+            allowed = logits.index_fill(1, at, -torch.inf)
         if len(always) == len(self.words):
             return allowed
         return _without(allowed, [self._banned(writing.seen) for writing in written])
@@ -277,13 +294,14 @@ class Prefix:
     def __call__(
         self, logits: Float[Tensor, "N V"], written: Sequence[PartialOutput]
     ) -> Float[Tensor, "N V"]:
-        forced = logits.clone()
-        for row, writing in enumerate(written):
+        next_tokens: list[list[int]] = []
+        for writing in written:
             prefix, position = self.tokens[writing.item], len(writing.tokens)
             _check_inside(prefix, logits)
-            if position < len(prefix):
-                forced[row] = -torch.inf
-                forced[row, prefix[position]] = 0.0
+            next_tokens.append(list(prefix[position : position + 1]))
+        entries = _entries(next_tokens, logits)
+        forced = logits.index_fill(0, entries[0], -torch.inf)
+        forced[entries] = 0.0
         return forced
 
 
@@ -322,6 +340,8 @@ def _fewest(
     Usually few tokens are enough, and top-k of those is faster than to sort the vocabulary.
     """
     count, vocabulary = 64, key.shape[-1]
+    if key.device.type != "cpu":
+        count = vocabulary  # to sort is faster on a GPU than to wait for it
     while True:
         best = key.topk(min(count, vocabulary), dim=-1)
         cumulative = probabilities.gather(1, best.indices).double().cumsum(-1)  # N count
@@ -334,16 +354,30 @@ def _fewest(
 
 
 def _counts(logits: Float[Tensor, "N V"], written: Sequence[PartialOutput]) -> Float[Tensor, "N V"]:
-    counts = torch.zeros_like(logits)
-    for row, writing in enumerate(written):
-        times = Counter(writing.tokens)
-        counts[row, list(times)] = counts.new_tensor(list(times.values()))
+    return counted_tokens([Counter(writing.tokens) for writing in written], logits)
+
+
+def counted_tokens(times: Sequence[Counter[int]], like: Float[Tensor, "N V"]) -> Tensor:
+    """Return how often each row has each token, as a matrix of the dtype and device of `like`."""
+    counts = like.new_zeros(len(times), like.shape[-1])
+    values = [float(n) for row in times for n in row.values()]
+    entries = _entries([list(row) for row in times], like)
+    counts[entries] = upload(torch.tensor(values, dtype=like.dtype), like.device)
     return counts
+
+
+def _entries(
+    tokens: Sequence[Collection[int]], like: Tensor
+) -> tuple[Int[Tensor, " M"], Int[Tensor, " M"]]:
+    """Return the index of entries of a matrix: row n has those of tokens[n]."""
+    rows = [n for n, of_row in enumerate(tokens) for _ in of_row]
+    columns = [token for of_row in tokens for token in of_row]
+    index = upload(torch.tensor([rows, columns], dtype=torch.long), like.device)
+    return index[0], index[1]
 
 
 def _without(logits: Float[Tensor, "N V"], banned: Sequence[set[int]]) -> Float[Tensor, "N V"]:
     """Return the logits with the banned tokens of each row at -inf."""
     allowed = logits.clone()
-    for row, tokens in enumerate(banned):
-        allowed[row, list(tokens)] = -torch.inf
+    allowed[_entries(banned, logits)] = -torch.inf
     return allowed

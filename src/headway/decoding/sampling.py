@@ -11,10 +11,11 @@ from typing import Any, Literal
 import torch
 
 from headway.data.batches import padded
-from headway.decoding.rule import PartialOutput, Rule, apply_rules
+from headway.decoding.rule import PartialOutput, Rule, check_choice, ruled_logits
 from headway.decoding.rules import MostProbable
 from headway.errors import UsageError
-from headway.shapes import Float, Tensor
+from headway.machine import read, upload
+from headway.shapes import Float, Int, Tensor
 
 Reason = Literal["end", "stop", "length", "context"]
 """Why an output ended. "end": the model generated </s>; "stop": the caller called `Row.end`, for
@@ -132,11 +133,11 @@ def sample_steps(
 def _step(model: Any, state: Any, live: Sequence[Row], sampling: Sampling) -> tuple[list[Row], Any]:
     """Sample one token for each row; return the rows that got one, and the new state."""
     device = next(model.parameters()).device
-    tokens = torch.tensor([[row.last] for row in live], device=device)
+    tokens = upload(torch.tensor([[row.last] for row in live]), device)
     logits, state = model.step(tokens, state)
     scores = logits[:, -1].float()
-    chosen = choose(apply_rules(sampling.rules, scores, live), live, sampling.rules)
-    return record(live, chosen, scores, sampling), state
+    ruled = ruled_logits(sampling.rules, scores, live)
+    return record(live, choose(ruled, live, sampling.rules), scores, sampling, ruled), state
 
 
 def sample(
@@ -169,33 +170,34 @@ def read_prompts(model: Any, rows: Sequence[Row]) -> Any:
     groups = [list(group) for _, group in groupby(rows, key=lambda row: row.item)]
     device = next(model.parameters()).device
     tokens, keys = padded([group[0].prompt[:-1] for group in groups], 0)
-    state = model.start(tokens.to(device), None if bool(keys.all()) else keys.to(device))
+    state = model.start(upload(tokens, device), None if bool(keys.all()) else upload(keys, device))
     if len(groups) == len(rows):
         return state
     return state.reorder([i for i, group in enumerate(groups) for _ in group])
 
 
-def choose(scores: Float[Tensor, "N V"], rows: Sequence[Row], rules: Sequence[Rule]) -> list[int]:
+def choose(
+    scores: Float[Tensor, "N V"], rows: Sequence[Row], rules: Sequence[Rule]
+) -> Int[Tensor, " N"]:
     """Return the next token of each row: sampled from softmax(scores), or the most probable one if
     the last rule is `MostProbable`."""
     if rules and isinstance(rules[-1], MostProbable):
-        return [int(token) for token in scores.argmax(-1)]
+        return scores.argmax(-1)
     numbers = [uniform(row.seed, len(row.tokens)) for row in rows]
     return draw(scores.double().softmax(-1), numbers)
 
 
-def draw(weights: Float[Tensor, "N V"], numbers: Sequence[float]) -> list[int]:
+def draw(weights: Float[Tensor, "N V"], numbers: Sequence[float]) -> Int[Tensor, " N"]:
     """Sample one token for each row by inverse transform sampling.
 
     Returns the first token at which the cumulative weight exceeds the fraction `number` of the
     total. If the numbers are uniform in [0, 1), token v has probability weights[v] / sum(weights).
     """
     up_to = weights.double().cumsum(-1)
-    fraction = torch.tensor(numbers, dtype=torch.double, device=weights.device)[:, None]
-    tokens: list[int] = torch.searchsorted(up_to, fraction * up_to[:, -1:], right=True)[
-        :, 0
-    ].tolist()
-    return tokens
+    fraction = upload(torch.tensor(numbers, dtype=torch.double), weights.device)[:, None]
+    tokens = torch.searchsorted(up_to, fraction * up_to[:, -1:], right=True)[:, 0]
+    # Weights of NaN are beyond the last token; they are reported when the tokens are read.
+    return tokens.clamp(max=up_to.shape[1] - 1)
 
 
 def uniform(seed: int, position: int, use: str = "token") -> float:
@@ -208,18 +210,31 @@ def uniform(seed: int, position: int, use: str = "token") -> float:
 
 
 def record(
-    rows: Sequence[Row], chosen: Sequence[int], scores: Float[Tensor, "N V"], sampling: Sampling
+    rows: Sequence[Row],
+    chosen: Int[Tensor, " N"],
+    scores: Float[Tensor, "N V"],
+    sampling: Sampling,
+    ruled: Float[Tensor, "N V"],
 ) -> list[Row]:
-    """Append the chosen tokens to their rows; return the rows that did not end with `eos`. scores:
-    the logits before any rule."""
+    """Append the chosen tokens to their rows; return the rows that did not end with `eos`.
+
+    scores: the logits before any rule. ruled: the logits after the rules. Raises UsageError if the
+    rules forbid every token of a row. This is the only point of a step at which a GPU is awaited.
+    """
     total = scores.logsumexp(-1)
-    index = torch.tensor(chosen, device=scores.device)[:, None]
-    log_p = (scores.gather(1, index)[:, 0] - total).tolist()
     count = min(sampling.alternatives, scores.shape[1])
     best = scores.topk(count, dim=-1)
-    top_tokens, top_log_p = best.indices.tolist(), (best.values - total[:, None]).tolist()
+    tokens, log_p, largest, top_tokens, top_log_p = read(
+        chosen,
+        scores.gather(1, chosen[:, None])[:, 0] - total,
+        ruled.amax(-1),
+        best.indices,
+        best.values - total[:, None],
+    )
+    for row, logit in zip(rows, largest, strict=True):
+        check_choice(logit, sampling.rules, row)
     grown = []
-    for i, (row, token) in enumerate(zip(rows, chosen, strict=True)):
+    for i, (row, token) in enumerate(zip(rows, tokens, strict=True)):
         if token == sampling.eos:
             row.end("end")
             continue

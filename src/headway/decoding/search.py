@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import torch
 
-from headway.decoding.rule import PartialOutput, Rule, apply_rules, not_finite
+from headway.decoding.rule import PartialOutput, Rule, ruled_logits
 from headway.errors import UsageError
 from headway.settings import BEAMS, PENALTY
-from headway.shapes import Float, Tensor
+from headway.shapes import Bool, Float, Tensor
 
 
 @dataclass(frozen=True)
@@ -85,26 +85,19 @@ def length_penalty(num_tokens: int, alpha: float) -> float:
     return float(((5 + num_tokens) / 6) ** alpha)
 
 
-def next_log_probabilities(
-    logits: Float[Tensor, "N T V"], rules: Sequence[Rule], written: Sequence[PartialOutput]
-) -> Float[Tensor, "N V"]:
-    """Return log P(next token) after the last of the T tokens, with the rules applied.
-
-    Raises UsageError if the rules forbid every token of a row.
-    """
-    return apply_rules(rules, logits[:, -1].float(), written).log_softmax(-1)
-
-
 def beam_log_probabilities(
     logits: Float[Tensor, "N T V"], rules: Sequence[Rule], written: Sequence[PartialOutput]
-) -> Float[Tensor, "N V"]:
-    """Return the same, but -inf everywhere for a row whose tokens are all forbidden: its prefix is
-    dropped."""
+) -> tuple[Float[Tensor, "N V"], Bool[Tensor, ""]]:
+    """Return log P(next token) after the last of the T tokens, with the rules applied, and whether
+    all logits were finite before.
+
+    A row whose tokens are all forbidden is -inf everywhere: its prefix is dropped.
+    """
     scores = logits[:, -1].float()
-    if not bool(scores.amax(-1).isfinite().all()):
-        raise not_finite()
-    for rule in rules:
-        scores = rule(scores, written)
+    is_finite = scores.amax(-1).isfinite().all()
+    scores = ruled_logits(rules, scores, written)
     log_p = scores.log_softmax(-1)
     dead = scores.amax(-1, keepdim=True) == -torch.inf
-    return log_p.masked_fill(dead, -torch.inf) if rules and bool(dead.any()) else log_p
+    if not rules or (dead.device.type == "cpu" and not bool(dead.any())):
+        return log_p, is_finite
+    return log_p.masked_fill(dead, -torch.inf), is_finite

@@ -15,7 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 
 from headway.data.batches import padded
-from headway.decoding.rule import PartialOutput, Rule, apply_rules
+from headway.decoding.rule import PartialOutput, Rule, check_choice, ruled_logits
 from headway.decoding.sampling import (
     Row,
     Sampling,
@@ -25,6 +25,7 @@ from headway.decoding.sampling import (
     record,
     uniform,
 )
+from headway.machine import read, upload
 from headway.shapes import Float, Tensor
 
 
@@ -89,8 +90,10 @@ def speculative_steps(
             after = [offset - ends[n] - 1 for n in active]
             with torch.inference_mode():
                 scores = logits[active, after].float()
-                chosen, accepted = _verify(rows_now, scores, offers, offset, sampling.rules)
-                grown = record(rows_now, chosen, scores, sampling)
+                ruled = ruled_logits(sampling.rules, scores, rows_now)
+                tokens, accepted = _verify(rows_now, ruled, offers, offset, sampling.rules)
+                chosen = upload(torch.tensor(tokens), scores.device)
+                grown = record(rows_now, chosen, scores, sampling, ruled)
             if grown:
                 yield grown
             active = [
@@ -107,14 +110,18 @@ def speculative_steps(
 
 def _verify(
     rows: Sequence[Row],
-    scores: Float[Tensor, "N V"],
+    ruled: Float[Tensor, "N V"],
     proposals: Sequence[Proposal],
     offset: int,
     rules: Sequence[Rule],
 ) -> tuple[list[int], list[bool]]:
-    """Return the next token of each row, and whether it is the proposed one."""
-    ruled = apply_rules(rules, scores, rows)
-    chosen = choose(ruled, rows, rules)
+    """Return the next token of each row, and whether it is the proposed one.
+
+    ruled: the logits after the rules. Raises UsageError if they forbid every token of a row.
+    """
+    chosen, largest = read(choose(ruled, rows, rules), ruled.amax(-1))
+    for row, logit in zip(rows, largest, strict=True):
+        check_choice(logit, rules, row)
     accepted = []
     for n, (row, proposal) in enumerate(zip(rows, proposals, strict=True)):
         if offset < len(proposal.weights):
@@ -133,7 +140,7 @@ def _accept_or_resample(p: Float[Tensor, " V"], proposal: Proposal, offset: int,
         raise ValueError(f"the draft has a vocabulary of {len(q)} tokens, the model of {len(p)}")
     if uniform(row.seed, position, "keep") * float(q[token]) < float(p[token]):
         return token
-    return draw((p - q).clamp(min=0)[None], [uniform(row.seed, position)])[0]
+    return int(draw((p - q).clamp(min=0)[None], [uniform(row.seed, position)]))
 
 
 def forget(state: Any, rows: Sequence[Row]) -> Any:
@@ -159,7 +166,7 @@ def read_on(
     starts = [max(0, len(text) - width) for text in texts]
     state = state.rewind(starts)
     tokens, _ = padded([text[start:] for text, start in zip(texts, starts, strict=True)], 0)
-    logits, state = model.step(tokens.to(next(model.parameters()).device), state)
+    logits, state = model.step(upload(tokens, next(model.parameters()).device), state)
     short = [width - len(text) + start for text, start in zip(texts, starts, strict=True)]
     if any(short):
         shifted = [row.roll(n, 0) for row, n in zip(logits, short, strict=True)]
@@ -231,7 +238,7 @@ class _ModelDrafting:
                 continue
             q = scores[n].double().softmax(-1)
             position = len(written[n].tokens)
-            proposal.tokens += draw(q[None], [uniform(row.seed, position, "draft")])
+            proposal.tokens.append(int(draw(q[None], [uniform(row.seed, position, "draft")])))
             proposal.weights.append(q)
 
 

@@ -80,7 +80,9 @@ def pseudo_perplexity(
         chosen = rows[start : start + ROWS]
         batch, positions = _masked(chosen, bundle)
         hidden = bundle.model.encode(batch.tokens, batch.keys, batch.types)
-        logits = bundle.model.words(hidden[torch.arange(len(chosen)), positions]).float()
+        logits = bundle.model.words(
+            hidden[torch.arange(len(chosen), device=hidden.device), positions]
+        ).float()
         true = torch.tensor([ids[position] for ids, position in chosen], device=logits.device)
         total += F.cross_entropy(logits, true, reduction="sum").item()
     return PseudoPerplexity(total, len(rows), words)

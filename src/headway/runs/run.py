@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,7 @@ from headway.training import (
     graceful_stop,
     learning_rate,
     optimizer,
+    prefetched,
 )
 from headway.transforms import fast
 
@@ -213,20 +214,22 @@ def _train(
     limit = [TimeLimit(parse_time(training.time))] if training.time else []
     of_objective = [job.objective] if isinstance(job.objective, Observer) else []
     evaluation.catch_up(run)
-    fit(
-        run,
-        job.stream(run.epoch, run.position),
-        job.objective,
-        [*of_objective, Averaging(), StepLog(), *limit, *observers, evaluation, save],
-        steps=training.steps,
-        learning_rate=lambda step: learning_rate(
-            config.schedule, config.optimizer.lr, step, training.steps
-        ),
-        accumulate=training.accumulate,
-        clip=training.clip,
-        precision=machine.precision,
-        request=go_on.request,
-    )
+    batches = job.stream(run.epoch, run.position)
+    with prefetched(batches) if machine.prefetches else nullcontext(batches) as stream:
+        fit(
+            run,
+            stream,
+            job.objective,
+            [*of_objective, Averaging(), StepLog(), *limit, *observers, evaluation, save],
+            steps=training.steps,
+            learning_rate=lambda step: learning_rate(
+                config.schedule, config.optimizer.lr, step, training.steps
+            ),
+            accumulate=training.accumulate,
+            clip=training.clip,
+            precision=machine.precision,
+            request=go_on.request,
+        )
     if run.stop != "interrupted":
         evaluation.evaluate(run)
     save.save(run)

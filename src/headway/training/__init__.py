@@ -33,6 +33,7 @@ from headway.training.objectives import (
 )
 from headway.training.observers import Averaging, Evaluation, Interrupted, TimeLimit
 from headway.training.optimizers import OptimizerConfig, optimizer
+from headway.training.prefetch import prefetched
 from headway.training.schedules import ScheduleConfig, learning_rate
 from headway.training.signals import StopRequest, graceful_stop
 from headway.training.state import Event, Observer, StepReport, TrainingState
@@ -84,6 +85,7 @@ __all__ = [
     "load_state",
     "negative_sampling_sum",
     "optimizer",
+    "prefetched",
     "read_metrics",
     "save_state",
     "text_vectors",

@@ -11,6 +11,8 @@ from typing import Any
 import torch
 
 from headway.errors import HeadwayError
+from headway.machine import read
+from headway.shapes import Tensor
 from headway.training.objectives import Objective
 from headway.training.signals import StopRequest
 from headway.training.state import Observer, StepReport, TrainingState
@@ -75,19 +77,27 @@ def _step(
     accumulate, clip = window
     run.model.train()
     run.optimizer.zero_grad(set_to_none=True)
-    loss, nats, count = 0.0, 0.0, 0
+    totals: list[Tensor] = []
+    nats: list[Tensor] = []
+    count = 0
     epoch, position, indices = run.epoch, run.position, []
     for _ in range(accumulate):
         epoch, position, batch = next(stream)
         with precision():
             part = objective(run.model, batch)
         torch.autograd.backward(part.total)
-        loss, nats, count = loss + part.total.item(), nats + part.nats.item(), count + part.count
+        totals.append(part.total.detach())
+        nats.append(part.nats)
+        count += part.count
         numbers = getattr(batch, "indices", ())  # a plain tensor has a method of this name
         indices += list(numbers) if isinstance(numbers, Sequence) else []
     parameters = [p for p in run.model.parameters() if p.grad is not None]
     torch._foreach_div_([p.grad for p in parameters if p.grad is not None], float(max(count, 1)))
-    norm = float(torch.nn.utils.clip_grad_norm_(parameters, clip))
+    gradient_norm = torch.nn.utils.clip_grad_norm_(parameters, clip)
+    # The only values of a step that are read: until here a GPU need not be awaited.
+    of_losses, of_nats = torch.stack(totals), torch.stack(nats)
+    losses, nats_of_parts, norm = read(of_losses, of_nats, gradient_norm.to(of_losses.device))
+    loss, total_nats = sum(losses), sum(nats_of_parts)
     if not math.isfinite(norm) or not math.isfinite(loss):
         raise NonFinite(
             f"the {'gradient' if math.isfinite(loss) else 'loss'} of step {run.step + 1} is not "
@@ -104,7 +114,7 @@ def _step(
     run.step, run.epoch, run.position = run.step + 1, epoch, position
     run.targets += count
     seconds = time.perf_counter() - started
-    return StepReport(loss / max(count, 1), nats / max(count, 1), count, norm, lr, seconds)
+    return StepReport(loss / max(count, 1), total_nats / max(count, 1), count, norm, lr, seconds)
 
 
 def _some(batch: Any, indices: list[int]) -> str:

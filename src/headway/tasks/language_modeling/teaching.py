@@ -98,7 +98,7 @@ def _documents(batch: TextBatch) -> list[View]:
                 keys=keys,
                 asked=is_target[group.tokens] & keys,
                 weights=sizes.float(),
-                count=int(sizes.sum()),
+                count=group.num_tokens,
             )
         )
     return views

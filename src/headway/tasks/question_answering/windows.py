@@ -13,6 +13,7 @@ from typing import ClassVar
 import torch
 
 from headway.data.encoder_batches import EncoderBatch, collate_encoder_batch
+from headway.machine import upload
 from headway.shapes import Int, Tensor
 from headway.text import SpecialTokens
 
@@ -109,7 +110,7 @@ class AnswerBatch:
 
     def to(self, device: str) -> AnswerBatch:
         """Move the batch to a device."""
-        starts, ends = self.starts.to(device), self.ends.to(device)
+        starts, ends = upload(self.starts, device), upload(self.ends, device)
         return AnswerBatch(self.texts.to(device), starts, ends, self.indices)
 
 

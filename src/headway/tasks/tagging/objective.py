@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 import torch.nn.functional as F
 
 from headway.data.word_targets import WordBatch
+from headway.machine import positions_where, upload
 from headway.models import BertTagger
 from headway.training.objectives.contract import Loss
 
@@ -23,9 +25,12 @@ class TaggingObjective:
 
     def __call__(self, model: BertTagger, batch: WordBatch) -> Loss:
         texts = batch.texts
-        logits = model(texts.tokens, texts.keys, texts.types)[batch.words].float()  # B T C -> N C
+        words = positions_where(batch.words, len(batch.targets))
+        logits = model(texts.tokens, texts.keys, texts.types).flatten(0, 1)  # BT C
+        logits = logits.index_select(0, words).float()  # N C
         losses = F.cross_entropy(logits, batch.targets, reduction="none")
         nats = losses.detach().sum()
         if self.weights:
-            losses = losses * losses.new_tensor(self.weights)[batch.targets]
+            weights = upload(torch.tensor(self.weights, dtype=losses.dtype), losses.device)
+            losses = losses * weights[batch.targets]
         return Loss(losses.sum(), nats, len(logits))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headway.data.captions import CaptionBatch
+from headway.machine import positions_where
 from headway.models import Captioner
 from headway.training.objectives.contract import Loss
 from headway.training.objectives.cross_entropy import cross_entropy_of
@@ -22,7 +23,9 @@ class CaptionObjective:
     def __call__(self, model: Captioner, batch: CaptionBatch) -> Loss:
         memory = model.encode(batch.images)[batch.of]
         hidden = model.decode(batch.read, memory)
-        targets = batch.targets[batch.real]
-        weight = model.output.weight
-        total, nats = cross_entropy_of(model)(hidden[batch.real], weight, targets, self.smoothing)
+        real = positions_where(batch.real, batch.count)
+        targets = batch.targets.flatten()[real]
+        total, nats = cross_entropy_of(model)(
+            hidden.flatten(0, 1).index_select(0, real), model.output.weight, targets, self.smoothing
+        )
         return Loss(total, nats, len(targets))

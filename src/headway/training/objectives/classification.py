@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 import torch.nn.functional as F
 
 from headway.data.labelled_texts import LabelledBatch
+from headway.machine import positions_where, upload
 from headway.models import BertClassifier, TextClassifier
 from headway.shapes import Float, Tensor
 from headway.training.objectives.contract import Loss
@@ -35,7 +37,8 @@ class ClassificationObjective:
         losses = F.cross_entropy(logits, batch.targets, reduction="none")
         nats = losses.detach().sum()
         if self.weights:
-            losses = losses * losses.new_tensor(self.weights)[batch.targets]
+            weights = upload(torch.tensor(self.weights, dtype=losses.dtype), losses.device)
+            losses = losses * weights[batch.targets]
         return Loss(losses.sum() + auxiliary, nats, len(batch.targets))
 
 
@@ -73,12 +76,15 @@ def _language_model(
     model: TextClassifier, hidden: Float[Tensor, "B T D"], batch: LabelledBatch
 ) -> Float[Tensor, ""]:
     """Return the language-modelling loss: the sum over texts of the mean over their tokens."""
-    real = batch.keys[:, 1:]  # B T-1: predicted tokens
-    weights = (1 / real.sum(1).clamp(min=1))[:, None].expand(real.shape)
+    predicted = batch.keys[:, 1:]  # B T-1
+    weights = (1 / predicted.sum(1).clamp(min=1))[:, None].expand(predicted.shape)
+    # The first token of each text is not predicted.
+    count = None if batch.num_tokens is None else batch.num_tokens - len(batch.tokens)
+    real = positions_where(predicted, count)
     total, _ = cross_entropy_of(model)(
-        hidden[:, :-1][real],
+        hidden[:, :-1].flatten(0, 1).index_select(0, real),
         model.gpt.output.weight,
-        batch.tokens[:, 1:][real],
-        weights=weights[real],
+        batch.tokens[:, 1:].flatten()[real],
+        weights=weights.flatten()[real],
     )
     return total

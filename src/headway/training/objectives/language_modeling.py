@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from headway.attention import Documents
 from headway.data.packing import IGNORED, TextBatch
+from headway.machine import positions_where
 from headway.models import GPT
 from headway.training.objectives.contract import Loss
 from headway.training.objectives.cross_entropy import cross_entropy_of
@@ -23,7 +24,9 @@ class TextObjective:
         if batch.lengths is not None:
             documents = Documents(batch.lengths, batch.tokens.device)
         hidden = model.hidden(batch.tokens, documents)
-        predicted = batch.targets != IGNORED  # B T
-        targets = batch.targets[predicted]
-        total, nats = cross_entropy_of(model)(hidden[predicted], model.output.weight, targets)
+        predicted = positions_where(batch.targets != IGNORED, batch.count)
+        targets = batch.targets.flatten()[predicted]
+        total, nats = cross_entropy_of(model)(
+            hidden.flatten(0, 1).index_select(0, predicted), model.output.weight, targets
+        )
         return Loss(total, nats, len(targets))

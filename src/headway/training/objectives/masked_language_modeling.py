@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 
 from headway.data.masked_batches import IGNORED, MaskedBatch
+from headway.machine import positions_where
 from headway.models import Bert
 from headway.shapes import Float, Int, Tensor
 from headway.training.objectives.contract import Loss
@@ -52,6 +53,7 @@ def judge(model: Bert, batch: MaskedBatch) -> PretrainingLogits:
     """Compute the logits of a batch at its masked positions, and those of its pairs."""
     framed = batch.framed
     hidden = model.encode(framed.tokens, framed.keys, framed.types)
-    masked = batch.targets != IGNORED  # B T
+    masked = positions_where(batch.targets != IGNORED, batch.count)
     follows = None if batch.elsewhere is None else model.follows(hidden).float()
-    return PretrainingLogits(model.words(hidden[masked]).float(), batch.targets[masked], follows)
+    words = model.words(hidden.flatten(0, 1).index_select(0, masked)).float()
+    return PretrainingLogits(words, batch.targets.flatten()[masked], follows)

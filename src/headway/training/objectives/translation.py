@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headway.data.batches import TranslationBatch
+from headway.machine import positions_where
 from headway.models import Translator
 from headway.training.objectives.contract import Loss
 from headway.training.objectives.cross_entropy import cross_entropy_of
@@ -23,9 +24,9 @@ class TranslationObjective:
     def __call__(self, model: Translator, batch: TranslationBatch) -> Loss:
         memory = model.encode(batch.source, batch.source_keys)
         hidden = model.decode(batch.target_in, memory, batch.source_keys)
-        real = batch.target_out != self.pad  # B T
-        targets = batch.target_out[real]
+        real = positions_where(batch.target_out != self.pad, batch.count)
+        targets = batch.target_out.flatten()[real]
         total, nats = cross_entropy_of(model)(
-            hidden[real], model.output.weight, targets, self.smoothing
+            hidden.flatten(0, 1).index_select(0, real), model.output.weight, targets, self.smoothing
         )
         return Loss(total, nats, len(targets))

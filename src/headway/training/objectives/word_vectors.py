@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 import torch.nn.functional as F
 
 from headway.data.context_windows import BLOCK, WordBatch
@@ -47,7 +46,7 @@ def negative_sampling_sum(
     """
     targets, owner, sampled = words
     scores = (h[owner] * F.embedding(targets, contexts)).sum(-1)  # P
-    pairs = torch.bincount(owner, minlength=len(h)).to(h.dtype)  # B
+    pairs = h.new_zeros(len(h)).index_add(0, owner, h.new_ones(len(owner)))  # B
     missing = len(sampled) * BLOCK - len(h)
     blocks = F.pad(h, (0, 0, 0, missing)).view(len(sampled), BLOCK, -1)  # G 64 D
     weights = F.pad(pairs, (0, missing)).view(len(sampled), BLOCK, 1)

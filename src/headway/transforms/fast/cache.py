@@ -8,6 +8,7 @@ from typing import TypeVar
 import torch
 
 from headway.attention.cache import KeyValueCache, TokenCache, check_rewind
+from headway.machine import upload
 from headway.shapes import Float, Tensor
 
 Cache = TypeVar("Cache", bound="PreallocatedTokens")
@@ -33,7 +34,7 @@ class PreallocatedTokens(TokenCache):
             for store, x in zip(self._stores, new, strict=True):
                 store[:, :, total - num_new : total] = x
         else:
-            past = torch.tensor(self.lengths, device=new[0].device)
+            past = upload(torch.tensor(self.lengths), new[0].device)
             rows = torch.arange(len(self.lengths), device=new[0].device)[:, None]
             where = past[:, None] + torch.arange(num_new, device=new[0].device)
             for store, x in zip(self._stores, new, strict=True):
@@ -45,13 +46,13 @@ class PreallocatedTokens(TokenCache):
         if self.uniform:
             return [store[:, :, self.lengths[0] - 1] for store in self._stores]
         rows = torch.arange(len(self.lengths), device=self._stores[0].device)
-        where = torch.tensor(self.lengths, device=rows.device) - 1
+        where = upload(torch.tensor(self.lengths), rows.device) - 1
         return [store[rows, :, where] for store in self._stores]
 
     def reorder(self, rows: Sequence[int]) -> None:
         self.lengths = [self.lengths[row] for row in rows]
         if self._stores:
-            index = torch.tensor(rows, dtype=torch.long, device=self._stores[0].device)
+            index = upload(torch.tensor(rows, dtype=torch.long), self._stores[0].device)
             used = max(self.lengths, default=0)
             self._stores = [_select(store, index, used) for store in self._stores]
 

@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 import torch
 
 from headway.attention.documents import Documents
+from headway.machine import upload
 from headway.shapes import Float, Int, Tensor
 
 
@@ -18,10 +19,12 @@ class Group:
 
     tokens: index of each token in the flattened batch; positions after the end of a shorter
     document repeat its first token, and their results are dropped. lengths: of each document.
+    num_tokens: their sum.
     """
 
     tokens: Int[Tensor, "N L"]
     lengths: Int[Tensor, " N"]
+    num_tokens: int
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,6 @@ def _grouped(documents: Documents) -> Unpacked:
         tokens = first + steps * real
         order[tokens[real]] = num_grouped + torch.arange(tokens.numel()).view(tokens.shape)[real]
         num_grouped += tokens.numel()
-        groups.append(Group(tokens.to(device), count.to(device)))
+        groups.append(Group(upload(tokens, device), upload(count, device), int(count.sum())))
     rows, length = documents.numbers.shape
-    return Unpacked((rows, length), groups, order.to(device))
+    return Unpacked((rows, length), groups, upload(order, device))

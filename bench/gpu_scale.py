@@ -1,0 +1,104 @@
+"""Sizes of `bench/gpu.py`, and what the device itself can do: matrix products and a copy."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import median
+
+import torch
+
+from headway.models import GPTConfig, TranslatorConfig
+
+PROMPT = 32
+Run = Callable[[], object]
+"""One round of a side."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scale:
+    """How large and how long everything is. rows: of the training batches of GPT-2 124 M; larger
+    models have half of them. matrix: width of the square matrices whose products give the matrix
+    rate. copied: bytes of the copy that gives the bandwidth."""
+
+    device: str = "cuda"
+    length: int = 1024
+    rows: int = 16
+    pairs: int = 256
+    steps: int = 5
+    written: int = 128
+    batches: tuple[int, ...] = (1, 64)
+    rounds: int = 5
+    matrix: int = 8192
+    copied: int = 2**32
+    compiled: bool = True
+
+    def gpt(self, size: str) -> GPTConfig:
+        if self.device == "cuda":
+            return GPTConfig(**GPTConfig.sizes[size])
+        return GPTConfig(vocabulary=60, max_length=self.length + PROMPT)
+
+    def translator(self) -> TranslatorConfig:
+        size = "big" if self.device == "cuda" else "tiny"
+        vocabulary = 32_000 if self.device == "cuda" else 60
+        return TranslatorConfig(
+            **{**TranslatorConfig.sizes[size], "dropout": 0.0},
+            source_vocabulary=vocabulary,
+            target_vocabulary=vocabulary,
+        )
+
+    def synchronise(self) -> None:
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+
+
+DRY = Scale(
+    device="cpu",
+    length=12,
+    rows=2,
+    pairs=4,
+    steps=1,
+    written=4,
+    batches=(1, 3),
+    rounds=1,
+    matrix=64,
+    copied=2**16,
+    compiled=False,
+)
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What the device can do, measured. matrix_rate: FLOPs per second of bfloat16 matrix products.
+    bandwidth: bytes read and written per second by a copy."""
+
+    matrix_rate: float
+    bandwidth: float
+
+
+def limit(scale: Scale) -> Limit:
+    """Measure matrix products and a copy."""
+    a, b = (
+        torch.randn(scale.matrix, scale.matrix, device=scale.device, dtype=torch.bfloat16)
+        for _ in range(2)
+    )
+    source = torch.empty(scale.copied, dtype=torch.uint8, device=scale.device)
+    target = torch.empty_like(source)
+    product = _fastest(lambda: a @ b, scale)
+    copy = _fastest(lambda: target.copy_(source), scale)
+    return Limit(2 * scale.matrix**3 / product, 2 * scale.copied / copy)
+
+
+def _fastest(run: Run, scale: Scale) -> float:
+    """Return the median seconds of a call, of the rounds of 10 calls."""
+    seconds = []
+    for number in range(scale.rounds + 1):
+        scale.synchronise()
+        started = time.perf_counter()
+        for _ in range(10):
+            run()
+        scale.synchronise()
+        if number:
+            seconds.append((time.perf_counter() - started) / 10)
+    return median(seconds)

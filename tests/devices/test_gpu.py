@@ -1,0 +1,103 @@
+"""On a CUDA device (`make gpu`): the numbers of the CPU, and one synchronisation a step."""
+
+import contextlib
+import warnings
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from tests.fixtures.searches import searches_of
+from tests.fixtures.zoo import MODELS, VITS, VOCABULARY, some_rows
+
+pytestmark = pytest.mark.gpu
+CASES = ("translate", "translate-multi30k", "translate-rnn", "gpt", "gpt-tiny", "bert-tiny", "tag")
+CASES = (*CASES, "classify", "answer", "embed", "distil-tag", "vision", "dino", "caption", "words")
+
+
+def twins(build):
+    """The same model on the CPU and on the device."""
+    models = []
+    for device in ("cpu", "cuda"):
+        torch.manual_seed(0)
+        models.append(build().to(device))
+    return models
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_searches_find_what_they_find_on_a_cpu(name):
+    rows = some_rows(4, seed=5)
+    plain, moved = twins(MODELS[name].build)
+    for search, run in searches_of(name, rows).items():
+        assert run(moved) == run(plain), search
+
+
+@pytest.mark.parametrize("name", VITS)
+def test_images_are_encoded_as_on_a_cpu(name):
+    plain, moved = twins(VITS[name])
+    images = torch.randn(3, 3, 8, 12)
+    assert_close(moved(images.cuda()).cpu(), plain(images), rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_training_step_gives_the_gradient_of_a_cpu_and_awaits_the_device_once(dtype):
+    from headway.data.packing import TextBatch
+    from headway.machine import Machine
+    from headway.training import OptimizerConfig, TextObjective, TrainingState, fit, optimizer
+
+    plain, moved = twins(MODELS["gpt modern"].build)
+    tokens = torch.randint(3, VOCABULARY, (4, 13))
+    targets = tokens[:, 1:].clone()
+    targets[0, 5:] = -1
+    batch = TextBatch(tokens[:, :-1].contiguous(), targets, ((5, 7),) * 4, (), 4 * 12 - 7)
+    for model, device in ((plain, "cpu"), (moved, "cuda")):
+        for module in model.modules():
+            if hasattr(module, "p"):
+                module.p = 0.0  # dropout has other random numbers there
+        run = TrainingState(model, optimizer(model, OptimizerConfig(lr=0.01)))
+        on_device = batch.to(device)
+        machine = Machine(device, dtype, 1)
+        stream = ((0, 0, on_device) for _ in range(100))
+        fit(run, stream, TextObjective(), steps=1, precision=machine.precision)
+        if device == "cuda":
+            run.stop = None
+            with warnings.catch_warnings(record=True) as caught, _synchronisations_warn():
+                warnings.simplefilter("always")
+                fit(run, stream, TextObjective(), steps=2, precision=machine.precision)
+            found = [str(warning.message) for warning in caught]
+            assert sum("synchroniz" in message for message in found) <= 1, found
+        else:
+            run.stop = None
+            fit(run, stream, TextObjective(), steps=2, precision=machine.precision)
+    atol = 1e-4 if dtype == "float32" else 0.05
+    for (name, a), b in zip(plain.named_parameters(), moved.parameters(), strict=True):
+        assert_close(b.cpu(), a, rtol=0, atol=atol, msg=lambda text, name=name: f"{name}: {text}")
+
+
+@contextlib.contextmanager
+def _synchronisations_warn():
+    torch.cuda.set_sync_debug_mode("warn")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_task_trains_saves_and_predicts(name, tmp_path, monkeypatch):
+    pytest.importorskip("cyclopts")
+    from tests.safety_net.cases import CASES as RUNS
+    from tests.safety_net.cases import with_prerequisites
+    from tests.safety_net.running import headway
+    from tests.safety_net.tiny_data import write_all
+
+    write_all(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    for one in with_prerequisites([name]):
+        case, run = RUNS[one], f"runs/{one}"
+        for command in case.before:
+            headway(*command)
+        short = ("--steps", "2", "--evaluation.every", "2", "--checkpoint.every", "2")
+        device = ("--device", "cuda")
+        headway("train", case.recipe, *case.train, *short, *device, "--run", one, "--quiet")
+        headway(*(word.replace("{run}", run) for word in case.prediction), *device)
