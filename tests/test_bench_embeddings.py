@@ -44,7 +44,7 @@ def folders(tmp_path, monkeypatch):
     """The same tiny BERT as a bundle and as a Hugging Face folder."""
     from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
-    made: EncoderBundle = encoder(masked_words=False, next_sentence=False)
+    made: EncoderBundle = encoder(masked_lm_head=False, next_sentence=False)
     made.save(tmp_path / "ours")
     config = BertConfig(
         vocab_size=made.config.vocabulary,

@@ -113,7 +113,7 @@ def test_class_token_and_registers_stand_before_the_patches():
     module, images = embedding(registers=2), torch.randn(3, 1, 4, 6)
     tokens = module(images)
     assert module.beside == 3 and tokens.shape == (3, 9, 4)
-    assert torch.equal(tokens[1, :1], module.class_token + module.class_place)
+    assert torch.equal(tokens[1, :1], module.class_token + module.class_position)
     assert torch.equal(tokens[2, 1:3], module.registers)
     assert torch.equal(tokens[:, 3:], module.patches(images) + module.positions.vectors)
 

@@ -78,7 +78,7 @@ def test_what_pads_a_vocabulary_is_never_guessed():
     wide = encoder(vocabulary=160)
     assert wide.tokenizer.size < 160
     with torch.no_grad():
-        wide.model.masked_words.output.bias[wide.tokenizer.size :] = 50.0
+        wide.model.masked_lm_head.output.bias[wide.tokenizer.size :] = 50.0
     ((words,),) = wide.fill(["a [MASK]"], top=3)
     assert len(words) == 3 and sum(g.probability for g in words) > 0.01
 
@@ -111,7 +111,7 @@ def test_what_cannot_be_filled_is_refused(bundle, text, part):
 
 def test_a_model_without_the_head_says_so_and_one_string_is_no_list(bundle):
     with pytest.raises(UsageError, match="no head for masked language modelling"):
-        encoder(masked_words=False).fill(["a [MASK]"])
+        encoder(masked_lm_head=False).fill(["a [MASK]"])
     for call in (bundle.fill, bundle.embed):
         with pytest.raises(UsageError, match="list of texts"):
             call("a [MASK]")
@@ -198,7 +198,7 @@ def test_what_is_too_long_to_look_at_is_refused(bundle):
         {},
         {"shared_layers": True, "embedding_dim": 8},
         {"token_types": 0, "pooler": "none", "next_sentence": False},
-        {"masked_words": False, "next_sentence": False},
+        {"masked_lm_head": False, "next_sentence": False},
     ],
 )
 def test_a_saved_encoder_gives_the_same_vectors_and_words(tmp_path, changes):
@@ -207,9 +207,9 @@ def test_a_saved_encoder_gives_the_same_vectors_and_words(tmp_path, changes):
     again = load(tmp_path / "model", fast=False)
     assert isinstance(again, EncoderBundle) and again.config == made.config
     assert torch.equal(again.embed(TEXTS), made.embed(TEXTS))
-    if made.config.masked_words:
+    if made.config.masked_lm_head:
         assert again.fill(["a [MASK]"]) == made.fill(["a [MASK]"])
-        assert again.model.masked_words.output.weight is again.model.tokens.weight
+        assert again.model.masked_lm_head.output.weight is again.model.tokens.weight
     with pytest.raises(UsageError, match="not empty"):
         made.save(tmp_path / "model")
 

@@ -248,7 +248,8 @@ def test_the_stream_can_start_at_any_batch(corpus, tokenizer):
 
 def test_a_sequence_does_not_depend_on_the_rest_of_its_batch(corpus, tokenizer):
     small, large = (
-        epoch_of(MaskedBatches([source_of(corpus, tokenizer, rows=rows)]), 1) for rows in (3, 7)
+        epoch_of(MaskedBatches([source_of(corpus, tokenizer, batch_size=size)]), 1)
+        for size in (3, 7)
     )
     assert small == large
 
@@ -280,9 +281,9 @@ def test_small_texts_are_read_more_often_the_smaller_the_exponent(corpus, tokeni
         ]
         rows = MaskedBatches(sources)
         p = np.array([1 - share, share]) ** smoothing
-        assert rows.shares.tolist() == pytest.approx((p / p.sum()).tolist())
+        assert rows.fractions.tolist() == pytest.approx((p / p.sum()).tolist())
         order = rows._of(1).order
-        assert np.mean(order[:, 0] == 1) == pytest.approx(rows.shares[1], abs=0.02)
+        assert np.mean(order[:, 0] == 1) == pytest.approx(rows.fractions[1], abs=0.02)
         repeats = Counter(map(tuple, order[order[:, 0] == 1].tolist()))
         assert max(repeats.values()) == 1  # a second pass has other rows
         assert sum(epoch_of(rows, 1).values()) == len(order)

@@ -37,7 +37,7 @@ def written(folder: Path, ids: Any, offsets: Any, *, ends: bool) -> TextCorpus:
     ids.astype("<u4").tofile(folder / "ids.bin")
     offsets.astype("<i8").tofile(folder / "offsets.bin")
     counts = {"tokens": len(ids), "documents": len(offsets), "bytes": 3 * len(ids)}
-    return TextCorpus(folder, {"dtype": "uint32", "marks_ends": ends, **counts})
+    return TextCorpus(folder, {"dtype": "uint32", "has_separate_ends": ends, **counts})
 
 
 def through(rows: PackedBatches, batches: int, epoch: int = 0, position: int = 0) -> list[Any]:
@@ -85,7 +85,7 @@ def check_rows(text: TextCorpus, batch: TextBatch, starts: Sequence[int]) -> Non
                 if at in begins and column:
                     lengths.append(0)
                 assert batch.tokens[row, column] == ids[at]
-                ignored = text.marks_ends and at + 1 in begins
+                ignored = text.has_separate_ends and at + 1 in begins
                 assert batch.targets[row, column] == (IGNORED if ignored else ids[at + 1])
             lengths[-1] += 1
         expected_lengths.append(tuple(lengths))
@@ -207,14 +207,14 @@ def test_weights_are_fractions_of_the_sequences_within_one_sequence_an_epoch(
     for number, weight in enumerate(weights):
         count = int((targets // 1000 == number).sum())
         assert abs(count - len(targets) * weight / sum(weights)) <= 1
-    assert plain.quotas.tolist() == [source.rows for source in plain.sources]
+    assert plain.quotas.tolist() == [source.num_sequences for source in plain.sources]
 
 
 def test_a_weighted_text_repeats_at_its_own_pace_in_new_orders(tmp_path):
     small = corpus(tmp_path / "small", [35], ends=False)
     large = corpus(tmp_path / "large", [400], ends=False, first=1000)
     mixed = PackedBatches([small, large], 3, 5, weights=[1.0, 1.0], seed=4)
-    per_pass = mixed.sources[0].rows
+    per_pass = mixed.sources[0].num_sequences
     assert mixed.quotas[0] > 5 * per_pass
     starts = [
         start - 2
@@ -289,7 +289,7 @@ def test_invalid_weights_are_refused(tmp_path, weights, what):
 @pytest.mark.parametrize(("count", "rows", "length"), [(0, 1, 1), (1, 0, 1), (1, 1, 0)])
 def test_rows_of_nothing_are_refused(tmp_path, count, rows, length):
     text = corpus(tmp_path, [30], ends=False)
-    with pytest.raises(ValueError, match=f"{count} corpora, {rows=}, {length=}"):
+    with pytest.raises(ValueError, match=f"{count} corpora, batch_size={rows}, {length=}"):
         PackedBatches([text] * count, rows, length)
 
 

@@ -38,9 +38,9 @@ def test_documents_come_back_whole(tmp_path, tokenizer):
     ]
     assert [tokenizer.decode(ids) for ids in documents] == TEXTS
     assert all(ids[0] == tokenizer.bos for ids in documents)
-    assert all((ids[-1] == tokenizer.eos) for ids in documents) == corpus.marks_ends or not any(
-        len(ids) > 1 for ids in documents
-    )
+    assert all(
+        (ids[-1] == tokenizer.eos) for ids in documents
+    ) == corpus.has_separate_ends or not any(len(ids) > 1 for ids in documents)
     assert corpus.num_bytes == sum(len(text.encode()) for text in TEXTS)
     assert isinstance(corpus.ids, np.memmap)
     again = TextCorpus.open(tmp_path / "c", tokenizer)

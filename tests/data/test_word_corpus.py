@@ -29,7 +29,7 @@ def text(tmp_path):
 
 def windows(text, **changes) -> Windows:
     corpus, vocabulary = text
-    settings = {"kind": "skip-gram", "rows": 4, "window": 2, **changes}
+    settings = {"kind": "skip-gram", "batch_size": 4, "window": 2, **changes}
     return Windows(corpus, vocabulary.counts, ContextWindowSettings(**settings))
 
 
@@ -162,14 +162,14 @@ def test_random_numbers_are_uniform_and_depend_on_their_position():
 
 
 def test_noise_is_drawn_by_the_count_to_the_three_quarters(text):
-    made = windows(text, rows=500)
+    made = windows(text, batch_size=500)
     drawn = np.concatenate([made._noise(50, epoch, 3).ravel() for epoch in range(100)])
     weights = np.array(made.counts) ** 0.75
     expected = weights / weights.sum()
     result = np.bincount(drawn, minlength=8) / len(drawn)
     assert result[0] == 0  # the border is no word
     assert result == pytest.approx(expected, abs=4 * (0.25 / len(drawn)) ** 0.5)
-    (batch,) = one_epoch(windows(text, rows=500))
+    (batch,) = one_epoch(windows(text, batch_size=500))
     assert batch.sampled.shape == (1, BLOCK)
 
 

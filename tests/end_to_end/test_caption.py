@@ -12,7 +12,7 @@ from tests.fixtures.pictures import png
 TINY = [
     *("--model.vit.model-dim", "24", "--model.vit.num-heads", "3", "--model.vit.ffn-dim", "40"),
     *("--model.vit.num-layers", "1", "--model.gpt.model-dim", "32", "--model.gpt.num-heads", "4"),
-    *("--model.gpt.ffn-dim", "40", "--model.gpt.num-layers", "1", "--training.rows", "6"),
+    *("--model.gpt.ffn-dim", "40", "--model.gpt.num-layers", "1", "--training.batch-size", "6"),
     *("--model.gpt.dropout", "0", "--data.vocabulary", "280", "--training.average", "0"),
     *("--schedule.warmup", "5", "--evaluation.every", "30", "--checkpoint.every", "30"),
     *("--optimizer.kind", "adamw", "--optimizer.lr", "1e-2", "--training.smoothing", "0"),

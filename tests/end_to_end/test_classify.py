@@ -16,7 +16,7 @@ TEXTS = [
     for name in names
 ]
 TINY = [
-    *("--training.rows", "6", "--data.max-length", "40", "--data.held-out", "0.2"),
+    *("--training.batch-size", "6", "--data.max-length", "40", "--data.held-out", "0.2"),
     *("--schedule.kind", "constant", "--schedule.warmup", "2", "--optimizer.lr", "1e-2"),
     *("--evaluation.every", "5", "--checkpoint.every", "5", "--threads", "1"),
 ]

@@ -10,7 +10,7 @@ from tests.fixtures.command_line import headway
 from tests.fixtures.small_encoder_runs import COUNTS, PAIRS, TEXTS, write_encoder, write_table
 
 TINY = [
-    *("--training.rows", "40", "--data.held-out", "0.3", "--optimizer.lr", "3e-3"),
+    *("--training.batch-size", "40", "--data.held-out", "0.3", "--optimizer.lr", "3e-3"),
     *("--model.dropout", "0", "--model.head-dropout", "0", "--evaluation.every", "50"),
     *("--checkpoint.every", "250", "--threads", "1"),
 ]

@@ -7,10 +7,10 @@ import pytest
 from tests.fixtures.command_line import headway
 from tests.fixtures.pictures import pixels_of, png, write_shades
 
-TRAIN = """
-train dino shades --model.model-dim 24 --model.num-heads 3 --model.ffn-dim 40 --model.num-layers 2
---model.hidden-dim 16 --model.bottleneck 8 --model.prototypes 12 --views.local 2 --training.rows 4
---steps 6 --evaluation.every 3 --data.held-out 0.3 --threads 1
+TRAIN = """ train dino shades --model.model-dim 24 --model.num-heads 3 --model.ffn-dim 40
+--model.num-layers 2 --model.hidden-dim 16 --model.bottleneck 8 --model.prototypes 12
+--views.local-crops 2 --training.batch-size 4 --steps 6 --evaluation.every 3 --data.held-out 0.3
+--threads 1
 """
 
 
@@ -51,7 +51,7 @@ def test_what_it_looks_at_is_drawn_and_nothing_is_overwritten(here, place):
         ("look runs/dino nowhere.png --output a.png", 2, "nowhere.png"),
         ("look runs/dino words.txt --output a.png", 3, "words.txt"),
         ("look runs/dino one.png --output a.png --layer 2", 2, "layers are 0 to 1"),
-        ("look runs/dino one.png --output a.png --share 1.5", 2, "--share"),
+        ("look runs/dino one.png --output a.png --outline 1.5", 2, "--outline"),
         ("look runs/dino one.png --output a.gif", 2, ".png"),
         ("look nowhere one.png --output a.png", 2, "nowhere"),
         ("eval runs/dino --confusion c.png", 2, "--confusion"),

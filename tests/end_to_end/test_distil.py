@@ -18,7 +18,7 @@ from tests.fixtures.tiny_encoder import save_encoder, sentences, write_conll, wr
 LOOP = [
     *("--schedule.kind", "constant", "--schedule.warmup", "2", "--optimizer.lr", "1e-2"),
     *("--evaluation.every", "20", "--checkpoint.every", "100", "--threads", "1"),
-    *("--training.rows", "7", "--data.held-out", "0.2"),
+    *("--training.batch-size", "7", "--data.held-out", "0.2"),
 ]
 SMALL = ["--model.num-layers", "1", "--model.dropout", "0"]
 STUDENTS = {
@@ -140,7 +140,7 @@ def test_general_distillation_is_gone_on_with_for_a_task(students, here):
     found = valid(run, "difference")
     assert len(found) == 2 and found[1] < found[0]
     student = load(run)
-    assert student.model.masked_words is None and student.model.pooler is None
+    assert student.model.masked_lm_head is None and student.model.pooler is None
     here(*distil("distil", "second", "--training.student", "runs/encoded"))
     assert scored(here, "second")["accuracy"] > 0.9
     tag = ("train", "tag", "t.conll", "--from", "runs/encoded", "--run", "fine", *LOOP)
@@ -149,7 +149,7 @@ def test_general_distillation_is_gone_on_with_for_a_task(students, here):
 
 @pytest.mark.parametrize("recipe", ["answered", "encoded", "written"])
 def test_the_same_command_goes_on_where_it_stopped(place, here, recipe):
-    stages = () if recipe == "encoded" else ("--distillation.inside-first", "0.5")
+    stages = () if recipe == "encoded" else ("--distillation.first-stage", "0.5")
     for run, steps in (("whole", "8"), ("halves", "8")):
         time = ("--time", "0.001s") if run == "halves" else ()
         here(*distil(recipe, f"{recipe}-{run}", *stages, f"--training.steps={steps}", *time))

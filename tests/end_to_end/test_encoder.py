@@ -26,7 +26,7 @@ TINY = [
         "20",
     ),
     *("--model.num-layers", "2", "--data.vocabulary", "100", "--data.split", "line"),
-    *("--training.rows", "3", "--training.length", "22", "--threads", "1"),
+    *("--training.batch-size", "3", "--training.length", "22", "--threads", "1"),
     *("--schedule.kind", "constant", "--evaluation.every", "5", "--checkpoint.every", "5"),
 ]
 
@@ -80,7 +80,7 @@ def test_the_same_command_goes_on_where_it_stopped(place, here):
 def test_a_model_goes_on_in_a_domain_with_words_of_its_own(place, here):
     (place / "domain.txt").write_text("\n".join(LINES).replace("lemon", "lemonade") + "\n")
     words = ["train", "bert-domain", "--data", "domain.txt", *TINY[8:], "--from", "runs/a"]
-    words += ["--data.new-pieces", "1", "--run", "b", "--steps", "4"]
+    words += ["--data.new-tokens", "1", "--run", "b", "--steps", "4"]
     said = here(*words)[1]
     for part in (
         "and 1 new tokens",
@@ -103,8 +103,8 @@ def test_an_encoder_is_evaluated_on_what_it_held_out_and_on_a_file(place, here):
     assert found["tokens"] >= found["words"] > 0 and found["pseudo_perplexity"]["a_token"] > 1
     # the rows are those that training looked at
     (kept,) = valid(place / "runs" / "a")
-    assert set(found["held_out_rows"]) == {"t.txt"}
-    for name, value in found["held_out_rows"]["t.txt"].items():
+    assert set(found["held_out_sequences"]) == {"t.txt"}
+    for name, value in found["held_out_sequences"]["t.txt"].items():
         assert value == pytest.approx(kept[name], rel=1e-5), name
     (place / "more.txt").write_text("The fox sees. The owl sees.\n")
     said = here("eval", "runs/a", "more.txt", "--sentences", "1")[0]
@@ -123,7 +123,7 @@ def test_texts_are_mixed_at_first_and_judged_each_by_itself(place, here):
     assert [line.split(":")[0] for line in lines[1:]] == ["t.txt", "u.txt"]
     assert all("next-sentence prediction" in line and "accuracy" in line for line in lines[1:])
     (kept,) = valid(place / "runs" / "two")
-    found = json.loads(here("eval", "runs/two", "--json")[0])["held_out_rows"]
+    found = json.loads(here("eval", "runs/two", "--json")[0])["held_out_sequences"]
     accuracies = [found[text]["nsp_accuracy"] for text in ("t.txt", "u.txt")]
     assert min(accuracies) <= kept["nsp_accuracy"] <= max(accuracies)
     for folder in ("valid-1", "valid-2"):
@@ -142,9 +142,9 @@ def test_settings_of_encoders_are_shown(here):
     [
         ("train bert-tiny", 2, "no training text is named"),
         ("train bert-tiny nowhere.txt", 2, "nowhere.txt"),
-        ("train bert-tiny t.txt --data.new-pieces 3", 2, "--from"),
-        ("train bert-tiny t.txt --masking.share 1", 2, "share"),
-        ("train bert-tiny t.txt --masking.hidden 0.95", 2, "must add up to at most 1"),
+        ("train bert-tiny t.txt --data.new-tokens 3", 2, "--from"),
+        ("train bert-tiny t.txt --masking.fraction 1", 2, "fraction"),
+        ("train bert-tiny t.txt --masking.masked 0.95", 2, "must add up to at most 1"),
         ("train bert-tiny single.txt --data.split line", 3, "two sentences"),
         ("train bert t.txt --from runs/a --training.length 4000", 2, "positions of the model"),
         ("train bert t.txt --from nowhere", 2, "nowhere"),

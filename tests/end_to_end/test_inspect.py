@@ -24,7 +24,7 @@ from tests.fixtures.small_encoder import encoder
 TINY_GPT = [
     *("--model.model-dim", "24", "--model.num-heads", "4", "--model.ffn-dim", "40"),
     *("--model.num-layers", "2", "--model.max-length", "48", "--training.length", "32"),
-    *("--data.vocabulary", "300", "--training.rows", "4", "--steps", "20", "--threads", "1"),
+    *("--data.vocabulary", "300", "--training.batch-size", "4", "--steps", "20", "--threads", "1"),
     *("--evaluation.every", "10", "--checkpoint.every", "20", "--schedule.warmup", "2"),
 ]
 FOX = "the fox eats the lemon"
@@ -98,11 +98,11 @@ def test_models_are_laid_side_by_side_and_pages_made_smaller(here, place):
 
 
 def test_the_walk_goes_through_the_head_that_was_named(here, place):
-    words = ["inspect", "gpt", FOX, "--layer", "2", "--head", "4", "--place", "2"]
+    words = ["inspect", "gpt", FOX, "--layer", "2", "--head", "4", "--position", "2"]
     here(*words, "--html", "walk.html")
     text = json.dumps(header_in(place / "walk.html")["walk"])
     assert "Queries" in text and "Head 4 projects" in text
-    assert "99" in here("inspect", "gpt", FOX, "--place", "99", "--html", "y.html", code=2)[1]
+    assert "99" in here("inspect", "gpt", FOX, "--position", "99", "--html", "y.html", code=2)[1]
 
 
 def test_importance_is_asked_for(here, place):
@@ -152,10 +152,10 @@ def test_figures_are_drawn_from_what_is_given(here, place):
     assert "not drawn monkey: needs --encoder" in said
     said = here("figures", "positions", "--out", "f", code=2)[1]
     assert "exists already" in said
-    said = here("figures", "heads", "--vision", "vit", "--picture", "a.png", "--out", "f")[1]
+    said = here("figures", "heads", "--vision", "vit", "--image", "a.png", "--out", "f")[1]
     assert "drawn     f/heads.png" in said
     assert "Did you mean mask" in here("figures", "maks", code=2)[1]
-    assert "--captioner --picture" in here("figures", "caption", code=2)[1]
+    assert "--captioner --image" in here("figures", "caption", code=2)[1]
 
 
 def test_a_training_leaves_its_report_and_what_it_attended_to(here, place):

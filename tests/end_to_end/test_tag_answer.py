@@ -11,7 +11,7 @@ from tests.fixtures.tiny_encoder import save_encoder, sentences, write_conll, wr
 LOOP = [
     *("--schedule.kind", "constant", "--schedule.warmup", "2", "--optimizer.lr", "1e-2"),
     *("--evaluation.every", "30", "--checkpoint.every", "30", "--threads", "1"),
-    *("--training.rows", "7", "--data.held-out", "0.2", "--device", "cpu"),
+    *("--training.batch-size", "7", "--data.held-out", "0.2", "--device", "cpu"),
 ]
 CONTEXT = "waits in a shed Cleo Quinn sings in the lake"
 

@@ -13,7 +13,7 @@ from tests.fixtures.pictures import png, write_shades
 
 TINY = [
     *("--model.model-dim", "24", "--model.num-heads", "3", "--model.ffn-dim", "40"),
-    *("--model.num-layers", "2", "--training.rows", "8", "--data.held-out", "0.3"),
+    *("--model.num-layers", "2", "--training.batch-size", "8", "--data.held-out", "0.3"),
     *("--schedule.warmup", "2", "--training.average", "0", "--threads", "1"),
     *("--evaluation.every", "5", "--checkpoint.every", "5"),
 ]

@@ -57,6 +57,6 @@ def test_long_texts_are_encoded_in_parts(bundle):
 def test_texts_without_tokens_and_models_without_a_head_are_refused(bundle):
     with pytest.raises(UsageError, match="have no tokens"):
         pseudo_perplexity(bundle, [""])
-    bundle.model.masked_words = None
+    bundle.model.masked_lm_head = None
     with pytest.raises(UsageError, match="no head"):
         pseudo_perplexity(bundle, TEXTS)

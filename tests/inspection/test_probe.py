@@ -179,7 +179,7 @@ class WordNumbers(Bundle):
     kind = "number tagger"
 
     def __init__(self):
-        self.encoder = encoder(max_length=40, masked_words=False)
+        self.encoder = encoder(max_length=40, masked_lm_head=False)
         self.model, self.head = self.encoder.model, nn.Linear(24, 1)
 
     @classmethod

@@ -33,7 +33,7 @@ from tests.fixtures.random_weights import with_noise
 TINY = BertConfig(
     model_dim=12, num_heads=2, ffn_dim=20, num_layers=2, max_length=48, vocabulary=320
 )
-ROBERTA = replace(TINY, first_place=2, pooler="none", next_sentence=False, token_types=1)
+ROBERTA = replace(TINY, first_position=2, pooler="none", next_sentence=False, token_types=1)
 DISTIL = replace(TINY, token_types=0, pooler="none", next_sentence=False)
 ALBERT = replace(TINY, embedding_dim=6, shared_layers=True)
 
@@ -134,7 +134,7 @@ def test_a_model_that_is_training_goes_on_training(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", ["embedding.types.weight", "masked_words.output.bias", "next_sentence.weight"]
+    "name", ["embedding.types.weight", "masked_lm_head.output.bias", "next_sentence.weight"]
 )
 @pytest.mark.parametrize("change", [0.01, float("nan")])
 def test_weights_that_were_written_wrong_are_found_and_removed(name, change, tmp_path, monkeypatch):
@@ -162,7 +162,7 @@ def test_what_has_no_form_there_leaves_nothing(tmp_path):
     for config, message in [
         (replace(TINY, norm="pre"), "norm=pre"),
         (replace(TINY, vocabulary=90), "tokens, but the model's vocabulary 90"),
-        (replace(TINY, first_place=2, pooler="none", next_sentence=False), "pad_token_id=0"),
+        (replace(TINY, first_position=2, pooler="none", next_sentence=False), "pad_token_id=0"),
     ]:
         with pytest.raises(UsageError, match=message):
             export(with_noise(Bert(config)), trained(), tmp_path / "hf")

@@ -30,7 +30,7 @@ from tests.fixtures.tokenizer_folders import folder_with
 BERT = BertConfig(
     model_dim=12, num_heads=2, ffn_dim=20, num_layers=2, max_length=16, vocabulary=200
 )
-ROBERTA = replace(BERT, first_place=2, pooler="none", next_sentence=False)
+ROBERTA = replace(BERT, first_position=2, pooler="none", next_sentence=False)
 VIT = ViTConfig(
     model_dim=12, num_heads=2, ffn_dim=20, num_layers=1, image_size=8, patch_size=4, norm_eps=1e-12
 )

@@ -30,7 +30,7 @@ TINY = {
     **{"model.vit.model_dim": 24, "model.vit.num_heads": 3, "model.vit.ffn_dim": 40},
     **{"model.vit.num_layers": 1, "model.vit.dropout": 0.0, "model.gpt.model_dim": 32},
     **{"model.gpt.num_heads": 4, "model.gpt.ffn_dim": 40, "model.gpt.num_layers": 2},
-    **{"model.gpt.dropout": 0.0, "training.rows": 6, "training.steps": 60},
+    **{"model.gpt.dropout": 0.0, "training.batch_size": 6, "training.steps": 60},
     **{"training.average": 0.0, "schedule.warmup": 5, "evaluation.every": 30},
     **{"checkpoint.every": 30, "machine.threads": 1, "augmentation.padding": 0},
     **{"data.text": ("en", "de"), "data.vocabulary": 280, "optimizer.kind": "adamw"},

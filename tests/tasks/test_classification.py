@@ -143,7 +143,7 @@ def test_what_is_no_labelled_text_is_refused_with_its_line(tmp_path, name, conte
 
 def test_an_epoch_has_every_text_once_in_an_order_of_its_own():
     texts = LabelledTexts([[1] * (1 + i % 7) for i in range(53)], [i % 3 for i in range(53)])
-    rows = LengthBatches(texts.lengths, lambda chosen: texts.batch(chosen, 0), rows=4, seed=5)
+    rows = LengthBatches(texts.lengths, lambda chosen: texts.batch(chosen, 0), batch_size=4, seed=5)
     first_, second = rows.epoch(0), rows.epoch(1)
     for batches in (first_, second):
         assert sorted(i for batch in batches for i in batch) == list(range(53))

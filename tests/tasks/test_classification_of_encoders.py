@@ -193,7 +193,7 @@ def test_the_encoder_below_is_that_of_the_start(encoder, tables, tmp_path):
         assert (model.bert.config.pooler, model.config.pooling) == (pooler, pooling)
         for name, parameter in model.bert.named_parameters():
             assert torch.equal(parameter, start.get_parameter(name)), name
-    assert start.masked_words is not None, "the start itself stays whole"
+    assert start.masked_lm_head is not None, "the start itself stays whole"
 
 
 def test_what_is_left_open_suits_the_start_and_the_texts(encoder, tables, tmp_path):
@@ -204,7 +204,9 @@ def test_what_is_left_open_suits_the_start_and_the_texts(encoder, tables, tmp_pa
     found = ClassifyJob(config, data, load(encoder), machine).config
     assert (found.optimizer.lr, found.training.steps, found.schedule.warmup) == (1e-4, 500, 40)
     assert found.evaluation.metric == "accuracy" and found.training.epochs is None
-    epochs = recipe("classify", ("test", {**given, "training.epochs": 2.5, "training.rows": 10}))
+    epochs = recipe(
+        "classify", ("test", {**given, "training.epochs": 2.5, "training.batch_size": 10})
+    )
     found = ClassifyJob(epochs, data, load(encoder), machine).config
     batches = -(-len(data.train.rows) // 10)
     assert found.training.steps == -(-5 * batches // 2)
@@ -221,8 +223,8 @@ def test_the_same_words_go_on_with_what_the_run_found_out(encoder, tables, tmp_p
     assert before.training.steps and before.optimizer.lr == 1e-4
     check_same(tmp_path / "run", config)
     check_same(tmp_path / "run", before)
-    other = fine_tuning("classify", tables, encoder, **how, training__rows=5)
-    with pytest.raises(UsageError, match="rows"):
+    other = fine_tuning("classify", tables, encoder, **how, training__batch_size=5)
+    with pytest.raises(UsageError, match="batch_size"):
         check_same(tmp_path / "run", other)
 
 

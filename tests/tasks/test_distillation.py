@@ -44,9 +44,9 @@ def student(places, **changes):
         "data.held_out": 0.3,
         "training.teacher": str(teacher),
         "model.num_layers": 1,
-        "distillation.inside_first": 0.0,
+        "distillation.first_stage": 0.0,
         "training.steps": 60,
-        "training.rows": 16,
+        "training.batch_size": 16,
         "evaluation.every": 30,
         "checkpoint.every": 30,
         "optimizer.lr": 3e-3,
@@ -86,9 +86,9 @@ def test_a_run_that_stopped_goes_on_bit_for_bit(places, tmp_path):
 
 
 def test_the_inside_comes_first_then_the_outputs_wherever_a_run_goes_on(places, tmp_path):
-    stages = {"distillation__inside_first": 0.5, "training__accumulate": 2, "training__steps": 20}
+    stages = {"distillation__first_stage": 0.5, "training__accumulate": 2, "training__steps": 20}
     job = prepared(student(places, **stages), tmp_path / "job")
-    an_epoch = job.course.rows.batches_an_epoch
+    an_epoch = job.course.train_batches.batches_an_epoch
     assert an_epoch < 20  # the border lies in a later epoch than the first
 
     def compared(epoch, position, count):
@@ -115,11 +115,11 @@ def test_texts_without_labels_are_learned_from_but_never_those_held_out(places, 
     said = []
     config = student(places, data__extra=(str(table), str(lines)), data__augment=2)
     job = prepared(config, tmp_path / "job", said.append)
-    held_out = len(TEXTS) - len(plain.course.rows._lengths)
+    held_out = len(TEXTS) - len(plain.course.train_batches._lengths)
     notes = [event["text"] for event in said if event["kind"] == "note"]
     assert any(note.startswith(f"{held_out} texts of data.extra are left out") for note in notes)
-    count = 2 * len(plain.course.rows._lengths) + 2
-    assert len(job.course.rows._lengths) == 3 * count
+    count = 2 * len(plain.course.train_batches._lengths) + 2
+    assert len(job.course.train_batches._lengths) == 3 * count
     (tmp_path / "more.txt").write_text("another text\n")
     with pytest.raises(DataError, match="have changed since the"):
         prepared(config, tmp_path / "job")
@@ -193,7 +193,7 @@ def test_what_cannot_be_is_refused_without_a_folder(places, tmp_path):
             UsageError,
             "all weights of the distillation loss are 0",
         ),
-        ({**inside, "distillation__inside_first": 0.5}, UsageError, "those of one stage are 0"),
+        ({**inside, "distillation__first_stage": 0.5}, UsageError, "those of one stage are 0"),
         ({"machine__compile": True}, UsageError, "does not work with distillation"),
         (
             {"training__task": "translation"},

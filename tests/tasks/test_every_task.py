@@ -21,7 +21,7 @@ from tests.fixtures.packages import installed
 from tests.tasks.every import EVERY, OUTSIDE, RUNS, command, place_of, train
 
 EVALUATED_AS_TRAINED = {
-    "masked_language_modeling": ("--rows", "20"),
+    "masked_language_modeling": ("--sequences", "20"),
     "translation": ("--split", "valid", "--beam", "1"),
     "captioning": ("--split", "valid", "--beam", "1"),
 }

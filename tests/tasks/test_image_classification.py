@@ -33,7 +33,7 @@ TINY = {
     "model.num_heads": 3,
     "model.ffn_dim": 40,
     "model.num_layers": 2,
-    "training.rows": 4,
+    "training.batch_size": 4,
     "training.steps": 12,
     "training.average": 0.0,
     "schedule.warmup": 2,
@@ -292,7 +292,7 @@ def test_pictures_of_one_class_are_no_task(tmp_path):
 
 def test_epochs_and_steps_must_agree(shades, tmp_path):
     job = job_of(configured(shades, training__steps=None, training__epochs=3.0), tmp_path)
-    assert job.config.training.steps == 3 * job.rows.batches_an_epoch
+    assert job.config.training.steps == 3 * job.train_batches.batches_an_epoch
     with pytest.raises(UsageError, match=r"disagrees with training\.epochs=3"):
         job_of(configured(shades, training__epochs=3.0, training__steps=1), tmp_path)
 

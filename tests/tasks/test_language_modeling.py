@@ -133,7 +133,7 @@ def test_several_texts_have_shards_and_shares_of_their_own(story, tmp_path):
         "valid",
     ]
     job = LanguageJob(config, found, None, prepare(config.machine))
-    first_, second = job.rows.quotas.tolist()
+    first_, second = job.train_batches.quotas.tolist()
     assert first_ == pytest.approx(3 * second, abs=3)
     held = documents(found.valid, found.tokenizer)
     assert {text.split()[0] for text in held} == {"the", "la"}  # the end of each

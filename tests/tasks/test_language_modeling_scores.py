@@ -53,8 +53,8 @@ def by_hand(bundle, documents, length) -> float:
     total = count = 0
     for start in range(0, len(ids) - 1, length):
         for target in range(start + 1, min(start + length, len(ids) - 1) + 1):
-            marks_ends = bundle.tokenizer.bos != bundle.tokenizer.eos
-            if marks_ends and owners[target] != owners[target - 1]:
+            has_separate_ends = bundle.tokenizer.bos != bundle.tokenizer.eos
+            if has_separate_ends and owners[target] != owners[target - 1]:
                 continue
             # Where one token ends and begins, the last of a document predicts it.
             context = [i for i in range(start, target) if owners[i] == owners[target - 1]]

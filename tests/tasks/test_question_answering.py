@@ -31,7 +31,7 @@ from headway.training import read_metrics
 from tests.fixtures.tiny_encoder import save_encoder, write_squad
 
 TINY = {
-    "training.rows": 5,
+    "training.batch_size": 5,
     "training.steps": 6,
     "data.held_out": 0.2,
     "data.window": 20,

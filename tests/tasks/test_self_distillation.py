@@ -29,8 +29,8 @@ TINY = {
     "model.hidden_dim": 16,
     "model.bottleneck": 8,
     "model.prototypes": 12,
-    "views.local": 2,
-    "training.rows": 4,
+    "views.local_crops": 2,
+    "training.batch_size": 4,
     "training.steps": 9,
     "schedule.warmup": 2,
     "evaluation.every": 3,
@@ -95,7 +95,7 @@ def test_training_python_and_the_command_line_give_the_same_scores(tmp_path, cap
 
 def test_known_images_may_be_others_and_fewer(shades, tmp_path):
     run = tmp_path / "run"
-    train(configured(shades, training__steps=3, evaluation__pictures=2), run)
+    train(configured(shades, training__steps=3, evaluation__images=2), run)
     bundle = load(run)
     other = write_shades(tmp_path / "other", count=3)
     options = NeighbourOptions(known=other, known_limit=4, neighbours=1)

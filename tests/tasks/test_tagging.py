@@ -20,7 +20,7 @@ from headway.training import read_metrics
 from tests.fixtures.tiny_encoder import save_encoder, sentences, tagged, write_conll
 
 TINY = {
-    "training.rows": 7,
+    "training.batch_size": 7,
     "training.steps": 6,
     "data.held_out": 0.2,
     "data.max_length": 30,

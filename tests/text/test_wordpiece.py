@@ -206,23 +206,23 @@ def test_a_span_is_the_position_of_its_token(text):
 
 
 def without(content, name):
-    del content["marks"][name]
+    del content["special_tokens"][name]
 
 
 SPOILED = {
     "no format": lambda content: content.pop("format"),
     "another format": lambda content: content.update(format="headway foreign 1"),
-    "no marks": lambda content: content.pop("marks"),
-    "marks as a list": lambda content: content.update(marks=[0, 2, 3, 4, 1]),
+    "no marks": lambda content: content.pop("special_tokens"),
+    "marks as a list": lambda content: content.update(special_tokens=[0, 2, 3, 4, 1]),
     "a mark is missing": lambda content: without(content, "mask"),
-    "a mark too many": lambda content: content["marks"].update(more=1),
-    "a mark is true": lambda content: content["marks"].update(pad=True),
-    "a mark is text": lambda content: content["marks"].update(pad="0"),
-    "a mark below 0": lambda content: content["marks"].update(end=-1),
-    "a mark beyond all": lambda content: content["marks"].update(end=TRAINED.size),
-    "a huge mark": lambda content: content["marks"].update(end=2**70),
-    "none between": lambda content: content["marks"].update(between=0),
-    "three between": lambda content: content["marks"].update(between=3),
+    "a mark too many": lambda content: content["special_tokens"].update(more=1),
+    "a mark is true": lambda content: content["special_tokens"].update(pad=True),
+    "a mark is text": lambda content: content["special_tokens"].update(pad="0"),
+    "a mark below 0": lambda content: content["special_tokens"].update(end=-1),
+    "a mark beyond all": lambda content: content["special_tokens"].update(end=TRAINED.size),
+    "a huge mark": lambda content: content["special_tokens"].update(end=2**70),
+    "none between": lambda content: content["special_tokens"].update(between=0),
+    "three between": lambda content: content["special_tokens"].update(between=3),
     "no tokenizer": lambda content: content.pop("tokenizer"),
     "a tokenizer of nothing": lambda content: content.update(tokenizer={}),
     "a model of nothing": lambda content: content["tokenizer"].update(model={"type": "WordPiece"}),

@@ -51,14 +51,14 @@ class ImageEmbedding(nn.Module):
         dim = patches.project.out_features
         learned_position = class_token and isinstance(positions, LearnedGrid)
         self.class_token = nn.Parameter(torch.zeros(1, dim)) if class_token else None
-        self.class_place = nn.Parameter(torch.zeros(1, dim)) if learned_position else None
+        self.class_position = nn.Parameter(torch.zeros(1, dim)) if learned_position else None
         self.registers = nn.Parameter(torch.zeros(registers, dim)) if registers else None
         self.mask_token = nn.Parameter(torch.zeros(1, dim)) if mask_token else None
         self.dropout = Dropout(dropout)
 
     def init_weights(self) -> None:
         """Initialise the learned tokens: N(0, 0.02^2), and 0 for the mask token."""
-        for token in (self.class_token, self.class_place, self.registers):
+        for token in (self.class_token, self.class_position, self.registers):
             if token is not None:
                 nn.init.normal_(token, std=0.02)
         if self.mask_token is not None:
@@ -91,7 +91,7 @@ class ImageEmbedding(nn.Module):
         tokens = self.positions(tokens, rows, columns)
         before = []
         if self.class_token is not None:
-            position = 0 if self.class_place is None else self.class_place
+            position = 0 if self.class_position is None else self.class_position
             before.append(self.class_token + position)
         if self.registers is not None:
             before.append(self.registers)

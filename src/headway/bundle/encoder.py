@@ -114,7 +114,7 @@ class EncoderBundle(StoredBundle):
         [MASK], for one that is too long, and for a model without a masked-language-modelling head.
         """
         _check_list(texts)
-        if self.model.masked_words is None:
+        if self.model.masked_lm_head is None:
             raise UsageError(
                 "this model has no head for masked language modelling, so it cannot predict "
                 "masked words",
@@ -206,7 +206,7 @@ class EncoderBundle(StoredBundle):
         encode, special = self._encode_with_masks, self.tokenizer.special_tokens
         ids, types = special.frame(encode(text), None if second is None else encode(second))
         self._check_room(ids)
-        run = self.model.encode if self.model.masked_words is None else self.model
+        run = self.model.encode if self.model.masked_lm_head is None else self.model
         return encoder_pass(self.model, self.tokenizer, ids, types, run=run)
 
     def attention(
@@ -225,7 +225,7 @@ class EncoderBundle(StoredBundle):
     def _probe(self, request: ProbeRequest) -> Probe:
         reading = self.reading(request.input, request.second)
         readout, answer = None, ""
-        if self.model.masked_words is not None:
+        if self.model.masked_lm_head is not None:
             readout = self._masked_readout(reading.ids["text"])
             with torch.inference_mode():
                 best = readout.logits(reading.run()).argmax(-1).tolist()

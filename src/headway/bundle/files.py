@@ -14,6 +14,7 @@ from headway.errors import DataError, UsageError
 from headway.extensions import extension_packages
 from headway.files import json_bytes, read_json, write_file
 from headway.folders import MANIFEST, replaced_folder, verify_folder
+from headway.former_names import with_current_names
 from headway.models.contracts import set_parameters
 from headway.settings import to_dict
 from headway.shapes import Tensor
@@ -141,8 +142,8 @@ def fill(model: nn.Module, folder: Path) -> None:
     Tied parameters stay tied. Raises DataError for a missing, unknown or differently shaped tensor.
     """
     path = folder / WEIGHTS_FILE
-    tensors = read_tensors(path)
     parameters = dict(model.named_parameters())
+    tensors = with_current_names(read_tensors(path), parameters.__contains__)
     for name in sorted(parameters.keys() ^ tensors.keys()):
         fault = "lacks the tensor" if name in parameters else "has the unknown tensor"
         raise DataError(

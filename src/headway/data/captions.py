@@ -158,17 +158,17 @@ class CaptionBatches:
         captions: Sequence[TokenizedCaption],
         normalise: Normalise,
         augmentation: AugmentationConfig,
-        rows: int,
+        batch_size: int,
         seed: int,
     ) -> None:
         self.images, self.normalise = images, normalise
-        self.augmentation, self.rows, self.seed = Augmentation(augmentation), rows, seed
+        self.augmentation, self.batch_size, self.seed = Augmentation(augmentation), batch_size, seed
         self.captions = by_image(captions)
         self.pictures = sorted(self.captions)
 
     @property
     def batches_an_epoch(self) -> int:
-        return -(-len(self.pictures) // self.rows)
+        return -(-len(self.pictures) // self.batch_size)
 
     def stream(self, epoch: int, position: int) -> Iterator[tuple[int, int, CaptionBatch]]:
         """Yield (next epoch, next position, batch), starting at batch `position` of `epoch`."""
@@ -176,7 +176,7 @@ class CaptionBatches:
         def make(chosen: list[int], number: int) -> CaptionBatch:
             return self.batch([self.pictures[i] for i in chosen], number)
 
-        return shuffled(len(self.pictures), self.rows, self.seed, make, epoch, position)
+        return shuffled(len(self.pictures), self.batch_size, self.seed, make, epoch, position)
 
     def batch(self, pictures: Sequence[int], epoch: int) -> CaptionBatch:
         """Return the images with these indices, augmented as in epoch `epoch`, as a batch."""

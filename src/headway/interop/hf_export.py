@@ -140,7 +140,7 @@ def _outputs(model: TextModel, ids: Int[Tensor, "B T"]) -> list[Tensor]:
     hidden = model.encode(ids, keys, types)
     heads = {
         model.pool: model.pooler,
-        model.words: model.masked_words,
+        model.words: model.masked_lm_head,
         model.follows: model.next_sentence,
     }
     return [hidden, *(head(hidden) for head, layer in heads.items() if layer is not None)]

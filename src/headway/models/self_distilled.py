@@ -37,15 +37,15 @@ class SelfDistilled(nn.Module):
 
     Only the student has gradients. The buffers are part of the saved state, so that a run resumes
     exactly. centre: moving average of the teacher's logits, which is subtracted from them;
-    temperature: divisor of the teacher's logits; said, heard: sum and number of the teacher's
-    logits since the last `follow`. Raises ValueError if the encoder has no class token. Caron et
-    al. 2021, section 3.1, figure 2 and algorithm 1.
+    temperature: divisor of the teacher's logits; logit_sum, logit_count: sum and number of the
+    teacher's logits since the last `follow`. Raises ValueError if the encoder has no class token.
+    Caron et al. 2021, section 3.1, figure 2 and algorithm 1.
     """
 
     centre: Float[Tensor, " K"]
     temperature: Float[Tensor, ""]
-    said: Float[Tensor, " K"]
-    heard: Float[Tensor, ""]
+    logit_sum: Float[Tensor, " K"]
+    logit_count: Float[Tensor, ""]
 
     def __init__(self, student: ViT, head: PrototypeHead, temperature: float) -> None:
         super().__init__()
@@ -58,8 +58,8 @@ class SelfDistilled(nn.Module):
         prototypes = len(head.prototypes)
         self.register_buffer("centre", torch.zeros(prototypes))
         self.register_buffer("temperature", torch.tensor(temperature))
-        self.register_buffer("said", torch.zeros(prototypes))
-        self.register_buffer("heard", torch.zeros(()))
+        self.register_buffer("logit_sum", torch.zeros(prototypes))
+        self.register_buffer("logit_count", torch.zeros(()))
 
     def forward(self, views: Sequence[Float[Tensor, "B C _ _"]]) -> list[Float[Tensor, "B K"]]:
         """Return the student's logits of each view; views of one size are one batch."""
@@ -79,8 +79,8 @@ class SelfDistilled(nn.Module):
         for batch in _by_size(views):
             vectors = self.teacher.class_vector(self.teacher.encode(torch.cat(list(batch))))
             logits = self.teacher_head(vectors).float()
-            self.said += logits.sum(0)
-            self.heard += len(logits)
+            self.logit_sum += logits.sum(0)
+            self.logit_count += len(logits)
             sharpened = ((logits - self.centre) / self.temperature).softmax(-1)
             probabilities += sharpened.chunk(len(batch))
         return probabilities
@@ -96,10 +96,10 @@ class SelfDistilled(nn.Module):
         for teacher, student in pairs:
             for old, new in zip(teacher.parameters(), student.parameters(), strict=True):
                 old.lerp_(new, 1 - momentum)
-        if self.heard > 0:
-            self.centre.lerp_(self.said / self.heard, 1 - centre_momentum)
-            self.said.zero_()
-            self.heard.zero_()
+        if self.logit_count > 0:
+            self.centre.lerp_(self.logit_sum / self.logit_count, 1 - centre_momentum)
+            self.logit_sum.zero_()
+            self.logit_count.zero_()
 
 
 def _by_size(views: Sequence[Tensor]) -> list[list[Tensor]]:

@@ -59,6 +59,6 @@ def _engine(tokenizer: EncoderTokenizer) -> tokenizers.Tokenizer:
         kind = content["model"].get("type")
         raise UsageError(
             f"only a WordPiece tokenizer can be extended by new words, but this one is {kind}",
-            hint="remove --data.new-pieces",
+            hint="remove --data.new-tokens",
         )
     return tokenizers.Tokenizer.from_str(json.dumps(content))

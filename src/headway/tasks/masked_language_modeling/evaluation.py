@@ -18,7 +18,7 @@ from headway.errors import DataError, UsageError
 from headway.evaluation import PseudoPerplexity, pseudo_perplexity
 from headway.evaluation.scores import Metric, Scores
 from headway.tasks.masked_language_modeling.config import EncoderScoring
-from headway.tasks.masked_language_modeling.rows import HeldOutText
+from headway.tasks.masked_language_modeling.held_out import HeldOutText
 from headway.text import EncoderTokenizer
 from headway.training import judge
 
@@ -64,21 +64,23 @@ def evaluate(
     mlm_nats is the mean cross-entropy per masked word; below_unigram is its difference from the
     entropy of the masked words, a bound that no unigram model can beat. nsp_loss and nsp_accuracy
     are those of next-sentence prediction. The details have the same numbers for each text under
-    "held_out_rows", and the parts of the pseudo-perplexity.
+    "held_out_sequences", and the parts of the pseudo-perplexity.
 
     progress: called before each batch with the number of examples processed so far. Raises
     DataError if there is no text, and UsageError for a model without a head for masked words.
     """
-    if bundle.model.masked_words is None:
+    if bundle.model.masked_lm_head is None:
         raise UsageError(
             "the model has no head for masked words, so it cannot be evaluated",
             hint="headway train bert-domain TEXT --from MODEL trains one",
         )
     metrics: list[Metric] = []
     counts: dict[str, int] = {}
-    details: dict[str, Any] = {"held_out_rows": {}}
+    details: dict[str, Any] = {"held_out_sequences": {}}
     if text.sources:
-        metrics, details["held_out_rows"] = _of_rows(bundle, text, options.rows, progress)
+        metrics, details["held_out_sequences"] = _of_sequences(
+            bundle, text, options.sequences, progress
+        )
     if options.sentences:
         sentences = evenly(text.sentences, options.sentences)
         perplexity = pseudo_perplexity(bundle, sentences, progress)
@@ -121,7 +123,7 @@ def _of_sentences(perplexity: PseudoPerplexity) -> list[Metric]:
 
 
 @torch.inference_mode()
-def _of_rows(
+def _of_sequences(
     bundle: EncoderBundle, text: HeldOutText, most: int, progress: Callable[[int], None]
 ) -> tuple[list[Metric], dict[str, dict[str, float]]]:
     """Evaluate at most `most` sequences of each text; return totals and scores of each text."""

@@ -41,7 +41,7 @@ def score_lines(scores: Scores) -> list[str]:
             f"{perplexity['a_word']:.2f} per word   {perplexity['fertility']:.3f} tokens per word, "
             f"{scores.counts['sentences']:,} sentences"
         )
-    for text, numbers in scores.details["held_out_rows"].items():
+    for text, numbers in scores.details["held_out_sequences"].items():
         lines.append(f"{text}: {_of_text(numbers)}")
     return lines
 

@@ -30,7 +30,7 @@ def _as_answering(config: Any) -> AnswerRunConfig:
         recipe=config.recipe,
         data=config.data,
         training=AnswerTrainingConfig(
-            rows=training.rows, seed=training.seed, start=training.teacher
+            batch_size=training.batch_size, seed=training.seed, start=training.teacher
         ),
         evaluation=config.evaluation,
     )
@@ -54,7 +54,7 @@ def _prepare(
         return [replace(view_of(batch.texts), over_positions=True)]
 
     return StudentData(
-        rows=job.rows,
+        train_batches=job.train_batches,
         views=views,
         held_out=job.held_out,
         evaluation=job.evaluation,

@@ -51,7 +51,7 @@ class WordsJob:
         model, training = self.config.model, self.config.training
         return {
             "model": f"{model.kind}, {model.vocabulary - 1:,} words, d={model.dim}",
-            "batches": f"{training.rows * training.accumulate:,} words",
+            "batches": f"{training.batch_size * training.accumulate:,} words",
             "batches_an_epoch": self.windows.batches_an_epoch(),
             "unit": "pairs",
         }

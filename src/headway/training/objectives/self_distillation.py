@@ -61,7 +61,7 @@ class SelfDistillationObjective:
         self.config, self.steps = config, steps
 
     def __call__(self, model: SelfDistilled, batch: ViewBatch) -> Loss:
-        teacher = model.teach(batch.views[: batch.whole])
+        teacher = model.teach(batch.views[: batch.num_global])
         student = [(s / self.config.temperature).log_softmax(-1) for s in model(batch.views)]
         terms = [
             -(teacher[g] * student[v]).sum()
