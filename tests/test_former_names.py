@@ -1,6 +1,7 @@
 """Files of earlier versions are read; a former name that a user types gets the name of today."""
 
 import hashlib
+import json
 from functools import partial
 
 import pytest
@@ -15,15 +16,18 @@ from headway.data.image_corpus import ImageCorpus, prepare_images
 from headway.data.image_reader import ImageReader
 from headway.data.text_corpus import TextCorpus, prepare_text
 from headway.errors import UsageError
-from headway.former_names import FORMER_NAMES, current_name, with_current_names
+from headway.former_names import FORMER_NAMES, PAGE_KEYS, current_name, with_current_names
 from headway.models import SelfDistilled, ViT, ViTConfig
 from headway.models.registry import MODELS
 from headway.runs import recipe, saved
+from headway.runs.attention_over_time import AttentionSnapshots, read_attention_snapshots
 from headway.runs.recipes import configurations
 from headway.settings import fields_of, override
+from headway.tasks.job import Example
 from headway.tensors import read_tensors, write_tensors
 from headway.text import EncoderTokenizer, TextBPE
 from headway.training import TrainingState, load_state, save_state
+from tests.fixtures.image_classifiers import classifier
 from tests.fixtures.manifests import reseal
 from tests.fixtures.pictures import pixels_of
 from tests.fixtures.small_encoder import TEXTS, encoder
@@ -175,6 +179,35 @@ def test_prepared_images_of_an_earlier_version_are_read(tmp_path):
     (folder / "description.json").rename(folder / "facts.json")
     reseal(folder)
     assert len(ImageCorpus.open(folder)) == 10
+
+
+def former(header):
+    """A page's header as an earlier version wrote it."""
+    old_names = {new: old for old, new in PAGE_KEYS.items()}
+    if isinstance(header, list):
+        return [former(item) for item in header]
+    if not isinstance(header, dict):
+        return old_names.get(header, header) if header == "image" else header
+    return {old_names.get(key, key): former(value) for key, value in header.items()}
+
+
+@pytest.mark.parametrize("kind", ["text encoder", "image classifier"])
+def test_attention_that_an_earlier_version_saved_is_shown(kind, tmp_path):
+    bundle, example = encoder(), Example("The old [MASK] waves.")
+    if kind == "image classifier":
+        bundle, example = classifier(), Example(pixels_of(8, 8, 3, 0))
+    AttentionSnapshots(tmp_path / "glimpses", example).keep(bundle, step=3)
+    frames, blocks = read_attention_snapshots(tmp_path)
+    (path,) = (tmp_path / "glimpses").iterdir()
+    parts = read_tensors(path)
+    header = json.loads(bytes(parts["header"].numpy()))
+    header["frames"] = former(header["frames"])
+    assert "guesses" in header["frames"][0] and "predictions" not in header["frames"][0]
+    text = bytearray(json.dumps(header).encode())
+    parts["header"] = torch.frombuffer(text, dtype=torch.uint8)
+    path.unlink()
+    write_tensors(path, parts)
+    assert read_attention_snapshots(tmp_path) == (frames, blocks)
 
 
 @pytest.mark.parametrize("where", ["the command line", "my.yaml"])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -45,6 +45,32 @@ FORMER_NAMES: Mapping[str, str] = {
     "facts.json": "description.json",
 }
 """Former dotted name, or former part of a dotted name -> name of today."""
+
+PAGE_KEYS: Mapping[str, str] = {
+    "guesses": "predictions",
+    "guesses_side": "predictions_side",
+    "place": "position",
+    "picture": "image",
+    "beside": "num_prefix_tokens",
+    "kinds": "patterns",
+    "kept": "continued",
+}
+"""Former key in the header of a page, or former name of a side of its maps -> name of today."""
+_NAMES_OF_SIDES = ("queries", "keys", "side", "guesses_side")
+
+
+def current_header(header: Any) -> Any:
+    """A part of the header of a page (`headway.inspection.page.encode`) by the names of today."""
+    if isinstance(header, list):
+        return [current_header(item) for item in header]
+    if not isinstance(header, dict):
+        return header
+    return {
+        PAGE_KEYS.get(key, key): PAGE_KEYS.get(value, value)
+        if key in _NAMES_OF_SIDES and isinstance(value, str)
+        else current_header(value)
+        for key, value in header.items()
+    }
 
 
 def current_name(name: str) -> str:

@@ -36,14 +36,14 @@ def place(tmp_path_factory):
     (folder / "c.tsv").write_text("\n".join(rows))
     words = ["train", "caption", "c.tsv", "--data.text", "en,de", "--run", "c", *TINY]
     done = headway(*words, cwd=folder)
-    (folder / "said").write_text(done.stderr)
+    (folder / "output").write_text(done.stderr)
     for name, shade in (("a.png", 35), ("b.png", 205)):
         (folder / name).write_bytes(png(np.full((9, 13, 3), shade, np.uint8)))
     return folder
 
 
 def test_training_says_what_it_does_and_leaves_a_bundle(place):
-    said = (place / "said").read_text()
+    said = (place / "output").read_text()
     for part in (
         "data      train: 14 images",
         "4 images of the test split are left for headway eval",
@@ -97,7 +97,7 @@ def test_eval_scores_every_language_on_the_pictures_called_test_or_on_a_table(he
     assert "mean of 2 languages: CIDEr-D 10.00   BLEU 100.00" in said
     scores = json.loads(here("eval", "runs/c", "c.tsv", "--json")[0])
     rows = scores["languages"]
-    assert [(row["language"], row["pictures"]) for row in rows] == [("en", 20), ("de", 20)]
+    assert [(row["language"], row["images"]) for row in rows] == [("en", 20), ("de", 20)]
     assert rows[0]["cider"] == pytest.approx(10) and scores["split"] == "c.tsv"
 
 
@@ -134,4 +134,4 @@ def test_the_worst_captions_are_shown_with_what_should_have_been_said(here):
     rows = json.loads(here("eval", "runs/c", "--worst", "2", "--json")[0])["languages"]
     scores = [failure["cider"] for failure in rows[0]["worst"]]
     assert len(scores) == 2 and scores == sorted(scores)
-    assert set(rows[0]["worst"][0]) == {"picture", "cider", "said", "should"}
+    assert set(rows[0]["worst"][0]) == {"image", "cider", "output", "references"}

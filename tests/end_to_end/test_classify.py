@@ -81,7 +81,7 @@ def test_texts_given_or_piped_are_answered_a_line_each(place, here):
 
 def test_accuracy_is_measured_on_what_was_held_out_or_on_a_file(here):
     own = json.loads(here("eval", "runs/c", "--json")[0])
-    assert 2 <= own["texts"] <= 24 and own["accuracy"] == own["right"] / own["texts"] > 0.5
+    assert 2 <= own["texts"] <= 24 and own["accuracy"] == own["correct"] / own["texts"] > 0.5
     shown = json.loads(here("runs", "show", "runs/c", "--json")[0])
     assert shown["best"] == pytest.approx(own["accuracy"])
     assert "2 texts" in here("eval", "runs/c", "test.tsv")[0]

@@ -84,7 +84,7 @@ def test_eval_scores_what_was_held_out_or_a_file(place, here):
     own = json.loads(here("eval", "runs/p", "--json")[0])
     shown = json.loads(here("runs", "show", "runs/p", "--json")[0])
     assert shown["best"] == pytest.approx(own["accuracy"]) and own["accuracy"] > 0.8
-    assert set(own) == {"accuracy", "macro_f1", "matthews", "loss", "right", "pairs"}
+    assert set(own) == {"accuracy", "macro_f1", "matthews", "loss", "correct", "pairs"}
     numbers = json.loads(here("eval", "runs/n", "n.tsv", "--json")[0])
     assert set(numbers) == {"pearson", "spearman", "mse", "texts"} and numbers["texts"] == len(
         COUNTS

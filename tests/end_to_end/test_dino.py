@@ -29,9 +29,9 @@ def place(tmp_path_factory):
 def test_neighbours_and_a_linear_classifier_score_it(here):
     found = json.loads(here("eval", "runs/dino", "--json")[0])
     assert found["knn"] == 1.0 and found["linear"] == 1.0
-    assert found["spread"] > 0 and found["known"] + found["pictures"] == 24
+    assert found["spread"] > 0 and found["known"] + found["images"] == 24
     other = json.loads(here("eval", "runs/dino", "others", "--known", "shades", "--json")[0])
-    assert (other["known"], other["pictures"]) == (24, 6)
+    assert (other["known"], other["images"]) == (24, 6)
     out = here("eval", "runs/dino", "others", "--known", "shades")[0]
     assert "6 images, 24 labelled images as neighbours" in out
 

@@ -75,7 +75,7 @@ def test_guesses_as_json_are_those_of_the_bundle(here, bundle):
     rows = [json.loads(line) for line in out.splitlines()]
     assert [(row["line"], row["text"]) for row in rows] == [(1, asked[0]), (2, asked[1])]
     for row, expected in zip(rows, bundle.fill(asked, 3), strict=True):
-        assert row["guesses"] == [[vars(guess) for guess in place] for place in expected]
+        assert row["predictions"] == [[vars(guess) for guess in place] for place in expected]
 
 
 # --- embed -------------------------------------------------------------------------------------

@@ -100,7 +100,7 @@ def test_full_sentences_without_pairs(here):
 
 def test_an_encoder_is_evaluated_on_what_it_held_out_and_on_a_file(place, here):
     found = json.loads(here("eval", "runs/a", "--json")[0])
-    assert found["tokens"] >= found["words"] > 0 and found["pseudo_perplexity"]["a_token"] > 1
+    assert found["tokens"] >= found["words"] > 0 and found["pseudo_perplexity"]["per_token"] > 1
     # the rows are those that training looked at
     (kept,) = valid(place / "runs" / "a")
     assert set(found["held_out_sequences"]) == {"t.txt"}

@@ -233,7 +233,7 @@ def test_the_live_page_answers_this_machine_alone(place):
         status, said = fetch(f"{address}api/without", asked)
         labels = [frame["label"] for frame in json.loads(said)["frames"]]
         assert status == 200 and labels == ["all heads", "without decoder 1.2"]
-        status, said = fetch(f"{address}api/walk", {**asked, "map": "decoder", "place": 1})
+        status, said = fetch(f"{address}api/walk", {**asked, "map": "decoder", "position": 1})
         assert status == 200 and len(json.loads(said)["walk"]) > 8
         for body, what in (
             ({"text": ""}, "the text is missing"),

@@ -124,7 +124,7 @@ def test_questions_are_answered_by_the_words_of_a_text_or_a_file(here):
 
 def test_scores_are_measured_on_what_was_held_out_or_on_a_file(here):
     own = json.loads(here("eval", "runs/t", "--json")[0])
-    assert own["f1"] > 0.9 and own["right"] <= own["found"] and 3 < own["sentences"] < 60
+    assert own["f1"] > 0.9 and own["correct"] <= own["predicted"] and 3 < own["sentences"] < 60
     shown = json.loads(here("runs", "show", "runs/t", "--json")[0])
     assert shown["best"] == pytest.approx(own["f1"])
     assert here("eval", "runs/t", "t.conll")[0].startswith("F1 ")

@@ -67,7 +67,7 @@ def test_pictures_are_answered_a_line_each_with_their_file(here):
 def test_accuracy_is_measured_and_what_was_taken_for_what_is_drawn(place, here):
     out, said = here("eval", "runs/v", "--confusion", "c.png", "--json")
     own = json.loads(out)
-    assert own["accuracy"] == own["right"] / own["pictures"] == 1.0 and "top5" not in own
+    assert own["accuracy"] == own["correct"] / own["images"] == 1.0 and "top5" not in own
     assert "drawn     c.png" in said and (place / "c.png").read_bytes()[:4] == b"\x89PNG"
     assert "24 images" in here("eval", "runs/v", "shades")[0]
     _, said = here("eval", "runs/v", "--confusion", "c.png", code=2)

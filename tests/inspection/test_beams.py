@@ -24,7 +24,7 @@ def test_an_observed_search_finds_the_same_to_the_last_bit(name, settings):
     ended: dict = {}  # several groups may end alike, and round in their last bit
     for each in weighed:
         if each.ends:
-            assert each.kept
+            assert each.continued
             ended.setdefault((each.item, each.before), []).append(each.log_probability)
     for item, best in enumerate(found):
         for hypothesis in best:
@@ -40,11 +40,11 @@ def test_a_tree_holds_every_sum_and_the_path_of_the_winner(beam):
     side = bundle.tokenizer.target
     path = [leaf for leaf in leaves if leaf.chosen]
     assert [leaf.token for leaf in path] == side.pieces([side.bos, *best.tokens, side.eos])
-    assert path[-1].log_probability == best.log_probability and all(leaf.kept for leaf in path)
+    assert path[-1].log_probability == best.log_probability and all(leaf.continued for leaf in path)
     reading = bundle.reading(source, "")
     for place, leaf in enumerate(leaves[1:], 1):
         assert leaf.parent is not None and leaf.parent < place
-        assert leaves[leaf.parent].kept and leaves[leaf.parent].token != "</s>"
+        assert leaves[leaf.parent].continued and leaves[leaf.parent].token != "</s>"
         assert leaf.log_probability <= leaves[leaf.parent].log_probability
     with torch.inference_mode():
         first = reading.run()[0, 0].clone()
@@ -53,7 +53,7 @@ def test_a_tree_holds_every_sum_and_the_path_of_the_winner(beam):
     begun = [leaf for leaf in leaves if leaf.parent == 0]
     assert [leaf.token for leaf in begun] == side.pieces(wanted.indices.tolist())
     assert [leaf.log_probability for leaf in begun] == pytest.approx(wanted.values.tolist())
-    assert sum(leaf.kept and leaf.token != "</s>" for leaf in begun) == beam
+    assert sum(leaf.continued and leaf.token != "</s>" for leaf in begun) == beam
 
 
 def test_a_frame_and_its_tree_come_from_one_search(monkeypatch):

@@ -90,7 +90,7 @@ def test_images_open_at_the_last_layer_with_the_mean_of_all_heads():
     for frame in (image_frame(), caption_frame()):
         found = opening(frame)
         maps = next(m for m in frame.maps if m.name == found.map and m.measure == "attention")
-        assert frame.sides[maps.keys].picture is not None
+        assert frame.sides[maps.keys].image is not None
         assert (found.layer, found.head) == (len(maps.layers) - 1, MEAN)
 
 

@@ -24,7 +24,7 @@ def test_it_is_the_slope_when_one_token_grows(name):
     embeddings = {
         side: reading.model.get_submodule(place) for side, place in reading.embeddings.items()
     }
-    if next(iter(reading.embeddings)) == "picture":
+    if next(iter(reading.embeddings)) == "image":
         for module in embeddings.values():  # the picture itself is float32
             module.register_forward_pre_hook(
                 lambda _, inputs: tuple(
@@ -67,14 +67,14 @@ def test_a_frame_follows_the_likeliest_answer_of_each_place_to_every_side():
     bundle = translator()
     probe = bundle.probe("two dogs play", target="zwei hunde")
     frame = watch(bundle, "two dogs play", target="zwei hunde")
-    assert len(frame.attributions) == 2 * len(frame.guesses)
-    for guess in frame.guesses:
-        own = [each for each in frame.attributions if each.place == guess.place]
+    assert len(frame.attributions) == 2 * len(frame.predictions)
+    for guess in frame.predictions:
+        own = [each for each in frame.attributions if each.position == guess.position]
         assert [each.side for each in own] == ["source", "read"]
         assert {each.of for each in own} == {guess.tokens[0]}
         with torch.no_grad():
-            best = int(probe.reading.run()[0, guess.place].argmax())
+            best = int(probe.reading.run()[0, guess.position].argmax())
         wanted = gradient_x_input(
-            probe.reading, lambda given, p=guess.place, best=best: given[0, p, best]
+            probe.reading, lambda given, p=guess.position, best=best: given[0, p, best]
         )
         assert own[0].scores == pytest.approx(wanted["source"].tolist())

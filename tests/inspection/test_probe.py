@@ -63,7 +63,7 @@ def test_every_bundle_keeps_the_contract(name, tmp_path):
     assert probe.kind == bundle.kind and probe.reading.model is bundle.model
     assert bundle.device == torch.device("cpu") and bundle.config is bundle.model.config
     assert isinstance(bundle, BeamSearching) == bundle.inputs.target
-    assert set(probe.images) == {"picture"} & set(probe.reading.pieces)
+    assert set(probe.images) == {"image"} & set(probe.reading.pieces)
     assert bool(probe.images) == (bundle.inputs.modality == "image")
     assert set(probe.tokenizers) == set(probe.reading.ids)
     for side, ids in probe.reading.ids.items():
@@ -220,8 +220,8 @@ def test_a_bundle_from_elsewhere_is_inspected_by_the_contract_alone():
     frame = watch(bundle, SENTENCE)
     count = len(frame.sides["text"].tokens)
     assert len(frame.answer.split()) == count and frame.label == "number tagger"
-    assert frame.guesses == [] and frame.lens is None
-    assert {each.place for each in frame.attributions} == set(range(count))
+    assert frame.predictions == [] and frame.lens is None
+    assert {each.position for each in frame.attributions} == set(range(count))
     assert {each.of for each in frame.attributions} == {"the number"}
     (step,) = (each for each in walk(bundle, SENTENCE) if each.title == "Logits")
     assert step.equation == "z = x w + b"

@@ -216,7 +216,7 @@ def test_what_is_walked_is_seen_however_long_the_text_is():
     bundle = gpt()
     text = "the fox eats the lemon and the dog eats the bread"
     for place in (0, 5, 11, 13):
-        steps = walk(bundle, text, place=place, head=5)
+        steps = walk(bundle, text, position=place, head=5)
         (step,) = (each for each in steps if each.title == "Scale")
         name = bundle.reading(text).pieces["text"][place]
         assert name in step.arrays[0].rows and name in step.arrays[0].columns
@@ -249,7 +249,7 @@ def test_a_head_of_every_group_and_kind_is_walked():
         (gpt, "a", {"map": "cross"}, "no map 'cross'; its maps are decoder"),
         (gpt, "a", {"layer": 3}, "decoder has no layer 3: its layers are 0 to 2"),
         (gpt, "a", {"head": 6}, "has no head 6: its heads are 0 to 5"),
-        (gpt, "a", {"place": 99}, "text has no position 99: its positions are"),
+        (gpt, "a", {"position": 99}, "text has no position 99: its positions are"),
         (
             lambda: translator(encoder="rnn", decoder="rnn"),
             "a",
@@ -260,7 +260,7 @@ def test_a_head_of_every_group_and_kind_is_walked():
         (
             image_encoder,
             PICTURES[0],
-            {"place": 6},
+            {"position": 6},
             "no position 6: its positions are 0 to 5",
         ),
         (captioner, PICTURES[0], {"map": "encoder", "layer": 1}, "no layer 1"),

@@ -55,16 +55,19 @@ def test_a_frame_is_whole_and_its_parts_fit(name):
             assert weights.shape[1:] == size and weights.dtype == torch.float32
             if maps.measure == "attention":
                 assert torch.equal(weights, wanted[maps.layers[i]])
-                assert len(maps.kinds[i]) == len(weights)
-                assert all(0 <= x <= 1 for head in maps.kinds[i] for x in head.values())
+                assert len(maps.patterns[i]) == len(weights)
+                assert all(0 <= x <= 1 for head in maps.patterns[i] for x in head.values())
             assert not maps.causal or torch.equal(weights, weights.tril())
-    for guess in frame.guesses:
+    for guess in frame.predictions:
         assert len(guess.tokens) == len(guess.probabilities) <= 4
         assert list(guess.probabilities) == sorted(guess.probabilities, reverse=True)
         assert 0 < sum(guess.probabilities) <= 1 + 1e-5
     for attribution in frame.attributions:
         assert len(attribution.scores) == len(frame.sides[attribution.side].tokens)
-        assert attribution.place in [guess.place for guess in frame.guesses] or not frame.guesses
+        assert (
+            attribution.position in [guess.position for guess in frame.predictions]
+            or not frame.predictions
+        )
 
 
 @ALL
@@ -110,8 +113,8 @@ def test_a_translation_is_told_with_its_source_and_its_likeliest_words():
         logits = reading.run()[0]
     shares, allowed = logits.softmax(-1), logits.clone()
     allowed[:, [target.pad, target.bos]] = -torch.inf  # which no search writes
-    for t, guess in enumerate(frame.guesses):
-        assert guess.place == t and frame.guesses_side == "target"
+    for t, guess in enumerate(frame.predictions):
+        assert guess.position == t and frame.predictions_side == "target"
         assert guess.probabilities[0] == pytest.approx(float(shares[t].max()))
         assert list(guess.tokens[:1]) == target.pieces([int(shares[t].argmax())])
     assert best.finished
@@ -126,7 +129,7 @@ def test_what_a_language_model_wrote_is_what_was_likeliest():
     begun = len(bundle.tokenizer.begin("the fox eats"))
     ((wanted,),) = bundle.generate(["the fox eats"], max_tokens=5, temperature=0.0)
     assert frame.answer == wanted.text and len(tokens) == begun + len(wanted.tokens)
-    by_place = {guess.place: guess for guess in frame.guesses}
+    by_place = {guess.position: guess for guess in frame.predictions}
     assert sorted(by_place) == list(range(1, len(tokens) + 1))
     for place in range(begun, len(tokens)):
         assert by_place[place].tokens[0] == tokens[place]
@@ -140,46 +143,46 @@ def test_hidden_words_are_filled_as_the_model_fills_them():
     text = "The [MASK] waves to the [MASK]."
     frame = watch(bundle, text, top=5)
     (wanted,) = bundle.fill([text])
-    assert [list(guess.tokens) for guess in frame.guesses] == [
+    assert [list(guess.tokens) for guess in frame.predictions] == [
         [each.word for each in place] for place in wanted
     ]
-    for guess, place in zip(frame.guesses, wanted, strict=True):
+    for guess, place in zip(frame.predictions, wanted, strict=True):
         assert_close(list(guess.probabilities), [each.probability for each in place])
-        assert frame.sides["text"].tokens[guess.place] == "[MASK]"
-    assert watch(bundle, "The baker waves.").guesses == []
+        assert frame.sides["text"].tokens[guess.position] == "[MASK]"
+    assert watch(bundle, "The baker waves.").predictions == []
 
 
 def test_classes_tags_and_answers_are_those_of_the_verbs():
     bundle = bert_classifier(pairs=True)
     (wanted,) = bundle.classify([(SENTENCE, "A dog.")])
-    (guess,) = watch(bundle, SENTENCE, "A dog.").guesses
+    (guess,) = watch(bundle, SENTENCE, "A dog.").predictions
     assert dict(zip(guess.tokens, guess.probabilities, strict=True)) == pytest.approx(
         wanted.probabilities
     )
-    assert guess.place == 0
+    assert guess.position == 0
     own = watch(gpt_classifier(), "the fox eats")
-    assert own.guesses[0].place == len(own.sides["text"].tokens) - 1
+    assert own.predictions[0].position == len(own.sides["text"].tokens) - 1
     (tagged,) = tagger().tag([SENTENCE])
     frame = watch(tagger(), SENTENCE)
-    assert [guess.tokens[0] for guess in frame.guesses] == [word.tag for word in tagged.words]
+    assert [guess.tokens[0] for guess in frame.predictions] == [word.tag for word in tagged.words]
     context = "A fox looks on. The old baker waves."
     (found,) = answerer().answer("Who waves?", context)
     assert watch(answerer(), "Who waves?", context).answer == found.text
     sees = classifier()
     (seen,) = sees.classify([PICTURES[0]])
     frame = watch(sees, PICTURES[0])
-    assert frame.answer == seen.label and set(frame.guesses[0].tokens) == set(LABELS)
+    assert frame.answer == seen.label and set(frame.predictions[0].tokens) == set(LABELS)
 
 
 def test_a_picture_stands_beside_its_tokens():
     frame = watch(image_encoder(), PICTURES[1])
-    side = frame.sides["picture"]
-    assert side.grid == (2, 2) and side.reach == (8, 8) and side.beside == 2
-    assert side.picture is not None and side.picture.shape == (8, 8, 3)
+    side = frame.sides["image"]
+    assert side.grid == (2, 2) and side.reach == (8, 8) and side.num_prefix_tokens == 2
+    assert side.image is not None and side.image.shape == (8, 8, 3)
     assert list(side.tokens) == ["[CLS]", "[R1]", "0,0", "0,1", "1,0", "1,1"]
     written = watch(captioner(), PICTURES[1], target="the red cat", language="de")
     assert written.answer == "the red cat" and written.sides["read"].tokens[0] == "<de>"
-    assert written.sides["picture"].grid == (2, 4) and "target" in written.sides
+    assert written.sides["image"].grid == (2, 4) and "target" in written.sides
 
 
 SPEAKING = [
@@ -203,7 +206,7 @@ def test_the_last_row_of_the_lens_is_the_models_own_output_bit_by_bit(name):
     assert not torch.allclose(found[0], found[-1])
     frame = watch(bundle, *inputs, **named, top=5)
     assert frame.lens is not None and frame.lens.layers[0] == "embedding"
-    assert list(frame.lens.guesses[-1]) == list(frame.guesses)
+    assert list(frame.lens.predictions[-1]) == list(frame.predictions)
 
 
 def test_a_block_left_out_shows_in_the_lens_where_it_stood():
@@ -277,7 +280,7 @@ def test_a_model_of_numbers_has_no_guesses_but_can_be_followed_back():
     own = encoder(max_length=40)
     reader = ClassReader(own.tokenizer, (), 40, Numbers(3.0, 2.0, 0.0, 5.0))
     frame = watch(ClassifierBundle(BertClassifier(own.model, 1), reader), SENTENCE)
-    assert frame.guesses == [] and float(frame.answer) < 100
+    assert frame.predictions == [] and float(frame.answer) < 100
     (attribution,) = frame.attributions
     assert attribution.of == "the number" and any(attribution.scores)
 

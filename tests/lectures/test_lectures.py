@@ -61,7 +61,7 @@ def test_a_claim_keeps_the_contract(name, drawn, tmp_path):
     assert json.loads(json.dumps(result.as_dict(), allow_nan=False))
     lines = [line for line in result.markdown().split("\n") if line.startswith("|")]
     assert len(lines) >= 3 and len({line.count("|") for line in lines}) == 1
-    claim.picture(result, tmp_path / "x.svg")
+    claim.plot(result, tmp_path / "x.svg")
     assert (tmp_path / "x.svg").is_file() and drawn[0].title == claim.TITLE
     for points in drawn[0].series.values():
         assert [x for x, _ in points] == sorted(x for x, _ in points)
@@ -72,7 +72,7 @@ def test_a_claim_keeps_the_contract(name, drawn, tmp_path):
 @pytest.mark.parametrize("name", CLAIMS)
 def test_a_claim_draws_a_picture(name, tmp_path):
     pytest.importorskip("headway.inspection.plots")
-    CLAIMS[name].picture(quick(name), tmp_path / "x.svg")
+    CLAIMS[name].plot(quick(name), tmp_path / "x.svg")
     assert "<svg" in (tmp_path / "x.svg").read_text()
 
 
@@ -87,7 +87,7 @@ def test_without_the_scale_the_softmax_saturates_and_with_it_nothing_changes():
     assert [d for d, _ in dots] == [d for d, _ in scaled] == [4, 64, 512]
     assert dots[0][1] > dots[1][1] > dots[2][1] and dots[2][1] < 0.1
     assert all(abs(entropy - scaled[0][1]) < 0.05 for _, entropy in scaled)
-    assert result.left("dot", "typical_score_gradient") < 0.01
+    assert result.relative_to_smallest("dot", "typical_score_gradient") < 0.01
     assert result.column("dot", "saturated")[-1][1] > 0.5
     assert {saturated for _, saturated in result.column("scaled dot", "saturated")} == {0.0}
 
@@ -297,9 +297,9 @@ def test_the_gradients_of_a_padded_sentence_are_those_of_the_sentence_alone(name
 def test_without_attention_the_gradient_shrinks_by_a_share_with_every_word():
     """Both ends spare it the encoder's way, not the decoder's: half as many factors."""
     result = quick("gradients")
-    kept = {name: result.kept(name) for name in gradients.MODELS}
+    kept = {name: result.growth_per_word(name) for name in gradients.MODELS}
     assert kept["GRU"] < 0.5 and kept["LSTM"] < 0.75
     assert kept["GRU, bidirectional"] == pytest.approx(math.sqrt(kept["GRU"]), abs=0.05)
-    shares = {row.model: row.of_last for row in result.rows if row.length == 40}
+    shares = {row.model: row.relative_to_last for row in result.rows if row.length == 40}
     assert shares["GRU"] < 1e-5 and shares["LSTM"] < 1e-2
     assert all(0.5 < share < 5 for name, share in shares.items() if name not in ("GRU", "LSTM"))

@@ -38,7 +38,7 @@ def test_questions_without_a_picture_are_about_the_last_one():
     with pytest.raises(UsageError, match="the image is missing"):
         viewer.look(Question(text=""))
     picture = png(np.random.default_rng(0).integers(0, 256, (20, 21, 3)).astype(np.uint8))
-    (frame,) = viewer.look(Question(picture=picture)).frames
+    (frame,) = viewer.look(Question(image=picture)).frames
     whole, _ = viewer.without(Question(heads=(("cross", 0, 0),))).frames
     assert (frame.maps[0].weights[0] - whole.maps[0].weights[0]).abs().max() == 0
 
@@ -46,7 +46,7 @@ def test_questions_without_a_picture_are_about_the_last_one():
 @pytest.mark.parametrize("name", ["gpt", "encoder", "classifier", "translator"])
 def test_a_walk_of_the_head_that_was_asked_for(name):
     viewer = BundleViewer(BUNDLES[name][0](), "m")
-    document = viewer.walk(Question(text=TEXT, layer=0, head=1, place=1))
+    document = viewer.walk(Question(text=TEXT, layer=0, head=1, position=1))
     assert len(document.walk) > 8
     with pytest.raises(UsageError, match="layer 99"):
         viewer.walk(Question(text=TEXT, layer=99))

@@ -15,13 +15,13 @@ JSON = st.recursive(
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     max_leaves=6,
 )
-KEYS = ["text", "second", "target", "picture", "heads", "map", "layer", "head", "place"]
+KEYS = ["text", "second", "target", "image", "heads", "map", "layer", "head", "position"]
 
 
 def test_a_question_is_read():
-    told = {"text": "a", "heads": [["decoder", 1, 2]], "picture": PICTURE, "map": "cross"}
-    assert parse({**told, "place": 3}) == Question(
-        text="a", heads=(("decoder", 1, 2),), picture=b"\x89PNG", maps="cross", place=3
+    told = {"text": "a", "heads": [["decoder", 1, 2]], "image": PICTURE, "map": "cross"}
+    assert parse({**told, "position": 3}) == Question(
+        text="a", heads=(("decoder", 1, 2),), image=b"\x89PNG", maps="cross", position=3
     )
     assert parse({}) == Question()
 
@@ -36,13 +36,13 @@ def test_a_question_is_read():
         ({"target": "\ud800"}, "lone surrogate"),
         ({"layer": -1}, "layer"),
         ({"head": True}, "head"),
-        ({"place": 1.0}, "place"),
+        ({"position": 1.0}, "position"),
         ({"heads": {}}, "heads"),
         ({"heads": [["decoder", 1]]}, "heads"),
         ({"heads": [[1, 1, 1]]}, "heads"),
         ({"heads": [["a", 0, 0]] * 4097}, "heads"),
-        ({"picture": "https://example.com/a.png"}, "picture"),
-        ({"picture": "data:image/png;base64,&&"}, "base64"),
+        ({"image": "https://example.com/a.png"}, "image"),
+        ({"image": "data:image/png;base64,&&"}, "base64"),
     ],
 )
 def test_what_is_none_is_refused_by_name(told, what):

@@ -116,7 +116,7 @@ def test_training_python_and_the_command_line_give_the_same_scores(trained, caps
     scores = TASK.evaluate(bundle, held_out, options)
     assert scores.numbers() == {name: best[name] for name in scores.numbers()}
     assert list(scores.numbers()) == ["cider", "bleu", "chrf", "nats"]
-    assert held_out.split == "valid" and scores.counts == {"pictures": 8}
+    assert held_out.split == "valid" and scores.counts == {"images": 8}
     shown = [event for event in events if event["kind"] == "sample"][-4:]
     assert [{k: e[k] for k in ("language", "reference", "output")} for e in shown] == list(
         scores.samples
@@ -129,7 +129,7 @@ def test_training_python_and_the_command_line_give_the_same_scores(trained, caps
         images = [captioned.image.pixels() for captioned in captioned_images(config.data)["valid"]]
         outputs = bundle.caption(images, language=row["language"], beam=1)
         ciders = cider_d(outputs, [held_out.captions[i][row["language"]] for i in range(8)])
-        assert row["cider"] == pytest.approx(sum(ciders) / 8) and row["pictures"] == 8
+        assert row["cider"] == pytest.approx(sum(ciders) / 8) and row["images"] == 8
         assert row["worst"][0]["cider"] == min(ciders)
     means = [sum(row["cider"] for row in scores.details["languages"]) / 2]
     assert scores["cider"] == pytest.approx(means[0])

@@ -219,7 +219,7 @@ def test_training_python_and_the_command_line_give_the_same_scores(learned, caps
     inputs = [ClassInput(text=each.text) for each in held_out]
     predictions = bundle.predict(inputs, ClassOptions(top=1))
     right = sum(a.label == b.label for a, b in zip(predictions, held_out, strict=True))
-    assert right == scores.counts["right"] and right / len(held_out) == scores["accuracy"]
+    assert right == scores.counts["correct"] and right / len(held_out) == scores["accuracy"]
     assert all(list(each.probabilities) == [each.label] for each in predictions)
     assert sum(map(sum, scores.confusion.counts)) == len(held_out)
     assert sum(scores.confusion.counts[i][i] for i in range(2)) == right

@@ -104,7 +104,7 @@ def test_training_python_and_the_command_line_give_the_same_scores(tmp_path, cap
     predictions = bundle.classify([image.data() for image in held_out.images])
     pairs = list(zip(predictions, held_out.labels, strict=True))
     right = sum(prediction.label == label for prediction, label in pairs)
-    assert scores.counts == {"right": right, "pictures": len(pairs)}
+    assert scores.counts == {"correct": right, "images": len(pairs)}
     nats = [-np.log(prediction.probabilities[label]) for prediction, label in pairs]
     assert scores["loss"] == pytest.approx(np.mean(nats), rel=1e-5)
     assert scores.confusion.labels == bundle.labels

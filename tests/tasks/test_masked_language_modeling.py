@@ -176,7 +176,7 @@ def test_training_python_and_the_command_line_give_the_same_scores(story, tmp_pa
         assert printed == TASK.evaluate(bundle, held_out).as_dict()
         assert printed["sentences"] > 3 and list(printed["held_out_sequences"]) == list(several)
         assert printed["mlm_nats"] == row["mlm_nats"]
-        assert printed["pseudo_perplexity"]["a_word"] == printed["pseudo_perplexity_per_word"]
+        assert printed["pseudo_perplexity"]["per_word"] == printed["pseudo_perplexity_per_word"]
 
 
 def test_a_text_file_has_pseudo_perplexity_alone(first, story):
@@ -198,7 +198,7 @@ def test_predictions_have_the_number_of_their_text_in_errors(first):
     with pytest.raises(UsageError, match="text 9"):
         bundle.predict(inputs, first=8)
     (filled,) = bundle.predict(inputs[:1], FillOptions(top=2))
-    assert filled.guesses == (tuple(bundle.fill([inputs[0].text], 2)[0][0]),)
+    assert filled.predictions == (tuple(bundle.fill([inputs[0].text], 2)[0][0]),)
 
 
 def test_the_held_out_numbers_are_those_of_the_definition(first):

@@ -82,7 +82,7 @@ def test_training_python_and_the_command_line_give_the_same_scores(tmp_path, cap
     assert leaving.value.code == 0
     assert json.loads(capsys.readouterr().out) == scores.as_dict()
     known, images = held_out.known, held_out.images
-    assert scores.counts == {"known": len(known), "pictures": len(images)}
+    assert scores.counts == {"known": len(known), "images": len(images)}
     numbers = {label: i for i, label in enumerate(sorted(set(known.labels)))}
     sides = []
     for side in (known, images):
@@ -105,7 +105,7 @@ def test_known_images_may_be_others_and_fewer(shades, tmp_path):
     ):
         assert len(examples.known) == 6 and len(examples) in (len(examples.images), 24)
         scores = TASK.evaluate(bundle, examples, options)
-        assert scores.counts == {"known": 4, "pictures": len(examples)}
+        assert scores.counts == {"known": 4, "images": len(examples)}
     (other / "dark").rename(other / "blue")
     with pytest.raises(DataError, match="no labelled neighbour has the class 'dark'"):
         TASK.evaluate(bundle, TASK.read(bundle, [Path(shades)], None, options))

@@ -93,10 +93,10 @@ def test_training_python_and_the_command_line_give_the_same_scores(learned, monk
     assert json.loads(capsys.readouterr().out) == scores.as_dict()
     tags = [[word.tag for word in each.words] for each in bundle.tag([x.words for x in held_out])]
     spans = score_spans(tags, [each.tags for each in held_out])
-    assert (spans.f1, spans.true, spans.right) == (
+    assert (spans.f1, spans.true, spans.correct) == (
         scores["f1"],
         scores.counts["true"],
-        scores.counts["right"],
+        scores.counts["correct"],
     )
     words = [
         a == b for x, y in zip(tags, held_out, strict=True) for a, b in zip(x, y.tags, strict=True)

@@ -10,7 +10,7 @@ with its position added, after a learned class token [CLS] whose output represen
 >>> image = torch.arange(16.0).view(1, 1, 4, 4)  # B C Y X: four patches of 2 x 2 pixels
 >>> embedding(image).shape  # B T D: the class token, one register and four patches
 torch.Size([1, 6, 3])
->>> torch.equal(embedding(image)[:, embedding.beside :], patches(image))
+>>> torch.equal(embedding(image)[:, embedding.num_prefix_tokens :], patches(image))
 True
 """
 
@@ -65,7 +65,7 @@ class ImageEmbedding(nn.Module):
             nn.init.zeros_(self.mask_token)
 
     @property
-    def beside(self) -> int:
+    def num_prefix_tokens(self) -> int:
         """The number of tokens before the patches: class token and registers."""
         return int(self.class_token is not None) + (
             0 if self.registers is None else len(self.registers)

@@ -28,7 +28,7 @@ FRAME = 2  # special tokens around a text: [CLS] and [SEP]
 
 
 @dataclass(frozen=True)
-class Guess:
+class WordPrediction:
     """A predicted word for a masked position, and its probability.
 
     word: text of the token; "##" marks the continuation of a word.
@@ -60,7 +60,7 @@ class FilledText:
     """A text, and the most probable words for each [MASK] in it, the best first."""
 
     text: str
-    guesses: tuple[tuple[Guess, ...], ...]
+    predictions: tuple[tuple[WordPrediction, ...], ...]
 
 
 class EncoderBundle(StoredBundle):
@@ -107,7 +107,9 @@ class EncoderBundle(StoredBundle):
         return cls(model, tokenizer, pooling, length)
 
     @torch.inference_mode()
-    def fill(self, texts: Sequence[str], top: int = 5, first: int = 1) -> list[list[list[Guess]]]:
+    def fill(
+        self, texts: Sequence[str], top: int = 5, first: int = 1
+    ) -> list[list[list[WordPrediction]]]:
         """Return the `top` most probable words for each [MASK] of each text, the best first.
 
         first: the number of the first text in error messages. Raises UsageError for a text without
@@ -123,7 +125,7 @@ class EncoderBundle(StoredBundle):
         sequences = [
             self._framed_with_masks(text, number) for number, text in enumerate(texts, start=first)
         ]
-        predictions: list[list[list[Guess]]] = [[] for _ in sequences]
+        predictions: list[list[list[WordPrediction]]] = [[] for _ in sequences]
         for chosen in shortest_first(sequences, BATCH):
             batch = self._batch([sequences[i] for i in chosen])
             hidden = self.model.encode(batch.tokens, batch.keys, batch.types)
@@ -137,7 +139,7 @@ class EncoderBundle(StoredBundle):
                 owners, ids.tolist(), values.tolist(), strict=True
             ):
                 pairs = zip(self.tokenizer.words(best_ids), best_values, strict=True)
-                predictions[owner].append([Guess(word, value) for word, value in pairs])
+                predictions[owner].append([WordPrediction(word, value) for word, value in pairs])
         return predictions
 
     def predict(

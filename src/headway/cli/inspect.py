@@ -177,7 +177,7 @@ def _document(
             map=map_name,
             layer=(shown.layer or 1) - 1,
             head=(shown.head or 1) - 1,
-            place=None if shown.position is None else shown.position - 1,
+            position=None if shown.position is None else shown.position - 1,
         )
     except UsageError as error:  # the frames are useful without a walk
         if shown != LAST:

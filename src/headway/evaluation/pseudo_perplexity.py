@@ -29,12 +29,12 @@ class PseudoPerplexity:
     words: int
 
     @property
-    def a_token(self) -> float:
+    def per_token(self) -> float:
         """Pseudo-perplexity per token: exp(nats / tokens)."""
         return math.exp(self.nats / self.tokens)
 
     @property
-    def a_word(self) -> float:
+    def per_word(self) -> float:
         """Pseudo-perplexity per word: exp(nats / words). It can be compared between tokenizers."""
         return math.exp(self.nats / self.words)
 

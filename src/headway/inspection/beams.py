@@ -1,4 +1,4 @@
-"""A beam search as a tree: all candidates, those that were kept, and the output."""
+"""A beam search as a tree: all candidates, those that were continued, and the output."""
 
 from __future__ import annotations
 
@@ -55,12 +55,14 @@ def candidate_tree(
     root: name of the first token; won: the token ids of the output with the end token.
     """
     indices: dict[tuple[int, ...], int] = {(): 0}
-    leaves = [Leaf(parent=None, token=root, log_probability=0.0, kept=True, chosen=True)]
+    leaves = [Leaf(parent=None, token=root, log_probability=0.0, continued=True, chosen=True)]
     for candidate in candidates:
         path = (*candidate.before, candidate.token)
         if path in indices:  # a candidate of several groups
             index = indices[path]
-            leaves[index] = replace(leaves[index], kept=leaves[index].kept or candidate.kept)
+            leaves[index] = replace(
+                leaves[index], continued=leaves[index].continued or candidate.continued
+            )
             continue
         indices[path] = len(leaves)
         leaves.append(
@@ -68,7 +70,7 @@ def candidate_tree(
                 parent=indices[candidate.before],
                 token=name(candidate.token),
                 log_probability=candidate.log_probability,
-                kept=candidate.kept,
+                continued=candidate.continued,
                 chosen=tuple(won[: len(path)]) == path,
             )
         )

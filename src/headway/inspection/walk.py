@@ -39,7 +39,7 @@ def walk(
     map: str | None = None,
     layer: int = 0,
     head: int = 0,
-    place: int | None = None,
+    position: int | None = None,
     tables: Tables = Tables(),  # noqa: B008, it is frozen
 ) -> list[Step]:
     """Return the steps of the computation at one position, through one head of one layer.
@@ -48,14 +48,14 @@ def walk(
     not store, are computed again by `Kernel.weights` and `scores`. given: the text or image.
     second, target, language, written: as for `Bundle.probe`. map: "encoder", "decoder" or "cross";
     if None, cross-attention if there is any, otherwise self-attention. layer, head: counted from 0.
-    place: position of the query; if None, the position of the prediction: a masked token, [CLS], or
-    in generated text the last token.
+    position: position of the query; if None, the position of the prediction: a masked token, [CLS],
+    or in generated text the last token.
 
     Raises UsageError for a map, layer, head or position that does not exist, and for a recurrent
     network.
     """
     probe = bundle.probe(given, second, target=target, language=language, written=written)
-    return walk_through(probe, map=map, layer=layer, head=head, place=place, tables=tables)
+    return walk_through(probe, map=map, layer=layer, head=head, position=position, tables=tables)
 
 
 def walk_through(
@@ -64,11 +64,11 @@ def walk_through(
     map: str | None = None,
     layer: int = 0,
     head: int = 0,
-    place: int | None = None,
+    position: int | None = None,
     tables: Tables = Tables(),  # noqa: B008, it is frozen
 ) -> list[Step]:
     """Return the steps of `walk` for an input that was probed before."""
-    path = _path(probe, map, layer, head, place, tables)
+    path = _path(probe, map, layer, head, position, tables)
     trace, output = traced(probe.reading.model, probe.reading.run)
     side = probe.reading.axes["decoder" if path.part == "cross" else path.part][0]
     steps = input_steps(probe, trace, side, path.position, tables)

@@ -98,8 +98,8 @@ def _segments(trace: Trace, module: SegmentEmbeddings, rows: Axis, tables: Table
 
 
 def _image(trace: Trace, module: ImageEmbedding, rows: Axis, tables: Tables) -> list[Step]:
-    beside = module.beside
-    patches = Axis(rows.names[beside:], max(0, rows.keep - beside))
+    num_prefix_tokens = module.num_prefix_tokens
+    patches = Axis(rows.names[num_prefix_tokens:], max(0, rows.keep - num_prefix_tokens))
     positions: Any = module.positions
     inputs = trace.given(module.patches.project)[0]
     return [
@@ -121,8 +121,12 @@ def _image(trace: Trace, module: ImageEmbedding, rows: Axis, tables: Tables) -> 
         step(
             "Position",
             "A vector of the position (row and column) is added"
-            + (f", and {', '.join(rows.names[:beside])} are prepended." if beside else "."),
-            "x = [c + P[c], x₁ + P[1], …]" if beside else "x = x_p + P[p]",
+            + (
+                f", and {', '.join(rows.names[:num_prefix_tokens])} are prepended."
+                if num_prefix_tokens
+                else "."
+            ),
+            "x = [c + P[c], x₁ + P[1], …]" if num_prefix_tokens else "x = x_p + P[p]",
             type(positions).forward,
             tables.table("x + P", trace.gave(positions)[0], patches, Axis()),
             tables.table("x", trace.gave(module)[0], rows, Axis()),

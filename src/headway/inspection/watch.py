@@ -99,9 +99,9 @@ def inspect_probe(
     """Return what `watch` returns, for an input that was probed before."""
     captured = _captured(probe, layers, vectors or "value-weighted" in analyses)
     maps = _maps(probe, captured)
-    guesses = most_probable_predictions(probe.readout, captured.output, top)
+    predictions = most_probable_predictions(probe.readout, captured.output, top)
     lens = None
-    if "lens" in analyses and guesses and unembedding_of(probe) is not None:
+    if "lens" in analyses and predictions and unembedding_of(probe) is not None:
         lens = logit_lens(probe, min(top, 5))
     important = "importance" in analyses and probe.readout is not None
     return Frame(
@@ -112,8 +112,8 @@ def inspect_probe(
         sides={name: _side(probe, name) for name in probe.reading.pieces},
         maps=_with_derived(maps, analyses, vectors, layers_of(probe.reading.model)),
         answer=probe.answer,
-        guesses=guesses,
-        guesses_side=probe.readout.side if probe.readout is not None else "",
+        predictions=predictions,
+        predictions_side=probe.readout.side if probe.readout is not None else "",
         lens=lens,
         attributions=attributions_of(probe, captured.output)
         if "gradient x input" in analyses
@@ -185,7 +185,7 @@ def _maps(probe: Probe, captured: _Captured) -> list[Maps]:
             weights=weights,
             causal=part == "decoder",
             normalised=normalised,
-            kinds=[
+            patterns=[
                 head_pattern_scores(
                     layer_weights,
                     probe.reading.pieces[keys],
@@ -247,10 +247,10 @@ def _side(probe: Probe, name: str) -> Side:
     return Side(
         tokens=reading.pieces[name],
         words=words,
-        picture=image.pixels,
+        image=image.pixels,
         grid=image.grid,
         reach=image.reach,
-        beside=image.beside,
+        num_prefix_tokens=image.num_prefix_tokens,
     )
 
 
@@ -271,7 +271,7 @@ def attributions_of(probe: Probe, output: Tensor) -> list[Attribution]:
                 measure="gradient x input",
                 side=side,
                 of=name,
-                place=readout.positions[row],
+                position=readout.positions[row],
                 scores=values.tolist(),
             )
             for side, values in scores.items()

@@ -66,7 +66,7 @@ class BundleViewer:
             map=request.maps,
             layer=request.layer,
             head=request.head,
-            place=request.place,
+            position=request.position,
         )
         return Document(title=self.name, frames=[], walk=steps)
 
@@ -84,7 +84,7 @@ class BundleViewer:
             if not request.text:
                 raise UsageError("the text is missing", hint="type a text")
             return {"given": request.text, "second": request.second or None, "target": target}
-        self._image = request.picture or self._image
+        self._image = request.image or self._image
         if self._image is None:
             raise UsageError("the image is missing", hint="drop an image")
         return {"given": self._image, "target": target}

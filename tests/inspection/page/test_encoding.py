@@ -56,13 +56,15 @@ def test_the_header_is_plain_json_with_the_agreed_names():
         "report",
     }
     frame = header["frames"][0]
-    parts = "label model answer sides maps opening guesses guesses_side lens attributions beam"
+    parts = (
+        "label model answer sides maps opening predictions predictions_side lens attributions beam"
+    )
     assert set(frame) == set(parts.split())
-    parts = "tokens words picture size grid reach beside"
+    parts = "tokens words image size grid reach num_prefix_tokens"
     assert set(frame["sides"]["sentence"]) == set(parts.split())
     parts = (
         "name measure queries keys layers heads shape causal normalised blocks coding thumbnails"
-        " thumbnail entropy kinds importance metric vectors"
+        " thumbnail entropy patterns importance metric vectors"
     )
     assert set(frame["maps"][0]) == set(parts.split())
     assert frame["maps"][0]["importance"] and frame["maps"][1]["importance"] is None
@@ -85,8 +87,8 @@ def test_chosen_layers_bring_along_all_that_is_theirs():
     assert [row[0] for row in told["importance"]] == pytest.approx(
         [frame.importance["encoder"][at][0] for at in (1, 3)], rel=1e-5
     )
-    best = [[max(one, key=one.get) for one in layer] for layer in told["kinds"]]
-    assert best == [[max(one, key=one.get) for one in frame.maps[0].kinds[at]] for at in (1, 3)]
+    best = [[max(one, key=one.get) for one in layer] for layer in told["patterns"]]
+    assert best == [[max(one, key=one.get) for one in frame.maps[0].patterns[at]] for at in (1, 3)]
     # The map of a single layer has no layer 2.
     assert [one["measure"] for one in header["frames"][0]["maps"]] == [
         "attention",

@@ -3,19 +3,19 @@
 import pytest
 from playwright.sync_api import expect
 
-from headway.inspection.document import Document, Frame, Guess
+from headway.inspection.document import Document, Frame, Prediction
 from headway.inspection.page import Widget, encode, write_page
 from tests.fixtures.documents import TARGET, encoder_frame, report, walk
 
 
 def test_guesses_are_shown_best_first_for_the_chosen_place(opened):
-    page = opened("all", "view=guesses")
+    page = opened("all", "view=predictions")
     frame = encoder_frame("", seed=1)
     page.locator(".chip").first.click()
     expect(page.locator(".body h3")).to_contain_text("At position 7")
     first = page.locator(".bars li").first
     expect(first).to_contain_text("ships")
-    expect(first).to_contain_text(f"{frame.guesses[0].probabilities[0] * 100:.0f}")
+    expect(first).to_contain_text(f"{frame.predictions[0].probabilities[0] * 100:.0f}")
 
 
 def test_the_lens_opens_a_cells_alternatives(opened):
@@ -152,8 +152,8 @@ def test_a_report_needs_no_frame_and_guesses_need_no_map(opened, tmp_path):
     page = opened(tmp_path / "a.html")
     expect(page.locator("h2#view-title")).to_have_text("Training")
     expect(page.locator("figure canvas")).to_have_count(2)
-    guess = Guess(place=0, tokens=["moon"], probabilities=[0.5])
-    frame = Frame(label="x", model={}, sides={}, maps=[], guesses=[guess])
+    guess = Prediction(position=0, tokens=["moon"], probabilities=[0.5])
+    frame = Frame(label="x", model={}, sides={}, maps=[], predictions=[guess])
     write_page(tmp_path / "b.html", encode(Document(title="words", frames=[frame])))
     page = opened(tmp_path / "b.html", "view=matrix")
     expect(page.locator("h2#view-title")).to_have_text("Predictions")

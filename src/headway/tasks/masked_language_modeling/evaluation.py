@@ -108,16 +108,16 @@ def evenly(sentences: Sequence[str], most: int) -> Sequence[str]:
 def perplexity_details(perplexity: PseudoPerplexity) -> dict[str, float]:
     """Return the pseudo-perplexity per token and per word, and the tokens per word, by name."""
     return {
-        "a_token": perplexity.a_token,
-        "a_word": perplexity.a_word,
+        "per_token": perplexity.per_token,
+        "per_word": perplexity.per_word,
         "fertility": perplexity.fertility,
     }
 
 
 def _of_sentences(perplexity: PseudoPerplexity) -> list[Metric]:
     numbers = {
-        "pseudo_perplexity_per_token": perplexity.a_token,
-        "pseudo_perplexity_per_word": perplexity.a_word,
+        "pseudo_perplexity_per_token": perplexity.per_token,
+        "pseudo_perplexity_per_word": perplexity.per_word,
     }
     return [Metric(name, value, higher_is_better=False) for name, value in numbers.items()]
 

@@ -143,8 +143,8 @@ class PretrainingJob:
         with self.machine.precision():
             before = pseudo_perplexity(self.start, sentences, progress)
         return (
-            f"before: pseudo-perplexity {before.a_word:,.1f} per word "
-            f"({math.log(before.a_word):.3f} nats), {before.fertility:.3f} tokens per word"
+            f"before: pseudo-perplexity {before.per_word:,.1f} per word "
+            f"({math.log(before.per_word):.3f} nats), {before.fertility:.3f} tokens per word"
         )
 
     def example(self) -> Example | None:

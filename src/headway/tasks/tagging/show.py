@@ -36,8 +36,8 @@ def score_lines(scores: Scores) -> list[str]:
     if "f1" in scores:
         lines.append(
             f"F1 {scores['f1']:.3f}   precision {scores['precision']:.3f}, "
-            f"recall {scores['recall']:.3f}; {counts['right']:,} correct of {counts['found']:,} "
-            f"predicted and {counts['true']:,} true spans"
+            f"recall {scores['recall']:.3f}; {counts['correct']:,} correct of "
+            f"{counts['predicted']:,} predicted and {counts['true']:,} true spans"
         )
     correct = round(scores["accuracy"] * counts["words"])
     accuracy = f"accuracy {scores['accuracy']:.3f}   {correct:,} of {counts['words']:,} words"
