@@ -43,11 +43,11 @@ def measure(ours: Side, peer: Side, rounds: int, device: str) -> list[Row]:
         peer.ask(way=way)
     answers: dict[str, list[tuple[Answer, Answer]]] = {}
     for _ in range(rounds):
-        own_off, peer_off, peer_all = ours.ask(way="off"), peer.ask(way="off"), peer.ask(way="all")
-        answers.setdefault("off", []).append((own_off, peer_off))
+        ours_off, peer_off, peer_all = ours.ask(way="off"), peer.ask(way="off"), peer.ask(way="all")
+        answers.setdefault("off", []).append((ours_off, peer_off))
         for way in ("last", "all", "vectors"):
             watched = ours.ask(way=way)
-            answers.setdefault(f"{way}: beside ours unwatched", []).append((watched, own_off))
+            answers.setdefault(f"{way}: beside ours unwatched", []).append((watched, ours_off))
             if way != "vectors":
                 answers.setdefault(f"{way}: beside the peer's", []).append((watched, peer_all))
     unwatched = "Headway, unwatched"

@@ -1,6 +1,6 @@
 """Train a model of Headway on tensors of your own: python examples/own_loop.py
 
-The model learns to count: after 7 8 9 comes 0.
+The model learns to count: the next digit after 7 8 9 is 0.
 """
 
 import torch

@@ -1,7 +1,7 @@
 """Build a model from the blocks, train it, look inside: python examples/own_model.py
 
-A Transformer encoder that sorts: eight digits in, the same digits in order out. Without positions
-on the output side it could not know which place it fills; attention does the rest.
+A Transformer encoder that sorts: eight digits in, the same digits in order out. Positions
+are added because the output at position t must be the digit of rank t.
 """
 
 import torch
@@ -26,7 +26,7 @@ LENGTH, DIM = 8, 32
 
 
 class Sorter(nn.Module):
-    """logits[t] = encoder(digits + positions)[t] W: what stands at place t after sorting."""
+    """logits[t] = encoder(digits + positions)[t] W: the digit at position t after sorting."""
 
     def __init__(self, num_layers: int = 2, num_heads: int = 4) -> None:
         super().__init__()
@@ -64,5 +64,5 @@ run = TrainingState(model, torch.optim.AdamW(model.parameters(), lr=3e-3))
 fit(run, batches(), sorting, steps=400)
 digits = torch.randint(10, (500, LENGTH))
 with record_attention(model.eval()) as maps:
-    right = (model(digits).argmax(-1) == digits.sort(1).values).float().mean()
-print(f"{right:.0%} of the digits in their place; attention maps: {', '.join(maps)}")
+    accuracy = (model(digits).argmax(-1) == digits.sort(1).values).float().mean()
+print(f"{accuracy:.0%} of the digits at the right position; attention maps: {', '.join(maps)}")

@@ -25,7 +25,7 @@ vectors = 2 * torch.randn(1, len(WORDS), WIDTH)
 
 
 def steps(x: torch.Tensor) -> dict[str, torch.Tensor]:
-    """Everything that self-attention computes on the way, a row for each word."""
+    """Return all intermediate results of self-attention, each with one row per word."""
     q = attention.query(x)[:, None]  # one head
     k, v = attention.keys_values(x)
     scores = q @ k.transpose(-1, -2) / math.sqrt(HEAD_WIDTH)
@@ -41,7 +41,7 @@ def steps(x: torch.Tensor) -> dict[str, torch.Tensor]:
 
 
 def side_by_side(left: torch.Tensor, right: torch.Tensor, square: bool) -> None:
-    """Two tables, each row named by its word; of a square one the columns too."""
+    """Print two tables with the word of each row, and of each column if they are square."""
     tables = ([WORDS, left], [[WORDS[i] for i in ORDER], right])
     if square:
         print((" " * 4).join(" " * 7 + "".join(f"{w:>7}" for w in words) for words, _ in tables))
@@ -52,7 +52,7 @@ def side_by_side(left: torch.Tensor, right: torch.Tensor, square: bool) -> None:
 
 
 def compare(plain: torch.Tensor, permuted: torch.Tensor, *, must_agree: bool) -> None:
-    """Show each step for both orders, and check that it is the same, permuted, or is not."""
+    """Print each step for both orders, and check whether it is the same up to the permutation."""
     for (name, left), right in zip(steps(plain).items(), steps(permuted).values(), strict=True):
         left, right = left.squeeze(), right.squeeze()
         square = name.startswith(("scores", "weights"))
@@ -61,8 +61,8 @@ def compare(plain: torch.Tensor, permuted: torch.Tensor, *, must_agree: bool) ->
         same = difference < 1e-5
         print(f"\n{name}")
         side_by_side(left, right, square)
-        said = "same, permuted" + (", rows and columns" if square else "")
-        print(f"  {said if same else 'NOT the same'}; largest difference {difference:.1g}")
+        verdict = "same, permuted" + (", rows and columns" if square else "")
+        print(f"  {verdict if same else 'NOT the same'}; largest difference {difference:.1g}")
         assert same == must_agree, name
 
 
@@ -70,10 +70,10 @@ with torch.no_grad():
     print("WITHOUT POSITIONS: as it is, and permuted")
     compare(vectors, vectors[:, ORDER], must_agree=True)
 
-    # PE(0) ... PE(3) are added to whatever word stands there.
-    add_positions, places = Added(SinusoidalTable(WIDTH)), torch.arange(len(WORDS))[None]
+    # PE(0) ... PE(3) are added to the words at positions 0 ... 3.
+    add_positions, positions = Added(SinusoidalTable(WIDTH)), torch.arange(len(WORDS))[None]
     print("\n\nWITH SINUSOIDAL POSITIONS: as it is, and permuted")
-    first, second = (add_positions(x, places) for x in (vectors, vectors[:, ORDER]))
+    first, second = (add_positions(x, positions) for x in (vectors, vectors[:, ORDER]))
     compare(first, second, must_agree=False)
 
 print("\nWithout positions attention sees a set of words; with them, a sentence.")

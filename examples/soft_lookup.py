@@ -1,8 +1,8 @@
 """Attention is soft look-up (lectures 1.7).
 
-A dictionary answers only what it has a key for. Attention answers everything: it asks how alike
-the query is to each key (a dot product of their embeddings), turns that into weights that sum to
-1 (softmax), and gives the weighted average of the values.
+A dictionary has a value only for its keys. Attention has one for every query: it computes the
+similarity of the query to each key (a dot product of their embeddings), turns the similarities
+into weights that sum to 1 (softmax), and returns the weighted average of the values.
 
     python examples/soft_lookup.py
     python examples/soft_lookup.py Smythe     another name for the second table
@@ -21,7 +21,7 @@ Vector = Sequence[float]
 def look_up(
     query: Vector, keys: Sequence[Vector], values: Sequence[Vector]
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Weights of the keys and the answer: softmax(q K^T / sqrt(width)) and that times V."""
+    """Return the weights softmax(q K^T / sqrt(width)), and their product with V."""
     q, k, v = (torch.tensor(x, dtype=torch.float64) for x in ([query], keys, values))
     q, k, v = (x[None, None] for x in (q, k, v))  # one sentence, one head
     kernel = ScaledDot()
@@ -29,7 +29,7 @@ def look_up(
 
 
 def show(names: Sequence[str], values: Sequence[object], weights: torch.Tensor) -> None:
-    """Each key with its value, its weight, and a bar as long as the weight."""
+    """Print each key with its value, its weight, and a bar as long as the weight."""
     for name, value, weight in zip(names, values, weights.tolist(), strict=True):
         print(f"  {name:<8} {value!s:<8} {weight:.2f}  {'█' * round(30 * weight)}")
 
@@ -41,9 +41,9 @@ try:
     answer = french["orange"]
 except KeyError as error:
     answer = f"KeyError: {error}"
-print(f'a dictionary asked for "orange":\n  {answer}\n')
+print(f'"orange" in a dictionary:\n  {answer}\n')
 
-# Embeddings made by hand, so that alike words have alike vectors. What the English ones count:
+# Embeddings by hand, so that similar words have similar vectors. Features of the English ones:
 #             fruit  citrus  sour  long
 embedding = {
     "apple":  (1,    0,      1,    0),
@@ -51,14 +51,14 @@ embedding = {
     "lemon":  (1,    2,      2,    0),
     "orange": (1,    2,      0,    0),
 }  # fmt: skip
-# The French ones lie on a plane of their own: a value need not be as wide as a key.
+# The French embeddings have two dimensions: a value need not be as wide as a key.
 plane = {"pomme": (2, 0), "banane": (0, 2), "citron": (-2, -1)}
 
 keys = [embedding[word] for word in french]
 values = [plane[word] for word in french.values()]
 weights, answer = look_up(embedding["orange"], keys, values)
 
-print('attention asked for "orange":')
+print('attention with the query "orange":')
 show(list(french), list(french.values()), weights)
 mix = " + ".join(f"{w:.1f} {word}" for w, word in zip(weights, french.values(), strict=True))
 x, y = answer.tolist()
@@ -68,7 +68,7 @@ print(f"  {mix} = ({x:.2f}, {y:.2f}), nearest to {nearest}\n")
 # ---- A table of room numbers -------------------------------------------------------------------
 
 rooms = {"Smith": 200, "Summer": 201, "Smeeth": 202}
-asked = sys.argv[1] if len(sys.argv) > 1 else "Summeth"
+query_name = sys.argv[1] if len(sys.argv) > 1 else "Summeth"
 
 
 def bigrams(name: str) -> list[str]:
@@ -77,8 +77,8 @@ def bigrams(name: str) -> list[str]:
     return [small[i : i + 2] for i in range(len(small) - 1)]
 
 
-# Here nothing is made by hand: the embedding of a name counts its pairs of letters.
-all_bigrams = sorted({pair for name in [*rooms, asked] for pair in bigrams(name)})
+# These embeddings are computed: the embedding of a name counts its pairs of letters.
+all_bigrams = sorted({pair for name in [*rooms, query_name] for pair in bigrams(name)})
 
 
 def embed(name: str) -> list[int]:
@@ -86,8 +86,8 @@ def embed(name: str) -> list[int]:
 
 
 numbers = [[number] for number in rooms.values()]
-weights, answer = look_up(embed(asked), [embed(name) for name in rooms], numbers)
-print(f'attention asked for the room of "{asked}":')
+weights, answer = look_up(embed(query_name), [embed(name) for name in rooms], numbers)
+print(f'attention with the query "{query_name}":')
 show(list(rooms), list(rooms.values()), weights)
 best = max(zip(weights.tolist(), rooms, strict=True))[1]
 print(f"  room {float(answer):.2f}: no such room, but most like {best}, in {rooms[best]}")

@@ -28,8 +28,8 @@ from headway.tensors import read_tensors, write_tensors
 from headway.text import EncoderTokenizer, TextBPE
 from headway.training import TrainingState, load_state, save_state
 from tests.fixtures.image_classifiers import classifier
+from tests.fixtures.images import pixels_of
 from tests.fixtures.manifests import reseal
-from tests.fixtures.pictures import pixels_of
 from tests.fixtures.small_encoder import TEXTS, encoder
 
 

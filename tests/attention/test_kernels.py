@@ -194,7 +194,7 @@ def test_weights_times_values_is_the_context(name, mask):
 @pytest.mark.parametrize("name", KERNELS)
 def test_a_query_that_sees_nothing_gets_zero_and_finite_gradients(name):
     q, k, v = (x.requires_grad_() for x in inputs())
-    context = made(name)(q, k, v, MASKS["a row that sees nothing"])
+    context = made(name)(q, k, v, MASKS["a sequence without keys"])
     assert torch.equal(context[1], torch.zeros_like(context[1]))
     context.sum().backward()
     assert all(torch.isfinite(x.grad).all() for x in (q, k, v))

@@ -8,7 +8,7 @@ from headway import load
 from headway.bundle import EncoderBundle
 from headway.errors import DataError, UsageError
 from headway.text import EncoderTokenizer
-from tests.fixtures.encoder_tokenizers import spaced
+from tests.fixtures.encoder_tokenizers import roberta_tokenizer
 from tests.fixtures.small_encoder import TEXTS, encoder
 
 
@@ -84,7 +84,7 @@ def test_what_pads_a_vocabulary_is_never_guessed():
 
 
 def test_a_space_before_a_mask_belongs_to_it_where_pieces_hold_spaces():
-    reader = spaced()
+    reader = roberta_tokenizer()
     wide = EncoderBundle(encoder(vocabulary=reader.size).model, reader)
     framed = wide._framed_with_masks("two <mask> and <mask> dogs")
     pieces = reader.pieces(framed)

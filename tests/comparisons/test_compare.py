@@ -1,4 +1,4 @@
-"""Plans, and what happens between their runs."""
+"""Plans of comparisons, and how their runs follow each other."""
 
 import pytest
 
@@ -10,39 +10,39 @@ from headway.runs import recipe
 from headway.runs.run import Outcome
 
 
-def two(**changes):
+def plan_of_two(**changes):
     return Plan("translate", (Variant("a", {}), Variant("b", {})), **changes)
 
 
 def test_a_plan_runs_every_variant_of_a_seed_before_the_next_seed():
-    plan = two(seeds=(7, 3))
+    plan = plan_of_two(seeds=(7, 3))
     assert [name for _, _, name in plan.runs()] == ["a-seed7", "b-seed7", "a-seed3", "b-seed3"]
 
 
-def test_an_interrupted_run_stops_the_comparison_and_says_so(tmp_path):
+def test_an_interrupted_run_stops_the_comparison_and_is_reported(tmp_path):
     trained = []
 
     def train(config, folder):
         trained.append(folder.name)
         return Outcome(folder, "interrupted", 3, None, 0, 1.0)
 
-    plan = two()
+    plan = plan_of_two()
     configs = {name: recipe("translate") for _, _, name in plan.runs()}
-    found = compare(plan, configs, tmp_path, train)
-    assert found.interrupted and trained == ["a-seed42"] and not found.measured
+    comparison = compare(plan, configs, tmp_path, train)
+    assert comparison.interrupted and trained == ["a-seed42"] and not comparison.measured
 
 
-def test_a_failure_of_any_kind_is_noted_and_the_next_run_begins(tmp_path):
+def test_a_failure_of_any_kind_is_recorded_and_the_next_run_starts(tmp_path):
     errors = iter([DataError("no pairs", "x.tsv", "add some"), RuntimeError("boom")])
 
     def train(config, folder):
         raise next(errors)
 
-    plan = two()
+    plan = plan_of_two()
     configs = {name: recipe("translate") for _, _, name in plan.runs()}
-    found = compare(plan, configs, tmp_path, train)
-    assert not found.interrupted
-    assert "no pairs" in found.failed["a-seed42"] and "boom" in found.failed["b-seed42"]
+    comparison = compare(plan, configs, tmp_path, train)
+    assert not comparison.interrupted
+    assert "no pairs" in comparison.failed["a-seed42"] and "boom" in comparison.failed["b-seed42"]
 
 
 @pytest.mark.parametrize(("stop", "finished"), [("done", True), ("interrupted", False)])
@@ -56,14 +56,14 @@ def test_a_run_is_finished_when_its_last_end_was_no_interruption(tmp_path, stop,
     assert is_finished(tmp_path) is finished
 
 
-def test_every_combination_of_what_is_varied():
+def test_a_plan_has_every_combination_of_the_varied_settings():
     plan = varied("translate", ["model.num-heads=1,2", "training.seed=5,6"])
     assert [v.name for v in plan.variants][:2] == ["num_heads=1_seed=5", "num_heads=1_seed=6"]
     assert plan.variants[3].changes == {"model.num_heads": "2", "training.seed": "6"}
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("variants: {a: {}, b: {}}", "recipe"),
         ("recipe: translate\nvariants: {a: {}}", "at least two"),
@@ -74,13 +74,13 @@ def test_every_combination_of_what_is_varied():
         ("recipe: translate\nvariants: [a, b]", "unknown key"),
     ],
 )
-def test_a_plan_that_is_wrong_says_what(tmp_path, text, said):
+def test_a_malformed_plan_is_refused_with_its_error(tmp_path, text, message):
     (tmp_path / "plan.yaml").write_text(text)
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=message):
         read_plan(tmp_path / "plan.yaml")
 
 
-def test_a_variant_may_be_the_recipe_as_it_is(tmp_path):
+def test_a_variant_may_be_the_unchanged_recipe(tmp_path):
     (tmp_path / "plan.yaml").write_text(
         "recipe: translate\nvariants: {a: {}, b: , c: {model: {num_heads: 2}}}"
     )

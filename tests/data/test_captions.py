@@ -12,8 +12,8 @@ from headway.data.captions import CaptionBatches, CaptionCorpus, TokenizedCaptio
 from headway.data.formats.captions import CaptionColumns, read_captions, split_of
 from headway.data.image_reader import ImageReader
 from headway.errors import DataError, UsageError
+from tests.fixtures.images import pixels_of, png
 from tests.fixtures.manifests import flip_one_bit, reseal
-from tests.fixtures.pictures import pixels_of, png
 
 SIZED = ImageReader(height=4, width=6, mean=(0.5,) * 3, deviation=(0.2,) * 3)
 BOTH = CaptionColumns(text=("en", "de"))

@@ -16,8 +16,8 @@ from headway.data.image_corpus import ImageCorpus, mean_and_deviation, prepare_i
 from headway.data.image_examples import FileExamples, PreparedExamples
 from headway.data.image_reader import ImageReader
 from headway.errors import DataError
+from tests.fixtures.images import pixels_of, png
 from tests.fixtures.manifests import flip_one_bit, reseal
-from tests.fixtures.pictures import pixels_of, png
 
 READER = ImageReader(height=4, width=6, mean=(0.0,) * 3, deviation=(1.0,) * 3)
 PLAIN = AugmentationConfig(flip=0.0, padding=0)

@@ -9,7 +9,7 @@ from torch.testing import assert_close
 
 from headway.data.image_reader import ImageReader
 from headway.errors import DataError
-from tests.fixtures.pictures import pixels_of
+from tests.fixtures.images import pixels_of
 
 READER = ImageReader(
     height=4, width=6, mean=(0.5, 0.25, 0.1), deviation=(0.5, 0.2, 0.4), shorter=None

@@ -8,7 +8,7 @@ import pytest
 
 from headway.data.image_sources import check_source, read_images
 from headway.errors import DataError, UsageError
-from tests.fixtures.pictures import pixels_of, png, write_shades
+from tests.fixtures.images import pixels_of, png, write_shades
 
 
 def zipped(path, names, seed=0):

@@ -13,7 +13,7 @@ from headway.data import images
 from headway.data.images import decoded, read_image, resized, size_and_channels, to_pixels
 from headway.data.images import with_channels as in_channels
 from headway.errors import DataError, UsageError
-from tests.fixtures.pictures import pixels_of, png, saved
+from tests.fixtures.images import pixels_of, png, saved
 
 COLOUR, GREY = pixels_of(5, 7), pixels_of(5, 7, 1)
 

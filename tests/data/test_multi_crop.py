@@ -8,7 +8,7 @@ from headway.data.image_corpus import ImageCorpus, prepare_images
 from headway.data.image_reader import ImageReader
 from headway.data.image_sources import read_images
 from headway.data.multi_crop import ViewBatches, ViewConfig, blurred
-from tests.fixtures.pictures import write_shades
+from tests.fixtures.images import write_shades
 
 
 @pytest.fixture(scope="module")

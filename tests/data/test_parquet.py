@@ -9,7 +9,7 @@ import pytest
 
 from headway.data.image_sources import check_source, read_images
 from headway.errors import DataError, UsageError
-from tests.fixtures.pictures import pixels_of, png
+from tests.fixtures.images import pixels_of, png
 
 pyarrow = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")

@@ -29,7 +29,13 @@ from headway.decoding import (
     sample_steps,
 )
 from headway.errors import UsageError
-from tests.fixtures.written_language import EOS, every_output, gpt, some_prompts, surprise
+from tests.fixtures.written_language import (
+    EOS,
+    chi_square_deviation,
+    gpt,
+    output_probabilities,
+    some_prompts,
+)
 
 RULES = {
     "none": [],
@@ -107,13 +113,15 @@ def test_what_is_drawn_does_not_depend_on_the_cache(name):
 @pytest.mark.parametrize("rules", [[], [Temperature(0.6), TopK(3)], [NoRepeat(1)]])
 def test_outputs_come_as_often_as_their_probability_says(rules):
     model, prompt = gpt(3, vocabulary=5), [3, 4, 0]
-    exact = every_output(model, prompt, 3, rules)
+    exact = output_probabilities(model, prompt, 3, rules)
     assert sum(exact.values()) == pytest.approx(1)
     rows = sample(model, [prompt], sampling(rules, max_tokens=3), [list(range(12_000))])[0]
     counts = Counter((*row.tokens, *[EOS] * (row.reason == "end")) for row in rows)
-    assert surprise(counts, exact) < 4
-    wrong = every_output(model, prompt, 3, [*rules, Temperature(0.9)])
-    assert rules == [NoRepeat(1)] or surprise(counts, wrong) > 8, "the test sees nothing"
+    assert chi_square_deviation(counts, exact) < 4
+    wrong = output_probabilities(model, prompt, 3, [*rules, Temperature(0.9)])
+    assert rules == [NoRepeat(1)] or chi_square_deviation(counts, wrong) > 8, (
+        "the test sees nothing"
+    )
 
 
 def test_the_likeliest_token_each_time_is_greedy_search():

@@ -33,7 +33,7 @@ def small_model(seed: int) -> Translator:
 
 
 @torch.no_grad()
-def every_output(model, source, alpha: float) -> list[tuple[float, tuple[int, ...]]]:
+def output_probabilities(model, source, alpha: float) -> list[tuple[float, tuple[int, ...]]]:
     """All outputs up to LONGEST tokens with their scores, best first; no search, and no cache."""
     found = []
     for length in range(LONGEST + 1):
@@ -53,7 +53,7 @@ def every_output(model, source, alpha: float) -> list[tuple[float, tuple[int, ..
 @pytest.mark.parametrize("seed", range(8))
 def test_a_beam_as_wide_as_all_beginnings_is_exhaustive_search(seed, alpha):
     model, source = small_model(seed), torch.tensor([[3, 5, 4, 2]])
-    expected = every_output(model, source, alpha)[:5]
+    expected = output_probabilities(model, source, alpha)[:5]
     limit = Limits(BOS, EOS, [LONGEST], [Forbidden([[PAD], [BOS]])])
     hypotheses = beam_search(
         model, (source, None), limit, width=len(WORDS) ** LONGEST, alpha=alpha, num_best=5

@@ -21,7 +21,13 @@ from headway.decoding import (
     speculative_steps,
 )
 from headway.decoding.speculative import Proposal
-from tests.fixtures.written_language import EOS, every_output, gpt, some_prompts, surprise
+from tests.fixtures.written_language import (
+    EOS,
+    chi_square_deviation,
+    gpt,
+    output_probabilities,
+    some_prompts,
+)
 
 
 def sampling(rules=(), **changes):
@@ -56,7 +62,7 @@ def test_outputs_come_as_often_as_their_probability_says(kind, rules):
     rows = speculated(
         model, [prompt], sampling(rules, max_tokens=3), [list(range(1500))], drafts(5)[kind]
     )
-    assert surprise(counts_of(rows), every_output(model, prompt, 3, rules)) < 4
+    assert chi_square_deviation(counts_of(rows), output_probabilities(model, prompt, 3, rules)) < 4
 
 
 def test_without_the_residual_distribution_the_outputs_are_seen_to_be_wrong(monkeypatch):
@@ -74,7 +80,7 @@ def test_without_the_residual_distribution_the_outputs_are_seen_to_be_wrong(monk
     rows = speculated(
         model, [prompt], sampling(max_tokens=3), [list(range(1500))], drafts(5)["far"]
     )
-    assert surprise(counts_of(rows), every_output(model, prompt, 3)) > 8
+    assert chi_square_deviation(counts_of(rows), output_probabilities(model, prompt, 3)) > 8
 
 
 @pytest.mark.parametrize("kind", drafts())

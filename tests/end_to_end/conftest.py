@@ -6,11 +6,15 @@ from tests.fixtures.command_line import headway
 
 
 @pytest.fixture
-def here(place):
-    """Runs words in the folder that the test file's `place` made: (standard output, talk)."""
+def run_headway(working_folder):
+    """Run the command line in the folder that the test file's `working_folder` made.
 
-    def run(*words: str, given: str | bytes = "", code: int = 0) -> tuple[str, str]:
-        done = headway(*words, cwd=place, text=given, check=code)
+    The function returns the standard output and the standard error, and expects the exit code
+    `code`.
+    """
+
+    def run(*words: str, standard_input: str | bytes = "", code: int = 0) -> tuple[str, str]:
+        done = headway(*words, cwd=working_folder, text=standard_input, check=code)
         return done.stdout, done.stderr
 
     return run

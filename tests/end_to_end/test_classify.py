@@ -31,7 +31,7 @@ def write_table(path, rows):
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
+def working_folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("classify")
     (folder / "t.txt").write_text("".join(f"{text}\n" for text, _ in TEXTS))
     write_table(folder / "t.tsv", TEXTS)
@@ -43,8 +43,8 @@ def place(tmp_path_factory):
     return folder
 
 
-def test_training_says_what_it_does_and_leaves_a_bundle(place):
-    said = (place / "said").read_text()
+def test_training_says_what_it_does_and_leaves_a_bundle(working_folder):
+    said = (working_folder / "said").read_text()
     for part in (
         "2 classes; majority baseline",
         "2 layers, d=12",
@@ -53,7 +53,7 @@ def test_training_says_what_it_does_and_leaves_a_bundle(place):
     ):
         assert part in said, part
     assert "classify runs/c" in said and "eval runs/c" in said
-    names = {path.name for path in (place / "runs" / "c" / "model").iterdir()}
+    names = {path.name for path in (working_folder / "runs" / "c" / "model").iterdir()}
     assert names == {
         "MANIFEST.json",
         "config.json",
@@ -63,44 +63,48 @@ def test_training_says_what_it_does_and_leaves_a_bundle(place):
     }
 
 
-def test_texts_given_or_piped_are_answered_a_line_each(place, here):
+def test_texts_given_or_piped_are_answered_a_line_each(working_folder, run_headway):
     asked = ["the toad is at home", "the rake is near us"]
-    given = headway("classify", "runs/c", *asked, cwd=place).stdout
-    piped = headway("classify", "runs/c", cwd=place, text="\n".join(asked) + "\n").stdout
+    given = headway("classify", "runs/c", *asked, cwd=working_folder).stdout
+    piped = headway("classify", "runs/c", cwd=working_folder, text="\n".join(asked) + "\n").stdout
     assert given == piped and len(given.split("\n")) == 3
     assert given.split("\n")[0].split("\t")[0] == "animal"
-    best, *others = here("classify", "runs/c", *asked, "--top", "2")[0].strip().split("\n")
+    best, *others = run_headway("classify", "runs/c", *asked, "--top", "2")[0].strip().split("\n")
     assert len(best.split("\t")) == 4 and len(others) == 1
-    found = [json.loads(x) for x in here("classify", "runs/c", *asked, "--json")[0].splitlines()]
+    found = [
+        json.loads(x) for x in run_headway("classify", "runs/c", *asked, "--json")[0].splitlines()
+    ]
     assert [row["label"] for row in found] == [next(iter(row["probabilities"])) for row in found]
     assert [(row["line"], row["text"]) for row in found] == [(1, asked[0]), (2, asked[1])]
     assert all(set(row["probabilities"]) == {"animal", "tool"} for row in found)
-    one = json.loads(here("classify", "runs/c", asked[0], "--json", "--top", "1")[0])
+    one = json.loads(run_headway("classify", "runs/c", asked[0], "--json", "--top", "1")[0])
     assert set(one["probabilities"]) == {"animal"}
 
 
-def test_accuracy_is_measured_on_what_was_held_out_or_on_a_file(here):
-    own = json.loads(here("eval", "runs/c", "--json")[0])
+def test_accuracy_is_measured_on_what_was_held_out_or_on_a_file(run_headway):
+    own = json.loads(run_headway("eval", "runs/c", "--json")[0])
     assert 2 <= own["texts"] <= 24 and own["accuracy"] == own["correct"] / own["texts"] > 0.5
-    shown = json.loads(here("runs", "show", "runs/c", "--json")[0])
+    shown = json.loads(run_headway("runs", "show", "runs/c", "--json")[0])
     assert shown["best"] == pytest.approx(own["accuracy"])
-    assert "2 texts" in here("eval", "runs/c", "test.tsv")[0]
+    assert "2 texts" in run_headway("eval", "runs/c", "test.tsv")[0]
 
 
-def test_the_same_command_goes_on_where_it_stopped(place, here):
-    here(*train("whole", "--steps", "9"))
-    here(*train("halves", "--steps", "4"))
-    assert "resumed from step 4" in here("train", "--resume", "runs/halves", "--steps", "9")[1]
+def test_the_same_command_goes_on_where_it_stopped(working_folder, run_headway):
+    run_headway(*train("whole", "--steps", "9"))
+    run_headway(*train("halves", "--steps", "4"))
+    assert (
+        "resumed from step 4" in run_headway("train", "--resume", "runs/halves", "--steps", "9")[1]
+    )
     for name in ("checkpoints/step-9/state.safetensors", "model/model.safetensors"):
-        whole, halves = (place / "runs" / run / name for run in ("whole", "halves"))
+        whole, halves = (working_folder / "runs" / run / name for run in ("whole", "halves"))
         assert halves.read_bytes() == whole.read_bytes()
-    assert "resumed from step 9" in here(*train("whole", "--steps", "9"))[1]
+    assert "resumed from step 9" in run_headway(*train("whole", "--steps", "9"))[1]
 
 
-def test_a_dry_run_keeps_nothing_and_settings_are_shown(place, here):
-    assert "minutes for" in here(*train("dry", "--dry-run"))[1]
-    assert not (place / "runs" / "dry").exists()
-    assert "auxiliary: 0.5" in here("config", "show", "classify")[0]
+def test_a_dry_run_keeps_nothing_and_settings_are_shown(working_folder, run_headway):
+    assert "minutes for" in run_headway(*train("dry", "--dry-run"))[1]
+    assert not (working_folder / "runs" / "dry").exists()
+    assert "auxiliary: 0.5" in run_headway("config", "show", "classify")[0]
 
 
 @pytest.mark.parametrize(
@@ -125,11 +129,11 @@ def test_a_dry_run_keeps_nothing_and_settings_are_shown(place, here):
         ("eval runs/c/model", 2, "name a file"),
     ],
 )
-def test_wrong_words_are_answered_in_three_lines(place, here, words, code, part):
-    (place / "ragged.tsv").write_text("text\tlabel\na saw\ttool\na fox\n")
-    (place / "blank.tsv").write_text("text\tlabel\n \ttool\n")
-    write_table(place / "plants.tsv", [("an oak", "plant")])
-    said = here(*words.split(), code=code)[1]
+def test_wrong_words_are_answered_in_three_lines(working_folder, run_headway, words, code, part):
+    (working_folder / "ragged.tsv").write_text("text\tlabel\na saw\ttool\na fox\n")
+    (working_folder / "blank.tsv").write_text("text\tlabel\n \ttool\n")
+    write_table(working_folder / "plants.tsv", [("an oak", "plant")])
+    said = run_headway(*words.split(), code=code)[1]
     error = said[said.index("error:") :].strip()
     assert part in error and len(error.split("\n")) <= 3, said
-    assert "Traceback" not in said and not (place / "runs" / "classify").exists()
+    assert "Traceback" not in said and not (working_folder / "runs" / "classify").exists()

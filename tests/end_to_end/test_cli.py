@@ -14,7 +14,7 @@ ABSENT = "mps" if sys.platform == "linux" else "cuda"
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
+def working_folder(tmp_path_factory):
     """A folder with data and one finished run."""
     folder = tmp_path_factory.mktemp("work")
     write_corpus(folder / "data")
@@ -35,8 +35,8 @@ def error_in(said: str) -> str:
     return error
 
 
-def test_training_says_what_it_does_in_plain_lines(place):
-    said = (place / "said").read_text()
+def test_training_says_what_it_does_in_plain_lines(working_folder):
+    said = (working_folder / "said").read_text()
     for part in (
         "tokenizer",
         "220 pairs",
@@ -51,8 +51,8 @@ def test_training_says_what_it_does_in_plain_lines(place):
     assert "ETA" not in said
 
 
-def test_a_run_folder_holds_what_it_should(place):
-    run = place / "runs" / "r"
+def test_a_run_folder_holds_what_it_should(working_folder):
+    run = working_folder / "runs" / "r"
     assert {"run.yaml", "metrics.jsonl", "tokenizer.json", "data", "checkpoints", "model"} <= {
         path.name for path in run.iterdir()
     }
@@ -67,63 +67,79 @@ def test_a_run_folder_holds_what_it_should(place):
     }
 
 
-def test_evaluation_prints_scores_with_signatures_and_as_json(place):
-    text = headway("eval", "runs/r", "--beam", "2", cwd=place).stdout
+def test_evaluation_prints_scores_with_signatures_and_as_json(working_folder):
+    text = headway("eval", "runs/r", "--beam", "2", cwd=working_folder).stdout
     assert "BLEU" in text and "tok:13a" in text and "10 sentences" in text
-    found = json.loads(headway("eval", "runs/r", "--json", "--split", "valid", cwd=place).stdout)
+    found = json.loads(
+        headway("eval", "runs/r", "--json", "--split", "valid", cwd=working_folder).stdout
+    )
     assert found["sentences"] == 6 and 0 <= found["bleu"] <= 100  # evaluation.sentences of the run
 
 
-def test_one_line_in_is_one_line_out_whatever_the_lines_hold(place):
+def test_one_line_in_is_one_line_out_whatever_the_lines_hold(working_folder):
     lines = "the red fox sees the dog\n\nthe baker\u2028paints\x85the tree\n   \nthe old dog\n"
-    done = headway_process("translate", "runs/r", cwd=place, text=lines)
+    done = headway_process("translate", "runs/r", cwd=working_folder, text=lines)
     assert done.stdout.count("\n") == 5
     out = done.stdout.split("\n")
     assert out[1] == "" and out[3] == "" and done.stderr == ""
-    alone = headway("translate", "runs/r", "the old dog", cwd=place).stdout
+    alone = headway("translate", "runs/r", "the old dog", cwd=working_folder).stdout
     assert alone == out[4] + "\n"
 
 
-def test_nbest_scores_json_and_alignment(place):
+def test_nbest_scores_json_and_alignment(working_folder):
     text = headway(
-        "translate", "runs/r", "the old dog", "a tree", "--nbest", "3", "--beam", "4", cwd=place
+        "translate",
+        "runs/r",
+        "the old dog",
+        "a tree",
+        "--nbest",
+        "3",
+        "--beam",
+        "4",
+        cwd=working_folder,
     ).stdout
     table = [line.split("\t") for line in text.strip("\n").split("\n")]
     assert [row[0] for row in table] == ["1"] * 3 + ["2"] * 3
     assert all(float(table[i][1]) >= float(table[i + 1][1]) for i in (0, 1, 3, 4))
     found = json.loads(
-        headway("translate", "runs/r", "the old dog", "--json", "--align", cwd=place).stdout
+        headway(
+            "translate", "runs/r", "the old dog", "--json", "--align", cwd=working_folder
+        ).stdout
     )
     assert found["source"] == "the old dog" and found["translations"][0]["score"] < 0
     if found["translations"][0]["text"]:
         assert found["alignment"]["source"] == ["the", "old", "dog", "</s>"]
-    drawn = headway("translate", "runs/r", "the old dog sees the fox", "--align", cwd=place).stdout
+    drawn = headway(
+        "translate", "runs/r", "the old dog sees the fox", "--align", cwd=working_folder
+    ).stdout
     assert "weights from" in drawn
-    scored = headway("translate", "runs/r", "the old dog", "--scores", cwd=place).stdout
+    scored = headway("translate", "runs/r", "the old dog", "--scores", cwd=working_folder).stdout
     assert float(scored.split("\t")[0]) < 0
 
 
-def test_runs_config_and_doctor(place):
-    assert "runs/r" in headway("runs", "ls", cwd=place).stdout
-    listed = json.loads(headway("runs", "ls", "--json", cwd=place).stdout)
+def test_runs_config_and_doctor(working_folder):
+    assert "runs/r" in headway("runs", "ls", cwd=working_folder).stdout
+    listed = json.loads(headway("runs", "ls", "--json", cwd=working_folder).stdout)
     assert listed["step"] == 30 and listed["state"] == "done"
-    assert "step      30" in headway("runs", "show", "runs/r", cwd=place).stdout
-    shown = json.loads(headway("runs", "show", "runs/r", "--json", cwd=place).stdout)
+    assert "step      30" in headway("runs", "show", "runs/r", cwd=working_folder).stdout
+    shown = json.loads(headway("runs", "show", "runs/r", "--json", cwd=working_folder).stdout)
     assert shown["config"]["training.steps"] == 30 and len(shown["evaluations"]) == 3
-    assert "warmup: 5" in headway("config", "show", "runs/r", cwd=place).stdout
-    assert "learning rate" in headway("config", "explain", "optimizer.lr", cwd=place).stdout
-    facts = json.loads(headway("doctor", "--json", cwd=place).stdout)
+    assert "warmup: 5" in headway("config", "show", "runs/r", cwd=working_folder).stdout
+    assert (
+        "learning rate" in headway("config", "explain", "optimizer.lr", cwd=working_folder).stdout
+    )
+    facts = json.loads(headway("doctor", "--json", cwd=working_folder).stdout)
     assert facts["torch"] and facts["cpus"] >= 1
-    assert "torch" in headway("--version", cwd=place).stdout
+    assert "torch" in headway("--version", cwd=working_folder).stdout
 
 
-def test_the_same_command_again_continues_and_has_nothing_to_do(place):
-    done = headway(*train_words(place / "data", "r", "--steps", "30"), cwd=place)
+def test_the_same_command_again_continues_and_has_nothing_to_do(working_folder):
+    done = headway(*train_words(working_folder / "data", "r", "--steps", "30"), cwd=working_folder)
     assert "reused" in done.stderr and "resumed from step 30" in done.stderr
 
 
-def test_other_settings_under_the_same_name_are_refused_and_named(place):
-    said = fails(2, *train_words(place / "data", "r", "--steps", "31"), cwd=place)
+def test_other_settings_under_the_same_name_are_refused_and_named(working_folder):
+    said = fails(2, *train_words(working_folder / "data", "r", "--steps", "31"), cwd=working_folder)
     assert "training.steps: 30 in the run, 31 now" in said and "--resume" in said
 
 
@@ -180,25 +196,25 @@ def test_yaml_and_flags_flags_win(tmp_path):
         ("dat", 2, "dat"),
     ],
 )
-def test_wrong_words_are_answered_in_three_lines(place, words, code, part):
-    assert part in fails(code, *words.split(), cwd=place)
+def test_wrong_words_are_answered_in_three_lines(working_folder, words, code, part):
+    assert part in fails(code, *words.split(), cwd=working_folder)
 
 
-def test_bad_bytes_on_standard_input_name_the_line(place):
+def test_bad_bytes_on_standard_input_name_the_line(working_folder):
     raw = b"fine\n\xff\xfe\n"
-    done = headway_process("translate", "runs/r", cwd=place, text=raw, check=3)
+    done = headway_process("translate", "runs/r", cwd=working_folder, text=raw, check=3)
     assert "line 2" in error_in(done.stderr)
 
 
-def test_damaged_weights_and_a_foreign_pickle_are_bad_data(place, tmp_path):
+def test_damaged_weights_and_a_foreign_pickle_are_bad_data(working_folder, tmp_path):
     import shutil
 
     for name, raw in (("cut", None), ("pickle", b"\x80\x04cos\nsystem\n.")):
         model = tmp_path / name
-        shutil.copytree(place / "runs" / "r" / "model", model)
+        shutil.copytree(working_folder / "runs" / "r" / "model", model)
         weights = model / "model.safetensors"
         weights.write_bytes(weights.read_bytes()[:-50] if raw is None else raw)
-        assert "model.safetensors" in fails(3, "translate", str(model), "hi", cwd=place)
+        assert "model.safetensors" in fails(3, "translate", str(model), "hi", cwd=working_folder)
 
 
 def test_data_check_finds_faults_and_passes_clean_data(tmp_path):

@@ -18,7 +18,7 @@ LONG = "n" * 300
 
 
 @pytest.fixture
-def place(tmp_path):
+def working_folder(tmp_path):
     """A folder with one run whose name is not ASCII."""
     (tmp_path / "runs" / NAME).mkdir(parents=True)
     (tmp_path / "runs" / NAME / "run.yaml").write_text(RUN)
@@ -62,10 +62,10 @@ def on_terminal(words, cwd, environment) -> str:
         pytest.param(["doctor"], "", marks=pytest.mark.grid),
     ],
 )
-def test_a_full_device_is_an_error_of_every_verb(place, words, unbuffered):
+def test_a_full_device_is_an_error_of_every_verb(working_folder, words, unbuffered):
     with FULL.open("w") as full:
         environment = {"PYTHONUNBUFFERED": unbuffered}
-        process = started(words, place, environment, stdout=full, stderr=subprocess.PIPE)
+        process = started(words, working_folder, environment, stdout=full, stderr=subprocess.PIPE)
         reported = process.communicate()[1].decode()
     assert reported == "error: cannot write standard output: No space left on device\n"
     assert process.returncode == 1
@@ -73,13 +73,15 @@ def test_a_full_device_is_an_error_of_every_verb(place, words, unbuffered):
 
 @pytest.mark.skipif(not FULL.exists(), reason="no /dev/full here")
 @pytest.mark.parametrize("words", [["runs", "ls"], ["runs", "show", "nowhere"]])
-def test_where_nothing_can_be_written_the_exit_code_tells(place, words):
+def test_where_nothing_can_be_written_the_exit_code_tells(working_folder, words):
     with FULL.open("w") as full:
-        assert started(words, place, stdout=full, stderr=full).wait() == 1
+        assert started(words, working_folder, stdout=full, stderr=full).wait() == 1
 
 
-def test_a_reader_that_leaves_is_no_failure(place):
-    process = started(["config", "explain"], place, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+def test_a_reader_that_leaves_is_no_failure(working_folder):
+    process = started(
+        ["config", "explain"], working_folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
     process.stdout.close()
     assert process.stderr.read() == b""
     process.stderr.close()
@@ -94,26 +96,28 @@ def test_a_reader_that_leaves_is_no_failure(place):
         {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
     ],
 )
-def test_data_in_a_pipe_is_utf_8_whatever_the_locale(place, environment):
-    (place / "runs" / "a").mkdir()
-    (place / "runs" / "a" / "run.yaml").write_text(f"recipe: {NAME}\n", encoding="utf-8")
+def test_data_in_a_pipe_is_utf_8_whatever_the_locale(working_folder, environment):
+    (working_folder / "runs" / "a").mkdir()
+    (working_folder / "runs" / "a" / "run.yaml").write_text(f"recipe: {NAME}\n", encoding="utf-8")
     words = ["runs", "show", "runs/a"]
-    process = started(words, place, environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = started(
+        words, working_folder, environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
     shown, errors = process.communicate()
     assert process.returncode == 0, errors
     assert f"({NAME})" in shown.decode()
 
 
-def test_a_terminal_gets_backslash_escapes_for_what_it_cannot_show(place):
-    latin = on_terminal(["runs", "ls"], place, {"PYTHONIOENCODING": "latin-1"})
+def test_a_terminal_gets_backslash_escapes_for_what_it_cannot_show(working_folder):
+    latin = on_terminal(["runs", "ls"], working_folder, {"PYTHONIOENCODING": "latin-1"})
     assert "c\\u0153ur-é" in latin
-    plain = on_terminal(["runs", "ls"], place, {"PYTHONIOENCODING": "ascii"})
+    plain = on_terminal(["runs", "ls"], working_folder, {"PYTHONIOENCODING": "ascii"})
     assert "c\\u0153ur-\\xe9" in plain
 
 
-def test_an_argument_that_is_no_utf_8_is_refused(place):
+def test_an_argument_that_is_no_utf_8_is_refused(working_folder):
     process = started(
-        ["runs", "show", b"caf\xe9"], place, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ["runs", "show", b"caf\xe9"], working_folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     assert b"is not UTF-8" in process.communicate()[1]
     assert process.returncode == 2
@@ -132,15 +136,17 @@ def test_an_argument_that_is_no_utf_8_is_refused(place):
         (["lecture", "order", "--out", LONG], 1),
     ],
 )
-def test_a_name_that_is_too_long_is_refused_with_the_limit(place, words, code):
-    reported = headway(*words, cwd=place, check=code).stderr
+def test_a_name_that_is_too_long_is_refused_with_the_limit(working_folder, words, code):
+    reported = headway(*words, cwd=working_folder, check=code).stderr
     error = reported[reported.index("error:") :].strip()
     assert "255" in error and len(error.split("\n")) == 3, error
-    assert "unexpected" not in error and os.listdir(place) == ["runs"]
+    assert "unexpected" not in error and os.listdir(working_folder) == ["runs"]
 
 
-def test_output_into_a_folder_that_is_missing_is_refused_before_the_work(place):
-    reported = headway("embed", "nowhere", "text", "--plot", "a/b/c.svg", cwd=place, check=1).stderr
+def test_output_into_a_folder_that_is_missing_is_refused_before_the_work(working_folder):
+    reported = headway(
+        "embed", "nowhere", "text", "--plot", "a/b/c.svg", cwd=working_folder, check=1
+    ).stderr
     assert "cannot write: No such file or directory" in reported
     assert "a/b does not exist: make that folder" in reported and "free" not in reported
 

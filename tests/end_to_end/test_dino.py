@@ -5,17 +5,18 @@ import json
 import pytest
 
 from tests.fixtures.command_line import headway
-from tests.fixtures.pictures import pixels_of, png, write_shades
+from tests.fixtures.images import pixels_of, png, write_shades
 
-TRAIN = """ train dino shades --model.model-dim 24 --model.num-heads 3 --model.ffn-dim 40
---model.num-layers 2 --model.hidden-dim 16 --model.bottleneck 8 --model.prototypes 12
+TRAIN = """
+train dino shades --model.model-dim 24 --model.num-heads 3 --model.ffn-dim 40 --model.num-layers 2
+--model.hidden-dim 16 --model.bottleneck 8 --model.prototypes 12
 --views.local-crops 2 --training.batch-size 4 --steps 6 --evaluation.every 3 --data.held-out 0.3
 --threads 1
 """
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
+def working_folder(tmp_path_factory):
     """A folder with a trained encoder, pictures, and what is wrong."""
     folder = tmp_path_factory.mktemp("dino")
     write_shades(folder / "shades", count=12)
@@ -26,23 +27,23 @@ def place(tmp_path_factory):
     return folder
 
 
-def test_neighbours_and_a_linear_classifier_score_it(here):
-    found = json.loads(here("eval", "runs/dino", "--json")[0])
+def test_neighbours_and_a_linear_classifier_score_it(run_headway):
+    found = json.loads(run_headway("eval", "runs/dino", "--json")[0])
     assert found["knn"] == 1.0 and found["linear"] == 1.0
     assert found["spread"] > 0 and found["known"] + found["images"] == 24
-    other = json.loads(here("eval", "runs/dino", "others", "--known", "shades", "--json")[0])
+    other = json.loads(run_headway("eval", "runs/dino", "others", "--known", "shades", "--json")[0])
     assert (other["known"], other["images"]) == (24, 6)
-    out = here("eval", "runs/dino", "others", "--known", "shades")[0]
+    out = run_headway("eval", "runs/dino", "others", "--known", "shades")[0]
     assert "6 images, 24 labelled images as neighbours" in out
 
 
-def test_what_it_looks_at_is_drawn_and_nothing_is_overwritten(here, place):
-    said = here("look", "runs/dino", "one.png", "--output", "maps.png", "--size", "16")[1]
+def test_what_it_looks_at_is_drawn_and_nothing_is_overwritten(run_headway, working_folder):
+    said = run_headway("look", "runs/dino", "one.png", "--output", "maps.png", "--size", "16")[1]
     assert "drawn     maps.png" in said
-    drawn = (place / "maps.png").read_bytes()
+    drawn = (working_folder / "maps.png").read_bytes()
     assert drawn[:4] == b"\x89PNG"
-    said = here("look", "runs/dino", "one.png", "--output", "maps.png", code=2)[1]
-    assert "exists already" in said and (place / "maps.png").read_bytes() == drawn
+    said = run_headway("look", "runs/dino", "one.png", "--output", "maps.png", code=2)[1]
+    assert "exists already" in said and (working_folder / "maps.png").read_bytes() == drawn
 
 
 @pytest.mark.parametrize(
@@ -60,6 +61,6 @@ def test_what_it_looks_at_is_drawn_and_nothing_is_overwritten(here, place):
         ("train dino nowhere --run new", 2, "nowhere"),
     ],
 )
-def test_wrong_words_are_answered(here, place, words, code, part):
-    assert part in here(*words.split(), code=code)[1]
-    assert not (place / "a.png").exists()
+def test_wrong_words_are_answered(run_headway, working_folder, words, code, part):
+    assert part in run_headway(*words.split(), code=code)[1]
+    assert not (working_folder / "a.png").exists()

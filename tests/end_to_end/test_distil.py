@@ -42,7 +42,7 @@ def distil(student, run, *more):
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
+def working_folder(tmp_path_factory):
     """Teachers, from Python; the one subprocess of them all is a student."""
     folder = tmp_path_factory.mktemp("distil")
     torch.manual_seed(0)
@@ -70,16 +70,16 @@ def place(tmp_path_factory):
 
 
 @pytest.fixture
-def students(place, here):
+def students(working_folder, run_headway):
     """Makes a student, once, and says where it lies and what was said."""
 
     def make(name):
-        said = place / f"said-{name}"
+        said = working_folder / f"said-{name}"
         if name == "distil":
-            return place / "runs" / name, (place / "said").read_text()
+            return working_folder / "runs" / name, (working_folder / "said").read_text()
         if not said.exists():
-            said.write_text(here(*distil(name, name))[1])
-        return place / "runs" / name, said.read_text()
+            said.write_text(run_headway(*distil(name, name))[1])
+        return working_folder / "runs" / name, said.read_text()
 
     return make
 
@@ -95,31 +95,31 @@ def students(place, here):
     ],
 )
 def test_training_says_what_it_does_and_leaves_a_smaller_model_of_the_kind(
-    place, students, recipe, parts
+    working_folder, students, recipe, parts
 ):
     run, said = students(recipe)
     for part in ("a student of a teacher of 2 layers", *parts):
         assert part in said, said
     teacher = STUDENTS[recipe][1]
-    large = load(place / teacher if teacher == "m" else place / "runs" / teacher)
+    large = load(working_folder / teacher if teacher == "m" else working_folder / "runs" / teacher)
     small = load(run)
     assert type(small) is type(large)
     counts = [sum(p.numel() for p in each.model.parameters()) for each in (small, large)]
     assert counts[0] < counts[1]
 
 
-def scored(here, run):
-    return json.loads(here("eval", f"runs/{run}", "--json")[0])
+def scored(run_headway, run):
+    return json.loads(run_headway("eval", f"runs/{run}", "--json")[0])
 
 
 @pytest.mark.parametrize("recipe", ["tagged", "answered", "distil"])
-def test_students_do_what_their_teachers_do_on_what_was_held_out(students, here, recipe):
+def test_students_do_what_their_teachers_do_on_what_was_held_out(students, run_headway, recipe):
     students(recipe)
-    student, teacher = (scored(here, run) for run in (recipe, STUDENTS[recipe][1]))
+    student, teacher = (scored(run_headway, run) for run in (recipe, STUDENTS[recipe][1]))
     assert student.keys() == teacher.keys()
     metric = "accuracy" if recipe == "distil" else "f1"
     assert teacher[metric] > 0.9 and student[metric] > 0.9 * teacher[metric]
-    shown = json.loads(here("runs", "show", f"runs/{recipe}", "--json")[0])
+    shown = json.loads(run_headway("runs", "show", f"runs/{recipe}", "--json")[0])
     assert shown["best"] == pytest.approx(student[metric])
 
 
@@ -128,34 +128,36 @@ def valid(run, name):
     return [row[name] for row in map(json.loads, lines) if row["kind"] == "valid"]
 
 
-def test_a_language_models_student_comes_near_it_and_is_its_draft(place, students, here):
+def test_a_language_models_student_comes_near_it_and_is_its_draft(
+    working_folder, students, run_headway
+):
     run, _ = students("written")
-    assert valid(run, "nats")[-1] < valid(place / "runs" / "gpt", "nats")[-1] + 0.5
+    assert valid(run, "nats")[-1] < valid(working_folder / "runs" / "gpt", "nats")[-1] + 0.5
     asked = ("generate", "runs/gpt", "the fox", "--max-tokens", "5", "--temperature", "0")
-    assert here(*asked, "--draft", "runs/written")[0] == here(*asked)[0]
+    assert run_headway(*asked, "--draft", "runs/written")[0] == run_headway(*asked)[0]
 
 
-def test_general_distillation_is_gone_on_with_for_a_task(students, here):
+def test_general_distillation_is_gone_on_with_for_a_task(students, run_headway):
     run, _ = students("encoded")
     found = valid(run, "difference")
     assert len(found) == 2 and found[1] < found[0]
     student = load(run)
     assert student.model.masked_lm_head is None and student.model.pooler is None
-    here(*distil("distil", "second", "--training.student", "runs/encoded"))
-    assert scored(here, "second")["accuracy"] > 0.9
+    run_headway(*distil("distil", "second", "--training.student", "runs/encoded"))
+    assert scored(run_headway, "second")["accuracy"] > 0.9
     tag = ("train", "tag", "t.conll", "--from", "runs/encoded", "--run", "fine", *LOOP)
-    assert "1 layers, d=24" in here(*tag, "--steps", "2")[1]
+    assert "1 layers, d=24" in run_headway(*tag, "--steps", "2")[1]
 
 
 @pytest.mark.parametrize("recipe", ["answered", "encoded", "written"])
-def test_the_same_command_goes_on_where_it_stopped(place, here, recipe):
+def test_the_same_command_goes_on_where_it_stopped(working_folder, run_headway, recipe):
     stages = () if recipe == "encoded" else ("--distillation.first-stage", "0.5")
     for run, steps in (("whole", "8"), ("halves", "8")):
         time = ("--time", "0.001s") if run == "halves" else ()
-        here(*distil(recipe, f"{recipe}-{run}", *stages, f"--training.steps={steps}", *time))
-    said = here("train", "--resume", f"runs/{recipe}-halves", "--time", "none")[1]
+        run_headway(*distil(recipe, f"{recipe}-{run}", *stages, f"--training.steps={steps}", *time))
+    said = run_headway("train", "--resume", f"runs/{recipe}-halves", "--time", "none")[1]
     assert "resumed from step " in said and "resumed from step 8" not in said
-    whole, halves = (place / "runs" / f"{recipe}-{x}" for x in ("whole", "halves"))
+    whole, halves = (working_folder / "runs" / f"{recipe}-{x}" for x in ("whole", "halves"))
     state = "checkpoints/step-8/state.safetensors"
     assert (halves / state).read_bytes() == (whole / state).read_bytes()
 
@@ -188,17 +190,19 @@ def test_the_same_command_goes_on_where_it_stopped(place, here, recipe):
         ("train distil other.conll --teacher runs/tagger", 3, "other.conll:1"),
     ],
 )
-def test_wrong_words_are_answered_in_three_lines(place, here, words, code, part):
-    (place / "other.conll").write_text("\n\n".join(f"a{i}\tB-zoo\nb\tO" for i in range(20)))
-    said = here(*words.split(), "--run", "wrong", code=code)[1]
+def test_wrong_words_are_answered_in_three_lines(working_folder, run_headway, words, code, part):
+    (working_folder / "other.conll").write_text(
+        "\n\n".join(f"a{i}\tB-zoo\nb\tO" for i in range(20))
+    )
+    said = run_headway(*words.split(), "--run", "wrong", code=code)[1]
     error = said[said.index("error:") :].strip()
     assert part in error and len(error.split("\n")) <= 3, said
-    assert not (place / "runs" / "wrong").exists()
+    assert not (working_folder / "runs" / "wrong").exists()
 
 
-def test_help_lists_the_settings_for_the_teacher(place, here):
+def test_help_lists_the_settings_for_the_teacher(working_folder, run_headway):
     def flags(*words):
-        text = here("train", "distil", *words, "--help")[0]
+        text = run_headway("train", "distil", *words, "--help")[0]
         return {word for word in text.split("Most used", 1)[1].split() if word.startswith("--")}
 
     shared, of_classes, of_text = (
@@ -211,12 +215,12 @@ def test_help_lists_the_settings_for_the_teacher(place, here):
     assert "--training.length" in of_text - shared - of_classes
 
 
-def test_another_students_run_of_the_same_name_is_kept(place, students, here):
+def test_another_students_run_of_the_same_name_is_kept(working_folder, students, run_headway):
     run, _ = students("tagged")
-    said = here(*distil("answered", "tagged"), code=2)[1]
+    said = run_headway(*distil("answered", "tagged"), code=2)[1]
     assert "runs/tagged has a run of distil with the settings of another kind" in said
     other = ("--training.teacher", "runs/answerer", "--training.steps", "61")
-    said = here("train", "--resume", "runs/tagged", *other, code=2)[1]
+    said = run_headway("train", "--resume", "runs/tagged", *other, code=2)[1]
     assert (
         "is a model of the task question_answering, but this run needs a teacher of the task "
         "tagging" in said

@@ -27,7 +27,7 @@ def train(run: str, *more: str, data: str = "p.tsv") -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
+def working_folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("embed")
     reader = EncoderTokenizer.train([text for pair in PAIRS for text in pair], 200)
     torch.manual_seed(3)
@@ -47,19 +47,19 @@ def place(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def bundle(place):
+def bundle(working_folder):
     from headway import load
 
-    return load(place / "enc")
+    return load(working_folder / "enc")
 
 
 # --- fill --------------------------------------------------------------------------------------
 
 
-def test_hidden_words_are_guessed_with_bars_given_or_piped(place, here):
+def test_hidden_words_are_guessed_with_bars_given_or_piped(working_folder, run_headway):
     asked = ["the [MASK] sleeps at the [MASK]", "[MASK]"]
-    given = headway("fill", "enc", *asked, cwd=place).stdout
-    assert given == here("fill", "enc", given="\n".join(asked) + "\n")[0]
+    given = headway("fill", "enc", *asked, cwd=working_folder).stdout
+    assert given == run_headway("fill", "enc", standard_input="\n".join(asked) + "\n")[0]
     lines = given.split("\n")
     assert lines[0] == asked[0] and lines[13] == asked[1]
     places = given.split("\n\n")
@@ -69,49 +69,53 @@ def test_hidden_words_are_guessed_with_bars_given_or_piped(place, here):
         assert len(shares) == 5 and shares == sorted(shares, reverse=True)
 
 
-def test_guesses_as_json_are_those_of_the_bundle(here, bundle):
+def test_guesses_as_json_are_those_of_the_bundle(run_headway, bundle):
     asked = ["the [MASK] sleeps at the [MASK]", "[MASK] sings"]
-    out = here("fill", "enc", *asked, "--top", "3", "--json")[0]
+    out = run_headway("fill", "enc", *asked, "--top", "3", "--json")[0]
     rows = [json.loads(line) for line in out.splitlines()]
     assert [(row["line"], row["text"]) for row in rows] == [(1, asked[0]), (2, asked[1])]
     for row, expected in zip(rows, bundle.fill(asked, 3), strict=True):
-        assert row["predictions"] == [[vars(guess) for guess in place] for place in expected]
+        assert row["predictions"] == [
+            [vars(guess) for guess in predictions] for predictions in expected
+        ]
 
 
 # --- embed -------------------------------------------------------------------------------------
 
 
-def test_vectors_are_written_in_every_form(place, here, bundle, tmp_path):
+def test_vectors_are_written_in_every_form(working_folder, run_headway, bundle, tmp_path):
     expected = bundle.embed(TEXTS).numpy()
-    said = here("embed", "enc", "t.txt", "--output", str(tmp_path / "v.npz"))[1]
+    said = run_headway("embed", "enc", "t.txt", "--output", str(tmp_path / "v.npz"))[1]
     assert f"{len(TEXTS)} texts, vectors of width 24" in said and "similar enc" in said
     found = np.load(tmp_path / "v.npz")
     assert np.array_equal(found["vectors"], expected) and found["texts"].tolist() == TEXTS
     assert found["vectors"].dtype == np.float32 and "labels" not in found
-    here("embed", "enc", "t.tsv", "--output", str(tmp_path / "v.tsv"), "--label", "kind")
+    run_headway("embed", "enc", "t.tsv", "--output", str(tmp_path / "v.tsv"), "--label", "kind")
     header, *rows = (tmp_path / "v.tsv").read_text().rstrip("\n").split("\n")
     assert header.split("\t")[:3] == ["text", "label", "1"] and len(rows) == len(TEXTS)
     for row, text, vector in zip(rows, TEXTS, expected, strict=True):
         first, label, *numbers = row.split("\t")
         assert (first, label) == (text, text.split()[1])
         assert np.array_equal(np.array(numbers, dtype=np.float32), vector)
-    here("embed", "enc", "t.jsonl", "--column", "body", "--output", str(tmp_path / "v.jsonl"))
+    run_headway(
+        "embed", "enc", "t.jsonl", "--column", "body", "--output", str(tmp_path / "v.jsonl")
+    )
     lines = [json.loads(line) for line in (tmp_path / "v.jsonl").read_text().splitlines()]
     assert [line["text"] for line in lines] == TEXTS
     assert np.array_equal(np.array([line["vector"] for line in lines], np.float32), expected)
 
 
-def test_one_endless_text_does_not_make_all_of_them_as_long(here, tmp_path, monkeypatch):
+def test_one_endless_text_does_not_make_all_of_them_as_long(run_headway, tmp_path, monkeypatch):
     monkeypatch.setattr("headway.data.formats.vectors.TEXTS_LIMIT", 4 * len(TEXTS) * 50)
     (tmp_path / "long.txt").write_text("\n".join([*TEXTS, "fox " * 20]) + "\n")
     path = tmp_path / "v.npz"
-    said = here("embed", "enc", str(tmp_path / "long.txt"), "--output", str(path), code=2)[1]
+    said = run_headway("embed", "enc", str(tmp_path / "long.txt"), "--output", str(path), code=2)[1]
     assert "79 characters" in said and "jsonl" in said and not path.exists()
-    here("embed", "enc", "t.txt", "--output", str(path))
+    run_headway("embed", "enc", "t.txt", "--output", str(path))
 
 
-def test_vectors_go_to_standard_output_where_no_file_is_named(here, bundle):
-    out = here("embed", "enc", "a fox", "an owl\tsings", "--raw", "--pooling", "first")[0]
+def test_vectors_go_to_standard_output_where_no_file_is_named(run_headway, bundle):
+    out = run_headway("embed", "enc", "a fox", "an owl\tsings", "--raw", "--pooling", "first")[0]
     header, *rows = out.rstrip("\n").split("\n")
     assert header.startswith("text\t1\t2") and [row.split("\t")[0] for row in rows] == [
         "a fox",
@@ -119,14 +123,16 @@ def test_vectors_go_to_standard_output_where_no_file_is_named(here, bundle):
     ]
     raw = bundle.embed(["a fox"], pooling="first", normalise=False)[0].tolist()
     assert [float(x) for x in rows[0].split("\t")[1:]] == pytest.approx(raw)
-    piped = here("embed", "enc", "--json", given='a "fox"\n\nan owl\n')[0].splitlines()
+    piped = run_headway("embed", "enc", "--json", standard_input='a "fox"\n\nan owl\n')[
+        0
+    ].splitlines()
     assert [json.loads(line)["text"] for line in piped] == ['a "fox"', "an owl"]
 
 
 @pytest.mark.parametrize("ending", ["svg", "png"])
-def test_texts_are_drawn_in_the_colours_of_their_labels(here, tmp_path, ending):
+def test_texts_are_drawn_in_the_colours_of_their_labels(run_headway, tmp_path, ending):
     path = tmp_path / f"x.{ending}"
-    said = here("embed", "enc", "t.tsv", "--label", "kind", "--plot", str(path))
+    said = run_headway("embed", "enc", "t.tsv", "--label", "kind", "--plot", str(path))
     assert said[0] == "" and f"drawn     {path}" in said[1]
     if ending == "svg":
         drawn = path.read_text()
@@ -135,21 +141,23 @@ def test_texts_are_drawn_in_the_colours_of_their_labels(here, tmp_path, ending):
             assert f">{word}<" in drawn, word
 
 
-def test_lines_of_several_documents_are_drawn_in_a_colour_for_each(here, tmp_path):
+def test_lines_of_several_documents_are_drawn_in_a_colour_for_each(run_headway, tmp_path):
     for name, lines in (("one.txt", TEXTS[:3]), ("two.md", TEXTS[3:5])):
         (tmp_path / name).write_text("\n".join(lines) + "\n")
     files = [str(tmp_path / name) for name in ("one.txt", "two.md")]
     out = ["--output", str(tmp_path / "v.npz"), "--plot", str(tmp_path / "x.svg")]
-    here("embed", "enc", *files, "t.tsv", "--label", "file", *out, code=2)  # a table has columns
-    here("embed", "enc", *files, "--label", "file", *out)
+    run_headway(
+        "embed", "enc", *files, "t.tsv", "--label", "file", *out, code=2
+    )  # a table has columns
+    run_headway("embed", "enc", *files, "--label", "file", *out)
     assert np.load(tmp_path / "v.npz")["labels"].tolist() == ["one.txt"] * 3 + ["two.md"] * 2
     drawn = (tmp_path / "x.svg").read_text()
     assert ">one.txt<" in drawn and ">two.md<" in drawn
 
 
-def test_a_picture_of_many_texts_names_none_of_them(place, here, tmp_path):
+def test_a_picture_of_many_texts_names_none_of_them(working_folder, run_headway, tmp_path):
     (tmp_path / "many.txt").write_text("\n".join(first for first, _ in PAIRS))
-    here("embed", "enc", str(tmp_path / "many.txt"), "--plot", str(tmp_path / "x.svg"))
+    run_headway("embed", "enc", str(tmp_path / "many.txt"), "--plot", str(tmp_path / "x.svg"))
     drawn = (tmp_path / "x.svg").read_text()
     assert "first principal component" in drawn and PAIRS[0][0] not in drawn
 
@@ -157,24 +165,24 @@ def test_a_picture_of_many_texts_names_none_of_them(place, here, tmp_path):
 # --- similar -----------------------------------------------------------------------------------
 
 
-def test_the_nearest_texts_come_first(here, bundle):
-    out = here("similar", "enc", TEXTS[4], "t.txt", "--top", "3")[0]
+def test_the_nearest_texts_come_first(run_headway, bundle):
+    out = run_headway("similar", "enc", TEXTS[4], "t.txt", "--top", "3")[0]
     rows = [line.split("\t") for line in out.splitlines()]
     assert len(rows) == 3 and rows[0] == ["1.000", TEXTS[4]]
     cosines = bundle.embed(TEXTS) @ bundle.embed([TEXTS[4]])[0]
     best = cosines.topk(3)
     assert [row[1] for row in rows] == [TEXTS[i] for i in best.indices]
-    lines = here("similar", "enc", TEXTS[4], "t.jsonl", "--column", "body", "--json")[0]
+    lines = run_headway("similar", "enc", TEXTS[4], "t.jsonl", "--column", "body", "--json")[0]
     found = [json.loads(line) for line in lines.splitlines()]
     assert len(found) == 10 and found[0] == {"text": TEXTS[4], "cosine": 1.0}
     assert [one["cosine"] for one in found[:3]] == pytest.approx(best.values.tolist(), abs=1e-4)
 
 
 @pytest.mark.parametrize("how", [[], ["--raw"], ["--pooling", "first"]])
-def test_vectors_once_written_are_searched_without_their_texts(here, tmp_path, how, bundle):
+def test_vectors_once_written_are_searched_without_their_texts(run_headway, tmp_path, how, bundle):
     path = str(tmp_path / "v.npz")
-    here("embed", "enc", "t.txt", TEXTS[4], "--output", path, *how)
-    out, said = here("similar", "enc", TEXTS[7], path, "--top", "99", "--json")
+    run_headway("embed", "enc", "t.txt", TEXTS[4], "--output", path, *how)
+    out, said = run_headway("similar", "enc", TEXTS[7], path, "--top", "99", "--json")
     kind = {"pooling": "first"} if "first" in how else {}
     cosines = bundle.embed(TEXTS, **kind) @ bundle.embed([TEXTS[7]], **kind)[0]
     found = {row["text"]: row["cosine"] for row in map(json.loads, out.splitlines())}
@@ -185,12 +193,14 @@ def test_vectors_once_written_are_searched_without_their_texts(here, tmp_path, h
     stored = dict(np.load(path))
     stored["vectors"][7] = -stored["vectors"][4]
     np.savez(path, **stored)
-    assert here("similar", "enc", TEXTS[4], path, "--top", "99")[0].endswith(
+    assert run_headway("similar", "enc", TEXTS[4], path, "--top", "99")[0].endswith(
         f"-1.000\t{TEXTS[7]}\n"
     )
 
 
-def test_vectors_of_another_model_are_refused_and_damaged_ones_too(here, place, tmp_path):
+def test_vectors_of_another_model_are_refused_and_damaged_ones_too(
+    run_headway, working_folder, tmp_path
+):
     path = tmp_path / "v.npz"
     vectors = np.ones((2, 24), np.float32)
     wrong = {
@@ -208,19 +218,24 @@ def test_vectors_of_another_model_are_refused_and_damaged_ones_too(here, place, 
     }
     for part, arrays in wrong.items():
         np.savez(path, **arrays)
-        assert part in here("similar", "enc", "fox", str(path), code=3)[1], part
+        assert part in run_headway("similar", "enc", "fox", str(path), code=3)[1], part
     np.savez(path, texts=np.array([print], object), vectors=vectors)
-    assert "can run code" in here("similar", "enc", "fox", str(path), code=3)[1]
+    assert "can run code" in run_headway("similar", "enc", "fox", str(path), code=3)[1]
     path.write_bytes(path.read_bytes()[:90])
-    assert "cannot be read as .npz" in here("similar", "enc", "fox", str(path), code=3)[1]
-    assert "name only the .npz file" in here("similar", "enc", "fox", str(path), "t.txt", code=2)[1]
-    assert "no such file" in here("similar", "enc", "fox", "nowhere.npz", code=2)[1]
+    assert "cannot be read as .npz" in run_headway("similar", "enc", "fox", str(path), code=3)[1]
+    assert (
+        "name only the .npz file"
+        in run_headway("similar", "enc", "fox", str(path), "t.txt", code=2)[1]
+    )
+    assert "no such file" in run_headway("similar", "enc", "fox", "nowhere.npz", code=2)[1]
 
 
-def test_texts_are_read_once_each_from_files_words_and_pipes(here):
-    out = here("similar", "enc", "a fox", "t.txt", "t.txt", "one more fox", "--top", "99")[0]
+def test_texts_are_read_once_each_from_files_words_and_pipes(run_headway):
+    out = run_headway("similar", "enc", "a fox", "t.txt", "t.txt", "one more fox", "--top", "99")[0]
     assert len(out.splitlines()) == len(TEXTS) + 1
-    assert here("similar", "enc", "a fox", given="a fox\nan owl\n")[0].startswith("1.000\ta fox\n")
+    assert run_headway("similar", "enc", "a fox", standard_input="a fox\nan owl\n")[0].startswith(
+        "1.000\ta fox\n"
+    )
 
 
 def test_what_looks_like_a_file_must_be_one(monkeypatch, tmp_path):
@@ -235,8 +250,8 @@ def test_what_looks_like_a_file_must_be_one(monkeypatch, tmp_path):
 # --- training ----------------------------------------------------------------------------------
 
 
-def test_an_encoder_is_trained_evaluated_and_used(place, here):
-    said = headway(*train("e", "--steps", "40"), cwd=place).stderr
+def test_an_encoder_is_trained_evaluated_and_used(working_folder, run_headway):
+    said = headway(*train("e", "--steps", "40"), cwd=working_folder).stderr
     for part in (
         "contrastive loss with 7 in-batch negatives per pair",
         "before training: reciprocal_rank 0.",
@@ -247,34 +262,39 @@ def test_an_encoder_is_trained_evaluated_and_used(place, here):
         'similar runs/e "..." TEXTS',
     ):
         assert part in said, part
-    shown = json.loads(here("runs", "show", "runs/e", "--json")[0])
-    own = json.loads(here("eval", "runs/e", "--json")[0])
+    shown = json.loads(run_headway("runs", "show", "runs/e", "--json")[0])
+    own = json.loads(run_headway("eval", "runs/e", "--json")[0])
     assert own["reciprocal_rank"] == pytest.approx(shown["best"])
-    assert here("similar", "runs/e", "the fox sleeps at the lake", "t.txt")[0]
-    assert "no head for masked language modelling" in here("fill", "runs/e", "a [MASK]", code=2)[1]
+    assert run_headway("similar", "runs/e", "the fox sleeps at the lake", "t.txt")[0]
+    assert (
+        "no head for masked language modelling"
+        in run_headway("fill", "runs/e", "a [MASK]", code=2)[1]
+    )
 
 
-def test_an_encoder_is_judged_by_a_file_of_scores(here):
-    found = json.loads(here("eval", "enc", "s.tsv", "--json")[0])
+def test_an_encoder_is_judged_by_a_file_of_scores(run_headway):
+    found = json.loads(run_headway("eval", "enc", "s.tsv", "--json")[0])
     assert found["pairs"] == len(SCORED) and -1 <= found["spearman"] <= 1
-    text = here("eval", "enc", "s.tsv")[0]
+    text = run_headway("eval", "enc", "s.tsv")[0]
     assert text.startswith(f"spearman {found['spearman']:.4f}   pearson ")
 
 
-def test_the_same_command_goes_on_where_it_stopped(place, here):
-    here(*train("whole", "--steps", "9"))
-    here(*train("halves", "--steps", "4"))
-    assert "resumed from step 4" in here("train", "--resume", "runs/halves", "--steps", "9")[1]
+def test_the_same_command_goes_on_where_it_stopped(working_folder, run_headway):
+    run_headway(*train("whole", "--steps", "9"))
+    run_headway(*train("halves", "--steps", "4"))
+    assert (
+        "resumed from step 4" in run_headway("train", "--resume", "runs/halves", "--steps", "9")[1]
+    )
     for name in ("checkpoints/step-9/state.safetensors", "model/model.safetensors"):
-        whole, halves = (place / "runs" / run / name for run in ("whole", "halves"))
+        whole, halves = (working_folder / "runs" / run / name for run in ("whole", "halves"))
         assert halves.read_bytes() == whole.read_bytes()
-    assert "resumed from step 9" in here(*train("whole", "--steps", "9"))[1]
+    assert "resumed from step 9" in run_headway(*train("whole", "--steps", "9"))[1]
 
 
-def test_a_dry_run_keeps_nothing_and_settings_are_shown(place, here):
-    assert "minutes for" in here(*train("dry", "--dry-run", data="s.tsv"))[1]
-    assert not (place / "runs" / "dry").exists()
-    assert "scale: 20.0" in here("config", "show", "embed")[0]
+def test_a_dry_run_keeps_nothing_and_settings_are_shown(working_folder, run_headway):
+    assert "minutes for" in run_headway(*train("dry", "--dry-run", data="s.tsv"))[1]
+    assert not (working_folder / "runs" / "dry").exists()
+    assert "scale: 20.0" in run_headway("config", "show", "embed")[0]
 
 
 @pytest.mark.parametrize(
@@ -307,12 +327,19 @@ def test_a_dry_run_keeps_nothing_and_settings_are_shown(place, here):
         ("translate enc hello", 2, "needs a translator"),
     ],
 )
-def test_wrong_words_are_answered_in_three_lines(place, here, words, code, part):
-    (place / "empty.txt").write_text("\n \n")
+def test_wrong_words_are_answered_in_three_lines(working_folder, run_headway, words, code, part):
+    (working_folder / "empty.txt").write_text("\n \n")
     for name in ("there.npz", "there.svg"):
-        (place / name).write_text("mine")
-    said = here(*words.split(), code=code)[1]
+        (working_folder / name).write_text("mine")
+    said = run_headway(*words.split(), code=code)[1]
     error = said[said.index("error:") :].strip()
     assert part in error and len(error.split("\n")) <= 3, said
-    assert (place / "there.npz").read_text() == "mine" == (place / "there.svg").read_text()
-    assert not (place / "runs" / "embed").exists() and not (place / "few.svg").exists()
+    assert (
+        (working_folder / "there.npz").read_text()
+        == "mine"
+        == (working_folder / "there.svg").read_text()
+    )
+    assert (
+        not (working_folder / "runs" / "embed").exists()
+        and not (working_folder / "few.svg").exists()
+    )

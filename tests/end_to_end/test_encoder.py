@@ -41,7 +41,7 @@ def valid(run):
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
+def working_folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("encoder")
     (folder / "t.txt").write_text("\n".join(LINES) + "\n")
     done = headway(*train("a", "--steps", "5"), cwd=folder)
@@ -49,92 +49,94 @@ def place(tmp_path_factory):
     return folder
 
 
-def test_training_says_what_it_does_and_leaves_a_bundle(place):
-    said = (place / "said").read_text()
+def test_training_says_what_it_does_and_leaves_a_bundle(working_folder):
+    said = (working_folder / "said").read_text()
     for part in (
         *("(WordPiece)", "data      train:", "2 layers, d=12", "valid step=5 mlm_nats="),
         *("nsp_accuracy=", "unigram entropy", "[MASK]", "pairs of up to 22 tokens"),
         *("fill runs/a", "best mlm_nats"),
     ):
         assert part in said, part
-    names = {path.name for path in (place / "runs" / "a" / "model").iterdir()}
+    names = {path.name for path in (working_folder / "runs" / "a" / "model").iterdir()}
     assert names == {"MANIFEST.json", "config.json", "model.safetensors", "tokenizer.json"}
-    (guesses,) = load(place / "runs" / "a").fill(["the [MASK] sees a lemon"], top=3)[0]
+    (guesses,) = load(working_folder / "runs" / "a").fill(["the [MASK] sees a lemon"], top=3)[0]
     assert len(guesses) == 3
 
 
-def test_the_same_command_goes_on_where_it_stopped(place, here):
-    here(*train("whole", "--steps", "12"))
-    here(*train("halves", "--steps", "5"))
-    said = here("train", "--resume", "runs/halves", "--steps", "12")[1]
+def test_the_same_command_goes_on_where_it_stopped(working_folder, run_headway):
+    run_headway(*train("whole", "--steps", "12"))
+    run_headway(*train("halves", "--steps", "5"))
+    said = run_headway("train", "--resume", "runs/halves", "--steps", "12")[1]
     assert "resumed from step 5" in said and "training.steps changed from 5 to 12" in said
     for name in ("checkpoints/step-12/state.safetensors", "model/model.safetensors"):
-        whole, halves = (place / "runs" / run / name for run in ("whole", "halves"))
+        whole, halves = (working_folder / "runs" / run / name for run in ("whole", "halves"))
         assert halves.read_bytes() == whole.read_bytes()
-    again = here(*train("whole", "--steps", "12"))[1]
+    again = run_headway(*train("whole", "--steps", "12"))[1]
     assert "resumed from step 12" in again and "(reused)" in again
-    steps = [r["step"] for r in rows(place / "runs/whole/metrics.jsonl") if r["kind"] == "valid"]
+    steps = [
+        r["step"] for r in rows(working_folder / "runs/whole/metrics.jsonl") if r["kind"] == "valid"
+    ]
     assert steps == [5, 10, 12]
 
 
-def test_a_model_goes_on_in_a_domain_with_words_of_its_own(place, here):
-    (place / "domain.txt").write_text("\n".join(LINES).replace("lemon", "lemonade") + "\n")
+def test_a_model_goes_on_in_a_domain_with_words_of_its_own(working_folder, run_headway):
+    (working_folder / "domain.txt").write_text("\n".join(LINES).replace("lemon", "lemonade") + "\n")
     words = ["train", "bert-domain", "--data", "domain.txt", *TINY[8:], "--from", "runs/a"]
     words += ["--data.new-tokens", "1", "--run", "b", "--steps", "4"]
-    said = here(*words)[1]
+    said = run_headway(*words)[1]
     for part in (
         "and 1 new tokens",
         "tokens per word with the original vocabulary",
         "before: pseudo-",
     ):
         assert part in said, part
-    assert "resumed from step 4" in here(*words)[1]
-    old, new = (load(place / "runs" / run).tokenizer for run in "ab")
+    assert "resumed from step 4" in run_headway(*words)[1]
+    old, new = (load(working_folder / "runs" / run).tokenizer for run in "ab")
     assert new.pieces(range(old.size, new.size)) == ["lemonade"]
 
 
-def test_full_sentences_without_pairs(here):
-    said = here("train", "roberta", "t.txt", *TINY, "--run", "r", "--steps", "2")[1]
+def test_full_sentences_without_pairs(run_headway):
+    said = run_headway("train", "roberta", "t.txt", *TINY, "--run", "r", "--steps", "2")[1]
     assert "sequences of up to 22 tokens" in said and "nsp" not in said
 
 
-def test_an_encoder_is_evaluated_on_what_it_held_out_and_on_a_file(place, here):
-    found = json.loads(here("eval", "runs/a", "--json")[0])
+def test_an_encoder_is_evaluated_on_what_it_held_out_and_on_a_file(working_folder, run_headway):
+    found = json.loads(run_headway("eval", "runs/a", "--json")[0])
     assert found["tokens"] >= found["words"] > 0 and found["pseudo_perplexity"]["per_token"] > 1
     # the rows are those that training looked at
-    (kept,) = valid(place / "runs" / "a")
+    (kept,) = valid(working_folder / "runs" / "a")
     assert set(found["held_out_sequences"]) == {"t.txt"}
     for name, value in found["held_out_sequences"]["t.txt"].items():
         assert value == pytest.approx(kept[name], rel=1e-5), name
-    (place / "more.txt").write_text("The fox sees. The owl sees.\n")
-    said = here("eval", "runs/a", "more.txt", "--sentences", "1")[0]
+    (working_folder / "more.txt").write_text("The fox sees. The owl sees.\n")
+    said = run_headway("eval", "runs/a", "more.txt", "--sentences", "1")[0]
     assert said.startswith("pseudo-perplexity ") and said.rstrip().endswith("1 sentences")
 
 
-def test_texts_are_mixed_at_first_and_judged_each_by_itself(place, here):
+def test_texts_are_mixed_at_first_and_judged_each_by_itself(working_folder, run_headway):
     other = [line.replace("lemon", "ship").replace("fox", "gull") for line in LINES]
-    (place / "u.txt").write_text("\n".join(other) + "\n")
+    (working_folder / "u.txt").write_text("\n".join(other) + "\n")
     words = ["train", "bert-tiny", "t.txt", "u.txt", *TINY, "--run", "two", "--steps", "5"]
-    said = here(*words, "--training.mixed", "1")[1]
+    said = run_headway(*words, "--training.mixed", "1")[1]
     assert "in the first epoch random second texts are of any text" in said
-    assert "first epoch" not in here(*words[:-4], "--dry-run")[1]
-    out, _ = here("eval", "runs/two")
+    assert "first epoch" not in run_headway(*words[:-4], "--dry-run")[1]
+    out, _ = run_headway("eval", "runs/two")
     lines = out.splitlines()
     assert [line.split(":")[0] for line in lines[1:]] == ["t.txt", "u.txt"]
     assert all("next-sentence prediction" in line and "accuracy" in line for line in lines[1:])
-    (kept,) = valid(place / "runs" / "two")
-    found = json.loads(here("eval", "runs/two", "--json")[0])["held_out_sequences"]
+    (kept,) = valid(working_folder / "runs" / "two")
+    found = json.loads(run_headway("eval", "runs/two", "--json")[0])["held_out_sequences"]
     accuracies = [found[text]["nsp_accuracy"] for text in ("t.txt", "u.txt")]
     assert min(accuracies) <= kept["nsp_accuracy"] <= max(accuracies)
     for folder in ("valid-1", "valid-2"):
-        shutil.rmtree(place / "runs" / "two" / "data" / folder)
-    out, said = here("eval", "runs/two")
+        shutil.rmtree(working_folder / "runs" / "two" / "data" / folder)
+    out, said = run_headway("eval", "runs/two")
     assert len(out.splitlines()) == 1 and "valid-1" in said
 
 
-def test_settings_of_encoders_are_shown(here):
-    assert "whole_words: false" in here("config", "show", "bert-tiny")[0]
-    assert "RoBERTa" in here("config", "explain", "masking.dynamic", "--recipe", "bert")[0]
+def test_settings_of_encoders_are_shown(run_headway):
+    assert "whole_words: false" in run_headway("config", "show", "bert-tiny")[0]
+    assert "RoBERTa" in run_headway("config", "explain", "masking.dynamic", "--recipe", "bert")[0]
 
 
 @pytest.mark.parametrize(
@@ -152,9 +154,9 @@ def test_settings_of_encoders_are_shown(here):
         ("eval runs/a/model", 2, "has no run.yaml"),
     ],
 )
-def test_wrong_words_are_answered_in_three_lines(place, here, words, code, part):
-    (place / "single.txt").write_text("a fox\nan owl\nthe crab\n")
-    said = here(*words.split(), code=code)[1]
+def test_wrong_words_are_answered_in_three_lines(working_folder, run_headway, words, code, part):
+    (working_folder / "single.txt").write_text("a fox\nan owl\nthe crab\n")
+    said = run_headway(*words.split(), code=code)[1]
     error = said[said.index("error:") :].strip()
     assert part in error and len(error.split("\n")) <= 3, said
-    assert "Traceback" not in said and not (place / "runs" / "bert-tiny").exists()
+    assert "Traceback" not in said and not (working_folder / "runs" / "bert-tiny").exists()

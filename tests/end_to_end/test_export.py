@@ -10,7 +10,7 @@ from headway.cli.main import main
 from headway.models import GPT, Translator, TranslatorConfig
 from headway.tasks import opening
 from headway.tasks.translation.bundle import TranslatorBundle
-from tests.fixtures.hf_gpt import TINY, Bytes, opened, random_gpt
+from tests.fixtures.hf_gpt import TINY, Bytes, load_in_transformers, random_gpt
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def test_it_says_what_was_written_and_how_alike_it_is(exported, tmp_path):
     code, out, said = exported(random_gpt(TINY), "--to", "hf")
     assert code == 0 and out == ""
     assert "GPT2LMHeadModel" in said and "13 texts have the same token ids" in said
-    model, reader = opened(tmp_path / "r" / "hf")
+    model, reader = load_in_transformers(tmp_path / "r" / "hf")
     assert model.config.eos_token_id == reader.eos_token_id == 1
 
 

@@ -10,7 +10,7 @@ from tests.fixtures.language_model_commands import LINES, train
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
+def working_folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("generate")
     text = "\n".join([*LINES, "User: hello\nAssistant: the fox\n"])
     (folder / "t.txt").write_text(text + "\n")
@@ -23,71 +23,82 @@ def place(tmp_path_factory):
 
 
 @pytest.fixture
-def here(here):
-    """The same with one line of words, as a shell takes them."""
-    return lambda words, given="", code=0: here(*shlex.split(words), given=given, code=code)
+def run_headway(run_headway):
+    """Run a command line that is written in one string, as a shell takes it."""
+
+    def run(command, standard_input="", code=0):
+        return run_headway(*shlex.split(command), standard_input=standard_input, code=code)
+
+    return run
 
 
 GREEDY = "--temperature 0 --max-tokens 8"
 
 
-def test_one_prompt_streams_what_json_says(here):
-    streamed, _ = here(f"generate runs/a 'the fox' {GREEDY}")
-    row = json.loads(here(f"generate runs/a 'the fox' {GREEDY} --json")[0])
+def test_one_prompt_streams_what_json_says(run_headway):
+    streamed, _ = run_headway(f"generate runs/a 'the fox' {GREEDY}")
+    row = json.loads(run_headway(f"generate runs/a 'the fox' {GREEDY} --json")[0])
     assert streamed == row["text"] + "\n"
     assert row["prompt"] == "the fox" and row["reason"] in ("length", "end")
     assert len(row["tokens"]) == len(row["log_probabilities"]) > 0
     assert all(value <= 0 for value in row["log_probabilities"])
-    echoed, _ = here(f"generate runs/a 'the fox' {GREEDY} --echo")
+    echoed, _ = run_headway(f"generate runs/a 'the fox' {GREEDY} --echo")
     assert echoed == "the fox" + streamed
 
 
-def test_drafts_change_nothing_but_the_time(here):
-    plain, _ = here(f"generate runs/a 'the fox' {GREEDY}")
-    assert here(f"generate runs/a 'the fox' {GREEDY} --lookup 3")[0] == plain
-    assert here(f"generate runs/a 'the fox' {GREEDY} --draft runs/b --draft-tokens 2")[0] == plain
+def test_drafts_change_nothing_but_the_time(run_headway):
+    plain, _ = run_headway(f"generate runs/a 'the fox' {GREEDY}")
+    assert run_headway(f"generate runs/a 'the fox' {GREEDY} --lookup 3")[0] == plain
+    assert (
+        run_headway(f"generate runs/a 'the fox' {GREEDY} --draft runs/b --draft-tokens 2")[0]
+        == plain
+    )
 
 
-def test_several_prompts_and_samples_are_told_apart(here):
+def test_several_prompts_and_samples_are_told_apart(run_headway):
     given = "the fox\n\nthe owl\n"
-    out, _ = here("generate runs/a --max-tokens 5 --samples 2 --seed 4 --json", given)
+    out, _ = run_headway("generate runs/a --max-tokens 5 --samples 2 --seed 4 --json", given)
     rows = [json.loads(line) for line in out.splitlines()]
     assert [(row["prompt"], row["sample"], row["seed"]) for row in rows] == [
         (prompt, sample, seed)
         for prompt in ("the fox", "", "the owl")
         for sample, seed in ((1, 4), (2, 5))
     ]
-    alone, _ = here("generate runs/a 'the owl' --max-tokens 5 --samples 2 --seed 4 --json")
+    alone, _ = run_headway("generate runs/a 'the owl' --max-tokens 5 --samples 2 --seed 4 --json")
     texts = [json.loads(line)["text"] for line in alone.splitlines()]
     assert texts == [row["text"] for row in rows[4:]]
-    text, _ = here("generate runs/a --max-tokens 3 --samples 2", given)
+    text, _ = run_headway("generate runs/a --max-tokens 3 --samples 2", given)
     assert [f"[{i}.{j}]" in text.split("\n") for i in (1, 2, 3) for j in (1, 2)] == [True] * 6
 
 
-def test_examples_stand_before_each_prompt(here, place):
-    shown = (place / "examples.txt").read_text()
-    joined, _ = here(f"generate runs/a {shlex.quote(shown + 'the fox')} {GREEDY}")
-    assert here(f"generate runs/a 'the fox' {GREEDY} --few-shot examples.txt")[0] == joined
+def test_examples_stand_before_each_prompt(run_headway, working_folder):
+    shown = (working_folder / "examples.txt").read_text()
+    joined, _ = run_headway(f"generate runs/a {shlex.quote(shown + 'the fox')} {GREEDY}")
+    assert run_headway(f"generate runs/a 'the fox' {GREEDY} --few-shot examples.txt")[0] == joined
 
 
-def test_settings_do_what_they_say(here):
-    out, _ = here("generate runs/a 'the fox' --max-tokens 12 --stop '.' --temperature 0")
+def test_settings_do_what_they_say(run_headway):
+    out, _ = run_headway("generate runs/a 'the fox' --max-tokens 12 --stop '.' --temperature 0")
     assert "." not in out
-    out, _ = here("generate runs/a 'the fox' --max-tokens 12 --force ' paints' --temperature 0")
+    out, _ = run_headway(
+        "generate runs/a 'the fox' --max-tokens 12 --force ' paints' --temperature 0"
+    )
     assert out.startswith(" paints")
-    first = here(f"generate runs/a 'the fox' {GREEDY} --json")[0]
+    first = run_headway(f"generate runs/a 'the fox' {GREEDY} --json")[0]
     piece = json.loads(first)["tokens"][0]
-    out, _ = here(f"generate runs/a 'the fox' {GREEDY} --json --forbid {shlex.quote(piece)}")
+    out, _ = run_headway(f"generate runs/a 'the fox' {GREEDY} --json --forbid {shlex.quote(piece)}")
     assert json.loads(out)["tokens"][0] != piece
-    out, _ = here("generate runs/a 'the fox' --beam 3 --samples 2 --max-tokens 6 --json")
+    out, _ = run_headway("generate runs/a 'the fox' --beam 3 --samples 2 --max-tokens 6 --json")
     assert len(out.splitlines()) == 2
 
 
-def test_a_conversation_keeps_to_its_turns(here):
+def test_a_conversation_keeps_to_its_turns(run_headway):
     settings = "--max-tokens 6 --temperature 0"
-    out, _ = here(f"chat runs/a {settings}", "hello\nwho?\n")
+    out, _ = run_headway(f"chat runs/a {settings}", "hello\nwho?\n")
     assert len(out.splitlines()) >= 2 and "User:" not in out
-    out, _ = here(f"chat runs/a {settings} --template 'the {{user}}' --system 'a drum. '", "fox\n")
+    out, _ = run_headway(
+        f"chat runs/a {settings} --template 'the {{user}}' --system 'a drum. '", "fox\n"
+    )
     assert out.endswith("\n")
 
 
@@ -113,9 +124,9 @@ def test_a_conversation_keeps_to_its_turns(here):
         ("translate runs/a x", 2, "needs a translator"),
     ],
 )
-def test_wrong_words_are_answered_with_what_would_do(here, words, code, says):
-    assert says in here(words, code=code)[1]
+def test_wrong_words_are_answered_with_what_would_do(run_headway, words, code, says):
+    assert says in run_headway(words, code=code)[1]
 
 
-def test_bytes_that_are_no_text_are_refused(here):
-    assert "standard input, line 2" in here("generate runs/a", b"fine\n\xff\n", code=3)[1]
+def test_bytes_that_are_no_text_are_refused(run_headway):
+    assert "standard input, line 2" in run_headway("generate runs/a", b"fine\n\xff\n", code=3)[1]

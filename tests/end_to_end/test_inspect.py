@@ -18,7 +18,7 @@ from headway.inspection.page import encode
 from headway.runs.report import report_of
 from tests.fixtures.bundles import captioner, gpt, image_encoder, translator
 from tests.fixtures.command_line import ROOT, headway
-from tests.fixtures.pictures import png
+from tests.fixtures.images import png
 from tests.fixtures.small_encoder import encoder
 
 TINY_GPT = [
@@ -31,7 +31,7 @@ FOX = "the fox eats the lemon"
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
+def working_folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("inspect")
     for name, bundle in {
         "gpt": gpt(),
@@ -66,60 +66,66 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_page_of_every_kind_of_model_is_written_once(name, here, place):
+def test_a_page_of_every_kind_of_model_is_written_once(name, run_headway, working_folder):
     page = f"{name.replace(' ', '-')}.html"
-    said = here("inspect", *CASES[name], "--html", page)[1]
+    said = run_headway("inspect", *CASES[name], "--html", page)[1]
     assert "MB" in said and f"written   {page}" in said
-    header = header_in(place / page)
+    header = header_in(working_folder / page)
     (frame,) = header["frames"]
     assert frame["label"] == CASES[name][0] and frame["maps"]
     assert header["walk"], "the walk through one computation"
     assert any(maps["vectors"] for maps in frame["maps"])
-    refused = here("inspect", *CASES[name], "--html", page, code=2)[1]
+    refused = run_headway("inspect", *CASES[name], "--html", page, code=2)[1]
     assert "exists already" in refused
 
 
-def test_a_page_without_a_walk_says_why(here, place):
-    here("inspect", "rnn", "two dogs play", "--html", "rnn.html")
-    header = header_in(place / "rnn.html")
+def test_a_page_without_a_walk_says_why(run_headway, working_folder):
+    run_headway("inspect", "rnn", "two dogs play", "--html", "rnn.html")
+    header = header_in(working_folder / "rnn.html")
     assert not header["walk"] and "recurrent" in header["notes"][0]
     assert header["frames"][0]["maps"]
 
 
-def test_models_are_laid_side_by_side_and_pages_made_smaller(here, place):
-    here("inspect", "gpt", FOX, "--compare", "runs/tiny", "--html", "two.html")
-    here(
+def test_models_are_laid_side_by_side_and_pages_made_smaller(run_headway, working_folder):
+    run_headway("inspect", "gpt", FOX, "--compare", "runs/tiny", "--html", "two.html")
+    run_headway(
         "inspect", "gpt", FOX, "--layers", "2", "--levels", "31", "--no-vectors", "--html", "s.html"
     )
-    assert [f["label"] for f in header_in(place / "two.html")["frames"]] == ["gpt", "runs/tiny"]
-    small = header_in(place / "s.html")
+    assert [f["label"] for f in header_in(working_folder / "two.html")["frames"]] == [
+        "gpt",
+        "runs/tiny",
+    ]
+    small = header_in(working_folder / "s.html")
     assert all(len(maps["layers"]) == 1 for maps in small["frames"][0]["maps"])
     assert "layers 2" in " ".join(small["notes"]) and "31 levels" in " ".join(small["notes"])
 
 
-def test_the_walk_goes_through_the_head_that_was_named(here, place):
+def test_the_walk_goes_through_the_head_that_was_named(run_headway, working_folder):
     words = ["inspect", "gpt", FOX, "--layer", "2", "--head", "4", "--position", "2"]
-    here(*words, "--html", "walk.html")
-    text = json.dumps(header_in(place / "walk.html")["walk"])
+    run_headway(*words, "--html", "walk.html")
+    text = json.dumps(header_in(working_folder / "walk.html")["walk"])
     assert "Queries" in text and "Head 4 projects" in text
-    assert "99" in here("inspect", "gpt", FOX, "--position", "99", "--html", "y.html", code=2)[1]
+    assert (
+        "99"
+        in run_headway("inspect", "gpt", FOX, "--position", "99", "--html", "y.html", code=2)[1]
+    )
 
 
-def test_importance_is_asked_for(here, place):
-    here("inspect", "gpt", FOX, "--importance", "--html", "important.html")
-    worth = header_in(place / "important.html")["frames"][0]["maps"][0]["importance"]
+def test_importance_is_asked_for(run_headway, working_folder):
+    run_headway("inspect", "gpt", FOX, "--importance", "--html", "important.html")
+    worth = header_in(working_folder / "important.html")["frames"][0]["maps"][0]["importance"]
     assert np.array(worth).shape == (3, 6) and np.abs(worth).max() > 0
 
 
-def test_the_terminal_shows_the_map_that_was_asked_for(here):
-    out = here("inspect", "translator", "two dogs play", "--map", "cross", "--layer", "1")[0]
+def test_the_terminal_shows_the_map_that_was_asked_for(run_headway):
+    out = run_headway("inspect", "translator", "two dogs play", "--map", "cross", "--layer", "1")[0]
     assert "cross, layer 1 of 2, mean of its heads" in out and "prediction:" in out and "█" in out
-    out = here("inspect", "gpt", FOX, "--head", "2")[0]
+    out = run_headway("inspect", "gpt", FOX, "--head", "2")[0]
     assert "decoder, layer 3 of 3, head 2" in out
 
 
-def test_all_weights_come_as_json(here):
-    (frame,) = json.loads(here("inspect", "gpt", FOX, "--json")[0])["frames"]
+def test_all_weights_come_as_json(run_headway):
+    (frame,) = json.loads(run_headway("inspect", "gpt", FOX, "--json")[0])["frames"]
     weights = torch.tensor(frame["maps"][0]["weights"])
     tokens = len(frame["sides"][frame["maps"][0]["queries"]])
     assert weights.shape == (3, 6, tokens, tokens)
@@ -138,28 +144,28 @@ def test_all_weights_come_as_json(here):
         (["gpt", "the fox " * 50], "but the model's context is 40 tokens"),
     ],
 )
-def test_what_cannot_be_shown_is_refused_with_reasons(words, what, here, place):
-    said = here("inspect", *words, code=2)[1]
+def test_what_cannot_be_shown_is_refused_with_reasons(words, what, run_headway, working_folder):
+    said = run_headway("inspect", *words, code=2)[1]
     assert what in said
-    assert "nothing.png" in here("inspect", "vit", "nothing.png", code=3)[1]
-    assert not (place / "x.html").exists()
+    assert "nothing.png" in run_headway("inspect", "vit", "nothing.png", code=3)[1]
+    assert not (working_folder / "x.html").exists()
 
 
-def test_figures_are_drawn_from_what_is_given(here, place):
-    said = here("figures", "--out", "f", "--translator", "translator")[1]
+def test_figures_are_drawn_from_what_is_given(run_headway, working_folder):
+    said = run_headway("figures", "--out", "f", "--translator", "translator")[1]
     for name in ("positions", "mask", "agreement"):
-        assert (place / "f" / f"{name}.png").stat().st_size > 5000
+        assert (working_folder / "f" / f"{name}.png").stat().st_size > 5000
     assert "not drawn monkey: needs --encoder" in said
-    said = here("figures", "positions", "--out", "f", code=2)[1]
+    said = run_headway("figures", "positions", "--out", "f", code=2)[1]
     assert "exists already" in said
-    said = here("figures", "heads", "--vision", "vit", "--image", "a.png", "--out", "f")[1]
+    said = run_headway("figures", "heads", "--vision", "vit", "--image", "a.png", "--out", "f")[1]
     assert "drawn     f/heads.png" in said
-    assert "Did you mean mask" in here("figures", "maks", code=2)[1]
-    assert "--captioner --image" in here("figures", "caption", code=2)[1]
+    assert "Did you mean mask" in run_headway("figures", "maks", code=2)[1]
+    assert "--captioner --image" in run_headway("figures", "caption", code=2)[1]
 
 
-def test_a_training_leaves_its_report_and_what_it_attended_to(here, place):
-    page = place / "runs" / "tiny" / "report.html"
+def test_a_training_leaves_its_report_and_what_it_attended_to(run_headway, working_folder):
+    page = working_folder / "runs" / "tiny" / "report.html"
     header = header_in(page)
     assert [frame["label"] for frame in header["frames"]] == ["step 10", "step 20"]
     told = header["report"]
@@ -172,26 +178,26 @@ def test_a_training_leaves_its_report_and_what_it_attended_to(here, place):
     ids = set(re.findall(r'class="block" id="([^"]+)"', page.read_text()))
     for frame in header["frames"]:
         assert set(frame["maps"][0]["blocks"]) <= ids
-    here("report", "runs/tiny", "--output", "again.html")
-    assert header_in(place / "again.html") == header
-    assert "metrics.jsonl" in here("report", "gpt", code=2)[1]
+    run_headway("report", "runs/tiny", "--output", "again.html")
+    assert header_in(working_folder / "again.html") == header
+    assert "metrics.jsonl" in run_headway("report", "gpt", code=2)[1]
 
 
-def test_a_glimpse_that_is_none_is_named(here, place):
-    bad = place / "runs" / "tiny" / "glimpses" / "step-000000015.safetensors"
+def test_a_glimpse_that_is_none_is_named(run_headway, working_folder):
+    bad = working_folder / "runs" / "tiny" / "glimpses" / "step-000000015.safetensors"
     bad.write_bytes(b"nonsense")
-    assert bad.name in here("report", "runs/tiny", code=3)[1]
+    assert bad.name in run_headway("report", "runs/tiny", code=3)[1]
     bad.unlink()
-    assert encode and report_of(place / "runs" / "tiny")
+    assert encode and report_of(working_folder / "runs" / "tiny")
 
 
 @contextlib.contextmanager
-def serving(place, *words):
+def serving(working_folder, *words):
     """`headway ui`, and its address."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(
         [sys.executable, "-m", "headway", "ui", *words, "--port", "0", "--no-browser"],
-        cwd=place,
+        cwd=working_folder,
         env=environment,
         stderr=subprocess.PIPE,
         text=True,
@@ -220,8 +226,8 @@ def fetch(address, body=None, **headers):
         return error.code, error.read()
 
 
-def test_the_live_page_answers_this_machine_alone(place):
-    with serving(place, "gpt", FOX) as address:
+def test_the_live_page_answers_this_machine_alone(working_folder):
+    with serving(working_folder, "gpt", FOX) as address:
         assert address.startswith("http://127.0.0.1:")
         status, page = fetch(address)
         assert status == 200 and b"Content-Security-Policy" in page

@@ -9,7 +9,7 @@ from tests.fixtures.language_model_commands import LINES, TINY, train
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
+def working_folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("language")
     (folder / "t.txt").write_text("\n".join(LINES) + "\n")
     done = headway(*train("a", "--steps", "5"), cwd=folder)
@@ -17,8 +17,8 @@ def place(tmp_path_factory):
     return folder
 
 
-def test_training_says_what_it_does_and_leaves_a_bundle(place):
-    said = (place / "said").read_text()
+def test_training_says_what_it_does_and_leaves_a_bundle(working_folder):
+    said = (working_folder / "said").read_text()
     parts = (
         "vocabulary size 280 (bpe)",
         "data      train:",
@@ -29,61 +29,68 @@ def test_training_says_what_it_does_and_leaves_a_bundle(place):
         assert part in said, part
     assert "\n   output " in said
     assert "generate runs/a" in said and "batches of 30 tokens" in said
-    names = {path.name for path in (place / "runs" / "a" / "model").iterdir()}
+    names = {path.name for path in (working_folder / "runs" / "a" / "model").iterdir()}
     assert names == {"MANIFEST.json", "config.json", "model.safetensors", "tokenizer.json"}
-    assert headway("generate", "runs/a", "the fox", "--max-tokens", "4", cwd=place).stdout.strip()
+    assert headway(
+        "generate", "runs/a", "the fox", "--max-tokens", "4", cwd=working_folder
+    ).stdout.strip()
 
 
-def test_the_same_command_goes_on_where_it_stopped(place, here):
-    here(*train("whole", "--steps", "12"))
-    here(*train("halves", "--steps", "5"))
-    said = here("train", "--resume", "runs/halves", "--steps", "12")[1]
+def test_the_same_command_goes_on_where_it_stopped(working_folder, run_headway):
+    run_headway(*train("whole", "--steps", "12"))
+    run_headway(*train("halves", "--steps", "5"))
+    said = run_headway("train", "--resume", "runs/halves", "--steps", "12")[1]
     assert "resumed from step 5" in said and "training.steps changed from 5 to 12" in said
     for name in ("checkpoints/step-12/state.safetensors", "model/model.safetensors"):
-        whole, halves = (place / "runs" / run / name for run in ("whole", "halves"))
+        whole, halves = (working_folder / "runs" / run / name for run in ("whole", "halves"))
         assert halves.read_bytes() == whole.read_bytes()
-    again = here(*train("whole", "--steps", "12"))[1]
+    again = run_headway(*train("whole", "--steps", "12"))[1]
     assert "resumed from step 12" in again and "(reused)" in again
-    steps = [r["step"] for r in rows(place / "runs/whole/metrics.jsonl") if r["kind"] == "valid"]
+    steps = [
+        r["step"] for r in rows(working_folder / "runs/whole/metrics.jsonl") if r["kind"] == "valid"
+    ]
     assert steps == [5, 10, 12]
 
 
-def test_a_run_is_fine_tuned_with_adapters_and_written_plainly(place, here):
+def test_a_run_is_fine_tuned_with_adapters_and_written_plainly(working_folder, run_headway):
     words = ["train", "gpt-tiny", "--data", "t.txt", *TINY[12:], "--from", "runs/a"]
-    out, _ = here(*words, "--run", "b", "--lora.rank", "2", "--steps", "4", "--json")
+    out, _ = run_headway(*words, "--run", "b", "--lora.rank", "2", "--steps", "4", "--json")
     assert json.loads(out)["step"] == 4
-    configs = [json.loads((place / f"runs/{run}/model/config.json").read_text()) for run in "ab"]
+    configs = [
+        json.loads((working_folder / f"runs/{run}/model/config.json").read_text()) for run in "ab"
+    ]
     assert configs[0] == configs[1]
     assert (
-        "resumed from step 4" in here(*words, "--run", "b", "--lora.rank", "2", "--steps", "4")[1]
+        "resumed from step 4"
+        in run_headway(*words, "--run", "b", "--lora.rank", "2", "--steps", "4")[1]
     )
 
 
-def test_characters_and_a_model_taken_for_its_tokenizer_only(here):
-    said = here(*train("c", "--steps", "1", "--data.tokenizer", "runs/a"))[1]
+def test_characters_and_a_model_taken_for_its_tokenizer_only(run_headway):
+    said = run_headway(*train("c", "--steps", "1", "--data.tokenizer", "runs/a"))[1]
     assert "vocabulary size 280 (of runs/a)" in said
-    said = here(*train("d", "--steps", "1", "--data.tokenizer", "characters"))[1]
+    said = run_headway(*train("d", "--steps", "1", "--data.tokenizer", "characters"))[1]
     assert "(characters)" in said
 
 
-def test_a_language_model_is_evaluated_as_its_validation_did(place, here):
-    last = [r for r in rows(place / "runs/a/metrics.jsonl") if r["kind"] == "valid"][-1]
-    scores = json.loads(here("eval", "runs/a", "--json")[0])
+def test_a_language_model_is_evaluated_as_its_validation_did(working_folder, run_headway):
+    last = [r for r in rows(working_folder / "runs/a/metrics.jsonl") if r["kind"] == "valid"][-1]
+    scores = json.loads(run_headway("eval", "runs/a", "--json")[0])
     assert scores["nats"] == pytest.approx(last["nats"], rel=1e-6)
     assert scores["bits_per_byte"] == pytest.approx(last["bits_per_byte"], rel=1e-6)
     assert scores["window"] == 10
-    shown = here("eval", "runs/a", "t.txt")[0]
+    shown = run_headway("eval", "runs/a", "t.txt")[0]
     assert "nats per token" in shown and "bits per byte" in shown and "windows of 10" in shown
 
 
-def test_a_dry_run_keeps_nothing(place, here):
-    assert "minutes for" in here(*train("dry", "--dry-run"))[1]
-    assert not (place / "runs" / "dry").exists()
+def test_a_dry_run_keeps_nothing(working_folder, run_headway):
+    assert "minutes for" in run_headway(*train("dry", "--dry-run"))[1]
+    assert not (working_folder / "runs" / "dry").exists()
 
 
-def test_settings_of_language_models_are_shown(here):
-    assert "rows: 8" in here("config", "show", "gpt-tiny")[0]
-    assert "adapter" in here("config", "explain", "lora.rank", "--recipe", "gpt")[0]
+def test_settings_of_language_models_are_shown(run_headway):
+    assert "rows: 8" in run_headway("config", "show", "gpt-tiny")[0]
+    assert "adapter" in run_headway("config", "explain", "lora.rank", "--recipe", "gpt")[0]
 
 
 @pytest.mark.parametrize(
@@ -114,12 +121,12 @@ def test_settings_of_language_models_are_shown(here):
         ("words nearest runs/a fox", 2, "needs a word model"),
     ],
 )
-def test_wrong_words_are_answered_in_three_lines(place, here, words, code, part):
-    (place / "empty.txt").write_text("\n")
-    (place / "picture.png").write_bytes(b"\x89PNG")
-    (place / "latin.txt").write_bytes(b"a\ncaf\xe9\n")
-    (place / "list.jsonl").write_text("[1, 2]\n")
-    said = here(*words.split(), code=code)[1]
+def test_wrong_words_are_answered_in_three_lines(working_folder, run_headway, words, code, part):
+    (working_folder / "empty.txt").write_text("\n")
+    (working_folder / "picture.png").write_bytes(b"\x89PNG")
+    (working_folder / "latin.txt").write_bytes(b"a\ncaf\xe9\n")
+    (working_folder / "list.jsonl").write_text("[1, 2]\n")
+    said = run_headway(*words.split(), code=code)[1]
     error = said[said.index("error:") :].strip()
     assert part in error and len(error.split("\n")) <= 3, said
-    assert "Traceback" not in said and not (place / "runs" / "gpt-tiny").exists()
+    assert "Traceback" not in said and not (working_folder / "runs" / "gpt-tiny").exists()

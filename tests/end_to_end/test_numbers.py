@@ -1,4 +1,4 @@
-"""Every number that the command line takes, at its worst: an answer or a clear error, at once."""
+"""Every numeric flag and setting, with extreme values: a result or a clear error, at once."""
 
 import functools
 import io
@@ -28,13 +28,13 @@ from tests.fixtures.bundles import (
     tagger,
     translator,
 )
-from tests.fixtures.pictures import pixels_of
+from tests.fixtures.images import pixels_of
 from tests.fixtures.word_vectors import word_vector_bundle as words
 
 VALUES = ("nan", "inf", "-1", "0", "1000000000")
-SECONDS = 10.0  # of processor time: a busy machine is no failure
+SECONDS = 10.0  # processor time, so that a busy machine is no failure
 LIMITS = {"gt": operator.gt, "ge": operator.ge, "lt": operator.lt, "le": operator.le}
-MADE: dict[str, Any] = {
+BUNDLES: dict[str, Any] = {
     "translator": translator,
     "gpt": gpt,
     "encoder": lambda: encoder(max_length=40),
@@ -69,15 +69,15 @@ CALLS: dict[tuple[str, ...], tuple[str, ...]] = {
     ("words", "scatter"): ("words", "--json"),
     ("lecture",): ("no-such-claim",),
 }
-"""How each verb that takes a number is called, so that nothing else is missing."""
-SERVES = {"0"}  # as a port: any free one, and the server runs
+"""The complete command of each verb that takes a number, to which a flag is added."""
+SERVES = {"0"}  # port 0 is any free port, and the server runs
 
-register_verbs([*verbs(), "eval"])  # which makes their flags
+register_verbs([*verbs(), "eval"])  # defines their flags
 
 
 @functools.cache
 def flags() -> list[tuple[tuple[str, ...], str]]:
-    """(verb, flag) of each flag of the command line that takes a number or several."""
+    """The verb and name of every flag of the command line that takes one or several numbers."""
 
     def walk(command: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
         for name in (name for name in command if not name.startswith("-")):
@@ -94,9 +94,9 @@ def flags() -> list[tuple[tuple[str, ...], str]]:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory) -> Path:
+def working_folder(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("numbers")
-    for name, make in MADE.items():
+    for name, make in BUNDLES.items():
         torch.manual_seed(3)
         make().save(folder / name)
     (folder / "pairs.tsv").write_text("en\tde\ntwo dogs\tzwei hunde\nbread\tbrot\n")
@@ -104,24 +104,24 @@ def place(tmp_path_factory) -> Path:
     return folder
 
 
-def ends_well(run: Any, *words: str, seconds: float = SECONDS) -> tuple[int, str]:
-    """The exit code and what was written to standard error: an answer, or an error that is ours."""
-    began = time.process_time()
-    code, shown = run(*words)
-    assert time.process_time() - began < seconds, words
-    assert code in (0, 1, 2, 3, 4), (words, shown)
-    assert "unexpected" not in shown and "Traceback" not in shown, (words, shown)
+def run_and_check(run: Any, *words: str, seconds: float = SECONDS) -> tuple[int, str]:
+    """Return the exit code and the standard error of a run that gives a result or a clear error."""
+    start = time.process_time()
+    code, stderr = run(*words)
+    assert time.process_time() - start < seconds, words
+    assert code in (0, 1, 2, 3, 4), (words, stderr)
+    assert "unexpected" not in stderr and "Traceback" not in stderr, (words, stderr)
     if code:
-        assert "error:" in shown, words
-    return code, shown
+        assert "error:" in stderr, words
+    return code, stderr
 
 
 @pytest.fixture
-def run(place, monkeypatch, capsys):
-    """The command line in this process: (exit code, standard error)."""
+def run(working_folder, monkeypatch, capsys):
+    """Run the command line in this process; the function returns exit code and standard error."""
     from headway.cli.main import main
 
-    monkeypatch.chdir(place)
+    monkeypatch.chdir(working_folder)
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"the fox\n")))
 
     def call(*words: str) -> tuple[int, str]:
@@ -145,51 +145,51 @@ def test_every_flag_with_a_number_has_limits():
     assert all(argument.parameter.validator for argument in checked)
 
 
-def test_every_verb_with_a_number_is_swept():
+def test_every_verb_with_a_number_is_tested():
     assert {path for path, _ in flags()} == set(CALLS)
 
 
 @pytest.mark.parametrize("path", CALLS, ids=" ".join)
-def test_every_number_of_a_verb_ends_in_an_answer_or_a_clear_error(run, path):
+def test_every_number_of_a_verb_gives_a_result_or_a_clear_error(run, path):
     refused = 0
     for flag in (flag for verb, flag in flags() if verb == path):
         for value in VALUES:
             if flag == "--port" and value in SERVES:
                 continue
-            code, shown = ends_well(run, *path, *CALLS[path], f"{flag}={value}")
+            code, stderr = run_and_check(run, *path, *CALLS[path], f"{flag}={value}")
             refused += bool(code)
             if value in ("nan", "inf"):
-                assert code == 2, (path, flag, value, shown)
+                assert code == 2, (path, flag, value, stderr)
     assert refused
 
 
-def test_every_number_of_generation_ends_in_an_answer_or_a_clear_error(run):
+def test_every_number_of_generation_gives_a_result_or_a_clear_error(run):
     for key, field in numeric(GenerationConfig()):
         for value in (*VALUES, *edges(field)):
             flag = f"--{key.replace('_', '-')}={value}"
             more = () if key == "max_tokens" else ("--max-tokens", "3")
-            code, shown = ends_well(run, "generate", "gpt", "the fox", *more, flag)
+            code, stderr = run_and_check(run, "generate", "gpt", "the fox", *more, flag)
             if value in ("nan", "inf"):
-                assert code == 2 and key in shown, shown
+                assert code == 2 and key in stderr, stderr
 
 
 def numeric(config: Any) -> Iterator[tuple[str, Field]]:
-    """The settings that are numbers: each has limits on both sides."""
+    """The numeric settings, which have a lower and an upper limit."""
     for key, field in fields_of(config).items():
         if {"ge", "gt"} & field.limits.keys() and {"le", "lt"} & field.limits.keys():
             yield key, field
 
 
 def edges(field: Field) -> list[str]:
-    """The limits of a setting, and what is just beyond them."""
-    found = []
+    """The limits of a setting, and the values just below and above them."""
+    values = []
     for limit in field.limits.values():
-        found += [f"{limit}", f"{limit - 1}", f"{limit + 1}"]
-    return found
+        values += [f"{limit}", f"{limit - 1}", f"{limit + 1}"]
+    return values
 
 
 def exact(value: str) -> float | int:
-    """The number: a whole one is not rounded."""
+    """The value as a number; an integer is not rounded."""
     return int(value) if value.lstrip("-").isdigit() else float(value)
 
 
@@ -207,7 +207,7 @@ def test_no_setting_is_without_limits():
         assert numbers <= dict(numeric(config)).keys(), config
 
 
-def test_every_setting_at_and_beyond_its_limits_is_taken_or_refused_by_name():
+def test_every_setting_at_and_beyond_its_limits_is_accepted_or_refused_by_name():
     settings = {
         (key, *sorted(field.limits.items())): (config, field)
         for config in every_configuration()
@@ -218,13 +218,13 @@ def test_every_setting_at_and_beyond_its_limits_is_taken_or_refused_by_name():
             inside = all(LIMITS[bound](exact(value), x) for bound, x in field.limits.items())
             try:
                 override(config, {key: value}, COMMAND_LINE)
-            except UsageError as error:  # within its limits a value may not go with the others
+            except UsageError as error:  # a value within its limits may contradict other settings
                 assert inside or str(error).startswith(f"{key}={value}: must be "), error
             else:
                 assert inside, (key, value)
 
 
-def test_more_threads_than_a_machine_can_start_are_refused_before_they_are(run):
-    code, shown = ends_well(run, "translate", "translator", "dogs", "--threads", "1000000000")
-    assert code == 2 and "threads" in shown and "1,024" in shown
+def test_more_threads_than_a_machine_can_start_are_refused_before_the_start(run):
+    code, stderr = run_and_check(run, "translate", "translator", "dogs", "--threads", "1000000000")
+    assert code == 2 and "threads" in stderr and "1,024" in stderr
     assert fields_of(MachineConfig())["threads"].limits["le"] < MOST

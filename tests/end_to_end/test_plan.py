@@ -1,4 +1,4 @@
-"""`headway plan` through the real command line; the page about it shows what it prints."""
+"""`headway plan` through the command line; the page about it shows its real output."""
 
 import json
 import re
@@ -12,46 +12,46 @@ from tests.fixtures.command_line import ROOT, headway
 PAGE = ROOT / "docs" / "plan.md"
 
 
-def shown() -> list[tuple[str, str]]:
-    """Commands on the page, each with what stands under it."""
+def commands_on_the_page() -> list[tuple[str, str]]:
+    """The commands on the page, each with the output below it."""
     blocks = re.findall(r"```\n\$ headway (.+)\n([^`]+)```", PAGE.read_text())
     return [(command, output) for command, output in blocks]
 
 
 def test_the_page_shows_commands():
-    assert len(shown()) >= 3
+    assert len(commands_on_the_page()) >= 3
 
 
-@pytest.mark.parametrize(("command", "output"), shown())
-def test_the_page_shows_what_the_command_prints(command, output, tmp_path):
+@pytest.mark.parametrize(("command", "output"), commands_on_the_page())
+def test_the_page_shows_the_output_of_the_command(command, output, tmp_path):
     done = headway(*shlex.split(command), cwd=tmp_path)
     assert done.stdout.rstrip() == output.rstrip()
     assert done.stderr == ""
 
 
-def test_json_has_the_same_in_bytes_and_seconds(tmp_path):
+def test_json_has_the_numbers_in_bytes_and_seconds(tmp_path):
     words = ("plan", "gpt3-175b", "--gpus", "64", "--tokens", "300e9", "--recompute", "full")
-    found = json.loads(headway(*words, "--json", cwd=tmp_path).stdout)
-    assert found["parameters"]["total"] == 174_604_259_328
-    assert found["flops"]["six_n"] == pytest.approx(3.14e23, rel=2e-3)
-    days = found["flops"]["total"] / (312e12 * 0.4) / 86_400
-    assert found["flops"]["gpu_days"] == pytest.approx(days)
-    assert found["flops"]["seconds"] == pytest.approx(days * 86_400 / 64)
-    fits = {(way["tensor"], way["sharded"]): way["fits"] for way in found["ways"]}
+    plan = json.loads(headway(*words, "--json", cwd=tmp_path).stdout)
+    assert plan["parameters"]["total"] == 174_604_259_328
+    assert plan["flops"]["six_n"] == pytest.approx(3.14e23, rel=2e-3)
+    days = plan["flops"]["total"] / (312e12 * 0.4) / 86_400
+    assert plan["flops"]["gpu_days"] == pytest.approx(days)
+    assert plan["flops"]["seconds"] == pytest.approx(days * 86_400 / 64)
+    fits = {(way["tensor"], way["sharded"]): way["fits"] for way in plan["ways"]}
     assert fits == {(1, False): False, (1, True): True, (8, False): False, (8, True): True}
 
 
-def test_a_measured_machine_is_taken_at_its_word(tmp_path):
+def test_a_measured_speed_is_used_without_a_utilisation_factor(tmp_path):
     words = ("plan", "gpt2-small", "--gpus", "0", "--tflops", "0.2", "--json")
-    found = json.loads(headway(*words, cwd=tmp_path).stdout)
-    assert found["mfu"] == 1 and found["rate"] == 2e11
-    assert found["flops"]["seconds"] == pytest.approx(found["flops"]["total"] / 2e11)
-    assert found["tokens"] == found["chinchilla"] == 20 * 124_439_808
-    assert [way["fits"] for way in found["ways"]] == [None]
+    plan = json.loads(headway(*words, cwd=tmp_path).stdout)
+    assert plan["mfu"] == 1 and plan["rate"] == 2e11
+    assert plan["flops"]["seconds"] == pytest.approx(plan["flops"]["total"] / 2e11)
+    assert plan["tokens"] == plan["chinchilla"] == 20 * 124_439_808
+    assert [way["fits"] for way in plan["ways"]] == [None]
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["gpt3-175"], "Did you mean gpt3-175b?"),
         (["gpt3-175b", "--gpus", "10", "--tensor", "5"], "--tensor 1 or 2"),
@@ -73,10 +73,10 @@ def test_a_measured_machine_is_taken_at_its_word(tmp_path):
         (["gpt2-xl", "--length", "0"], "at least 1"),
     ],
 )
-def test_what_makes_no_sense_is_refused(words, said, capsys):
-    with pytest.raises(SystemExit) as left:
+def test_impossible_values_are_refused(words, message, capsys):
+    with pytest.raises(SystemExit) as leaving:
         main(["plan", *words])
-    assert left.value.code == 2
+    assert leaving.value.code == 2
     out, error = capsys.readouterr()
-    assert said in error and "Traceback" not in error
+    assert message in error and "Traceback" not in error
     assert out == ""

@@ -1,4 +1,4 @@
-"""Standard input of every verb that reads it: what its lines give is what a file's lines give."""
+"""Every verb that reads standard input treats its lines as those of a file."""
 
 import io
 import re
@@ -44,8 +44,8 @@ TEXTS = {
     "separators": "red\u2028fox\u2029two\x85dogs\x0b\x0cplay\n".encode(),
     "empty lines": b"\nred fox\n\n \ntwo dogs\n\n",
     "no final newline": b"red fox\ntwo dogs",
-    "nothing": b"",
-    "a byte order mark alone": b"\xef\xbb\xbf",
+    "empty input": b"",
+    "only a byte order mark": b"\xef\xbb\xbf",
 }
 FAULTS = {
     "UTF-16": ("red fox\n".encode("utf-16"), "UTF-16", 1),
@@ -67,51 +67,56 @@ VERBS = {
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
+def working_folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("input")
     torch.manual_seed(0)
     pair = TokenizerPair.train(lambda: zip(SENTENCES, SENTENCES, strict=True), 300, True)
     sizes = {"source_vocabulary": pair.source.size, "target_vocabulary": pair.target.size}
     translator = TranslatorConfig(**SHAPE, **sizes, encoder_layers=1, decoder_layers=1)
     TranslatorBundle(Translator(translator), pair).save(folder / "translator")
-    pieces = TextBPE.train(SENTENCES, 280)
-    gpt = GPTConfig(**SHAPE, num_layers=1, max_length=64, vocabulary=pieces.size)
-    TextBundle(GPT(gpt), pieces).save(folder / "gpt")
-    marked = EncoderTokenizer.train(SENTENCES, 120)
-    config = BertConfig(**SHAPE, num_layers=1, max_length=32, vocabulary=marked.size)
-    EncoderBundle(Bert(config), marked).save(folder / "encoder")
-    reader = ClassReader(marked, ("animal", "tool"), 16)
+    subwords = TextBPE.train(SENTENCES, 280)
+    gpt = GPTConfig(**SHAPE, num_layers=1, max_length=64, vocabulary=subwords.size)
+    TextBundle(GPT(gpt), subwords).save(folder / "gpt")
+    tokenizer = EncoderTokenizer.train(SENTENCES, 120)
+    config = BertConfig(**SHAPE, num_layers=1, max_length=32, vocabulary=tokenizer.size)
+    EncoderBundle(Bert(config), tokenizer).save(folder / "encoder")
+    reader = ClassReader(tokenizer, ("animal", "tool"), 16)
     ClassifierBundle(BertClassifier(Bert(config), 2), reader).save(folder / "classifier")
     tagger = BertTagger(Bert(config), 3)
-    TaggerBundle(tagger, TagReader(marked, ("B-a", "I-a", "O"), 16)).save(folder / "tagger")
-    AnswererBundle(BertQuestionAnswering(Bert(config)), AnswerReader(marked, 24, 6)).save(
+    TaggerBundle(tagger, TagReader(tokenizer, ("B-a", "I-a", "O"), 16)).save(folder / "tagger")
+    AnswererBundle(BertQuestionAnswering(Bert(config)), AnswerReader(tokenizer, 24, 6)).save(
         folder / "answerer"
     )
     return folder
 
 
 @pytest.fixture
-def outcome(place, monkeypatch, capsys):
-    """Runs words in the folder of the models: (exit code, standard output, standard error)."""
-    monkeypatch.chdir(place)
+def outcome(working_folder, monkeypatch, capsys):
+    """Run the command line in the folder of the models.
 
-    def run(words, given=b""):
-        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(given)))
+    The function returns the exit code, the standard output and the standard error.
+    """
+    monkeypatch.chdir(working_folder)
+
+    def run(words, standard_input=b""):
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(standard_input)))
         with pytest.raises(SystemExit) as leaving:
             main(words)
-        said = capsys.readouterr()
-        assert "unexpected" not in said.err and "Traceback" not in said.err, said.err
-        return leaving.value.code, said.out, said.err
+        captured = capsys.readouterr()
+        assert "unexpected" not in captured.err and "Traceback" not in captured.err, captured.err
+        return leaving.value.code, captured.out, captured.err
 
     return run
 
 
 def lines_of(raw, folder):
-    (folder / "given.txt").write_bytes(raw)
-    return list(read_lines(folder / "given.txt"))
+    """Return the lines of a file with this content."""
+    (folder / "input.txt").write_bytes(raw)
+    return list(read_lines(folder / "input.txt"))
 
 
 def error_of(raw, folder):
+    """Return the message of the error that a file with this content gives."""
     with pytest.raises(DataError) as error:
         lines_of(raw, folder)
     return error.value.what
@@ -119,53 +124,55 @@ def error_of(raw, folder):
 
 @pytest.mark.parametrize("case", TEXTS)
 @pytest.mark.parametrize("verb", VERBS)
-def test_lines_of_standard_input_are_those_of_a_file(verb, case, place, outcome):
+def test_lines_of_standard_input_are_those_of_a_file(verb, case, working_folder, outcome):
     words, raw = VERBS[verb].split(), TEXTS[case]
     if verb == "fill":
         raw = raw.replace(b"fox", b"[MASK]").replace(b"dogs", b"[MASK]")
-    lines = lines_of(raw, place)
-    found = outcome(words, raw)
-    if verb in ("embed", "similar"):  # a file of them is a kind of argument
-        _, out, err = outcome([*words, "given.txt"])
-        assert found[1] == out
+    lines = lines_of(raw, working_folder)
+    result = outcome(words, raw)
+    if verb in ("embed", "similar"):  # these verbs accept a file as an argument
+        _, out, err = outcome([*words, "input.txt"])
+        assert result[1] == out
         if not any(map(str.strip, lines)):
-            assert found[0] == 3 and "no text found" in found[2] and "no text found" in err
+            assert result[0] == 3 and "no text found" in result[2] and "no text found" in err
     elif not lines:
-        assert found[:2] == (0, "")
+        assert result[:2] == (0, "")
     else:
-        assert found == outcome([*words, *lines])
-        assert found[0] == (2 if verb == "fill" and "" in lines else 0)
+        assert result == outcome([*words, *lines])
+        assert result[0] == (2 if verb == "fill" and "" in lines else 0)
 
 
 @pytest.mark.parametrize("case", FAULTS)
 @pytest.mark.parametrize("verb", [*VERBS, "answer"])
-def test_what_is_no_text_is_refused_as_in_a_file_with_its_line(verb, case, place, outcome):
-    raw, what, line = FAULTS[case]
+def test_input_that_is_no_text_is_refused_as_in_a_file_with_its_line(
+    verb, case, working_folder, outcome
+):
+    raw, message, line = FAULTS[case]
     if verb == "fill":
         raw = raw.replace(b"red", b"[MASK]")
-        what = re.sub(r"position \d+", "position", what)
+        message = re.sub(r"position \d+", "position", message)
     words = "answer answerer --context fox" if verb == "answer" else VERBS[verb]
     code, _, err = outcome(words.split(), raw)
     assert code == 3
-    assert error_of(raw, place) in err and f"standard input, line {line}" in err
-    assert what in re.sub(r"position \d+", "position", err) if verb == "fill" else what in err
+    assert error_of(raw, working_folder) in err and f"standard input, line {line}" in err
+    assert message in (re.sub(r"position \d+", "position", err) if verb == "fill" else err)
 
 
 @pytest.mark.parametrize(
     "case", [name for name, raw in TEXTS.items() if b"fox" in raw and b"\n\n" not in raw]
 )
-def test_questions_of_standard_input_are_those_of_a_file(case, place, outcome):
-    lines = lines_of(TEXTS[case], place)
+def test_questions_of_standard_input_are_those_of_a_file(case, working_folder, outcome):
+    lines = lines_of(TEXTS[case], working_folder)
     words = ["answer", "answerer", "--context", "the red fox sings by the lake"]
-    found = outcome(words, TEXTS[case])
-    alone = [outcome([*words, line]) for line in lines]
-    assert found == (0, "".join(out for _, out, _ in alone), "")
+    result = outcome(words, TEXTS[case])
+    single = [outcome([*words, line]) for line in lines]
+    assert result == (0, "".join(out for _, out, _ in single), "")
 
 
 @pytest.mark.parametrize("case", ["byte order mark", "CRLF", "NUL", "separators"])
-def test_turns_of_a_conversation_are_the_lines_of_a_file(case, place, outcome):
+def test_turns_of_a_conversation_are_the_lines_of_a_file(case, working_folder, outcome):
     words = ["chat", "gpt", "--max-tokens", "3", "--temperature", "0"]
-    lines = lines_of(TEXTS[case], place)
+    lines = lines_of(TEXTS[case], working_folder)
     plain = "".join(f"{line}\n" for line in lines).encode()
     assert outcome(words, TEXTS[case]) == outcome(words, plain)
     assert outcome(words, b"fine\ncaf\xe9\n")[0] == 3
@@ -174,7 +181,7 @@ def test_turns_of_a_conversation_are_the_lines_of_a_file(case, place, outcome):
 @pytest.mark.parametrize("letters", ["x ", "x"])
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_line_of_a_megabyte_is_read_or_refused_with_its_number_of_tokens(verb, letters, outcome):
-    size = 10**5 if verb == "tag" else 10**6  # which reads all of it, in many rows
+    size = 10**5 if verb == "tag" else 10**6  # which reads the whole line, in many windows
     line = (letters * size)[:size]
     code, out, err = outcome(VERBS[verb].split(), f"red [MASK]\n[MASK] {line}\n".encode())
     if verb in ("translate", "generate") or (verb, letters) == ("fill", "x "):
@@ -186,7 +193,7 @@ def test_a_line_of_a_megabyte_is_read_or_refused_with_its_number_of_tokens(verb,
         assert (code, err) == (0, "") and out
 
 
-def test_inputs_that_are_cut_are_counted_on_one_line(outcome):
+def test_truncated_inputs_are_counted_on_one_line(outcome):
     long = b"two dogs play by the lake " * 9
     cases = {"classify": ("text", "classify classifier"), "embed": ("text", "embed encoder")}
     for unit, words in cases.values():
@@ -200,18 +207,18 @@ def test_inputs_that_are_cut_are_counted_on_one_line(outcome):
         assert outcome(words.split(), b"red\nfox\n")[2] == ""
 
 
-def test_a_question_that_is_cut_is_reported_and_one_that_fills_the_window_is_refused(outcome):
+def test_a_truncated_question_is_reported_and_one_that_fills_the_window_is_refused(outcome):
     words = ["answer", "answerer", "--context", "a red fox"]
     code, out, err = outcome(words, b"who is it\n" + b"dogs " * 20 + b"\n")
     assert code == 0 and len(out.splitlines()) == 2
     assert "! question 2 has 20 tokens and is truncated to the first 10" in err
-    for given in ([], ["dogs " * 3000]):
-        code, out, err = outcome([*words, *given], b"dogs " * 3000)
+    for questions in ([], ["dogs " * 3000]):
+        code, out, err = outcome([*words, *questions], b"dogs " * 3000)
         assert code == 2 and out == ""
         assert "3,000 tokens, but the maximum length of question and context together is 24" in err
 
 
-def test_a_line_that_is_too_long_is_named_by_its_number_beyond_the_first_lines_too(outcome):
+def test_a_too_long_line_is_named_by_its_number_in_any_batch(outcome):
     short = b"red [MASK]\n" * 600
     for verb, long in (("translate", b"x" * 5000), ("fill", b"[MASK] " * 40)):
         code, out, err = outcome(VERBS[verb].replace("--beam 2", "--beam 1").split(), short + long)
@@ -230,8 +237,8 @@ def test_an_argument_that_is_no_text_is_refused_with_its_number(verb, outcome):
     assert f"argument {len(words) + 1}" in err and "byte 0xe9 at character 4 is not UTF-8" in err
 
 
-def test_standard_input_that_is_closed_is_refused(place, monkeypatch, capsys):
-    monkeypatch.chdir(place)
+def test_standard_input_that_is_closed_is_refused(working_folder, monkeypatch, capsys):
+    monkeypatch.chdir(working_folder)
     monkeypatch.setattr("sys.stdin", None)
     with pytest.raises(SystemExit) as leaving:
         main(["translate", "translator"])

@@ -1,4 +1,4 @@
-"""Taggers and answerers through the real command line: from an encoder to names and answers."""
+"""Tagging and question answering through the command line, fine-tuned from an encoder."""
 
 import json
 
@@ -26,7 +26,7 @@ def train_answer(run, *more):
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
+def working_folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tag")
     torch.manual_seed(0)
     save_encoder(folder / "m")
@@ -35,21 +35,21 @@ def place(tmp_path_factory):
     (folder / "story.txt").write_text(CONTEXT.replace(" sings", "\nsings") + "\n")
     for name, words in (("tag", train_tag("t", "--steps", "60")), ("answer", train_answer("a"))):
         done = headway(*words, *(() if name == "tag" else ("--steps", "90")), cwd=folder)
-        (folder / f"said-{name}").write_text(done.stderr)
+        (folder / f"training-{name}.txt").write_text(done.stderr)
     return folder
 
 
-def test_training_says_what_it_does_and_leaves_bundles(place):
-    said = (place / "said-tag").read_text()
+def test_training_reports_its_progress_and_saves_bundles(working_folder):
+    output = (working_folder / "training-tag.txt").read_text()
     for part in (
         "3 tags; majority baseline ('O')",
         "d=24, 3 heads, 3 tags",
         "valid step=60 f1=",
         "sentences",
     ):
-        assert part in said, part
-    assert "tag runs/t" in said and "eval runs/t" in said
-    names = {path.name for path in (place / "runs" / "t" / "model").iterdir()}
+        assert part in output, part
+    assert "tag runs/t" in output and "eval runs/t" in output
+    names = {path.name for path in (working_folder / "runs" / "t" / "model").iterdir()}
     assert names == {
         "MANIFEST.json",
         "config.json",
@@ -57,16 +57,16 @@ def test_training_says_what_it_does_and_leaves_bundles(place):
         "tokenizer.json",
         "tags.json",
     }
-    said = (place / "said-answer").read_text()
+    output = (working_folder / "training-answer.txt").read_text()
     for part in (
         "training windows of at most 20 tokens",
         "valid step=90 f1=",
         "exact=",
         "7 windows",
     ):
-        assert part in said, part
-    assert "answer runs/a" in said
-    names = {path.name for path in (place / "runs" / "a" / "model").iterdir()}
+        assert part in output, part
+    assert "answer runs/a" in output
+    names = {path.name for path in (working_folder / "runs" / "a" / "model").iterdir()}
     assert names == {
         "MANIFEST.json",
         "config.json",
@@ -76,12 +76,12 @@ def test_training_says_what_it_does_and_leaves_bundles(place):
     }
 
 
-def test_names_are_bracketed_a_line_a_text(here):
-    asked = ["in the lake Zoë Thorn waits.", "a red barn"]
+def test_the_spans_of_each_text_are_printed_in_brackets_on_one_line(run_headway):
+    texts = ["in the lake Zoë Thorn waits.", "a red barn"]
     expected = "in the lake [name Zoë Thorn] waits.\na red barn\n"
-    assert here("tag", "runs/t", *asked)[0] == expected
-    assert here("tag", "runs/t", given="\n".join(asked) + "\n")[0] == expected
-    rows = [json.loads(x) for x in here("tag", "runs/t", *asked, "--json")[0].splitlines()]
+    assert run_headway("tag", "runs/t", *texts)[0] == expected
+    assert run_headway("tag", "runs/t", standard_input="\n".join(texts) + "\n")[0] == expected
+    rows = [json.loads(x) for x in run_headway("tag", "runs/t", *texts, "--json")[0].splitlines()]
     (span,) = rows[0]["spans"]
     assert (span["label"], span["text"], span["start"], span["end"]) == (
         "name",
@@ -89,18 +89,20 @@ def test_names_are_bracketed_a_line_a_text(here):
         12,
         21,
     )
-    assert [row["line"] for row in rows] == [1, 2] and rows[0]["text"] == asked[0]
+    assert [row["line"] for row in rows] == [1, 2] and rows[0]["text"] == texts[0]
     assert [word["tag"] for word in rows[1]["words"]] == ["O"] * 3 and rows[1]["spans"] == []
 
 
-def test_words_have_their_tags_beside_them_where_tags_mark_no_spans(place, here):
-    text = (place / "t.conll").read_text().replace("B-name", "NAME").replace("I-name", "NAME")
-    (place / "p.conll").write_text(text.replace("\tO", "\tX"))
+def test_each_word_has_its_tag_where_the_tags_are_no_spans(working_folder, run_headway):
+    text = (
+        (working_folder / "t.conll").read_text().replace("B-name", "NAME").replace("I-name", "NAME")
+    )
+    (working_folder / "p.conll").write_text(text.replace("\tO", "\tX"))
     words = [word.replace("t.conll", "p.conll") for word in train_tag("p", "--steps", "30")]
-    assert "accuracy=" in here(*words)[1]
+    assert "accuracy=" in run_headway(*words)[1]
     expected = "in/X a/X shed/X Bo/NAME Nash/NAME sings/X\n"
-    assert here("tag", "runs/p", "in a shed Bo Nash sings")[0] == expected
-    assert set(json.loads(here("eval", "runs/p", "--json")[0])) == {
+    assert run_headway("tag", "runs/p", "in a shed Bo Nash sings")[0] == expected
+    assert set(json.loads(run_headway("eval", "runs/p", "--json")[0])) == {
         "accuracy",
         "loss",
         "words",
@@ -108,48 +110,53 @@ def test_words_have_their_tags_beside_them_where_tags_mark_no_spans(place, here)
     }
 
 
-def test_questions_are_answered_by_the_words_of_a_text_or_a_file(here):
-    asked = ("answer", "runs/a", "who is there ?", "--context")
-    words, share = here(*asked, CONTEXT)[0].strip().split("\t")
-    assert words == "Cleo Quinn" and 0 < float(share) <= 1
-    assert here(*asked, "story.txt")[0].startswith("Cleo Quinn\t")
-    best, *others = here(*asked, CONTEXT, "--top", "3")[0].strip().split("\t")[::2]
-    assert best == "Cleo Quinn" and len(others) == 2
-    row = json.loads(here(*asked, CONTEXT, "--json")[0])
-    (found,) = row["answers"]
-    assert CONTEXT[found["start"] : found["end"]] == found["text"] == "Cleo Quinn"
-    piped = here("answer", "runs/a", "--context", CONTEXT, given="who is there ?\nwho ?\n")[0]
+def test_questions_are_answered_from_a_text_or_a_file(run_headway):
+    command = ("answer", "runs/a", "who is there ?", "--context")
+    words, probability = run_headway(*command, CONTEXT)[0].strip().split("\t")
+    assert words == "Cleo Quinn" and 0 < float(probability) <= 1
+    assert run_headway(*command, "story.txt")[0].startswith("Cleo Quinn\t")
+    best, *alternatives = run_headway(*command, CONTEXT, "--top", "3")[0].strip().split("\t")[::2]
+    assert best == "Cleo Quinn" and len(alternatives) == 2
+    row = json.loads(run_headway(*command, CONTEXT, "--json")[0])
+    (answer,) = row["answers"]
+    assert CONTEXT[answer["start"] : answer["end"]] == answer["text"] == "Cleo Quinn"
+    piped = run_headway(
+        "answer", "runs/a", "--context", CONTEXT, standard_input="who is there ?\nwho ?\n"
+    )[0]
     assert len(piped.splitlines()) == 2
 
 
-def test_scores_are_measured_on_what_was_held_out_or_on_a_file(here):
-    own = json.loads(here("eval", "runs/t", "--json")[0])
-    assert own["f1"] > 0.9 and own["correct"] <= own["predicted"] and 3 < own["sentences"] < 60
-    shown = json.loads(here("runs", "show", "runs/t", "--json")[0])
-    assert shown["best"] == pytest.approx(own["f1"])
-    assert here("eval", "runs/t", "t.conll")[0].startswith("F1 ")
-    own = json.loads(here("eval", "runs/a", "--json")[0])
-    assert own["f1"] > 0.9 and own["exact"] > 0.8 and 3 < own["questions"] < 40
-    assert "60 questions" in here("eval", "runs/a", "t.json")[0]
+def test_scores_are_computed_on_the_held_out_examples_or_on_a_file(run_headway):
+    scores = json.loads(run_headway("eval", "runs/t", "--json")[0])
+    assert scores["f1"] > 0.9 and scores["correct"] <= scores["predicted"]
+    assert 3 < scores["sentences"] < 60
+    summary = json.loads(run_headway("runs", "show", "runs/t", "--json")[0])
+    assert summary["best"] == pytest.approx(scores["f1"])
+    assert run_headway("eval", "runs/t", "t.conll")[0].startswith("F1 ")
+    scores = json.loads(run_headway("eval", "runs/a", "--json")[0])
+    assert scores["f1"] > 0.9 and scores["exact"] > 0.8 and 3 < scores["questions"] < 40
+    assert "60 questions" in run_headway("eval", "runs/a", "t.json")[0]
 
 
-def test_the_same_command_goes_on_where_it_stopped(place, here):
-    for make in (train_tag, train_answer):
-        name = make.__name__
-        here(*make(f"{name}-whole", "--steps", "9"))
-        here(*make(f"{name}-halves", "--steps", "4"))
-        said = here("train", "--resume", f"runs/{name}-halves", "--steps", "9")[1]
-        assert "resumed from step 4" in said
+def test_a_resumed_run_equals_an_uninterrupted_one(working_folder, run_headway):
+    for command in (train_tag, train_answer):
+        name = command.__name__
+        run_headway(*command(f"{name}-whole", "--steps", "9"))
+        run_headway(*command(f"{name}-halves", "--steps", "4"))
+        output = run_headway("train", "--resume", f"runs/{name}-halves", "--steps", "9")[1]
+        assert "resumed from step 4" in output
         model = "model/model.safetensors"
-        whole, halves = (place / "runs" / f"{name}-{x}" / model for x in ("whole", "halves"))
+        whole, halves = (
+            working_folder / "runs" / f"{name}-{x}" / model for x in ("whole", "halves")
+        )
         assert halves.read_bytes() == whole.read_bytes()
 
 
-def test_a_dry_run_keeps_nothing_and_settings_are_shown(place, here):
-    assert "minutes for" in here(*train_tag("dry", "--dry-run"))[1]
-    assert not (place / "runs" / "dry").exists()
-    assert "stride: 96" in here("config", "show", "answer")[0]
-    assert "max_length: 128" in here("config", "show", "tag")[0]
+def test_a_dry_run_writes_nothing_and_settings_are_printed(working_folder, run_headway):
+    assert "minutes for" in run_headway(*train_tag("dry", "--dry-run"))[1]
+    assert not (working_folder / "runs" / "dry").exists()
+    assert "stride: 96" in run_headway("config", "show", "answer")[0]
+    assert "max_length: 128" in run_headway("config", "show", "tag")[0]
 
 
 @pytest.mark.parametrize(
@@ -177,13 +184,18 @@ def test_a_dry_run_keeps_nothing_and_settings_are_shown(place, here):
         ("eval runs/a/model", 2, "name a file"),
     ],
 )
-def test_wrong_words_are_answered_in_three_lines(place, here, words, code, part):
-    (place / "ragged.conll").write_text("a\tO\nb\n")
-    (place / "zoo.conll").write_text("a\tB-zoo\n")
+def test_a_wrong_command_gives_an_error_of_at_most_three_lines(
+    working_folder, run_headway, words, code, part
+):
+    (working_folder / "ragged.conll").write_text("a\tO\nb\n")
+    (working_folder / "zoo.conll").write_text("a\tB-zoo\n")
     row = {"question": "who ?", "context": "Ada sings", "answer": "sings", "start": 3}
-    (place / "moved.jsonl").write_text(json.dumps(row) + "\n")
-    said = here(*words.split(), code=code)[1]
-    error = said[said.index("error:") :].strip()
-    assert part in error and len(error.split("\n")) <= 3, said
-    assert "Traceback" not in said
-    assert not (place / "runs" / "tag").exists() and not (place / "runs" / "answer").exists()
+    (working_folder / "moved.jsonl").write_text(json.dumps(row) + "\n")
+    output = run_headway(*words.split(), code=code)[1]
+    error = output[output.index("error:") :].strip()
+    assert part in error and len(error.split("\n")) <= 3, output
+    assert "Traceback" not in output
+    assert (
+        not (working_folder / "runs" / "tag").exists()
+        and not (working_folder / "runs" / "answer").exists()
+    )

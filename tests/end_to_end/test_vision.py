@@ -1,4 +1,4 @@
-"""Pictures through the real command line: from folders of them to labels, vectors and exports."""
+"""Images through the command line: from folders of images to labels, vectors and exports."""
 
 import json
 
@@ -9,7 +9,7 @@ from headway.bundle import ImageEncoderBundle
 from headway.data.image_reader import ImageReader
 from headway.models import ViT, ViTConfig
 from tests.fixtures.command_line import headway
-from tests.fixtures.pictures import png, write_shades
+from tests.fixtures.images import png, write_shades
 
 TINY = [
     *("--model.model-dim", "24", "--model.num-heads", "3", "--model.ffn-dim", "40"),
@@ -20,18 +20,18 @@ TINY = [
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
+def working_folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("vision")
     write_shades(folder / "shades", count=12)
     done = headway("train", "vision", "shades", "--run", "v", "--steps", "15", *TINY, cwd=folder)
-    (folder / "said").write_text(done.stderr)
+    (folder / "training.txt").write_text(done.stderr)
     for name, shade in (("a.png", 35), ("b.png", 205)):
         (folder / name).write_bytes(png(np.full((9, 13, 3), shade, np.uint8)))
     return folder
 
 
-def test_training_says_what_it_does_and_leaves_a_bundle(place):
-    said = (place / "said").read_text()
+def test_training_reports_its_progress_and_saves_a_bundle(working_folder):
+    output = (working_folder / "training.txt").read_text()
     for part in (
         "2 classes; majority baseline",
         "images of 8 x 8 x 3 in patches of 4 x 4, 2 classes",
@@ -40,8 +40,8 @@ def test_training_says_what_it_does_and_leaves_a_bundle(place):
         "classify runs/v IMAGES",
         "eval runs/v --confusion",
     ):
-        assert part in said, part
-    names = {path.name for path in (place / "runs" / "v" / "model").iterdir()}
+        assert part in output, part
+    names = {path.name for path in (working_folder / "runs" / "v" / "model").iterdir()}
     assert names == {
         "MANIFEST.json",
         "config.json",
@@ -51,50 +51,55 @@ def test_training_says_what_it_does_and_leaves_a_bundle(place):
     }
 
 
-def test_pictures_are_answered_a_line_each_with_their_file(here):
-    lines = here("classify", "runs/v", "a.png", "b.png")[0].splitlines()
+def test_each_image_is_classified_on_a_line_with_its_file(run_headway):
+    lines = run_headway("classify", "runs/v", "a.png", "b.png")[0].splitlines()
     assert [line.split("\t")[:2] for line in lines] == [["a.png", "dark"], ["b.png", "light"]]
-    assert [len(line.split("\t")) for line in lines] == [5, 5]  # all there are, of the first five
-    assert len(here("classify", "runs/v", "a.png", "--top", "1")[0].split("\t")) == 3
+    assert [len(line.split("\t")) for line in lines] == [
+        5,
+        5,
+    ]  # both classes, as there are fewer than five
+    assert len(run_headway("classify", "runs/v", "a.png", "--top", "1")[0].split("\t")) == 3
     rows = [
-        json.loads(x) for x in here("classify", "runs/v", "shades/dark", "--json")[0].splitlines()
+        json.loads(x)
+        for x in run_headway("classify", "runs/v", "shades/dark", "--json")[0].splitlines()
     ]
     assert len(rows) == 12 and {row["label"] for row in rows} == {"dark"}
     assert all(set(row["probabilities"]) == {"dark", "light"} for row in rows)
     assert [row["line"] for row in rows] == list(range(1, 13))
 
 
-def test_accuracy_is_measured_and_what_was_taken_for_what_is_drawn(place, here):
-    out, said = here("eval", "runs/v", "--confusion", "c.png", "--json")
-    own = json.loads(out)
-    assert own["accuracy"] == own["correct"] / own["images"] == 1.0 and "top5" not in own
-    assert "drawn     c.png" in said and (place / "c.png").read_bytes()[:4] == b"\x89PNG"
-    assert "24 images" in here("eval", "runs/v", "shades")[0]
-    _, said = here("eval", "runs/v", "--confusion", "c.png", code=2)
-    assert "c.png exists already" in said
-    write_shades(place / "strange" / "x", count=1)
-    (place / "strange" / "x" / "dark").rename(place / "strange" / "x" / "blue")
-    assert "the model has no class 'blue'" in here("eval", "runs/v", "strange", code=3)[1]
+def test_accuracy_is_computed_and_the_confusion_matrix_is_drawn(working_folder, run_headway):
+    stdout, stderr = run_headway("eval", "runs/v", "--confusion", "c.png", "--json")
+    scores = json.loads(stdout)
+    assert scores["accuracy"] == scores["correct"] / scores["images"] == 1.0
+    assert "top5" not in scores
+    assert "drawn     c.png" in stderr and (working_folder / "c.png").read_bytes()[:4] == b"\x89PNG"
+    assert "24 images" in run_headway("eval", "runs/v", "shades")[0]
+    _, stderr = run_headway("eval", "runs/v", "--confusion", "c.png", code=2)
+    assert "c.png exists already" in stderr
+    write_shades(working_folder / "unknown" / "x", count=1)
+    (working_folder / "unknown" / "x" / "dark").rename(working_folder / "unknown" / "x" / "blue")
+    assert "the model has no class 'blue'" in run_headway("eval", "runs/v", "unknown", code=3)[1]
 
 
-def test_pictures_become_vectors_in_a_file_and_in_a_plot(place, here):
-    here("embed", "runs/v", "shades", "--output", "e.npz", "--label", "folder")
-    with np.load(place / "e.npz") as found:
-        assert found["vectors"].shape == (24, 24)
-        assert found["labels"].tolist() == ["dark"] * 12 + ["light"] * 12
-        assert found["texts"][0] == "shades/dark/0.png"
-        cosines = found["vectors"] @ found["vectors"].T
+def test_images_are_embedded_into_a_file_and_a_plot(working_folder, run_headway):
+    run_headway("embed", "runs/v", "shades", "--output", "e.npz", "--label", "folder")
+    with np.load(working_folder / "e.npz") as arrays:
+        assert arrays["vectors"].shape == (24, 24)
+        assert arrays["labels"].tolist() == ["dark"] * 12 + ["light"] * 12
+        assert arrays["texts"][0] == "shades/dark/0.png"
+        cosines = arrays["vectors"] @ arrays["vectors"].T
     assert cosines[:12, :12].mean() > cosines[:12, 12:].mean() + 0.1
-    here("embed", "runs/v", "shades", "--plot", "e.svg")
-    assert (place / "e.svg").is_file()
+    run_headway("embed", "runs/v", "shades", "--plot", "e.svg")
+    assert (working_folder / "e.svg").is_file()
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "message"),
     [
         (["classify", "runs/v"], 2, "the images are missing"),
         (["classify", "runs/v", "none.png"], 2, "no such file or folder"),
-        (["classify", "runs/v", "said"], 2, "must end in .png, .jpg"),
+        (["classify", "runs/v", "training.txt"], 2, "must end in .png, .jpg"),
         (["classify", "runs/v", "a.png", "--second", "x"], 2, "--second is not available for this"),
         (["classify", "runs/v", "bad.png"], 3, "cannot be read as an image"),
         (["fill", "runs/v", "[MASK]"], 2, "holds an image classifier"),
@@ -106,46 +111,49 @@ def test_pictures_become_vectors_in_a_file_and_in_a_plot(place, here):
         ),
     ],
 )
-def test_mistakes_are_told_in_words(words, code, said, place, here):
-    (place / "bad.png").write_bytes(b"\x89PNG\r\n\x1a\n no more")
-    assert said in here(*words, code=code)[1]
+def test_a_wrong_command_gives_a_clear_error(words, code, message, working_folder, run_headway):
+    (working_folder / "bad.png").write_bytes(b"\x89PNG\r\n\x1a\n no more")
+    assert message in run_headway(*words, code=code)[1]
 
 
-def test_the_same_command_goes_on_where_it_stopped(place, here):
+def test_a_resumed_run_equals_an_uninterrupted_one(working_folder, run_headway):
     words = ["train", "vision", "shades", *TINY, "--run"]
-    here(*words, "whole", "--steps", "8")
-    here(*words, "parts", "--steps", "8", "--training.time", "0.001s")
-    assert json.loads(here("runs", "show", "runs/parts", "--json")[0])["step"] < 8
-    here("train", "--resume", "runs/parts", "--training.time", "none")
+    run_headway(*words, "whole", "--steps", "8")
+    run_headway(*words, "parts", "--steps", "8", "--training.time", "0.001s")
+    assert json.loads(run_headway("runs", "show", "runs/parts", "--json")[0])["step"] < 8
+    run_headway("train", "--resume", "runs/parts", "--training.time", "none")
     state = "checkpoints/step-8/state.safetensors"
-    one, other = (place / "runs" / run / state for run in ("whole", "parts"))
-    assert one.read_bytes() == other.read_bytes()
+    whole, resumed = (working_folder / "runs" / run / state for run in ("whole", "parts"))
+    assert whole.read_bytes() == resumed.read_bytes()
 
 
-def test_an_encoder_that_can_see_is_fine_tuned_and_exported(place, here):
+def test_an_image_encoder_is_fine_tuned_and_exported(working_folder, run_headway):
     config = ViTConfig(
         model_dim=24, num_heads=3, ffn_dim=48, num_layers=2, image_size=8, channels=3
     )
     reader = ImageReader(height=8, width=8, mean=(0.5,) * 3, deviation=(0.5,) * 3)
-    ImageEncoderBundle(ViT(config), reader).save(place / "seen")
-    said = here("export", "seen", "--to", "hf", "--out", "seen-hf")[1]
-    assert "ViTModel, image preprocessing" in said and "image preprocessing is the same" in said
-    start = ("--from", "seen-hf", "--model.pooling", "first", "--steps", "4")
-    here("train", "vision", "shades", "--run", "t", *start, *TINY[8:], "--training.frozen", "1")
-    here("export", "runs/t", "--to", "hf")
-    names = {path.name for path in (place / "runs" / "t" / "hf").iterdir()}
+    ImageEncoderBundle(ViT(config), reader).save(working_folder / "encoder")
+    stderr = run_headway("export", "encoder", "--to", "hf", "--out", "encoder-hf")[1]
+    assert "ViTModel, image preprocessing" in stderr and "image preprocessing is the same" in stderr
+    start = ("--from", "encoder-hf", "--model.pooling", "first", "--steps", "4")
+    run_headway(
+        "train", "vision", "shades", "--run", "t", *start, *TINY[8:], "--training.frozen", "1"
+    )
+    run_headway("export", "runs/t", "--to", "hf")
+    names = {path.name for path in (working_folder / "runs" / "t" / "hf").iterdir()}
     assert {"config.json", "model.safetensors", "preprocessor_config.json"} <= names
     ours, theirs = (
-        json.loads(here("classify", model, "a.png", "--json")[0])["probabilities"]
+        json.loads(run_headway("classify", model, "a.png", "--json")[0])["probabilities"]
         for model in ("runs/t", "runs/t/hf")
     )
     assert theirs == pytest.approx(ours, abs=1e-5)
-    _, said = here("export", "runs/v", "--to", "hf", "--out", "no", code=2)
-    assert "positions=sinusoidal" in said and not (place / "no").exists()
+    _, stderr = run_headway("export", "runs/v", "--to", "hf", "--out", "no", code=2)
+    assert "positions=sinusoidal" in stderr and not (working_folder / "no").exists()
 
 
-def test_digits_from_an_installed_package_can_be_trained_on(place, here):
+def test_digits_from_an_installed_package_can_be_trained_on(working_folder, run_headway):
     pytest.importorskip("sklearn")
-    few = ("--steps", "3", "--evaluation.every", "3", "--threads", "1", "--run", "digits")
-    _, said = here("train", "vision-digits", *few)
-    assert "10 classes" in said and "8 x 8 x 1 in patches of 2 x 2" in said and "top5" in said
+    options = ("--steps", "3", "--evaluation.every", "3", "--threads", "1", "--run", "digits")
+    _, stderr = run_headway("train", "vision-digits", *options)
+    assert "10 classes" in stderr and "8 x 8 x 1 in patches of 2 x 2" in stderr
+    assert "top5" in stderr

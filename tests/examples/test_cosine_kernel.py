@@ -1,4 +1,4 @@
-"""The example package that adds a score: installed, used in a translator, saved, loaded, missed."""
+"""The example package that adds an attention score: a translator with it is trained and loaded."""
 
 import json
 import sys
@@ -25,14 +25,14 @@ def package(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def run(package, tmp_path_factory):
-    """A translator with that score, trained by the command line."""
+    """The folder of a translator with that score, trained by the command line."""
     folder = tmp_path_factory.mktemp("cosine")
     words = train_words(write_corpus(folder / "corpus"), "small", "--steps", "4")
     headway(*words, "--model.attention", "cosine", "--quiet", cwd=folder)
     return folder / "runs" / "small"
 
 
-def test_its_name_stands_among_the_scores_of_every_model(package):
+def test_every_model_can_use_the_score(package):
     assert (
         "cosine" in KERNELS and "cosine" in SCORES and KERNELS.package("cosine") == "cosine-kernel"
     )
@@ -41,7 +41,7 @@ def test_its_name_stands_among_the_scores_of_every_model(package):
     assert override(GPTConfig(), {"attention": "cosine"}, COMMAND_LINE).attention == "cosine"
 
 
-def test_it_is_the_softmax_of_scaled_cosines(package):
+def test_the_weights_are_the_softmax_of_scaled_cosines(package):
     kernel = KERNELS["cosine"](2, 4)
     with torch.no_grad():
         kernel.scale.copy_(torch.tensor([3.0, 5.0]))
@@ -52,21 +52,24 @@ def test_it_is_the_softmax_of_scaled_cosines(package):
             cosines = torch.cosine_similarity(q[0, head, t][None], k[0, head])
             expected[0, head, t] = (scale * cosines).softmax(0) @ v[0, head]
     torch.testing.assert_close(kernel(q, k, v, Mask()), expected)
-    longer = kernel(7.0 * q, 0.1 * k, v, Mask())
-    torch.testing.assert_close(longer, expected)  # length says nothing
+    rescaled = kernel(7.0 * q, 0.1 * k, v, Mask())
+    torch.testing.assert_close(rescaled, expected)  # the lengths of q and k do not matter
 
 
-def test_a_translator_with_it_is_trained_saved_and_loaded_again(run):
+def test_a_translator_with_the_score_is_trained_saved_and_loaded(run):
     bundle = load(run)
     assert isinstance(bundle, TranslatorBundle) and bundle.config.attention == "cosine"
     scales = [p for name, p in bundle.model.named_parameters() if name.endswith("kernel.scale")]
     assert len(scales) == 5 and any((scale != 10.0).any() for scale in scales)
     assert len(bundle.translate(["the old fox sees the tree"])) == 1
-    facts = json.loads((run / "model" / "config.json").read_text())
-    assert facts["packages"] == ["cosine-kernel"] and facts["model"]["attention"] == "cosine"
+    description = json.loads((run / "model" / "config.json").read_text())
+    assert (
+        description["packages"] == ["cosine-kernel"]
+        and description["model"]["attention"] == "cosine"
+    )
 
 
-def test_without_the_package_its_name_is_in_the_error(run):
+def test_the_error_without_the_package_names_it(run):
     with uninstalled("cosine_kernel"):
         with pytest.raises(DataError, match="attention=cosine") as error:
             load(run)

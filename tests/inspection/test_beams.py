@@ -8,7 +8,7 @@ from headway.errors import UsageError
 from headway.inspection.beams import beam_tree, candidate_tree
 from headway.inspection.watch import watch
 from tests.fixtures.bundles import captioner, gpt, translator
-from tests.fixtures.captioners import PICTURES
+from tests.fixtures.captioners import PIXELS
 from tests.fixtures.zoo import MODELS, limits, some_rows
 
 
@@ -77,7 +77,7 @@ def test_a_frame_has_the_tree_of_what_the_model_wrote_itself():
     assert chosen[1:] == list(frame.sides["target"].tokens)
     assert watch(translator(), "two dogs", target="zwei", analyses=("beam",)).beam == ()
     bundle = captioner()
-    frame = watch(bundle, PICTURES[1], language="de", analyses=("beam",))
+    frame = watch(bundle, PIXELS[1], language="de", analyses=("beam",))
     chosen = [leaf.token for leaf in frame.beam if leaf.chosen]
     assert chosen[0] == "<de>"
     assert chosen[1:] == list(frame.sides["target"].tokens)[: len(chosen) - 1]

@@ -7,7 +7,7 @@ from PIL import Image
 
 from headway.inspection.image_attention import Looks
 from headway.inspection.image_overlays import held, overlays
-from tests.fixtures.pictures import pixels_of
+from tests.fixtures.images import pixels_of
 
 
 def test_the_fewest_patches_hold_the_share():

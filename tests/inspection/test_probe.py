@@ -33,7 +33,7 @@ from tests.fixtures.bundles import (
     translator,
     watch_inputs,
 )
-from tests.fixtures.captioners import PICTURES
+from tests.fixtures.captioners import PIXELS
 from tests.fixtures.image_classifiers import classifier
 
 ALL = pytest.mark.parametrize("name", BUNDLES)
@@ -94,7 +94,7 @@ def test_the_greatest_logits_are_the_answer_of_every_kind():
         (bert_classifier, (SENTENCE,)),
         (lambda: bert_classifier(pairs=True), (SENTENCE, "A dog.")),
         (BUNDLES["gpt classifier"][0], ("the fox eats",)),
-        (classifier, (PICTURES[2],)),
+        (classifier, (PIXELS[2],)),
     ):
         probe = make().probe(*given)
         assert best_names(probe) == [probe.answer]
@@ -126,9 +126,7 @@ def test_an_answers_logits_are_of_its_first_and_its_last_token():
     assert probe.answer == bundle.answer("Who waves?", SENTENCE)[0].text
 
 
-@pytest.mark.parametrize(
-    ("make", "given"), [(translator, "two dogs play"), (captioner, PICTURES[1])]
-)
+@pytest.mark.parametrize(("make", "given"), [(translator, "two dogs play"), (captioner, PIXELS[1])])
 def test_a_search_trace_is_of_the_output_that_a_probe_shows(make, given):
     bundle = make()
     trace, probe = bundle.trace_search(given), bundle.probe(given)
@@ -155,7 +153,7 @@ def test_an_image_encoder_used_alone_is_recognised_by_what_it_has():
     ("make", "given", "named", "message"),
     [
         (tagger, ("a", "b"), {}, "this tagger takes one input, not two"),
-        (image_encoder, (PICTURES[0],), {"target": "a"}, "this image encoder generates no output"),
+        (image_encoder, (PIXELS[0],), {"target": "a"}, "this image encoder generates no output"),
         (translator, ("a",), {"language": "de"}, "this translator has no output languages"),
         (encoder, (3,), {}, "must be a text that is not empty"),
         (answerer, ("Who?",), {}, "a question needs a context, and there is none"),

@@ -23,7 +23,7 @@ from tests.fixtures.bundles import (
     translator,
     watch_inputs,
 )
-from tests.fixtures.captioners import PICTURES
+from tests.fixtures.captioners import PIXELS
 
 WHOLE = Tables(rows=999, columns=9999)
 WALKABLE = [name for name in BUNDLES if name not in ("rnn", "rnn feeding")]
@@ -259,11 +259,11 @@ def test_a_head_of_every_group_and_kind_is_walked():
         (lambda: translator(encoder="feed-forward"), "a", {"map": "encoder"}, "no attention"),
         (
             image_encoder,
-            PICTURES[0],
-            {"position": 6},
+            PIXELS[0],
+            {"place": 6},
             "no position 6: its positions are 0 to 5",
         ),
-        (captioner, PICTURES[0], {"map": "encoder", "layer": 1}, "no layer 1"),
+        (captioner, PIXELS[0], {"map": "encoder", "layer": 1}, "no layer 1"),
     ],
 )
 def test_what_is_not_there_cannot_be_walked(make, given, named, message):

@@ -29,7 +29,7 @@ from tests.fixtures.bundles import (
     translator,
     watch_inputs,
 )
-from tests.fixtures.captioners import PICTURES
+from tests.fixtures.captioners import PIXELS
 from tests.fixtures.image_classifiers import LABELS, classifier
 
 ALL = pytest.mark.parametrize("name", BUNDLES)
@@ -169,18 +169,18 @@ def test_classes_tags_and_answers_are_those_of_the_verbs():
     (found,) = answerer().answer("Who waves?", context)
     assert watch(answerer(), "Who waves?", context).answer == found.text
     sees = classifier()
-    (seen,) = sees.classify([PICTURES[0]])
-    frame = watch(sees, PICTURES[0])
+    (seen,) = sees.classify([PIXELS[0]])
+    frame = watch(sees, PIXELS[0])
     assert frame.answer == seen.label and set(frame.predictions[0].tokens) == set(LABELS)
 
 
 def test_a_picture_stands_beside_its_tokens():
-    frame = watch(image_encoder(), PICTURES[1])
+    frame = watch(image_encoder(), PIXELS[1])
     side = frame.sides["image"]
-    assert side.grid == (2, 2) and side.reach == (8, 8) and side.num_prefix_tokens == 2
-    assert side.image is not None and side.image.shape == (8, 8, 3)
+    assert side.grid == (2, 2) and side.reach == (8, 8) and side.beside == 2
+    assert side.picture is not None and side.picture.shape == (8, 8, 3)
     assert list(side.tokens) == ["[CLS]", "[R1]", "0,0", "0,1", "1,0", "1,1"]
-    written = watch(captioner(), PICTURES[1], target="the red cat", language="de")
+    written = watch(captioner(), PIXELS[1], target="the red cat", language="de")
     assert written.answer == "the red cat" and written.sides["read"].tokens[0] == "<de>"
     assert written.sides["image"].grid == (2, 4) and "target" in written.sides
 
@@ -222,7 +222,7 @@ def test_a_block_left_out_shows_in_the_lens_where_it_stood():
 def test_what_says_no_words_has_no_lens():
     for bundle, given in (
         (tagger(), (SENTENCE,)),
-        (image_encoder(), (PICTURES[0],)),
+        (image_encoder(), (PIXELS[0],)),
         (translator(decoder="rnn"), ("two dogs",)),
     ):
         assert watch(bundle, *given).lens is None
@@ -264,7 +264,7 @@ def words() -> WordsBundle:
         (lambda: bert_classifier(pairs=True), ("a dog",), {}, "classifies pairs of texts"),
         (gpt, ("a",), {"analyses": ("lense",)}, "unknown analyses lense"),
         (gpt, ("a",), {"layers": ("encoder",)}, "no attention layer 'encoder'"),
-        (captioner, (PICTURES[0],), {"language": "fr"}, "has no captions in the language 'fr'"),
+        (captioner, (PIXELS[0],), {"language": "fr"}, "has no captions in the language 'fr'"),
     ],
 )
 def test_what_cannot_be_watched_is_told(make, given, named, message):

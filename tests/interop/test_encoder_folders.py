@@ -12,7 +12,7 @@ from headway.errors import UsageError
 from headway.interop import FAMILIES, read, read_labels, write
 from headway.models import Bert, BertClassifier, BertConfig, BertQuestionAnswering, BertTagger
 from tests.fixtures.damage import change, refused, written
-from tests.fixtures.encoder_tokenizers import words as word_pieces
+from tests.fixtures.encoder_tokenizers import write_wordpiece
 
 TINY = BertConfig(model_dim=12, num_heads=2, ffn_dim=20, num_layers=2, max_length=8, vocabulary=11)
 ROBERTA = replace(TINY, first_position=2, pooler="none", next_sentence=False)
@@ -241,7 +241,7 @@ def test_a_model_without_classes_has_no_names(folder):
 
 def test_headway_loads_an_encoder(tmp_path):
     config = replace(TINY, vocabulary=200)
-    word_pieces(tmp_path)
+    write_wordpiece(tmp_path)
     (tmp_path / "config.json").unlink()
     write(Bert(config), tmp_path)
     bundle = headway.load(tmp_path)
@@ -258,7 +258,7 @@ def test_headway_loads_heads_with_their_labels_and_numbers_as_they_are(tmp_path)
     def saved(name, model, labels=()):
         folder = tmp_path / name
         folder.mkdir()
-        word_pieces(folder)
+        write_wordpiece(folder)
         (folder / "config.json").unlink()
         write(model, folder, labels=labels)
         return folder

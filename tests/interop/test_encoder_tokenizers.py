@@ -12,12 +12,12 @@ from headway.interop import read_encoder_tokenizer
 from headway.text import EncoderTokenizer
 from tests.fixtures.encoder_tokenizers import (
     ODD,
-    agree,
-    pieces_of,
-    put,
-    sentence_pieces,
-    two_files,
-    words,
+    check_agreement,
+    wordpiece_vocabulary,
+    write_byte_level,
+    write_json,
+    write_sentencepiece,
+    write_wordpiece,
 )
 
 MARKS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -35,10 +35,10 @@ MARKS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 )
 @pytest.mark.parametrize("model", ["bert", "distilbert"])
 def test_a_list_of_word_pieces_reads_as_transformers_does(settings, model, tmp_path):
-    words(tmp_path, settings.get("do_lower_case", True), **settings)
-    put(tmp_path, config={"model_type": model})
+    write_wordpiece(tmp_path, settings.get("do_lower_case", True), **settings)
+    write_json(tmp_path, config={"model_type": model})
     ours = read_encoder_tokenizer(tmp_path)
-    agree(ours, transformers.AutoTokenizer.from_pretrained(tmp_path))
+    check_agreement(ours, transformers.AutoTokenizer.from_pretrained(tmp_path))
     assert ours.special_tokens.between == 1
     assert ours.encode("the fox") != ours.encode("the dog")
     assert ours.decode(ours.encode("the old baker")) == "the old baker"
@@ -51,31 +51,34 @@ def test_lines_may_end_as_on_windows(tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     unix, windows = (
-        read_encoder_tokenizer(words(tmp_path / n, ends=e)) for n, e in (("a", "\n"), ("b", "\r\n"))
+        read_encoder_tokenizer(write_wordpiece(tmp_path / n, ends=e))
+        for n, e in (("a", "\n"), ("b", "\r\n"))
     )
     assert unix.fingerprint == windows.fingerprint
-    agree(windows, transformers.AutoTokenizer.from_pretrained(tmp_path / "b"))
+    check_agreement(windows, transformers.AutoTokenizer.from_pretrained(tmp_path / "b"))
 
 
 @pytest.mark.parametrize("space", [False, True])
 def test_robertas_two_files_read_as_transformers_does(space, tmp_path):
-    two_files(tmp_path, add_prefix_space=space)
+    write_byte_level(tmp_path, add_prefix_space=space)
     ours = read_encoder_tokenizer(tmp_path)
-    agree(ours, transformers.AutoTokenizer.from_pretrained(tmp_path))
+    check_agreement(ours, transformers.AutoTokenizer.from_pretrained(tmp_path))
     assert ours.special_tokens.between == 2 and ours.special_tokens.pad == 1
     assert ours.decode(ours.encode(" the old baker")).strip() == "the old baker"
     ids, spans = ours.encode_spans("the old fox")
     assert "".join("the old fox"[a:b] for a, b in spans) == "theoldfox" and len(ids) == len(spans)
 
 
-@pytest.mark.parametrize(("make", "between"), [(words, 1), (two_files, 2), (sentence_pieces, 1)])
+@pytest.mark.parametrize(
+    ("make", "between"), [(write_wordpiece, 1), (write_byte_level, 2), (write_sentencepiece, 1)]
+)
 def test_a_tokenizer_json_reads_as_transformers_does(make, between, tmp_path):
     (tmp_path / "old").mkdir()
     reference = transformers.AutoTokenizer.from_pretrained(make(tmp_path / "old"))
     reference.save_pretrained(tmp_path / "new")
     assert not (tmp_path / "new" / "vocab.txt").exists()
     ours = read_encoder_tokenizer(tmp_path / "new")
-    agree(ours, transformers.AutoTokenizer.from_pretrained(tmp_path / "new"))
+    check_agreement(ours, transformers.AutoTokenizer.from_pretrained(tmp_path / "new"))
     assert ours.special_tokens.between == between
     folder = tmp_path / "kept"
     folder.mkdir()
@@ -86,18 +89,18 @@ def test_a_tokenizer_json_reads_as_transformers_does(make, between, tmp_path):
 
 
 def test_what_the_settings_say_of_capitals_counts_more_than_the_file(tmp_path):
-    words(tmp_path, lower=False, do_lower_case=False)
+    write_wordpiece(tmp_path, lower=False, do_lower_case=False)
     reference = transformers.AutoTokenizer.from_pretrained(tmp_path)
     reference.save_pretrained(tmp_path / "new")
     path = tmp_path / "new" / "tokenizer_config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "do_lower_case": True}))
     ours = read_encoder_tokenizer(tmp_path / "new")
     assert ours.encode("The FOX") == ours.encode("the fox")
-    agree(ours, transformers.AutoTokenizer.from_pretrained(tmp_path / "new"))
+    check_agreement(ours, transformers.AutoTokenizer.from_pretrained(tmp_path / "new"))
 
 
 def test_marks_of_other_names_are_found_by_the_settings(tmp_path):
-    tokens = ["<none>", "<what>", "<begin>", "<stop>", "<hole>", *pieces_of(True)[5:]]
+    tokens = ["<none>", "<what>", "<begin>", "<stop>", "<hole>", *wordpiece_vocabulary(True)[5:]]
     (tmp_path / "vocab.txt").write_text("\n".join(tokens) + "\n")
     names = {
         "unk_token": "<what>",
@@ -105,23 +108,23 @@ def test_marks_of_other_names_are_found_by_the_settings(tmp_path):
         "cls_token": "<begin>",
         "sep_token": "<stop>",
     }
-    put(tmp_path, tokenizer_config=names, special_tokens_map={"mask_token": "<hole>"})
+    write_json(tmp_path, tokenizer_config=names, special_tokens_map={"mask_token": "<hole>"})
     special = read_encoder_tokenizer(tmp_path).special_tokens
     assert (special.pad, special.start, special.end, special.mask) == (0, 2, 3, 4)
 
 
 def test_a_file_that_sets_no_marks_gets_those_of_its_class(tmp_path):
-    two_files(tmp_path)
+    write_byte_level(tmp_path)
     content = read_encoder_tokenizer(tmp_path).engine_json
     content["post_processor"] = None
-    put(tmp_path, tokenizer=content)
+    write_json(tmp_path, tokenizer=content)
     assert read_encoder_tokenizer(tmp_path).special_tokens.between == 2
-    put(tmp_path, config={"model_type": "bert"})
+    write_json(tmp_path, config={"model_type": "bert"})
     assert read_encoder_tokenizer(tmp_path).special_tokens.between == 1
 
 
 def test_a_file_that_sets_marks_in_a_way_of_its_own_is_refused(tmp_path):
-    content = read_encoder_tokenizer(words(tmp_path)).engine_json
+    content = read_encoder_tokenizer(write_wordpiece(tmp_path)).engine_json
     engine = tokenizers.Tokenizer.from_str(json.dumps(content))
     engine.post_processor = processors.TemplateProcessing(
         single="$A [SEP]", pair="$A [SEP] $B [SEP]", special_tokens=[("[SEP]", 3)]
@@ -132,7 +135,7 @@ def test_a_file_that_sets_marks_in_a_way_of_its_own_is_refused(tmp_path):
 
 
 def test_a_text_that_spells_a_mark_is_a_text(tmp_path):
-    ours = read_encoder_tokenizer(words(tmp_path))
+    ours = read_encoder_tokenizer(write_wordpiece(tmp_path))
     assert not set(ours.encode("a [MASK] and a [SEP]")) & {0, 2, 3, 4}
 
 
@@ -144,8 +147,8 @@ def test_alberts_pieces_alone_say_what_to_do(tmp_path):
 
 @pytest.mark.parametrize("name", [MARKS[0], *MARKS[1:]])
 def test_a_mark_that_is_nowhere_is_named(name, tmp_path):
-    words(tmp_path)
-    tokens = [piece for piece in pieces_of(True) if piece != name]
+    write_wordpiece(tmp_path)
+    tokens = [piece for piece in wordpiece_vocabulary(True) if piece != name]
     (tmp_path / "vocab.txt").write_text("\n".join(tokens) + "\n")
     mark = {"[CLS]": "cls", "[SEP]": "sep"}.get(name, name.strip("[]").lower())
     with pytest.raises(DataError, match=f"the tokenizer has no {mark}_token"):
@@ -166,9 +169,9 @@ def test_a_mark_that_is_nowhere_is_named(name, tmp_path):
     ],
 )
 def test_files_that_say_nonsense_are_refused(files, message, tmp_path):
-    words(tmp_path)
+    write_wordpiece(tmp_path)
     with pytest.raises(DataError, match=message):
-        read_encoder_tokenizer(put(tmp_path, **files))
+        read_encoder_tokenizer(write_json(tmp_path, **files))
 
 
 def test_a_folder_without_a_tokenizer_says_which_files_would_do(tmp_path):
@@ -190,10 +193,10 @@ def test_a_folder_without_a_tokenizer_says_which_files_would_do(tmp_path):
 
 
 def test_two_files_of_another_kind_are_refused(tmp_path):
-    two_files(tmp_path)
+    write_byte_level(tmp_path)
     with pytest.raises(DataError, match="differently than RoBERTa"):
-        read_encoder_tokenizer(put(tmp_path, config={"model_type": "gpt2"}))
-    put(tmp_path, config={"model_type": "roberta"})
+        read_encoder_tokenizer(write_json(tmp_path, config={"model_type": "gpt2"}))
+    write_json(tmp_path, config={"model_type": "roberta"})
     (tmp_path / "merges.txt").write_text("日 本\n")
     with pytest.raises(DataError, match="does not match"):
         read_encoder_tokenizer(tmp_path)

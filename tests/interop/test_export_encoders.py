@@ -27,7 +27,13 @@ from headway.tasks.classification.reader import ClassReader, Numbers
 from headway.tasks.tagging.bundle import TaggerBundle, TagReader
 from headway.text import EncoderTokenizer
 from tests.fixtures.command_line import headway as run_headway
-from tests.fixtures.encoder_tokenizers import ODD, STORY, agree, sentence_pieces, two_files
+from tests.fixtures.encoder_tokenizers import (
+    ODD,
+    STORY,
+    check_agreement,
+    write_byte_level,
+    write_sentencepiece,
+)
 from tests.fixtures.random_weights import with_noise
 
 TINY = BertConfig(
@@ -47,11 +53,11 @@ def cased(_):
 
 
 def roberta(folder):
-    return read_encoder_tokenizer(two_files(folder))
+    return read_encoder_tokenizer(write_byte_level(folder))
 
 
 def albert(folder):
-    return read_encoder_tokenizer(sentence_pieces(folder))
+    return read_encoder_tokenizer(write_sentencepiece(folder))
 
 
 @pytest.mark.parametrize(
@@ -63,7 +69,7 @@ def test_transformers_opens_it_with_a_tokenizer_of_the_same_ids(config, kind, tm
     exported = export(model, tokenizer, tmp_path / "hf")
     assert exported.difference <= 1e-4 and exported.texts >= 5
     reader = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
-    agree(tokenizer, reader)
+    check_agreement(tokenizer, reader)
     assert reader.model_max_length == 48
     reference = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / "hf").eval()
     assert reference.config.pad_token_id == tokenizer.special_tokens.pad
@@ -176,7 +182,7 @@ def test_marks_are_set_by_the_file_where_the_tokenizers_own_would_set_others(tmp
     reader = transformers.AutoTokenizer.from_pretrained(tmp_path)
     encoding = reader("a fox", "the tree", return_token_type_ids=True)
     assert not any(encoding.token_type_ids)
-    agree(tokenizer, reader)
+    check_agreement(tokenizer, reader)
 
 
 def test_the_command_writes_the_names_that_stand_beside_the_tokenizer(

@@ -9,7 +9,7 @@ import transformers
 
 from headway.errors import DataError, HeadwayError, UsageError
 from headway.interop import export, hf_export, read
-from tests.fixtures.hf_gpt import PROMPT, TINY, Bytes, opened, random_gpt
+from tests.fixtures.hf_gpt import PROMPT, TINY, Bytes, load_in_transformers, random_gpt
 
 ODD = ["", "  two\n\tlines ", "Grüße 🙂", "spells </s> and <s> out", PROMPT]
 
@@ -50,7 +50,7 @@ def test_transformers_opens_it_and_writes_on_with_the_same_tokens(family, tmp_pa
     model, tokenizer = random_gpt(CONFIGS[family]), Bytes()
     exported = export(model, tokenizer, tmp_path / "hf", family)
     assert exported.difference <= 1e-4 and exported.texts == 13
-    theirs, reader = opened(tmp_path / "hf")
+    theirs, reader = load_in_transformers(tmp_path / "hf")
     assert type(theirs).__name__ == exported.architecture
     ids = torch.tensor([tokenizer.begin(PROMPT)])
     assert reader(PROMPT).input_ids == ids[0].tolist()

@@ -24,7 +24,7 @@ from headway.models import (
     ViT,
     ViTConfig,
 )
-from tests.fixtures.encoder_tokenizers import words as word_pieces
+from tests.fixtures.encoder_tokenizers import write_wordpiece
 from tests.fixtures.tokenizer_folders import folder_with
 
 BERT = BertConfig(
@@ -61,7 +61,7 @@ def small_gpt(folder):
 
 
 def encoder_folder(kind, folder):
-    word_pieces(folder)
+    write_wordpiece(folder)
     (folder / "config.json").unlink()
     write(MODELS[kind]().eval(), folder)
     return folder

@@ -1,4 +1,4 @@
-"""Claims of the lectures: small settings must tell the truth, and a planted bug must be found."""
+"""Claims of the lectures: they hold with small settings, and a planted bug refutes them."""
 
 import json
 import math
@@ -27,7 +27,9 @@ QUICK = {
 }
 
 
-MEASURES = {name: claim.measure for name, claim in CLAIMS.items()}  # a test puts others there
+MEASURES = {
+    name: claim.measure for name, claim in CLAIMS.items()
+}  # a fixture replaces those of CLAIMS
 
 
 @cache
@@ -36,8 +38,8 @@ def quick(name: str) -> Result:
 
 
 @pytest.fixture
-def drawn(monkeypatch):
-    """What was handed to the plot; the file is written, empty."""
+def plots(monkeypatch):
+    """Return a list of the arguments of each plot; the file is written, empty."""
     calls = []
 
     def line_plot(path, series, *, title, x_label, y_label, log_x=False, log_y=False):
@@ -54,7 +56,7 @@ def test_every_claim_has_quick_settings():
 
 
 @pytest.mark.parametrize("name", CLAIMS)
-def test_a_claim_keeps_the_contract(name, drawn, tmp_path):
+def test_a_claim_keeps_the_contract(name, plots, tmp_path):
     claim, result = CLAIMS[name], quick(name)
     assert isinstance(claim, Claim) and isinstance(result, Result)
     assert "\n" not in claim.CLAIM and len(claim.CLAIM) < 100
@@ -62,26 +64,26 @@ def test_a_claim_keeps_the_contract(name, drawn, tmp_path):
     lines = [line for line in result.markdown().split("\n") if line.startswith("|")]
     assert len(lines) >= 3 and len({line.count("|") for line in lines}) == 1
     claim.plot(result, tmp_path / "x.svg")
-    assert (tmp_path / "x.svg").is_file() and drawn[0].title == claim.TITLE
-    for points in drawn[0].series.values():
+    assert (tmp_path / "x.svg").is_file() and plots[0].title == claim.TITLE
+    for points in plots[0].series.values():
         assert [x for x, _ in points] == sorted(x for x, _ in points)
         assert all(isinstance(x, float) and isinstance(y, float) for x, y in points)
-        assert all(y > 0 for _, y in points) or not drawn[0].log_y
+        assert all(y > 0 for _, y in points) or not plots[0].log_y
 
 
 @pytest.mark.parametrize("name", CLAIMS)
-def test_a_claim_draws_a_picture(name, tmp_path):
+def test_a_claim_writes_its_plot(name, tmp_path):
     pytest.importorskip("headway.inspection.plots")
     CLAIMS[name].plot(quick(name), tmp_path / "x.svg")
     assert "<svg" in (tmp_path / "x.svg").read_text()
 
 
 @pytest.mark.parametrize("name", CLAIMS)
-def test_the_claim_holds_in_small(name):
+def test_the_claim_holds_with_small_settings(name):
     assert quick(name).verdict.startswith("holds: "), quick(name).verdict
 
 
-def test_without_the_scale_the_softmax_saturates_and_with_it_nothing_changes():
+def test_the_softmax_saturates_without_the_scale_only():
     result = quick("scaling")
     dots, scaled = (result.column(kernel, "entropy") for kernel in ("dot", "scaled dot"))
     assert [d for d, _ in dots] == [d for d, _ in scaled] == [4, 64, 512]
@@ -93,72 +95,74 @@ def test_without_the_scale_the_softmax_saturates_and_with_it_nothing_changes():
 
 
 def test_the_gradients_are_those_of_the_softmax():
-    """One query by hand: dL/dscores = a (g - a·g), dL/dq = that times the keys (over sqrt d)."""
+    """One query by its equations: dL/dscores = a (g - a·g), dL/dq = dL/dscores K / sqrt d."""
     width, keys = 6, 4
     inputs = next(scaling._inputs(width, keys, 16, 1))
-    weights, on_scores, on_q = scaling._measure(ScaledDot(), *inputs)
+    weights, score_gradient, query_gradient = scaling._measure(ScaledDot(), *inputs)
     q, k, v, direction = (x[0, 0] for x in inputs)
     a = torch.softmax(k @ q[3] / math.sqrt(width), 0)
     gradient = v @ direction[3]
     expected = a * (gradient - a @ gradient)
     torch.testing.assert_close(weights[3], a)
-    torch.testing.assert_close(on_scores[3], expected)
-    torch.testing.assert_close(on_q[3], (expected @ k / math.sqrt(width)).norm())
+    torch.testing.assert_close(score_gradient[3], expected)
+    torch.testing.assert_close(query_gradient[3], (expected @ k / math.sqrt(width)).norm())
 
 
-def test_a_kernel_that_forgets_the_scale_does_not_pass_as_scaled():
-    class Forgets(ScaledDot):
+def test_a_kernel_without_the_scale_refutes_the_claim():
+    class Unscaled(ScaledDot):
         def forward(self, q, k, v, mask, bias=None):
             return super().forward(q * math.sqrt(q.shape[-1]), k, v, mask, bias)
 
-    result = scaling.measure(**QUICK["scaling"], scaled=Forgets())
+    result = scaling.measure(**QUICK["scaling"], scaled=Unscaled())
     assert result.verdict.startswith("does not hold: ")
 
 
-def test_a_dot_product_that_kept_its_gradient_would_refute_the_claim():
+def test_a_dot_product_whose_gradient_does_not_vanish_refutes_the_claim():
     result = quick("scaling")
     scaled = [row for row in result.rows if row.kernel == "scaled dot"]
     rows = [replace(row, kernel=name) for row in scaled for name in ("dot", "scaled dot")]
     assert replace(result, rows=tuple(rows)).verdict.startswith("does not hold: ")
 
 
-def test_the_loop_over_growing_keys_is_the_causal_mask():
+def test_the_loop_over_growing_keys_equals_the_causal_mask():
     q, k, v = (torch.randn(2, 3, 7, width, dtype=torch.float64) for width in (4, 4, 5))
     for kernel in (ScaledDot(), FusedDot()):
-        found = growing_keys.growing_keys(kernel, q, k, v)
-        torch.testing.assert_close(found, kernel(q, k, v, Mask(causal=True)), rtol=0, atol=1e-12)
-        assert not torch.allclose(found, kernel(q, k, v, Mask()))
+        looped = growing_keys.growing_keys(kernel, q, k, v)
+        torch.testing.assert_close(looped, kernel(q, k, v, Mask(causal=True)), rtol=0, atol=1e-12)
+        assert not torch.allclose(looped, kernel(q, k, v, Mask()))
 
 
-def test_a_kernel_that_looks_ahead_differs_from_the_loop():
-    class LooksAhead(ScaledDot):
+def test_a_kernel_that_attends_to_the_future_differs_from_the_loop():
+    class Unmasked(ScaledDot):
         def forward(self, q, k, v, mask, bias=None):
             return super().forward(q, k, v, Mask(), bias)
 
-    result = growing_keys.measure(**QUICK["growing-keys"], kernels=[LooksAhead()])
+    result = growing_keys.measure(**QUICK["growing-keys"], kernels=[Unmasked()])
     assert result.verdict.startswith("does not hold: ")
     assert min(row.difference64 for row in result.rows) > 0.01
 
 
-def test_a_mask_slower_than_the_loop_would_refute_the_claim():
+def test_a_mask_slower_than_the_loop_refutes_the_claim():
     result = quick("growing-keys")
     slow = replace(result.rows[0], mask_seconds=2 * result.rows[0].loop_seconds)
     assert slow.ratio == 0.5
     assert replace(result, rows=(slow, *result.rows[1:])).verdict.startswith("does not hold: ")
 
 
-def test_no_positions_that_leak_order_are_found(monkeypatch):
+def test_positions_that_leak_into_a_model_without_positions_refute_the_claim(monkeypatch):
     sines = SinusoidalTable(TranslatorConfig().model_dim)
-    monkeypatch.setattr(NoPositions, "forward", lambda self, x, places: x + 0.1 * sines(places))
+    monkeypatch.setattr(
+        NoPositions, "forward", lambda self, x, positions: x + 0.1 * sines(positions)
+    )
     assert order.measure(**QUICK["order"]).verdict.startswith("does not hold: ")
 
 
-def test_positions_that_are_forgotten_are_found(monkeypatch):
+def test_positions_that_are_not_added_refute_the_claim(monkeypatch):
     monkeypatch.setattr(Added, "forward", lambda self, x, positions: x)
     assert order.measure(**QUICK["order"]).verdict.startswith("does not hold: ")
 
 
-def test_measuring_order_leaves_the_random_numbers_of_others_alone():
+def test_measuring_order_does_not_change_the_global_random_state():
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
@@ -191,8 +195,9 @@ def test_a_table_has_three_digits():
 
 
 @pytest.fixture
-def command(monkeypatch, tmp_path, drawn):
-    """The real command line in an empty folder, with quick settings: (code, stdout, stderr)."""
+def command(monkeypatch, tmp_path, plots):
+    """Return a function that runs the command line in an empty folder with quick settings and
+    returns (code, stdout, stderr)."""
     monkeypatch.chdir(tmp_path)
     for name, claim in CLAIMS.items():
         monkeypatch.setattr(claim, "measure", lambda name=name: quick(name))
@@ -206,34 +211,34 @@ def command(monkeypatch, tmp_path, drawn):
 
 
 def test_the_command_lists_the_claims(command, capfd):
-    code, said, _ = command(capfd)
+    code, output, _ = command(capfd)
     assert code == 0
-    assert [line.split()[0] for line in said.strip().split("\n")] == list(CLAIMS)
+    assert [line.split()[0] for line in output.strip().split("\n")] == list(CLAIMS)
     listed = [json.loads(line) for line in command(capfd, "--json")[1].strip().split("\n")]
     assert [row["claim"] for row in listed] == [claim.CLAIM for claim in CLAIMS.values()]
 
 
-def test_the_list_comes_from_the_real_command_too(tmp_path):
+def test_the_installed_command_lists_the_claims_too(tmp_path):
     assert headway("lecture", cwd=tmp_path).stdout.count("\n") == len(CLAIMS)
     assert not list(tmp_path.iterdir())
 
 
 def test_the_command_measures_prints_and_writes(command, capfd, tmp_path):
-    code, said, _ = command(capfd, "order", "--threads", "1")
-    assert code == 0 and "| none | 1 |" in said and "\nholds: " in said
+    code, output, _ = command(capfd, "order", "--threads", "1")
+    assert code == 0 and "| none | 1 |" in output and "\nholds: " in output
     folder = tmp_path / "lectures" / "order"
     assert {path.name for path in folder.iterdir()} == {"order.md", "order.json", "order.svg"}
-    page, facts = (folder / "order.md").read_text(), (folder / "order.json").read_text()
+    page, record = (folder / "order.md").read_text(), (folder / "order.json").read_text()
     assert "**It holds: " in page and "(order.svg)" in page and "| none | 1 |" in page
-    assert json.loads(facts)["result"] == json.loads(json.dumps(quick("order").as_dict()))
+    assert json.loads(record)["result"] == json.loads(json.dumps(quick("order").as_dict()))
 
 
-def test_the_command_answers_in_json(command, capfd):
-    code, said, _ = command(capfd, "scaling", "--json", "--out", "here")
-    assert code == 0 and json.loads(said)["verdict"] == quick("scaling").verdict
+def test_the_command_prints_json(command, capfd):
+    code, output, _ = command(capfd, "scaling", "--json", "--out", "here")
+    assert code == 0 and json.loads(output)["verdict"] == quick("scaling").verdict
 
 
-def test_what_is_there_is_only_replaced_when_asked(command, capfd, tmp_path):
+def test_existing_files_are_replaced_only_with_overwrite(command, capfd, tmp_path):
     (tmp_path / "here").mkdir()
     page = tmp_path / "here" / "order.md"
     page.write_text("mine")
@@ -244,7 +249,7 @@ def test_what_is_there_is_only_replaced_when_asked(command, capfd, tmp_path):
     assert "It holds" in page.read_text()
 
 
-def test_wrong_names_and_places_are_usage_errors(command, capfd, tmp_path):
+def test_wrong_names_and_folders_are_usage_errors(command, capfd, tmp_path):
     code, _, error = command(capfd, "scalling")
     assert code == 2 and "Did you mean scaling?" in error
     (tmp_path / "file").touch()
@@ -253,13 +258,13 @@ def test_wrong_names_and_places_are_usage_errors(command, capfd, tmp_path):
     assert command(capfd, "order", "--threads", "0")[0] == 2
 
 
-def test_a_model_that_kept_its_gradient_would_refute_the_claim():
+def test_a_model_whose_gradient_does_not_vanish_refutes_the_claim():
     result = quick("gradients")
-    kept = [replace(row, gradient=1.0) for row in result.rows]
-    assert replace(result, rows=tuple(kept)).verdict.startswith("does not hold: ")
+    rows = [replace(row, gradient=1.0) for row in result.rows]
+    assert replace(result, rows=tuple(rows)).verdict.startswith("does not hold: ")
 
 
-def test_the_gradient_of_each_source_word_is_the_change_that_a_small_step_makes():
+def test_the_gradient_of_each_source_word_equals_finite_differences():
     model = gradients._model({"cell": "gru", "attention": "none"})
     source, target = torch.tensor([[3, 5, 7]]), torch.tensor([[2, 9, 4]])
     norms = gradients.first_to_last(model, source, target)
@@ -272,13 +277,13 @@ def test_the_gradient_of_each_source_word_is_the_change_that_a_small_step_makes(
         )
         return model.output(hidden[:, -1]).log_softmax(-1)[0, 4]
 
-    for place in range(3):
+    for position in range(3):
         steps = []
         for i in range(x.shape[-1]):
             moved = x.clone()
-            moved[0, place, i] += 1e-6
+            moved[0, position, i] += 1e-6
             steps.append(float(log_p(moved) - log_p(x)) / 1e-6)
-        assert float(norms[0, place]) == pytest.approx(math.hypot(*steps), rel=1e-3)
+        assert float(norms[0, position]) == pytest.approx(math.hypot(*steps), rel=1e-3)
 
 
 @pytest.mark.parametrize("name", gradients.MODELS)
@@ -294,12 +299,14 @@ def test_the_gradients_of_a_padded_sentence_are_those_of_the_sentence_alone(name
     torch.testing.assert_close(norms[:1], full)
 
 
-def test_without_attention_the_gradient_shrinks_by_a_share_with_every_word():
-    """Both ends spare it the encoder's way, not the decoder's: half as many factors."""
+def test_without_attention_the_gradient_shrinks_by_a_factor_with_every_word():
+    """In a bidirectional encoder the gradient skips the encoder's path: half as many factors."""
     result = quick("gradients")
-    kept = {name: result.growth_per_word(name) for name in gradients.MODELS}
-    assert kept["GRU"] < 0.5 and kept["LSTM"] < 0.75
-    assert kept["GRU, bidirectional"] == pytest.approx(math.sqrt(kept["GRU"]), abs=0.05)
-    shares = {row.model: row.relative_to_last for row in result.rows if row.length == 40}
-    assert shares["GRU"] < 1e-5 and shares["LSTM"] < 1e-2
-    assert all(0.5 < share < 5 for name, share in shares.items() if name not in ("GRU", "LSTM"))
+    factors = {name: result.growth_per_word(name) for name in gradients.MODELS}
+    assert factors["GRU"] < 0.5 and factors["LSTM"] < 0.75
+    assert factors["GRU, bidirectional"] == pytest.approx(math.sqrt(factors["GRU"]), abs=0.05)
+    fractions = {row.model: row.relative_to_last for row in result.rows if row.length == 40}
+    assert fractions["GRU"] < 1e-5 and fractions["LSTM"] < 1e-2
+    assert all(
+        0.5 < fraction < 5 for name, fraction in fractions.items() if name not in ("GRU", "LSTM")
+    )

@@ -1,4 +1,4 @@
-"""Encoders of BERT's family beside transformers': read from its folders, written into them."""
+"""Encoders of BERT's family compared with transformers': read from its folders, and written."""
 
 import json
 from dataclasses import replace
@@ -68,38 +68,38 @@ EVERY = [
 ]
 
 
-def theirs(name, end, **facts):
+def theirs(name, end, **settings):
     kind, shape = FAMILIES[name]
     labels = {"id2label": {i: f"kind {i}" for i in range(5)}} if end in TASKS[:2] else {}
-    config = kind(**{**shape, **labels, **facts})
+    config = kind(**{**shape, **labels, **settings})
     return with_noise(getattr(transformers, STEMS[name.split()[0]] + end)(config))
 
 
 def batch(pad, kinds):
-    """Rows of different lengths, padded at the right; the second half is a second text."""
+    """Return sequences of different lengths, padded at the right, of two texts each."""
     tokens = torch.randint(5, V, (B, T))
     keys = torch.arange(T) < torch.tensor([[T], [4], [7]])
     types = ((torch.arange(T) > 4) & keys).long() if kinds > 1 else None
     return tokens.masked_fill(~keys, pad), keys, types
 
 
-def same(ours, other, keys=None):
+def same(ours, reference, keys=None):
     if keys is not None:
-        ours, other = ours[keys], other[keys]
-    assert_close(ours, other, rtol=0, atol=1e-5)
+        ours, reference = ours[keys], reference[keys]
+    assert_close(ours, reference, rtol=0, atol=1e-5)
 
 
 @torch.no_grad()
-def agree(ours, other):
-    """Everything that both say of the same texts, with padding and two kinds of texts."""
-    kinds = getattr(other.config, "type_vocab_size", 0)
-    tokens, keys, types = batch(other.config.pad_token_id or 0, kinds)
+def agree(ours, reference):
+    """Assert that both models have the same outputs, with padding and token types."""
+    kinds = getattr(reference.config, "type_vocab_size", 0)
+    tokens, keys, types = batch(reference.config.pad_token_id or 0, kinds)
     type_ids = {} if types is None else {"token_type_ids": types}
-    expected_output = other(input_ids=tokens, attention_mask=keys.long(), **type_ids)
+    expected_output = reference(input_ids=tokens, attention_mask=keys.long(), **type_ids)
     if isinstance(ours, BertClassifier | BertTagger):
-        found = ours(tokens, keys, types)
-        assert found.shape[-1] == 5
-        same(found, expected_output.logits, keys if found.dim() == 3 else None)
+        task_logits = ours(tokens, keys, types)
+        assert task_logits.shape[-1] == 5
+        same(task_logits, expected_output.logits, keys if task_logits.dim() == 3 else None)
         return
     if isinstance(ours, BertQuestionAnswering):
         same(
@@ -108,7 +108,7 @@ def agree(ours, other):
             keys,
         )
         return
-    base = getattr(other, other.base_model_prefix, other)
+    base = getattr(reference, reference.base_model_prefix, reference)
     whole = base(input_ids=tokens, attention_mask=keys.long(), **type_ids)
     hidden = ours.encode(tokens, keys, types)
     same(hidden, whole.last_hidden_state, keys)
@@ -130,7 +130,7 @@ def agree(ours, other):
 
 
 @pytest.mark.parametrize(("name", "end"), EVERY)
-def test_what_transformers_saved_says_the_same(name, end, tmp_path):
+def test_a_model_saved_by_transformers_has_the_same_outputs(name, end, tmp_path):
     model = theirs(name, end)
     model.save_pretrained(tmp_path)
     ours = build(*read(tmp_path))
@@ -164,13 +164,13 @@ def bare(config, **changes):
 
 
 def ours(config, task=None):
-    made = {
+    by_task = {
         None: lambda: Bert(config),
         "ForSequenceClassification": lambda: BertClassifier(Bert(config), 5, "first", 0.3),
         "ForTokenClassification": lambda: BertTagger(Bert(config), 5, 0.1),
         "ForQuestionAnswering": lambda: BertQuestionAnswering(Bert(config)),
     }
-    return with_noise(made[task]())
+    return with_noise(by_task[task]())
 
 
 WRITTEN = {
@@ -193,51 +193,53 @@ WRITTEN = {
 
 
 @pytest.mark.parametrize("architecture", WRITTEN)
-def test_what_we_wrote_says_the_same_in_transformers(architecture, tmp_path):
+def test_a_model_written_by_us_has_the_same_outputs_in_transformers(architecture, tmp_path):
     model = ours(*WRITTEN[architecture])
     first = getattr(model.config, "bert", model.config).first_position
     assert write(model, tmp_path, specials={"pad_token_id": max(1, first - 1)}) == architecture
-    other, report = getattr(transformers, architecture).from_pretrained(
+    reference, report = getattr(transformers, architecture).from_pretrained(
         tmp_path, output_loading_info=True
     )
     assert not any(report.values()), report
-    agree(model, other.eval())
+    agree(model, reference.eval())
 
 
 @pytest.mark.parametrize("architecture", WRITTEN)
-def test_what_we_wrote_reads_back_as_it_was(architecture, tmp_path):
+def test_a_model_written_by_us_is_read_unchanged(architecture, tmp_path):
     model = ours(*WRITTEN[architecture])
     write(model, tmp_path)
     config, tensors = read(tmp_path)
-    again = build(config, tensors)
+    loaded = build(config, tensors)
     assert config == model.config
     assert set(tensors) == {name for name, _ in model.named_parameters()}
     for name, parameter in model.named_parameters():
-        assert torch.equal(again.get_parameter(name), parameter), name
-    assert parameter_count(again) == parameter_count(model)
+        assert torch.equal(loaded.get_parameter(name), parameter), name
+    assert parameter_count(loaded) == parameter_count(model)
 
 
-def test_a_pooler_is_kept_beside_a_head_for_words_as_the_released_bert_keeps_it(tmp_path):
+def test_a_pooler_is_saved_with_a_masked_lm_head_as_in_the_released_bert(tmp_path):
     model = ours(replace(TINY, next_sentence=False))
     assert write(model, tmp_path) == "BertForMaskedLM"
     assert read(tmp_path)[0].pooler == "tanh"
-    other, report = transformers.BertModel.from_pretrained(tmp_path, output_loading_info=True)
+    reference, report = transformers.BertModel.from_pretrained(tmp_path, output_loading_info=True)
     assert not report["missing_keys"]
     tokens, keys, types = batch(0, 2)
     with torch.no_grad():
-        expected_output = other.eval()(tokens, attention_mask=keys.long(), token_type_ids=types)
+        expected_output = reference.eval()(tokens, attention_mask=keys.long(), token_type_ids=types)
         same(model.encode(tokens, keys, types), expected_output.last_hidden_state, keys)
         same(model.pool(model.encode(tokens, keys, types)), expected_output.pooler_output)
-    words, report = transformers.BertForMaskedLM.from_pretrained(tmp_path, output_loading_info=True)
+    masked_lm, report = transformers.BertForMaskedLM.from_pretrained(
+        tmp_path, output_loading_info=True
+    )
     assert not report["missing_keys"]
     assert set(report["unexpected_keys"]) == {f"bert.pooler.dense.{n}" for n in ("weight", "bias")}
     with torch.no_grad():
-        expected_output = words.eval()(tokens, attention_mask=keys.long(), token_type_ids=types)
+        expected_output = masked_lm.eval()(tokens, attention_mask=keys.long(), token_type_ids=types)
         same(model(tokens, keys, types), expected_output.logits, keys)
 
 
-def test_heads_that_the_class_does_not_name_are_kept(tmp_path):
-    """bert-base-uncased says BertForMaskedLM, and has a pooler and the other head too."""
+def test_heads_that_the_architecture_does_not_name_are_read(tmp_path):
+    """bert-base-uncased names BertForMaskedLM, and has a pooler and the other head too."""
     model = theirs("bert", "ForPreTraining")
     model.save_pretrained(tmp_path)
     path = tmp_path / "config.json"
@@ -250,8 +252,8 @@ def test_heads_that_the_class_does_not_name_are_kept(tmp_path):
 
 
 @pytest.mark.parametrize(("name", "end"), [("bert", "Model"), ("bert", TASKS[1])])
-def test_keys_of_old_files_read_alike(name, end, tmp_path):
-    """Bare and with the prefix, gamma and beta, buffers, a pooler that nobody uses."""
+def test_keys_of_old_files_are_read(name, end, tmp_path):
+    """With and without the prefix, gamma and beta, buffers, a pooler that is not used."""
     theirs(name, end).save_pretrained(tmp_path)
     expected = read(tmp_path)[1]
     path = tmp_path / "model.safetensors"
@@ -281,7 +283,7 @@ def test_keys_of_old_files_read_alike(name, end, tmp_path):
         ("distilbert", {}),
     ],
 )
-def test_copies_of_tied_tensors_may_stand_there_beside_or_instead(name, copies, tmp_path):
+def test_copies_of_tied_tensors_may_be_stored_too_or_instead(name, copies, tmp_path):
     model = theirs(name, "ForMaskedLM")
     model.save_pretrained(tmp_path)
     expected = read(tmp_path)[1]
@@ -289,13 +291,13 @@ def test_copies_of_tied_tensors_may_stand_there_beside_or_instead(name, copies, 
     tensors = load_file(path)
     decoder = "vocab_projector" if name == "distilbert" else f"{next(iter(copies))[:-5]}"
     copies = copies | {f"{decoder}.weight": f"{name}.embeddings.word_embeddings.weight"}
-    beside = tensors | {copy: tensors[original].clone() for copy, original in copies.items()}
-    instead = {key: tensor for key, tensor in beside.items() if key not in copies.values()}
-    for stored in (beside, instead):
+    with_copies = tensors | {copy: tensors[original].clone() for copy, original in copies.items()}
+    only_copies = {key: tensor for key, tensor in with_copies.items() if key not in copies.values()}
+    for stored in (with_copies, only_copies):
         save_file(stored, path)
-        found = read(tmp_path)[1]
-        assert set(found) == set(expected)
-        assert all(torch.equal(found[key], tensor) for key, tensor in expected.items())
+        actual = read(tmp_path)[1]
+        assert set(actual) == set(expected)
+        assert all(torch.equal(actual[key], tensor) for key, tensor in expected.items())
 
 
 def test_names_of_classes_are_read_and_written(tmp_path):
@@ -312,20 +314,20 @@ def test_names_of_classes_are_read_and_written(tmp_path):
     assert read_labels(tmp_path / "answers") == ()
 
 
-def test_two_classes_that_transformers_does_not_name_and_a_number_are_read(tmp_path):
+def test_two_unnamed_classes_and_a_regression_head_are_read(tmp_path):
     for count in (1, 2):
         model = theirs("bert", TASKS[0], id2label=None, num_labels=count)
         model.save_pretrained(tmp_path / str(count))
-        found = build(*read(tmp_path / str(count)))
-        assert found.config.num_classes == count
+        loaded = build(*read(tmp_path / str(count)))
+        assert loaded.config.num_classes == count
         assert len(read_labels(tmp_path / str(count))) == count
-        write(found, tmp_path / f"again{count}")
+        write(loaded, tmp_path / f"again{count}")
         config = transformers.AutoConfig.from_pretrained(tmp_path / f"again{count}")
         assert config.num_labels == count
         assert config.problem_type == ("regression", "single_label_classification")[count - 1]
 
 
-def test_two_kinds_of_text_are_one_to_a_model_with_one():
+def test_a_model_with_one_token_type_ignores_token_types():
     model = with_noise(Bert(ROBERTA))
     tokens, keys, _ = batch(1, 1)
     with torch.no_grad():
@@ -384,5 +386,5 @@ def test_the_named_sizes_have_the_released_parameters(size, theirs_shape, expect
     pooler = "none" if size == "distilbert" else "tanh"
     with torch.device("meta"):
         model = Bert(bare(config, pooler=pooler))
-        other = transformers.AutoModel.from_config(theirs_shape)
-    assert parameter_count(model) == other.num_parameters() == expected
+        reference = transformers.AutoModel.from_config(theirs_shape)
+    assert parameter_count(model) == reference.num_parameters() == expected

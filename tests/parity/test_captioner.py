@@ -14,8 +14,8 @@ from headway.errors import DataError, UsageError
 from headway.interop import build, export_captioner, read
 from headway.models import Captioner
 from headway.tasks.captioning.bundle import CaptionerBundle
-from tests.fixtures.captioners import SQUARE_IMAGES, TOKENIZER, exportable
-from tests.fixtures.pictures import pixels_of
+from tests.fixtures.captioners import SQUARE_IMAGE_READER, TOKENIZER, exportable
+from tests.fixtures.images import pixels_of
 
 transformers = pytest.importorskip("transformers")
 
@@ -37,14 +37,17 @@ def theirs(encoder="vit", **changes):
     config = transformers.VisionEncoderDecoderConfig.from_encoder_decoder_configs(sees, writes)
     config.decoder_start_token_id, config.pad_token_id = 1, 2
     model = transformers.VisionEncoderDecoderModel(config=config)
-    for name, parameter in model.named_parameters():  # nothing at 0 or 1, where it would not show
+    for (
+        name,
+        parameter,
+    ) in model.named_parameters():  # no parameter is 0 or 1, which would hide errors
         torch.nn.init.normal_(parameter, std=0.2, mean=0.5 if "norm" in name else 0.0)
     return model.eval()
 
 
 @pytest.mark.parametrize("encoder", ["vit", "dinov2"])
 @pytest.mark.parametrize("tied", [True, False])
-def test_their_captioners_give_their_logits_here(encoder, tied, tmp_path):
+def test_a_captioner_saved_by_transformers_has_the_same_logits(encoder, tied, tmp_path):
     model = theirs(encoder, tie_word_embeddings=tied)
     model.save_pretrained(tmp_path)
     ours = build(*read(tmp_path))
@@ -57,22 +60,22 @@ def test_their_captioners_give_their_logits_here(encoder, tied, tmp_path):
         assert_close(stepped, expected, rtol=0, atol=1e-4)
 
 
-def test_an_exported_captioner_captions_in_transformers_from_the_pixels_on(tmp_path):
+def test_an_exported_captioner_has_the_same_logits_in_transformers_from_pixels(tmp_path):
     bundle, folder = exportable(), tmp_path / "hf"
-    exported = export_captioner(bundle.model, SQUARE_IMAGES, TOKENIZER, folder, ("en", "de"))
+    exported = export_captioner(bundle.model, SQUARE_IMAGE_READER, TOKENIZER, folder, ("en", "de"))
     assert exported.architecture == "VisionEncoderDecoderModel" and exported.difference < 1e-5
-    there, loaded = transformers.VisionEncoderDecoderModel.from_pretrained(
+    exported_model, loaded = transformers.VisionEncoderDecoderModel.from_pretrained(
         folder, output_loading_info=True
     )
     lost = {name for name in loaded["missing_keys"] if "pooler" not in name}
     assert not loaded["unexpected_keys"] and not lost
-    pictures = [pixels_of(8, 8, seed=1), pixels_of(20, 11, seed=2)]
-    reads = transformers.AutoImageProcessor.from_pretrained(folder, use_fast=False)
-    pixels = reads(pictures, return_tensors="pt").pixel_values
-    assert_close(pixels, SQUARE_IMAGES.batch(pictures), rtol=0, atol=1e-5)
+    images = [pixels_of(8, 8, seed=1), pixels_of(20, 11, seed=2)]
+    processor = transformers.AutoImageProcessor.from_pretrained(folder, use_fast=False)
+    pixels = processor(images, return_tensors="pt").pixel_values
+    assert_close(pixels, SQUARE_IMAGE_READER.batch(images), rtol=0, atol=1e-5)
     ids = torch.randint(0, 282, (2, 7))
     with torch.no_grad():
-        logits = there.eval()(pixel_values=pixels, decoder_input_ids=ids).logits
+        logits = exported_model.eval()(pixel_values=pixels, decoder_input_ids=ids).logits
         assert_close(bundle.model(pixels, ids), logits, rtol=0, atol=1e-4)
     config = json.loads((folder / "config.json").read_text())
     assert config["decoder_start_token_id"] == TOKENIZER.size
@@ -83,15 +86,15 @@ def test_an_exported_captioner_captions_in_transformers_from_the_pixels_on(tmp_p
     )
 
 
-def test_an_exported_captioner_is_loaded_and_says_the_same_in_its_first_language(tmp_path):
+def test_an_exported_captioner_is_loaded_with_its_first_language(tmp_path):
     bundle, folder = exportable(), tmp_path / "hf"
-    export_captioner(bundle.model, SQUARE_IMAGES, TOKENIZER, folder, ("en", "de"))
-    again = headway.load(folder)
-    assert isinstance(again, CaptionerBundle) and again.languages == ()
-    assert again.reader.first(None) == TOKENIZER.size
-    pixels, ids = SQUARE_IMAGES.batch([pixels_of(8, 8)]), torch.tensor([[280, 5, 6]])
-    assert_close(again.model(pixels, ids), bundle.model(pixels, ids), rtol=0, atol=1e-5)
-    assert len(again.caption([np.zeros((8, 8, 3), np.uint8)])) == 1
+    export_captioner(bundle.model, SQUARE_IMAGE_READER, TOKENIZER, folder, ("en", "de"))
+    loaded = headway.load(folder)
+    assert isinstance(loaded, CaptionerBundle) and loaded.languages == ()
+    assert loaded.reader.first(None) == TOKENIZER.size
+    pixels, ids = SQUARE_IMAGE_READER.batch([pixels_of(8, 8)]), torch.tensor([[280, 5, 6]])
+    assert_close(loaded.model(pixels, ids), bundle.model(pixels, ids), rtol=0, atol=1e-5)
+    assert len(loaded.caption([np.zeros((8, 8, 3), np.uint8)])) == 1
 
 
 @pytest.mark.parametrize(
@@ -101,14 +104,18 @@ def test_an_exported_captioner_is_loaded_and_says_the_same_in_its_first_language
         ({"positions": "sinusoidal"}, "vit.positions=sinusoidal"),
     ],
 )
-def test_what_has_no_form_there_is_refused_and_leaves_no_folder(changes, message, tmp_path):
+def test_captioners_that_transformers_cannot_represent_are_refused_and_leave_no_folder(
+    changes, message, tmp_path
+):
     bundle = exportable(**changes)
     with pytest.raises(UsageError) as error:
-        export_captioner(bundle.model, SQUARE_IMAGES, TOKENIZER, tmp_path / "hf", ("en", "de"))
+        export_captioner(
+            bundle.model, SQUARE_IMAGE_READER, TOKENIZER, tmp_path / "hf", ("en", "de")
+        )
     assert message in error.value.what and not (tmp_path / "hf").exists()
 
 
-def test_folders_that_have_no_form_here_are_refused(tmp_path):
+def test_folders_of_unsupported_captioners_are_refused(tmp_path):
     model = theirs()
     model.save_pretrained(tmp_path)
     path, good = tmp_path / "config.json", json.loads((tmp_path / "config.json").read_text())

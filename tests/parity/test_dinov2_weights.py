@@ -1,4 +1,4 @@
-"""The real DINOv2-small on real photographs: its vectors and attention maps as transformers'."""
+"""The real DINOv2-small on photographs: vectors and attention maps equal transformers'."""
 
 import os
 import shutil
@@ -29,11 +29,11 @@ PHOTOGRAPHS = {
     "chelsea.png": "skimage",
     "coffee.png": "skimage",
 }
-"""File -> the package that brings it."""
+"""File name -> the package that contains it."""
 
 
 def photograph(name):
-    """Where it stands; the packages are not run."""
+    """Return the path of a photograph; the packages are not imported."""
     package = PHOTOGRAPHS[name]
     spec = find_spec(package)
     if spec is None or spec.origin is None:
@@ -44,7 +44,7 @@ def photograph(name):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """The weights in float32 under the name that transformers looks for."""
+    """Return a folder with the weights in float32 under the name that transformers expects."""
     folder = tmp_path_factory.mktemp("dinov2")
     shutil.copy(WEIGHTS / "config.json", folder)
     values = load_file(WEIGHTS / "model_fp16.safetensors")
@@ -56,30 +56,34 @@ def folder(tmp_path_factory):
 def both(folder):
     ours = load(folder)
     assert isinstance(ours, ImageEncoderBundle)
-    other = transformers.AutoModel.from_pretrained(folder, attn_implementation="eager")
-    return ours, other.eval()
+    reference = transformers.AutoModel.from_pretrained(folder, attn_implementation="eager")
+    return ours, reference.eval()
 
 
 @pytest.mark.parametrize("name", PHOTOGRAPHS)
 @torch.no_grad()
-def test_real_photographs_are_seen_as_by_transformers(name, both):
-    ours, other = both
+def test_vectors_and_attention_of_photographs_equal_transformers(name, both):
+    ours, reference = both
     pixels = to_pixels(photograph(name), name)
     images = ours.reader.batch([pixels])
-    expected = other(images, output_attentions=True)
+    expected = reference(images, output_attentions=True)
     assert_close(ours.vit(images), expected.last_hidden_state, rtol=1e-4, atol=1e-4)
     attention = ours.attention(pixels)
     assert len(attention.maps) == len(expected.attentions) == 12
-    for weights, reference in zip(attention.maps.values(), expected.attentions, strict=True):
-        assert_close(weights, reference[0], rtol=0, atol=1e-4)  # 3e-5 where a weight is near 1
+    for weights, expected_weights in zip(attention.maps.values(), expected.attentions, strict=True):
+        assert_close(
+            weights, expected_weights[0], rtol=0, atol=1e-4
+        )  # 3e-5 where a weight is near 1
 
 
 @torch.no_grad()
-def test_a_finer_map_of_a_whole_photograph_is_that_of_transformers(both):
-    ours, other = both
+def test_a_finer_attention_map_of_a_photograph_equals_transformers(both):
+    ours, reference = both
     pixels = photograph("china.jpg")
-    looks = image_attention_of_heads(ours, pixels, size=308)
-    images = ours.reader.normalised(torch.from_numpy(looks.pixels.transpose(2, 0, 1).copy())[None])
-    expected = other(images, output_attentions=True).attentions[-1][0, :, 0, 1:]
-    assert looks.maps.shape == (6, 22, 33)
-    assert_close(looks.maps.flatten(1), expected, rtol=0, atol=1e-5)
+    attention = image_attention_of_heads(ours, pixels, size=308)
+    images = ours.reader.normalised(
+        torch.from_numpy(attention.pixels.transpose(2, 0, 1).copy())[None]
+    )
+    expected = reference(images, output_attentions=True).attentions[-1][0, :, 0, 1:]
+    assert attention.maps.shape == (6, 22, 33)
+    assert_close(attention.maps.flatten(1), expected, rtol=0, atol=1e-5)

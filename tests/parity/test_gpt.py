@@ -1,4 +1,4 @@
-"""Whole language models beside transformers': read from its folders, written into its folders."""
+"""Whole language models compared with transformers': read from its folders, and written."""
 
 import json
 from dataclasses import replace
@@ -71,13 +71,13 @@ def theirs(name):
 
 
 @torch.no_grad()
-def agree(ours, other):
-    """Logits, and what greedy decoding writes after prompts of different lengths."""
+def agree(ours, reference):
+    """Assert equal logits, and equal greedy outputs after prompts of different lengths."""
     tokens = torch.randint(3, V, (B, T))
-    assert_close(ours(tokens), other(input_ids=tokens).logits, rtol=0, atol=1e-4)
+    assert_close(ours(tokens), reference(input_ids=tokens).logits, rtol=0, atol=1e-4)
     prompts = [tokens[0, :2], tokens[1, :5], tokens[2]]
     for prompt in prompts:
-        generated = other.generate(
+        generated = reference.generate(
             input_ids=prompt[None],
             attention_mask=torch.ones_like(prompt)[None],
             max_new_tokens=11,
@@ -92,39 +92,41 @@ def agree(ours, other):
 
 
 @pytest.mark.parametrize("name", THEIRS)
-def test_what_transformers_saved_gives_the_same_logits_and_words(name, tmp_path):
+def test_a_model_saved_by_transformers_has_the_same_logits_and_outputs(name, tmp_path):
     model = theirs(name)
     model.save_pretrained(tmp_path)
     agree(build(*read(tmp_path)), model)
 
 
 @pytest.mark.parametrize("architecture", WRITTEN)
-def test_what_we_wrote_gives_the_same_logits_and_words_in_transformers(architecture, tmp_path):
+def test_a_model_written_by_us_has_the_same_logits_and_outputs_in_transformers(
+    architecture, tmp_path
+):
     model = with_noise(GPT(WRITTEN[architecture]))
     assert write(model, tmp_path, specials={"eos_token_id": 1}) == architecture
     kind = getattr(transformers, architecture)
-    other, report = kind.from_pretrained(tmp_path, output_loading_info=True)
+    reference, report = kind.from_pretrained(tmp_path, output_loading_info=True)
     assert not any(report.values()), report
-    assert other.config.eos_token_id == 1 and other.config.bos_token_id is None
-    agree(model, other.eval())
+    assert reference.config.eos_token_id == 1 and reference.config.bos_token_id is None
+    agree(model, reference.eval())
 
 
 @pytest.mark.parametrize("architecture", WRITTEN)
-def test_what_we_wrote_reads_back_as_it_was(architecture, tmp_path):
+def test_a_model_written_by_us_is_read_unchanged(architecture, tmp_path):
     model = with_noise(GPT(WRITTEN[architecture]))
     write(model, tmp_path)
     config, tensors = read(tmp_path)
-    again = build(config, tensors)
+    loaded = build(config, tensors)
     assert set(tensors) == {name for name, _ in model.named_parameters()}
     for name, parameter in model.named_parameters():
-        assert torch.equal(again.get_parameter(name), parameter), name
-    same = replace(
+        assert torch.equal(loaded.get_parameter(name), parameter), name
+    restored = replace(
         config,
         num_kv_heads=model.config.num_kv_heads,
         head_dim=model.config.head_dim,
-        dropout=0.1,  # Llama's has no word for it
+        dropout=0.1,  # Llama's config has no such field
     )
-    assert same == model.config
+    assert restored == model.config
 
 
 @pytest.mark.parametrize("name", ["gpt2", "gpt1", "llama", "qwen3"])
@@ -138,7 +140,7 @@ def test_a_round_trip_changes_no_bit_of_their_file(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["gpt2", "gpt1", "llama tied", "qwen3"])
-def test_bare_keys_a_second_copy_of_the_head_and_old_buffers_read_alike(name, tmp_path):
+def test_keys_without_prefix_a_copy_of_the_head_and_old_buffers_are_read(name, tmp_path):
     model = theirs(name)
     model.save_pretrained(tmp_path)
     expected = read(tmp_path)[1]
@@ -155,13 +157,13 @@ def test_bare_keys_a_second_copy_of_the_head_and_old_buffers_read_alike(name, tm
         original = "wte.weight" if name == "gpt2" else "tokens_embed.weight"
         bare["lm_head.weight"] = bare[original].clone()
     save_file(bare, path)
-    found = read(tmp_path)[1]
-    assert set(found) == set(expected)
+    actual = read(tmp_path)[1]
+    assert set(actual) == set(expected)
     for key, tensor in expected.items():
-        assert torch.equal(found[key], tensor)
+        assert torch.equal(actual[key], tensor)
 
 
-def test_shards_read_as_one_file(tmp_path):
+def test_shards_are_read_as_one_file(tmp_path):
     model = theirs("gpt2")
     model.save_pretrained(tmp_path / "whole")
     model.save_pretrained(tmp_path / "parts", max_shard_size="20KB")
@@ -179,7 +181,7 @@ def test_a_bare_gpt2_without_a_head_is_read(tmp_path):
     agree(build(*read(tmp_path)), model)
 
 
-def test_half_precision_is_kept_until_the_model_is_built(tmp_path):
+def test_half_precision_is_preserved_until_the_model_is_built(tmp_path):
     theirs("llama").to(torch.bfloat16).save_pretrained(tmp_path)
     config, tensors = read(tmp_path)
     assert {tensor.dtype for tensor in tensors.values()} == {torch.bfloat16}

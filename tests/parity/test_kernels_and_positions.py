@@ -1,7 +1,7 @@
-"""Kernels and positions beside what torch and transformers publish of them.
+"""Kernels and positions compared with the implementations in torch and transformers.
 
 Additive attention has no published implementation in either, and the plain dot product none of its
-own: five lines of float64 numpy stand in.
+own: they are compared with five lines of float64 numpy.
 """
 
 import math
@@ -51,7 +51,7 @@ def inputs(queries=T, values=KV):
 
 
 def assert_same(actual, expected, leaves, atol=1e-10):
-    """The numbers, and the gradients of the same leaves."""
+    """Assert equal values, and equal gradients of the same leaves."""
     assert_close(actual, expected, rtol=0, atol=atol)
     direction = torch.randn_like(actual)
     ours = torch.autograd.grad(actual, leaves, direction, retain_graph=True)
@@ -62,24 +62,24 @@ def assert_same(actual, expected, leaves, atol=1e-10):
 
 @torch.no_grad()
 def copy(ours, *theirs):
-    """Their matrices of query, key, value and output into ours."""
+    """Copy their matrices of query, key, value and output into ours."""
     parts = (ours.query, ours.key, ours.value, ours.output)
     for part, reference in zip(parts, theirs, strict=True):
         part.weight.copy_(reference.weight)
 
 
 def angles(positions):
-    """What LlamaRotaryEmbedding gives, in float64: it works in float32 whatever it is asked."""
+    """Return LlamaRotaryEmbedding's outputs in float64; it always computes in float32."""
     frequencies = 10_000.0 ** (-torch.arange(0, K, 2, dtype=DOUBLE) / K)
-    both = (positions[..., None] * frequencies).repeat(1, 1, 2)
-    return both.cos(), both.sin()
+    repeated = (positions[..., None] * frequencies).repeat(1, 1, 2)
+    return repeated.cos(), repeated.sin()
 
 
 PASTS = {"from the start": (0,), "after 40": (40,), "rows apart": (3, 0)}
 
 
 @pytest.mark.parametrize("past", PASTS.values(), ids=PASTS)
-def test_rotary_turns_a_vector_as_llama_does(past):
+def test_rotary_positions_rotate_vectors_as_llamas(past):
     q, _, _ = inputs()
     rotary, positions = Rotary(K), positions_after(past, T, CPU)
     theirs = torch.tensor(past)[:, None] + torch.arange(T)
@@ -91,10 +91,10 @@ def test_rotary_turns_a_vector_as_llama_does(past):
     assert_same(rotary.rotate(q, positions), exact, [q])
 
 
-@pytest.mark.parametrize("cached", [False, True], ids=["at once", "in pieces"])
+@pytest.mark.parametrize("cached", [False, True], ids=["at once", "in chunks"])
 @pytest.mark.parametrize("size", [None, 4])
-def test_a_layer_with_rotary_and_a_window_is_mistrals(monkeypatch, size, cached):
-    """Without a window it is Llama's. Read in pieces through a cache it is the same."""
+def test_a_layer_with_rotary_and_a_window_equals_mistrals(monkeypatch, size, cached):
+    """Without a window it is Llama's. Read in chunks through a cache it is the same."""
     monkeypatch.setattr(window, "CHUNK", 2)
     config = MistralConfig(hidden_size=D, num_attention_heads=H, num_key_value_heads=H)
     config._attn_implementation = "sdpa"  # eager takes its softmax in float32
@@ -109,9 +109,9 @@ def test_a_layer_with_rotary_and_a_window_is_mistrals(monkeypatch, size, cached)
     expected, _ = theirs(x, angles(torch.arange(S)[None]), allowed)
     if cached:
         cache = KeyValueCache(B)
-        pieces, causal = (slice(0, 3), slice(3, 4), slice(4, S)), Mask(causal=True)
+        chunks, causal = (slice(0, 3), slice(3, 4), slice(4, S)), Mask(causal=True)
         actual = torch.cat(
-            [ours(x[:, piece], x[:, piece], causal, cache=cache) for piece in pieces], dim=1
+            [ours(x[:, chunk], x[:, chunk], causal, cache=cache) for chunk in chunks], dim=1
         )
         assert_close(actual, expected, rtol=0, atol=1e-10)
     else:
@@ -151,7 +151,7 @@ def t5(causal):
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_the_bias_of_each_bucket_is_t5s_also_after_a_past(causal):
+def test_the_bias_of_each_bucket_equals_t5s_also_after_a_past(causal):
     theirs, _, positions = t5(causal)
     expected = theirs.compute_bias(T, S, past_seen_tokens=S - T)
     actual = positions.bias(positions_after((S - T,), T, CPU), S)
@@ -162,7 +162,7 @@ def test_the_bias_of_each_bucket_is_t5s_also_after_a_past(causal):
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_a_layer_with_relative_positions_is_t5s(causal):
+def test_a_layer_with_relative_positions_equals_t5s(causal):
     theirs, ours, positions = t5(causal)
     x = torch.randn(B, S, D, dtype=DOUBLE, requires_grad=True)
     rule = masks.causal_mask_function if causal else masks.bidirectional_mask_function
@@ -174,7 +174,7 @@ def test_a_layer_with_relative_positions_is_t5s(causal):
 
 
 @pytest.mark.parametrize("heads", [1, 2, 3, 6, 8, 12, 71])
-def test_alibi_gives_blooms_weights(heads):
+def test_alibi_weights_equal_blooms(heads):
     """Bloom adds m s where the paper adds -m (t - s): the same after a softmax over s <= t."""
     scores = torch.randn(B, heads, T, S)
     hidden = ~Mask(causal=True, keys=KEYS).dense(T, S)
@@ -188,13 +188,13 @@ def test_alibi_gives_blooms_weights(heads):
 
 @pytest.fixture
 def flex(monkeypatch):
-    """torch's flex_attention as it is written, without the compiler."""
+    """Return torch's flex_attention without the compiler."""
     monkeypatch.setattr(torchs, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True)
     return torchs.flex_attention
 
 
 @torch.no_grad()
-def test_alibi_is_a_score_mod_of_flex_attention(flex):
+def test_alibi_equals_a_score_mod_of_flex_attention(flex):
     q, k, v = (x.detach() for x in inputs())
     slopes = torch.tensor([1 / 16, 1 / 256, 1 / 4], dtype=DOUBLE)
 
@@ -209,7 +209,7 @@ def test_alibi_is_a_score_mod_of_flex_attention(flex):
 @torch.no_grad()
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("size", [1, 3, 4])
-def test_a_window_is_a_mask_mod_of_flex_attention(monkeypatch, flex, size, causal):
+def test_a_window_equals_a_mask_mod_of_flex_attention(monkeypatch, flex, size, causal):
     monkeypatch.setattr(window, "CHUNK", 2)
     q, k, v = (x.detach() for x in inputs())
 
@@ -227,7 +227,7 @@ def test_a_window_is_a_mask_mod_of_flex_attention(monkeypatch, flex, size, causa
 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("size", [1, 3, 4])
-def test_a_window_is_transformers_mask_and_torchs_attention_under_it(monkeypatch, size, causal):
+def test_a_window_equals_transformers_mask_with_torchs_attention(monkeypatch, size, causal):
     """Their two-sided window counts neighbours to each side, ours counts the token itself too."""
     monkeypatch.setattr(window, "CHUNK", 2)
     q, k, v = inputs()
@@ -243,7 +243,7 @@ def test_a_window_is_transformers_mask_and_torchs_attention_under_it(monkeypatch
     assert_same(actual, expected, [q, k, v])
 
 
-def test_bilinear_scores_are_torchs_bilinear_with_gradients():
+def test_bilinear_scores_and_gradients_equal_torchs_bilinear():
     kernel = fast(Bilinear(H, KV, K)).double()
     nn.init.normal_(kernel.matrix)
     q = torch.randn(B, H, T, KV, dtype=DOUBLE, requires_grad=True)
@@ -258,10 +258,10 @@ def test_bilinear_scores_are_torchs_bilinear_with_gradients():
     assert_same(kernel(q, k, v, mask), weights @ v, [q, k, kernel.matrix])
 
 
-def test_linear_attention_is_minimaxs_without_decay(monkeypatch):
-    """Its activation, norm and gate taken off, what is left is (Q K^T) V over the past, by blocks.
+def test_linear_attention_equals_minimaxs_without_decay(monkeypatch):
+    """Without activation, norm and gate it computes (Q K^T) V over the past, by blocks.
 
-    Its keys fade with distance at a rate that here is next to nothing.
+    Its keys decay with distance; the rate is set to almost 0.
     """
     monkeypatch.setattr(linear, "CHUNK", 3)
     config = MiniMaxConfig(
@@ -288,7 +288,7 @@ def softmax(scores):
 
 
 @torch.no_grad()
-def test_dot_is_numpys_softmax_of_the_products():
+def test_dot_equals_numpys_softmax_of_the_products():
     q, k, v = inputs()
     a, b, c = (x.numpy() for x in (q, k, v))
     future = np.triu(np.ones((T, S), dtype=bool), k=S - T + 1)
@@ -298,7 +298,7 @@ def test_dot_is_numpys_softmax_of_the_products():
 
 
 @torch.no_grad()
-def test_additive_is_numpys_tanh_layer():
+def test_additive_equals_numpys_tanh_layer():
     kernel = fast(Additive(H, K, K, 5)).double()
     q, k, v = inputs()
     a, b, c = (x.numpy() for x in (q, k, v))

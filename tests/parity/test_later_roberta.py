@@ -22,7 +22,7 @@ SPECIALS = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
 
 
 def unigrams():
-    """A tokenizer as SentencePiece makes them."""
+    """Return a tokenizer as trained by SentencePiece."""
     engine = Tokenizer(models.Unigram())
     engine.pre_tokenizer, engine.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
     trainer = trainers.UnigramTrainer(
@@ -44,16 +44,16 @@ def unigrams():
 @pytest.mark.parametrize("stem", KINDS)
 @pytest.mark.parametrize("end", ["Model", "ForMaskedLM", "ForSequenceClassification"])
 @torch.no_grad()
-def test_what_transformers_saved_says_the_same(stem, end, tmp_path):
+def test_a_model_saved_by_transformers_has_the_same_outputs(stem, end, tmp_path):
     torch.manual_seed(3)
-    other = getattr(transformers, stem + end)(KINDS[stem](vocab_size=50, **SHAPE)).eval()
-    for parameter in other.parameters():
+    reference = getattr(transformers, stem + end)(KINDS[stem](vocab_size=50, **SHAPE)).eval()
+    for parameter in reference.parameters():
         parameter.add_(torch.randn_like(parameter) * 0.1)
-    other.save_pretrained(tmp_path)
+    reference.save_pretrained(tmp_path)
     ours = build(*read(tmp_path))
     tokens = torch.randint(3, 50, (2, 7))
     keys = torch.ones(2, 7, dtype=torch.bool)
-    expected = other(tokens, attention_mask=keys)
+    expected = reference(tokens, attention_mask=keys)
     if end == "ForSequenceClassification":
         logits = ours(tokens, keys)
         assert_close(logits, expected.logits, rtol=0, atol=1e-5)
@@ -70,14 +70,14 @@ def test_a_folder_with_its_tokenizer_embeds_and_fills(tmp_path):
     tokenizer = unigrams()
     tokenizer.save_pretrained(tmp_path)
     config = transformers.XLMRobertaConfig(vocab_size=len(tokenizer), **SHAPE)
-    other = transformers.XLMRobertaForMaskedLM(config).eval()
-    other.save_pretrained(tmp_path)
+    reference = transformers.XLMRobertaForMaskedLM(config).eval()
+    reference.save_pretrained(tmp_path)
     bundle = headway.load(tmp_path)
     text = TEXTS[0]
     ids = tokenizer(text).input_ids
     assert [0, *bundle.tokenizer.encode(text), 2] == ids
     assert bundle.tokenizer.decode(bundle.tokenizer.encode(text)) == tokenizer.decode(ids[1:-1])
-    hidden = other.roberta(torch.tensor([ids])).last_hidden_state.mean(1)
+    hidden = reference.roberta(torch.tensor([ids])).last_hidden_state.mean(1)
     assert_close(bundle.embed([text]), hidden / hidden.norm(), rtol=0, atol=1e-5)
     (predictions,) = bundle.fill([f"{text.split()[0]} <mask>"])
     assert len(predictions[0]) == 5

@@ -1,4 +1,4 @@
-"""A whole translator beside transformers' MarianMT, with the same weights."""
+"""A whole translator compared with transformers' MarianMT, with the same weights."""
 
 from dataclasses import replace
 
@@ -53,7 +53,7 @@ def test_greedy_outputs_equal_marians_generate(pair):
         attention_mask=torch.ones_like(source),
         num_beams=1,
         do_sample=False,
-        max_new_tokens=9,  # Marian forces </s> in the last place
+        max_new_tokens=9,  # Marian forces </s> at the last position
         bad_words_ids=[[0], [1]],
     )
     for hypothesis, row in zip(ours, generated.tolist(), strict=True):
@@ -61,6 +61,6 @@ def test_greedy_outputs_equal_marians_generate(pair):
         assert list(hypothesis.tokens) == (words[: words.index(2)] if 2 in words else words)
 
 
-def test_a_pre_norm_model_has_no_marian():
+def test_a_pre_norm_model_is_refused():
     with pytest.raises(UsageError):
         to_marian(Translator(replace(CONFIG, norm="pre")), SPECIALS)

@@ -1,4 +1,4 @@
-"""The recurrent encoder beside torch's bidirectional layers over packed sentences."""
+"""The recurrent encoder compared with torch's bidirectional layers over packed sentences."""
 
 import pytest
 import torch
@@ -14,14 +14,14 @@ LENGTHS = torch.tensor([4, S, 1])  # not sorted
 
 
 def our_name(name):
-    """torch's weight_hh_l1_reverse is weight_hh_l0 of the second layer that reads backwards."""
+    """torch's weight_hh_l1_reverse is weight_hh_l0 of our second backward layer."""
     kind, depth = name.removesuffix("_reverse").rsplit("_l", 1)
     stack = "backwards" if name.endswith("_reverse") else "forwards"
     return f"{stack}.{depth}.layers.0.{kind}_l0"
 
 
 def gradients(out, direction, x, layers):
-    """By name; that of the input has none."""
+    """Return gradients by parameter name; the name of the input's is empty."""
     leaves = {"": x, **dict(layers.named_parameters())}
     gradients_of_leaves = torch.autograd.grad(out, list(leaves.values()), direction)
     return dict(zip(leaves, gradients_of_leaves, strict=True))

@@ -1,4 +1,4 @@
-"""A whole encoder-decoder beside torch.nn.Transformer, with the same weights."""
+"""A whole encoder-decoder compared with torch.nn.Transformer, with the same weights."""
 
 import pytest
 import torch
@@ -12,7 +12,7 @@ B, S, T = 3, 7, 5
 
 
 def copy(ours, theirs) -> None:
-    """Our attention into torch's."""
+    """Copy our attention's weights into torch's."""
     parts = (ours.query, ours.key, ours.value)
     theirs.in_proj_weight.copy_(torch.cat([part.weight for part in parts]))
     theirs.in_proj_bias.copy_(torch.cat([part.bias for part in parts]))

@@ -1,4 +1,4 @@
-"""ViT, DINO and DINOv2 beside transformers': read from its folders, written into them."""
+"""ViT, DINO and DINOv2 compared with transformers': read from its folders, and written."""
 
 import json
 from dataclasses import replace
@@ -60,23 +60,23 @@ def some_images(config):
 
 
 @torch.no_grad()
-def agree(ours, other):
-    """Everything that both say of the same pictures."""
+def agree(ours, reference):
+    """Assert that both models have the same outputs for the same images."""
     if isinstance(ours, ViTClassifier):
         images = some_images(ours.config.vit)
         output = ours(images)
         assert output.shape == (B, CLASSES)
-        assert_close(output, other(images).logits, rtol=0, atol=1e-5)
+        assert_close(output, reference(images).logits, rtol=0, atol=1e-5)
         return
     images = some_images(ours.config)
-    expected, output = other(images), ours(images)
+    expected, output = reference(images), ours(images)
     assert_close(output, expected.last_hidden_state, rtol=0, atol=1e-5)
     if ours.pooler is not None:
         assert_close(ours.pool(output), expected.pooler_output, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize(("name", "end"), EVERY)
-def test_what_transformers_saved_says_the_same(name, end, tmp_path):
+def test_a_model_saved_by_transformers_has_the_same_outputs(name, end, tmp_path):
     model = theirs(name, end)
     model.save_pretrained(tmp_path)
     ours = build(*read(tmp_path))
@@ -119,14 +119,14 @@ def written(architecture):
 
 
 @pytest.mark.parametrize("architecture", WRITTEN)
-def test_what_we_wrote_says_the_same_in_transformers(architecture, tmp_path):
+def test_a_model_written_by_us_has_the_same_outputs_in_transformers(architecture, tmp_path):
     model = written(architecture)
     assert write(model, tmp_path) == architecture
-    other, report = getattr(transformers, architecture).from_pretrained(
+    reference, report = getattr(transformers, architecture).from_pretrained(
         tmp_path, output_loading_info=True
     )
     assert not any(report.values()), report
-    agree(model, other.eval())
+    agree(model, reference.eval())
 
 
 def test_a_folder_of_dino_has_no_pooler_and_is_written_without_one(tmp_path):
@@ -142,7 +142,7 @@ def test_a_folder_of_dino_has_no_pooler_and_is_written_without_one(tmp_path):
 
 @pytest.mark.parametrize("name", ["vit", "dinov2"])
 @torch.no_grad()
-def test_pictures_of_another_size_get_places_between_the_trained_ones(name, tmp_path):
+def test_images_of_another_size_have_interpolated_positions(name, tmp_path):
     model = theirs(name, "Model")
     model.save_pretrained(tmp_path)
     ours = build(*read(tmp_path))
@@ -153,7 +153,7 @@ def test_pictures_of_another_size_get_places_between_the_trained_ones(name, tmp_
 
 
 @torch.no_grad()
-def test_hidden_patches_are_hidden_as_in_transformers(tmp_path):
+def test_masked_patches_are_masked_as_in_transformers(tmp_path):
     model = theirs("dinov2", "Model")
     model.save_pretrained(tmp_path)
     ours, images = build(*read(tmp_path)), torch.randn(B, 3, 20, 20)
@@ -173,7 +173,7 @@ def test_hidden_patches_are_hidden_as_in_transformers(tmp_path):
         ({"num_attention_heads": 5}, "multiple of num_heads"),
     ],
 )
-def test_what_a_config_asks_for_in_vain_is_refused_by_name(change, reason, tmp_path):
+def test_unsupported_fields_of_a_config_are_refused_by_name(change, reason, tmp_path):
     theirs("vit", "Model").save_pretrained(tmp_path)
     path = tmp_path / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
@@ -181,7 +181,7 @@ def test_what_a_config_asks_for_in_vain_is_refused_by_name(change, reason, tmp_p
         read(tmp_path)
 
 
-def test_what_has_no_form_there_is_refused_with_reasons(tmp_path):
+def test_models_that_transformers_cannot_represent_are_refused_with_reasons(tmp_path):
     config = replace(TINY, positions="sinusoidal", registers=2, layer_scale=0.1)
     with pytest.raises(UsageError, match=r"vit: .*positions=sinusoidal.*\n?.*registers=2"):
         write(ViT(config), tmp_path)
@@ -190,11 +190,11 @@ def test_what_has_no_form_there_is_refused_with_reasons(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-# how pictures are read
+# image processors
 
 
 def photograph(y, x):
-    """Smooth, with fine lines in it, so that a resampling without care shows."""
+    """Return a smooth image with fine lines, on which resampling methods differ."""
     rows, columns = np.mgrid[:y, :x]
     waves = [np.sin(rows / 3 + c) + np.cos(columns * (c + 1) / 2) for c in range(3)]
     return np.rint(np.stack(waves, 2) * 60 + 127).astype(np.uint8)
@@ -223,7 +223,7 @@ PROCESSORS = {
 
 @pytest.mark.parametrize("name", PROCESSORS)
 @pytest.mark.parametrize("size", [(50, 37), (33, 64)])
-def test_pictures_are_read_as_by_transformers_processors(name, size, tmp_path):
+def test_images_are_read_as_by_transformers_processors(name, size, tmp_path):
     PROCESSORS[name].save_pretrained(tmp_path)
     reader = read_image_reader(tmp_path, ViTConfig(), "vit")
     pixels = photograph(*size)
@@ -232,7 +232,7 @@ def test_pictures_are_read_as_by_transformers_processors(name, size, tmp_path):
 
 
 @pytest.mark.parametrize("shorter", [None, 32])
-def test_transformers_reads_pictures_as_we_wrote_it(shorter, tmp_path):
+def test_an_image_reader_written_by_us_reads_the_same_in_transformers(shorter, tmp_path):
     reader = ImageReader(
         height=28,
         width=28,
@@ -244,27 +244,33 @@ def test_transformers_reads_pictures_as_we_wrote_it(shorter, tmp_path):
     write_image_reader(reader, tmp_path)
     assert read_image_reader(tmp_path, ViTConfig(), "vit") == reader
     pixels = photograph(41, 66)
-    there = transformers.AutoImageProcessor.from_pretrained(tmp_path, use_fast=False)
-    expected = there(Image.fromarray(pixels), return_tensors="pt").pixel_values
+    processor = transformers.AutoImageProcessor.from_pretrained(tmp_path, use_fast=False)
+    expected = processor(Image.fromarray(pixels), return_tensors="pt").pixel_values
     assert_close(reader.batch([pixels]), expected, rtol=0, atol=1e-5)
 
 
-def test_an_exported_classifier_classifies_in_transformers_from_the_pixels_on(tmp_path):
+def test_an_exported_classifier_predicts_the_same_in_transformers_from_pixels(tmp_path):
     reader = ImageReader(height=20, width=20, mean=(0.5,) * 3, deviation=(0.25,) * 3, shorter=24)
     model, labels = written("ViTForImageClassification"), ("ant", "bee", "cow", "dog", "elk")
     exported = export_images(model, reader, tmp_path / "hf", labels=labels)
     assert exported.architecture == "ViTForImageClassification" and exported.difference < 1e-5
-    there = transformers.AutoModelForImageClassification.from_pretrained(tmp_path / "hf").eval()
-    read_there = transformers.AutoImageProcessor.from_pretrained(tmp_path / "hf", use_fast=False)
+    exported_model = transformers.AutoModelForImageClassification.from_pretrained(
+        tmp_path / "hf"
+    ).eval()
+    processor = transformers.AutoImageProcessor.from_pretrained(tmp_path / "hf", use_fast=False)
     ours = headway.load(tmp_path / "hf")
     assert isinstance(ours, ImageClassifierBundle) and ours.labels == labels
     for size in ((31, 47), (20, 20)):
         pixels = photograph(*size)
         with torch.no_grad():
-            logits = there(**read_there(Image.fromarray(pixels), return_tensors="pt")).logits[0]
-        shares = ours.classify([pixels])[0].probabilities
-        for i, share in enumerate(logits.softmax(-1).tolist()):
-            assert shares[there.config.id2label[i]] == pytest.approx(share, abs=1e-5)
+            logits = exported_model(
+                **processor(Image.fromarray(pixels), return_tensors="pt")
+            ).logits[0]
+        probabilities = ours.classify([pixels])[0].probabilities
+        for i, probability in enumerate(logits.softmax(-1).tolist()):
+            assert probabilities[exported_model.config.id2label[i]] == pytest.approx(
+                probability, abs=1e-5
+            )
 
 
 # real weights
@@ -272,25 +278,25 @@ def test_an_exported_classifier_classifies_in_transformers_from_the_pixels_on(tm
 
 @pytest.fixture
 def dinov2(real_data, tmp_path):
-    """A folder as Hugging Face's, of the real DINOv2-small."""
-    for name, there in (
+    """Return a Hugging Face folder of the real DINOv2-small."""
+    for name, file_name in (
         ("config.json", "config.json"),
         ("model_fp16.safetensors", "model.safetensors"),
     ):
-        (tmp_path / there).symlink_to(real_data(f"weights/dinov2_small/{name}"))
+        (tmp_path / file_name).symlink_to(real_data(f"weights/dinov2_small/{name}"))
     return tmp_path
 
 
 @torch.no_grad()
-def test_the_real_dinov2_sees_what_it_sees_in_transformers(dinov2):
+def test_the_real_dinov2_has_the_same_outputs_as_in_transformers(dinov2):
     bundle = headway.load(dinov2)
     assert isinstance(bundle, ImageEncoderBundle)
     assert parameter_count(bundle.model) == 22_056_576 and bundle.config.grid == (37, 37)
-    other = transformers.Dinov2Model.from_pretrained(dinov2, dtype=torch.float32).eval()
+    reference = transformers.Dinov2Model.from_pretrained(dinov2, dtype=torch.float32).eval()
     pixels = photograph(300, 280)
     images = bundle.reader.batch([pixels])
     assert images.shape == (1, 3, 224, 224)
-    expected = other(images).last_hidden_state
+    expected = reference(images).last_hidden_state
     assert_close(bundle.model(images), expected, rtol=0, atol=1e-4)
     vector = bundle.embed([pixels], normalise=False)
     assert_close(vector, expected[:, 0], rtol=0, atol=1e-4)

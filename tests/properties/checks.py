@@ -1,4 +1,4 @@
-"""The numbers that must hold for every model and kernel, as checks that raise AssertionError."""
+"""The properties that hold for every model and kernel, as checks that raise AssertionError."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from torch.testing import assert_close
 from headway.attention import Documents, Kernel, KernelInputs, record_attention, record_inputs
 from headway.decoding import beam_search, greedy_search
 from tests.fixtures.zoo import BOS, KERNELS, PAD, VOCABULARY, Family, limits, some_rows
-from tests.properties.reference import spelled
+from tests.properties.reference import reference_model
 
 
 def some_targets(rows: int, length: int) -> Tensor:
@@ -46,31 +46,31 @@ def causality_with_dropout(family: Family, model: Any) -> None:
 
 @torch.no_grad()
 def padding(family: Family, model: Any) -> None:
-    """What stands in the padding, and how much there is of it, changes nothing."""
+    """The ids in the padding, and its length, change no output."""
     rows, read = [[4, 5, 2], [6, 7, 8, 9, 4, 2]], some_targets(2, 5)
-    wanted = family.full(model, rows, read)
-    assert torch.equal(wanted, family.full(model, rows, read, pad=7))
+    expected = family.full(model, rows, read)
+    assert torch.equal(expected, family.full(model, rows, read, pad=7))
     more = family.full(model, rows, read, extra=5)
-    assert_close(wanted, more, rtol=0, atol=1e-5)
+    assert_close(expected, more, rtol=0, atol=1e-5)
     alone = [family.full(model, [row], read[i : i + 1]) for i, row in enumerate(rows)]
-    assert_close(wanted, torch.cat(alone), rtol=0, atol=1e-5)
+    assert_close(expected, torch.cat(alone), rtol=0, atol=1e-5)
     for pad, extra in ((7, 0), (PAD, 5)):
         decoded, _ = model.step(read, model.start(*family.inputs(rows, pad=pad, extra=extra)))
-        assert_close(decoded, wanted, rtol=0, atol=1e-5)
+        assert_close(decoded, expected, rtol=0, atol=1e-5)
 
 
 @torch.no_grad()
 def cache_equals_no_cache(family: Family, model: Any) -> None:
-    """Step by step, several tokens a step, and after taking tokens back: the same logits."""
+    """Single steps, several tokens per step, and steps after a rewind give the same logits."""
     rows, read = some_rows(4), some_targets(4, 8)
     whole = family.full(model, rows, read)
     state = model.start(*family.inputs(rows))
     first = list(state.lengths)
-    pieces = []
+    chunks = []
     for begin, end in ((0, 1), (1, 2), (2, 5), (5, 8)):
         logits, state = model.step(read[:, begin:end], state)
-        pieces.append(logits)
-    assert_close(torch.cat(pieces, 1), whole, rtol=0, atol=1e-5)
+        chunks.append(logits)
+    assert_close(torch.cat(chunks, 1), whole, rtol=0, atol=1e-5)
     lengths = [3, 5, 1, 8]
     state = state.rewind(_sums(first, lengths))
     following = torch.stack(
@@ -85,7 +85,7 @@ def cache_equals_no_cache(family: Family, model: Any) -> None:
 
 @torch.no_grad()
 def states_reorder_and_join(family: Family, model: Any) -> None:
-    """Rows may repeat, be dropped, change places, and be joined with another state's."""
+    """Rows may repeat, be dropped, change their order, and be joined with another state's."""
     rows, read = some_rows(5), some_targets(5, 6)
     whole = family.full(model, rows, read)
     order = [3, 3, 0, 4]
@@ -95,14 +95,18 @@ def states_reorder_and_join(family: Family, model: Any) -> None:
     logits, state = model.step(read[order, 2:4], state)
     assert_close(logits, whole[order, 2:4], rtol=0, atol=1e-5)
     state = state.reorder([0, 1, 3])  # two rows of one sentence, one of another
-    _, other = model.step(read[1:3, :3], model.start(*family.inputs(rows[1:3])))
-    joined = type(state).join([state, other])
-    kept, lengths = [3, 3, 4, 1, 2], [4, 4, 4, 3, 3]
-    assert joined.lengths == _sums([first[r] for r in kept], lengths)
-    following = torch.stack([read[r, n : n + 1] for r, n in zip(kept, lengths, strict=True)])
+    _, second_state = model.step(read[1:3, :3], model.start(*family.inputs(rows[1:3])))
+    joined = type(state).join([state, second_state])
+    order_after_join, lengths = [3, 3, 4, 1, 2], [4, 4, 4, 3, 3]
+    assert joined.lengths == _sums([first[r] for r in order_after_join], lengths)
+    following = torch.stack(
+        [read[r, n : n + 1] for r, n in zip(order_after_join, lengths, strict=True)]
+    )
     logits, _ = model.step(following, joined)
-    wanted = torch.stack([whole[r, n : n + 1] for r, n in zip(kept, lengths, strict=True)])
-    assert_close(logits, wanted, rtol=0, atol=1e-5)
+    expected = torch.stack(
+        [whole[r, n : n + 1] for r, n in zip(order_after_join, lengths, strict=True)]
+    )
+    assert_close(logits, expected, rtol=0, atol=1e-5)
 
 
 def _sums(first: list[int], lengths: list[int]) -> list[int]:
@@ -111,28 +115,28 @@ def _sums(first: list[int], lengths: list[int]) -> list[int]:
 
 
 def batch_invariance(family: Family, model: Any) -> None:
-    """Every search gives each item in a mix what it gives it alone."""
+    """Every search returns the same for an item in a batch and for the item alone."""
     rows = some_rows(6, seed=5)
     alone_greedy = [greedy_search(model, family.inputs([r]), limits([r]))[0] for r in rows]
-    together = greedy_search(model, family.inputs(rows), limits(rows))
-    assert [h.tokens for h in together] == [h.tokens for h in alone_greedy]
+    batched = greedy_search(model, family.inputs(rows), limits(rows))
+    assert [h.tokens for h in batched] == [h.tokens for h in alone_greedy]
     kinds = {"width": 3, "alpha": 0.6, "num_best": 2}
     alone = [beam_search(model, family.inputs([r]), limits([r]), **kinds)[0] for r in rows]
     mixed = beam_search(model, family.inputs(rows), limits(rows), **kinds)
     assert [[h.tokens for h in best] for best in mixed] == [[h.tokens for h in b] for b in alone]
-    for one, many in zip(alone, mixed, strict=True):
-        for a, b in zip(one, many, strict=True):
+    for single, in_batch in zip(alone, mixed, strict=True):
+        for a, b in zip(single, in_batch, strict=True):
             assert abs(a.log_probability - b.log_probability) < 1e-4
 
 
 @torch.no_grad()
 def recording(family: Family, model: Any) -> None:
-    """Watching changes no bit; every layer is there; rows sum to 1; nobody looks at padding."""
+    """Recording changes no bit; every layer is recorded; rows sum to 1; padding has weight 0."""
     rows, read = some_rows(3), some_targets(3, 6)
-    unwatched = family.full(model, rows, read)
+    plain = family.full(model, rows, read)
     with record_attention(model) as maps:
-        watched = family.full(model, rows, read)
-    assert torch.equal(unwatched, watched)
+        recorded = family.full(model, rows, read)
+    assert torch.equal(plain, recorded)
     kernels = {n: m for n, m in model.named_modules() if isinstance(m, Kernel)}
     assert {f"{name}.kernel" for name in maps} == set(kernels)
     keys = family.keys(rows)
@@ -157,48 +161,50 @@ def recording(family: Family, model: Any) -> None:
         else:
             hidden = weights.masked_select(~keys[:, None, None, :])
             assert bool((hidden == 0).all())
-    with record_attention(model) as again:
+    with record_attention(model) as empty:
         pass
-    assert all(not calls for calls in again.values())
+    assert all(not calls for calls in empty.values())
 
 
 @torch.no_grad()
-def captured_as_spelled_out(family: Family, model: Any) -> None:
-    """Captured weights are those of a model in float64 whose attention is spelled out pair by pair,
-    to 1e-5; what went into the kernels explains them, and nothing of it changed a bit."""
+def captured_weights_equal_the_reference(family: Family, model: Any) -> None:
+    """Captured weights equal those of the float64 reference to 1e-5; the recorded inputs of the
+    kernels explain them, and recording changed no bit."""
     rows, read = [[4, 5, 2], [6, 7, 8, 9, 4, 2]], some_targets(2, 4)
-    unwatched = family.full(model, rows, read)
+    plain = family.full(model, rows, read)
     with record_attention(model) as maps, record_inputs(model) as inputs:
-        assert torch.equal(family.full(model, rows, read), unwatched)
-    exact, kernels = spelled(model)
+        assert torch.equal(family.full(model, rows, read), plain)
+    exact, kernels = reference_model(model)
     family.full(exact, rows, read)
     assert set(kernels) == set(maps) == set(inputs)
     for name, kernel in kernels.items():
-        wanted, found = torch.cat(kernel.seen, dim=2), torch.cat(maps[name], dim=2)
-        assert_close(found.double(), wanted, rtol=0, atol=1e-5)
-        around = model.get_submodule(name)
-        for seen, weights in zip(inputs[name], maps[name], strict=True):
-            _explains(seen, weights, around)
+        expected, captured = torch.cat(kernel.computed, dim=2), torch.cat(maps[name], dim=2)
+        assert_close(captured.double(), expected, rtol=0, atol=1e-5)
+        layer = model.get_submodule(name)
+        for recorded, weights in zip(inputs[name], maps[name], strict=True):
+            _assert_explained(recorded, weights, layer)
 
 
-def _explains(seen: KernelInputs, weights: Tensor, around: Any) -> None:
-    """q k scale + bias is the score, and the heads' parts of W_O sum to what the layer gives."""
-    if seen.scale is not None and around.kernel.normalised:
-        scores = seen.q @ seen.k.mT * seen.scale
-        scores = scores if seen.bias is None else scores + seen.bias
-        shares = scores.masked_fill(weights == 0, -torch.inf).softmax(-1)
-        assert_close(shares.nan_to_num(), weights)  # a query with nothing to see has no shares
-    parts = (weights @ seen.v) @ seen.output  # B H T Kv, H Kv D -> B H T D
-    context = (weights @ seen.v).transpose(1, 2).flatten(2)
-    plain = context @ around.output.weight.T
+def _assert_explained(recorded: KernelInputs, weights: Tensor, layer: Any) -> None:
+    """Assert that q k scale + bias is the score, and that the heads' outputs sum to the layer's."""
+    if recorded.scale is not None and layer.kernel.normalised:
+        scores = recorded.q @ recorded.k.mT * recorded.scale
+        scores = scores if recorded.bias is None else scores + recorded.bias
+        expected = scores.masked_fill(weights == 0, -torch.inf).softmax(-1)
+        assert_close(expected.nan_to_num(), weights)  # all keys of a query may be masked
+    parts = (weights @ recorded.v) @ recorded.output  # B H T Kv, H Kv D -> B H T D
+    context = (weights @ recorded.v).transpose(1, 2).flatten(2)
+    plain = context @ layer.output.weight.T
     assert_close(parts.sum(1), plain, rtol=1e-4, atol=1e-5)
-    assert_close(seen.norms, torch.stack([(v @ seen.output).norm(dim=-1) for v in seen.v]))
+    assert_close(
+        recorded.norms, torch.stack([(v @ recorded.output).norm(dim=-1) for v in recorded.v])
+    )
 
 
-def searches_never_write_specials(family: Family, model: Any) -> None:
+def searches_never_emit_special_tokens(family: Family, model: Any) -> None:
     rows = some_rows(6, seed=2)
-    found = beam_search(model, family.inputs(rows), limits(rows), width=4, num_best=4)
-    for best in found:
+    hypotheses = beam_search(model, family.inputs(rows), limits(rows), width=4, num_best=4)
+    for best in hypotheses:
         assert best, "a sentence without a hypothesis"
         assert all(PAD not in h.tokens and BOS not in h.tokens for h in best)
         assert [h.score for h in best] == sorted((h.score for h in best), reverse=True)
@@ -206,44 +212,44 @@ def searches_never_write_specials(family: Family, model: Any) -> None:
 
 
 def packing(model: Any) -> None:
-    """Documents in one row get what each gets alone, values and gradients."""
+    """Documents packed into one sequence have the outputs and gradients of each alone."""
     lengths = ((5, 1, 6), (9, 3), (12,), (2, 2, 2, 2, 2, 2))
     tokens = torch.randint(3, VOCABULARY, (4, 12))
     packed = model(tokens, Documents(lengths))
     weights = torch.randn_like(packed)
-    found = torch.autograd.grad((packed * weights).sum(), list(model.parameters()))
+    gradients = torch.autograd.grad((packed * weights).sum(), list(model.parameters()))
     alone = []
     for row, parts in zip(tokens, lengths, strict=True):
         alone.append(torch.cat([model(part[None]) for part in row.split(parts)], dim=1))
     separate = torch.cat(alone)
     assert_close(packed, separate, rtol=0, atol=1e-5)
-    wanted = torch.autograd.grad((separate * weights).sum(), list(model.parameters()))
-    assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+    expected = torch.autograd.grad((separate * weights).sum(), list(model.parameters()))
+    assert_close(gradients, expected, rtol=1e-4, atol=1e-4)
 
 
-# of encoders of images
+# checks of image encoders
 
 
 @torch.no_grad()
-def images_alone_as_in_a_batch(vit: Any) -> None:
-    """What an image gets does not depend on the others."""
+def image_batch_invariance(vit: Any) -> None:
+    """The output of an image does not depend on the batch."""
     images = torch.randn(5, 3, 8, 12)
-    together = vit(images)
+    batched = vit(images)
     for i, image in enumerate(images):
-        assert_close(vit(image[None])[0], together[i], rtol=0, atol=1e-5)
+        assert_close(vit(image[None])[0], batched[i], rtol=0, atol=1e-5)
 
 
 @torch.no_grad()
-def images_recorded(vit: Any) -> None:
-    """Watching changes no bit; every layer is there, and every token may look at every token."""
+def image_recording(vit: Any) -> None:
+    """Recording changes no bit; every layer is recorded; every token attends to every token."""
     images = torch.randn(2, 3, 8, 12)
-    unwatched = vit(images)
+    plain = vit(images)
     with record_attention(vit) as maps:
-        assert torch.equal(unwatched, vit(images))
+        assert torch.equal(plain, vit(images))
     kernels = {n: m for n, m in vit.named_modules() if isinstance(m, Kernel)}
     assert {f"{name}.kernel" for name in maps} == set(kernels) and len(maps) == 2
     for name, (weights,) in maps.items():
-        tokens = unwatched.shape[1]
+        tokens = plain.shape[1]
         assert weights.shape == (2, 3, tokens, tokens)
         if kernels[f"{name}.kernel"].normalised:
             assert_close(weights.sum(-1), torch.ones(2, 3, tokens), rtol=0, atol=1e-5)
@@ -251,30 +257,30 @@ def images_recorded(vit: Any) -> None:
 
 
 @torch.no_grad()
-def every_patch_is_seen(vit: Any) -> None:
-    """Another pixel anywhere changes its own patch's token alone, and every patch's vector."""
+def every_patch_is_attended_to(vit: Any) -> None:
+    """A changed pixel changes only the embedding of its patch, and the output of every patch."""
     images = torch.randn(1, 3, 8, 12)
     before, tokens = vit.patch_vectors(vit(images)), vit.patch_vectors(vit.embedding(images))
     for row, column in ((0, 0), (3, 11), (7, 5)):
         changed = images.clone()
         changed[0, 1, row, column] += 0.1
-        own = row // 4 * 6 + column // 2
-        moved = (vit.patch_vectors(vit.embedding(changed)) - tokens).abs().amax(-1)[0]
-        assert moved.nonzero().flatten().tolist() == [own]
+        patch = row // 4 * 6 + column // 2
+        change = (vit.patch_vectors(vit.embedding(changed)) - tokens).abs().amax(-1)[0]
+        assert change.nonzero().flatten().tolist() == [patch]
         difference = (vit.patch_vectors(vit(changed)) - before).abs().amax(-1)[0]
         assert bool((difference > 0).all())
 
 
 @torch.no_grad()
-def order_of_patches(vit: Any) -> None:
-    """Patches that change places change their vectors only where places are known."""
+def patch_order(vit: Any) -> None:
+    """A permutation of the patches changes their vectors only if the model has positions."""
     images = torch.randn(2, 3, 8, 12)
     order = torch.tensor([7, 2, 11, 0, 5, 9, 1, 10, 3, 8, 6, 4])
-    # B C (r 4) (c 2) -> patches as pictures, in another order, and back
-    pieces = images.view(2, 3, 2, 4, 6, 2).permute(2, 4, 0, 1, 3, 5).flatten(0, 1)[order]
-    mixed = pieces.unflatten(0, (2, 6)).permute(2, 3, 0, 4, 1, 5).reshape(2, 3, 8, 12)
-    plain, found = vit.patch_vectors(vit(images)), vit.patch_vectors(vit(mixed))
-    difference = (plain[:, order] - found).abs().max()
+    # B C (r 4) (c 2) -> patches as images, in another order, and back
+    patches = images.view(2, 3, 2, 4, 6, 2).permute(2, 4, 0, 1, 3, 5).flatten(0, 1)[order]
+    mixed = patches.unflatten(0, (2, 6)).permute(2, 3, 0, 4, 1, 5).reshape(2, 3, 8, 12)
+    plain, permuted = vit.patch_vectors(vit(images)), vit.patch_vectors(vit(mixed))
+    difference = (plain[:, order] - permuted).abs().max()
     if vit.config.positions == "none":
         assert difference < 1e-5
     else:
@@ -282,17 +288,17 @@ def order_of_patches(vit: Any) -> None:
 
 
 @torch.no_grad()
-def images_captured_as_spelled_out(vit: Any) -> None:
-    """As `captured_as_spelled_out`."""
+def captured_image_weights_equal_the_reference(vit: Any) -> None:
+    """As `captured_weights_equal_the_reference`, for images."""
     images = torch.randn(2, 3, 8, 12)
-    unwatched = vit(images)
+    plain = vit(images)
     with record_attention(vit) as maps, record_inputs(vit) as inputs:
-        assert torch.equal(vit(images), unwatched)
-    exact, kernels = spelled(vit)
+        assert torch.equal(vit(images), plain)
+    exact, kernels = reference_model(vit)
     exact(images.double())
     for name, kernel in kernels.items():
-        assert_close(maps[name][0].double(), kernel.seen[0], rtol=0, atol=1e-5)
-        _explains(inputs[name][0], maps[name][0], vit.get_submodule(name))
+        assert_close(maps[name][0].double(), kernel.computed[0], rtol=0, atol=1e-5)
+        _assert_explained(inputs[name][0], maps[name][0], vit.get_submodule(name))
 
 
 ALL = [
@@ -303,14 +309,14 @@ ALL = [
     states_reorder_and_join,
     batch_invariance,
     recording,
-    captured_as_spelled_out,
-    searches_never_write_specials,
+    captured_weights_equal_the_reference,
+    searches_never_emit_special_tokens,
 ]
-OF_IMAGES = [
-    images_alone_as_in_a_batch,
-    images_recorded,
-    images_captured_as_spelled_out,
-    every_patch_is_seen,
-    order_of_patches,
+IMAGE_CHECKS = [
+    image_batch_invariance,
+    image_recording,
+    captured_image_weights_equal_the_reference,
+    every_patch_is_attended_to,
+    patch_order,
 ]
 IMAGE_KERNELS = sorted(KERNELS.keys() - {"window"})

@@ -1,4 +1,4 @@
-"""Which combinations of model, kernel and property `make test` tries."""
+"""The combinations of model, kernel and property that `make test` runs."""
 
 from collections.abc import Sequence
 from itertools import product
@@ -12,19 +12,19 @@ Triple = tuple[Any, Any, Any]
 
 
 def pairwise(first: Sequence[Any], second: Sequence[Any], third: Sequence[Any]) -> set[Triple]:
-    """The fewest triples in which any two values of different lists meet at least once.
+    """Return the fewest triples in which any two values of different lists occur together.
 
-    All pairs of the two longer lists are taken; the pair (i, j) goes with value i + j of the
+    All pairs of the two longer lists are taken; the pair (i, j) is combined with value i + j of the
     shortest, modulo its length. Every row and every column of that table holds each value of the
     shortest list, as it is a Latin square or longer than one.
     """
     lists = (first, second, third)
     short, *longer = sorted(range(3), key=lambda axis: len(lists[axis]))
     chosen = set()
-    for i, one in enumerate(lists[longer[0]]):
-        for j, other in enumerate(lists[longer[1]]):
+    for i, value in enumerate(lists[longer[0]]):
+        for j, other_value in enumerate(lists[longer[1]]):
             shared = lists[short][(i + j) % len(lists[short])]
-            by_axis = {longer[0]: one, longer[1]: other, short: shared}
+            by_axis = {longer[0]: value, longer[1]: other_value, short: shared}
             chosen.add((by_axis[0], by_axis[1], by_axis[2]))
     return chosen
 

@@ -1,4 +1,4 @@
-"""Each property is shown to bite: a planted bug must fail its check."""
+"""A planted bug fails the check of each property."""
 
 import pytest
 import torch
@@ -40,7 +40,7 @@ def test_a_mask_that_lets_one_future_token_through_fails_causality(monkeypatch):
     fails(checks.causality)
 
 
-def test_a_mask_that_forgets_padding_fails_padding(monkeypatch):
+def test_a_mask_that_ignores_padding_fails_padding(monkeypatch):
     monkeypatch.setattr(masks, "hides_nothing", lambda mask, num_queries: not mask.causal)
     fails(checks.padding)
     fails(checks.batch_invariance)
@@ -68,7 +68,7 @@ def test_positions_off_by_one_in_decoding_fail_with_a_cache(monkeypatch):
     fails(checks.cache_equals_no_cache)
 
 
-def test_documents_that_see_each_other_fail_packing(monkeypatch):
+def test_documents_that_attend_to_each_other_fail_packing(monkeypatch):
     unpacked = fast_multihead.unpacked
 
     def whole_rows(documents):
@@ -106,7 +106,7 @@ def test_a_memory_that_does_not_follow_its_sentence_fails(monkeypatch):
     fails(checks.states_reorder_and_join)
 
 
-def test_a_rewind_that_forgets_nothing_fails(monkeypatch):
+def test_a_rewind_without_effect_fails(monkeypatch):
     monkeypatch.setattr(cache.PreallocatedTokens, "rewind", lambda self, lengths: None)
     fails(checks.cache_equals_no_cache)
 
@@ -133,7 +133,7 @@ def test_a_context_taken_from_the_padding_fails_padding(monkeypatch):
     fails(checks.padding, MODELS["rnn without attention"])
 
 
-def test_a_recurrent_state_that_forgets_to_rewind_fails_with_a_cache(monkeypatch):
+def test_a_recurrent_state_that_is_not_rewound_fails_with_a_cache(monkeypatch):
     monkeypatch.setattr(cache.PreallocatedTokens, "rewind", lambda self, lengths: None)
     fails(checks.cache_equals_no_cache, MODELS["rnn"])
 
@@ -168,41 +168,41 @@ def test_a_prompts_padding_that_stays_in_the_cache_fails_padding(monkeypatch):
     fails(checks.batch_invariance, MODELS["gpt modern"])
 
 
-def test_captured_weights_that_forget_a_rule_are_found(monkeypatch):
+def test_captured_weights_that_ignore_a_rule_differ_from_the_reference(monkeypatch):
     weights = SoftmaxKernel.weights
 
     def without_bias(self, q, k, mask, bias=None):
         return weights(self, q, k, mask)
 
     monkeypatch.setattr(SoftmaxKernel, "weights", without_bias)
-    fails(checks.captured_as_spelled_out, MODELS["gpt alibi, one key head"])
+    fails(checks.captured_weights_equal_the_reference, MODELS["gpt alibi, one key head"])
     monkeypatch.setattr(
         SoftmaxKernel, "weights", lambda self, q, k, mask, bias=None: weights(self, q, k, Mask())
     )
-    fails(checks.captured_as_spelled_out)
+    fails(checks.captured_weights_equal_the_reference)
     monkeypatch.setattr(
         SoftmaxKernel,
         "weights",
         lambda self, q, k, mask, bias=None: weights(self, q / 1.01, k, mask, bias),
     )
-    fails(checks.captured_as_spelled_out)
+    fails(checks.captured_weights_equal_the_reference)
 
 
-def test_key_heads_given_to_the_wrong_query_heads_are_found(monkeypatch):
+def test_key_heads_with_the_wrong_query_heads_differ_from_the_reference(monkeypatch):
     def interleaved(x, num_heads):
         return x.repeat(1, num_heads // x.shape[1], 1, 1)
 
     monkeypatch.setattr(record, "spread", interleaved)
-    fails(checks.captured_as_spelled_out, MODELS["gpt modern"])
+    fails(checks.captured_weights_equal_the_reference, MODELS["gpt modern"])
 
 
-def test_an_output_matrix_cut_between_its_heads_is_found(monkeypatch):
+def test_an_output_matrix_split_across_its_heads_differs_from_the_reference(monkeypatch):
     class Turned(KernelInputs):
-        def __init__(self, output, **others):
-            super().__init__(output=output.transpose(0, 1).reshape(output.shape), **others)
+        def __init__(self, output, **inputs):
+            super().__init__(output=output.transpose(0, 1).reshape(output.shape), **inputs)
 
     monkeypatch.setattr(record, "KernelInputs", Turned)
-    fails(checks.captured_as_spelled_out)
+    fails(checks.captured_weights_equal_the_reference)
 
 
 def fails_on_images(check, name="vit") -> None:
@@ -210,43 +210,43 @@ def fails_on_images(check, name="vit") -> None:
         check(VITS[name]())
 
 
-def test_patches_read_by_columns_fail_every_patch_is_seen(monkeypatch):
+def test_patches_read_by_columns_fail_every_patch_is_attended_to(monkeypatch):
     cut = patches.patchify
 
     def turned(images, height, width):
         rows, columns = images.shape[2] // height, images.shape[3] // width
-        found = cut(images, height, width).unflatten(1, (rows, columns))
-        return found.transpose(1, 2).flatten(1, 2)
+        by_rows = cut(images, height, width).unflatten(1, (rows, columns))
+        return by_rows.transpose(1, 2).flatten(1, 2)
 
     monkeypatch.setattr(patches, "patchify", turned)
-    fails_on_images(checks.every_patch_is_seen)
+    fails_on_images(checks.every_patch_is_attended_to)
 
 
-def test_the_class_token_behind_the_patches_fails_every_patch_is_seen(monkeypatch):
+def test_the_class_token_after_the_patches_fails_every_patch_is_attended_to(monkeypatch):
     forward = image_embedding.ImageEmbedding.forward
     monkeypatch.setattr(
         image_embedding.ImageEmbedding,
         "forward",
         lambda self, images, hidden=None: forward(self, images, hidden).roll(-1, 1),
     )
-    fails_on_images(checks.every_patch_is_seen)
+    fails_on_images(checks.every_patch_is_attended_to)
 
 
-def test_places_that_are_all_alike_fail_the_order_of_patches(monkeypatch):
+def test_equal_positions_of_all_patches_fail_patch_order(monkeypatch):
     monkeypatch.setattr(LearnedGrid, "forward", lambda self, x, rows, columns: x + self.vectors[0])
-    fails_on_images(checks.order_of_patches)
+    fails_on_images(checks.patch_order)
 
 
-def test_a_norm_over_the_batch_fails_images_alone(monkeypatch):
+def test_a_norm_over_the_batch_fails_image_batch_invariance(monkeypatch):
     monkeypatch.setattr(
         image_embedding.ImageEmbedding,
         "forward",
         lambda self, images, hidden=None: self.patches(images - images.mean(0)),
     )
-    fails_on_images(checks.images_alone_as_in_a_batch, "vit without a class token")
+    fails_on_images(checks.image_batch_invariance, "vit without a class token")
 
 
 def test_a_causal_mask_fails_on_images(monkeypatch):
     monkeypatch.setattr("headway.models.vit.Mask", lambda: Mask(causal=True))
-    fails_on_images(checks.every_patch_is_seen)
-    fails_on_images(checks.images_recorded)
+    fails_on_images(checks.every_patch_is_attended_to)
+    fails_on_images(checks.image_recording)

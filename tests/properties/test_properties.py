@@ -9,7 +9,7 @@ import torch
 
 from tests.fixtures.zoo import KERNELS, MODELS, VITS, with_kernel
 from tests.properties import checks
-from tests.properties.checks import ALL, IMAGE_KERNELS, OF_IMAGES
+from tests.properties.checks import ALL, IMAGE_CHECKS, IMAGE_KERNELS
 from tests.properties.pairwise import combinations
 
 
@@ -23,7 +23,7 @@ def test_holds(name, kernel, check):
 
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("name", [name for name in MODELS if name.startswith("gpt")])
-def test_packed_documents_are_as_if_alone(name, kernel):
+def test_packed_documents_equal_separate_ones(name, kernel):
     checks.packing(with_kernel(MODELS[name].build(), kernel))
 
 
@@ -45,28 +45,28 @@ def test_positions_break_permutation_equivariance():
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_every_model_can_learn_one_batch_by_heart(name):
+def test_every_model_can_overfit_one_batch(name):
     family = MODELS[name]
     model = family.build().train()
     rows = [[4, 5, 2], [6, 7, 8, 2]]
     read = torch.tensor([[1, 3, 4, 5, 6], [1, 7, 8, 9, 10]])
-    wanted = torch.tensor([[3, 4, 5, 6, 2], [7, 8, 9, 10, 2]])
+    targets = torch.tensor([[3, 4, 5, 6, 2], [7, 8, 9, 10, 2]])
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     for _ in range(80):
         logits = family.full(model, rows, read)
-        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), wanted.flatten())
-        if loss < 0.05:  # it has learned them
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+        if loss < 0.05:  # it has overfitted the batch
             break
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
     model.eval()
-    found = family.full(model, rows, read).argmax(-1)
-    assert torch.equal(found, wanted)
+    predictions = family.full(model, rows, read).argmax(-1)
+    assert torch.equal(predictions, targets)
 
 
 @pytest.mark.parametrize(
-    ("name", "kernel", "check"), combinations(list(VITS), IMAGE_KERNELS, OF_IMAGES)
+    ("name", "kernel", "check"), combinations(list(VITS), IMAGE_KERNELS, IMAGE_CHECKS)
 )
 def test_holds_for_images(name, kernel, check):
     check(with_kernel(VITS[name](), kernel))

@@ -1,4 +1,4 @@
-"""torch.compile: which code it sees, and that a compiled run learns the same."""
+"""torch.compile: which code it traces, and that a compiled run has the same losses."""
 
 import json
 import os
@@ -80,20 +80,20 @@ def test_attention_has_no_backward_of_ours_while_compiling(compiling, monkeypatc
 def test_additive_scores_are_the_equation_while_compiling(monkeypatch):
     kernel = fast(Additive(3, 16, 16, 5))
     q, k = torch.randn(2, 3, 5, 16), torch.randn(2, 3, 7, 16)
-    wanted = kernel.scores(q, k)
+    expected = kernel.scores(q, k)
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
-    found = kernel.scores(q, k)
-    assert_close(found, wanted, rtol=1e-5, atol=1e-5)
-    assert "_ChunkedScores" not in found.grad_fn.name()
+    scores = kernel.scores(q, k)
+    assert_close(scores, expected, rtol=1e-5, atol=1e-5)
+    assert "_ChunkedScores" not in scores.grad_fn.name()
 
 
 def test_dropout_is_torchs_own_while_compiling(compiling):
     x = torch.ones(50, 7)
     layer = fast(Dropout(0.3))
     torch.manual_seed(1)
-    found = layer(x)
+    dropped = layer(x)
     torch.manual_seed(1)
-    assert torch.equal(found, F.dropout(x, 0.3))
+    assert torch.equal(dropped, F.dropout(x, 0.3))
 
 
 def test_a_machine_without_a_compiler_is_refused_before_training(monkeypatch):
@@ -125,21 +125,21 @@ for compiled in (False, True):
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler")
 @pytest.mark.parametrize("name", ["gpt-tiny", "translate"])
-def test_a_compiled_run_has_the_losses_of_one_that_is_not(tmp_path, name):
+def test_a_compiled_run_has_the_losses_of_an_uncompiled_one(tmp_path, name):
     """In a process without the tests' checks of shapes, which the compiler cannot trace."""
     if name == "translate":
         settings = {**TINY, **TRANSLATION, "data.train": str(write_corpus(tmp_path / "data"))}
     else:
         (tmp_path / "t.txt").write_text("".join(f"{i} and {i * i}.\n" for i in range(300)))
         settings = {**TINY, **LANGUAGE, "data.train": str(tmp_path / "t.txt")}
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", PROGRAM, json.dumps([name, settings, str(tmp_path)])],
         capture_output=True,
         text=True,
         check=False,
         env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
     )
-    assert done.returncode == 0, done.stderr
-    plain, compiled = (json.loads(line) for line in done.stdout.strip().split("\n"))
+    assert process.returncode == 0, process.stderr
+    plain, compiled = (json.loads(line) for line in process.stdout.strip().split("\n"))
     assert len(plain) == 5
     assert compiled == pytest.approx(plain, abs=2e-4)

@@ -1,4 +1,4 @@
-"""Settings that are more than a number."""
+"""Settings that are times with a unit."""
 
 import pytest
 
@@ -34,14 +34,14 @@ def test_a_number_without_a_unit_is_refused_with_examples(text):
 @pytest.mark.parametrize(
     "text", ["soon", "", "nan", "inf", "nans", "-5m", "1e9s", "m", "5w", "٣s5"]
 )
-def test_what_is_no_time_is_refused_with_examples(text):
+def test_an_invalid_time_is_refused_with_examples(text):
     with pytest.raises(UsageError, match="is not a time") as caught:
         parse_time(text)
     assert "1h30m" in caught.value.hint
 
 
 @pytest.mark.parametrize("text", ["0s", "0.0m", "367d", "9" * 400 + "s"])
-def test_a_time_of_nothing_and_one_of_years_are_refused(text):
+def test_a_time_of_zero_and_one_of_years_are_refused(text):
     with pytest.raises(UsageError, match="at most 366d"):
         parse_time(text)
 

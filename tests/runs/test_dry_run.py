@@ -21,20 +21,20 @@ QUICK = ("translate", "words", "gpt-tiny", "bert-tiny", "vision", "caption")
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    place = tmp_path_factory.mktemp("dry")
-    write_all(place)
-    return place
+    data_folder = tmp_path_factory.mktemp("dry")
+    write_all(data_folder)
+    return data_folder
 
 
-def headway(*words):
+def headway(*arguments):
     try:
-        main(list(words))
+        main(list(arguments))
     except SystemExit as leaving:
-        assert not leaving.code, words
+        assert not leaving.code, arguments
 
 
-def trained(name, folder):
-    """What the case starts from, trained for a step or two."""
+def train_prerequisites(name, folder):
+    """Train the models that the case starts from, for two steps each."""
     for before in with_prerequisites(CASES[name].after):
         if not (folder / "runs" / before / "model").exists():
             headway("train", *_words(before), "--run", before, "--steps", "2", "--quiet")
@@ -45,8 +45,8 @@ def _words(name):
 
 
 class Evaluated:
-    """How often each module ran outside training: no batch runs one of them more than once, but
-    for what writes token by token."""
+    """Counts how often each module ran outside training: at most once per batch, except in
+    token-by-token decoding."""
 
     def __init__(self):
         self.calls = Counter()
@@ -59,31 +59,31 @@ class Evaluated:
 @pytest.mark.parametrize(
     "name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in RECIPES]
 )
-def test_a_dry_run_evaluates_no_more_batches_than_it_may(name, folder, monkeypatch, capsys):
+def test_a_dry_run_evaluates_no_more_batches_than_its_limit(name, folder, monkeypatch, capsys):
     monkeypatch.chdir(folder)
     monkeypatch.delenv("HEADWAY_DATA", raising=False)
-    trained(name, folder)
+    train_prerequisites(name, folder)
     monkeypatch.setattr(runs, "DryRun", partial(DryRun, steps=1, batches=0))
     evaluated = Evaluated()
     with register_module_forward_pre_hook(evaluated):
         headway("train", *_words(name), "--evaluation.every", "1", "--run", "dry", "--dry-run")
     assert max(evaluated.calls.values(), default=0) <= 1
-    shown = capsys.readouterr().err
-    assert "dry run   no evaluation" in shown and "minutes for" in shown
+    output = capsys.readouterr().err
+    assert "dry run   no evaluation" in output and "minutes for" in output
     assert not (folder / "runs" / "dry").exists()
 
 
-def test_an_evaluation_is_cut_after_its_batches_and_the_next_one_starts_anew():
-    go_on = EvaluationLimit(StopRequest(), batches=2)
+def test_an_evaluation_stops_after_its_batches_and_the_next_one_counts_anew():
+    limit = EvaluationLimit(StopRequest(), batches=2)
     for _ in range(2):
-        called = go_on.from_here()
+        called = limit.from_here()
         called(), called(7)
         with pytest.raises(Interrupted) as cut:
             called()
         assert cut.value.stop == "dry run"
 
 
-def test_a_request_to_stop_is_no_dry_run():
+def test_a_request_to_stop_is_reported_as_an_interruption():
     request = StopRequest()
     called = EvaluationLimit(request).from_here()
     for _ in range(100):

@@ -1,4 +1,4 @@
-"""What a run says when it cannot go on: its own examples, its own settings."""
+"""Errors that stop a run name its examples and its settings."""
 
 import pytest
 import torch
@@ -39,7 +39,7 @@ def test_advice_about_memory_names_settings_that_the_recipe_has(name):
     override(config, dict(zip(words[::2], words[1::2], strict=True)), "advice")
 
 
-def test_a_run_that_needs_too_much_memory_says_which_of_its_settings_help(tmp_path, monkeypatch):
+def test_a_run_that_needs_too_much_memory_names_settings_that_help(tmp_path, monkeypatch):
     def fail(*_, **__):
         raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: 9 bytes\nx")
 
@@ -67,7 +67,7 @@ def test_other_verbs_do_not_name_settings_of_training(monkeypatch, capsys, tmp_p
     assert "out of memory" in reported and "fewer or shorter inputs" in reported
 
 
-def test_what_libraries_say_about_memory_is_understood():
+def test_memory_errors_of_libraries_are_recognised():
     assert is_out_of_memory(MemoryError())
     assert is_out_of_memory(torch.OutOfMemoryError("CUDA out of memory. Tried to allocate"))
     assert not is_out_of_memory(RuntimeError("shapes differ"))

@@ -1,4 +1,4 @@
-"""The table of runs: which recipe, on which data, how small, how it is evaluated and asked.
+"""The table of runs: recipe, data, sizes, evaluation and prediction of each.
 
 When the names of recipes or settings change, this table changes; the records stay.
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class Case:
-    """One run and what is asked of it. Paths are relative to the folder of the tiny data.
+    """One run, its evaluation and its prediction. Paths are relative to the tiny data's folder.
 
     train: the arguments of `headway train`, without --run, which is the case's name.
     evaluation: those of `headway eval` after the run; None where `eval` cannot judge the model.

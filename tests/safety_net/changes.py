@@ -12,7 +12,7 @@ _SAME_BATCHES = (
 _NATS_TOO = "`headway eval` of a translator gives the nats too, and says of which pairs"
 _LOSS_TOO = "`headway eval` gives all that validation while training gives"
 _ALL_TOGETHER = "`headway eval` of an encoder gives what validation gives, of all texts together"
-_A_METRIC = "pseudo-perplexity is a metric, also of validation in runs that go on from a model"
+_A_METRIC = "pseudo-perplexity is a metric, also of validation in runs that start from a model"
 _LINEAR_TOO = "validation while training gives all that `headway eval` gives"
 _ONE_OBJECT = (
     "`headway eval --json` prints one object for a captioner, as its help says: the means, and the "

@@ -1,4 +1,4 @@
-"""Compares what a run does now with what was recorded of it."""
+"""Compares the results of a run with its record."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NUMBERS = ("losses.", "validation.", "eval.")
 """Sections whose numbers another machine reaches too, up to rounding."""
 RELATIVE, ABSOLUTE = 1e-3, 1e-3
 ROUGH = ("bleu", "chrf", "cider", "grad_norm")
-"""What rounding moves further: texts, in which one token can be another, and gradient norms."""
+"""Scores that rounding changes more: of texts, where one token can differ, and gradient norms."""
 ROUGH_RELATIVE = 0.05
 LOSSES = (".loss", ".nats")
 ABSENT = "(absent)"
@@ -41,7 +41,7 @@ class Difference:
 class Report:
     """Outcome of comparing one case.
 
-    differences: what makes the comparison fail. deliberate: differences that `CHANGES` explains.
+    differences: those that make the comparison fail. deliberate: those that `CHANGES` explains.
     """
 
     case: str
@@ -52,15 +52,20 @@ class Report:
     def __str__(self) -> str:
         state = f"{len(self.differences)} differences" if self.differences else "as recorded"
         lines = [f"{self.case}: {state} ({self.how})"]
-        lines += [f"  {each.path}\n    {_sides(each)}" for each in self.differences[:12]]
+        lines += [
+            f"  {difference.path}\n    {_sides(difference)}" for difference in self.differences[:12]
+        ]
         if len(self.differences) > 12:
             lines.append(f"  ... and {len(self.differences) - 12} more")
-        lines += [f"  deliberate: {each.path}: {reason(each)}" for each in self.deliberate]
+        lines += [
+            f"  deliberate: {difference.path}: {reason(difference)}"
+            for difference in self.deliberate
+        ]
         return "\n".join(lines)
 
 
-def _sides(each: Difference) -> str:
-    return f"recorded {each.recorded}\n    now      {each.now}"
+def _sides(difference: Difference) -> str:
+    return f"recorded {difference.recorded}\n    now      {difference.now}"
 
 
 def record_path(name: str) -> Path:
@@ -78,20 +83,20 @@ def write_record(name: str, record: dict[str, Any]) -> None:
 
 
 def compare(name: str, recorded: dict[str, Any], now: dict[str, Any]) -> Report:
-    """Bit for bit; if the machine is another and bits differ, losses and scores up to rounding."""
-    found = differences(name, recorded, now)
+    """Compare bits; on another machine where bits differ, losses and scores up to rounding."""
+    changed = differences(name, recorded, now)
     same_machine = recorded["machine"] == now["machine"]
-    how = "bit-identical" if same_machine or not found else "close, on another machine"
-    if found and not same_machine:
-        found = [each for each in found if not is_close(each)]
+    how = "bit-identical" if same_machine or not changed else "close, on another machine"
+    if changed and not same_machine:
+        changed = [difference for difference in changed if not is_close(difference)]
     report = Report(name, how)
-    for each in found:
-        (report.deliberate if reason(each) else report.differences).append(each)
+    for difference in changed:
+        (report.deliberate if reason(difference) else report.differences).append(difference)
     return report
 
 
 def differences(name: str, recorded: dict[str, Any], now: dict[str, Any]) -> list[Difference]:
-    """Every value that is not the same; command lines and the machine aside."""
+    """Return every value that differs, without command lines and the machine."""
     before, after = dict(flat(recorded)), dict(flat(now))
     every = dict.fromkeys([*before, *after])
     return [
@@ -102,7 +107,7 @@ def differences(name: str, recorded: dict[str, Any], now: dict[str, Any]) -> lis
 
 
 def flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """The leaves of a record, by their paths."""
+    """Yield the path and the value of each leaf of a record."""
     if isinstance(value, dict | list) and value:
         items = value.items() if isinstance(value, dict) else enumerate(value)
         for key, item in items:
@@ -113,24 +118,26 @@ def flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield path, value
 
 
-def is_close(each: Difference) -> bool:
-    """Whether another machine may differ so: rounding in losses and scores, and whatever follows
-    from rounding in weights and predictions."""
-    if each.path.startswith("predict."):
+def is_close(difference: Difference) -> bool:
+    """Return whether another machine may cause the difference: rounding in losses and scores, and
+    any change of weights and predictions."""
+    if difference.path.startswith("predict."):
         return True
-    if each.path.startswith("data.") or ABSENT in (each.recorded, each.now):
+    if difference.path.startswith("data.") or ABSENT in (difference.recorded, difference.now):
         return False
-    diverges = CASES[each.case].diverges
-    if not each.path.startswith(NUMBERS) or (diverges and not each.path.endswith(LOSSES)):
+    diverges = CASES[difference.case].diverges
+    if not difference.path.startswith(NUMBERS) or (
+        diverges and not difference.path.endswith(LOSSES)
+    ):
         return True
-    if isinstance(each.recorded, float) and isinstance(each.now, float):
-        rough = diverges or each.path.endswith(ROUGH)
+    if isinstance(difference.recorded, float) and isinstance(difference.now, float):
+        rough = diverges or difference.path.endswith(ROUGH)
         relative = ROUGH_RELATIVE if rough else RELATIVE
-        return math.isclose(each.recorded, each.now, rel_tol=relative, abs_tol=ABSOLUTE)
+        return math.isclose(difference.recorded, difference.now, rel_tol=relative, abs_tol=ABSOLUTE)
     return False
 
 
-def reason(each: Difference) -> str:
-    """Why the value was changed deliberately; empty if it was not."""
-    where = f"{each.case} {each.path}"
-    return next((why for pattern, why in CHANGES.items() if fnmatchcase(where, pattern)), "")
+def reason(difference: Difference) -> str:
+    """Return the reason for which the value was changed deliberately; empty if it was not."""
+    key = f"{difference.case} {difference.path}"
+    return next((why for pattern, why in CHANGES.items() if fnmatchcase(key, pattern)), "")

@@ -1,4 +1,4 @@
-"""Runs cases through the command line, in this process, and measures what is recorded of them."""
+"""Runs cases through the command line, in this process, and returns their records."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.safety_net.tiny_data import write_all
 ROOT = Path(__file__).resolve().parents[2]
 
 TIMINGS = {"time", "seconds", "took", "targets_per_second"}
-"""What no two runs share: the only numbers that are left out."""
+"""Numbers that differ from run to run, and are not recorded."""
 
 REPRODUCIBLE = {
     "OMP_NUM_THREADS": "1",
@@ -49,7 +49,7 @@ def run_all(names: Sequence[str], folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def run_case(name: str) -> dict[str, Any]:
-    """Train, evaluate and predict in the current folder; return what is recorded."""
+    """Train, evaluate and predict in the current folder; return the record."""
     case, run = CASES[name], Path("runs", name)
     for command in case.before:
         headway(*command)
@@ -68,7 +68,7 @@ def run_case(name: str) -> dict[str, Any]:
 
 
 def headway(*arguments: str) -> str:
-    """Standard output of `headway ARGUMENTS`, run as `python -m headway` in this process."""
+    """Return the standard output of `headway ARGUMENTS`, run in this process."""
     output, errors = io.StringIO(), io.StringIO()
     before = sys.argv
     sys.argv = ["headway", *arguments]
@@ -85,18 +85,18 @@ def headway(*arguments: str) -> str:
 
 
 def logged(path: Path) -> dict[str, list[dict[str, Any]]]:
-    """The rows of training losses and validation numbers, without timings."""
-    found: dict[str, list[dict[str, Any]]] = {"losses": [], "validation": []}
+    """Return the rows of training losses and validation scores, without timings."""
+    logs: dict[str, list[dict[str, Any]]] = {"losses": [], "validation": []}
     sections = {"train": "losses", "valid": "validation"}
     for line in path.read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
         if section := sections.get(row.pop("kind")):
-            found[section].append({k: v for k, v in row.items() if k not in TIMINGS})
-    return found
+            logs[section].append({k: v for k, v in row.items() if k not in TIMINGS})
+    return logs
 
 
 def json_lines(text: str) -> list[Any]:
-    """One value for each line; long lists of numbers by their digest and a few of them."""
+    """Return one value per line, long lists of numbers by their digest and first values."""
     return [_shortened(json.loads(line)) for line in text.splitlines()]
 
 
@@ -111,19 +111,19 @@ def _shortened(value: Any) -> Any:
 
 
 def tensor_digests(folder: Path) -> dict[str, str]:
-    """{name of a tensor: shape, dtype and digest of its bytes}, of all files of the folder."""
-    found = {}
+    """Return {name of a tensor: shape, dtype and digest of its bytes} of all files of a folder."""
+    digests = {}
     for path in sorted(folder.glob("*.safetensors")):
         with safe_open(path, framework="numpy") as file:
             for name in sorted(file.keys()):
                 array = file.get_tensor(name)
                 shape = "x".join(map(str, array.shape)) or "scalar"
-                found[name] = f"{shape} {array.dtype} {_digest(array.tobytes())}"
-    return dict(sorted(found.items()))
+                digests[name] = f"{shape} {array.dtype} {_digest(array.tobytes())}"
+    return dict(sorted(digests.items()))
 
 
 def total_digest(tensors: dict[str, str]) -> str:
-    """One digest of all tensors of a checkpoint: weights, averages, moments, random state."""
+    """Return one digest of a checkpoint's tensors: weights, averages, moments, random state."""
     return f"{len(tensors)} tensors {_digest(json.dumps(tensors).encode())}"
 
 
@@ -132,7 +132,7 @@ def _digest(data: bytes) -> str:
 
 
 def machine() -> dict[str, str]:
-    """What bits depend on."""
+    """Return the properties of the machine that bits depend on."""
     import torch
 
     return {
@@ -152,7 +152,7 @@ def _processor() -> str:
 
 
 def run_in_new_process(names: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """The records of these cases, and of all that they start from, measured in a new process with
+    """Return the records of these cases, and of all that they start from, from a new process with
     the environment `REPRODUCIBLE` and without $HEADWAY_DATA, where some recipes find data."""
     environment = {**os.environ, **REPRODUCIBLE}
     environment.pop("HEADWAY_DATA", None)
@@ -160,11 +160,11 @@ def run_in_new_process(names: Sequence[str]) -> dict[str, dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder, "records.json")
         command = [sys.executable, "-m", "tests.safety_net.running", str(output), *names]
-        done = subprocess.run(
+        process = subprocess.run(
             command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
         )
-        if done.returncode:
-            raise RuntimeError(done.stderr)
+        if process.returncode:
+            raise RuntimeError(process.stderr)
         records: dict[str, dict[str, Any]] = json.loads(output.read_text(encoding="utf-8"))
     return records
 

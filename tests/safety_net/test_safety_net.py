@@ -1,4 +1,4 @@
-"""Every recipe computes what it computed when it was recorded, and the comparison can fail."""
+"""Every recipe computes the recorded results, and the comparison detects differences."""
 
 import copy
 
@@ -62,7 +62,7 @@ def test_each_part_of_a_record_is_compared_and_the_difference_names_it(recorded,
     assert f"  {section}" in str(report)
 
 
-def test_command_lines_may_be_written_otherwise(recorded):
+def test_command_lines_are_not_compared(recorded):
     now = copy.deepcopy(recorded)
     now["train"] = "train tagging tags.conll"
     now["eval"]["command"] = "evaluate"
@@ -78,7 +78,9 @@ def test_on_another_machine_scores_must_be_close_and_bits_need_not_be_the_same(r
     report = compare("tag", recorded, now)
     assert not report.differences and "another machine" in str(report)
     now["losses"][0]["loss"] *= 1.01
-    assert [each.path for each in compare("tag", recorded, now).differences] == ["losses.0.loss"]
+    assert [difference.path for difference in compare("tag", recorded, now).differences] == [
+        "losses.0.loss"
+    ]
 
 
 def test_a_deliberate_change_is_shown_with_its_reason_and_does_not_fail(recorded, monkeypatch):

@@ -1,4 +1,4 @@
-"""Tiny data of our own for every kind of task: a few kB each, the same bytes always."""
+"""Tiny generated data for every kind of task: a few kB each, always the same bytes."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from tests.fixtures.tiny_encoder import sentences, write_conll, write_squad
 
 NAMES = ["fox", "baker", "owl", "crab", "child", "toad"]
 ACTIONS = ["sees", "likes", "paints", "carries"]
-THINGS = ["a lemon", "the tree", "some bread", "a drum", "the old boat"]
+OBJECTS = ["a lemon", "the tree", "some bread", "a drum", "the old boat"]
 ANIMALS, TOOLS = ["fox", "owl", "crab", "toad", "hare"], ["saw", "rake", "drum", "spade", "lamp"]
-PLACES = ["by the lake", "in a shed", "near us", "on the hill", "at home", "below", "up there"]
+LOCATIONS = ["by the lake", "in a shed", "near us", "on the hill", "at home", "below", "up there"]
 NUMBERS = ["one", "two", "three", "four", "five"]
 CAPTIONS = {
     "dark": {
@@ -40,7 +40,7 @@ CAPTIONS = {
     },
 }
 SHADES = {"dark": 90, "grey": 115, "light": 140}
-"""So near to each other that a short training confuses some."""
+"""Brightness by class; so similar that a short training confuses some."""
 TONES = {"high": 1900, "low": 900, "middle": 1300}
 SOUND_RATE = 8000  # samples a second
 
@@ -72,52 +72,60 @@ def digests(folder: Path) -> dict[str, str]:
 
 def _write_texts(folder: Path) -> None:
     lines = [
-        f"The {name} {action} {thing}. It {action} {thing} again. So does the {other}."
-        for thing in THINGS
-        for name, other in zip(NAMES, NAMES[1:] + NAMES[:1], strict=True)
+        f"The {name} {action} {noun}. It {action} {noun} again. So does the {next_name}."
+        for noun in OBJECTS
+        for name, next_name in zip(NAMES, NAMES[1:] + NAMES[:1], strict=True)
         for action in ACTIONS
     ]
     lines = sorted(lines, key=lambda line: hashlib.sha256(line.encode()).digest())
     _write(folder / "text.txt", lines)
-    _write(folder / "held-out.txt", [f"The {a} likes {b}." for a in NAMES[:3] for b in THINGS[:3]])
+    _write(folder / "held-out.txt", [f"The {a} likes {b}." for a in NAMES[:3] for b in OBJECTS[:3]])
     domain = [
-        f"A {animal} is {place}. There it finds a {tool}. The {tool} is old."
+        f"A {animal} is {location}. There it finds a {tool}. The {tool} is old."
         for animal in ANIMALS
         for tool in TOOLS
-        for place in PLACES[:3]
+        for location in LOCATIONS[:3]
     ]
     _write(folder / "domain.txt", domain)
 
 
 def _write_tables(folder: Path) -> None:
     texts = [
-        (f"the {name} is {place}", label)
-        for place in PLACES
+        (f"the {name} is {location}", label)
+        for location in LOCATIONS
         for label, names in (("animal", ANIMALS), ("tool", TOOLS))
         for name in names
     ]
     pairs = [
-        (f"the {name} is {place}", f"it is {what}", "yes" if (what == "alive") == fits else "no")
-        for place in PLACES
+        (
+            f"the {name} is {location}",
+            f"it is {description}",
+            "yes" if (description == "alive") == is_true else "no",
+        )
+        for location in LOCATIONS
         for name in ANIMALS + TOOLS
-        for what, fits in (("alive", place != "below"), ("a thing", name != "hare"))
+        for description, is_true in (("alive", location != "below"), ("a thing", name != "hare"))
     ]
     numbers = [
-        (f"{word} {name}s {place}", str(1 + i + 0.5 * (name == "owl")))
-        for place in PLACES
+        (f"{word} {name}s {location}", str(1 + i + 0.5 * (name == "owl")))
+        for location in LOCATIONS
         for i, word in enumerate(NUMBERS)
         for name in ("fox", "owl")
     ]
     similar = [
-        (f"the {name} waits {place}", f"there is the {name} , {place}")
+        (f"the {name} waits {location}", f"there is the {name} , {location}")
         for name in ANIMALS + TOOLS
-        for place in PLACES
+        for location in LOCATIONS
     ]
     scored = [
-        (f"the {a} is {place}", f"the {b} is {there}", str(2 * (a == b) + 3 * (place == there)))
+        (
+            f"the {a} is {location}",
+            f"the {b} is {other_location}",
+            str(2 * (a == b) + 3 * (location == other_location)),
+        )
         for a in ANIMALS[:4] + TOOLS[:4]
         for b in (a, TOOLS[4])
-        for place, there in zip(PLACES, PLACES[:3] + PLACES[:4], strict=True)
+        for location, other_location in zip(LOCATIONS, LOCATIONS[:3] + LOCATIONS[:4], strict=True)
     ]
     _write_table(folder / "classes.tsv", "text\tlabel", texts)
     _write_table(folder / "pair-classes.tsv", "sentence1\tsentence2\tlabel", pairs)

@@ -5,7 +5,7 @@ import pytest
 from headway.errors import UsageError
 from headway.serving import BundleViewer, Question
 from tests.fixtures.bundles import BUNDLES, captioner, gpt, translator
-from tests.fixtures.pictures import png
+from tests.fixtures.images import png
 
 TEXT = "the fox eats the lemon"
 

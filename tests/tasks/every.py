@@ -1,4 +1,4 @@
-"""A tiny run of every task, for what must hold for all of them. A new task joins by one line."""
+"""A tiny run of every task, for what must hold for all of them. A new task is one entry here."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from tests.safety_net.tiny_data import write_all
 
 @dataclass(frozen=True)
 class TaskCase:
-    """case: a run of the safety net. inspected: what `headway inspect` looks at; none if the model
-    attends to nothing. exports: whether Hugging Face has such models. one_class: a few lines of
+    """case: a run of the safety net. inspected: the input of `headway inspect`; empty if the model
+    has no attention. exports: whether Hugging Face has such models. one_class: a few lines of
     examples whose labels are all the same, where there must be two. more: flags with which
     Hugging Face can represent the model."""
 
@@ -70,7 +70,7 @@ EVERY: dict[str, TaskCase] = {
 }
 """Name of a task -> a tiny run of it."""
 OUTSIDE = ("word_regression",)
-"""Those that packages in `examples/` add."""
+"""Tasks that packages in `examples/` add."""
 NUMBERS = "numbers.jsonl"
 RATE = (*words(f"{NUMBERS} --from runs/bert-tiny"), *HELD_OUT, *FINE_TUNING, *LOOP)
 RUNS = {
@@ -82,8 +82,8 @@ STARTS = {"bert-tiny": HF_ENCODER}
 FOLDERS: dict[str, Path] = {}
 
 
-def place_of(name: str, make: Callable[[str], Path]) -> Path:
-    """The folder in which the run of that task, and all that it starts from, was trained: once."""
+def task_folder(name: str, make: Callable[[str], Path]) -> Path:
+    """Return the folder with the run of the task and all that it starts from, trained once."""
     if name not in FOLDERS:
         folder = make(name)
         write_all(folder)
@@ -98,18 +98,18 @@ def place_of(name: str, make: Callable[[str], Path]) -> Path:
 
 
 def arguments(case: str) -> list[str]:
-    """Those of `headway train`, starting from a model that Hugging Face has too."""
-    starts = {f"runs/{one}": f"runs/{other}" for one, other in STARTS.items()}
+    """Return the arguments of `headway train`, starting from a model that Hugging Face has too."""
+    starts = {f"runs/{name}": f"runs/{replacement}" for name, replacement in STARTS.items()}
     more = [word for task in EVERY.values() if task.case == case for word in task.more]
     return [*(starts.get(word, word) for word in RUNS[case].train), *more]
 
 
 def command(case: str, data: str | None = None) -> list[str]:
-    """`headway train` of a case of the safety net, on other data if that is named."""
-    own, *rest = arguments(case)
-    return ["train", RUNS[case].recipe, data or own, *rest]
+    """Return the `headway train` command of a case of the safety net, on `data` if it is set."""
+    default, *rest = arguments(case)
+    return ["train", RUNS[case].recipe, data or default, *rest]
 
 
 def train(folder: Path, case: str, run: str, *more: str) -> None:
-    """Train a case under another name of the run."""
+    """Train a case with `run` as the name of the run."""
     headway(*command(case), "--run", run, "--quiet", *more, cwd=folder)

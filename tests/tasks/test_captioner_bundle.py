@@ -1,4 +1,4 @@
-"""Captioners as bundles: saved, loaded, asked."""
+"""Captioners as bundles: saving, loading, captions."""
 
 import json
 from dataclasses import replace
@@ -15,8 +15,8 @@ from headway.inspection.image_overlays import overlays
 from headway.tasks.captioning.bundle import CaptionerBundle
 from headway.tasks.captioning.reader import CaptionReader
 from headway.text import Characters
-from tests.fixtures.captioners import IMAGES, PICTURES, READER, TEXTS, TOKENIZER, bundle_of
-from tests.fixtures.pictures import png
+from tests.fixtures.captioners import IMAGE_READER, PIXELS, READER, TEXTS, TOKENIZER, bundle_of
+from tests.fixtures.images import png
 
 
 @pytest.fixture
@@ -29,49 +29,49 @@ def saved(tmp_path):
 def test_a_saved_captioner_loads_as_itself(saved):
     bundle, folder = saved
     names = {path.name for path in folder.iterdir()}
-    beside = {"images.json", "tokenizer.json", "captions.json"}
-    assert names == {"MANIFEST.json", "config.json", "model.safetensors"} | beside
-    again = headway.load(folder, fast=False)
-    assert isinstance(again, CaptionerBundle) and again.config == bundle.config
-    assert (again.languages, again.longest) == (("en", "de"), 6)
-    assert again.search(PICTURES, num_best=2) == bundle.search(PICTURES, num_best=2)
+    own_files = {"images.json", "tokenizer.json", "captions.json"}
+    assert names == {"MANIFEST.json", "config.json", "model.safetensors"} | own_files
+    reloaded = headway.load(folder, fast=False)
+    assert isinstance(reloaded, CaptionerBundle) and reloaded.config == bundle.config
+    assert (reloaded.languages, reloaded.longest) == (("en", "de"), 6)
+    assert reloaded.search(PIXELS, num_best=2) == bundle.search(PIXELS, num_best=2)
 
 
 @pytest.mark.parametrize("beam", [1, 3])
-def test_pictures_of_any_size_and_kind_get_what_they_get_alone(beam):
+def test_the_caption_of_an_image_of_any_size_and_format_does_not_depend_on_the_batch(beam):
     bundle = bundle_of()
-    together = bundle.caption([*PICTURES, png(PICTURES[1])], language="de", beam=beam)
-    assert together[3] == together[1] and len(set(together)) > 1
-    for picture, found in zip(PICTURES, together, strict=False):
-        assert bundle.caption([picture], language="de", beam=beam) == [found]
+    batched = bundle.caption([*PIXELS, png(PIXELS[1])], language="de", beam=beam)
+    assert batched[3] == batched[1] and len(set(batched)) > 1
+    for image, caption in zip(PIXELS, batched, strict=False):
+        assert bundle.caption([image], language="de", beam=beam) == [caption]
 
 
-def test_a_caption_begins_with_the_token_of_its_language_and_never_holds_one():
+def test_a_caption_begins_with_the_token_of_its_language_and_never_contains_one():
     bundle = bundle_of()
     read = []
-    bundle.model.embedding.register_forward_pre_hook(lambda _, given: read.append(given[0]))
+    bundle.model.embedding.register_forward_pre_hook(lambda _, inputs: read.append(inputs[0]))
     for language, first in ((None, READER.size - 2), ("de", READER.size - 1)):
         read.clear()
-        found = bundle.search(PICTURES, language=language, beam=3, num_best=3)
+        captions = bundle.search(PIXELS, language=language, beam=3, num_best=3)
         assert read[0].unique().tolist() == [first]
-        assert all(max(c.tokens, default=0) < TOKENIZER.size for best in found for c in best)
-        assert all(len(c.tokens) <= 6 for best in found for c in best)
-        for row in bundle.sample(PICTURES, language=language, samples=3, temperature=2.0):
+        assert all(max(c.tokens, default=0) < TOKENIZER.size for best in captions for c in best)
+        assert all(len(c.tokens) <= 6 for best in captions for c in best)
+        for row in bundle.sample(PIXELS, language=language, samples=3, temperature=2.0):
             assert all(max(c.tokens, default=0) < TOKENIZER.size for c in row)
     with pytest.raises(UsageError, match="has no captions in the language 'fr'"):
-        bundle.caption(PICTURES, language="fr")
+        bundle.caption(PIXELS, language="fr")
 
 
 def test_a_model_of_one_language_begins_with_the_tokenizers_own_token():
     reader = replace(READER, languages=())
     bundle = bundle_of(reader)
     assert reader.first(None) == TOKENIZER.bos and reader.specials == []
-    bundle.caption(PICTURES[:1])
+    bundle.caption(PIXELS[:1])
     with pytest.raises(UsageError, match="has no captions in the language"):
-        bundle.caption(PICTURES[:1], language="en")
+        bundle.caption(PIXELS[:1], language="en")
 
 
-def test_words_have_the_same_pieces_at_the_beginning_of_a_caption_and_inside_it():
+def test_words_have_the_same_tokens_at_the_beginning_of_a_caption_and_inside_it():
     (cat,), (red,) = READER.encode(["cat"]), READER.encode(["red cat"])
     assert red[-len(cat) :] == cat
     for text in TEXTS:
@@ -79,60 +79,64 @@ def test_words_have_the_same_pieces_at_the_beginning_of_a_caption_and_inside_it(
     assert READER.pieces([TOKENIZER.size + 1, TOKENIZER.eos]) == ["<de>", "</s>"]
 
 
-def test_samples_follow_from_their_seed_alone_and_greedy_is_temperature_nought():
+def test_samples_depend_on_their_seed_alone_and_temperature_0_is_greedy():
     bundle = bundle_of()
-    drawn = bundle.sample(PICTURES, samples=3, temperature=1.5, seed=5)
-    alone = bundle.sample(PICTURES[2:], samples=2, temperature=1.5, seed=6)[0]
-    assert [one.tokens for one in drawn[2][1:]] == [one.tokens for one in alone]
+    drawn = bundle.sample(PIXELS, samples=3, temperature=1.5, seed=5)
+    alone = bundle.sample(PIXELS[2:], samples=2, temperature=1.5, seed=6)[0]
+    assert [caption.tokens for caption in drawn[2][1:]] == [caption.tokens for caption in alone]
     assert_close(drawn[2][1].score, alone[0].score, rtol=1e-5, atol=0)
-    assert len({one.text for row in drawn for one in row}) > 3
-    greedy = bundle.search(PICTURES, beam=1)
-    cold = bundle.sample(PICTURES, temperature=0.0)
+    assert len({caption.text for row in drawn for caption in row}) > 3
+    greedy = bundle.search(PIXELS, beam=1)
+    cold = bundle.sample(PIXELS, temperature=0.0)
     assert [row[0].tokens for row in cold] == [best[0].tokens for best in greedy]
 
 
 @pytest.mark.parametrize("registers", [0, 2])
-def test_attention_is_of_every_piece_over_every_patch(registers):
+def test_attention_is_from_every_token_to_every_patch(registers):
     bundle = bundle_of(registers=registers)
-    found = bundle.attention(PICTURES[1], "the red cat", language="de")
-    assert found.source[: 1 + registers] == ["[CLS]", "[R1]", "[R2]"][: 1 + registers]
-    assert found.source[1 + registers :] == [f"{r},{c}" for r in range(2) for c in range(4)]
-    assert "".join(found.target) == " the red cat</s>"
-    across = found.maps["decoder.blocks.1.cross"]
-    assert across.shape == (4, len(found.target), 9 + registers)
-    assert_close(across.sum(-1), torch.ones(4, len(found.target)), rtol=0, atol=1e-5)
+    attention = bundle.attention(PIXELS[1], "the red cat", language="de")
+    assert attention.source[: 1 + registers] == ["[CLS]", "[R1]", "[R2]"][: 1 + registers]
+    assert attention.source[1 + registers :] == [f"{r},{c}" for r in range(2) for c in range(4)]
+    assert "".join(attention.target) == " the red cat</s>"
+    across = attention.maps["decoder.blocks.1.cross"]
+    assert across.shape == (4, len(attention.target), 9 + registers)
+    assert_close(across.sum(-1), torch.ones(4, len(attention.target)), rtol=0, atol=1e-5)
     with pytest.raises(UsageError, match="positions for at most 8"):
-        bundle.attention(PICTURES[1], "x y z " * 4)
+        bundle.attention(PIXELS[1], "x y z " * 4)
 
 
-def test_what_a_word_looks_at_is_the_mean_over_heads_and_pieces_of_the_last_block():
+def test_the_attention_of_a_word_is_the_mean_over_heads_and_tokens_of_the_last_block():
     bundle = bundle_of()
-    seen = look(bundle, PICTURES[1], "the zq cat", language="en")
-    assert seen.names == ["the", "zq", "cat", "</s>"]
-    assert seen.maps.shape == (4, 2, 4) and seen.reach == (8, 12)
-    found = bundle.attention(PICTURES[1], "the zq cat", language="en")
-    weights = found.maps["decoder.blocks.1.cross"].mean(0)
-    places = [i for i, piece in enumerate(found.target) if i and set(piece.strip()) <= set("zq")]
-    assert len(places) > 1  # a word of several pieces
-    wanted = weights[places].mean(0)[2:]  # without [CLS] and the register
-    assert_close(seen.maps[1].flatten(), wanted)
-    assert_close(seen.maps[1, 1, 2], wanted[6])
-    first = look(bundle, PICTURES[1], "the zq cat", language="en", layer=0)
-    assert not torch.allclose(first.maps, seen.maps)
+    attention_maps = look(bundle, PIXELS[1], "the zq cat", language="en")
+    assert attention_maps.names == ["the", "zq", "cat", "</s>"]
+    assert attention_maps.maps.shape == (4, 2, 4) and attention_maps.reach == (8, 12)
+    attention = bundle.attention(PIXELS[1], "the zq cat", language="en")
+    weights = attention.maps["decoder.blocks.1.cross"].mean(0)
+    positions = [
+        i for i, token in enumerate(attention.target) if i and set(token.strip()) <= set("zq")
+    ]
+    assert len(positions) > 1  # a word of several tokens
+    expected = weights[positions].mean(0)[2:]  # without [CLS] and the register
+    assert_close(attention_maps.maps[1].flatten(), expected)
+    assert_close(attention_maps.maps[1, 1, 2], expected[6])
+    first = look(bundle, PIXELS[1], "the zq cat", language="en", layer=0)
+    assert not torch.allclose(first.maps, attention_maps.maps)
     with pytest.raises(UsageError, match="layers are 0 to 1"):
-        look(bundle, PICTURES[1], "cat", layer=2)
+        look(bundle, PIXELS[1], "cat", layer=2)
 
 
-def test_the_picture_of_it_is_the_same_every_time_and_shows_every_word(tmp_path):
-    seen = look(bundle_of(), PICTURES[1], "the $red cat", language="en")
+def test_the_overlays_are_deterministic_and_show_every_word(tmp_path):
+    attention_maps = look(bundle_of(), PIXELS[1], "the $red cat", language="en")
     for name in ("a.svg", "b.svg"):
-        overlays(tmp_path / name, seen, title="t", one_scale=True)
+        overlays(tmp_path / name, attention_maps, title="t", one_scale=True)
     text = (tmp_path / "a.svg").read_text()
     assert text == (tmp_path / "b.svg").read_text()
-    for word, share in zip(seen.names, seen.maps.sum((1, 2)).tolist(), strict=True):
-        assert f"{word.replace('<', '&lt;').replace('>', '&gt;')}  {share:.0%}" in text
+    for word, fraction in zip(
+        attention_maps.names, attention_maps.maps.sum((1, 2)).tolist(), strict=True
+    ):
+        assert f"{word.replace('<', '&lt;').replace('>', '&gt;')}  {fraction:.0%}" in text
     with pytest.raises(ValueError, match="1 names for"):
-        overlays(tmp_path / "c.svg", replace(seen, names=["a"]), title="")
+        overlays(tmp_path / "c.svg", replace(attention_maps, names=["a"]), title="")
     assert not (tmp_path / "c.svg").exists()
 
 
@@ -140,7 +144,7 @@ def test_other_tokens_another_reader_and_damaged_files_are_refused(saved):
     bundle, folder = saved
     with pytest.raises(DataError, match="tokens, but the vocabulary size"):
         CaptionerBundle(bundle.model, replace(READER, languages=("en",)))
-    grey = replace(IMAGES, mean=(0.5,), deviation=(0.5,))
+    grey = replace(IMAGE_READER, mean=(0.5,), deviation=(0.5,))
     with pytest.raises(DataError, match="channels"):
         CaptionerBundle(bundle.model, replace(READER, images=grey))
     good = json.loads((folder / "captions.json").read_text())
@@ -156,8 +160,8 @@ def test_other_tokens_another_reader_and_damaged_files_are_refused(saved):
         headway.load(folder, verify=False)
 
 
-def test_a_tokenizer_of_characters_will_do():
-    reader = CaptionReader(IMAGES, Characters.train([*TEXTS, " "]), (), 6)
+def test_a_character_tokenizer_is_enough():
+    reader = CaptionReader(IMAGE_READER, Characters.train([*TEXTS, " "]), (), 6)
     assert reader.first(None) == reader.tokenizer.bos
-    found = bundle_of(reader).caption([np.zeros((8, 12), np.uint8)])
-    assert len(found) == 1
+    captions = bundle_of(reader).caption([np.zeros((8, 12), np.uint8)])
+    assert len(captions) == 1

@@ -24,7 +24,7 @@ from headway.tasks.captioning.job import CaptionJob
 from headway.tasks.captioning.prediction import CaptionInput, CaptionOptions
 from headway.text import TextBPE
 from headway.training import CaptionObjective, read_metrics
-from tests.fixtures.pictures import png
+from tests.fixtures.images import png
 
 TINY = {
     **{"model.vit.model_dim": 24, "model.vit.num_heads": 3, "model.vit.ffn_dim": 40},
@@ -36,7 +36,7 @@ TINY = {
     **{"data.text": ("en", "de"), "data.vocabulary": 280, "optimizer.kind": "adamw"},
     **{"optimizer.lr": 1e-2, "training.smoothing": 0.0},
 }
-SAID = {
+CAPTIONS = {
     "dark": ("a dark night over the hill", "eine dunkle Nacht am Berg"),
     "light": ("the light day by the sea", "der helle Tag an der See"),
 }
@@ -44,24 +44,24 @@ SHADES = {"dark": 40, "light": 200}
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    """24 pictures, dark and light in turn, the last eight of them held out."""
+def data_folder(tmp_path_factory):
+    """A folder with 24 images, alternately dark and light, the last eight of them held out."""
     folder = tmp_path_factory.mktemp("captions")
-    pictures, rows = [], ["split\ten\tde"]
+    images, rows = [], ["split\ten\tde"]
     for i in range(24):
         kind = ("dark", "light")[i % 2]
         noise = np.random.default_rng(i).integers(-30, 31, (8, 8, 3))
-        pictures.append((SHADES[kind] + noise).astype(np.uint8))
-        rows.append("\t".join(["train" if i < 16 else "valid", *SAID[kind]]))
-    np.savez(folder / "a.npz", images=np.stack(pictures))
+        images.append((SHADES[kind] + noise).astype(np.uint8))
+        rows.append("\t".join(["train" if i < 16 else "valid", *CAPTIONS[kind]]))
+    np.savez(folder / "a.npz", images=np.stack(images))
     (folder / "c.tsv").write_text("\n".join(rows))
     return folder
 
 
-def configured(place, **changes):
-    """Two underscores stand for a dot."""
+def configured(data_folder, **changes):
+    """Return the configuration of a captioning run; two underscores in a name are a dot."""
     dotted = {key.replace("__", "."): value for key, value in changes.items()}
-    data = {"data.train": str(place / "c.tsv"), "data.images": str(place / "a.npz")}
+    data = {"data.train": str(data_folder / "c.tsv"), "data.images": str(data_folder / "a.npz")}
     return recipe("caption", ("test", {**TINY, **data, **dotted}))
 
 
@@ -71,31 +71,31 @@ def job_of(config, folder):
 
 
 @pytest.fixture(scope="module")
-def trained(place, tmp_path_factory):
+def trained(data_folder, tmp_path_factory):
     folder = tmp_path_factory.mktemp("run") / "run"
     events = []
-    train(configured(place), folder, listeners=[events.append])
+    train(configured(data_folder), folder, listeners=[events.append])
     return folder, events
 
 
-def test_one_model_says_what_pictures_show_in_both_languages(trained, place):
+def test_one_model_captions_images_in_both_languages(trained, data_folder):
     folder, _ = trained
     bundle = load(folder)
     assert isinstance(bundle, CaptionerBundle) and bundle.languages == ("en", "de")
-    pictures = [np.full((8, 8, 3), SHADES[kind], np.uint8) for kind in ("light", "dark")]
-    for place_of, language in enumerate(("en", "de")):
-        wanted = [SAID["light"][place_of], SAID["dark"][place_of]]
-        assert bundle.caption(pictures, language=language, beam=2) == wanted
+    images = [np.full((8, 8, 3), SHADES[kind], np.uint8) for kind in ("light", "dark")]
+    for column, language in enumerate(("en", "de")):
+        expected = [CAPTIONS["light"][column], CAPTIONS["dark"][column]]
+        assert bundle.caption(images, language=language, beam=2) == expected
 
 
-def test_the_run_tells_its_scores_and_samples_and_keeps_the_best(trained):
+def test_the_run_reports_its_scores_and_samples_and_keeps_the_best_model(trained):
     folder, events = trained
     rows = read_metrics(folder / "metrics.jsonl", "valid")
     assert {"nats", "cider", "bleu", "chrf"} < rows[-1].keys()
     assert rows[-1]["cider"] > 9 and rows[-1]["bleu"] > 99  # ten words of ten, and all right
     samples = [event for event in events if event["kind"] == "sample"]
     assert {event["language"] for event in samples} == {"en", "de"}
-    assert samples[-1]["output"] in {said[1] for said in SAID.values()}
+    assert samples[-1]["output"] in {captions[1] for captions in CAPTIONS.values()}
     config = saved(folder)
     assert (
         config.model.vit.image_size == 8 and config.model.gpt.vocabulary == load(folder).reader.size
@@ -198,16 +198,16 @@ def test_a_prediction_has_the_captions_of_every_language_that_was_requested(trai
     (both,) = bundle.predict(inputs, CaptionOptions(language="de,en", top=2))
     assert both.file == str(path)
     assert [caption.language for caption in both.captions] == ["de", "de", "en", "en"]
-    assert [both.captions[i].text for i in (2, 0)] == list(SAID["dark"])
+    assert [both.captions[i].text for i in (2, 0)] == list(CAPTIONS["dark"])
     (first,) = bundle.predict(inputs)
-    assert [(c.language, c.text) for c in first.captions] == [("en", SAID["dark"][0])]
+    assert [(c.language, c.text) for c in first.captions] == [("en", CAPTIONS["dark"][0])]
     with pytest.raises(UsageError, match="has no captions in the language 'fr'"):
         bundle.predict(inputs, CaptionOptions(language="en,fr"))
     with pytest.raises(ValueError, match="--top 5"):
         CaptionOptions(top=5)
 
 
-def test_a_run_that_was_interrupted_ends_as_one_that_was_not(place, tmp_path):
+def test_a_run_that_was_interrupted_ends_as_one_that_was_not(data_folder, tmp_path):
     changes = {"training__steps": 8, "evaluation__every": 4, "checkpoint__every": 4}
     changes |= {"augmentation__padding": 1, "model__gpt__dropout": 0.1}
 
@@ -217,90 +217,97 @@ def test_a_run_that_was_interrupted_ends_as_one_that_was_not(place, tmp_path):
                 run.stop = "interrupted"
 
     whole, parts = tmp_path / "whole", tmp_path / "parts"
-    train(configured(place, **changes), whole)
-    train(configured(place, **changes), parts, observers=[Stop()])
-    train(configured(place, **changes), parts)
+    train(configured(data_folder, **changes), whole)
+    train(configured(data_folder, **changes), parts, observers=[Stop()])
+    train(configured(data_folder, **changes), parts)
     name = "model/model.safetensors"
     assert (whole / name).read_bytes() == (parts / name).read_bytes()
 
 
-def test_pictures_are_held_out_by_content_where_no_column_says_so(place):
-    data = configured(place, data__split_column="none", data__held_out=0.4).data
-    found = captioned_images(data)
-    assert len(found["train"]) + len(found["valid"]) == 24 and len(found["valid"]) > 3
+def test_images_are_held_out_by_content_if_no_column_names_the_split(data_folder):
+    data = configured(data_folder, data__split_column="none", data__held_out=0.4).data
+    splits = captioned_images(data)
+    assert len(splits["train"]) + len(splits["valid"]) == 24 and len(splits["valid"]) > 3
     again = captioned_images(data)
-    assert [e.image.where for e in again["valid"]] == [e.image.where for e in found["valid"]]
+    assert [e.image.where for e in again["valid"]] == [e.image.where for e in splits["valid"]]
 
 
-def test_an_image_with_the_only_captions_in_a_language_is_not_held_out(place, tmp_path):
-    data = configured(place, data__split_column="none", data__held_out=0.4).data
-    held = captioned_images(data)["valid"][0].image.where
-    row = int(held.split("[")[1].removesuffix("]"))
-    lines = ["en\tde", *(f"{SAID['dark'][0]}\t{'nur hier' if i == row else ''}" for i in range(24))]
+def test_an_image_with_the_only_captions_in_a_language_is_not_held_out(data_folder, tmp_path):
+    data = configured(data_folder, data__split_column="none", data__held_out=0.4).data
+    location = captioned_images(data)["valid"][0].image.where
+    row = int(location.split("[")[1].removesuffix("]"))
+    lines = [
+        "en\tde",
+        *(f"{CAPTIONS['dark'][0]}\t{'nur hier' if i == row else ''}" for i in range(24)),
+    ]
     (tmp_path / "c.tsv").write_text("\n".join(lines))
     changes = {"data__split_column": "none", "data__held_out": 0.4}
-    data = configured(place, data__train=str(tmp_path / "c.tsv"), **changes).data
+    data = configured(data_folder, data__train=str(tmp_path / "c.tsv"), **changes).data
     notes = []
-    found = captioned_images(data, notes.append)
-    assert held in {each.image.where for each in found["train"]}
+    splits = captioned_images(data, notes.append)
+    assert location in {example.image.where for example in splits["train"]}
     assert "to hold out stay in training" in notes[0]["text"]
 
 
-def test_a_language_without_a_training_caption_is_refused(place, tmp_path):
+def test_a_language_without_a_training_caption_is_refused(data_folder, tmp_path):
     lines = ["split\ten\tde", *["train\ta night\t"] * 20, *["valid\ta day\tein Tag"] * 4]
     (tmp_path / "c.tsv").write_text("\n".join(lines))
     with pytest.raises(DataError, match="no training image has a caption in the column 'de'"):
-        captioned_images(configured(place, data__train=str(tmp_path / "c.tsv")).data)
+        captioned_images(configured(data_folder, data__train=str(tmp_path / "c.tsv")).data)
 
 
-def starts(tmp_path, **changes):
+def save_pretrained(tmp_path, **changes):
+    """Save a ViT and a GPT; return both, and settings that start a captioner from them."""
     shape = {"model_dim": 24, "num_heads": 3, "ffn_dim": 40, "num_layers": 2, "image_size": 16}
     reader = ImageReader(height=16, width=16, mean=(0.4,) * 3, deviation=(0.2,) * 3)
-    seen = ImageEncoderBundle(ViT(ViTConfig(**shape, positions="learned")), reader)
-    seen.save(tmp_path / "vit")
-    texts = [text for said in SAID.values() for text in said] * 3
+    vit = ImageEncoderBundle(ViT(ViTConfig(**shape, positions="learned")), reader)
+    vit.save(tmp_path / "vit")
+    texts = [text for captions in CAPTIONS.values() for text in captions] * 3
     tokenizer = TextBPE.train([f" {text}" for text in texts], 270)
     config = GPTConfig(
         **{"model_dim": 32, "num_heads": 2, "ffn_dim": 48, "num_layers": 3, "max_length": 64},
         vocabulary=tokenizer.size + 5,
     )
     TextBundle(GPT(config), tokenizer).save(tmp_path / "gpt")
-    named = {"training__encoder": str(tmp_path / "vit"), "training__decoder": str(tmp_path / "gpt")}
-    seen, wrote = (load(tmp_path / name, fast=False) for name in ("vit", "gpt"))
-    return seen, wrote, {**named, **changes}
+    settings = {
+        "training__encoder": str(tmp_path / "vit"),
+        "training__decoder": str(tmp_path / "gpt"),
+    }
+    vit, gpt = (load(tmp_path / name, fast=False) for name in ("vit", "gpt"))
+    return vit, gpt, {**settings, **changes}
 
 
-def unsized(place, **changes):
-    """Without the sizes of TINY, which the models to start from bring."""
-    named = {k: v for k, v in TINY.items() if not k.startswith("model.")}
+def unsized(data_folder, **changes):
+    """Return a configuration without the sizes of TINY: the pre-trained models have their own."""
+    settings = {k: v for k, v in TINY.items() if not k.startswith("model.")}
     dotted = {key.replace("__", "."): value for key, value in changes.items()}
-    data = {"data.train": str(place / "c.tsv"), "data.images": str(place / "a.npz")}
-    return recipe("caption", ("test", {**named, **data, **dotted}))
+    data = {"data.train": str(data_folder / "c.tsv"), "data.images": str(data_folder / "a.npz")}
+    return recipe("caption", ("test", {**settings, **data, **dotted}))
 
 
-def test_a_run_starts_from_a_vit_and_a_gpt(place, tmp_path):
-    seen, wrote, named = starts(tmp_path, training__frozen=True, training__steps=3)
-    config = unsized(place, **named)
+def test_a_run_starts_from_a_vit_and_a_gpt(data_folder, tmp_path):
+    vit, gpt, settings = save_pretrained(tmp_path, training__frozen=True, training__steps=3)
+    config = unsized(data_folder, **settings)
     job = job_of(config, tmp_path / "data")
-    assert job.prepared.reader.images == seen.reader
-    assert job.prepared.reader.tokenizer.fingerprint == wrote.tokenizer.fingerprint
+    assert job.prepared.reader.images == vit.reader
+    assert job.prepared.reader.tokenizer.fingerprint == gpt.tokenizer.fingerprint
     model, images = job.build().eval(), torch.randn(2, 3, 16, 16)
-    assert torch.equal(model.vit(images), seen.model(images))
-    size = wrote.tokenizer.size
+    assert torch.equal(model.vit(images), vit.model(images))
+    size = gpt.tokenizer.size
     words = model.embedding.tokens.weight
     assert words.shape[0] == size + 2
-    assert torch.equal(words[:size], wrote.model.embedding.tokens.weight[:size])
-    assert torch.equal(words[size], wrote.model.embedding.tokens.weight[wrote.tokenizer.bos])
+    assert torch.equal(words[:size], gpt.model.embedding.tokens.weight[:size])
+    assert torch.equal(words[size], gpt.model.embedding.tokens.weight[gpt.tokenizer.bos])
     assert not any(p.requires_grad for p in model.vit.parameters())
     folder = tmp_path / "run"
     train(config, folder)
-    assert torch.equal(load(folder, fast=False).model.vit(images), seen.model(images))
+    assert torch.equal(load(folder, fast=False).model.vit(images), vit.model(images))
     check_same(folder, config)
 
 
-def test_what_does_not_fit_the_models_to_start_from_is_refused(place, tmp_path):
-    _, _, named = starts(tmp_path)
-    for changes, what in (
+def test_settings_that_do_not_fit_the_pretrained_models_are_refused(data_folder, tmp_path):
+    _, _, settings = save_pretrained(tmp_path)
+    for changes, message in (
         (
             {"model__vit__num_layers": 3},
             "model.vit.num_layers=3, but the pre-trained model has 2",
@@ -310,13 +317,13 @@ def test_what_does_not_fit_the_models_to_start_from_is_refused(place, tmp_path):
         ({"training__encoder": str(tmp_path / "gpt")}, "holds a language model"),
         ({"training__decoder": str(tmp_path / "vit")}, "holds an image encoder"),
     ):
-        with pytest.raises(UsageError) as told:
-            job_of(unsized(place, **{**named, **changes}), tmp_path / "data")
-        assert what in told.value.what
+        with pytest.raises(UsageError) as error:
+            job_of(unsized(data_folder, **{**settings, **changes}), tmp_path / "data")
+        assert message in error.value.what
 
 
 @pytest.mark.parametrize(
-    ("changes", "what"),
+    ("changes", "message"),
     [
         ({"data__train": None}, "no table of training captions is named"),
         ({"data__train": "nowhere.tsv"}, "no such file"),
@@ -326,25 +333,29 @@ def test_what_does_not_fit_the_models_to_start_from_is_refused(place, tmp_path):
         ({"training__frozen": True}, "freezes a pre-trained encoder, and none is named"),
     ],
 )
-def test_what_cannot_work_is_refused_before_anything_is_made(changes, what, place):
-    with pytest.raises(UsageError) as told:
-        TASK.check(configured(place, **changes))
-    assert what in told.value.what
+def test_a_configuration_that_cannot_work_is_refused_before_anything_is_written(
+    changes, message, data_folder
+):
+    with pytest.raises(UsageError) as error:
+        TASK.check(configured(data_folder, **changes))
+    assert message in error.value.what
 
 
-def test_captions_that_are_too_long_are_left_out_and_told(place, tmp_path):
-    reader = job_of(configured(place), tmp_path / "all").prepared.reader
-    lengths = [len(ids) for said in SAID.values() for ids in reader.encode(said)]
-    job = job_of(configured(place, data__max_length=min(lengths)), tmp_path / "few")
+def test_captions_that_are_too_long_are_left_out_and_reported(data_folder, tmp_path):
+    reader = job_of(configured(data_folder), tmp_path / "all").prepared.reader
+    lengths = [len(ids) for captions in CAPTIONS.values() for ids in reader.encode(captions)]
+    job = job_of(configured(data_folder, data__max_length=min(lengths)), tmp_path / "few")
     assert isinstance(job, CaptionJob)
     assert job.longer == 8 * sum(length > min(lengths) for length in lengths) > 0
     assert "left out as too long" in job.plan()["batches"]
     with pytest.raises(DataError, match="all captions have more than"):
-        job_of(configured(place, data__max_length=1), tmp_path / "none")
+        job_of(configured(data_folder, data__max_length=1), tmp_path / "none")
 
 
-def test_the_objective_counts_every_real_token_once_by_its_own_picture(place, tmp_path):
-    job = job_of(configured(place), tmp_path / "data")
+def test_the_objective_counts_every_real_token_once_and_pairs_it_with_its_image(
+    data_folder, tmp_path
+):
+    job = job_of(configured(data_folder), tmp_path / "data")
     model, batch = job.build().eval(), next(job.stream(0, 0))[2]
     loss = CaptionObjective(0.0)(model, batch)
     logs = torch.log_softmax(model(batch.images[batch.of], batch.read), -1)
@@ -353,9 +364,9 @@ def test_the_objective_counts_every_real_token_once_by_its_own_picture(place, tm
     assert loss.count == int(batch.real.sum())
 
 
-def test_prepared_data_is_reused(place, tmp_path):
+def test_prepared_data_is_reused(data_folder, tmp_path):
     events = []
-    config, machine = configured(place), prepare(MachineConfig(threads=1))
+    config, machine = configured(data_folder), prepare(MachineConfig(threads=1))
     first = TASK.prepare(config, tmp_path, machine, lambda event: None)
     again = TASK.prepare(config, tmp_path, machine, events.append)
     assert again.prepared.reader.fingerprint == first.prepared.reader.fingerprint

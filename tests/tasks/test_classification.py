@@ -1,4 +1,4 @@
-"""Classifiers as a run: reading labelled texts, fine-tuning, going on, and the bundle."""
+"""Text classification as a run: reading labelled texts, fine-tuning, resuming, and the bundle."""
 
 import gzip
 import json
@@ -27,10 +27,10 @@ from tests.fixtures.classification_runs import TINY
 from tests.fixtures.language_model_runs import STORY, configured, weights
 
 ANIMALS, TOOLS = ["fox", "owl", "crab", "toad", "hare"], ["saw", "rake", "drum", "spade", "lamp"]
-PLACES = ["by the lake", "in a shed", "near us", "on the hill", "at home", "below", "up there"]
+LOCATIONS = ["by the lake", "in a shed", "near us", "on the hill", "at home", "below", "up there"]
 TEXTS = [
-    (f"{place} is a {name}", label)
-    for place in PLACES
+    (f"{location} is a {name}", label)
+    for location in LOCATIONS
     for label, names in (("animal", ANIMALS), ("tool", TOOLS))
     for name in names
 ]
@@ -43,8 +43,8 @@ def table(path, rows=TEXTS, header="text\tlabel"):
 
 def classifying(text, start, **changes):
     dotted = {key.replace("__", "."): value for key, value in changes.items()}
-    given = {"data.train": text, "training.start": str(start)}
-    return recipe("classify", ("test", {**TINY, **given, **dotted}))
+    required = {"data.train": text, "training.start": str(start)}
+    return recipe("classify", ("test", {**TINY, **required, **dotted}))
 
 
 @pytest.fixture(scope="module")
@@ -62,25 +62,25 @@ def texts(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def learned(first, tmp_path_factory):
-    """A classifier that learned what it can."""
+def trained(first, tmp_path_factory):
+    """The run of a classifier that was trained until it fits its texts."""
     folder = tmp_path_factory.mktemp("learned")
-    how = {"training__steps": 120, "optimizer__lr": 1e-2, "schedule__kind": "cosine"}
+    optimization = {"training__steps": 120, "optimizer__lr": 1e-2, "schedule__kind": "cosine"}
     more = {"evaluation__every": 20, "data__held_out": 0.4, "model__dropout": 0.0}
-    config = classifying(table(folder / "t.tsv"), first, **how, **more)
+    config = classifying(table(folder / "t.tsv"), first, **optimization, **more)
     train(config, folder / "run")
     return folder / "run"
 
 
 def read(path, **names):
-    found = read_labelled([Path(path)], Columns(**names))
-    return [(each.text, each.label) for each in found]
+    examples = read_labelled([Path(path)], Columns(**names))
+    return [(example.text, example.label) for example in examples]
 
 
 # --- reading -----------------------------------------------------------------------------------
 
 
-def test_tables_and_objects_hold_the_same_texts(tmp_path):
+def test_tables_and_json_lines_contain_the_same_texts(tmp_path):
     rows = [('a "b", c', "0"), ("d", "1")]
     (tmp_path / "a.tsv").write_text('label\ttext\tmore\n0\ta "b", c\tx\n\n1\t d \ty\n')
     (tmp_path / "a.csv").write_text('text,label\r\n"a ""b"", c",0\r\nd,1\r\n')
@@ -91,7 +91,10 @@ def test_tables_and_objects_hold_the_same_texts(tmp_path):
         assert read(tmp_path / name) == rows, name
     assert read(tmp_path / "a.tsv", text="more", label="label") == [("x", "0"), ("y", "1")]
     (tmp_path / "b.csv").write_text('text,label\n"two\nlines",0\nd,1\n')
-    assert [each.where.split(":")[-1] for each in read_labelled([tmp_path / "b.csv"])] == ["3", "4"]
+    assert [example.where.split(":")[-1] for example in read_labelled([tmp_path / "b.csv"])] == [
+        "3",
+        "4",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -135,7 +138,7 @@ def test_tables_and_objects_hold_the_same_texts(tmp_path):
         ("a.xlsx", "text\tlabel\n", UsageError, r".tsv, .tab, .csv, .jsonl"),
     ],
 )
-def test_what_is_no_labelled_text_is_refused_with_its_line(tmp_path, name, content, kind, part):
+def test_a_malformed_example_is_refused_with_its_line(tmp_path, name, content, kind, part):
     (tmp_path / name).write_text(content)
     with pytest.raises(kind, match=part):
         read(tmp_path / name)
@@ -150,83 +153,89 @@ def test_an_epoch_has_every_text_once_in_an_order_of_its_own():
     assert first_ != second and first_ == LengthBatches(texts.lengths, texts.batch, 4, 5).epoch(0)
     assert len(first_) == rows.batches_an_epoch == 14
     stream = rows.stream(0, 12)
-    seen = [(epoch, place, batch.indices) for epoch, place, batch in (next(stream), next(stream))]
-    assert seen == [(0, 13, tuple(first_[12])), (1, 0, tuple(first_[13]))]
+    positions = [
+        (epoch, position, batch.indices) for epoch, position, batch in (next(stream), next(stream))
+    ]
+    assert positions == [(0, 13, tuple(first_[12])), (1, 0, tuple(first_[13]))]
     assert next(stream)[2].indices == tuple(second[0])
 
 
 # --- training ----------------------------------------------------------------------------------
 
 
-def test_a_text_is_held_out_by_what_it_says_wherever_it_stands(texts, tmp_path):
+def test_a_text_is_held_out_by_its_content_wherever_it_occurs(texts, tmp_path):
     twice = (texts, table(tmp_path / "again.tsv", TEXTS[::-1]))
-    kept, held = labelled_texts(classifying(twice, "x").data)
-    assert len(kept) + len(held) == 2 * len(TEXTS) and 8 <= len(held) <= 48
-    assert not {each.text for each in kept} & {each.text for each in held}
+    training, held_out = labelled_texts(classifying(twice, "x").data)
+    assert len(training) + len(held_out) == 2 * len(TEXTS) and 8 <= len(held_out) <= 48
+    assert not {example.text for example in training} & {example.text for example in held_out}
 
 
 def test_a_class_that_occurs_only_in_held_out_texts_is_learned(texts, tmp_path):
-    held = labelled_texts(classifying(texts, "x").data)[1][0]
-    rows = [(text, "rare" if text == held.text else label) for text, label in TEXTS]
+    example = labelled_texts(classifying(texts, "x").data)[1][0]
+    rows = [(text, "rare" if text == example.text else label) for text, label in TEXTS]
     notes = []
     rare = classifying(table(tmp_path / "rare.tsv", rows), "x").data
-    kept, out = labelled_texts(rare, notes.append)
-    assert "rare" in {each.label for each in kept} and "rare" not in {each.label for each in out}
+    training, held_out = labelled_texts(rare, notes.append)
+    assert "rare" in {example.label for example in training} and "rare" not in {
+        example.label for example in held_out
+    }
     assert "to hold out stay in training" in notes[0]["text"]
 
 
-def test_a_classifier_learns_and_says_what_texts_are(learned):
-    rows = read_metrics(learned / "metrics.jsonl", "valid")
+def test_a_trained_classifier_predicts_the_classes_of_texts(trained):
+    rows = read_metrics(trained / "metrics.jsonl", "valid")
     assert rows[-1]["loss"] < rows[0]["loss"] / 2 and rows[-1]["accuracy"] > 0.9
-    bundle = load(learned)
+    bundle = load(trained)
     assert isinstance(bundle, ClassifierBundle) and bundle.labels == ("animal", "tool")
-    asked = ["in a shed is a crab", "below is a rake", "up there is a hare"]
-    found = bundle.classify(asked)
-    assert [each.label for each in found] == ["animal", "tool", "animal"]
-    for each in found:
-        shares = list(each.probabilities.values())
-        assert sum(shares) == pytest.approx(1.0) and shares == sorted(shares, reverse=True)
-        assert next(iter(each.probabilities)) == each.label
+    inputs = ["in a shed is a crab", "below is a rake", "up there is a hare"]
+    predictions = bundle.classify(inputs)
+    assert [prediction.label for prediction in predictions] == ["animal", "tool", "animal"]
+    for prediction in predictions:
+        probabilities = list(prediction.probabilities.values())
+        assert sum(probabilities) == pytest.approx(1.0) and probabilities == sorted(
+            probabilities, reverse=True
+        )
+        assert next(iter(prediction.probabilities)) == prediction.label
 
 
-def test_what_a_text_is_does_not_depend_on_the_others(learned):
-    bundle = load(learned)
-    asked = ["the crab is in a shed", "", "a lamp", "the owl " * 40]
-    together = bundle.classify(asked)
-    for text, each in zip(asked, together, strict=True):
+def test_a_prediction_does_not_depend_on_the_batch(trained):
+    bundle = load(trained)
+    inputs = ["the crab is in a shed", "", "a lamp", "the owl " * 40]
+    predictions = bundle.classify(inputs)
+    for text, batched in zip(inputs, predictions, strict=True):
         (alone,) = bundle.classify([text])
-        for label, share in alone.probabilities.items():
-            assert share == pytest.approx(each.probabilities[label], abs=1e-5)
+        for label, probability in alone.probabilities.items():
+            assert probability == pytest.approx(batched.probabilities[label], abs=1e-5)
     assert bundle.classify([]) == []
     with pytest.raises(UsageError, match="list of texts"):
         bundle.classify("a lamp")
 
 
-def test_training_python_and_the_command_line_give_the_same_scores(learned, capsys):
+def test_training_python_and_the_command_line_give_the_same_scores(trained, capsys):
     """The evaluation of the saved model equals that of the step it was saved at, in every number,
     and its accuracy that of the predictions."""
-    validations = read_metrics(learned / "metrics.jsonl", "valid")
+    validations = read_metrics(trained / "metrics.jsonl", "valid")
     (best,) = [row for row in validations if row["is_best"]][-1:]
-    task, bundle = registry.task("classification"), load(learned)
-    held_out = task.held_out(bundle, learned, saved(learned), NO_OPTIONS)
+    task, bundle = registry.task("classification"), load(trained)
+    held_out = task.held_out(bundle, trained, saved(trained), NO_OPTIONS)
     scores = task.evaluate(bundle, held_out)
     assert scores.numbers() == {name: best[name] for name in scores.numbers()}
     assert list(scores.numbers()) == ["accuracy", "macro_f1", "matthews", "loss"]
     with pytest.raises(SystemExit) as leaving:
-        main(["eval", str(learned), "--json"])
+        main(["eval", str(trained), "--json"])
     assert leaving.value.code == 0
     assert json.loads(capsys.readouterr().out) == scores.as_dict()
-    inputs = [ClassInput(text=each.text) for each in held_out]
+    inputs = [ClassInput(text=example.text) for example in held_out]
     predictions = bundle.predict(inputs, ClassOptions(top=1))
-    right = sum(a.label == b.label for a, b in zip(predictions, held_out, strict=True))
-    assert right == scores.counts["correct"] and right / len(held_out) == scores["accuracy"]
-    assert all(list(each.probabilities) == [each.label] for each in predictions)
+    correct = sum(a.label == b.label for a, b in zip(predictions, held_out, strict=True))
+    assert correct == scores.counts["correct"] and correct / len(held_out) == scores["accuracy"]
+    assert all(list(output.probabilities) == [output.label] for output in predictions)
     assert sum(map(sum, scores.confusion.counts)) == len(held_out)
-    assert sum(scores.confusion.counts[i][i] for i in range(2)) == right
+    assert sum(scores.confusion.counts[i][i] for i in range(2)) == correct
 
 
-def test_nothing_to_evaluate_and_an_unknown_label_are_refused_with_their_line(learned, tmp_path):
-    task, bundle = registry.task("classification"), load(learned)
+def test_nothing_to_evaluate_and_an_unknown_label_are_refused_with_their_line(trained, tmp_path):
+    task, bundle = registry.task("classification"), load(trained)
     with pytest.raises(DataError, match="no texts to evaluate"):
         task.evaluate(bundle, [])
     path = Path(table(tmp_path / "t.tsv", [("a lamp", "tool"), ("an oak", "plant")]))
@@ -240,15 +249,15 @@ def test_nothing_to_evaluate_and_an_unknown_label_are_refused_with_their_line(le
         task.read(bundle, [tmp_path / "long.tsv"], None, NO_OPTIONS)
 
 
-def test_accuracy_is_that_of_the_saved_model_on_the_held_out_texts(learned):
-    best = max(row["accuracy"] for row in read_metrics(learned / "metrics.jsonl", "valid"))
-    held = labelled_texts(saved(learned).data)[1]
-    found = load(learned).classify([each.text for each in held])
-    right = sum(a.label == b.label for a, b in zip(found, held, strict=True))
-    assert right / len(held) == pytest.approx(best) and best > 0.8
+def test_accuracy_is_that_of_the_saved_model_on_the_held_out_texts(trained):
+    best = max(row["accuracy"] for row in read_metrics(trained / "metrics.jsonl", "valid"))
+    held_out = labelled_texts(saved(trained).data)[1]
+    predictions = load(trained).classify([example.text for example in held_out])
+    correct = sum(a.label == b.label for a, b in zip(predictions, held_out, strict=True))
+    assert correct / len(held_out) == pytest.approx(best) and best > 0.8
 
 
-def test_the_language_model_below_is_that_of_the_start(first, texts, tmp_path):
+def test_the_backbone_is_the_language_model_to_start_from(first, texts, tmp_path):
     start = load(first)
     config = classifying(texts, first, model__dropout=0.3, model__head_dropout=0.4)
     data = prepare_texts(config, start.tokenizer, 9, tmp_path, lambda event: None)
@@ -262,19 +271,19 @@ def test_the_language_model_below_is_that_of_the_start(first, texts, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "how",
+    "settings",
     [{}, {"training__recompute": True, "training__average": 0.9}, {"training__auxiliary": 0.0}],
     ids=["plain", "recompute-average", "no-auxiliary"],
 )
-def test_steps_in_two_halves_are_the_steps_in_one(first, texts, tmp_path, how):
-    train(classifying(texts, first, **how), tmp_path / "whole")
-    train(classifying(texts, first, **how, training__steps=3), tmp_path / "halves")
-    train(classifying(texts, first, **how), tmp_path / "halves")
+def test_a_run_in_two_halves_equals_an_uninterrupted_run(first, texts, tmp_path, settings):
+    train(classifying(texts, first, **settings), tmp_path / "whole")
+    train(classifying(texts, first, **settings, training__steps=3), tmp_path / "halves")
+    train(classifying(texts, first, **settings), tmp_path / "halves")
     for name in ("checkpoints/step-6/state.safetensors", "model/model.safetensors"):
         assert (tmp_path / "halves" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
-def test_other_texts_are_no_way_to_go_on(first, texts, tmp_path):
+def test_a_run_does_not_resume_on_other_texts(first, texts, tmp_path):
     train(classifying(texts, first, training__steps=3), tmp_path / "run")
     before = weights(tmp_path / "run")
     table(Path(texts), [*TEXTS, ("one more lamp", "tool")])
@@ -302,8 +311,8 @@ def test_other_texts_are_no_way_to_go_on(first, texts, tmp_path):
         ({"data__valid": ("other.tsv",)}, DataError, r"have no label 'plant'(.|\n)*other.tsv:3"),
     ],
 )
-def test_what_cannot_work_is_refused_and_leaves_no_folder(
-    first, learned, texts, tmp_path, monkeypatch, changes, kind, part
+def test_a_configuration_that_cannot_work_is_refused_and_leaves_no_folder(
+    first, trained, texts, tmp_path, monkeypatch, changes, kind, part
 ):
     monkeypatch.chdir(tmp_path)
     table(tmp_path / "one.tsv", [("a saw", "tool"), ("a lamp", "tool")])
@@ -311,14 +320,14 @@ def test_what_cannot_work_is_refused_and_leaves_no_folder(
     table(tmp_path / "few.tsv", [("a saw", "tool"), ("a saw", "animal")])
     table(tmp_path / "other.tsv", [("a saw", "tool"), ("an oak", "plant")])
     if changes.get("training__start") == "LEARNED":
-        changes = {"training__start": str(learned)}
+        changes = {"training__start": str(trained)}
     config = classifying(texts, first, **changes)
     with pytest.raises(kind, match=part):
         train(config, tmp_path / "new")
     assert not (tmp_path / "new").exists()
 
 
-def test_a_character_that_the_start_does_not_know_is_refused_with_its_line(texts, tmp_path):
+def test_a_character_outside_the_vocabulary_is_refused_with_its_line(texts, tmp_path):
     (tmp_path / "t.txt").write_text(STORY)
     train(configured(str(tmp_path / "t.txt"), data__tokenizer="characters"), tmp_path / "letters")
     with pytest.raises(
@@ -332,13 +341,13 @@ def test_a_named_size_is_refused_as_the_start_has_one():
         recipe("classify", ("test", {"model.size": "tiny"}))
 
 
-def test_labels_of_another_training_are_refused(learned, tmp_path):
-    bundle = load(learned)
+def test_labels_of_another_training_are_refused(trained, tmp_path):
+    bundle = load(trained)
     bundle.save(tmp_path / "model")
     path = tmp_path / "model" / "classes.json"
-    facts = json.loads(path.read_text())
+    description = json.loads(path.read_text())
     for labels, part in ((["tool", "animal"], "trained with"), (["a", "a"], "not a list")):
-        path.write_text(json.dumps({**facts, "labels": labels}))
+        path.write_text(json.dumps({**description, "labels": labels}))
         with pytest.raises(DataError, match=part):
             load(tmp_path / "model", verify=False)
     with pytest.raises(DataError, match="3 labels"):

@@ -1,4 +1,4 @@
-"""Classifiers of encoders as a run: classes, pairs, numbers, and what fine-tuning can be told."""
+"""Classification with encoders as a run: classes, pairs, numbers, and settings of fine-tuning."""
 
 import json
 from dataclasses import replace
@@ -38,19 +38,19 @@ def encoder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tables")
-    return {name: write_table(folder / f"{name}.tsv", *what) for name, what in ROWS.items()}
+    return {name: write_table(folder / f"{name}.tsv", *content) for name, content in ROWS.items()}
 
 
 def fine_tuning(name, tables, start, **changes):
-    """Two underscores stand for a dot."""
+    """Return the configuration of a recipe; two underscores in a name are a dot."""
     dotted = {key.replace("__", "."): value for key, value in changes.items()}
-    given = {"data.train": tables[name], "training.start": str(start)}
-    return recipe(name, ("test", {**TINY, **given, **dotted}))
+    required = {"data.train": tables[name], "training.start": str(start)}
+    return recipe(name, ("test", {**TINY, **required, **dotted}))
 
 
 @pytest.fixture(scope="module")
-def learned(encoder, tables, tmp_path_factory):
-    """learned(recipe) -> a run of it that learned what it can."""
+def trained(encoder, tables, tmp_path_factory):
+    """trained(recipe) -> the folder of a run that was trained until it fits its texts."""
     folder = tmp_path_factory.mktemp("learned")
 
     def run(name):
@@ -71,27 +71,31 @@ def job_of(name, tables, encoder, folder, **changes):
 
 
 @pytest.mark.parametrize("name", ["classify", "pairs"])
-def test_classes_are_learned_and_scored_as_the_saved_model_says(learned, name):
-    rows = read_metrics(learned(name) / "metrics.jsonl", "valid")
+def test_classes_are_learned_and_scores_are_those_of_the_saved_model(trained, name):
+    rows = read_metrics(trained(name) / "metrics.jsonl", "valid")
     best = max(rows, key=lambda row: row["accuracy"])
-    bundle = load(learned(name))
+    bundle = load(trained(name))
     assert isinstance(bundle, ClassifierBundle) and isinstance(bundle.model, BertClassifier)
-    held = labelled_texts(saved(learned(name)).data)[1]
-    found = [each.label for each in bundle.classify([each.texts for each in held])]
+    held_out = labelled_texts(saved(trained(name)).data)[1]
+    predicted = [
+        output.label for output in bundle.classify([example.texts for example in held_out])
+    ]
     numbers = {label: i for i, label in enumerate(bundle.labels)}
-    sides = [[numbers[x] for x in side] for side in (found, [each.label for each in held])]
+    sides = [
+        [numbers[x] for x in side] for side in (predicted, [example.label for example in held_out])
+    ]
     for key, value in class_scores(*sides).items():
         assert value == pytest.approx(best[key]), key
     assert best["accuracy"] > 0.9 and best["macro_f1"] > 0.9 and best["matthews"] > 0.8
 
 
-def test_numbers_are_learned_and_given_back_on_their_own_scale(learned):
-    rows = read_metrics(learned("regress") / "metrics.jsonl", "valid")
+def test_numbers_are_learned_and_predicted_on_their_original_scale(trained):
+    rows = read_metrics(trained("regress") / "metrics.jsonl", "valid")
     best = max(rows, key=lambda row: row["pearson"])
-    bundle = load(learned("regress"))
-    held = labelled_texts(saved(learned("regress")).data)[1]
-    found = bundle.score([each.text for each in held])
-    scores = number_scores(found, [each.number for each in held])
+    bundle = load(trained("regress"))
+    held_out = labelled_texts(saved(trained("regress")).data)[1]
+    predicted = bundle.score([example.text for example in held_out])
+    scores = number_scores(predicted, [example.number for example in held_out])
     for key, value in scores.items():
         assert value == pytest.approx(best[key], abs=1e-4), key
     assert best["pearson"] > 0.9 and best["mse"] < 0.5
@@ -100,11 +104,11 @@ def test_numbers_are_learned_and_given_back_on_their_own_scale(learned):
 
 
 @pytest.mark.parametrize("name", ["pairs", "regress"])
-def test_training_and_python_give_the_same_scores_of_pairs_and_numbers(learned, name):
-    validations = read_metrics(learned(name) / "metrics.jsonl", "valid")
+def test_training_and_python_give_the_same_scores_of_pairs_and_numbers(trained, name):
+    validations = read_metrics(trained(name) / "metrics.jsonl", "valid")
     (best,) = [row for row in validations if row["is_best"]][-1:]
-    task, bundle = registry.task("classification"), load(learned(name))
-    held_out = task.held_out(bundle, learned(name), saved(learned(name)), NO_OPTIONS)
+    task, bundle = registry.task("classification"), load(trained(name))
+    held_out = task.held_out(bundle, trained(name), saved(trained(name)), NO_OPTIONS)
     scores = task.evaluate(bundle, held_out)
     assert scores.numbers() == {name: best[name] for name in scores.numbers()}
     if name == "pairs":
@@ -112,32 +116,32 @@ def test_training_and_python_give_the_same_scores_of_pairs_and_numbers(learned, 
     else:
         assert list(scores.numbers()) == ["pearson", "spearman", "mse"]
         assert not scores.metric("mse").higher_is_better
-        inputs = [ClassInput(text=each.text) for each in held_out]
-        numbers = [each.number for each in bundle.predict(inputs)]
-        assert numbers == bundle.score([each.text for each in held_out])
+        inputs = [ClassInput(text=example.text) for example in held_out]
+        numbers = [output.number for output in bundle.predict(inputs)]
+        assert numbers == bundle.score([example.text for example in held_out])
 
 
-def test_an_earlier_runs_negated_metric_is_read(learned, tmp_path):
-    text = (learned("pairs") / "run.yaml").read_text()
+def test_an_earlier_runs_negated_metric_is_read(trained, tmp_path):
+    text = (trained("pairs") / "run.yaml").read_text()
     (tmp_path / "run.yaml").write_text(text.replace("metric: accuracy", "metric: negative_loss"))
     assert saved(tmp_path).evaluation.metric == "loss"
 
 
-def test_what_one_gets_does_not_depend_on_the_others(learned):
-    pairs = load(learned("pairs"))
-    asked = [("the owl is below", "it is alive"), ("the saw is up there", "it is " + "a " * 40)]
-    together = pairs.classify([*asked, ("a", "b")])
-    for pair, each in zip(asked, together, strict=False):
+def test_a_prediction_does_not_depend_on_the_batch(trained):
+    pairs = load(trained("pairs"))
+    inputs = [("the owl is below", "it is alive"), ("the saw is up there", "it is " + "a " * 40)]
+    predictions = pairs.classify([*inputs, ("a", "b")])
+    for pair, batched in zip(inputs, predictions, strict=False):
         (alone,) = pairs.classify([pair])
-        assert alone.probabilities == pytest.approx(each.probabilities, abs=1e-5)
-    numbers = load(learned("regress"))
+        assert alone.probabilities == pytest.approx(batched.probabilities, abs=1e-5)
+    numbers = load(trained("regress"))
     assert numbers.score(["two foxs below"]) == pytest.approx(
         numbers.score(["a long text " * 9, "two foxs below"])[1:], abs=1e-5
     )
 
 
-def test_the_second_text_is_read_as_the_second(learned):
-    bundle = load(learned("pairs"))
+def test_the_second_text_has_its_own_token_type(trained):
+    bundle = load(trained("pairs"))
     rows, types = bundle.reader.encode([("the owl", "it is alive")])
     special_tokens, encode = bundle.reader.tokenizer.special_tokens, bundle.reader.tokenizer.encode
     first, second = encode("the owl"), encode("it is alive")
@@ -145,20 +149,20 @@ def test_the_second_text_is_read_as_the_second(learned):
     assert types == [[0] * (2 + len(first)) + [1] * (1 + len(second))]
 
 
-def test_what_a_model_does_not_read_or_say_is_refused(learned):
+def test_inputs_and_outputs_of_another_kind_are_refused(trained):
     with pytest.raises(UsageError, match="pairs of texts, but the input is a single text"):
-        load(learned("pairs")).classify(["alone"])
+        load(trained("pairs")).classify(["alone"])
     with pytest.raises(UsageError, match="single texts, but the input is a pair of texts"):
-        load(learned("classify")).classify([("a", "b")])
+        load(trained("classify")).classify([("a", "b")])
     with pytest.raises(UsageError, match="predicts numbers, not classes"):
-        load(learned("regress")).classify(["a"])
+        load(trained("regress")).classify(["a"])
     with pytest.raises(UsageError, match="predicts classes, not numbers"):
-        load(learned("classify")).score(["a"])
+        load(trained("classify")).score(["a"])
     with pytest.raises(UsageError, match="list of texts"):
-        load(learned("regress")).score("a")
+        load(trained("regress")).score("a")
 
 
-def test_a_language_model_judges_pairs_and_numbers_too(tables, tmp_path):
+def test_a_language_model_classifies_pairs_and_predicts_numbers_too(tables, tmp_path):
     (tmp_path / "t.txt").write_text(STORY + "".join(f"{' '.join(row)}\n" for row in PAIRS))
     train(configured(str(tmp_path / "t.txt"), model__model_dim=16), tmp_path / "gpt")
     for name in ("pairs", "regress"):
@@ -173,63 +177,67 @@ def test_a_language_model_judges_pairs_and_numbers_too(tables, tmp_path):
     assert -20 < load(tmp_path / "regress").score(["two owls below"])[0] < 20
 
 
-def test_an_encoder_with_one_kind_of_text_reads_pairs(tables, tmp_path):
+def test_an_encoder_with_one_token_type_classifies_pairs(tables, tmp_path):
     for types in (0, 1):
         start = write_encoder(tmp_path / f"bert-{types}", token_types=types)
         train(fine_tuning("pairs", tables, start), tmp_path / f"run-{types}")
         assert len(load(tmp_path / f"run-{types}").classify([("a fox", "it is alive")])) == 1
 
 
-# --- what fine-tuning can be told --------------------------------------------------------------
+# --- settings of fine-tuning --------------------------------------------------------------------
 
 
-def test_the_encoder_below_is_that_of_the_start(encoder, tables, tmp_path):
-    how = {"model__dropout": 0.3, "model__head_dropout": 0.4}
+def test_the_backbone_is_the_encoder_to_start_from(encoder, tables, tmp_path):
+    settings = {"model__dropout": 0.3, "model__head_dropout": 0.4}
     start = load(encoder).model
     for pooling, pooler in (("first", "tanh"), ("mean", "none")):
-        job = job_of("classify", tables, encoder, tmp_path, **how, model__pooling=pooling)
+        job = job_of("classify", tables, encoder, tmp_path, **settings, model__pooling=pooling)
         model = job.build()
         assert (model.bert.config.dropout, model.dropout.p) == (0.3, 0.4)
         assert (model.bert.config.pooler, model.config.pooling) == (pooler, pooling)
         for name, parameter in model.bert.named_parameters():
             assert torch.equal(parameter, start.get_parameter(name)), name
-    assert start.masked_lm_head is not None, "the start itself stays whole"
+    assert start.masked_lm_head is not None, "the pre-trained model itself is unchanged"
 
 
-def test_what_is_left_open_suits_the_start_and_the_texts(encoder, tables, tmp_path):
-    given = {"data.train": tables["classify"], "training.start": str(encoder)}
-    config = recipe("classify", ("test", {**given, "machine.device": "cpu"}))
+def test_unset_settings_follow_from_the_pretrained_model_and_the_texts(encoder, tables, tmp_path):
+    required = {"data.train": tables["classify"], "training.start": str(encoder)}
+    config = recipe("classify", ("test", {**required, "machine.device": "cpu"}))
     data = prepare_texts(config, load(encoder).tokenizer, 24, tmp_path, lambda event: None)
     machine = prepare(MachineConfig(device="cpu", threads=1))
-    found = ClassifyJob(config, data, load(encoder), machine).config
-    assert (found.optimizer.lr, found.training.steps, found.schedule.warmup) == (1e-4, 500, 40)
-    assert found.evaluation.metric == "accuracy" and found.training.epochs is None
-    epochs = recipe(
-        "classify", ("test", {**given, "training.epochs": 2.5, "training.batch_size": 10})
+    resolved = ClassifyJob(config, data, load(encoder), machine).config
+    assert (resolved.optimizer.lr, resolved.training.steps, resolved.schedule.warmup) == (
+        1e-4,
+        500,
+        40,
     )
-    found = ClassifyJob(epochs, data, load(encoder), machine).config
+    assert resolved.evaluation.metric == "accuracy" and resolved.training.epochs is None
+    epochs = recipe(
+        "classify", ("test", {**required, "training.epochs": 2.5, "training.batch_size": 10})
+    )
+    resolved = ClassifyJob(epochs, data, load(encoder), machine).config
     batches = -(-len(data.train.rows) // 10)
-    assert found.training.steps == -(-5 * batches // 2)
-    both = replace(epochs, training=replace(epochs.training, steps=3))
+    assert resolved.training.steps == -(-5 * batches // 2)
+    contradictory = replace(epochs, training=replace(epochs.training, steps=3))
     with pytest.raises(UsageError, match=r"steps=3 disagrees with training\.epochs=2\.5"):
-        ClassifyJob(both, data, load(encoder), machine)
+        ClassifyJob(contradictory, data, load(encoder), machine)
 
 
-def test_the_same_words_go_on_with_what_the_run_found_out(encoder, tables, tmp_path):
-    how = {"training__steps": None, "training__epochs": 0.5, "optimizer__lr": None}
-    config = fine_tuning("classify", tables, encoder, **how)
+def test_a_run_resumes_with_its_resolved_settings(encoder, tables, tmp_path):
+    settings = {"training__steps": None, "training__epochs": 0.5, "optimizer__lr": None}
+    config = fine_tuning("classify", tables, encoder, **settings)
     train(config, tmp_path / "run")
-    before = saved(tmp_path / "run")
-    assert before.training.steps and before.optimizer.lr == 1e-4
+    resolved = saved(tmp_path / "run")
+    assert resolved.training.steps and resolved.optimizer.lr == 1e-4
     check_same(tmp_path / "run", config)
-    check_same(tmp_path / "run", before)
-    other = fine_tuning("classify", tables, encoder, **how, training__batch_size=5)
+    check_same(tmp_path / "run", resolved)
+    changed = fine_tuning("classify", tables, encoder, **settings, training__batch_size=5)
     with pytest.raises(UsageError, match="batch_size"):
-        check_same(tmp_path / "run", other)
+        check_same(tmp_path / "run", changed)
 
 
 @pytest.mark.parametrize(
-    ("name", "how"),
+    ("name", "settings"),
     [
         ("pairs", {"optimizer__layer_decay": 0.8, "training__balance": True}),
         ("regress", {"training__frozen": 1, "training__recompute": True}),
@@ -237,29 +245,29 @@ def test_the_same_words_go_on_with_what_the_run_found_out(encoder, tables, tmp_p
     ],
     ids=["layer-decay", "frozen", "lora"],
 )
-def test_steps_in_two_halves_are_the_steps_in_one(encoder, tables, tmp_path, name, how):
-    train(fine_tuning(name, tables, encoder, **how), tmp_path / "whole")
-    train(fine_tuning(name, tables, encoder, **how, training__steps=3), tmp_path / "halves")
-    train(fine_tuning(name, tables, encoder, **how), tmp_path / "halves")
+def test_a_run_in_two_halves_equals_an_uninterrupted_run(encoder, tables, tmp_path, name, settings):
+    train(fine_tuning(name, tables, encoder, **settings), tmp_path / "whole")
+    train(fine_tuning(name, tables, encoder, **settings, training__steps=3), tmp_path / "halves")
+    train(fine_tuning(name, tables, encoder, **settings), tmp_path / "halves")
     for part in ("checkpoints/step-6/state.safetensors", "model/model.safetensors"):
         assert (tmp_path / "halves" / part).read_bytes() == (tmp_path / "whole" / part).read_bytes()
 
 
-def test_frozen_blocks_are_those_of_the_start_and_the_others_are_not(encoder, tables, tmp_path):
+def test_frozen_blocks_keep_their_weights_and_the_rest_changes(encoder, tables, tmp_path):
     train(fine_tuning("classify", tables, encoder, training__frozen=1), tmp_path / "run")
     start, model = load(encoder).model, load(tmp_path / "run").model
-    kept = {
+    unchanged = {
         name: torch.equal(parameter, start.get_parameter(name))
         for name, parameter in model.bert.named_parameters()
     }
-    assert {n for n, same in kept.items() if same} == {
-        n for n in kept if n.startswith("embedding") or ".blocks.0." in n
+    assert {n for n, same in unchanged.items() if same} == {
+        n for n in unchanged if n.startswith("embedding") or ".blocks.0." in n
     }
 
 
 def test_adapters_change_the_blocks_and_leave_plain_layers(encoder, tables, tmp_path):
-    how = {"lora__rank": 2, "optimizer__lr": 1e-2, "model__pooling": "first"}
-    train(fine_tuning("classify", tables, encoder, **how), tmp_path / "run")
+    settings = {"lora__rank": 2, "optimizer__lr": 1e-2, "model__pooling": "first"}
+    train(fine_tuning("classify", tables, encoder, **settings), tmp_path / "run")
     start, model = load(encoder).model, load(tmp_path / "run").model
     names = dict(model.named_parameters())
     assert not any("lora" in name for name in names)
@@ -273,13 +281,13 @@ def test_adapters_change_the_blocks_and_leave_plain_layers(encoder, tables, tmp_
     assert "pooler.project.weight" in changed and "embedding.words.tokens.weight" not in changed
 
 
-def test_balance_makes_each_class_count_as_much_as_any_other(encoder, tmp_path):
+def test_balanced_class_weights_give_each_class_the_same_total(encoder, tmp_path):
     rows = [("the fox is below", "a")] * 6 + [("the saw is below", "b")] * 3
     rows += [("a lamp is below", "c")] * 3
     table = {"classify": write_table(tmp_path / "t.tsv", rows, "text\tlabel")}
     valid = write_table(tmp_path / "v.tsv", rows, "text\tlabel")
-    how = {"data__valid": valid, "training__balance": True}
-    job = job_of("classify", table, encoder, tmp_path, **how)
+    settings = {"data__valid": valid, "training__balance": True}
+    job = job_of("classify", table, encoder, tmp_path, **settings)
     assert job.objective.weights == pytest.approx((12 / 18, 12 / 9, 12 / 9))
     assert sum(job.objective.weights[c] for c in job.prepared.train.targets) == pytest.approx(12)
 
@@ -288,7 +296,7 @@ def test_balance_makes_each_class_count_as_much_as_any_other(encoder, tmp_path):
     ("name", "metric"),
     [("classify", "macro_f1"), ("pairs", "loss"), ("regress", "spearman")],
 )
-def test_the_kept_model_is_best_by_what_was_asked(encoder, tables, tmp_path, name, metric):
+def test_the_saved_model_is_best_by_the_configured_metric(encoder, tables, tmp_path, name, metric):
     config = fine_tuning(name, tables, encoder, evaluation__metric=metric, evaluation__every=2)
     outcome = train(config, tmp_path / "run")
     rows = read_metrics(tmp_path / "run" / "metrics.jsonl", "valid")
@@ -296,9 +304,11 @@ def test_the_kept_model_is_best_by_what_was_asked(encoder, tables, tmp_path, nam
     assert outcome.best == best(row[metric] for row in rows)
 
 
-def test_no_better_for_so_many_evaluations_ends_the_run(encoder, tables, tmp_path):
-    how = {"evaluation__patience": 2, "evaluation__every": 1, "training__steps": 40}
-    config = fine_tuning("classify", tables, encoder, **how, optimizer__lr=1e-9)
+def test_a_run_stops_early_after_patience_evaluations_without_improvement(
+    encoder, tables, tmp_path
+):
+    settings = {"evaluation__patience": 2, "evaluation__every": 1, "training__steps": 40}
+    config = fine_tuning("classify", tables, encoder, **settings, optimizer__lr=1e-9)
     outcome = train(config, tmp_path / "run")
     assert outcome.stop == "early stop" and outcome.step == 3
 
@@ -343,7 +353,7 @@ def test_no_better_for_so_many_evaluations_ends_the_run(encoder, tables, tmp_pat
         ),
     ],
 )
-def test_what_cannot_work_is_refused_and_leaves_no_folder(
+def test_a_configuration_that_cannot_work_is_refused_and_leaves_no_folder(
     encoder, tables, tmp_path, monkeypatch, name, changes, kind, part
 ):
     monkeypatch.chdir(tmp_path)
@@ -358,7 +368,7 @@ def test_what_cannot_work_is_refused_and_leaves_no_folder(
     assert not (tmp_path / "new").exists()
 
 
-def test_a_key_that_an_object_lacks_is_refused_with_its_line(encoder, tmp_path):
+def test_a_missing_key_of_an_object_is_refused_with_its_line(encoder, tmp_path):
     lines = [{"text": "a fox", "score": 1.5}, {"text": "an owl", "score": None}]
     (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, lines)))
     tables = {"regress": str(tmp_path / "t.jsonl")}
@@ -366,24 +376,24 @@ def test_a_key_that_an_object_lacks_is_refused_with_its_line(encoder, tmp_path):
         train(fine_tuning("regress", tables, encoder), tmp_path / "new")
 
 
-def test_a_reader_that_was_changed_is_refused(learned, tmp_path):
-    load(learned("regress")).save(tmp_path / "model")
+def test_a_reader_that_was_changed_is_refused(trained, tmp_path):
+    load(trained("regress")).save(tmp_path / "model")
     path = tmp_path / "model" / "classes.json"
-    facts = json.loads(path.read_text())
-    numbers = facts["numbers"]
-    for changed, part in (
+    description = json.loads(path.read_text())
+    numbers = description["numbers"]
+    for change, part in (
         ({"numbers": {**numbers, "mean": 0.0}}, "trained with"),
         ({"numbers": {**numbers, "deviation": 0}}, "not a list"),
         ({"numbers": 3}, "not a list"),
         ({"labels": ["a", "b"]}, "not a list"),
         ({"pairs": 1}, "not a list"),
     ):
-        path.write_text(json.dumps({**facts, **changed}))
+        path.write_text(json.dumps({**description, **change}))
         with pytest.raises(DataError, match=part):
             load(tmp_path / "model", verify=False)
 
 
-def test_numbers_go_to_the_models_scale_and_back():
+def test_numbers_are_standardised_and_restored():
     numbers = Numbers.of([1.0, 2.0, 4.0, 5.0])
     assert (numbers.mean, numbers.lowest, numbers.highest) == (3.0, 1.0, 5.0)
     assert numbers.deviation == pytest.approx(2.5**0.5)

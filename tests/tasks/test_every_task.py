@@ -1,5 +1,5 @@
-"""What holds for every task: it trains, is evaluated by one function, predicts, resumes, is looked
-into and exported, and refuses bad input with a clear error and nothing written."""
+"""What holds for every task: it trains, is evaluated by one function, predicts, resumes, is
+inspected and exported, and refuses bad input with a clear error before anything is written."""
 
 import json
 import shutil
@@ -18,7 +18,7 @@ from headway.training import read_metrics
 from tests.fixtures.bundles import answerer, tagger
 from tests.fixtures.command_line import headway
 from tests.fixtures.packages import installed
-from tests.tasks.every import EVERY, OUTSIDE, RUNS, command, place_of, train
+from tests.tasks.every import EVERY, OUTSIDE, RUNS, command, task_folder, train
 
 EVALUATED_AS_TRAINED = {
     "masked_language_modeling": ("--sequences", "20"),
@@ -34,23 +34,23 @@ def name(request):
 
 
 @pytest.fixture(scope="module")
-def place(name, tmp_path_factory):
+def folder(name, tmp_path_factory):
     with ExitStack() as packages:
         if name in OUTSIDE:
             packages.enter_context(installed(name, tmp_path_factory.mktemp("packages")))
-        yield place_of(name, lambda task: tmp_path_factory.mktemp(task))
+        yield task_folder(name, lambda task: tmp_path_factory.mktemp(task))
 
 
 @pytest.fixture(scope="module")
-def run(name, place):
-    return place / "runs" / EVERY[name].case
+def run(name, folder):
+    return folder / "runs" / EVERY[name].case
 
 
-def parameters(folder: Path) -> dict[str, torch.Tensor]:
-    return dict(library.load(folder).model.named_parameters())
+def parameters(path: Path) -> dict[str, torch.Tensor]:
+    return dict(library.load(path).model.named_parameters())
 
 
-def test_every_task_is_tried_here():
+def test_every_task_is_covered():
     assert set(OWN) | set(OUTSIDE) == set(EVERY)
 
 
@@ -67,24 +67,24 @@ def test_a_run_leaves_its_settings_its_log_and_a_bundle_of_the_tasks_kind(name, 
 def test_a_saved_bundle_is_the_same_again(run, tmp_path):
     bundle = library.load(run)
     bundle.save(tmp_path / "copy")
-    again = library.load(tmp_path / "copy")
-    assert type(again) is type(bundle) and again.config == bundle.config
+    reloaded = library.load(tmp_path / "copy")
+    assert type(reloaded) is type(bundle) and reloaded.config == bundle.config
     for (key, first), second in zip(
-        bundle.model.named_parameters(), again.model.parameters(), strict=True
+        bundle.model.named_parameters(), reloaded.model.parameters(), strict=True
     ):
         assert torch.equal(first, second), key
 
 
-def test_its_command_predicts_in_json_and_the_same_each_time(name, place, run):
-    words = [word.replace("{run}", str(run)) for word in RUNS[EVERY[name].case].prediction]
-    first, second = (headway(*words, cwd=place).stdout for _ in range(2))
+def test_its_command_predicts_in_json_and_is_deterministic(name, folder, run):
+    arguments = [word.replace("{run}", str(run)) for word in RUNS[EVERY[name].case].prediction]
+    first, second = (headway(*arguments, cwd=folder).stdout for _ in range(2))
     assert first == second and first.strip()
     for line in first.splitlines():
         assert isinstance(json.loads(line), dict)
 
 
-def test_a_run_killed_between_checkpoints_ends_as_one_that_was_not(name, place, run):
-    """It dies after step 3 of 4, and goes on at the checkpoint of step 2."""
+def test_a_run_killed_between_checkpoints_ends_as_one_that_was_not(name, folder, run):
+    """It is killed after step 3 of 4, and resumes from the checkpoint of step 2."""
 
     class Killed(BaseException):
         pass
@@ -95,30 +95,30 @@ def test_a_run_killed_between_checkpoints_ends_as_one_that_was_not(name, place, 
                 raise Killed
 
     short = ["--steps", "4", "--checkpoint.every", "2", "--evaluation.every", "4"]
-    train(place, EVERY[name].case, "whole", *short)
+    train(folder, EVERY[name].case, "whole", *short)
     with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(place)
-        config = saved(place / "runs" / "whole")
+        patch.chdir(folder)
+        config = saved(folder / "runs" / "whole")
         with pytest.raises(Killed):
             train_run(config, Path("runs", "killed"), observers=[Killer()])
         assert not Path("runs", "killed", "model").exists()
         train_run(config, Path("runs", "killed"))
-    whole, killed = (parameters(place / "runs" / each) for each in ("whole", "killed"))
+    whole, killed = (parameters(folder / "runs" / run_name) for run_name in ("whole", "killed"))
     for key, value in whole.items():
         assert torch.equal(value, killed[key]), key
     logs = [
-        read_metrics(place / "runs" / each / "metrics.jsonl", "train")
-        for each in ("whole", "killed")
+        read_metrics(folder / "runs" / run_name / "metrics.jsonl", "train")
+        for run_name in ("whole", "killed")
     ]
     assert [row["loss"] for row in logs[0]] == [row["loss"] for row in logs[1]]
 
 
-def test_training_the_command_line_and_python_evaluate_alike(name, place, run, monkeypatch):
-    monkeypatch.chdir(place)
+def test_training_the_command_line_and_python_give_equal_scores(name, folder, run, monkeypatch):
+    monkeypatch.chdir(folder)
     valid = read_metrics(run / "metrics.jsonl", "valid")
     best = [row for row in valid if row["is_best"]][-1]
     flags = EVALUATED_AS_TRAINED.get(name, ())
-    printed = json.loads(headway("eval", str(run), *flags, "--json", cwd=place).stdout)
+    printed = json.loads(headway("eval", str(run), *flags, "--json", cwd=folder).stdout)
     options = dict(zip((flag.strip("-") for flag in flags[::2]), flags[1::2], strict=True))
     scores = library.evaluate(run, **options)
     metric = saved(run).evaluation.metric
@@ -129,25 +129,27 @@ def test_training_the_command_line_and_python_evaluate_alike(name, place, run, m
         assert scores[key] == best[key], key
 
 
-def test_it_is_looked_into(name, place, run):
+def test_it_is_inspected(name, folder, run):
     if not EVERY[name].inspected:
         pytest.skip("word vectors attend to nothing")
-    headway("inspect", str(run), *EVERY[name].inspected, "--html", "page.html", cwd=place)
-    page = (place / "page.html").read_text()
+    headway("inspect", str(run), *EVERY[name].inspected, "--html", "page.html", cwd=folder)
+    page = (folder / "page.html").read_text()
     assert "<html" in page and len(page) > 10_000
-    (place / "page.html").unlink()
+    (folder / "page.html").unlink()
 
 
-def test_it_is_exported_where_hugging_face_has_such_models(name, place, run, tmp_path):
+def test_it_is_exported_where_hugging_face_has_such_models(name, folder, run, tmp_path):
     out = str(tmp_path / "hf")
-    done = headway("export", str(run), "--to", "hf", "--out", out, cwd=place, check=None)
+    process = headway("export", str(run), "--to", "hf", "--out", out, cwd=folder, check=None)
     if not EVERY[name].exports:
-        assert done.returncode == 2 and not Path(out).exists()
+        assert process.returncode == 2 and not Path(out).exists()
         return
-    assert done.returncode == 0, done.stderr
-    again, before = library.load(out), library.load(run)
-    assert again.kind == before.kind
-    shapes = [sorted(tuple(p.shape) for p in each.model.parameters()) for each in (again, before)]
+    assert process.returncode == 0, process.stderr
+    exported, original = library.load(out), library.load(run)
+    assert exported.kind == original.kind
+    shapes = [
+        sorted(tuple(p.shape) for p in bundle.model.parameters()) for bundle in (exported, original)
+    ]
     assert shapes[0] == shapes[1]
 
 
@@ -164,21 +166,21 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("what", BAD)
-def test_bad_examples_are_refused_and_nothing_is_written(what, name, place, tmp_path):
+@pytest.mark.parametrize("defect", BAD)
+def test_bad_examples_are_refused_and_nothing_is_written(defect, name, folder, tmp_path):
     source = RUNS[EVERY[name].case].train[0]
-    if what == "wrong columns" and source == "text.txt":
+    if defect == "wrong columns" and source == "text.txt":
         pytest.skip("running text has no columns")
     bad = tmp_path / Path(source).name
-    if (place / source).is_dir():
+    if (folder / source).is_dir():
         bad.mkdir()
         bad = bad / "train.tsv" if name == "translation" else bad / "only" / "1.png"
         bad.parent.mkdir(exist_ok=True)
     bad.write_bytes(b"")
-    if what == "a folder":
+    if defect == "a folder":
         bad.unlink()
-    BAD[what](bad)
-    _assert_refused(place, command(EVERY[name].case, str(tmp_path / Path(source).name)))
+    BAD[defect](bad)
+    _assert_refused(folder, command(EVERY[name].case, str(tmp_path / Path(source).name)))
 
 
 @pytest.mark.parametrize(
@@ -191,65 +193,69 @@ def test_bad_examples_are_refused_and_nothing_is_written(what, name, place, tmp_
     ],
     ids=" ".join,
 )
-def test_bad_settings_are_refused_and_nothing_is_written(setting, name, place):
-    _assert_refused(place, [*command(EVERY[name].case), *setting])
+def test_bad_settings_are_refused_and_nothing_is_written(setting, name, folder):
+    _assert_refused(folder, [*command(EVERY[name].case), *setting])
 
 
-def test_one_class_only_is_refused(name, place, tmp_path):
+def test_one_class_only_is_refused(name, folder, tmp_path):
     content = EVERY[name].one_class
     if content is None:
         pytest.skip("there are no classes, or one is enough")
     bad = tmp_path / RUNS[EVERY[name].case].train[0]
     bad.write_text(content)
-    _assert_refused(place, command(EVERY[name].case, str(bad)))
+    _assert_refused(folder, command(EVERY[name].case, str(bad)))
 
 
-def test_another_tasks_model_is_refused(name, place, tmp_path):
-    other = tmp_path / "other"
-    words = [word.replace("{run}", str(other)) for word in RUNS[EVERY[name].case].prediction]
-    (answerer() if words[0] == "tag" else tagger()).save(other)
-    refused = headway(*words, cwd=place, check=None)
+def test_another_tasks_model_is_refused(name, folder, tmp_path):
+    model_folder = tmp_path / "other"
+    arguments = [
+        word.replace("{run}", str(model_folder)) for word in RUNS[EVERY[name].case].prediction
+    ]
+    (answerer() if arguments[0] == "tag" else tagger()).save(model_folder)
+    refused = headway(*arguments, cwd=folder, check=None)
     assert refused.returncode == 2 and " holds a" in refused.stderr, refused.stderr
     assert "Traceback" not in refused.stderr
 
 
-def test_a_model_of_a_family_that_no_task_opens_is_refused(name, place, run, tmp_path):
-    other = tmp_path / "other"
-    library.load(run).save(other)
-    facts = json.loads((other / "config.json").read_text())
-    (other / "config.json").write_text(json.dumps({**facts, "family": "oracle"}))
-    (other / "MANIFEST.json").unlink()
-    words = [word.replace("{run}", str(other)) for word in RUNS[EVERY[name].case].prediction]
-    refused = headway(*words, cwd=place, check=None)
+def test_a_model_of_a_family_that_no_task_opens_is_refused(name, folder, run, tmp_path):
+    model_folder = tmp_path / "other"
+    library.load(run).save(model_folder)
+    config = json.loads((model_folder / "config.json").read_text())
+    (model_folder / "config.json").write_text(json.dumps({**config, "family": "oracle"}))
+    (model_folder / "MANIFEST.json").unlink()
+    arguments = [
+        word.replace("{run}", str(model_folder)) for word in RUNS[EVERY[name].case].prediction
+    ]
+    refused = headway(*arguments, cwd=folder, check=None)
     assert refused.returncode == 3 and "oracle" in refused.stderr
 
 
-def test_a_truncated_model_folder_is_refused(name, place, run, tmp_path):
+def test_a_truncated_model_folder_is_refused(name, folder, run, tmp_path):
     model = tmp_path / "model"
     shutil.copytree(run / "model", model)
     weights = model / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-100])
-    words = [word.replace("{run}", str(model)) for word in RUNS[EVERY[name].case].prediction]
-    refused = headway(*words, cwd=place, check=None)
+    arguments = [word.replace("{run}", str(model)) for word in RUNS[EVERY[name].case].prediction]
+    refused = headway(*arguments, cwd=folder, check=None)
     assert refused.returncode == 3 and "model.safetensors" in refused.stderr
     assert "Traceback" not in refused.stderr
 
 
-def _assert_refused(place: Path, words: list[str]) -> None:
-    before = sorted(place.rglob("*"))
-    refused = headway(*words, "--run", "refused", "--quiet", cwd=place, check=None)
+def _assert_refused(folder: Path, arguments: list[str]) -> None:
+    before = sorted(folder.rglob("*"))
+    refused = headway(*arguments, "--run", "refused", "--quiet", cwd=folder, check=None)
     assert refused.returncode in (2, 3), refused.stdout + refused.stderr
     assert refused.stderr.startswith("error: ") and "Traceback" not in refused.stderr
     assert "headway-error.log" not in refused.stderr, refused.stderr
-    assert sorted(place.rglob("*")) == before
+    assert sorted(folder.rglob("*")) == before
 
 
-def test_recipes_of_a_task_are_found_by_its_name(name, place):
+def test_recipes_of_a_task_are_looked_up_by_its_name(name, folder):
     assert type(recipe(name)) is task(name).config
 
 
-def test_its_variants_are_compared(name, place):
-    words = ["compare", *command(EVERY[name].case)[1:], "--steps", "2", "--run", "compared"]
+def test_its_variants_are_compared(name, folder):
+    arguments = ["compare", *command(EVERY[name].case)[1:], "--steps", "2", "--run", "compared"]
     varied = ["--vary", "training.seed=1,2", "--evaluation.every", "2", "--json", "--quiet"]
-    report = json.loads(headway(*words, *varied, cwd=place).stdout)
+    report = json.loads(headway(*arguments, *varied, cwd=folder).stdout)
     assert "seed=1" in json.dumps(report) and "seed=2" in json.dumps(report)

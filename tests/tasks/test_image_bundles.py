@@ -1,4 +1,4 @@
-"""Models of pictures as bundles: saved, loaded, asked."""
+"""Image models as bundles: saving, loading, predictions."""
 
 import json
 from dataclasses import replace
@@ -14,9 +14,9 @@ from headway.errors import DataError, UsageError
 from headway.models import ViT, ViTClassifier
 from headway.tasks.image_classification.bundle import ImageClasses, ImageClassifierBundle
 from tests.fixtures.image_classifiers import CONFIG, LABELS, READER, classifier
-from tests.fixtures.pictures import pixels_of, png
+from tests.fixtures.images import pixels_of, png
 
-PICTURES = [pixels_of(8, 8, seed=1), pixels_of(20, 11, seed=2), pixels_of(9, 30, 1, seed=3)]
+IMAGES = [pixels_of(8, 8, seed=1), pixels_of(20, 11, seed=2), pixels_of(9, 30, 1, seed=3)]
 
 
 @pytest.fixture
@@ -36,62 +36,65 @@ def test_a_saved_classifier_loads_as_itself(saved):
         "images.json",
         "classes.json",
     }
-    again = headway.load(folder, fast=False)
-    assert isinstance(again, ImageClassifierBundle)
-    assert (again.config, again.labels, again.reader) == (bundle.config, LABELS, READER)
-    assert again.classify(PICTURES) == bundle.classify(PICTURES)
+    reloaded = headway.load(folder, fast=False)
+    assert isinstance(reloaded, ImageClassifierBundle)
+    assert (reloaded.config, reloaded.labels, reloaded.reader) == (bundle.config, LABELS, READER)
+    assert reloaded.classify(IMAGES) == bundle.classify(IMAGES)
 
 
 def test_a_saved_encoder_loads_as_itself(tmp_path):
     bundle = ImageEncoderBundle(ViT(CONFIG), READER)
     bundle.save(tmp_path / "model")
-    again = headway.load(tmp_path / "model", fast=False)
-    assert isinstance(again, ImageEncoderBundle) and again.config == CONFIG
-    assert torch.equal(again.embed(PICTURES), bundle.embed(PICTURES))
+    reloaded = headway.load(tmp_path / "model", fast=False)
+    assert isinstance(reloaded, ImageEncoderBundle) and reloaded.config == CONFIG
+    assert torch.equal(reloaded.embed(IMAGES), bundle.embed(IMAGES))
 
 
-def test_pictures_of_any_size_are_classified_as_if_alone():
+def test_the_class_of_an_image_of_any_size_does_not_depend_on_the_batch():
     bundle = classifier()
-    together = bundle.classify([*PICTURES, png(PICTURES[1])])
-    for picture, found in zip(PICTURES, together, strict=False):
-        (alone,) = bundle.classify([picture])
-        assert alone.label == found.label == next(iter(found.probabilities))
-        assert alone.probabilities == pytest.approx(found.probabilities, abs=1e-6)
-        assert sum(found.probabilities.values()) == pytest.approx(1)
-        assert list(found.probabilities.values()) == sorted(found.probabilities.values())[::-1]
-    assert together[3] == together[1] and bundle.classify([]) == []
+    batched = bundle.classify([*IMAGES, png(IMAGES[1])])
+    for image, prediction in zip(IMAGES, batched, strict=False):
+        (alone,) = bundle.classify([image])
+        assert alone.label == prediction.label == next(iter(prediction.probabilities))
+        assert alone.probabilities == pytest.approx(prediction.probabilities, abs=1e-6)
+        assert sum(prediction.probabilities.values()) == pytest.approx(1)
+        assert (
+            list(prediction.probabilities.values())
+            == sorted(prediction.probabilities.values())[::-1]
+        )
+    assert batched[3] == batched[1] and bundle.classify([]) == []
     with torch.no_grad():
-        logits = bundle.model(READER.batch(PICTURES))
+        logits = bundle.model(READER.batch(IMAGES))
     best = [LABELS[i] for i in logits.argmax(1).tolist()]
-    assert [each.label for each in together[:3]] == best
+    assert [prediction.label for prediction in batched[:3]] == best
 
 
 def test_vectors_are_of_the_class_token_or_the_mean_of_the_patches():
     bundle = classifier()
     with torch.no_grad():
-        hidden = bundle.vit(READER.batch(PICTURES))
-    assert_close(bundle.embed(PICTURES, normalise=False), hidden[:, 0])
-    assert_close(bundle.embed(PICTURES, pooling="mean", normalise=False), hidden[:, 2:].mean(1))
-    assert_close(bundle.embed(PICTURES).norm(dim=1), torch.ones(3))
+        hidden = bundle.vit(READER.batch(IMAGES))
+    assert_close(bundle.embed(IMAGES, normalise=False), hidden[:, 0])
+    assert_close(bundle.embed(IMAGES, pooling="mean", normalise=False), hidden[:, 2:].mean(1))
+    assert_close(bundle.embed(IMAGES).norm(dim=1), torch.ones(3))
     bag = ImageEncoderBundle(ViT(replace(CONFIG, class_token=False)), READER)
-    assert torch.equal(bag.embed(PICTURES), bag.embed(PICTURES, pooling="mean"))
+    assert torch.equal(bag.embed(IMAGES), bag.embed(IMAGES, pooling="mean"))
     with pytest.raises(UsageError, match=r"no \[CLS\]"):
-        bag.embed(PICTURES, pooling="first")
+        bag.embed(IMAGES, pooling="first")
 
 
-def test_attention_names_its_tokens_by_their_places():
-    seen = classifier().attention(PICTURES[1], ("vit.encoder.blocks.1",))
-    assert list(seen.maps) == ["vit.encoder.blocks.1.attention"]
-    assert seen.source == ["[CLS]", "[R1]", "0,0", "0,1", "1,0", "1,1"] == seen.target
-    (weights,) = seen.maps.values()
+def test_attention_names_patches_by_their_positions():
+    attention = classifier().attention(IMAGES[1], ("vit.encoder.blocks.1",))
+    assert list(attention.maps) == ["vit.encoder.blocks.1.attention"]
+    assert attention.source == ["[CLS]", "[R1]", "0,0", "0,1", "1,0", "1,1"] == attention.target
+    (weights,) = attention.maps.values()
     assert weights.shape == (3, 6, 6)
     assert_close(weights.sum(-1), torch.ones(3, 6))
 
 
-def test_one_picture_is_no_list_of_pictures():
-    for wrong in ("a.png", png(PICTURES[0])):
+def test_a_single_image_instead_of_a_list_is_refused():
+    for image in ("a.png", png(IMAGES[0])):
         with pytest.raises(UsageError, match="a list of images"):
-            classifier().classify(wrong)
+            classifier().classify(image)
 
 
 @pytest.mark.parametrize(
@@ -104,14 +107,14 @@ def test_one_picture_is_no_list_of_pictures():
         ("config.json", {"tokenizer": "0"}),
     ],
 )
-def test_what_was_not_trained_together_is_refused(file, change, saved):
+def test_files_that_do_not_belong_to_the_model_are_refused(file, change, saved):
     path = saved[1] / file
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
     with pytest.raises(DataError):
         headway.load(saved[1])
 
 
-def test_a_reader_of_other_pictures_than_the_model_sees_is_refused():
+def test_a_reader_that_does_not_fit_the_model_is_refused():
     grey = replace(READER, mean=(0.5,), deviation=(0.3,))
     with pytest.raises(DataError, match="1 channels, but the model has 3"):
         ImageEncoderBundle(ViT(CONFIG), grey)
@@ -122,11 +125,11 @@ def test_a_reader_of_other_pictures_than_the_model_sees_is_refused():
         ImageClassifierBundle(ViTClassifier(ViT(CONFIG), 4), ImageClasses(READER, LABELS[:3]))
 
 
-def test_brightness_is_seen_as_the_reader_says():
-    """A shifted mean or another order of the channels must not pass."""
-    picture = np.zeros((8, 8, 3), np.uint8)
-    picture[:, :, 0], picture[2, 5, 2] = 255, 51
-    found = replace(READER, shorter=None).batch([picture])
-    assert found[0, 0, 0, 0].item() == pytest.approx(0.5 / 0.3)
-    assert found[0, 2, 2, 5].item() == pytest.approx(-0.3 / 0.3)
-    assert found[0, 2, 5, 2].item() == pytest.approx(-0.5 / 0.3)
+def test_pixels_are_normalised_as_the_reader_is_configured():
+    """A shifted mean or another order of the channels fails this test."""
+    image = np.zeros((8, 8, 3), np.uint8)
+    image[:, :, 0], image[2, 5, 2] = 255, 51
+    pixels = replace(READER, shorter=None).batch([image])
+    assert pixels[0, 0, 0, 0].item() == pytest.approx(0.5 / 0.3)
+    assert pixels[0, 2, 2, 5].item() == pytest.approx(-0.3 / 0.3)
+    assert pixels[0, 2, 5, 2].item() == pytest.approx(-0.5 / 0.3)

@@ -1,4 +1,4 @@
-"""Classifiers of pictures as a run."""
+"""Image classification as a run."""
 
 import json
 from pathlib import Path
@@ -26,7 +26,7 @@ from headway.tasks.image_classification.job import VisionJob
 from headway.tasks.image_data import labelled_images, prepare_labelled_images
 from headway.tasks.task import NO_OPTIONS
 from headway.training import read_metrics
-from tests.fixtures.pictures import png, write_shades
+from tests.fixtures.images import png, write_shades
 
 TINY = {
     "model.model_dim": 24,
@@ -43,7 +43,7 @@ TINY = {
     "augmentation.padding": 1,
     "data.held_out": 0.3,
 }
-SEEN = ViTConfig(model_dim=24, num_heads=3, ffn_dim=40, num_layers=2, image_size=16, channels=3)
+ENCODER = ViTConfig(model_dim=24, num_heads=3, ffn_dim=40, num_layers=2, image_size=16, channels=3)
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def shades(tmp_path_factory):
 
 
 def configured(shades, **changes):
-    """Two underscores stand for a dot."""
+    """Return the configuration of a run; two underscores in a name are a dot."""
     dotted = {key.replace("__", "."): value for key, value in changes.items()}
     return recipe("vision", ("test", {**TINY, "data.train": shades, **dotted}))
 
@@ -62,18 +62,18 @@ def prepared(config, folder, reader=None, emit=lambda event: None):
 
 
 def job_of(config, folder, start=None):
-    place = prepare(MachineConfig(threads=1))
+    machine = prepare(MachineConfig(threads=1))
     reader = None if start is None else start.reader
-    return VisionJob(config, prepared(config, folder, reader), start, place)
+    return VisionJob(config, prepared(config, folder, reader), start, machine)
 
 
-def test_two_shades_are_told_apart_and_the_best_model_is_kept(shades, tmp_path):
+def test_two_shades_are_classified_and_the_best_model_is_saved(shades, tmp_path):
     outcome = train(configured(shades), tmp_path / "run")
     assert outcome.best == 1.0
     bundle = load(tmp_path / "run")
     assert isinstance(bundle, ImageClassifierBundle) and bundle.labels == ("dark", "light")
-    found = bundle.classify([png(np.full((8, 8, 3), v, np.uint8)) for v in (30, 210)])
-    assert [each.label for each in found] == ["dark", "light"]
+    predictions = bundle.classify([png(np.full((8, 8, 3), v, np.uint8)) for v in (30, 210)])
+    assert [prediction.label for prediction in predictions] == ["dark", "light"]
     config = saved(tmp_path / "run")
     assert (config.model.image_size, config.model.channels) == (8, 3)
     valid = read_metrics(tmp_path / "run" / "metrics.jsonl", "valid")
@@ -103,14 +103,14 @@ def test_training_python_and_the_command_line_give_the_same_scores(tmp_path, cap
     assert json.loads(capsys.readouterr().out) == scores.as_dict()
     predictions = bundle.classify([image.data() for image in held_out.images])
     pairs = list(zip(predictions, held_out.labels, strict=True))
-    right = sum(prediction.label == label for prediction, label in pairs)
-    assert scores.counts == {"correct": right, "images": len(pairs)}
+    correct = sum(prediction.label == label for prediction, label in pairs)
+    assert scores.counts == {"correct": correct, "images": len(pairs)}
     nats = [-np.log(prediction.probabilities[label]) for prediction, label in pairs]
     assert scores["loss"] == pytest.approx(np.mean(nats), rel=1e-5)
     assert scores.confusion.labels == bundle.labels
     for t, true in enumerate(bundle.labels):
-        own = [prediction.label for prediction, label in pairs if label == true]
-        assert scores.confusion.counts[t] == [own.count(label) for label in bundle.labels]
+        predicted = [prediction.label for prediction, label in pairs if label == true]
+        assert scores.confusion.counts[t] == [predicted.count(label) for label in bundle.labels]
 
 
 def test_an_unknown_class_is_refused_with_its_file(shades, tmp_path):
@@ -125,7 +125,7 @@ def test_an_unknown_class_is_refused_with_its_file(shades, tmp_path):
         TASK.evaluate(bundle, FileExamples([]))
 
 
-def test_a_stopped_run_goes_on_to_the_same_bits(shades, tmp_path):
+def test_a_resumed_run_ends_with_the_same_bits(shades, tmp_path):
     changes = {"augmentation__mixup": 0.5, "model__dropout": 0.1, "augmentation__colour": 0.3}
     train(configured(shades, **changes), tmp_path / "whole")
     part = configured(shades, **changes, training__time=None)
@@ -137,39 +137,41 @@ def test_a_stopped_run_goes_on_to_the_same_bits(shades, tmp_path):
 
     train(part, tmp_path / "parts", observers=[Stop()])
     train(part, tmp_path / "parts")
-    one, other = (load(tmp_path / name).model.state_dict() for name in ("whole", "parts"))
-    assert all(torch.equal(one[key], other[key]) for key in one)
+    uninterrupted, resumed = (
+        load(tmp_path / name).model.state_dict() for name in ("whole", "parts")
+    )
+    assert all(torch.equal(uninterrupted[key], resumed[key]) for key in uninterrupted)
 
 
-def test_what_is_held_out_follows_from_the_content_alone(shades, tmp_path):
+def test_the_held_out_images_follow_from_their_content_alone(shades, tmp_path):
     data = configured(shades).data
-    first = labelled_images(data)
-    assert first.train and first.valid and len(first.train) + len(first.valid) == 24
-    contents = [image.data() for image in first.train]
-    assert not {image.data() for image in first.valid} & set(contents)
+    splits = labelled_images(data)
+    assert splits.train and splits.valid and len(splits.train) + len(splits.valid) == 24
+    contents = [image.data() for image in splits.train]
+    assert not {image.data() for image in splits.valid} & set(contents)
     copy = write_shades(tmp_path / "copy", count=12)
     (copy / "dark" / "0.png").rename(copy / "dark" / "zzz.png")
-    again = labelled_images(configured(str(copy)).data)
-    assert sorted(i.data() for i in again.valid) == sorted(i.data() for i in first.valid)
+    copied = labelled_images(configured(str(copy)).data)
+    assert sorted(i.data() for i in copied.valid) == sorted(i.data() for i in splits.valid)
 
 
 def test_the_only_image_of_a_class_is_not_held_out(shades, tmp_path):
     copy = write_shades(tmp_path / "copy", count=12)
-    held = labelled_images(configured(str(copy)).data).valid[0]
+    held_out = labelled_images(configured(str(copy)).data).valid[0]
     (copy / "rare").mkdir()
-    Path(held.where).rename(copy / "rare" / "only.png")
+    Path(held_out.where).rename(copy / "rare" / "only.png")
     notes = []
-    found = labelled_images(configured(str(copy)).data, notes.append)
-    assert [image.label for image in found.train].count("rare") == 1
-    assert "rare" not in {image.label for image in found.valid}
+    splits = labelled_images(configured(str(copy)).data, notes.append)
+    assert [image.label for image in splits.train].count("rare") == 1
+    assert "rare" not in {image.label for image in splits.valid}
     assert "to hold out stay in training" in notes[0]["text"]
 
 
-def test_named_validation_pictures_are_taken_as_they_are(shades, tmp_path):
-    other = write_shades(tmp_path / "other", count=2)
-    config = configured(shades, data__valid=(str(other),))
-    found = labelled_images(config.data)
-    assert (len(found.train), len(found.valid)) == (24, 4)
+def test_named_validation_images_are_all_used(shades, tmp_path):
+    validation = write_shades(tmp_path / "other", count=2)
+    config = configured(shades, data__valid=(str(validation),))
+    splits = labelled_images(config.data)
+    assert (len(splits.train), len(splits.valid)) == (24, 4)
     write_shades(tmp_path / "wrong" / "x", count=1)
     (tmp_path / "wrong" / "x" / "dark").rename(tmp_path / "wrong" / "x" / "blue")
     config = configured(shades, data__valid=(str(tmp_path / "wrong" / "x"),))
@@ -177,41 +179,41 @@ def test_named_validation_pictures_are_taken_as_they_are(shades, tmp_path):
         labelled_images(config.data)
 
 
-def test_prepared_pictures_are_used_again_and_their_mean_is_what_they_are_read_by(shades, tmp_path):
+def test_prepared_images_are_reused_and_normalised_by_their_mean(shades, tmp_path):
     events = []
     for _ in range(2):
-        found = prepared(configured(shades), tmp_path, emit=events.append)
+        data = prepared(configured(shades), tmp_path, emit=events.append)
     reused = [event["reused"] for event in events if event["kind"] == "prepared"]
     assert reused == [False, False, True, True]
-    pixels = torch.from_numpy(np.array(found.train.pixels))
-    seen = found.reader.normalised(pixels)
-    assert_close(seen.mean((0, 2, 3)), torch.zeros(3), rtol=0, atol=1e-5)
-    assert_close(seen.std((0, 2, 3), correction=0), torch.ones(3), rtol=0, atol=1e-4)
+    pixels = torch.from_numpy(np.array(data.train.pixels))
+    normalised = data.reader.normalised(pixels)
+    assert_close(normalised.mean((0, 2, 3)), torch.zeros(3), rtol=0, atol=1e-5)
+    assert_close(normalised.std((0, 2, 3), correction=0), torch.ones(3), rtol=0, atol=1e-4)
 
 
-def test_pictures_of_several_sizes_need_a_size(shades, tmp_path):
+def test_images_of_several_sizes_need_a_size(shades, tmp_path):
     write_shades(tmp_path / "more", count=2, size=(12, 9))
     both = (shades, str(tmp_path / "more"))
     with pytest.raises(UsageError, match="the images have 2 sizes"):
         prepared(configured(both), tmp_path / "a")
     config = configured(both, model__image_size=16, model__image_width=8, model__channels=1)
-    found = prepared(config, tmp_path / "b")
-    assert found.train.sizes == (1, 16, 8)
+    data = prepared(config, tmp_path / "b")
+    assert data.train.sizes == (1, 16, 8)
 
 
-def test_grey_pictures_have_one_channel_and_dark_ones_are_told_of(tmp_path):
+def test_grey_images_have_one_channel_and_dark_ones_are_reported(tmp_path):
     images = np.random.default_rng(0).integers(0, 17, (40, 8, 8), dtype=np.uint8)
     np.savez(tmp_path / "d.npz", images=images, labels=np.arange(40) % 11)
     events = []
-    found = prepared(configured(str(tmp_path / "d.npz")), tmp_path, emit=events.append)
-    assert found.train.sizes == (1, 8, 8)
-    assert found.labels == tuple(str(i) for i in range(11))  # 2 before 10
+    data = prepared(configured(str(tmp_path / "d.npz")), tmp_path, emit=events.append)
+    assert data.train.sizes == (1, 8, 8)
+    assert data.labels == tuple(str(i) for i in range(11))  # 2 before 10
     notes = " ".join(event["text"] for event in events if event["kind"] == "note")
     assert "brightest pixel of the training images is 16 of 255" in notes
     assert "11 classes; majority baseline" in notes
 
 
-def test_patches_may_be_projected_by_principal_components_that_stay(shades, tmp_path):
+def test_patches_may_be_projected_by_principal_components_that_are_not_trained(shades, tmp_path):
     config = configured(shades, model__projection="pca")
     job = job_of(config, tmp_path)
     torch.manual_seed(0)
@@ -221,23 +223,23 @@ def test_patches_may_be_projected_by_principal_components_that_stay(shades, tmp_
     gram = project.weight @ project.weight.T
     assert_close(gram, torch.eye(24) * gram[0, 0], rtol=0, atol=1e-4)
     train(config, tmp_path / "run")
-    kept = load(tmp_path / "run").model.vit.embedding.patches.project
-    assert_close(kept.weight, project.weight, rtol=0, atol=1e-6)
+    trained = load(tmp_path / "run").model.vit.embedding.patches.project
+    assert_close(trained.weight, project.weight, rtol=0, atol=1e-6)
 
 
 @pytest.fixture(scope="module")
 def start(tmp_path_factory):
-    """An encoder of pictures of 16 x 16, with trained places, that knows nothing of the data."""
+    """An encoder of 16 x 16 images with learned positions, not trained on the data."""
     torch.manual_seed(3)
     folder = tmp_path_factory.mktemp("start") / "vit"
     reader = ImageReader(
         height=16, width=16, mean=(0.4, 0.5, 0.6), deviation=(0.3,) * 3, shorter=20
     )
-    ImageEncoderBundle(ViT(SEEN), reader).save(folder)
+    ImageEncoderBundle(ViT(ENCODER), reader).save(folder)
     return folder
 
 
-def test_a_start_gives_its_shape_its_values_and_its_way_to_read(shades, start, tmp_path):
+def test_a_pretrained_model_determines_shape_weights_and_reader(shades, start, tmp_path):
     config = configured(shades, training__start=str(start), training__frozen=1)
     bundle = load(start)
     job = job_of(config, tmp_path, bundle)
@@ -246,17 +248,18 @@ def test_a_start_gives_its_shape_its_values_and_its_way_to_read(shades, start, t
     model = job.build()
     for name, value in bundle.model.state_dict().items():
         assert torch.equal(model.vit.state_dict()[name], value), name
-    still = {n for n, p in model.named_parameters() if not p.requires_grad}
+    frozen = {n for n, p in model.named_parameters() if not p.requires_grad}
     assert (
-        "vit.embedding.class_token" in still and "vit.encoder.blocks.0.attention.key.bias" in still
+        "vit.embedding.class_token" in frozen
+        and "vit.encoder.blocks.0.attention.key.bias" in frozen
     )
-    assert not any("blocks.1" in name or "head" in name for name in still)
+    assert not any("blocks.1" in name or "head" in name for name in frozen)
     outcome = train(config, tmp_path / "run")
     assert outcome.step == 12
     check_same(tmp_path / "run", config)
 
 
-def test_a_start_may_see_larger_pictures_and_no_other_shape(shades, start, tmp_path):
+def test_a_pretrained_model_may_get_larger_images_but_no_other_patch_size(shades, start, tmp_path):
     bundle = load(start)
     config = configured(shades, training__start=str(start), model__image_size=24)
     job = job_of(config, tmp_path / "a", bundle)
@@ -277,12 +280,14 @@ def test_a_start_may_see_larger_pictures_and_no_other_shape(shades, start, tmp_p
         ({"model__projection": "pca", "training__start": "x"}, "has its own patch projection"),
     ],
 )
-def test_what_cannot_work_is_refused_before_anything_is_made(changes, reason, shades):
+def test_a_configuration_that_cannot_work_is_refused_before_anything_is_written(
+    changes, reason, shades
+):
     with pytest.raises(UsageError, match=reason):
         TASK.check(configured(shades, **changes))
 
 
-def test_pictures_of_one_class_are_no_task(tmp_path):
+def test_images_of_one_class_are_refused(tmp_path):
     folder = write_shades(tmp_path / "one")
     for path in (folder / "dark").iterdir():
         path.unlink()
@@ -297,7 +302,7 @@ def test_epochs_and_steps_must_agree(shades, tmp_path):
         job_of(configured(shades, training__epochs=3.0, training__steps=1), tmp_path)
 
 
-def test_of_many_classes_the_right_one_among_the_five_likeliest_counts():
+def test_top5_counts_a_class_among_the_five_most_probable():
     logits = torch.eye(8) * 3 + torch.arange(8.0) / 10
     scores = Scores(metrics_of(logits, torch.tensor([0, 1, 2, 3, 4, 5, 6, 0])))
     assert scores["accuracy"] == 7 / 8 and scores["top5"] == 7 / 8
@@ -306,14 +311,14 @@ def test_of_many_classes_the_right_one_among_the_five_likeliest_counts():
     assert "top5" not in Scores(metrics_of(logits[:, :5], torch.tensor([0] * 8)))
 
 
-def test_the_run_folder_says_how_pictures_are_read(shades, tmp_path):
+def test_the_run_folder_describes_the_preprocessing_of_images(shades, tmp_path):
     train(configured(shades), tmp_path / "run")
-    facts = json.loads((tmp_path / "run" / "model" / "images.json").read_text())
-    assert (facts["height"], facts["width"], len(facts["mean"])) == (8, 8, 3)
+    description = json.loads((tmp_path / "run" / "model" / "images.json").read_text())
+    assert (description["height"], description["width"], len(description["mean"])) == (8, 8, 3)
 
 
 @pytest.mark.slow
-def test_digits_are_told_apart_as_the_recipe_promises(tmp_path):
+def test_digits_are_classified_as_accurately_as_the_recipe_states(tmp_path):
     pytest.importorskip("sklearn")
     outcome = train(recipe("vision-digits", ("test", {"machine.threads": 1})), tmp_path / "run")
     assert outcome.best >= 0.97

@@ -1,4 +1,4 @@
-"""Language models as a run: what is held out, what is resumed, what is fine-tuned."""
+"""Language modelling as a run: held-out text, resuming, and fine-tuning."""
 
 import gzip
 import json
@@ -23,7 +23,7 @@ from headway.tasks.language_modeling.job import LanguageJob
 from headway.tasks.opening import load_as
 from headway.text import Characters, TextBPE
 from headway.training import read_metrics
-from tests.fixtures.language_model_runs import NAMES, STORY, THINGS, configured, weights
+from tests.fixtures.language_model_runs import NAMES, OBJECTS, STORY, configured, weights
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def prepared(config, folder):
 
 
 def documents(corpus, tokenizer):
-    """The texts of a corpus, one a document."""
+    """Return the text of each document of a corpus."""
     ends = [*corpus.offsets[1:].tolist(), len(corpus)]
     return [
         tokenizer.decode(corpus.ids[a:b].tolist())
@@ -57,9 +57,9 @@ def documents(corpus, tokenizer):
     ]
 
 
-def halves(found: PreparedLanguage):
-    train_ = [text for corpus in found.train for text in documents(corpus, found.tokenizer)]
-    return train_, documents(found.valid, found.tokenizer)
+def splits(data: PreparedLanguage):
+    training = [text for corpus in data.train for text in documents(corpus, data.tokenizer)]
+    return training, documents(data.valid, data.tokenizer)
 
 
 def job_of(config, start_folder, tmp_path):
@@ -71,100 +71,100 @@ def job_of(config, start_folder, tmp_path):
 
 
 def nats_of(job, model):
-    """Of the job's held-out text, by the evaluation of its task."""
+    """Return the nats of the job's held-out text, from the evaluation of its task."""
     task = registry.task("language_modeling")
     return task.evaluate(job.bundle(model), job.held_out, job.evaluation)["nats"]
 
 
-# --- what is held out --------------------------------------------------------------------------
+# --- held-out text -----------------------------------------------------------------------------
 
 
-def test_a_single_document_is_cut_at_an_end_of_line_near_the_share(story, tmp_path):
-    found = prepared(configured(story, data__held_out=0.2), tmp_path / "run")
-    (kept,), (held,) = halves(found)
-    assert kept + held == STORY and kept.endswith("\n")
-    assert len(held) == pytest.approx(0.2 * len(STORY), abs=30)
+def test_a_single_document_is_split_at_an_end_of_line_near_the_fraction(story, tmp_path):
+    data = prepared(configured(story, data__held_out=0.2), tmp_path / "run")
+    (training,), (held_out,) = splits(data)
+    assert training + held_out == STORY and training.endswith("\n")
+    assert len(held_out) == pytest.approx(0.2 * len(STORY), abs=30)
 
 
-def test_a_document_of_one_line_is_cut_inside_it(tmp_path):
+def test_a_document_of_one_line_is_split_inside_it(tmp_path):
     (tmp_path / "line.txt").write_text("abcdefghi " * 10)
     config = configured(str(tmp_path / "line.txt"), data__held_out=0.3)
-    (kept,), (held,) = halves(prepared(config, tmp_path / "run"))
-    assert kept + held == "abcdefghi " * 10 + "\n" and 68 <= len(kept) <= 72
+    (training,), (held_out,) = splits(prepared(config, tmp_path / "run"))
+    assert training + held_out == "abcdefghi " * 10 + "\n" and 68 <= len(training) <= 72
 
 
-def test_many_documents_are_parted_at_a_border(tmp_path):
-    texts = [f"{name} and {thing}" for name in NAMES for thing in THINGS]
+def test_many_documents_are_split_between_documents(tmp_path):
+    texts = [f"{name} and {noun}" for name in NAMES for noun in OBJECTS]
     lines = [json.dumps({"text": text, "more": 1}) for text in texts]
     with gzip.open(tmp_path / "all.jsonl.gz", "wt") as file:
         file.write("\n".join(lines) + "\n")
     config = configured(str(tmp_path / "all.jsonl.gz"), data__held_out=0.1)
-    kept, held = halves(prepared(config, tmp_path / "run"))
-    assert kept + held == texts and 2 <= len(held) <= 4
+    training, held_out = splits(prepared(config, tmp_path / "run"))
+    assert training + held_out == texts and 2 <= len(held_out) <= 4
 
 
-def test_named_held_out_text_leaves_the_training_text_whole(story, tmp_path):
+def test_a_named_validation_text_leaves_the_training_text_whole(story, tmp_path):
     (tmp_path / "other.txt").write_text("the owl reads.\n")
     config = configured(story, data__valid=(str(tmp_path / "other.txt"),))
-    assert halves(prepared(config, tmp_path / "run")) == ([STORY], ["the owl reads.\n"])
+    assert splits(prepared(config, tmp_path / "run")) == ([STORY], ["the owl reads.\n"])
 
 
-def test_the_tokenizer_sees_training_text_only(tmp_path):
+def test_the_tokenizer_is_trained_on_training_text_only(tmp_path):
     text = "abab\n" * 60 + "zxzxzx\n" * 20
     (tmp_path / "t.txt").write_text(text)
     config = configured(str(tmp_path / "t.txt"), data__held_out=140 / len(text))
-    (kept,), (held,) = halves(found := prepared(config, tmp_path / "run"))
-    assert "z" not in kept and "a" not in held
-    pieces = found.tokenizer.pieces(range(found.tokenizer.size))
-    assert "abab" in pieces and "zx" not in pieces
+    (training,), (held_out,) = splits(data := prepared(config, tmp_path / "run"))
+    assert "z" not in training and "a" not in held_out
+    tokens = data.tokenizer.pieces(range(data.tokenizer.size))
+    assert "abab" in tokens and "zx" not in tokens
 
 
 # --- tokenizers and several texts --------------------------------------------------------------
 
 
-def test_several_texts_have_shards_and_shares_of_their_own(story, tmp_path):
+def test_several_texts_have_their_own_shards_and_sampling_weights(story, tmp_path):
     (tmp_path / "songs.md").write_text("la la lo\n" * 40)
     sources = (story, str(tmp_path / "songs.md"))
     config = configured(sources, data__weights=(3.0, 1.0), data__split="line")
-    found = prepared(config, tmp_path / "run")
+    data = prepared(config, tmp_path / "run")
     assert [path.name for path in sorted((tmp_path / "run" / "data").iterdir())] == [
         "train-1",
         "train-2",
         "valid",
     ]
-    job = LanguageJob(config, found, None, prepare(config.machine))
+    job = LanguageJob(config, data, None, prepare(config.machine))
     first_, second = job.train_batches.quotas.tolist()
     assert first_ == pytest.approx(3 * second, abs=3)
-    held = documents(found.valid, found.tokenizer)
-    assert {text.split()[0] for text in held} == {"the", "la"}  # the end of each
+    held_out = documents(data.valid, data.tokenizer)
+    assert {text.split()[0] for text in held_out} == {"the", "la"}  # the end of each
 
 
-def test_characters_and_pieces_and_the_tokenizer_of_another_run(first, story, tmp_path):
+def test_the_tokenizer_is_of_characters_or_bpe_or_from_another_run(first, story, tmp_path):
     letters = prepared(configured(story, data__tokenizer="characters"), tmp_path / "a").tokenizer
     assert isinstance(letters, Characters) and set(letters.characters) == set(STORY)
-    pieces = prepared(configured(story), tmp_path / "b").tokenizer
-    assert isinstance(pieces, TextBPE) and pieces.size == 290
+    bpe = prepared(configured(story), tmp_path / "b").tokenizer
+    assert isinstance(bpe, TextBPE) and bpe.size == 290
     (tmp_path / "new.txt").write_text("cellos quietly\n" * 50)
     config = configured(str(tmp_path / "new.txt"), data__tokenizer=str(first))
     train(config, tmp_path / "c")
-    taken = load(tmp_path / "c").tokenizer
-    assert taken.fingerprint == load(first).tokenizer.fingerprint
-    assert saved(tmp_path / "c").model.vocabulary == taken.size
+    tokenizer = load(tmp_path / "c").tokenizer
+    assert tokenizer.fingerprint == load(first).tokenizer.fingerprint
+    assert saved(tmp_path / "c").model.vocabulary == tokenizer.size
 
 
-def test_what_was_prepared_is_used_again(story, tmp_path):
-    told = []
+def test_prepared_data_is_reused(story, tmp_path):
+    events = []
     for _ in range(2):
-        prepare_language(configured(story), None, tmp_path, told.append)
-    reused = [event["reused"] for event in told if event["kind"] == "prepared"]
+        prepare_language(configured(story), None, tmp_path, events.append)
+    reused = [event["reused"] for event in events if event["kind"] == "prepared"]
     assert reused == [False, False, True, True]
 
 
-# --- training and going on ---------------------------------------------------------------------
+# --- training and resuming ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "how",
+    "settings",
     [
         {},
         {"training__recompute": True, "model__dropout": 0.2},
@@ -175,19 +175,19 @@ def test_what_was_prepared_is_used_again(story, tmp_path):
     ],
     ids=["plain", "recompute", "muon", "accumulate", "lora", "lora-recompute"],
 )
-def test_steps_in_two_halves_are_the_steps_in_one(first, story, tmp_path, how):
-    how = dict(how)
-    if how.pop("from", False):
-        how["training__start"] = str(first)
-    train(configured(story, **how), tmp_path / "whole")
-    train(configured(story, **how, training__steps=3), tmp_path / "halves")
-    outcome = train(configured(story, **how), tmp_path / "halves")
+def test_a_run_in_two_halves_equals_an_uninterrupted_run(first, story, tmp_path, settings):
+    settings = dict(settings)
+    if settings.pop("from", False):
+        settings["training__start"] = str(first)
+    train(configured(story, **settings), tmp_path / "whole")
+    train(configured(story, **settings, training__steps=3), tmp_path / "halves")
+    outcome = train(configured(story, **settings), tmp_path / "halves")
     assert outcome.stop == "done" and outcome.step == 6
     for name in ("checkpoints/step-6/state.safetensors", "model/model.safetensors"):
         assert (tmp_path / "halves" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
-def test_a_model_learns_and_its_run_tells_nats_and_bits(story, tmp_path):
+def test_a_model_learns_and_its_run_reports_nats_and_bits_per_byte(story, tmp_path):
     config = configured(
         story,
         training__steps=80,
@@ -206,13 +206,13 @@ def test_a_model_learns_and_its_run_tells_nats_and_bits(story, tmp_path):
     assert rates[-1] < rates[0] / 5  # decayed at the end
 
 
-def test_the_held_out_loss_is_that_of_every_token_once(first):
-    """By the definition: the sum over all tokens after the first, each from its row's before."""
+def test_the_held_out_loss_counts_every_token_once(first):
+    """Computed from the definition: the mean over all tokens after the first of a sequence."""
     bundle = load(first)
     row = read_metrics(first / "metrics.jsonl", "valid")[-1]
-    best = saved(first)
-    found = prepare_language(best, None, first, lambda event: None)
-    ids, length = found.valid.ids.astype(int).tolist(), best.training.length
+    config = saved(first)
+    data = prepare_language(config, None, first, lambda event: None)
+    ids, length = data.valid.ids.astype(int).tolist(), config.training.length
     total = 0.0
     for start in range(0, len(ids) - 1, length):
         part = torch.tensor([ids[start : start + length + 1]])
@@ -226,14 +226,14 @@ def test_the_held_out_loss_is_that_of_every_token_once(first):
 # --- from another model ------------------------------------------------------------------------
 
 
-def test_a_start_gives_its_weights_its_sizes_and_its_tokenizer(first, story, tmp_path):
+def test_a_pretrained_model_determines_weights_sizes_and_tokenizer(first, story, tmp_path):
     config = configured(story, training__start=str(first), model__model_dim=40, model__dropout=0.3)
     job = job_of(config, first, tmp_path)
     model = job.build()
-    own = load(first)
+    pretrained = load(first)
     for name, parameter in model.named_parameters():
-        assert torch.equal(parameter, own.model.get_parameter(name)), name
-    expected = asdict(own.config) | {"dropout": 0.3}
+        assert torch.equal(parameter, pretrained.model.get_parameter(name)), name
+    expected = asdict(pretrained.config) | {"dropout": 0.3}
     assert asdict(job.config.model) == expected
     last = read_metrics(first / "metrics.jsonl", "valid")[-1]
     assert nats_of(job, model) == pytest.approx(last["nats"], rel=1e-6)
@@ -252,7 +252,7 @@ def test_adapters_alone_train_and_are_merged_under_plain_names(first, story, tmp
     assert load(tmp_path / "run").generate(["the fox"], max_tokens=3)
 
 
-def test_at_the_first_evaluation_an_adapted_model_is_its_start(first, story, tmp_path):
+def test_at_the_first_evaluation_an_adapted_model_equals_the_pretrained_one(first, story, tmp_path):
     config = configured(story, training__start=str(first), lora__rank=3)
     job = job_of(config, first, tmp_path)
     last = read_metrics(first / "metrics.jsonl", "valid")[-1]
@@ -288,24 +288,26 @@ def test_at_the_first_evaluation_an_adapted_model_is_its_start(first, story, tmp
         ({"data__train": ("BROKEN",)}, DataError, "broken.txt:1"),
     ],
 )
-def test_what_cannot_work_is_refused_and_leaves_no_folder(
+def test_a_configuration_that_cannot_work_is_refused_and_leaves_no_folder(
     first, story, tmp_path, monkeypatch, changes, kind, part
 ):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty.txt").write_text("")
     (tmp_path / "broken.txt").write_bytes(b"caf\xe9\n")
-    places = {"FIRST": str(first), "EMPTY": "empty.txt", "BROKEN": "broken.txt"}
+    paths = {"FIRST": str(first), "EMPTY": "empty.txt", "BROKEN": "broken.txt"}
 
-    def placed(value):
-        return tuple(map(placed, value)) if isinstance(value, tuple) else places.get(value, value)
+    def with_paths(value):
+        return (
+            tuple(map(with_paths, value)) if isinstance(value, tuple) else paths.get(value, value)
+        )
 
-    config = configured(story, **{key: placed(value) for key, value in changes.items()})
+    config = configured(story, **{key: with_paths(value) for key, value in changes.items()})
     with pytest.raises(kind, match=part):
         train(config, tmp_path / "runs" / "new")
     assert not (tmp_path / "runs" / "new").exists()
 
 
-def test_rows_longer_than_a_learned_table_are_refused_before_any_work(story, tmp_path):
+def test_sequences_longer_than_the_learned_positions_are_refused_before_any_work(story, tmp_path):
     learned = {"model__positions": "learned", "model__max_length": 11}
     train(configured(story, **learned), tmp_path / "short")
     config = configured(story, training__start=str(tmp_path / "short"), training__length=12)
@@ -314,7 +316,7 @@ def test_rows_longer_than_a_learned_table_are_refused_before_any_work(story, tmp
     assert not (tmp_path / "new").exists()
 
 
-def test_a_refusal_never_removes_what_was_there(story, tmp_path):
+def test_a_refused_run_leaves_existing_files_in_place(story, tmp_path):
     run = tmp_path / "run"
     run.mkdir()
     (run / "notes.txt").write_text("mine")

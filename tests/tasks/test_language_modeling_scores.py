@@ -42,21 +42,21 @@ def scores_of_run(bundle, run, **options):
     return TASK.evaluate(bundle, TASK.held_out(bundle, run, saved(run), chosen), chosen)
 
 
-def by_hand(bundle, documents, length) -> float:
-    """Mean nats, window by window, document by document, one forward pass each."""
+def mean_nats(bundle, documents, length) -> float:
+    """Return the mean nats with one forward pass for each window and document."""
     ids, owners = [], []
     for number, text in enumerate(documents):
-        own = [bundle.tokenizer.bos, *bundle.tokenizer.encode(text)]
-        own += [] if bundle.tokenizer.bos == bundle.tokenizer.eos else [bundle.tokenizer.eos]
-        ids += own
-        owners += [number] * len(own)
+        tokens = [bundle.tokenizer.bos, *bundle.tokenizer.encode(text)]
+        tokens += [] if bundle.tokenizer.bos == bundle.tokenizer.eos else [bundle.tokenizer.eos]
+        ids += tokens
+        owners += [number] * len(tokens)
     total = count = 0
     for start in range(0, len(ids) - 1, length):
         for target in range(start + 1, min(start + length, len(ids) - 1) + 1):
-            has_separate_ends = bundle.tokenizer.bos != bundle.tokenizer.eos
-            if has_separate_ends and owners[target] != owners[target - 1]:
+            has_separate_eos = bundle.tokenizer.bos != bundle.tokenizer.eos
+            if has_separate_eos and owners[target] != owners[target - 1]:
                 continue
-            # Where one token ends and begins, the last of a document predicts it.
+            # If one token ends and begins documents, the last token of a document predicts it.
             context = [i for i in range(start, target) if owners[i] == owners[target - 1]]
             with torch.inference_mode():
                 logits = bundle.model(torch.tensor([[ids[i] for i in context]]))[0, -1]
@@ -114,7 +114,7 @@ def test_a_file_is_scored_in_windows_and_documents(run, length):
     bundle, path = load(run), run.parent / "other.txt"
     scores = scores_of_file(bundle, path, saved(run), length=length)
     lines = [f"{line}\n" for line in TEXT.split("\n") if line]
-    assert scores["nats"] == pytest.approx(by_hand(bundle, lines, length or 11), rel=1e-4)
+    assert scores["nats"] == pytest.approx(mean_nats(bundle, lines, length or 11), rel=1e-4)
     assert scores.counts["bytes"] == len(TEXT)
     bits = scores["nats"] * scores.counts["tokens"] / math.log(2) / len(TEXT)
     assert scores["bits_per_byte"] == pytest.approx(bits, rel=1e-9)
@@ -124,7 +124,7 @@ def test_a_model_of_another_library_is_scored_on_a_file(run, tmp_path):
     bundle = load(run)
     export(bundle.model, bundle.tokenizer, tmp_path / "hf")
     foreign = scores_of_file(load(tmp_path / "hf"), run.parent / "other.txt", length=11)
-    assert foreign["nats"] == pytest.approx(by_hand(bundle, [TEXT], 11), rel=1e-4)
+    assert foreign["nats"] == pytest.approx(mean_nats(bundle, [TEXT], 11), rel=1e-4)
 
 
 def test_windows_follow_from_the_run_the_model_or_the_request(run):
@@ -137,7 +137,7 @@ def test_windows_follow_from_the_run_the_model_or_the_request(run):
             scores_of_file(bundle, path, saved(run), length=length)
 
 
-def test_text_that_is_not_there_is_refused(run, tmp_path):
+def test_missing_text_is_refused(run, tmp_path):
     bundle = load(run)
     with pytest.raises(UsageError, match="held-out text of the run is missing"):
         TASK.held_out(bundle, tmp_path, saved(run), LanguageScoring())

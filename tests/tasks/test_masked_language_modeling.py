@@ -1,4 +1,4 @@
-"""The encoder family as a run: what it learns, what is resumed, what it goes on from."""
+"""Masked language modelling as a run: learning, resuming, and continued pre-training."""
 
 import json
 from dataclasses import asdict
@@ -24,13 +24,13 @@ from headway.tasks.opening import load_as
 from headway.training import read_metrics
 
 NAMES = ["fox", "baker", "owl", "miller", "crab"]
-THINGS = ["a lemon", "the tree", "some bread", "a drum", "the moon", "one boat"]
+OBJECTS = ["a lemon", "the tree", "some bread", "a drum", "the moon", "one boat"]
 STORIES = [
-    " ".join(f"The {name} {verb} {thing}." for verb in ("sees", "likes", "paints", "has"))
-    for thing in THINGS
+    " ".join(f"The {name} {verb} {noun}." for verb in ("sees", "likes", "paints", "has"))
+    for noun in OBJECTS
     for name in NAMES
 ]
-STORIES = [STORIES[7 * i % 30] for i in range(30)]  # the last ones have nothing to themselves
+STORIES = [STORIES[7 * i % 30] for i in range(30)]  # the last ones have no words of their own
 TASK = registry.task("masked_language_modeling")
 TINY = {
     "model.model_dim": 12,
@@ -57,7 +57,7 @@ TINY = {
 
 
 def configured(text, name="bert-tiny", **changes):
-    """Two underscores stand for a dot."""
+    """Return the configuration of a run; two underscores in a name are a dot."""
     dotted = {key.replace("__", "."): value for key, value in changes.items()}
     return recipe(name, ("test", {**TINY, "data.train": text, **dotted}))
 
@@ -78,26 +78,26 @@ def first(tmp_path_factory):
     return folder / "run"
 
 
-def quiet(*args, **kwargs):
-    """Nothing to tell, and nobody who asks to stop."""
+def ignore(*args, **kwargs):
+    """Ignore an event."""
 
 
-def job_of(config, folder, start=None, emit=quiet):
+def job_of(config, folder, start=None, emit=ignore):
     check_encoder(config)
     folder.mkdir(parents=True, exist_ok=True)
-    found = prepare_encoder(config, start, folder, emit)
-    return PretrainingJob(config, found, start, prepare(MachineConfig(device="cpu", threads=1)))
+    data = prepare_encoder(config, start, folder, emit)
+    return PretrainingJob(config, data, start, prepare(MachineConfig(device="cpu", threads=1)))
 
 
 def numbers(folder):
     return read_metrics(folder / "metrics.jsonl", "valid")
 
 
-# --- training and going on ---------------------------------------------------------------------
+# --- training and resuming ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "how",
+    "settings",
     [
         {},
         {"name": "roberta", "training__accumulate": 2},
@@ -108,22 +108,22 @@ def numbers(folder):
     ],
     ids=["plain", "roberta", "static", "recompute", "from", "two"],
 )
-def test_steps_in_two_halves_are_the_steps_in_one(first, story, tmp_path, how):
-    how = dict(how)
-    if how.pop("from", False):
-        how["training__start"] = str(first)
-    if how.pop("two", False):
+def test_a_run_in_two_halves_equals_an_uninterrupted_run(first, story, tmp_path, settings):
+    settings = dict(settings)
+    if settings.pop("from", False):
+        settings["training__start"] = str(first)
+    if settings.pop("two", False):
         (tmp_path / "other.txt").write_text("\n".join(STORIES[:12]) + "\n")
         story = (story, str(tmp_path / "other.txt"))
-    train(configured(story, **how), tmp_path / "whole")
-    train(configured(story, **how, training__steps=3), tmp_path / "halves")
-    outcome = train(configured(story, **how), tmp_path / "halves")
+    train(configured(story, **settings), tmp_path / "whole")
+    train(configured(story, **settings, training__steps=3), tmp_path / "halves")
+    outcome = train(configured(story, **settings), tmp_path / "halves")
     assert outcome.stop == "done" and outcome.step == 6
     for name in ("checkpoints/step-6/state.safetensors", "model/model.safetensors"):
         assert (tmp_path / "halves" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
-def test_an_encoder_learns_words_and_pairs_and_its_bundle_fills(story, tmp_path):
+def test_an_encoder_learns_words_and_pairs_and_fills_masks(story, tmp_path):
     config = configured(
         story,
         data__train=(story,),
@@ -133,20 +133,20 @@ def test_an_encoder_learns_words_and_pairs_and_its_bundle_fills(story, tmp_path)
         optimizer__lr=1e-2,
         model__dropout=0.0,
     )
-    heard = []
-    train(config, tmp_path / "run", listeners=[heard.append])
+    events = []
+    train(config, tmp_path / "run", listeners=[events.append])
     before, after = numbers(tmp_path / "run")
     assert after["mlm_nats"] < before["mlm_nats"] and after["below_unigram"] > 0.3
     assert {"mlm_accuracy", "nsp_loss", "nsp_accuracy"} <= set(after)
-    found = load(tmp_path / "run")
-    assert isinstance(found, EncoderBundle)
-    (guesses,) = found.fill(["the fox [MASK] a lemon."], top=4)[0]
-    assert {guess.word for guess in guesses} & {"sees", "likes", "paints", "has"}
-    (sample, *_) = [event for event in heard if event["kind"] == "sample"]
+    bundle = load(tmp_path / "run")
+    assert isinstance(bundle, EncoderBundle)
+    (predictions,) = bundle.fill(["the fox [MASK] a lemon."], top=4)[0]
+    assert {prediction.word for prediction in predictions} & {"sees", "likes", "paints", "has"}
+    (sample, *_) = [event for event in events if event["kind"] == "sample"]
     assert "[MASK]" in sample["prompt"] and "(it was: " in sample["output"]
 
 
-def test_without_pairs_nothing_is_said_of_pairs(story, tmp_path):
+def test_without_sentence_pairs_no_score_of_pairs_is_reported(story, tmp_path):
     train(configured(story, name="roberta"), tmp_path / "run")
     assert "nsp_loss" not in numbers(tmp_path / "run")[-1]
     assert load(tmp_path / "run").config.next_sentence is False
@@ -157,10 +157,10 @@ def test_training_python_and_the_command_line_give_the_same_scores(story, tmp_pa
     """The evaluation of the saved model equals that of the step it was saved at, in every number
     of each kind; a model to start from has pseudo-perplexity, too."""
     (tmp_path / "other.txt").write_text("\n".join(STORIES[:12]) + "\n")
-    several = (story, str(tmp_path / "other.txt"))[:texts]
-    train(configured(several, evaluation__every=6), tmp_path / "start")
-    how = {"training__start": str(tmp_path / "start"), "evaluation__every": 6}
-    train(configured(several, **how), tmp_path / "run")
+    files = (story, str(tmp_path / "other.txt"))[:texts]
+    train(configured(files, evaluation__every=6), tmp_path / "start")
+    settings = {"training__start": str(tmp_path / "start"), "evaluation__every": 6}
+    train(configured(files, **settings), tmp_path / "run")
     for name, sentences in (("start", 0), ("run", 3)):
         run = tmp_path / name
         (row,) = numbers(run)
@@ -174,7 +174,7 @@ def test_training_python_and_the_command_line_give_the_same_scores(story, tmp_pa
         assert leaving.value.code == 0
         printed = json.loads(capsys.readouterr().out)
         assert printed == TASK.evaluate(bundle, held_out).as_dict()
-        assert printed["sentences"] > 3 and list(printed["held_out_sequences"]) == list(several)
+        assert printed["sentences"] > 3 and list(printed["held_out_sequences"]) == list(files)
         assert printed["mlm_nats"] == row["mlm_nats"]
         assert printed["pseudo_perplexity"]["per_word"] == printed["pseudo_perplexity_per_word"]
 
@@ -201,41 +201,41 @@ def test_predictions_have_the_number_of_their_text_in_errors(first):
     assert filled.predictions == (tuple(bundle.fill([inputs[0].text], 2)[0][0]),)
 
 
-def test_the_held_out_numbers_are_those_of_the_definition(first):
+def test_the_held_out_scores_are_those_of_the_definition(first):
     config = saved(first)
     job = job_of(config, first)
     model, row = load(first).model, numbers(first)[-1]
-    nats = words = right = pairs = judged = 0
+    nats = words = correct = pairs = correct_pairs = 0
     (source,) = job.held_out.sources.values()
     plan = source.plan(0)
     for index in range(len(plan)):
-        shown, types, targets = source.row(plan, index, 0)
+        tokens, types, targets = source.row(plan, index, 0)
         with torch.inference_mode():
-            hidden = model.encode(torch.tensor([shown]), None, torch.tensor([types]))
+            hidden = model.encode(torch.tensor([tokens]), None, torch.tensor([types]))
             logits, follows = model.words(hidden)[0], model.follows(hidden)[0]
-        for place, target in enumerate(targets):
+        for position, target in enumerate(targets):
             if target != IGNORED:
-                nats -= logits[place].log_softmax(-1)[target].item()
-                right += int(logits[place].argmax()) == target
+                nats -= logits[position].log_softmax(-1)[target].item()
+                correct += int(logits[position].argmax()) == target
                 words += 1
         pairs += F.cross_entropy(follows, torch.tensor(int(plan[index, 4]))).item()
-        judged += int(follows.argmax()) == plan[index, 4]
+        correct_pairs += int(follows.argmax()) == plan[index, 4]
     assert row["is_best"]  # so the saved model is the one that was evaluated
     assert row["mlm_nats"] == pytest.approx(nats / words, rel=1e-5)
-    assert row["mlm_accuracy"] == pytest.approx(right / words)
+    assert row["mlm_accuracy"] == pytest.approx(correct / words)
     assert row["nsp_loss"] == pytest.approx(pairs / len(plan), rel=1e-4)
-    assert row["nsp_accuracy"] == pytest.approx(judged / len(plan))
+    assert row["nsp_accuracy"] == pytest.approx(correct_pairs / len(plan))
 
 
-def test_the_unigram_entropy_is_that_of_the_hidden_words(first):
+def test_the_unigram_entropy_is_that_of_the_masked_tokens(first):
     job = job_of(saved(first), first)
     (source,) = job.held_out.sources.values()
     plan, words = source.plan(0), []
     for index in range(len(plan)):
         words += [t for t in source.row(plan, index, 0)[2] if t != IGNORED]
-    shares = np.unique(words, return_counts=True)[1] / len(words)
+    frequencies = np.unique(words, return_counts=True)[1] / len(words)
     entropy, cost = job.unigram
-    assert entropy == pytest.approx(float(-(shares * np.log(shares)).sum()))
+    assert entropy == pytest.approx(float(-(frequencies * np.log(frequencies)).sum()))
     assert entropy < cost < np.log(job.prepared.tokenizer.size)
     row = numbers(first)[-1]
     assert row["below_unigram"] == pytest.approx(entropy - row["mlm_nats"])
@@ -244,89 +244,89 @@ def test_the_unigram_entropy_is_that_of_the_hidden_words(first):
 # --- several texts -----------------------------------------------------------------------------
 
 
-def test_several_texts_have_shares_pairs_and_held_out_text_of_their_own(story, tmp_path):
+def test_several_texts_have_their_own_sampling_weights_pairs_and_held_out_text(story, tmp_path):
     (tmp_path / "songs.txt").write_text("La la lo. Lo la la.\n" * 12)
     config = configured((story, str(tmp_path / "songs.txt")), data__smoothing=0.5)
-    heard = []
-    train(config, tmp_path / "run", listeners=[heard.append])
+    events = []
+    train(config, tmp_path / "run", listeners=[events.append])
     assert sorted(path.name for path in (tmp_path / "run" / "data").iterdir()) == [
         *("train-1", "train-2", "valid-1", "valid-2")
     ]
-    (said,) = [
-        e["text"] for e in heard if e["kind"] == "note" and "sampling weights of" in e["text"]
+    (note,) = [
+        e["text"] for e in events if e["kind"] == "note" and "sampling weights of" in e["text"]
     ]
     job = job_of(config, tmp_path / "run")
     tokens = np.array([source.corpus.tokens for source in job.train_batches.sources])
-    shares = np.sqrt(tokens) / np.sqrt(tokens).sum()
+    weights = np.sqrt(tokens) / np.sqrt(tokens).sum()
     assert (
-        job.train_batches.fractions.tolist() == pytest.approx(shares.tolist())
-        and f"{shares[1]:.1%}" in said
+        job.train_batches.fractions.tolist() == pytest.approx(weights.tolist())
+        and f"{weights[1]:.1%}" in note
     )
 
 
-def test_a_single_document_is_noted(tmp_path):
+def test_a_single_document_is_reported(tmp_path):
     (tmp_path / "t.txt").write_text("\n".join(STORIES) + "\n")
-    heard = []
+    events = []
     train(
         configured(str(tmp_path / "t.txt"), data__split="file"),
         tmp_path / "run",
-        listeners=[heard.append],
+        listeners=[events.append],
     )
-    assert any("one document" in event.get("text", "") for event in heard)
+    assert any("one document" in event.get("text", "") for event in events)
 
 
 # --- from another model ------------------------------------------------------------------------
 
 
-def test_a_start_gives_its_weights_its_sizes_and_its_tokenizer(first, story, tmp_path):
+def test_a_pretrained_model_determines_weights_sizes_and_tokenizer(first, story, tmp_path):
     config = configured(story, training__start=str(first), model__model_dim=40, model__dropout=0.3)
     job = job_of(config, tmp_path / "prepared", load_as(EncoderBundle, first))
-    model, own = job.build(), load(first)
+    model, pretrained = job.build(), load(first)
     for name, parameter in model.named_parameters():
-        assert torch.equal(parameter, own.model.get_parameter(name)), name
-    assert asdict(job.config.model) == asdict(own.config) | {"dropout": 0.3}
-    assert job.prepared.tokenizer.fingerprint == own.tokenizer.fingerprint
+        assert torch.equal(parameter, pretrained.model.get_parameter(name)), name
+    assert asdict(job.config.model) == asdict(pretrained.config) | {"dropout": 0.3}
+    assert job.prepared.tokenizer.fingerprint == pretrained.tokenizer.fingerprint
     last = numbers(first)[-1]
-    found = TASK.evaluate(job.bundle(model), job.held_out, job.evaluation)
-    assert found["mlm_nats"] == pytest.approx(last["mlm_nats"], rel=1e-6)
+    scores = TASK.evaluate(job.bundle(model), job.held_out, job.evaluation)
+    assert scores["mlm_nats"] == pytest.approx(last["mlm_nats"], rel=1e-6)
 
 
-def test_new_pieces_shorten_the_text_and_are_said_to(first, tmp_path):
+def test_new_tokens_shorten_the_text_and_are_reported(first, tmp_path):
     lines = [line.replace("lemon", "lemonade").replace("fox", "foxtail") for line in STORIES]
     (tmp_path / "domain.txt").write_text("\n".join(lines) + "\n")
-    heard = []
+    events = []
     config = configured(
         str(tmp_path / "domain.txt"), training__start=str(first), data__new_tokens=2
     )
-    train(config, tmp_path / "run", listeners=[heard.append])
+    train(config, tmp_path / "run", listeners=[events.append])
     old, new = load(first), load(tmp_path / "run")
     added = new.tokenizer.pieces(range(old.tokenizer.size, new.tokenizer.size))
     assert sorted(added) == ["foxtail", "lemonade"]
     assert len(new.tokenizer.encode("foxtail")) == 1 < len(old.tokenizer.encode("foxtail"))
     assert new.config.vocabulary == old.config.vocabulary + 2
-    notes = [event["text"] for event in heard if event["kind"] == "note"]
+    notes = [event["text"] for event in events if event["kind"] == "note"]
     assert any("tokens per word with the original vocabulary" in text for text in notes)
     assert any(text.startswith("before: pseudo-perplexity") for text in notes)
     before, after = numbers(tmp_path / "run")
     assert 1 < after["pseudo_perplexity_per_word"] < before["pseudo_perplexity_per_word"]
 
 
-def test_a_start_without_the_head_gets_a_new_one(first, story, tmp_path):
+def test_a_pretrained_model_without_the_masked_lm_head_gets_a_new_one(first, story, tmp_path):
     bundle = load(first)
     bundle.model.config = type(bundle.config)(
         **asdict(bundle.config) | {"masked_lm_head": False, "next_sentence": False}
     )
     bundle.model.masked_lm_head = bundle.model.next_sentence = None
     bundle.save(tmp_path / "bare")
-    heard = []
+    events = []
     train(
         configured(story, training__start=str(tmp_path / "bare")),
         tmp_path / "run",
-        listeners=[heard.append],
+        listeners=[events.append],
     )
-    assert any("a new one is initialised" in event.get("text", "") for event in heard)
-    found = load(tmp_path / "run")
-    assert found.model.masked_lm_head is not None and found.model.next_sentence is None
+    assert any("a new one is initialised" in event.get("text", "") for event in events)
+    continued = load(tmp_path / "run")
+    assert continued.model.masked_lm_head is not None and continued.model.next_sentence is None
 
 
 # --- what is refused ---------------------------------------------------------------------------
@@ -351,18 +351,20 @@ def test_a_start_without_the_head_gets_a_new_one(first, story, tmp_path):
         ({"data__train": ("EMPTY",)}, DataError, "the text is empty"),
     ],
 )
-def test_what_cannot_work_is_refused_and_leaves_no_folder(
+def test_a_configuration_that_cannot_work_is_refused_and_leaves_no_folder(
     first, story, tmp_path, monkeypatch, changes, kind, part
 ):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty.txt").write_text("")
     (tmp_path / "single.txt").write_text("a fox\nan owl\nthe crab\n")
-    places = {"FIRST": str(first), "EMPTY": "empty.txt", "SINGLE": "single.txt"}
+    paths = {"FIRST": str(first), "EMPTY": "empty.txt", "SINGLE": "single.txt"}
 
-    def placed(value):
-        return tuple(map(placed, value)) if isinstance(value, tuple) else places.get(value, value)
+    def with_paths(value):
+        return (
+            tuple(map(with_paths, value)) if isinstance(value, tuple) else paths.get(value, value)
+        )
 
-    config = configured(story, **{key: placed(value) for key, value in changes.items()})
+    config = configured(story, **{key: with_paths(value) for key, value in changes.items()})
     with pytest.raises(kind, match=part):
         train(config, tmp_path / "runs" / "new")
     assert not (tmp_path / "runs" / "new").exists()

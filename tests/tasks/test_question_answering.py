@@ -1,4 +1,4 @@
-"""Answerers as a run: fine-tuning, going on, the bundle, and what is refused."""
+"""Question answering as a run: fine-tuning, resuming, the bundle, and what is refused."""
 
 import json
 import math
@@ -39,7 +39,7 @@ TINY = {
     "evaluation.every": 3,
     "evaluation.questions": 9,
     "checkpoint.every": 3,
-    "schedule.kind": "constant",  # one that does not look at the end
+    "schedule.kind": "constant",  # one that does not depend on the last step
     "schedule.warmup": 2,
     "machine.threads": 1,
     "machine.device": "cpu",
@@ -48,8 +48,8 @@ TINY = {
 
 def answering(text, start, **changes):
     dotted = {key.replace("__", "."): value for key, value in changes.items()}
-    given = {"data.train": text, "training.start": str(start)}
-    return recipe("answer", ("test", {**TINY, **given, **dotted}))
+    required = {"data.train": text, "training.start": str(start)}
+    return recipe("answer", ("test", {**TINY, **required, **dotted}))
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,7 @@ def texts(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def learned(start, tmp_path_factory):
+def trained(start, tmp_path_factory):
     folder = tmp_path_factory.mktemp("learned")
     more = {"training__steps": 90, "optimizer__lr": 1e-2, "evaluation__every": 30}
     train(answering(write_squad(folder / "t.json"), start, **more), folder / "run")
@@ -79,24 +79,24 @@ def windows_of_two():
 
 
 def test_the_best_answers_are_those_of_an_exhaustive_search():
-    given = windows_of_two()
+    windows = windows_of_two()
     logits = torch.randn(2, 12, 2)
     keys = torch.arange(12) < torch.tensor([12, 7])[:, None]
-    found = best_spans(logits, keys, given, 1000)
-    for row, window in enumerate(given):
-        own = logits[row, : len(window.ids)].log_softmax(0)
+    answers = best_spans(logits, keys, windows, 1000)
+    for row, window in enumerate(windows):
+        log_probs = logits[row, : len(window.ids)].log_softmax(0)
         tokens = range(window.count)
         every = [
-            ((own[i + window.first, 0] + own[j + window.first, 1]).item(), i, j)
+            ((log_probs[i + window.first, 0] + log_probs[j + window.first, 1]).item(), i, j)
             for i, j in product(tokens, tokens)
             if i <= j
         ]
         every.sort(reverse=True)
-        assert len(found[row]) == len(every)
-        for (score, first, last), (expected, i, j) in zip(found[row], every, strict=True):
+        assert len(answers[row]) == len(every)
+        for (score, first, last), (expected, i, j) in zip(answers[row], every, strict=True):
             assert score == pytest.approx(expected, abs=1e-5)
             assert (first, last) == (i + window.begin, j + window.begin)
-    assert [len(x) for x in best_spans(logits, keys, given, 2)] == [2, 2]
+    assert [len(x) for x in best_spans(logits, keys, windows, 2)] == [2, 2]
 
 
 def test_an_answer_is_at_most_thirty_tokens_long():
@@ -108,12 +108,12 @@ def test_an_answer_is_at_most_thirty_tokens_long():
         assert 0 <= last - first < LONGEST
 
 
-def test_what_two_windows_hold_counts_once_at_its_best():
-    found = merged([[(-1.0, 4, 5), (-3.0, 0, 0)], [(-0.5, 4, 5), (-2.0, 6, 6)]], 3)
-    assert found == [(-0.5, 4, 5), (-2.0, 6, 6), (-3.0, 0, 0)]
+def test_a_span_in_two_windows_counts_once_with_its_best_score():
+    answers = merged([[(-1.0, 4, 5), (-3.0, 0, 0)], [(-0.5, 4, 5), (-2.0, 6, 6)]], 3)
+    assert answers == [(-0.5, 4, 5), (-2.0, 6, 6), (-3.0, 0, 0)]
 
 
-def test_the_answer_of_most_people_is_learned_and_else_the_first():
+def test_the_target_is_the_most_frequent_answer_or_else_the_first():
     a, b = Answer("x", 1), Answer("y", 2)
     for answers, expected in (((a, b, b), b), ((a, b), a), ((b, a, a, b), b)):
         assert target_answer(Question("1", "?", "?xy", answers, "")) == expected
@@ -122,49 +122,51 @@ def test_the_answer_of_most_people_is_learned_and_else_the_first():
 # --- training ----------------------------------------------------------------------------------
 
 
-def test_an_answerer_learns_and_says_where_answers_stand(learned):
-    rows = read_metrics(learned / "metrics.jsonl", "valid")
+def test_a_trained_model_finds_the_answers_in_the_context(trained):
+    rows = read_metrics(trained / "metrics.jsonl", "valid")
     assert rows[-1]["f1"] > 0.9 and rows[-1]["exact"] > 0.8
-    bundle = load(learned)
+    bundle = load(trained)
     assert isinstance(bundle, AnswererBundle)
     context = "«sings in our garden 🦊  Émile Roux\nsleeps in a shed»"
-    best, *others = bundle.answer("who is there ?", context, top=3)
-    assert best.text == "Émile Roux" and len(others) == 2
-    for each in (best, *others):
-        assert context[each.start : each.end] == each.text == each.text.strip()
-        assert 0 <= each.probability <= best.probability <= 1
-    assert len({(each.start, each.end) for each in (best, *others)}) == 3
+    best, *alternatives = bundle.answer("who is there ?", context, top=3)
+    assert best.text == "Émile Roux" and len(alternatives) == 2
+    for answer in (best, *alternatives):
+        assert context[answer.start : answer.end] == answer.text == answer.text.strip()
+        assert 0 <= answer.probability <= best.probability <= 1
+    assert len({(answer.start, answer.end) for answer in (best, *alternatives)}) == 3
 
 
-def test_training_python_and_the_command_line_give_the_same_scores(learned, capsys):
+def test_training_python_and_the_command_line_give_the_same_scores(trained, capsys):
     """The evaluation of the saved model equals that of the step it was saved at, and its exact
     matches those of the predictions."""
-    validations = read_metrics(learned / "metrics.jsonl", "valid")
+    validations = read_metrics(trained / "metrics.jsonl", "valid")
     (best,) = [row for row in validations if row["is_best"]][-1:]
-    task, bundle = registry.task("question_answering"), load(learned)
-    held_out = task.held_out(bundle, learned, saved(learned), AnswerScoring())
-    some = AnswerScoring(questions=saved(learned).evaluation.questions)
+    task, bundle = registry.task("question_answering"), load(trained)
+    held_out = task.held_out(bundle, trained, saved(trained), AnswerScoring())
+    some = AnswerScoring(questions=saved(trained).evaluation.questions)
     assert len(held_out) > some.questions
     scores = task.evaluate(bundle, held_out, some)
     assert scores.numbers() == {name: best[name] for name in scores.numbers()}
     assert list(scores.numbers()) == ["f1", "exact"] and scores.counts == {"questions": 9}
     scores = task.evaluate(bundle, held_out)
     with pytest.raises(SystemExit) as leaving:
-        main(["eval", str(learned), "--json"])
+        main(["eval", str(trained), "--json"])
     assert leaving.value.code == 0
     assert json.loads(capsys.readouterr().out) == scores.as_dict()
-    inputs = [AnswerInput(question=each.question, context=each.context) for each in held_out]
-    predictions = [each.answers[0].text for each in bundle.predict(inputs)]
+    inputs = [
+        AnswerInput(question=question.question, context=question.context) for question in held_out
+    ]
+    predictions = [question.answers[0].text for question in bundle.predict(inputs)]
     exact = [
-        text in {answer.text for answer in each.answers}
-        for text, each in zip(predictions, held_out, strict=True)
+        text in {answer.text for answer in question.answers}
+        for text, question in zip(predictions, held_out, strict=True)
     ]
     assert scores["exact"] == pytest.approx(sum(exact) / len(exact))
     assert scores.counts == {"questions": len(held_out)}
 
 
-def test_questions_without_an_answer_are_not_evaluated(learned, texts, tmp_path):
-    task, bundle = registry.task("question_answering"), load(learned)
+def test_questions_without_an_answer_are_not_evaluated(trained, texts, tmp_path):
+    task, bundle = registry.task("question_answering"), load(trained)
     one_question(tmp_path / "none.json", is_impossible=True, answers=[], question="who " * 12)
     paths = [Path(texts), tmp_path / "none.json"]
     with pytest.warns(HeadwayWarning, match="^1 questions without an answer are left out"):
@@ -180,8 +182,8 @@ def test_questions_without_an_answer_are_not_evaluated(learned, texts, tmp_path)
         task.read(bundle, [tmp_path / "long.json"], None, AnswerScoring())
 
 
-def test_the_number_of_an_input_that_is_refused_is_named(learned):
-    bundle = load(learned)
+def test_the_number_of_an_input_that_is_refused_is_named(trained):
+    bundle = load(trained)
     inputs = [AnswerInput(question=question, context="x") for question in ("who ?", " ")]
     with pytest.raises(UsageError, match="question 8"):
         bundle.predict(inputs, first=7)
@@ -193,24 +195,24 @@ def test_the_number_of_an_input_that_is_refused_is_named(learned):
         bundle.predict(inputs)
 
 
-def test_an_answer_is_found_anywhere_in_a_long_context(learned):
-    bundle = load(learned)
+def test_an_answer_is_predicted_anywhere_in_a_long_context(trained):
+    bundle = load(trained)
     filler = "waits in the old mill "
     for before in (0, 3, 11):
         context = f"{filler * before}Dora Vance {filler * (11 - before)}"
-        asked = bundle.reader.encode("who is there ?", context)
-        assert len(asked.windows) > 3
-        (found,) = bundle.answer("who is there ?", context)
-        assert found.text == "Dora Vance" and found.start == len(filler) * before
+        encoded = bundle.reader.encode("who is there ?", context)
+        assert len(encoded.windows) > 3
+        (answer,) = bundle.answer("who is there ?", context)
+        assert answer.text == "Dora Vance" and answer.start == len(filler) * before
 
 
-def test_what_a_question_gets_does_not_depend_on_the_others(learned):
-    bundle = load(learned)
+def test_the_answer_to_a_question_does_not_depend_on_the_batch(trained):
+    bundle = load(trained)
     pairs = [("who ?", "sings Bo Nash"), ("who is there ?", "Ada Lee waits in a shed " * 4)]
-    for pair, together in zip(pairs, bundle.answer_all(pairs), strict=True):
+    for pair, batched in zip(pairs, bundle.answer_all(pairs), strict=True):
         (alone,) = bundle.answer(*pair)
-        assert (alone.text, alone.start) == (together[0].text, together[0].start)
-        assert alone.probability == pytest.approx(together[0].probability, abs=1e-5)
+        assert (alone.text, alone.start) == (batched[0].text, batched[0].start)
+        assert alone.probability == pytest.approx(batched[0].probability, abs=1e-5)
     assert bundle.answer_all([]) == []
     for question, context, part in (("", "x", "question"), ("x", " ", "context")):
         with pytest.raises(UsageError, match=f"the {part} is empty"):
@@ -219,50 +221,52 @@ def test_what_a_question_gets_does_not_depend_on_the_others(learned):
         bundle.answer("who ?", "x", 0)
 
 
-def test_probability_is_that_of_the_begin_times_that_of_the_end(learned):
-    bundle = load(learned)
-    (found,) = bundle.answer("who ?", "sings Bo Nash")
-    asked = bundle.reader.encode("who ?", "sings Bo Nash")
-    (window,) = asked.windows
+def test_the_probability_of_an_answer_is_that_of_its_begin_times_that_of_its_end(trained):
+    bundle = load(trained)
+    (answer,) = bundle.answer("who ?", "sings Bo Nash")
+    encoded = bundle.reader.encode("who ?", "sings Bo Nash")
+    (window,) = encoded.windows
     ids = torch.tensor([window.ids])
     with torch.no_grad():
         types = torch.tensor([window.types])
         logits = bundle.model(ids, torch.ones_like(ids, dtype=torch.bool), types)[0]
-    begins = [i for i, (a, _) in enumerate(asked.spans) if a == found.start]
-    ends = [i for i, (_, b) in enumerate(asked.spans) if b == found.end]
-    own = logits.log_softmax(0)
-    score = own[window.first + begins[0], 0] + own[window.first + ends[-1], 1]
-    assert found.probability == pytest.approx(math.exp(score), abs=1e-5)
+    begins = [i for i, (a, _) in enumerate(encoded.spans) if a == answer.start]
+    ends = [i for i, (_, b) in enumerate(encoded.spans) if b == answer.end]
+    log_probs = logits.log_softmax(0)
+    score = log_probs[window.first + begins[0], 0] + log_probs[window.first + ends[-1], 1]
+    assert answer.probability == pytest.approx(math.exp(score), abs=1e-5)
 
 
-def test_a_context_is_on_one_side_only(texts):
-    given = json.loads(Path(texts).read_text())
-    for paragraph in given["data"][0]["paragraphs"]:
+def test_a_context_is_in_one_split_only(texts):
+    squad = json.loads(Path(texts).read_text())
+    for paragraph in squad["data"][0]["paragraphs"]:
         (row,) = paragraph["qas"]
         paragraph["qas"] = [row, {**row, "id": row["id"] + "b"}]
-    Path(texts).write_text(json.dumps(given))
-    kept, held = answered_questions(answering(texts, "x").data)
-    assert len(kept) + len(held) == 120 and len(held) > 4
-    assert not {each.context for each in kept} & {each.context for each in held}
+    Path(texts).write_text(json.dumps(squad))
+    training, held_out = answered_questions(answering(texts, "x").data)
+    assert len(training) + len(held_out) == 120 and len(held_out) > 4
+    assert not {question.context for question in training} & {
+        question.context for question in held_out
+    }
 
 
-def test_an_encoder_with_one_kind_of_text_reads_questions_too(texts, tmp_path):
+def test_an_encoder_with_one_token_type_answers_questions_too(texts, tmp_path):
     start = save_encoder(tmp_path / "m", token_types=1)
     train(answering(texts, start), tmp_path / "run")
     assert len(load(tmp_path / "run").answer("who ?", "sings Bo Nash")) == 1
 
 
-@pytest.mark.parametrize("how", [{}, {"training__recompute": True, "training__average": 0.9}])
-def test_steps_in_two_halves_are_the_steps_in_one(start, texts, tmp_path, how):
-    how["model__dropout"] = 0.1
-    train(answering(texts, start, **how), tmp_path / "whole")
-    train(answering(texts, start, **how, training__steps=3), tmp_path / "halves")
-    train(answering(texts, start, **how), tmp_path / "halves")
+@pytest.mark.parametrize("settings", [{}, {"training__recompute": True, "training__average": 0.9}])
+def test_a_run_in_two_halves_equals_an_uninterrupted_run(start, texts, tmp_path, settings):
+    settings["model__dropout"] = 0.1
+    train(answering(texts, start, **settings), tmp_path / "whole")
+    train(answering(texts, start, **settings, training__steps=3), tmp_path / "halves")
+    train(answering(texts, start, **settings), tmp_path / "halves")
     for name in ("checkpoints/step-6/state.safetensors", "model/model.safetensors"):
         assert (tmp_path / "halves" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
-def test_other_questions_are_no_way_to_go_on(start, texts, tmp_path):
+def test_a_run_does_not_resume_on_other_questions(start, texts, tmp_path):
     train(answering(texts, start, training__steps=3), tmp_path / "run")
     write_squad(Path(texts), seed=1)
     with pytest.raises(DataError, match="have changed since the run started"):
@@ -275,13 +279,13 @@ def one_question(path, **changes):
     path.write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}))
 
 
-def test_questions_without_an_answer_are_left_out_when_asked(texts, tmp_path):
+def test_questions_without_an_answer_are_left_out_on_request(texts, tmp_path):
     one_question(tmp_path / "none.json", is_impossible=True, answers=[])
     both = (texts, str(tmp_path / "none.json"))
     with pytest.raises(DataError, match=r"q7 has no answer(.|\n)*none.json(.|\n)*skip-impossible"):
         answered_questions(answering(both, "x").data)
-    kept, held = answered_questions(answering(both, "x", data__skip_impossible=True).data)
-    assert len(kept) + len(held) == 60
+    training, held_out = answered_questions(answering(both, "x", data__skip_impossible=True).data)
+    assert len(training) + len(held_out) == 60
 
 
 @pytest.mark.parametrize(
@@ -305,48 +309,53 @@ def test_questions_without_an_answer_are_left_out_when_asked(texts, tmp_path):
         ),
     ],
 )
-def test_what_cannot_work_is_refused_and_leaves_no_folder(
-    start, learned, texts, tmp_path, monkeypatch, changes, kind, part
+def test_a_configuration_that_cannot_work_is_refused_and_leaves_no_folder(
+    start, trained, texts, tmp_path, monkeypatch, changes, kind, part
 ):
     monkeypatch.chdir(tmp_path)
     one_question(Path("few.json"))
     one_question(Path("moved.json"), answers=[{"text": "Ada", "answer_start": 1}])
     one_question(Path("lost.json"), answers=[{"text": "\u200b", "answer_start": 9}])
     if changes.get("training__start") == "LEARNED":
-        changes = {"training__start": str(learned)}
+        changes = {"training__start": str(trained)}
     with pytest.raises(kind, match=part):
         train(answering(texts, start, **changes), tmp_path / "new")
     assert not (tmp_path / "new").exists()
 
 
-def test_windows_of_another_training_are_refused(learned, tmp_path):
-    bundle = load(learned)
-    assert saved(learned).data.window == bundle.reader.window == 20
+def test_windows_of_another_training_are_refused(trained, tmp_path):
+    bundle = load(trained)
+    assert saved(trained).data.window == bundle.reader.window == 20
     bundle.save(tmp_path / "model")
     path = tmp_path / "model" / "windows.json"
-    facts = json.loads(path.read_text())
+    settings = json.loads(path.read_text())
     for window, part in (
         (30, "trained with"),
         (2, "`window` of at least 8"),
         ("20", "`window` of at least 8"),
     ):
-        path.write_text(json.dumps({**facts, "window": window}))
+        path.write_text(json.dumps({**settings, "window": window}))
         with pytest.raises(DataError, match=part):
             load(tmp_path / "model", verify=False)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("side", ["train", "valid"])
-def test_every_real_answer_stands_in_a_window_and_is_found_by_its_characters(real_data, side):
-    asked = list(read_questions([real_data(f"qa/squad_v1.1_dev.{side}.json.gz")]))
-    tokenizer = EncoderTokenizer.train(sorted({each.context for each in asked}), 4000)
+def test_every_real_answer_is_in_a_window_and_is_recovered_by_its_characters(real_data, side):
+    questions = list(read_questions([real_data(f"qa/squad_v1.1_dev.{side}.json.gz")]))
+    tokenizer = EncoderTokenizer.train(sorted({question.context for question in questions}), 4000)
     reader = AnswerReader(tokenizer, 160, 64)
-    found = []
-    for each in asked:
-        read, answer = reader.encode(each.question, each.context), target_answer(each)
-        span = covered(read.spans, answer.start, answer.start + len(answer.text))
-        assert any(window.place(span) != (0, 0) for window in read.windows), each.where
-        start, end = read.characters(*span, each.context)
-        found.append(each.context[start:end])
-    scores = score_answers(found, [[answer.text for answer in each.answers] for each in asked])
+    answers = []
+    for question in questions:
+        encoded, answer = (
+            reader.encode(question.question, question.context),
+            target_answer(question),
+        )
+        span = covered(encoded.spans, answer.start, answer.start + len(answer.text))
+        assert any(window.place(span) != (0, 0) for window in encoded.windows), question.where
+        start, end = encoded.characters(*span, question.context)
+        answers.append(question.context[start:end])
+    scores = score_answers(
+        answers, [[answer.text for answer in question.answers] for question in questions]
+    )
     assert scores.exact > 0.99 and scores.f1 > 0.99

@@ -20,7 +20,7 @@ from headway.tasks.question_answering.windows import (
 )
 from headway.text import SpecialTokens
 
-MARKS = SpecialTokens(pad=0, start=1, end=2, mask=3)
+SPECIAL_TOKENS = SpecialTokens(pad=0, start=1, end=2, mask=3)
 CONTEXT = "Ada lives in Zürich 🦊 by the lake."
 
 
@@ -39,22 +39,26 @@ def line(**changes):
 # --- files -------------------------------------------------------------------------------------
 
 
-def test_squad_and_lines_hold_the_same_question(tmp_path):
+def test_squad_and_json_lines_contain_the_same_question(tmp_path):
     with gzip.open(tmp_path / "a.json.gz", "wt") as file:
         json.dump(squad(), file, indent=1)
     (tmp_path / "a.jsonl").write_text(line(id="q1") + "\n\n" + line(answer="🦊", start=20) + "\n")
-    (one,) = read_questions([tmp_path / "a.json.gz"])
-    two, three = read_questions([tmp_path / "a.jsonl"])
-    assert one.answers == (Answer("by the lake", 22), Answer("Zürich", 13))
-    assert (one.id, one.question, one.context) == (two.id, two.question, two.context)
-    assert two.answers == one.answers[:1]
-    assert three.id == "3" and three.answers == (Answer("🦊", 20),)
+    (from_squad,) = read_questions([tmp_path / "a.json.gz"])
+    first_line, second_line = read_questions([tmp_path / "a.jsonl"])
+    assert from_squad.answers == (Answer("by the lake", 22), Answer("Zürich", 13))
+    assert (from_squad.id, from_squad.question, from_squad.context) == (
+        first_line.id,
+        first_line.question,
+        first_line.context,
+    )
+    assert first_line.answers == from_squad.answers[:1]
+    assert second_line.id == "3" and second_line.answers == (Answer("🦊", 20),)
 
 
-def test_questions_without_an_answer_are_told_apart(tmp_path):
+def test_questions_without_an_answer_are_read_without_one(tmp_path):
     (tmp_path / "a.json").write_text(json.dumps(squad(is_impossible=True, answers=[])))
-    (one,) = read_questions([tmp_path / "a.json"])
-    assert one.answers == ()
+    (question,) = read_questions([tmp_path / "a.json"])
+    assert question.answers == ()
 
 
 @pytest.mark.parametrize(
@@ -73,7 +77,7 @@ def test_questions_without_an_answer_are_told_apart(tmp_path):
         ({"id": 7}, "'id' is missing, or not a text"),
     ],
 )
-def test_what_is_wrong_in_squad_is_refused_with_file_and_question(tmp_path, changes, part):
+def test_a_malformed_squad_file_is_refused_with_file_and_question(tmp_path, changes, part):
     (tmp_path / "a.json").write_text(json.dumps(squad(**changes)))
     with pytest.raises(DataError, match=part) as caught:
         list(read_questions([tmp_path / "a.json"]))
@@ -97,7 +101,7 @@ def test_what_is_wrong_in_squad_is_refused_with_file_and_question(tmp_path, chan
         ("a.tsv", "", UsageError, ".json, .jsonl"),
     ],
 )
-def test_what_is_no_question_is_refused_with_its_line(tmp_path, name, content, kind, part):
+def test_a_malformed_question_is_refused_with_its_line(tmp_path, name, content, kind, part):
     (tmp_path / name).write_text(content)
     with pytest.raises(kind, match=part):
         list(read_questions([Path(tmp_path / name)]))
@@ -106,8 +110,8 @@ def test_what_is_no_question_is_refused_with_its_line(tmp_path, name, content, k
 # --- windows -----------------------------------------------------------------------------------
 
 
-def test_a_window_is_the_question_and_a_part_between_marks():
-    first, second = windows(MARKS, [5, 6], [10, 11, 12, 13, 14, 15], 9, 3)
+def test_a_window_is_the_question_and_a_part_between_special_tokens():
+    first, second = windows(SPECIAL_TOKENS, [5, 6], [10, 11, 12, 13, 14, 15], 9, 3)
     assert list(first.ids) == [1, 5, 6, 2, 10, 11, 12, 13, 2]
     assert first.types == [0, 0, 0, 0, 1, 1, 1, 1, 1]
     assert (first.first, first.begin, first.count) == (4, 0, 4)
@@ -126,28 +130,28 @@ def test_a_window_is_the_question_and_a_part_between_marks():
     stride=st.integers(1, 40),
     between=st.integers(1, 2),
 )
-def test_every_token_of_a_context_stands_in_a_window(question, context, length, stride, between):
+def test_every_token_of_a_context_is_in_a_window(question, context, length, stride, between):
     ids = list(range(100, 100 + context))
-    found = windows(SpecialTokens(0, 1, 2, 3, between), [7] * question, ids, length, stride)
-    seen = set()
-    for window in found:
+    cut = windows(SpecialTokens(0, 1, 2, 3, between), [7] * question, ids, length, stride)
+    covered_ids = set()
+    for window in cut:
         part = list(window.ids[window.first : window.first + window.count])
         assert part == ids[window.begin : window.begin + window.count]
         assert len(window.ids) == window.first + window.count + 1 <= length
-        seen.update(part)
-    assert seen == set(ids)
-    assert len({window.begin for window in found}) == len(found)
+        covered_ids.update(part)
+    assert covered_ids == set(ids)
+    assert len({window.begin for window in cut}) == len(cut)
     if (
         context <= length - question - 3 - between
         and question <= 64
         and question <= length // 2 - 4
     ):
-        assert len(found) == 1
+        assert len(cut) == 1
 
 
 def test_windows_too_small_are_refused():
     with pytest.raises(ValueError, match="length=7"):
-        windows(MARKS, [5], [6], 7, 3)
+        windows(SPECIAL_TOKENS, [5], [6], 7, 3)
 
 
 def test_the_tokens_of_an_answer_are_those_that_share_a_character_with_it():
@@ -157,17 +161,17 @@ def test_the_tokens_of_an_answer_are_those_that_share_a_character_with_it():
     assert covered(spans, 0, 12) == (0, 4)
 
 
-def test_batches_point_at_the_answer_and_tell_the_texts_apart():
-    given_ = windows(MARKS, [5, 6], [10, 11, 12, 13, 14, 15], 9, 3)
-    texts = AnswerTexts(given_, [(5, 7), (0, 0)])
+def test_batches_have_the_positions_of_the_answer_and_the_token_types():
+    cut = windows(SPECIAL_TOKENS, [5, 6], [10, 11, 12, 13, 14, 15], 9, 3)
+    texts = AnswerTexts(cut, [(5, 7), (0, 0)])
     batch = texts.batch([1, 0], 0)
     assert batch.starts.tolist() == [0, 5] and batch.ends.tolist() == [0, 7]
     assert batch.texts.tokens.shape == (2, 9) and not batch.texts.keys[0, -1]
-    assert batch.texts.types[1].tolist() == given_[0].types
-    assert collate_windows(given_, 0, typed=False).types is None
+    assert batch.texts.types[1].tolist() == cut[0].types
+    assert collate_windows(cut, 0, typed=False).types is None
 
 
-def test_an_epoch_has_every_row_once_in_an_order_of_its_own():
+def test_an_epoch_has_every_sequence_once_in_an_order_of_its_own():
     rows = LengthBatches([1 + i % 7 for i in range(53)], tuple, 4, seed=5)
     for batches in (rows.epoch(0), rows.epoch(1)):
         assert sorted(i for batch in batches for i in batch) == list(range(53))

@@ -1,4 +1,4 @@
-"""The registry of tasks: what is known before anything is imported, and that it is true."""
+"""The registry of tasks: its entries, known before any import, agree with the tasks."""
 
 import subprocess
 import sys
@@ -15,26 +15,26 @@ from headway.tasks.task import Predicting, Task
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_an_entry_is_what_its_task_is(name):
-    entry, found = TASKS[name], task(name)
-    assert isinstance(found, Task) and found.name == name and found in tasks_of_kind(entry.kind)
-    assert set(found.bundles) == set(entry.families)
-    assert {spec.bundle.kind for spec in found.bundles.values()} <= {entry.kind}
-    assert isinstance(found, Predicting) == (entry.verb is not None)
-    for recipe, make in found.recipes.items():
+def test_an_entry_agrees_with_its_task(name):
+    entry, loaded = TASKS[name], task(name)
+    assert isinstance(loaded, Task) and loaded.name == name and loaded in tasks_of_kind(entry.kind)
+    assert set(loaded.bundles) == set(entry.families)
+    assert {spec.bundle.kind for spec in loaded.bundles.values()} <= {entry.kind}
+    assert isinstance(loaded, Predicting) == (entry.verb is not None)
+    for recipe, make in loaded.recipes.items():
         assert RECIPES[recipe] is make and make.__doc__
-        assert type(make()) is found.config and task_of_config(make()) is found
-    assert all("{run}" in command for command in found.next_commands)
-    assert entry.verb is None or found.next_commands[0].startswith(entry.verb)
+        assert type(make()) is loaded.config and task_of_config(make()) is loaded
+    assert all("{run}" in command for command in loaded.next_commands)
+    assert entry.verb is None or loaded.next_commands[0].startswith(entry.verb)
 
 
 @pytest.mark.parametrize("family", families())
-def test_every_family_of_models_is_opened_as_what_it_is(family):
+def test_every_model_family_has_its_own_configuration(family):
     spec = spec_of(family)
     assert spec is not None and MODELS[family].config.family == family
 
 
-def test_a_file_or_the_run_says_which_of_several_tasks_evaluates_a_model():
+def test_a_file_or_the_run_determines_which_of_several_tasks_evaluates_a_model():
     embedding = task("sentence_embedding")
     for name in ("pairs.tsv", "pairs.csv", "pairs.jsonl.gz"):
         assert evaluating_task("text encoder", Path(name), None) is embedding
@@ -54,11 +54,11 @@ def test_an_unregistered_kind_or_family_has_no_task():
 
 def test_names_verbs_and_help_are_known_without_torch():
     program = "import sys, headway.tasks.registry; print('torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.stdout.strip() == "False", done.stderr
+    process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert process.stdout.strip() == "False", process.stderr
 
 
-def test_scores_keep_their_order_and_know_which_way_is_better():
+def test_scores_keep_their_order_and_compare_in_the_direction_of_their_metric():
     f1, loss = Metric("f1", 0.5), Metric("loss", 2.0, higher_is_better=False)
     scores = Scores((f1, loss), {"words": 7})
     assert scores.as_dict() == {"f1": 0.5, "loss": 2.0, "words": 7}

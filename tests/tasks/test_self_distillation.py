@@ -1,4 +1,4 @@
-"""Image encoders that learn without labels, as a run."""
+"""Self-distillation of image encoders, which needs no labels, as a run."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ from headway.tasks.self_distillation import TASK
 from headway.tasks.self_distillation.data import NeighbourExamples
 from headway.tasks.self_distillation.evaluation import NeighbourOptions
 from headway.training import read_metrics
-from tests.fixtures.pictures import pixels_of, png, write_shades
+from tests.fixtures.images import pixels_of, png, write_shades
 
 TINY = {
     "model.model_dim": 24,
@@ -46,18 +46,18 @@ def shades(tmp_path_factory):
 
 
 def configured(shades, **changes):
-    """Two underscores stand for a dot."""
+    """Return the configuration of a run; two underscores in a name are a dot."""
     dotted = {key.replace("__", "."): value for key, value in changes.items()}
     return recipe("dino", ("test", {**TINY, "data.train": shades, **dotted}))
 
 
-def test_neighbours_of_shades_are_of_their_class_and_the_teacher_is_kept(shades, tmp_path):
+def test_neighbours_of_shades_are_of_their_class_and_the_teacher_is_saved(shades, tmp_path):
     outcome = train(configured(shades, views__colour=0.0), tmp_path / "run")
     assert outcome.best == 1.0
     bundle = load(tmp_path / "run")
     assert isinstance(bundle, ImageEncoderBundle)
-    found = bundle.embed([png(np.full((8, 8, 3), v, np.uint8)) for v in (30, 35, 210)])
-    assert found[0] @ found[1] > found[0] @ found[2]
+    vectors = bundle.embed([png(np.full((8, 8, 3), v, np.uint8)) for v in (30, 35, 210)])
+    assert vectors[0] @ vectors[1] > vectors[0] @ vectors[2]
     rows = read_metrics(tmp_path / "run" / "metrics.jsonl", "valid")
     assert {"knn", "spread"} <= rows[-1].keys()
     config = saved(tmp_path / "run")
@@ -93,12 +93,12 @@ def test_training_python_and_the_command_line_give_the_same_scores(tmp_path, cap
     assert scores["spread"] == pytest.approx(spread(sides[2]), abs=1e-5)
 
 
-def test_known_images_may_be_others_and_fewer(shades, tmp_path):
+def test_neighbours_may_come_from_another_folder_and_be_limited(shades, tmp_path):
     run = tmp_path / "run"
     train(configured(shades, training__steps=3, evaluation__images=2), run)
     bundle = load(run)
-    other = write_shades(tmp_path / "other", count=3)
-    options = NeighbourOptions(known=other, known_limit=4, neighbours=1)
+    neighbours = write_shades(tmp_path / "other", count=3)
+    options = NeighbourOptions(known=neighbours, known_limit=4, neighbours=1)
     for examples in (
         TASK.held_out(bundle, run, saved(run), options),
         TASK.read(bundle, [Path(shades)], None, options),
@@ -106,7 +106,7 @@ def test_known_images_may_be_others_and_fewer(shades, tmp_path):
         assert len(examples.known) == 6 and len(examples) in (len(examples.images), 24)
         scores = TASK.evaluate(bundle, examples, options)
         assert scores.counts == {"known": 4, "images": len(examples)}
-    (other / "dark").rename(other / "blue")
+    (neighbours / "dark").rename(neighbours / "blue")
     with pytest.raises(DataError, match="no labelled neighbour has the class 'dark'"):
         TASK.evaluate(bundle, TASK.read(bundle, [Path(shades)], None, options))
 
@@ -126,18 +126,20 @@ def test_images_of_one_class_are_enough_to_learn_without_labels(tmp_path):
         TASK.evaluate(bundle, NeighbourExamples(images, images))
 
 
-def test_a_stopped_run_goes_on_to_the_same_bits(shades, tmp_path):
+def test_a_resumed_run_ends_with_the_same_bits(shades, tmp_path):
     class Stop:
         def after_step(self, run, report):
             if run.step == 5:
                 run.stop = "interrupted"
 
-    given = configured(shades, model__dropout=0.1, training__accumulate=2)
-    train(given, tmp_path / "whole")
-    train(given, tmp_path / "parts", observers=[Stop()])
-    train(given, tmp_path / "parts")
-    one, other = (load(tmp_path / name).model.state_dict() for name in ("whole", "parts"))
-    assert all(torch.equal(one[key], other[key]) for key in one)
+    config = configured(shades, model__dropout=0.1, training__accumulate=2)
+    train(config, tmp_path / "whole")
+    train(config, tmp_path / "parts", observers=[Stop()])
+    train(config, tmp_path / "parts")
+    uninterrupted, resumed = (
+        load(tmp_path / name).model.state_dict() for name in ("whole", "parts")
+    )
+    assert all(torch.equal(uninterrupted[key], resumed[key]) for key in uninterrupted)
     logged = [
         [row["loss"] for row in read_metrics(tmp_path / name / "metrics.jsonl", "step")]
         for name in ("whole", "parts")
@@ -145,14 +147,18 @@ def test_a_stopped_run_goes_on_to_the_same_bits(shades, tmp_path):
     assert logged[0] == logged[1]
 
 
-def test_what_was_learned_without_labels_is_where_a_classifier_begins(shades, tmp_path):
+def test_a_classifier_is_fine_tuned_from_a_self_distilled_encoder(shades, tmp_path):
     train(configured(shades), tmp_path / "dino")
-    given = {k: v for k, v in TINY.items() if k.startswith(("training", "machine", "schedule"))}
-    given |= {"data.train": shades, "training.steps": 1, "training.start": str(tmp_path / "dino")}
-    config = recipe("vision", ("test", {**given, "training.average": 0.0, "optimizer.lr": 1e-9}))
+    settings = {k: v for k, v in TINY.items() if k.startswith(("training", "machine", "schedule"))}
+    settings |= {
+        "data.train": shades,
+        "training.steps": 1,
+        "training.start": str(tmp_path / "dino"),
+    }
+    config = recipe("vision", ("test", {**settings, "training.average": 0.0, "optimizer.lr": 1e-9}))
     train(config, tmp_path / "classes")
-    begun, later = (load(tmp_path / name).vit for name in ("dino", "classes"))
-    for a, b in zip(begun.parameters(), later.parameters(), strict=True):
+    pretrained, fine_tuned = (load(tmp_path / name).vit for name in ("dino", "classes"))
+    for a, b in zip(pretrained.parameters(), fine_tuned.parameters(), strict=True):
         torch.testing.assert_close(a, b, atol=1e-2, rtol=0)
 
 
@@ -164,24 +170,26 @@ def test_what_was_learned_without_labels_is_where_a_classifier_begins(shades, tm
         ({"training__start": "nowhere"}, "nowhere"),
     ],
 )
-def test_what_cannot_work_is_refused_and_leaves_no_folder(shades, tmp_path, changes, message):
+def test_a_configuration_that_cannot_work_is_refused_and_leaves_no_folder(
+    shades, tmp_path, changes, message
+):
     with pytest.raises(UsageError, match=message):
         train(configured(shades, **changes), tmp_path / "new")
     assert not (tmp_path / "new").exists()
 
 
-def test_where_it_looks_is_the_row_of_the_class_token(shades, tmp_path):
+def test_the_attention_of_an_image_is_the_row_of_the_class_token(shades, tmp_path):
     train(configured(shades, training__steps=1), tmp_path / "run")
     bundle = load(tmp_path / "run")
-    picture = pixels_of(11, 9)
-    maps = bundle.attention(picture).maps
+    image = pixels_of(11, 9)
+    maps = bundle.attention(image).maps
     for layer in (0, 1):
-        (whole,) = [value for name, value in maps.items() if f"blocks.{layer}." in name]
-        found = image_attention_of_heads(bundle, picture, layer=layer)
-        assert found.pixels.shape == (8, 8, 3) and found.maps.shape == (3, 2, 2)
-        torch.testing.assert_close(found.maps.flatten(1), whole[:, 0, 1:])
+        (weights,) = [value for name, value in maps.items() if f"blocks.{layer}." in name]
+        attention = image_attention_of_heads(bundle, image, layer=layer)
+        assert attention.pixels.shape == (8, 8, 3) and attention.maps.shape == (3, 2, 2)
+        torch.testing.assert_close(attention.maps.flatten(1), weights[:, 0, 1:])
     fine = image_attention_of_heads(bundle, pixels_of(40, 20), size=16)
     assert fine.pixels.shape == (32, 16, 3) and fine.maps.shape == (3, 8, 4)
     assert fine.reach == (32, 16) and fine.names == ["head 1", "head 2", "head 3"]
     with pytest.raises(UsageError, match="layers are 0 to 1"):
-        image_attention_of_heads(bundle, picture, layer=2)
+        image_attention_of_heads(bundle, image, layer=2)

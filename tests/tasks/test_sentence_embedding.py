@@ -1,4 +1,4 @@
-"""Sentence encoders as a run: pairs in, training, going on, and the bundle."""
+"""Sentence embedding as a run: reading pairs, training, resuming, and the bundle."""
 
 import json
 from pathlib import Path
@@ -30,7 +30,7 @@ TINY = {
     "data.held_out": 0.2,
     "evaluation.every": 3,
     "checkpoint.every": 3,
-    "schedule.kind": "constant",  # one that does not look at the end
+    "schedule.kind": "constant",  # one that does not depend on the last step
     "schedule.warmup": 2,
     "optimizer.lr": 3e-3,
     "machine.threads": 1,
@@ -40,13 +40,13 @@ TINY = {
 
 def embedding(pairs, start, **changes):
     dotted = {key.replace("__", "."): value for key, value in changes.items()}
-    given = {"data.train": pairs, "training.start": str(start)}
-    return recipe("embed", ("test", {**TINY, **given, **dotted}))
+    required = {"data.train": pairs, "training.start": str(start)}
+    return recipe("embed", ("test", {**TINY, **required, **dotted}))
 
 
 @pytest.fixture(scope="module")
 def start(tmp_path_factory):
-    """An encoder that nobody trained, with all its heads."""
+    """An untrained encoder with all its heads."""
     reader = EncoderTokenizer.train([text for pair in PAIRS for text in pair], 200)
     torch.manual_seed(3)
     shape = {"model_dim": 24, "num_heads": 3, "ffn_dim": 40, "num_layers": 2, "max_length": 21}
@@ -62,47 +62,47 @@ def pairs(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def learned(start, tmp_path_factory):
-    """One that learned what belongs together."""
+def trained(start, tmp_path_factory):
+    """The run of an encoder that was trained until it fits its pairs."""
     folder = tmp_path_factory.mktemp("learned")
-    how = {"training__steps": 240, "evaluation__every": 40, "model__dropout": 0.0}
-    train(embedding(table(folder / "p.tsv"), start, **how), folder / "run")
+    settings = {"training__steps": 240, "evaluation__every": 40, "model__dropout": 0.0}
+    train(embedding(table(folder / "p.tsv"), start, **settings), folder / "run")
     return folder / "run"
 
 
 # --- learning ----------------------------------------------------------------------------------
 
 
-def test_an_encoder_learns_to_find_what_means_the_same(start, learned):
-    rows = read_metrics(learned / "metrics.jsonl", "valid")
+def test_an_encoder_learns_to_retrieve_the_partner_of_a_text(start, trained):
+    rows = read_metrics(trained / "metrics.jsonl", "valid")
     best = max(row["reciprocal_rank"] for row in rows)
     assert best > 0.7 and max(row["accuracy"] for row in rows) > 0.6
-    bundle = load(learned)
-    assert isinstance(bundle, EncoderBundle) and saved(learned).evaluation.metric != "spearman"
-    held = similar_texts(saved(learned).data)[1]
-    assert 4 <= len(held) <= 40
+    bundle = load(trained)
+    assert isinstance(bundle, EncoderBundle) and saved(trained).evaluation.metric != "spearman"
+    held_out = similar_texts(saved(trained).data)[1]
+    assert 4 <= len(held_out) <= 40
 
-    def found(encoder):
-        a, b = (encoder.embed([getattr(p, side) for p in held]) for side in ("first", "second"))
-        return ((a @ b.T).argmax(1) == torch.arange(len(held))).double().mean().item()
+    def accuracy(encoder):
+        a, b = (encoder.embed([getattr(p, side) for p in held_out]) for side in ("first", "second"))
+        return ((a @ b.T).argmax(1) == torch.arange(len(held_out))).double().mean().item()
 
-    assert found(bundle) == pytest.approx(
+    assert accuracy(bundle) == pytest.approx(
         next(row["accuracy"] for row in rows if row["reciprocal_rank"] == best)
     )
-    assert found(load(start)) < found(bundle) / 2
+    assert accuracy(load(start)) < accuracy(bundle) / 2
 
 
-def test_training_python_and_the_command_line_give_the_same_scores(learned, capsys):
-    validations = read_metrics(learned / "metrics.jsonl", "valid")
+def test_training_python_and_the_command_line_give_the_same_scores(trained, capsys):
+    validations = read_metrics(trained / "metrics.jsonl", "valid")
     (best,) = [row for row in validations if row["is_best"]][-1:]
-    task, bundle, config = registry.task("sentence_embedding"), load(learned), saved(learned)
-    held_out = task.held_out(bundle, learned, config, EmbedScoring())
+    task, bundle, config = registry.task("sentence_embedding"), load(trained), saved(trained)
+    held_out = task.held_out(bundle, trained, config, EmbedScoring())
     assert len(held_out) < config.evaluation.pairs
     scores = task.evaluate(bundle, held_out)
     assert scores.numbers() == {name: best[name] for name in scores.numbers()}
     assert list(scores.numbers()) == ["reciprocal_rank", "accuracy"]
     with pytest.raises(SystemExit) as leaving:
-        main(["eval", str(learned), "--json"])
+        main(["eval", str(trained), "--json"])
     assert leaving.value.code == 0
     assert json.loads(capsys.readouterr().out) == scores.as_dict()
     few = task.evaluate(bundle, held_out, EmbedScoring(pairs=3))
@@ -111,7 +111,7 @@ def test_training_python_and_the_command_line_give_the_same_scores(learned, caps
         task.evaluate(bundle, SimilarPairs(held_out.first[:1], held_out.second[:1]))
 
 
-def test_scores_are_learned_and_measured_by_their_order(start, tmp_path):
+def test_scores_are_learned_and_measured_by_rank_correlation(start, tmp_path):
     config = embedding(
         scored(tmp_path / "s.tsv"),
         start,
@@ -126,7 +126,7 @@ def test_scores_are_learned_and_measured_by_their_order(start, tmp_path):
     assert rows[-1]["best" if "best" in rows[-1] else "spearman"]
 
 
-def test_pairs_without_scores_may_be_judged_by_pairs_with_them(start, pairs, tmp_path):
+def test_pairs_without_scores_may_be_evaluated_on_pairs_with_scores(start, pairs, tmp_path):
     events = []
     config = embedding(pairs, start, data__valid=scored(tmp_path / "s.tsv"))
     train(config, tmp_path / "run", listeners=[events.append])
@@ -134,9 +134,9 @@ def test_pairs_without_scores_may_be_judged_by_pairs_with_them(start, pairs, tmp
     notes = [event["text"] for event in events if event["kind"] == "note"]
     assert any(note.startswith("contrastive loss with") for note in notes)
     assert any(note.startswith("before training: spearman ") for note in notes)
-    again = []
-    train(config, tmp_path / "run", listeners=[again.append])
-    assert not any("before training" in event.get("text", "") for event in again)
+    events_of_second_run = []
+    train(config, tmp_path / "run", listeners=[events_of_second_run.append])
+    assert not any("before training" in event.get("text", "") for event in events_of_second_run)
 
 
 def test_the_job_follows_from_the_pairs(start, pairs, tmp_path):
@@ -145,9 +145,11 @@ def test_the_job_follows_from_the_pairs(start, pairs, tmp_path):
     for name, data in (("a", pairs), ("b", scored(tmp_path / "s.tsv"))):
         (tmp_path / name).mkdir()
         config = embedding(data, start, training__symmetric=True, model__dropout=0.3)
-        made = prepare_pairs(config, bundle.tokenizer, 6, tmp_path / name, lambda event: None)
-        jobs.append(EmbedJob(config, made, bundle, machine))
-        assert max(len(row) for row in made.train.first) == 6
+        data_of_job = prepare_pairs(
+            config, bundle.tokenizer, 6, tmp_path / name, lambda event: None
+        )
+        jobs.append(EmbedJob(config, data_of_job, bundle, machine))
+        assert max(len(row) for row in data_of_job.train.first) == 6
     assert jobs[0].objective == ContrastiveObjective(20.0, True)
     assert jobs[1].objective == CosineObjective()
     assert sorted(set(jobs[1].prepared.train.scores)) == pytest.approx([0, 1 / 3, 2 / 3, 1])
@@ -159,33 +161,33 @@ def test_the_job_follows_from_the_pairs(start, pairs, tmp_path):
     assert model.next_sentence is None and model.pooler is not None
 
 
-def test_likeness_leaves_out_rivals_that_are_partners_too(start):
+def test_similarity_scores_ignore_negatives_that_are_also_partners(start):
     vectors = {1: [1.0, 0.0], 2: [1.0, 0.0], 3: [0.0, 1.0], 4: [0.6, 0.8]}
 
-    def likeness(pairs):
+    def scores_of(pairs):
         sides = ([vectors[row[0]] for row in rows] for rows in (pairs.first, pairs.second))
         return scores_of_vectors(*map(torch.tensor, sides), pairs).numbers()
 
-    found = likeness(SimilarPairs([[1], [1], [3]], [[2], [4], [4]]))
-    assert found == {"accuracy": 1.0, "reciprocal_rank": 1.0}
-    rival = likeness(SimilarPairs([[1], [3]], [[4], [2]]))
-    assert rival == {"accuracy": 0.0, "reciprocal_rank": 0.5}
-    few = likeness(SimilarPairs([[1], [3]], [[2], [4]], [3.0, 2.0]))
-    assert few == {"spearman": pytest.approx(1.0), "pearson": pytest.approx(1.0)}
+    shared = scores_of(SimilarPairs([[1], [1], [3]], [[2], [4], [4]]))
+    assert shared == {"accuracy": 1.0, "reciprocal_rank": 1.0}
+    confused = scores_of(SimilarPairs([[1], [3]], [[4], [2]]))
+    assert confused == {"accuracy": 0.0, "reciprocal_rank": 0.5}
+    scored_pairs = scores_of(SimilarPairs([[1], [3]], [[2], [4]], [3.0, 2.0]))
+    assert scored_pairs == {"spearman": pytest.approx(1.0), "pearson": pytest.approx(1.0)}
 
 
-def test_a_pair_is_held_out_by_its_first_text_wherever_it_stands(pairs, tmp_path):
+def test_a_pair_is_held_out_by_its_first_text_wherever_it_occurs(pairs, tmp_path):
     twice = (pairs, table(tmp_path / "again.tsv", PAIRS[::-1]))
-    kept, held = similar_texts(embedding(twice, "x").data)
-    assert len(kept) + len(held) == 2 * len(PAIRS)
-    assert not {each.first for each in kept} & {each.first for each in held}
+    training, held_out = similar_texts(embedding(twice, "x").data)
+    assert len(training) + len(held_out) == 2 * len(PAIRS)
+    assert not {pair.first for pair in training} & {pair.first for pair in held_out}
 
 
-# --- going on ----------------------------------------------------------------------------------
+# --- resuming ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "how",
+    "settings",
     [
         {},
         {"training__recompute": True, "training__average": 0.9, "training__symmetric": True},
@@ -193,17 +195,17 @@ def test_a_pair_is_held_out_by_its_first_text_wherever_it_stands(pairs, tmp_path
     ],
     ids=["plain", "recompute-average", "scores"],
 )
-def test_steps_in_two_halves_are_the_steps_in_one(start, pairs, tmp_path, how):
-    how = dict(how)
-    given = scored(tmp_path / "s.tsv") if how.pop("scores", False) else pairs
-    train(embedding(given, start, **how), tmp_path / "whole")
-    train(embedding(given, start, **how, training__steps=3), tmp_path / "halves")
-    train(embedding(given, start, **how), tmp_path / "halves")
+def test_a_run_in_two_halves_equals_an_uninterrupted_run(start, pairs, tmp_path, settings):
+    settings = dict(settings)
+    data = scored(tmp_path / "s.tsv") if settings.pop("scores", False) else pairs
+    train(embedding(data, start, **settings), tmp_path / "whole")
+    train(embedding(data, start, **settings, training__steps=3), tmp_path / "halves")
+    train(embedding(data, start, **settings), tmp_path / "halves")
     for name in ("checkpoints/step-6/state.safetensors", "model/model.safetensors"):
         assert (tmp_path / "halves" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
-def test_other_pairs_are_no_way_to_go_on(start, pairs, tmp_path):
+def test_a_run_does_not_resume_on_other_pairs(start, pairs, tmp_path):
     train(embedding(pairs, start, training__steps=3), tmp_path / "run")
     before = weights(tmp_path / "run")
     table(Path(pairs), [*PAIRS, ("one more fox", "un renard")])
@@ -232,7 +234,7 @@ def test_other_pairs_are_no_way_to_go_on(start, pairs, tmp_path):
         ({"data__train": ("wrong.tsv",)}, DataError, r"wrong.tsv:2"),
     ],
 )
-def test_what_cannot_work_is_refused_and_leaves_no_folder(
+def test_a_configuration_that_cannot_work_is_refused_and_leaves_no_folder(
     start, pairs, tmp_path, monkeypatch, changes, kind, part
 ):
     monkeypatch.chdir(tmp_path)
@@ -245,7 +247,7 @@ def test_what_cannot_work_is_refused_and_leaves_no_folder(
     assert not (tmp_path / "new").exists()
 
 
-def test_another_kind_of_model_is_no_start(pairs, tmp_path):
+def test_another_kind_of_pretrained_model_is_refused(pairs, tmp_path):
     from tests.fixtures.language_model_runs import STORY, configured
 
     (tmp_path / "t.txt").write_text(STORY)
@@ -254,7 +256,7 @@ def test_another_kind_of_model_is_no_start(pairs, tmp_path):
         train(embedding(pairs, tmp_path / "gpt"), tmp_path / "new")
 
 
-def test_the_note_of_which_pairs_is_plain_json(start, pairs, tmp_path):
+def test_the_record_of_the_training_pairs_is_plain_json(start, pairs, tmp_path):
     train(embedding(pairs, start, training__steps=1), tmp_path / "run")
     assert set(json.loads((tmp_path / "run" / "pairs.json").read_text())) == {
         "format",

@@ -1,4 +1,4 @@
-"""Words of raw text, whatever the tokenizer special_tokens its words by."""
+"""Words of raw text, however the tokenizer marks the beginning of a word."""
 
 import pytest
 import tokenizers
@@ -14,12 +14,12 @@ WORDS = [
 ]
 
 
-def word_pieces():
+def wordpiece():
     return EncoderTokenizer.train(TEXTS * 9, 140, lower=True)
 
 
 def bytes_with_spaces():
-    """As RoBERTa's: a space belongs to the piece after it, and a letter may be several bytes."""
+    """As RoBERTa's: a space belongs to the token after it, and a letter may be several bytes."""
     engine = tokenizers.Tokenizer(models.BPE())
     engine.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     engine.decoder = decoders.ByteLevel()
@@ -34,7 +34,7 @@ def bytes_with_spaces():
     return EncoderTokenizer(engine, SpecialTokens(pad=1, start=0, end=2, mask=3, between=2))
 
 
-@pytest.mark.parametrize("make", [word_pieces, bytes_with_spaces])
+@pytest.mark.parametrize("make", [wordpiece, bytes_with_spaces])
 def test_words_of_raw_text_are_cut_at_blanks_and_punctuation(make):
     reader = TagReader(make(), ("A", "B"), 30)
     for text, expected in zip(TEXTS, WORDS, strict=True):
@@ -42,8 +42,8 @@ def test_words_of_raw_text_are_cut_at_blanks_and_punctuation(make):
     assert reader.split("") == reader.split(" \n\t ") == []
 
 
-@pytest.mark.parametrize("make", [word_pieces, bytes_with_spaces])
-def test_words_apart_are_read_as_the_text_they_make(make):
+@pytest.mark.parametrize("make", [wordpiece, bytes_with_spaces])
+def test_a_list_of_words_is_encoded_like_their_text(make):
     tokenizer = make()
     reader = TagReader(tokenizer, ("A", "B"), 60)
     ((row,),) = reader.encode([["Ada", "waits", "by", "the", "lake"]])

@@ -1,4 +1,4 @@
-"""Taggers as a run: fine-tuning, going on, the bundle, and what is refused."""
+"""Tagging as a run: fine-tuning, resuming, the bundle, and what is refused."""
 
 import json
 import math
@@ -26,7 +26,7 @@ TINY = {
     "data.max_length": 30,
     "evaluation.every": 3,
     "checkpoint.every": 3,
-    "schedule.kind": "constant",  # one that does not look at the end
+    "schedule.kind": "constant",  # one that does not depend on the last step
     "schedule.warmup": 2,
     "machine.threads": 1,
     "machine.device": "cpu",
@@ -35,8 +35,8 @@ TINY = {
 
 def tagging(text, start, **changes):
     dotted = {key.replace("__", "."): value for key, value in changes.items()}
-    given = {"data.train": text, "training.start": str(start)}
-    return recipe("tag", ("test", {**TINY, **given, **dotted}))
+    required = {"data.train": text, "training.start": str(start)}
+    return recipe("tag", ("test", {**TINY, **required, **dotted}))
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def texts(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def learned(start, tmp_path_factory):
+def trained(start, tmp_path_factory):
     folder = tmp_path_factory.mktemp("learned")
     more = {"training__steps": 60, "optimizer__lr": 1e-2, "evaluation__every": 20}
     config = tagging(write_conll(folder / "t.conll", sentences()), start, **more)
@@ -59,40 +59,40 @@ def learned(start, tmp_path_factory):
     return folder / "run"
 
 
-def test_a_tagger_learns_and_says_where_names_stand(learned):
-    rows = read_metrics(learned / "metrics.jsonl", "valid")
+def test_a_trained_tagger_finds_the_names_in_a_text(trained):
+    rows = read_metrics(trained / "metrics.jsonl", "valid")
     assert rows[-1]["loss"] < rows[0]["loss"] and rows[-1]["f1"] > 0.95
-    bundle = load(learned)
+    bundle = load(trained)
     assert isinstance(bundle, TaggerBundle) and bundle.tags == ("B-name", "I-name", "O")
     text = "in the  old mill Émile Roux waits."
-    (found,) = bundle.tag([text])
-    (span,) = found.spans
+    (tagged,) = bundle.tag([text])
+    (span,) = tagged.spans
     assert (span.label, span.text) == ("name", "Émile Roux")
     assert text[span.start : span.end] == span.text
-    assert [word.text for word in found.words] == [*text.removesuffix(".").split(), "."]
-    assert all(text[word.start : word.end] == word.text for word in found.words)
-    own = [word.probability for word in found.words if word.tag != "O"]
-    assert span.probability == pytest.approx(math.prod(own)) and 0 < span.probability <= 1
+    assert [word.text for word in tagged.words] == [*text.removesuffix(".").split(), "."]
+    assert all(text[word.start : word.end] == word.text for word in tagged.words)
+    probabilities = [word.probability for word in tagged.words if word.tag != "O"]
+    assert span.probability == pytest.approx(math.prod(probabilities)) and 0 < span.probability <= 1
 
 
-def test_training_python_and_the_command_line_give_the_same_scores(learned, monkeypatch, capsys):
+def test_training_python_and_the_command_line_give_the_same_scores(trained, monkeypatch, capsys):
     """The evaluation of the saved model equals that of the step it was saved at, in every number,
     and its F1 that of the predictions."""
     from headway.evaluation import score_spans
 
-    validations = read_metrics(learned / "metrics.jsonl", "valid")
+    validations = read_metrics(trained / "metrics.jsonl", "valid")
     (best,) = [row for row in validations if row["is_best"]][-1:]
-    task, bundle = registry.task("tagging"), load(learned)
-    held_out = task.held_out(bundle, learned, saved(learned), NO_OPTIONS)
+    task, bundle = registry.task("tagging"), load(trained)
+    held_out = task.held_out(bundle, trained, saved(trained), NO_OPTIONS)
     scores = task.evaluate(bundle, held_out)
     assert scores.numbers() == {name: best[name] for name in scores.numbers()}
     assert list(scores.numbers()) == ["f1", "precision", "recall", "accuracy", "loss"]
     with pytest.raises(SystemExit) as leaving:
-        main(["eval", str(learned), "--json"])
+        main(["eval", str(trained), "--json"])
     assert leaving.value.code == 0
     assert json.loads(capsys.readouterr().out) == scores.as_dict()
-    tags = [[word.tag for word in each.words] for each in bundle.tag([x.words for x in held_out])]
-    spans = score_spans(tags, [each.tags for each in held_out])
+    tags = [[word.tag for word in text.words] for text in bundle.tag([x.words for x in held_out])]
+    spans = score_spans(tags, [example.tags for example in held_out])
     assert (spans.f1, spans.true, spans.correct) == (
         scores["f1"],
         scores.counts["true"],
@@ -104,9 +104,9 @@ def test_training_python_and_the_command_line_give_the_same_scores(learned, monk
     assert scores["accuracy"] == pytest.approx(sum(words) / len(words))
 
 
-def test_the_loss_is_the_cross_entropy_of_each_word_alone(learned):
-    task, bundle = registry.task("tagging"), load(learned)
-    held_out = task.held_out(bundle, learned, saved(learned), NO_OPTIONS)[:5]
+def test_the_loss_is_the_cross_entropy_of_each_word_alone(trained):
+    task, bundle = registry.task("tagging"), load(trained)
+    held_out = task.held_out(bundle, trained, saved(trained), NO_OPTIONS)[:5]
     nats = []
     for sentence in held_out:
         rows = bundle.reader.encode([sentence.words])[0]
@@ -117,8 +117,8 @@ def test_the_loss_is_the_cross_entropy_of_each_word_alone(learned):
     assert scores["loss"] == pytest.approx(sum(nats) / len(nats), rel=1e-5)
 
 
-def test_nothing_to_evaluate_and_an_unknown_tag_are_refused_with_their_line(learned, tmp_path):
-    task, bundle = registry.task("tagging"), load(learned)
+def test_nothing_to_evaluate_and_an_unknown_tag_are_refused_with_their_line(trained, tmp_path):
+    task, bundle = registry.task("tagging"), load(trained)
     with pytest.raises(DataError, match="no tagged words to evaluate"):
         task.evaluate(bundle, [])
     (tmp_path / "t.conll").write_text("Ada\tO\n\nLee\tB-zoo\n")
@@ -127,26 +127,26 @@ def test_nothing_to_evaluate_and_an_unknown_tag_are_refused_with_their_line(lear
     assert error.value.where.endswith("t.conll:3")
 
 
-def test_words_given_apart_are_the_words_of_the_text(learned):
-    bundle = load(learned)
+def test_a_list_of_words_is_tagged_like_their_text(trained):
+    bundle = load(trained)
     text = "Bo Nash sings . in a shed Ada Lee waits"
-    (whole,), (apart,) = bundle.tag([text]), bundle.tag([text.split()])
-    assert whole == apart
-    assert [(s.text, s.start) for s in whole.spans] == [("Bo Nash", 0), ("Ada Lee", 26)]
+    (from_text,), (from_words,) = bundle.tag([text]), bundle.tag([text.split()])
+    assert from_text == from_words
+    assert [(s.text, s.start) for s in from_text.spans] == [("Bo Nash", 0), ("Ada Lee", 26)]
 
 
-def test_what_a_text_gets_does_not_depend_on_the_others_or_on_its_length(learned):
-    bundle = load(learned)
-    asked = ["Zoë Thorn waits", "", "in the lake Dora Vance paints . " * 9, " \n "]
-    together = bundle.tag(asked)
-    for text, each in zip(asked, together, strict=True):
+def test_the_tags_of_a_text_do_not_depend_on_the_batch_or_on_its_length(trained):
+    bundle = load(trained)
+    texts = ["Zoë Thorn waits", "", "in the lake Dora Vance paints . " * 9, " \n "]
+    predictions = bundle.tag(texts)
+    for text, batched in zip(texts, predictions, strict=True):
         (alone,) = bundle.tag([text])
-        assert [w.tag for w in alone.words] == [w.tag for w in each.words]
-        for one, other in zip(alone.words, each.words, strict=True):
-            assert one.probability == pytest.approx(other.probability, abs=1e-5)
-    long = together[2]
-    assert len(long.words) == 9 * 7 and len(long.spans) == 9  # read in several rows
-    assert together[1].words == together[3].words == () and bundle.tag([]) == []
+        assert [w.tag for w in alone.words] == [w.tag for w in batched.words]
+        for word, word_in_batch in zip(alone.words, batched.words, strict=True):
+            assert word.probability == pytest.approx(word_in_batch.probability, abs=1e-5)
+    long = predictions[2]
+    assert len(long.words) == 9 * 7 and len(long.spans) == 9  # read as several sequences
+    assert predictions[1].words == predictions[3].words == () and bundle.tag([]) == []
     with pytest.raises(UsageError, match="list of texts"):
         bundle.tag("Ada")
 
@@ -155,45 +155,50 @@ def test_what_a_text_gets_does_not_depend_on_the_others_or_on_its_length(learned
     "text",
     ["(Ada Lee)», Émile!", "🦊Ada 🦊🦊 Lee", "E\u0301mile Roux", "a\u200bb \u200b c", "İstanbul ß"],
 )
-def test_words_of_a_text_keep_their_characters(learned, text):
-    reader = load(learned).reader
-    places = reader.split(text)
-    assert places == sorted(places) and all(a < b for a, b in places)
-    assert all(b <= c for (_, b), (c, _) in pairwise(places))
-    words = [text[a:b] for a, b in places]
-    seen = "".join(words).replace("\u200b", "")
-    assert seen == "".join(text.split()).replace("\u200b", "")
+def test_words_of_a_text_keep_their_characters(trained, text):
+    reader = load(trained).reader
+    spans = reader.split(text)
+    assert spans == sorted(spans) and all(a < b for a, b in spans)
+    assert all(b <= c for (_, b), (c, _) in pairwise(spans))
+    words = [text[a:b] for a, b in spans]
+    characters = "".join(words).replace("\u200b", "")
+    assert characters == "".join(text.split()).replace("\u200b", "")
     if text.startswith("("):
         assert words == ["(", "Ada", "Lee", ")", "»", ",", "Émile", "!"]
 
 
-def test_parts_of_speech_are_judged_by_accuracy_and_make_no_spans(start, tmp_path):
+def test_parts_of_speech_are_scored_by_accuracy_and_have_no_spans(start, tmp_path):
     rows = [tagged(text) for text in sentences()]
     lines = [{"words": w, "pos": ["X" if t == "O" else "NAME" for t in tags]} for w, tags in rows]
     (tmp_path / "t.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    how = {"data__column": "pos", "training__steps": 30, "optimizer__lr": 1e-2}
-    train(tagging(str(tmp_path / "t.jsonl"), start, **how), tmp_path / "run")
+    settings = {"data__column": "pos", "training__steps": 30, "optimizer__lr": 1e-2}
+    train(tagging(str(tmp_path / "t.jsonl"), start, **settings), tmp_path / "run")
     assert saved(tmp_path / "run").evaluation.metric == "accuracy"
     rows = read_metrics(tmp_path / "run" / "metrics.jsonl", "valid")
     assert "f1" not in rows[-1] and rows[-1]["accuracy"] > 0.9
-    (found,) = load(tmp_path / "run").tag(["in a shed Ada Lee sings"])
-    assert found.spans == () and [word.tag for word in found.words] == [*"XXX", "NAME", "NAME", "X"]
+    (prediction,) = load(tmp_path / "run").tag(["in a shed Ada Lee sings"])
+    assert prediction.spans == () and [word.tag for word in prediction.words] == [
+        *"XXX",
+        "NAME",
+        "NAME",
+        "X",
+    ]
 
 
-@pytest.mark.parametrize("how", [{}, {"training__recompute": True, "training__average": 0.9}])
-def test_steps_in_two_halves_are_the_steps_in_one(start, texts, tmp_path, how):
-    how["model__dropout"] = 0.1
-    train(tagging(texts, start, **how), tmp_path / "whole")
-    train(tagging(texts, start, **how, training__steps=3), tmp_path / "halves")
-    train(tagging(texts, start, **how), tmp_path / "halves")
+@pytest.mark.parametrize("settings", [{}, {"training__recompute": True, "training__average": 0.9}])
+def test_a_run_in_two_halves_equals_an_uninterrupted_run(start, texts, tmp_path, settings):
+    settings["model__dropout"] = 0.1
+    train(tagging(texts, start, **settings), tmp_path / "whole")
+    train(tagging(texts, start, **settings, training__steps=3), tmp_path / "halves")
+    train(tagging(texts, start, **settings), tmp_path / "halves")
     for name in ("checkpoints/step-6/state.safetensors", "model/model.safetensors"):
         assert (tmp_path / "halves" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
 def test_a_tag_that_occurs_only_in_held_out_sentences_is_learned(start, texts, tmp_path):
-    held = tagged_sentences(tagging(texts, start).data)[1][0]
-    word = f"{held.words[-1]}\t{held.tags[-1]}"
-    rare = "\n".join(f"{w}\t{t}" for w, t in zip(held.words, held.tags, strict=True))
+    held_out = tagged_sentences(tagging(texts, start).data)[1][0]
+    word = f"{held_out.words[-1]}\t{held_out.tags[-1]}"
+    rare = "\n".join(f"{w}\t{t}" for w, t in zip(held_out.words, held_out.tags, strict=True))
     Path(texts).write_text(Path(texts).read_text().replace(rare, rare[: -len(word)] + ".\tB-rare"))
     config = tagging(texts, start, training__steps=3)
     events = []
@@ -202,11 +207,11 @@ def test_a_tag_that_occurs_only_in_held_out_sentences_is_learned(start, texts, t
     notes = [event["text"] for event in events if event["kind"] == "note"]
     assert any("to hold out stay in training" in note for note in notes)
     sentences_ = tagged_sentences(config.data)
-    assert any("B-rare" in each.tags for each in sentences_[0])
-    assert not any("B-rare" in each.tags for each in sentences_[1])
+    assert any("B-rare" in sentence.tags for sentence in sentences_[0])
+    assert not any("B-rare" in sentence.tags for sentence in sentences_[1])
 
 
-def test_other_sentences_are_no_way_to_go_on(start, texts, tmp_path):
+def test_a_run_does_not_resume_on_other_sentences(start, texts, tmp_path):
     train(tagging(texts, start, training__steps=3), tmp_path / "run")
     write_conll(Path(texts), [*sentences(), "Cleo Quinn sings"])
     with pytest.raises(DataError, match="have changed since the run started"):
@@ -227,8 +232,8 @@ def test_other_sentences_are_no_way_to_go_on(start, texts, tmp_path):
         ({"data__train": ("ragged.conll",)}, DataError, "ragged.conll:2"),
     ],
 )
-def test_what_cannot_work_is_refused_and_leaves_no_folder(
-    start, learned, texts, tmp_path, monkeypatch, changes, kind, part
+def test_a_configuration_that_cannot_work_is_refused_and_leaves_no_folder(
+    start, trained, texts, tmp_path, monkeypatch, changes, kind, part
 ):
     monkeypatch.chdir(tmp_path)
     Path("one.conll").write_text("a\tO\n")
@@ -236,19 +241,19 @@ def test_what_cannot_work_is_refused_and_leaves_no_folder(
     Path("other.conll").write_text("a\tO\n\nb\tB-zoo\n")
     Path("ragged.conll").write_text("a\tO\nb\n")
     if changes.get("training__start") == "LEARNED":
-        changes = {"training__start": str(learned)}
+        changes = {"training__start": str(trained)}
     with pytest.raises(kind, match=part):
         train(tagging(texts, start, **changes), tmp_path / "new")
     assert not (tmp_path / "new").exists()
 
 
-def test_tags_of_another_training_are_refused(learned, tmp_path):
-    bundle = load(learned)
+def test_tags_of_another_training_are_refused(trained, tmp_path):
+    bundle = load(trained)
     bundle.save(tmp_path / "model")
     path = tmp_path / "model" / "tags.json"
-    facts = json.loads(path.read_text())
+    description = json.loads(path.read_text())
     for tags, part in ((["O", "B-name", "I-name"], "trained with"), (["O", "O"], "not a list")):
-        path.write_text(json.dumps({**facts, "tags": tags}))
+        path.write_text(json.dumps({**description, "tags": tags}))
         with pytest.raises(DataError, match=part):
             load(tmp_path / "model", verify=False)
     with pytest.raises(DataError, match="2 tags, but the model has"):

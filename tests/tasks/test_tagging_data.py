@@ -1,4 +1,4 @@
-"""Tagged sentences: their files, their spans, and rows of pieces with a tag at each word."""
+"""Tagged sentences: their files, their spans, and token sequences with a target at each word."""
 
 import gzip
 import json
@@ -29,7 +29,7 @@ def read(path, column=None):
 # --- files -------------------------------------------------------------------------------------
 
 
-def test_columns_and_objects_hold_the_same_sentences(tmp_path):
+def test_columns_and_json_lines_contain_the_same_sentences(tmp_path):
     rows = [(["#", "Ada"], ["O", "B-p"]), (["is", "in", "it"], ["O", "O", "B-l"])]
     files = {
         "a.conll": "\n#\tO\nAda\tB-p\n\n\nis\tO\nin\tO\nit\tB-l\n",
@@ -46,7 +46,7 @@ def test_columns_and_objects_hold_the_same_sentences(tmp_path):
     assert read(tmp_path / "b.txt", "2")[0][1] == ["x", "y"]
 
 
-def test_conll_u_gives_the_words_that_are_spoken_with_the_column_asked_for(tmp_path):
+def test_conll_u_is_read_as_syntactic_words_with_the_selected_column(tmp_path):
     def line(number, form, upos, xpos):
         return "\t".join([number, form, form, upos, xpos, *"_" * 5]) + "\n"
 
@@ -58,8 +58,8 @@ def test_conll_u_gives_the_words_that_are_spoken_with_the_column_asked_for(tmp_p
         + line("2.1", "left", "VERB", "VBN")
         + line("3", "go", "VERB", "VB")
     )
-    (one,) = read(tmp_path / "a.conllu")
-    assert one == (["Do", "n't", "go"], ["AUX", "PART", "VERB"], f"{tmp_path / 'a.conllu'}:3")
+    (sentence,) = read(tmp_path / "a.conllu")
+    assert sentence == (["Do", "n't", "go"], ["AUX", "PART", "VERB"], f"{tmp_path / 'a.conllu'}:3")
     assert read(tmp_path / "a.conllu", "xpos")[0][1] == ["VB", "RB", "VB"]
     assert read(tmp_path / "a.conllu", "5") == read(tmp_path / "a.conllu", "XPOS")
 
@@ -131,9 +131,9 @@ def test_ragged_sentences_are_refused_with_their_line(tmp_path, name, content, c
     [
         ("O O", []),
         ("B-x I-x O", [(0, 2, "x")]),
-        ("B-x B-x I-x", [(0, 1, "x"), (1, 3, "x")]),  # two that touch
-        ("B-x I-y I-y", [(0, 1, "x"), (1, 3, "y")]),  # another label begins another span
-        ("O I-x I-x O I-x", [(1, 3, "x"), (4, 5, "x")]),  # no B, as IOB1 has it
+        ("B-x B-x I-x", [(0, 1, "x"), (1, 3, "x")]),  # two adjacent ones
+        ("B-x I-y I-y", [(0, 1, "x"), (1, 3, "y")]),  # another label starts another span
+        ("O I-x I-x O I-x", [(1, 3, "x"), (4, 5, "x")]),  # no B, as in IOB1
         ("B-x O I-x", [(0, 1, "x"), (2, 3, "x")]),
         ("O B-x", [(1, 2, "x")]),  # at the end
         ("S-x S-x B-x I-x E-x I-x", [(0, 1, "x"), (1, 2, "x"), (2, 5, "x"), (5, 6, "x")]),
@@ -147,12 +147,12 @@ def test_spans_are_those_of_the_conll_program(tags, expected):
 
 @given(st.lists(st.sampled_from(["O", "B-x", "I-x", "B-y", "I-y"]), max_size=9))
 def test_every_tagged_word_is_in_one_span_of_its_label(tags):
-    label = {place: s.label for s in spans_of(tags) for place in range(s.start, s.end)}
-    assert label == {place: tag[2:] for place, tag in enumerate(tags) if tag != "O"}
+    label = {position: s.label for s in spans_of(tags) for position in range(s.start, s.end)}
+    assert label == {position: tag[2:] for position, tag in enumerate(tags) if tag != "O"}
     assert sum(s.end - s.start for s in spans_of(tags)) == len(label)
 
 
-def test_tags_of_spans_are_told_from_parts_of_speech():
+def test_tags_of_spans_are_distinguished_from_parts_of_speech():
     assert are_span_tags(["O", "B-x", "I-x"]) and are_span_tags(["S-x"])
     assert (
         not are_span_tags(["O"])
@@ -161,16 +161,16 @@ def test_tags_of_spans_are_told_from_parts_of_speech():
     )
 
 
-# --- rows --------------------------------------------------------------------------------------
+# --- sequences ---------------------------------------------------------------------------------
 
 
-def test_the_first_piece_of_each_word_carries_its_tag(tokenizer):
+def test_the_first_token_of_each_word_has_its_tag(tokenizer):
     words = ["the", "bakers", "unwalk"]
-    ids, places = tokenizer.encode_words(words)
+    ids, word_indices = tokenizer.encode_words(words)
     assert len(ids) > len(words)
     ((row,),) = word_sequences(tokenizer, [words], 40)
     assert list(row.ids) == [tokenizer.special_tokens.start, *ids, tokenizer.special_tokens.end]
-    assert list(row.firsts) == [1 + places.index(i) for i in range(3)]
+    assert list(row.firsts) == [1 + word_indices.index(i) for i in range(3)]
     batch = WordTargets([row, row], [[5, 6, 7], [7, 6, 5]]).batch(
         [0, 1], tokenizer.special_tokens.pad
     )
@@ -179,21 +179,21 @@ def test_the_first_piece_of_each_word_carries_its_tag(tokenizer):
     assert batch.texts.types is None
 
 
-def test_long_sentences_are_cut_between_words_and_none_is_lost(tokenizer):
+def test_long_sentences_are_cut_between_words_and_no_word_is_lost(tokenizer):
     sentences = [["the", "old", "baker"] * 7, ["unhappily"] * 3, ["a"]]
     whole = word_sequences(tokenizer, sentences, 500)
     assert all(len(rows) == 1 for rows in whole)
     cut = word_sequences(tokenizer, sentences, 9)
     assert len(cut[0]) > 1 and len(cut[2]) == 1
-    for (one,), rows, words in zip(whole, cut, sentences, strict=True):
+    for (uncut,), rows, words in zip(whole, cut, sentences, strict=True):
         assert all(len(row.ids) <= 9 for row in rows)
         assert sum(len(row.firsts) for row in rows) == len(words)
-        assert [i for row in rows for i in row.ids[1:-1]] == list(one.ids[1:-1])
-    filled = [len(row.ids) for row in cut[0][:-1]]
-    assert min(filled) > 9 - max(len(tokenizer.encode(word)) for word in sentences[0])
+        assert [i for row in rows for i in row.ids[1:-1]] == list(uncut.ids[1:-1])
+    lengths = [len(row.ids) for row in cut[0][:-1]]
+    assert min(lengths) > 9 - max(len(tokenizer.encode(word)) for word in sentences[0])
 
 
-def test_words_without_pieces_and_words_too_long_keep_their_place(tokenizer):
+def test_words_without_tokens_and_words_too_long_keep_their_position(tokenizer):
     words = ["a", "\u200b", "unhappily" * 5, "fox"]
     assert tokenizer.encode("\u200b") == []
     rows = word_sequences(tokenizer, [words], 8)[0]

@@ -1,4 +1,4 @@
-"""Translators as a run: what is too long to translate, the scores, and predictions."""
+"""Translation as a run: sentences that are too long, the scores, and predictions."""
 
 import json
 import shutil
@@ -78,8 +78,8 @@ def test_training_python_and_the_command_line_give_the_same_scores(
     (logged,) = read_metrics(tmp_path / "run" / "metrics.jsonl", "valid")
     options = TranslationScoring(split="valid", beam=1)
     bundle = load(tmp_path / "run")
-    held = TASK.held_out(bundle, tmp_path / "run", saved(tmp_path / "run"), options)
-    scores = TASK.evaluate(bundle, held, options)
+    examples = TASK.held_out(bundle, tmp_path / "run", saved(tmp_path / "run"), options)
+    scores = TASK.evaluate(bundle, examples, options)
     assert list(scores.numbers()) == ["bleu", "chrf", "nats"]
     assert scores.numbers() == {name: logged[name] for name in scores.numbers()}
     assert scores["chrf"] > 0 and scores.counts["sentences"] in (3, 4)
@@ -89,13 +89,13 @@ def test_training_python_and_the_command_line_give_the_same_scores(
     assert not leaving.value.code
     assert json.loads(capsys.readouterr().out) == scores.as_dict()
     shutil.rmtree(tmp_path / "run" / "data")  # the pairs are encoded again
-    again = TASK.held_out(bundle, tmp_path / "run", saved(tmp_path / "run"), options)
-    assert TASK.evaluate(bundle, again, options).numbers() == scores.numbers()
+    encoded_again = TASK.held_out(bundle, tmp_path / "run", saved(tmp_path / "run"), options)
+    assert TASK.evaluate(bundle, encoded_again, options).numbers() == scores.numbers()
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """A run that has learned something."""
+    """A run of 60 steps."""
     folder = tmp_path_factory.mktemp("translation")
     changes = {"training.steps": 60, "optimizer.lr": 1e-2, "evaluation.every": 60}
     train(override(configured(folder, sentences()[:9]), changes, "test"), folder / "run")
@@ -127,9 +127,9 @@ def test_the_scores_of_a_file_are_those_of_its_translations(run, tmp_path):
         nats += [-log_p[t, token].item() for t, token in enumerate(written)]
     assert scores["nats"] == pytest.approx(sum(nats) / len(nats), rel=1e-4)
     assert scores.counts["target_tokens"] == len(nats)
-    places = [2, 6]
-    assert [sample["output"] for sample in scores.samples] == [outputs[i] for i in places]
-    assert [sample["source"] for sample in scores.samples] == [pairs[i][0] for i in places]
+    sampled = [2, 6]
+    assert [sample["output"] for sample in scores.samples] == [outputs[i] for i in sampled]
+    assert [sample["source"] for sample in scores.samples] == [pairs[i][0] for i in sampled]
     lines = TASK.show_scores(scores)
     assert lines[0].endswith("8 sentences, beam 2, length penalty 1")
     assert lines[1] == f"BLEU {expected.bleu:.2f}   {expected.bleu_signature}"
@@ -158,17 +158,19 @@ def test_a_run_without_test_pairs_and_a_file_without_pairs_are_refused(run, tmp_
         TASK.read(bundle, [tmp_path / "t.tsv"], None, TranslationScoring())
 
 
-def test_a_prediction_holds_the_translations_of_the_search_and_their_alignment(run):
+def test_a_prediction_contains_the_translations_of_the_search_and_their_alignment(run):
     bundle = load(run)
     texts = ["the old dog sees the fox", "", "the tree"]
     options = TranslateOptions(beam=3, nbest=2, align=True)
     outputs = bundle.predict([TranslateInput(text=text) for text in texts], options, first=5)
     searched = bundle.search(texts, beam=3, num_best=2)
-    for line, (text, output, found) in enumerate(zip(texts, outputs, searched, strict=True), 5):
+    for line, (text, output, hypotheses) in enumerate(
+        zip(texts, outputs, searched, strict=True), 5
+    ):
         assert (output.line, output.source) == (line, text)
-        assert [t.text for t in output.translations] == [t.text for t in found]
-        assert [t.score for t in output.translations] == [t.score for t in found]
-        assert (output.alignment is None) == (not found[0].text)
+        assert [t.text for t in output.translations] == [t.text for t in hypotheses]
+        assert [t.score for t in output.translations] == [t.score for t in hypotheses]
+        assert (output.alignment is None) == (not hypotheses[0].text)
     assert outputs[0].alignment["source"] == [*texts[0].split(), "</s>"]
     lines = TASK.show_prediction(bundle, outputs[0], options)
     assert len(lines) == 3 and lines[0][0][0].startswith("5\t")

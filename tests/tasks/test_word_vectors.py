@@ -44,46 +44,51 @@ def lecture_run(folder, kind: str, seed: int, steps: int = 300):
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize("kind", KINDS)
-def test_great_and_awesome_lie_together(tmp_path, kind, seed):
-    """Lectures 3.1: they keep the same company, so they become the nearest two of the four."""
+def test_great_and_awesome_become_neighbours(tmp_path, kind, seed):
+    """Lectures 3.1: they occur in the same contexts, so they become the nearest two of the four."""
     train(lecture_run(tmp_path, kind, seed), tmp_path / "run")
     bundle = headway.load(tmp_path / "run")
     words = bundle.vocabulary.words[1:]
     assert sorted(words) == ["awesome", "great", "is", "pizza"]
-    found = {frozenset(pair): bundle.similarity(*pair) for pair in itertools.combinations(words, 2)}
-    together = found.pop(frozenset({"great", "awesome"}))
-    assert together > 0.9 and together > max(found.values())
+    similarities = {
+        frozenset(pair): bundle.similarity(*pair) for pair in itertools.combinations(words, 2)
+    }
+    similarity = similarities.pop(frozenset({"great", "awesome"}))
+    assert similarity > 0.9 and similarity > max(similarities.values())
     assert bundle.nearest("great", 1)[0].word == "awesome"
     assert bundle.nearest("awesome", 1)[0].word == "great"
 
 
-def test_the_nearest_are_those_of_greatest_cosine_without_the_word_itself():
-    found = word_vector_bundle().nearest("East", 9)
-    assert [one.word for one in found] == ["far", "skew", "north", "west"]
-    assert found[1].cosine == pytest.approx(0.6) and found[-1].cosine == pytest.approx(-1)
-    assert [one.word for one in word_vector_bundle().nearest("east", 2)] == ["far", "skew"]
+def test_the_nearest_words_are_those_of_greatest_cosine_without_the_word_itself():
+    neighbours = word_vector_bundle().nearest("East", 9)
+    assert [neighbour.word for neighbour in neighbours] == ["far", "skew", "north", "west"]
+    assert neighbours[1].cosine == pytest.approx(0.6) and neighbours[-1].cosine == pytest.approx(-1)
+    assert [neighbour.word for neighbour in word_vector_bundle().nearest("east", 2)] == [
+        "far",
+        "skew",
+    ]
     with pytest.raises(UsageError, match="count=0"):
         word_vector_bundle().nearest("east", 0)
 
 
-def test_an_analogy_is_b_minus_a_plus_c_of_vectors_of_length_one():
-    found = word_vector_bundle().analogy("far", "north", "east", 5)
-    assert {one.word for one in found} == {"west", "skew"}
+def test_an_analogy_is_b_minus_a_plus_c_of_unit_vectors():
+    answers = word_vector_bundle().analogy("far", "north", "east", 5)
+    assert {answer.word for answer in answers} == {"west", "skew"}
     unit = torch.tensor([3, 0.3]) / torch.tensor([3, 0.3]).norm()
     query = torch.tensor([0.0, 1.0]) - unit + torch.tensor([1.0, 0.0])
     expected = torch.cosine_similarity(query, torch.tensor([0.6, 0.8]), dim=0)
-    assert found[0].word == "skew" and found[0].cosine == pytest.approx(float(expected))
+    assert answers[0].word == "skew" and answers[0].cosine == pytest.approx(float(expected))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_saved_word_model_loads_as_itself_and_with_no_other_vocabulary(tmp_path, kind):
+def test_a_saved_word_model_loads_as_itself_and_refuses_another_vocabulary(tmp_path, kind):
     model = words_model(WordsConfig(kind=kind, dim=3, vocabulary=4))
     WordsBundle(model, Vocabulary(["a", "b", "c"], [3, 2, 1])).save(tmp_path / "m")
-    again = headway.load(tmp_path / "m")
-    assert again.config == model.config and type(again.model) is type(model)
-    for mine, yours in zip(model.parameters(), again.model.parameters(), strict=True):
-        assert torch.equal(mine, yours)
-    assert torch.equal(again.vector("b"), model.vectors[2])
+    reloaded = headway.load(tmp_path / "m")
+    assert reloaded.config == model.config and type(reloaded.model) is type(model)
+    for original, loaded in zip(model.parameters(), reloaded.model.parameters(), strict=True):
+        assert torch.equal(original, loaded)
+    assert torch.equal(reloaded.vector("b"), model.vectors[2])
     Vocabulary(["a", "b", "d"], [3, 2, 1]).save(tmp_path / "m")
     with pytest.raises(DataError, match="tokenizer"):
         headway.load(tmp_path / "m", verify=False)
@@ -102,7 +107,7 @@ def test_evaluating_changes_nothing(tmp_path):
     assert torch.equal(*ends)
 
 
-def a_run(folder, kind: str):
+def run_with_held_out_lines(folder, kind: str):
     """A run with held-out lines, evaluated with settings that are not the defaults."""
     animals, foods = ("fox", "dog", "cat", "owl", "toad"), ("bread", "soup", "fish")
     lines = [f"the {a} eats {b} at home" for a in animals for b in foods] * 8
@@ -130,7 +135,7 @@ def a_run(folder, kind: str):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_training_python_and_the_command_line_give_the_same_scores(tmp_path, kind, capsys):
-    run = a_run(tmp_path, kind)
+    run = run_with_held_out_lines(tmp_path, kind)
     validations = read_metrics(run / "metrics.jsonl", "valid")
     (best,) = [row for row in validations if row["is_best"]][-1:]
     task, bundle = registry.task("word_vectors"), headway.load(run)
@@ -148,7 +153,7 @@ def test_training_python_and_the_command_line_give_the_same_scores(tmp_path, kin
 
 
 def test_the_loss_of_a_file_is_the_mean_over_its_next_words(tmp_path):
-    bundle = headway.load(a_run(tmp_path, "next-word"))
+    bundle = headway.load(run_with_held_out_lines(tmp_path, "next-word"))
     (tmp_path / "new.txt").write_text("the fox eats soup\nthe owl eats zebra fish\n")
     task = registry.task("word_vectors")
     scores = task.evaluate(bundle, task.read(bundle, [tmp_path / "new.txt"], None, NO_OPTIONS))
@@ -161,7 +166,7 @@ def test_the_loss_of_a_file_is_the_mean_over_its_next_words(tmp_path):
     assert scores.counts == {"targets": 10, "words": 8}
 
 
-def test_words_are_asked_of_word_models_only(tmp_path, capsys):
+def test_the_words_command_refuses_other_models(tmp_path, capsys):
     save_encoder(tmp_path / "encoder")
     for verb in (["nearest"], ["analogy", "a", "b"]):
         with pytest.raises(SystemExit) as leaving:
@@ -171,7 +176,7 @@ def test_words_are_asked_of_word_models_only(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_text_without_known_words_is_no_text_to_evaluate_on(tmp_path, kind):
+def test_a_text_without_known_words_is_not_evaluated(tmp_path, kind):
     model = words_model(WordsConfig(kind=kind, dim=3, vocabulary=4))
     bundle = WordsBundle(model, Vocabulary(["a", "b", "c"], [3, 2, 1]))
     (tmp_path / "new.txt").write_text("unknown words\n")
@@ -183,23 +188,23 @@ def test_a_text_without_known_words_is_no_text_to_evaluate_on(tmp_path, kind):
 
 
 def test_an_evaluation_can_be_stopped_before_each_batch(tmp_path):
-    run = a_run(tmp_path, "skip-gram")
+    run = run_with_held_out_lines(tmp_path, "skip-gram")
     task, bundle = registry.task("word_vectors"), headway.load(run)
     examples = task.held_out(bundle, run, saved(run), NO_OPTIONS)
-    done = []
-    scores = task.evaluate(bundle, examples, progress=done.append)
+    progress_counts = []
+    scores = task.evaluate(bundle, examples, progress=progress_counts.append)
     windows = Windows(examples.corpus, bundle.vocabulary.counts, examples.settings)
     counts = []
     for epoch, _, batch in windows.stream(0, 0):
         counts.append(len(batch.targets))
         if epoch:
             break
-    assert done == [0, *itertools.accumulate(counts[:-1])] and len(done) > 1
+    assert progress_counts == [0, *itertools.accumulate(counts[:-1])] and len(progress_counts) > 1
     assert scores.counts["targets"] == sum(counts)
 
 
 @pytest.mark.slow
-def test_words_of_a_real_text_lie_beside_their_like(real_data, tmp_path):
+def test_words_of_a_real_text_are_near_related_words(real_data, tmp_path):
     changes = {
         "data.train": [str(real_data("lm/bible_web.train.txt.gz"))],
         "training.steps": 1500,
@@ -207,7 +212,7 @@ def test_words_of_a_real_text_lie_beside_their_like(real_data, tmp_path):
     }
     train(recipe("words", ("test", changes)), tmp_path / "run")
     bundle = headway.load(tmp_path / "run")
-    for word, other in (
+    for word, related in (
         ("gold", "silver"),
         ("moses", "aaron"),
         ("david", "saul"),
@@ -215,10 +220,10 @@ def test_words_of_a_real_text_lie_beside_their_like(real_data, tmp_path):
         ("bread", "unleavened"),
         ("mother", "sister"),
     ):
-        assert other in [one.word for one in bundle.nearest(word, 10)], word
-    for asked, answer in (
+        assert related in [neighbour.word for neighbour in bundle.nearest(word, 10)], word
+    for query, answer in (
         (("man", "woman", "brother"), "sister"),
         (("man", "woman", "king"), "queen"),
         (("go", "went", "come"), "came"),
     ):
-        assert answer in [one.word for one in bundle.analogy(*asked, 10)], asked
+        assert answer in [neighbour.word for neighbour in bundle.analogy(*query, 10)], query

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headway.errors import DataError, UsageError
 from headway.text import EncoderTokenizer, SpecialTokens
-from tests.fixtures.encoder_tokenizers import spaced
+from tests.fixtures.encoder_tokenizers import roberta_tokenizer
 from tests.fixtures.small_encoder import TEXTS, tokenizer
 
 TRAINED = tokenizer()
@@ -55,7 +55,7 @@ def test_two_texts_are_cut_as_transformers_cuts_them(a, b, room):
 
 @pytest.mark.parametrize("room", [4, 7, 11, 40])
 def test_robertas_frame_is_that_of_its_own_tokenizer(room):
-    reader = spaced()
+    reader = roberta_tokenizer()
     engine = tokenizers.Tokenizer.from_str(json.dumps(reader.engine_json))
     engine.enable_truncation(room, strategy="longest_first")
     for first, second in ((TEXTS[0], TEXTS[3]), (TEXTS[3], "A fox."), ("", TEXTS[1])):
@@ -123,7 +123,7 @@ def test_no_text_becomes_a_special_token(text):
 
 
 def test_a_loaded_tokenizer_does_the_same_and_writes_the_same_file(tmp_path):
-    for name, made in (("own", TRAINED), ("spaced", spaced())):
+    for name, made in (("own", TRAINED), ("spaced", roberta_tokenizer())):
         folder = tmp_path / name
         (folder / "again").mkdir(parents=True)
         made.save(folder)
@@ -155,7 +155,7 @@ def test_tokens_are_shown_and_special_tokens_are_left_out_of_a_text():
 
 
 def test_a_single_token_is_shown_as_a_word_or_as_a_continuation():
-    wide = spaced()
+    wide = roberta_tokenizer()
     the, mark = wide.encode(" the")[0], wide.special_tokens.mask
     assert wide.pieces([the]) == ["Ġthe"]
     assert wide.words([the, wide.encode("o")[0], mark]) == ["the", "##o", "<mask>"]
@@ -168,7 +168,7 @@ def test_a_single_token_is_shown_as_a_word_or_as_a_continuation():
 
 
 def test_continuing_tokens_are_distinguished_from_first_tokens():
-    for made in (TRAINED, spaced()):
+    for made in (TRAINED, roberta_tokenizer()):
         continues = made.continues()
         assert len(continues) == made.size
         assert not any(continues[i] for i in made.special_ids)
@@ -180,7 +180,10 @@ def test_continuing_tokens_are_distinguished_from_first_tokens():
 
 def test_words_that_are_split_already_are_read_as_in_a_text():
     words = ["two", "dogs", "play", "in", "the", "garden"]
-    for made, text in ((TRAINED, " ".join(words)), (spaced(), " " + " ".join(words))):
+    for made, text in (
+        (TRAINED, " ".join(words)),
+        (roberta_tokenizer(), " " + " ".join(words)),
+    ):
         assert made.encode_words(words)[0] == made.encode(text)
     nothing = "\N{ZERO WIDTH SPACE}"
     ids, indices = TRAINED.encode_words(["dog", nothing, "fox"])
@@ -189,7 +192,7 @@ def test_words_that_are_split_already_are_read_as_in_a_text():
 
 @pytest.mark.parametrize("text", ["The  CAFÉ sells bread.", "a fox🦊, a dog", "", "  "])
 def test_a_span_is_the_position_of_its_token(text):
-    for made in (TRAINED, spaced()):
+    for made in (TRAINED, roberta_tokenizer()):
         ids, spans = made.encode_spans(text)
         assert ids == made.encode(text) and len(spans) == len(ids)
         last = 0

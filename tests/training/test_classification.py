@@ -140,6 +140,6 @@ def test_it_learns_a_rule_about_the_whole_text():
     )
     fresh = ordered(300, 5000)
     with torch.no_grad():
-        guessed = model.eval()(fresh.tokens, fresh.keys).argmax(1)
+        predicted = model.eval()(fresh.tokens, fresh.keys).argmax(1)
     assert 0.3 < fresh.targets.float().mean() < 0.7
-    assert (guessed == fresh.targets).float().mean() > 0.95
+    assert (predicted == fresh.targets).float().mean() > 0.95

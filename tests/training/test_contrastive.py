@@ -29,11 +29,11 @@ SECOND = [[2, 12, 3], [2, 13, 14, 15, 3], [2, 16, 3], [2, 17, 18, 3]]
 
 @pytest.fixture
 def model():
-    made = Bert(SMALL).eval()
+    new_model = Bert(SMALL).eval()
     with torch.no_grad():
-        for parameter in made.parameters():
+        for parameter in new_model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.2)
-    return made
+    return new_model
 
 
 def batch(first=FIRST, second=SECOND, scores=None):

@@ -25,13 +25,13 @@ def model():
     return classifier
 
 
-def batch(others=None, shares=None):
+def batch(second_targets=None, fractions=None):
     targets = torch.tensor([2, 0, 1, 2])
     return ImageBatch(
         IMAGES,
         targets,
-        targets if others is None else torch.tensor(others),
-        torch.ones(B) if shares is None else torch.tensor(shares),
+        targets if second_targets is None else torch.tensor(second_targets),
+        torch.ones(B) if fractions is None else torch.tensor(fractions),
     )
 
 
@@ -47,14 +47,14 @@ def test_images_of_one_class_have_the_smoothed_cross_entropy(smoothing, model):
 
 
 def test_mixed_images_have_the_cross_entropy_of_both_classes_by_their_fractions(model):
-    second_targets, shares = [0, 0, 2, 1], [0.9, 0.5, 0.6, 1.0]
-    loss = ImageObjective()(model, batch(second_targets, shares))
+    second_targets, fractions = [0, 0, 2, 1], [0.9, 0.5, 0.6, 1.0]
+    loss = ImageObjective()(model, batch(second_targets, fractions))
     mixed = torch.zeros(B, C)
-    for i, (first, second, share) in enumerate(
-        zip([2, 0, 1, 2], second_targets, shares, strict=True)
+    for i, (first, second, fraction) in enumerate(
+        zip([2, 0, 1, 2], second_targets, fractions, strict=True)
     ):
-        mixed[i, first] += share
-        mixed[i, second] += 1 - share
+        mixed[i, first] += fraction
+        mixed[i, second] += 1 - fraction
     logits = model(IMAGES)
     assert_close(loss.total, F.cross_entropy(logits, mixed, reduction="sum"))
     loss.total.backward()

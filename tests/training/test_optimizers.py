@@ -73,7 +73,7 @@ def fresh(config: OptimizerConfig, name: str = "gpt") -> TrainingState:
 
 
 def advance(run: TrainingState, steps: int, rate: float = 0.01) -> None:
-    """Steps over a text of their own each; dropout draws from torch's generator."""
+    """Run steps, each on its own random text; dropout uses torch's generator."""
 
     def stream():
         while True:

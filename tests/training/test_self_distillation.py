@@ -29,12 +29,12 @@ REPORT = StepReport(loss=0.0, nats=0.0, targets=1, grad_norm=0.0, lr=0.0, second
 @pytest.fixture
 def model():
     torch.manual_seed(3)
-    made = SelfDistilled(ViT(SHAPE), PrototypeHead(12, 16, 6, 10), 0.05)
+    new_model = SelfDistilled(ViT(SHAPE), PrototypeHead(12, 16, 6, 10), 0.05)
     with torch.no_grad():
-        for value in (*made.student.parameters(), *made.head.parameters()):
+        for value in (*new_model.student.parameters(), *new_model.head.parameters()):
             value.add_(0.05 * torch.randn_like(value))  # the two differ
-        made.centre.copy_(torch.randn(10))
-    return made
+        new_model.centre.copy_(torch.randn(10))
+    return new_model
 
 
 def views(count=5, seed=0):

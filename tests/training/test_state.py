@@ -34,7 +34,7 @@ def fresh(width: int = 3, seed: int = 0) -> TrainingState:
 
 
 def advance(run: TrainingState, steps: int) -> None:
-    """Steps whose noise comes from torch's generator, as dropout's does."""
+    """Run steps whose noise comes from torch's generator, as that of dropout does."""
     for _ in range(steps):
         run.optimizer.zero_grad()
         run.model(torch.randn(6, 3)).square().mean().backward()
@@ -77,7 +77,7 @@ def test_a_state_of_another_shape_is_refused(tmp_path):
         load_state(larger, tmp_path / "step-1")
 
 
-def test_the_newest_two_checkpoints_are_kept_and_a_damaged_one_is_skipped(tmp_path):
+def test_the_newest_two_checkpoints_remain_and_a_damaged_one_is_skipped(tmp_path):
     run, save = fresh(), Checkpointing(tmp_path, every=2)
     for _ in range(7):
         advance(run, 1)
@@ -132,7 +132,7 @@ def evaluation(values, **more) -> tuple[Evaluation, list[int]]:
     return observer, bests
 
 
-def test_the_best_is_kept_and_patience_ends_the_run():
+def test_the_best_model_is_saved_and_patience_stops_the_run():
     run = fresh()
     observer, bests = evaluation([1.0, 3.0, 2.0, 3.0, 2.5], patience=3)
     for _ in range(5):

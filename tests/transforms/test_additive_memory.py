@@ -1,4 +1,4 @@
-"""Additive attention makes its layer of tanh in pieces: forward, backward and while recorded."""
+"""Additive attention computes its tanh layer in chunks: forward, backward and while recorded."""
 
 import pytest
 import torch
@@ -14,14 +14,14 @@ SCORES, LAYER = B * H * T * S, B * H * T * S * A
 
 
 class Largest(TorchDispatchMode):
-    """The most numbers in one tensor that any operator gave back, views included."""
+    """The number of elements of the largest tensor that an operator returned, views included."""
 
     numbers = 0
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         out = func(*args, **(kwargs or {}))
-        found = [x.numel() for x in tree_leaves(out) if isinstance(x, torch.Tensor)]
-        self.numbers = max(self.numbers, *found, 0)
+        sizes = [x.numel() for x in tree_leaves(out) if isinstance(x, torch.Tensor)]
+        self.numbers = max(self.numbers, *sizes, 0)
         return out
 
 
@@ -35,18 +35,18 @@ def largest_of_a_training_step() -> int:
 
 
 @pytest.mark.parametrize("chunk", [1, 500, SCORES])
-def test_no_tensor_of_the_tanh_layer_is_ever_whole(monkeypatch, chunk):
-    """The scores are the largest that is made, however small the pieces are."""
+def test_the_tanh_layer_is_never_stored_as_a_whole(monkeypatch, chunk):
+    """The scores are the largest tensor, however small the chunks are."""
     monkeypatch.setattr(additive, "CHUNK", chunk)
     assert largest_of_a_training_step() == SCORES
 
 
-def test_the_watch_sees_the_layer_of_a_whole_head_where_nothing_is_cut(monkeypatch):
+def test_the_tanh_layer_of_a_whole_head_is_detected_if_there_is_one_chunk(monkeypatch):
     monkeypatch.setattr(additive, "CHUNK", LAYER)
     assert largest_of_a_training_step() >= LAYER // H > SCORES
 
 
-def test_recording_its_weights_makes_no_more(monkeypatch):
+def test_recording_its_weights_needs_no_larger_tensor(monkeypatch):
     monkeypatch.setattr(additive, "CHUNK", 500)
     q, k = torch.randn(B, H, T, K), torch.randn(B, H, S, K)
     with torch.no_grad(), Largest() as largest:

@@ -1,4 +1,4 @@
-"""The table of fast twins: each computes what its plain class does; models run on both."""
+"""The table of fast twins: each computes the same as its plain class; models run on both."""
 
 from copy import deepcopy
 
@@ -104,7 +104,7 @@ CASES = {
 """Plain class -> how one is made, inputs in float64, and how it is called."""
 
 RANDOM_OR_STATE = {Dropout, RecurrentDecoder}
-"""Twins with tests of their own below: their numbers are random, or a cache differs."""
+"""Twins with their own tests below: their outputs are random, or their caches differ."""
 
 
 def test_every_row_of_the_table_is_tested():
@@ -130,27 +130,29 @@ def test_a_twin_has_the_outputs_and_gradients_of_its_plain_class(plain):
             output, [*leaves, *parameters], direction, allow_unused=True
         )
         results.append([output, *gradients])
-    for expected, found, again in zip(*results, strict=True):
-        assert (expected is None) == (found is None)
+    for expected, actual, repeated in zip(*results, strict=True):
+        assert (expected is None) == (actual is None)
         if expected is not None:
-            assert_close(found, expected, **EXACT)
-            assert torch.equal(found, again)  # the same numbers at every call
+            assert_close(actual, expected, **EXACT)
+            assert torch.equal(actual, repeated)  # the same numbers at every call
 
 
 def saved_bytes(module, call, inputs) -> int:
-    """Bytes that a forward pass keeps for its backward pass, parameters and inputs aside."""
-    known = {x.untyped_storage().data_ptr() for x in (*inputs, *module.parameters())}
-    kept = {}
+    """Return the bytes stored for the backward pass, without parameters and inputs."""
+    excluded = {x.untyped_storage().data_ptr() for x in (*inputs, *module.parameters())}
+    stored = {}
 
-    def keep(tensor):
-        kept[tensor.untyped_storage().data_ptr()] = tensor  # held, so that no address is used twice
+    def store(tensor):
+        stored[tensor.untyped_storage().data_ptr()] = (
+            tensor  # the reference prevents that an address is reused
+        )
         return tensor
 
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+    with torch.autograd.graph.saved_tensors_hooks(store, lambda tensor: tensor):
         output = call(module, inputs)
     assert output.requires_grad
-    sizes = {pointer: x.untyped_storage().nbytes() for pointer, x in kept.items()}
-    return sum(size for pointer, size in sizes.items() if pointer not in known)
+    sizes = {pointer: x.untyped_storage().nbytes() for pointer, x in stored.items()}
+    return sum(size for pointer, size in sizes.items() if pointer not in excluded)
 
 
 @pytest.mark.parametrize("plain", CASES, ids=lambda plain: plain.__name__)
@@ -185,11 +187,11 @@ def test_every_model_computes_the_same_plain_and_fast(name, float64):
         state = state.reorder([2, 0, 0]).rewind([n - 1 for n in state.reorder([0, 1, 2]).lengths])
         second, _ = model.step(read[:, 1:3], state)
         outputs.append([full, *gradients, first, second])
-    for expected, found in zip(*outputs, strict=True):
-        assert_close(found, expected, rtol=0, atol=1e-9)
+    for expected, actual in zip(*outputs, strict=True):
+        assert_close(actual, expected, rtol=0, atol=1e-9)
 
 
-def test_dropout_keeps_the_expected_value_and_the_share_that_is_dropped():
+def test_dropout_has_the_expected_value_and_the_expected_fraction_of_zeros():
     x = torch.ones(400, 500)
     for layer in (Dropout(0.3), fast(Dropout(0.3))):
         y = layer(x)
@@ -204,7 +206,7 @@ def test_dropout_keeps_the_expected_value_and_the_share_that_is_dropped():
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_the_chunked_cross_entropy_is_the_plain_one(smoothing, weighted):
+def test_the_chunked_cross_entropy_equals_the_plain_one(smoothing, weighted):
     hidden, weight = real(700, 9), real(13, 9)  # more than one chunk of positions
     targets = torch.randint(13, (700,))
     weights = torch.rand(700, dtype=torch.float64) if weighted else None
@@ -212,8 +214,8 @@ def test_the_chunked_cross_entropy_is_the_plain_one(smoothing, weighted):
     for function in (cross_entropy_sum, chunked_cross_entropy):
         loss, nats = function(hidden, weight, targets, smoothing, weights)
         results.append([loss, nats, *torch.autograd.grad(loss, (hidden, weight))])
-    for expected, found in zip(*results, strict=True):
-        assert_close(found, expected, rtol=1e-12, atol=1e-10)
+    for expected, actual in zip(*results, strict=True):
+        assert_close(actual, expected, rtol=1e-12, atol=1e-10)
 
 
 def test_objectives_use_the_twin_of_the_cross_entropy_for_a_fast_model():
@@ -246,17 +248,17 @@ def test_caches_of_both_kinds_append_reorder_rewind_and_join(transform):
     assert isinstance(cache, KeyValueCache)
 
 
-def test_a_walk_through_a_fast_model_points_at_the_plain_equations():
+def test_a_walk_through_a_fast_model_refers_to_the_plain_equations():
     bundle = bundles.translator()
     fast(bundle.model)
     sources = [step.source for step in walk(bundle, "the fox")]
     assert sources and not [source for source in sources if "transforms/" in source]
 
 
-def test_a_class_of_a_users_own_keeps_its_code():
-    class Own(Dot):
+def test_a_subclass_defined_by_a_user_keeps_its_code():
+    class UserKernel(Dot):
         def scores(self, q, k):
             return 2 * super().scores(q, k)
 
-    model = fast(nn.ModuleList([Own(), Dot()]))
-    assert type(model[0]) is Own and type(model[1]) is FAST[Dot]
+    model = fast(nn.ModuleList([UserKernel(), Dot()]))
+    assert type(model[0]) is UserKernel and type(model[1]) is FAST[Dot]

@@ -22,8 +22,8 @@ RULES = {
 
 
 @pytest.fixture
-def as_written(monkeypatch):
-    """flex_attention without a compiler."""
+def uncompiled(monkeypatch):
+    """Return flex_attention without a compiler."""
     monkeypatch.setattr(torchs, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True)
     return torchs.flex_attention
 
@@ -31,40 +31,40 @@ def as_written(monkeypatch):
 @torch.no_grad()
 @pytest.mark.parametrize("shape", [None, *ROWS.values()], ids=["none", *ROWS])
 @pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
-def test_flex_attention_with_our_rules_equals_the_reference(as_written, mask, shape):
+def test_flex_attention_with_our_rules_equals_the_reference(uncompiled, mask, shape):
     q, k, v = inputs(torch.float64)
     bias = None if shape is None else torch.randn(*shape, T, S, dtype=torch.float64)
-    found = flex_dot(q, k, v, mask, bias, as_written)
-    assert_close(found, ScaledDot()(q, k, v, mask, bias), rtol=0, atol=1e-10)
+    actual = flex_dot(q, k, v, mask, bias, uncompiled)
+    assert_close(actual, ScaledDot()(q, k, v, mask, bias), rtol=0, atol=1e-10)
 
 
 @torch.no_grad()
-def test_many_blocks_of_queries_and_keys_equal_the_reference_too(as_written):
+def test_many_blocks_of_queries_and_keys_equal_the_reference_too(uncompiled):
     q, k = torch.randn(B, H, 150, 8), torch.randn(B, H, 300, 8)
     keys = torch.arange(300) < torch.tensor([[300], [140]])
     for mask in (Mask(causal=True), Mask(causal=True, window=70, keys=keys), Mask(keys=keys)):
-        found = flex_dot(q, k, k, mask, None, as_written)
-        assert_close(found, ScaledDot()(q, k, k, mask), rtol=0, atol=2e-6)
+        actual = flex_dot(q, k, k, mask, None, uncompiled)
+        assert_close(actual, ScaledDot()(q, k, k, mask), rtol=0, atol=2e-6)
 
 
 @torch.no_grad()
-def test_heads_that_share_keys_get_what_copies_would_get(as_written):
+def test_heads_that_share_keys_equal_heads_with_copies_of_them(uncompiled):
     q, k, v = torch.randn(2, 6, 5, 4), torch.randn(2, 2, 7, 4), torch.randn(2, 2, 7, 4)
-    found = flex_dot(q, k, v, Mask(causal=True), None, as_written)
+    actual = flex_dot(q, k, v, Mask(causal=True), None, uncompiled)
     copies = k.repeat_interleave(3, 1), v.repeat_interleave(3, 1)
     expected = ScaledDot()(q, *copies, Mask(causal=True))
-    assert_close(found, expected, rtol=0, atol=1e-5)
+    assert_close(actual, expected, rtol=0, atol=1e-5)
 
 
 @torch.no_grad()
-def test_a_query_that_sees_nothing_gets_zero_from_flex_attention(as_written):
-    context = flex_dot(*inputs(), MASKS["a row that sees nothing"], None, as_written)
+def test_flex_attention_is_zero_for_a_query_that_may_attend_to_nothing(uncompiled):
+    context = flex_dot(*inputs(), MASKS["a sequence without keys"], None, uncompiled)
     assert torch.equal(context[1], torch.zeros_like(context[1]))
     assert bool((context[0] != 0).all())
 
 
 @pytest.mark.parametrize("mask", RULES.values(), ids=RULES)
-def test_the_rule_is_the_dense_mask_cell_by_cell(mask):
+def test_the_rule_equals_the_dense_mask_cell_by_cell(mask):
     rule = mask_rule(mask, *inputs()[:2])
     cells = torch.meshgrid(*map(torch.arange, (B, 1, T, S)), indexing="ij")
     assert torch.equal(rule(*cells), mask.dense(T, S).expand(B, 1, T, S))
@@ -73,9 +73,9 @@ def test_the_rule_is_the_dense_mask_cell_by_cell(mask):
 def test_on_a_cpu_it_is_fused_dot_with_its_gradients():
     q, k, v = (x.requires_grad_() for x in inputs())
     mask = MASKS["causal and padded"]
-    found, expected = FlexDot()(q, k, v, mask), FusedDot()(q, k, v, mask)
-    assert torch.equal(found, expected)
-    grads = (torch.autograd.grad(x.sum(), (q, k, v)) for x in (found, expected))
+    actual, expected = FlexDot()(q, k, v, mask), FusedDot()(q, k, v, mask)
+    assert torch.equal(actual, expected)
+    grads = (torch.autograd.grad(x.sum(), (q, k, v)) for x in (actual, expected))
     for ours, theirs in zip(*grads, strict=True):
         assert torch.equal(ours, theirs)
 
@@ -89,8 +89,8 @@ def test_compiled_for_a_cpu_all_masks_equal_the_reference(shape):
     q, k, v = (torch.randn(B, H, n, 16) for n in (T, S, S))
     bias = None if shape is None else torch.randn(*shape, T, S)
     for mask in MASKS.values():
-        found = flex_dot(q, k, v, mask, bias, compiled())
-        assert_close(found, ScaledDot()(q, k, v, mask, bias), rtol=0, atol=5e-6)
+        actual = flex_dot(q, k, v, mask, bias, compiled())
+        assert_close(actual, ScaledDot()(q, k, v, mask, bias), rtol=0, atol=5e-6)
 
 
 @pytest.mark.gpu
@@ -112,5 +112,5 @@ def test_on_a_gpu_numbers_and_gradients_are_the_references(mask, shape):
         out = kernel(*leaves[:3], mask, bias)
         out.backward(torch.linspace(-1, 1, out.numel(), device=device).view_as(out))
         grads.append([out, *(leaf.grad for leaf in leaves)])
-    for found, expected in zip(*grads, strict=True):
-        assert_close(found, expected, rtol=0, atol=1e-4)
+    for actual, expected in zip(*grads, strict=True):
+        assert_close(actual, expected, rtol=0, atol=1e-4)

@@ -1,4 +1,4 @@
-"""Our matrix products against torch's, values and gradients, in every case they tell apart."""
+"""Our matrix products compared with torch's, values and gradients, in every case."""
 
 import gc
 import io
@@ -30,7 +30,7 @@ def inputs(shape, dtype=torch.float32):
 
 @pytest.fixture
 def counted(monkeypatch):
-    """How often oneDNN was called."""
+    """Return a list with one entry for each call of oneDNN."""
     calls = []
     plain = module._onednn
     monkeypatch.setattr(module, "_onednn", lambda *a: (calls.append(1), plain(*a))[1])
@@ -39,20 +39,20 @@ def counted(monkeypatch):
 
 @pytest.mark.parametrize("with_bias", [True, False])
 @pytest.mark.parametrize("size", SHAPES)
-def test_values_and_gradients_are_torchs_in_float64(size, with_bias):
+def test_values_and_gradients_equal_torchs_in_float64(size, with_bias):
     x, weight, bias = inputs(SHAPES[size])
-    given = (x, weight, bias) if with_bias else (x, weight)
-    exact = [t.detach().double().requires_grad_() for t in given]
-    y, wanted = linear(*given), F.linear(*exact)
-    assert_close(y.double(), wanted, rtol=1e-5, atol=1e-4)
+    leaves = (x, weight, bias) if with_bias else (x, weight)
+    exact = [t.detach().double().requires_grad_() for t in leaves]
+    y, reference = linear(*leaves), F.linear(*exact)
+    assert_close(y.double(), reference, rtol=1e-5, atol=1e-4)
     grad = torch.randn_like(y)
-    found = torch.autograd.grad(y, given, grad)
-    expected = torch.autograd.grad(wanted, exact, grad.double())
-    for a, b in zip(found, expected, strict=True):
+    gradients = torch.autograd.grad(y, leaves, grad)
+    expected = torch.autograd.grad(reference, exact, grad.double())
+    for a, b in zip(gradients, expected, strict=True):
         assert_close(a.double(), b, rtol=1e-5, atol=1e-3)
 
 
-def test_large_float32_products_take_onednn_and_nothing_else_does(counted, monkeypatch):
+def test_only_large_float32_products_use_onednn(counted, monkeypatch):
     if not module.available():
         pytest.skip("this torch has no oneDNN")
     x, weight, bias = inputs(SHAPES["large"])
@@ -88,7 +88,7 @@ def test_rows_may_be_missing():
     assert linear(torch.zeros(0, 96), torch.zeros(80, 96)).shape == (0, 80)
 
 
-def test_the_layer_is_torchs():
+def test_the_layer_equals_torchs():
     torch.manual_seed(1)
     ours = FastLinear(96, 80)
     torch.manual_seed(1)
@@ -108,41 +108,43 @@ class Three(nn.Module):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("biased", [True, False])
-def test_layers_that_lie_together_are_one_product_and_give_what_each_gives(
+def test_layers_with_contiguous_parameters_are_one_product_with_the_same_outputs(
     biased, dtype, monkeypatch
 ):
     model = Three(biased, dtype)
     x = torch.randn(2, 3, 8, dtype=dtype)
     before = {name: p.clone() for name, p in model.named_parameters()}
-    wanted = model.a(x), model.b(x)
+    expected = model.a(x), model.b(x)
     contiguous_parameters(model)
     assert all(torch.equal(p, before[name]) for name, p in model.named_parameters())
     products = []
     monkeypatch.setattr(
-        module, "linear", lambda *given: (products.append(given[1].shape), linear(*given))[1]
+        module,
+        "linear",
+        lambda *arguments: (products.append(arguments[1].shape), linear(*arguments))[1],
     )
     with torch.inference_mode():
-        found = linears(x, (model.a, model.b))
+        outputs = linears(x, (model.a, model.b))
     assert products == [(96, 8)]
-    assert_close(found, wanted)
+    assert_close(outputs, expected)
 
 
-def test_what_is_trained_watched_replaced_or_apart_goes_layer_by_layer():
-    x, seen = torch.randn(2, 8), []
+def test_layers_that_are_trained_hooked_replaced_or_not_contiguous_are_computed_one_by_one():
+    x, calls = torch.randn(2, 8), []
     model = Three()
-    apart = linears(x, (model.a, model.b))
+    separate = linears(x, (model.a, model.b))
     contiguous_parameters(model)
     with torch.no_grad():
         assert module._joined((model.a, model.b)) is not None
-        assert module._joined((model.b, model.a)) is None  # the order is another
-        assert module._joined((model.a, model.c)) is None  # nor does it read the same vector
-    assert_close(linears(x, (model.a, model.b)), apart)
+        assert module._joined((model.b, model.a)) is None  # another order
+        assert module._joined((model.a, model.c)) is None  # another input
+    assert_close(linears(x, (model.a, model.b)), separate)
     sum(y.sum() for y in linears(x, (model.a, model.b))).backward()
     assert model.a.weight.grad is not None and model.b.bias.grad is not None
-    model.a.register_forward_hook(lambda *given: seen.append(given))
+    model.a.register_forward_hook(lambda *arguments: calls.append(arguments))
     with torch.no_grad():
         linears(x, (model.a, model.b))
-    assert len(seen) == 1
+    assert len(calls) == 1
     model = Three()
     contiguous_parameters(model)
     model.b.weight = nn.Parameter(torch.ones(64, 8))
@@ -151,7 +153,7 @@ def test_what_is_trained_watched_replaced_or_apart_goes_layer_by_layer():
         assert module._joined((model.a, model.b)) is None
 
 
-def test_a_model_that_was_laid_out_saves_copies_and_keeps_tied_weights_tied(tmp_path):
+def test_a_model_with_contiguous_parameters_is_saved_and_copied_with_tied_weights(tmp_path):
     model = Three()
     model.c.weight = nn.Parameter(torch.randn(8, 32))
     model.d = FastLinear(32, 8, bias=False)
@@ -161,13 +163,13 @@ def test_a_model_that_was_laid_out_saves_copies_and_keeps_tied_weights_tied(tmp_
     write_tensors(tmp_path / "x.safetensors", dict(model.named_parameters()))
     read = read_tensors(tmp_path / "x.safetensors")
     assert all(torch.equal(read[name], p) for name, p in model.named_parameters())
-    other = deepcopy(model)
+    copied = deepcopy(model)
     with torch.no_grad():
-        other.a.weight.zero_()
+        copied.a.weight.zero_()
     assert bool(model.a.weight.any())
 
 
-def laid_out_with_a_tie():
+def contiguous_model_with_tied_weights():
     model = Three()
     model.table = nn.Embedding(9, 32)
     model.d = FastLinear(32, 9, bias=False)
@@ -176,8 +178,8 @@ def laid_out_with_a_tie():
     return model
 
 
-def test_a_part_of_a_model_that_was_laid_out_is_saved_without_the_rest(tmp_path):
-    model = laid_out_with_a_tie()
+def test_a_part_of_a_model_with_contiguous_parameters_is_saved_without_the_rest(tmp_path):
+    model = contiguous_model_with_tied_weights()
     for parameter in model.parameters():
         assert parameter.untyped_storage().nbytes() == parameter.nbytes
         assert parameter.storage_offset() == 0
@@ -187,16 +189,16 @@ def test_a_part_of_a_model_that_was_laid_out_is_saved_without_the_rest(tmp_path)
     torch.save({name: p.detach().clone() for name, p in model.c.named_parameters()}, alone)
     assert buffer.tell() <= alone.tell() + 64
     save_model(model, str(tmp_path / "all.safetensors"))  # refuses tensors that are views
-    again = Three()
-    again.table, again.d = nn.Embedding(9, 32), FastLinear(32, 9, bias=False)
-    again.d.weight = again.table.weight
-    load_model(again, str(tmp_path / "all.safetensors"))
+    loaded = Three()
+    loaded.table, loaded.d = nn.Embedding(9, 32), FastLinear(32, 9, bias=False)
+    loaded.d.weight = loaded.table.weight
+    load_model(loaded, str(tmp_path / "all.safetensors"))
     assert all(
-        torch.equal(p, q) for p, q in zip(again.parameters(), model.parameters(), strict=True)
+        torch.equal(p, q) for p, q in zip(loaded.parameters(), model.parameters(), strict=True)
     )
 
 
-def test_what_was_taken_from_a_model_before_is_still_its_parameters():
+def test_parameters_taken_before_they_become_contiguous_are_still_those_of_the_model():
     model = Three()
     parameters, weight = list(model.parameters()), model.a.weight
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
@@ -210,15 +212,15 @@ def test_what_was_taken_from_a_model_before_is_still_its_parameters():
     with torch.no_grad():
         joined, _ = module._joined((model.a, model.b))
         assert torch.equal(joined[:32], model.a.weight), "the product reads the updated numbers"
-    sub = deepcopy(model.a)
-    assert sub.weight.untyped_storage().nbytes() == sub.weight.nbytes
+    copied = deepcopy(model.a)
+    assert copied.weight.untyped_storage().nbytes() == copied.weight.nbytes
     model.to(torch.bfloat16)
     with torch.no_grad():
         assert module._joined((model.a, model.b)) is None
 
 
-def test_a_forked_process_that_changes_its_weights_changes_nothing_here():
-    model = laid_out_with_a_tie()
+def test_a_forked_process_does_not_change_the_weights_of_its_parent():
+    model = contiguous_model_with_tied_weights()
     with warnings.catch_warnings():  # Python 3.12 warns where there are threads
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
@@ -229,12 +231,12 @@ def test_a_forked_process_that_changes_its_weights_changes_nothing_here():
     assert bool(model.a.weight.any())
 
 
-def test_a_parameter_outlives_its_model_and_those_of_other_devices_stay():
+def test_a_parameter_outlives_its_model_and_other_devices_are_left_alone():
     model = Three()
     model.elsewhere = nn.Parameter(torch.ones(3, device="meta"))
     contiguous_parameters(model)
     assert model.elsewhere.device.type == "meta"
-    kept, expected = model.b.weight, model.b.weight.detach().clone()
+    weight, expected = model.b.weight, model.b.weight.detach().clone()
     del model
     gc.collect()
-    assert torch.equal(kept, expected)
+    assert torch.equal(weight, expected)

@@ -1,4 +1,4 @@
-"""Low-rank adapters: nothing at first, little to train, and plain layers at the end."""
+"""Low-rank adapters: no effect at first, few parameters, and plain layers after merging."""
 
 from copy import deepcopy
 
@@ -30,7 +30,7 @@ def trained(name: str, model: nn.Module, steps: int = 4) -> nn.Module:
     return model.eval()
 
 
-def test_an_adapted_layer_is_its_equation():
+def test_an_adapted_layer_equals_its_equation():
     linear = nn.Linear(5, 4)
     layer, x = LoRALinear(linear, 2, 6.0), torch.randn(3, 7, 5)
     nn.init.normal_(layer.lora_b)
@@ -39,20 +39,20 @@ def test_an_adapted_layer_is_its_equation():
     assert layer.lora_a.shape == (2, 5) and layer.lora_b.shape == (4, 2)
 
 
-def test_only_what_passes_the_adapter_is_dropped():
+def test_dropout_applies_to_the_input_of_the_adapter_only():
     layer, x = LoRALinear(nn.Linear(50, 4), 2, 2.0, dropout=0.5), torch.randn(3, 50)
     nn.init.ones_(layer.lora_b)
     plain = nn.functional.linear(x, layer.weight, layer.bias)
     torch.manual_seed(1)
-    found = layer(x) - plain
+    update = layer(x) - plain
     torch.manual_seed(1)
     expected = layer.dropout(x) @ layer.lora_a.T @ layer.lora_b.T
-    assert_close(found, expected, rtol=0, atol=1e-5)
-    assert not torch.allclose(layer.eval()(x) - plain, found, atol=1e-3)
+    assert_close(update, expected, rtol=0, atol=1e-5)
+    assert not torch.allclose(layer.eval()(x) - plain, update, atol=1e-3)
 
 
 @pytest.mark.parametrize("name", ADAPTABLE)
-def test_the_first_output_is_the_models_own_and_only_adapters_train(name):
+def test_the_first_output_equals_the_plain_models_and_only_adapters_are_trained(name):
     plain = zoo.MODELS[name].plain()
     model = lora(deepcopy(plain), 2)
     # torch's GRU sums in another order when its weights need no gradient
@@ -84,29 +84,29 @@ def test_a_merged_model_is_plain_again_and_computes_the_same(name):
     assert not merged.training and any(isinstance(m, LoRALinear) for m in model.modules())
 
 
-def test_the_adapters_alone_bring_a_fine_tuned_model_back():
+def test_a_fine_tuned_model_is_restored_from_its_adapters_alone():
     plain = zoo.MODELS["gpt"].plain()
     model = trained("gpt", lora(deepcopy(plain), 3))
     state = lora_state(model)
     assert sum(t.numel() for t in state.values()) < parameter_count(plain) / 3
-    again = lora(deepcopy(plain), 3)
-    assert again.load_state_dict(state, strict=False).unexpected_keys == []
+    restored = lora(deepcopy(plain), 3)
+    assert restored.load_state_dict(state, strict=False).unexpected_keys == []
     with torch.no_grad():
-        assert torch.equal(logits("gpt", again), logits("gpt", model))
+        assert torch.equal(logits("gpt", restored), logits("gpt", model))
 
 
-def test_by_default_all_of_attention_and_feed_forward_and_otherwise_what_is_named():
+def test_by_default_attention_and_feed_forward_layers_are_adapted_otherwise_the_targets():
     build = zoo.MODELS["translator"].build
     names = {n.rsplit(".", 1)[0] for n in lora_state(lora(build(), 2))}
     assert len(names) == 2 * 6 + 2 * 10 and "decoder.blocks.1.cross.value" in names
-    papers = lora_state(lora(build(), 2, targets=["*.query", "*.value"]))
-    assert {n.split(".")[-2] for n in papers} == {"query", "value"}
-    one = lora_state(lora(build(), 2, targets=["encoder.blocks.0.feedforward.expand"]))
-    assert len(one) == 2
+    query_value = lora_state(lora(build(), 2, targets=["*.query", "*.value"]))
+    assert {n.split(".")[-2] for n in query_value} == {"query", "value"}
+    single = lora_state(lora(build(), 2, targets=["encoder.blocks.0.feedforward.expand"]))
+    assert len(single) == 2
 
 
 def test_adapters_learn_inside_blocks_that_are_recomputed():
-    """There the inputs of the first block need no gradient: the embedding is frozen."""
+    """The inputs of the first block need no gradient, as the embedding is frozen."""
     gradients = []
     for wrap in (lambda model: model, recompute):
         torch.manual_seed(2)
@@ -116,13 +116,13 @@ def test_adapters_learn_inside_blocks_that_are_recomputed():
                 nn.init.normal_(module.lora_b)
         logits("gpt", model).square().mean().backward()
         gradients.append([p.grad for p in model.parameters() if p.requires_grad])
-    for plain, again in zip(*gradients, strict=True):
+    for plain, recomputed in zip(*gradients, strict=True):
         assert plain.any()
-        assert_close(again, plain, rtol=0, atol=1e-6)
+        assert_close(recomputed, plain, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize(
-    ("name", "options", "said"),
+    ("name", "options", "message"),
     [
         ("gpt", {"targets": ["*.quary"]}, r"targets=\['\*.quary'\]"),
         ("gpt", {"targets": ["output"]}, "output shares its matrix"),
@@ -131,8 +131,8 @@ def test_adapters_learn_inside_blocks_that_are_recomputed():
         ("rnn without attention", {}, "no attention or feed-forward one"),
     ],
 )
-def test_what_cannot_be_adapted_is_refused(name, options, said):
-    with pytest.raises(ValueError, match=said):
+def test_settings_that_adapt_nothing_are_refused(name, options, message):
+    with pytest.raises(ValueError, match=message):
         lora(zoo.MODELS[name].plain(), **{"rank": 2, **options})
 
 

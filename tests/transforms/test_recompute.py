@@ -1,4 +1,4 @@
-"""Blocks that compute twice: the same numbers, the same names, less memory."""
+"""Activation checkpointing of blocks: the same outputs and names, less memory."""
 
 from copy import deepcopy
 
@@ -19,7 +19,7 @@ WITH_BLOCKS = [
 
 
 def loss_of(model: nn.Module) -> Tensor:
-    """Through everything, with two sources of different lengths where there is a source."""
+    """Return a loss that depends on the whole model; sources have different lengths."""
     read = torch.tensor([[1, 5, 9, 4], [1, 3, 3, 8]])
     if isinstance(model, GPT):
         return model(read).square().mean()
@@ -31,20 +31,20 @@ def gradients(model: nn.Module) -> dict[str, Tensor]:
     torch.manual_seed(5)
     model.train().zero_grad()
     loss = loss_of(model)
-    torch.rand(3)  # the generator is elsewhere when the blocks run again
+    torch.rand(3)  # the generator has advanced when the blocks run again
     loss.backward()
-    found = {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
-    return found | {"loss": loss.detach(), "next random": torch.rand(3)}
+    by_name = {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
+    return by_name | {"loss": loss.detach(), "next random": torch.rand(3)}
 
 
 @pytest.mark.parametrize("name", WITH_BLOCKS)
-def test_gradients_under_dropout_are_the_plain_ones(name):
+def test_gradients_under_dropout_equal_the_plain_ones(name):
     plain = zoo.MODELS[name].build()
-    again = recompute(deepcopy(plain))
-    expected, found = gradients(plain), gradients(again)
-    assert expected.keys() == found.keys() and len(found) > 10
+    recomputed = recompute(deepcopy(plain))
+    expected, actual = gradients(plain), gradients(recomputed)
+    assert expected.keys() == actual.keys() and len(actual) > 10
     for key, value in expected.items():
-        assert_close(found[key], value, rtol=0, atol=1e-6)
+        assert_close(actual[key], value, rtol=0, atol=1e-6)
 
 
 def test_each_block_runs_twice_when_training_and_once_otherwise():
@@ -60,7 +60,7 @@ def test_each_block_runs_twice_when_training_and_once_otherwise():
     assert len(calls) == 2
 
 
-def test_names_copies_and_decoding_stay():
+def test_names_copies_and_decoding_are_unchanged():
     plain = zoo.MODELS["gpt"].build()
     model = recompute(deepcopy(plain))
     assert list(model.state_dict()) == list(plain.state_dict())
@@ -75,28 +75,35 @@ def test_names_copies_and_decoding_stay():
         assert_close(copy.step(tokens, state)[0], plain(tokens), rtol=0, atol=1e-6)
 
 
-def kept_bytes(model: GPT, tokens: Tensor) -> int:
-    """Bytes that the forward pass keeps for the gradient, each storage once, parameters aside."""
-    own = {p.untyped_storage().data_ptr() for p in model.parameters()}
-    kept: dict[int, Tensor] = {}
+def stored_bytes(model: GPT, tokens: Tensor) -> int:
+    """Return the bytes that the forward pass stores for the gradient, without parameters."""
+    parameters = {p.untyped_storage().data_ptr() for p in model.parameters()}
+    stored: dict[int, Tensor] = {}
 
-    def keep(tensor: Tensor) -> Tensor:
-        kept[tensor.untyped_storage().data_ptr()] = tensor
+    def store(tensor: Tensor) -> Tensor:
+        stored[tensor.untyped_storage().data_ptr()] = tensor
         return tensor
 
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+    with torch.autograd.graph.saved_tensors_hooks(store, lambda tensor: tensor):
         hidden = model.train().hidden(tokens)
     assert hidden.requires_grad
-    return sum(t.untyped_storage().nbytes() for place, t in kept.items() if place not in own)
+    return sum(
+        t.untyped_storage().nbytes() for pointer, t in stored.items() if pointer not in parameters
+    )
 
 
-def test_blocks_keep_little_more_than_their_inputs():
+def test_blocks_store_little_more_than_their_inputs():
     config = GPTConfig(model_dim=24, num_heads=3, ffn_dim=96, num_layers=5, dropout=0.1)
     tokens = torch.randint(0, 8000, (3, 50))
-    plain, again = kept_bytes(GPT(config), tokens), kept_bytes(recompute(GPT(config)), tokens)
-    one = 3 * 50 * 24 * 4
-    assert plain > 5 * 12 * one
-    assert again < (5 + 5) * one  # an input a block; the embedding and the last norm
+    plain, recomputed = (
+        stored_bytes(GPT(config), tokens),
+        stored_bytes(recompute(GPT(config)), tokens),
+    )
+    input_bytes = 3 * 50 * 24 * 4
+    assert plain > 5 * 12 * input_bytes
+    assert (
+        recomputed < (5 + 5) * input_bytes
+    )  # one input per block; the embedding and the last norm
 
 
 def test_a_model_without_blocks_is_refused():

@@ -15,7 +15,7 @@ from headway.inspection.document import Document, Frame, Maps, Side
 from headway.inspection.page import encode
 from headway.inspection.page.byte_weights import to_weights
 from headway.inspection.page.encoding import data_url, header_json
-from tests.fixtures.documents import encoder_frame, everything, heads, hostile, picture
+from tests.fixtures.documents import encoder_frame, everything, heads, hostile, seascape
 
 
 def block(encoded, name, dtype="u1"):
@@ -121,7 +121,7 @@ def test_weights_that_do_not_fit_their_sides_are_refused():
 
 @pytest.mark.parametrize("channels", [1, 3])
 def test_a_picture_is_a_png_of_the_same_pixels(channels):
-    pixels = picture()[..., :channels]
+    pixels = seascape()[..., :channels]
     head, data = data_url(pixels).split(",")
     assert head == "data:image/png;base64"
     import base64

@@ -1,4 +1,4 @@
-"""The peer of `bench.pictures`: transformers' ViT and the usual training loop.
+"""The peer of `bench.images`: transformers' ViT and the usual training loop.
 
 Images are decoded once and kept in memory; each step flips and shifts those of its batch.
 """

@@ -1,8 +1,8 @@
-"""`python -m bench.pictures`: a small ViT trained from scratch on CIFAR-10, and transformers' ViT.
+"""`python -m bench.images`: a small ViT trained from scratch on CIFAR-10, and transformers' ViT.
 
 Three runs over the same 10,000 images for the same number of epochs: Headway's recipe; Headway with
 the peer's settings (AdamW, learned positions, [CLS] pooling, no weight averaging); and
-transformers' ViTForImageClassification in the usual loop (`bench.pictures_peer`). Model size, batch
+transformers' ViTForImageClassification in the usual loop (`bench.images_peer`). Model size, batch
 size, flips and shifts, dtype and threads are the same, with one process each. Scores are those
 after the last step on 1,000 held-out images; CPU seconds are those of the whole process.
 """
@@ -73,13 +73,13 @@ def main(arguments: list[str]) -> int:
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m bench.pictures", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench.images", description=__doc__)
     parser.add_argument("--sides", nargs="+", choices=SIDES, default=SIDES)
     parser.add_argument("--epochs", type=int, default=Budget.epochs)
     parser.add_argument("--seed", type=int, default=Budget.seed)
     parser.add_argument("--threads", type=int, default=1, help="number of CPU threads of each side")
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="bfloat16")
-    parser.add_argument("--cache", type=Path, default=ROOT / "build" / "pictures")
+    parser.add_argument("--cache", type=Path, default=ROOT / "build" / "images")
     return parser.parse_args(arguments)
 
 
@@ -127,7 +127,7 @@ def _peer(
         "dtype": options.dtype,
         "threads": options.threads,
     }
-    return [sys.executable, "-m", "bench.pictures_peer", json.dumps(settings)]
+    return [sys.executable, "-m", "bench.images_peer", json.dumps(settings)]
 
 
 def _last(run: Path) -> float:
